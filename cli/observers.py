@@ -1,92 +1,160 @@
-"""How clusters are observed whose machines have no set-up of this program, by the observer that their outputs name."""
+"""Opens the access that a platform's observer reads a cluster through, and prints what it found."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from importlib import import_module
-from typing import Any, Protocol
+import datetime as dt
+import time
+from collections.abc import Generator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from typing import Any
 
+from cli import console
+from cli.access import remote
+from cli.access.kubectl import KubeApi, Kubernetes
+from cli.cluster.cluster import from_outputs
+from cli.cluster.scheduler import Scheduler
+from cli.display import status_screen
+from cli.display.log_printer import Printer
 from cli.errors import CliError
+from cli.interrupts import unwound
+from cluster.load.parse import parse_output
 from cluster.observe.drift import Difference
-from cluster.observe.health.finding import ClusterFinding
-from cluster.observe.nodes import Node
+from cluster.observe.moment import MomentError, at
+from cluster.platforms.observer import Access, Asked, Ended, Observer, Report, Table
+from cluster.slurm.hostlist import compress
+
+SECONDS = 20.0
+"""For one question."""
+_LOG_SECONDS = 60.0
+_AT_ONCE = 64
+"""Logs that are read side by side: each costs a process."""
+_OURS = "hpc: "
+"""How reasons begin that this program drains nodes with (scripts/node/slurm/node_states.py)."""
 
 
-class Report(Protocol):
-    """What `status` found."""
+@contextmanager
+def opened(stack: str, outputs: Mapping[str, Any], seconds: float | None = None) -> Generator[Access]:
+    """The access to a cluster, while its kubeconfig is here. Raises CliError: the stack is not up, or this machine has
+    no kubectl."""
+    cluster = from_outputs(stack, outputs)
 
-    findings: Sequence[ClusterFinding]
+    def run(line: str) -> Ended:
+        done = remote.capture(cluster.controller, cluster.admin_key, line, seconds=seconds or SECONDS)
+        return Ended(reached=done.reached, out=done.out, err=done.err, asked=done.asked, answered=done.answered)
 
-    def document(self) -> dict[str, Any]:
-        """It as JSON, with the keys of every platform and its own beside them."""
-        ...
-
-    def show(self) -> None:
-        """Print it for people."""
-        ...
-
-
-@dataclass(frozen=True, kw_only=True)
-class Asked:
-    """What `logs` is asked for."""
-
-    what: str
-    """A log, or a target."""
-    on: Sequence[str] = ()
-    """Only these targets'."""
-    lines: int | None = None
-    """The last lines of each; None for all."""
-    since: str = ""
-    """A point in time as cluster.observe.moment allows it; empty for any."""
-    follow: bool = False
-
-
-class Observer(Protocol):
-    """Reads a cluster that is up. All raise CliError: the stack is not up, or what they need is not here."""
-
-    def status(self, stack: str, outputs: Mapping[str, Any], seconds: float | None) -> Report:
-        """What is seen of the cluster, and what is wrong with it; also of one that does not answer. `seconds` are those
-        of each question, in place of the usual ones."""
-        ...
-
-    def logs(self, stack: str, outputs: Mapping[str, Any], asked: Asked) -> int:
-        """Print logs; the exit code."""
-        ...
-
-    def health(self, stack: str, outputs: Mapping[str, Any]) -> Report:
-        """Results of the operator's health checks, and drained nodes with who must act."""
-        ...
-
-    advice: Mapping[str, str]
-    """How a difference is put right, with STACK for the stack, by its `mends`."""
-
-    def drift(
-        self, stack: str, outputs: Mapping[str, Any], seconds: float | None
-    ) -> tuple[list[Difference], list[str]]:
-        """What differs from the stack, and what could not be compared, and why; `seconds` as for `status`."""
-        ...
-
-    def actors(self, outputs: Mapping[str, Any], nodes: Iterable[Node]) -> Mapping[str, str]:
-        """Who must act on drained nodes, by their names."""
-        ...
-
-    def recover(self, stack: str, outputs: Mapping[str, Any], *, quiet: bool) -> bool:
-        """Undo what an `up` that failed left behind, as cli.operation.drain_recovery says; whether that is complete."""
-        ...
-
-
-OBSERVERS: Mapping[str, str] = {"soperator": "cli.soperator.observer"}
-"""By name, the module whose OBSERVER it is, imported when it is first asked for."""
-
-
-def observer_of(outputs: Mapping[str, Any]) -> Observer | None:
-    """The observer that a stack's outputs name; None where machines report themselves. Raises CliError: this version
-    has none of that name."""
-    name = (outputs.get("platform") or {}).get("observer", "")
-    if not name:
-        return None
-    if name not in OBSERVERS:
-        raise CliError(
-            f"the cluster is observed by {name!r}, which this version does not have. Use the version that brought the "
-            "stack up."
+    with unwound(), ExitStack() as files:
+        api = KubeApi(files, Kubernetes.of(outputs.get("kubernetes")), seconds or SECONDS)
+        yield Access(
+            stack=stack,
+            namespace=api.kubernetes.namespace,
+            controller=cluster.controller.name,
+            roles={name: target.roles for name, target in cluster.targets.items()},
+            pods={name: str(target.row.get("pod") or name) for name, target in cluster.targets.items()},
+            kubectl=api.ask,
+            run=run,
         )
-    return import_module(OBSERVERS[name]).OBSERVER
+
+
+def show(report: Report, *, json: bool) -> int:
+    """Print a report; the exit code."""
+    if json:
+        console.json(report.document)
+    else:
+        now = time.time()
+        status_screen.show_findings(report.seen, report.findings, now)
+        common = {
+            "nodes": status_screen.nodes, "partitions": status_screen.partitions, "queue": status_screen.queue,
+        }  # fmt: skip
+        for one in report.tables:
+            if table := common[one](report.seen) if isinstance(one, str) else _rows(one, now):
+                console.line()
+                console.table(table)
+    return 1 if report.findings else 0
+
+
+def _rows(table: Table, now: float) -> list[tuple[str, ...]]:
+    """A table as people read it; nothing of one without rows."""
+
+    def cell(value: str | float | None) -> str:
+        return value if isinstance(value, str) else status_screen.ago(now - value) if value else "-"
+
+    cells = [tuple(map(cell, row)) for row in table.rows]
+    rows = [(*row[:-1], status_screen.cut(row[-1], table.widest)) for row in cells]
+    return [table.heading, *rows] if rows else []
+
+
+def drift(
+    observer: Observer, stack: str, outputs: Mapping[str, Any], seconds: float | None
+) -> tuple[list[Difference], list[str]]:
+    """What differs, and what could not be compared. Raises CliError: the last `up` did not end well."""
+    if "config" not in outputs:
+        raise CliError(
+            f"stack {stack} has no output of its configuration: its last `up` did not end well. Repeat it: "
+            f"./hpc up {stack}"
+        )
+    with opened(stack, outputs, seconds) as access:
+        try:
+            return observer.drift(access, parse_output(outputs["config"]))
+        except LookupError as error:
+            raise CliError(str(error)) from None
+
+
+def logs(observer: Observer, stack: str, outputs: Mapping[str, Any], asked: Asked) -> int:
+    """Print logs, those of several pods merged by their times; 1 if none could be read. Raises CliError: nothing is
+    called so, or the cluster does not answer."""
+    from_outputs(stack, outputs)
+    with unwound(), ExitStack() as files:
+        api = KubeApi(files, Kubernetes.of(outputs.get("kubernetes")), _LOG_SECONDS)
+        pods = api.ask("get", "pods", "--all-namespaces", "--output=json")
+        if pods.code:
+            raise CliError(f"the pods of stack {stack} can't be listed: {pods.why}")
+        try:
+            words = observer.logs(replace(asked, since=_rfc3339(asked.since)), pods.items, api.kubernetes.namespace)
+        except LookupError as error:
+            raise CliError(str(error)) from None
+        say = Printer(list(words), shown=observer.shown)
+        if asked.follow:
+            commands = {name: api.argv(*line) for name, line in words.items()}
+            remote.follow_commands(commands, show=say.lines, note=say.notes, ends_with_input=False)
+            # It ends by itself only where nothing could be followed any more.
+            return 1
+        with ThreadPoolExecutor(max_workers=_AT_ONCE) as pool:
+            answers = dict(zip(words, pool.map(lambda line: api.ask(*line), words.values()), strict=True))
+    say.lines({name: one.out.splitlines() for name, one in answers.items()})
+    when = f" since {asked.since}" if asked.since else ""
+    for name, one in answers.items():
+        if one.code:
+            say.notes({name: [f"can't be read: {one.why}"]})
+        elif not one.out and asked.lines != 0:
+            say.notes({name: [f"nothing{when} in its log"]})
+    return 0 if any(not one.code for one in answers.values()) else 1
+
+
+def _rfc3339(since: str) -> str:
+    """A moment as kubectl takes it. Pods have no zone of their own, so a time of day is UTC. Raises CliError."""
+    if not since:
+        return ""
+    try:
+        return at(since, dt.datetime.now(dt.timezone.utc)).strftime("%Y-%m-%dT%H:%M:%SZ")
+    except MomentError as error:
+        raise CliError(f"--since: {error}") from None
+
+
+def recover(stack: str, outputs: Mapping[str, Any], *, quiet: bool) -> bool:
+    """Resume the nodes that a failed `up` drained; whether all are in service.
+
+    An `up` drains nodes before their pods go. After one that succeeded, every node that is left is to stay.
+    """
+    reached = from_outputs(stack, outputs)
+    scheduler = Scheduler(reached, stack)
+    try:
+        nodes = [node for name, node in scheduler.nodes().items() if name in reached.targets]
+        ours = [node.name for node in nodes if node.drained and node.reason.startswith(_OURS)]
+        if ours:
+            scheduler.resume(ours)
+            if not quiet:
+                console.line(f"  resumed {compress(ours)}, which an earlier `up` had drained", style="dim")
+    except CliError as error:
+        console.note(f"The edit of an earlier `up` may still be half done: {error}")
+        return False
+    return True

@@ -16,7 +16,6 @@ from collections.abc import Generator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from cli.access.ssh import UNREACHED, shell_line
 from cli.access.target import Target
@@ -25,6 +24,7 @@ from cli.interrupts import unwound
 from cluster.platforms.nebius.kubectl import INSTALL_KUBECTL, kubeconfig, reason, selector
 from cluster.platforms.nebius.login_address import HOST_KEY, NODES, address, missing
 from cluster.platforms.nebius.names import ROOT_PATH, login_service
+from cluster.platforms.observer import Answer
 from engine.private import PrivateFolder
 
 _FAILED = 1
@@ -68,26 +68,6 @@ class Kubernetes:
     def file(self) -> str:
         """The text of its kubeconfig."""
         return kubeconfig(self.server, self.certificate_authority, self.command, self.context, self.namespace)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Answer:
-    """What kubectl printed."""
-
-    code: int
-    out: str
-    err: str
-    why: str = ""
-    """Why it failed, on one line; empty if it did not."""
-
-    @property
-    def items(self) -> list[dict[str, Any]]:
-        """The objects in JSON; none if it failed. Of one that was asked for by its name kubectl prints no list, of none
-        nothing."""
-        if self.code or not self.out.strip():
-            return []
-        found = json.loads(self.out)
-        return list(found.get("items") or ()) if found.get("kind", "List").endswith("List") else [found]
 
 
 class KubeApi:

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from typer import Argument, Exit, Option
 
-from cli import completion, console, options
+from cli import completion, console, observers, options
 from cli.access import remote
 from cli.cluster.cluster import Cluster, from_outputs, require_capabilities
 from cli.cluster.observation import EACH
@@ -16,7 +16,6 @@ from cli.cluster.scheduler import Scheduler
 from cli.display import status_screen
 from cli.display.status_screen import show_finding
 from cli.errors import CliError
-from cli.observers import observer_of
 from cli.stack import outputs
 from cluster.config.slurm import HealthChecks
 from cluster.load.parse import parse_output
@@ -24,6 +23,7 @@ from cluster.observe.health.finding import ClusterFinding
 from cluster.observe.health.node_health import MEASURE, NOW, PHASE, NodeHealth, findings, results
 from cluster.observe.nodes import Node
 from cluster.platforms.capability import Capability
+from cluster.platforms.observer import observer_of
 from cluster.slurm.hostlist import compress
 
 _MEASURE_SECONDS = 1800
@@ -51,7 +51,7 @@ def health(
     go on. --run runs the checks of the given nodes now, beside their jobs, and measures those that are idle. Exit code
     0 when all is well, 1 when there is something to look at.
 
-    Of a cluster of pods: drained nodes with who must act, and the last results of Soperator's checks.
+    Of a cluster of pods: drained nodes with who must act, and the last results of its operator's checks.
 
     JSON: {stack, ok, nodes [{node, state, reason, result, age, checks {kind: {state, text}}, measured, failing}],
     findings [{id, where, what, todo, note, since}]}; age in seconds. Kinds of checks are kept from version to version.
@@ -60,13 +60,12 @@ def health(
     require_capabilities(stack, values, Capability.NODES)
     if observer := observer_of(values):
         if run or names:
-            raise CliError(f"stack {stack}: Soperator runs its checks by itself. To do: leave out NODES and --run.")
-        report = observer.health(stack, values)
-        if json:
-            console.json(report.document())
-        else:
-            report.show()
-        raise Exit(1 if report.findings else 0)
+            raise CliError(
+                f"stack {stack}: {observer.operator} runs its checks by itself. To do: leave out NODES and --run."
+            )
+        with observers.opened(stack, values) as access:
+            report = observer.health(access)
+        raise Exit(observers.show(report, json=json))
     cluster = from_outputs(stack, values, Capability.NODES)
     checked = parse_output(values["config"]).slurm.health if "config" in values else None
     if checked is None:

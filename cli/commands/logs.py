@@ -51,10 +51,11 @@ def logs(
     Of pods these are slurmctld, slurmd, slurmdbd, slurmrestd, munge, mariadb, sshd, populate-jail, sconfigcontroller
     and operator; or a check, a job, or NAMESPACE/POD. Times of day are UTC there.
     """
+    from cli import observers
     from cli.display.log_printer import Printer
-    from cli.observers import Asked, observer_of
     from cluster.observe.logs import DEFAULT_LINES, LOG, script
     from cluster.observe.moment import MomentError, on_machine
+    from cluster.platforms.observer import Asked, observer_of
 
     values = outputs.read(stack, show_secrets=True)
     cluster = from_outputs(stack, values, Capability.LOGS)
@@ -63,7 +64,7 @@ def logs(
             what=what, on=on or (), lines=DEFAULT_LINES if lines is None and not since else lines, since=since or "",
             follow=follow,
         )  # fmt: skip
-        raise Exit(observer.logs(stack, values, asked))
+        raise Exit(observers.logs(observer, stack, values, asked))
     log, machines = _choose(cluster, what, on or [])
     try:
         moment = on_machine(since) if since else ""

@@ -6,17 +6,17 @@ from typing import Annotated
 
 from typer import Argument, Option
 
-from cli import completion, console, options
+from cli import completion, console, observers, options
 from cli.cluster.cluster import from_outputs
 from cli.cluster.maintenance import drain, resume
 from cli.cluster.reboot import reboot
 from cli.cluster.scheduler import Scheduler
 from cli.errors import CliError
-from cli.observers import observer_of
 from cli.stack import outputs
 from cluster.load.parse import parse_output
 from cluster.observe.nodes import Node
 from cluster.platforms.capability import Capability
+from cluster.platforms.observer import observer_of
 
 
 class Action(str, Enum):
@@ -63,7 +63,11 @@ def nodes(
     if action is None:
         found = list(scheduler.nodes().values())
         observer = observer_of(values)
-        _list(found, observer.actors(values, found) if observer else None, json=json)
+        actors = None
+        if observer:
+            with observers.opened(stack, values) as access:
+                actors = observer.actors(access, found)
+        _list(found, actors, json=json)
         return
     _check(action, names or [], reason, wait=wait, json=json)
     picked = scheduler.pick(names or [])

@@ -7,20 +7,20 @@ from typing import Annotated, Any
 
 from typer import Exit, Option
 
-from cli import console, options
+from cli import console, observers, options
 from cli.cluster.cluster import from_outputs, require_capabilities
 from cli.cluster.drift import mend as mend_differences
 from cli.cluster.drift import stack as described
 from cli.cluster.drift import wanted
 from cli.cluster.observation import ask
 from cli.display import status_screen
-from cli.observers import observer_of
 from cli.stack import outputs, project
 from cluster.observe.drift import Difference, differences, unseen
 from cluster.observe.health.finding import ClusterFinding
 from cluster.observe.health.findings import findings
 from cluster.observe.observation import ClusterObservation, MachineObservation
 from cluster.platforms.capability import Capability
+from cluster.platforms.observer import observer_of
 from cluster.slurm.hostlist import compress
 
 _WIDEST = 60
@@ -87,12 +87,9 @@ def status(stack: options.Stack, *, timeout: Timeout = None, json: options.Json 
     values = outputs.read(stack, show_secrets=True)
     require_capabilities(stack, values, Capability.STATUS)
     if observer := observer_of(values):
-        report = observer.status(stack, values, timeout)
-        if json:
-            console.json(report.document())
-        else:
-            report.show()
-        raise Exit(1 if report.findings else 0)
+        with observers.opened(stack, values, timeout) as access:
+            report = observer.status(access)
+        raise Exit(observers.show(report, json=json))
     seen = ask(stack, values, seconds=timeout)
     found = findings(seen)
     if json:
@@ -118,8 +115,8 @@ def drift(
     `up` does not see such differences: it compares the stack with what it did last. --mend has every machine that
     differs do its part again, beside running jobs; what is then left is shown.
 
-    Of a cluster of pods: charts with their values, Soperator's objects, node sets, Kubernetes nodes, Slurm's nodes and
-    partitions, accounts, users and QOS. There is no --mend for them.
+    Of a cluster of pods: charts with their values, the operator's objects, node sets, Kubernetes nodes, Slurm's nodes
+    and partitions, accounts, users and QOS. There is no --mend for them.
 
     JSON: {stack, ok, differences [{id, where, what, stack, there, mends}], unseen [text]}.
     """
@@ -127,7 +124,7 @@ def drift(
         values = outputs.read(stack, show_secrets=True)
         require_capabilities(stack, values, Capability.DRIFT, *([Capability.MEND] if mend else []))
         if observer := observer_of(values):
-            found, blind = observer.drift(stack, values, timeout)
+            found, blind = observers.drift(observer, stack, values, timeout)
             _show_drift(stack, found, blind, json=json, advice=observer.advice)
             raise Exit(1 if found or blind else 0)
         seen = ask(stack, values, seconds=timeout)

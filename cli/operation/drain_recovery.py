@@ -12,8 +12,8 @@ from typing import Any
 from cli import console
 from cli.access import remote
 from cli.cluster.cluster import from_outputs
-from cli.observers import observer_of
 from cli.stack import state_dir
+from cluster.platforms.observer import observer_of
 from components.slurm import setup
 
 SECONDS = 600
@@ -41,8 +41,10 @@ def recover(stack: str, outputs: Mapping[str, Any], *, quiet: bool) -> None:
 
     A machine that does not answer is reported, and asked again after the next `up`.
     """
-    if observer := observer_of(outputs):
-        if observer.recover(stack, outputs, quiet=quiet):
+    if observer_of(outputs):
+        from cli import observers
+
+        if observers.recover(stack, outputs, quiet=quiet):
             end(stack)
         return
     reached = from_outputs(stack, outputs)

@@ -137,8 +137,8 @@ class Platform:
     credentials: Credentials | None = None
     """What its provider needs to log in; None if it needs nothing, and the embedded engine can create its resources."""
     observer: str = ""
-    """What `status`, `logs` and `drift` read its clusters with, by name, e.g. "soperator"; empty where each machine
-    has the set-up of this program, which reports."""
+    """Module whose OBSERVER `status`, `health`, `logs` and `drift` read its clusters with (see
+    cluster/platforms/observer.py); empty where each machine has the set-up of this program, which reports."""
     deploy: str
     """Module with `deploy(config, scripts) -> Deployment`, imported when a stack is deployed there."""
     environment: str = ""

@@ -5,7 +5,7 @@ helm/soperator/templates; of the database's, those of the MariaDB operator.
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -85,6 +85,24 @@ def of_name(name: str, pods: Iterable[Object], namespace: str) -> list[Source]:
     return sorted(
         Source(namespace=one["metadata"]["namespace"], pod=one["metadata"]["name"], container="") for one in mine
     )
+
+
+def chosen(what: str, on: Sequence[str], pods: Sequence[Object], namespace: str) -> list[Source]:
+    """The containers that are asked for. Raises LookupError: there are none."""
+    kinds = ", ".join(LOGS)
+    if what not in LOGS:
+        if on:
+            raise LookupError(f"--on narrows {kinds}; {what} is none of them.")
+        if not (found := of_name(what, pods, namespace) or of_name(f"{what}-0", pods, namespace)):
+            raise LookupError(f"no pod, check or job of the cluster is called {what!r}. Or one of: {kinds}.")
+        return found
+    found = of_kind(LOGS[what], pods, namespace)
+    there = ", ".join(source.pod for source in found) or "none"
+    if missing := [name for name in on if name not in {source.pod for source in found}]:
+        raise LookupError(f"{', '.join(missing)}: no {what} there. Pods with one: {there}.")
+    if not found:
+        raise LookupError(f"no pod of the cluster has {what}.")
+    return [source for source in found if not on or source.pod in on]
 
 
 def plain(line: str) -> str:

@@ -69,7 +69,7 @@ PLATFORM = Platform(
     summary=describe_request,
     job_programs=lambda _: {"pyxis"},
     credentials=Credentials(title="Nebius", found=credentials, todo="nebius profile create"),
-    observer="soperator",
+    observer="cluster.platforms.nebius.observer",
     deploy="components.nebius.deploy",
     rehearsal="lab.nebius_rehearsal",
     environment="components.nebius.environment",

@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 import yaml
 
-from cli.access.kubectl import KubeApi, Kubernetes, over_ssh
+from cli.access.kubectl import KubeApi, Kubectl, Kubernetes
 from cli.cluster.cluster import from_outputs
 from cli.errors import CliError
-from cli.soperator.ask import QUESTIONS
-from cli.soperator.drift import _applied as of_release
+from cluster.platforms.nebius.observer import QUESTIONS
+from cluster.platforms.nebius.observer import applied as of_release
 from tests.nebius.access.conftest import OUTPUTS, Hpc
 from tests.nebius.kube.cluster import Kube, kube
 
@@ -160,10 +160,10 @@ class TestLogin:
         target = from_outputs("nebius", outputs).target(None)
         self.service(kube, outputs, {"loadBalancer": {}})
         with pytest.raises(CliError, match="service soperator-login-svc has no address yet"):
-            over_ssh(target, 20)
+            Kubectl.over_ssh(target, 20)
         self.service(kube, outputs, {"loadBalancer": {"ingress": [{"ip": "203.0.113.9"}]}})
         with pytest.raises(CliError, match="login-0: its host key can't be read: there is no pod login-0"):
-            over_ssh(target, 20)
+            Kubectl.over_ssh(target, 20)
 
 
 def test_objects_of_a_release_are_read_as_they_are_now_in_whatever_namespace(api: KubeApi, kube: Kube) -> None:
@@ -175,9 +175,9 @@ def test_objects_of_a_release_are_read_as_they_are_now_in_whatever_namespace(api
     }  # fmt: skip
     for item, namespace in ((there, NAMESPACE), (other, "default"), (everywhere, "default")):
         kube.kubectl("apply", "--server-side", f"--namespace={namespace}", "--filename=-", stdin=json.dumps(item))
-    found = of_release(api, NAMESPACE, [there, gone, other, everywhere])
+    found = of_release(api.ask, NAMESPACE, [there, gone, other, everywhere])
     names = [(item["metadata"].get("namespace"), item["metadata"]["name"]) for item in found.items]
     assert names == [(NAMESPACE, "there"), ("default", "other"), (None, "all")], found.err
     for manifest in ([gone], []):
-        none = of_release(api, NAMESPACE, manifest)
+        none = of_release(api.ask, NAMESPACE, manifest)
         assert (none.code, none.items) == (0, [])

@@ -1,0 +1,295 @@
+"""The observer of clusters that Soperator runs: reads Kubernetes' objects and slurmctld's view, side by side."""
+
+import json
+import secrets
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
+from typing import Any, ClassVar
+
+import yaml
+
+from cluster.config.cluster import ClusterConfig
+from cluster.observe.drift import Difference
+from cluster.observe.health.finding import ClusterFinding
+from cluster.observe.nodes import Node
+from cluster.observe.observation import ClusterObservation, MachineObservation, Observation
+from cluster.platforms.nebius import drift, health, logs, observation
+from cluster.platforms.nebius.kubectl import NO_KIND
+from cluster.platforms.nebius.names import ACTIVE_CHECKS, NODE_SETS, OPERATOR_NAMESPACE, SLURM_CLUSTERS
+from cluster.platforms.nebius.observation import Pod, View
+from cluster.platforms.nebius.section import Nebius
+from cluster.platforms.observer import Access, Answer, Asked, Ended, Report, Table
+
+_LOGS = 6
+"""Containers that crash whose last lines are read."""
+_LINES = 60
+QUESTIONS: Mapping[str, tuple[str, ...]] = {
+    "SlurmCluster": ("get", SLURM_CLUSTERS, "--output=json"),
+    "NodeSets": ("get", NODE_SETS, "--output=json"),
+    "ActiveChecks": ("get", ACTIVE_CHECKS, "--output=json"),
+    "pods": ("get", "pods,deployments.apps", "--all-namespaces", "--output=json"),
+    "events": ("get", "events", "--all-namespaces", "--field-selector=type!=Normal", "--output=json"),
+    "nodes": ("get", "nodes", "--output=json"),
+}
+"""What kubectl is asked, by what it is called where it can't be read."""
+_Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+class Soperator:
+    """Reads clusters over Kubernetes' API, and slurmctld in its pod."""
+
+    operator = "Soperator"
+    advice: ClassVar[Mapping[str, str]] = {
+        "up": "What the stack made and somebody changed: ./hpc refresh STACK, then ./hpc up STACK",
+        "hand": "What else was changed: change it back with kubectl, scontrol or sacctmgr, or write it into the stack.",
+    }
+
+    @staticmethod
+    def status(access: Access) -> Report:
+        """The SlurmCluster with its nodesets, pods and checks, and Slurm's nodes, partitions and jobs."""
+        seen, view, _ = _read(access)
+        found = health.findings(seen, view, now=time.time())
+        drained = health.acting(seen, view, now=time.time())
+        return Report(
+            seen=seen,
+            findings=found,
+            tables=[
+                _cluster(view), _nodesets(view), "nodes", _drained(drained), "partitions", "queue", _checks(view),
+                _pods(view),
+            ],
+            document=_document(seen, view, found),
+        )  # fmt: skip
+
+    @staticmethod
+    def health(access: Access) -> Report:
+        """Drained nodes, and the last results of Soperator's checks."""
+        seen, view, _ = _read(access)
+        found = health.health_findings(seen, view, now=time.time())
+        whole = _document(seen, view, found)
+        kubernetes = whole["kubernetes"]
+        return Report(
+            seen=seen,
+            findings=found,
+            tables=["nodes", _drained(health.acting(seen, view, now=time.time())), _checks(view)],
+            document={
+                **{key: whole[key] for key in ("stack", "ok", "findings")},
+                **{key: kubernetes[key] for key in ("drained", "checks")},
+            },
+        )
+
+    @staticmethod
+    def drift(access: Access, config: ClusterConfig) -> tuple[list[Difference], list[str]]:
+        """Compares charts and their objects, node sets, Slurm's own view and its database. Raises LookupError: the
+        configuration has no section of this platform."""
+        settings = config.section(Nebius)
+        if settings is None:
+            raise LookupError(f"stack {access.stack} has no section nebius in its output of the configuration.")
+        seen, view, answers = _read(access, observation.ACCOUNTING)
+        found = access.kubectl("get", "secrets", "--all-namespaces", f"--selector={drift.SELECTOR}", "--output=json")
+        releases = None if found.code else drift.installed(found.items)
+        wanted = drift.wanted_releases(config, settings)
+        own = {one.name for one in wanted if one.repo == settings.soperator.charts}
+        ours = [one for name, one in (releases or {}).items() if name in own]
+        manifests = {one.name: _documents(one.manifest) for one in ours}
+        with ThreadPoolExecutor() as pool:
+            rows = pool.map(lambda one: applied(access.kubectl, one.namespace, manifests[one.name]), ours)
+            there = dict(zip(manifests, rows, strict=True))
+        unread = [f"objects of release {name}: {one.why}" for name, one in there.items() if one.code]
+        unread += [f"Helm's releases: {found.why}"] if found.code else []
+        objects: dict[tuple[str, str, str], dict[str, Any]] = {}
+        for item in (item for one in there.values() for item in one.items):
+            kind, namespace, name = drift.key(item)
+            objects[kind, namespace, name] = item
+            # Charts leave the namespace of most objects to the release.
+            objects.setdefault((kind, "", name), item)
+        live = drift.Live(
+            seen=seen,
+            view=view,
+            releases=releases,
+            objects=objects,
+            manifests=[item for name, items in manifests.items() if not there[name].code for item in items],
+            hosts=answers["nodes"].items,
+        )
+        return drift.differences(config, wanted, live), drift.unseen(live, unread)
+
+    @staticmethod
+    def logs(asked: Asked, pods: Sequence[Mapping[str, Any]], namespace: str) -> dict[str, list[str]]:
+        """Arguments of kubectl, by the names of pods, those of other namespaces with these."""
+        sources = logs.chosen(asked.what, asked.on, pods, namespace)
+        return {
+            one.pod if one.namespace == namespace else f"{one.namespace}/{one.pod}": one.words(
+                lines=asked.lines, since=asked.since, follow=asked.follow
+            )
+            for one in sources
+        }
+
+    @staticmethod
+    def shown(line: str) -> str:
+        """A line without the time that Kubernetes put in front, if it has one of its own."""
+        return logs.plain(line)
+
+    @staticmethod
+    def actors(access: Access, nodes: Iterable[Node]) -> dict[str, str]:
+        """Who must act on drained nodes; the operator replaces none if the cluster does not answer."""
+        drained = [node for node in nodes if node.drained]
+        if not drained:
+            return {}
+        deployments = access.kubectl("get", "deployments.apps", f"--namespace={OPERATOR_NAMESPACE}", "--output=json")
+        replaces = observation.may_replace(deployments.items)
+        return {node.name: act.actor.value for node, act in health.actions(drained, replaces, now=time.time())}
+
+
+OBSERVER = Soperator()
+
+
+def _read(
+    access: Access, more: Mapping[str, str] | None = None
+) -> tuple[ClusterObservation, View, Mapping[str, Answer]]:
+    """What is seen of a cluster, also of one that does not answer; with the parts that `more` has slurm's commands for,
+    and what kubectl answered to each question."""
+    mark = secrets.token_hex(8)
+    with ThreadPoolExecutor() as pool:
+        asked = {name: pool.submit(access.kubectl, *words) for name, words in QUESTIONS.items()}
+        # In this thread, which handles signals.
+        facts = access.run(observation.script(mark, more=more))
+        answers = {name: answer.result() for name, answer in asked.items()}
+    view = _view(access, answers)
+    return _observation(access, view, facts, mark), view, answers
+
+
+def _view(access: Access, found: Mapping[str, Answer]) -> View:
+    """What Kubernetes' objects say, and the last lines of what crashes."""
+    objects: dict[str, list[dict[str, Any]]] = {}
+    for item in found["pods"].items:
+        objects.setdefault(item["kind"], []).append(item)
+    pods = observation.pods(objects.get("Pod", ()), found["events"].items)
+    clusters = found["SlurmCluster"].items
+    named = [item for item in clusters if item["metadata"]["name"] == access.namespace]
+    cluster = next(iter(named or clusters), {})
+    return View(
+        namespace=access.namespace,
+        phase=str((cluster.get("status") or {}).get("phase") or ""),
+        conditions=observation.conditions(cluster),
+        nodesets=observation.nodesets(found["NodeSets"].items),
+        checks=observation.checks(found["ActiveChecks"].items),
+        pods=pods,
+        hosts=observation.hosts(found["nodes"].items),
+        replacement=observation.may_replace(objects.get("Deployment", ())),
+        logs=_crash_logs(access, [pod for pod in pods if pod.crashes][:_LOGS]),
+        unread={name: answer.why for name, answer in found.items() if answer.code and NO_KIND not in answer.err},
+    )
+
+
+def _crash_logs(access: Access, pods: Sequence[Pod]) -> dict[str, str]:
+    """The last lines of containers that crash, of this start and of the one before."""
+
+    def text(pod: Pod) -> str:
+        words = ("logs", pod.name, "--namespace", pod.namespace, "--container", pod.container, f"--tail={_LINES}")
+        return "\n".join(access.kubectl(*words, *again).out for again in (("--previous",), ()))
+
+    with ThreadPoolExecutor(max_workers=_LOGS) as pool:
+        return dict(zip((pod.name for pod in pods), pool.map(text, pods), strict=True))
+
+
+def _observation(access: Access, view: View, done: Ended, mark: str) -> ClusterObservation:
+    """The cluster's targets as machines: reached if their pod is ready, the controller's with slurmctld's view."""
+    pods = {pod.name: pod for pod in view.pods if pod.namespace == view.namespace}
+    machines: list[MachineObservation] = []
+    for name, roles in access.roles.items():
+        pod = pods.get(access.pods[name])
+        why = "" if pod and pod.ready else (pod.why or f"its pod is {pod.phase}" if pod else "it has no pod")
+        reached, facts = not why, Observation()
+        if name == access.controller:
+            reached, why = done.reached, "" if done.reached else done.err
+            facts = Observation(slurm=observation.parsed(done.out, mark)) if done.reached else facts
+        machines.append(
+            MachineObservation(
+                name=name, roles=roles, reached=reached, why=why, facts=facts, asked=done.asked, answered=done.answered
+            )
+        )
+    return ClusterObservation(stack=access.stack, machines=tuple(machines))
+
+
+def _documents(manifest: str) -> list[dict[str, Any]]:
+    """The objects of a release."""
+    found: Iterable[Any] = yaml.load_all(manifest, Loader=_Loader)
+    return [item for item in found if isinstance(item, dict) and "kind" in item]
+
+
+def applied(kubectl: Callable[..., Answer], namespace: str, manifest: Iterable[Mapping[str, Any]]) -> Answer:
+    """The objects of a release as they are now; those that are not there are left out."""
+    # Not by --namespace: kubectl refuses objects that name another one, which charts may have.
+    given = [
+        {
+            "apiVersion": one.get("apiVersion"),
+            "kind": one["kind"],
+            "metadata": {"name": one["metadata"]["name"], "namespace": one["metadata"].get("namespace") or namespace},
+        }
+        for one in manifest
+    ]
+    words = ("get", "--filename=-", "--ignore-not-found", "--output=json")
+    return kubectl(*words, stdin="\n".join(map(json.dumps, given))) if given else Answer(code=0, out="", err="")
+
+
+def _document(seen: ClusterObservation, view: View, found: Sequence[ClusterFinding]) -> dict[str, Any]:
+    """The status as JSON."""
+    kubernetes = asdict(view)
+    # Of pods that are well there are many, and nothing to say.
+    kubernetes["pods"] = [row for row in kubernetes["pods"] if not row["ready"]]
+    kubernetes["logs"] = {name: text.splitlines() for name, text in view.logs.items()}
+    kubernetes["drained"] = [
+        {"node": node.name, "reason": node.reason, "since": node.since_utc, "actor": actor, "todo": todo}
+        for node, actor, todo in health.acting(seen, view, now=time.time())
+    ]
+    return {
+        "stack": seen.stack,
+        "ok": not found,
+        "findings": [asdict(one) for one in found],
+        "machines": {
+            one.name: {"roles": one.roles, "reached": one.reached, "why": one.why, "facts": dict(one.facts)}
+            for one in seen.machines
+        },
+        "kubernetes": kubernetes,
+    }
+
+
+def _cluster(view: View) -> Table:
+    """The SlurmCluster: its phase, and its conditions."""
+    rows = [
+        (one.type, one.status, one.since, ": ".join(filter(None, (one.reason, one.message)))) for one in view.conditions
+    ]
+    return Table(
+        heading=("CLUSTER", "STATE", "FOR", "WHY"), rows=[("SlurmCluster", view.phase or "not there", None, ""), *rows]
+    )
+
+
+def _nodesets(view: View) -> Table:
+    """Nodesets with the nodes that they should have and that are ready."""
+    rows = [(one.name, str(one.wanted), str(one.ready), one.phase or "-") for one in view.nodesets]
+    return Table(heading=("NODESET", "WANTED", "READY", "PHASE"), rows=rows)
+
+
+def _drained(acting: Sequence[tuple[Node, str, str]]) -> Table:
+    """Drained nodes with who must act."""
+    rows = [(node.name, node.since_utc, actor, node.reason or "-") for node, actor, _ in acting]
+    return Table(heading=("DRAINED", "FOR", "WHO MUST ACT", "REASON"), rows=rows, widest=60)
+
+
+def _checks(view: View) -> Table:
+    """Checks with their last results."""
+    rows = [
+        (one.name, one.result or "never ran", one.since, "suspended" if one.suspended else "-") for one in view.checks
+    ]
+    return Table(heading=("CHECK", "LAST RESULT", "AGO", "SCHEDULE"), rows=rows)
+
+
+def _pods(view: View) -> Table:
+    """Pods that are not ready."""
+    rows = [
+        (f"{pod.namespace}/{pod.name}", pod.phase, str(pod.restarts), pod.since, pod.why or "-")
+        for pod in view.pods
+        if not pod.ready
+    ]
+    return Table(heading=("POD NOT READY", "PHASE", "RESTARTS", "FOR", "WHY"), rows=rows)

@@ -1,0 +1,144 @@
+"""The seam for clusters whose machines have no set-up of this program: their platform has an observer, which reads a
+cluster through `Access` and returns what it found. Commands open the access, and print."""
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any, Protocol
+
+from cluster.config.cluster import ClusterConfig
+from cluster.observe.drift import Difference
+from cluster.observe.health.finding import ClusterFinding
+from cluster.observe.nodes import Node
+from cluster.observe.observation import ClusterObservation
+from cluster.platforms import registry
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answer:
+    """What kubectl printed."""
+
+    code: int
+    out: str
+    err: str
+    why: str = ""
+    """Why it failed, on one line; empty if it did not."""
+
+    @property
+    def items(self) -> list[dict[str, Any]]:
+        """The objects in JSON; none if it failed. Of one that was asked for by its name kubectl prints no list, of none
+        nothing."""
+        if self.code or not self.out.strip():
+            return []
+        found = json.loads(self.out)
+        return list(found.get("items") or ()) if found.get("kind", "List").endswith("List") else [found]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ended:
+    """A command that ended on the controller, or did not get there."""
+
+    reached: bool
+    out: str
+    err: str
+    asked: float
+    answered: float
+    """When, in seconds since the epoch."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Access:
+    """How a cluster that is up is read. Each question is bounded."""
+
+    stack: str
+    namespace: str
+    """The cluster's own, in Kubernetes."""
+    controller: str
+    """Name of the target with slurmctld."""
+    roles: Mapping[str, tuple[str, ...]]
+    """Of every target, by its name."""
+    pods: Mapping[str, str]
+    """Its pod, by the target's name."""
+    kubectl: Callable[..., Answer]
+    """kubectl(*words, stdin="")."""
+    run: Callable[[str], Ended]
+    """Runs a line as root on the controller, from the thread that handles signals."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Table:
+    """One table of a report."""
+
+    heading: tuple[str, ...]
+    rows: Sequence[tuple[str | float | None, ...]]
+    """Numbers are times, in seconds since the epoch, of which the age is shown."""
+    widest: int = 48
+    """Characters of the last column."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Report:
+    """What `status` or `health` found."""
+
+    seen: ClusterObservation
+    findings: list[ClusterFinding]
+    tables: Sequence[Table | str]
+    """In their order; a name stands for a table of every platform: nodes, partitions, queue."""
+    document: Mapping[str, Any]
+    """The report as JSON, with the keys of every platform and its own beside them."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """What `logs` is asked for."""
+
+    what: str
+    """A log, or a target."""
+    on: Sequence[str] = ()
+    """Only these targets'."""
+    lines: int | None = None
+    """The last lines of each; None for all."""
+    since: str = ""
+    """A point in time as cluster.observe.moment allows it; empty for any."""
+    follow: bool = False
+
+
+class Observer(Protocol):
+    """Reads clusters that an operator runs."""
+
+    operator: str
+    """As users read it."""
+    advice: Mapping[str, str]
+    """How a difference is put right, with STACK for the stack, by its `mends`."""
+
+    def status(self, access: Access) -> Report:
+        """What is seen of the cluster, and what is wrong with it; also of one that does not answer."""
+        ...
+
+    def health(self, access: Access) -> Report:
+        """Results of the operator's health checks, and drained nodes with who must act."""
+        ...
+
+    def drift(self, access: Access, config: ClusterConfig) -> tuple[list[Difference], list[str]]:
+        """What differs from the stack, and what could not be compared, and why."""
+        ...
+
+    def logs(self, asked: Asked, pods: Sequence[Mapping[str, Any]], namespace: str) -> Mapping[str, list[str]]:
+        """Arguments of kubectl for each log, by what stands in front of its lines. `since` is in RFC 3339. Raises
+        LookupError, with a message for people: nothing is called so."""
+        ...
+
+    def shown(self, line: str) -> str:
+        """A line of a log without what kubectl put in front of it, if it has a time of its own."""
+        ...
+
+    def actors(self, access: Access, nodes: Iterable[Node]) -> Mapping[str, str]:
+        """Who must act on drained nodes, by their names."""
+        ...
+
+
+def observer_of(outputs: Mapping[str, Any]) -> Observer | None:
+    """The observer of a stack that is up, from its outputs; None where machines report themselves."""
+    about = outputs.get("platform") or {}
+    return import_module(registry.get(about["name"]).observer).OBSERVER if about.get("observer") else None
