@@ -26,7 +26,7 @@ _EXPECTED = {
     "cluster.findings": "ConfigError",
     "components.gcp.state": "StorageError",
     "components.local.host.errors": "HostError",
-    "components.nebius.api.errors": "NebiusError",
+    "components.nebius.api.client": "NebiusError",
 }
 
 

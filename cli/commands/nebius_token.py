@@ -7,7 +7,7 @@ from datetime import timezone
 from cli.errors import CliError
 from cluster.platforms.nebius.kubectl import EXEC_API
 from components.nebius.api import client
-from components.nebius.api.errors import NebiusError
+from components.nebius.api.client import NebiusError
 
 
 def nebius_token() -> None:

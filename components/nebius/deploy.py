@@ -1,18 +1,183 @@
 """The platform `nebius`: managed Kubernetes, and Slurm in pods that Soperator runs."""
 
-from collections.abc import Mapping
+import hashlib
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import pulumi
 
 from cluster.config import ClusterConfig
-from cluster.roster import machines
+from cluster.platforms.nebius.node_groups import JAIL
+from cluster.platforms.nebius.releases import BACKUP_SECRET, Facts, Release, releases
+from cluster.roster import MachineSpec, machines
 from cluster.slurm.script_tree import Tree
 from components.deploy import Deployment, config_text
+from components.nebius.chart_sources import Definitions
+from components.nebius.charts import Charts, ChartsArgs, in_order
 from components.nebius.infrastructure import Infrastructure, InfrastructureArgs
-from components.nebius.kubernetes.pods import LOGIN, pod_of
-from components.nebius.slurm import Slurm, SlurmArgs
+from components.nebius.kubectl import LOGIN, pod_of
+from components.nebius.people import People, people
+from components.nebius.waits import Wait
+
+OPERATOR, CLUSTER, NODESETS = "soperator", "slurm-cluster", "nodesets"
+"""Names of releases."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SlurmArgs:
+    infrastructure: Infrastructure
+
+
+class Slurm(pulumi.ComponentResource):
+    """A running Slurm cluster: the SlurmCluster is Available, its NodeSets are full, and Slurm has all nodes."""
+
+    login: pulumi.Output[dict[str, Any]]
+    """`address` and `port` that users log in at."""
+    ready: pulumi.Output[Any]
+    """Known when everything runs."""
+
+    def __init__(self, name: str, args: SlurmArgs, *, opts: pulumi.ResourceOptions | None = None) -> None:
+        super().__init__("hpc:nebius:Slurm", name, {}, opts)
+        self._name, self._infrastructure = name, args.infrastructure
+        cloud = args.infrastructure.cloud
+        config, settings = cloud.config, cloud.settings
+        self._releases = releases(config, facts(args.infrastructure))
+        self._charts = self._installable()
+        self._waits: dict[str, Wait] = {}
+        for release in in_order(self._releases):
+            after = [one for word in release.after for one in self._after(word)]
+            if release.name == OPERATOR:
+                after.append(self._definitions(release))
+            self._charts.install(release, after)
+        last = self._wait("available")
+        wanted = {nodeset: section.count for nodeset, section in config.nodesets.items() if section.count}
+        last = self._wait("nodesets", {"replicas": wanted}, [last, *self._installed(NODESETS)])
+        nodes = {one.name: _gpus(one) for one in machines(config) if "node" in one.roles}
+        # Stand-ins of a rehearsal have no GPUs that could be counted.
+        spec = {
+            "nodes": nodes,
+            "nodesets": list(config.nodesets),
+            "count_gpus": not settings.endpoint,
+            # Nodes that were recreated are waited for again, and resumed.
+            "shapes": {name: row["shape"] for name, row in args.infrastructure.nodesets.items()},
+        }
+        scheduler = self._wait("scheduler", spec, [last])
+        # Soperator creates the Service once the jail is populated, which may take longer than the address.
+        login = self._wait(
+            "login", {"type": settings.login.service}, [self._wait("available")], settings.timeouts.login
+        )
+        self.login = login.facts
+        args.infrastructure.teardown("charts", [*self._charts.of.values(), self._people, login], parent=self)
+        self.ready = pulumi.Output.all(self._people.id, login.id, scheduler.id)
+        self.register_outputs({"address": self.login})
+
+    @cached_property
+    def _people(self) -> People:
+        """Users and accounts, once there are login pods: before the checks, whose user has an account as well."""
+        infrastructure = self._infrastructure
+        return People(
+            f"{self._name}-people",
+            access=infrastructure.cluster.access,
+            people=people(infrastructure.cloud.config),
+            pace=infrastructure.cloud.pace,
+            after=infrastructure.filesystems.ids[JAIL],
+            opts=pulumi.ResourceOptions(parent=self, depends_on=[self._wait("available")]),
+        )
+
+    def _installable(self) -> Charts:
+        infrastructure = self._infrastructure
+        return Charts(
+            f"{self._name}-charts",
+            ChartsArgs(
+                namespaces=[infrastructure.cloud.config.name, *(one.namespace for one in self._releases)],
+                kubeconfig=infrastructure.cluster.kubeconfig,
+                cluster=infrastructure.cluster.resource,
+                after=[infrastructure.api],
+                secrets=self._secrets(),
+            ),
+            opts=pulumi.ResourceOptions(parent=self),
+        )
+
+    def _definitions(self, release: Release) -> Definitions:
+        infrastructure = self._infrastructure
+        return Definitions(
+            f"{self._name}-definitions",
+            access=infrastructure.cluster.access,
+            release=release,
+            opts=pulumi.ResourceOptions(parent=self, depends_on=[infrastructure.api]),
+        )
+
+    def _after(self, word: str) -> Sequence[pulumi.Resource]:
+        """What a word of `Release.after` stands for."""
+        infrastructure = self._infrastructure
+        if word == "nodes":
+            return [infrastructure.nodes, infrastructure.volumes]
+        if word == "gpu":
+            return [infrastructure.nodes, *infrastructure.operators.ready]
+        if word == "people":
+            return [self._people]
+        return [self._wait(word)]
+
+    def _installed(self, name: str) -> Sequence[pulumi.Resource]:
+        return [self._charts.of[name]] if name in self._charts.of else []
+
+    def _wait(
+        self,
+        kind: str,
+        spec: Mapping[str, Any] | None = None,
+        after: Sequence[pulumi.Resource] | None = None,
+        seconds: int | None = None,
+    ) -> Wait:
+        """A wait for something of the cluster's, registered once."""
+        if kind not in self._waits:
+            if after is None:
+                after = [self._wait("populated")] if kind == "available" else self._installed(CLUSTER)
+            self._waits[kind] = self._infrastructure.wait(
+                kind,
+                kind,
+                {"cluster": self._infrastructure.cloud.config.name, **(spec or {})},
+                after=after,
+                changed=digest(self._releases),
+                seconds=seconds,
+                parent=self,
+            )
+        return self._waits[kind]
+
+    def _secrets(self) -> Mapping[tuple[str, str], Mapping[str, pulumi.Input[str]]]:
+        backups = self._infrastructure.backups
+        if backups is None:
+            return {}
+        texts = {
+            "aws-access-key-id": backups.key_id,
+            "aws-access-secret-key": backups.secret,
+            "backup-password": backups.password,
+        }
+        return {(self._infrastructure.cloud.config.name, BACKUP_SECRET): texts}
+
+
+def facts(infrastructure: Infrastructure) -> Facts:
+    """What the charts' values carry of the cloud."""
+    backups = infrastructure.backups
+    own = infrastructure.admin.public_key_openssh.apply(str.strip)
+    return Facts(
+        root_keys=[own, *infrastructure.cloud.settings.login.root_keys],
+        allocation=infrastructure.address.allocation_id,
+        backups={"name": backups.bucket, "endpoint": backups.endpoint} if backups else {},
+    )
+
+
+def digest(releases: Sequence[Release]) -> pulumi.Output[str]:
+    """A hash of what the charts are given: whatever it changes has to come up again."""
+    given = [{"name": one.name, "version": one.version, "values": dict(one.values)} for one in releases]
+    return pulumi.Output.json_dumps(given, sort_keys=True).apply(
+        lambda text: hashlib.sha256(text.encode()).hexdigest()[:16]
+    )
+
+
+def _gpus(machine: MachineSpec) -> int:
+    return machine.gpu.count if machine.gpu else 0
 
 
 def deploy(config: ClusterConfig, scripts: Tree) -> Deployment:

@@ -9,7 +9,7 @@ from cluster.config import ClusterConfig
 from cluster.platforms.nebius.section import Nebius
 from components.environment import Environment
 from components.nebius.api import client
-from components.nebius.api.errors import NebiusError
+from components.nebius.api.client import NebiusError
 from components.nebius.api.kinds import KINDS
 from components.nebius.api.objects import list_all
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import pulumi
 import pulumi_random as random
@@ -9,26 +10,81 @@ import pulumi_tls as tls
 
 from cluster.config import ClusterConfig
 from cluster.platforms.nebius import request
+from cluster.platforms.nebius.kubectl import PORTABLE_COMMAND, kubeconfig, server_url
 from cluster.platforms.nebius.node_groups import NodeGroup, node_groups, shape
 from cluster.platforms.nebius.releases import Facts, releases
 from cluster.platforms.nebius.section import backs_up
-from components.nebius.backups import Backups, BackupsArgs
-from components.nebius.cloud import Cloud, settings_of
-from components.nebius.cluster import KubernetesCluster, KubernetesClusterArgs
-from components.nebius.destroy.leftovers import Leftovers
-from components.nebius.destroy.teardown import Teardown
-from components.nebius.drain import Drain
-from components.nebius.filesystems import Filesystems, FilesystemsArgs, filesystems
-from components.nebius.gpu_clusters import GpuClusters, GpuClustersArgs
-from components.nebius.kubernetes.chart_versions import ChartVersions
-from components.nebius.login_address import LoginAddress, LoginAddressArgs
-from components.nebius.network import Network, NetworkArgs
-from components.nebius.node_groups import NodeGroups, NodeGroupsArgs
-from components.nebius.operators import Operators, OperatorsArgs
-from components.nebius.partitions import Partitions
+from components.nebius import waits
+from components.nebius.chart_sources import ChartVersions
+from components.nebius.drain import Drain, Partitions
+from components.nebius.network import LoginAddress, LoginAddressArgs, Network, NetworkArgs
+from components.nebius.node_groups import (
+    GpuClusters,
+    GpuClustersArgs,
+    NodeGroups,
+    NodeGroupsArgs,
+    Operators,
+    OperatorsArgs,
+)
 from components.nebius.preflight import Preflight
-from components.nebius.waits import api
-from components.nebius.waits.resource import Wait
+from components.nebius.resource import Cloud, NebiusResource, settings_of
+from components.nebius.storage import Backups, BackupsArgs, Filesystems, FilesystemsArgs, filesystems
+from components.nebius.teardown import Leftovers, Teardown
+from components.nebius.waits import Wait
+
+
+@dataclass(frozen=True, kw_only=True)
+class KubernetesClusterArgs:
+    cloud: Cloud
+    subnet_id: pulumi.Input[str]
+
+
+class KubernetesCluster(pulumi.ComponentResource):
+    """The control plane."""
+
+    resource: NebiusResource
+    access: pulumi.Output[dict[str, Any]]
+    """`server`, `certificate_authority`, `command`, `context`, `namespace`: the stack's output `kubernetes`.
+
+    The command prints a credential when kubectl or Helm asks for one; there is no token in it. None is this program."""
+    kubeconfig: pulumi.Output[str]
+
+    def __init__(self, name: str, args: KubernetesClusterArgs, *, opts: pulumi.ResourceOptions | None = None) -> None:
+        super().__init__("hpc:nebius:KubernetesCluster", name, {}, opts)
+        cloud, settings = args.cloud, args.cloud.settings
+        self.resource = cloud.resource(
+            "Cluster",
+            f"{name}-mk8s",
+            {
+                "control_plane": {
+                    "subnet_id": args.subnet_id,
+                    "version": settings.kubernetes.version,
+                    "etcd_cluster_size": settings.kubernetes.etcd_size,
+                    "endpoints": {"public_endpoint": {}},
+                }
+            },
+            called=cloud.config.name,
+            opts=pulumi.ResourceOptions(parent=self),
+        )
+        self.access = self.resource.status.apply(
+            lambda status: access(status, cloud.config.name, list(settings.token_command))
+        )
+        self.kubeconfig = self.access.apply(
+            lambda found: kubeconfig(**{**found, "command": found["command"] or PORTABLE_COMMAND})
+        )
+        self.register_outputs({"id": self.resource.id})
+
+
+def access(status: Mapping[str, Any], name: str, command: list[str]) -> dict[str, Any]:
+    """How a cluster is reached, from the status of its resource."""
+    plane = status["control_plane"]
+    return {
+        "server": server_url(plane["endpoints"]["public_endpoint"]),
+        "certificate_authority": plane["auth"]["cluster_ca_certificate"],
+        "command": command,
+        "context": f"nebius-{name}",
+        "namespace": name,
+    }
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,7 +144,7 @@ class Infrastructure(pulumi.ComponentResource):
         self.cluster = KubernetesCluster(
             f"{name}-kubernetes", KubernetesClusterArgs(cloud=self.cloud, subnet_id=subnet), opts=self._child
         )
-        self.api = self.wait("api", "api", {}, seconds=api.SECONDS)
+        self.api = self.wait("api", "api", {}, seconds=waits.API_SECONDS)
         gpu_clusters = GpuClusters(f"{name}-gpu", GpuClustersArgs(cloud=self.cloud), opts=self._child)
         self.groups = node_groups(config, settings)
         self.nodesets = {nodeset: self._nodeset(nodeset) for nodeset in config.nodesets}

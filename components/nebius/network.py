@@ -1,11 +1,51 @@
-"""The subnet of a cluster: a given one, the project's first, or one of the cluster's own."""
+"""The network of a cluster: its subnet, and the public address of its login Service."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import pulumi
+from pulumi.dynamic import CreateResult, DiffResult, ReadResult, ResourceProvider, UpdateResult
 
-from components.nebius.cloud import Cloud
-from components.nebius.subnet import FirstSubnet
+from components.dynamic import DynamicResource, changed, given, without_traceback
+from components.nebius.api.client import NebiusError
+from components.nebius.resource import Cloud, shortened
+
+
+class FirstSubnetProvider(ResourceProvider):
+    """Finds a subnet once; the stack keeps its id, whatever subnets come later."""
+
+    def create(self, props: dict[str, Any]) -> CreateResult:
+        """Find it. Fails where the project has none."""
+        from components.nebius.api import objects
+
+        with without_traceback(NebiusError):
+            return CreateResult(objects.first_subnet(props["project"], props["endpoint"]), given(props))
+
+    def diff(self, _id: str, _olds: dict[str, Any], _news: dict[str, Any]) -> DiffResult:
+        """Another project has other subnets."""
+        replaces = changed(_olds, _news, ("project",))
+        return DiffResult(changes=bool(replaces or changed(_olds, _news, ("endpoint",))), replaces=replaces)
+
+    def update(self, _id: str, _olds: dict[str, Any], _news: dict[str, Any]) -> UpdateResult:
+        return UpdateResult(given(_news))
+
+    def read(self, id_: str, props: dict[str, Any]) -> ReadResult:
+        """Whether it is there."""
+        from components.nebius.api import objects
+
+        with without_traceback(NebiusError):
+            there = objects.exists("Subnet", id_, props["endpoint"])
+        return ReadResult(id_ if there else "", given(props))
+
+    def delete(self, _id: str, _props: dict[str, Any]) -> None:
+        """Nothing is to be done: it was there before."""
+
+
+class FirstSubnet(DynamicResource, module="nebius", name="FirstSubnet"):
+    """A look-up; its id is the subnet's."""
+
+    def __init__(self, name: str, *, project: str, endpoint: str, opts: pulumi.ResourceOptions | None = None) -> None:
+        super().__init__(FirstSubnetProvider(), name, {"project": project, "endpoint": endpoint}, opts)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,3 +84,31 @@ class Network(pulumi.ComponentResource):
             )
             self.subnet_id = found.id
         self.register_outputs({"subnet_id": self.subnet_id})
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoginAddressArgs:
+    cloud: Cloud
+    subnet_id: pulumi.Input[str]
+
+
+class LoginAddress(pulumi.ComponentResource):
+    """An address that stays while the Service is created again; none for a Service that is not public."""
+
+    allocation_id: pulumi.Output[str] | None = None
+    address: pulumi.Output[str] | None = None
+
+    def __init__(self, name: str, args: LoginAddressArgs, *, opts: pulumi.ResourceOptions | None = None) -> None:
+        super().__init__("hpc:nebius:LoginAddress", name, {}, opts)
+        login = args.cloud.settings.login
+        if login.service == "LoadBalancer" and login.exposure == "public":
+            made = args.cloud.resource(
+                "Allocation",
+                f"{name}-allocation",
+                {"ipv4_public": {"cidr": "/32", "subnet_id": args.subnet_id}},
+                called=shortened(args.cloud.config.name, "static-ip"),
+                opts=pulumi.ResourceOptions(parent=self),
+            )
+            self.allocation_id = made.id
+            self.address = made.status.apply(lambda status: status["details"]["allocated_cidr"].partition("/")[0])
+        self.register_outputs({"address": self.address})

@@ -1,4 +1,4 @@
-"""Node groups of the managed Kubernetes cluster."""
+"""Nodes: node groups of the managed Kubernetes cluster, GPU clusters of one InfiniBand fabric, NVIDIA's operators."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -7,8 +7,7 @@ from typing import Any
 import pulumi
 
 from cluster.platforms.nebius.node_groups import NodeGroup, Repair
-from components.nebius.cloud import Cloud
-from components.nebius.resource import NebiusResource
+from components.nebius.resource import Cloud, NebiusResource, shortened
 
 BLOCK_BYTES = 4096
 """Bytes of a block of boot disks."""
@@ -107,3 +106,94 @@ def _interface(group: NodeGroup, args: NodeGroupsArgs) -> dict[str, Any]:
 def _repair(rule: Repair) -> dict[str, Any]:
     limit = {"disabled": True} if rule.seconds is None else {"timeout": f"{rule.seconds}s"}
     return {"type": rule.condition, "status": rule.status, **limit}
+
+
+@dataclass(frozen=True, kw_only=True)
+class GpuClustersArgs:
+    cloud: Cloud
+
+
+class GpuClusters(pulumi.ComponentResource):
+    """One GPU cluster for each fabric that nodesets name, and those that were there before."""
+
+    of: Mapping[str, pulumi.Output[str]]
+    """Id of the GPU cluster of each nodeset that has one."""
+
+    def __init__(self, name: str, args: GpuClustersArgs, *, opts: pulumi.ResourceOptions | None = None) -> None:
+        super().__init__("hpc:nebius:GpuClusters", name, {}, opts)
+        cloud = args.cloud
+        wanted = {
+            nodeset: workers.infiniband
+            for nodeset, workers in cloud.settings.workers.items()
+            if workers.infiniband is not None and nodeset in cloud.config.nodesets
+        }
+        made = {
+            fabric: cloud.resource(
+                "GpuCluster",
+                f"{name}-{fabric}",
+                {"infiniband_fabric": fabric},
+                called=shortened(cloud.config.name, fabric),
+                opts=pulumi.ResourceOptions(parent=self),
+            ).id
+            for fabric in dict.fromkeys(one.fabric for one in wanted.values() if one.fabric)
+        }
+        self.of = {
+            nodeset: made[one.fabric] if one.fabric else pulumi.Output.from_input(one.existing or "")
+            for nodeset, one in wanted.items()
+        }
+        self.register_outputs({"ids": self.of})
+
+
+NETWORK_OPERATOR = {"operator.resources.limits.cpu": "500m", "operator.resources.limits.memory": "1280Mi"}
+"""Of the network operator: with its defaults it is killed on larger clusters (nebius-solutions-library)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class OperatorsArgs:
+    cloud: Cloud
+    cluster_id: pulumi.Input[str]
+    gpus: bool
+    """Whether any node has GPUs: without, there is none."""
+    after: Sequence[pulumi.Resource] = field(default_factory=tuple)
+
+
+class Operators(pulumi.ComponentResource):
+    """The network operator and the GPU operator, which install drivers; node images with drivers need neither.
+
+    Source: main.tf of nebius-solutions-library, soperator/installations/example (use_preinstalled_gpu_drivers).
+    """
+
+    ready: Sequence[pulumi.Resource]
+
+    def __init__(self, name: str, args: OperatorsArgs, *, opts: pulumi.ResourceOptions | None = None) -> None:
+        super().__init__("hpc:nebius:Operators", name, {}, opts)
+        self._name, self._args = name, args
+        self.ready = ()
+        gpu = args.cloud.settings.gpu
+        if args.gpus and gpu.driver == "operator":
+            network = self._release("network-operator", NETWORK_OPERATOR, args.after)
+            settings = {
+                "driver.version": gpu.driver_version,
+                "dcgmExporter.enabled": "true",
+                "dcgmExporter.serviceMonitor.enabled": "false",
+                "mig.strategy": "none",
+            }
+            self.ready = (network, self._release("gpu-operator", settings, [network]))
+        self.register_outputs({})
+
+    def _release(
+        self, application: str, settings: dict[str, Any], after: Sequence[pulumi.Resource]
+    ) -> pulumi.CustomResource:
+        args = self._args
+        return args.cloud.resource(
+            "K8sRelease",
+            f"{self._name}-{application}",
+            {
+                "cluster_id": args.cluster_id,
+                "product_slug": f"nebius/nvidia-{application}",
+                "namespace": application,
+                "application_name": application,
+                "set": settings,
+            },
+            opts=pulumi.ResourceOptions(parent=self, depends_on=list(after)),
+        )

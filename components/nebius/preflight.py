@@ -16,7 +16,7 @@ from pulumi.dynamic import CreateResult, DiffResult, UpdateResult
 
 from cluster.platforms.nebius.kubectl import EXEC_API, INSTALL_KUBECTL, credential_command
 from components.dynamic import ActionProvider, DynamicResource, changed, given, report, without_traceback
-from components.nebius.api.errors import MORE_QUOTA, NebiusError, nebius_error
+from components.nebius.api.client import MORE_QUOTA, NebiusError, nebius_error
 
 CREDENTIAL_SECONDS = 120
 """For the credential command, which may open a browser."""
@@ -110,9 +110,9 @@ def _versions(props: Mapping[str, Any], before: Mapping[str, Any]) -> Iterator[s
     version = props["request"]["kubernetes"]
     if version == before.get("kubernetes"):
         return
-    from components.nebius.api import lookups
+    from components.nebius.api import objects
 
-    rows = {one["version"]: one for one in _answered("versions of Kubernetes", lookups.kubernetes_versions, props)}
+    rows = {one["version"]: one for one in _answered("versions of Kubernetes", objects.kubernetes_versions, props)}
     if not rows:
         return
     found = rows.get(version)
@@ -128,13 +128,13 @@ def _images(props: Mapping[str, Any], before: Mapping[str, Any]) -> Iterator[str
     request = props["request"]
     version = request["kubernetes"]
     known = before.get("images", ()) if version == before.get("kubernetes") else ()
-    from components.nebius.api import lookups
+    from components.nebius.api import objects
 
     for image in request["images"]:
         if image in known:
             continue
         platform, preset = image["platform"], image["drivers_preset"]
-        rows = _answered(f"node images of {platform}", lookups.node_images, props, version, platform)
+        rows = _answered(f"node images of {platform}", objects.node_images, props, version, platform)
         if not rows or any(one["os"] == image["os"] and one["drivers_preset"] == preset for one in rows):
             continue
         offered = sorted(f"{one['os']} with {one['drivers_preset'] or 'no driver'}" for one in rows)
@@ -145,12 +145,12 @@ def _images(props: Mapping[str, Any], before: Mapping[str, Any]) -> Iterator[str
 
 
 def _quotas(props: Mapping[str, Any], before: Mapping[str, Any]) -> Iterator[str]:
-    from components.nebius.api import lookups
+    from components.nebius.api import objects
 
     had = before.get("quotas", {})
     more = {name: int(count - had.get(name, 0)) for name, count in props["request"]["quotas"].items()}
     more = {name: count for name, count in more.items() if count > 0}
-    rows = _answered("quotas", lambda: lookups.quotas(props["tenant"], props["endpoint"])) if more else []
+    rows = _answered("quotas", lambda: objects.quotas(props["tenant"], props["endpoint"])) if more else []
     for one in rows:
         needed = more.get(one.name, 0)
         if one.region not in ("", props["region"]) or needed <= one.free:
@@ -165,12 +165,12 @@ def _quotas(props: Mapping[str, Any], before: Mapping[str, Any]) -> Iterator[str
 
 def _room(props: Mapping[str, Any], before: Mapping[str, Any]) -> None:
     """Report where Nebius has fewer nodes at present than the stack asks for: their node groups would wait."""
-    from components.nebius.api import lookups
+    from components.nebius.api import objects
 
     had = {_key(one): one["count"] for one in before.get("nodes", ())}
     wanted = [(one, int(one["count"] - had.get(_key(one), 0))) for one in props["request"]["nodes"]]
     wanted = [(one, count) for one, count in wanted if count > 0]
-    advice = _answered("room", lambda: lookups.rooms(props["tenant"], props["endpoint"])) if wanted else []
+    advice = _answered("room", lambda: objects.rooms(props["tenant"], props["endpoint"])) if wanted else []
     for one, count in wanted:
         fitting = [
             row for row in advice

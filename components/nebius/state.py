@@ -10,10 +10,10 @@ from datetime import datetime
 from typing import Any
 
 from components.nebius.api import client
-from components.nebius.api.errors import NebiusError, nebius_error
+from components.nebius.api.client import NebiusError, nebius_error
 from components.nebius.api.kinds import KINDS, Kind
+from components.nebius.api.lifecycle import Wait, retried, until_ended, until_ready
 from components.nebius.api.objects import Wanted, find, get, list_all, start_create, start_delete, state_of
-from components.nebius.api.operations import Wait, retried, until_ended, until_ready
 
 EDITORS = "editors"
 """The tenant's group whose members may change everything in its projects, buckets among it."""

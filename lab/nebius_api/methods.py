@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from components.nebius.api.kinds import KINDS, Kind
-from components.nebius.api.messages import message_class
+from components.nebius.api.specs import message_class
 from lab.nebius_api import masks, rules, status
 from lab.nebius_api.faults import Fault, bad_request, refusal
 from lab.nebius_api.store import Store, moment

@@ -5,8 +5,8 @@ from typing import Any
 
 from cluster.platforms.nebius.machine_types import PLATFORMS
 from cluster.platforms.nebius.versions import KUBERNETES_VERSIONS
-from components.nebius.api.compare import at, differing
 from components.nebius.api.kinds import Kind
+from components.nebius.api.specs import at, differing
 from lab.nebius_api.faults import RefusedError, bad_request, in_use, refusal
 from lab.nebius_api.status import size_bytes, target_nodes
 from lab.nebius_api.store import Store

@@ -17,7 +17,7 @@ from nebius.api.nebius.common.v1 import Operation, ServiceError
 from nebius.api.nebius.mk8s.v1 import ProgressData
 
 from components.nebius.api.kinds import KINDS, Kind
-from components.nebius.api.messages import full, message_class
+from components.nebius.api.specs import full, message_class
 from lab.nebius_api import identity, masks, status
 from lab.nebius_api.faults import Fault, RefusedError, refusal
 from lab.nebius_api.methods import Methods, Observer

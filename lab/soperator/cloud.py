@@ -35,7 +35,7 @@ class Cloud:
     def node_groups(self) -> list[NodeGroup]:
         """All node groups that have nodes by now."""
         # The SDK takes a third of a second to import, and an operator without a cloud does not need it.
-        from components.nebius.api.lookups import objects_of
+        from components.nebius.api.objects import objects_of
 
         driver = any(
             one["spec"].get("application_name") == GPU_OPERATOR and one.get("status", {}).get("state") in _RUNNING

@@ -16,7 +16,7 @@ from cluster.platforms.nebius.machine_types import MUNGE, NEBIUS_DISKS, PLATFORM
 from cluster.platforms.nebius.names import GPU, GROUP, JAIL_LABEL, NODESET_LABEL
 from cluster.platforms.nebius.section import AccountingGroup, SystemGroup
 from cluster.platforms.nebius.versions import KUBERNETES_VERSIONS
-from components.nebius.operators import LIMITS
+from components.nebius.node_groups import NETWORK_OPERATOR
 from tests.harness import ROOT
 from tests.outside.recorder import Recorder
 
@@ -225,8 +225,8 @@ def test_node_groups(recipe: Path, outside: Recorder) -> None:
 def test_operators_and_credentials(artifact: Path, recipe: Path, outside: Recorder) -> None:
     source = text(recipe.parent / "modules" / "network-operator" / "variables.tf")
     for key, ours in (
-        ("limit_cpu", LIMITS["operator.resources.limits.cpu"]),
-        ("limit_memory", LIMITS["operator.resources.limits.memory"]),
+        ("limit_cpu", NETWORK_OPERATOR["operator.resources.limits.cpu"]),
+        ("limit_memory", NETWORK_OPERATOR["operator.resources.limits.memory"]),
     ):
         theirs = values(block(source, f'variable "{key}"'), "default")
         if theirs != [ours]:

@@ -18,8 +18,8 @@ from cluster.findings import ConfigError
 from cluster.load.parse import parse
 from cluster.platforms.nebius import versions
 from cluster.platforms.nebius.releases import BACKUP_SECRET, Facts, Release, releases
-from components.nebius.kubernetes.chart_lookup import definitions
-from components.nebius.kubernetes.charts import in_order
+from components.nebius.chart_sources import definitions
+from components.nebius.charts import in_order
 from lab.kubernetes import binaries
 from lab.kubernetes.apiserver import ApiServer
 from tests.outside.recorder import Recorder

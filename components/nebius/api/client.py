@@ -5,12 +5,141 @@ import logging
 import os
 import threading
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from components.nebius.api.errors import NebiusError, explain
+NOT_FOUND = "NOT_FOUND"
+MORE_QUOTA = "ask for more at https://console.nebius.com (Administration, Limits)"
+"""What to do where a quota is full."""
+LATER = frozenset({"operation_conflict", "operation_aborted", "too_many_requests"})
+"""Details that say that the same call can succeed a little later."""
+
+
+class NebiusError(RuntimeError):
+    """A call or an operation failed, or did not end in time; the text says what, why and what to do."""
+
+    code: str = ""
+    """gRPC's name of the status, such as "NOT_FOUND"; empty if it is no answer of the API."""
+    details: tuple[str, ...] = ()
+    """Names of the API's details, such as "quota_failure"."""
+
+    @property
+    def later(self) -> bool:
+        """Whether the same call can succeed a little later."""
+        return bool(LATER & {*self.details}) or (not self.details and self.code in ("ABORTED", "UNAVAILABLE"))
+
+
+def explain(doing: str, error: Exception) -> NebiusError:
+    """An exception of the SDK in words; `doing` is what failed, such as `create Filesystem jail`."""
+    status = getattr(error, "status", None)
+    code = getattr(getattr(status, "code", None), "name", "")
+    if not code:
+        text = " ".join(str(error).split())
+        late = isinstance(error, TimeoutError) or "deadline" in text.lower() or type(error).__name__ == "TimeoutError"
+        reason = "Nebius did not answer in time" if late else f"{type(error).__name__}: {text}".rstrip(": ")
+        return nebius_error(doing, [reason], "check the network and the credential, and run it again")
+    return of_status(doing, status)
+
+
+def of_status(doing: str, status: Any) -> NebiusError:  # noqa: ANN401
+    """A status of the API (`RequestStatusExtended`, of a call or an operation) in words."""
+    code = status.code.name
+    given = list(getattr(status, "service_errors", ()))
+    details = [(one.details.field, one.details.value) for one in given if one.details is not None]
+    reasons = [line for name, value in details for line in _reasons(name, value)]
+    message = " ".join((status.message or "").split())
+    if not reasons or not details:
+        reasons = [f"{code}: {message}" if message else code, *reasons]
+    elif message and all(message not in reason for reason in reasons):
+        reasons.append(f"{code}: {message}")
+    todos = [_ADVICE[name] for name, _ in details if name in _ADVICE] or [_ADVICE_OF_CODE.get(code, "")]
+    if request := getattr(status, "request_id", ""):
+        reasons.append(f"request id {request}, for Nebius's support")
+    error = nebius_error(doing, reasons, todos[0])
+    error.code, error.details = code, tuple(name for name, _ in details)
+    return error
+
+
+def nebius_error(doing: str, reasons: Iterable[str], todo: str = "") -> NebiusError:
+    """An error: what failed, the reasons, and what to do."""
+    lines = [f"could not {doing}:", *(f"    {reason}" for reason in reasons)]
+    return NebiusError("\n".join([*lines, f"  to do: {todo}"] if todo else lines))
+
+
+def _reasons(name: str, value: Any) -> list[str]:  # noqa: ANN401
+    """Lines for one detail of a ServiceError (nebius.common.v1)."""
+    if name not in _LINES:
+        return [f"{name}: {' '.join(repr(value).split())}"]
+    return [" ".join(line.split()) for line in _LINES[name](value)]
+
+
+def _ended(text: str, message: str) -> str:
+    return f"{text}: {message}" if message else text
+
+
+_LINES: Mapping[str, Callable[[Any], Iterable[str]]] = {
+    "bad_request": lambda it: (f"bad request: {one.field}: {one.message}" for one in it.violations),
+    "bad_resource_state": lambda it: [_ended(f"{it.resource_id} is in a state that does not allow it", it.message)],
+    "resource_not_found": lambda it: [f"there is no {it.resource_id}"],
+    "resource_already_exists": lambda it: [f"it exists already, with the id {it.resource_id}"],
+    "out_of_range": lambda it: [f"out of range: asked {it.requested}, limit {it.limit}"],
+    "permission_denied": lambda it: [f"permission denied on {it.resource_id}"],
+    "resource_conflict": lambda it: [_ended(f"conflict with {it.resource_id}", it.message)],
+    "operation_aborted": lambda it: [
+        f"operation {it.operation_id} on {it.resource_id} was aborted by operation {it.aborted_by_operation_id}"
+    ],
+    "operation_conflict": lambda it: [
+        f"another operation on {it.resource_id} is under way: {it.conflicting_operation_id}"
+    ],
+    "too_many_requests": lambda it: [f"too many requests: {it.violation}"],
+    "quota_failure": lambda it: (
+        _ended(f"quota {one.quota}: limit {one.limit}, asked {one.requested}", one.message) for one in it.violations
+    ),
+    "not_enough_resources": lambda it: (
+        _ended(f"Nebius has not enough {one.resource_type}: asked {one.requested}", one.message)
+        for one in it.violations
+    ),
+    "internal_error": lambda it: [f"internal error of Nebius (request {it.request_id}, trace {it.trace_id})"],
+}
+
+_ADVICE: Mapping[str, str] = {
+    "bad_request": "correct the named field in the stack file",
+    "bad_resource_state": "wait until its operation has ended, then run it again",
+    "resource_not_found": "correct the id in the stack file; if it is the stack's own, run `./hpc refresh STACK`",
+    "resource_already_exists": "choose another name, or delete the one that exists",
+    "out_of_range": "set a value within the limit",
+    "permission_denied": (
+        "ask an administrator of the tenant to put your account into the group `editors`, or log in to another one; "
+        "groups, memberships and permits take the role `admin` of the project, and a cluster has them for its backups "
+        "alone (without: nebius.backups: {enabled: false})"
+    ),
+    "resource_conflict": "run it again; if it stays, somebody else changes the same resource",
+    "operation_aborted": "run it again",
+    "operation_conflict": "wait until the other operation has ended, then run it again",
+    "too_many_requests": "run it again in a minute",
+    "quota_failure": (f"{MORE_QUOTA}, or ask for less in the stack file; then run it again"),
+    "not_enough_resources": (
+        "choose another region, fabric or preset, or run it again later; a reservation or `capacity` block is not "
+        "affected"
+    ),
+    "internal_error": "run it again; if it stays, report the request id to Nebius's support",
+}
+_ADVICE_OF_CODE: Mapping[str, str] = {
+    "UNAUTHENTICATED": (
+        "the credential was not accepted or has expired: log in again, or use a service account's credentials file, "
+        "which does not expire (NEBIUS_CREDENTIALS_FILE)"
+    ),
+    "PERMISSION_DENIED": _ADVICE["permission_denied"],
+    NOT_FOUND: _ADVICE["resource_not_found"],
+    "ALREADY_EXISTS": _ADVICE["resource_already_exists"],
+    "UNAVAILABLE": "Nebius's API can't be reached: check the network and run it again",
+    "DEADLINE_EXCEEDED": "Nebius did not answer in time: run it again",
+    "RESOURCE_EXHAUSTED": "run it again in a minute",
+    "INTERNAL": _ADVICE["internal_error"],
+}
+
 
 TOKEN_VARIABLE = "NEBIUS_IAM_TOKEN"  # noqa: S105 - the name of the variable
 """Holds an IAM token, which expires after hours; the variable is the SDK's and the CLI's."""

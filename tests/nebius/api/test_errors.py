@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from components.nebius.api import client, lifecycle, lookups, objects, operations
-from components.nebius.api.errors import NebiusError
+from components.nebius.api import client, lifecycle, objects
+from components.nebius.api.client import NebiusError
 from lab.nebius_api.faults import ERRORS, Fault, refusal
 from lab.nebius_api.server import NebiusServer
 from tests.nebius.api.project import OWNER, PROJECT_ID, Project, cluster_rows, few_rows, owned
@@ -170,7 +170,7 @@ class TestFailed:
     def test_one_that_stays_out_of_reach_ends_the_wait(
         self, api: NebiusServer, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(operations, "UNREACHABLE_SECONDS", 0.5)
+        monkeypatch.setattr(lifecycle, "UNREACHABLE_SECONDS", 0.5)
         api.faults.append(Fault(kind="OperationService", verb="poll", what="unavailable", count=None))
         assert "Nebius's API can't be reached" in told(api)
 
@@ -259,24 +259,24 @@ class TestConflicts:
 
 class TestLookUps:
     def test_what_a_project_has_from_the_start(self, api: NebiusServer) -> None:
-        assert lookups.first_subnet(PROJECT_ID, api.endpoint).startswith("vpcsubnet-")
+        assert objects.first_subnet(PROJECT_ID, api.endpoint).startswith("vpcsubnet-")
 
     def test_what_there_is_not(self, api: NebiusServer) -> None:
-        for id_ in [one.metadata.id for one in lookups.list_all(lookups.kind_of("Subnet"), PROJECT_ID, api.endpoint)]:
+        for id_ in [one.metadata.id for one in objects.list_all(objects.kind_of("Subnet"), PROJECT_ID, api.endpoint)]:
             del api.store.objects[id_]
         with pytest.raises(NebiusError, match="the project has none\n  to do: set `subnet: create`"):
-            lookups.first_subnet(PROJECT_ID, api.endpoint)
-        assert not lookups.exists("Filesystem", "computefilesystem-1", api.endpoint)
-        assert lookups.rooms(PROJECT_ID, api.endpoint) == []
+            objects.first_subnet(PROJECT_ID, api.endpoint)
+        assert not objects.exists("Filesystem", "computefilesystem-1", api.endpoint)
+        assert objects.rooms(PROJECT_ID, api.endpoint) == []
 
     def test_all_pages_are_read(self, api: NebiusServer, monkeypatch: pytest.MonkeyPatch) -> None:
         for number in range(25):
             api.methods.seed("Disk", PROJECT_ID, f"pvc-{number}", {})
         monkeypatch.setattr(objects, "PAGE", 10)
-        assert len(lookups.objects_of("Disk", PROJECT_ID, api.endpoint)) == 25
+        assert len(objects.objects_of("Disk", PROJECT_ID, api.endpoint)) == 25
 
     def test_quotas(self, api: NebiusServer) -> None:
-        found = {one.name: one for one in lookups.quotas("tenant-e00test", api.endpoint)}
+        found = {one.name: one for one in objects.quotas("tenant-e00test", api.endpoint)}
         assert found["compute.instance.gpu.h100"].free == 64
 
 

@@ -7,10 +7,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from components.nebius.api.compare import MAPS, at, canonical, differing, observed, same
-from components.nebius.api.errors import NebiusError
+from components.nebius.api.client import NebiusError
 from components.nebius.api.kinds import KINDS, kind_of
-from components.nebius.api.messages import full, merged, message_class, plain, spec_message
+from components.nebius.api.specs import (
+    MAPS,
+    at,
+    canonical,
+    differing,
+    full,
+    merged,
+    message_class,
+    observed,
+    plain,
+    same,
+    spec_message,
+)
 from tests.nebius.api.samples import SPECS
 
 

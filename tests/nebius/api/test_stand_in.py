@@ -14,10 +14,10 @@ import pytest
 from nebius.api.nebius.common.v1 import ResourceMetadata
 from nebius.api.nebius.compute.v1 import UpdateFilesystemRequest
 
-from components.nebius.api import client, lifecycle, lookups, objects
-from components.nebius.api.errors import NebiusError
+from components.nebius.api import client, lifecycle, objects
+from components.nebius.api.client import NebiusError
 from components.nebius.api.kinds import KINDS
-from components.nebius.api.messages import spec_message
+from components.nebius.api.specs import spec_message
 from lab.nebius_api import rules
 from lab.nebius_api.faults import RefusedError, parse
 from lab.nebius_api.server import NebiusServer
@@ -260,7 +260,7 @@ class TestProcess:
         options = ["--cluster-endpoint=https://127.0.0.1:6443", f"--cluster-ca={folder / 'ca.pem'}"]
         process, endpoint = self.start(folder, *options)
         props = {"owner": OWNER, "parent_id": PROJECT_ID, "endpoint": endpoint, "pace": 0.02}
-        subnet = lookups.first_subnet(PROJECT_ID, endpoint)
+        subnet = objects.first_subnet(PROJECT_ID, endpoint)
         spec = {"control_plane": {"subnet_id": subnet}}
         found = lifecycle.create({**props, "kind": "Cluster", "name": "k8s", "resource_name": "k8s", "spec": spec})
         plane = found.status["control_plane"]
@@ -270,7 +270,7 @@ class TestProcess:
         process.wait()
         assert (folder / "state.json").stat().st_mode & 0o777 == 0o600
         process, endpoint = self.start(folder, *options, f"--port={endpoint.rpartition(':')[2]}")
-        assert lookups.exists("Cluster", found.id, endpoint)
+        assert objects.exists("Cluster", found.id, endpoint)
         os.kill(process.pid, signal.SIGTERM)
         assert process.wait(60) == 0
 
@@ -296,5 +296,5 @@ def test_a_port_in_use_is_named(api: NebiusServer) -> None:
 
 
 def test_nothing_of_the_project_s_own_has_an_owner(api: NebiusServer) -> None:
-    lookups.first_subnet(PROJECT_ID, api.endpoint)
+    objects.first_subnet(PROJECT_ID, api.endpoint)
     assert owned(api) == {}

@@ -6,8 +6,8 @@ import re
 import pytest
 
 from cluster.platforms.nebius.kubectl import kubeconfig
-from components.nebius.kubernetes.definitions import DefinitionsProvider
-from components.nebius.kubernetes.kubectl import KubectlError
+from components.nebius.chart_sources import DefinitionsProvider
+from components.nebius.kubectl import KubectlError
 from lab.soperator import charts
 from tests.nebius.kube.cluster import kube
 from tests.nebius.kube.conftest import namespace, project

@@ -3,7 +3,7 @@
 import pytest
 
 from components.nebius.api import client
-from components.nebius.destroy.leftovers import LeftoversProvider
+from components.nebius.teardown import LeftoversProvider
 from lab.nebius_api.server import NebiusServer
 
 PROJECT, TENANT, OWNER = "project-e00test", "tenant-e00test", "0123456789abcdef"
@@ -30,7 +30,7 @@ def remove(api, reported, **given):
         "existing": {}, "endpoint": api.endpoint, **given,
     }  # fmt: skip
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("components.nebius.destroy.leftovers.report", reported.append)
+        patched.setattr("components.nebius.teardown.report", reported.append)
         LeftoversProvider().delete("x", props)
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from components.nebius.people import payload
+from components.nebius import people
 from tests.nebius.deploy.site import ROOT
 
 PROGRAM = ROOT / "scripts" / "jail" / "people.py"
@@ -124,11 +124,11 @@ def test_what_is_sent_is_all_that_it_imports(tmp_path):
         f"import sys; sys.argv = ['people.py', {str(tmp_path)!r}]; sys.path.insert(0, {str(tmp_path)!r}); import people"
     )
     subprocess.run([sys.executable, "-I", "-c", code], check=True, cwd=tmp_path)
-    assert not any(Path(name).name.startswith("test_") for name in payload.files())
+    assert not any(Path(name).name.startswith("test_") for name in people.files())
 
 
 def _lay_out(folder: Path) -> None:
-    for name, text in payload.files().items():
+    for name, text in people.files().items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)

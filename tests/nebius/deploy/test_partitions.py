@@ -5,9 +5,8 @@ from typing import Any
 
 import pytest
 
-from components.nebius.drain import DrainError
-from components.nebius.kubernetes.kubectl import KubectlError
-from components.nebius.partitions import PartitionsProvider, empty
+from components.nebius.drain import DrainError, PartitionsProvider, empty
+from components.nebius.kubectl import KubectlError
 
 
 class Slurm:

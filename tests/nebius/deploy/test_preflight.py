@@ -10,7 +10,7 @@ import pytest
 from cluster.platforms.nebius import request as wanted
 from components.nebius import preflight
 from components.nebius.api import client
-from components.nebius.api.errors import NebiusError
+from components.nebius.api.client import NebiusError
 from lab.nebius_api.faults import Fault
 from lab.nebius_api.identity import Place
 from lab.nebius_api.server import NebiusServer

@@ -11,20 +11,19 @@ import pytest
 
 from cluster.observe.nodes import parse_nodes
 from cluster.platforms.nebius.releases import Release
-from components.nebius.drain import LEAVES, REMADE, leaving
-from components.nebius.kubernetes import chart_lookup
-from components.nebius.kubernetes.charts import in_order
-from components.nebius.kubernetes.kubectl import KubectlError
-from components.nebius.waits import nodes, scheduler, slurm_cluster
-from components.nebius.waits.poll import Look, WaitError, wait_for
+from components.nebius import chart_sources, waits
+from components.nebius.charts import in_order
+from components.nebius.drain import leaving
+from components.nebius.kubectl import KubectlError
+from components.nebius.waits import LEAVES, REMADE, Look, WaitError, wait_for
 
 
 def kube_node(name, group="g", ready=True, gpus=0):
     return {
-        "metadata": {"name": name, "labels": {nodes.NODE_GROUP_LABEL: group}},
+        "metadata": {"name": name, "labels": {waits.NODE_GROUP_LABEL: group}},
         "status": {
             "conditions": [{"type": "Ready", "status": "True" if ready else "False", "reason": "KubeletNotReady"}],
-            "allocatable": {nodes.GPU: str(gpus)} if gpus else {},
+            "allocatable": {waits.GPU: str(gpus)} if gpus else {},
         },
     }
 
@@ -33,19 +32,19 @@ class TestNodes:
     GROUP = {"name": "worker-gpu-0", "id": "g", "count": 2, "gpus": 8}  # noqa: RUF012
 
     def test_all_are_there(self):
-        assert nodes.look([self.GROUP], [kube_node("a", gpus=8), kube_node("b", gpus=8)]).done
+        assert waits.nodes_state([self.GROUP], [kube_node("a", gpus=8), kube_node("b", gpus=8)]).done
 
     def test_one_is_not_ready(self):
-        found = nodes.look([self.GROUP], [kube_node("a", gpus=8), kube_node("b", ready=False)])
+        found = waits.nodes_state([self.GROUP], [kube_node("a", gpus=8), kube_node("b", ready=False)])
         assert not found.done
         assert found.text == "worker-gpu-0: 1 of 2 nodes are Ready (b: KubeletNotReady: )"
 
     def test_one_has_too_few_gpus(self):
-        found = nodes.look([self.GROUP], [kube_node("a", gpus=8), kube_node("b", gpus=7)])
+        found = waits.nodes_state([self.GROUP], [kube_node("a", gpus=8), kube_node("b", gpus=7)])
         assert "1 nodes do not advertise 8 nvidia.com/gpu: b has 7" in found.text
 
     def test_nodes_of_other_groups_do_not_count(self):
-        assert not nodes.look([self.GROUP], [kube_node("a", group="other", gpus=8)] * 2).done
+        assert not waits.nodes_state([self.GROUP], [kube_node("a", group="other", gpus=8)] * 2).done
 
 
 class TestNodeSets:
@@ -55,7 +54,7 @@ class TestNodeSets:
     )
     def test_each_has_as_many_as_it_should(self, has, asked, text):
         found = [{"metadata": {"name": "gpu"}, "status": {"replicas": has}, "spec": {"replicas": asked}}]
-        look = slurm_cluster.nodesets({"gpu": 2}, [] if has is None else found)
+        look = waits.nodesets_state({"gpu": 2}, [] if has is None else found)
         assert (look.done, look.text) == (not text, text)
 
 
@@ -65,7 +64,7 @@ class TestScheduler:
 
     def look(self, *states, gres=None):
         text = "\n".join(f"NodeName=gpu-{index} State={state}" for index, state in enumerate(states))
-        return scheduler.compare(self.WANTED, parse_nodes(text), gres or self.GRES)
+        return waits.scheduler_state(self.WANTED, parse_nodes(text), gres or self.GRES)
 
     @pytest.mark.parametrize("state", ["IDLE", "MIXED+DYNAMIC_NORM", "ALLOCATED"])
     def test_nodes_that_take_jobs(self, state):
@@ -229,47 +228,47 @@ class TestVersions:
         server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         threading.Thread(target=server.serve_forever, daemon=True).start()
         place = f"127.0.0.1:{server.server_port}"
-        real = chart_lookup._open
-        monkeypatch.setattr(chart_lookup, "_open", lambda url, *more: real(url.replace("https://", "http://"), *more))
+        real = chart_sources._open
+        monkeypatch.setattr(chart_sources, "_open", lambda url, *more: real(url.replace("https://", "http://"), *more))
         yield place
         server.shutdown()
         server.server_close()
 
     def test_in_a_registry(self, registry):
         repo = f"oci://{registry}/soperator"
-        assert chart_lookup.check_exists(repo, "helm-soperator", "4.1.7") == ""
+        assert chart_sources.check_exists(repo, "helm-soperator", "4.1.7") == ""
         with pytest.raises(
-            chart_lookup.MissingChartError, match=r"helm-soperator 4.9.9 is not in .* It has: 4.1.7, 4.1.6"
+            chart_sources.MissingChartError, match=r"helm-soperator 4.9.9 is not in .* It has: 4.1.7, 4.1.6"
         ):
-            chart_lookup.check_exists(repo, "helm-soperator", "4.9.9")
+            chart_sources.check_exists(repo, "helm-soperator", "4.9.9")
 
     def test_definitions_in_a_registry(self, registry):
         repo = f"oci://{registry}/soperator"
-        assert chart_lookup.definitions(repo, "helm-soperator", "4.1.7") == "a: 1\n---\nb: 2"
-        with pytest.raises(chart_lookup.MissingChartError, match=r"helm-soperator 4.9.9 can't be read from"):
-            chart_lookup.definitions(repo, "helm-soperator", "4.9.9")
+        assert chart_sources.definitions(repo, "helm-soperator", "4.1.7") == "a: 1\n---\nb: 2"
+        with pytest.raises(chart_sources.MissingChartError, match=r"helm-soperator 4.9.9 can't be read from"):
+            chart_sources.definitions(repo, "helm-soperator", "4.9.9")
 
     def test_definitions_in_a_folder(self, tmp_path):
         (tmp_path / "helm-soperator" / "crds").mkdir(parents=True)
-        with pytest.raises(chart_lookup.MissingChartError, match="no definitions in crds/"):
-            chart_lookup.definitions(str(tmp_path), "helm-soperator", "4.1.7")
+        with pytest.raises(chart_sources.MissingChartError, match="no definitions in crds/"):
+            chart_sources.definitions(str(tmp_path), "helm-soperator", "4.1.7")
         (tmp_path / "helm-soperator" / "crds" / "one.yaml").write_text("a: 1")
-        assert chart_lookup.definitions(str(tmp_path), "helm-soperator", "4.1.7") == "a: 1"
+        assert chart_sources.definitions(str(tmp_path), "helm-soperator", "4.1.7") == "a: 1"
 
     def test_in_a_repository(self, registry):
         repo = f"http://{registry}/charts"
-        assert chart_lookup.check_exists(repo, "k8up", "4.8.6") == ""
-        with pytest.raises(chart_lookup.MissingChartError, match=r"k8up 4.9.0 is not in .* It has: 4.8.7, 4.8.6"):
-            chart_lookup.check_exists(repo, "k8up", "4.9.0")
-        with pytest.raises(chart_lookup.MissingChartError, match="none that it lists"):
-            chart_lookup.check_exists(repo, "absent", "1.0.0")
+        assert chart_sources.check_exists(repo, "k8up", "4.8.6") == ""
+        with pytest.raises(chart_sources.MissingChartError, match=r"k8up 4.9.0 is not in .* It has: 4.8.7, 4.8.6"):
+            chart_sources.check_exists(repo, "k8up", "4.9.0")
+        with pytest.raises(chart_sources.MissingChartError, match="none that it lists"):
+            chart_sources.check_exists(repo, "absent", "1.0.0")
 
     def test_a_registry_that_does_not_answer_proves_nothing(self):
-        assert "does not answer" in chart_lookup.check_exists("oci://127.0.0.1:1/soperator", "helm-soperator", "4.1.7")
+        assert "does not answer" in chart_sources.check_exists("oci://127.0.0.1:1/soperator", "helm-soperator", "4.1.7")
 
     def test_in_a_folder(self, tmp_path):
         (tmp_path / "k8up").mkdir()
         (tmp_path / "k8up" / "Chart.yaml").touch()
-        assert chart_lookup.check_exists(str(tmp_path), "k8up", "4.8.7") == ""
-        with pytest.raises(chart_lookup.MissingChartError, match="there is no chart in the folder"):
-            chart_lookup.check_exists(str(tmp_path), "absent", "1")
+        assert chart_sources.check_exists(str(tmp_path), "k8up", "4.8.7") == ""
+        with pytest.raises(chart_sources.MissingChartError, match="there is no chart in the folder"):
+            chart_sources.check_exists(str(tmp_path), "absent", "1")

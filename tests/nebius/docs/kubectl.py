@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from components.nebius.kubernetes.kubectl import KubectlError
+from components.nebius.kubectl import KubectlError
 
 Rows = list[dict[str, Any]]
 

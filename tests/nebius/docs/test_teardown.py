@@ -5,8 +5,8 @@ from typing import Any, cast
 
 import pytest
 
-from components.nebius.destroy import teardown
-from components.nebius.kubernetes.kubectl import Kubectl, KubectlError
+from components.nebius import teardown
+from components.nebius.kubectl import Kubectl, KubectlError
 from tests.nebius.docs.kubectl import Cluster, row
 
 

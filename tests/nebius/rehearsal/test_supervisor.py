@@ -9,7 +9,7 @@ import pytest
 
 import lab.nebius_supervisor as supervisor
 from components.local.host.errors import HostError
-from components.nebius.api import client, lifecycle, lookups
+from components.nebius.api import client, lifecycle, objects
 from lab.kubernetes.apiserver.daemon import Daemon
 from lab.nebius_supervisor import Place, Supervisor
 
@@ -80,7 +80,7 @@ def test_a_cluster_that_is_created_again_has_no_objects_of_the_deleted_one(tmp_p
 
     try:
         endpoint = one.endpoint()
-        spec = {"control_plane": {"subnet_id": lookups.first_subnet(place.project, endpoint), "version": "1.35"}}
+        spec = {"control_plane": {"subnet_id": objects.first_subnet(place.project, endpoint), "version": "1.35"}}
         props = {
             "kind": "Cluster", "name": "k", "resource_name": "k", "parent_id": place.project, "spec": spec,
             "owner": "0123456789abcdef", "endpoint": endpoint, "pace": 0.1, "timeout_seconds": 60.0,

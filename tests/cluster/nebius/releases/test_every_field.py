@@ -70,29 +70,29 @@ NODE_GROUPS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "gpu.drivers_preset": ({}, {"gpu": {"drivers_preset": "cuda14.0"}}),
 }
 
-_FILESYSTEMS = "components/nebius/filesystems.py"
+_FILESYSTEMS = "components/nebius/storage.py"
 READ: dict[str, str] = {
     "tenant": "components/nebius/infrastructure.py",
-    "project": "components/nebius/cloud.py",
+    "project": "components/nebius/resource.py",
     "region": "components/nebius/environment.py",
     "subnet": "components/nebius/network.py",
-    "kubernetes.version": "components/nebius/cluster.py",
-    "kubernetes.etcd_size": "components/nebius/cluster.py",
+    "kubernetes.version": "components/nebius/infrastructure.py",
+    "kubernetes.etcd_size": "components/nebius/infrastructure.py",
     **{
         f"filesystems.{name}.{key}": _FILESYSTEMS
         for name in ("jail", "controller_spool", "accounting", "submounts.*")
         for key in ("spec.size_gib", "spec.block_kib", "existing")
     },
     "filesystems.jail.overwrite_existing": "cluster/platforms/nebius/checks.py",
-    "workers.*.infiniband.fabric": "components/nebius/gpu_clusters.py",
-    "workers.*.infiniband.existing": "components/nebius/gpu_clusters.py",
-    "login.root_keys": "components/nebius/slurm.py",
-    "gpu.driver_version": "components/nebius/operators.py",
+    "workers.*.infiniband.fabric": "components/nebius/node_groups.py",
+    "workers.*.infiniband.existing": "components/nebius/node_groups.py",
+    "login.root_keys": "components/nebius/deploy.py",
+    "gpu.driver_version": "components/nebius/node_groups.py",
     "backups.enabled": "cluster/platforms/nebius/section.py",
     "timeouts.available": "components/nebius/infrastructure.py",
-    "timeouts.login": "components/nebius/slurm.py",
-    "endpoint": "components/nebius/cloud.py",
-    "token_command": "components/nebius/cluster.py",
+    "timeouts.login": "components/nebius/deploy.py",
+    "endpoint": "components/nebius/resource.py",
+    "token_command": "components/nebius/infrastructure.py",
 }
 """The module that reads a field that neither a release nor a node group has."""
 

@@ -1,9 +1,4 @@
-"""Whether a chart's version can be had, asked of its registry or repository before anything is created; and the
-definitions that are in a chart.
-
-A version that does not exist would be found by the first installation that needs it, half an hour later. A registry
-that does not answer is no proof that a version does not exist: Helm may reach it through another proxy.
-"""
+"""Charts in registries and repositories: whether each version exists, and the definitions that Soperator's has."""
 
 import hashlib
 import io
@@ -12,9 +7,17 @@ import re
 import tarfile
 import urllib.error
 import urllib.request
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
+
+import pulumi
+from pulumi.dynamic import CreateResult, DiffResult, UpdateResult
+
+from cluster.platforms.nebius.releases import Release
+from components.dynamic import ActionProvider, DynamicResource, changed, given, report, without_traceback
+from components.nebius.kubectl import Kubectl, KubectlError
 
 SECONDS = 15
 _MANIFESTS = ", ".join(
@@ -163,3 +166,103 @@ def _open(url: str, headers: Mapping[str, str], token: str = "") -> bytes:
         request.add_unredirected_header("Authorization", f"Bearer {token}")
     with urllib.request.urlopen(request, timeout=SECONDS) as answer:  # noqa: S310
         return answer.read(_LIMIT)
+
+
+class ChartVersionsProvider(ActionProvider):
+    """Asks registries and repositories, and changes nothing."""
+
+    def create(self, props: dict[str, Any]) -> CreateResult:
+        """Check all. Fails with every chart that can't be had."""
+        _check_charts(props["charts"])
+        return CreateResult("charts", given(props))
+
+    def diff(self, _id: str, _olds: dict[str, Any], _news: dict[str, Any]) -> DiffResult:
+        """Other charts are checked in place."""
+        return DiffResult(changes=bool(changed(_olds, _news, ("charts",))))
+
+    def update(self, _id: str, _olds: dict[str, Any], _news: dict[str, Any]) -> UpdateResult:
+        """Check those that are new."""
+        known = [dict(one) for one in _olds.get("charts", ())]
+        _check_charts([one for one in _news["charts"] if dict(one) not in known])
+        return UpdateResult(given(_news))
+
+    def delete(self, _id: str, _props: dict[str, Any]) -> None:
+        """Nothing is to be done."""
+
+
+class ChartVersions(DynamicResource, module="nebius", name="ChartVersions"):
+    """Everything else waits for it."""
+
+    def __init__(self, name: str, *, releases: Sequence[Release], opts: pulumi.ResourceOptions | None = None) -> None:
+        charts = sorted({(one.repo, one.chart, one.version) for one in releases})
+        rows = [{"repo": repo, "chart": chart, "version": version} for repo, chart, version in charts]
+        super().__init__(ChartVersionsProvider(), name, {"charts": rows}, opts)
+
+
+def _check_charts(charts: Sequence[dict[str, Any]]) -> None:
+    def look(row: dict[str, Any]) -> tuple[str, str]:
+        try:
+            return check_exists(row["repo"], row["chart"], row["version"]), ""
+        except MissingChartError as error:
+            return "", str(error)
+
+    with ThreadPoolExecutor(8) as pool:
+        answers = list(pool.map(look, charts))
+    unknown = sorted({one for one, _ in answers if one})
+    for text in unknown:
+        report(f"whether all charts exist is not known: {text}")
+    errors = [one for _, one in answers if one]
+    if errors:
+        with without_traceback(MissingChartError):
+            raise MissingChartError("\n".join(errors))
+
+
+_DEFINITION_SECONDS = 300
+"""For 3.5 MB of definitions."""
+_MANAGER = "hpc"
+
+
+class DefinitionsProvider(ActionProvider):
+    """Applies them on the server, which needs no copy of them in an annotation: that would be too long for one."""
+
+    def create(self, props: dict[str, Any]) -> CreateResult:
+        """Apply them, and wait until the API server serves them."""
+        return CreateResult("definitions", _apply_definitions(props))
+
+    def diff(self, _id: str, _olds: dict[str, Any], _news: dict[str, Any]) -> DiffResult:
+        """Another chart, or another cluster, gets them in place."""
+        return DiffResult(changes=bool(changed(_olds, _news, ("chart", "access"))))
+
+    def update(self, _id: str, _olds: dict[str, Any], _news: dict[str, Any]) -> UpdateResult:
+        """Apply those of the new version."""
+        return UpdateResult(_apply_definitions(_news))
+
+    def delete(self, _id: str, _props: dict[str, Any]) -> None:
+        """Leave them, as Helm does: what they define would be deleted with them."""
+
+
+class Definitions(DynamicResource, module="nebius", name="Definitions"):
+    """Of a release's chart; the release is installed after it."""
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        access: pulumi.Input[Mapping[str, Any]],
+        release: Release,
+        opts: pulumi.ResourceOptions | None = None,
+    ) -> None:
+        chart = {"repo": release.repo, "chart": release.chart, "version": release.version}
+        super().__init__(DefinitionsProvider(), name, {"chart": chart, "access": access}, opts)
+
+
+def _apply_definitions(props: dict[str, Any]) -> dict[str, Any]:
+    with without_traceback(MissingChartError):
+        text = definitions(**props["chart"])
+    with without_traceback(KubectlError), Kubectl(props["access"]) as kubectl:
+        kubectl.run(
+            "apply", "--server-side", "--force-conflicts", f"--field-manager={_MANAGER}", "--filename=-",
+            stdin=text, seconds=_DEFINITION_SECONDS,
+        )  # fmt: skip
+        kubectl.run("wait", "--for=condition=Established", "--timeout=60s", "--filename=-", stdin=text, seconds=90)
+    return given(props)

@@ -1,18 +1,62 @@
-"""Users, groups, accounts and QOS as a resource: created in the jail of a running cluster."""
+"""The program that makes users in the jail, with its input."""
 
 import hashlib
 import json
 from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 import pulumi
 from pulumi.dynamic import CreateResult, DiffResult, UpdateResult
 
+from cluster.config import ClusterConfig
+from cluster.jobs.environment import environment
+from cluster.platforms.nebius.slurm import CHECKS_USER, accounts
 from components.dynamic import ActionProvider, DynamicResource, changed, given, report, without_traceback
-from components.nebius.kubernetes.kubectl import Kubectl, KubectlError
-from components.nebius.kubernetes.pods import LOGIN
-from components.nebius.people import payload
-from components.nebius.waits.poll import Poll
+from components.nebius.kubectl import LOGIN, Kubectl, KubectlError
+from components.nebius.waits import Poll
+from components.slurm import payload, setup
+
+_FOLDER = Path(__file__).parents[2] / "scripts" / "jail"
+_PROGRAMS = ("people.py", "key_pair.py")
+_NEEDED = ("interface.py", "accounting/", "containers/", "jobs/", "rights/", "slurm/", "system/")
+"""Modules of the set-up that it imports."""
+# Takes {"files": {path: text}, "payload": ...} from standard input; nothing of it stays in the jail.
+_START = """
+import json, pathlib, subprocess, sys, tempfile
+given = json.load(sys.stdin)
+with tempfile.TemporaryDirectory(prefix="hpc-") as folder:
+    for name, text in given["files"].items():
+        path = pathlib.Path(folder, name)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    done = subprocess.run(
+        [sys.executable, "-B", folder + "/people.py", folder], input=json.dumps(given["payload"]).encode(), check=False
+    )
+sys.exit(done.returncode)
+"""
+COMMAND = ("python3", "-c", _START)
+"""What runs it."""
+
+
+@cache
+def files() -> Mapping[str, str]:
+    """The program and what it imports, by path."""
+    modules = {name: text for name, text in setup.files().items() if name.startswith(_NEEDED) and name.endswith(".py")}
+    return {**modules, **{name: (_FOLDER / name).read_text() for name in _PROGRAMS}}
+
+
+def people(config: ClusterConfig) -> dict[str, Any]:
+    """Users, groups, what Slurm's database holds of them, and env.sh of their jobs."""
+    return {
+        "users": payload.users(config),
+        "groups": payload.groups(config),
+        "environment": environment(config).splitlines(),
+        "accounting": json.loads(json.dumps(wanted := accounts(config))),
+        "checks_user": CHECKS_USER if any(one["name"] == CHECKS_USER for one in wanted["users"]) else "",
+    }
+
 
 SECONDS = 600
 """For a login pod to answer, and the program to end."""
@@ -54,14 +98,14 @@ class People(DynamicResource, module="nebius", name="People"):
         after: pulumi.Input[str] = "", opts: pulumi.ResourceOptions | None = None,
     ) -> None:  # fmt: skip
         """`people` is what the program takes; `after` changes when the jail is another."""
-        program = hashlib.sha256(json.dumps(payload.files(), sort_keys=True).encode()).hexdigest()[:16]
+        program = hashlib.sha256(json.dumps(files(), sort_keys=True).encode()).hexdigest()[:16]
         props = {"access": access, "people": dict(people), "program": program, "pace": pace, "after": after}
         super().__init__(PeopleProvider(), name, props, opts)
 
 
 def _converge(props: Mapping[str, Any]) -> None:
     with without_traceback(PeopleError), Kubectl(props["access"]) as kubectl:
-        text = json.dumps({"files": dict(payload.files()), "payload": _whole(props["people"])})
+        text = json.dumps({"files": dict(files()), "payload": _whole(props["people"])})
         output = _run(kubectl, text, props["pace"])
         lines = [line for line in output.splitlines() if line.strip()]
         for line in lines[:-1]:
@@ -76,7 +120,7 @@ def _run(kubectl: Kubectl, text: str, pace: float) -> str:
     poll = Poll(SECONDS, pace)
     while True:
         try:
-            return LOGIN.run(kubectl, *payload.COMMAND, stdin=text, seconds=RUN_SECONDS)
+            return LOGIN.run(kubectl, *COMMAND, stdin=text, seconds=RUN_SECONDS)
         except KubectlError as error:
             if poll.left < 0:
                 raise PeopleError(

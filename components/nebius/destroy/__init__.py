@@ -1,1 +1,0 @@
-"""What a destroyed cluster must not leave behind."""

@@ -1,1 +1,0 @@
-"""The Kubernetes side of a cluster: kubectl, charts, namespaces, secrets."""

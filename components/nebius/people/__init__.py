@@ -1,1 +1,0 @@
-"""Users, groups, accounts and QOS of a running cluster."""

@@ -1,1 +1,0 @@
-"""What `up` waits for inside Kubernetes and Slurm, each as a resource of the stack."""
