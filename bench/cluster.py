@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import yaml
 
 from bench.machines import BASE
-from components.local.host.networks import bridge
+from components.local.host import bridge
 
 HPC = str(Path(__file__).resolve().parent.parent / "hpc")
 DEV: Mapping[str, Any] = yaml.safe_load((Path(HPC).parent / "Pulumi.dev.yaml").read_text())["config"]["hpc:cluster"]

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from bench.cluster import Cluster
-from components.local.host import stacks
+from components.local.host import network
 from components.local.host.paths import images_root
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -60,13 +60,13 @@ class Environment:
 
     def sweep(self, name: str) -> None:
         """Remove all of a cluster, whatever made it, its state included; not part of any time that is measured."""
-        stacks.sweep(self.root, name)
+        network.sweep(self.root, name)
         for file in (self.root / "home/.pulumi").rglob(f"{name}.json*"):
             file.unlink()
 
     def sweep_all(self) -> None:
         """Remove all clusters: what a case left that failed."""
-        for name in stacks.stacks(self.root):
+        for name in network.stacks(self.root):
             self.sweep(name)
 
     def call(self, command: Sequence[str], *, env: Mapping[str, str] | None = None, given: str = "") -> str:
@@ -117,7 +117,7 @@ def _end(process: "subprocess.Popen[str]") -> None:
 @contextmanager
 def environment(*, quick: bool, say: Callable[[str], None]) -> Iterator[Environment]:
     """A environment that is swept at the end; what killed runs left of theirs is swept first."""
-    with stacks.own_root(PLACE, "bench") as root:
+    with network.own_root(PLACE, "bench") as root:
         here = Environment(root=root, quick=quick, say=say)
         try:
             yield here

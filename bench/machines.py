@@ -13,13 +13,10 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from components.local.deploy import GPU_MAJOR
-from components.local.host import stacks
-from components.local.host.images.image import ensure_image
-from components.local.host.images.recipe import recipe
-from components.local.host.machines import machine
-from components.local.host.machines.design import Design
-from components.local.host.machines.limits import allow_watches
-from components.local.host.networks import network
+from components.local.host import machine, network
+from components.local.host.cgroups import allow_watches
+from components.local.host.images import ensure_image, recipe
+from components.local.host.machine import Design
 from components.local.host.paths import images_root
 
 BASE = "debian-12"
@@ -70,7 +67,7 @@ def main(arguments: list[str]) -> None:
         cidr, key, *wanted = rest
         print("\n".join(make(Path(root), stack, cidr, Path(key), wanted)))
     else:
-        stacks.sweep(Path(root), stack)
+        network.sweep(Path(root), stack)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ from bench import host
 from bench.case import Case
 from bench.environment import CommandFailed, environment
 from bench.result import Report, Result
-from components.local.host.errors import HostError
+from components.local.host.paths import HostError
 
 
 def run(cases: Sequence[Case], *, quick: bool, say: Callable[[str], None]) -> Report:

@@ -25,7 +25,7 @@ _EXPECTED = {
     "engine.errors": "EngineError",
     "cluster.findings": "ConfigError",
     "components.gcp.state": "StorageError",
-    "components.local.host.errors": "HostError",
+    "components.local.host.paths": "HostError",
     "components.nebius.api.client": "NebiusError",
 }
 

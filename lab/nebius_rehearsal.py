@@ -8,7 +8,7 @@ from cluster.config import ClusterConfig
 from cluster.findings import ROOT, ConfigError
 from cluster.load.parse import parse
 from cluster.platforms.nebius.section import Nebius
-from components.local.host.packages import require_host
+from components.local.host.process import require_host
 from components.rehearsal import Rehearsal, RehearsalError, Report, Request
 from lab.nebius_supervisor import Place, Supervisor
 from lab.soperator import charts

@@ -15,8 +15,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from components.local.host.errors import HostError
 from components.local.host.locks import locked, write_atomically
+from components.local.host.paths import HostError
 from lab.kubernetes import binaries
 from lab.kubernetes.apiserver import Access, ApiServer, certificates
 from lab.kubernetes.apiserver.daemon import Daemon

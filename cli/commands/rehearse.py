@@ -19,7 +19,7 @@ from cli.operation.run_options import RunOptions
 from cli.stack import project, rehearsals, stack_config, stackfile, state_dir
 from cluster.config import ClusterConfig
 from cluster.platforms import registry
-from components.local.host.errors import HostError
+from components.local.host.paths import HostError
 from components.rehearsal import Rehearsal, RehearsalError, Request
 
 _EMBEDDED = options.EngineName.EMBEDDED

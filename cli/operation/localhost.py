@@ -11,12 +11,10 @@ from cli.operation import drain_recovery
 from cli.stack import project, state_dir
 from cli.stack.stack_config import on_this_host
 from cli.stack.stackfile import StackFile
-from components.local.host import owner, stacks
-from components.local.host.errors import HostError
-from components.local.host.machines.machine import running
-from components.local.host.machines.nspawn import console_tail
-from components.local.host.packages import install_packages, missing_packages, require_host, usual_umask
-from components.local.host.paths import MachinePaths, StackPaths, host_root
+from components.local.host import network, owner
+from components.local.host.machine import console_tail, running
+from components.local.host.paths import HostError, MachinePaths, StackPaths, host_root
+from components.local.host.process import install_packages, missing_packages, require_host, usual_umask
 from engine.events import StepFailed
 
 
@@ -41,7 +39,7 @@ def leftovers_of(file: StackFile) -> list[str]:
     name = project.workspace(file.stack).project.name if state_dir.on_files(file.stack) else project.ROOT.name
     mine = f"{name}/{file.stack}"
     root = host_root()
-    known = {name: owner.recorded(StackPaths(root, name)).get("owner") for name in stacks.stacks(root)}
+    known = {name: owner.recorded(StackPaths(root, name)).get("owner") for name in network.stacks(root)}
     # A damaged record tells nothing: then the name that the stack file gives.
     return [name for name, whose in known.items() if whose == mine or (whose is None and name == file.cluster)]
 
@@ -75,7 +73,7 @@ def remove_leftovers(file: StackFile, *, yes: bool, json: bool) -> None:
     if there:
         prepare()
     for name in there:
-        stacks.sweep(host_root(), name)
+        network.sweep(host_root(), name)
     drain_recovery.end(file.stack)
     if json:
         console.json({"stack": file.stack, "kind": "destroy", "ok": True, "leftovers": there})

@@ -19,7 +19,7 @@ _PACKAGES = """
     tcpdump uuidd tss netdev rdma fuse _rpc rpc statd _chrony chrony ntp dnsmasq avahi dhcpcd cloudsdk
     nvidia-persistenced nvidia-dcgm postgres
 """
-"""Of packages that the images get (components/local/host/images/recipe.py, scripts/image) or that sites add to them."""
+"""Of packages that the images get (components/local/host/images.py, scripts/image) or that sites add to them."""
 _UBUNTU = """
     syslog landscape pollinate fwupd-refresh usbmux lxd ubuntu
 """

@@ -16,14 +16,10 @@ from cluster.slurm import paths
 from cluster.slurm.script_tree import Tree
 from components import machines as on_machines
 from components.deploy import Deployment
-from components.local.host.errors import HostError
-from components.local.host.images.recipe import recipe
+from components.local.host.images import recipe
 from components.local.host.owner import state_id
-from components.local.host.paths import host_root, images_root
-from components.local.image import Image
-from components.local.machine import LocalMachine
-from components.local.network import Network
-from components.local.shared import SharedFolder
+from components.local.host.paths import HostError, host_root, images_root
+from components.local.resources import Image, LocalMachine, Network, SharedFolder
 from components.machine import Boot, Machine
 from components.slurm.boot import boot_files
 from components.slurm.keys import ClusterKeys

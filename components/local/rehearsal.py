@@ -12,9 +12,8 @@ from cluster.config.validators.names import cluster_cidr
 from cluster.findings import ConfigError, Refused
 from cluster.load.parse import parse
 from cluster.platforms.local.rehearsal import COUNT, candidates, differences, rehearsed, room, stood_in
-from components.local.host.errors import HostError
-from components.local.host.networks.network import taken_by
-from components.local.host.paths import host_root
+from components.local.host.network import taken_by
+from components.local.host.paths import HostError, host_root
 from components.rehearsal import Rehearsal, RehearsalError, Report, Request
 
 

@@ -11,9 +11,9 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 
 from cluster.platforms.nebius.names import JAIL_PATH, LOGIN_POD, SENTINEL
-from components.local.host.errors import HostError
-from components.local.host.machines import layer
-from components.local.host.machines.layer import File, Layer
+from components.local.host import layer
+from components.local.host.layer import File, Layer
+from components.local.host.paths import HostError
 from components.local.host.process import Process
 
 _LOGIN = "login-"

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from components.local.host import stacks
+from components.local.host import network
 from tests.cli.conftest import Hpc
 
 RECORD = {"owner": "hpc/dev", "states": ["abc"], "home": "file:///elsewhere", "since": "2026-01-01"}
@@ -18,7 +18,7 @@ def here(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     place = tmp_path / "stacks-root"
     monkeypatch.setenv("HPC_LOCAL_ROOT", str(place))
     monkeypatch.setattr("cli.operation.localhost.prepare", lambda: None)
-    monkeypatch.setattr(stacks.bridge, "remove", lambda *_: None)
+    monkeypatch.setattr(network.bridge, "remove", lambda *_: None)
     for name, record in (("dev", RECORD), ("mine", {**RECORD, "owner": "hpc/mine"})):
         (place / "stacks" / name).mkdir(parents=True)
         (place / "stacks" / name / "network.json").write_text(json.dumps(record))

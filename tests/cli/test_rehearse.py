@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from cli.stack import rehearsals
-from components.local.host.errors import HostError
+from components.local.host.paths import HostError
 from engine.state import crypter
 from tests.cli.conftest import Hpc
 

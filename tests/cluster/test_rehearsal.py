@@ -22,11 +22,11 @@ from cluster.platforms.local.rehearsal import (
     STAND_IN,
     candidates,
     differences,
+    lines,
     rehearsed,
     room,
     stood_in,
 )
-from cluster.platforms.local.rehearsal.differences import lines
 from cluster.roster import machines
 from cluster.slurm.accounting import desired
 from cluster.slurm.files import render

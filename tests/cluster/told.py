@@ -1,8 +1,7 @@
 """Production's files of Slurm's, as a rehearsal tells that they are there."""
 
 from cluster.config import ClusterConfig
-from cluster.platforms.local.rehearsal import differences
-from cluster.platforms.local.rehearsal.differences import lines
+from cluster.platforms.local.rehearsal import differences, lines
 from cluster.slurm.files import render
 
 Files = dict[str, dict[str, dict[str, str]]]

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from components.local.machine import REPLACES
+from components.local.resources import REPLACES
 from tests.harness import Recording, deploy
 
 Cluster = dict[str, Any]

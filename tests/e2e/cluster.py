@@ -12,8 +12,8 @@ from typing import Any
 
 import yaml
 
-from components.local.host.machines.machine import bare, stop
-from components.local.host.networks import bridge
+from components.local.host import bridge
+from components.local.host.machine import bare, stop
 from components.local.host.paths import images_root
 
 ROOT = Path(__file__).parents[2]

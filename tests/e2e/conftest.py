@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from components.local.host import stacks
+from components.local.host import network
 from tests.e2e.cluster import Cluster
 from tests.places import own_root
 
@@ -113,4 +113,4 @@ def one(pair: tuple[Cluster, Cluster]) -> Cluster:
 @pytest.fixture
 def nothing_left(e2e_root: Path) -> Callable[[str], list[str]]:
     """What is on this host of a cluster."""
-    return lambda name: [line for line in stacks.leftovers(e2e_root) if name in line]
+    return lambda name: [line for line in network.leftovers(e2e_root) if name in line]

@@ -12,8 +12,8 @@ from typing import Any
 
 from components.gcp.machines.boot import HOST_KEY, startup_script
 from components.gcp.machines.setup_bucket import archive
-from components.local.host.machines import machine
-from components.local.host.machines.layer import File
+from components.local.host import machine
+from components.local.host.layer import File
 from lab.google.metadata import ADDRESS, FakeGoogle, Listener
 from tests.e2e.cluster import Cluster, eventually
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from components.local.host import stacks
+from components.local.host import network
 from tests.e2e.cluster import ROOT, Cluster, eventually
 
 pytestmark = pytest.mark.e2e
@@ -36,7 +36,7 @@ def refused(clusters):
     cluster = clusters("refused", **SMALL)
     yield cluster
     assert cluster.hpc("destroy").returncode == 0
-    assert not [line for line in stacks.leftovers(cluster.root) if "refused" in line]
+    assert not [line for line in network.leftovers(cluster.root) if "refused" in line]
 
 
 def test_ctrl_c_ends_with_130_and_words_and_the_next_up_completes(well: Cluster):

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from components.local.host.machines import machine
+from components.local.host import machine
 from tests.e2e.cluster import ROOT, Cluster, eventually
 from tests.e2e.lost_records import lost_records_come_back
 

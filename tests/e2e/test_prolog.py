@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from cluster.platforms.local.rehearsal.stack import STAND_INS
+from cluster.platforms.local.rehearsal import STAND_INS
 from tests.e2e.cluster import ROOT, Cluster, eventually
 from tests.e2e.pages import serve
 from tests.node.test_trial import prolog

@@ -12,7 +12,7 @@ import yaml
 
 from cluster.jobs.examples import examples
 from cluster.load.parse import parse
-from cluster.platforms.local.rehearsal.differences import lines
+from cluster.platforms.local.rehearsal import lines
 from tests.cluster import stacks
 from tests.cluster.told import told
 from tests.e2e.cluster import ROOT, Cluster, eventually, free

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 import yaml
 
-from components.local.host.networks import bridge
-from components.local.host.networks.names import bridge_name
+from components.local.host import bridge
+from components.local.host.bridge import bridge_name
 from components.local.host.process import Process
 from tests.cluster import stacks
 from tests.e2e.cluster import ROOT, Cluster, eventually

@@ -10,9 +10,7 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from components.local.host.images.image import ensure_image
-from components.local.host.images.recipe import SUITES
-from components.local.host.images.sources import host_sources
+from components.local.host.images import SUITES, ensure_image, host_sources
 from components.local.host.locks import locked
 from components.local.host.paths import images_root
 

@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from components.local.host.images.image import ensure_image
-from components.local.host.images.recipe import recipe
-from components.local.host.networks import bridge
+from components.local.host import bridge
+from components.local.host.images import ensure_image, recipe
 from components.local.host.paths import images_root
 from tests.places import own_root
 

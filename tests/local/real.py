@@ -8,9 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from components.local.machine import MachineProvider
-from components.local.network import NetworkProvider
-from components.local.shared import SharedFolderProvider
+from components.local.resources import MachineProvider, NetworkProvider, SharedFolderProvider
 
 ADMIN = "/root/.ssh/authorized_keys"
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from components.local.host.errors import HostError
-from components.local.host.networks import bridge, network
+from components.local.host import bridge, network
+from components.local.host.paths import HostError
 
 ADDRESSES = [
     {"ifname": "lo", "addr_info": [{"family": "inet", "local": "127.0.0.1", "prefixlen": 8}]},

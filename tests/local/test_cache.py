@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from components.local.host.errors import HostError
-from components.local.host.images import cache
-from components.local.host.images.recipe import recipe
+from components.local.host import images as base_images
+from components.local.host.images import recipe
 from components.local.host.locks import locked
+from components.local.host.paths import HostError
 
 CURRENT = recipe("debian-12").digest
 
@@ -32,7 +32,7 @@ def test_an_image_with_packages_of_a_stack_is_listed_with_them_and_stays(images:
     digest = recipe("debian-13", ["podman"]).digest
     (images / digest / "root").mkdir(parents=True)
     (images / digest / "image.json").write_text(json.dumps({"base": "debian-13", "own": ["podman"], "made": 9}))
-    listed = cache.cached_images(images.parent, images)
+    listed = base_images.cached_images(images.parent, images)
     assert {image.digest: image.packages for image in listed} == {
         digest: ("podman",),
         CURRENT: (),
@@ -41,13 +41,13 @@ def test_an_image_with_packages_of_a_stack_is_listed_with_them_and_stays(images:
     }
     assert [image.digest for image in listed if image.current] == [digest, CURRENT]
     said: list[str] = []
-    assert cache.prune(images.parent, images, said.append) == ["old"]
-    assert cache.prune(images.parent, images, said.append, current=True) == [digest, CURRENT]
+    assert base_images.prune(images.parent, images, said.append) == ["old"]
+    assert base_images.prune(images.parent, images, said.append, current=True) == [digest, CURRENT]
     assert f"removing base image {digest} (debian-13 podman)" in said
 
 
 def test_the_cache_is_listed_newest_first(images: Path) -> None:
-    listed = cache.cached_images(images.parent, images)
+    listed = base_images.cached_images(images.parent, images)
     assert [(image.digest, image.current, image.users) for image in listed] == [
         (CURRENT, True, ()),
         ("used", False, ("lab/m0",)),
@@ -57,20 +57,20 @@ def test_the_cache_is_listed_newest_first(images: Path) -> None:
 
 def test_old_images_and_halves_go(images: Path) -> None:
     said: list[str] = []
-    assert cache.prune(images.parent, images, said.append) == ["old"]
+    assert base_images.prune(images.parent, images, said.append) == ["old"]
     assert sorted(path.name for path in images.iterdir()) == sorted([".build.lock", CURRENT, "used"])
     assert said == ["removing base image old (debian-12)"]
 
 
 def test_the_current_one_goes_only_when_asked_for(images: Path) -> None:
-    assert set(cache.prune(images.parent, images, print, current=True)) == {"old", CURRENT}
+    assert set(base_images.prune(images.parent, images, print, current=True)) == {"old", CURRENT}
 
 
 def test_not_while_one_is_being_made(images: Path) -> None:
     with locked(images / ".build.lock"), pytest.raises(HostError, match="is being built"):
-        cache.prune(images.parent, images, print)
+        base_images.prune(images.parent, images, print)
 
 
 def test_no_cache_is_an_empty_one(tmp_path: Path) -> None:
-    assert cache.prune(tmp_path, tmp_path / "images", print) == []
-    assert cache.cached_images(tmp_path, tmp_path / "images") == []
+    assert base_images.prune(tmp_path, tmp_path / "images", print) == []
+    assert base_images.cached_images(tmp_path, tmp_path / "images") == []

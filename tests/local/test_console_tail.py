@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from components.local.host.machines.nspawn import command, console_tail
+from components.local.host.machine import console_tail, nspawn_command
 
 
 def test_colours_and_empty_lines_are_left_out(tmp_path: Path) -> None:
@@ -22,7 +22,7 @@ def test_no_console_is_no_error(tmp_path: Path) -> None:
 
 
 def test_a_machine_takes_nothing_from_the_host_but_what_is_bound_into_it() -> None:
-    made = command(
+    made = nspawn_command(
         machine_id="h1", hostname="dev-cpu-0", root=Path("/m/root"), bridge="hpc-dev", uuid="0" * 32,
         binds=[(Path("/s/shared"), "/srv/shared")], read_only_binds=[(Path("/s/hosts"), "/etc/hosts")],
     )  # fmt: skip

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from components.local.host.machines import cgroups
+from components.local.host import cgroups
 from components.local.host.process import run
 
 V1 = "{n} 1 0:{n} / {mount} rw,relatime - cgroup cgroup rw,{controllers}\n"

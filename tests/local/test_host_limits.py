@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from components.local.host.errors import HostError
-from components.local.host.machines.limits import allow_watches
-from components.local.host.networks import firewall
+from components.local.host import bridge
+from components.local.host.cgroups import allow_watches
+from components.local.host.paths import HostError
 
 
 @pytest.mark.parametrize(
@@ -40,22 +40,22 @@ class TestFirewall:
             return ""
 
         (tmp_path / "shown").write_text("1\n")
-        monkeypatch.setattr(firewall, "_SHOWN", tmp_path / "shown")
-        monkeypatch.setattr(firewall, "run", run)
-        monkeypatch.setattr(firewall.shutil, "which", lambda _: "/usr/sbin/iptables")
+        monkeypatch.setattr(bridge, "_SHOWN", tmp_path / "shown")
+        monkeypatch.setattr(bridge, "run", run)
+        monkeypatch.setattr(bridge.shutil, "which", lambda _: "/usr/sbin/iptables")
         return rules
 
     def test_one_rule_however_often_and_none_at_the_end(self, rules: list[list[str]]) -> None:
-        firewall.let_through("hpc-dev")
-        firewall.let_through("hpc-dev")
-        firewall.let_through("hpc-b")
+        bridge.let_through("hpc-dev")
+        bridge.let_through("hpc-dev")
+        bridge.let_through("hpc-b")
         assert [rule[:4] for rule in rules] == [["-i", "hpc-dev", "-o", "hpc-dev"], ["-i", "hpc-b", "-o", "hpc-b"]]
-        firewall.forget("hpc-dev")
-        firewall.forget("hpc-dev")
+        bridge.forget("hpc-dev")
+        bridge.forget("hpc-dev")
         assert len(rules) == 1
 
     def test_nothing_where_bridged_packets_are_not_filtered(self, rules: list[list[str]], tmp_path: Path) -> None:
         (tmp_path / "shown").write_text("0\n")
-        firewall.let_through("hpc-dev")
-        firewall.forget("hpc-dev")
+        bridge.let_through("hpc-dev")
+        bridge.forget("hpc-dev")
         assert rules == []

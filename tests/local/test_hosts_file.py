@@ -2,11 +2,11 @@
 
 from pathlib import Path
 
-from components.local.host.networks.hosts import render, write_in_place
+from components.local.host.network import render_hosts, write_in_place
 
 
 def test_machines_come_in_the_order_of_their_addresses() -> None:
-    text = render({"b": "10.0.0.10", "a": "10.0.0.9"}, "10.0.0.1")
+    text = render_hosts({"b": "10.0.0.10", "a": "10.0.0.9"}, "10.0.0.1")
     assert text.splitlines()[-3:] == ["10.0.0.1 gateway", "10.0.0.9 a", "10.0.0.10 b"]
 
 

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from components.local.host.errors import HostError
-from components.local.host.images import image
-from components.local.host.images.recipe import Recipe, recipe
+from components.local.host import images
+from components.local.host.images import Recipe, recipe
+from components.local.host.paths import HostError
 
 ROOT = Path(__file__).parents[2]
 DIGEST = recipe("debian-12").digest
@@ -32,7 +32,7 @@ def build(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], list[int]]:
             builds.append(1)
             return ["sh", "-c", script, "sh", str(work), "memory" if memory else "disk"]
 
-        monkeypatch.setattr(image, "_command", command)
+        monkeypatch.setattr(images, "_command", command)
         return builds
 
     return use
@@ -44,9 +44,9 @@ def _nothing(_: str) -> None:
 
 def test_it_is_made_once(build: Callable[[str], list[int]], tmp_path: Path) -> None:
     builds = build(MAKE)
-    first = image.ensure_image("debian-12", tmp_path, _nothing)
+    first = images.ensure_image("debian-12", tmp_path, _nothing)
     assert (first / "os").read_text() == "debian\n"
-    assert image.ensure_image("debian-12", tmp_path, _nothing) == first
+    assert images.ensure_image("debian-12", tmp_path, _nothing) == first
     assert builds == [1]
     assert sorted(path.name for path in tmp_path.iterdir()) == [".build.lock", DIGEST]
 
@@ -54,7 +54,7 @@ def test_it_is_made_once(build: Callable[[str], list[int]], tmp_path: Path) -> N
 def test_its_steps_are_told(build: Callable[[str], list[int]], tmp_path: Path) -> None:
     build(f"echo 'I: extracting archives...'; echo noise; {MAKE}")
     said: list[str] = []
-    image.ensure_image("debian-12", tmp_path, said.append)
+    images.ensure_image("debian-12", tmp_path, said.append)
     assert said[1] == "base image debian-12: extracting archives..."
     assert len(said) == 3
 
@@ -64,7 +64,7 @@ def test_a_failed_build_leaves_nothing_and_says_its_last_lines(
 ) -> None:
     build('touch "$1/half"; echo "E: unable to fetch" >&2; exit 100')
     with pytest.raises(HostError) as caught:
-        image.ensure_image("debian-12", tmp_path, _nothing)
+        images.ensure_image("debian-12", tmp_path, _nothing)
     assert str(caught.value).endswith("(status 100); nothing of it was kept. Its output:\n  E: unable to fetch")
     assert [path.name for path in tmp_path.iterdir()] == [".build.lock"]
 
@@ -72,7 +72,7 @@ def test_a_failed_build_leaves_nothing_and_says_its_last_lines(
 def test_a_full_disk_is_named(build: Callable[[str], list[int]], tmp_path: Path) -> None:
     build("echo 'cp: error writing: No space left on device' >&2; exit 1")
     with pytest.raises(HostError, match=rf"the disk of {tmp_path} became full while it was made .*free some space"):
-        image.ensure_image("debian-12", tmp_path, _nothing)
+        images.ensure_image("debian-12", tmp_path, _nothing)
     assert [path.name for path in tmp_path.iterdir()] == [".build.lock"]
 
 
@@ -81,33 +81,33 @@ def test_packages_that_do_not_fit_into_memory_are_unpacked_on_the_disk(
 ) -> None:
     builds = build(f"[ $2 = disk ] || {{ echo 'cp: No space left on device'; exit 1; }}; {MAKE}")
     said: list[str] = []
-    made = image.ensure_image("debian-13", tmp_path, said.append, ["texlive-full"])
+    made = images.ensure_image("debian-13", tmp_path, said.append, ["texlive-full"])
     assert (made / "os").exists()
     assert builds == [1, 1]
     assert "base image debian-13: its packages are too large for memory: building it on the disk" in said
     with pytest.raises(HostError, match="became full"):
-        image.ensure_image("debian-13", tmp_path, said.append)
+        images.ensure_image("debian-13", tmp_path, said.append)
 
 
 def test_a_small_disk_is_refused_before_anything_is_made(
     build: Callable[[str], list[int]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     builds = build(MAKE)
-    monkeypatch.setattr(image, "DISK_NEEDED", 10**18)
+    monkeypatch.setattr(images, "DISK_NEEDED", 10**18)
     with pytest.raises(HostError, match="needs 1000000000000 MB"):
-        image.ensure_image("debian-12", tmp_path, _nothing)
+        images.ensure_image("debian-12", tmp_path, _nothing)
     assert builds == []
 
 
 def test_an_unknown_base_names_the_known_ones(tmp_path: Path) -> None:
     with pytest.raises(HostError, match=r"image.base: 'debian-11' .* allowed here: debian-12, debian-13"):
-        image.ensure_image("debian-11", tmp_path, _nothing)
+        images.ensure_image("debian-11", tmp_path, _nothing)
 
 
 def test_the_second_run_waits_and_takes_what_the_first_made(build: Callable[[str], list[int]], tmp_path: Path) -> None:
     builds = build(f"sleep 0.3; {MAKE}")
     said: list[str] = []
-    runs = [threading.Thread(target=image.ensure_image, args=("debian-12", tmp_path, said.append)) for _ in range(2)]
+    runs = [threading.Thread(target=images.ensure_image, args=("debian-12", tmp_path, said.append)) for _ in range(2)]
     for run in runs:
         run.start()
     for run in runs:
@@ -119,11 +119,11 @@ def test_the_second_run_waits_and_takes_what_the_first_made(build: Callable[[str
 KILLED = """
 import sys
 from pathlib import Path
-from components.local.host.images import image
+from components.local.host import images
 def command(wanted, work):
     return ["setpriv", "--pdeathsig", "KILL", "sh", "-c", "echo $$ > $1/pid; touch $1/half; sleep 60", "sh", str(work)]
-image._command = command
-image.ensure_image("debian-12", Path(sys.argv[1]), print)
+images._command = command
+images.ensure_image("debian-12", Path(sys.argv[1]), print)
 """
 
 
@@ -135,7 +135,7 @@ def test_what_a_killed_build_left_is_removed_by_the_next(build: Callable[[str], 
         run.wait()
     _until(lambda: not _alive(builder))
     build(MAKE)
-    image.ensure_image("debian-12", tmp_path, _nothing)
+    images.ensure_image("debian-12", tmp_path, _nothing)
     assert sorted(path.name for path in tmp_path.iterdir()) == [".build.lock", DIGEST]
 
 
@@ -159,7 +159,7 @@ class TestDigest:
 
     def test_it_is_the_same_wherever_the_checkout_is(self, tmp_path: Path) -> None:
         (tmp_path / "components").symlink_to(ROOT / "components")
-        code = "from components.local.host.images.recipe import recipe; print(recipe('debian-12').digest)"
+        code = "from components.local.host.images import recipe; print(recipe('debian-12').digest)"
         command = [sys.executable, "-c", code]
         done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
         assert done.stdout.strip() == DIGEST

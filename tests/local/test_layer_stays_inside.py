@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from components.local.host.errors import HostError
-from components.local.host.machines.layer import File, Layer, stopped
+from components.local.host.layer import File, Layer, stopped
+from components.local.host.paths import HostError
 
 ME = f"{os.getuid()}:{os.getgid()}"
 AT_FDCWD, RENAME_EXCHANGE = -100, 2

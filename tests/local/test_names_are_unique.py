@@ -5,7 +5,7 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.local.host.networks.names import bridge_name, interface_name, machine_id
+from components.local.host.bridge import bridge_name, interface_name, machine_id
 from components.local.host.paths import DEFAULT_ROOT
 
 labels = st.from_regex(r"[a-z]([a-z0-9-]{0,30}[a-z0-9])?", fullmatch=True)

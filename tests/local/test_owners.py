@@ -6,13 +6,10 @@ from typing import Any
 
 import pytest
 
-from components.local.host import owner
-from components.local.host.errors import HostError
-from components.local.host.machines import machine
-from components.local.host.machines.design import Design
-from components.local.host.networks import network
-from components.local.host.paths import StackPaths
-from components.local.shared import SharedFolderProvider
+from components.local.host import machine, network, owner
+from components.local.host.machine import Design
+from components.local.host.paths import HostError, StackPaths
+from components.local.resources import SharedFolderProvider
 
 OURS, THEIRS = "ssh-ed25519 AAAAours", "ssh-ed25519 AAAAtheirs"
 

@@ -64,7 +64,7 @@ def test_machines_do_not_wait_for_each_other(recording: Recording) -> None:
 def test_a_machine_goes_before_its_successor_comes_also_where_no_provider_is_asked(recording: Recording) -> None:
     """`pulumi up --replace URN` removed the new one, which had the old one's folder, and reported success."""
     assert all(recording.one(name).request.deleteBeforeReplace for name in MACHINES)
-    # These are taken over by their successor (components.local.host.claims): what is in them stays.
+    # These are taken over by their successor (components.local.host.owner): what is in them stays.
     for name in ("lab-network", "lab-home", "lab-image"):
         assert not recording.one(name).request.deleteBeforeReplace
 

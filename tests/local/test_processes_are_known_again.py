@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from components.local.host.errors import HostError
+from components.local.host.paths import HostError
 from components.local.host.process import Process, run
 
 

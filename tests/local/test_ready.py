@@ -10,16 +10,16 @@ from threading import Thread
 
 import pytest
 
-from components.local.host.errors import HostError
-from components.local.host.machines import ready
+from components.local.host import machine
+from components.local.host.paths import HostError
 from components.local.host.process import Process
 
 
 @pytest.fixture
 def me(monkeypatch: pytest.MonkeyPatch) -> Process:
     """This very process as a machine whose sshd listens, and which may take a second to greet."""
-    monkeypatch.setattr(ready, "_listens", lambda _process: True)
-    monkeypatch.setattr(ready, "PATIENCE", 1.0)
+    monkeypatch.setattr(machine, "_listens", lambda _process: True)
+    monkeypatch.setattr(machine, "PATIENCE", 1.0)
     process = Process.of(os.getpid())
     assert process is not None
     return process
@@ -37,14 +37,14 @@ def listener(monkeypatch: pytest.MonkeyPatch) -> Iterator[socket.socket]:
     """Listens in the place of every port 22."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         connect, at = socket.create_connection, server.getsockname()
-        monkeypatch.setattr(ready.socket, "create_connection", lambda _address, timeout: connect(at, timeout))
+        monkeypatch.setattr(machine.socket, "create_connection", lambda _address, timeout: connect(at, timeout))
         yield server
 
 
 def _given_up(process: Process, console: Path) -> str:
     began = time.monotonic()
     with pytest.raises(HostError) as caught:
-        ready.wait_for_ssh("dev-cpu-0", process, "10.7.0.9", console)
+        machine.wait_for_ssh("dev-cpu-0", process, "10.7.0.9", console)
     assert time.monotonic() - began < 60
     return str(caught.value)
 
@@ -75,4 +75,4 @@ def test_one_that_says_something_else_is_given_up(
 
 def test_one_that_greets_is_ready(me: Process, console: Path, listener: socket.socket) -> None:
     Thread(target=lambda: listener.accept()[0].sendall(b"SSH-2.0-OpenSSH_9.2\r\n"), daemon=True).start()
-    ready.wait_for_ssh("dev-cpu-0", me, "10.7.0.9", console)
+    machine.wait_for_ssh("dev-cpu-0", me, "10.7.0.9", console)

@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from components.local.host.networks.names import bridge_name, interface_name
+from components.local.host.bridge import bridge_name, interface_name
 from components.local.host.process import Process
-from components.local.machine import MachineProvider
-from components.local.network import NetworkProvider
+from components.local.resources import MachineProvider, NetworkProvider
 from tests.local.real import RealStack
 
 pytestmark = pytest.mark.e2e

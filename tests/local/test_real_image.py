@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from components.local.host.errors import HostError
-from components.local.host.images import cache, image
+from components.local.host import images as base_images
 from components.local.host.locks import locked
+from components.local.host.paths import HostError
 from components.local.host.process import Process
 
 pytestmark = pytest.mark.e2e
@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[2]
 BUILD = """
 import sys
 from pathlib import Path
-from components.local.host.images.image import ensure_image
+from components.local.host.images import ensure_image
 ensure_image("debian-12", Path(sys.argv[1]), lambda line: print(line, flush=True))
 """
 
@@ -40,10 +40,10 @@ def test_a_killed_build_leaves_no_process_no_mount_and_no_half_image(real_root: 
         run.kill()
     _until(lambda: not any(process.alive() for process in builders if process))
     assert f"{images}/" not in Path("/proc/mounts").read_text()
-    assert cache.cached_images(real_root, images) == []
+    assert base_images.cached_images(real_root, images) == []
     with locked(images / ".build.lock", wait=False) as free:
         assert free
-        image.sweep_builds(images)
+        base_images.sweep_builds(images)
     assert [path.name for path in images.iterdir()] == [".build.lock"]
     assert not [path for path in set(Path(tempfile.gettempdir()).iterdir()) - before if "mmdebstrap" in path.name]
 
@@ -60,10 +60,10 @@ def small_disk(real_root: Path) -> Iterator[Path]:
 
 
 def test_a_disk_that_fills_up_is_named_and_left_as_it_was(small_disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(image, "DISK_NEEDED", 0)
-    monkeypatch.setattr(image, "_free_memory", lambda: 0)
+    monkeypatch.setattr(base_images, "DISK_NEEDED", 0)
+    monkeypatch.setattr(base_images, "_free_memory", lambda: 0)
     with pytest.raises(HostError) as caught:
-        image.ensure_image("debian-12", small_disk, lambda _: None)
+        base_images.ensure_image("debian-12", small_disk, lambda _: None)
     assert str(caught.value).startswith(f"base image: the disk of {small_disk} became full while it was made")
     assert [path.name for path in small_disk.iterdir()] == [".build.lock"]
 
@@ -72,7 +72,7 @@ def test_packages_that_debian_does_not_have_are_named(real_root: Path) -> None:
     images = real_root / "no-such"
     images.mkdir()
     with pytest.raises(HostError) as caught:
-        image.ensure_image("debian-13", images, lambda _: None, ["podmann", "crun", "no-such-one"])
+        base_images.ensure_image("debian-13", images, lambda _: None, ["podmann", "crun", "no-such-one"])
     assert str(caught.value) == (
         "base image: image.packages: debian-13 has no package no-such-one, podmann; nothing of it was kept: "
         "correct the name (packages.debian.org finds it), or remove it"
@@ -85,7 +85,7 @@ def test_images_in_use_are_not_pruned(real_root: Path, real_images: Path, digest
     record = real_root / "stacks/tp/machines/m0/machine.json"
     record.parent.mkdir(parents=True)
     record.write_text(f'{{"image": "{digest}"}}')
-    (found,) = [cached for cached in cache.cached_images(real_root, real_images) if cached.digest == digest]
+    (found,) = [cached for cached in base_images.cached_images(real_root, real_images) if cached.digest == digest]
     assert "tp/m0" in found.users
     assert found.current
     record.unlink()

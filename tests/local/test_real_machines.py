@@ -12,14 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from components.local.host import stacks
-from components.local.host.errors import HostError
-from components.local.host.machines import machine, ready
-from components.local.host.machines.design import Design
-from components.local.host.networks.names import bridge_name, interface_name
+from components.local.host import machine
+from components.local.host import network as networks
+from components.local.host.bridge import bridge_name, interface_name
+from components.local.host.machine import Design
+from components.local.host.paths import HostError
 from components.local.host.process import Process
-from components.local.machine import MachineProvider, design
-from components.local.network import NetworkProvider
+from components.local.resources import MachineProvider, NetworkProvider, design
 from tests.local.real import RealStack
 
 pytestmark = pytest.mark.e2e
@@ -145,7 +144,7 @@ class TestChanged:
             assert time.monotonic() < deadline, "the machine did not come back"
             time.sleep(0.05)
         console = _design(stack, "m1").paths.console
-        ready.wait_for_ssh("m1", _process(stack, "m1"), stack.address("m1"), console)
+        machine.wait_for_ssh("m1", _process(stack, "m1"), stack.address("m1"), console)
         assert stack.ssh("m1", "ls /run/before /root/ended 2>/dev/null || true") == "/root/ended"
         assert float(stack.ssh("m1", "cut -d' ' -f1 /proc/uptime")) < 60
         state = stack.state["m1"]
@@ -189,7 +188,7 @@ class TestDead:
     def test_one_that_never_answers_is_given_up_with_its_console(
         self, stack: RealStack, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(ready, "PATIENCE", 3.0)
+        monkeypatch.setattr(machine, "PATIENCE", 3.0)
         nonsense = {"content": "Nonsense yes\n", "mode": "0644", "owner": "root:root"}
         broken = {"/etc/ssh/sshd_config.d/a.conf": nonsense}
         with pytest.raises(HostError) as caught:
@@ -216,12 +215,12 @@ def test_two_stacks_run_side_by_side(
         NetworkProvider().create(taken)
     other.down()
     assert stack.ssh("m0", "hostname") == "m0"
-    assert not [left for left in stacks.leftovers(stack.root) if "tb" in left]
+    assert not [left for left in networks.leftovers(stack.root) if "tb" in left]
 
 
 CREATE = """
 import json, sys
-from components.local.machine import MachineProvider
+from components.local.resources import MachineProvider
 MachineProvider().create(json.load(sys.stdin))
 """
 
@@ -241,13 +240,13 @@ def test_a_create_that_was_killed_is_taken_over(stack: RealStack, delay: float) 
         run.kill()
     stack.state["m2"] = MachineProvider().create(props).outs or {}
     assert stack.ssh("m2", "hostname") == "m2"
-    assert len([left for left in stacks.leftovers(stack.root) if left.startswith("process") and "/m2/" in left]) <= 1
+    assert len([left for left in networks.leftovers(stack.root) if left.startswith("process") and "/m2/" in left]) <= 1
     MachineProvider().delete("id", stack.state.pop("m2"))
 
 
 def test_a_start_that_was_overtaken_does_not_become_the_machine(tmp_path: Path) -> None:
     (tmp_path / "wanted").write_text("newer")
-    start = Path(machine.__file__).parents[1] / "start-machine.sh"
+    start = Path(machine.__file__).parent / "start-machine.sh"
     folders = [str(tmp_path)] * 4
     done = subprocess.run(
         [start, tmp_path / "run.json", "older", *folders, "touch", tmp_path / "ran"],
@@ -266,7 +265,7 @@ def test_destroy_leaves_nothing_not_even_what_nobody_knows_of(
     processes = [_process(gone, name) for name in ("m0", "m1")]
     cables = [interface_name(gone.root, "td", name) for name in ("m0", "m1")]
     gone.down()
-    left = json.dumps(stacks.leftovers(stack.root))
+    left = json.dumps(networks.leftovers(stack.root))
     assert "/td" not in left
     assert bridge_name(gone.root, "td") not in left
     # And looking ourselves:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from components.local.host.images.recipe import BUILD, ROOTFS, TRIM, TRIMS
+from components.local.host.images import BUILD, ROOTFS, TRIM, TRIMS
 
 
 @pytest.mark.parametrize(

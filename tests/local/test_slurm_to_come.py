@@ -13,7 +13,7 @@ import pytest
 
 from cluster.catalog.parameters import VERSIONS
 from cluster.slurm.files import render
-from components.local.host.images.sources import host_sources
+from components.local.host.images import host_sources
 from tests.cluster.stacks import STACKS, config
 
 pytestmark = pytest.mark.e2e

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from components.local.host.images.sources import host_sources, one_liners, stanzas
+from components.local.host.images import host_sources, one_liners, stanzas
 
 DEB822 = """\
 # the installer wrote this

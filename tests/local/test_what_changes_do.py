@@ -8,17 +8,16 @@ from typing import Any, ClassVar
 import pytest
 from pulumi.dynamic import ResourceProvider, dynamic
 
-from components.local import image, machine, network, shared
-from components.local.host.errors import HostError
-from components.local.host.paths import MachinePaths, checked_name, plain
-from components.local.machine import IN_PLACE, REPLACES, MachineProvider
+from components.local import resources
+from components.local.host.paths import HostError, MachinePaths, checked_name, plain
+from components.local.resources import IN_PLACE, REPLACES, MachineProvider
 
 
 @pytest.fixture
 def props(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """Inputs of a machine that runs; numbers as Pulumi brings them."""
-    monkeypatch.setattr(machine.machine, "running", lambda _: object())
-    monkeypatch.setattr(machine.machine, "is_cut", lambda _: False)
+    monkeypatch.setattr(resources.machine, "running", lambda _: object())
+    monkeypatch.setattr(resources.machine, "is_cut", lambda _: False)
     return {
         "root": str(tmp_path), "images": str(tmp_path / "images"), "stack": "dev", "name": "dev-cpu-0",
         "address": "10.77.2.1", "prefix": 20.0, "image": "abc", "authorized_keys": "ssh-ed25519 AAAA",
@@ -57,7 +56,7 @@ class TestMachine:
     def test_one_that_is_cut_off_is_plugged_in_where_it_runs(
         self, props: dict[str, Any], monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(machine.machine, "is_cut", lambda _: True)
+        monkeypatch.setattr(resources.machine, "is_cut", lambda _: True)
         diff = MachineProvider().diff("id", props, props)
         assert (diff.changes, diff.replaces) == (True, [])
         assert "boot_id" in (diff.stables or [])
@@ -65,8 +64,8 @@ class TestMachine:
     def test_a_dead_machine_is_started_again_not_made_anew(
         self, props: dict[str, Any], monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(machine.machine, "running", lambda _: None)
-        monkeypatch.setattr(machine.machine, "facts", lambda _: object())
+        monkeypatch.setattr(resources.machine, "running", lambda _: None)
+        monkeypatch.setattr(resources.machine, "facts", lambda _: object())
         diff = MachineProvider().diff("id", props, props)
         assert diff.changes
         assert diff.replaces == []
@@ -74,7 +73,7 @@ class TestMachine:
     def test_a_machine_without_its_files_is_made_anew(
         self, props: dict[str, Any], monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(machine.machine, "running", lambda _: None)
+        monkeypatch.setattr(resources.machine, "running", lambda _: None)
         assert MachineProvider().diff("id", props, props).replaces == ["name"]
 
     def test_a_machine_whose_files_are_gone_is_gone(self, props: dict[str, Any]) -> None:
@@ -92,9 +91,9 @@ class TestNetwork:
 
     @pytest.mark.parametrize("change", [{"hosts": {}}, {"cidr": "10.78.0.0/20"}, {"owner": "hpc/other"}])
     def test_it_changes_in_place(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: dict[str, Any]) -> None:
-        monkeypatch.setattr(network.network, "is_up", lambda _: True)
+        monkeypatch.setattr(resources.network, "is_up", lambda _: True)
         old = {**self.OLD, "root": str(tmp_path)}
-        provider = network.NetworkProvider()
+        provider = resources.NetworkProvider()
         assert provider.diff("id", old, old).changes is False
         diff = provider.diff("id", old, {**old, **change})
         assert (diff.changes, diff.replaces) == (True, [])
@@ -104,11 +103,11 @@ class TestNetwork:
     ) -> None:
         """What removes the network of old would remove the bridge, and every machine that is found there."""
         removed: list[object] = []
-        monkeypatch.setattr(network.network, "ensure", lambda _: None)
-        monkeypatch.setattr(network.network, "remove", removed.append)
-        monkeypatch.setattr(network, "require_host", lambda: None)
-        monkeypatch.setattr(network, "allow_watches", lambda _: None)
-        provider, props = network.NetworkProvider(), {**self.OLD, "root": str(tmp_path)}
+        monkeypatch.setattr(resources.network, "ensure", lambda _: None)
+        monkeypatch.setattr(resources.network, "remove", removed.append)
+        monkeypatch.setattr(resources, "require_host", lambda: None)
+        monkeypatch.setattr(resources, "allow_watches", lambda _: None)
+        provider, props = resources.NetworkProvider(), {**self.OLD, "root": str(tmp_path)}
         old = provider.create(props).outs or {}
         new = provider.create(props).outs or {}
         provider.delete("id", old)
@@ -118,9 +117,9 @@ class TestNetwork:
 
     def test_a_bridge_that_is_gone_is_made_again(self, tmp_path: Path) -> None:
         old = {**self.OLD, "root": str(tmp_path), "stack": "no-such-stack"}
-        diff = network.NetworkProvider().diff("id", old, old)
+        diff = resources.NetworkProvider().diff("id", old, old)
         assert (diff.changes, diff.replaces) == (True, [])
-        assert network.NetworkProvider().read("id", old).id == ""
+        assert resources.NetworkProvider().read("id", old).id == ""
 
 
 class TestSharedFolder:
@@ -137,8 +136,8 @@ class TestSharedFolder:
     def test_its_content_survives_everything_but_its_removal(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("components.local.host.networks.network.os.fchown", lambda *_: None)
-        provider, props = shared.SharedFolderProvider(), self._props(tmp_path)
+        monkeypatch.setattr("components.local.host.network.os.fchown", lambda *_: None)
+        provider, props = resources.SharedFolderProvider(), self._props(tmp_path)
         folder = tmp_path / "stacks/dev/shared/home"
         assert provider.diff("id", props, props).changes is True
         made = provider.create(props).outs or {}
@@ -156,8 +155,8 @@ class TestSharedFolder:
     def test_a_link_that_a_machine_put_in_its_place_is_not_followed(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("components.local.host.networks.network.os.fchown", lambda *_: None)
-        provider, props = shared.SharedFolderProvider(), self._props(tmp_path)
+        monkeypatch.setattr("components.local.host.network.os.fchown", lambda *_: None)
+        provider, props = resources.SharedFolderProvider(), self._props(tmp_path)
         made = provider.create(props).outs or {}
         folder, host = tmp_path / "stacks/dev/shared/home", tmp_path / "host"
         host.mkdir(mode=0o700)
@@ -176,8 +175,8 @@ class TestSharedFolder:
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: bool
     ) -> None:
         """The engine makes the new one, then deletes the old one: the same folder."""
-        monkeypatch.setattr("components.local.host.networks.network.os.fchown", lambda *_: None)
-        provider, props = shared.SharedFolderProvider(), self._props(tmp_path)
+        monkeypatch.setattr("components.local.host.network.os.fchown", lambda *_: None)
+        provider, props = resources.SharedFolderProvider(), self._props(tmp_path)
         old = provider.create(props).outs or {}
         if before:
             shutil.rmtree(tmp_path / "stacks/dev/.claims")
@@ -194,7 +193,7 @@ class TestSharedFolder:
 
 class TestImage:
     def test_another_content_is_another_image_and_a_pruned_one_is_made_again(self, tmp_path: Path) -> None:
-        provider = image.ImageProvider()
+        provider = resources.ImageProvider()
         props = {"base": "debian-12", "images": str(tmp_path), "digest": "abc"}
         assert provider.diff("id", props, props).changes is True
         assert provider.read("abc", props).id == ""
@@ -205,13 +204,13 @@ class TestImage:
 
     def test_destroy_keeps_the_cache(self, tmp_path: Path) -> None:
         (tmp_path / "abc").mkdir()
-        image.ImageProvider().delete("abc", {"base": "debian-12", "images": str(tmp_path), "digest": "abc"})
+        resources.ImageProvider().delete("abc", {"base": "debian-12", "images": str(tmp_path), "digest": "abc"})
         assert (tmp_path / "abc").exists()
 
 
 @pytest.mark.parametrize(
     "provider",
-    [MachineProvider(), network.NetworkProvider(), shared.SharedFolderProvider(), image.ImageProvider()],
+    [MachineProvider(), resources.NetworkProvider(), resources.SharedFolderProvider(), resources.ImageProvider()],
 )
 def test_providers_travel_by_name(provider: ResourceProvider) -> None:
     """One that carried its code along would change the state with every edit, and drag its imports with it."""

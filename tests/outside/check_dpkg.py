@@ -27,9 +27,8 @@ from cluster.catalog.recipes import NEWEST, RECIPES, Recipe
 from cluster.config import ClusterConfig
 from cluster.platforms.gcp.image.program import FOLDER
 from cluster.platforms.gcp.image.recipe import parameters, steps
-from components.local.host.images.image import _missing_packages
-from components.local.host.images.recipe import SUITES, recipe
-from components.local.host.packages import TOOLS
+from components.local.host.images import SUITES, _missing_packages, recipe
+from components.local.host.process import TOOLS
 from tests.clouds import A3, EXASCALER, MANAGED, google
 from tests.outside.recorder import Recorder
 

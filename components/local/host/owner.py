@@ -7,13 +7,15 @@ machines has none of them: it would recreate each, and end its jobs.
 import hashlib
 import json
 import os
+import secrets
+import shutil
 from collections.abc import Sequence
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-from components.local.host.errors import HostError
-from components.local.host.paths import StackPaths
+from components.local.host.locks import write_atomically
+from components.local.host.paths import HostError, StackPaths
 
 
 def state_id(admin_key: str) -> str:
@@ -79,3 +81,31 @@ def _home() -> str:
     """Where the state is, for people: as cli/stack/state_dir.py finds it."""
     home = os.environ.get("HPC_HOME") or Path.home() / ".hpc"
     return os.environ.get("PULUMI_BACKEND_URL") or f"file://{Path(home).expanduser().absolute()}"
+
+
+CLAIM = "claim"
+"""The output that has it."""
+
+
+def claim(paths: StackPaths, what: str, claim: str | None = None) -> str:
+    """Record a claim, a new one if none is given; returns it."""
+    claim = claim or secrets.token_hex(8)
+    write_atomically(paths.claims / what, claim)
+    return claim
+
+
+def holds_claim(paths: StackPaths, what: str, claim: str | None) -> bool:
+    """Whether no other claim was recorded since. What earlier versions made has none."""
+    try:
+        return (paths.claims / what).read_text(encoding="utf-8") == claim
+    except FileNotFoundError:
+        return True
+
+
+def remove_claim(paths: StackPaths, what: str) -> None:
+    (paths.claims / what).unlink(missing_ok=True)
+
+
+def remove_claims(paths: StackPaths) -> None:
+    """Remove all claims of a stack of which nothing is left."""
+    shutil.rmtree(paths.claims, ignore_errors=True)

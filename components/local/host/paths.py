@@ -12,7 +12,10 @@ import os
 import re
 from pathlib import Path
 
-from components.local.host.errors import HostError
+
+class HostError(Exception):
+    """This host can't run a rehearsal; the message is for the user."""
+
 
 DEFAULT_ROOT = Path("/var/lib/hpc")
 _NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")

@@ -10,8 +10,8 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from components.local.host.errors import HostError
 from components.local.host.locks import write_atomically
+from components.local.host.paths import HostError
 from components.local.host.process import Process
 
 _GRACE_SECONDS = 3.0

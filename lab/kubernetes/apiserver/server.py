@@ -14,8 +14,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from components.local.host.errors import HostError
 from components.local.host.locks import locked, write_atomically
+from components.local.host.paths import HostError
 from lab.kubernetes.apiserver import certificates
 from lab.kubernetes.apiserver.daemon import Daemon
 from lab.kubernetes.binaries import Paths

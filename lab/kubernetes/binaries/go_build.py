@@ -9,8 +9,8 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from components.local.host.errors import HostError
 from components.local.host.locks import locked
+from components.local.host.paths import HostError
 from lab.kubernetes.binaries.toolchain import Report, cache, go
 
 _FLAGS = ("-mod=readonly", "-trimpath", "-buildvcs=false")

@@ -8,8 +8,8 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from components.local.host.errors import HostError
 from components.local.host.locks import locked
+from components.local.host.paths import HostError
 from lab.kubernetes.binaries.versions import Version, printed
 
 Report = Callable[[str], None]

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from components.local.host.errors import HostError
+from components.local.host.paths import HostError
 from components.local.host.process import Process
 from lab.kubernetes import binaries
 from lab.kubernetes.apiserver import ApiServer, certificates

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from components.local.host.errors import HostError
+from components.local.host.paths import HostError
 from lab.kubernetes import binaries
 from lab.kubernetes.binaries import paths as finding
 from lab.kubernetes.binaries import toolchain

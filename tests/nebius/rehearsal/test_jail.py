@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from cluster.platforms.nebius.names import SENTINEL
-from components.local.host.errors import HostError
-from components.local.host.machines.layer import Layer
+from components.local.host.layer import Layer
+from components.local.host.paths import HostError
 from components.local.host.process import Process
 from lab.soperator import jail
 

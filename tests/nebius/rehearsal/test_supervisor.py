@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import pytest
 
 import lab.nebius_supervisor as supervisor
-from components.local.host.errors import HostError
+from components.local.host.paths import HostError
 from components.nebius.api import client, lifecycle, objects
 from lab.kubernetes.apiserver.daemon import Daemon
 from lab.nebius_supervisor import Place, Supervisor

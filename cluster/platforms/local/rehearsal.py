@@ -1,6 +1,10 @@
-"""A cloud's stack as the configuration of a local one: the same Slurm cluster, and nothing of the cloud."""
+"""The rehearsal of a cloud stack: the same Slurm cluster on local machines, its network, and what differs there."""
 
-from collections.abc import Mapping
+import ipaddress
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from cluster.catalog import IMAGES, SYSTEMS
@@ -10,7 +14,144 @@ from cluster.checks.scripts import places
 from cluster.config.cluster import ClusterConfig
 from cluster.config.slurm import Script
 from cluster.platforms.gcp.filesystems.mounts import targets
-from cluster.platforms.local.rehearsal import network
+from cluster.platforms.local.address_plan import BLOCKS, plan
+from cluster.slurm.files import render
+
+_ADDRESSES = "local machines have fixed addresses"
+WHY: Mapping[str, str] = {
+    "SlurmctldHost": _ADDRESSES,
+    "NodeAddr": _ADDRESSES,
+    "SlurmdParameters": "a local machine stands for a larger one",
+    "TaskPlugin": "local machines share the host's cores",
+    "ConstrainCores": "local machines share the host's cores",
+    "JobAcctGatherType": "which cgroup controllers can be read depends on the host",
+}
+"""Reasons that are the same in every rehearsal."""
+COUNT = "the rehearsal has another number of nodes"
+_MANY = ("NodeName", "NodeSet", "PartitionName", "SwitchName")
+"""Parameters that begin a line of several, of which a file has many."""
+_ASSIGNMENT = re.compile(r'([^\s=]+)=("[^"]*"|\S*)')
+
+
+@dataclass(frozen=True, kw_only=True)
+class Difference:
+    """One setting of one line."""
+
+    file: str
+    key: str
+    """Which line, by the keys of `lines`."""
+    line: str
+    """What begins the line, with its name where a file has many such lines: `NodeName=a3mega-gpu-[0-3]`."""
+    name: str
+    production: str | None
+    """None where production's line does not have it."""
+    here: str | None
+    why: str
+
+    def __str__(self) -> str:
+        whose = "" if self.line.partition("=")[0] == self.name else f" of {self.line}"
+        here = f"{self.name} not set" if self.here is None else f"{self.name}={self.here}"
+        there = "where production has none" if self.production is None else f"where production has {self.production}"
+        return f"{self.file}: {here}{whose}, {there}: {self.why}"
+
+
+def differences(
+    production: ClusterConfig, local: ClusterConfig, *, addresses: Mapping[str, str] | None = None
+) -> list[Difference]:
+    """Every setting that differs, in the files' order. `addresses` are production's, where its slurm.conf has some."""
+    there, here = render(production, addresses or None), render(local, plan(local).of)
+    return [found for file in here for found in _of_file(file, lines(there[file]), lines(here[file]), local)]
+
+
+def lines(text: str) -> dict[str, dict[str, str]]:
+    """The lines of a file of Slurm's without its comments: the settings of each, by a key of its own."""
+    seen: Counter[str] = Counter()
+    found: dict[str, dict[str, str]] = {}
+    for line in text.split("\n"):
+        if line.startswith("#") or not line.strip():
+            continue
+        settings = dict(_ASSIGNMENT.findall(line))
+        first = next(iter(settings))
+        # Nodes may be fewer here, and then named otherwise; nodesets and partitions come in the same order.
+        found[f"{first}/{seen[first]}" if first in _MANY else first] = settings
+        seen[first] += 1
+    return found
+
+
+def _of_file(
+    file: str, there: Mapping[str, Mapping[str, str]], here: Mapping[str, Mapping[str, str]], local: ClusterConfig
+) -> Iterator[Difference]:
+    for key in dict.fromkeys([*there, *here]):
+        ours, theirs = here.get(key, {}), there.get(key, {})
+        first = next(iter(ours or theirs))
+        line = f"{first}={(ours or theirs)[first]}" if key != first else first
+        for name in dict.fromkeys([*theirs, *ours]):
+            if ours.get(name) != theirs.get(name):
+                yield Difference(
+                    file=file,
+                    key=key,
+                    line=line,
+                    name=name,
+                    production=theirs.get(name),
+                    here=ours.get(name),
+                    why=_why(first, name, local),
+                )
+
+
+def _why(first: str, name: str, local: ClusterConfig) -> str:
+    table = {"NodeName": NODE, "PartitionName": PARTITION}.get(first, CONF)
+    release, known = local.slurm_version, table.canonical(name)
+    if known and release not in table.versions(known):
+        return f"Slurm {release}, which local machines run, does not know it"
+    return WHY.get(name, COUNT)
+
+
+PRIVATE = ipaddress.IPv4Network("10.0.0.0/8")
+FIRST = ipaddress.IPv4Address("10.78.0.0")
+"""Where candidates begin: after the network of Pulumi.dev.yaml, so that both can be up."""
+USUAL = 20
+"""Prefix length that a rehearsal has unless it needs more room: 510 nodes in each of seven nodesets."""
+
+
+def candidates(room: int) -> Iterator[str]:
+    """Private networks of the usual size, or of the prefix length `room` if that is larger, always in the same order;
+    none where no network is that large."""
+    prefix = min(USUAL, room)
+    if prefix < PRIVATE.prefixlen:
+        return
+    start = ipaddress.IPv4Network((FIRST, prefix), strict=False)
+    first = int(start.network_address)
+    for address in range(first, int(PRIVATE.broadcast_address), start.num_addresses):
+        yield f"{ipaddress.IPv4Address(address)}/{prefix}"
+
+
+def prefix(counts: Mapping[str, int], logins: int) -> int:
+    """Longest prefix of a network for nodesets with so many nodes, 0 for one on the controller."""
+    # A block's first and last address stay free; the first block has the network's own, the host and the controller.
+    block = max(*(count + 2 for count in counts.values()), logins + 4, 1)
+    bits = (block - 1).bit_length()
+    while len(counts) >= BLOCKS and len(counts) > ((BLOCKS - 1) << (bits - _bits(block))):
+        bits += 1
+    return 32 - 3 - bits
+
+
+def blocks(cidr: str, counts: Mapping[str, int]) -> dict[str, str]:
+    """Blocks that nodesets must be given by name: none where each has an eighth of the network anyway."""
+    if len(counts) < BLOCKS:
+        return {}
+    network = ipaddress.IPv4Network(cidr)
+    size = 1 << _bits(max(counts.values()) + 2)
+    first = int(network.network_address) + network.num_addresses // BLOCKS
+    length = 33 - size.bit_length()
+    return {
+        name: f"{ipaddress.IPv4Address(first + position * size)}/{length}"
+        for position, name in enumerate(name for name, count in counts.items() if count)
+    }
+
+
+def _bits(addresses: int) -> int:
+    return (addresses - 1).bit_length()
+
 
 AT_MOST = 4
 """Nodes of each nodeset, by default: enough for jobs on several nodes, few enough for a laptop."""
@@ -40,7 +181,7 @@ def rehearsed(
     """
     given = config.model_dump(mode="json", exclude_unset=True)
     counts = _counts(config, nodes)
-    cidr = cidr or next(network.candidates(room(config, nodes=nodes)), str(network.PRIVATE))
+    cidr = cidr or next(candidates(room(config, nodes=nodes)), str(PRIVATE))
     presents = {"presents_as": config.image.base} if config.image.base in SYSTEMS else {}
     own = {key: given[key] for key in ("groups", "users", "accounting") if given.get(key) is not None}
     return {
@@ -51,7 +192,7 @@ def rehearsed(
         "image": {"base": BASE, **presents},
         "controller": {"machine_type": config.controller.machine_type},
         "login": _only(given.get("login") or {}, "on", "count", "machine_type"),
-        "nodesets": _nodesets(given["nodesets"], counts, network.blocks(cidr, counts)),
+        "nodesets": _nodesets(given["nodesets"], counts, blocks(cidr, counts)),
         "partitions": {name: _partition(config, name, one, counts) for name, one in given["partitions"].items()},
         **_people(own),
         "slurm": _slurm(given.get("slurm") or {}, real_prolog=real_prolog),
@@ -70,7 +211,7 @@ def _people(own: Section) -> Section:
 
 def room(config: ClusterConfig, *, nodes: int | None = None) -> int:
     """Longest prefix of a network that the rehearsal's machines fit into."""
-    return network.prefix(_counts(config, nodes), 0 if config.login.on else config.login.count)
+    return prefix(_counts(config, nodes), 0 if config.login.on else config.login.count)
 
 
 def shared(config: ClusterConfig) -> list[str]:

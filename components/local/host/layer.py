@@ -13,7 +13,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from components.local.host.errors import HostError
+from components.local.host.paths import HostError
 from components.local.host.process import Process
 
 _LINKS_AT_MOST = 40  # as the kernel (path_resolution(7))

@@ -10,12 +10,12 @@ import hashlib
 import os
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from components.local.host.errors import HostError
 from components.local.host.locks import remove_empty
+from components.local.host.paths import HostError
 from components.local.host.process import Process, run
 
 TASKS = 1024
@@ -156,3 +156,19 @@ def _kill_members(group: Path) -> None:
 
 def _key(root: Path) -> str:
     return hashlib.sha256(str(root).encode()).hexdigest()[:8]
+
+
+WATCHES = 8192
+"""inotify instances per user: each machine's systemd takes about seven, so the usual 128 stop the eighteenth."""
+_WATCHES = Path("/proc/sys/fs/inotify/max_user_instances")
+
+
+def allow_watches(report: Callable[[str], None], path: Path = _WATCHES) -> None:
+    """Raise the host's limit of inotify instances, if it is lower.
+
+    It is only ever raised, and not put back: other programs may rely on it by then. A restart of the host does that.
+    """
+    now = int(path.read_text())
+    if now < WATCHES:
+        path.write_text(str(WATCHES))
+        report(f"raised this host's fs.inotify.max_user_instances from {now} to {WATCHES}, until it is restarted")

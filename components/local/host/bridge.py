@@ -1,17 +1,96 @@
-"""A stack's network on the host: a bridge with the gateway's address, without a route to the outside.
+"""A stack's network on the host: a bridge with the gateway's address, without a route to the outside, and its firewall.
 
 Which bridges are ours is written on them (the interface's alias), so that nothing else is ever changed or removed.
+
+Traffic between machines passes, traffic from them to the host does not: a job's traffic stays among the machines, and
+services of the host that listen on all its addresses would answer it at the bridge's own. The host reaches the
+machines, which may answer. The rules are a table of their own, called as the bridge.
+
+Where the kernel shows bridged packets to iptables (container engines turn that on) and forwards nothing by default
+(they set that too), machines of one bridge can't reach each other. One rule for traffic that stays on the bridge
+changes that; it is removed with the bridge.
+
+Interface names have 15 characters, and two stacks may each have a machine of the same name, so that a name which is
+long, or belongs to another root than the usual one, is shortened to a digest of (root, stack, machine).
 """
 
+import hashlib
 import ipaddress
 import json
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from components.local.host.errors import HostError
-from components.local.host.networks import firewall
+from components.local.host.paths import DEFAULT_ROOT, HostError
 from components.local.host.process import run
+
+_SHOWN = Path("/proc/sys/net/bridge/bridge-nf-call-iptables")
+
+
+def let_through(bridge: str) -> None:
+    """Add the rule for `bridge`, where there is need and it is not there."""
+    if _is_shown() and not _has_rule(bridge):
+        run(["iptables", "-w", "-I", "FORWARD", *_rule(bridge)])
+
+
+def forget(bridge: str) -> None:
+    """Remove the rule for `bridge`, if it is there."""
+    while _is_shown() and _has_rule(bridge):
+        run(["iptables", "-w", "-D", "FORWARD", *_rule(bridge)])
+
+
+def shield(bridge: str) -> None:
+    """Refuse connections from the machines on `bridge` to the host, whatever listens there.
+
+    Without connection tracking, which would cost every packet between machines: what begins a TCP connection is
+    refused, and all else but answers of TCP, and ICMP, is dropped. HostError where the kernel has no nf_tables.
+    """
+    rules = (
+        # Made and emptied, so that a second time makes the same.
+        f"table inet {bridge}\n"
+        f"delete table inet {bridge}\n"
+        f"table inet {bridge} {{\n"
+        "  chain input {\n"
+        "    type filter hook input priority filter; policy accept;\n"
+        f'    iifname != "{bridge}" accept\n'
+        "    tcp flags & (fin | syn | rst | ack) == syn reject with tcp reset\n"
+        "    meta l4proto != { tcp, icmp } drop\n"
+        "  }\n"
+        "}\n"
+    )
+    run(["nft", "--file", "-"], stdin=rules)
+
+
+def is_shielded(bridge: str) -> bool:
+    """Whether the rules for `bridge` are there; taken for true where that can't be asked."""
+    try:
+        return f"inet {bridge}\n" in run(["nft", "list", "tables"])
+    except HostError:
+        return True
+
+
+def unshield(bridge: str) -> None:
+    """Remove the rules for `bridge`, if they are there."""
+    if shutil.which("nft") and f"inet {bridge}\n" in run(["nft", "list", "tables"]):
+        run(["nft", "delete", "table", "inet", bridge])
+
+
+def _is_shown() -> bool:
+    return _SHOWN.exists() and _SHOWN.read_text().strip() == "1" and shutil.which("iptables") is not None
+
+
+def _has_rule(bridge: str) -> bool:
+    try:
+        run(["iptables", "-w", "-C", "FORWARD", *_rule(bridge)])
+    except HostError:
+        return False
+    return True
+
+
+def _rule(bridge: str) -> list[str]:
+    return ["-i", bridge, "-o", bridge, "-m", "comment", "--comment", "hpc machines", "-j", "ACCEPT"]
+
 
 _INTERFACES = Path("/sys/class/net")
 
@@ -66,18 +145,18 @@ def ensure(bridge: str, root: Path, stack: str, address: ipaddress.IPv4Interface
             run(["ip", "address", "del", str(given), "dev", bridge])
     if address not in _addresses(bridge):
         run(["ip", "address", "add", str(address), "dev", bridge])
-    firewall.let_through(bridge)
-    firewall.shield(bridge)
+    let_through(bridge)
+    shield(bridge)
     run(["ip", "link", "set", "dev", bridge, "up"])
 
 
 def remove(bridge: str, root: Path, stack: str) -> None:
     """Remove the stack's bridge, if it is there and is the stack's, and the rules for it."""
     if not (_INTERFACES / bridge).exists():
-        firewall.unshield(bridge)
+        unshield(bridge)
     if (_INTERFACES / bridge).exists() and _alias_of(bridge) == alias(root, stack):
-        firewall.forget(bridge)
-        firewall.unshield(bridge)
+        forget(bridge)
+        unshield(bridge)
         run(["ip", "link", "del", "dev", bridge])
 
 
@@ -143,3 +222,33 @@ def _alias_of(interface: str) -> str:
         return (_INTERFACES / interface / "ifalias").read_text().strip()
     except OSError:
         return ""
+
+
+INTERFACE_LIMIT = 15  # IFNAMSIZ (linux/if.h) less the closing zero
+PREFIX = "hpc-"
+PREFIX_DIGEST = "hpc_"
+
+
+def bridge_name(root: Path, stack: str) -> str:
+    """The stack's bridge, and, as nothing else on the host is called so, the stack's name on the host.
+
+    `hpc-<stack>` where that fits, else `hpc_<digest>`: the two can't meet.
+    """
+    name = PREFIX + stack
+    if root == DEFAULT_ROOT and len(name) <= INTERFACE_LIMIT:
+        return name
+    return PREFIX_DIGEST + _digest(str(root), stack, length=INTERFACE_LIMIT - len(PREFIX_DIGEST))
+
+
+def machine_id(root: Path, stack: str, machine: str) -> str:
+    """What nspawn calls the machine; its host-side interface is `vb-` and this, 15 characters together."""
+    return "h" + _digest(str(root), stack, machine, length=11)
+
+
+def interface_name(root: Path, stack: str, machine: str) -> str:
+    """The host-side end of the machine's network cable, as systemd-nspawn --network-bridge names it."""
+    return "vb-" + machine_id(root, stack, machine)
+
+
+def _digest(*parts: str, length: int) -> str:
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:length]

@@ -1,22 +1,43 @@
-"""A stack's place on this host: its folder, its owner, its bridge and the names of its machines."""
+"""/etc/hosts of a stack's machines: one file on the host, bound into every machine."""
 
 import ipaddress
 import json
 import os
+import re
 import shutil
 import stat
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from components.local.host import claims, owner
-from components.local.host.errors import HostError
+from components.local.host import bridge, cgroups, machine, owner
 from components.local.host.locks import locked, remove_empty, write_atomically
-from components.local.host.machines import machine
-from components.local.host.networks import bridge, firewall, hosts, names
-from components.local.host.paths import StackPaths, checked_name
+from components.local.host.paths import HostError, StackPaths, checked_name
 from components.local.host.process import run
+
+
+def render_hosts(hosts: Mapping[str, str], gateway: str) -> str:
+    """The file's text: the machines by name, in the order of their addresses."""
+    lines = ["127.0.0.1 localhost", "::1 localhost ip6-localhost ip6-loopback", f"{gateway} gateway"]
+    by_address = sorted(hosts.items(), key=lambda item: tuple(int(part) for part in item[1].split(".")))
+    lines += [f"{address} {name}" for name, address in by_address]
+    return "\n".join(lines) + "\n"
+
+
+def write_in_place(path: Path, text: str) -> None:
+    """Give the file new content without making a new file, which the machines it is bound into would not see."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    content = text.encode()
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT, 0o644)
+    try:
+        os.fchmod(handle, 0o644)
+        # The new text first, then the cut: a reader in between sees whole lines of one list or the other.
+        os.pwrite(handle, content, 0)
+        os.ftruncate(handle, len(content))
+    finally:
+        os.close(handle)
+
 
 PRIVATE = 0o700
 """Mode of a stack's folder. Who is root in a machine, or can make a program there run as another user, is so on this
@@ -42,7 +63,7 @@ class Network:
 
     @property
     def bridge(self) -> str:
-        return names.bridge_name(self.root, self.stack)
+        return bridge.bridge_name(self.root, self.stack)
 
 
 def ensure(network: Network, *, before: Sequence[str] | None = None) -> None:
@@ -64,7 +85,7 @@ def ensure(network: Network, *, before: Sequence[str] | None = None) -> None:
         network.paths.folder.chmod(PRIVATE)
         network.paths.shared.mkdir(exist_ok=True)
         write_atomically(network.paths.network, json.dumps(record, indent=1))
-        hosts.write_in_place(network.paths.hosts, hosts.render(network.hosts, network.gateway))
+        write_in_place(network.paths.hosts, render_hosts(network.hosts, network.gateway))
         address = ipaddress.IPv4Interface(f"{network.gateway}/{cidr.prefixlen}")
         bridge.ensure(network.bridge, network.root, network.stack, address)
 
@@ -73,7 +94,7 @@ def is_up(network: Network) -> bool:
     """Whether the bridge (gone after a restart of the host) and the stack's files are there, and these root's alone."""
     paths = network.paths
     there = paths.network.exists() and paths.hosts.exists() and bridge.exists(network.bridge)
-    there = there and firewall.is_shielded(network.bridge)
+    there = there and bridge.is_shielded(network.bridge)
     return there and stat.S_IMODE(paths.folder.stat().st_mode) == PRIVATE
 
 
@@ -97,7 +118,7 @@ def remove(network: Network) -> None:
         for folder in (*paths.shared.glob("*/"), paths.shared, paths.machines, paths.folder):
             remove_empty(folder)
         if not paths.shared.exists():
-            claims.remove_all(paths)
+            owner.remove_claims(paths)
             remove_empty(paths.folder)
         if remove_empty(network.root / "stacks"):
             (network.root / ".networks.lock").unlink(missing_ok=True)
@@ -151,7 +172,7 @@ def _check_state(network: Network, before: Sequence[str] | None) -> None:
 
 def taken_by(root: Path, stack: str, cidr: ipaddress.IPv4Network) -> str | None:
     """Which other stack or interface has addresses of `cidr` on this host, up or not; None if none has."""
-    taken = bridge.taken_by(cidr, but=names.bridge_name(root, stack))
+    taken = bridge.taken_by(cidr, but=bridge.bridge_name(root, stack))
     for record in (root / "stacks").glob("*/network.json"):
         if record.parent.name == stack:
             continue
@@ -181,3 +202,78 @@ def _check_disk(root: Path) -> None:
             f"{root}: is itself on an overlay file system (a container's), which machines can't be layered on; "
             "set HPC_LOCAL_ROOT to a folder on a volume or a disk"
         )
+
+
+def stacks(root: Path) -> list[str]:
+    """Names of the stacks that have anything on disk."""
+    return sorted(path.name for path in (root / "stacks").glob("*") if path.is_dir())
+
+
+def leftovers(root: Path) -> list[str]:
+    """Everything of any stack under `root` that is on this host: files, mounts, bridges, processes, control groups.
+
+    Base images are a cache and not counted. Empty after every stack's destroy.
+    """
+    return [
+        *(f"folder {path}" for path in (root / "stacks").glob("*")),
+        *(f"mount {path}" for path in _mounts(root / "stacks")),
+        *(f"bridge {name}" for name in bridge.ours(root)),
+        *(f"process {line}" for line in _processes(root / "stacks")),
+        *(f"control group {path}" for path in cgroups.left(root)),
+    ]
+
+
+def sweep(root: Path, stack: str) -> None:
+    """Remove all that there is of a stack, whatever made it and whatever is known of it elsewhere."""
+    paths = StackPaths(root, stack)
+    machine.delete_all(root, stack)
+    bridge.remove(bridge.bridge_name(root, stack), root, stack)
+    if paths.folder.exists():
+        shutil.rmtree(paths.folder)
+    remove_empty(root / "stacks")
+
+
+@contextmanager
+def own_root(place: Path, kind: str) -> Iterator[Path]:
+    """A root in the folder `place` for the stacks of this process alone, swept with all that is in it at the end.
+
+    What killed processes left of theirs is swept first.
+    """
+    place.mkdir(mode=0o700, parents=True, exist_ok=True)
+    for left in place.glob("*/"):
+        with locked(place / f"{left.name}.lock", wait=False) as dead:
+            if dead:
+                _clear(left)
+    root = place / f"{kind}-{os.getpid()}"
+    with locked(place / f"{root.name}.lock"):
+        root.mkdir()
+        try:
+            yield root
+        finally:
+            _clear(root)
+            remove_empty(place)
+
+
+def _clear(root: Path) -> None:
+    for stack in stacks(root):
+        sweep(root, stack)
+    shutil.rmtree(root, ignore_errors=True)
+    root.with_name(f"{root.name}.lock").unlink(missing_ok=True)
+
+
+def _mounts(folder: Path) -> Iterator[str]:
+    for line in Path("/proc/self/mountinfo").read_text().splitlines():
+        # Blanks in a mount point are written as octal escapes (proc(5)).
+        target = re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), line.split()[4])
+        if target.startswith(f"{folder}/"):
+            yield target
+
+
+def _processes(folder: Path) -> Iterator[str]:
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            arguments = path.read_bytes().decode(errors="replace").split("\0")
+        except OSError:
+            continue
+        if any(argument.startswith((f"--directory={folder}/", f"{folder}/")) for argument in arguments):
+            yield f"{path.parent.name} ({arguments[0]})"

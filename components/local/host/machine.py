@@ -1,33 +1,223 @@
-"""Creates, starts, stops, changes and removes one machine.
-
-What a killed run left is removed before a machine is created, so every step can be interrupted anywhere.
-"""
+"""What a machine is to be, and the files that follow from it."""
 
 import json
+import re
 import shutil
 import signal
+import socket
 import subprocess
+import time
 import uuid
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from components.local.host import owner
-from components.local.host.errors import HostError
-from components.local.host.images.image import image_root
+from components.local.host import bridge, cgroups, layer, owner
+from components.local.host.images import image_root
+from components.local.host.layer import File, Layer
 from components.local.host.locks import locked, remove_empty, write_atomically
-from components.local.host.machines import cgroups, layer, nspawn, ready
-from components.local.host.machines.design import Design, Facts, access_files, own_files
-from components.local.host.machines.host_key import generate
-from components.local.host.machines.layer import File, Layer
-from components.local.host.networks import bridge, names
-from components.local.host.paths import MachinePaths, StackPaths, checked_name
+from components.local.host.paths import HostError, MachinePaths, StackPaths, checked_name
 from components.local.host.process import Process, run
+
+
+@dataclass(frozen=True, kw_only=True)
+class Design:
+    """All that makes a machine what it is; only `files` and `authorized_keys` can be changed in place."""
+
+    root: Path
+    images: Path
+    stack: str
+    name: str
+    address: str
+    prefix: int
+    image: str
+    """Digest of the base image."""
+    authorized_keys: str = ""
+    """Who may log in as root."""
+    files: Mapping[str, File] = field(default_factory=dict)
+    os_release: str = ""
+    """Content of /etc/os-release, if not the image's."""
+    devices: tuple[tuple[str, int, int], ...] = ()
+    """Character devices to be in /dev at each boot: name, major, minor."""
+    orderly: bool = False
+    """Shut its services down before it is started again (it holds a database)."""
+
+    @property
+    def stack_paths(self) -> StackPaths:
+        return StackPaths(self.root, self.stack)
+
+    @property
+    def paths(self) -> MachinePaths:
+        return self.stack_paths.machine(self.name)
+
+    @property
+    def host_id(self) -> str:
+        return bridge.machine_id(self.root, self.stack, self.name)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Facts:
+    instance_id: str
+    """Changes only when the machine is recreated."""
+    boot_id: str
+    """New at each start."""
+    host_key: str
+    """Its SSH host key, public half, as known_hosts has it."""
+
+
+def own_files(design: Design, instance_id: str) -> dict[str, File]:
+    """Files that every machine is made with."""
+    files = {
+        "/etc/hostname": File(content=f"{design.name}\n"),
+        "/etc/machine-id": File(content=f"{instance_id}\n", mode=0o444),
+        "/etc/systemd/network/10-host0.network": File(
+            content=f"[Match]\nName=host0\n\n[Network]\nAddress={design.address}/{design.prefix}\n"
+            "DHCP=no\nLinkLocalAddressing=no\nIPv6AcceptRA=no\n"
+        ),
+        **access_files(design),
+    }
+    if design.os_release:
+        files["/usr/lib/os-release"] = File(content=design.os_release)
+        files["/etc/os-release"] = File(link="../usr/lib/os-release")
+    if design.devices:
+        lines = [f"{name} {major} {minor}\n" for name, major, minor in design.devices]
+        files["/etc/hpc/devices"] = File(content="".join(lines))
+    return files
+
+
+def access_files(design: Design) -> dict[str, File]:
+    """Those of them that may change while it lives."""
+    return {"/root/.ssh/authorized_keys": File(content=design.authorized_keys.strip() + "\n", mode=0o600)}
+
+
+def generate() -> tuple[str, str]:
+    """A new ed25519 key pair: the text of OpenSSH's key file, and "ssh-ed25519 AAAA...".
+
+    Made in this process, not by ssh-keygen: a child outlives a run that is killed, and would still write its file
+    into the folder of the next run.
+    """
+    # Slow to import, and a preview makes no key.
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey  # noqa: PLC0415
+    from cryptography.hazmat.primitives.serialization import (  # noqa: PLC0415
+        Encoding,
+        NoEncryption,
+        PrivateFormat,
+        PublicFormat,
+    )  # fmt: skip
+
+    key = Ed25519PrivateKey.generate()
+    private = key.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption()).decode()
+    return private, key.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH).decode()
+
+
+_ESCAPES = re.compile(r"\x1b(\[[0-9;?]*[A-Za-z]|\][^\x07]*\x07|[=>])|\r")
+
+
+def nspawn_command(
+    *, machine_id: str, hostname: str, root: Path, bridge: str, binds: Sequence[tuple[Path, str]],
+    read_only_binds: Sequence[tuple[Path, str]], uuid: str,
+) -> list[str]:  # fmt: skip
+    """systemd-nspawn(1) for one machine.
+
+    It is registered nowhere, as there may be no systemd to register it with, and takes nothing from the host but the
+    folders bound into it: no resolver, time zone, journal or settings file.
+    """
+    return [
+        "systemd-nspawn", "--quiet", "--boot", "--register=no", "--keep-unit", "--settings=no",
+        f"--machine={machine_id}", f"--hostname={hostname}", f"--uuid={uuid}", f"--directory={root}",
+        f"--network-bridge={bridge}",
+        "--console=read-only", "--resolv-conf=off", "--timezone=off", "--link-journal=no",
+        # On cgroup v2 a job is kept from other jobs' devices by a BPF program, which slurmstepd loads.
+        "--capability=CAP_BPF", "--system-call-filter=bpf",
+        *[f"--bind={source}:{target}" for source, target in binds],
+        *[f"--bind-ro={source}:{target}" for source, target in read_only_binds],
+    ]  # fmt: skip
+
+
+def console_tail(path: Path, lines: int = 20) -> list[str]:
+    """The last `lines` lines of a machine's console, without colours."""
+    try:
+        with path.open("rb") as stream:
+            stream.seek(0, 2)
+            stream.seek(max(0, stream.tell() - 65536))
+            text = stream.read().decode(errors="replace")
+    except FileNotFoundError:
+        return []
+    return [line for line in _ESCAPES.sub("", text).splitlines() if line.strip()][-lines:]
+
+
+PATIENCE = 90.0
+"""Seconds that a machine may take: it needs about one alone, and ten among forty that start on two cores."""
+_PID_FILE = "run/sshd.pid"  # sshd writes it once it listens; /run is new at each boot
+
+
+def wait_for_record(name: str, record: Path, console: Path, *, patience: float = 20.0) -> Process:
+    """Return the process that start-machine.sh put on record as it began."""
+    deadline = time.monotonic() + patience
+    while time.monotonic() < deadline:
+        process = Process.load(record)
+        if process:
+            return process
+        time.sleep(0.01)
+    raise HostError(_explain(f"machine {name}: did not start", console))
+
+
+def wait_for_ssh(name: str, process: Process, address: str, console: Path) -> None:
+    """Return when port 22 of the machine answers with SSH's greeting.
+
+    Until sshd listens nothing is sent: a look at a file costs little when many machines start at once, and has none of
+    the one-second steps in which a network tries again. (/proc/PID/net/tcp would do as well, but reading it walks the
+    host's whole connection table.)
+    """
+    started = time.monotonic()
+    deadline = started + PATIENCE
+    while not _listens(process):
+        if not process.alive():
+            raise HostError(_explain(f"machine {name}: ended while it started", console))
+        if time.monotonic() > deadline:
+            raise HostError(_explain(f"machine {name}: no SSH server after {PATIENCE:.0f} s", console))
+        # Many machines that start at once take longer, and should not be slowed down further by our looking.
+        time.sleep(min(0.2, 0.03 + (time.monotonic() - started) / 20))
+    problem = "no answer"
+    while time.monotonic() < deadline:
+        try:
+            with socket.create_connection((address, 22), timeout=2) as connection:
+                greeting = connection.recv(4)
+                if greeting == b"SSH-":
+                    return
+                problem = f"it sent {greeting!r}" if greeting else "it closed the connection"
+        except OSError as error:
+            problem = str(error)
+        time.sleep(0.05)
+    text = f"machine {name}: its SSH server is up, but does not greet this host at {address} port 22 ({problem})"
+    raise HostError(_explain(text, console))
+
+
+def _listens(process: Process) -> bool:
+    return any(_has_sshd(Path(f"/proc/{pid}/root")) for pid in process.children())
+
+
+def _has_sshd(root: Path) -> bool:
+    try:
+        # Early on the child still is in the host's root, where another SSH server may be.
+        return not root.samefile("/") and (root / _PID_FILE).exists()
+    except OSError:  # it ended, or is just changing its root
+        return False
+
+
+def _explain(text: str, console: Path) -> str:
+    tail = console_tail(console)
+    if not tail:
+        return f"{text}; its console is empty ({console})"
+    return "\n".join([f"{text}; the last lines of its console:", *(f"  {line}" for line in tail)])
+
 
 ORDERLY_WAIT = 30.0
 """Seconds for a machine to shut its services down in order before it is cut off."""
-_START = Path(__file__).parents[1] / "start-machine.sh"
-_KEEP = Path(__file__).parents[1] / "keep-machine.sh"
+_START = Path(__file__).with_name("start-machine.sh")
+_KEEP = Path(__file__).with_name("keep-machine.sh")
 _HOST_KEY = "/etc/ssh/ssh_host_ed25519_key"
 _PROPAGATE = Path("/run/systemd/nspawn/propagate")
 
@@ -39,7 +229,7 @@ def create(design: Design) -> Facts:
     owner.refuse_other_state(design.stack_paths, owner.state_id(design.authorized_keys))
     with locked(design.paths.lock):
         _remove(design)
-        if not bridge.exists(names.bridge_name(design.root, design.stack)):
+        if not bridge.exists(bridge.bridge_name(design.root, design.stack)):
             msg = f"machine {design.name}: the network of stack {design.stack} is not up; run `up` for the whole stack"
             raise HostError(msg)
         try:
@@ -138,15 +328,15 @@ def running(paths: MachinePaths) -> Process | None:
 
 def is_cut(design: Design) -> bool:
     """Whether the machine runs and its cable is disconnected: its bridge was recreated, or an end is down."""
-    cable = names.interface_name(design.root, design.stack, design.name)
-    return running(design.paths) is not None and bridge.cut(names.bridge_name(design.root, design.stack), cable)
+    cable = bridge.interface_name(design.root, design.stack, design.name)
+    return running(design.paths) is not None and bridge.cut(bridge.bridge_name(design.root, design.stack), cable)
 
 
 def _plug(design: Design, inside: Process) -> None:
     if not is_cut(design):
         return
-    if (Path("/sys/class/net") / (cable := names.interface_name(design.root, design.stack, design.name))).exists():
-        bridge.plug(names.bridge_name(design.root, design.stack), cable)
+    if (Path("/sys/class/net") / (cable := bridge.interface_name(design.root, design.stack, design.name))).exists():
+        bridge.plug(bridge.bridge_name(design.root, design.stack), cable)
     # Its own end; the address and routes come back with it, by its networkd.
     run(["nsenter", f"--net=/proc/{inside.pid}/ns/net", "ip", "link", "set", "dev", "host0", "up"])
 
@@ -188,9 +378,9 @@ def _start(design: Design, instance: str) -> str:
     stack = design.stack_paths
     for folder in (stack.shared, paths.root):
         folder.mkdir(parents=True, exist_ok=True)
-    machine = nspawn.command(
+    machine = nspawn_command(
         machine_id=design.host_id, hostname=design.name, uuid=instance, root=paths.root,
-        bridge=names.bridge_name(design.root, design.stack), binds=[(stack.shared, "/srv/shared")],
+        bridge=bridge.bridge_name(design.root, design.stack), binds=[(stack.shared, "/srv/shared")],
         read_only_binds=[(stack.hosts, "/etc/hosts")],
     )  # fmt: skip
     command = [
@@ -202,8 +392,8 @@ def _start(design: Design, instance: str) -> str:
     ]  # fmt: skip
     with paths.console.open("wb") as console:
         subprocess.run(command, stdin=subprocess.DEVNULL, stdout=console, stderr=console, cwd="/", check=True)
-    process = ready.wait_for_record(design.name, paths.run, paths.console)
-    ready.wait_for_ssh(design.name, process, design.address, paths.console)
+    process = wait_for_record(design.name, paths.run, paths.console)
+    wait_for_ssh(design.name, process, design.address, paths.console)
     return boot
 
 
@@ -225,7 +415,7 @@ def _stop(design: Design, *, orderly: bool) -> None:
             guard.end(signal.SIGTERM, wait=2)
     # A killed nspawn does not take the machine's processes along; their control group has them.
     cgroups.remove(design.host_id, design.root)
-    bridge.remove_cable(names.interface_name(design.root, design.stack, design.name))
+    bridge.remove_cable(bridge.interface_name(design.root, design.stack, design.name))
     design.paths.run.unlink(missing_ok=True)
     shutil.rmtree(_PROPAGATE / design.host_id, ignore_errors=True)
 

@@ -1,0 +1,430 @@
+"""Base images: what each is made of, the hash that names it, how it is built, and which may go."""
+
+import hashlib
+import json
+import os
+import platform
+import re
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from components.local.host.locks import locked, write_atomically
+from components.local.host.paths import HostError
+
+HERE = Path(__file__).parent
+BUILD = HERE / "build-image.sh"
+TRIM = HERE / "trim-image.sh"
+TRIMS = {"debian-13": HERE / "trim-debian-13.sh"}
+"""In its place, for some images."""
+ROOTFS = HERE.parent / "rootfs"
+
+SUITES = {"debian-12": "bookworm", "debian-13": "trixie"}
+"""Base images by their name in `image.base`, and the Debian release that each is."""
+
+PACKAGES = (
+    "systemd", "systemd-sysv", "dbus", "iproute2", "usr-is-merged",
+    "openssh-server",
+    "munge", "slurmctld", "slurmd", "slurm-client", "slurmdbd", "libpmix2",
+    "mariadb-server",
+    "python3",                              # the node's set-up is Python
+    "logrotate",                            # the daemons' logs grow, and those of prologs
+    "lsb-release",                          # prologs of the field ask it which system they run on
+    "libfaketime",                          # a machine's clock can be put wrong; it is the host's otherwise
+    "bsd-mailx", "dma",                     # /usr/bin/mail, and an agent that delivers on the machine itself
+    "procps", "psmisc", "iputils-ping", "less", "nano-tiny",  # what one reaches for when something is wrong
+)  # fmt: skip
+MORE: dict[str, tuple[str, ...]] = {
+    "debian-13": (
+        "libpam-slurm-adopt",                   # users reach the nodes of their jobs, within those
+        "slurmrestd", "slurm-wlm-jwt-plugin",   # REST, and the tokens that it takes
+        "xauth",                                # X11 of jobs
+        "python3-venv", "git", "tmux",          # what users of login machines reach for; the editor is nano-tiny
+    ),
+}  # fmt: skip
+"""Further packages of some images. Not for debian-12: its machines would be recreated."""
+
+
+@dataclass(frozen=True)
+class Recipe:
+    base: str
+    suite: str
+    packages: tuple[str, ...]
+    trim: Path = TRIM
+    own: tuple[str, ...] = ()
+    """Those of `packages` that the stack file asks for (`image.packages`), beyond what every image has."""
+
+    @property
+    def digest(self) -> str:
+        """16 hex digits that name the image: of everything that we put in, not of the packages' versions.
+
+        An image is made once and kept; `prune` it to get newer packages.
+        """
+        content = hashlib.sha256()
+        for part in (self.base, self.suite, platform.machine(), *self.packages):
+            content.update(part.encode() + b"\0")
+        for path in sorted({BUILD, TRIM, self.trim, *(path for path in ROOTFS.rglob("*") if path.is_file())}):
+            executable = b"x" if path.stat().st_mode & 0o100 else b"-"
+            content.update(str(path.relative_to(HERE.parent)).encode() + b"\0" + executable + path.read_bytes())
+        return content.hexdigest()[:16]
+
+
+def recipe(base: str, packages: Iterable[str] = ()) -> Recipe:
+    """The recipe for `image.base` and `image.packages`; HostError if there is none.
+
+    The order of `packages` does not count, nor does one that every image has: that would be the same image.
+    """
+    if base not in SUITES:
+        msg = f"image.base: {base!r} can't be made on this machine; allowed here: {', '.join(sorted(SUITES))}"
+        raise HostError(msg)
+    usual = (*PACKAGES, *MORE.get(base, ()))
+    own = tuple(sorted(set(packages) - set(usual)))
+    return Recipe(base, SUITES[base], (*usual, *own), TRIMS.get(base, TRIM), own)
+
+
+_FETCHED = ("http://", "https://", "mirror+http://", "mirror+https://")
+
+
+@dataclass(frozen=True)
+class Source:
+    """One apt source file for mmdebstrap: deb822 stanzas or one-line entries, never both in one file."""
+
+    suffix: str
+    """`.sources` or `.list`."""
+    text: str
+    suites: frozenset[str]
+
+
+def host_sources(
+    suite: str, etc: Path = Path("/etc/apt"), os_release: Path = Path("/etc/os-release")
+) -> tuple[Source, ...]:
+    """The host's sources that carry `suite`, its updates and security suites; where none does, those of its own release
+    with `suite` in its place; none if it has no Debian."""
+    if found := _carrying(suite, etc):
+        return found
+    own = _release(os_release)
+    return tuple(_renamed(source, own, suite) for source in _carrying(own, etc)) if own else ()
+
+
+def _release(os_release: Path) -> str:
+    """Code name of the host's own Debian; empty for any other system."""
+    fields = dict(line.split("=", 1) for line in os_release.read_text().splitlines() if "=" in line)
+    return fields.get("VERSION_CODENAME", "").strip('"') if fields.get("ID", "").strip('"') == "debian" else ""
+
+
+def _renamed(source: Source, own: str, suite: str) -> Source:
+    """The same source of another release."""
+    fields = r"(?m)^(Suites:.*)$" if source.suffix == ".sources" else r"(\S+ main)$"
+    text = re.sub(fields, lambda found: re.sub(rf"\b{own}\b", suite, found[1]), source.text)
+    return Source(source.suffix, text, frozenset(re.sub(rf"\b{own}\b", suite, one) for one in source.suites))
+
+
+def _carrying(suite: str, etc: Path) -> tuple[Source, ...]:
+    """Sources that carry `suite`, its updates and security suites; none if they do not carry it itself."""
+    found: list[Source] = []
+    for path in [etc / "sources.list", *sorted((etc / "sources.list.d").glob("*"))]:
+        try:
+            text = path.read_text(errors="replace")
+        except (FileNotFoundError, IsADirectoryError):
+            continue
+        if path.suffix == ".sources":
+            found += stanzas(text, suite)
+        elif path.suffix == ".list":
+            found += one_liners(text, suite)
+    return tuple(found) if any(suite in source.suites for source in found) else ()
+
+
+def stanzas(text: str, suite: str) -> Iterator[Source]:
+    """Sources of a deb822 file (sources.list(5), DEB822-STYLE FORMAT), narrowed to `suite` and its companions."""
+    uncommented = "\n".join(line for line in text.splitlines() if not line.startswith("#"))
+    for block in re.split(r"\n\s*\n", uncommented):
+        fields = {name.lower(): value for name, value in _fields(block)}
+        suites = _companions(fields.get("suites", "").split(), suite)
+        signed_by = fields.get("signed-by", "")
+        if (
+            "deb" not in fields.get("types", "").split()
+            or fields.get("enabled", "yes").strip().lower() in {"no", "false", "0", "off"}
+            or not suites
+            or not _is_debian(fields.get("uris", "").split(), fields.get("components", "").split(), signed_by)
+        ):
+            continue
+        kept = {**dict(_fields(block)), "Types": "deb", "Suites": " ".join(suites), "Components": "main"}
+        yield Source(".sources", "".join(f"{name}: {value}\n" for name, value in kept.items()), frozenset(suites))
+
+
+def one_liners(text: str, suite: str) -> Iterator[Source]:
+    """Sources of a one-line file (sources.list(5), ONE-LINE-STYLE FORMAT), narrowed in the same way."""
+    for line in text.splitlines():
+        match = re.fullmatch(r"\s*deb\s+(\[[^\]]*\]\s+)?(\S+)\s+(\S+)\s+([^#]*?)\s*(#.*)?", line)
+        if not match:
+            continue
+        options, uri, suite_given, components = match[1] or "", match[2], match[3], match[4].split()
+        signed_by = match[1] if match[1] and "signed-by" in match[1].lower() else ""
+        if _companions([suite_given], suite) and _is_debian([uri], components, signed_by):
+            yield Source(".list", f"deb {options}{uri} {suite_given} main\n", frozenset({suite_given}))
+
+
+def _fields(block: str) -> Iterator[tuple[str, str]]:
+    """Fields of a deb822 stanza in order; a continued line keeps its leading space, as a key in Signed-By needs."""
+    name, lines = "", list[str]()
+    for line in block.splitlines():
+        if line[:1].isspace() and name:
+            lines.append(line)
+        elif ":" in line:
+            if name:
+                yield name, "\n".join(lines)
+            name, value = line.split(":", 1)
+            lines = [value.strip()]
+    if name:
+        yield name, "\n".join(lines)
+
+
+def _companions(suites: Iterable[str], suite: str) -> list[str]:
+    wanted = {suite, f"{suite}-updates", f"{suite}-security"}
+    return [given for given in suites if given in wanted]
+
+
+def _is_debian(uris: list[str], components: list[str], signed_by: str) -> bool:
+    """Whether this is the distribution's own archive or a mirror of it.
+
+    Vendors name their suites after the release too; but their key is theirs, and so is their path.
+    """
+    if not uris or "main" not in components or not all(uri.startswith(_FETCHED) for uri in uris):
+        return False
+    return "debian-archive" in signed_by or all(re.search(r"/debian(-security)?/?$", uri) for uri in uris)
+
+
+DISK_NEEDED = 1_300_000_000
+"""Bytes that an image takes on disk while it is made (its own 450 MB, twice, and the packages) and some room."""
+MEMORY_NEEDED = 4_000_000_000
+"""Bytes of free memory from which on the image is unpacked there: it takes up to 1 GB for the time of the build."""
+
+Report = Callable[[str], None]
+
+
+def image_root(images: Path, digest: str) -> Path:
+    """The root file system of the image called `digest`, whether it is there or not."""
+    return images / digest / "root"
+
+
+def has_image(images: Path, digest: str) -> bool:
+    return (images / digest / "image.json").exists()
+
+
+def ensure_image(base: str, images: Path, report: Report, packages: Iterable[str] = ()) -> Path:
+    """Make the image for `image.base` and `image.packages` if it is not there, and return its root.
+
+    Raises HostError where it can't.
+    """
+    wanted = recipe(base, packages)
+    if has_image(images, wanted.digest):
+        return image_root(images, wanted.digest)
+    lock = images / ".build.lock"
+    with locked(lock, wait=False) as first:
+        if first:
+            return _build(wanted, images, report)
+    report(f"base image {base}: waiting for another run that builds it")
+    with locked(lock):
+        # The other run may have failed; then it is our turn.
+        if has_image(images, wanted.digest):
+            return image_root(images, wanted.digest)
+        return _build(wanted, images, report)
+
+
+def _build(wanted: Recipe, images: Path, report: Report) -> Path:
+    """Make the image; the build lock is held."""
+    if has_image(images, wanted.digest):
+        return image_root(images, wanted.digest)
+    sweep_builds(images)
+    _check_space(images)
+    started = time.monotonic()
+    report(f"base image {wanted.base}: building it (once; about half a minute)")
+    work = Path(tempfile.mkdtemp(prefix=".build-", dir=images))
+    try:
+        # The root of every machine must be readable by all users in it, and mkdtemp is careful.
+        work.chmod(0o755)
+        # Temporary files are removed with the rest when the tools are killed.
+        scratch = work / "tmp"
+        scratch.mkdir(mode=0o700)
+        try:
+            _run(wanted, _command(wanted, work), report, images, scratch)
+        except _FullError:
+            if not wanted.own or shutil.disk_usage(images).free < DISK_NEEDED:
+                raise
+            report(f"base image {wanted.base}: its packages are too large for memory: building it on the disk")
+            shutil.rmtree(work / "root.half", ignore_errors=True)
+            _run(wanted, _command(wanted, work, memory=False), report, images, scratch)
+        meta = {"base": wanted.base, "suite": wanted.suite, "packages": wanted.packages, "made": int(time.time())}
+        meta |= {"own": wanted.own} if wanted.own else {}
+        write_atomically(work / "image.json", json.dumps(meta, indent=1))
+        for spent in (work / "stage", scratch):
+            shutil.rmtree(spent, ignore_errors=True)
+        work.rename(images / wanted.digest)
+    except OSError as error:
+        msg = f"base image {wanted.base}: {error.strerror or error} ({images}); nothing of it was kept"
+        raise HostError(msg) from None
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+    report(f"base image {wanted.base}: made in {time.monotonic() - started:.0f} s")
+    return image_root(images, wanted.digest)
+
+
+class _FullError(HostError):
+    """The disk, or the memory that the image is unpacked in, became full."""
+
+
+def _command(wanted: Recipe, work: Path, *, memory: bool = True) -> list[str]:
+    """The build; in memory, where that is allowed and there is enough."""
+    files: list[str] = []
+    for number, source in enumerate(host_sources(wanted.suite)):
+        path = work / f"{number}{source.suffix}"
+        path.write_text(source.text)
+        files.append(str(path))
+    in_memory = "yes" if memory and _free_memory() >= MEMORY_NEEDED else "no"
+    return [
+        # If we are killed so is unshare, and with it, as it is their first process, all in the new namespaces.
+        "setpriv", "--pdeathsig", "KILL",
+        "unshare", "--mount", "--propagation", "private", "--pid", "--fork", "--kill-child", "--mount-proc",
+        str(BUILD), str(work), in_memory, wanted.suite, ",".join(wanted.packages), str(ROOTFS), str(wanted.trim),
+        *files,
+    ]  # fmt: skip
+
+
+def _run(wanted: Recipe, command: Sequence[str], report: Report, images: Path, scratch: Path) -> None:
+    """Run the build, pass on its steps (mmdebstrap's lines that begin with `I: `), and explain its failure."""
+    output: list[str] = []
+    env = {"PATH": os.environ.get("PATH", "/usr/sbin:/usr/bin:/sbin:/bin"), "LC_ALL": "C.UTF-8", "TMPDIR": str(scratch)}
+    env |= {name: value for name, value in os.environ.items() if name.lower().endswith("_proxy")}
+    with subprocess.Popen(
+        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=env, cwd="/",
+        text=True, errors="replace",
+    ) as build:  # fmt: skip
+        for line in build.stdout or ():
+            output.append(line.rstrip())
+            if line.startswith("I: ") and line.rstrip().endswith("..."):
+                report(f"base image {wanted.base}: {line[3:].strip()}")
+    if build.returncode == 0:
+        return
+    if any("No space left on device" in line for line in output):
+        free = shutil.disk_usage(images).free
+        raise _FullError(
+            f"base image: the disk of {images} became full while it was made ({free // 10**6} MB free now, "
+            f"{DISK_NEEDED // 10**6} MB needed); nothing of it was kept: free some space and run again"
+        )
+    if missing := _missing_packages(output):
+        raise HostError(
+            f"base image: image.packages: {wanted.base} has no package {', '.join(missing)}; nothing of it was kept: "
+            "correct the name (packages.debian.org finds it), or remove it"
+        )
+    tail = "\n".join(f"  {line}" for line in output[-15:])
+    msg = f"base image: mmdebstrap failed (status {build.returncode}); nothing of it was kept. Its output:\n{tail}"
+    raise HostError(msg)
+
+
+def _missing_packages(output: Sequence[str]) -> list[str]:
+    """Packages that apt-get found in none of its sources, or only mentioned by others, as its errors name them."""
+    patterns = ("E: Unable to locate package (.+)", "E: Package '(.+)' has no installation candidate")
+    found = [match[1] for line in output for pattern in patterns if (match := re.fullmatch(pattern, line.strip()))]
+    return list(dict.fromkeys(found))
+
+
+def _check_space(images: Path) -> None:
+    free = shutil.disk_usage(images).free
+    if free < DISK_NEEDED:
+        raise HostError(
+            f"base image: {images} has {free // 10**6} MB free and making it needs {DISK_NEEDED // 10**6} MB: "
+            "free some space, or set HPC_LOCAL_IMAGES (images alone) or HPC_LOCAL_ROOT to a folder on a larger disk"
+        )
+
+
+def _free_memory() -> int:
+    for line in Path("/proc/meminfo").read_text().splitlines():
+        if line.startswith("MemAvailable:"):
+            return int(line.split()[1]) * 1024
+    return 0
+
+
+def sweep_builds(images: Path) -> None:
+    """Remove what killed builds left; the build lock is held, so that no build is running."""
+    for half in images.glob(".build-*"):
+        shutil.rmtree(half, ignore_errors=True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CachedImage:
+    digest: str
+    base: str
+    packages: tuple[str, ...]
+    """The stack's own, `image.packages`."""
+    made: int
+    """When, in seconds since 1970."""
+    current: bool
+    """Whether a new stack would use it; otherwise it is of another version of this program."""
+    users: tuple[str, ...]
+    """Machines that are made from it, as stack/machine."""
+
+
+def cached_images(root: Path, images: Path) -> list[CachedImage]:
+    found: list[CachedImage] = []
+    for path in images.glob("*/image.json"):
+        meta, digest = json.loads(path.read_text()), path.parent.name
+        base, packages = meta["base"], tuple(meta.get("own", ()))
+        found.append(
+            CachedImage(
+                digest=digest,
+                base=base,
+                packages=packages,
+                made=int(meta["made"]),
+                current=base in SUITES and recipe(base, packages).digest == digest,
+                users=_users(root, images, digest),
+            )
+        )
+    return sorted(found, key=lambda image: -image.made)
+
+
+def prune(root: Path, images: Path, report: Callable[[str], None], *, current: bool = False) -> list[str]:
+    """Remove images that no machine is made from, and halves of killed builds; returns the digests removed.
+
+    Images that a new stack would use stay, unless `current` is set: the next `up` then makes them with the packages
+    of the day.
+    """
+    removed: list[str] = []
+    if not images.exists():
+        return removed
+    with locked(images / ".build.lock", wait=False) as free:
+        if not free:
+            raise HostError(f"{images}: a base image is being built; try again when that is done")
+        sweep_builds(images)
+        for image in cached_images(root, images):
+            if image.users or (image.current and not current):
+                continue
+            report(f"removing base image {image.digest} ({' '.join((image.base, *image.packages))})")
+            # Renamed first, so that a killed removal leaves no partial image.
+            gone = (images / image.digest).rename(images / f".build-{image.digest}-removed")
+            shutil.rmtree(gone)
+            removed.append(image.digest)
+    return removed
+
+
+def _users(root: Path, images: Path, digest: str) -> tuple[str, ...]:
+    """Machines on record under `root`, and running machines of any other root that shares the cache."""
+    users: set[str] = set()
+    for path in (root / "stacks").glob("*/machines/*/machine.json"):
+        if json.loads(path.read_text()).get("image") == digest:
+            users.add(f"{path.parent.parent.parent.name}/{path.parent.name}")
+    below = f"lowerdir={image_root(images, digest)},"
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            if (process / "comm").read_text() != "systemd-nspawn\n":
+                continue
+            for line in (process / "mountinfo").read_text().splitlines():
+                if below in line:
+                    machine = Path(line.split()[4]).parent
+                    users.add(f"{machine.parent.parent.name}/{machine.name}")
+        except OSError:  # it ended
+            continue
+    return tuple(sorted(users))

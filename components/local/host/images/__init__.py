@@ -1,1 +1,0 @@
-"""Base images: what they are made of, and the cache of them."""

@@ -1,1 +1,0 @@
-"""One machine on the host: its root, its control group, its process."""

@@ -1,1 +1,0 @@
-"""A stack's bridge on the host, its packet filter and its names."""

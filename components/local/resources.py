@@ -1,0 +1,303 @@
+"""The resources of a stack on this host: base image, network, shared folders, machines."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pulumi
+from pulumi.dynamic import CreateResult, DiffResult, ReadResult, ResourceProvider, UpdateResult
+
+from components.dynamic import DynamicResource, changed, given, report
+from components.local.host import images, machine, network, owner
+from components.local.host.cgroups import allow_watches
+from components.local.host.layer import File
+from components.local.host.machine import Design, Facts
+from components.local.host.paths import StackPaths
+from components.local.host.process import require_host
+from components.machine import Boot, BootFile
+
+_CLAIM = "network"
+
+
+class NetworkProvider(ResourceProvider):
+    def create(self, props: dict[str, Any]) -> CreateResult:
+        """Make the network, or take over what an interrupted run made of it."""
+        require_host()
+        allow_watches(report)
+        wanted = _network(props)
+        network.ensure(wanted)
+        claim = owner.claim(wanted.paths, _CLAIM)
+        return CreateResult(wanted.bridge, {**given(props), "bridge": wanted.bridge, owner.CLAIM: claim})
+
+    def diff(self, _id: str, _olds: dict[str, Any], _news: dict[str, Any]) -> DiffResult:
+        """Another root or name is another network; all else is changed in place, and a missing bridge is recreated."""
+        replaces = changed(_olds, _news, ("root", "stack"))
+        changes = changed(_olds, _news, ("owner", "cidr", "gateway", "hosts", "state"))
+        there = _network(_olds)
+        gone = not (network.is_up(there) and owner.holds_claim(there.paths, _CLAIM, _olds.get(owner.CLAIM)))
+        return DiffResult(changes=bool(replaces or changes or gone), replaces=replaces)
+
+    def update(self, _id: str, _olds: dict[str, Any], _news: dict[str, Any]) -> UpdateResult:
+        require_host()
+        allow_watches(report)
+        wanted = _network(_news)
+        # As it was made: by this state under an earlier id, or before states had ids.
+        network.ensure(wanted, before=[_olds["state"]] if _olds.get("state") else [])
+        claim = owner.claim(wanted.paths, _CLAIM, _olds.get(owner.CLAIM))
+        return UpdateResult({**given(_news), "bridge": wanted.bridge, owner.CLAIM: claim})
+
+    def read(self, id_: str, props: dict[str, Any]) -> ReadResult:
+        there = _network(props).paths.network.exists()
+        return ReadResult(id_ if there else "", given(props))
+
+    def delete(self, _id: str, _props: dict[str, Any]) -> None:
+        """Remove the bridge and the stack's folder; not those of a network that took their place."""
+        old = _network(_props)
+        if owner.holds_claim(old.paths, _CLAIM, _props.get(owner.CLAIM)):
+            network.remove(old)
+
+
+def _network(props: Mapping[str, Any]) -> network.Network:
+    return network.Network(
+        root=Path(props["root"]), stack=props["stack"], owner=props["owner"], cidr=props["cidr"],
+        gateway=props["gateway"], hosts=props["hosts"], state=props.get("state") or "",
+    )  # fmt: skip
+
+
+class Network(DynamicResource, module="local", name="Network"):
+    """A stack's network on this host."""
+
+    bridge: pulumi.Output[str]
+    """Name of the bridge."""
+
+    def __init__(
+        self, name: str, *, root: str, stack: str, owner: str, cidr: str, gateway: str, hosts: Mapping[str, str],
+        state: pulumi.Input[str], opts: pulumi.ResourceOptions | None = None,
+    ) -> None:  # fmt: skip
+        props = {
+            "root": root, "stack": stack, "owner": owner, "cidr": cidr, "gateway": gateway, "hosts": dict(hosts),
+            "state": state, "bridge": None,
+        }  # fmt: skip
+        super().__init__(NetworkProvider(), name, props, opts)
+
+
+class SharedFolderProvider(ResourceProvider):
+    def create(self, props: dict[str, Any]) -> CreateResult:
+        """Make the folder; one that an interrupted run made is taken over with what is in it."""
+        return CreateResult(f"{props['stack']}/{props['folder']}", self._ensure(props, None))
+
+    def diff(self, _id: str, _olds: dict[str, Any], _news: dict[str, Any]) -> DiffResult:
+        """Its mode and group are changed in place; another name is another folder."""
+        replaces = changed(_olds, _news, ("root", "stack", "folder"))
+        changes = changed(_olds, _news, ("mode", "gid"))
+        paths, folder = _paths(_olds), _olds["folder"]
+        kept = owner.holds_claim(paths, _claim(folder), _olds.get(owner.CLAIM))
+        gone = not (kept and (paths.shared / folder).is_dir())
+        return DiffResult(changes=bool(replaces or changes or gone), replaces=replaces)
+
+    def update(self, _id: str, _olds: dict[str, Any], _news: dict[str, Any]) -> UpdateResult:
+        """Set mode and group; what is in the folder stays."""
+        return UpdateResult(self._ensure(_news, _olds.get(owner.CLAIM)))
+
+    def read(self, id_: str, props: dict[str, Any]) -> ReadResult:
+        there = (_paths(props).shared / props["folder"]).is_dir()
+        return ReadResult(id_ if there else "", given(props))
+
+    def delete(self, _id: str, _props: dict[str, Any]) -> None:
+        """Remove the folder and all that is in it; not that of machines that another state has made since, and not one
+        that took its place, which has the same files."""
+        paths, folder, state = _paths(_props), _props["folder"], _props.get("state")
+        if state and owner.is_other_states(paths, state):
+            return
+        if owner.holds_claim(paths, _claim(folder), _props.get(owner.CLAIM)):
+            network.remove_shared(paths, folder)
+            owner.remove_claim(paths, _claim(folder))
+
+    def _ensure(self, props: dict[str, Any], claim: str | None) -> dict[str, Any]:
+        paths, folder = _paths(props), props["folder"]
+        owner.refuse_other_state(paths, props.get("state") or "")
+        network.ensure_shared(paths, folder, mode=int(props["mode"], 8), gid=int(props["gid"]))
+        return {**given(props), owner.CLAIM: owner.claim(paths, _claim(folder), claim)}
+
+
+def _claim(folder: str) -> str:
+    return f"shared-{folder}"
+
+
+def _paths(props: dict[str, Any]) -> StackPaths:
+    return StackPaths(Path(props["root"]), props["stack"])
+
+
+class SharedFolder(DynamicResource, module="local", name="SharedFolder"):
+    """A folder that every machine of the stack has at /srv/shared/<folder>."""
+
+    def __init__(
+        self, name: str, *, root: str, stack: str, folder: str, mode: int, gid: int,
+        state: pulumi.Input[str],
+        opts: pulumi.ResourceOptions | None = None,
+    ) -> None:  # fmt: skip
+        # Pulumi's numbers are floats; a mode is better kept as it is written.
+        props = {"root": root, "stack": stack, "folder": folder, "mode": f"{mode:04o}", "gid": gid, "state": state}
+        super().__init__(SharedFolderProvider(), name, props, opts)
+
+
+class ImageProvider(ResourceProvider):
+    def create(self, props: dict[str, Any]) -> CreateResult:
+        """Make the image, unless it is there."""
+        require_host()
+        _ensure(props)
+        return CreateResult(props["digest"], given(props))
+
+    def diff(self, _id: str, _olds: dict[str, Any], _news: dict[str, Any]) -> DiffResult:
+        """Another content is another image; one that was pruned is recreated."""
+        replaces = changed(_olds, _news, ("base", "images", "digest"))
+        gone = not images.has_image(Path(_news["images"]), _news["digest"])
+        return DiffResult(changes=bool(replaces or gone), replaces=replaces)
+
+    def update(self, _id: str, _olds: dict[str, Any], _news: dict[str, Any]) -> UpdateResult:
+        """Recreate the image where it was pruned."""
+        require_host()
+        _ensure(_news)
+        return UpdateResult(given(_news))
+
+    def read(self, id_: str, props: dict[str, Any]) -> ReadResult:
+        there = images.has_image(Path(props["images"]), props["digest"])
+        return ReadResult(id_ if there else "", given(props))
+
+    def delete(self, _id: str, _props: dict[str, Any]) -> None:
+        """Keep it: images are a cache that stacks share (components.local.host.images prunes it)."""
+
+
+def _ensure(props: dict[str, Any]) -> None:
+    """Make the image, unless it is there."""
+    images.ensure_image(props["base"], Path(props["images"]), report, props.get("packages", ()))
+
+
+class Image(DynamicResource, module="local", name="Image"):
+    """A base image on this host."""
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        base: str,
+        images: str,
+        digest: str,
+        packages: Sequence[str] = (),
+        opts: pulumi.ResourceOptions | None = None,
+    ) -> None:
+        props = {"base": base, "images": images, "digest": digest}
+        # Only where there are some: another input would be a change of every stack that is up.
+        props |= {"packages": list(packages)} if packages else {}
+        super().__init__(ImageProvider(), name, props, opts)
+
+
+REPLACES = ("root", "images", "stack", "name", "address", "prefix", "image", "os_release", "devices")
+"""Inputs whose change replaces the machine."""
+IN_PLACE = ("files", "authorized_keys", "orderly")
+"""Inputs that a running machine takes without a restart."""
+
+
+class MachineProvider(ResourceProvider):
+    def create(self, props: dict[str, Any]) -> CreateResult:
+        """Make and start the machine; whatever an interrupted run left under its name is replaced."""
+        require_host()
+        facts = machine.create(design(props))
+        return CreateResult(f"{props['stack']}/{props['name']}", _outputs(props, facts))
+
+    def diff(self, _id: str, _olds: dict[str, Any], _news: dict[str, Any]) -> DiffResult:
+        """A machine that does not run, or is disconnected, differs too: `update` restarts or reconnects it. One without
+        its files is recreated."""
+        replaces = changed(_olds, _news, REPLACES)
+        old = design(_olds)
+        dead = machine.running(old.paths) is None
+        if dead and machine.facts(old) is None and not replaces:
+            replaces = ["name"]
+        cut = not replaces and machine.is_cut(old)
+        return DiffResult(
+            changes=bool(replaces or dead or cut or changed(_olds, _news, IN_PLACE)),
+            replaces=replaces,
+            # What an update leaves as it is, so that a preview knows it: only a start gives another boot_id.
+            stables=["instance_id", "host_key", *([] if dead else ["boot_id"])],
+            # Its folder, address and name on the host are the old one's.
+            delete_before_replace=True,
+        )
+
+    def update(self, _id: str, _olds: dict[str, Any], _news: dict[str, Any]) -> UpdateResult:
+        """Write its files; start it if it does not run, reconnect it if it is disconnected."""
+        require_host()
+        return UpdateResult(_outputs(_news, machine.update(design(_news))))
+
+    def read(self, id_: str, props: dict[str, Any]) -> ReadResult:
+        facts = machine.facts(design(props))
+        if facts is None:
+            return ReadResult("", given(props))
+        return ReadResult(id_, _outputs(given(props), facts))
+
+    def delete(self, _id: str, _props: dict[str, Any]) -> None:
+        machine.delete(design(_props))
+
+
+def _outputs(props: Mapping[str, Any], facts: Facts) -> dict[str, Any]:
+    return {**given(props), "instance_id": facts.instance_id, "boot_id": facts.boot_id, "host_key": facts.host_key}
+
+
+def design(props: Mapping[str, Any]) -> Design:
+    """The host's view of a machine's inputs; numbers come as Pulumi's floats."""
+    return Design(
+        root=Path(props["root"]), images=Path(props["images"]), stack=props["stack"], name=props["name"],
+        address=props["address"], prefix=int(props["prefix"]), image=props["image"],
+        authorized_keys=props["authorized_keys"],
+        files={path: _file(file) for path, file in props["files"].items()}, os_release=props["os_release"],
+        devices=tuple((d["name"], int(d["major"]), int(d["minor"])) for d in props["devices"]),
+        orderly=bool(props["orderly"]),
+    )  # fmt: skip
+
+
+def _file(file: str | Mapping[str, Any]) -> File:
+    if isinstance(file, str):
+        return File(content=file)
+    if "link" in file:
+        return File(link=file["link"])
+    return File(
+        content=file["content"], mode=int(file.get("mode", f"{File.mode:o}"), 8), owner=file.get("owner", File.owner)
+    )
+
+
+def _file_input(file: BootFile) -> pulumi.Input[str] | dict[str, pulumi.Input[str]]:
+    """A file as an input: its text alone, where the rest is as usual, since every machine has dozens of them."""
+    if file.link is not None:
+        return {"link": file.link}
+    if (file.mode, file.owner) == (File.mode, File.owner):
+        return file.content
+    inputs: dict[str, pulumi.Input[str]] = {"content": file.content}
+    if file.mode != File.mode:
+        inputs["mode"] = f"{file.mode:04o}"
+    if file.owner != File.owner:
+        inputs["owner"] = file.owner
+    return inputs
+
+
+class LocalMachine(DynamicResource, module="local", name="Machine"):
+    """A systemd-nspawn machine with its own systemd, network and root file system."""
+
+    instance_id: pulumi.Output[str]
+    boot_id: pulumi.Output[str]
+    host_key: pulumi.Output[str]
+
+    def __init__(
+        self, name: str, *, root: str, images: str, stack: str, machine: str, address: str, prefix: int, image: str,
+        authorized_keys: pulumi.Input[str], files: Boot, os_release: str, devices: Sequence[Mapping[str, object]],
+        orderly: bool, opts: pulumi.ResourceOptions | None = None,
+    ) -> None:  # fmt: skip
+        props = {
+            "root": root, "images": images, "stack": stack, "name": machine, "address": address, "prefix": prefix,
+            "image": image, "authorized_keys": authorized_keys,
+            "files": {path: _file_input(file) for path, file in files.items()}, "os_release": os_release,
+            "devices": [dict(device) for device in devices], "orderly": orderly, "instance_id": None, "boot_id": None,
+            "host_key": None,
+        }  # fmt: skip
+        # Its folder, address and name on the host are the old one's. The diff has it too, but a forced
+        # replacement (--replace) does not call it.
+        first = pulumi.ResourceOptions(delete_before_replace=True)
+        super().__init__(MachineProvider(), name, props, pulumi.ResourceOptions.merge(opts, first))
