@@ -34,7 +34,7 @@ from pathlib import Path
 from typing import IO, Any
 
 import collect
-from accounting import accounts, backup, mariadb, rebuild, restore
+from accounting import accounts, backup, mariadb, records, restore
 from health import measure, program
 from health import outcome as health_record
 from jobs import drain, lost_jobs, probe, prologs, rxdm, warm_up
@@ -202,7 +202,7 @@ PHASES: dict[str, Callable[[dict[str, Any]], None]] = {
     "settle": restore_last_success,  # known by this name to every version
     "backup": lambda _: backup.write_backup(sys.stdout.buffer),
     "restore": restore.restore,
-    "rebuild": rebuild.rebuild,
+    "rebuild": records.rebuild,
     "prologs": prologs.stage,
     "rxdm": rxdm.converge,
     # What undoes these needs no word from the stack: it knows what was made.

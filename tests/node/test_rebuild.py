@@ -5,8 +5,8 @@ import json
 import re
 
 import pytest
-from accounting import rebuild
-from accounting.rebuild import line, start, state, statements, text
+from accounting import records
+from accounting.records import job_line, started, state_of, statements, text_of
 from system.host import SetupError
 
 JOB = {
@@ -21,28 +21,28 @@ JOB = {
 def done(monkeypatch):
     """SQL that was run, for one job without a record and an idle queue."""
     ran = []
-    monkeypatch.setattr(rebuild.records, "unrecorded", lambda: [JOB])
-    monkeypatch.setattr(rebuild, "query", lambda statement: ran.append(statement) or [])
-    monkeypatch.setattr(rebuild, "cluster_name", lambda: "lab")
-    monkeypatch.setattr(rebuild.scheduler, "statistics", lambda: {"waiting": 0})
+    monkeypatch.setattr(records.records, "unrecorded", lambda: [JOB])
+    monkeypatch.setattr(records, "query", lambda statement: ran.append(statement) or [])
+    monkeypatch.setattr(records, "cluster_name", lambda: "lab")
+    monkeypatch.setattr(records.scheduler, "statistics", lambda: {"waiting": 0})
     return ran
 
 
 def test_it_is_shown_and_nothing_is_written_until_told(done, capsys):
-    rebuild.rebuild({"insert": False})
+    records.rebuild({"insert": False})
     assert json.loads(capsys.readouterr().out)[:5] == ["7", "alice", "research", "cpu", "FAILED"]
     assert done == []
-    rebuild.rebuild({"insert": True})
+    records.rebuild({"insert": True})
     (sql,) = done
     assert re.search(r"START TRANSACTION;.*INSERT IGNORE INTO .*COMMIT;$", sql, re.DOTALL)
     assert "hourly_rollup = LEAST(hourly_rollup, 110)" in sql
-    assert rebuild.MARK.encode().hex() in sql
+    assert records.MARK.encode().hex() in sql
 
 
 def test_records_on_their_way_are_waited_for(done, monkeypatch):
-    monkeypatch.setattr(rebuild.scheduler, "statistics", lambda: {"waiting": 3})
+    monkeypatch.setattr(records.scheduler, "statistics", lambda: {"waiting": 3})
     with pytest.raises(SetupError, match="has 3 records that slurmdbd has not taken yet"):
-        rebuild.rebuild({"insert": True})
+        records.rebuild({"insert": True})
     assert done == []
 
 
@@ -58,16 +58,16 @@ def test_what_a_user_gives_is_hexadecimal(name):
 
 
 def test_states_and_times_are_the_databases(monkeypatch):
-    assert state(JOB) == 5
-    assert state(JOB | {"job_state": 0x8400}) == rebuild.REQUEUED
-    assert start(JOB | {"start_time": 900}) == 0, "it was cancelled before the start that slurmctld expected"
-    assert json.loads(line(JOB | {"start_time": 900}))[5] == "-"
-    monkeypatch.setattr(rebuild.pwd, "getpwuid", {}.__getitem__)
-    assert rebuild.user({"user_id": 7}) == "7"
-    assert text(JOB, "comment") == ""
+    assert state_of(JOB) == 5
+    assert state_of(JOB | {"job_state": 0x8400}) == records.REQUEUED
+    assert started(JOB | {"start_time": 900}) == 0, "it was cancelled before the start that slurmctld expected"
+    assert json.loads(job_line(JOB | {"start_time": 900}))[5] == "-"
+    monkeypatch.setattr(records.pwd, "getpwuid", {}.__getitem__)
+    assert records.user_name({"user_id": 7}) == "7"
+    assert text_of(JOB, "comment") == ""
 
 
 def test_no_job_no_word(done, monkeypatch, capsys):
-    monkeypatch.setattr(rebuild.records, "unrecorded", list)
-    rebuild.rebuild({"insert": True})
+    monkeypatch.setattr(records.records, "unrecorded", list)
+    records.rebuild({"insert": True})
     assert (done, capsys.readouterr().out) == ([], "")
