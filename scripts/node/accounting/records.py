@@ -230,8 +230,8 @@ def _insert(cluster: str, table: str, job: Job) -> str:
         "id_assoc": f"COALESCE(({assoc} WHERE user = {name} AND acct = {account} AND `partition` IN ('', {part}) "
         "ORDER BY deleted, `partition` = '' LIMIT 1), 0)",
         "id_qos": f"COALESCE(({qos} WHERE name = {_sql(text_of(job, 'qos'))} ORDER BY deleted LIMIT 1), 0)",
-        "id_resv": f"COALESCE(({reserved} WHERE resv_name = {_sql(text_of(job, 'resv_name'))} AND time_start <= {begun} "
-        "ORDER BY time_start DESC LIMIT 1), 0)",
+        "id_resv": f"COALESCE(({reserved} WHERE resv_name = {_sql(text_of(job, 'resv_name'))} "
+        f"AND time_start <= {begun} ORDER BY time_start DESC LIMIT 1), 0)",
         "id_wckey": 0,
         "state_reason_prev": 0,
         "account": account,
