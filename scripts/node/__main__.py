@@ -34,7 +34,7 @@ from pathlib import Path
 from typing import IO, Any
 
 import collect
-from accounting import accounts, backup, mariadb, records, restore
+from accounting import accounts, backup, database, records, restore
 from health import measure, program
 from health import outcome as health_record
 from jobs import drain, lost_jobs, probe, prologs, rxdm, warm_up
@@ -67,7 +67,7 @@ def configure(payload: dict[str, Any]) -> None:
         drain.refuse_busy(users.leaving(payload["users"]))
         state_disk.keep(payload.get("state"))
         slurmctld.prepare()
-        mariadb.configure()  # only asked for: it comes up while the rest is done
+        database.configure()  # only asked for: it comes up while the rest is done
     mounts.mount_all(payload["mounts"], controller=payload["conf_server"])
     if controls:
         state_disk.share_folders(payload.get("exports"))

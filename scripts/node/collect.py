@@ -19,7 +19,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from accounting import mariadb, records, sacctmgr
+from accounting import database, records, sacctmgr
 from jobs import lost_jobs, prologs
 from side_by_side import Part, side_by_side
 from slurm import scheduler, slurmctld
@@ -168,7 +168,7 @@ def show() -> None:
 def roles() -> list[str]:
     """What this machine is, by what its set-up left here."""
     marks = {
-        "controller": mariadb.PASSWORD,
+        "controller": database.PASSWORD,
         "login": Path("/etc/profile.d/hpc.sh"),
         "node": Path("/etc/hpc/node.json"),
     }
@@ -301,7 +301,7 @@ def _files(*, controls: bool) -> dict[str, Any]:
 
 def _without_password(text: str) -> str:
     """The text with a mark for the password that was delivered, and another one for any that is not it."""
-    ours = mariadb.PASSWORD.read_text().strip()
+    ours = database.PASSWORD.read_text().strip()
     lines = []
     for line in text.removesuffix("\n").split("\n"):
         name, equals, value = line.partition("=")

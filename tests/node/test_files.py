@@ -5,7 +5,7 @@ import os
 import pwd
 
 import pytest
-from accounting import mariadb
+from accounting import database
 from slurm import slurmd
 from system import host
 from system.login import sshd_settings
@@ -68,14 +68,14 @@ class TestWait:
 
 class TestDatabase:
     def test_the_buffer_pool_fits_the_machine(self):
-        assert "innodb_buffer_pool_size = 4096M" in mariadb.settings(64 << 30)
-        assert "innodb_buffer_pool_size = 512M" in mariadb.settings(4 << 30)
-        assert "innodb_buffer_pool_size = 2048M" in mariadb.settings(16 << 30)
-        assert "innodb_buffer_pool_size = 512M" in mariadb.settings(1 << 30)
+        assert "innodb_buffer_pool_size = 4096M" in database.settings(64 << 30)
+        assert "innodb_buffer_pool_size = 512M" in database.settings(4 << 30)
+        assert "innodb_buffer_pool_size = 2048M" in database.settings(16 << 30)
+        assert "innodb_buffer_pool_size = 512M" in database.settings(1 << 30)
 
     def test_a_password_that_could_end_a_statement_is_refused(self):
         with pytest.raises(host.SetupError, match="letters and digits"):
-            mariadb.statements("x'; DROP DATABASE slurm_acct_db; --")
+            database.statements("x'; DROP DATABASE slurm_acct_db; --")
 
 
 class TestText:

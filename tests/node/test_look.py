@@ -8,7 +8,7 @@ from pathlib import Path
 
 import collect
 import pytest
-from accounting import mariadb, sacctmgr
+from accounting import database, sacctmgr
 from hypothesis import given
 from hypothesis import strategies as st
 from slurm import output, scheduler, slurmctld
@@ -71,7 +71,7 @@ class TestSecrets:
 
     @pytest.fixture(autouse=True)
     def password(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(mariadb, "PASSWORD", tmp_path / "password")
+        monkeypatch.setattr(database, "PASSWORD", tmp_path / "password")
         monkeypatch.setattr(slurmctld, "ETC", tmp_path / "etc")
         monkeypatch.setattr(slurmctld, "APPLIED", tmp_path / "applied.json")
         (tmp_path / "password").write_text("s3cret\n")

@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from accounting import mariadb
+from accounting import database
 from slurm import slurmctld
 from system.host import SetupError
 
@@ -19,7 +19,7 @@ def controller(tmp_path, monkeypatch):
     files = slurm_files(cluster(nodesets={"cpu": {}, "more": {}}), {})
     for name in ("ETC", "APPLIED"):
         monkeypatch.setattr(slurmctld, name, tmp_path / name.lower())
-    monkeypatch.setattr(mariadb, "PASSWORD", tmp_path / "password")
+    monkeypatch.setattr(database, "PASSWORD", tmp_path / "password")
     (tmp_path / "password").write_text("s3cret\n")
     slurmctld.ETC.mkdir()
     for name, text in files.items():

@@ -13,7 +13,7 @@ from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
 from pathlib import Path
 
-from accounting import mariadb
+from accounting import database
 from jobs import lost_jobs
 from slurm import slurm_conf, slurmd
 from system import phase_state
@@ -127,9 +127,9 @@ def write_files(files: dict[str, str]) -> None:
 
 def accounting_daemon(conf: str) -> None:
     """slurmdbd.conf (0600: it holds the password) and the daemon. slurm.conf must be there: sacctmgr reads it."""
-    text = conf.replace(PASSWORD_MARK, mariadb.PASSWORD.read_text().strip())
+    text = conf.replace(PASSWORD_MARK, database.PASSWORD.read_text().strip())
     write(ETC / "slurmdbd.conf", text, mode=0o600, owner="slurm")
-    mariadb.prepare()
+    database.prepare()
     service("slurmdbd", settings=text + DROP_INS["slurmdbd"])
     # Also where nothing was to be done: after a boot it runs for seconds before it listens.
     wait("slurmdbd", lambda: listens(SLURMDBD_PORT), seconds=60, unit="slurmdbd")
@@ -262,7 +262,7 @@ def digest() -> str:
     Names and contents, each after its length, as cluster/slurm has it; the password counts as its mark.
     """
     texts = {name: (ETC / name).read_text() for name in (*applied(), "slurmdbd.conf")}
-    texts["slurmdbd.conf"] = texts["slurmdbd.conf"].replace(mariadb.PASSWORD.read_text().strip(), PASSWORD_MARK)
+    texts["slurmdbd.conf"] = texts["slurmdbd.conf"].replace(database.PASSWORD.read_text().strip(), PASSWORD_MARK)
     total = hashlib.sha256()
     for name in sorted(texts):
         for part in (name.encode(), texts[name].encode()):

@@ -9,7 +9,7 @@ import stat
 from pathlib import Path
 from typing import Any
 
-from accounting import mariadb
+from accounting import database
 from slurm import slurmctld
 from system import munge, remote_node
 from system.host import log, own
@@ -20,7 +20,7 @@ MODES = {
     munge.KEY: (0o400, "munge"),
     munge.KEY.parent: (0o700, "munge"),
     munge.DELIVERED: (0o600, "root"),
-    mariadb.PASSWORD: (0o600, "root"),
+    database.PASSWORD: (0o600, "root"),
     slurmctld.TOKEN_KEY: (0o600, "slurm"),
     slurmctld.TOKEN_KEY_DELIVERED: (0o600, "root"),
     remote_node.KEY: (0o600, "root"),

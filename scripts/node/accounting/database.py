@@ -1,8 +1,7 @@
-"""MariaDB for the accounting: sized, hardened, with slurmdbd's own database and user.
+"""The accounting database: MariaDB, sized and hardened, with slurmdbd's own database and user; and questions to it.
 
 What `mysql_secure_installation` asks a person is done here by statements. One answer differs: root keeps logging in
-over the Unix socket, so there is no root password to lose.
-"""
+over the Unix socket, so there is no root password to lose."""
 
 from __future__ import annotations
 
