@@ -26,35 +26,14 @@ from pathlib import Path
 from typing import IO, Any
 
 from accounting import accounts
+from accounting.database import DATABASE, cluster_name, query, tables
 from system.host import SetupError, run
 
-DATABASE = "slurm_acct_db"
 FIRST = "-- hpc accounting backup 1\n"
 LAST = "-- sha256 "
 # MariaDB's clients write it as their first line since 2024; older ones stop at it.
 SANDBOX = b"/*M!999999\\- enable the sandbox mode */"
-QUERY_SECONDS = 3600.0  # millions of job records
 OPTIONS = ("--single-transaction", "--quick", "--skip-lock-tables", "--hex-blob", "--default-character-set=utf8mb4")
-
-
-def query(statement: str) -> list[list[str]]:
-    """The rows that a statement gives, as text; root needs no password on the server's socket."""
-    out = run("mariadb", "--batch", "--raw", "--skip-column-names", stdin=statement, timeout=QUERY_SECONDS)
-    return [line.split("\t") for line in out.removesuffix("\n").split("\n")] if out else []
-
-
-def tables(database: str) -> set[str]:
-    """Names of a database's tables; none if there is no such database."""
-    found = query(f"SELECT table_name FROM information_schema.tables WHERE table_schema = '{database}';")
-    return {name for (name,) in found}
-
-
-def cluster_name() -> str:
-    """The cluster of this controller, as slurm.conf has it."""
-    for line in Path("/etc/slurm/slurm.conf").read_text().split("\n"):
-        if line.startswith("ClusterName="):
-            return line.partition("=")[2].strip()
-    raise SetupError("/etc/slurm/slurm.conf names no cluster: bring the stack up first")
 
 
 def header() -> dict[str, Any]:

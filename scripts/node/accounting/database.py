@@ -13,6 +13,8 @@ from system.host import SetupError, run, service, succeeds, wait, write
 PASSWORD = Path("/etc/hpc/database-password")
 CONFIG = Path("/etc/mysql/mariadb.conf.d/zz-hpc.cnf")  # the last one read: an image may bring settings of its own
 GIB = 1 << 30
+DATABASE = "slurm_acct_db"
+QUERY_SECONDS = 3600.0  # millions of job records
 
 
 def configure() -> bool:
@@ -77,3 +79,23 @@ def statements(password: str) -> str:
 
 def _memory() -> int:
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+def query(statement: str) -> list[list[str]]:
+    """The rows that a statement gives, as text; root needs no password on the server's socket."""
+    out = run("mariadb", "--batch", "--raw", "--skip-column-names", stdin=statement, timeout=QUERY_SECONDS)
+    return [line.split("\t") for line in out.removesuffix("\n").split("\n")] if out else []
+
+
+def tables(database: str) -> set[str]:
+    """Names of a database's tables; none if there is no such database."""
+    found = query(f"SELECT table_name FROM information_schema.tables WHERE table_schema = '{database}';")  # noqa: S608 - constants of ours
+    return {name for (name,) in found}
+
+
+def cluster_name() -> str:
+    """The cluster of this controller, as slurm.conf has it."""
+    for line in Path("/etc/slurm/slurm.conf").read_text().split("\n"):
+        if line.startswith("ClusterName="):
+            return line.partition("=")[2].strip()
+    raise SetupError("/etc/slurm/slurm.conf names no cluster: bring the stack up first")

@@ -16,7 +16,7 @@ import calendar
 import time
 from collections.abc import Iterator
 
-from accounting.backup import query, tables
+from accounting.database import query, tables
 from system.host import SetupError, run
 
 PARTS = ("job_table", "step_table", "suspend_table")

@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from accounting.backup import DATABASE, cluster_name, query
+from accounting.database import DATABASE, cluster_name, query
 from accounting.merge_jobs import count
 from slurm import scheduler
 from system.host import SetupError, log, run

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from accounting import accounts, backup, job_ids, merge_jobs
-from accounting.backup import DATABASE, query, tables
+from accounting.database import DATABASE, cluster_name, query, tables
 from slurm import slurmctld
 from system.host import SetupError, folder, listens, log, run, succeeds, wait, write
 
@@ -58,7 +58,7 @@ def restore(payload: dict[str, Any]) -> None:
     sys.stdout = _Unheard(sys.stdout)  # type: ignore[assignment]
     folder(FOLDER, mode=0o700)
     file = FOLDER / payload["file"]
-    cluster = backup.cluster_name()
+    cluster = cluster_name()
     told = check(file, payload["sha256"], cluster)
     working = jobs()
     backup.load(file, FRESH)
