@@ -34,7 +34,7 @@ from pathlib import Path
 from typing import IO, Any
 
 import collect
-from accounting import accounts, backup, database, records, restore
+from accounting import accounts, backup, database, records
 from health import measure, program
 from health import outcome as health_record
 from jobs import drain, lost_jobs, probe, prologs, rxdm, warm_up
@@ -201,7 +201,7 @@ PHASES: dict[str, Callable[[dict[str, Any]], None]] = {
     "leave": lambda payload: drain.leave(payload["node"]),
     "settle": restore_last_success,  # known by this name to every version
     "backup": lambda _: backup.write_backup(sys.stdout.buffer),
-    "restore": restore.restore,
+    "restore": backup.restore,
     "rebuild": records.rebuild,
     "prologs": prologs.stage,
     "rxdm": rxdm.converge,

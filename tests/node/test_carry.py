@@ -3,7 +3,7 @@ end (tests/e2e/test_day_two.py); here is what it is asked for."""
 
 import re
 
-from accounting import job_ids, merge_jobs
+from accounting import backup, merge_jobs
 from accounting.merge_jobs import close, go_on_from, make_way, pick, resources, translate
 
 ROWS = "3,5"
@@ -44,14 +44,14 @@ def test_resources_keep_their_amounts_under_other_numbers():
 
 class TestNumbersOfJobs:
     def test_the_next_one_is_read(self):
-        assert job_ids.next_number("MpiParams  = (null)\nNEXT_JOB_ID             = 42\n") == 42
-        assert job_ids.next_number("") == 0
+        assert backup.next_number("MpiParams  = (null)\nNEXT_JOB_ID             = 42\n") == 42
+        assert backup.next_number("") == 0
 
     def test_slurm_conf_is_itself_again_afterwards(self):
         conf = "ClusterName=dev\nNodeName=n\n"
-        changed = job_ids.with_first(conf, 39)
+        changed = backup.with_first(conf, 39)
         assert changed.endswith("\nFirstJobId=39\n")
-        assert job_ids.without_first(changed) == conf
+        assert backup.without_first(changed) == conf
         # Also after a run that was cut off.
-        assert job_ids.with_first(changed, 40).count("FirstJobId") == 1
-        assert job_ids.without_first(conf) == conf
+        assert backup.with_first(changed, 40).count("FirstJobId") == 1
+        assert backup.without_first(conf) == conf
