@@ -19,7 +19,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from accounting import database, records, sacctmgr
+from accounting import accounts, database, records
 from jobs import lost_jobs, prologs
 from side_by_side import Part, side_by_side
 from slurm import scheduler, slurmctld
@@ -202,7 +202,7 @@ def parts(mine: list[str]) -> dict[str, Part]:
     else:
         found["scripts"] = prologs.observe
         found |= {f"slurm {name}": part for name, part in scheduler.PARTS.items()}
-        found |= {f"accounting {name}": part for name, part in sacctmgr.PARTS.items()}
+        found |= {f"accounting {name}": part for name, part in accounts.PARTS.items()}
         found["records"] = records.observe
     return found
 

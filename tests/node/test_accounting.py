@@ -6,7 +6,7 @@ import itertools
 import json
 
 import pytest
-from accounting import accounts, sacctmgr
+from accounting import accounts
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from system.host import SetupError
@@ -43,9 +43,9 @@ def database(tmp_path, monkeypatch):
 
 def _connect(patch, folder):
     there = Database()
-    for module in (accounts, sacctmgr):
+    for module in (accounts, accounts):
         patch.setattr(module, "run", there.run)
-    patch.setattr(sacctmgr, "listens", lambda _: True)
+    patch.setattr(accounts, "listens", lambda _: True)
     patch.setattr(accounts.join, "wait_for_config_version", lambda **_: None)
     patch.setattr(accounts, "MANAGED", folder / "managed.json")
     patch.setattr(accounts, "FORMER", folder / "former.json")
@@ -276,4 +276,4 @@ def test_many_new_users_with_the_same_rights_are_one_command(database):
 
 
 def test_every_limit_of_a_qos_that_a_stack_can_set_is_read_back():
-    assert [slurm.parameter for _, slurm in slurm_fields(Qos)] == list(sacctmgr.LIMITS)
+    assert [slurm.parameter for _, slurm in slurm_fields(Qos)] == list(accounts.QOS_LIMITS)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import collect
 import pytest
-from accounting import database, sacctmgr
+from accounting import accounts, database
 from hypothesis import given
 from hypothesis import strategies as st
 from slurm import output, scheduler, slurmctld
@@ -168,10 +168,10 @@ def test_a_file_system_refuses_writes_unless_it_is_meant_to(
 def test_a_ledger_without_its_daemon_says_so_at_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
     (tmp_path / "slurmdbd.conf").touch()
     monkeypatch.setattr(slurmctld, "ETC", tmp_path)
-    monkeypatch.setattr(sacctmgr, "listens", lambda _port: False)
+    monkeypatch.setattr(accounts, "listens", lambda _port: False)
     monkeypatch.setattr(scheduler, "listens", lambda _port: False)
     with pytest.raises(SetupError, match="slurmdbd's port 6819"):
-        sacctmgr.qos()
+        accounts.known_qos()
     with pytest.raises(SetupError, match="slurmctld's port 6817"):
         scheduler.nodes()
     assert scheduler.database() == {"up": False, "said": "nothing listens on port 6819"}

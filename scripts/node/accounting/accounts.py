@@ -8,13 +8,72 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from accounting import sacctmgr
-from slurm import join, output
-from system.host import SetupError, log, read_json, run, write
+from slurm import join, output, slurmctld
+from system.host import SetupError, listens, log, read_json, run, write
+
+SACCTMGR_SECONDS = 3
+# sacctmgr's names of what a stack can set of a QOS: the short ones, which it prints, for those that it is told.
+QOS_LIMITS = {
+    "Priority": "priority",
+    "MaxWall": "maxwall",
+    "MaxJobsPerUser": "maxjobspu",
+    "MaxSubmitJobsPerUser": "maxsubmitpu",
+    "MaxTRESPerJob": "maxtres",
+    "MaxTRESPerUser": "maxtrespu",
+    "GrpTRES": "grptres",
+    "Preempt": "preempt",
+    "Flags": "flags",
+}
+ON_PEOPLE = ("GrpJobs", "GrpSubmitJobs", "GrpTRES", "GrpWall", "MaxJobs", "MaxSubmitJobs", "MaxTRES", "MaxWall")
+
+
+def known_accounts(*, seconds: float = SACCTMGR_SECONDS) -> dict[str, dict[str, str]]:
+    """Every account: description, organization."""
+    return {
+        name: {"description": d, "organization": o}
+        for name, d, o in _show("account", "account", "descr", "org", seconds=seconds)
+    }
+
+
+def associations(*, seconds: float = SACCTMGR_SECONDS) -> list[dict[str, str]]:
+    """Every account's place in the tree, and every user's in an account: parent, shares, QOS, limits that it has."""
+    fields = ("account", "user", "parentname", "share", "defaultqos", "qos", *ON_PEOPLE)
+    rows = [dict(zip(fields, row)) for row in _show("assoc", *fields, seconds=seconds)]  # noqa: B905 - 3.8
+    return [{key: value for key, value in row.items() if value or key not in ON_PEOPLE} for row in rows]
+
+
+def default_accounts(*, seconds: float = SACCTMGR_SECONDS) -> dict[str, str]:
+    """Every user's default account."""
+    return {row[0]: row[1] for row in _show("user", "user", "defaultaccount", seconds=seconds)}
+
+
+def known_qos(*, seconds: float = SACCTMGR_SECONDS) -> dict[str, dict[str, str]]:
+    """Every QOS with the limits that it has, by the names that sacctmgr is told."""
+    found = {}
+    for name, *values in _show("qos", "name", *QOS_LIMITS.values(), seconds=seconds):
+        found[name] = {key: value for key, value in zip(QOS_LIMITS, values) if value}  # noqa: B905 - 3.8
+    return found
+
+
+def _show(kind: str, *fields: str, seconds: float) -> list[list[str]]:
+    # Without slurmdbd, sacctmgr tries for many seconds before it says so. Pods have their slurmdbd elsewhere.
+    if (slurmctld.ETC / "slurmdbd.conf").exists() and not listens(slurmctld.SLURMDBD_PORT):
+        raise SetupError(f"nothing listens on slurmdbd's port {slurmctld.SLURMDBD_PORT}")
+    text = run("sacctmgr", "--noheader", "--parsable2", "show", kind, f"format={','.join(fields)}", timeout=seconds)
+    return [line.split("|") for line in text.split("\n") if line]
+
+
+PARTS: dict[str, Callable[..., Any]] = {
+    "accounts": known_accounts,
+    "associations": associations,
+    "users": default_accounts,
+    "qos": known_qos,
+}
+
 
 # On the state disk where there is one: it belongs to the database.
 MANAGED = Path("/var/lib/hpc/controller/accounting.json")
@@ -103,7 +162,7 @@ def _tell(command: Command) -> None:
 
 def existing() -> dict[str, Any]:
     """What the database holds, as sacctmgr prints it."""
-    return {name: read(seconds=READ_SECONDS) for name, read in sacctmgr.PARTS.items()}
+    return {name: read(seconds=READ_SECONDS) for name, read in PARTS.items()}
 
 
 def plan(
@@ -133,10 +192,10 @@ def _qos(desired: list[Row], before: dict[str, Row], found: dict[str, Row], *, m
         if name not in found:
             yield ["add", "qos", name, *(f"{key}={value}" for key, value in row.items() if key != "name")]
             continue
-        ours = sacctmgr.LIMITS if mend else {**row, **before.get(name, {})}
+        ours = QOS_LIMITS if mend else {**row, **before.get(name, {})}
         settings = [
             f"{key}={output.limit_value(key, said, there)}"
-            for key in sacctmgr.LIMITS
+            for key in QOS_LIMITS
             if key in ours and not output.same_limit(key, said := row.get(key, ""), there := found[name].get(key, ""))
         ]
         if settings:
@@ -205,10 +264,7 @@ def _rights(row: Row, before: Row | None, place: Row, *, mend: bool) -> Iterator
 
 def _unlimited(place: Row) -> list[str]:
     """What takes away the limits of an association: a stack sets none there, it limits by QOS."""
-    none = {
-        key: output.limit_value("GrpTRES" if "TRES" in key else key, "", place.get(key, ""))
-        for key in sacctmgr.ON_PEOPLE
-    }
+    none = {key: output.limit_value("GrpTRES" if "TRES" in key else key, "", place.get(key, "")) for key in ON_PEOPLE}
     return [f"{key}={value}" for key, value in none.items() if place.get(key)]
 
 
