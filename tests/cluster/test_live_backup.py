@@ -34,7 +34,7 @@ def test_a_whole_one_says_whose_it_is(file: Path):
 
 
 def test_what_the_controller_writes_is_what_is_read_here():
-    assert (accounting.backup.FIRST.encode(), accounting.backup.LAST.encode()) == (FIRST, LAST)
+    assert (accounting.backup.FIRST_LINE.encode(), accounting.backup.LAST_LINE.encode()) == (FIRST, LAST)
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -48,7 +48,6 @@ def _connect(patch, folder):
     patch.setattr(accounts, "listens", lambda _: True)
     patch.setattr(accounts.join, "wait_for_config_version", lambda **_: None)
     patch.setattr(accounts, "MANAGED", folder / "managed.json")
-    patch.setattr(accounts, "FORMER", folder / "former.json")
     patch.setattr(accounts, "TRES_SECONDS", 0)
     patch.setattr(accounts, "write", lambda path, text, **_: path.write_text(text))
     return there

@@ -21,7 +21,7 @@ JOB = {
 def done(monkeypatch):
     """SQL that was run, for one job without a record and an idle queue."""
     ran = []
-    monkeypatch.setattr(records.records, "unrecorded", lambda: [JOB])
+    monkeypatch.setattr(records, "unrecorded", lambda: [JOB])
     monkeypatch.setattr(records, "query", lambda statement: ran.append(statement) or [])
     monkeypatch.setattr(records, "cluster_name", lambda: "lab")
     monkeypatch.setattr(records.scheduler, "statistics", lambda: {"waiting": 0})
@@ -68,6 +68,6 @@ def test_states_and_times_are_the_databases(monkeypatch):
 
 
 def test_no_job_no_word(done, monkeypatch, capsys):
-    monkeypatch.setattr(records.records, "unrecorded", list)
+    monkeypatch.setattr(records, "unrecorded", list)
     records.rebuild({"insert": True})
     assert (done, capsys.readouterr().out) == ([], "")

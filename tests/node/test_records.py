@@ -44,7 +44,7 @@ def numbers(tail: int | None = None) -> list[int]:
 
 
 def test_runaways_and_jobs_without_a_record(asked):
-    assert records.observe() == {"runaway": ["5"], "unrecorded": ["7", "10"]}
+    assert records.observe_records() == {"runaway": ["5"], "unrecorded": ["7", "10"]}
     assert "IN (0,7,8,9,10)" in asked[1]
 
 

@@ -15,6 +15,15 @@ from typing import Any
 from slurm import join, output, slurmctld
 from system.host import SetupError, listens, log, read_json, run, write
 
+# On the state disk where there is one: it belongs to the database.
+MANAGED = Path("/var/lib/hpc/controller/accounting.json")
+NODES_SECONDS = 60  # nodes look for a new config version every two seconds
+TRES_SECONDS = 15  # slurmctld tells slurmdbd of its GPUs when it registers, a moment after it answers
+READ_SECONDS = 120
+NOTHING: dict[str, Any] = {"accounts": [], "users": [], "qos": []}
+# sacctmgr's three ways to say, with exit code 1, that the database holds what it was told
+# (src/sacctmgr/{user,account,qos}_functions.c, ESLURM_NO_CHANGE_IN_DATA, as_mysql_assoc.c).
+UNCHANGED = ("Nothing modified", "Data has not changed since time specified", "Request didn't affect anything")
 SACCTMGR_SECONDS = 3
 # sacctmgr's names of what a stack can set of a QOS: the short ones, which it prints, for those that it is told.
 QOS_LIMITS = {
@@ -29,62 +38,6 @@ QOS_LIMITS = {
     "Flags": "flags",
 }
 ON_PEOPLE = ("GrpJobs", "GrpSubmitJobs", "GrpTRES", "GrpWall", "MaxJobs", "MaxSubmitJobs", "MaxTRES", "MaxWall")
-
-
-def known_accounts(*, seconds: float = SACCTMGR_SECONDS) -> dict[str, dict[str, str]]:
-    """Every account: description, organization."""
-    return {
-        name: {"description": d, "organization": o}
-        for name, d, o in _show("account", "account", "descr", "org", seconds=seconds)
-    }
-
-
-def associations(*, seconds: float = SACCTMGR_SECONDS) -> list[dict[str, str]]:
-    """Every account's place in the tree, and every user's in an account: parent, shares, QOS, limits that it has."""
-    fields = ("account", "user", "parentname", "share", "defaultqos", "qos", *ON_PEOPLE)
-    rows = [dict(zip(fields, row)) for row in _show("assoc", *fields, seconds=seconds)]  # noqa: B905 - 3.8
-    return [{key: value for key, value in row.items() if value or key not in ON_PEOPLE} for row in rows]
-
-
-def default_accounts(*, seconds: float = SACCTMGR_SECONDS) -> dict[str, str]:
-    """Every user's default account."""
-    return {row[0]: row[1] for row in _show("user", "user", "defaultaccount", seconds=seconds)}
-
-
-def known_qos(*, seconds: float = SACCTMGR_SECONDS) -> dict[str, dict[str, str]]:
-    """Every QOS with the limits that it has, by the names that sacctmgr is told."""
-    found = {}
-    for name, *values in _show("qos", "name", *QOS_LIMITS.values(), seconds=seconds):
-        found[name] = {key: value for key, value in zip(QOS_LIMITS, values) if value}  # noqa: B905 - 3.8
-    return found
-
-
-def _show(kind: str, *fields: str, seconds: float) -> list[list[str]]:
-    # Without slurmdbd, sacctmgr tries for many seconds before it says so. Pods have their slurmdbd elsewhere.
-    if (slurmctld.ETC / "slurmdbd.conf").exists() and not listens(slurmctld.SLURMDBD_PORT):
-        raise SetupError(f"nothing listens on slurmdbd's port {slurmctld.SLURMDBD_PORT}")
-    text = run("sacctmgr", "--noheader", "--parsable2", "show", kind, f"format={','.join(fields)}", timeout=seconds)
-    return [line.split("|") for line in text.split("\n") if line]
-
-
-PARTS: dict[str, Callable[..., Any]] = {
-    "accounts": known_accounts,
-    "associations": associations,
-    "users": default_accounts,
-    "qos": known_qos,
-}
-
-
-# On the state disk where there is one: it belongs to the database.
-MANAGED = Path("/var/lib/hpc/controller/accounting.json")
-FORMER = Path("/etc/hpc/accounting.json")  # where earlier versions had it
-NODES_SECONDS = 60  # nodes look for a new config version every two seconds
-TRES_SECONDS = 15  # slurmctld tells slurmdbd of its GPUs when it registers, a moment after it answers
-READ_SECONDS = 120
-NOTHING: dict[str, Any] = {"accounts": [], "users": [], "qos": []}
-# sacctmgr's three ways to say, with exit code 1, that the database holds what it was told
-# (src/sacctmgr/{user,account,qos}_functions.c, ESLURM_NO_CHANGE_IN_DATA, as_mysql_assoc.c).
-UNCHANGED = ("Nothing modified", "Data has not changed since time specified", "Request didn't affect anything")
 Command = list[str]
 Row = dict[str, Any]
 
@@ -96,9 +49,6 @@ def converge(desired: dict[str, Any]) -> None:
     words; what was done by then is seen and kept by the next run.
     """
     mend = desired.pop("mend", False)
-    if FORMER.exists() and not MANAGED.exists():
-        write(MANAGED, FORMER.read_text())
-        FORMER.unlink()
     before = read_json(MANAGED, NOTHING)
     if {row["name"] for row in desired["users"]} - {row["name"] for row in before["users"]}:
         # A job of somebody whom its node does not know yet would drain the node.
@@ -298,3 +248,47 @@ def _gone(kind: str, desired: dict[str, Any], before: dict[str, Any]) -> list[st
 def _depth(name: str, parents: dict[str, str]) -> int:
     parent = parents.get(name, "")
     return _depth(parent, parents) + 1 if parent else 0
+
+
+def known_accounts(*, seconds: float = SACCTMGR_SECONDS) -> dict[str, dict[str, str]]:
+    """Every account: description, organization."""
+    return {
+        name: {"description": d, "organization": o}
+        for name, d, o in _show("account", "account", "descr", "org", seconds=seconds)
+    }
+
+
+def associations(*, seconds: float = SACCTMGR_SECONDS) -> list[dict[str, str]]:
+    """Every account's place in the tree, and every user's in an account: parent, shares, QOS, limits that it has."""
+    fields = ("account", "user", "parentname", "share", "defaultqos", "qos", *ON_PEOPLE)
+    rows = [dict(zip(fields, row)) for row in _show("assoc", *fields, seconds=seconds)]  # noqa: B905 - 3.8
+    return [{key: value for key, value in row.items() if value or key not in ON_PEOPLE} for row in rows]
+
+
+def default_accounts(*, seconds: float = SACCTMGR_SECONDS) -> dict[str, str]:
+    """Every user's default account."""
+    return {row[0]: row[1] for row in _show("user", "user", "defaultaccount", seconds=seconds)}
+
+
+def known_qos(*, seconds: float = SACCTMGR_SECONDS) -> dict[str, dict[str, str]]:
+    """Every QOS with the limits that it has, by the names that sacctmgr is told."""
+    found = {}
+    for name, *values in _show("qos", "name", *QOS_LIMITS.values(), seconds=seconds):
+        found[name] = {key: value for key, value in zip(QOS_LIMITS, values) if value}  # noqa: B905 - 3.8
+    return found
+
+
+def _show(kind: str, *fields: str, seconds: float) -> list[list[str]]:
+    # Without slurmdbd, sacctmgr tries for many seconds before it says so. Pods have their slurmdbd elsewhere.
+    if (slurmctld.ETC / "slurmdbd.conf").exists() and not listens(slurmctld.SLURMDBD_PORT):
+        raise SetupError(f"nothing listens on slurmdbd's port {slurmctld.SLURMDBD_PORT}")
+    text = run("sacctmgr", "--noheader", "--parsable2", "show", kind, f"format={','.join(fields)}", timeout=seconds)
+    return [line.split("|") for line in text.split("\n") if line]
+
+
+PARTS: dict[str, Callable[..., Any]] = {
+    "accounts": known_accounts,
+    "associations": associations,
+    "users": default_accounts,
+    "qos": known_qos,
+}

@@ -5,8 +5,12 @@
     ... what mariadb-dump writes ...
     -- sha256 SUM                     over every byte before this line
 
-So a file that was cut off, or is something else, is known before it is used; and `zcat FILE | mariadb DATABASE` is all
-that it takes without us.
+So a file that was cut off, or is something else, is found before it is used; and `zcat FILE | mariadb DATABASE` loads
+it without this program.
+
+A restore replaces the database while slurmctld and its jobs go on. The backup is loaded beside the database first. Then
+slurmdbd stops (slurmctld queues its records), the live database is dumped, the tables are exchanged in one statement,
+and slurmdbd starts. The next run completes an interrupted one: nothing is removed before its copy is complete.
 """
 
 from __future__ import annotations
@@ -35,18 +39,19 @@ from system.host import SetupError, folder, listens, log, run, succeeds, wait, w
 # Names of tables are constants of ours with the stack's checked cluster name.
 # ruff: noqa: S608
 
-
 FIRST_LINE = "-- hpc accounting backup 1\n"
 LAST_LINE = "-- sha256 "
 # MariaDB's clients write it as their first line since 2024; older ones stop at it.
 SANDBOX = b"/*M!999999\\- enable the sandbox mode */"
-DUMP_OPTIONS = (
-    "--single-transaction",
-    "--quick",
-    "--skip-lock-tables",
-    "--hex-blob",
-    "--default-character-set=utf8mb4",
-)
+CHARACTER_SET = "--default-character-set=utf8mb4"
+DUMP_OPTIONS = ("--single-transaction", "--quick", "--skip-lock-tables", "--hex-blob", CHARACTER_SET)
+FOLDER = Path("/var/lib/hpc/accounting")  # root's alone: uploaded backups, and what was there before a restore
+FRESH, REPLACED = "slurm_acct_db_fresh", "slurm_acct_db_replaced"
+LONGEST = 1 << 24  # bytes of a line that says what a backup is: it names what of accounts and users was the stack's
+START_SECONDS = 3600.0  # slurmdbd converts an older release's tables before it listens
+SLURM_CONF = Path("/etc/slurm/slurm.conf")
+HIGHEST_JOB_ID = 67_000_000  # MaxJobId's default (slurm.conf(5)): after it, numbers start at the first again
+JOB_ID_MARK = "# For one job, after a restore:"
 
 
 def header() -> dict[str, Any]:
@@ -112,7 +117,7 @@ def load(file: Path, database: str) -> None:
     MariaDB's client would run lines of it as root's shell commands (`\\! COMMAND`): told not to, it refuses the backup.
     """
     query(f"DROP DATABASE IF EXISTS {database}; CREATE DATABASE {database};")
-    command = ["mariadb", *confined(), "--batch", "--default-character-set=utf8mb4", database]
+    command = ["mariadb", *confined(), "--batch", CHARACTER_SET, database]
     with tempfile.TemporaryFile() as errors, file.open("rb") as packed:
         reader = subprocess.Popen(["gzip", "--decompress", "--stdout"], stdin=packed, stdout=subprocess.PIPE)
         process = subprocess.run(command, stdin=reader.stdout, stdout=subprocess.DEVNULL, stderr=errors, check=False)
@@ -123,73 +128,6 @@ def load(file: Path, database: str) -> None:
         said = errors.read().decode(errors="replace").strip()
     if process.returncode:
         raise SetupError(f"the backup could not be loaded: {said}")
-
-
-SLURM_CONF = Path("/etc/slurm/slurm.conf")
-HIGHEST_JOB_ID = 67_000_000  # MaxJobId's default (slurm.conf(5)): after it, numbers start at the first again
-
-
-def restart_slurmctld(recorded: int) -> None:
-    """Restart slurmctld, whose jobs go on, and have it number the next job above `recorded`."""
-    coming = next_number(run("scontrol", "show", "config"))
-    if not coming <= recorded < HIGHEST_JOB_ID:
-        _restart()
-        return
-    # slurmctld goes on from FirstJobId once it has drawn a number there, and remembers; so it is wanted for one job.
-    before = SLURM_CONF.read_text()
-    write(SLURM_CONF, with_first(before, recorded + 1), quiet=True)
-    try:
-        _restart()
-        # slurmctld takes no jobs until it has the accounts.
-        drawn: list[str] = []
-        wait("slurmctld's next job number", lambda: _draw_job_id(drawn), seconds=60, interval=0.5, unit="slurmctld")
-        run("scancel", drawn[0])
-        log(f"the next job is number {int(drawn[0]) + 1}: above the restored ones")
-    finally:
-        write(SLURM_CONF, without_first(before), quiet=True)
-        run("scontrol", "reconfigure")
-
-
-def next_number(config: str) -> int:
-    """NEXT_JOB_ID in what `scontrol show config` prints; 0 where a release does not say."""
-    found = re.search(r"^NEXT_JOB_ID\s*=\s*(\d+)", config, re.MULTILINE)
-    return int(found[1]) if found else 0
-
-
-JOB_ID_MARK = "# For one job, after a restore:"
-
-
-def with_first(conf: str, number: int) -> str:
-    """slurm.conf with the number of the next job."""
-    return f"{without_first(conf).rstrip()}\n{JOB_ID_MARK}\nFirstJobId={number}\n"
-
-
-def without_first(conf: str) -> str:
-    """slurm.conf without it, should a run that was cut off have left it there."""
-    return conf.partition(f"{JOB_ID_MARK}\n")[0]
-
-
-def _restart() -> None:
-    run("systemctl", "restart", "slurmctld")
-    wait("slurmctld's answer", lambda: succeeds("scontrol", "ping"), seconds=60, interval=0.2, unit="slurmctld")
-    log("restarted slurmctld; jobs go on")
-
-
-def _draw_job_id(drawn: list[str]) -> bool:
-    command = ["sbatch", "--parsable", "--hold", "--job-name=hpc-restore", "--chdir=/", "--output=/dev/null"]
-    if not drawn and succeeds(*command, "--test-only", "--wrap", "true"):
-        drawn.append(run(*command, "--wrap", "true").split(";")[0].strip())
-    return bool(drawn)
-
-
-# Names of tables are constants of ours with the stack's checked cluster name.
-# ruff: noqa: S608
-
-
-FOLDER = Path("/var/lib/hpc/accounting")  # root's alone: uploaded backups, and what was there before a restore
-FRESH, REPLACED = "slurm_acct_db_fresh", "slurm_acct_db_replaced"
-LONGEST = 1 << 24  # bytes of a line that says what a backup is: it names what of accounts and users was the stack's
-START_SECONDS = 3600.0  # slurmdbd converts an older release's tables before it listens
 
 
 class _Unheard(io.TextIOBase):
@@ -331,3 +269,57 @@ def highest(cluster: str) -> int:
     """The highest number that a recorded job has."""
     found = query(f"SELECT COALESCE(MAX(id_job), 0) FROM {DATABASE}.`{cluster}_job_table`;")
     return int(found[0][0])
+
+
+def restart_slurmctld(recorded: int) -> None:
+    """Restart slurmctld, whose jobs go on, and have it number the next job above `recorded`.
+
+    Of two jobs with one number sacct shows only the newer.
+    """
+    coming = next_number(run("scontrol", "show", "config"))
+    if not coming <= recorded < HIGHEST_JOB_ID:
+        _restart()
+        return
+    # slurmctld reads FirstJobId when it numbers the first job after its start, and counts on from there by itself: the
+    # parameter stands in slurm.conf until one job has its number.
+    before = SLURM_CONF.read_text()
+    write(SLURM_CONF, with_first(before, recorded + 1), quiet=True)
+    try:
+        _restart()
+        # slurmctld takes no jobs until it has the accounts.
+        drawn: list[str] = []
+        wait("slurmctld's next job number", lambda: _draw_job_id(drawn), seconds=60, interval=0.5, unit="slurmctld")
+        run("scancel", drawn[0])
+        log(f"the next job is number {int(drawn[0]) + 1}: above the restored ones")
+    finally:
+        write(SLURM_CONF, without_first(before), quiet=True)
+        run("scontrol", "reconfigure")
+
+
+def next_number(config: str) -> int:
+    """NEXT_JOB_ID in what `scontrol show config` prints; 0 where a release does not say."""
+    found = re.search(r"^NEXT_JOB_ID\s*=\s*(\d+)", config, re.MULTILINE)
+    return int(found[1]) if found else 0
+
+
+def with_first(conf: str, number: int) -> str:
+    """slurm.conf with the number of the next job."""
+    return f"{without_first(conf).rstrip()}\n{JOB_ID_MARK}\nFirstJobId={number}\n"
+
+
+def without_first(conf: str) -> str:
+    """slurm.conf without it, should a run that was cut off have left it there."""
+    return conf.partition(f"{JOB_ID_MARK}\n")[0]
+
+
+def _restart() -> None:
+    run("systemctl", "restart", "slurmctld")
+    wait("slurmctld's answer", lambda: succeeds("scontrol", "ping"), seconds=60, interval=0.2, unit="slurmctld")
+    log("restarted slurmctld; jobs go on")
+
+
+def _draw_job_id(drawn: list[str]) -> bool:
+    command = ["sbatch", "--parsable", "--hold", "--job-name=hpc-restore", "--chdir=/", "--output=/dev/null"]
+    if not drawn and succeeds(*command, "--test-only", "--wrap", "true"):
+        drawn.append(run(*command, "--wrap", "true").split(";")[0].strip())
+    return bool(drawn)
