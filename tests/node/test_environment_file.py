@@ -4,14 +4,14 @@ from pathlib import Path
 
 import pytest
 from jobs import prologs
-from system import root_only
+from system import host
 from system.host import SetupError
 
 
 @pytest.fixture
 def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(prologs, "ENVIRONMENT", tmp_path / "apps/hpc/env.sh")
-    monkeypatch.setattr(root_only, "SHARED", tmp_path / "apps")
+    monkeypatch.setattr(host, "SHARED", tmp_path / "apps")
     return prologs.ENVIRONMENT
 
 

@@ -7,7 +7,7 @@ import pytest
 from jobs import prologs, rxdm
 from jobs.prologs import digest
 from jobs.rxdm import DEBIAN
-from system import mounts, root_only
+from system import host, mounts
 from system.host import SetupError
 
 RXDM = f"#!/bin/bash\nif {DEBIAN}; then\n\techo export\nfi\n"
@@ -16,7 +16,7 @@ RXDM = f"#!/bin/bash\nif {DEBIAN}; then\n\techo export\nfi\n"
 @pytest.fixture
 def tree(tmp_path, monkeypatch):
     monkeypatch.setattr(prologs, "TREE", tmp_path / "adm" / "slurm")
-    monkeypatch.setattr(root_only, "SHARED", tmp_path)
+    monkeypatch.setattr(host, "SHARED", tmp_path)
     monkeypatch.setattr(os, "chown", lambda *_: None)
     monkeypatch.setattr(mounts, "mount_all", lambda _: False)
     monkeypatch.setattr(rxdm, "trial_failure", lambda _: "")

@@ -7,7 +7,7 @@ import os
 import pytest
 from jobs import prologs, rxdm
 from jobs.rxdm import DEBIAN, PATCHED
-from system import installation, mounts, root_only, state_disk
+from system import host, installation, mounts, state_disk
 from system.host import SetupError
 
 ORIGINAL = f"#!/bin/bash\nif {DEBIAN}; then\n\techo export\nfi\n"
@@ -28,7 +28,7 @@ def sha(text: str) -> str:
 @pytest.fixture(autouse=True)
 def tree(tmp_path, monkeypatch):
     monkeypatch.setattr(prologs, "TREE", tmp_path)
-    monkeypatch.setattr(root_only, "SHARED", tmp_path)
+    monkeypatch.setattr(host, "SHARED", tmp_path)
     monkeypatch.setattr(os, "chown", lambda *_: None)
     monkeypatch.setattr(rxdm, "trial_failure", lambda _: "")  # tried in test_trial.py, which needs root
     (tmp_path / "scripts").mkdir()

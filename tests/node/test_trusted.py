@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from jobs import prologs
-from system import cluster_state, root_only
+from system import cluster_state, host
 from system.host import SetupError
 
 ALICE = 61001
@@ -22,18 +22,18 @@ pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="gives folders to user
 def shared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     found = tmp_path / "apps"
     found.mkdir()
-    monkeypatch.setattr(root_only, "SHARED", found)
+    monkeypatch.setattr(host, "SHARED", found)
     return found
 
 
 def test_the_shared_folders_are_below_it():
-    assert all(root_only.SHARED in path.parents for path in (cluster_state.FOLDER, prologs.TREE))
+    assert all(host.SHARED in path.parents for path in (cluster_state.FOLDER, prologs.TREE))
 
 
 def test_what_is_roots_is_fine_also_where_nothing_is_yet(shared: Path, capsys: pytest.CaptureFixture[str]):
-    root_only.protect(shared / "adm" / "hpc")
+    host.protect_shared(shared / "adm" / "hpc")
     (shared / "adm" / "hpc").mkdir(parents=True)
-    root_only.protect(shared / "adm" / "hpc")
+    host.protect_shared(shared / "adm" / "hpc")
     assert capsys.readouterr().out == ""
 
 
@@ -43,7 +43,7 @@ def test_an_open_folder_gets_its_sticky_bit(shared: Path):
     for path in shared.parents[:3]:
         path.chmod(path.stat().st_mode | 0o755)
     swap = ["mv", str(shared / "adm"), str(shared / "mine")]
-    root_only.protect(shared / "adm" / "hpc")
+    host.protect_shared(shared / "adm" / "hpc")
     assert stat.S_IMODE(shared.stat().st_mode) == 0o1777
     assert subprocess.run(swap, user=ALICE, group=ALICE, extra_groups=[], check=False, capture_output=True).returncode
 
@@ -65,7 +65,7 @@ def theirs(path: Path) -> None:
 def test_what_others_may_have_written_is_not_believed(shared: Path, make, why: str, below: str):
     (shared / below).parent.mkdir(exist_ok=True)
     make(shared / below)
-    for ask in (root_only.check, root_only.protect):
+    for ask in (host.require_root_only, host.protect_shared):
         with pytest.raises(SetupError) as caught:
             ask(shared / "adm" / "hpc")
         assert f"{shared / below} {why}" in str(caught.value)

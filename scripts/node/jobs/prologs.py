@@ -22,7 +22,7 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
-from system import installation, mounts, root_only, state_disk
+from system import host, installation, mounts, state_disk
 from system.host import SetupError, folder, link, log, write
 
 TIMEOUT = 30  # seconds without an answer
@@ -141,13 +141,13 @@ def stage(payload: dict[str, Any]) -> None:
     wanted = {*files, *links, *(RXDM_FILES if payload["rxdm"] else ())}
     before = ours()
     _refuse_strangers({path: files.get(path) for path in wanted - before}, links)
-    root_only.protect(TREE)
+    host.protect_shared(TREE)
     for path in (TREE.parent, TREE, TREE / "etc"):
         folder(path)
     # Known as ours before they are there: a set-up that is killed leaves nothing that nobody owns.
     _keep(before | wanted)
     for path, data in files.items():
-        root_only.check((TREE / path).parent)
+        host.require_root_only((TREE / path).parent)
         folder((TREE / path).parent)
         write(TREE / path, data, mode=0o644 if path == CONF else 0o755)
     # The links of a script that is still to be checked come with it: a link to nothing would drain nodes.
@@ -160,7 +160,7 @@ def stage(payload: dict[str, Any]) -> None:
 def connect(links: dict[str, str]) -> None:
     """Have links in the tree, by their path in it."""
     for path, target in links.items():
-        root_only.check((TREE / path).parent)
+        host.require_root_only((TREE / path).parent)
         folder((TREE / path).parent)
         link(TREE / path, target)
 
@@ -211,7 +211,7 @@ def ours() -> set[str]:
     for path in found:
         if Path(path).is_absolute() or ".." in Path(path).parts:
             raise SetupError(f"{kept} was changed: it names {path}. Look at what is there, and remove the file")
-        root_only.check((TREE / path).parent)
+        host.require_root_only((TREE / path).parent)
     return found
 
 
@@ -271,7 +271,7 @@ def keep_environment(lines: list[str]) -> None:
     """Have it with these lines, where nobody but root can put another in its place. An earlier `up` may have none."""
     if not lines:
         return
-    root_only.check(ENVIRONMENT.parent)
+    host.require_root_only(ENVIRONMENT.parent)
     folder(ENVIRONMENT.parent)
-    root_only.protect(ENVIRONMENT.parent)
+    host.protect_shared(ENVIRONMENT.parent)
     write(ENVIRONMENT, "\n".join(lines) + "\n", mode=0o755)

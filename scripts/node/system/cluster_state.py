@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from interface import ClusterConfig, Report
-from system import munge, root_only
+from system import host, munge
 from system.host import SetupError, folder, wait, write
 
 FOLDER = Path("/opt/apps/adm/hpc")
@@ -38,8 +38,8 @@ HOST_KEY = Path("/etc/ssh/ssh_host_ed25519_key.pub")
 
 def publish(config: dict[str, Any], client: dict[str, str]) -> bool:
     """Write a config version and the client files; True when they differ from those that were there."""
-    root_only.protect(FOLDER)
-    root_only.check(CLIENT)
+    host.protect_shared(FOLDER)
+    host.require_root_only(CLIENT)
     for path in (FOLDER.parent, FOLDER, CLIENT):
         if path.exists() and not path.is_dir():
             path.unlink()
@@ -78,7 +78,7 @@ def wait_for_config(*, seconds: float = 900, controller: str = "") -> ClusterCon
         f"the config version ({CONFIG})", there, seconds=seconds, interval=0.2,
         hint="is the controller up, and its set-up done?",
     )  # fmt: skip
-    root_only.check(FOLDER)
+    host.require_root_only(FOLDER)
     try:
         return json.loads(CONFIG.read_text())
     except ValueError:
