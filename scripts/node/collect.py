@@ -21,7 +21,6 @@ from typing import Any
 
 from accounting import accounts, database, records
 from jobs import lost_jobs, prologs
-from side_by_side import Part, side_by_side
 from slurm import scheduler, slurmctld
 from system import (
     authorized_keys,
@@ -35,7 +34,7 @@ from system import (
     text_block,
     users,
 )
-from system.host import SetupError, read_json, run, timeout_factor
+from system.host import Part, SetupError, read_json, run, side_by_side, timeout_factor
 
 UNITS = {
     "controller": ("munge", "mariadb", "slurmdbd", "slurmctld", "ssh"),

@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 from gpu_documents import document
 from health import checks, outcome
-from side_by_side import side_by_side
 from system import mounts
-from system.host import SetupError
+from system.host import SetupError, side_by_side
 
 
 @pytest.fixture(autouse=True)

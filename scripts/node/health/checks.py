@@ -18,9 +18,8 @@ from typing import Any
 from health import gpu
 from health import outcome as record
 from health.outcome import BUSY, Outcome, ask, failed, in_container, ok, once, skipped, unsure
-from side_by_side import side_by_side
 from system import mounts
-from system.host import SetupError
+from system.host import SetupError, side_by_side
 
 Outcomes = dict[str, Outcome]
 DIAG_SECONDS = 3600

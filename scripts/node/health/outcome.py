@@ -11,9 +11,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypedDict
 
-from side_by_side import side_by_side
 from system import cluster_state
-from system.host import SetupError, read_json, write
+from system.host import SetupError, read_json, side_by_side, write
 
 RUN = Path("/run/hpc/health")  # root's; locks of checks that have not ended
 CONTAINER = Path("/run/systemd/container")  # systemd's container interface: what kind of container, if it is one
