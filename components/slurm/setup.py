@@ -13,8 +13,8 @@ MUNGE_KEY, DATABASE_PASSWORD = "/etc/hpc/munge.key", "/etc/hpc/database-password
 TOKEN_KEY = "/etc/hpc/jwt.key"  # noqa: S105 - where it lies
 """Where it looks for the cluster's secrets (munge.py, database.py, rest.py)."""
 
-# Takes {path: [lines]} from standard input into a folder, and removes whatever else is there: files of an earlier
-# version, what Python has compiled of them, empty folders. A run that was killed is completed by the next.
+# Takes {path: [lines]} from standard input into a folder, and removes whatever else is there: files of another version
+# of the set-up, what Python has compiled of them, empty folders. A run that was killed is completed by the next.
 _UNPACK = """
 import contextlib, json, os, pathlib, sys
 files = json.load(sys.stdin)
@@ -52,11 +52,7 @@ UNPACK = f"python3 -c {shlex.quote(_UNPACK)} {TARGET}"
 
 @cache
 def files() -> dict[str, str]:
-    """Text of every file of the set-up, by its path in the folder.
-
-    Its folders are no packages: an earlier version, which has modules of the same names and removes no folders, runs
-    after it too.
-    """
+    """Text of every file of the set-up, by its path in the folder."""
     paths = [path for path in FOLDER.rglob("*") if path.is_file() and path.suffix != ".pyc"]
     return {name: (FOLDER / name).read_text() for name in sorted(str(path.relative_to(FOLDER)) for path in paths)}
 

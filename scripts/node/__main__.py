@@ -25,8 +25,8 @@ Every phase may be run again at any time: it changes what differs, says so, and 
 
 from __future__ import annotations
 
-import fcntl
 import json
+import math
 import os
 import sys
 from collections.abc import Callable
@@ -51,7 +51,7 @@ from system import (
     state_disk,
     users,
 )
-from system.host import SetupError, describe_os_error, log, printable, run, service, write
+from system.host import SetupError, describe_os_error, log, printable, run, service, take_lock, write
 
 NODE = Path("/etc/hpc/node.json")
 
@@ -140,7 +140,7 @@ def boot() -> None:
         protected_files.restore_modes()
         slurmd.link_pmix()
         config = cluster_state.wait_for_config()
-        munge.start(config.get("munge", ""))
+        munge.start(config["munge"])
         login.let_in(jobs=config.get("adopt", False))
         shared = {mount["target"] for mount in node["mounts"]}
         users.converge(config["users"], config["groups"], with_homes="/home" not in shared)
@@ -221,16 +221,18 @@ UNDOES = {"no-prologs": "prologs", "no-rxdm": "rxdm", "no-ends": "ends"}
 
 
 def take(lock: IO[str], phase: str) -> None:
-    """Have the lock. Another set-up that only waits for jobs is told to give way to an `up`, which knows better."""
-    kind = fcntl.LOCK_SH if phase == "leave" else fcntl.LOCK_EX
-    try:
-        fcntl.flock(lock, kind | fcntl.LOCK_NB)
-    except BlockingIOError:
-        if phase in ("configure", "settle"):
-            log("another set-up is at work on this machine: waiting for it")
-            write(drain.WANTED, "", quiet=True)
-            drain.WANTED.touch()
-        fcntl.flock(lock, kind)
+    """Take the lock of a phase. Another set-up may hold it that only waits for jobs: it ends when WANTED is touched.
+
+    Only an `up` does so, as its stack file is newer.
+    """
+    shared = phase == "leave"
+    if take_lock(lock, shared=shared):
+        return
+    if phase in ("configure", "settle"):
+        log("another set-up is at work on this machine: waiting for it")
+        write(drain.WANTED, "", quiet=True)
+        drain.WANTED.touch()
+    take_lock(lock, shared=shared, seconds=math.inf)
 
 
 def main(arguments: list[str]) -> int:

@@ -202,7 +202,7 @@ def parts(mine: list[str]) -> dict[str, Part]:
         found["scripts"] = prologs.observe
         found |= {f"slurm {name}": part for name, part in scheduler.PARTS.items()}
         found |= {f"accounting {name}": part for name, part in accounts.PARTS.items()}
-        found["records"] = records.observe
+        found["records"] = records.observe_records
     return found
 
 

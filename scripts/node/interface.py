@@ -71,7 +71,7 @@ class _Controller(TypedDict, total=False):
     qos: list[str]  # that slurm.conf names
     adopt: bool
     slurmrestd: bool
-    health: dict[str, Any]  # health/shared.py
+    health: dict[str, Any]  # health/kinds.py
     measure: dict[str, Any]  # what health/measure.py measures
     files: dict[str, list[str]]  # Slurm's, as lines; a login machine has slurm.conf alone
     environment: list[str]  # env.sh of jobs, as lines
@@ -159,8 +159,7 @@ class Probe(TypedDict):
 class _Config(TypedDict, total=False):
     adopt: bool
     containers: str
-    health: dict[str, Any]  # health/shared.py
-    munge: str  # fingerprint of the key that the controller runs with
+    health: dict[str, Any]  # health/kinds.py
 
 
 class ClusterConfig(_Config):
@@ -170,6 +169,7 @@ class ClusterConfig(_Config):
     users: list[User]
     groups: list[Group]
     setup: str
+    munge: str  # fingerprint of the key that the controller runs with
     slurmd: str  # hash of what slurmd reads only at its start
     digest: str
 

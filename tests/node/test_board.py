@@ -15,7 +15,7 @@ def place(tmp_path, monkeypatch):
     for name, path in (("FOLDER", ""), ("CONFIG", "cluster.json"), ("REPORTS", "nodes"), ("HOST_KEY", "key")):
         monkeypatch.setattr(cluster_state, name, tmp_path / path)
     monkeypatch.setattr(cluster_state, "GRACE", 0.5)
-    monkeypatch.setattr(cluster_state.root_only, "check", lambda _: None)
+    monkeypatch.setattr(cluster_state.host, "require_root_only", lambda _: None)
     monkeypatch.setattr(cluster_state, "write", lambda path, text, **_: path.write_text(text))
     monkeypatch.setattr(cluster_state, "folder", lambda path: path.mkdir(exist_ok=True))
     monkeypatch.setattr(cluster_state, "boot_id", lambda: "b")

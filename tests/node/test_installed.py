@@ -73,10 +73,3 @@ class TestImage:
         before = installation.IMAGE.read_bytes()
         subprocess.run(["bash", "-c", step], check=True, env={**env, "SNAPSHOT": "x"}, capture_output=True)
         assert installation.IMAGE.read_bytes() == before
-
-    def test_of_an_image_from_before_it_is_when_it_was_made(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-        monkeypatch.setattr(installation, "IMAGE", tmp_path / "image.json")
-        monkeypatch.setattr(installation, "STATE", tmp_path / "state")
-        assert installation.image() == {}
-        installation.STATE.write_text("done\n")
-        assert installation.image() == {"made": int(installation.STATE.stat().st_mtime), "baked": 1}

@@ -187,8 +187,8 @@ class TestClusterState:
             monkeypatch.setattr(
                 cluster_state, name, {"write": put, "folder": lambda path: path.mkdir(exist_ok=True)}[name]
             )
-        for name in ("protect", "check"):
-            monkeypatch.setattr(cluster_state.root_only, name, lambda _: None)
+        for name in ("protect_shared", "require_root_only"):
+            monkeypatch.setattr(cluster_state.host, name, lambda _: None)
         monkeypatch.setattr(slurmctld, "applied", lambda: {"slurm.conf": "ClusterName=x\n"})
         cluster_state.publish({"users": ["alice"], "setup": "v"}, {"slurm.conf": "ClusterName=x\n"})
         monkeypatch.setattr(cluster_state, "boot_id", lambda: "b")

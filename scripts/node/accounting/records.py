@@ -11,7 +11,6 @@ import json
 import os
 import pwd
 import re
-import stat
 import time
 import zlib
 from collections.abc import Iterator, Mapping
@@ -21,7 +20,7 @@ from typing import Any
 from accounting.database import DATABASE, cluster_name, query
 from accounting.merge_jobs import count
 from slurm import scheduler
-from system.host import SetupError, log, run
+from system.host import SetupError, log, open_regular, run
 
 # The name of the table is the stack's checked cluster name, all else are numbers.
 # ruff: noqa: S608
@@ -119,14 +118,11 @@ def _lines(tail: int | None) -> Iterator[bytes]:
 def _read(path: Path, most: int) -> bytes:
     """The end of a file; nothing of what is none, or is damaged."""
     try:
-        # The user slurm may put anything in its place: no link is followed, no pipe waited for.
-        with os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK), "rb") as file:
-            found = os.fstat(file.fileno())
-            if not stat.S_ISREG(found.st_mode):
-                return b""
+        # The user slurm may put anything in its place.
+        with open_regular(path) as file:
             if path.suffix == ".gz":
                 return gzip.GzipFile(fileobj=file).read(most)
-            file.seek(max(0, found.st_size - most))
+            file.seek(max(0, file.seek(0, os.SEEK_END) - most))
             return file.read(most)
     except (OSError, EOFError, zlib.error):
         return b""

@@ -10,7 +10,6 @@ priority and end within minutes, and one that does not start at once is cancelle
 
 from __future__ import annotations
 
-import fcntl
 import json
 import pwd
 import re
@@ -25,7 +24,7 @@ from health import gpu, outcome, program
 from health.kinds import reason
 from slurm.output import rows
 from system import cluster_state
-from system.host import SetupError, folder, log, printable, read_json, run, stop_service, succeeds, write
+from system.host import SetupError, folder, log, printable, read_json, run, stop_service, succeeds, take_lock, write
 
 PROGRAM = Path("/usr/local/sbin/hpc-health-measure")
 SETTINGS = Path("/etc/hpc/health-measure.json")
@@ -85,9 +84,7 @@ def main(arguments: list[str]) -> int:
         return 0
     Path("/run/hpc").mkdir(exist_ok=True)
     with Path("/run/hpc/health-measure.lock").open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        if not take_lock(lock):
             log("another measurement is under way: not started")
             return 1
         try:

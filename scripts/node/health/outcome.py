@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import subprocess
@@ -12,7 +11,7 @@ from pathlib import Path
 from typing import Any, TypedDict
 
 from system import cluster_state
-from system.host import SetupError, read_json, side_by_side, write
+from system.host import SetupError, read_json, side_by_side, take_lock, write
 
 RUN = Path("/run/hpc/health")  # root's; locks of checks that have not ended
 CONTAINER = Path("/run/systemd/container")  # systemd's container interface: what kind of container, if it is one
@@ -71,11 +70,9 @@ def once(name: str, check: Callable[[], Any], *, seconds: float) -> Callable[[],
     def run() -> Any:  # noqa: ANN401 - what the check returns
         RUN.mkdir(mode=0o700, parents=True, exist_ok=True)
         lock = os.open(RUN / f"{name.replace('/', '_')}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+        if not take_lock(lock):
             hangs = time.monotonic() - _since(lock) > seconds + ENDING
-            raise SetupError("an earlier check still waits for its answer" if hangs else BUSY) from None
+            raise SetupError("an earlier check still waits for its answer" if hangs else BUSY)
         os.pwrite(lock, f"{time.monotonic():024.3f}".encode(), 0)
         os.set_inheritable(lock, True)  # noqa: FBT003 - of the standard library; programs that hang hold it too
         return check()

@@ -11,7 +11,6 @@ A node that fails a check is drained with a reason of kinds.py. Nothing here end
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import socket
@@ -24,7 +23,7 @@ from health import checks, outcome
 from health.kinds import RESUMES, key, kinds, parts, reason, resumes
 from health.outcome import RUN
 from slurm import scheduler
-from system.host import SetupError, log, printable, read_json, run, write
+from system.host import SetupError, log, printable, read_json, run, take_lock, write
 
 PROGRAM = Path("/usr/local/sbin/hpc-health")  # HealthCheckProgram of slurm.conf
 SETTINGS = Path("/etc/hpc/health.json")
@@ -70,12 +69,9 @@ def _run(mode: str, wanted: dict[str, Any]) -> int:
     name = os.environ.get("SLURMD_NODENAME") or socket.gethostname()
     RUN.mkdir(mode=0o700, parents=True, exist_ok=True)
     with Path(RUN / "run").open("w") as lock:
-        if mode == "periodic":
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                return 0
-        elif mode == "now" and not _take(lock):
+        if mode == "periodic" and not take_lock(lock):
+            return 0
+        if mode == "now" and not take_lock(lock, seconds=KEPT_SECONDS):
             raise SetupError(f"another run has not ended in {KEPT_SECONDS} s")
         began = time.time()
         if mode == "prolog":
@@ -90,7 +86,7 @@ def _run(mode: str, wanted: dict[str, Any]) -> int:
         for kind, text in bad.items():
             sys.stderr.write(printable(f"hpc-health: {kind}: {text}\n"))
         # Quick checks before a job that pass leave no trace: they cost no write and no lock.
-        if mode in ("periodic", "now") or (bad and _take(lock)):
+        if mode in ("periodic", "now") or (bad and take_lock(lock, seconds=KEPT_SECONDS)):
             kept = _settle(name, mode, wanted, found, began=began)
             if mode == "now":
                 sys.stdout.write(json.dumps(kept) + "\n")
@@ -135,18 +131,6 @@ def _settle(name: str, mode: str, wanted: dict[str, Any], found: checks.Outcomes
             kept["why"] = printable(str(error))
     outcome.keep_record(kept)
     return kept
-
-
-def _take(lock: Any) -> bool:  # noqa: ANN401 - an open file
-    end = time.monotonic() + KEPT_SECONDS
-    while time.monotonic() < end:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            time.sleep(0.05)
-        else:
-            return True
-    return False
 
 
 class Action(NamedTuple):

@@ -268,7 +268,7 @@ ENVIRONMENT = Path("/opt/apps/hpc/env.sh")
 
 
 def keep_environment(lines: list[str]) -> None:
-    """Have it with these lines, where nobody but root can put another in its place. An earlier `up` may have none."""
+    """Have env.sh with these lines, where nobody but root can put another in its place; nothing without lines."""
     if not lines:
         return
     host.require_root_only(ENVIRONMENT.parent)

@@ -12,7 +12,6 @@ import json
 import os
 import pwd
 import socket
-import stat
 import subprocess
 import time
 import uuid
@@ -142,13 +141,10 @@ def given(path: Path) -> Any:  # noqa: ANN401 - a JSON object
 def given_text(path: Path) -> str:
     """The begin of a file of GIVEN; nothing where there is no regular file."""
     try:
-        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+        with host.open_regular(path) as file:
+            return file.read(LONGEST).decode(errors="replace")
     except OSError:
         return ""
-    try:
-        return os.read(handle, LONGEST).decode(errors="replace") if stat.S_ISREG(os.fstat(handle).st_mode) else ""
-    finally:
-        os.close(handle)
 
 
 def _as_slurm(script: str, path: Path, text: str = "") -> None:

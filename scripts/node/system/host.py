@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import hashlib
 import json
+import math
 import os
 import pwd
 import re
@@ -22,7 +24,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, BinaryIO
 
 # As in cluster/printable.py: control characters but tab and line feed, other line ends, changes of text direction.
 HIDDEN = re.compile(
@@ -125,6 +127,31 @@ def write(
         if not quiet:
             log(f"wrote {path}")
     return own(path, mode=mode, owner=owner) or changed
+
+
+def open_regular(path: Path) -> BinaryIO:
+    """Open a regular file for reading in whose place others may have put anything. A link is not followed, a pipe not
+    waited for, a device not activated. Raises OSError for all of these.
+    """
+    handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        os.close(handle)
+        raise OSError(errno.EINVAL, "not a regular file", str(path))
+    return os.fdopen(handle, "rb")
+
+
+def take_lock(lock: IO[Any] | int, *, shared: bool = False, seconds: float = 0) -> bool:
+    """Take the lock of an open file (flock(2)), trying for some seconds; False where another process holds it."""
+    kind, end = fcntl.LOCK_SH if shared else fcntl.LOCK_EX, time.monotonic() + seconds
+    while True:
+        try:
+            fcntl.flock(lock, kind if seconds == math.inf else kind | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() >= end:
+                return False
+            time.sleep(0.05)
+        else:
+            return True
 
 
 def own(path: str | Path, *, mode: int, owner: str = "root") -> bool:

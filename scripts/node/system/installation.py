@@ -46,12 +46,8 @@ def wait_for(*, seconds: float = 5400, interval: float = 1) -> None:
 
 
 def image() -> dict[str, Any]:
-    """What this machine's software is of: recipe, snapshot (of Ubuntu's archive), made (seconds), baked. Of an image
-    from before that was written, when it was made; nothing of a machine that was not made from any."""
-    if IMAGE.exists():
-        found: dict[str, Any] = json.loads(IMAGE.read_text())
-        return found
-    return {"made": int(STATE.stat().st_mtime), "baked": 1} if _read(STATE) == "done" else {}
+    """The machine's image: recipe, snapshot (of Ubuntu's archive), made (seconds), baked; empty without an image."""
+    return json.loads(_read(IMAGE) or "{}")
 
 
 def tail() -> str:

@@ -17,8 +17,7 @@ def start(wanted: str | None = None) -> bool:
     """Install the delivered key, 0400 and munge's own, and have munged run with it; True when it was (re)started.
 
     `wanted` is the fingerprint of the controller's key, from the config version: a node keeps its key until the
-    controller has changed to the delivered one, so that both change within seconds. Empty, from a controller with an
-    older set-up: it has not changed.
+    controller has changed to the delivered one, so that both change within seconds.
 
     A munged that does not authenticate is restarted. Raises SetupError when no key was delivered, or when munged does
     not accept its own credential after that either.
@@ -28,7 +27,7 @@ def start(wanted: str | None = None) -> bool:
     key = DELIVERED.read_bytes()
     if wanted is not None and KEY.exists() and fingerprint(key) != wanted:
         had = KEY.read_bytes()
-        if had != key and wanted in ("", fingerprint(had)):
+        if had != key and wanted == fingerprint(had):
             log("the controller has not changed to the MUNGE key that was delivered: kept the one before")
             key = had
     folder(KEY.parent, mode=0o700, owner="munge")
