@@ -1,12 +1,79 @@
 """The command line: which commands there are, and how their help is arranged."""
 
+import ast
+import functools
 import os
 import sys
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Final, cast
 
-from cli.lazy import LazyCommand, LazyGroup
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+from cli import error_handler
 from cli.options import COMMAND_FOLLOWS, COMPLETE
+
+_FOLDER = Path(__file__).parent / "commands"
+
+
+class LazyCommand(TyperCommand):
+    """A function of a module in cli/commands, whose docstring is the command's help."""
+
+    def __init__(self, name: str, target: str, panel: str | None, *examples: str, hidden: bool = False) -> None:
+        """`target` is MODULE:FUNCTION, `panel` the section of the help that lists it."""
+        super().__init__(name, rich_help_panel=panel, hidden=hidden)
+        self._module, _, self._function = target.partition(":")
+        self.examples = examples
+
+    def read_help(self) -> None:
+        """Read the help from the module's source: importing all modules takes a second."""
+        self.help = _docstrings(self._module).get(self._function)
+
+    def make_context(self, info_name: str | None, args: list[str], *more: Any, **extra: Any) -> Any:  # noqa: ANN401
+        """Import the module, and parse the command line with the parameters of its function."""
+        return self.load().make_context(info_name, args, *more, **extra)
+
+    def load(self) -> TyperCommand:
+        """Import the module, and make a command of its function."""
+        with error_handler.shown():
+            function = getattr(import_module(f"cli.commands.{self._module}"), self._function)
+        epilog = "\n\n".join(["Examples:", *self.examples]) if self.examples else None
+        app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+        app.command(self.name, epilog=epilog)(_with_error_handler(function))
+        return cast(TyperCommand, typer.main.get_command(app))
+
+
+class LazyGroup(TyperGroup):
+    """A group of lazy commands, and of such groups."""
+
+    def __init__(self, name: str, summary: str, *commands: LazyCommand | TyperGroup, **more: Any) -> None:  # noqa: ANN401
+        super().__init__(name=name, help=summary, commands=commands, no_args_is_help=True, **more)
+
+    def list_commands(self, ctx: Any) -> list[str]:  # noqa: ANN401 - typer's own click
+        """Names of the commands, for the help, which is read now."""
+        for command in self.commands.values():
+            if isinstance(command, LazyCommand):
+                command.read_help()
+        return super().list_commands(ctx)
+
+
+@functools.cache
+def _docstrings(module: str) -> dict[str, str | None]:
+    """The docstring of each function of a module in cli/commands."""
+    tree = ast.parse((_FOLDER / f"{module.replace('.', '/')}.py").read_text(encoding="utf-8"))
+    return {node.name: ast.get_docstring(node) for node in tree.body if isinstance(node, ast.FunctionDef)}
+
+
+def _with_error_handler(function: Callable[..., None]) -> Callable[..., None]:
+    @functools.wraps(function)
+    def command(*args: Any, **kwargs: Any) -> None:  # noqa: ANN401 - whatever the command takes
+        with error_handler.shown():
+            function(*args, **kwargs)
+
+    return command
+
 
 _HELP = """\
 Builds Slurm GPU clusters and keeps them in shape.
@@ -61,8 +128,8 @@ app = LazyGroup("./hpc", _HELP,
         "./hpc usage dev --user alice --since 7d --json"),
     LazyCommand("env", "backend:env", _USE,
         'eval "$(./hpc env nebius)"', 'eval "$(./hpc env nebius --unset)"', "./hpc env a3mega --json"),
-    LazyCommand("stacks", "stacks:stacks", _KEEP, "./hpc stacks"),
-    LazyCommand("ls", "stacks:stacks", None, hidden=True),
+    LazyCommand("stacks", "state:stacks", _KEEP, "./hpc stacks"),
+    LazyCommand("ls", "state:stacks", None, hidden=True),
     LazyCommand("nebius-token", "nebius_token:nebius_token", None, hidden=True),
     LazyCommand("install-pulumi", "environment:install_pulumi", _KEEP, "./hpc install-pulumi"),
     LazyCommand("completion", "environment:completion", _KEEP,
@@ -71,7 +138,7 @@ app = LazyGroup("./hpc", _HELP,
     LazyCommand("test", "checks:run_checks", _DEVELOP,
         "./hpc test --fast", "./hpc test --only types --only tests", "./hpc test --only tests -- -k quoting -x"),
     LazyCommand("bench", "bench:bench", _DEVELOP, "./hpc bench --quick", "./hpc bench up jobs", "./hpc bench --write"),
-    LazyCommand("schema", "schema:schema", _DEVELOP, "./hpc schema --write"),
+    LazyCommand("schema", "environment:schema", _DEVELOP, "./hpc schema --write"),
     LazyGroup("check", "Check with small jobs that a cluster works as users need it.",
         LazyCommand("jobs", "jobs.check:jobs", None,
             "./hpc check jobs dev", "./hpc check jobs a3mega --suite hello --nodes a3mega-[0-3] --as alice",

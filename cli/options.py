@@ -1,10 +1,12 @@
 """Arguments and options that several commands share, so that they read the same everywhere."""
 
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from enum import Enum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
-from typer import Argument, Option
+from typer import Argument, Context, Option
 
 COMPLETE = "_HPC_COMPLETE"
 """The variable by which a shell asks for completions."""
@@ -94,3 +96,35 @@ Confirm = Annotated[
 
 COMMAND_FOLLOWS = "\0"
 """Marks the `--` of `ssh STACK -- COMMAND`, which leaves MACHINE out. No real argument can hold it."""
+
+
+def _of_the_stack(read: Callable[[Mapping[str, Any]], Iterable[str]]) -> Callable[[Context, str], list[str]]:
+    def complete(context: Context, incomplete: str) -> list[str]:
+        # Arguments are not parsed yet where an option waits for its value.
+        stack = context.params.get("stack") or next(iter(context.args), "")
+        # Nothing is asked of a machine, and what can't be read completes nothing: a shell shows no errors there.
+        with suppress(Exception):
+            from cli.stack import outputs  # a command that completes nothing does not wait for it
+
+            values = outputs.read(stack, show_secrets=False)
+            prefix = f"{values.get('cluster')}-"
+            names = [name.removeprefix(prefix) for name in read(values)]
+            return [name for name in names if name.startswith(incomplete)]
+        return []
+
+    return complete
+
+
+def _nodes(values: Mapping[str, Any]) -> list[str]:
+    return [name for name, row in (values.get("targets") or {}).items() if "node" in (row.get("roles") or ())]
+
+
+def _partitions(values: Mapping[str, Any]) -> list[str]:
+    from cluster.load.parse import parse_output  # commands that have a partition do not wait for it
+
+    return list(parse_output(values["config"]).partitions)
+
+
+machines = _of_the_stack(lambda values: list(values.get("targets") or {}))
+nodes = _of_the_stack(_nodes)
+partitions = _of_the_stack(_partitions)

@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from typer import Context
 from typer.core import TyperGroup
 
-from cli.app import app
-from cli.lazy import LazyCommand
+from cli.app import LazyCommand, app
 
 _BRACKETS = re.compile(r"^(?:\{(.*)\}|\[\[(.*)\]\])(?:\.\.\.)?$")
 _HEAD = """\

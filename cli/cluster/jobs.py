@@ -1,18 +1,21 @@
-"""Jobs of a user on a cluster that is up: files for them, submission, waiting, output."""
+"""Jobs of a user on a cluster that is up: files for them, submission, waiting, progress, logs."""
 
 import json
 import re
 import shlex
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import TypeVar
 
+from cli import console
 from cli.access import remote
 from cli.access.remote import driver_of
 from cli.access.ssh import shell_line
 from cli.access.target import Target
 from cli.cluster.cluster import Cluster
 from cli.errors import CliError
+from cluster.jobs.nccl import LOGS
 from cluster.jobs.script import BODIES, FOLDER, Option, words
 from cluster.observe.job_states import JobState, parse_sacct, parse_squeue, sacct_line, squeue_line
 from cluster.printable import printable
@@ -152,3 +155,163 @@ class Jobs:
             error = (done.err or done.out).strip() or f"exit code {done.code}"
             raise CliError(f"{machine.name}: {error if done.reached else f'does not answer: {error}'}")
         return done.out
+
+
+_USER = re.compile("[a-z_][a-z0-9_-]*")
+_OUTPUT = re.compile(r"^ +StdOut=(/.+)$", re.MULTILINE)
+
+
+def read_job_log(cluster: Cluster, stack: str, job: str, most: int) -> tuple[str, str]:
+    """Where the log of a job is, and its first `most` bytes, read as the user whose job it is.
+
+    slurmctld knows a job's output for some minutes after its end (MinJobAge). Of older jobs the accounting database
+    has the user, and the place is the one of `./hpc nccl run`.
+
+    Raises:
+        CliError: nobody knows the job, or its user can't read the log.
+    """
+    root, number = Jobs(cluster, stack, "root"), shlex.quote(job)
+    # Not by `scontrol show job`: a job's name stands before its user there, and may say that it is another's.
+    user = _first(root, f"squeue --noheader --states=all --jobs={number} --format=%u 2>/dev/null || true")
+    if _USER.fullmatch(user):
+        jobs = Jobs(cluster, stack, user)
+        found = _OUTPUT.findall(jobs.run(f"scontrol show job {number} 2>/dev/null || true"))
+        if found:
+            return found[-1], jobs.read(found[-1], most)
+    user = _first(root, f"sacct --noheader --parsable2 --allocations --jobs={number} --format=User")
+    if not _USER.fullmatch(user):
+        raise CliError(f"job {job}: neither slurmctld nor the accounting database of {stack} knows it.")
+    jobs = Jobs(cluster, stack, user)
+    path = f"{jobs.run('echo ~').strip()}/{LOGS}/{job}.log"
+    try:
+        return path, jobs.read(path, most)
+    except CliError as error:
+        todo = f"if it wrote its output elsewhere, copy that file here and name it: ./hpc nccl report FILE\n{error}"
+        raise CliError(f"job {job} of {user}: its log is not {path}; {todo}") from None
+
+
+def _first(jobs: Jobs, line: str) -> str:
+    """The first line that a command prints, without blanks around it."""
+    return jobs.run(line).strip().partition("\n")[0].strip()
+
+
+Seen = TypeVar("Seen")
+_LOOK_SECONDS = 3.0
+_SILENCE_SECONDS = 60.0
+"""Without news for so long, the last line is shown again, with the time."""
+_LOST_SECONDS = 120.0
+"""How long the login machine may not answer before the job is left to itself."""
+_REASONS = {
+    "Resources": "waits for nodes that other jobs have",
+    "Priority": "waits for jobs with a higher priority",
+    "Dependency": "waits for another job of the same name",
+    "ReqNodeNotAvail": "waits for nodes that are down, drained or reserved",
+    "BeginTime": "waits for its start time, as after a requeue",
+    "PartitionDown": "the partition is down",
+    "PartitionInactive": "the partition is inactive",
+    "JobHeldAdmin": "held by an administrator",
+    "JobHeldUser": "held by its user",
+    "AssocGrpGRES": "waits for the account's limit of GPUs",
+    "QOSMaxJobsPerUserLimit": "waits for the QOS's limit of jobs",
+}
+"""squeue(1), JOB REASON CODES."""
+
+
+@dataclass
+class Progress:
+    """One job that is waited for."""
+
+    jobs: Jobs
+    id: str
+    log: str
+    """Its log on the cluster, below the user's home."""
+    shown: str
+    """What lines of the log are progress: an extended regular expression of grep."""
+    afterwards: str
+    """The command that goes on once the job has ended, should this one be cut off."""
+    text: Callable[[str], str] = field(default=lambda line: line)
+    """Such a line, for a person; an empty text is not shown."""
+    _lines: int = field(default=0, init=False)
+    _state: str = field(default="", init=False)
+    _last: str = field(default="", init=False)
+    _noted: float = field(default=0.0, init=False)
+    _start: float = field(default=0.0, init=False)
+
+    def wait(self) -> JobState:
+        """Wait until the job has ended; its last state. Ctrl-C cancels it.
+
+        Raises:
+            CliError: the login machine does not answer any more; the job goes on.
+        """
+        self._start = self._noted = time.monotonic()
+        try:
+            while not (state := patiently(self._look)).ended:
+                if time.monotonic() - self._noted > _SILENCE_SECONDS:
+                    self._note(self._last)
+            return state
+        except CliError as error:
+            raise CliError(f"{error}\nJob {self.id} goes on by itself. When it has ended: {self.afterwards}") from None
+        except KeyboardInterrupt:
+            try:
+                self.jobs.cancel([self.id])
+            except CliError as error:
+                how = f"./hpc run {self.jobs.stack} --as {self.jobs.user} -- scancel {self.id}"
+                raise CliError(f"{error}\nJob {self.id} was not cancelled. To cancel it: {how}") from None
+            console.note(f"Job {self.id} was cancelled.")
+            raise
+
+    def _look(self) -> JobState:
+        state = self.jobs.wait([self.id], self._note_state, _LOOK_SECONDS)[self.id]
+        self._note_log()
+        return state
+
+    def _note_state(self, states: Mapping[str, JobState]) -> None:
+        if state := states.get(self.id):
+            text = _text(state)
+            if text != self._state and not state.ended:
+                self._state = text
+                self._note(text)
+
+    def _note_log(self) -> None:
+        line = f"grep -aE {shlex.quote(self.shown)} {shlex.quote(self.log)} 2>/dev/null | tail -n +{self._lines + 1}"
+        for one in self.jobs.run(line).splitlines():
+            self._lines += 1
+            if text := self.text(one):
+                self._note(text)
+
+    def _note(self, text: str) -> None:
+        now = time.monotonic()
+        minutes, seconds = divmod(int(now - self._start), 60)
+        console.note(f"[{minutes}:{seconds:02}] {text}")
+        self._last, self._noted = text, now
+
+
+def patiently(look: Callable[[], Seen]) -> Seen:
+    """What `look` returns. The login machine may be away for a while: a laptop that sleeps, a network that changes.
+
+    Raises:
+        CliError: it was, for _LOST_SECONDS and every time that it was asked.
+    """
+    since, told = time.monotonic(), False
+    while True:
+        try:
+            return look()
+        except CliError as error:
+            if time.monotonic() - since > _LOST_SECONDS:
+                raise
+            if not told:
+                console.note(f"{error}\nTrying again for {_LOST_SECONDS:.0f} s.")
+            told = True
+            time.sleep(_LOOK_SECONDS)
+
+
+def _text(state: JobState) -> str:
+    if state.state == "PENDING":
+        # Reasons may be followed by details: ReqNodeNotAvail, UnavailableNodes:...
+        name = re.split("[^A-Za-z]", state.reason, maxsplit=1)[0]
+        if not name or name == "None":
+            return f"job {state.id} is pending"
+        return f"job {state.id} {_REASONS.get(name, 'is pending')} ({state.reason})"
+    if state.state == "RUNNING":
+        return f"job {state.id} runs on {state.nodes}"
+    return f"job {state.id} is {state.state.lower()}"

@@ -1,14 +1,16 @@
-"""install-pulumi, completion, version."""
+"""install-pulumi, completion, version, schema."""
 
+import json
 import platform
 import re
 import shlex
 from enum import Enum
 from typing import Annotated
 
-from typer import Argument
+from typer import Argument, Option
 
 from cli import console
+from cli.errors import CliError
 from cli.options import COMPLETE
 from cli.stack import project, pulumi_program, state_dir
 
@@ -52,3 +54,37 @@ def version() -> None:
     console.line(f"Python {platform.python_version()}, Pulumi SDK {pulumi_program.pulumi_version()}")
     console.line(f"Pulumi CLI: {pulumi or 'none, the embedded engine is used'}")
     console.line("state: {} ({})".format(*state_dir.located()))
+
+
+PATH = "docs/schema/cluster.schema.json"
+PAGES = "docs/reference/stack-file"
+COMMANDS = "docs/reference/commands.md"
+
+
+def schema(
+    *,
+    check: Annotated[bool, Option("--check", help=f"Fail if {PATH} and the generated pages are not current.")] = False,
+    write: Annotated[bool, Option("--write", help=f"Bring {PATH} and the generated pages up to date.")] = False,
+) -> None:
+    """Print the JSON Schema of a stack file, which editors complete and check from."""
+    # The models of the stack file take a while to import.
+    from cli.reference import commands_page
+    from cluster.reference import json_schema, reference
+
+    text = json.dumps(json_schema(), indent=2, ensure_ascii=False) + "\n"
+    if not (check or write):
+        print(text, end="")
+        return
+    pages = {COMMANDS: commands_page()} | {f"{PAGES}/{name}": page for name, page in reference().items()}
+    for name, content in {PATH: text, **pages}.items():
+        file = project.ROOT / name
+        if file.exists() and file.read_text(encoding="utf-8") == content:
+            console.note(f"{name} is current")
+        elif write:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(content, encoding="utf-8")
+            console.note(f"Wrote {name}")
+        else:
+            raise CliError(
+                f"{name} is not what the models and commands say now. Bring it up to date with: ./hpc schema --write"
+            )

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from typer import Argument, Exit, Option
 
-from cli import completion, console, observers, options
+from cli import console, observers, options
 from cli.access import remote
 from cli.cluster.cluster import Cluster, from_outputs, require_capabilities
 from cli.cluster.observation import EACH
@@ -38,7 +38,7 @@ def health(
         list[str] | None,
         Argument(
             metavar="[NODES...]", help="Names or ranges, with or without the cluster's; default: all.",
-            show_default=False, autocompletion=completion.nodes,
+            show_default=False, autocompletion=options.nodes,
         ),
     ] = None,
     *,

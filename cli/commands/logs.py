@@ -4,7 +4,7 @@ from typing import Annotated
 
 from typer import Argument, Exit, Option
 
-from cli import completion, options
+from cli import options
 from cli.access import remote
 from cli.cluster.cluster import Cluster, from_outputs
 from cli.errors import CliError
@@ -39,7 +39,7 @@ def logs(
     on: Annotated[
         list[str] | None,
         Option(
-            "--on", metavar="MACHINE", help="Only this machine's; may be repeated.", autocompletion=completion.machines
+            "--on", metavar="MACHINE", help="Only this machine's; may be repeated.", autocompletion=options.machines
         ),
     ] = None,
 ) -> None:  # fmt: skip

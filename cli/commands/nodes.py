@@ -6,10 +6,9 @@ from typing import Annotated
 
 from typer import Argument, Option
 
-from cli import completion, console, observers, options
+from cli import console, observers, options
 from cli.cluster.cluster import from_outputs
-from cli.cluster.maintenance import drain, resume
-from cli.cluster.reboot import reboot
+from cli.cluster.maintenance import drain, reboot, resume
 from cli.cluster.scheduler import Scheduler
 from cli.errors import CliError
 from cli.stack import outputs
@@ -37,7 +36,7 @@ def nodes(
         list[str] | None,
         Argument(
             metavar="[NODES...]", help="Names or ranges, with or without the cluster's: cpu-0, cpu-[0-3,7].",
-            show_default=False, autocompletion=completion.nodes,
+            show_default=False, autocompletion=options.nodes,
         ),
     ] = None,
     *,

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from typer import Argument, Exit, Option
 
-from cli import completion, console, options
+from cli import console, options
 from cli.access import remote
 from cli.access.remote import LOOK_UP_SECONDS, Indirect, driver_of
 from cli.access.ssh import quoted
@@ -37,7 +37,7 @@ def run(
             metavar="MACHINE",
             help="Where. Default: the first login machine.",
             show_default=False,
-            autocompletion=completion.machines,
+            autocompletion=options.machines,
         ),
     ] = None,
 ) -> None:
@@ -59,7 +59,7 @@ def ssh(
             metavar="[MACHINE]",
             help="Its name, with or without the cluster's: dev-cpu-0, cpu-0, controller. Default: the login machine.",
             show_default=False,
-            autocompletion=completion.machines,
+            autocompletion=options.machines,
         ),
     ] = None,
     command: _Command = None,

@@ -11,9 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from cli.commands import stacks
 from cli.errors import CliError
-from cli.stack import stack_config, stackfile
+from cli.stack import project, stack_config, stackfile
 from tests.cli.conftest import Hpc
 
 COMMANDS = [
@@ -52,7 +51,7 @@ class TestExitCodes:
         assert ended.err == "error: there is no stack 'prod': Pulumi.prod.yaml does not exist. There is: dev.\n"
 
     def test_ctrl_c_is_130(self, hpc: Hpc, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(stacks.project, "known", raising(KeyboardInterrupt()))
+        monkeypatch.setattr(project, "known", raising(KeyboardInterrupt()))
         ended = hpc("stacks")
         assert (ended.code, ended.err) == (130, "Interrupted.\n")
 
@@ -64,7 +63,7 @@ class TestExitCodes:
         assert done.stderr.strip() in ("0", str(128 + signal.SIGPIPE))
 
     def test_a_defect_is_one_line_and_a_file(self, hpc: Hpc, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-        monkeypatch.setattr(stacks.project, "known", raising(RuntimeError("of all things\nmore")))
+        monkeypatch.setattr(project, "known", raising(RuntimeError("of all things\nmore")))
         ended = hpc("stacks")
         assert ended.code == 1
         found = re.fullmatch(

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from cli.cluster import job_progress
+from cli.cluster import jobs
 from cli.cluster import jobs as module
 from cli.stack import project
 from cluster.config import ClusterConfig
@@ -225,14 +225,14 @@ class TestRun:
     def test_ctrl_c_cancels_the_job(self, hpc: Hpc, site: Site, monkeypatch: pytest.MonkeyPatch):
         site.states("PENDING", "RUNNING")
 
-        waits = job_progress.Progress.wait
+        waits = jobs.Progress.wait
 
-        def pressed(progress: job_progress.Progress) -> object:
+        def pressed(progress: jobs.Progress) -> object:
             signal.setitimer(signal.ITIMER_REAL, 1.0)
             return waits(progress)
 
         previous = signal.signal(signal.SIGALRM, lambda *_: os.kill(os.getpid(), signal.SIGINT))
-        monkeypatch.setattr(job_progress.Progress, "wait", pressed)
+        monkeypatch.setattr(jobs.Progress, "wait", pressed)
         ended = self.run(hpc, site)
         signal.signal(signal.SIGALRM, previous)
         assert ended.code == 130
@@ -250,7 +250,7 @@ class TestRun:
     def test_one_that_stays_away_leaves_the_job_to_itself(
         self, hpc: Hpc, site: Site, tool: Tool, monkeypatch: pytest.MonkeyPatch
     ):
-        monkeypatch.setattr(job_progress, "_LOST_SECONDS", -1.0)
+        monkeypatch.setattr(jobs, "_LOST_SECONDS", -1.0)
         tool("squeue", "exit 1")
         ended = self.run(hpc, site)
         assert ended.code == 1

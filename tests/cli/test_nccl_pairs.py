@@ -132,7 +132,7 @@ def test_what_ends_it_cancels_the_jobs_of_the_round(
     def wait(*_: object) -> None:
         raise broken
 
-    monkeypatch.setattr("cli.cluster.job_progress._LOST_SECONDS", -1.0)
+    monkeypatch.setattr("cli.cluster.jobs._LOST_SECONDS", -1.0)
     monkeypatch.setattr(Jobs, "wait", wait)
     ended = hpc("nccl", "run", "a3mega", "--pairs")
     assert ended.code == (130 if isinstance(broken, KeyboardInterrupt) else 1)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from typer import Exit
 
-from cli.cluster import job_progress
+from cli.cluster import jobs as job_progress
 from cli.cluster.jobs import JobState
 from cli.commands.jobs import mlperf_prepare
 from cli.commands.jobs.mlperf_prepare import Benchmark, JobCluster, prepare

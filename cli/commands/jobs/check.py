@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from typer import Exit, Option
 
-from cli import completion, console, options
+from cli import console, options
 from cli.cluster import quickcheck
 from cli.cluster.cluster import from_outputs
 from cli.cluster.jobs import Jobs, JobState
@@ -62,7 +62,7 @@ def jobs(
             "-p",
             metavar="PARTITION",
             help="Only its nodes; may be given again.",
-            autocompletion=completion.partitions,
+            autocompletion=options.partitions,
         ),
     ] = None,
     nodes: Annotated[

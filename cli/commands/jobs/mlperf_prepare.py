@@ -10,8 +10,7 @@ from typer import Argument, Exit, Option
 
 from cli import console, options
 from cli.cluster.cluster import from_outputs
-from cli.cluster.job_progress import patiently
-from cli.cluster.jobs import Jobs, JobState
+from cli.cluster.jobs import Jobs, JobState, patiently
 from cli.errors import CliError
 from cli.stack import outputs, project, stack_config, stackfile
 from cluster.catalog.mlperf import GPT3, IMAGE, STABLE_DIFFUSION

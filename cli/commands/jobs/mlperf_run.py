@@ -6,8 +6,7 @@ from typing import Annotated
 from typer import Exit, Option
 
 from cli import console, options
-from cli.cluster.job_progress import patiently
-from cli.cluster.jobs import Jobs, JobState
+from cli.cluster.jobs import Jobs, JobState, patiently
 from cli.commands.jobs import mlperf_prepare as shared
 from cli.commands.jobs import mlperf_report
 from cli.commands.jobs.mlperf_prepare import News

@@ -8,10 +8,9 @@ from typing import Annotated
 
 from typer import Option
 
-from cli import completion, console, options
+from cli import console, options
 from cli.cluster.cluster import from_outputs
-from cli.cluster.job_progress import Progress
-from cli.cluster.jobs import Jobs
+from cli.cluster.jobs import Jobs, Progress
 from cli.errors import CliError
 from cli.stack import outputs, project, rehearsals, stack_config, stackfile
 from cluster.catalog.nccl_tests import IMAGE, NCCL_TESTS
@@ -31,7 +30,7 @@ PartitionName = Annotated[
         metavar="NAME",
         help="Default: the first one with GPUs.",
         show_default=False,
-        autocompletion=completion.partitions,
+        autocompletion=options.partitions,
     ),
 ]
 As = Annotated[

@@ -10,7 +10,7 @@ from typer import Argument, Exit, Option
 
 from cli import console, options
 from cli.cluster.cluster import from_outputs
-from cli.cluster.job_log import read_job_log
+from cli.cluster.jobs import read_job_log
 from cli.commands.jobs.nccl_build import hint
 from cli.errors import CliError
 from cli.stack import outputs

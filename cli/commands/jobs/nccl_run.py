@@ -11,8 +11,7 @@ from typing import Annotated, Any
 from typer import Exit, Option
 
 from cli import console, options
-from cli.cluster.job_progress import Progress, patiently
-from cli.cluster.jobs import JobState
+from cli.cluster.jobs import JobState, Progress, patiently
 from cli.cluster.scheduler import Scheduler
 from cli.commands.jobs import nccl_build, nccl_report
 from cli.commands.jobs.nccl_build import GpuCluster, hint, is_built, read_log
