@@ -2,6 +2,7 @@
 
 import re
 import shlex
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,9 +11,9 @@ import typer
 from typer.core import TyperGroup
 
 from cli.app import app
+from tests.docs.commands import PAGES, commands
 
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 FOLDERS = "bench|cli|cluster|components|docs|engine|scripts|tests"
 
 PATH = re.compile(rf"(?<![\w./-])((?:{FOLDERS})/[\w.*/-]*\w|Pulumi\.[\w-]+\.yaml|requirements[\w-]*\.txt)(?![\w*])")
@@ -157,3 +158,24 @@ def test_the_index_names_every_page() -> None:
     named = {(index.parent / link.partition("#")[0]).resolve() for link in LINK.findall(index.read_text())}
     parts = {page for page in PAGES if page.parent.name in ("decisions", "stack-file") and page.name != "README.md"}
     assert {*PAGES} - named - parts == {ROOT / "README.md", index}
+
+
+def test_commands_are_run_by_a_test_or_say_what_they_need() -> None:
+    """Both are counted: more may run, fewer may need what is not here."""
+    counts = Counter("needs" if command.kind == "needs" else "run" for command in commands())
+    assert counts["run"] >= 71
+    assert counts["needs"] <= 94
+
+
+def test_tests_that_run_commands_have_these_commands() -> None:
+    named = {(command.what, command.line) for command in commands() if command.kind == "run by"}
+    assert named
+    for file, line in named:
+        words = [word for word in line.split() if word.isalpha()]
+        assert any(word in (ROOT / file).read_text() for word in words[:2]), (file, line)
+
+
+def test_what_commands_need_is_one_of_few_things() -> None:
+    needs = {command.what for command in commands() if command.kind == "needs"}
+    ours = {"this checkout", "artifacts of others", "a copy of this repository"}
+    assert needs <= {"Google Cloud", "Nebius", "GPUs", "the Pulumi CLI", "an ssh_config", *ours}

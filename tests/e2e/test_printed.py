@@ -13,33 +13,25 @@ from pathlib import Path
 import pytest
 
 from components.local.host.paths import images_root
-from tests.e2e.cluster import ROOT, free
+from tests.docs.commands import ROOT, commands
+from tests.e2e.cluster import free
 
 pytestmark = pytest.mark.e2e
 
-PAGES = (
-    "README.md",
-    "docs/guides/operations.md",
-    "docs/guides/quickcheck.md",
-    "docs/guides/state.md",
-    "docs/reference/changes.md",
-)
 NAME = "printed"
 """Of the cluster, in place of `dev`: another one of that name may run on this host."""
-_LINE = re.compile(r"^\$ (?P<line>\./hpc .*)\n(?P<shown>(?:(?!\$ |```).*\n)*)", re.MULTILINE)
+PREVIEWS = {f"./hpc preview {file.name.split('.')[1]}" for file in ROOT.glob("Pulumi.*.yaml")}
+"""They need no cloud, whatever else their block needs."""
 _BACKUP = re.compile(r"dev-accounting-\d+-\d+\.sql\.gz")
 
 
 def printed() -> list[tuple[str, str]]:
-    """Each command line with what stands below it; the one that destroys the cluster last."""
-    found = [
-        (match["line"].partition("  #")[0].strip(), match["shown"])
-        for page in PAGES
-        for block in re.findall(r"^```console\n(.*?)^```", (ROOT / page).read_text(), re.MULTILINE | re.DOTALL)
-        for match in _LINE.finditer(block)
-        if "dev" in shlex.split(match["line"].partition("  #")[0])
-    ]
-    return sorted(found, key=lambda one: one[0] == "./hpc destroy dev")
+    """Each command line with what stands below it: those of blocks that are typed here, and previews of all stacks; the
+    one that destroys the cluster last."""
+    found = [(command.line, command.shown) for command in commands() if not command.kind or command.line in PREVIEWS]
+    previews = [line for line in found if line[0].startswith("./hpc preview") and not line[1]]
+    rest = [line for line in found if line not in previews]
+    return [*sorted(rest, key=lambda line: line[0] == "./hpc destroy dev"), *dict.fromkeys(previews)]
 
 
 @dataclass
