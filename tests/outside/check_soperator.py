@@ -169,6 +169,62 @@ def test_a_cluster_may_be_called_as_it_is_accepted(
     outside.holds("soperator-checks-namespace")
 
 
+def test_charts_have_every_key_that_they_are_given(
+    artifact: Path, outside: Recorder, version: str, commit: str, tmp_path: Path
+) -> None:
+    """Helm ignores a key that no template reads. What a template passes on as it is, the API server refuses above."""
+    charts = _charts(artifact, commit, tmp_path / "charts")
+    every = releases(parse(_described(version, str(charts))), FACTS)
+    for release in (one for one in every if (charts / one.chart / "Chart.yaml").is_file()):
+        given = json.loads(json.dumps(dict(release.values)))
+        listed = yaml.safe_load((charts / release.chart / "values.yaml").read_text()) or {}
+        unlisted = list(_unlisted(given, listed))
+        whole = _template(release, charts, given)
+        for path in unlisted:
+            # A value may be what the chart has anyway: another one shows whether it is read.
+            if all(_template(release, charts, changed) == whole for changed in _changed(given, path)):
+                dotted = ".".join(map(str, path))
+                outside.differs(f"soperator-key-{release.name}", f"{version}: {release.chart} has no {dotted}")
+        outside.did(f"{version}: {release.chart}: {len(unlisted)} keys that its values.yaml does not list are read")
+    outside.holds("soperator-chart-keys")
+
+
+def _unlisted(given: Any, listed: Any, path: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
+    """Paths of the uppermost keys that a chart's values.yaml does not have."""
+    if isinstance(given, list):
+        example = listed[0] if isinstance(listed, list) and listed else None
+        for position, member in enumerate(given):
+            yield from _unlisted(member, example, (*path, position))
+    elif isinstance(given, dict):
+        for key, value in given.items():
+            if isinstance(listed, dict) and key in listed:
+                yield from _unlisted(value, listed[key], (*path, key))
+            else:
+                yield (*path, key)
+
+
+def _changed(given: Any, path: tuple[str | int, ...]) -> Iterator[Any]:
+    """Values without what is at a path, and with another text there."""
+    step, *rest = path
+    if rest:
+        for below in _changed(given[step], tuple(rest)):
+            copy = given.copy()
+            copy[step] = below
+            yield copy
+        return
+    yield {key: value for key, value in given.items() if key != step}
+    if isinstance(given[step], str):
+        yield {**given, step: f"{given[step]}x"}
+
+
+def _template(release: Release, charts: Path, values: dict[str, Any]) -> str:
+    """All objects of a chart with these values, or why it can't be rendered with them."""
+    command = [binaries.ensure().helm, "template", release.name, str(charts / release.chart), "--values=-"]
+    options = [f"--namespace={release.namespace}", f"--kube-version={KUBERNETES}"]
+    done = subprocess.run([*command, *options], input=json.dumps(values), capture_output=True, text=True, check=False)
+    return done.stdout or done.stderr
+
+
 def _charts(checkout: Path, commit: str, folder: Path) -> Path:
     """The charts of a commit, each in a folder of the name that it has in the registry."""
     with tarfile.open(fileobj=BytesIO(_git(checkout, "archive", commit, "helm"))) as archive:
