@@ -25,15 +25,13 @@ RULES = {name: one for name, one in vars(rules).items() if isinstance(one, Rule)
 
 
 @cache
-def declared(model: type[Section] = ClusterConfig) -> Mapping[str, Impact | Rule]:
+def declared(model: type[Section] = ClusterConfig) -> Mapping[str, Impact | ByRule]:
     """The impacts that fields declare, by pattern: of all platforms."""
-    found: dict[str, Impact | Rule] = {}
+    found: dict[str, Impact | ByRule] = {}
     for pattern, info in patterns(model):
         for one in info.metadata:
-            if isinstance(one, Members):
-                found[f"{pattern}{MEMBER}"] = RULES[one.name]
-            elif isinstance(one, Impact | ByRule):
-                found[pattern] = one if isinstance(one, Impact) else RULES[one.name]
+            if isinstance(one, Impact | ByRule):
+                found[f"{pattern}{MEMBER}" if isinstance(one, Members) else pattern] = one
     return found
 
 
@@ -46,9 +44,16 @@ def find_rule(pattern: str, platform: str | None, model: type[Section] = Cluster
         if at == pattern or not at.endswith(MEMBER):
             for table in tables:
                 if at in table:
-                    return table[at]
+                    return _named(table[at], platform)
         at = at.rpartition(".")[0]
     return None
+
+
+def _named(found: Impact | Rule | ByRule, platform: str | None) -> Impact | Rule | None:
+    """What ByRule names; None for fields of another platform."""
+    if not isinstance(found, ByRule):
+        return found
+    return RULES.get(found.name) or (registry.get(platform).rules.get(found.name) if platform else None)
 
 
 def possible(pattern: str, model: type[Section] = ClusterConfig) -> tuple[Effect, ...]:

@@ -128,6 +128,8 @@ class Platform:
     first one has it."""
     impacts: Mapping[str, Impact | Rule] = field(default_factory=dict)
     """What an edit does, by pattern of the field, as in cluster.impact.table."""
+    rules: Mapping[str, Rule] = field(default_factory=dict)
+    """What ByRule at the fields of its sections names, besides rules for every platform."""
     summary: Callable[[ClusterConfig], Sequence[str]] = _none
     """Lines below a preview."""
     job_programs: Callable[[ClusterConfig], Collection[str]] = packaged

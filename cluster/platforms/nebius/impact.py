@@ -200,7 +200,7 @@ def kubernetes(edit: Edit) -> Impact:
 
 
 @rule(Effect.REPLACE, Effect.REFUSED)
-def operator(edit: Edit) -> Impact:
+def soperator(edit: Edit) -> Impact:
     """Soperator's version: all pods get other images."""
     old, new = (versions.series(one).release for one in (edit.old, edit.new))
     if not takes_over(new, old) or versions.parse(edit.new) < versions.parse(edit.old):
@@ -225,15 +225,11 @@ def driver(edit: Edit) -> Impact:
     return recreated(edit) or _SAME
 
 
-_BLOCK = Refuse(
-    "a block size is for ever: the file system would be deleted with every file in it, and created again: put it back",
-    command="put it back",
-)
 _OTHER = "what is in the one that nodes have now would be gone from the cluster: put it back"
 
 
 @rule(Effect.NOTHING, Effect.REFUSED)
-def size(edit: Edit) -> Impact:
+def filesystem_size(edit: Edit) -> Impact:
     """GiB of a file system that the stack created."""
     if edit.new < edit.old:
         return Refuse("it can grow, but not shrink: put it back", command=f"write {edit.old}")
@@ -241,7 +237,7 @@ def size(edit: Edit) -> Impact:
 
 
 @rule(Effect.REFUSED)
-def other(edit: Edit) -> Impact:
+def filesystem(edit: Edit) -> Impact:
     """A file system in the place of another one."""
     what = {"jail": "users, home folders and software", "controller_spool": "jobs and Slurm's state"}
     whose = what.get(edit.path[2], "job records" if edit.path[2] == "accounting" else "")
@@ -280,57 +276,10 @@ def _mount_names(edit: Edit, nodeset: str) -> tuple[str, ...]:
     return tuple(f"{nodeset}-{index}" for index in range(min(from_, to)))
 
 
-@rule(Effect.NOTHING)
-def overwrite(edit: Edit) -> Impact:
-    """What the jail's file system may be overwritten for: it is populated once."""
-    settings_of(edit.after)
-    return NoEffect("read when a jail is populated for the first time")
-
-
-_FILESYSTEMS = ("jail", "controller_spool", "accounting", "submounts.*")
-_AT_BRING_UP = NoEffect("read when `up` waits or checks; the cluster runs on")
-
+RULES: Mapping[str, Rule] = {name: found for name, found in vars().items() if isinstance(found, Rule)}
+"""What ByRule at the fields of the section names."""
 TABLE: Mapping[str, Impact | Rule] = {
     "nebius": Refuse("everything that the stack created is there, with its data"),
-    "nebius.kubernetes.version": kubernetes,
-    "nebius.kubernetes.etcd_size": NoEffect("members of etcd come or go; the API server may not answer for a minute"),
-    "nebius.soperator.version": operator,
-    "nebius.soperator.charts": NoEffect("charts of the same version are the same: nothing is recreated"),
-    **{f"nebius.filesystems.{one}.spec": other for one in _FILESYSTEMS},
-    **{f"nebius.filesystems.{one}.spec.size_gib": size for one in _FILESYSTEMS},
-    **{f"nebius.filesystems.{one}.spec.block_kib": _BLOCK for one in _FILESYSTEMS},
-    **{f"nebius.filesystems.{one}.existing": other for one in _FILESYSTEMS},
-    "nebius.filesystems.jail.overwrite_existing": overwrite,
-    "nebius.filesystems.submounts.*": submount,
-    "nebius.filesystems.submounts.*.mount": mount,
-    **{f"nebius.{group}.{key}": services for group in ("system", "accounting") for key in ("machine_type", "disk_gib")},
-    **{
-        f"nebius.system.{key}": NoEffect("nodes of operators come or go; Slurm and its jobs run on")
-        for key in ("min_nodes", "max_nodes")
-    },
-    "nebius.workers.*": recreated,
-    "nebius.workers.*.infiniband": recreated,
-    "nebius.workers.*.local_disks.*": recreated,
-    "nebius.workers.*.image_disk": recreated,
-    **{
-        f"nebius.workers.*.{disk}.{key}": recreated
-        for disk, keys in {
-            "infiniband": ("fabric", "existing"),
-            "local_disks.*": ("size_gib", "type", "filesystem", "mount"),
-            "image_disk": ("size_gib", "type", "filesystem"),
-        }.items()
-        for key in keys
-    },
-    "nebius.workers.*.nodes_per_group": nodes_per_group,
-    "nebius.workers.*.max_unavailable_percent": NoEffect("holds when nodes are recreated the next time"),
-    "nebius.login.service": address,
-    "nebius.login.exposure": address,
-    "nebius.login.root_keys": NoEffect("login pods have them within a minute; sessions stay"),
-    "nebius.gpu": driver,
-    "nebius.health": NoEffect("checks run so from then on; jobs run on"),
-    "nebius.backups": NoEffect("holds for the next backup"),
-    "nebius.timeouts": _AT_BRING_UP,
-    "nebius.token_command": NoEffect("holds for the next command that asks Kubernetes"),
     "controller.machine_type": controller,
     "controller.disk": controller,
     "login.machine_type": login,
@@ -342,4 +291,4 @@ TABLE: Mapping[str, Impact | Rule] = {
     "nodesets.*.capacity": recreated,
     "slurm.version": NoEffect("it says what nebius.soperator.version decides"),
 }
-"""The impact of a pattern also holds for the fields below it that have none."""
+"""Of fields of every platform: the impact of a pattern also holds for the fields below it that have none."""

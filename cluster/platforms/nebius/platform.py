@@ -9,7 +9,7 @@ from cluster.config.cluster import ClusterConfig
 from cluster.config.machines import Controller, Login, Nodeset
 from cluster.platforms.base import Capability, Credentials, Limit, Platform
 from cluster.platforms.nebius import checks
-from cluster.platforms.nebius.impact import TABLE
+from cluster.platforms.nebius.impact import RULES, TABLE
 from cluster.platforms.nebius.request import describe_request
 from cluster.platforms.nebius.section import DEFAULTS, MACHINE_TYPES, Nebius
 
@@ -66,6 +66,7 @@ PLATFORM = Platform(
     checks=checks.find_errors,
     warnings=checks.find_warnings,
     impacts=TABLE,
+    rules=RULES,
     summary=describe_request,
     job_programs=lambda _: {"pyxis"},
     credentials=Credentials(title="Nebius", found=credentials, todo="nebius profile create"),

@@ -6,7 +6,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import AfterValidator, Field, Strict, WithJsonSchema, model_validator
 from typing_extensions import Self
 
-from cluster.config.impact import Replace
+from cluster.config.impact import ByRule, Members, NoEffect, Refuse, Replace
 from cluster.config.section import Section
 from cluster.config.types import Flag, MachineTypeName, MountPoint, Positive, PublicKey, Seconds
 from cluster.config.validators.names import matching, one_of
@@ -76,18 +76,25 @@ BootDiskGib = Annotated[int, Strict(), Field(ge=128, le=8192)]
 class FilesystemSpec(Section):
     """A shared file system to create."""
 
-    size_gib: GibiBytes
+    size_gib: Annotated[GibiBytes, ByRule("filesystem_size")]
     """GiB. It can grow, and never shrink."""
-    block_kib: Literal[4, 8, 16, 32, 64, 128] = 4
+    block_kib: Annotated[
+        Literal[4, 8, 16, 32, 64, 128],
+        Refuse(
+            "a block size is for ever: the file system would be deleted with every file in it, and created again: put "
+            "it back",
+            command="put it back",
+        ),
+    ] = 4
     """KiB of a block; 32 suits large files. It can't be changed later."""
 
 
 class Filesystem(Section):
     """A shared file system: exactly one of `spec` and `existing`."""
 
-    spec: FilesystemSpec | None = None
+    spec: Annotated[FilesystemSpec | None, ByRule("filesystem")] = None
     """The file system to create. `deletion_protection` keeps it when the cluster is destroyed."""
-    existing: FilesystemId | None = None
+    existing: Annotated[FilesystemId | None, ByRule("filesystem")] = None
     """Id of a file system that is there before the stack and stays after it."""
 
     @model_validator(mode="after")
@@ -103,14 +110,14 @@ class Filesystem(Section):
 class Jail(Filesystem):
     """The file system that users see as `/` on all login and worker pods."""
 
-    overwrite_existing: Flag = False
+    overwrite_existing: Annotated[Flag, NoEffect("read when a jail is populated for the first time")] = False
     """With `existing`: says that you know that its files may be overwritten when the jail is populated."""
 
 
 class Submount(Filesystem):
     """A shared file system that is mounted inside the jail."""
 
-    mount: MountPoint = Field(examples=["/mlperf-sd"])
+    mount: Annotated[MountPoint, ByRule("mount")] = Field(examples=["/mlperf-sd"])
     """Where users see it."""
 
 
@@ -123,7 +130,9 @@ class Filesystems(Section):
     """slurmctld's state. Default: 128 GiB."""
     accounting: Filesystem = Field(default_factory=lambda: Filesystem(spec=FilesystemSpec(size_gib=512)))
     """The accounting database. Default: 512 GiB."""
-    submounts: Mapping[SubmountName, Submount] = Field(default_factory=dict, max_length=50)
+    submounts: Annotated[Mapping[SubmountName, Submount], Members("submount")] = Field(
+        default_factory=dict, max_length=50
+    )
     """Further file systems inside the jail, by name."""
 
 
@@ -181,9 +190,11 @@ class Workers(Section):
 
     infiniband: Infiniband | None = None
     """The GPU cluster that its nodes join. None for nodesets without GPUs, or with one GPU a node."""
-    nodes_per_group: Positive = Field(default=100, le=100)
+    nodes_per_group: Annotated[Positive, ByRule("nodes_per_group")] = Field(default=100, le=100)
     """Most nodes of one node group of Kubernetes. More nodes are split, and the last group has the rest."""
-    max_unavailable_percent: Positive = Field(default=50, le=100)
+    max_unavailable_percent: Annotated[Positive, NoEffect("holds when nodes are recreated the next time")] = Field(
+        default=50, le=100
+    )
     """Percent of a group's nodes that are recreated at the same time when the group changes; one node at least."""
     local_disks: Mapping[SubmountName, LocalMount] = Field(default_factory=dict, max_length=10)
     """Disks of each node, mounted inside the jail, by name."""
@@ -214,23 +225,26 @@ class Backups(Section):
 __all__ = ["Filesystem", "Infiniband", "Jail", "Nebius", "Submount", "Workers"]
 
 
+_OPERATORS = NoEffect("nodes of operators come or go; Slurm and its jobs run on")
+
+
 class ServiceGroup(Section):
     """A node group of Kubernetes that runs no Slurm node."""
 
-    machine_type: MachineTypeName = "cpu-d3/8vcpu-32gb"
+    machine_type: Annotated[MachineTypeName, ByRule("services")] = "cpu-d3/8vcpu-32gb"
     """Platform and preset of its nodes."""
-    disk_gib: BootDiskGib = 128
+    disk_gib: Annotated[BootDiskGib, ByRule("services")] = 128
     """GiB of the boot disk of each."""
 
 
 class SystemGroup(ServiceGroup):
     """The node group of operators and controllers, which grows and shrinks by itself."""
 
-    disk_gib: BootDiskGib = 192
+    disk_gib: Annotated[BootDiskGib, ByRule("services")] = 192
     """GiB of the boot disk of each."""
-    min_nodes: Positive = Field(default=3, le=100)
+    min_nodes: Annotated[Positive, _OPERATORS] = Field(default=3, le=100)
     """Fewest nodes."""
-    max_nodes: Positive = Field(default=9, le=100)
+    max_nodes: Annotated[Positive, _OPERATORS] = Field(default=9, le=100)
     """Most nodes."""
 
     @model_validator(mode="after")
@@ -247,31 +261,37 @@ class AccountingGroup(ServiceGroup):
 class Kubernetes(Section):
     """The managed Kubernetes cluster."""
 
-    version: KubernetesVersion = versions.KUBERNETES
+    version: Annotated[KubernetesVersion, ByRule("kubernetes")] = versions.KUBERNETES
     """Minor version of the control plane and of the nodes. Before `up` creates a cluster, it asks Nebius whether it has
     this version, with `gpu.drivers_preset` for the nodesets' platforms."""
-    etcd_size: Literal[1, 3] = 3
+    etcd_size: Annotated[
+        Literal[1, 3], NoEffect("members of etcd come or go; the API server may not answer for a minute")
+    ] = 3
     """Members of etcd. With 3 the control plane survives the loss of one."""
 
 
 class Soperator(Section):
     """The operator that runs Slurm in pods."""
 
-    version: Version = versions.SOPERATOR
+    version: Annotated[Version, ByRule("soperator")] = versions.SOPERATOR
     """Version of Soperator, of its charts and images. It decides which release of Slurm the cluster has."""
-    charts: str = Field(default="oci://cr.eu-north1.nebius.cloud/soperator", min_length=1, max_length=500)
+    charts: Annotated[str, NoEffect("charts of the same version are the same: nothing is recreated")] = Field(
+        default="oci://cr.eu-north1.nebius.cloud/soperator", min_length=1, max_length=500
+    )
     """Where Soperator's charts are: a registry (`oci://...`) or a folder."""
 
 
 class LoginService(Section):
     """How users reach the login pods."""
 
-    service: Literal["LoadBalancer", "NodePort"] = "LoadBalancer"
+    service: Annotated[Literal["LoadBalancer", "NodePort"], ByRule("address")] = "LoadBalancer"
     """Type of the Kubernetes Service. NodePort is port 30022 of the login nodes, which then have public addresses."""
-    exposure: Literal["public", "internal"] = "public"
+    exposure: Annotated[Literal["public", "internal"], ByRule("address")] = "public"
     """Where a LoadBalancer can be reached: at a static public address, or at an address of the subnet (internal), for
     projects that forbid public ones."""
-    root_keys: tuple[PublicKey, ...] = Field(default=(), max_length=100)
+    root_keys: Annotated[tuple[PublicKey, ...], NoEffect("login pods have them within a minute; sessions stay")] = (
+        Field(default=(), max_length=100)
+    )
     """SSH public keys that may log in as root, besides the stack's own."""
 
 
@@ -332,17 +352,19 @@ class Nebius(Section):
     """The node group of operators and controllers."""
     accounting: AccountingGroup = Field(default_factory=AccountingGroup)
     """The node group of slurmdbd and its database."""
-    workers: Mapping[str, Workers] = Field(default_factory=dict, max_length=500)
+    workers: Annotated[Mapping[str, Workers], ByRule("recreated")] = Field(default_factory=dict, max_length=500)
     """What nodesets have on Nebius besides count, machine type and disk, by the nodeset's name."""
     login: LoginService = Field(default_factory=LoginService)
     """How users reach the login pods."""
-    gpu: Gpu = Field(default_factory=Gpu)
+    gpu: Annotated[Gpu, ByRule("driver")] = Field(default_factory=Gpu)
     """NVIDIA's driver."""
-    health: Health = Field(default_factory=Health)
+    health: Annotated[Health, NoEffect("checks run so from then on; jobs run on")] = Field(default_factory=Health)
     """Health checks that Soperator runs by itself."""
-    backups: Backups = Field(default_factory=Backups)
+    backups: Annotated[Backups, NoEffect("holds for the next backup")] = Field(default_factory=Backups)
     """Backups of the jail."""
-    timeouts: Timeouts = Field(default_factory=Timeouts)
+    timeouts: Annotated[Timeouts, NoEffect("read when `up` waits or checks; the cluster runs on")] = Field(
+        default_factory=Timeouts
+    )
     """How long `up` waits for the running cluster."""
     values: Annotated[Mapping[str, Mapping[str, Any]], Replace("depends on the chart: see the preview")] = Field(
         default_factory=dict, max_length=20, examples=[{"slurm-cluster": {"slurmConfig": {"completeWait": 10}}}]
@@ -352,7 +374,10 @@ class Nebius(Section):
     chart does not have: compare with the chart's own values.yaml."""
     endpoint: str = Field(default="", max_length=200)
     """Address of the API in place of Nebius's own, as [TOKEN@]HOST:PORT without encryption. For rehearsals."""
-    token_command: tuple[Annotated[str, Field(min_length=1, max_length=500)], ...] = Field(
+    token_command: Annotated[
+        tuple[Annotated[str, Field(min_length=1, max_length=500)], ...],
+        NoEffect("holds for the next command that asks Kubernetes"),
+    ] = Field(
         default=(), max_length=20, examples=[["nebius", "mk8s", "v1", "cluster", "get-token", "--format", "json"]]
     )
     """The program that prints a credential for kubectl and Helm (ExecCredential of
