@@ -1,25 +1,32 @@
-"""The environment of a case: a root for its machines, a state dir, and commands that end with it."""
+"""The environment of a case: a root for its machines, a state dir, clusters, and commands that end with it."""
 
+import copy
+import ipaddress
 import os
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
-from bench.cluster import Cluster
-from components.local.host import network
+import yaml
+
+from bench.machines import BASE
+from components.local.host import bridge, network
 from components.local.host.paths import images_root
 
 ROOT = Path(__file__).resolve().parent.parent
+DEV: Mapping[str, Any] = yaml.safe_load((ROOT / "Pulumi.dev.yaml").read_text())["config"]["hpc:cluster"]
 PLACE = Path("/var/tmp/hpc-bench")  # noqa: S108 - root's own folder, made on use; layers must lie on a disk
 _GRACE = 30.0
 """Seconds that an interrupted command has to end by itself."""
 
 
-class CommandFailed(Exception):  # noqa: N818 - says what happened
+class CommandError(Exception):
     """A command of a case failed; the text has the end of what it printed."""
 
 
@@ -54,10 +61,6 @@ class Environment:
             "HPC_LOCAL_IMAGES": str(images_root()),
         }
 
-    def cluster(self, name: str, sections: Mapping[str, object]) -> Cluster:
-        """A cluster that is not up yet; `sweep` it when it has served."""
-        return Cluster(name, folder=self.root / "files", sections=sections, call=self.call)
-
     def sweep(self, name: str) -> None:
         """Remove all of a cluster, whatever made it, its state included; not part of any time that is measured."""
         network.sweep(self.root, name)
@@ -73,7 +76,7 @@ class Environment:
         """Run a command to its end; what it printed on standard output.
 
         Raises:
-            CommandFailed: it failed.
+            CommandError: it failed.
         """
         return self.timed(command, env=env, given=given)[1]
 
@@ -98,7 +101,7 @@ class Environment:
         took = time.perf_counter() - began
         if process.returncode:
             tail = "\n".join((out + err).strip().splitlines()[-15:])
-            raise CommandFailed(f"{' '.join(command)} failed ({process.returncode}):\n{tail}")
+            raise CommandError(f"{' '.join(command)} failed ({process.returncode}):\n{tail}")
         return took, out
 
 
@@ -124,3 +127,69 @@ def environment(*, quick: bool, say: Callable[[str], None]) -> Iterator[Environm
         finally:
             for process in tuple(here.running):
                 _end(process)
+
+
+def sized(nodes: int) -> dict[str, Any]:
+    """Sections of a cluster with a login machine and one partition of so many nodes."""
+    return {
+        "nodesets": {"cpu": {"count": nodes}},
+        "partitions": {"every": {"nodesets": ["cpu"], "default": True}},
+        "users": [{"name": "alice", "uid": 2001}],
+    }
+
+
+class Cluster:
+    """One stack of a bench."""
+
+    def __init__(self, name: str, environment: "Environment", sections: Mapping[str, object]) -> None:
+        self.name, self._call = name, environment.call
+        self.file = environment.root / f"files/Pulumi.{name}.yaml"
+        self.config: dict[str, Any] = copy.deepcopy({"platform": "local", **sections, "name": name})
+        self.config["image"] = {"base": BASE}
+        self.config["network"] = {"cidr": free_network(name)}
+        self.write()
+
+    def write(self) -> None:
+        """Put the configuration into the stack file."""
+        self.file.parent.mkdir(parents=True, exist_ok=True)
+        self.file.write_text(yaml.safe_dump({"config": {"hpc:cluster": self.config}}))
+
+    def hpc(self, command: str, *arguments: str) -> float:
+        """Run `./hpc COMMAND` for this stack; the seconds it took."""
+        began = time.perf_counter()
+        self._call([str(ROOT / "hpc"), command, self.name, "--config-file", str(self.file), *arguments])
+        return time.perf_counter() - began
+
+    def shell(self, machine: str, script: str) -> str:
+        """What a shell script prints that root runs on a machine."""
+        return self._call([str(ROOT / "hpc"), "ssh", self.name, machine, "--", "sh", "-s"], given=script).strip()
+
+
+class ManualCluster:
+    """A cluster like `dev`, set up by by-hand.sh. `down` removes it, whatever there is of it."""
+
+    def __init__(self, environment: "Environment") -> None:
+        self._environment = environment
+        self._arguments = [str(environment.root), "hand", free_network("hand")]
+
+    def up(self) -> float:
+        """Make it; the seconds it took."""
+        return self._call("up")
+
+    def down(self) -> None:
+        """Remove it."""
+        self._call("down")
+
+    def _call(self, action: str) -> float:
+        script = str(Path(__file__).with_name("by-hand.sh"))
+        return self._environment.timed([script, action, *self._arguments], env={"PYTHON": sys.executable})[0]
+
+
+def free_network(name: str) -> str:
+    """Addresses that nobody on this host uses, others for each name."""
+    blocks = list(ipaddress.IPv4Network("172.16.0.0/12").subnets(new_prefix=20))
+    start = os.getpid() + sum(name.encode())
+    free = (
+        block for n in range(len(blocks)) if not bridge.taken_by(block := blocks[(start + n) % len(blocks)], but="")
+    )
+    return str(next(free))

@@ -1,14 +1,25 @@
-"""Asks the cases, one after the other."""
+"""Cases, questions about speed, and asking them one after the other."""
 
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 
-from bench import host
-from bench.case import Case
-from bench.environment import CommandFailed, environment
-from bench.result import Report, Result
+from bench.environment import CommandError, Environment, environment
+from bench.report import Claim, Report, Result, Series, description
 from components.local.host.paths import HostError
+
+Answer = tuple[list[Series], list[Claim]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """One question."""
+
+    name: str
+    title: str
+    run: Callable[[Environment], Answer]
+    """Measures; what it makes it removes, or leaves to the environment's end."""
 
 
 def run(cases: Sequence[Case], *, quick: bool, say: Callable[[str], None]) -> Report:
@@ -26,7 +37,7 @@ def run(cases: Sequence[Case], *, quick: bool, say: Callable[[str], None]) -> Re
                 series, claims = case.run(here)
             except Exception as error:  # noqa: BLE001 - whatever went wrong, the other cases are still asked
                 problem = str(error) or type(error).__name__
-                with suppress(CommandFailed, HostError, OSError):
+                with suppress(CommandError, HostError, OSError):
                     here.sweep_all()
             seconds = time.monotonic() - began
             results.append(
@@ -40,4 +51,4 @@ def run(cases: Sequence[Case], *, quick: bool, say: Callable[[str], None]) -> Re
                 )
             )
             say(f"{case.name}: {problem or 'done'}, {seconds:.0f} s")
-    return Report(machine=host.description(), date=time.strftime("%Y-%m-%d"), results=tuple(results))
+    return Report(machine=description(), date=time.strftime("%Y-%m-%d"), results=tuple(results))

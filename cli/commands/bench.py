@@ -5,16 +5,16 @@ from typing import Annotated
 
 from typer import Argument, Exit, Option
 
-from bench import host, plot, report, runner
+from bench import report, runner
 from bench.cases import CASES
-from bench.result import Report
+from bench.report import Report
 from cli import console, options
 from cli.errors import CliError
 from cli.interrupts import unwound
 from cli.operation import localhost
 from cli.stack import project
 
-_PAGE, _DATA, _PLOT = "benchmarks.md", "benchmarks.json", "benchmarks.svg"
+_PAGE, _DATA = "benchmarks.md", "benchmarks.json"
 
 
 def bench(
@@ -25,14 +25,12 @@ def bench(
     *,
     quick: Annotated[bool, Option("--quick", help="One round, small clusters: shows that all works.")] = False,
     json: options.Json = False,
-    write: Annotated[
-        bool, Option("--write", help="Write docs/reference/benchmarks.md, with its data and its picture.")
-    ] = False,
+    write: Annotated[bool, Option("--write", help="Write docs/reference/benchmarks.md, with its data.")] = False,
 ) -> None:
     """Measure how fast this is: cases that compare, in turns, what they claim.
 
     Makes clusters of its own on this machine, beside any that are up, and removes them at the end, also on Ctrl-C. Give
-    it a quiet machine: about fifteen minutes. The exit code is 1 if a goal is missed.
+    it a quiet machine: about ten minutes. The exit code is 1 if a goal is missed.
     """
     there = {case.name: case for case in CASES}
     if unknown := [name for name in names or () if name not in there]:
@@ -62,7 +60,7 @@ def _before() -> Report | None:
     if not file.exists():
         return None
     before = Report.from_json(jsonlib.loads(file.read_text(encoding="utf-8")))
-    if dict(before.machine) != host.description():
+    if dict(before.machine) != report.description():
         raise CliError(f"{file} is of another machine: measure all cases here, without a NAME.")
     return before
 
@@ -70,6 +68,5 @@ def _before() -> Report | None:
 def _write(found: Report) -> None:
     docs = project.ROOT / "docs" / "reference"
     (docs / _DATA).write_text(jsonlib.dumps(found.to_json(), indent=1) + "\n", encoding="utf-8")
-    (docs / _PLOT).write_text(plot.svg(found), encoding="utf-8")
-    (docs / _PAGE).write_text(report.page(found, _PLOT), encoding="utf-8")
-    console.note(f"Wrote {_PAGE}, {_DATA} and {_PLOT} in {docs}")
+    (docs / _PAGE).write_text(report.page(found), encoding="utf-8")
+    console.note(f"Wrote {_PAGE} and {_DATA} in {docs}")

@@ -1,0 +1,183 @@
+"""The cases, in the order of the report."""
+
+import json
+import random
+import sys
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+
+from bench.environment import DEV, ROOT, Cluster, CommandError, Environment, ManualCluster, sized
+from bench.report import Claim, Series, ratio
+from bench.runner import Answer, Case
+from cluster.catalog.nccl_references import reference
+
+
+def _first_up(environment: Environment) -> Answer:
+    """A first `up` against the same cluster set up by hand, both from a base image that is there."""
+    ours: list[float] = []
+    theirs: list[float] = []
+    for number in environment.rounds(5):
+        cluster, hand = Cluster("ours", environment, DEV), ManualCluster(environment)
+        # In turns, each first as often as second: the page cache is warmer for the second.
+        for mine in (True, False) if number % 2 else (False, True):
+            if mine:
+                ours.append(cluster.hpc("up"))
+                environment.sweep(cluster.name)
+            else:
+                theirs.append(hand.up())
+                hand.down()
+        environment.say(f"round {number + 1}: up {ours[-1]:.1f} s, by hand {theirs[-1]:.1f} s")
+    mine, by_hand = Series(name="./hpc up dev", values=tuple(ours)), Series(name="by hand", values=tuple(theirs))
+    return [mine, by_hand], [Claim(what="first up, ours to by hand", value=ratio(mine, by_hand), limit=0.45, unit="x")]
+
+
+def _second_up(environment: Environment) -> Answer:
+    cluster = Cluster("still", environment, DEV)
+    cluster.hpc("up")
+    times = Series(name="second up", values=tuple(cluster.hpc("up") for _ in environment.rounds(7)))
+    environment.sweep(cluster.name)
+    return [times], [Claim(what="up with nothing to do", value=times.median, limit=3.0)]
+
+
+def _nodes(environment: Environment) -> Answer:
+    """How `up` grows with the number of nodes."""
+    sizes = environment.pick((2, 32, 64), (2, 4))
+    times: dict[int, list[float]] = {size: [] for size in sizes}
+    for number in environment.rounds(2):
+        for size in sizes:
+            cluster = Cluster(f"n{size}", environment, sized(size))
+            times[size].append(cluster.hpc("up"))
+            environment.say(f"round {number + 1}: {size} nodes in {times[size][-1]:.1f} s")
+            environment.sweep(cluster.name)
+    series = [Series(name=f"{size} nodes", values=tuple(times[size])) for size in sizes]
+    return series, [Claim(what=f"first up with {sizes[-1]} nodes", value=series[-1].median, limit=35.0)]
+
+
+_WATCH = """
+for _ in $(seq 1200); do
+    scontrol show partition every | grep -q 'MaxTime={limit}' && exit 0
+    sleep 0.05
+done
+exit 1
+"""
+
+
+def _partition_edit(environment: Environment) -> Answer:
+    """One change of a partition on a cluster that runs: from `up` to its effect."""
+    (size,) = environment.pick((32,), (2,))
+    cluster = Cluster("edit", environment, sized(size))
+    cluster.hpc("up")
+    effects: list[float] = []
+    ups: list[float] = []
+    for number in environment.rounds(5):
+        effect, took = _edit(cluster, f"{number + 2:02}:00:00")
+        effects.append(effect)
+        ups.append(took)
+        environment.say(f"round {number + 1}: in effect after {effect:.1f} s, up done after {took:.1f} s")
+    environment.sweep(cluster.name)
+    effect = Series(name="until slurmctld has it", values=tuple(effects))
+    return (
+        [effect, Series(name="until `up` is done", values=tuple(ups))],
+        [Claim(what="edited partition, up to effect", value=effect.median, limit=1.5)],
+    )
+
+
+def _edit(cluster: Cluster, limit: str) -> tuple[float, float]:
+    """Seconds from the start of `up` until slurmctld has the limit, and until `up` is done."""
+    seen: list[float] = []
+
+    def watch() -> None:
+        with suppress(CommandError):
+            cluster.shell("controller", _WATCH.format(limit=limit))
+            seen.append(time.perf_counter())
+
+    cluster.config["partitions"]["every"]["max_time"] = limit
+    cluster.write()
+    watcher = threading.Thread(target=watch, daemon=True)
+    watcher.start()
+    time.sleep(2)  # the watcher's own login is no part of it
+    began = time.perf_counter()
+    took = cluster.hpc("up")
+    watcher.join()
+    if not seen:
+        raise RuntimeError(f"slurmctld did not have the limit {limit} within a minute")
+    return seen[0] - began, took
+
+
+def _preview(environment: Environment) -> Answer:
+    """Our preview against one of a bare program with as many resources, on the same engine."""
+    (size,) = environment.pick((32,), (2,))
+    cluster = Cluster("look", environment, sized(size))
+    _, (machines, commands) = _previewed(environment, ROOT, cluster.name, cluster.file)
+    bare = environment.root / "files/Pulumi.bare.yaml"
+    bare.write_text(json.dumps({"config": {"bare:machines": machines, "bare:commands": commands}}))
+    ours: list[float] = []
+    theirs: list[float] = []
+    for _ in environment.rounds(7):
+        took, there = _previewed(environment, Path(__file__).with_name("bare"), "bare", bare)
+        if there != (machines, commands):
+            raise RuntimeError(f"the bare program has {there} resources, ours {machines} and {commands}")
+        theirs.append(took)
+        ours.append(_previewed(environment, ROOT, cluster.name, cluster.file)[0])
+    environment.say(f"{machines + commands} resources: ours {ours[-1]:.1f} s, bare {theirs[-1]:.1f} s")
+    mine, other = Series(name="our program", values=tuple(ours)), Series(name="bare program", values=tuple(theirs))
+    return [mine, other], [Claim(what="preview, ours to a bare program", value=ratio(mine, other), limit=1.5, unit="x")]
+
+
+def _previewed(environment: Environment, project: Path, stack: str, file: Path) -> tuple[float, tuple[int, int]]:
+    """Seconds of a whole process that previews a stack; how many dynamic resources that has, and how many others."""
+    command = [sys.executable, "-m", "bench.previewed", str(project), stack, str(file)]
+    took, out = environment.timed(command, env={"PULUMI_CONFIG_PASSPHRASE": "bench"})
+    dynamic, others = map(int, out.split())
+    return took, (dynamic, others)
+
+
+def _report(environment: Environment) -> Answer:
+    """The report of a folder of logs of NCCL tests."""
+    (count,) = environment.pick((1000,), (20,))
+    folder = environment.root / "files/nccl"
+    folder.mkdir(parents=True)
+    drawn = random.Random(1)  # noqa: S311 - the same logs each time
+    for number in range(count):
+        first, second = drawn.sample(range(64), 2)
+        text = "".join(_nccl_log((f"a3-{first}", f"a3-{second}"), drawn.uniform(0.97, 1.0)))
+        (folder / f"{number}.log").write_text(text)
+    times: list[float] = []
+    for _ in environment.rounds(5):
+        took, out = environment.timed([sys.executable, "-m", "cli", "nccl", "report", str(folder)])
+        if "Result: pass" not in out:
+            raise RuntimeError("the report does not end with a pass")
+        times.append(took)
+    series = Series(name=f"{count:,} logs", values=tuple(times))
+    return [series], [Claim(what=f"report of {count:,} NCCL tests", value=series.median, limit=5.0)]
+
+
+def _nccl_log(hosts: tuple[str, str], share: float) -> Iterator[str]:
+    """A log of all_gather on two A3 Mega machines, with that share of the reference."""
+    known = reference("a3-megagpu-8g", "all_gather", 2)
+    curve: Mapping[int, float] = known.busbw if known else {}
+    yield "# hpc: machine_type=a3-megagpu-8g nodes=2 collective=all_gather\n# Using devices\n"
+    for rank in range(16):
+        device = f"on {hosts[rank // 8]:>10} device {rank % 8:2} [0x{rank:02x}] NVIDIA H100 80GB HBM3"
+        yield f"#  Rank {rank:2} Group  0 Pid {4000 + rank:6} {device}\n"
+    half = "   time   algbw   busbw #wrong"
+    yield f"#       size         count      type   redop    root  {half}  {half}\n"
+    for size, busbw in curve.items():
+        algbw = share * busbw * 16 / 15
+        cell = f"  {size / algbw / 1e3:7.1f}  {algbw:6.2f}  {share * busbw:6.2f}      0"
+        yield f"{size:12}  {size // 64:12}     float    none      -1{cell}{cell}\n"
+    average = share * sum(curve.values()) / len(curve)
+    yield f"# Out of bounds values : 0 OK\n# Avg bus bandwidth    : {average:g} \n"
+
+
+CASES = (
+    Case(name="up", title="First `up` of Pulumi.dev.yaml, five machines, against bench/by-hand.sh", run=_first_up),
+    Case(name="noop", title="`up` with nothing to do, five machines", run=_second_up),
+    Case(name="nodes", title="First `up` by number of nodes", run=_nodes),
+    Case(name="change", title="A partition's limit changed on a cluster of 32 nodes", run=_partition_edit),
+    Case(name="preview", title="Preview of 32 nodes against a bare program with as many resources", run=_preview),
+    Case(name="reports", title="The report of a thousand NCCL tests", run=_report),
+)

@@ -1,1 +1,0 @@
-"""Programs that the cases run beside ours."""

@@ -1,1 +1,0 @@
-"""Many resources that take no time."""
