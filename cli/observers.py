@@ -62,9 +62,7 @@ def show(report: Report, *, json: bool) -> int:
     else:
         now = time.time()
         status_screen.show_findings(report.seen, report.findings, now)
-        common = {
-            "nodes": status_screen.nodes, "partitions": status_screen.partitions, "queue": status_screen.queue,
-        }  # fmt: skip
+        common = {"nodes": status_screen.nodes, "partitions": status_screen.partitions, "queue": status_screen.queue}
         for one in report.tables:
             if table := common[one](report.seen) if isinstance(one, str) else _rows(one, now):
                 console.line()

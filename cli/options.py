@@ -26,36 +26,20 @@ class EngineName(str, Enum):
 
 
 Stack = Annotated[
-    str,
-    Argument(
-        metavar="STACK",
-        help="The stack: `dev` stands for Pulumi.dev.yaml.",
-        show_default=False,
-        autocompletion=_stacks,
-    ),
+    str, Argument(metavar="STACK", help="The stack: `dev` stands for Pulumi.dev.yaml.", autocompletion=_stacks)
 ]
 Engine = Annotated[
     EngineName | None,
     Option(
         help="Who runs the program: the Pulumi CLI, or the engine built in. Default: the CLI if it is on PATH.",
         envvar="HPC_ENGINE",
-        show_default=False,
     ),
 ]
 Json = Annotated[bool, Option("--json", help="Print one JSON document instead of text.")]
 Parallel = Annotated[
-    int | None,
-    Option(
-        min=1,
-        max=1000,
-        metavar="N",
-        help="Most resources to work on at once. Default: the engine's.",
-        show_default=False,
-    ),
+    int | None, Option(min=1, max=1000, metavar="N", help="Most resources to work on at once. Default: the engine's.")
 ]
-ConfigFile = Annotated[
-    Path | None, Option(metavar="FILE", help="Settings to use instead of Pulumi.STACK.yaml.", show_default=False)
-]
+ConfigFile = Annotated[Path | None, Option(metavar="FILE", help="Settings to use instead of Pulumi.STACK.yaml.")]
 Yes = Annotated[bool, Option("--yes", "-y", help="Go ahead without asking.")]
 Target = Annotated[
     list[str] | None,
@@ -63,12 +47,10 @@ Target = Annotated[
         "--target",
         metavar="URN",
         help="Do this resource and nothing else; may be given again. `*` stands for any part, `**` for anything.",
-        show_default=False,
     ),
 ]
 Exclude = Annotated[
-    list[str] | None,
-    Option("--exclude", metavar="URN", help="Do all but this resource; may be given again.", show_default=False),
+    list[str] | None, Option("--exclude", metavar="URN", help="Do all but this resource; may be given again.")
 ]
 TargetDependents = Annotated[
     bool, Option("--target-dependents", help="Take in what depends on the resources named by --target.")
@@ -77,22 +59,16 @@ ExcludeDependents = Annotated[
     bool, Option("--exclude-dependents", help="Leave out what depends on the resources named by --exclude.")
 ]
 Replace = Annotated[
-    list[str] | None,
-    Option("--replace", metavar="URN", help="Recreate this resource; may be given again.", show_default=False),
+    list[str] | None, Option("--replace", metavar="URN", help="Recreate this resource; may be given again.")
 ]
 Refresh = Annotated[bool, Option("--refresh", help="First look what is really there.")]
 Diff = Annotated[bool, Option("--diff", help="Show every property that changes, and all of what is made.")]
 ExpectNoChanges = Annotated[bool, Option("--expect-no-changes", help="Fail (exit code 1) if anything changes.")]
-Message = Annotated[
-    str, Option("--message", "-m", metavar="TEXT", help="Why, for the stack's history.", show_default=False)
-]
+Message = Annotated[str, Option("--message", "-m", metavar="TEXT", help="Why, for the stack's history.")]
 Unprotect = Annotated[
     bool, Option("--unprotect", help="Destroy protected data too, once the cluster's name was typed.")
 ]
-Confirm = Annotated[
-    str,
-    Option(metavar="NAME", help="With --unprotect, and without a terminal: the cluster's name.", show_default=False),
-]
+Confirm = Annotated[str, Option(metavar="NAME", help="With --unprotect, and without a terminal: the cluster's name.")]
 
 COMMAND_FOLLOWS = "\0"
 """Marks the `--` of `ssh STACK -- COMMAND`, which leaves MACHINE out. No real argument can hold it."""

@@ -98,9 +98,14 @@ class KubeApi:
         seconds = seconds or self._seconds
         try:
             done = subprocess.run(
-                self.argv(*words), input=stdin, capture_output=True, text=True, errors="replace", timeout=seconds,
+                self.argv(*words),
+                input=stdin,
+                capture_output=True,
+                text=True,
+                errors="replace",
+                timeout=seconds,
                 check=False,
-            )  # fmt: skip
+            )
         except subprocess.TimeoutExpired:
             why = f"no answer within {seconds:.0f} s from {self.kubernetes.server}"
             return Answer(code=_FAILED, out="", err=why, why=why)
@@ -176,9 +181,17 @@ class Kubectl:
                     f"{missing(found, events.items)} Without it: ./hpc ssh STACK {target.name} goes in by kubectl exec."
                 )
             key = api.ask(
-                "exec", str(target.row["pod"]), *inside, "--container", str(target.row["container"]), "--",
-                "/bin/sh", "-c", HOST_KEY, seconds=seconds,
-            )  # fmt: skip
+                "exec",
+                str(target.row["pod"]),
+                *inside,
+                "--container",
+                str(target.row["container"]),
+                "--",
+                "/bin/sh",
+                "-c",
+                HOST_KEY,
+                seconds=seconds,
+            )
             if key.code or not key.out.strip():
                 raise CliError(f"{target.name}: its host key can't be read: {key.why or 'there is none'}")
         words = key.out.split()
@@ -200,10 +213,17 @@ class _Session:
         row = target.row
         api = self._apis[Kubernetes.of(row.get("kubernetes"))]
         return api.argv(
-            "exec", str(row["pod"]), "--namespace", str(row.get("namespace") or api.kubernetes.namespace),
-            "--container", str(row["container"]), "--stdin", *(["--tty"] if terminal else []),
-            "--", *entered(str(row.get("jail") or ""), shell_line(user, command, terminal=terminal), terminal=terminal),
-        )  # fmt: skip
+            "exec",
+            str(row["pod"]),
+            "--namespace",
+            str(row.get("namespace") or api.kubernetes.namespace),
+            "--container",
+            str(row["container"]),
+            "--stdin",
+            *(["--tty"] if terminal else []),
+            "--",
+            *entered(str(row.get("jail") or ""), shell_line(user, command, terminal=terminal), terminal=terminal),
+        )
 
 
 def entered(jail: str, line: str, *, terminal: bool) -> list[str]:

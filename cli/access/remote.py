@@ -230,9 +230,14 @@ def gather(
             asked, allowed = time.time(), seconds + driver.extra_seconds(target)
             try:
                 done = subprocess.run(
-                    argv(target, line), input=stdin, capture_output=True, text=True, errors="replace",
-                    timeout=allowed, check=False,
-                )  # fmt: skip
+                    argv(target, line),
+                    input=stdin,
+                    capture_output=True,
+                    text=True,
+                    errors="replace",
+                    timeout=allowed,
+                    check=False,
+                )
             except subprocess.TimeoutExpired as expired:
                 # Whatever it printed came from there.
                 return _late(target, allowed, let_in=bool(expired.stdout))
@@ -348,10 +353,14 @@ def follow_commands(
         for name, command in commands.items():
             process = subprocess.Popen(
                 command,
-                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace",
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+                errors="replace",
                 # A terminal's Ctrl-C is for this process, which then ends them in order.
                 start_new_session=True,
-            )  # fmt: skip
+            )
             running[name] = process
             for stream, error in ((process.stdout, False), (process.stderr, True)):
                 reader = threading.Thread(target=read, args=(name, stream), kwargs={"error": error}, daemon=True)

@@ -277,9 +277,14 @@ class _Session:
         command = [*self._ssh, "-T", jump.name, _HOST_KEYS]
         try:
             done = subprocess.run(
-                command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace",
-                timeout=_HOST_KEYS_SECONDS, check=False,
-            )  # fmt: skip
+                command,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                errors="replace",
+                timeout=_HOST_KEYS_SECONDS,
+                check=False,
+            )
         except subprocess.TimeoutExpired:
             return f"{jump.name} returned no host keys within {_HOST_KEYS_SECONDS:.0f} s"
         if done.returncode:
@@ -349,11 +354,17 @@ def _held_open(ssh: Sequence[str], name: str, seconds: float) -> Generator[str |
     """Hold a connection to a jump host open, which others share by its ControlPath. Yields None, or ssh's error."""
     # It ends with its standard input, so with this process however that ends.
     command = [*ssh, "-o", "ControlMaster=yes", "-T", name, f"echo {_READY.decode()}; exec cat >/dev/null"]
-    with tempfile.TemporaryFile() as errors, subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors,
-        # A terminal's Ctrl-C is for what goes through it.
-        start_new_session=True,
-    ) as process:  # fmt: skip
+    with (
+        tempfile.TemporaryFile() as errors,
+        subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            # A terminal's Ctrl-C is for what goes through it.
+            start_new_session=True,
+        ) as process,
+    ):
         assert process.stdin  # noqa: S101 - a pipe
         try:
             if _is_ready(process, seconds):

@@ -174,9 +174,11 @@ def outside(pairs: Sequence[str], arguments: Sequence[str]) -> Check:
 def shell_scripts(root: Path) -> list[Path]:
     """Files of the project that begin with the name of a shell: those that git tracks or would, else all there are."""
     listed = subprocess.run(
-        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"], cwd=root, capture_output=True,
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        cwd=root,
+        capture_output=True,
         check=False,
-    )  # fmt: skip
+    )
     if listed.returncode == 0:
         files = [root / os.fsdecode(name) for name in listed.stdout.split(b"\0") if name]
     else:
@@ -187,10 +189,7 @@ def shell_scripts(root: Path) -> list[Path]:
 def _changed(root: Path) -> list[str]:
     """Python files that differ from the last commit, or that git does not know yet."""
     new = subprocess.run(
-        ["git", "ls-files", "-z", "--others", "--exclude-standard", "*.py"],
-        cwd=root,
-        capture_output=True,
-        check=False,
+        ["git", "ls-files", "-z", "--others", "--exclude-standard", "*.py"], cwd=root, capture_output=True, check=False
     )
     changed = subprocess.run(
         ["git", "diff", "-z", "--name-only", "HEAD", "--", "*.py"], cwd=root, capture_output=True, check=False

@@ -40,9 +40,13 @@ class Running:
         reading, writing = os.pipe()
         self._reader = threading.Thread(target=self._read, args=[reading], name=check.name, daemon=True)
         self._process = subprocess.Popen(
-            check.command, cwd=folder, env=os.environ | dict(check.env), stdin=subprocess.DEVNULL, stdout=writing,
+            check.command,
+            cwd=folder,
+            env=os.environ | dict(check.env),
+            stdin=subprocess.DEVNULL,
+            stdout=writing,
             stderr=writing,
-        )  # fmt: skip
+        )
         try:
             os.close(writing)
             self._reader.start()

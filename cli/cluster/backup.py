@@ -111,9 +111,12 @@ def rebuild(cluster: Cluster, stack: str, *, insert: bool) -> list[str]:
     Raises CliError: it does not answer, or records wait in slurmctld.
     """
     done = remote.capture(
-        cluster.controller, cluster.admin_key, setup.command("rebuild"), stdin=json.dumps({"insert": insert}),
+        cluster.controller,
+        cluster.admin_key,
+        setup.command("rebuild"),
+        stdin=json.dumps({"insert": insert}),
         seconds=_REBUILD_SECONDS,
-    )  # fmt: skip
+    )
     if done.code:
         raise CliError(_trouble(cluster, stack, done.code, done.err))
     return done.out.splitlines()

@@ -65,9 +65,16 @@ def _observation(name: str, roles: tuple[str, ...], done: remote.Done) -> Machin
         except ValueError:
             why = f"its answer can't be read: {done.out[:80]!r}"
     return MachineObservation(
-        name=name, roles=roles, reached=done.reached, why=why, late=done.late, old=why == OLD, facts=facts,
-        asked=done.asked, answered=done.answered,
-    )  # fmt: skip
+        name=name,
+        roles=roles,
+        reached=done.reached,
+        why=why,
+        late=done.late,
+        old=why == OLD,
+        facts=facts,
+        asked=done.asked,
+        answered=done.answered,
+    )
 
 
 def _failure(done: remote.Done) -> str:

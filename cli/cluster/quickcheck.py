@@ -55,9 +55,12 @@ def run(jobs: Jobs, plan: Plan, on_event: Callable[[Event], None]) -> list[Event
     done = False
     try:
         follow(
-            [target], jobs.cluster.admin_key, lambda _: line,
-            show=show, note=lambda lines: errors.extend(line for some in lines.values() for line in some),
-        )  # fmt: skip
+            [target],
+            jobs.cluster.admin_key,
+            lambda _: line,
+            show=show,
+            note=lambda lines: errors.extend(line for some in lines.values() for line in some),
+        )
         done = any(event["event"] in ("done", "failed") for event in events)
     finally:
         if not done:

@@ -15,17 +15,16 @@ from cluster.platforms.capability import Capability
 _Out = Annotated[
     Path | None,
     Argument(
-        metavar="[FILE]", show_default=False,
+        metavar="[FILE]",
         help="Where to write it, or in which folder. Default: accounting-backups of the state dir, by time.",
     ),
-]  # fmt: skip
+]
 _In = Annotated[
     Path,
     Argument(
-        metavar="FILE", show_default=False,
-        help="What `accounting backup` wrote: a path, or a name in accounting-backups of the state dir.",
+        metavar="FILE", help="What `accounting backup` wrote: a path, or a name in accounting-backups of the state dir."
     ),
-]  # fmt: skip
+]
 
 
 def backup(stack: options.Stack, file: _Out = None) -> None:

@@ -26,21 +26,17 @@ _Write = Annotated[
         "--write",
         metavar="FILE",
         help="Write the `export` lines, with the secret key, to this file outside the project (mode 0600).",
-        show_default=False,
     ),
 ]
 
 
 def nebius(
     *,
-    tenant: Annotated[str | None, Option(metavar="ID", help="The tenant: tenant-...", show_default=False)] = None,
-    project: Annotated[str | None, Option(metavar="ID", help="The project: project-...", show_default=False)] = None,
-    region: Annotated[str | None, Option(help="The project's region. Default: eu-north1.", show_default=False)] = None,
+    tenant: Annotated[str | None, Option(metavar="ID", help="The tenant: tenant-...")] = None,
+    project: Annotated[str | None, Option(metavar="ID", help="The project: project-...")] = None,
+    region: Annotated[str | None, Option(help="The project's region. Default: eu-north1.")] = None,
     stack: _Stack = None,
-    name: Annotated[
-        str | None,
-        Option(metavar="BUCKET", help="The bucket's name. Default: pulumi-slurm-HASH.", show_default=False),
-    ] = None,
+    name: Annotated[str | None, Option(metavar="BUCKET", help="The bucket's name. Default: pulumi-slurm-HASH.")] = None,
     service_account: Annotated[str, Option(metavar="NAME", help="The service account.")] = "slurm-pulumi-sa",
     expires: Annotated[str, Option(metavar="TIME", help="How long an access key is valid: 12h, 1d, 30d.")] = "1d",
     dry_run: _DryRun = False,
@@ -72,14 +68,10 @@ def nebius(
 
 def gcs(
     *,
-    project: Annotated[str | None, Option(metavar="ID", help="The project's id.", show_default=False)] = None,
-    bucket: Annotated[
-        str | None,
-        Option(metavar="NAME", help="The bucket's name. Default: pulumi-slurm-HASH.", show_default=False),
-    ] = None,
+    project: Annotated[str | None, Option(metavar="ID", help="The project's id.")] = None,
+    bucket: Annotated[str | None, Option(metavar="NAME", help="The bucket's name. Default: pulumi-slurm-HASH.")] = None,
     location: Annotated[
-        str | None,
-        Option(help="Region or multi-region. Default: the stack's region, else US.", show_default=False),
+        str | None, Option(help="Region or multi-region. Default: the stack's region, else US.")
     ] = None,
     keep: Annotated[int, Option(min=1, max=100_000, metavar="N", help="Old versions of each file to keep.")] = 100,
     stack: _Stack = None,
@@ -181,7 +173,6 @@ def env(
             "--backend",
             metavar="BUCKET",
             help="Bucket of `./hpc backend list` that holds the stack's state. Default: that of the stack's project.",
-            show_default=False,
         ),
     ] = None,
     unset: Annotated[bool, Option("--unset", help="Print the lines that unset these variables.")] = False,

@@ -19,8 +19,7 @@ _PAGE, _DATA = "benchmarks.md", "benchmarks.json"
 
 def bench(
     names: Annotated[
-        list[str] | None,
-        Argument(metavar="[NAME...]", help="Ask only these cases; all if left out.", show_default=False),
+        list[str] | None, Argument(metavar="[NAME...]", help="Ask only these cases; all if left out.")
     ] = None,
     *,
     quick: Annotated[bool, Option("--quick", help="One round, small clusters: shows that all works.")] = False,

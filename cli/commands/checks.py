@@ -13,8 +13,7 @@ from cli.stack import project
 
 def run_checks(
     arguments: Annotated[
-        list[str] | None,
-        Argument(metavar="[-- PYTEST ARGUMENTS...]", help="Passed on to pytest, after `--`.", show_default=False),
+        list[str] | None, Argument(metavar="[-- PYTEST ARGUMENTS...]", help="Passed on to pytest, after `--`.")
     ] = None,
     *,
     fast: Annotated[
@@ -22,19 +21,11 @@ def run_checks(
     ] = False,
     only: Annotated[
         list[str] | None,
-        Option(
-            metavar="CHECK",
-            help="Run only this: format, lint, shell, schema, types or tests. May be repeated.",
-            show_default=False,
-        ),
+        Option(metavar="CHECK", help="Run only this: format, lint, shell, schema, types or tests. May be repeated."),
     ] = None,
     outside: Annotated[
         list[str] | None,
-        Option(
-            metavar="NAME=PATH",
-            help="Run only this check, against the artifact at PATH. May be repeated.",
-            show_default=False,
-        ),
+        Option(metavar="NAME=PATH", help="Run only this check, against the artifact at PATH. May be repeated."),
     ] = None,
 ) -> None:
     """Run every check of this project: format, lint, types, shell scripts, schema, tests.

@@ -20,10 +20,9 @@ _HEAD = "hpc:"
 
 def set_(
     stack: options.Stack,
-    key: Annotated[str, Argument(metavar="KEY", help="Such as gcp:credentials.", show_default=False)],
+    key: Annotated[str, Argument(metavar="KEY", help="Such as gcp:credentials.")],
     value: Annotated[
-        str | None,
-        Argument(metavar="[VALUE]", help="Left out: asked for, or read from standard input.", show_default=False),
+        str | None, Argument(metavar="[VALUE]", help="Left out: asked for, or read from standard input.")
     ] = None,
     *,
     secret: Annotated[bool, Option("--secret", help="Encrypt it with the stack's passphrase.")] = False,

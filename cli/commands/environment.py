@@ -31,9 +31,7 @@ class Shell(str, Enum):
     FISH = "fish"
 
 
-def completion(
-    shell: Annotated[Shell, Argument(metavar="bash|zsh|fish", help="Your shell.", show_default=False)],
-) -> None:
+def completion(shell: Annotated[Shell, Argument(metavar="bash|zsh|fish", help="Your shell.")]) -> None:
     """Print what makes the Tab key complete commands, stacks, machines, nodes and partitions in a shell.
 
     Add the line to ~/.bashrc, ~/.zshrc or ~/.config/fish/config.fish, with the path of this `./hpc`.

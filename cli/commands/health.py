@@ -37,14 +37,15 @@ def health(
     names: Annotated[
         list[str] | None,
         Argument(
-            metavar="[NODES...]", help="Names or ranges, with or without the cluster's; default: all.",
-            show_default=False, autocompletion=options.nodes,
+            metavar="[NODES...]",
+            help="Names or ranges, with or without the cluster's; default: all.",
+            autocompletion=options.nodes,
         ),
     ] = None,
     *,
     run: Annotated[bool, Option("--run", help="Run all checks now; measure idle nodes.")] = False,
     json: options.Json = False,
-) -> None:  # fmt: skip
+) -> None:
     """Show the last health check of every node: what failed, with figures, who must act, and how.
 
     Nodes are checked by slurmd if the stack file has `slurm: {health: {}}`, and drained if a check fails; running jobs
@@ -176,11 +177,16 @@ def _document(stack: str, found: Sequence[NodeHealth], wrong: Sequence[ClusterFi
         "ok": not wrong,
         "nodes": [
             {
-                "node": one.name, "state": one.node.word if one.node else None, "reason": one.reason or None,
-                "result": one.word, "age": None if one.age is None else round(one.age, 1),
-                "checks": one.checks, "measured": one.measured, "failing": one.failing,
+                "node": one.name,
+                "state": one.node.word if one.node else None,
+                "reason": one.reason or None,
+                "result": one.word,
+                "age": None if one.age is None else round(one.age, 1),
+                "checks": one.checks,
+                "measured": one.measured,
+                "failing": one.failing,
             }
             for one in found
         ],
         "findings": [vars(one) for one in wrong],
-    }  # fmt: skip
+    }

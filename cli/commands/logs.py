@@ -20,21 +20,22 @@ KINDS = "slurmctld, slurmd, slurmdbd, slurmrestd, munge, mariadb, prolog, epilog
 
 def logs(
     stack: options.Stack,
-    what: Annotated[
-        str, Argument(metavar="WHAT", help=f"A machine, for all that it says, or {KINDS}.", show_default=False)
-    ],
+    what: Annotated[str, Argument(metavar="WHAT", help=f"A machine, for all that it says, or {KINDS}.")],
     *,
     follow: Annotated[bool, Option("--follow", "-f", help="Go on as lines come, until Ctrl-C.")] = False,
     lines: Annotated[
         int | None,
         Option(
-            "--lines", "-n", min=0, max=MOST, metavar="LINES",
-            help="The last lines of each machine. Default: 50, or all with --since.", show_default=False,
+            "--lines",
+            "-n",
+            min=0,
+            max=MOST,
+            metavar="LINES",
+            help="The last lines of each machine. Default: 50, or all with --since.",
         ),
     ] = None,
     since: Annotated[
-        str | None,
-        Option(metavar="TIME", help="From then on: 15m, 2h, today, 05:30, 2026-11-21T05:30.", show_default=False),
+        str | None, Option(metavar="TIME", help="From then on: 15m, 2h, today, 05:30, 2026-11-21T05:30.")
     ] = None,
     on: Annotated[
         list[str] | None,
@@ -42,7 +43,7 @@ def logs(
             "--on", metavar="MACHINE", help="Only this machine's; may be repeated.", autocompletion=options.machines
         ),
     ] = None,
-) -> None:  # fmt: skip
+) -> None:
     """Show what a machine or a daemon has logged, on all machines that run it.
 
     Lines of several machines are put in the order of their times, each behind its machine's name. `prolog` and
@@ -61,9 +62,12 @@ def logs(
     cluster = from_outputs(stack, values, Capability.LOGS)
     if observer := observer_of(values):
         asked = Asked(
-            what=what, on=on or (), lines=DEFAULT_LINES if lines is None and not since else lines, since=since or "",
+            what=what,
+            on=on or (),
+            lines=DEFAULT_LINES if lines is None and not since else lines,
+            since=since or "",
             follow=follow,
-        )  # fmt: skip
+        )
         raise Exit(observers.logs(observer, stack, values, asked))
     log, machines = _choose(cluster, what, on or [])
     try:

@@ -29,24 +29,22 @@ class Action(str, Enum):
 def nodes(
     stack: options.Stack,
     action: Annotated[
-        Action | None,
-        Argument(metavar="[drain|resume|reboot]", help="Left out: list the nodes.", show_default=False),
+        Action | None, Argument(metavar="[drain|resume|reboot]", help="Left out: list the nodes.")
     ] = None,
     names: Annotated[
         list[str] | None,
         Argument(
-            metavar="[NODES...]", help="Names or ranges, with or without the cluster's: cpu-0, cpu-[0-3,7].",
-            show_default=False, autocompletion=options.nodes,
+            metavar="[NODES...]",
+            help="Names or ranges, with or without the cluster's: cpu-0, cpu-[0-3,7].",
+            autocompletion=options.nodes,
         ),
     ] = None,
     *,
-    reason: Annotated[
-        str, Option(metavar="TEXT", help="Why; others read it in sinfo. A drain needs one.", show_default=False)
-    ] = "",
+    reason: Annotated[str, Option(metavar="TEXT", help="Why; others read it in sinfo. A drain needs one.")] = "",
     force: Annotated[bool, Option("--force", help="Also where jobs run: see above.")] = False,
     wait: Annotated[bool, Option("--wait", help="Keep new jobs away, and wait for the end of those that run.")] = False,
     json: options.Json = False,
-) -> None:  # fmt: skip
+) -> None:
     """List the nodes, or take some out of service and back.
 
     drain keeps new jobs away; those that run go on to their end. resume brings back what is drained, down or stuck,
@@ -100,14 +98,27 @@ def _list(nodes: Sequence[Node], actors: Mapping[str, str] | None, *, json: bool
     if json:
         rows = [
             {
-                "node": node.name, "state": node.word, "states": sorted(node.states), "reason": node.reason or None,
-                "by": node.by or None, "since": node.since or None,
-                "jobs": [{"id": job.number, "user": job.user, "state": job.state, "name": job.name,
-                          "elapsed": job.elapsed, "left": job.left} for job in node.jobs],
+                "node": node.name,
+                "state": node.word,
+                "states": sorted(node.states),
+                "reason": node.reason or None,
+                "by": node.by or None,
+                "since": node.since or None,
+                "jobs": [
+                    {
+                        "id": job.number,
+                        "user": job.user,
+                        "state": job.state,
+                        "name": job.name,
+                        "elapsed": job.elapsed,
+                        "left": job.left,
+                    }
+                    for job in node.jobs
+                ],
                 **({"actor": actors.get(node.name)} if actors is not None else {}),
             }
             for node in nodes
-        ]  # fmt: skip
+        ]
         console.json(rows)
         return
     more = ("WHO MUST ACT",) if actors else ()

@@ -25,9 +25,7 @@ _FOR_PROGRAMS = {
 
 def outputs(
     stack: options.Stack,
-    key: Annotated[
-        str | None, Argument(metavar="[KEY]", help="Print this output only, bare.", show_default=False)
-    ] = None,
+    key: Annotated[str | None, Argument(metavar="[KEY]", help="Print this output only, bare.")] = None,
     *,
     json: options.Json = False,
     show_secrets: Annotated[bool, Option("--show-secrets", help="Print secrets instead of [secret].")] = False,

@@ -17,13 +17,9 @@ from cli.stack import outputs
 from cluster.platforms.capability import Capability
 
 _Command = Annotated[
-    list[str] | None,
-    Argument(metavar="[-- COMMAND...]", help="The command, after `--`. Left out: a login shell.", show_default=False),
+    list[str] | None, Argument(metavar="[-- COMMAND...]", help="The command, after `--`. Left out: a login shell.")
 ]
-_As = Annotated[
-    str | None,
-    Option("--as", metavar="USER", help="Who to be. Default: the first configured user.", show_default=False),
-]
+_As = Annotated[str | None, Option("--as", metavar="USER", help="Who to be. Default: the first configured user.")]
 
 
 def run(
@@ -33,12 +29,7 @@ def run(
     user: _As = None,
     login: Annotated[
         str | None,
-        Option(
-            metavar="MACHINE",
-            help="Where. Default: the first login machine.",
-            show_default=False,
-            autocompletion=options.machines,
-        ),
+        Option(metavar="MACHINE", help="Where. Default: the first login machine.", autocompletion=options.machines),
     ] = None,
 ) -> None:
     """Run a command as a user of the cluster, on its login machine.
@@ -58,7 +49,6 @@ def ssh(
         Argument(
             metavar="[MACHINE]",
             help="Its name, with or without the cluster's: dev-cpu-0, cpu-0, controller. Default: the login machine.",
-            show_default=False,
             autocompletion=options.machines,
         ),
     ] = None,
@@ -66,10 +56,7 @@ def ssh(
     *,
     user: Annotated[str, Option("--as", "-u", metavar="USER", help="Who to be.")] = "root",
     key: Annotated[
-        Path | None,
-        Option(
-            "-k", metavar="KEY", help="Log in as USER with this private key, not with the stack's.", show_default=False
-        ),
+        Path | None, Option("-k", metavar="KEY", help="Log in as USER with this private key, not with the stack's.")
     ] = None,
 ) -> None:
     """Log in to a machine, or run a command there, as root.
@@ -96,8 +83,7 @@ def ssh_config(
     stack: options.Stack,
     *,
     user: Annotated[
-        str | None,
-        Option("--as", "-u", metavar="USER", help="Who to log in as. Default: the first user.", show_default=False),
+        str | None, Option("--as", "-u", metavar="USER", help="Who to log in as. Default: the first user.")
     ] = None,
     admin_key: Annotated[
         bool, Option("--admin-key", help="Log in as root everywhere, with the stack's own key, which is written too.")

@@ -35,7 +35,6 @@ def rehearse(
             max=10_000,
             metavar="N",
             help="Nodes of each nodeset, also more than the stack has. Default: the stack's, up to 4.",
-            show_default=False,
         ),
     ] = None,
     cidr: Annotated[
@@ -43,7 +42,6 @@ def rehearse(
         Option(
             metavar="NETWORK",
             help="Private network for the machines. Default: the last time's, else a free one, e.g. 10.78.0.0/20.",
-            show_default=False,
         ),
     ] = None,
     real_prolog: Annotated[
@@ -80,9 +78,14 @@ def rehearse(
     if (project.ROOT / f"Pulumi.{name}.yaml").exists():
         raise CliError(f"Pulumi.{name}.yaml is a stack file of its own: rename it, so that {name} is this rehearsal.")
     request = Request(
-        stack=stack, file=file.path, nodes=nodes, cidr=cidr, kept=stackfile.read(project.ROOT, name).network,
-        real_prolog=real_prolog, folder=rehearsals.own_folder(name),
-    )  # fmt: skip
+        stack=stack,
+        file=file.path,
+        nodes=nodes,
+        cidr=cidr,
+        kept=stackfile.read(project.ROOT, name).network,
+        real_prolog=real_prolog,
+        folder=rehearsals.own_folder(name),
+    )
     made = _of_platform(config, request)
     report = {
         "of": file.stack,

@@ -14,12 +14,8 @@ from cli.stack import project, stackfile, state_dir, state_edit
 from cluster.regular_file import refuse_special
 from engine import EngineError
 
-_FileOut = Annotated[
-    Path | None, Argument(metavar="[FILE]", help="Where to write; standard output if left out.", show_default=False)
-]
-_FileIn = Annotated[
-    Path | None, Argument(metavar="[FILE]", help="What to read; standard input if left out.", show_default=False)
-]
+_FileOut = Annotated[Path | None, Argument(metavar="[FILE]", help="Where to write; standard output if left out.")]
+_FileIn = Annotated[Path | None, Argument(metavar="[FILE]", help="What to read; standard input if left out.")]
 
 
 def export(stack: options.Stack, file: _FileOut = None) -> None:
@@ -77,8 +73,7 @@ def unlock(stack: options.Stack) -> None:
 
 
 _Urns = Annotated[
-    list[str] | None,
-    Argument(metavar="[URN]...", help="The resources; `./hpc state export` shows their URNs.", show_default=False),
+    list[str] | None, Argument(metavar="[URN]...", help="The resources; `./hpc state export` shows their URNs.")
 ]
 
 
@@ -100,7 +95,7 @@ def unprotect(
 
 def delete(
     stack: options.Stack,
-    urns: Annotated[list[str], Argument(metavar="URN...", help="The resources to forget.", show_default=False)],
+    urns: Annotated[list[str], Argument(metavar="URN...", help="The resources to forget.")],
     *,
     force: Annotated[bool, Option("--force", help="Forget what is protected as well.")] = False,
     target_dependents: Annotated[
@@ -118,8 +113,8 @@ def delete(
 
 def rename(
     stack: options.Stack,
-    urn: Annotated[str, Argument(metavar="URN", help="The resource.", show_default=False)],
-    name: Annotated[str, Argument(metavar="NAME", help="Its new name, the last part of the URN.", show_default=False)],
+    urn: Annotated[str, Argument(metavar="URN", help="The resource.")],
+    name: Annotated[str, Argument(metavar="NAME", help="Its new name, the last part of the URN.")],
 ) -> None:
     """Let the state know a resource by another name; what it stands for stays as it is."""
     state_edit.rename(stack, urn, name)

@@ -68,10 +68,7 @@ def _advise(stack: str, found: Sequence[Difference]) -> None:
         console.line("A number that files belong to is not changed: put it right by hand, or write it into the stack.")
 
 
-Timeout = Annotated[
-    float | None,
-    Option(min=1, metavar="SECONDS", help="For each machine; none is then asked twice.", show_default=False),
-]
+Timeout = Annotated[float | None, Option(min=1, metavar="SECONDS", help="For each machine; none is then asked twice.")]
 
 
 def status(stack: options.Stack, *, timeout: Timeout = None, json: options.Json = False) -> None:

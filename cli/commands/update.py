@@ -74,8 +74,7 @@ def _run(kind: Kind, stack: str, chosen: RunOptions) -> None:
 def import_(
     stack: options.Stack,
     arguments: Annotated[
-        list[str],
-        Argument(metavar="-- TYPE NAME ID [OPTION]...", help="What `pulumi import` takes.", show_default=False),
+        list[str], Argument(metavar="-- TYPE NAME ID [OPTION]...", help="What `pulumi import` takes.")
     ],
 ) -> None:
     """Take something into the stack that exists already, with the Pulumi CLI's `import`.

@@ -32,16 +32,11 @@ class Key(str, Enum):
 def usage(
     stack: options.Stack,
     *,
-    user: Annotated[str | None, Option("--user", metavar="USER", help="Only this user's.", show_default=False)] = None,
-    account: Annotated[
-        str | None, Option("--account", metavar="ACCOUNT", help="Only this account's.", show_default=False)
-    ] = None,
+    user: Annotated[str | None, Option("--user", metavar="USER", help="Only this user's.")] = None,
+    account: Annotated[str | None, Option("--account", metavar="ACCOUNT", help="Only this account's.")] = None,
     since: Annotated[str, Option("--since", metavar="TIME", help="From then on.")] = "30d",
     until: Annotated[str, Option("--until", metavar="TIME", help="Up to then.")] = "now",
-    by: Annotated[
-        Key | None,
-        Option("--by", help="One row for each. Default: for each of the three together.", show_default=False),
-    ] = None,
+    by: Annotated[Key | None, Option("--by", help="One row for each. Default: for each of the three together.")] = None,
     json: options.Json = False,
 ) -> None:
     """Show who used how much: CPU hours, GPU hours and jobs, from the accounting records.
@@ -85,10 +80,13 @@ def usage(
     since, until = start.split()
     if json:
         document = {
-            "cluster": cluster.name, "since": since, "until": until,
-            "rows": [dict(zip(keys, row.keys, strict=True)) | _figures(row) for row in rows], "total": _figures(total),
+            "cluster": cluster.name,
+            "since": since,
+            "until": until,
+            "rows": [dict(zip(keys, row.keys, strict=True)) | _figures(row) for row in rows],
+            "total": _figures(total),
             "runaways": read.runaways,
-        }  # fmt: skip
+        }
         console.json(document)
         return
     if not rows:
@@ -116,6 +114,9 @@ def _cells(row: used.Row) -> tuple[str, str, str]:
 
 def _figures(row: used.Row) -> dict[str, float | int]:
     return {
-        "cpu_hours": round(row.cpu_hours, 4), "gpu_hours": round(row.gpu_hours, 4),
-        "cpu_seconds": row.cpu_seconds, "gpu_seconds": row.gpu_seconds, "jobs": row.jobs,
-    }  # fmt: skip
+        "cpu_hours": round(row.cpu_hours, 4),
+        "gpu_hours": round(row.gpu_hours, 4),
+        "cpu_seconds": row.cpu_seconds,
+        "gpu_seconds": row.gpu_seconds,
+        "jobs": row.jobs,
+    }

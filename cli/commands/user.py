@@ -121,61 +121,64 @@ def _document_row(config: ClusterConfig, user: User, found: InEffect | None) -> 
     }
 
 
-Name = Annotated[str, Argument(metavar="NAME", help="The user's login name.", show_default=False)]
+Name = Annotated[str, Argument(metavar="NAME", help="The user's login name.")]
 Apply = Annotated[bool, Option("--apply/--no-apply", help="Whether `up` is run after the edit.", show_default=False)]
 
 
 _Key = Annotated[
     list[str] | None,
     Option(
-        metavar="FILE|-", show_default=False,
+        metavar="FILE|-",
         help="SSH public keys: a .pub file, - for standard input, or the key itself; may be given again.",
     ),
-]  # fmt: skip
-_Uid = Annotated[
-    int | None,
-    Option(metavar="N", help="User number. Default: the lowest from 2001 on that nobody had.", show_default=False),
 ]
+_Uid = Annotated[int | None, Option(metavar="N", help="User number. Default: the lowest from 2001 on that nobody had.")]
 _Account = Annotated[
-    str | None,
-    Option(metavar="A", help="Account that jobs are charged to. Default: the only one there is.", show_default=False),
+    str | None, Option(metavar="A", help="Account that jobs are charged to. Default: the only one there is.")
 ]
 _Accounts = Annotated[
-    list[str] | None,
-    Option("--accounts", metavar="A", help="Further account to charge; may be given again.", show_default=False),
+    list[str] | None, Option("--accounts", metavar="A", help="Further account to charge; may be given again.")
 ]
 _CreateAccount = Annotated[bool, Option("--create-account", help="Declare accounts that the file does not have.")]
 _Qos = Annotated[
-    list[str] | None,
-    Option(metavar="Q", help="QOS that jobs may have, the default one first; may be given again.", show_default=False),
+    list[str] | None, Option(metavar="Q", help="QOS that jobs may have, the default one first; may be given again.")
 ]
 _Group = Annotated[
-    list[str] | None,
-    Option("--group", metavar="G", help="Further Unix group, of `groups`; may be given again.", show_default=False),
+    list[str] | None, Option("--group", metavar="G", help="Further Unix group, of `groups`; may be given again.")
 ]
-_Shell = Annotated[str | None, Option(metavar="PATH", help="Login shell. Default: /bin/bash.", show_default=False)]
+_Shell = Annotated[str | None, Option(metavar="PATH", help="Login shell. Default: /bin/bash.")]
 _Sudo = Annotated[
     bool | None,
-    Option(
-        "--sudo/--no-sudo", help="Whether the user becomes root by sudo. Default: as the platform has it.",
-        show_default=False,
-    ),
-]  # fmt: skip
+    Option("--sudo/--no-sudo", help="Whether the user becomes root by sudo. Default: as the platform has it."),
+]
 _Containers = Annotated[
     bool | None,
     Option(
-        "--containers/--no-containers", show_default=False,
+        "--containers/--no-containers",
         help="Whether the user may run containers that need a right. Default: as the platform has it.",
     ),
-]  # fmt: skip
+]
 
 
 def add(
-    stack: options.Stack, name: Name, *, key: _Key = None, uid: _Uid = None, account: _Account = None,
-    accounts: _Accounts = None, create_account: _CreateAccount = False, qos: _Qos = None, group: _Group = None,
-    shell: _Shell = None, sudo: _Sudo = None, containers: _Containers = None, apply: Apply = True,
-    engine: options.Engine = None, config_file: options.ConfigFile = None, yes: options.Yes = False,
-) -> None:  # fmt: skip
+    stack: options.Stack,
+    name: Name,
+    *,
+    key: _Key = None,
+    uid: _Uid = None,
+    account: _Account = None,
+    accounts: _Accounts = None,
+    create_account: _CreateAccount = False,
+    qos: _Qos = None,
+    group: _Group = None,
+    shell: _Shell = None,
+    sudo: _Sudo = None,
+    containers: _Containers = None,
+    apply: Apply = True,
+    engine: options.Engine = None,
+    config_file: options.ConfigFile = None,
+    yes: options.Yes = False,
+) -> None:
     """Add a user to the stack file, and apply it with `up`.
 
     The file keeps its comments, order and style; the difference is shown. Everything is checked before it is written:
@@ -187,17 +190,29 @@ def add(
     """
     found, wrong = keys.read(key or ())
     given = {
-        "uid": uid, "account": account, "accounts": accounts, "qos": qos, "groups": group, "shell": shell,
-        "sudo": sudo, "containers": containers, "keys": [one.line for one in found],
-    }  # fmt: skip
+        "uid": uid,
+        "account": account,
+        "accounts": accounts,
+        "qos": qos,
+        "groups": group,
+        "shell": shell,
+        "sudo": sudo,
+        "containers": containers,
+        "keys": [one.line for one in found],
+    }
     given = {field: value for field, value in given.items() if value not in (None, [])}
     running = Running(stack, config_file)
     if apply:
         running.confirm_other_edits(name, yes=yes)
     request = AddRequest(
-        name=name, given=given, keys=found, wrong=wrong, before=running.config, homes=running.seen().homes,
+        name=name,
+        given=given,
+        keys=found,
+        wrong=wrong,
+        before=running.config,
+        homes=running.seen().homes,
         create_account=create_account,
-    )  # fmt: skip
+    )
     changed = edit.edit(stack, config_file, request.change)
     if not changed:
         console.note(f"{name} is in the stack file already, with these values.")
@@ -215,9 +230,14 @@ _SECONDS = 30
 
 
 def remove(
-    stack: options.Stack, name: Name, *, apply: Apply = True, engine: options.Engine = None,
-    config_file: options.ConfigFile = None, yes: options.Yes = False,
-) -> None:  # fmt: skip
+    stack: options.Stack,
+    name: Name,
+    *,
+    apply: Apply = True,
+    engine: options.Engine = None,
+    config_file: options.ConfigFile = None,
+    yes: options.Yes = False,
+) -> None:
     """Remove a user from the stack file, and apply it with `up`.
 
     The home directory and the accounting records stay. The file keeps the uid under `former_users`, so that nobody else

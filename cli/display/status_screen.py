@@ -75,11 +75,15 @@ def partitions(seen: ClusterObservation) -> Table:
     """Partitions; a star marks the default."""
     rows = [
         (
-            f"{name}*" if row.get("Default") == "YES" else name, row.get("State", "").lower(),
-            row.get("MaxTime", "").lower(), row.get("TotalNodes", ""), row.get("TotalCPUs", ""), row.get("Nodes", ""),
+            f"{name}*" if row.get("Default") == "YES" else name,
+            row.get("State", "").lower(),
+            row.get("MaxTime", "").lower(),
+            row.get("TotalNodes", ""),
+            row.get("TotalCPUs", ""),
+            row.get("Nodes", ""),
         )
         for name, row in (seen.slurm("partitions") or {}).items()
-    ]  # fmt: skip
+    ]
     return _headed(("PARTITION", "STATE", "TIME LIMIT", "NODES", "CPUS", "NAMES"), rows)
 
 
@@ -88,11 +92,17 @@ def queue(seen: ClusterObservation) -> Table:
     first = (seen.slurm("jobs") or {}).get("first", [])
     rows = [
         (
-            job["id"], job["user"], job["partition"], job["state"].lower(), job["seconds"], job["count"],
-            job["nodes"] or f"({job['reason']})", cut(job["name"]),
+            job["id"],
+            job["user"],
+            job["partition"],
+            job["state"].lower(),
+            job["seconds"],
+            job["count"],
+            job["nodes"] or f"({job['reason']})",
+            cut(job["name"]),
         )
         for job in first[:JOBS]
-    ]  # fmt: skip
+    ]
     total = sum((seen.slurm("jobs") or {}).get("states", {}).values())
     if total > len(rows):
         rows.append(("...", f"and {total - len(rows)} more", "", "", "", "", "", ""))
@@ -151,9 +161,13 @@ def _filled(
     _, disk = max(there, key=lambda pair: max(bytes_used(pair[1]), inodes_used(pair[1])))
     room = disk["used"] + disk["free"]
     return (
-        path, f"{bytes_used(disk):.0%}", size(disk["free"]), size(room), f"{inodes_used(disk):.0%}",
+        path,
+        f"{bytes_used(disk):.0%}",
+        size(disk["free"]),
+        size(room),
+        f"{inodes_used(disk):.0%}",
         _all(seen, [one.name for one, _ in there]) + ("" if len(there) == 1 or _shared(there) else ", fullest shown"),
-    )  # fmt: skip
+    )
 
 
 def _shared(there: list[tuple[MachineObservation, Mapping[str, Any]]]) -> bool:
@@ -203,10 +217,7 @@ def show(seen: ClusterObservation, found: list[ClusterFinding]) -> None:
     """Print the status on standard output."""
     now = time.time()
     show_findings(seen, found, now)
-    every = [
-        nodes(seen), partitions(seen), queue(seen), daemons(seen, now),
-        storage(seen), versions(seen),
-    ]  # fmt: skip
+    every = [nodes(seen), partitions(seen), queue(seen), daemons(seen, now), storage(seen), versions(seen)]
     for table in filter(None, every):
         console.line()
         console.table(table)

@@ -261,12 +261,14 @@ def confirmed(file: StackFile, chosen: RunOptions, pulumi: str | None) -> bool:
         return True
     if protected and not (chosen.targets or chosen.excludes):
         raise CliError(
-            "\n".join([
-                f"stack {file.stack} holds data that is protected, and nothing was destroyed:",
-                *_lines(protected),
-                f"To destroy it with its data: ./hpc destroy {file.stack} --unprotect",
-            ])
-        )  # fmt: skip
+            "\n".join(
+                [
+                    f"stack {file.stack} holds data that is protected, and nothing was destroyed:",
+                    *_lines(protected),
+                    f"To destroy it with its data: ./hpc destroy {file.stack} --unprotect",
+                ]
+            )
+        )
     _agreed(file, yes=chosen.yes, pulumi_asks=pulumi is not None)
     return False
 

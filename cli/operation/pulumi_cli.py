@@ -43,10 +43,15 @@ def _update_json(command: Sequence[str], kind: str, stack: str, chosen: RunOptio
     with (
         left_to_child() as interrupts,
         subprocess.Popen(
-            command, cwd=project.ROOT, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE, text=True,
+            command,
+            cwd=project.ROOT,
+            env=env,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
         ) as process,
-    ):  # fmt: skip
+    ):
         out, said = process.communicate()
     code = INTERRUPTED if process.returncode and interrupts else process.returncode
     events = RunEvents(line for line in out.splitlines() if line.startswith("{"))

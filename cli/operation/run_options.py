@@ -51,9 +51,15 @@ class RunOptions:
 
     @classmethod
     def from_command_line(
-        cls, *, target: list[str] | None = None, exclude: list[str] | None = None, target_dependents: bool = False,
-        exclude_dependents: bool = False, replace: list[str] | None = None, **same: Any,  # noqa: ANN401
-    ) -> "RunOptions":  # fmt: skip
+        cls,
+        *,
+        target: list[str] | None = None,
+        exclude: list[str] | None = None,
+        target_dependents: bool = False,
+        exclude_dependents: bool = False,
+        replace: list[str] | None = None,
+        **same: Any,  # noqa: ANN401
+    ) -> "RunOptions":
         """From the options as they are declared in cli/options.py."""
         return cls(
             targets=tuple(target or ()),
@@ -114,8 +120,10 @@ def run_options(*without: str) -> Callable[[Callable[..., None]], Callable[..., 
             function(**given, chosen=chosen)
 
         own = [one for one in inspect.signature(function).parameters.values() if one.name != "chosen"]
-        more = [Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=type_)
-                for name, (type_, default) in shared.items()]  # fmt: skip
+        more = [
+            Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=type_)
+            for name, (type_, default) in shared.items()
+        ]
         signature = inspect.Signature([*own, *more])
         # typer reads both.
         setattr(command, "__signature__", signature)  # noqa: B010

@@ -90,9 +90,14 @@ def run_captured(command: Sequence[str], stack: str, given: str = "") -> str:
     """Run a command of the CLI for a stack with `given` on its standard input. Returns its output. Raises CliError: it
     failed; the text is the CLI's own."""
     done = subprocess.run(
-        [*command, "--non-interactive"], cwd=project.ROOT, env=state_dir.environment(stack), input=given,
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
+        [*command, "--non-interactive"],
+        cwd=project.ROOT,
+        env=state_dir.environment(stack),
+        input=given,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     if done.returncode:
         printed = done.stderr.strip() or done.stdout.strip()
         subcommand = [word for word in command[1:] if not word.startswith("-")]

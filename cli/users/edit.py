@@ -169,11 +169,13 @@ class AddRequest:
             return []
         return [
             Finding(
-                id="user-uid-home", at="--uid", given=str(uid),
+                id="user-uid-home",
+                at="--uid",
+                given=str(uid),
                 allowed=f"a number that owns no files: /home/{others[0]} on the cluster has this one",
                 todo="leave --uid out, which finds a free one",
             )
-        ]  # fmt: skip
+        ]
 
     def _differences(self, file: StackFile, config: ClusterConfig, text: str, number: int) -> list[Finding]:
         """What the user of this name has otherwise than asked for."""
