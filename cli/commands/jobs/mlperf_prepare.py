@@ -1,7 +1,7 @@
 """mlperf prepare, and what the commands on MLPerf share."""
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Annotated
@@ -15,7 +15,7 @@ from cli.errors import CliError
 from cli.stack import outputs, project, stack_config, stackfile
 from cluster.catalog.mlperf import GPT3, IMAGE, STABLE_DIFFUSION
 from cluster.config.cluster import ClusterConfig
-from cluster.findings import Finding, Level
+from cluster.findings import Level
 from cluster.jobs import mlperf
 from cluster.jobs.mlperf import NEEDED_FILES, Preparation, RequestError, image_file, prepare_scripts
 from cluster.jobs.script import JobScript
@@ -49,83 +49,7 @@ As = Annotated[
 ]
 Partition = Annotated[str, Option(metavar="NAME", help="Where they run. Default: one that fits.", show_default=False)]
 DryRun = Annotated[bool, Option("--dry-run", help="Print the job scripts, and submit nothing.")]
-
-
-@dataclass(frozen=True, kw_only=True)
-class JobCluster:
-    """A cluster that is up, for jobs of one user."""
-
-    jobs: Jobs
-    config: ClusterConfig
-
-
-def described(stack: str) -> ClusterConfig:
-    """The cluster that a stack's file describes, for a dry run. Raises CliError."""
-    return stack_config.parse(stackfile.read(project.ROOT, stack))
-
-
-def connected(stack: str, user: str | None) -> JobCluster:
-    """The cluster of a stack. Raises CliError: it is not up."""
-    values = outputs.read(stack, show_secrets=True)
-    cluster = from_outputs(stack, values, Capability.RUN)
-    if not values.get("config"):
-        raise CliError(f"stack {stack} has no output config. Bring it up to date with: ./hpc up {stack}")
-    return JobCluster(jobs=Jobs(cluster, stack, cluster.user(user)), config=parse_output(values["config"]))
-
-
-def check_data_folder(place: JobCluster, benchmark: Benchmark, data: str, files: tuple[str, ...]) -> tuple[str, ...]:
-    """Look at the data folder; those of `files` that are not there. Prints warnings. Raises CliError: every error."""
-    jobs = place.jobs
-    seen = mlperf.parse_data_folder(jobs.run(mlperf.inspect_command(data, files)))
-    found = list(mlperf.data_findings(benchmark.key, jobs.stack, jobs.user, data, seen))
-    for one in found:
-        if one.level is Level.WARNING:
-            console.note(f"warning: {one}")
-    refuse([one for one in found if one.level is Level.ERROR])
-    return seen.missing
-
-
-def refuse(found: list[Finding]) -> None:
-    """Raise CliError with all of these findings; nothing if there are none."""
-    if found:
-        raise CliError("\n\n".join(map(str, found)))
-
-
-def print_scripts(scripts: tuple[JobScript, ...]) -> None:
-    """Print job scripts, each with its name where there are several."""
-    for number, one in enumerate(scripts):
-        if len(scripts) > 1:
-            console.line(f"{'' if number == 0 else chr(10)}===== {one.name}")
-        console.lines(one.text().splitlines())
-
-
-@dataclass
-class News:
-    """Prints the state of jobs, and lines on what they do, each once."""
-
-    names: Mapping[str, str]
-    """Of the jobs, by their ids."""
-    _shown: dict[str, str] = field(default_factory=dict)
-
-    def states(self, states: Mapping[str, JobState]) -> None:
-        """Print states that changed."""
-        for number, one in states.items():
-            why = f" ({one.reason})" if one.state == "PENDING" and one.reason not in ("", "None") else ""
-            where = f" on {one.nodes}" if one.state == "RUNNING" and one.nodes else ""
-            self._print(f"{number} state", number, f"{one.state.lower()}{why}{where}")
-
-    def line(self, number: str, text: str) -> None:
-        """Print a line on a job, unless it is the same as the one before."""
-        if text:
-            self._print(f"{number} line", number, text)
-
-    def _print(self, key: str, number: str, text: str) -> None:
-        if self._shown.get(key) != text:
-            self._shown[key] = text
-            console.note(f"{self.names[number]}: {text}")
-
-
-_LOOK_SECONDS = 10.0
+_WAIT_SECONDS = 10.0
 _NEVER = "DependencyNeverSatisfied"
 
 
@@ -161,10 +85,10 @@ def prepare(
     A job that was interrupted goes on where it was: run the command again. What is there already is left as it is. Keys
     for private data come from the user's own configuration on the cluster, of rclone or of the AWS CLI.
     """
-    place = None if dry_run else connected(stack, user)
-    config = place.config if place else described(stack)
+    cluster = None if dry_run else connected(stack, user)
+    config = cluster.config if cluster else described(stack)
     try:
-        wish = Preparation(
+        wanted = Preparation(
             benchmark=benchmark.key,
             data=mlperf.check_folder(data, benchmark.key),
             partition=mlperf.any_partition(config, partition),
@@ -173,39 +97,40 @@ def prepare(
             checkpoint=checkpoint,
             image=mlperf.check_image(image) if image else "",
         )
-        jobs = prepare_scripts(wish)
+        jobs = prepare_scripts(wanted)
     except RequestError as error:
         raise CliError(str(error)) from None
-    if place is None:
+    if cluster is None:
         print_scripts(jobs)
         return
-    if check_data_folder(place, benchmark, wish.data, _files(wish)):
-        # Somebody removed them, or a source did not have them: look again. What is there is not copied again.
-        place.jobs.run(
-            f"cd {shlex.quote(wish.data)} && rm -f .hpc/code .hpc/vocabulary .hpc/{{copy,image,published}}-*"
+    if check_data_folder(cluster, benchmark, wanted.data, _files(wanted)):
+        # Somebody removed them, or a source did not have them: the jobs check again. What is there is not copied again.
+        cluster.jobs.run(
+            f"cd {shlex.quote(wanted.data)} && rm -f .hpc/code .hpc/vocabulary .hpc/{{copy,image,published}}-*"
         )
-    states = _wait(place.jobs, _submit(place.jobs, wish.data, jobs), wish.data)
-    ended = [one for one in states if not states[one].completed]
-    failed = [one for one in ended if states[one].state != "CANCELLED"]
+    states = _wait(cluster.jobs, _submit(cluster.jobs, wanted.data, jobs), wanted.data)
+    ended = [name for name in states if not states[name].completed]
+    failed = [name for name in ended if states[name].state != "CANCELLED"]
     for name in failed:
-        _show_end(place.jobs, wish.data, name, states[name])
+        console.note(f"\n{name}, job {states[name].id}, {states[name].state.lower()}. The end of its log:")
+        console.note(_tail(cluster.jobs, wanted.data, name, states[name].id, 15).rstrip())
     if ended:
         others = f" {len(ended) - len(failed)} were cancelled, which may need them." if len(ended) > len(failed) else ""
         raise CliError(
             f"{', '.join(failed) or 'No job'} failed.{others} Run the command again: what is done is not done twice."
         )
-    more = f" --image {wish.image}" if wish.image else ""
+    more = f" --image {wanted.image}" if wanted.image else ""
     more += f" --checkpoint {checkpoint}" if checkpoint.startswith("/") else ""
-    console.note(f"All is there. Next: ./hpc mlperf run {stack} {benchmark.value} --data {wish.data}{more} --nodes N")
+    console.note(f"All is there. Next: ./hpc mlperf run {stack} {benchmark.value} --data {wanted.data}{more} --nodes N")
 
 
-def _files(wish: Preparation) -> tuple[str, ...]:
+def _files(wanted: Preparation) -> tuple[str, ...]:
     """What is there once all is prepared."""
-    image = image_file(wish.image or (IMAGE if wish.benchmark == STABLE_DIFFUSION else ""))
-    return (*NEEDED_FILES[wish.benchmark], *([f"images/{image}"] if image else []))
+    image = image_file(wanted.image or (IMAGE if wanted.benchmark == STABLE_DIFFUSION else ""))
+    return (*NEEDED_FILES[wanted.benchmark], *([f"images/{image}"] if image else []))
 
 
-def _submit(jobs: Jobs, data: str, wanted: tuple[JobScript, ...]) -> dict[str, str]:
+def _submit(jobs: Jobs, data: str, scripts: tuple[JobScript, ...]) -> dict[str, str]:
     """Ids of the jobs by their names. Those that are in the queue already are not submitted again."""
     jobs.run(f"mkdir -p {shlex.quote(data)}/.hpc")
     rows = [row.split("|") for row in jobs.run('squeue --noheader --me --format="%j|%i|%k|%r"').splitlines()]
@@ -216,10 +141,10 @@ def _submit(jobs: Jobs, data: str, wanted: tuple[JobScript, ...]) -> dict[str, s
     jobs.cancel(lost)
     there = {name: number for name, (number, *_) in mine.items() if number not in lost}
     found: dict[str, str] = {}
-    for one in wanted:
-        name = str(one.options["job-name"])
+    for script in scripts:
+        name = str(script.options["job-name"])
         after = {} if not found else {"dependency": f"singleton,afterok:{next(iter(found.values()))}"}
-        found[name] = there.get(name) or jobs.submit(one.text(), options=after)
+        found[name] = there.get(name) or jobs.submit(script.text(), options=after)
         console.note(f"{name}: job {found[name]}{' is in the queue already' if name in there else ''}")
     return found
 
@@ -228,9 +153,19 @@ def _wait(jobs: Jobs, ids: Mapping[str, str], data: str) -> dict[str, JobState]:
     """Wait for jobs, by their names; prints what changes, and the last line of those that run."""
     names = {number: name for name, number in ids.items()}
     news = News(names)
+
+    def wait_a_while() -> Mapping[str, JobState]:
+        states = jobs.wait(names, news.states, _WAIT_SECONDS)
+        for number, state in states.items():
+            if state.state == "RUNNING":
+                news.line(number, _tail(jobs, data, names[number], number, 1).strip())
+        # Jobs that wait for one that has failed would stay in the queue.
+        jobs.cancel([number for number, state in states.items() if state.reason.startswith(_NEVER)])
+        return states
+
     try:
         while True:
-            states = patiently(lambda: _look(jobs, news, data))
+            states = patiently(wait_a_while)
             if all(one.ended for one in states.values()):
                 return {names[number]: state for number, state in states.items()}
     except CliError as error:
@@ -240,24 +175,74 @@ def _wait(jobs: Jobs, ids: Mapping[str, str], data: str) -> dict[str, JobState]:
         raise Exit(130) from None
 
 
-def _look(jobs: Jobs, news: News, data: str) -> Mapping[str, JobState]:
-    states = jobs.wait(news.names, news.states, _LOOK_SECONDS)
-    for number, state in states.items():
-        if state.state == "RUNNING":
-            news.line(number, _tail(jobs, data, news.names[number], number, 1).strip())
-    _end_what_never_runs(jobs, states)
-    return states
-
-
-def _end_what_never_runs(jobs: Jobs, states: Mapping[str, JobState]) -> None:
-    """Cancel jobs that wait for one that has failed."""
-    jobs.cancel([number for number, one in states.items() if one.reason.startswith(_NEVER)])
-
-
 def _tail(jobs: Jobs, data: str, name: str, number: str, lines: int) -> str:
     return jobs.run(f"tail -n {lines} -- {shlex.quote(f'{data}/.hpc/{name}-{number}.out')} 2>/dev/null || true")
 
 
-def _show_end(jobs: Jobs, data: str, name: str, state: JobState) -> None:
-    console.note(f"\n{name}, job {state.id}, {state.state.lower()}. The end of its log:")
-    console.note(_tail(jobs, data, name, state.id, 15).rstrip())
+@dataclass(frozen=True, kw_only=True)
+class JobCluster:
+    """A cluster that is up, for jobs of one user."""
+
+    jobs: Jobs
+    config: ClusterConfig
+
+
+def described(stack: str) -> ClusterConfig:
+    """The cluster that a stack's file describes, for a dry run. Raises CliError."""
+    return stack_config.parse(stackfile.read(project.ROOT, stack))
+
+
+def connected(stack: str, user: str | None) -> JobCluster:
+    """The cluster of a stack. Raises CliError: it is not up."""
+    values = outputs.read(stack, show_secrets=True)
+    cluster = from_outputs(stack, values, Capability.RUN)
+    if not values.get("config"):
+        raise CliError(f"stack {stack} has no output config. Bring it up to date with: ./hpc up {stack}")
+    return JobCluster(jobs=Jobs(cluster, stack, cluster.user(user)), config=parse_output(values["config"]))
+
+
+def check_data_folder(cluster: JobCluster, benchmark: Benchmark, data: str, files: Iterable[str]) -> tuple[str, ...]:
+    """Those of `files` that are not in the data folder. Prints warnings about it. Raises CliError: every error."""
+    jobs = cluster.jobs
+    folder = mlperf.parse_data_folder(jobs.run(mlperf.inspect_command(data, files)))
+    findings = list(mlperf.data_findings(benchmark.key, jobs.stack, jobs.user, data, folder))
+    for finding in findings:
+        if finding.level is Level.WARNING:
+            console.note(f"warning: {finding}")
+    if errors := [str(finding) for finding in findings if finding.level is Level.ERROR]:
+        raise CliError("\n\n".join(errors))
+    return folder.missing
+
+
+def print_scripts(scripts: tuple[JobScript, ...]) -> None:
+    """Print job scripts, each with its name where there are several."""
+    for number, one in enumerate(scripts):
+        if len(scripts) > 1:
+            console.line(f"{'' if number == 0 else chr(10)}===== {one.name}")
+        console.lines(one.text().splitlines())
+
+
+@dataclass
+class News:
+    """Prints the state of jobs, and lines on what they do, each once."""
+
+    names: Mapping[str, str]
+    """Of the jobs, by their ids."""
+    _shown: dict[str, str] = field(default_factory=dict)
+
+    def states(self, states: Mapping[str, JobState]) -> None:
+        """Print states that changed."""
+        for number, one in states.items():
+            why = f" ({one.reason})" if one.state == "PENDING" and one.reason not in ("", "None") else ""
+            where = f" on {one.nodes}" if one.state == "RUNNING" and one.nodes else ""
+            self._print(f"{number} state", number, f"{one.state.lower()}{why}{where}")
+
+    def line(self, number: str, text: str) -> None:
+        """Print a line on a job, unless it is the same as the one before."""
+        if text:
+            self._print(f"{number} line", number, text)
+
+    def _print(self, key: str, number: str, text: str) -> None:
+        if self._shown.get(key) != text:
+            self._shown[key] = text
+            console.note(f"{self.names[number]}: {text}")

@@ -20,7 +20,7 @@ from cluster.jobs.script import ENV, JobScript
 from cluster.report.mlperf_log import Interval, NotAnMlperfLogError
 from cluster.report.mlperf_report import report_of
 
-_LOOK_SECONDS = 15.0
+_WAIT_SECONDS = 15.0
 _MOST = 1_000_000
 
 
@@ -77,36 +77,36 @@ def run(
     The job goes on if you interrupt the command. The exit code is 1 if the run is slower than the published time, or if
     the job failed.
     """
-    place = None if dry_run else shared.connected(stack, user)
-    described = place.config if place else shared.described(stack)
+    cluster = None if dry_run else shared.connected(stack, user)
+    is_gpt3 = benchmark is shared.Benchmark.GPT3
     try:
-        where = mlperf.check_folder(data, benchmark.key)
-        row = mlperf.gpu_partition(described, partition, nodes)
-        at = _image(benchmark, where, image)
-        wish = mlperf.Training(data=where, partition=row, nodes=nodes, image=at, minutes=minutes)
-        folder = checkpoint or f"{where}/checkpoint"
-        if benchmark is shared.Benchmark.GPT3:
+        data_folder = mlperf.check_folder(data, benchmark.key)
+        chosen = mlperf.gpu_partition(cluster.config if cluster else shared.described(stack), partition, nodes)
+        image_path = _image(benchmark, data_folder, image)
+        training = mlperf.Training(data=data_folder, partition=chosen, nodes=nodes, image=image_path, minutes=minutes)
+        checkpoint = checkpoint or f"{data_folder}/checkpoint"
+        if is_gpt3:
             sizes = Sizes(tensor=tensor, pipeline=pipeline, batch=batch, micro=micro)
-            script = mlperf.gpt3_script(
-                wish, mlperf.gpt3_setting(row, nodes, sizes), mlperf.check_folder(folder, benchmark.key)
-            )
+            setting = mlperf.gpt3_setting(chosen, nodes, sizes)
+            script = mlperf.gpt3_script(training, setting, mlperf.check_folder(checkpoint, benchmark.key))
         else:
-            script = mlperf.diffusion_script(wish, mlperf.diffusion_config(config, nodes))
+            script = mlperf.diffusion_script(training, mlperf.diffusion_config(config, nodes))
     except RequestError as error:
         raise CliError(str(error)) from None
-    if place is None:
+    if cluster is None:
         shared.print_scripts((script,))
         return
-    files = NEEDED_FILES[benchmark.key] + ((folder,) if benchmark is shared.Benchmark.GPT3 else ())
-    missing = shared.check_data_folder(place, benchmark, where, (*files, *([at] if at.startswith("/") else [])))
-    shared.refuse([not_prepared(stack, benchmark.value, where, missing)] if missing else [])
-    if row.gpu and "h100" not in row.gpu.type.lower():
-        console.note(f"note: published times are of H100, and these GPUs are {row.gpu.type}.")
-    _train(place, script, where, png, no_wait=no_wait)
+    needed = [*NEEDED_FILES[benchmark.key], *([checkpoint] if is_gpt3 else [])]
+    needed += [image_path] if image_path.startswith("/") else []
+    if missing := shared.check_data_folder(cluster, benchmark, data_folder, needed):
+        raise CliError(str(not_prepared(stack, benchmark.value, data_folder, missing)))
+    if chosen.gpu and "h100" not in chosen.gpu.type.lower():
+        console.note(f"note: published times are of H100, and these GPUs are {chosen.gpu.type}.")
+    _train(cluster, script, data_folder, png, no_wait=no_wait)
 
 
 def _image(benchmark: shared.Benchmark, data: str, given: str) -> str:
-    """The image as a file of the data folder, where `prepare` leaves it. Raises CantRun: GPT-3 has no default."""
+    """The image as a file of the data folder, where `prepare` leaves it. Raises RequestError: GPT-3 has no default."""
     if not given and benchmark is shared.Benchmark.GPT3:
         raise RequestError(
             "GPT-3 needs --image: its recipe has none for this code. Build one from large_language_model/megatron-lm/"
@@ -117,9 +117,9 @@ def _image(benchmark: shared.Benchmark, data: str, given: str) -> str:
     return f"{data}/images/{name}" if name else image
 
 
-def _train(place: shared.JobCluster, script: JobScript, data: str, png: Path | None, *, no_wait: bool) -> None:
-    jobs = place.jobs
-    jobs.put({ENV: environment(place.config)})
+def _train(cluster: shared.JobCluster, script: JobScript, data: str, png: Path | None, *, no_wait: bool) -> None:
+    jobs = cluster.jobs
+    jobs.put({ENV: environment(cluster.config)})
     jobs.run(f"mkdir -p {data}/logs {data}/results")
     number = jobs.submit(script.text())
     log = str(script.options["output"]).replace("%j", number)
@@ -155,7 +155,7 @@ def _follow(jobs: Jobs, number: str, log: str) -> JobState:
     """Wait until the job has ended; prints its state, and the time of each interval as it is done."""
     news, done = News({number: f"job {number}"}), 0
     while True:
-        states = patiently(lambda: jobs.wait([number], news.states, _LOOK_SECONDS))
+        states = patiently(lambda: jobs.wait([number], news.states, _WAIT_SECONDS))
         intervals = patiently(lambda: _intervals(jobs, log))
         for one in intervals[done:]:
             news.line(number, f"steps {one.first}-{one.last}: {one.ms / 1000:.2f} s")
