@@ -67,4 +67,4 @@ def test_findings_are_those_of_the_code() -> None:
     named = set(re.findall(r"`(nccl-[a-z-]+)`", PAGE.read_text("utf-8")))
     code = "".join(path.read_text() for path in (ROOT / "cluster" / "report" / "nccl").glob("*.py"))
     assert named
-    assert named <= set(re.findall(r'id="(nccl-[a-z-]+)"', code))
+    assert named <= set(re.findall(r'"(nccl-[a-z-]+)"', code))

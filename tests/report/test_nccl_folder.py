@@ -11,7 +11,7 @@ from nccl_logs import A3_MEGA, GUIDE, MIB, log, measured
 from cluster.findings import Level
 from cluster.report.nccl.compare import Entry, Folder, compare
 from cluster.report.nccl.log import read_text
-from cluster.report.nccl.result import Word, check
+from cluster.report.nccl.result import Outcome, check
 from cluster.report.nccl.run import Log
 
 MODIFIED = datetime(2026, 1, 1, tzinfo=timezone.utc)
@@ -65,7 +65,7 @@ def test_runs_over_the_fabric_are_not_compared_with_those_over_nvlink():
             rows = measured("all_reduce", [busbw] * 5, first=512 * MIB, ranks=8)
             logs.append(read_text(log("all_reduce", rows, hosts=(host,), facts=facts + over), f"{host}{over}.log"))
     assert list(folder(logs).findings()) == []
-    assert folder(logs).word is Word.PASS
+    assert folder(logs).outcome is Outcome.PASS
     assert len(folder(logs).document()["kinds"]) == 2
 
 
@@ -89,8 +89,8 @@ def test_logs_without_a_machine_type_are_told_apart_by_their_gpus():
 def test_a_slow_node_fails_without_a_reference_too():
     pairs = combinations(range(4), 2)
     logs = [saved(0.6 if 0 in pair else 1.0, hosts=tuple(f"n-{n}" for n in pair), machine="x") for pair in pairs]
-    assert {one.result.word for one in folder(logs).entries} == {Word.NONE}
-    assert folder(logs).word is Word.FAIL
+    assert {one.result.outcome for one in folder(logs).entries} == {Outcome.NONE}
+    assert folder(logs).outcome is Outcome.FAIL
 
 
 class TestAgainst:
@@ -131,10 +131,10 @@ class TestAgainst:
 
     def test_the_order_is_that_of_dates_else_of_files(self):
         logs = [*self.history(1.0, 1.0)[::-1], (saved(1.0, name="old.log"), MODIFIED)]
-        assert [one.name for one in self.compared(1.0, logs).saved] == ["old.log", "1.log", "2.log"]
+        assert [one.name for one in self.compared(1.0, logs).earlier] == ["old.log", "1.log", "2.log"]
 
     def test_other_kinds_are_left_out(self):
         comparison = self.compared(1.0, [(saved(1.0, collective="broadcast"), MODIFIED)])
-        assert (comparison.saved, comparison.others) == ((), 1)
+        assert (comparison.earlier, comparison.left_out) == ((), 1)
         assert comparison.finding("x.log").what == "No earlier run of the same kind"
         assert "none of the same" in comparison.lines()[0]

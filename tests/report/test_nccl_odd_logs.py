@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from nccl_logs import A3_MEGA, FORMATS, SIZES, Cell, Line, log, measured
 
 from cluster.report.nccl.log import NotALogError, read_file, read_text
-from cluster.report.nccl.result import Word, check
+from cluster.report.nccl.result import Outcome, check
 from cluster.report.nccl.table import document_of, lines_of
 
 
@@ -23,9 +23,9 @@ def test_a_log_that_is_cut_short_never_passes(data):
         whole, part = read_text(text, "x.log"), read_text(text[:cut], "x.log")
     except NotALogError:
         return
-    assert check(whole).word is Word.PASS
+    assert check(whole).outcome is Outcome.PASS
     result = check(part)
-    assert result.word is Word.FAIL
+    assert result.outcome is Outcome.FAIL
     assert "nccl-truncated" in {one.id for one in result.findings}
     full, rest = whole.last.rows, part.last.rows
     assert [row.size for row in rest] == [row.size for row in full][: len(rest)]
@@ -44,7 +44,7 @@ def test_two_programs_in_one_file_are_seen():
     for seed in range(100):
         text = mixed(log(), log(hosts=("a3-2", "a3-3")), seed)
         result = check(read_text(text, "x.log"))
-        assert result.word is Word.FAIL, seed
+        assert result.outcome is Outcome.FAIL, seed
     text = mixed(log(), log(), 1)
     finding = next(one for one in check(read_text(text, "x.log")).findings if one.id == "nccl-mixed")
     number = int(finding.where.rpartition(":")[2])
@@ -68,7 +68,7 @@ def test_torn_lines_are_named():
     rows[at] = rows[at][:60] + rows[at + 1]
     del rows[at + 1]
     result = check(read_text("\n".join(rows), "x.log"))
-    assert result.word is Word.FAIL
+    assert result.outcome is Outcome.FAIL
     finding = next(one for one in result.findings if one.id == "nccl-torn")
     assert finding.where == f"x.log:{at + 1}"
 
@@ -88,7 +88,7 @@ def test_several_runs_are_all_kept_and_the_last_is_compared():
     found = read_text(warm_up + "\n" + log(facts=A3_MEGA), "x.log")
     assert [len(run.rows) for run in found.runs] == [1, 11]
     result = check(found)
-    assert result.word is Word.PASS
+    assert result.outcome is Outcome.PASS
     assert result.run is found.runs[1]
     assert "begin at lines 1, " in next(one.what for one in result.findings if one.id == "nccl-several-runs")
 
@@ -112,10 +112,10 @@ def test_an_operation_and_a_root_of_its_own_each_begin_with_the_smallest_size():
 def test_a_last_run_that_ended_before_its_first_row_is_no_pass():
     whole, cut = log(facts=A3_MEGA), log().partition("     8388608")[0]
     result = check(read_text(whole + cut, "x.log"))
-    assert result.word is Word.FAIL
+    assert result.outcome is Outcome.FAIL
     finding = next(one for one in result.findings if one.id == "nccl-truncated")
     assert "The last run of the log ends before its first row" in finding.what
-    assert check(read_text(cut + whole, "x.log")).word is Word.PASS
+    assert check(read_text(cut + whole, "x.log")).outcome is Outcome.PASS
 
 
 def test_errors_are_quoted_once_with_their_line():

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from nccl_logs import A3_MEGA, FORMATS, GUIDE, KINDS, PLAIN, SIZES, Cell, Format, Line, log, measured
 
 from cluster.report.nccl.log import read_file, read_text
-from cluster.report.nccl.result import Word, check
+from cluster.report.nccl.result import Outcome, check
 from cluster.report.nccl.run import Row, Run, candidates
 
 NOISE = (
@@ -161,7 +161,7 @@ def test_the_json_of_nccl_tests():
     assert run.environment == {"NCCL_P2P_DISABLE": "1"}
     assert run.complete
     del document["average_bus_bandwidth"]
-    assert check(read_text(json.dumps(document), "x.json")).word is Word.FAIL
+    assert check(read_text(json.dumps(document), "x.json")).outcome is Outcome.FAIL
 
 
 def test_the_first_format_has_milliseconds_and_no_marks():

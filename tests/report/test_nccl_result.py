@@ -6,7 +6,7 @@ from nccl_logs import A3_MEGA, GIB, GUIDE, MIB, SIZES, log, measured
 from cluster.catalog import MACHINE_TYPES
 from cluster.catalog.nccl_references import REFERENCES
 from cluster.report.nccl.log import read_file, read_text
-from cluster.report.nccl.result import Given, Result, Word, check
+from cluster.report.nccl.result import Given, Outcome, Result, check
 
 
 def result_of(busbw=GUIDE, *, facts=A3_MEGA, extra="", **options) -> Result:
@@ -24,7 +24,7 @@ def scaled(factor: float) -> list[float]:
 
 def test_the_guides_run_passes():
     result = check(read_file("tests/report/guide_nccl.log"), Given(machine_type="a3-megagpu-8g", nodes=2))
-    assert result.word is Word.PASS
+    assert result.outcome is Outcome.PASS
     assert [reason.text for reason in result.reasons[:2]] == [
         "average of 8 MiB to 8 GiB: 126.4 GB/s, at least 100",
         "8 GiB: 188.2 GB/s, at least 170",
@@ -32,16 +32,18 @@ def test_the_guides_run_passes():
     assert ids(result) == {"nccl-unchecked", "nccl-collective-assumed"}
 
 
-@pytest.mark.parametrize(("share", "word"), [(1.0, Word.PASS), (0.91, Word.PASS), (0.89, Word.FAIL), (0.5, Word.FAIL)])
+@pytest.mark.parametrize(
+    ("share", "word"), [(1.0, Outcome.PASS), (0.91, Outcome.PASS), (0.89, Outcome.FAIL), (0.5, Outcome.FAIL)]
+)
 def test_a_run_below_the_reference_fails(share, word):
-    assert result_of(scaled(share)).word is word
+    assert result_of(scaled(share)).outcome is word
 
 
 def test_the_average_counts_the_references_sizes_only():
     small = [0.01 * 2**number for number in range(10)]
     result = result_of([*small, *GUIDE], first=8 * MIB >> 10)
     assert (result.run.mean() or 0) < 80
-    assert result.word is Word.PASS
+    assert result.outcome is Outcome.PASS
 
 
 @pytest.mark.parametrize(
@@ -54,7 +56,7 @@ def test_the_average_counts_the_references_sizes_only():
 )
 def test_tcpxo_is_not_active(busbw, extra, said):
     result = result_of(busbw, extra=extra)
-    assert result.word is Word.FAIL
+    assert result.outcome is Outcome.FAIL
     finding = next(one for one in result.findings if one.id == "nccl-fabric-inactive")
     assert finding.what.startswith("TCPXO not active: ")
     assert said in finding.what
@@ -77,7 +79,7 @@ def test_a_plateau_at_a_fraction_is_a_slow_member():
 
 def test_small_messages_say_nothing_about_bandwidth():
     result = result_of([0.01 * 2**number for number in range(16)], first=8)
-    assert result.word is Word.NONE
+    assert result.outcome is Outcome.NONE
     assert "nccl-small-only" in ids(result)
     assert all(reason.met is None for reason in result.reasons)
 
@@ -85,7 +87,7 @@ def test_small_messages_say_nothing_about_bandwidth():
 def test_wrong_results_fail_whatever_the_speed():
     text = log(facts=A3_MEGA).replace("      0  ", "     12  ", 1).replace("values : 0 OK", "values : 12 FAILED")
     result = check(read_text(text, "x.log"))
-    assert result.word is Word.FAIL
+    assert result.outcome is Outcome.FAIL
     what = next(one.what for one in result.findings if one.id == "nccl-wrong-results")
     assert "12 wrong elements at 8 MiB" in what
 
@@ -105,7 +107,7 @@ def test_the_networks_line_rate_is_named_without_a_reference():
     facts = "machine_type=a3-megagpu-8g nodes=4 collective=all_gather"
     text = log(lines=measured(busbw=scaled(0.5), ranks=32), hosts=tuple("abcd"), facts=facts)
     result = check(read_text(text, "x.log"))
-    assert result.word is Word.NONE
+    assert result.outcome is Outcome.NONE
     assert "nccl-one-slow" in ids(result)
     assert "nccl-no-reference" in ids(result)
     assert "47% of the line rate of the GPUs' NICs (200 GB/s), at least 65%" in result.reasons[-1].text
@@ -125,20 +127,20 @@ def test_a_fabric_that_is_not_used_fails_on_any_number_of_nodes(name, nodes):
         text = log(collective, lines, hosts=hosts, per_host=rate.nics, facts=facts)
         result = check(read_text(text, "x.log"))
         assert ("nccl-fabric-inactive" in ids(result)) == (busbw <= 1.2 * rate.nic)
-        return result.word
+        return result.outcome
 
-    assert word(3.1) is Word.FAIL
-    assert word(1.19 * rate.nic) is Word.FAIL
+    assert word(3.1) is Outcome.FAIL
+    assert word(1.19 * rate.nic) is Outcome.FAIL
     if (name, collective, nodes, False) not in REFERENCES:
-        assert word(1.3 * rate.nic) is Word.NONE
-        assert word(0.7 * rate.total) is Word.PASS
+        assert word(1.3 * rate.nic) is Outcome.NONE
+        assert word(0.7 * rate.total) is Outcome.PASS
 
 
 def test_small_messages_are_not_held_against_the_line_rate():
     facts = "machine_type=gpu-h100-sxm/8gpu-128vcpu-1600gb nodes=2 collective=all_reduce"
     lines = measured("all_reduce", [1.0] * 5, first=MIB)
     result = check(read_text(log("all_reduce", lines, facts=facts), "x.log"))
-    assert (result.word, result.reasons) == (Word.NONE, ())
+    assert (result.outcome, result.reasons) == (Outcome.NONE, ())
 
 
 def test_machines_without_all_gpus_of_a_host_have_no_fabric():
@@ -148,7 +150,7 @@ def test_machines_without_all_gpus_of_a_host_have_no_fabric():
     text = "a3-0:1:1 [0] NCCL INFO Using network Socket\n" + log("all_reduce", lines, per_host=1, facts=facts)
     result = check(read_text(text, "x.log"))
     assert "nccl-fabric-inactive" not in ids(result)
-    assert result.word is Word.NONE
+    assert result.outcome is Outcome.NONE
 
 
 def test_sizes_in_other_steps_are_not_averaged():
@@ -157,7 +159,7 @@ def test_sizes_in_other_steps_are_not_averaged():
     result = check(read_text(log(lines=every, facts=A3_MEGA), "x.log"))
     texts = [reason.text for reason in result.reasons if reason.met is None]
     assert texts[0].startswith("average of 8 MiB to 8 GiB: not measured at 16 MiB, 32 MiB")
-    assert result.word is Word.PASS, "8 GiB is met"
+    assert result.outcome is Outcome.PASS, "8 GiB is met"
     # Sizes between do not count.
     more = sorted([*measured(), *(one for one in measured(first=12 * MIB)[:-1])], key=lambda one: one.size)
     result = check(read_text(log(lines=more, facts=A3_MEGA), "x.log"))
@@ -171,7 +173,7 @@ def test_a_collective_in_which_each_gpu_has_one_nic_may_be_at_one_nics_level(col
     text = log(collective, measured(collective, busbw), facts=facts)
     result = check(read_text(text, "x.log"))
     assert "nccl-fabric-inactive" not in ids(result)
-    assert result.word is Word.NONE
+    assert result.outcome is Outcome.NONE
     result = check(read_text("a3-0:1:1 [0] NCCL INFO Using network Socket\n" + text, "x.log"))
     assert "nccl-fabric-inactive" in ids(result)
 
@@ -180,17 +182,17 @@ def test_the_line_rate_does_not_overrule_a_minimum_that_is_met():
     facts = "machine_type=a4-highgpu-8g nodes=2 collective=all_gather"
     result = result_of([254.0, 255.0, 256.0], first=2 * GIB, facts=facts)
     assert "nccl-one-slow" in ids(result)
-    assert result.word is Word.PASS
-    assert result_of([245.0, 245.0, 245.0], first=2 * GIB, facts=facts).word is Word.FAIL
+    assert result.outcome is Outcome.PASS
+    assert result_of([245.0, 245.0, 245.0], first=2 * GIB, facts=facts).outcome is Outcome.FAIL
 
 
 def test_over_the_fabric_on_one_node_another_minimum_holds():
     facts = "machine_type=gpu-h100-sxm/8gpu-128vcpu-1600gb nodes=1 collective=all_reduce"
     busbw = [46.0, 47.0, 48.0, 48.5, 48.5]
     lines = measured("all_reduce", busbw, first=512 * MIB, ranks=8)
-    for over, word in (("", Word.FAIL), (" over=fabric", Word.PASS)):
+    for over, word in (("", Outcome.FAIL), (" over=fabric", Outcome.PASS)):
         text = log("all_reduce", lines, hosts=("worker-0",), facts=facts + over)
-        assert check(read_text(text, "x.log")).word is word
+        assert check(read_text(text, "x.log")).outcome is word
 
 
 def test_the_footer_and_the_rows_must_agree():
@@ -207,12 +209,14 @@ def test_what_is_given_is_taken_before_what_the_log_says():
     assert result.subject.reference is None
 
 
-@pytest.mark.parametrize(("hosts", "word"), [(("a", "b"), Word.PASS), (("a",), Word.FAIL), (tuple("abcd"), Word.PASS)])
+@pytest.mark.parametrize(
+    ("hosts", "word"), [(("a", "b"), Outcome.PASS), (("a",), Outcome.FAIL), (tuple("abcd"), Outcome.PASS)]
+)
 def test_a_run_on_fewer_nodes_than_it_is_compared_with_fails(hosts, word):
     text = log(lines=measured(busbw=scaled(2.0)), hosts=hosts, facts=A3_MEGA)
     result = check(read_text(text, "x.log"))
     assert ("nccl-nodes-differ" in ids(result)) == (len(hosts) != 2)
-    assert result.word is word
+    assert result.outcome is word
 
 
 class TestReferences:

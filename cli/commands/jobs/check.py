@@ -28,7 +28,7 @@ from cluster.observe.nodes import NODES
 from cluster.platforms import registry
 from cluster.platforms.capability import Capability
 from cluster.report.nccl.log import NotALogError, read_text
-from cluster.report.nccl.result import Word, check
+from cluster.report.nccl.result import Outcome, check
 from cluster.slurm.hostlist import compress, expand
 
 IMAGE = "redhat/ubi9-minimal"
@@ -312,9 +312,9 @@ def _compared(text: str, job: str, state: JobState | None) -> tuple[str, str]:
     except NotALogError as error:
         return FAIL, str(error.finding)
     average = f"average {result.run.average:g} GB/s" if result.run.average is not None else "no average"
-    if result.word is Word.FAIL:
+    if result.outcome is Outcome.FAIL:
         failed = [reason.text for reason in result.reasons if reason.met is False]
         return FAIL, "; ".join([average, *failed, *map(str, result.findings)][:4])
-    if result.word is Word.NONE:
+    if result.outcome is Outcome.NONE:
         return SKIP, f"{average}, and no reference to compare with"
     return PASS, average

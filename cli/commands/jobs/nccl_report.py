@@ -16,9 +16,9 @@ from cli.errors import CliError
 from cli.stack import outputs
 from cluster.platforms.capability import Capability
 from cluster.regular_file import refuse_special
-from cluster.report.nccl.compare import Comparison, compare, folder_of, logs_of, saved
+from cluster.report.nccl.compare import Comparison, compare, dated_logs, folder_of, logs_of
 from cluster.report.nccl.log import NotALogError, read_file, read_text
-from cluster.report.nccl.result import Given, Result, Word, check
+from cluster.report.nccl.result import Given, Outcome, Result, check
 from cluster.report.nccl.run import COLLECTIVES, Log, collective_of
 from cluster.report.nccl.table import X_LABEL, Y_LABEL, curves_of, document_of, lines_of, lines_of_finding
 
@@ -93,7 +93,7 @@ def report(
         _print(found, result, given, earlier)
     if png:
         _save(result, earlier, png)
-    _end(result.word)
+    _end(result.outcome)
 
 
 def _is_folder(path: Path) -> bool:
@@ -128,7 +128,7 @@ def _compared(log: Log, result: Result, against: Path, given: Given) -> Comparis
     if not against.exists():
         raise CliError(f"--against: {against} does not exist.")
     itself = Path(log.name).resolve()
-    others = saved(path for path in logs_of(against) if path.resolve() != itself)
+    others = dated_logs(path for path in logs_of(against) if path.resolve() != itself)
     return compare(result.run, result.subject, others, given)
 
 
@@ -162,7 +162,7 @@ def _save(result: Result, earlier: Comparison | None, png: Path) -> None:
     from cluster.report.plot import save_png
 
     curves, ticks = curves_of(result, earlier.curves() if earlier else ())
-    title = f"{result.subject}: {result.word.value}"
+    title = f"{result.subject}: {result.outcome.value}"
     try:
         save_png(curves, png, title=title, x_label=X_LABEL, y_label=Y_LABEL, x_log=True, x_ticks=ticks)
     except OSError as error:
@@ -187,10 +187,10 @@ def _folder(path: Path, given: Given, *, json: bool) -> None:
         console.lines(found.lines())
         for finding in found.findings():
             console.lines(["", *lines_of_finding(finding)])
-        console.lines(["", f"Result: {found.word.value}"])
-    _end(found.word)
+        console.lines(["", f"Result: {found.outcome.value}"])
+    _end(found.outcome)
 
 
-def _end(word: Word) -> None:
-    if word is Word.FAIL:
+def _end(word: Outcome) -> None:
+    if word is Outcome.FAIL:
         raise Exit(1)

@@ -23,7 +23,7 @@ from cluster.jobs.nccl import LOGS, Measured, NcclRun, Pair, Pairs, run_script, 
 from cluster.jobs.partition_facts import PartitionFacts
 from cluster.report.nccl.compare import level
 from cluster.report.nccl.log import NotALogError, read_text
-from cluster.report.nccl.result import Result, Word, check
+from cluster.report.nccl.result import Outcome, Result, check
 from cluster.slurm.hostlist import compress, expand
 
 _SIZE = re.compile(r"([0-9]{1,12})([KMG]?)")
@@ -368,7 +368,7 @@ class _PairsRun:
 def _failure(result: Result | None) -> str:
     if result is None or not result.run.rows:
         return "its log has no measurement"
-    if result.word is not Word.FAIL:
+    if result.outcome is not Outcome.FAIL:
         return ""
     missed = [reason.text for reason in result.reasons if reason.met is False]
     return [*missed, *(finding.id for finding in result.findings if finding.level is Level.ERROR)][0]

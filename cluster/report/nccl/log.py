@@ -1,4 +1,16 @@
-"""Reads the output of nccl-tests, as text or JSON, with whatever else a job's log has."""
+"""Reads the output of nccl-tests, as text or JSON, with whatever else a job's log has.
+
+What nccl-tests prints (src/common.cu, src/util.cu): `# nThread ...`, `# Using devices` and a line for each rank, the
+table with its header, and a footer of two lines. A row is written in three parts, with a pause for the measurement
+between them, so lines of others (NCCL's own, Slurm's) can stand inside a row.
+
+A job of this program writes a line before, with what nccl-tests does not print. A later one adds to it:
+
+    # hpc: machine_type=a3-megagpu-8g nodes=2 collective=all_gather job=17 date=2026-11-22T09:00:00Z
+
+A report reads `machine_type`, `nodes`, `collective`, `over` (`fabric` if NVLink was not to be used) and `date` (UTC,
+ISO 8601).
+"""
 
 import json
 import math
@@ -13,189 +25,15 @@ from cluster.findings import Finding, show
 from cluster.printable import one_line
 from cluster.report.nccl.run import COLLECTIVES, Device, Log, Measure, Quote, Row, Run
 
+_MARK = "# hpc:"
+_FACT = re.compile(r"([a-z_]+)=(\S+)")
 _TIMES = ("time", "cputime")
 _ROW = re.compile(r"\s*([0-9]{1,19})\s+([0-9]{1,19})\s+([a-z][a-z0-9_]*)(?=\s|$)(.*)", re.DOTALL)
 _REDOP = re.compile(r"\s+([a-z]+)(?=\s|$)(.*)", re.DOTALL)
 _ROOT = re.compile(r"\s+(-?[0-9]{1,9})(?=\s|$)(.*)", re.DOTALL)
 _HEADER = re.compile(r"#\s*(size\s+count|bytes\s+N)\s+type\b")
-TYPES = frozenset("int8 uint8 char int int32 uint32 int64 uint64 half float double bfloat16 f8e4m3 f8e5m2".split())
+_TYPES = frozenset("int8 uint8 char int int32 uint32 int64 uint64 half float double bfloat16 f8e4m3 f8e5m2".split())
 """Names of data types (src/common.cu, test_typenames)."""
-
-
-class NotARowError(ValueError):
-    """A line that should be a row, and is not."""
-
-
-@dataclass(frozen=True)
-class Layout:
-    """Which columns a table has."""
-
-    redop: bool = True
-    root: bool = True
-    half: tuple[str, ...] = ("time", "algbw", "busbw", "#wrong")
-    halves: int = 2
-    """Out of place and in place; broadcast of 2017 has the first only."""
-    stamped: bool = False
-    """Whether rows end with a date and a time."""
-    scale: float = 1.0
-    """Microseconds of one unit of its times."""
-
-    @property
-    def counts_errors(self) -> bool:
-        return "#wrong" in self.half
-
-    def measure(self, tokens: Sequence[str]) -> Measure:
-        """One half of a row."""
-        values = dict(zip(self.half, tokens, strict=True))
-        try:
-            time, algbw, busbw = (float(values[name]) for name in (self._time, "algbw", "busbw"))
-            wrong = values.get("#wrong", "N/A")
-            return Measure(time * self.scale, algbw, busbw, None if wrong == "N/A" else int(float(wrong)))
-        except (ValueError, OverflowError) as error:
-            raise NotARowError(" ".join(tokens)) from error
-
-    @property
-    def _time(self) -> str:
-        return next(name for name in self.half if name in _TIMES)
-
-
-def layout_of(line: str) -> Layout | None:
-    """The layout that a table's header describes; None for another line, or a torn one."""
-    if not _HEADER.match(line.lstrip()):
-        return None
-    names = line.replace("#", " ", 1).split()
-    starts = [at for at, name in enumerate(names) if name in _TIMES]
-    if not starts:
-        return None
-    starts.append(len(names) - (names[-1] == "timestamp"))
-    halves = [tuple(names[one:other]) for one, other in pairwise(starts)]
-    if len(set(halves)) > 1 or not {"algbw", "busbw"} <= set(halves[0]):  # a torn line
-        return None
-    before = names[: starts[0]]
-    return Layout(
-        redop="redop" in before or "op" in before,
-        root="root" in before,
-        half=halves[0],
-        halves=len(halves),
-        stamped=names[-1] == "timestamp",
-        scale=1000.0 if before[0] == "bytes" else 1.0,
-    )
-
-
-@dataclass
-class RowBegun:
-    """A row whose measures may still be missing: other programs can write between the parts of a line."""
-
-    size: int
-    count: int
-    type: str
-    redop: str
-    root: int
-    line: int
-    tokens: list[str]
-
-    def missing(self, layout: Layout) -> int:
-        """How many measures are still to come; negative where there are too many."""
-        return layout.halves * len(layout.half) + 2 * layout.stamped - len(self.tokens)
-
-    def row(self, layout: Layout) -> Row:
-        """The row with the halves that are complete."""
-        width = len(layout.half)
-        whole = min(layout.halves, len(self.tokens) // width)
-        halves = [layout.measure(self.tokens[at * width : (at + 1) * width]) for at in range(whole)]
-        out_of_place, in_place, *_ = [*halves, None, None]
-        return Row(self.size, self.count, self.type, self.redop, self.root, out_of_place, in_place, self.line)
-
-
-def begin(text: str, layout: Layout, line: int) -> RowBegun | None:
-    """The row that `text` begins, with what it has of it; None where it begins none."""
-    if not (found := _ROW.fullmatch(text)) or found[3] not in TYPES:
-        return None
-    redop, root, rest = "none", -1, found[4]
-    if layout.redop and (word := _REDOP.fullmatch(rest)):
-        redop, rest = word[1], word[2]
-    if layout.root and (number := _ROOT.fullmatch(rest)):
-        root, rest = int(number[1]), number[2]
-    return RowBegun(int(found[1]), int(found[2]), found[3], redop, root, line, rest.split())
-
-
-def is_measures(tokens: Sequence[str]) -> bool:
-    """Whether all tokens could be measures: numbers, N/A, and the date and time of a stamp."""
-    return bool(tokens) and all(_is_number(one) or one == "N/A" or re.fullmatch(r"[0-9:-]+", one) for one in tokens)
-
-
-def _is_number(token: str) -> bool:
-    try:
-        float(token)
-    except ValueError:
-        return False
-    return True
-
-
-def run_of(document: Mapping[str, Any]) -> Run:
-    """The run that a document has. Raises KeyError, TypeError or ValueError where it is not nccl-tests'."""
-    config = document.get("config") or {}
-    bounds, average = document.get("out_of_bounds"), document.get("average_bus_bandwidth")
-    run = Run(
-        line=1,
-        program=PurePath(str(document["args"][0])).name,
-        settings={
-            "iters": str(config.get("iterations", "")),
-            "warmup iters": str(config.get("warmup_iters", "")),
-            "validation": str(config.get("validation", "")),
-        },
-        # The document also has the whole environment, of which nothing but NCCL's variables is read.
-        environment=dict(re.findall(r"(?m)^(NCCL_[A-Z0-9_]+)=(.*)$", "\n".join(map(str, document.get("env") or ())))),
-        devices=[
-            Device(int(one["rank"]), str(one["hostname"]), str(one["device_info"])) for one in config.get("devices", ())
-        ],
-        rows=[_row(one) for one in document["results"]],
-        out_of_bounds=int(bounds["count"]) if bounds else None,
-        average=_number(average["bandwidth"]) if average else None,
-        average_failed=bool(average) and average["okay"] == "false",
-    )
-    run.complaints = [Quote(1, str(one)) for one in document.get("errors") or () if one]
-    return run
-
-
-def _row(one: Mapping[str, Any]) -> Row:
-    return Row(
-        int(one["size"]),
-        int(one["count"]),
-        str(one["type"]),
-        str(one["redop"]),
-        int(str(one["root"]).strip()),
-        _measure(one.get("out_of_place")),
-        _measure(one.get("in_place")),
-    )
-
-
-def _measure(half: Mapping[str, Any] | None) -> Measure | None:
-    if not half:
-        return None
-    time = half["time"] if "time" in half else half["cpu_time"]
-    wrong = half.get("nwrong")
-    return Measure(
-        _number(time),
-        _number(half["alg_bw"]),
-        _number(half["bus_bw"]),
-        None if wrong is None or math.isnan(_number(wrong)) else int(_number(wrong)),
-    )
-
-
-def _number(value: Any) -> float:  # noqa: ANN401 - "nan" stands as a text
-    return float(value)
-
-
-MARK = "# hpc:"
-_FACT = re.compile(r"([a-z_]+)=(\S+)")
-
-
-def parse(line: str) -> dict[str, str]:
-    """Facts of a line that begins with MARK; those without a value are left out."""
-    return dict(_FACT.findall(line[len(MARK) :]))
-
-
 _STAMP = re.compile(
     r"\s?(?:\[?[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9:]{8}(?:[.,][0-9]+)?(?:Z|[+-][0-9]{2}:?[0-9]{2})?\]?:?|"
     r"\[[0-9]{2}:[0-9]{2}:[0-9]{2}(?:[.,][0-9]+)?\])(?: |$)"
@@ -232,238 +70,6 @@ _MOST = 20
 _LONGEST = 300
 _SMALL = 2**20
 """Sizes below can be rounded to the same number of bytes more than once (AllGatherGetCollByteCount)."""
-
-
-class Reader:
-    """Lines go in; `runs` has what was found."""
-
-    def __init__(self) -> None:
-        self.runs: list[Run] = []
-        self.ahead = Run(line=0)
-        """Complaints, networks and variables that come before the first line of a run."""
-        self.echoed = ""
-        """Program of the last command that the log has, until a run begins."""
-        self._facts: dict[str, str] = {}
-        self._tasks: dict[str, _Task] = {}
-
-    def line(self, number: int, text: str) -> None:
-        """Take one line, without its end."""
-        labels: list[str] = []
-        if "\x1b" in text:
-            text = _COLOUR.sub("", text)
-        for _ in range(4):  # a stamp, a pod's label, a rank's label and a stamp
-            if (found := _STAMP.match(text)) and found[0].strip():
-                text = text[found.end() :]
-            elif len(labels) < 2 and (found := _LABEL.match(text)):
-                labels.append(next(one for one in found.groups() if one))
-                text = text[found.end() :]
-            else:
-                break
-        label = " ".join(labels)
-        if text.startswith(MARK):
-            self._facts = {**self._facts, **parse(text)}
-            return
-        if (task := self._tasks.get(label)) is None:
-            task = self._tasks[label] = _Task(label, self)
-        task.line(number, text)
-
-    def facts(self) -> dict[str, str]:
-        return self._facts
-
-    def finish(self) -> None:
-        """No line follows."""
-        for task in self._tasks.values():
-            task.finish()
-        self.runs.sort(key=lambda run: run.line)
-
-
-class _Task:
-    """Lines with one label, in their order."""
-
-    def __init__(self, label: str, reader: Reader) -> None:
-        self._label = label
-        self._reader = reader
-        self._run: Run | None = None
-        self._layout = Layout()
-        self._seen: set[str] = set()
-        """Parts of the beginning that the current run has had."""
-        self._begun: RowBegun | None = None
-        self._last: dict[tuple[str, str, int], tuple[int, int]] = {}
-        """First and latest size of a series of rows, by type, operation and root."""
-
-    def line(self, number: int, text: str) -> None:
-        debug = _DEBUG.search(text) if "NCCL " in text else None
-        if debug:
-            self._debug(number, debug[2], debug[3])
-            # NCCL's line can stand directly after a word of a row: `floata3-0:4001:4100 [0] NCCL INFO`.
-            host = next((one for one in (self._run.hosts if self._run else ()) if debug[1].endswith(one)), debug[1])
-            text = text[: debug.end(1) - len(host) if host != debug[1] else debug.start()]
-        if not text.strip():
-            return
-        if ("_perf" in text or "nccl_tests" in text) and (found := _ECHOED.search(text)):
-            self._reader.echoed = found[1] or found[3]
-        plain = text.lstrip()
-        if plain[0] == "#" or plain[0].isalpha():
-            self._words(number, plain)
-        elif begun := begin(text, self._layout, number):
-            self._begin(number, begun)
-        elif is_measures(tokens := text.split()):
-            self._measures(number, tokens)
-        elif _COMPLAINT.search(text):
-            self._complain(number, text)
-
-    def finish(self) -> None:
-        """No line follows for the current run: a row that has begun is cut off."""
-        begun, self._begun = self._begun, None
-        if begun and self._run:
-            self._run.unfinished = _quote(begun.line, _text(begun))
-            self._add(begun)
-
-    def _words(self, number: int, text: str) -> None:
-        if found := _START.match(text):
-            run = self._start(number, found[0].split(":")[0].strip("# ")[:10])
-            run.program = found[1] or run.program
-            run.settings.update((name.rstrip(":"), value) for name, value in _SETTING.findall(text))
-        elif found := _DEVICE.match(text):
-            self._current(number).devices.append(Device(int(found[1]), found[2], found[3].strip()))
-        elif layout := layout_of(text):
-            run = self._start(number, "table")
-            self._layout, run.errors_counted = layout, layout.counts_errors
-            run.columns = None if layout.counts_errors else (layout.redop, layout.root)
-        elif found := _BOUNDS.match(text):
-            self._current(number).out_of_bounds = int(found[1])
-        elif found := _AVERAGE.match(text):
-            self._footer(number, text, found[1], failed=found[2] == "FAILED")
-        elif _COMPLAINT.search(text):
-            self._complain(number, text)
-
-    def _footer(self, number: int, text: str, value: str, *, failed: bool) -> None:
-        run = self._current(number)
-        try:
-            average = float(value)
-        except ValueError:
-            run.torn.append(_quote(number, text))
-            return
-        if run.complete:  # two programs, one of which had ended
-            run.mixed = run.mixed or number
-            run.torn.append(_quote(number, text))
-            return
-        if self._begun:  # what began a row was followed by the end of the table
-            self._tear(self._begun.line, _text(self._begun))
-        run.average, run.average_failed = average, failed
-
-    def _debug(self, number: int, level: str, message: str) -> None:
-        if level == "INFO":
-            if found := _NETWORK.search(message):
-                self._noted().networks.add(one_line(found[1].strip()))
-            elif found := _VARIABLE.search(message):
-                self._noted().environment[found[1]] = one_line(found[2])
-        elif level in ("WARN", "ABORT"):
-            self._complain(number, f"NCCL {level} {message}")
-
-    def _noted(self) -> Run:
-        """The run that lines are about which are not nccl-tests' own."""
-        return self._run or (self._reader.runs[-1] if self._reader.runs else self._reader.ahead)
-
-    def _start(self, number: int, part: str) -> Run:
-        """A line of the beginning: of the current run, or of a new one if that has had it or is over."""
-        run = self._run
-        if run is None or run.complete or run.rows or self._begun or part in self._seen:
-            self.finish()
-            self._seen, self._last, self._layout = set(), {}, Layout()
-            run = self._run = replace(self._reader.ahead, line=number, task=self._label, facts=self._reader.facts())
-            self._reader.ahead = Run(line=0)
-            run.program, self._reader.echoed = self._reader.echoed, ""
-            self._reader.runs.append(run)
-        self._seen.add(part)
-        return run
-
-    def _current(self, number: int) -> Run:
-        return self._run or self._start(number, "rows")
-
-    def _begin(self, number: int, begun: RowBegun) -> None:
-        run = self._current(number)
-        if run.complete:  # rows after the footer: of another program, whose beginning came before it
-            run = self._start(number, "rows")
-            run.mixed = number
-        if self._begun:
-            self._tear(self._begun.line, _text(self._begun))
-        self._begun = begun
-        self._complete(number)
-
-    def _measures(self, number: int, tokens: list[str]) -> None:
-        if not self._begun:
-            width = len(self._layout.half)
-            if self._run and self._run.rows and not self._run.complete and len(tokens) in (width, 2 * width):
-                self._tear(number, " ".join(tokens))
-            return
-        self._begun.tokens += tokens
-        self._complete(number)
-
-    def _complete(self, number: int) -> None:
-        begun = self._begun
-        if begun and (missing := begun.missing(self._layout)) <= 0:
-            if missing < 0:
-                self._tear(number, _text(begun))
-            else:
-                self._begun = None
-                self._add(begun)
-
-    def _add(self, begun: RowBegun) -> None:
-        run = self._current(begun.line)
-        try:
-            row = begun.row(self._layout)
-        except NotARowError:
-            self._tear(begun.line, _text(begun))
-            return
-        if not row.measures:
-            return
-        key = row.type, row.redop, row.root
-        first, last = self._last.get(key, (row.size, -1))
-        repeated = row.size == last and row.size < _SMALL
-        if row.size <= last and row.size != first and not repeated:
-            run.mixed = run.mixed or row.line
-        self._last[key] = first, row.size
-        run.rows.append(row)
-
-    def _tear(self, number: int, text: str) -> None:
-        self._begun = None
-        run = self._current(number)
-        if len(run.torn) < _MOST:
-            run.torn.append(_quote(number, text))
-
-    def _complain(self, number: int, text: str) -> None:
-        complaints, quote = self._noted().complaints, _quote(number, text)
-        for at, one in enumerate(complaints):
-            if _same(one.text, quote.text):
-                complaints[at] = one._replace(times=one.times + 1)
-                return
-        if len(complaints) < _MOST:
-            complaints.append(quote)
-
-
-def _text(begun: RowBegun) -> str:
-    return " ".join([f"{begun.size} {begun.count} {begun.type} {begun.redop} {begun.root}", *begun.tokens])
-
-
-def _quote(number: int, text: str) -> Quote:
-    return Quote(number, one_line(text.strip()[:_LONGEST]))
-
-
-def _same(one: str, other: str) -> bool:
-    """Whether two lines say the same of different ranks: they differ in numbers only."""
-    return one == other or re.sub("[0-9]+", "0", one) == re.sub("[0-9]+", "0", other)
-
-
-def read_lines(lines: Iterable[tuple[int, str]]) -> Reader:
-    """Read numbered lines to their end."""
-    reader = Reader()
-    for number, text in lines:
-        reader.line(number, text)
-    reader.finish()
-    return reader
-
-
 _LONGEST_LINE = 2**16
 _LARGEST_JSON = 256 * 2**20
 _SAMPLE = 2**12
@@ -534,7 +140,8 @@ def _is_chatter(raw: bytes) -> bool:
 
 def _from_lines(lines: Iterable[tuple[int, str]], name: str, sample: str) -> Log:
     # A carriage return in a line is a progress bar's: what follows it overwrites what was before.
-    reader = read_lines((number, piece) for number, line in lines for piece in line.strip("\r\n").split("\r"))
+    reader = _Reader()
+    reader.read((number, piece) for number, line in lines for piece in line.strip("\r\n").split("\r"))
     if not any(run.rows or run.devices or run.settings or run.complete for run in reader.runs):
         complaints = reader.ahead.complaints or [quote for run in reader.runs for quote in run.complaints]
         if complaints:
@@ -549,7 +156,7 @@ def _from_lines(lines: Iterable[tuple[int, str]], name: str, sample: str) -> Log
 def _from_json(text: str, name: str) -> Log:
     try:
         document = json.loads(text)
-        return Log(name, (run_of(document),))
+        return Log(name, (_run_of(document),))
     except json.JSONDecodeError as error:
         given = f"JSON that is not complete: {error.msg} in line {error.lineno}, column {error.colno}"
         raise _not_a_log(name, given, todo="report the text that the same run printed; it has every row") from error
@@ -558,9 +165,393 @@ def _from_json(text: str, name: str) -> Log:
 
 
 def _is_binary(sample: str) -> bool:
-    unreadable = sum(one == "\ufffd" or (ord(one) < 32 and one not in "\t\r\n\x1b") for one in sample)
+    unreadable = sum(char == "\ufffd" or (ord(char) < 32 and char not in "\t\r\n\x1b") for char in sample)
     return unreadable * 20 > len(sample)
 
 
 def _not_a_log(name: str, given: str, *, todo: str) -> NotALogError:
     return NotALogError(Finding(id="nccl-no-log", at=name, given=given, allowed=_ALLOWED, todo=todo))
+
+
+class _Reader:
+    """Lines go in; `runs` has what was found."""
+
+    def __init__(self) -> None:
+        self.runs: list[Run] = []
+        self.ahead = Run(line=0)
+        """Complaints, networks and variables that come before the first line of a run."""
+        self.echoed = ""
+        """Program of the last command that the log has, until a run begins."""
+        self.facts: dict[str, str] = {}
+        self._tasks: dict[str, _Task] = {}
+
+    def read(self, lines: Iterable[tuple[int, str]]) -> None:
+        """Read numbered lines to their end."""
+        for number, text in lines:
+            self._line(number, text)
+        for task in self._tasks.values():
+            task.finish()
+        self.runs.sort(key=lambda run: run.line)
+
+    def _line(self, number: int, text: str) -> None:
+        """Take one line, without its end."""
+        labels: list[str] = []
+        if "\x1b" in text:
+            text = _COLOUR.sub("", text)
+        for _ in range(4):  # a stamp, a pod's label, a rank's label and a stamp
+            if (found := _STAMP.match(text)) and found[0].strip():
+                text = text[found.end() :]
+            elif len(labels) < 2 and (found := _LABEL.match(text)):
+                labels.append(next(label for label in found.groups() if label))
+                text = text[found.end() :]
+            else:
+                break
+        if text.startswith(_MARK):
+            self.facts = {**self.facts, **dict(_FACT.findall(text[len(_MARK) :]))}
+            return
+        label = " ".join(labels)
+        if (task := self._tasks.get(label)) is None:
+            task = self._tasks[label] = _Task(label, self)
+        task.line(number, text)
+
+
+class _Task:
+    """Lines with one label, in their order."""
+
+    def __init__(self, label: str, reader: _Reader) -> None:
+        self._label = label
+        self._reader = reader
+        self._run: Run | None = None
+        self._layout = _Layout()
+        self._seen: set[str] = set()
+        """Parts of the beginning that the current run has had."""
+        self._begun: _RowBegun | None = None
+        self._last: dict[tuple[str, str, int], tuple[int, int]] = {}
+        """First and latest size of a series of rows, by type, operation and root."""
+
+    def line(self, number: int, text: str) -> None:
+        debug = _DEBUG.search(text) if "NCCL " in text else None
+        if debug:
+            self._debug(number, debug[2], debug[3])
+            # NCCL's line can stand directly after a word of a row: `floata3-0:4001:4100 [0] NCCL INFO`.
+            host = next((host for host in (self._run.hosts if self._run else ()) if debug[1].endswith(host)), debug[1])
+            text = text[: debug.end(1) - len(host) if host != debug[1] else debug.start()]
+        if not text.strip():
+            return
+        if ("_perf" in text or "nccl_tests" in text) and (found := _ECHOED.search(text)):
+            self._reader.echoed = found[1] or found[3]
+        plain = text.lstrip()
+        if plain[0] == "#" or plain[0].isalpha():
+            self._words(number, plain)
+        elif begun := _begin(text, self._layout, number):
+            self._begin(number, begun)
+        elif _is_measures(tokens := text.split()):
+            self._measures(number, tokens)
+        elif _COMPLAINT.search(text):
+            self._complain(number, text)
+
+    def finish(self) -> None:
+        """No line follows for the current run: a row that has begun is cut off."""
+        begun, self._begun = self._begun, None
+        if begun and self._run:
+            self._run.unfinished = _quote(begun.line, begun.text)
+            self._add(begun)
+
+    def _words(self, number: int, text: str) -> None:
+        if found := _START.match(text):
+            run = self._start(number, found[0].split(":")[0].strip("# ")[:10])
+            run.program = found[1] or run.program
+            run.settings.update((name.rstrip(":"), value) for name, value in _SETTING.findall(text))
+        elif found := _DEVICE.match(text):
+            self._current(number).devices.append(Device(int(found[1]), found[2], found[3].strip()))
+        elif layout := _layout_of(text):
+            run = self._start(number, "table")
+            self._layout, run.errors_counted = layout, layout.counts_errors
+            run.columns = None if layout.counts_errors else (layout.redop, layout.root)
+        elif found := _BOUNDS.match(text):
+            self._current(number).out_of_bounds = int(found[1])
+        elif found := _AVERAGE.match(text):
+            self._footer(number, text, found[1], failed=found[2] == "FAILED")
+        elif _COMPLAINT.search(text):
+            self._complain(number, text)
+
+    def _footer(self, number: int, text: str, value: str, *, failed: bool) -> None:
+        run = self._current(number)
+        try:
+            average = float(value)
+        except ValueError:
+            run.torn.append(_quote(number, text))
+            return
+        if run.complete:  # two programs, one of which had ended
+            run.mixed = run.mixed or number
+            run.torn.append(_quote(number, text))
+            return
+        self._tear_begun()  # what began a row was followed by the end of the table
+        run.average, run.average_failed = average, failed
+
+    def _debug(self, number: int, level: str, message: str) -> None:
+        run = self._noted()
+        if level in ("WARN", "ABORT"):
+            self._complain(number, f"NCCL {level} {message}")
+        elif level == "INFO" and (found := _NETWORK.search(message)):
+            run.networks.add(one_line(found[1].strip()))
+        elif level == "INFO" and (found := _VARIABLE.search(message)):
+            run.environment[found[1]] = one_line(found[2])
+
+    def _noted(self) -> Run:
+        """The run that lines are about which are not nccl-tests' own."""
+        return self._run or (self._reader.runs[-1] if self._reader.runs else self._reader.ahead)
+
+    def _start(self, number: int, part: str) -> Run:
+        """A line of the beginning: of the current run, or of a new one if that has had it or is over."""
+        run = self._run
+        if run is None or run.complete or run.rows or self._begun or part in self._seen:
+            self.finish()
+            self._seen, self._last, self._layout = set(), {}, _Layout()
+            run = self._run = replace(self._reader.ahead, line=number, task=self._label, facts=self._reader.facts)
+            self._reader.ahead = Run(line=0)
+            run.program, self._reader.echoed = self._reader.echoed, ""
+            self._reader.runs.append(run)
+        self._seen.add(part)
+        return run
+
+    def _current(self, number: int) -> Run:
+        return self._run or self._start(number, "rows")
+
+    def _begin(self, number: int, begun: "_RowBegun") -> None:
+        run = self._current(number)
+        if run.complete:  # rows after the footer: of another program, whose beginning came before it
+            run = self._start(number, "rows")
+            run.mixed = number
+        self._tear_begun()
+        self._begun = begun
+        self._complete(number)
+
+    def _measures(self, number: int, tokens: list[str]) -> None:
+        if self._begun:
+            self._begun.tokens += tokens
+            self._complete(number)
+            return
+        width, run = len(self._layout.half), self._run
+        if run and run.rows and not run.complete and len(tokens) in (width, 2 * width):
+            self._tear(number, " ".join(tokens))
+
+    def _complete(self, number: int) -> None:
+        begun = self._begun
+        if begun and begun.missing < 0:
+            self._tear(number, begun.text)
+        elif begun and begun.missing == 0:
+            self._begun = None
+            self._add(begun)
+
+    def _add(self, begun: "_RowBegun") -> None:
+        run = self._current(begun.line)
+        try:
+            row = begun.row()
+        except _NotARowError:
+            self._tear(begun.line, begun.text)
+            return
+        if not row.measures:
+            return
+        key = row.type, row.redop, row.root
+        first, last = self._last.get(key, (row.size, -1))
+        repeated = row.size == last and row.size < _SMALL
+        if row.size <= last and row.size != first and not repeated:
+            run.mixed = run.mixed or row.line
+        self._last[key] = first, row.size
+        run.rows.append(row)
+
+    def _tear_begun(self) -> None:
+        if self._begun:
+            self._tear(self._begun.line, self._begun.text)
+
+    def _tear(self, number: int, text: str) -> None:
+        self._begun = None
+        run = self._current(number)
+        if len(run.torn) < _MOST:
+            run.torn.append(_quote(number, text))
+
+    def _complain(self, number: int, text: str) -> None:
+        run, quote = self._noted(), _quote(number, text)
+        plain = re.sub("[0-9]+", "0", quote.text)
+        for at, other in enumerate(run.complaints):
+            if re.sub("[0-9]+", "0", other.text) == plain:  # lines of different ranks differ in numbers only
+                run.complaints[at] = other._replace(times=other.times + 1)
+                return
+        if len(run.complaints) < _MOST:
+            run.complaints.append(quote)
+
+
+def _quote(number: int, text: str) -> Quote:
+    return Quote(number, one_line(text.strip()[:_LONGEST]))
+
+
+class _NotARowError(ValueError):
+    """A line that should be a row, and is not."""
+
+
+@dataclass(frozen=True)
+class _Layout:
+    """Columns of nccl-tests' table, which differ by version and by option.
+
+    | version | columns before the measures | measures of one half |
+    |---|---|---|
+    | 2017 | bytes N type op or root | time (ms) algbw busbw res |
+    | 2.0 to 2.12 | size count type, redop and root only where the test has them | time algbw busbw error |
+    | from 2.13 | size count type redop root | time algbw busbw #wrong |
+    | with copies beside (2.16 branch) | the same | time algbw busbw copybw #wrong |
+    | from 2.19, with -I 1 | the same | time algbw busbw #wrong i_min i_max i_p99 i_cv% |
+
+    Source: github.com/NVIDIA/nccl-tests, src/common.cu, from 2.17 on src/util.cu, and until 2.12 each test's own file.
+    """
+
+    redop: bool = True
+    root: bool = True
+    half: tuple[str, ...] = ("time", "algbw", "busbw", "#wrong")
+    halves: int = 2
+    """Out of place and in place; broadcast of 2017 has the first only."""
+    stamped: bool = False
+    """Whether rows end with a date and a time."""
+    scale: float = 1.0
+    """Microseconds of one unit of its times."""
+
+    @property
+    def counts_errors(self) -> bool:
+        return "#wrong" in self.half
+
+    def measure(self, tokens: Sequence[str]) -> Measure:
+        """One half of a row."""
+        values = dict(zip(self.half, tokens, strict=True))
+        try:
+            time = float(next(values[name] for name in _TIMES if name in values))
+            wrong = values.get("#wrong", "N/A")
+            count = None if wrong == "N/A" else int(float(wrong))
+            return Measure(time * self.scale, float(values["algbw"]), float(values["busbw"]), count)
+        except (ValueError, OverflowError) as error:
+            raise _NotARowError(" ".join(tokens)) from error
+
+
+def _layout_of(line: str) -> _Layout | None:
+    """The layout that a table's header describes; None for another line, or a torn one."""
+    if not _HEADER.match(line.lstrip()):
+        return None
+    names = line.replace("#", " ", 1).split()
+    starts = [number for number, name in enumerate(names) if name in _TIMES]
+    if not starts:
+        return None
+    starts.append(len(names) - (names[-1] == "timestamp"))
+    halves = [tuple(names[one:other]) for one, other in pairwise(starts)]
+    if len(set(halves)) > 1 or not {"algbw", "busbw"} <= set(halves[0]):  # a torn line
+        return None
+    before = names[: starts[0]]
+    return _Layout(
+        redop="redop" in before or "op" in before,
+        root="root" in before,
+        half=halves[0],
+        halves=len(halves),
+        stamped=names[-1] == "timestamp",
+        scale=1000.0 if before[0] == "bytes" else 1.0,
+    )
+
+
+@dataclass
+class _RowBegun:
+    """A row whose measures may still be missing: other programs can write between the parts of a line."""
+
+    layout: _Layout
+    size: int
+    count: int
+    type: str
+    redop: str
+    root: int
+    line: int
+    tokens: list[str]
+
+    @property
+    def text(self) -> str:
+        return " ".join([f"{self.size} {self.count} {self.type} {self.redop} {self.root}", *self.tokens])
+
+    @property
+    def missing(self) -> int:
+        """How many measures are still to come; negative where there are too many."""
+        return self.layout.halves * len(self.layout.half) + 2 * self.layout.stamped - len(self.tokens)
+
+    def row(self) -> Row:
+        """The row with the halves that are complete."""
+        width = len(self.layout.half)
+        whole = min(self.layout.halves, len(self.tokens) // width)
+        halves = [self.layout.measure(self.tokens[at * width : (at + 1) * width]) for at in range(whole)]
+        out_of_place, in_place, *_ = [*halves, None, None]
+        return Row(self.size, self.count, self.type, self.redop, self.root, out_of_place, in_place, self.line)
+
+
+def _begin(text: str, layout: _Layout, line: int) -> _RowBegun | None:
+    """The row that `text` begins, with what it has of it; None where it begins none."""
+    if not (found := _ROW.fullmatch(text)) or found[3] not in _TYPES:
+        return None
+    redop, root, rest = "none", -1, found[4]
+    if layout.redop and (word := _REDOP.fullmatch(rest)):
+        redop, rest = word[1], word[2]
+    if layout.root and (number := _ROOT.fullmatch(rest)):
+        root, rest = int(number[1]), number[2]
+    return _RowBegun(layout, int(found[1]), int(found[2]), found[3], redop, root, line, rest.split())
+
+
+def _is_measures(tokens: Sequence[str]) -> bool:
+    """Whether all tokens could be measures: numbers, N/A, and the date and time of a stamp."""
+    return bool(tokens) and all(_is_number(one) or one == "N/A" or re.fullmatch(r"[0-9:-]+", one) for one in tokens)
+
+
+def _is_number(token: str) -> bool:
+    try:
+        float(token)
+    except ValueError:
+        return False
+    return True
+
+
+def _run_of(document: Mapping[str, Any]) -> Run:
+    """The run of the JSON that -J writes (from 2.17 on; src/util.cu, JSON_FILE_VERSION). Raises KeyError, TypeError or
+    ValueError where it is not nccl-tests'."""
+    config = document.get("config") or {}
+    bounds, average = document.get("out_of_bounds"), document.get("average_bus_bandwidth")
+    run = Run(
+        line=1,
+        program=PurePath(str(document["args"][0])).name,
+        settings={
+            "iters": str(config.get("iterations", "")),
+            "warmup iters": str(config.get("warmup_iters", "")),
+            "validation": str(config.get("validation", "")),
+        },
+        # The document also has the whole environment, of which nothing but NCCL's variables is read.
+        environment=dict(re.findall(r"(?m)^(NCCL_[A-Z0-9_]+)=(.*)$", "\n".join(map(str, document.get("env") or ())))),
+        devices=[
+            Device(int(one["rank"]), str(one["hostname"]), str(one["device_info"])) for one in config.get("devices", ())
+        ],
+        rows=[_json_row(row) for row in document["results"]],
+        out_of_bounds=int(bounds["count"]) if bounds else None,
+        average=float(average["bandwidth"]) if average else None,
+        average_failed=bool(average) and average["okay"] == "false",
+    )
+    run.complaints = [Quote(1, str(one)) for one in document.get("errors") or () if one]
+    return run
+
+
+def _json_row(row: Mapping[str, Any]) -> Row:
+    return Row(
+        size=int(row["size"]),
+        count=int(row["count"]),
+        type=str(row["type"]),
+        redop=str(row["redop"]),
+        root=int(str(row["root"]).strip()),
+        out_of_place=_json_measure(row.get("out_of_place")),
+        in_place=_json_measure(row.get("in_place")),
+    )
+
+
+def _json_measure(half: Mapping[str, Any] | None) -> Measure | None:
+    if not half:
+        return None
+    time = half["time"] if "time" in half else half["cpu_time"]
+    wrong = math.nan if half.get("nwrong") is None else float(half["nwrong"])  # "nan" stands as a text
+    return Measure(float(time), float(half["alg_bw"]), float(half["bus_bw"]), None if math.isnan(wrong) else int(wrong))

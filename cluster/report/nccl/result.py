@@ -1,7 +1,7 @@
-"""Pass, fail, or not compared, with the reasons and findings."""
+"""What a log of nccl-tests means: pass, fail, or not compared, with the reasons and findings."""
 
 import difflib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
 from itertools import pairwise
@@ -13,10 +13,55 @@ from cluster.catalog.nccl_references import REFERENCES, Minimum, Reference, refe
 from cluster.findings import Finding, Level
 from cluster.report.nccl.run import Log, Quote, Run, candidates, is_of_nodes, is_ring, ranks_of, text_of
 
+LARGE = 256 * 2**20
+"""From this size on a transfer takes milliseconds, and bandwidth decides instead of latency."""
+FLOOR_NICS = 1.2
+"""TCP over one NIC reaches what so many of a node's NICs carry, so the network of the GPUs need not be in use. On A3
+Mega it is 30 GB/s, which Google's own test of the blueprint requires."""
+_SLOW = 0.9
+"""Share of the reference below which a plateau is too low: the guide's own rule for A3 Mega at 8 GiB."""
+_SLOW_OF_LINE = 0.65
+"""Share of the line rate: the three curves of the catalog reach 71 to 94 % of it."""
+_FLAT, _DROP, _SPREAD = 0.05, 0.05, 0.10
+_GROWS_FROM = 8 * 2**20
+"""Below, NCCL changes its protocol from size to size, and bandwidth may fall."""
+_MOST_LINES = 5
+_TODO = {
+    "nccl-average-differs": "compare the log with the program's own output",
+    "nccl-average-failed": "correct the cause below, or NCCL_TESTS_MIN_BW where it is for another machine type",
+    "nccl-collective-assumed": "name it with `--collective` if it was another one",
+    "nccl-complaints": "read these lines in the log; the first one is the likeliest cause",
+    "nccl-drop": "run it again while no other job uses these nodes; if it falls again, compare pairs of nodes",
+    "nccl-fabric-inactive": "run again with `NCCL_DEBUG=INFO`: the line `Using network` names the network "
+    "that NCCL takes",
+    "nccl-mixed": "write each program's output to a file of its own (`srun --output=%t.log`), or label the lines "
+    "(`srun --label`). If one test was meant, build nccl-tests with `make MPI=1`",
+    "nccl-no-reference": "compare it with earlier runs: `--against FOLDER`",
+    "nccl-no-rows": "report the program's own output",
+    "nccl-nodes-differ": "name the right number with `--nodes`, or see why the job did not use all its nodes",
+    "nccl-one-slow": "measure pairs of nodes, which names the slow one: `./hpc nccl run STACK --pairs`",
+    "nccl-runs-by-task": "build nccl-tests with `make MPI=1`, and start it with `srun --mpi`: then only task 0 prints",
+    "nccl-several-runs": "nothing, if the others are warm-ups",
+    "nccl-small-only": "run sizes up to 8 GiB (`-b 8M -e 8G -f 2`) to measure the bandwidth",
+    "nccl-torn": "write the output of each program to a file of its own, and run the test again",
+    "nccl-truncated": "if the job still runs, wait for its end. Else see why it stopped: `sacct -j JOB -o "
+    "State,ExitCode`, and the errors in this log",
+    "nccl-unchecked": "run it once without `-c 0` to know that the results are right",
+    "nccl-unsteady": "run it again, with more iterations (`-n 200`) and no other job on these nodes",
+    "nccl-wrong-results": "drain the nodes, read the kernel's log for Xid and ECC errors (`dmesg | grep -i xid`), and "
+    "run `dcgmi diag -r 3` on each; run the test on pairs of nodes to see which one it is",
+}
+"""What to do about each finding."""
+_LEVELS = {
+    **dict.fromkeys(("collective-assumed", "no-reference", "several-runs", "small-only", "unchecked"), Level.INFO),
+    **dict.fromkeys(("average-differs", "complaints", "drop", "no-rows", "one-slow", "unsteady"), Level.WARNING),
+}
+"""Levels of findings, without nccl-, that are no errors as a rule."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Given:
-    """What whoever asks for a report knows; it is taken before what the log says."""
+    """Options of a report, which count before what the log says."""
 
     machine_type: str = ""
     nodes: int | None = None
@@ -68,334 +113,10 @@ class Subject:
         nodes = "" if self.nodes is None else "1 node" if self.nodes == 1 else f"{self.nodes} nodes"
         ranks = "" if self.ranks is None else f"{self.ranks} ranks"
         network = "without NVLink" if self.network_only else ""
-        return ", ".join(one for one in (self.collective, nodes, self.machines, ranks, network) if one)
+        return ", ".join(part for part in (self.collective, nodes, self.machines, ranks, network) if part)
 
 
-def subject_of(run: Run, given: Given | None = None) -> Subject:
-    """The circumstances of a run: as given, else by its header, else by what nccl-tests printed."""
-    given = given or Given()
-    possible = (given.collective,) if given.collective else candidates(run)
-    collective = possible[0] if possible else ""
-    machine_type = given.machine_type or run.facts.get("machine_type", "")
-    nodes = given.nodes or run.nodes
-    forced = all(run.environment.get(name) == "1" for name in ("NCCL_P2P_DISABLE", "NCCL_SHM_DISABLE"))
-    network_only = forced or run.facts.get("over") == "fabric"
-    known = reference(machine_type, collective, nodes, network_only=network_only) if nodes else None
-    return Subject(
-        machine_type=machine_type,
-        gpu=run.gpu,
-        types=run.types,
-        nodes=nodes,
-        ranks=ranks_of(run, collective),
-        collective=collective,
-        possible=possible,
-        network_only=network_only,
-        reference=known,
-    )
-
-
-_MOST_LINES = 5
-
-
-def log_findings(log: Log, run: Run, subject: Subject) -> Iterator[Finding]:
-    """Findings about `run`, the one that is compared."""
-    where = f"{log.name}:{run.line}"
-    yield from _other_runs(log, run)
-    yield from _mixture(log, run)
-    yield from _end(log, run)
-    if run.out_of_bounds or run.wrong:
-        yield Finding(
-            id="nccl-wrong-results",
-            at=where,
-            what=f"Wrong results: {_wrong(run)}. Data was corrupted on the way or in a GPU's memory",
-            todo="drain the nodes, read the kernel's log for Xid and ECC errors (`dmesg | grep -i xid`), and run "
-            "`dcgmi diag -r 3` on each; run the test on pairs of nodes to see which one it is",
-        )
-    elif run.rows and not run.checked:
-        yield Finding(
-            id="nccl-unchecked",
-            level=Level.INFO,
-            at=where,
-            what="Results were not compared with what they should be (#wrong is N/A): the test ran with `-c 0`",
-            todo="run it once without `-c 0` to know that the results are right",
-        )
-    if run.average_failed:
-        yield Finding(
-            id="nccl-average-failed",
-            at=where,
-            what=f"nccl-tests itself says FAILED: the average, {run.average:.1f} GB/s, is less than 90 % of "
-            "NCCL_TESTS_MIN_BW",
-            todo="correct the cause below, or NCCL_TESTS_MIN_BW where it is for another machine type",
-        )
-    yield from _differences(log, run, subject)
-    if run.complaints:
-        lines = "; ".join(_cited(one) for one in run.complaints[:_MOST_LINES])
-        more = f"; and {len(run.complaints) - _MOST_LINES} more" if len(run.complaints) > _MOST_LINES else ""
-        yield Finding(
-            id="nccl-complaints",
-            level=Level.WARNING,
-            at=where,
-            what=f"The log has warnings or errors: {lines}{more}",
-            todo="read these lines in the log; the first one is the likeliest cause",
-        )
-
-
-def _other_runs(log: Log, run: Run) -> Iterator[Finding]:
-    if len(log.runs) == 1:
-        return
-    place = [one is run for one in log.runs].index(True) + 1
-    tasks = {one.task for one in log.runs if one.task}
-    if len(tasks) > 1 and run.rows:
-        what = f"{len(log.runs)} runs by {len(tasks)} tasks: each task ran a test of its own"
-        todo = "build nccl-tests with `make MPI=1`, and start it with `srun --mpi`: then only task 0 prints"
-        yield Finding(id="nccl-runs-by-task", at=f"{log.name}:{run.line}", what=what, todo=todo)
-        return
-    lines = ", ".join(str(one.line) for one in log.runs)
-    yield Finding(
-        id="nccl-several-runs",
-        level=Level.INFO,
-        at=f"{log.name}:{run.line}",
-        what=f"{len(log.runs)} runs, which begin at lines {lines}. The result is about number {place}",
-        todo="nothing, if the others are warm-ups",
-    )
-
-
-def _mixture(log: Log, run: Run) -> Iterator[Finding]:
-    if lines := [one.mixed for one in log.runs if one.mixed]:
-        yield Finding(
-            id="nccl-mixed",
-            at=f"{log.name}:{min(lines)}",
-            what="Rows of two programs stand among each other from this line on, so no row can be attributed",
-            todo="write each program's output to a file of its own (`srun --output=%t.log`), or label the lines "
-            "(`srun --label`). If one test was meant, build nccl-tests with `make MPI=1`",
-        )
-    if run.torn:
-        lines = "; ".join(_cited(one) for one in run.torn[:_MOST_LINES])
-        yield Finding(
-            id="nccl-torn",
-            at=f"{log.name}:{run.torn[0].line}",
-            what=f"Torn lines, which were left out: {lines}",
-            todo="write the output of each program to a file of its own, and run the test again",
-        )
-
-
-def _end(log: Log, run: Run) -> Iterator[Finding]:
-    if run is not log.runs[-1] and run.rows and not log.runs[-1].rows:
-        yield Finding(
-            id="nccl-truncated",
-            at=f"{log.name}:{log.runs[-1].line}",
-            what="The last run of the log ends before its first row. The result is about one before it",
-            todo="see why it stopped, in the lines that follow, or report the one before in a file of its own",
-        )
-    if run.complete:
-        if not run.rows:
-            yield Finding(
-                id="nccl-no-rows",
-                level=Level.WARNING,
-                at=f"{log.name}:{run.line}",
-                what="The log has the footer of a test and no row of its table: somebody has shortened it",
-                todo="report the program's own output",
-            )
-        return
-    if not run.rows:
-        what = "The log ends before the first row: the program stopped while it connected its ranks"
-    else:
-        last = run.unfinished.line if run.unfinished else run.rows[-1].line
-        size = text_of(run.rows[-1].size)
-        what = f"Truncated: the footer is missing. The last row, of {size}, begins at line {last}"
-    yield Finding(
-        id="nccl-truncated",
-        at=f"{log.name}:{run.line}",
-        what=what,
-        todo="if the job still runs, wait for its end. Else see why it stopped: `sacct -j JOB -o State,ExitCode`, "
-        "and the errors in this log",
-    )
-
-
-def _differences(log: Log, run: Run, subject: Subject) -> Iterator[Finding]:
-    hosts = len(run.hosts)
-    if hosts and subject.nodes and hosts != subject.nodes:
-        yield Finding(
-            id="nccl-nodes-differ",
-            # Fewer nodes are faster than the reference. More may be containers with host names of their own.
-            level=Level.ERROR if hosts < subject.nodes else Level.WARNING,
-            at=f"{log.name}:{run.line}",
-            what=f"The ranks are on {hosts} nodes, and the run is compared as one of {subject.nodes}",
-            todo="name the right number with `--nodes`, or see why the job did not use all its nodes",
-        )
-    mean = run.mean()
-    if run.average and mean and abs(run.average - mean) > 0.01 * max(run.average, mean) + 0.01:
-        yield Finding(
-            id="nccl-average-differs",
-            level=Level.WARNING,
-            at=f"{log.name}:{run.line}",
-            what=f"The footer's average is {run.average:.2f} GB/s, that of the rows {mean:.2f}: rows are missing",
-            todo="compare the log with the program's own output",
-        )
-
-
-def _wrong(run: Run) -> str:
-    rows: Sequence[str] = [text_of(row.size) for row in run.rows if any(one.wrong for one in row.measures)]
-    sizes = f" at {', '.join(dict.fromkeys(rows))}" if rows else ""
-    return f"{run.wrong} wrong elements{sizes}" if run.wrong else f"{run.out_of_bounds} values out of bounds"
-
-
-def _cited(quote: Quote) -> str:
-    times = f" ({quote.times} times)" if quote.times > 1 else ""
-    return f"line {quote.line}: {quote.text}{times}"
-
-
-LARGE = 256 * 2**20
-"""From this size on a transfer takes milliseconds, and bandwidth decides instead of latency."""
-
-_SLOW = 0.9
-"""Share of the reference below which a plateau is too low: the guide's own rule for A3 Mega at 8 GiB."""
-SLOW_OF_LINE = 0.65
-"""Share of the line rate: the three curves of the catalog reach 71 to 94 % of it."""
-FLOOR_NICS = 1.2
-"""TCP over one NIC reaches what so many of a node's NICs carry, so the network of the GPUs need not be in use. On A3
-Mega it is 30 GB/s, which Google's own test of the blueprint requires."""
-_FLAT, _DROP, _SPREAD = 0.05, 0.05, 0.10
-_GROWS_FROM = 8 * 2**20
-"""Below, NCCL changes its protocol from size to size, and bandwidth may fall."""
-
-_DEBUG = "run again with `NCCL_DEBUG=INFO`: the line `Using network` names the network that NCCL takes"
-
-
-def curve_findings(run: Run, subject: Subject, where: str) -> Iterator[Finding]:
-    """Findings about bandwidth; none where the log has no rows."""
-    curve = run.curve()
-    if not curve:
-        return
-    if run.complete and (largest := max(curve)) < LARGE:
-        yield Finding(
-            id="nccl-small-only",
-            level=Level.INFO,
-            at=where,
-            what=f"Small messages only: the largest is {text_of(largest)}, so this is about latency, not bandwidth",
-            todo="run sizes up to 8 GiB (`-b 8M -e 8G -f 2`) to measure the bandwidth",
-        )
-    inactive = _inactive(run, subject, curve)
-    if inactive:
-        yield Finding(
-            id="nccl-fabric-inactive",
-            at=where,
-            what=f"{subject.fabric.short} not active: {inactive}",
-            todo=f"{subject.fabric.inactive}; {_DEBUG}",
-        )
-    elif low := _plateau(subject, curve):
-        yield Finding(
-            id="nccl-one-slow",
-            # Beside the line rate only it is a guess, and a minimum decides.
-            level=Level.ERROR if subject.reference and subject.reference.busbw else Level.WARNING,
-            at=where,
-            what=f"{low}. A collective runs at the pace of its slowest member: one node slow, or one of its NICs, GPUs "
-            "or links. The log does not say which",
-            todo="measure pairs of nodes, which names the slow one: `./hpc nccl run STACK --pairs`",
-        )
-    yield from _growth(run, subject, where)
-    yield from _spread(run, where)
-
-
-def _inactive(run: Run, subject: Subject, curve: Mapping[int, float]) -> str:
-    """Why the GPUs' network seems not to be in use; empty if it does not seem so."""
-    if subject.line_rate is None:
-        return ""
-    if "Socket" in run.networks:
-        return "NCCL says that it uses the network Socket, which is TCP through the kernel"
-    best, rate, reference = best_large(curve), subject.line_rate, subject.reference
-    if best is None:
-        return ""
-    if rate and best <= FLOOR_NICS * rate.nic and is_of_nodes(subject.collective):
-        beside = f"the reference has {max(reference.busbw.values()):.0f} and " if reference and reference.busbw else ""
-        return (
-            f"at most {best:.1f} GB/s at large sizes, where {beside}the GPUs' NICs carry {rate.total:.0f}. "
-            f"That is TCP's level ({rate.nic:.0f} GB/s by one NIC)"
-        )
-    if reference and reference.inactive and set(reference.busbw) <= set(curve):
-        average = run.mean(reference.busbw)
-        if average is not None and average < reference.inactive:
-            return (
-                f"the average is {average:.1f} GB/s, below {reference.inactive:.0f}. Large sizes are above what TCP "
-                "reaches, so some NICs may be in use and others not"
-            )
-    return ""
-
-
-def best_large(curve: Mapping[int, float]) -> float | None:
-    """The highest busbw at large sizes; None where none was measured."""
-    return max((busbw for size, busbw in curve.items() if size >= LARGE), default=None)
-
-
-def _plateau(subject: Subject, curve: Mapping[int, float]) -> str:
-    """A plateau that is too low, in words; empty if there is none."""
-    large = {size: busbw for size, busbw in curve.items() if size >= LARGE}
-    if len(large) < 3:
-        return ""
-    top = dict(list(large.items())[-3:])
-    flat = max(top.values()) - min(top.values()) <= _FLAT * max(top.values())
-    level = sum(top.values()) / len(top)
-    reference = subject.reference.busbw if subject.reference else {}
-    if common := [size for size in top if size in reference]:
-        share = sum(top[size] / reference[size] for size in common) / len(common)
-        if share < _SLOW:
-            shape = "Plateau" if flat else "Large sizes are"
-            return f"{shape} at {level:.0f} GB/s, {share:.0%} of the reference{_nics(share, subject)}"
-    elif flat and subject.line_rate and is_ring(subject.collective):
-        share = level / subject.line_rate.total
-        if share < SLOW_OF_LINE and not reference:
-            return f"Plateau at {level:.0f} GB/s, {share:.0%} of the line rate{_nics(share, subject)}"
-    return ""
-
-
-def _nics(share: float, subject: Subject) -> str:
-    """How many NICs would carry that share, where it is close to a whole number of them."""
-    nics = subject.line_rate.nics if subject.line_rate else 0
-    whole = round(share * nics)
-    if nics < 2 or not 0 < whole < nics or abs(share * nics - whole) > 0.2:
-        return ""
-    return f", which is about what {whole} of {nics} NICs carry"
-
-
-def _growth(run: Run, subject: Subject, where: str) -> Iterator[Finding]:
-    curve = {size: busbw for size, busbw in run.curve().items() if size >= _GROWS_FROM}
-    drops = [
-        f"from {low:.1f} GB/s at {text_of(one)} to {high:.1f} at {text_of(other)}"
-        for (one, low), (other, high) in pairwise(curve.items())
-        if high < low * (1 - _DROP)
-    ]
-    if drops:
-        yield Finding(
-            id="nccl-drop",
-            level=Level.ERROR if subject.reference else Level.WARNING,
-            at=where,
-            what=f"Bandwidth falls with the size: {'; '.join(drops)}. It should grow, up to a plateau",
-            todo="run it again while no other job uses these nodes; if it falls again, compare pairs of nodes",
-        )
-
-
-def _spread(run: Run, where: str) -> Iterator[Finding]:
-    apart = [
-        text_of(row.size)
-        for row in run.rows
-        if row.size >= LARGE
-        and row.out_of_place
-        and row.in_place
-        and abs(row.out_of_place.time_us - row.in_place.time_us)
-        > _SPREAD * max(row.out_of_place.time_us, row.in_place.time_us)
-    ]
-    if len(apart) >= 2:
-        yield Finding(
-            id="nccl-unsteady",
-            level=Level.WARNING,
-            at=where,
-            what=f"Out of place and in place differ by more than {_SPREAD:.0%} at {', '.join(apart)}: something else "
-            "used the network or a GPU was throttled for a part of the run",
-            todo="run it again, with more iterations (`-n 200`) and no other job on these nodes",
-        )
-
-
-class Word(str, Enum):
+class Outcome(str, Enum):
     """What a report ends with."""
 
     PASS = "pass"  # noqa: S105 - no password
@@ -418,11 +139,33 @@ class Reason:
 class Result:
     """The answer to one log."""
 
-    word: Word
+    outcome: Outcome
     reasons: tuple[Reason, ...]
     findings: tuple[Finding, ...]
     run: Run
     subject: Subject
+
+
+def subject_of(run: Run, given: Given | None = None) -> Subject:
+    """The circumstances of a run: as given, else by its header, else by what nccl-tests printed."""
+    given = given or Given()
+    possible = (given.collective,) if given.collective else candidates(run)
+    collective = possible[0] if possible else ""
+    machine_type = given.machine_type or run.facts.get("machine_type", "")
+    nodes = given.nodes or run.nodes
+    forced = all(run.environment.get(name) == "1" for name in ("NCCL_P2P_DISABLE", "NCCL_SHM_DISABLE"))
+    network_only = forced or run.facts.get("over") == "fabric"
+    return Subject(
+        machine_type=machine_type,
+        gpu=run.gpu,
+        types=run.types,
+        nodes=nodes,
+        ranks=ranks_of(run, collective),
+        collective=collective,
+        possible=possible,
+        network_only=network_only,
+        reference=reference(machine_type, collective, nodes, network_only=network_only) if nodes else None,
+    )
 
 
 def check(log: Log, given: Given | None = None) -> Result:
@@ -431,80 +174,242 @@ def check(log: Log, given: Given | None = None) -> Result:
     subject = subject_of(run, given)
     where = f"{log.name}:{run.line}"
     reasons = tuple(_reasons(run, subject))
-    findings = [
-        *log_findings(log, run, subject),
-        *curve_findings(run, subject, where),
+    findings = (
+        *_log_findings(log, run, subject, where),
+        *_curve_findings(run, subject, where),
         *_unknown(subject, where),
-    ]
+    )
     failed = any(one.level is Level.ERROR for one in findings) or any(one.met is False for one in reasons)
-    passed = any(one.met for one in reasons)
-    word = Word.FAIL if failed else Word.PASS if passed else Word.NONE
-    return Result(word, reasons, tuple(findings), run, subject)
+    passed = any(reason.met for reason in reasons)
+    outcome = Outcome.FAIL if failed else Outcome.PASS if passed else Outcome.NONE
+    return Result(outcome, reasons, findings, run, subject)
 
 
 def _reasons(run: Run, subject: Subject) -> Iterator[Reason]:
-    sizes, compared = run.sizes, False
+    compared = False
     for minimum in subject.reference.minimums if subject.reference else ():
-        what = _what(minimum)
-        if missing := minimum.sizes - set(sizes):
-            which = "" if missing == minimum.sizes else f" at {', '.join(text_of(one) for one in sorted(missing))}"
+        what, busbw = _sizes_of(minimum), run.mean(minimum.sizes)
+        if missing := minimum.sizes - set(run.sizes):
+            which = "" if missing == minimum.sizes else f" at {', '.join(text_of(size) for size in sorted(missing))}"
             yield Reason(f"{what}: not measured{which}", None, minimum.source)
-        elif (busbw := run.mean(minimum.sizes)) is not None:
+        elif busbw is not None:
             compared = True
-            yield Reason(
-                f"{what}: {busbw:.1f} GB/s, at least {minimum.busbw:g}", busbw >= minimum.busbw, minimum.source
-            )
+            text = f"{what}: {busbw:.1f} GB/s, at least {minimum.busbw:g}"
+            yield Reason(text, busbw >= minimum.busbw, minimum.source)
     if run.networks and subject.line_rate:
         yield Reason(f"network that NCCL uses: {', '.join(sorted(run.networks))}", None)
-    top, rate = best_large(run.curve()), subject.line_rate
+    top, rate = _best_large(run.curve()), subject.line_rate
     if top is None or rate is None or not is_of_nodes(subject.collective):
         return
     share = top / rate.total
     text = f"most: {top:.1f} GB/s, {share:.0%} of the line rate of the GPUs' NICs ({rate.total:.0f} GB/s)"
+    if compared:
+        yield Reason(text, None, rate.source)
+        return
     # A minimum decides where there is one. Else what is fast enough for most NICs passes, what one NIC carries fails,
     # and nothing is known of what is between.
-    met = True if share >= SLOW_OF_LINE else False if top <= FLOOR_NICS * rate.nic else None
-    yield (
-        Reason(text, None, rate.source)
-        if compared
-        else Reason(f"{text}, at least {SLOW_OF_LINE:.0%}", met, rate.source)
-    )
+    met = True if share >= _SLOW_OF_LINE else False if top <= FLOOR_NICS * rate.nic else None
+    yield Reason(f"{text}, at least {_SLOW_OF_LINE:.0%}", met, rate.source)
 
 
-def _what(minimum: Minimum) -> str:
+def _sizes_of(minimum: Minimum) -> str:
     if minimum.low == minimum.high:
         return text_of(minimum.low)
     return f"average of {text_of(minimum.low)} to {text_of(minimum.high)}"
 
 
+def _finding(name: str, where: str, what: str, *, todo: str = "", level: Level | None = None) -> Finding:
+    level = level or _LEVELS.get(name.removeprefix("nccl-"), Level.ERROR)
+    return Finding(id=name, level=level, at=where, what=what, todo=todo or _TODO[name])
+
+
+def _log_findings(log: Log, run: Run, subject: Subject, where: str) -> Iterator[Finding]:
+    """What is wrong with a log itself: cut short, two programs in one file, wrong results."""
+    yield from _other_runs(log, run, where)
+    if lines := [one.mixed for one in log.runs if one.mixed]:
+        what = "Rows of two programs stand among each other from this line on, so no row can be attributed"
+        yield _finding("nccl-mixed", f"{log.name}:{min(lines)}", what)
+    if run.torn:
+        what = f"Torn lines, which were left out: {_cited(run.torn)}"
+        yield _finding("nccl-torn", f"{log.name}:{run.torn[0].line}", what)
+    yield from _end(log, run, where)
+    if run.out_of_bounds or run.wrong:
+        sizes = dict.fromkeys(text_of(row.size) for row in run.rows if any(one.wrong for one in row.measures))
+        wrong = f"{run.wrong} wrong elements{' at ' if sizes else ''}{', '.join(sizes)}"
+        what = wrong if run.wrong else f"{run.out_of_bounds} values out of bounds"
+        what = f"Wrong results: {what}. Data was corrupted on the way or in a GPU's memory"
+        yield _finding("nccl-wrong-results", where, what)
+    elif run.rows and not run.checked:
+        what = "Results were not compared with what they should be (#wrong is N/A): the test ran with `-c 0`"
+        yield _finding("nccl-unchecked", where, what)
+    if run.average_failed:
+        what = f"nccl-tests itself says FAILED: the average, {run.average:.1f} GB/s, is less than 90 % of "
+        yield _finding("nccl-average-failed", where, f"{what}NCCL_TESTS_MIN_BW")
+    hosts = len(run.hosts)
+    if hosts and subject.nodes and hosts != subject.nodes:
+        what = f"The ranks are on {hosts} nodes, and the run is compared as one of {subject.nodes}"
+        # Fewer nodes are faster than the reference. More may be containers with host names of their own.
+        level = Level.ERROR if hosts < subject.nodes else Level.WARNING
+        yield _finding("nccl-nodes-differ", where, what, level=level)
+    mean = run.mean()
+    if run.average and mean and abs(run.average - mean) > 0.01 * max(run.average, mean) + 0.01:
+        what = f"The footer's average is {run.average:.2f} GB/s, that of the rows {mean:.2f}: rows are missing"
+        yield _finding("nccl-average-differs", where, what)
+    if run.complaints:
+        more = f"; and {len(run.complaints) - _MOST_LINES} more" if len(run.complaints) > _MOST_LINES else ""
+        what = f"The log has warnings or errors: {_cited(run.complaints)}{more}"
+        yield _finding("nccl-complaints", where, what)
+
+
+def _other_runs(log: Log, run: Run, where: str) -> Iterator[Finding]:
+    if len(log.runs) == 1:
+        return
+    tasks = {one.task for one in log.runs if one.task}
+    if len(tasks) > 1 and run.rows:
+        what = f"{len(log.runs)} runs by {len(tasks)} tasks: each task ran a test of its own"
+        yield _finding("nccl-runs-by-task", where, what)
+        return
+    lines = ", ".join(str(one.line) for one in log.runs)
+    number = [one is run for one in log.runs].index(True) + 1
+    what = f"{len(log.runs)} runs, which begin at lines {lines}. The result is about number {number}"
+    yield _finding("nccl-several-runs", where, what)
+
+
+def _end(log: Log, run: Run, where: str) -> Iterator[Finding]:
+    if run is not log.runs[-1] and run.rows and not log.runs[-1].rows:
+        what = "The last run of the log ends before its first row. The result is about one before it"
+        todo = "see why it stopped, in the lines that follow, or report the one before in a file of its own"
+        yield _finding("nccl-truncated", f"{log.name}:{log.runs[-1].line}", what, todo=todo)
+    if run.complete:
+        if not run.rows:
+            what = "The log has the footer of a test and no row of its table: somebody has shortened it"
+            yield _finding("nccl-no-rows", where, what)
+    elif not run.rows:
+        what = "The log ends before the first row: the program stopped while it connected its ranks"
+        yield _finding("nccl-truncated", where, what)
+    else:
+        last = run.unfinished.line if run.unfinished else run.rows[-1].line
+        size = text_of(run.rows[-1].size)
+        what = f"Truncated: the footer is missing. The last row, of {size}, begins at line {last}"
+        yield _finding("nccl-truncated", where, what)
+
+
+def _cited(quotes: list[Quote]) -> str:
+    lines = ((one.line, one.text, f" ({one.times} times)" if one.times > 1 else "") for one in quotes[:_MOST_LINES])
+    return "; ".join(f"line {line}: {text}{times}" for line, text, times in lines)
+
+
+def _curve_findings(run: Run, subject: Subject, where: str) -> Iterator[Finding]:
+    """What the bandwidth over message size means, beside a reference or the hardware's line rate."""
+    curve = run.curve()
+    if not curve:
+        return
+    if run.complete and (largest := max(curve)) < LARGE:
+        what = f"Small messages only: the largest is {text_of(largest)}, so this is about latency, not bandwidth"
+        yield _finding("nccl-small-only", where, what)
+    if inactive := _inactive(run, subject, curve):
+        todo = f"{subject.fabric.inactive}; {_TODO['nccl-fabric-inactive']}"
+        yield _finding("nccl-fabric-inactive", where, f"{subject.fabric.short} not active: {inactive}", todo=todo)
+    elif low := _plateau(subject, curve):
+        what = f"{low}. A collective runs at the pace of its slowest member: one node slow, or one of its NICs, GPUs "
+        # Beside the line rate only it is a guess, and a minimum decides.
+        level = Level.ERROR if subject.reference and subject.reference.busbw else Level.WARNING
+        yield _finding("nccl-one-slow", where, f"{what}or links. The log does not say which", level=level)
+    growing = [(size, busbw) for size, busbw in curve.items() if size >= _GROWS_FROM]
+    drops = [
+        f"from {busbw:.1f} GB/s at {text_of(size)} to {following:.1f} at {text_of(larger)}"
+        for (size, busbw), (larger, following) in pairwise(growing)
+        if following < busbw * (1 - _DROP)
+    ]
+    if drops:
+        what = f"Bandwidth falls with the size: {'; '.join(drops)}. It should grow, up to a plateau"
+        yield _finding("nccl-drop", where, what, level=Level.ERROR if subject.reference else None)
+    apart = [text_of(row.size) for row in run.rows if row.size >= LARGE and row.spread > _SPREAD]
+    if len(apart) >= 2:
+        what = f"Out of place and in place differ by more than {_SPREAD:.0%} at {', '.join(apart)}: something else "
+        what += "used the network or a GPU was throttled for a part of the run"
+        yield _finding("nccl-unsteady", where, what)
+
+
+def _inactive(run: Run, subject: Subject, curve: dict[int, float]) -> str:
+    """Why the GPUs' network seems not to be in use; empty if it does not seem so."""
+    best, rate, known = _best_large(curve), subject.line_rate, subject.reference
+    if rate is None:
+        return ""
+    if "Socket" in run.networks:
+        return "NCCL says that it uses the network Socket, which is TCP through the kernel"
+    if best is None:
+        return ""
+    if best <= FLOOR_NICS * rate.nic and is_of_nodes(subject.collective):
+        beside = f"the reference has {max(known.busbw.values()):.0f} and " if known and known.busbw else ""
+        return (
+            f"at most {best:.1f} GB/s at large sizes, where {beside}the GPUs' NICs carry {rate.total:.0f}. "
+            f"That is TCP's level ({rate.nic:.0f} GB/s by one NIC)"
+        )
+    if known and known.inactive and set(known.busbw) <= set(curve):
+        average = run.mean(known.busbw)
+        if average is not None and average < known.inactive:
+            return (
+                f"the average is {average:.1f} GB/s, below {known.inactive:.0f}. Large sizes are above what TCP "
+                "reaches, so some NICs may be in use and others not"
+            )
+    return ""
+
+
+def _best_large(curve: dict[int, float]) -> float | None:
+    """The highest busbw at large sizes; None where none was measured."""
+    return max((busbw for size, busbw in curve.items() if size >= LARGE), default=None)
+
+
+def _plateau(subject: Subject, curve: dict[int, float]) -> str:
+    """A plateau that is too low, as a sentence; empty if there is none."""
+    top = dict([(size, busbw) for size, busbw in curve.items() if size >= LARGE][-3:])
+    if len(top) < 3:
+        return ""
+    flat = max(top.values()) - min(top.values()) <= _FLAT * max(top.values())
+    level = sum(top.values()) / len(top)
+    known = subject.reference.busbw if subject.reference else {}
+    if common := [size for size in top if size in known]:
+        share = sum(top[size] / known[size] for size in common) / len(common)
+        if share < _SLOW:
+            shape = "Plateau" if flat else "Large sizes are"
+            return f"{shape} at {level:.0f} GB/s, {share:.0%} of the reference{_nics(share, subject)}"
+    elif flat and not known and subject.line_rate and is_ring(subject.collective):
+        share = level / subject.line_rate.total
+        if share < _SLOW_OF_LINE:
+            return f"Plateau at {level:.0f} GB/s, {share:.0%} of the line rate{_nics(share, subject)}"
+    return ""
+
+
+def _nics(share: float, subject: Subject) -> str:
+    """How many NICs would carry that share, where it is close to a whole number of them."""
+    nics = subject.line_rate.nics if subject.line_rate else 0
+    whole = round(share * nics)
+    if nics < 2 or not 0 < whole < nics or abs(share * nics - whole) > 0.2:
+        return ""
+    return f", which is about what {whole} of {nics} NICs carry"
+
+
 def _unknown(subject: Subject, where: str) -> Iterator[Finding]:
     """What would have to be known to compare, and what was assumed."""
     if len(subject.possible) > 1:
-        yield Finding(
-            id="nccl-collective-assumed",
-            level=Level.INFO,
-            at=where,
-            what=f"The log does not name its collective; its columns fit {', '.join(subject.possible)}. It is reported "
-            f"as {subject.collective}",
-            todo="name it with `--collective` if it was another one",
-        )
+        what = f"The log does not name its collective; its columns fit {', '.join(subject.possible)}. It is reported "
+        yield _finding("nccl-collective-assumed", where, f"{what}as {subject.collective}")
     if subject.reference:
         return
-    named = subject.machine_type
+    named, todo = subject.machine_type, ""
     if named and named not in MACHINE_TYPES and not references_of(named):
-        near = difflib.get_close_matches(named, {*MACHINE_TYPES, *(row.machine_type for row in REFERENCES.values())})
         what = f"No reference: {named!r} is no machine type of the catalog"
-        todo = (
-            f"write {' or '.join(near)} if that was meant"
-            if near
-            else "compare it with earlier runs: `--against FOLDER`"
-        )
+        if near := difflib.get_close_matches(
+            named, {*MACHINE_TYPES, *(row.machine_type for row in REFERENCES.values())}
+        ):
+            todo = f"write {' or '.join(near)} if that was meant"
     elif not (named and subject.nodes):
-        unknown = [name for name, one in (("machine type", subject.machine_type), ("nodes", subject.nodes)) if not one]
+        unknown = [text for text, value in (("machine type", named), ("nodes", subject.nodes)) if not value]
         what = f"No reference: the log does not say {' and '.join(unknown)}"
         todo = "name them with `--machine-type` and `--nodes`; jobs of `./hpc nccl run` write both into their logs"
     else:
-        known = ", ".join(f"{one.collective} on {one.nodes}" for one in references_of(subject.machine_type))
-        what = f"No reference for {subject.collective or 'this collective'} on {subject.nodes} x {subject.machine_type}"
-        todo = f"run one that has one ({known})" if known else "compare it with earlier runs: `--against FOLDER`"
-    yield Finding(id="nccl-no-reference", level=Level.INFO, at=where, what=what, todo=todo)
+        what = f"No reference for {subject.collective or 'this collective'} on {subject.nodes} x {named}"
+        if known := ", ".join(f"{one.collective} on {one.nodes}" for one in references_of(named)):
+            todo = f"run one that has one ({known})"
+    yield _finding("nccl-no-reference", where, what, todo=todo)

@@ -39,7 +39,13 @@ class Row:
 
     @property
     def measures(self) -> tuple[Measure, ...]:
-        return tuple(one for one in (self.out_of_place, self.in_place) if one)
+        return tuple(half for half in (self.out_of_place, self.in_place) if half)
+
+    @property
+    def spread(self) -> float:
+        """By which share its halves differ in time."""
+        times = [half.time_us for half in self.measures]
+        return (max(times) - min(times)) / max(times) if len(times) == 2 and max(times) > 0 else 0.0
 
 
 class Device(NamedTuple):

@@ -5,13 +5,13 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from cluster.findings import Finding, Level
-from cluster.report.nccl.result import Given, Reason, Result, Subject, subject_of
+from cluster.report.nccl.result import Given, Result, Subject, subject_of
 from cluster.report.nccl.run import Log, Measure, Run, text_of
 from cluster.report.plot import Curve
 
 X_LABEL, Y_LABEL = "message size", "bus bandwidth (busbw), GB/s"
 _HEADING = ("size", "time us", "algbw", "busbw", "#wrong", "time us", "algbw", "busbw", "#wrong")
-_MARKS = {True: "met", False: "not met", None: ""}
+_MARKS = {True: "met: ", False: "not met: ", None: ""}
 
 
 def lines_of(log: Log, result: Result, given: Given | None = None) -> list[str]:
@@ -21,7 +21,8 @@ def lines_of(log: Log, result: Result, given: Given | None = None) -> list[str]:
         subject = result.subject if run is result.run else subject_of(run, given)
         place = f"run {number} of {len(log.runs)}, " if len(log.runs) > 1 else ""
         found += [f"{log.name}: {place}{subject or 'unknown'}", *table_of(run, subject), _footer(run), ""]
-    found += [f"Result: {result.word.value}", *(f"  {_of(reason)}" for reason in result.reasons)]
+    found.append(f"Result: {result.outcome.value}")
+    found += [f"  {_MARKS[reason.met]}{reason.text}" for reason in result.reasons]
     for finding in result.findings:
         found += ["", *lines_of_finding(finding)]
     return found
@@ -66,7 +67,7 @@ def document_of(log: Log, result: Result) -> dict[str, Any]:
     subject, reference = result.subject, result.subject.reference
     return {
         "file": log.name,
-        "result": result.word.value,
+        "result": result.outcome.value,
         "reasons": [{"text": one.text, "met": one.met, "source": one.source} for one in result.reasons],
         "findings": [
             {"id": one.id, "level": one.level.value, "where": one.where, "what": one.what, "todo": one.todo}
@@ -95,11 +96,7 @@ def _document(run: Run) -> dict[str, Any]:
         "out_of_bounds": run.out_of_bounds,
         "rows": [
             {
-                "size": row.size,
-                "count": row.count,
-                "type": row.type,
-                "redop": row.redop,
-                "root": row.root,
+                **{name: getattr(row, name) for name in ("size", "count", "type", "redop", "root")},
                 "out_of_place": _half(row.out_of_place),
                 "in_place": _half(row.in_place),
             }
@@ -109,10 +106,7 @@ def _document(run: Run) -> dict[str, Any]:
 
 
 def _half(measure: Measure | None) -> dict[str, float | int | None] | None:
-    if measure is None:
-        return None
-    values = {name: _finite(value) for name, value in zip(("time_us", "algbw", "busbw"), measure[:3], strict=True)}
-    return {**values, "wrong": measure.wrong}
+    return measure and {name: _finite(value) for name, value in measure._asdict().items()}
 
 
 def _finite(value: float | None) -> float | None:
@@ -131,8 +125,3 @@ def _footer(run: Run) -> str:
         return "no footer"
     bounds = "" if run.out_of_bounds is None else f", {run.out_of_bounds} values out of bounds"
     return f"average busbw of all rows: {run.average:g} GB/s{bounds}"
-
-
-def _of(reason: Reason) -> str:
-    mark = _MARKS[reason.met]
-    return f"{mark + ': ' if mark else ''}{reason.text}"
