@@ -17,7 +17,7 @@ from cli.access.remote import follow
 from cli.cluster.cluster import Cluster
 from cli.errors import CliError
 from cluster.observe.backup import Backup, BackupError, read
-from components.slurm import setup
+from components.slurm import payload
 
 UPLOADED = "/var/lib/hpc/accounting"
 """Where the controller takes backups from; see scripts/node/accounting/backup.py."""
@@ -58,7 +58,7 @@ def fetch(cluster: Cluster, stack: str, file: Path) -> Backup:
 def _dump(cluster: Cluster, stack: str, out: int) -> None:
     controller = cluster.controller
     with remote.connected([controller], cluster.admin_key) as argv:
-        command = argv(controller, f"printf '{{}}' | {setup.command('backup')}")
+        command = argv(controller, f"printf '{{}}' | {payload.phase_command('backup')}")
         with subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.PIPE, text=True, errors="replace"
         ) as process:
@@ -97,7 +97,7 @@ def bring_back(cluster: Cluster, stack: str, file: Path, backup: Backup, request
     def note(came: Mapping[str, list[str]]) -> None:
         errors.extend(came[controller.name])
 
-    line = f"{setup.command('restore')} <{target}.json"
+    line = f"{payload.phase_command('restore')} <{target}.json"
     with _how_to_go_on(stack, file):
         codes = follow([controller], cluster.admin_key, lambda _: line, show=show, note=note)
     if codes[controller.name]:
@@ -113,7 +113,7 @@ def rebuild(cluster: Cluster, stack: str, *, insert: bool) -> list[str]:
     done = remote.capture(
         cluster.controller,
         cluster.admin_key,
-        setup.command("rebuild"),
+        payload.phase_command("rebuild"),
         stdin=json.dumps({"insert": insert}),
         seconds=_REBUILD_SECONDS,
     )

@@ -16,7 +16,7 @@ from cluster.observe.observation import ClusterObservation
 from cluster.roster import machines
 from cluster.slurm.accounting import desired
 from cluster.slurm.script_tree import expected, tree
-from components.slurm import payload, setup
+from components.slurm import payload
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,7 +67,7 @@ def wanted(of: Stack, seen: ClusterObservation) -> Wanted:
         scripts=expected(of.config),
         root_keys=[key] if (key := key_id(of.admin_key)) else [],
         nodes=[one.name for one in machines(of.config) if "node" in one.roles],
-        setup=setup.version(),
+        setup=payload.setup_version(),
         setup_of_stack=_version(seen),
     )
 
@@ -105,7 +105,7 @@ def mend(of: Stack, reached: Cluster, seen: ClusterObservation, found: Sequence[
     there = {one.name: one for one in seen.machines if one.reached}
     differing = {name for one in found for name in one.where if name in there}
     for name in differing & {name for one in found if one.id in _SETUP for name in one.where}:
-        _run(reached, name, setup.UNPACK, stdin=setup.packed(), note="set-up copied again")
+        _run(reached, name, payload.UNPACK, stdin=payload.packed_setup(), note="set-up copied again")
     if any(one.id.startswith("script-") for one in found):
         _stage(of, reached, seen.controller.name)
     # The controller first: nodes and login machines read what it publishes.
@@ -128,23 +128,23 @@ def mend(of: Stack, reached: Cluster, seen: ClusterObservation, found: Sequence[
         )
         restarted = [_SLURMCTLD] if mine & _READS else []
         restarted += [_SLURMD] if "node" in there[name].roles and "copy-changed" in mine else []
-        _run(reached, name, _forget(restarted) + setup.command("configure"), stdin=text)
+        _run(reached, name, _forget(restarted) + payload.phase_command("configure"), stdin=text)
     if any(one.id == "accounting-changed" for one in found):
         text = json.dumps({**desired(of.config), "mend": True})
-        _run(reached, seen.controller.name, setup.command("accounting"), stdin=text)
+        _run(reached, seen.controller.name, payload.phase_command("accounting"), stdin=text)
 
 
 def _stage(of: Stack, reached: Cluster, controller: str) -> None:
     """Stage the prologs before the configuration that names them, as `up` does."""
     # These import the SDK, which takes a second, and `status` needs none of it.
     from components.config import PROJECT
-    from components.slurm import prologs
+    from components.slurm import payload
 
     scripts = tree(of.config, PROJECT)
-    text = prologs.staged(of.config, scripts, mounts=of.mounts[controller], state=of.state)
-    _run(reached, controller, setup.command(prologs.STAGE), stdin=text)
+    text = payload.staged(of.config, scripts, mounts=of.mounts[controller], state=of.state)
+    _run(reached, controller, payload.phase_command(payload.STAGE), stdin=text)
     if scripts.rxdm:
-        _run(reached, controller, setup.command(prologs.PATCH), stdin=prologs.patched(scripts))
+        _run(reached, controller, payload.phase_command(payload.PATCH), stdin=payload.patched(scripts))
 
 
 def _forget(paths: Sequence[str]) -> str:

@@ -14,7 +14,7 @@ from cli.access import remote
 from cli.cluster.cluster import from_outputs
 from cli.stack import state_dir
 from cluster.platforms.observer import observer_of
-from components.slurm import setup
+from components.slurm import payload
 
 SECONDS = 600
 """For one machine: its set-up waits for a daemon for a minute, for several of them in turn."""
@@ -51,7 +51,7 @@ def recover(stack: str, outputs: Mapping[str, Any], *, quiet: bool) -> None:
     complete = True
     # The controller first: the others wait for what it says.
     for machine in {one.name: one for one in (reached.controller, *reached.having("login"))}.values():
-        done = remote.capture(machine, reached.admin_key, setup.command("settle"), stdin="{}", seconds=SECONDS)
+        done = remote.capture(machine, reached.admin_key, payload.phase_command("settle"), stdin="{}", seconds=SECONDS)
         for text in done.out.splitlines():
             if not quiet:
                 console.line(f"  {machine.name}: {text}", style="dim")

@@ -16,7 +16,7 @@ from cluster.platforms.nebius.slurm import CHECKS_USER, accounts
 from components.dynamic import ActionProvider, DynamicResource, changed, given, report, without_traceback
 from components.nebius.kubectl import LOGIN, Kubectl, KubectlError
 from components.nebius.waits import Poll
-from components.slurm import payload, setup
+from components.slurm import payload
 
 _FOLDER = Path(__file__).parents[2] / "scripts" / "jail"
 _PROGRAMS = ("people.py", "key_pair.py")
@@ -43,7 +43,9 @@ COMMAND = ("python3", "-c", _START)
 @cache
 def files() -> Mapping[str, str]:
     """The program and what it imports, by path."""
-    modules = {name: text for name, text in setup.files().items() if name.startswith(_NEEDED) and name.endswith(".py")}
+    modules = {
+        name: text for name, text in payload.setup_files().items() if name.startswith(_NEEDED) and name.endswith(".py")
+    }
     return {**modules, **{name: (_FOLDER / name).read_text() for name in _PROGRAMS}}
 
 

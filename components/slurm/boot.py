@@ -5,7 +5,7 @@ from typing import Any
 
 from cluster.roster import MachineSpec
 from components.machine import Boot, BootFile
-from components.slurm import payload, setup
+from components.slurm import payload
 from components.slurm.keys import ClusterKeys
 
 UNITS = ("hpc-node.service", "hpc-watch.service")
@@ -20,13 +20,13 @@ def boot_files(
         if machine.roles != ("node",):
             return {}
         boot: dict[str, BootFile] = {
-            f"{setup.TARGET}/{name}": BootFile(content=text) for name, text in setup.files().items()
+            f"{payload.SETUP}/{name}": BootFile(content=text) for name, text in payload.setup_files().items()
         }
         for unit in UNITS:
-            boot[f"/etc/systemd/system/{unit}"] = BootFile(content=setup.files()[unit])
+            boot[f"/etc/systemd/system/{unit}"] = BootFile(content=payload.setup_files()[unit])
             boot[f"/etc/systemd/system/multi-user.target.wants/{unit}"] = BootFile(link=f"/etc/systemd/system/{unit}")
-        boot["/etc/hpc/node.json"] = BootFile(content=payload.node(mounts=mounts, controller=controller))
-        boot[setup.MUNGE_KEY] = BootFile(content=keys.munge.apply(lambda key: key + "\n"), mode=0o600)
+        boot["/etc/hpc/node.json"] = BootFile(content=payload.node_json(mounts=mounts, controller=controller))
+        boot[payload.MUNGE_KEY] = BootFile(content=keys.munge.apply(lambda key: key + "\n"), mode=0o600)
         boot["/root/.ssh/authorized_keys2"] = BootFile(content=keys.cluster.public_key_openssh, mode=0o600)
         return boot
 

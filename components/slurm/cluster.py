@@ -15,7 +15,7 @@ from cluster.slurm.files import digest
 from cluster.slurm.script_tree import Tree, has_scripts
 from components.deploy import config_text
 from components.machine import Machine, Machines
-from components.slurm import payload, prologs, setup
+from components.slurm import payload
 from components.slurm.keys import ClusterKeys
 
 
@@ -58,7 +58,7 @@ class SlurmCluster(pulumi.ComponentResource):
         reached = [self._configure(machine) for machine in logins]
         joined = self._joined(controller, after=[controls])
         accounts = self._phase(
-            controller, "accounting", stdin=setup.as_lines(desired(args.config)), after=[controls], whole=True
+            controller, "accounting", stdin=payload.as_lines(desired(args.config)), after=[controls], whole=True
         )
         ready = self._ready(controller, after=[joined, accounts, *reached])
         self._ends(controller, after=[ready])
@@ -86,15 +86,15 @@ class SlurmCluster(pulumi.ComponentResource):
     def _configure(self, machine: Machine) -> remote.Command:
         """Bring set-up and secrets to a machine, and configure it."""
         args, keys = self._args, self._args.keys
-        secrets: dict[str, pulumi.Output[str]] = {setup.MUNGE_KEY: keys.munge}
+        secrets: dict[str, pulumi.Output[str]] = {payload.MUNGE_KEY: keys.munge}
         if "controller" in machine.spec.roles:
-            secrets[setup.DATABASE_PASSWORD] = keys.database_password
+            secrets[payload.DATABASE_PASSWORD] = keys.database_password
             secrets["/root/.ssh/hpc_cluster"] = keys.cluster.private_key_openssh
             if keys.tokens is not None:
-                secrets[setup.TOKEN_KEY] = keys.tokens
-        there = self._phase(machine, "setup", command=setup.UNPACK, stdin=setup.packed(), after=[])
+                secrets[payload.TOKEN_KEY] = keys.tokens
+        there = self._phase(machine, "setup", command=payload.UNPACK, stdin=payload.packed_setup(), after=[])
         text = pulumi.Output.secret(pulumi.Output.json_dumps(secrets))
-        kept = self._phase(machine, "secrets", command=setup.KEEP, stdin=text, after=[])
+        kept = self._phase(machine, "secrets", command=payload.KEEP, stdin=text, after=[])
         text = self._mounts(machine).apply(
             lambda mounts: payload.configure(
                 args.config, machine.spec, mounts=mounts, addresses=args.platform.addresses,
@@ -116,13 +116,13 @@ class SlurmCluster(pulumi.ComponentResource):
         if not has_scripts(args.config):
             return []
         text = self._mounts(controller).apply(
-            lambda mounts: prologs.staged(args.config, args.scripts, mounts=mounts, state=args.platform.state)
+            lambda mounts: payload.staged(args.config, args.scripts, mounts=mounts, state=args.platform.state)
         )
-        stage = self._phase(controller, prologs.STAGE, stdin=text, after=after, whole=True, undo=prologs.UNSTAGE)
+        stage = self._phase(controller, payload.STAGE, stdin=text, after=after, whole=True, undo=payload.UNSTAGE)
         if args.scripts.rxdm is None:
             return [stage]
-        text = prologs.patched(args.scripts)
-        patch = self._phase(controller, prologs.PATCH, stdin=text, after=[stage], whole=True, undo=prologs.UNPATCH)
+        text = payload.patched(args.scripts)
+        patch = self._phase(controller, payload.PATCH, stdin=text, after=[stage], whole=True, undo=payload.UNPATCH)
         return [stage, patch]
 
     def _joined(self, controller: Machine, *, after: Sequence[pulumi.Resource]) -> remote.Command:
@@ -137,7 +137,12 @@ class SlurmCluster(pulumi.ComponentResource):
             if "node" in m.spec.roles
         ]
         users = payload.users(self._args.config)
-        after_state = {"boot": controller.boot_id, "config": self._digest, "setup": setup.version(), "users": users}
+        after_state = {
+            "boot": controller.boot_id,
+            "config": self._digest,
+            "setup": payload.setup_version(),
+            "users": users,
+        }
         stdin = pulumi.Output.json_dumps(
             {"nodes": nodes, "seconds": self._args.config.slurm.join_seconds, "after": after_state}, indent=1
         )
@@ -147,9 +152,9 @@ class SlurmCluster(pulumi.ComponentResource):
     def _ready(self, controller: Machine, *, after: Sequence[pulumi.Resource]) -> remote.Command:
         """Run a job through every partition, again after every change that could keep it from running."""
         boots = {m.spec.name: m.boot_id for m in self._args.platform.machines}
-        after_state = {"config": self._digest, "setup": setup.version(), "boots": boots}
+        after_state = {"config": self._digest, "setup": payload.setup_version(), "boots": boots}
         if has_scripts(self._args.config):
-            after_state["scripts"] = prologs.digest(self._args.scripts)
+            after_state["scripts"] = payload.scripts_digest(self._args.scripts)
         stdin = pulumi.Output.json_dumps({"probes": payload.probes(self._args.config), "after": after_state}, indent=1)
         return self._phase(controller, "ready", stdin=stdin, after=after, whole=True, triggers=[self._key])
 
@@ -167,7 +172,7 @@ class SlurmCluster(pulumi.ComponentResource):
         boots = {m.spec.name: m.boot_id for m in self._args.platform.machines if m.spec.name in named}
         again: dict[str, Any] = {"boots": boots}
         if any(part["rxdm"] for part in asked["partitions"]):
-            again["scripts"] = prologs.digest(self._args.scripts)
+            again["scripts"] = payload.scripts_digest(self._args.scripts)
         stdin = pulumi.Output.json_dumps({**asked, "after": again}, indent=1)
         return self._phase(controller, "warm-up", stdin=stdin, after=after, whole=True)
 
@@ -182,8 +187,8 @@ class SlurmCluster(pulumi.ComponentResource):
         return remote.Command(
             f"{machine.spec.name}-leave",
             connection=connection,
-            delete=prologs.undone("leave"),
-            stdin=setup.as_lines({"node": machine.spec.name}),
+            delete=payload.undo_command("leave"),
+            stdin=payload.as_lines({"node": machine.spec.name}),
             triggers=[machine.instance_id],
             add_previous_output_in_env=False,
             opts=pulumi.ResourceOptions(parent=self, deleted_with=controller.resource),
@@ -200,9 +205,9 @@ class SlurmCluster(pulumi.ComponentResource):
         return remote.Command(
             f"{self._name if whole else machine.spec.name}-{phase}",
             connection=machine.connection(self._args.keys.admin.private_key_openssh),
-            create=command or setup.command(phase),
-            update=command or setup.command(phase),
-            delete=prologs.undone(undo) if undo else None,
+            create=command or payload.phase_command(phase),
+            update=command or payload.phase_command(phase),
+            delete=payload.undo_command(undo) if undo else None,
             stdin=stdin,
             # The instance, not its address: a recreated machine is set up again, whatever else stayed the same.
             triggers=[machine.instance_id, *triggers],

@@ -1,11 +1,18 @@
-"""The JSON on the standard input of each machine's set-up, typed by scripts/node/interface.py. Pure functions.
+"""The set-up that runs on the machines: the files of scripts/node, the commands that start its phases, and the JSON on
+their standard input, typed by scripts/node/interface.py. Pure functions.
 
-Files are lists of lines, so that a preview shows only the lines that change.
-"""
+Files are lists of lines, so that a preview shows only the lines that change."""
 
+import hashlib
+import json
+import shlex
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from functools import cache
+from pathlib import Path
 from typing import Any, cast
 
+from cluster.catalog.prologs import ACTIONS
 from cluster.config import ClusterConfig
 from cluster.config.partitions import Partition
 from cluster.config.users import User as Person
@@ -13,13 +20,101 @@ from cluster.config.validators.settings import minutes
 from cluster.jobs.environment import environment
 from cluster.jobs.measurements import measurements
 from cluster.people import NORMAL, default_account, unix_groups
-from cluster.roster import MachineSpec
+from cluster.roster import MachineSpec, controller_name, node_names
 from cluster.slurm import paths
 from cluster.slurm.files import render, render_slurmdbd
 from cluster.slurm.health import health
-from cluster.slurm.script_tree import has_scripts
-from components.slurm import setup
-from scripts.node.interface import Configure, Exports, Group, Mount, NodeBoot, Probe, Rights, StateDisk, User
+from cluster.slurm.script_tree import Tree, has_scripts
+from scripts.node.interface import (
+    Configure,
+    Exports,
+    Group,
+    Mount,
+    NodeBoot,
+    Probe,
+    Prologs,
+    Rights,
+    Rxdm,
+    StateDisk,
+    User,
+)
+
+FOLDER = Path(__file__).parents[2] / "scripts" / "node"
+SETUP = "/usr/local/lib/hpc/node"
+"""Where the set-up lives on every machine."""
+MUNGE_KEY, DATABASE_PASSWORD = "/etc/hpc/munge.key", "/etc/hpc/database-password"
+TOKEN_KEY = "/etc/hpc/jwt.key"  # noqa: S105 - where it lies
+"""Where it looks for the cluster's secrets (munge.py, database.py, rest.py)."""
+
+# Takes {path: [lines]} from standard input into a folder, and removes whatever else is there: files of another version
+# of the set-up, what Python has compiled of them, empty folders. A run that was killed is completed by the next.
+_UNPACK = """
+import contextlib, json, os, pathlib, sys
+files = json.load(sys.stdin)
+folder = pathlib.Path(sys.argv[1])
+for name, lines in files.items():
+    path = folder / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name("." + path.name)
+    part.write_text("\\n".join(lines) + "\\n")
+    part.replace(path)
+for parent, folders, names in os.walk(str(folder), topdown=False):
+    for path in [pathlib.Path(parent, name) for name in names]:
+        if str(path.relative_to(folder)) not in files:
+            path.unlink(missing_ok=True)
+    with contextlib.suppress(OSError):
+        os.rmdir(parent)
+"""
+# Takes {path: text} from standard input; nobody but root may read any of it, also while it is written.
+_KEEP = """
+import json, os, pathlib, sys
+os.umask(0o077)
+for path, text in json.load(sys.stdin).items():
+    path = pathlib.Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name("." + path.name)
+    part.write_text(text.rstrip("\\n") + "\\n")
+    part.replace(path)
+"""
+KEEP = f"python3 -c {shlex.quote(_KEEP)}"
+"""The shell command that keeps secrets, {path: text} on standard input, each in its file, 0600 and root's."""
+
+UNPACK = f"python3 -c {shlex.quote(_UNPACK)} {SETUP}"
+"""The shell command that puts what `packed` gives, on standard input, in its place on a machine."""
+
+
+@cache
+def setup_files() -> dict[str, str]:
+    """Text of every file of the set-up, by its path in the folder."""
+    paths = [path for path in FOLDER.rglob("*") if path.is_file() and path.suffix != ".pyc"]
+    return {name: (FOLDER / name).read_text() for name in sorted(str(path.relative_to(FOLDER)) for path in paths)}
+
+
+@cache
+def setup_version() -> str:
+    """A hash of all those files: a machine set up by another version is set up again."""
+    whole = hashlib.sha256()
+    for name, text in setup_files().items():
+        whole.update(f"{name}\0{len(text)}\0{text}".encode())
+    return whole.hexdigest()[:16]
+
+
+@cache
+def packed_setup() -> str:
+    """The whole set-up as one text, line by line, so that a preview shows which lines of it change."""
+    return (
+        json.dumps({name: text.removesuffix("\n").split("\n") for name, text in setup_files().items()}, indent=1) + "\n"
+    )
+
+
+def phase_command(phase: str) -> str:
+    return f"python3 {SETUP} {phase}"
+
+
+def as_lines(value: object) -> str:
+    """JSON of one value a line, so that a preview shows only the lines that change."""
+    return json.dumps(value, indent=1, sort_keys=True) + "\n"
+
 
 PASSWORD_MARK = "@database-password@"  # noqa: S105 - scripts/node/slurm/slurmctld.py puts the password in its place
 
@@ -77,7 +172,7 @@ def configure(
         "mounts": _mounts(mounts),
         "users": users(config),
         "groups": groups(config),
-        "setup": setup.version(),
+        "setup": setup_version(),
     }
     if config.containers.data:
         payload["containers"] = config.containers.data
@@ -101,7 +196,7 @@ def configure(
             payload["state"] = cast("StateDisk", dict(state))
         if exports:
             payload["exports"] = cast("Exports", dict(exports))
-    return setup.as_lines(payload)
+    return as_lines(payload)
 
 
 def partition_qos(config: ClusterConfig) -> list[str]:
@@ -110,9 +205,9 @@ def partition_qos(config: ClusterConfig) -> list[str]:
     return sorted(named - {NORMAL})
 
 
-def node(*, mounts: Sequence[Mapping[str, Any]], controller: str) -> str:
+def node_json(*, mounts: Sequence[Mapping[str, Any]], controller: str) -> str:
     """/etc/hpc/node.json of a compute node: all it knows before it joins, and no more, so that it seldom changes."""
-    return setup.as_lines(NodeBoot(conf_server=f"{controller}:{paths.SLURMCTLD_PORT}", mounts=_mounts(mounts)))
+    return as_lines(NodeBoot(conf_server=f"{controller}:{paths.SLURMCTLD_PORT}", mounts=_mounts(mounts)))
 
 
 def probes(config: ClusterConfig) -> list[Probe]:
@@ -158,3 +253,47 @@ def _somebody(config: ClusterConfig, partition: Partition) -> tuple[str, str, st
 
 def _mounts(mounts: Sequence[Mapping[str, Any]]) -> list[Mount]:
     return [cast("Mount", dict(mount)) for mount in mounts]
+
+
+STAGE, UNSTAGE = "prologs", "no-prologs"
+PATCH, UNPATCH = "rxdm", "no-rxdm"
+"""Phases of the set-up: what makes something, and what undoes it."""
+
+
+def staged(
+    config: ClusterConfig, tree: Tree, *, mounts: Sequence[Mapping[str, Any]], state: Mapping[str, Any] | None = None
+) -> str:
+    """Standard input of `prologs`: the whole tree, and what has to be mounted for it."""
+    controller = controller_name(config)
+    hosted = [name for name in config.nodesets if node_names(config, name) == (controller,)]
+    payload: Prologs = {
+        "cluster": config.name,
+        "controller_nodeset": hosted[0] if hosted else "",
+        "mounts": [cast("Mount", dict(mount)) for mount in mounts],
+        "scripts": {name: dict(source) for name, source in tree.scripts.items()},
+        "rxdm": dict(tree.rxdm) if tree.rxdm else None,
+        "links": dict(tree.links),
+        "setup": setup_version(),
+    }
+    if state:
+        payload["state"] = cast("StateDisk", dict(state))
+    return as_lines(payload)
+
+
+def patched(tree: Tree) -> str:
+    """Standard input of `rxdm`: whose original it is, where it runs, and what is known of its versions."""
+    original = tree.rxdm["sha256"] if tree.rxdm else ""
+    payload: Rxdm = {
+        "sha256": original, "links": dict(tree.rxdm_links), "known": ACTIONS, "setup": setup_version(),
+    }  # fmt: skip
+    return as_lines(payload)
+
+
+def scripts_digest(tree: Tree) -> str:
+    """A hash of all that runs: partitions are tried again when any of it changes."""
+    return hashlib.sha256(as_lines(asdict(tree)).encode()).hexdigest()[:16]
+
+
+def undo_command(phase: str) -> str:
+    """The shell command that undoes a phase; nothing to do on a machine that has no set-up any more."""
+    return f"test ! -e {SETUP} || {phase_command(phase)}"

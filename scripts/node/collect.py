@@ -252,7 +252,7 @@ def _applied() -> str:
 
 
 def _setup() -> str:
-    """A hash of the set-up's files here, made as components/slurm/setup.py makes it."""
+    """A hash of the set-up's files here, made as components/slurm/payload.py makes it."""
     whole, here = hashlib.sha256(), Path(__file__).parent
     paths = [path for path in here.rglob("*") if path.is_file() and path.suffix != ".pyc"]
     for name in sorted(str(path.relative_to(here)) for path in paths):

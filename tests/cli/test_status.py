@@ -12,7 +12,7 @@ from cli.display import status_screen
 from cli.stack import outputs, project
 from cluster.observe.health.findings import findings
 from cluster.observe.observation import ClusterObservation, MachineObservation
-from components.slurm import setup
+from components.slurm import payload
 from tests.cli.conftest import Hpc
 from tests.cluster.observations import NOW, facts, healthy
 
@@ -92,7 +92,7 @@ class TestStatus:
         assert "hc-cpu-[0-1]" in ended.out
         asked = (tmp_path / "asked").read_text().splitlines()
         assert sorted(asked) == [
-            f"10.83.0.{n} echo; HPC_TIMEOUT_FACTOR=1 python3 {setup.TARGET} look" for n in (2, 3, 4, 5)
+            f"10.83.0.{n} echo; HPC_TIMEOUT_FACTOR=1 python3 {payload.SETUP} look" for n in (2, 3, 4, 5)
         ]
 
     def test_what_is_wrong_comes_first_with_a_command_to_type(self, hpc: Hpc, tell: Tell) -> None:
@@ -115,11 +115,13 @@ class TestStatus:
         tell(seen)
         assert "munge-down" in hpc("status", "dev").out
         asked = (tmp_path / "asked").read_text().splitlines()
-        assert asked[4:] == [f"10.83.0.5 echo; HPC_TIMEOUT_FACTOR=3 python3 {setup.TARGET} look"]
+        assert asked[4:] == [f"10.83.0.5 echo; HPC_TIMEOUT_FACTOR=3 python3 {payload.SETUP} look"]
         (tmp_path / "asked").unlink()
         hpc("status", "dev", "--timeout", "16")
         asked = (tmp_path / "asked").read_text().splitlines()
-        assert {line.partition(" ")[2] for line in asked} == {f"echo; HPC_TIMEOUT_FACTOR=2 python3 {setup.TARGET} look"}
+        assert {line.partition(" ")[2] for line in asked} == {
+            f"echo; HPC_TIMEOUT_FACTOR=2 python3 {payload.SETUP} look"
+        }
         assert len(asked) == 4
 
     def test_a_machine_that_does_not_answer_is_a_finding(self, hpc: Hpc, tell: Tell) -> None:
@@ -214,7 +216,7 @@ class TestDrift:
         seen = healthy()
         wanted = facts(seen, "controller")["files"]["texts"]
         monkeypatch.setattr("components.slurm.payload.slurm_files", lambda *_: dict(wanted))
-        monkeypatch.setattr("components.slurm.setup.version", lambda: facts(seen, "controller")["setup"])
+        monkeypatch.setattr("components.slurm.payload.version", lambda: facts(seen, "controller")["setup"])
         for one in seen.machines:
             one.part("unix")["managed"].update(users=[], groups=[])
         return seen
@@ -259,7 +261,7 @@ class TestDrift:
         asked = [line.partition(" ")[::2] for line in (tmp_path / "asked").read_text().splitlines()]
         did = [(address, line) for address, line in asked if not line.endswith(" look")]
         assert [address for address, _ in did] == ["10.83.0.2", "10.83.0.5"]
-        assert did[0][1].endswith(f"python3 {setup.TARGET} configure")
+        assert did[0][1].endswith(f"python3 {payload.SETUP} configure")
         assert did[1][1].endswith("systemctl restart hpc-node")
 
     def test_nothing_is_mended_while_an_up_runs(self, hpc: Hpc, tell: Tell, monkeypatch: pytest.MonkeyPatch) -> None:

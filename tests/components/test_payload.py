@@ -12,7 +12,7 @@ from cluster.config import ClusterConfig
 from cluster.load.parse import parse
 from cluster.roster import machines
 from cluster.slurm.files import render
-from components.slurm import payload, setup
+from components.slurm import payload
 
 
 def config(**partition: object) -> ClusterConfig:
@@ -95,7 +95,7 @@ class TestSetup:
         subprocess.run(["/bin/sh", "-c", f"umask 000; {line}"], input=stdin, text=True, check=True)
 
     def unpack(self, folder: Path, files: str) -> None:
-        self.run(setup.UNPACK.replace(setup.TARGET, str(folder)), files)
+        self.run(payload.UNPACK.replace(payload.SETUP, str(folder)), files)
 
     @staticmethod
     def texts(folder: Path) -> dict[str, str]:
@@ -103,9 +103,9 @@ class TestSetup:
 
     def test_the_set_up_arrives_byte_for_byte_in_its_folders(self, tmp_path: Path):
         for _ in range(2):
-            self.unpack(tmp_path, setup.packed())
-            assert self.texts(tmp_path) == setup.files()
-        assert "system/host.py" in setup.files()
+            self.unpack(tmp_path, payload.packed_setup())
+            assert self.texts(tmp_path) == payload.setup_files()
+        assert "system/host.py" in payload.setup_files()
 
     def test_what_an_earlier_flat_one_left_goes(self, tmp_path: Path):
         """Its modules have the names that are folders now, and its leftovers would be imported in place of ours."""
@@ -113,17 +113,17 @@ class TestSetup:
             (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
             (tmp_path / name).write_text("raise SystemExit(3)\n")
         (tmp_path / "empty").mkdir()
-        self.unpack(tmp_path, setup.packed())
-        assert self.texts(tmp_path) == setup.files()
+        self.unpack(tmp_path, payload.packed_setup())
+        assert self.texts(tmp_path) == payload.setup_files()
         assert {path.name for path in tmp_path.iterdir() if path.is_dir()} == {
-            name.partition("/")[0] for name in setup.files() if "/" in name
+            name.partition("/")[0] for name in payload.setup_files() if "/" in name
         }
         done = subprocess.run([sys.executable, str(tmp_path), "help"], capture_output=True, text=True, check=False)
         assert (done.returncode, "python3 FOLDER configure" in done.stderr) == (2, True)
 
     def test_a_flat_one_that_is_put_back_runs(self, tmp_path: Path):
         """An earlier version unpacks files alone, and leaves the folders that it does not know."""
-        self.unpack(tmp_path, setup.packed())
+        self.unpack(tmp_path, payload.packed_setup())
         (tmp_path / "__main__.py").write_text("import accounting, jobs, system\nprint(system.VERSION)\n")
         for name in ("accounting", "jobs", "system"):
             (tmp_path / f"{name}.py").write_text("VERSION = 'flat'\n")
@@ -131,14 +131,14 @@ class TestSetup:
         assert done.stdout == "flat\n", done.stderr
 
     def test_a_machine_hashes_what_it_has_as_the_stack_does(self, tmp_path: Path):
-        self.unpack(tmp_path, setup.packed())
+        self.unpack(tmp_path, payload.packed_setup())
         program = f"import sys; sys.path.insert(0, {str(tmp_path)!r}); import collect; print(collect._setup())"
         done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-        assert done.stdout.strip() == setup.version()
+        assert done.stdout.strip() == payload.setup_version()
 
     def test_a_secret_is_its_owners_alone_whatever_the_umask(self, tmp_path: Path):
         kept = tmp_path / "new" / "secret"
-        self.run(setup.KEEP, json.dumps({str(kept): "word"}))
+        self.run(payload.KEEP, json.dumps({str(kept): "word"}))
         assert kept.read_text() == "word\n"
         assert kept.stat().st_mode & 0o777 == 0o600
         assert [path.name for path in kept.parent.iterdir()] == ["secret"]

@@ -7,7 +7,7 @@ from typing import Any
 import pulumi
 import pytest
 
-from components.slurm import setup
+from components.slurm import payload
 from tests.contract.test_edits import LAB, REACHES_ALL, Difference, between, edited, program
 from tests.harness import deploy
 
@@ -64,7 +64,7 @@ class TestUndoing:
     @pytest.mark.parametrize(("name", "undo"), [("lab-prologs", "no-prologs"), ("lab-rxdm", "no-rxdm")])
     def test_it_is_undone_where_the_machine_stays_and_not_where_it_goes(self, recording, name, undo):
         one = recording.one(name)
-        assert one.inputs["delete"] == f"test ! -e {setup.TARGET} || python3 {setup.TARGET} {undo}"
+        assert one.inputs["delete"] == f"test ! -e {payload.SETUP} || python3 {payload.SETUP} {undo}"
         assert one.request.deletedWith == recording.one("lab-controller").urn
 
 

@@ -10,7 +10,7 @@ from cluster.load.parse import parse
 from cluster.roster import MachineSpec, machines
 from components.gcp.machines.boot import FIXED, BootArgs, metadata
 from components.gcp.machines.setup_bucket import StoredObject, archive
-from components.slurm import setup
+from components.slurm import payload
 from components.slurm.keys import ClusterKeys
 from tests.harness import FAKE_SECRETS, deploy
 
@@ -103,5 +103,5 @@ def test_users_are_the_stacks_and_not_the_projects(node):
 class TestArchive:
     def test_is_the_set_up_as_the_start_up_script_takes_it(self):
         content, sha256 = archive()
-        assert {name: "\n".join(lines) + "\n" for name, lines in json.loads(content).items()} == setup.files()
+        assert {name: "\n".join(lines) + "\n" for name, lines in json.loads(content).items()} == payload.setup_files()
         assert len(sha256) == 64

@@ -73,7 +73,7 @@ def boot_attribute(config: ClusterConfig, spec: MachineSpec, args: BootArgs) -> 
         "secrets": dict(args.secrets),
         "setup": _object(args.setup) if node else None,
         "node": pulumi.Output.all(*[dict(mount) for mount in args.mounts]).apply(
-            lambda mounts: json.loads(payload.node(mounts=mounts, controller=controller_name(config)))
+            lambda mounts: json.loads(payload.node_json(mounts=mounts, controller=controller_name(config)))
         )
         if node
         else None,

@@ -12,7 +12,7 @@ from cluster.platforms.gcp.names import labels
 from cluster.roster import MachineSpec, machines
 from components.gcp.machines.boot import HOST_KEY
 from components.slurm.keys import ClusterKeys
-from components.slurm.setup import DATABASE_PASSWORD, MUNGE_KEY
+from components.slurm.payload import DATABASE_PASSWORD, MUNGE_KEY
 
 READER = "roles/secretmanager.secretAccessor"
 

@@ -10,7 +10,7 @@ from pulumi_gcp import storage
 
 from cluster.config import ClusterConfig
 from cluster.platforms.gcp.names import labels, place
-from components.slurm import setup
+from components.slurm import payload
 
 READER = "roles/storage.objectViewer"
 
@@ -21,7 +21,7 @@ def archive() -> tuple[bytes, str]:
 
     Not compressed: the bytes of a gzip differ between versions of zlib, and with them every machine's metadata.
     """
-    content = setup.packed().encode()
+    content = payload.packed_setup().encode()
     return content, hashlib.sha256(content).hexdigest()
 
 
