@@ -21,7 +21,7 @@ from components.local.host.owner import state_id
 from components.local.host.paths import HostError, host_root, images_root
 from components.local.resources import Image, LocalMachine, Network, SharedFolder
 from components.machine import Boot, Machine
-from components.slurm.boot import boot_files
+from components.slurm.cluster import boot_files
 from components.slurm.keys import ClusterKeys
 
 GPU_MAJOR = 60  # for local and experimental use (Linux' Documentation/admin-guide/devices.txt): no driver answers

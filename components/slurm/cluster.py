@@ -1,6 +1,6 @@
 """Slurm on given machines: one remote command for each phase, each safe to run again."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,11 +10,12 @@ from pulumi_command import remote
 from cluster.config import ClusterConfig
 from cluster.config.slurm import WarmUp
 from cluster.jobs.warm_up import warm_up
+from cluster.roster import MachineSpec
 from cluster.slurm.accounting import desired
 from cluster.slurm.files import digest
 from cluster.slurm.script_tree import Tree, has_scripts
 from components.deploy import config_text
-from components.machine import Machine, Machines
+from components.machine import Boot, BootFile, Machine, Machines
 from components.slurm import payload
 from components.slurm.keys import ClusterKeys
 
@@ -222,3 +223,28 @@ class SlurmCluster(pulumi.ComponentResource):
                 deleted_with=machine.resource if undo else None,
             ),
         )
+
+
+UNITS = ("hpc-node.service", "hpc-watch.service")
+
+
+def boot_files(
+    keys: ClusterKeys, *, mounts: Sequence[Mapping[str, Any]], controller: str
+) -> Callable[[MachineSpec], Boot]:
+    """A function from a machine to the files it is made with; empty for machines that are set up over SSH."""
+
+    def files(machine: MachineSpec) -> Boot:
+        if machine.roles != ("node",):
+            return {}
+        boot: dict[str, BootFile] = {
+            f"{payload.SETUP}/{name}": BootFile(content=text) for name, text in payload.setup_files().items()
+        }
+        for unit in UNITS:
+            boot[f"/etc/systemd/system/{unit}"] = BootFile(content=payload.setup_files()[unit])
+            boot[f"/etc/systemd/system/multi-user.target.wants/{unit}"] = BootFile(link=f"/etc/systemd/system/{unit}")
+        boot["/etc/hpc/node.json"] = BootFile(content=payload.node_json(mounts=mounts, controller=controller))
+        boot[payload.MUNGE_KEY] = BootFile(content=keys.munge.apply(lambda key: key + "\n"), mode=0o600)
+        boot["/root/.ssh/authorized_keys2"] = BootFile(content=keys.cluster.public_key_openssh, mode=0o600)
+        return boot
+
+    return files
