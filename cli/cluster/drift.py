@@ -136,15 +136,14 @@ def mend(of: Stack, reached: Cluster, seen: ClusterObservation, found: Sequence[
 
 def _stage(of: Stack, reached: Cluster, controller: str) -> None:
     """Stage the prologs before the configuration that names them, as `up` does."""
-    # These import the SDK, which takes a second, and `status` needs none of it.
+    # It imports the SDK, which takes a second, and `status` needs none of it.
     from components.config import PROJECT
-    from components.slurm import payload
 
     scripts = tree(of.config, PROJECT)
     text = payload.staged(of.config, scripts, mounts=of.mounts[controller], state=of.state)
-    _run(reached, controller, payload.phase_command(payload.STAGE), stdin=text)
+    _run(reached, controller, payload.phase_command("prologs"), stdin=text)
     if scripts.rxdm:
-        _run(reached, controller, payload.phase_command(payload.PATCH), stdin=payload.patched(scripts))
+        _run(reached, controller, payload.phase_command("rxdm"), stdin=payload.patched(scripts))
 
 
 def _forget(paths: Sequence[str]) -> str:

@@ -119,11 +119,11 @@ class SlurmCluster(pulumi.ComponentResource):
         text = self._mounts(controller).apply(
             lambda mounts: payload.staged(args.config, args.scripts, mounts=mounts, state=args.platform.state)
         )
-        stage = self._phase(controller, payload.STAGE, stdin=text, after=after, whole=True, undo=payload.UNSTAGE)
+        stage = self._phase(controller, "prologs", stdin=text, after=after, whole=True, undo="no-prologs")
         if args.scripts.rxdm is None:
             return [stage]
         text = payload.patched(args.scripts)
-        patch = self._phase(controller, payload.PATCH, stdin=text, after=[stage], whole=True, undo=payload.UNPATCH)
+        patch = self._phase(controller, "rxdm", stdin=text, after=[stage], whole=True, undo="no-rxdm")
         return [stage, patch]
 
     def _joined(self, controller: Machine, *, after: Sequence[pulumi.Resource]) -> remote.Command:

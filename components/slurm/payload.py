@@ -1,7 +1,8 @@
 """The set-up that runs on the machines: the files of scripts/node, the commands that start its phases, and the JSON on
 their standard input, typed by scripts/node/interface.py. Pure functions.
 
-Files are lists of lines, so that a preview shows only the lines that change."""
+Files are lists of lines, so that a preview shows only the lines that change.
+"""
 
 import hashlib
 import json
@@ -15,7 +16,6 @@ from typing import Any, cast
 from cluster.catalog.prologs import ACTIONS
 from cluster.config import ClusterConfig
 from cluster.config.partitions import Partition
-from cluster.config.users import User as Person
 from cluster.config.validators.settings import minutes
 from cluster.jobs.environment import environment
 from cluster.jobs.measurements import measurements
@@ -44,7 +44,8 @@ SETUP = "/usr/local/lib/hpc/node"
 """Where the set-up lives on every machine."""
 MUNGE_KEY, DATABASE_PASSWORD = "/etc/hpc/munge.key", "/etc/hpc/database-password"
 TOKEN_KEY = "/etc/hpc/jwt.key"  # noqa: S105 - where it lies
-"""Where it looks for the cluster's secrets (munge.py, database.py, rest.py)."""
+"""Where it looks for the cluster's secrets (munge.py, database.py, slurmctld.py)."""
+PASSWORD_MARK = "@database-password@"  # noqa: S105 - scripts/node/slurm/slurmctld.py puts the password in its place
 
 # Takes {path: [lines]} from standard input into a folder, and removes whatever else is there: files of another version
 # of the set-up, what Python has compiled of them, empty folders. A run that was killed is completed by the next.
@@ -102,9 +103,8 @@ def setup_version() -> str:
 @cache
 def packed_setup() -> str:
     """The whole set-up as one text, line by line, so that a preview shows which lines of it change."""
-    return (
-        json.dumps({name: text.removesuffix("\n").split("\n") for name, text in setup_files().items()}, indent=1) + "\n"
-    )
+    files = {name: text.removesuffix("\n").split("\n") for name, text in setup_files().items()}
+    return json.dumps(files, indent=1) + "\n"
 
 
 def phase_command(phase: str) -> str:
@@ -116,12 +116,8 @@ def as_lines(value: object) -> str:
     return json.dumps(value, indent=1, sort_keys=True) + "\n"
 
 
-PASSWORD_MARK = "@database-password@"  # noqa: S105 - scripts/node/slurm/slurmctld.py puts the password in its place
-
-
 def users(config: ClusterConfig) -> list[User]:
-    """Users as machines take them. A right that the stack file does not mention is no key: payloads of clusters that
-    are up stay as they are."""
+    """Users as machines take them. A right that the stack file does not mention is no key: the machine leaves it."""
     return [
         {
             "name": user.name,
@@ -130,19 +126,10 @@ def users(config: ClusterConfig) -> list[User]:
             "groups": sorted(user.groups),
             "shell": user.shell,
             "keys": list(user.keys),
-            **_rights(user),
+            **cast("Rights", {key: has for key in ("sudo", "containers") if (has := getattr(user, key)) is not None}),
         }
         for user in config.users
     ]
-
-
-def _rights(user: Person) -> Rights:
-    rights: Rights = {}
-    if user.sudo is not None:
-        rights["sudo"] = user.sudo
-    if user.containers is not None:
-        rights["containers"] = user.containers
-    return rights
 
 
 def groups(config: ClusterConfig) -> list[Group]:
@@ -223,14 +210,7 @@ def probes(config: ClusterConfig) -> list[Probe]:
         prolog = config.slurm.timers.prolog_epilog // 60 + 1 if has_scripts(config) else 0
         limit = int(min(prolog + 1, *map(minutes, (partition.max_time, *walls))))
         found.append(
-            {
-                "partition": name,
-                "user": user,
-                "account": account,
-                "qos": qos,
-                "minutes": max(1, limit),
-                "rxdm": name in rxdm,
-            }
+            Probe(partition=name, user=user, account=account, qos=qos, minutes=max(1, limit), rxdm=name in rxdm)
         )
     return found
 
@@ -255,21 +235,16 @@ def _mounts(mounts: Sequence[Mapping[str, Any]]) -> list[Mount]:
     return [cast("Mount", dict(mount)) for mount in mounts]
 
 
-STAGE, UNSTAGE = "prologs", "no-prologs"
-PATCH, UNPATCH = "rxdm", "no-rxdm"
-"""Phases of the set-up: what makes something, and what undoes it."""
-
-
 def staged(
     config: ClusterConfig, tree: Tree, *, mounts: Sequence[Mapping[str, Any]], state: Mapping[str, Any] | None = None
 ) -> str:
     """Standard input of `prologs`: the whole tree, and what has to be mounted for it."""
     controller = controller_name(config)
-    hosted = [name for name in config.nodesets if node_names(config, name) == (controller,)]
+    hosted = next((name for name in config.nodesets if node_names(config, name) == (controller,)), "")
     payload: Prologs = {
         "cluster": config.name,
-        "controller_nodeset": hosted[0] if hosted else "",
-        "mounts": [cast("Mount", dict(mount)) for mount in mounts],
+        "controller_nodeset": hosted,
+        "mounts": _mounts(mounts),
         "scripts": {name: dict(source) for name, source in tree.scripts.items()},
         "rxdm": dict(tree.rxdm) if tree.rxdm else None,
         "links": dict(tree.links),
@@ -282,11 +257,8 @@ def staged(
 
 def patched(tree: Tree) -> str:
     """Standard input of `rxdm`: whose original it is, where it runs, and what is known of its versions."""
-    original = tree.rxdm["sha256"] if tree.rxdm else ""
-    payload: Rxdm = {
-        "sha256": original, "links": dict(tree.rxdm_links), "known": ACTIONS, "setup": setup_version(),
-    }  # fmt: skip
-    return as_lines(payload)
+    sha256 = tree.rxdm["sha256"] if tree.rxdm else ""
+    return as_lines(Rxdm(sha256=sha256, links=dict(tree.rxdm_links), known=ACTIONS, setup=setup_version()))
 
 
 def scripts_digest(tree: Tree) -> str:

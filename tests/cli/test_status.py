@@ -216,7 +216,7 @@ class TestDrift:
         seen = healthy()
         wanted = facts(seen, "controller")["files"]["texts"]
         monkeypatch.setattr("components.slurm.payload.slurm_files", lambda *_: dict(wanted))
-        monkeypatch.setattr("components.slurm.payload.version", lambda: facts(seen, "controller")["setup"])
+        monkeypatch.setattr("components.slurm.payload.setup_version", lambda: facts(seen, "controller")["setup"])
         for one in seen.machines:
             one.part("unix")["managed"].update(users=[], groups=[])
         return seen
