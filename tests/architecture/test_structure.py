@@ -1,9 +1,12 @@
 """How product code is laid out: no circle of files, no hidden import, no platform's name outside its own folders."""
 
 import ast
+import re
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+
+import pytest
 
 from cluster import findings
 from cluster.load.parse import provider_keys
@@ -123,6 +126,70 @@ def test_comparisons_are_counted() -> None:
     compared = "a.platform == 'gcp'\nplatform in (None, 'local')\nkey == 'gcp'\nplatform == name"
     assert _comparisons(ast.parse(compared)) == 2
     assert _comparisons(ast.parse("table['gcp']\ntable.get('local')\ntable[key]")) == 2
+
+
+WORDS = {"nebius": ("nebius", "soperator")}
+"""What names a platform in code, by the platform: imports, other names, and texts that are no docstrings."""
+ALLOWED: dict[str, dict[str, int]] = {
+    "nebius": {
+        "cli/access/kubectl.py": 3,
+        # Examples of commands.
+        "cli/app.py": 11,
+        "cli/backends/environments.py": 2,
+        "cli/backends/nebius.py": 13,
+        "cli/backends/registry.py": 1,
+        # Paths of tests.
+        "cli/checks/catalog.py": 9,
+        "cli/commands/backend.py": 3,
+        "cli/commands/nebius_token.py": 5,
+        "cli/error_handler.py": 1,
+        # Sources of figures; rows that the platform gives to the catalog.
+        "cluster/catalog/fabrics.py": 1,
+        "cluster/catalog/families.py": 4,
+        "cluster/catalog/images.py": 2,
+        "cluster/catalog/machines.py": 3,
+        "cluster/catalog/mlperf.py": 4,
+        "cluster/catalog/nccl_references.py": 3,
+        "scripts/jail/people.py": 4,
+    },
+}
+"""How often files outside a platform's own may name it. A number only becomes smaller."""
+
+
+@pytest.mark.parametrize("platform", WORDS)
+def test_a_platform_is_named_in_its_own_folders(platform: str) -> None:
+    own = (f"cluster/platforms/{platform}/", f"components/{platform}/", "cluster/platforms/registry.py", "lab/")
+    words = re.compile("|".join(WORDS[platform]), re.IGNORECASE)
+    found = {file: _named(tree, words) for file, tree in _trees().items() if not file.startswith(own)}
+    allowed = ALLOWED[platform]
+    assert {file: count for file, count in found.items() if count > allowed.get(file, 0)} == {}
+    assert {file: count for file, count in allowed.items() if found.get(file, 0) < count} == {}, "write the lower number"
+
+
+def _named(tree: ast.Module, words: re.Pattern[str]) -> int:
+    """Lines that name a platform."""
+    docstrings = {
+        id(body.value)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef)
+        for body in node.body
+        if isinstance(body, ast.Expr) and isinstance(body.value, ast.Constant)
+    }
+    texts = {
+        (getattr(node, "lineno", 0), text)
+        for node in ast.walk(tree)
+        if id(node) not in docstrings
+        for text in _texts(node)
+    }
+    return len({line for line, text in texts if words.search(text)})
+
+
+def _texts(node: ast.AST) -> Iterator[str]:
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        yield node.value
+    for field in ("id", "attr", "name", "arg", "module", "asname"):
+        if isinstance(value := getattr(node, field, None), str):
+            yield value
 
 
 def test_sections_of_providers_are_those_that_platforms_have() -> None:
