@@ -163,7 +163,9 @@ def test_a_platform_is_named_in_its_own_folders(platform: str) -> None:
     found = {file: _named(tree, words) for file, tree in _trees().items() if not file.startswith(own)}
     allowed = ALLOWED[platform]
     assert {file: count for file, count in found.items() if count > allowed.get(file, 0)} == {}
-    assert {file: count for file, count in allowed.items() if found.get(file, 0) < count} == {}, "write the lower number"
+    assert {file: count for file, count in allowed.items() if found.get(file, 0) < count} == {}, (
+        "write the lower number"
+    )
 
 
 def _named(tree: ast.Module, words: re.Pattern[str]) -> int:
