@@ -81,17 +81,17 @@ def message(error: BaseException) -> str:
     """The text of an expected error, with the command that helps: the engine knows none."""
     hint = ""
     if "engine.errors" in sys.modules:
-        from engine import StackLocked, StateDamaged, WrongPassphrase  # imported already
+        from engine import DamagedStateError, PassphraseError, StackLockedError  # imported already
 
-        if isinstance(error, StateDamaged) and error.backup:
+        if isinstance(error, DamagedStateError) and error.backup:
             stack = error.file.stem
             hint = (
                 f"Go back with: ./hpc state import {stack} {error.backup}\n"
                 f"What that state has missed comes in with: ./hpc up {stack}"
             )
-        elif isinstance(error, StackLocked):
+        elif isinstance(error, StackLockedError):
             hint = f"Unlock it with: ./hpc state unlock {error.stack}"
-        elif isinstance(error, WrongPassphrase):
+        elif isinstance(error, PassphraseError):
             hint = f"It was taken from {state_dir.passphrase_source()}. Nothing was changed: put the right one there."
     return f"{error}\n{hint}".rstrip()
 

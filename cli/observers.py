@@ -20,7 +20,7 @@ from cli.interrupts import unwound
 from cluster.load.parse import parse_output
 from cluster.observe.drift import Difference
 from cluster.observe.moment import MomentError, at
-from cluster.platforms.observer import Access, Asked, Ended, Observer, Report, Table
+from cluster.platforms.observer import Access, Asked, Ended, Observer, StatusReport, Table
 from cluster.slurm.hostlist import compress
 
 SECONDS = 20.0
@@ -55,7 +55,7 @@ def opened(stack: str, outputs: Mapping[str, Any], seconds: float | None = None)
         )
 
 
-def show(report: Report, *, json: bool) -> int:
+def show(report: StatusReport, *, json: bool) -> int:
     """Print a report; the exit code."""
     if json:
         console.json(report.document)

@@ -94,7 +94,7 @@ class ConfigError(Exception):
         return "\n\n".join(parts)
 
 
-class Refused(ValueError):  # noqa: N818 - reads as the sentence it raises: "refused: allowed is ..."
+class RefusedError(ValueError):
     """Raised by validators: says what is allowed and what to do; where and what was given is known to the caller."""
 
     def __init__(self, allowed: str, todo: str) -> None:

@@ -8,13 +8,24 @@ It knows nothing of what the program is about, prints nothing, and imports the S
 
 from engine import events
 from engine.core.scope import Scope
-from engine.errors import EngineError, NotRunnable, StateDamaged, WrongPassphrase
-from engine.events import ProgramError, Result, UpdateFailed
+from engine.errors import DamagedStateError, EngineError, NotRunnableError, PassphraseError
+from engine.events import ProgramError, Result, UpdateError
 from engine.project import KubernetesTools
-from engine.state.lock import StackLocked
+from engine.state.lock import StackLockedError
 from engine.workspace import Stack, Workspace
 
 __all__ = [
-    "EngineError", "KubernetesTools", "NotRunnable", "ProgramError", "Result", "Scope", "Stack", "StackLocked",
-    "StateDamaged", "UpdateFailed", "Workspace", "WrongPassphrase", "events",
+    "DamagedStateError",
+    "EngineError",
+    "KubernetesTools",
+    "NotRunnableError",
+    "PassphraseError",
+    "ProgramError",
+    "Result",
+    "Scope",
+    "Stack",
+    "StackLockedError",
+    "UpdateError",
+    "Workspace",
+    "events",
 ]  # fmt: skip

@@ -7,11 +7,11 @@ class EngineError(Exception):
     """Base of all errors of the engine; its text says where, what is wrong and what to do."""
 
 
-class WrongPassphrase(EngineError):  # noqa: N818 - says what happened
+class PassphraseError(EngineError):
     """The passphrase does not fit the stack's secrets, or there is none."""
 
 
-class StateDamaged(EngineError):  # noqa: N818 - says what happened
+class DamagedStateError(EngineError):
     """The state file can't be read. Nothing was changed. `backup` is the newest state before it that can be read."""
 
     def __init__(self, file: Path, why: str, backup: Path | None) -> None:
@@ -24,7 +24,7 @@ class StateDamaged(EngineError):  # noqa: N818 - says what happened
         self.file, self.backup = file, backup
 
 
-class StateNotWritten(EngineError):  # noqa: N818 - says what happened
+class StateWriteError(EngineError):
     """The state can't be written, so that no further step may begin."""
 
     def __init__(self, file: Path, why: str) -> None:
@@ -34,7 +34,7 @@ class StateNotWritten(EngineError):  # noqa: N818 - says what happened
         )
 
 
-class UnknownResource(EngineError):  # noqa: N818 - says what happened
+class UnknownResourceError(EngineError):
     """The stack has no resource of that URN."""
 
     def __init__(self, urn: str) -> None:
@@ -42,7 +42,7 @@ class UnknownResource(EngineError):  # noqa: N818 - says what happened
         super().__init__(f"there is no resource {urn} in this stack.{quoted} `export` shows their URNs.")
 
 
-class NotRunnable(EngineError):  # noqa: N818 - says what happened
+class NotRunnableError(EngineError):
     """The program or the state holds a resource whose provider is not embedded: a preview is possible, more is not."""
 
     def __init__(self, types: list[str], stack: str, kind: str = "up") -> None:
@@ -53,5 +53,5 @@ class NotRunnable(EngineError):  # noqa: N818 - says what happened
         )
 
 
-class Interrupted(EngineError):  # noqa: N818 - says what happened
+class RunInterruptedError(EngineError):
     """The user asked to stop: no further step is begun."""

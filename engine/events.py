@@ -106,13 +106,13 @@ class Result:
     interrupted: bool = False
 
     def check(self) -> Result:
-        """Return itself if all went well. Raises UpdateFailed otherwise."""
+        """Return itself if all went well. Raises UpdateError otherwise."""
         if not self.ok:
-            raise UpdateFailed(self)
+            raise UpdateError(self)
         return self
 
 
-class UpdateFailed(EngineError):  # noqa: N818 - says what happened
+class UpdateError(EngineError):
     """Raised by `Result.check()` if a step failed or the run was interrupted."""
 
     def __init__(self, result: Result) -> None:

@@ -65,7 +65,7 @@ class Project:
         return cls(root, name, main if main.is_file() else main / "__main__.py", defaults)
 
     def config(self, file: Path, passphrase: Passphrase) -> StackConfig:
-        """The configuration in a stack file, over the project's defaults. Raises EngineError, WrongPassphrase."""
+        """The configuration in a stack file, over the project's defaults. Raises EngineError, PassphraseError."""
         row = read_yaml(file) if file.exists() else {}
         crypter = Crypter(passphrase, _salt(file, row))
         given = {key if ":" in key else f"{self.name}:{key}": v for key, v in _settings(file, row).items()}

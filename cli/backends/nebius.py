@@ -14,7 +14,7 @@ from cli.backends.records import Key, Record, now
 from cli.backends.s3_url import Version
 from cli.errors import CliError
 from cluster.config import ClusterConfig
-from cluster.findings import Refused
+from cluster.findings import RefusedError
 from cluster.platforms.nebius.section import Nebius, ProjectId, TenantId
 from components.environment import Environment
 from components.nebius.state import EDITORS, AccessKey, StateBucket
@@ -80,7 +80,7 @@ def _id(option: str, kind: Any, given: str | None) -> str:  # noqa: ANN401 - a t
         raise CliError(f"{option} is missing, and no stack on Nebius is given that has one (--stack).")
     try:
         return kind.__metadata__[0].func(given)
-    except Refused as refused:
+    except RefusedError as refused:
         message = f"{option}\n  given: {given!r}\n  allowed: {refused.allowed}\n  to do: {refused.todo}"
         raise CliError(message) from None
 

@@ -24,7 +24,7 @@ from cli.stack.stackfile import StackFile
 from cluster.config import ClusterConfig
 from cluster.platforms import registry
 from cluster.platforms.base import Credentials
-from engine import EngineError, NotRunnable, Result
+from engine import EngineError, NotRunnableError, Result
 from engine.events import Started
 
 
@@ -125,7 +125,7 @@ def _embedded(kind: Kind, file: StackFile, chosen: RunOptions, told: impact.Effe
             result: Result = getattr(stack, kind)(view.on_event, parallel=chosen.parallel, scope=chosen.scope, **more)
         except EngineError as error:
             view.failed(error_handler.message(error))
-            if isinstance(error, NotRunnable):
+            if isinstance(error, NotRunnableError):
                 require_pulumi("this needs the Pulumi CLI")
             return 1
         view.close(result)

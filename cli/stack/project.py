@@ -69,7 +69,7 @@ def state_salt(name: str) -> str:
 @contextmanager
 def held(name: str) -> Generator[None]:
     """Hold a stack, so that no `up` changes its machines meanwhile; state that is not in files has no lock of ours.
-    Raises StackLocked: somebody else holds it."""
+    Raises StackLockedError: somebody else holds it."""
     if not state_dir.on_files(name):
         yield
         return

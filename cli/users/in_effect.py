@@ -13,7 +13,7 @@ from cli.access import remote
 from cli.cluster.cluster import Cluster, from_outputs
 from cli.errors import CliError
 from cluster.config.validators.ssh_key import read_key
-from cluster.findings import Refused
+from cluster.findings import RefusedError
 from cluster.platforms.capability import Capability
 
 SECONDS = 60
@@ -108,7 +108,7 @@ def fingerprint(line: str) -> str:
     """The fingerprint of a line of authorized_keys; of one that has options or is none, that it is such."""
     try:
         return read_key(line).fingerprint
-    except Refused:
+    except RefusedError:
         return "(another line)"
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from cluster.config.validators.ssh_key import KEY_TYPES, SshKey, read_key
-from cluster.findings import Finding, Refused
+from cluster.findings import Finding, RefusedError
 from cluster.regular_file import refuse_special
 
 STDIN = "-"
@@ -59,7 +59,7 @@ def _keys(given: str) -> Iterator[SshKey | Finding]:
     for number, line in lines:
         try:
             yield read_key(line)
-        except Refused as error:
+        except RefusedError as error:
             place = where if len(lines) == 1 else f"{where}, line {number}"
             # Whatever it is, it may be a secret.
             first = line.split()[0]

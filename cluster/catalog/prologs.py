@@ -58,16 +58,6 @@ class RxdmVersion:
         return f"{HOST}/GoogleCloudPlatform/slurm-gcp/{self.commit}/{PATH}"
 
     @property
-    def checks_system(self) -> bool:
-        """Whether it asks which system it runs on."""
-        return self.exports == "checked"
-
-    @property
-    def handles_ubuntu(self) -> bool:
-        """Whether the exports are written on Ubuntu 22.04 as the file is."""
-        return self.system_check == "known-good" or self.exports == "always"
-
-    @property
     def usable(self) -> bool:
         """Whether it is right for Ubuntu 22.04, as it is or patched."""
         return self.exports != "never"

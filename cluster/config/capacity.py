@@ -9,7 +9,7 @@ from typing_extensions import Self
 from cluster.config.section import Section
 from cluster.config.types import CalendarName, EndTime, PolicyName, Positive, ReservationName, SlurmTime
 from cluster.config.validators import google
-from cluster.findings import Refused
+from cluster.findings import RefusedError
 
 WAYS = ("on_demand", "spot", "reservation", "flex", "calendar")
 
@@ -106,14 +106,14 @@ class Capacity(Section):
     @classmethod
     def _placement_within(cls, given: Any) -> Any:  # noqa: ANN401 - what stands in the file may have any shape
         if isinstance(given, Mapping) and "placement" in given:
-            raise Refused(
+            raise RefusedError(
                 "placement within on_demand or spot, e.g. {on_demand: {placement: {max_distance: 2}}}",
                 "remove placement: a reservation brings its own (`placement_policy` names it)"
                 if {"reservation", "calendar"} & given.keys()
                 else "write it one level further down",
             )
         if isinstance(given, Mapping) and "placement_policy" in given:
-            raise Refused(
+            raise RefusedError(
                 "placement_policy within reservation, e.g. {reservation: {name: mine, placement_policy: close}}",
                 "write it there: it is the reservation's own"
                 if "reservation" in given
@@ -125,7 +125,7 @@ class Capacity(Section):
     def _one_way(self) -> Self:
         given = [way for way in WAYS if getattr(self, way) is not None]
         if len(given) != 1:
-            raise Refused(
+            raise RefusedError(
                 "exactly one of on_demand, spot, reservation, flex and calendar, e.g. {reservation: my-reservation}",
                 f"keep one of {' and '.join(given)}: a machine is bought in one way"
                 if given
@@ -158,7 +158,7 @@ class BasicCapacity(Section):
     @model_validator(mode="after")
     def _one_way(self) -> Self:
         if (self.on_demand is None) == (self.spot is None):
-            raise Refused(
+            raise RefusedError(
                 "exactly one of on_demand and spot, e.g. {spot: {}}",
                 "keep one of them, or remove `capacity` for on_demand",
             )

@@ -20,7 +20,7 @@ from cluster.config.types import (
     NodeSettings,
     Positive,
 )
-from cluster.findings import Refused
+from cluster.findings import RefusedError
 
 
 class Gpus(Section):
@@ -65,7 +65,7 @@ class OnController(Section):
     def _refuse_machines(self) -> Self:
         beside = sorted({"count", "machine_type", "gpus", "addresses", "disk", "capacity"} & self.model_fields_set)
         if self.on and beside:
-            raise Refused(
+            raise RefusedError(
                 "`on: controller` without count, machine_type, gpus, addresses, disk or capacity",
                 f"remove {' and '.join(beside)} here, or remove `on`; the section `controller` describes the machine",
             )

@@ -25,7 +25,7 @@ from cluster.config.types import (
     UserName,
     Whole,
 )
-from cluster.findings import Refused
+from cluster.findings import RefusedError
 
 SCRIPTS = Reconfigure("holds for jobs that begin, or end, from then on; what runs already is left alone")
 
@@ -51,7 +51,7 @@ class Sourced(Section):
         refuse_unpinned(self.url, self.sha256)
         given = [key for key in ("file", "url", "text") if getattr(self, key) is not None]
         if len(given) != 1:
-            raise Refused(
+            raise RefusedError(
                 f"exactly one of file, url and text, e.g. {self.EXAMPLE}",
                 f"keep one of {' and '.join(given)}" if given else "say what is in it",
             )
@@ -71,7 +71,7 @@ class Script(Sourced):
     @model_validator(mode="after")
     def _at_some_time(self) -> Self:
         if not self.on or len(set(self.on)) < len(self.on):
-            raise Refused(
+            raise RefusedError(
                 "prolog, epilog or both, once each, e.g. on: [prolog, epilog]",
                 "remove the second" if self.on else "remove `on` for the default, prolog",
             )
@@ -96,19 +96,19 @@ class Rxdm(Section):
     def _one_source(self) -> Self:
         refuse_unpinned(self.url, self.sha256)
         if self.file and self.url:
-            raise Refused("file or url, or neither for the default version", "remove one of them")
+            raise RefusedError("file or url, or neither for the default version", "remove one of them")
         return self
 
 
 def refuse_unpinned(url: str | None, sha256: str | None) -> None:
     """What an address leads to can change at any time; a script that runs as root everywhere may not."""
     if url and not sha256:
-        raise Refused(
+        raise RefusedError(
             "sha256 beside url, e.g. {url: https://example.org/check.sh, sha256: 64 of 0-9 and a-f}",
             "download it, read it, and add what `sha256sum` prints as sha256",
         )
     if sha256 and not url:
-        raise Refused("sha256 beside url only", "remove sha256, or give the script's address as url")
+        raise RefusedError("sha256 beside url only", "remove sha256, or give the script's address as url")
 
 
 NODES = NoEffect("nodes take it over within seconds; the next check uses it")

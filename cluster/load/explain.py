@@ -6,7 +6,7 @@ from typing import Any
 from pydantic_core import ErrorDetails
 
 from cluster.config.fields import description, section_at
-from cluster.findings import PROVIDERS, Finding, Location, Refused, dotted, listing, nearest, show
+from cluster.findings import PROVIDERS, Finding, Location, RefusedError, dotted, listing, nearest, show
 from cluster.load.model import cluster_model
 
 _NO_SECRETS = "remove it: no secret is typed by a person, keys and passwords are generated and kept by the stack"
@@ -18,7 +18,7 @@ def explain(error: ErrorDetails, at: Location) -> Finding:
     kind, given = error["type"], error["input"]
     if at and at[-1] == "[key]":
         at, given = at[:-1], at[-2]
-    if isinstance(refused := context.get("error"), Refused):
+    if isinstance(refused := context.get("error"), RefusedError):
         return Finding(id="value-invalid", at=at, given=show(given), allowed=refused.allowed, todo=refused.todo)
     if kind == "missing":
         return _missing(at)

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, Field, WithJsonSchema, create_model
 
 from cluster.config.cluster import ClusterConfig
-from cluster.findings import Refused, listing, suggest
+from cluster.findings import RefusedError, listing, suggest
 from cluster.platforms import registry
 from cluster.platforms.base import Platform
 
@@ -43,7 +43,7 @@ def _registered(value: str) -> str:
     """A validator, not part of the type: the model is made once, the registry may grow."""
     names = registry.names()
     if value not in names:
-        raise Refused(listing(names), suggest(value, names, "write one of these"))
+        raise RefusedError(listing(names), suggest(value, names, "write one of these"))
     return value
 
 

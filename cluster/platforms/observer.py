@@ -78,7 +78,7 @@ class Table:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Report:
+class StatusReport:
     """What `status` or `health` found."""
 
     seen: ClusterObservation
@@ -112,11 +112,11 @@ class Observer(Protocol):
     advice: Mapping[str, str]
     """How a difference is put right, with STACK for the stack, by its `mends`."""
 
-    def status(self, access: Access) -> Report:
+    def status(self, access: Access) -> StatusReport:
         """What is seen of the cluster, and what is wrong with it; also of one that does not answer."""
         ...
 
-    def health(self, access: Access) -> Report:
+    def health(self, access: Access) -> StatusReport:
         """Results of the operator's health checks, and drained nodes with who must act."""
         ...
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from cluster.config import ClusterConfig
 from cluster.config.validators.names import cluster_cidr
-from cluster.findings import ConfigError, Refused
+from cluster.findings import ConfigError, RefusedError
 from cluster.load.parse import parse
 from cluster.platforms.local.rehearsal import COUNT, candidates, differences, rehearsed, room, stood_in
 from components.local.host.network import taken_by
@@ -68,7 +68,7 @@ def _section(config: ClusterConfig, request: Request) -> dict[str, Any]:
         cidr = _free(config.name, room(config, nodes=request.nodes), request.kept)
     try:
         cluster_cidr(cidr)
-    except Refused as error:
+    except RefusedError as error:
         raise RehearsalError(f"--cidr {cidr}: allowed is {error.allowed}; {error.todo}.") from None
     return rehearsed(config, nodes=request.nodes, cidr=cidr, real_prolog=request.real_prolog)
 

@@ -5,7 +5,7 @@ import queue
 from engine.core.resource_step import undo
 from engine.core.run import Daemons, Run, StateChange, StepError
 from engine.core.scope import Included, allowed
-from engine.errors import Interrupted
+from engine.errors import RunInterruptedError
 from engine.providers.base import Context, Foreign, Provider
 from engine.state.resource import Resource
 from engine.values import plain
@@ -83,7 +83,7 @@ def _in_order(run: Run, deleted: list[Resource], gone: set[str]) -> None:
                 for j in blocked[i]:
                     waits[j] -= 1
                 ready = [j for j in blocked[i] if not waits[j]]
-            elif not isinstance(error, (StepError, Interrupted)):
+            elif not isinstance(error, (StepError, RunInterruptedError)):
                 raise error
     finally:
         pool.shutdown()

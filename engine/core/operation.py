@@ -15,7 +15,7 @@ from engine.core.registration import Registrar
 from engine.core.resource_step import drop_stale
 from engine.core.run import Daemons, Run, explain, with_outputs
 from engine.core.scope import Included, Scope
-from engine.errors import EngineError, Interrupted, NotRunnable
+from engine.errors import EngineError, NotRunnableError, RunInterruptedError
 from engine.events import Event, Finished, Kind, ProgramError, Result, Started, StepDone, StepStarted
 from engine.project import KubernetesTools, Project, salt_of
 from engine.providers import Foreign, Providers
@@ -51,7 +51,7 @@ class Operation:
     kubernetes: KubernetesTools | None = None
 
     def run(self) -> Result:
-        """Raises StateDamaged, WrongPassphrase, NotRunnable, ProgramError, EngineError."""
+        """Raises DamagedStateError, PassphraseError, NotRunnableError, ProgramError, EngineError."""
         began = int(time.time())
         state = State(self.file, self.stack, self.project.name, self.passphrase, salt_of(self.config_file))
         if not self.dry:
@@ -95,13 +95,13 @@ class Operation:
         return result
 
     def require_embedded(self, *, previewed: bool) -> None:
-        """Before the first step: raise NotRunnable if the engine does not have the providers of all resources."""
+        """Before the first step: raise NotRunnableError if the engine does not have the providers of all resources."""
         rows = checkpoint.read(self.file).get("resources") or []
         types = {r["type"] for r in rows if r.get("custom") and not r.get("external")}
         providers = Providers(self.project.root, {}, self.project.name, self.kubernetes)
         foreign = sorted(t for t in types - {urns.STACK_TYPE} if isinstance(providers.of(t), Foreign))
         if foreign:
-            raise NotRunnable(foreign, self.stack, self.kind)
+            raise NotRunnableError(foreign, self.stack, self.kind)
         # A stack that has resources has passed this before. A resource that is new is refused when it registers.
         if self.kind == "up" and not previewed and all(urns.is_provider(type_) for type_ in types):
             preview = replace(
@@ -109,9 +109,9 @@ class Operation:
             )
             result = preview.run()
             if result.foreign:
-                raise NotRunnable(list(result.foreign), self.stack)
+                raise NotRunnableError(list(result.foreign), self.stack)
             if result.interrupted:
-                raise Interrupted("interrupted before the first step")
+                raise RunInterruptedError("interrupted before the first step")
 
     def _execute(self, run: Run) -> None:
         if self.kind in ("destroy", "refresh") and run.state.olds:
@@ -186,7 +186,7 @@ def _read(run: Run, resource: Resource, gone: set[str], changed: dict[int, Resou
             provider, ctx = run.providers.of(resource.type), run.context(resource)
             found = provider.read(ctx, resource.id, plain(resource.inputs), plain(resource.outputs))
             run.emit(StepDone(resource.urn, "refresh", time.monotonic() - began))
-    except Interrupted:
+    except RunInterruptedError:
         return
     except Exception as error:  # noqa: BLE001 - providers are other people's code
         run.fail(resource, "refresh", explain(error))

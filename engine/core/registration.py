@@ -13,7 +13,7 @@ from engine.core.diff import differences
 from engine.core.resource_step import Goal, ResourceSteps
 from engine.core.run import Run, StepError, explain
 from engine.core.scope import Included
-from engine.errors import EngineError, Interrupted, NotRunnable
+from engine.errors import EngineError, NotRunnableError, RunInterruptedError
 from engine.providers.base import Foreign, provider_properties
 from engine.state.resource import Resource, now
 from engine.values import Props
@@ -46,9 +46,9 @@ class Registrar:
 
     def register(self, goal: Goal) -> Resource | None:
         """Bring a resource about. None if that failed, something that it needs had, or the run is not about it and
-        there is none. Raises Interrupted, NotRunnable, EngineError."""
+        there is none. Raises RunInterruptedError, NotRunnableError, EngineError."""
         if self._run.stopped:
-            raise Interrupted("interrupted")
+            raise RunInterruptedError("interrupted")
         new = goal.new
         old = self._identify(goal)
         if not self._included(new) and not self._steps.is_deleted_first(new.urn):
@@ -76,7 +76,7 @@ class Registrar:
             done = self._steps.apply(goal, old, provider)
         except StepError:
             return None
-        except (Interrupted, NotRunnable):
+        except (RunInterruptedError, NotRunnableError):
             raise
         except Exception as error:  # noqa: BLE001 - check and diff are other people's code
             self._run.fail(new, "diff", explain(error))
@@ -175,13 +175,13 @@ class Registrar:
     def read(self, goal: Goal, reader: Callable[[Goal], Resource]) -> Resource | None:
         """Take in a resource that exists outside of the stack. None if it can't be read."""
         if self._run.stopped:
-            raise Interrupted("interrupted")
+            raise RunInterruptedError("interrupted")
         old = self._identify(goal)
         goal.new.provider = goal.new.provider or self._default_provider(goal)
         self._run.plan(goal.new, "same" if old and old.external else "read")
         try:
             done = reader(goal)
-        except (Interrupted, NotRunnable):
+        except (RunInterruptedError, NotRunnableError):
             raise
         except Exception as error:  # noqa: BLE001 - a dynamic provider may read
             self._run.fail(goal.new, "read", explain(error))

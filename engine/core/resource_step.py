@@ -20,7 +20,7 @@ from engine.core.diff import Diff, differences, keep_old, marked
 from engine.core.run import Run, StateChange, StepError, explain, with_outputs
 from engine.errors import EngineError
 from engine.events import Change
-from engine.providers.base import Context, Provider, Unfinished
+from engine.providers.base import Context, Provider, UnfinishedStepError
 from engine.state.resource import Resource, now
 from engine.values import Props, Value, from_struct, from_value, plain
 
@@ -155,7 +155,7 @@ class ResourceSteps:
         return urn in self._deleted_first
 
     def apply(self, goal: Goal, old: Resource | None, provider: Provider) -> Resource:
-        """Create, update, replace or leave a resource. Raises StepError, after telling of it; Interrupted; and
+        """Create, update, replace or leave a resource. Raises StepError, after printing it; RunInterruptedError; and
         whatever a provider's check or diff raises."""
         run, new, ctx = self._run, goal.new, self._run.context(goal.new)
         if event := self._deleted_first.get(new.urn):
@@ -393,7 +393,7 @@ def undo(run: Run, left: Resource) -> None:
     def work(provider: Provider, ctx: Context) -> StateChange:
         try:
             provider.abandon(ctx, plain(left.inputs), held)
-        except Unfinished:
+        except UnfinishedStepError:
             raise
         except Exception as error:  # noqa: BLE001 - providers are other people's code
             ctx.log("warning", f"its interrupted creation could not be finished ({explain(error)}): forgotten")

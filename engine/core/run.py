@@ -15,11 +15,11 @@ from typing import TypeAlias
 
 from engine import values
 from engine.core.scope import Scope
-from engine.errors import EngineError, Interrupted, NotRunnable
+from engine.errors import EngineError, NotRunnableError, RunInterruptedError
 from engine.events import Change, Event, Kind, Log, Planned, Result, StepDone, StepFailed, StepStarted
 from engine.project import KubernetesTools, Project, StackConfig
 from engine.providers import Providers
-from engine.providers.base import Context, Provider, Unfinished
+from engine.providers.base import Context, Provider, UnfinishedStepError
 from engine.state.resource import Resource
 from engine.state.state import State
 from engine.values import Props, Value
@@ -125,7 +125,7 @@ class Run:
 
     def step(self, op: str, pending: str, resource: Resource, work: Callable[[Provider, Context], StateChange]) -> None:
         """Do one step: note it in the state, let the provider work, take in the change that `work` returns.
-        Raises StepError (after telling of it), Interrupted."""
+        Raises StepError (after printing it), RunInterruptedError."""
         with self.slot():
             self.emit(StepStarted(resource.urn, op))
             provider = self.providers.of(resource.type)
@@ -136,7 +136,7 @@ class Run:
             try:
                 change = work(provider, self.context(resource, op))
             except Exception as error:
-                if not isinstance(error, Unfinished):
+                if not isinstance(error, UnfinishedStepError):
                     self.state.end_step(pending, resource)
                 self.fail(resource, op, explain(error))
                 raise StepError(str(error)) from error
@@ -161,11 +161,11 @@ class Run:
 
     @contextmanager
     def slot(self) -> Iterator[None]:
-        """One of the places for steps that run at a time. Raises Interrupted."""
+        """One of the places for steps that run at a time. Raises RunInterruptedError."""
         with self._slots:
             with self._idle:
                 if self._stopping or self._ended:
-                    raise Interrupted("interrupted")
+                    raise RunInterruptedError("interrupted")
                 self._running += 1
             try:
                 yield
@@ -175,10 +175,10 @@ class Run:
                     self._idle.notify_all()
 
     def refuse(self, token: str) -> None:
-        """Meet a type or function whose provider is not embedded. Raises NotRunnable unless this is a preview."""
+        """Meet a type or function whose provider is not embedded. Raises NotRunnableError unless this is a preview."""
         self.foreign.add(token)
         if not self.dry:
-            raise NotRunnable([token], self.stack, self.kind)
+            raise NotRunnableError([token], self.stack, self.kind)
 
     def wait_idle(self) -> None:
         """Wait for the steps that are running."""

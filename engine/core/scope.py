@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from engine import urn as urns
-from engine.errors import EngineError, UnknownResource
+from engine.errors import EngineError, UnknownResourceError
 from engine.state.resource import Resource
 
 
@@ -46,7 +46,7 @@ class Scope:
     def require(self, known: Collection[str]) -> None:
         """Raises EngineError if a resource is named that is not known."""
         if missing := self.missing(known):
-            raise UnknownResource(missing[0])
+            raise UnknownResourceError(missing[0])
 
     @cached_property
     def replaces(self) -> Callable[[str], bool]:

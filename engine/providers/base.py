@@ -9,12 +9,12 @@ from engine.errors import EngineError
 from engine.values import Props
 
 
-class Unfinished(EngineError):  # noqa: N818 - says what happened
+class UnfinishedStepError(EngineError):
     """A creation failed and left something. The state keeps its note, as after a kill: the next run resumes it, or
     removes what it left."""
 
 
-class CheckFailed(EngineError):  # noqa: N818 - says what happened
+class InputCheckError(EngineError):
     """The inputs of a resource are not acceptable."""
 
 
@@ -39,8 +39,8 @@ class Provider:
 
     The rule that keeps runs resumable: a run may be killed at any moment. So `create` takes over what an interrupted
     `create` with the same inputs left, `delete` is content if there is nothing left to delete, and a `create` that
-    raises anything but Unfinished has left nothing. All but `check` and `diff` are called in updates only, never in a
-    preview.
+    raises anything but UnfinishedStepError has left nothing. All but `check` and `diff` are called in updates only,
+    never in a preview.
     """
 
     readable = False
@@ -51,7 +51,7 @@ class Provider:
         return inputs
 
     def check(self, ctx: Context, olds: Props, news: Props) -> Props:  # noqa: ARG002
-        """The inputs to use, defaults filled in. Raises CheckFailed."""
+        """The inputs to use, defaults filled in. Raises InputCheckError."""
         return news
 
     def diff(self, ctx: Context, id_: str, olds: Props, outputs: Props, news: Props) -> Diff:  # noqa: ARG002
@@ -101,7 +101,7 @@ class Previewed(Foreign):
     def check(self, ctx: Context, olds: Props, news: Props) -> Props:
         try:
             return self._provider.check(ctx, olds, news)
-        except CheckFailed:  # of what this engine can't do, and the CLI can
+        except InputCheckError:  # of what this engine can't do, and the CLI can
             return news
 
     def diff(self, ctx: Context, id_: str, olds: Props, outputs: Props, news: Props) -> Diff:

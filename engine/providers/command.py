@@ -13,7 +13,7 @@ from pathlib import Path
 from engine.core.diff import Diff
 from engine.errors import EngineError
 from engine.providers import process
-from engine.providers.base import CheckFailed, Context, Provider
+from engine.providers.base import Context, InputCheckError, Provider
 from engine.providers.ssh import Sessions, only_keys, with_defaults, with_secret_keys
 from engine.values import Props, Value, same, secret
 
@@ -70,7 +70,9 @@ class LocalCommand(_Command):
     def check(self, ctx: Context, olds: Props, news: Props) -> Props:  # noqa: ARG002
         for name in ("assetPaths", "archivePaths"):
             if news.get(name):
-                raise CheckFailed(f"{name}: the embedded engine has no such thing; read the files after the command")
+                raise InputCheckError(
+                    f"{name}: the embedded engine has no such thing; read the files after the command"
+                )
         return news
 
     def invoke(self, log: Value, args: Props) -> Props:
@@ -98,7 +100,7 @@ class _Remote(Provider):
 
     def check(self, ctx: Context, olds: Props, news: Props) -> Props:  # noqa: ARG002
         if "connection" not in news:
-            raise CheckFailed("connection: missing; a remote command needs to know where to run")
+            raise InputCheckError("connection: missing; a remote command needs to know where to run")
         return {**news, "connection": secret(with_secret_keys(with_defaults(news["connection"])))}
 
     def hidden(self, inputs: Props) -> Props:
@@ -130,7 +132,7 @@ class RemoteCopy(_Remote):
 
     def check(self, ctx: Context, olds: Props, news: Props) -> Props:
         if not (news.get("source") or news.get("localPath")):
-            raise CheckFailed("source: missing; a copy needs to know what to copy")
+            raise InputCheckError("source: missing; a copy needs to know what to copy")
         return super().check(ctx, olds, news)
 
     def diff(self, ctx: Context, id_: str, olds: Props, outputs: Props, news: Props) -> Diff:  # noqa: ARG002

@@ -13,7 +13,7 @@ from pulumi.runtime import _serialization, rpc
 
 from engine.core.diff import Diff
 from engine.errors import EngineError
-from engine.providers.base import CheckFailed, Context, Provider
+from engine.providers.base import Context, InputCheckError, Provider
 from engine.values import UNKNOWN, Props, Value, from_struct, plain, to_struct
 
 _KEY = "__provider"
@@ -37,7 +37,7 @@ class Dynamic(Provider):
             return news
         result = provider.check(_decode(olds, unknowns=True), _decode(news, unknowns=True))
         if result.failures:
-            raise CheckFailed("\n".join(f"{f.property}: {f.reason}" for f in result.failures))
+            raise InputCheckError("\n".join(f"{f.property}: {f.reason}" for f in result.failures))
         return self._encode(result.inputs, news)
 
     def diff(self, ctx: Context, id_: str, olds: Props, outputs: Props, news: Props) -> Diff:  # noqa: ARG002

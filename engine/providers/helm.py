@@ -9,7 +9,7 @@ import yaml
 
 from engine.core.diff import Diff
 from engine.errors import EngineError
-from engine.providers.base import CheckFailed, Context, Provider, Unfinished
+from engine.providers.base import Context, InputCheckError, Provider, UnfinishedStepError
 from engine.providers.kubernetes import Cluster, failure, namespace
 from engine.values import UNKNOWN, Props, Value, same, secret
 
@@ -59,16 +59,16 @@ def checked(inputs: Props, olds: Props, root: Path) -> Props:
     """The inputs in the form in which pulumi-kubernetes keeps them: with all defaults, and the version of the chart.
 
     A default that the state does not have is left out, and what else it has and the program does not give stays: other
-    versions of the provider know other inputs. Raises CheckFailed for what helm's command can't do.
+    versions of the provider know other inputs. Raises InputCheckError for what helm's command can't do.
     """
     wrong = [name for name in _UNSUPPORTED if inputs.get(name) is True]
     # pulumi-kubernetes takes it for the hooks of upgrades, where disableWebhooks is for those of installations.
     wrong += ["disableCRDHooks"] if inputs.get("disableCRDHooks") is True and not inputs.get("disableWebhooks") else []
     if wrong:
-        raise CheckFailed("\n".join(f"{name}: the embedded engine does not support it" for name in wrong))
+        raise InputCheckError("\n".join(f"{name}: the embedded engine does not support it" for name in wrong))
     repository = inputs.get("repositoryOpts") or {}
     if repository != UNKNOWN and (repository.get("password") or repository.get("username")):
-        raise CheckFailed(
+        raise InputCheckError(
             "repositoryOpts: helm takes a password on its command line only, which others can read. Log in with "
             "`helm registry login`, or give the chart's folder"
         )
@@ -147,7 +147,7 @@ def _text(asset: Props) -> str:
         return asset["text"]
     if asset.get("path"):
         return Path(asset["path"]).read_text(encoding="utf-8")
-    raise CheckFailed(
+    raise InputCheckError(
         f"valueYamlFiles: {asset.get('uri')}: the embedded engine fetches nothing; give a file that is here"
     )
 
@@ -207,7 +207,7 @@ class Release(Provider):
             return _id(news), self._upgrade(ctx, news, revisions)
         except EngineError as error:
             if self._may_be_there(ctx, news):
-                raise Unfinished(str(error)) from None
+                raise UnfinishedStepError(str(error)) from None
             raise
 
     def update(self, ctx: Context, id_: str, olds: Props, outputs: Props, news: Props) -> Props:  # noqa: ARG002
@@ -236,7 +236,7 @@ class Release(Provider):
             if revisions and _id(inputs) not in held and revisions[-1].get(_LABEL) == _label(ctx):
                 self.delete(ctx, _id(inputs), inputs, {})
         except EngineError as error:
-            raise Unfinished(str(error)) from None
+            raise UnfinishedStepError(str(error)) from None
 
     def _upgrade(self, ctx: Context, news: Props, revisions: list[Props]) -> Props:
         self._recover(ctx, news, revisions)

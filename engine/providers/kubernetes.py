@@ -15,7 +15,7 @@ from engine.errors import EngineError
 from engine.private import PrivateFolder
 from engine.project import KubernetesTools
 from engine.providers import process
-from engine.providers.base import Context, Provider, Unfinished
+from engine.providers.base import Context, Provider, UnfinishedStepError
 from engine.providers.process import Outcome
 from engine.values import Props, Value, contains_unknown, secret
 
@@ -293,7 +293,7 @@ class Object(Provider):
             return self._apply(ctx, news, manager)
         except EngineError as error:
             if self._may_be_there(ctx, news, manager):
-                raise Unfinished(str(error)) from None
+                raise UnfinishedStepError(str(error)) from None
             raise
 
     def update(self, ctx: Context, id_: str, olds: Props, outputs: Props, news: Props) -> Props:  # noqa: ARG002
@@ -324,7 +324,7 @@ class Object(Provider):
             if there and id_of(there) not in held and field_manager(ctx, {}) in _managers(there):
                 self.delete(ctx, id_of(there), inputs, {})
         except EngineError as error:
-            raise Unfinished(str(error)) from None
+            raise UnfinishedStepError(str(error)) from None
 
     def _apply(self, ctx: Context, news: Props, manager: str) -> tuple[str, Props]:
         annotations = (news.get("metadata") or {}).get("annotations") or {}

@@ -9,7 +9,7 @@ import threading
 import uuid
 
 from engine.core.diff import Diff, differences
-from engine.providers.base import CheckFailed, Context, Provider
+from engine.providers.base import Context, InputCheckError, Provider
 from engine.values import Props, Value
 
 # Kinds of characters as (input that allows, input that demands a number of, which).
@@ -36,7 +36,9 @@ class Random(Provider):
     def check(self, ctx: Context, olds: Props, news: Props) -> Props:  # noqa: ARG002
         maker = _makers().get(ctx.type)
         if maker is None:
-            raise CheckFailed(f"{ctx.type}: not among those that the embedded engine draws ({', '.join(_makers())})")
+            raise InputCheckError(
+                f"{ctx.type}: not among those that the embedded engine draws ({', '.join(_makers())})"
+            )
         return news
 
     def diff(self, ctx: Context, id_: str, olds: Props, outputs: Props, news: Props) -> Diff:  # noqa: ARG002
@@ -62,7 +64,7 @@ def _text(news: Props) -> str:
             pools += pool
         chosen += "".join(secrets.choice(pool) for _ in range(int(news.get(least, 0))))
     if len(chosen) > length or not pools:
-        raise CheckFailed(f"length: {length} is too short for the characters demanded, or none is allowed")
+        raise InputCheckError(f"length: {length} is too short for the characters demanded, or none is allowed")
     chosen += "".join(secrets.choice(pools) for _ in range(length - len(chosen)))
     return "".join(secrets.SystemRandom().sample(chosen, length))
 

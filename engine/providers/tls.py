@@ -4,7 +4,7 @@ import base64
 import hashlib
 
 from engine.core.diff import Diff, differences
-from engine.providers.base import CheckFailed, Context, Provider
+from engine.providers.base import Context, InputCheckError, Provider
 from engine.values import Props
 
 _CURVES = {"P224": "SECP224R1", "P256": "SECP256R1", "P384": "SECP384R1", "P521": "SECP521R1"}
@@ -17,7 +17,7 @@ class PrivateKey(Provider):
     def check(self, ctx: Context, olds: Props, news: Props) -> Props:  # noqa: ARG002
         for name, allowed in (("algorithm", {"RSA", "ECDSA", "ED25519"}), ("ecdsaCurve", {*_CURVES})):
             if (given := news.get(name, "P224" if name == "ecdsaCurve" else None)) not in allowed:
-                raise CheckFailed(f"{name}: {given!r} is none of {', '.join(sorted(allowed))}")
+                raise InputCheckError(f"{name}: {given!r} is none of {', '.join(sorted(allowed))}")
         return news
 
     def diff(self, ctx: Context, id_: str, olds: Props, outputs: Props, news: Props) -> Diff:  # noqa: ARG002

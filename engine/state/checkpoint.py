@@ -6,7 +6,7 @@ import os
 import time
 from pathlib import Path
 
-from engine.errors import StateDamaged
+from engine.errors import DamagedStateError
 from engine.state.resource import Resource
 from engine.values import Value
 
@@ -25,12 +25,12 @@ def deployment(text: str) -> dict[str, Value]:
 
 def read(file: Path) -> dict[str, Value]:
     """The deployment in a state file, as it stands there and in its journal; empty if there is no file.
-    Raises StateDamaged."""
+    Raises DamagedStateError."""
     return text_and_deployment(file)[1]
 
 
 def text_and_deployment(file: Path) -> tuple[str, dict[str, Value]]:
-    """The same, with the text of the file itself; "" if there is none. Raises StateDamaged."""
+    """The same, with the text of the file itself; "" if there is none. Raises DamagedStateError."""
     try:
         text = file.read_text(encoding="utf-8")
         found = deployment(text)
@@ -38,7 +38,7 @@ def text_and_deployment(file: Path) -> tuple[str, dict[str, Value]]:
     except FileNotFoundError:
         return "", {}
     except UNREADABLE as error:
-        raise StateDamaged(file, f"{type(error).__name__}: {error}", newest_backup(file)) from None
+        raise DamagedStateError(file, f"{type(error).__name__}: {error}", newest_backup(file)) from None
 
 
 def newest_backup(file: Path) -> Path | None:
@@ -74,7 +74,7 @@ def set_aside(file: Path) -> Path | None:
     """Move a state file that can't be read out of the way, so that it does not become the .bak; where it is then."""
     try:
         read(file)
-    except StateDamaged:
+    except DamagedStateError:
         return file.replace(file.with_name(f"{file.name}.damaged-{time.time_ns()}"))
     return None
 

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from threading import Lock
 
-from engine.errors import WrongPassphrase
+from engine.errors import PassphraseError
 from engine.values import SECRET, SIG, Value, is_secret, plain
 
 Passphrase = Callable[[], str]
@@ -30,13 +30,13 @@ def _derive(passphrase: str, salt: bytes, rounds: int) -> bytes:
 
 def from_environment() -> str:
     """The passphrase from PULUMI_CONFIG_PASSPHRASE or the file named by PULUMI_CONFIG_PASSPHRASE_FILE.
-    Raises WrongPassphrase if neither is set."""
+    Raises PassphraseError if neither is set."""
     if "PULUMI_CONFIG_PASSPHRASE" in os.environ:
         return os.environ["PULUMI_CONFIG_PASSPHRASE"]
     file = os.environ.get("PULUMI_CONFIG_PASSPHRASE_FILE")
     if not file:
         message = "no passphrase for the stack's secrets: set PULUMI_CONFIG_PASSPHRASE or PULUMI_CONFIG_PASSPHRASE_FILE"
-        raise WrongPassphrase(message)
+        raise PassphraseError(message)
     return Path(file).read_text(encoding="utf-8").rstrip("\r\n")
 
 
@@ -52,7 +52,7 @@ class Crypter:
         self._ciphertexts: dict[str, str] = {}
 
     def unlock(self) -> None:
-        """Make the key, and a salt where there is none. Raises WrongPassphrase if the passphrase does not fit."""
+        """Make the key, and a salt where there is none. Raises PassphraseError if the passphrase does not fit."""
         self._unlock()
 
     @property
@@ -70,7 +70,7 @@ class Crypter:
         return self._ciphertexts[text]
 
     def decrypt(self, ciphertext: str) -> str:
-        """Decrypt. Raises WrongPassphrase."""
+        """Decrypt. Raises PassphraseError."""
         text = self._open(self._unlock(), ciphertext)
         self._ciphertexts.setdefault(text, ciphertext)
         return text
@@ -104,7 +104,7 @@ class Crypter:
             return AESGCM(key).decrypt(b64decode(nonce), b64decode(data), None).decode()
         except (InvalidTag, ValueError):
             message = "the passphrase does not fit this stack's secrets (PULUMI_CONFIG_PASSPHRASE or ..._FILE)"
-            raise WrongPassphrase(message) from None
+            raise PassphraseError(message) from None
 
 
 def seal(value: Value, encrypt: Callable[[str], str]) -> Value:

@@ -51,7 +51,7 @@ class Holder:
         return started is None or written is None or started < written + 2
 
 
-class StackLocked(EngineError):  # noqa: N818 - says what happened
+class StackLockedError(EngineError):
     """Another run holds the stack. `holder` says who."""
 
     def __init__(self, stack: str, holder: Holder) -> None:
@@ -75,7 +75,7 @@ class Locks:
 
     @contextmanager
     def hold(self) -> Iterator[None]:
-        """Hold the stack. Raises StackLocked."""
+        """Hold the stack. Raises StackLockedError."""
         self._folder.mkdir(parents=True, exist_ok=True)
         mine = self._folder / f"{uuid.uuid4()}.json"
         folder = os.open(self._folder, os.O_RDONLY)
@@ -83,7 +83,7 @@ class Locks:
             fcntl.flock(folder, fcntl.LOCK_EX)
             for holder in self.holders():
                 if holder.alive():
-                    raise StackLocked(self._stack, holder)
+                    raise StackLockedError(self._stack, holder)
                 _remove(holder.file)
             since = datetime.now(timezone.utc).isoformat()
             row = {"pid": os.getpid(), "username": _user(), "hostname": socket.gethostname(), "timestamp": since}

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from threading import Lock, RLock
 
-from engine.errors import EngineError, StateDamaged, StateNotWritten, WrongPassphrase
+from engine.errors import DamagedStateError, EngineError, PassphraseError, StateWriteError
 from engine.state import checkpoint
 from engine.state.checkpoint import Journal
 from engine.state.crypter import Crypter, Passphrase, seal, unseal
@@ -34,7 +34,7 @@ class State:
 
     def __init__(self, file: Path, stack: str, project: str, passphrase: Passphrase, salt: str = "") -> None:
         """`salt` is the `encryptionsalt` of the stack file, which rules if there is one.
-        Raises StateDamaged; secrets are not decrypted yet."""
+        Raises DamagedStateError; secrets are not decrypted yet."""
         self.file = file
         self._name = f"organization/{project}/{stack}"
         text, self._row = checkpoint.text_and_deployment(file)
@@ -68,19 +68,19 @@ class State:
 
     def unlock(self) -> None:
         """See that what is to be written can be read again: by the salt of the state, and by that of the stack file.
-        Raises WrongPassphrase, which names the file."""
+        Raises PassphraseError, which names the file."""
         try:
             if self._kept:
                 self._old_crypter.unlock()
-        except WrongPassphrase as error:
-            raise WrongPassphrase(f"{self.file}: {error}") from None
+        except PassphraseError as error:
+            raise PassphraseError(f"{self.file}: {error}") from None
         try:
             self.crypter.unlock()
-        except WrongPassphrase as error:
-            raise WrongPassphrase(f"encryptionsalt of the stack file: {error}") from None
+        except PassphraseError as error:
+            raise PassphraseError(f"encryptionsalt of the stack file: {error}") from None
 
     def load(self) -> None:
-        """Decrypt what the file holds. Raises WrongPassphrase, which names the file, and StateDamaged."""
+        """Decrypt what the file holds. Raises PassphraseError, which names the file, and DamagedStateError."""
         decrypt = self._old_crypter.decrypt
         try:
             rows = unseal(self._row.get("resources") or [], decrypt)
@@ -88,11 +88,11 @@ class State:
             for op in unseal(self._row.get("pending_operations") or [], decrypt):
                 resource = Resource.from_json(op["resource"])
                 self.pending[resource.urn, op["type"]] = resource
-        except WrongPassphrase as error:
-            raise WrongPassphrase(f"{self.file}: {error}") from None
+        except PassphraseError as error:
+            raise PassphraseError(f"{self.file}: {error}") from None
         except (TypeError, KeyError, ValueError) as error:
             why = f"a resource is incomplete: {error}"
-            raise StateDamaged(self.file, why, checkpoint.newest_backup(self.file)) from None
+            raise DamagedStateError(self.file, why, checkpoint.newest_backup(self.file)) from None
         self._renumber()
         self._whole = not self._folded or self.crypter is not self._old_crypter or not self._size
 
@@ -204,7 +204,7 @@ class State:
 
     def save(self, *, finished: bool = False) -> None:
         """Write, unless another thread has written this state already. A finished run is written only if the
-        result differs from what the file holds. Raises StateNotWritten."""
+        result differs from what the file holds. Raises StateWriteError."""
         wanted = self._version
         with self._io:
             if self._saved > wanted or (self._saved == wanted and not finished):
@@ -218,7 +218,7 @@ class State:
                     self._add()
             except OSError as error:
                 self._whole = True
-                raise StateNotWritten(self.file, error.strerror or str(error)) from None
+                raise StateWriteError(self.file, error.strerror or str(error)) from None
 
     def fold(self) -> None:
         """Take what a killed run left in its journal into the file. To be called while the stack is held."""

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from engine import urn as urns
-from engine.errors import EngineError, UnknownResource
+from engine.errors import EngineError, UnknownResourceError
 from engine.project import Project, salt_of
 from engine.state import checkpoint
 from engine.state.crypter import Passphrase, reveal
@@ -32,7 +32,9 @@ class StoredStack:
 
     def prepare_for_cli(self) -> None:
         """Let the Pulumi CLI go on with the stack: see that the passphrase fits the state's salt and the stack file's,
-        and take away what a dead run of ours left behind. Raises StackLocked, WrongPassphrase, StateDamaged."""
+        and remove what a dead run of ours left behind.
+
+        Raises StackLockedError, PassphraseError, DamagedStateError."""
         secrets = checkpoint.read(self.file).get("secrets_providers") or {}
         if secrets.get("type", "passphrase") != "passphrase":
             return  # the CLI's own affair
@@ -48,7 +50,7 @@ class StoredStack:
 
     def outputs(self, *, show_secrets: bool = False) -> dict[str, Value]:
         """The stack's outputs, secrets as "[secret]" unless they are asked for. Raises EngineError if there is no
-        such stack, WrongPassphrase, StateDamaged."""
+        such stack, PassphraseError, DamagedStateError."""
         row = self._existing()
         if not show_secrets:
             return outputs_in(row.get("resources") or [])
@@ -82,7 +84,7 @@ class StoredStack:
 
     def edit(self, change: Callable[[list[dict[str, Value]]], list[dict[str, Value]]]) -> None:
         """Put what `change` makes of the state's resources in their place, secrets encrypted on both sides. Raises
-        EngineError, StackLocked, StateDamaged, and what `change` raises."""
+        EngineError, StackLockedError, DamagedStateError, and what `change` raises."""
         with self._locks().hold():
             deployment = self._existing()
             rows = change(deployment.get("resources") or [])
@@ -91,13 +93,13 @@ class StoredStack:
 
     @contextmanager
     def hold(self) -> Iterator[None]:
-        """Hold the stack as a run does, so that none changes what it made meanwhile. Raises StackLocked."""
+        """Hold the stack as a run does, so that none changes what it made meanwhile. Raises StackLockedError."""
         with self._locks().hold():
             yield
 
     def forget(self) -> None:
         """Remove all that is kept of a stack that has no resources: state, copies, history. Raises EngineError,
-        StackLocked."""
+        StackLockedError."""
         with self._locks().hold():
             if self.file.exists() and checkpoint.read(self.file).get("resources"):
                 raise EngineError(f"stack {self.name} still has resources: destroy it first")
@@ -204,6 +206,6 @@ def _referring(row: Row, old: str, new: str) -> Row:
 def _require(rows: Sequence[Row], wanted: Collection[str]) -> None:
     known = {row["urn"] for row in rows}
     if missing := sorted(set(wanted) - known):
-        raise UnknownResource(missing[0])
+        raise UnknownResourceError(missing[0])
     if any(urns.type_of(urn) == urns.STACK_TYPE for urn in wanted):
         raise EngineError("the stack itself is no resource that can be edited")

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from lab.google.compute_world import GOOGLE, STEPS, Fault, Machine, Operation, World, not_found, not_ready
-from lab.google.http import Answer, Call, GoogleHttp, Refusal
+from lab.google.http import Answer, Call, GoogleHttp, RefusalError
 
 
 class FakeCompute(GoogleHttp):
@@ -39,7 +39,7 @@ class FakeCompute(GoogleHttp):
         for method, pattern, answer in self._routes():
             if call.method == method and (match := re.fullmatch("/compute/v1/" + pattern, call.path)):
                 return 200, answer(call, *match.groups())
-        raise Refusal(404, "notFound", f"no such method here: {call.method} {call.path}")
+        raise RefusalError(404, "notFound", f"no such method here: {call.method} {call.path}")
 
     def _routes(self) -> list[tuple[str, str, Callable[..., dict[str, Any]]]]:
         zone, machine = r"(projects/[^/]+/zones/[^/]+)", r"(projects/[^/]+/zones/[^/]+/instances/[^/]+)"
@@ -109,7 +109,7 @@ class FakeCompute(GoogleHttp):
         if known := self._known(call):
             return known
         if path in self.world.machines:
-            raise Refusal(409, "alreadyExists", f"The resource '{path}' already exists")
+            raise RefusalError(409, "alreadyExists", f"The resource '{path}' already exists")
         resource = {**call.body, "selfLink": GOOGLE + path, "status": "PROVISIONING"}
         steps = self.trial_steps if path.endswith("-trial") else self.steps
         machine = self.world.machines[path] = Machine(resource, [None, *steps], self.console)
@@ -130,7 +130,9 @@ class FakeCompute(GoogleHttp):
         self._machine(path).resource["status"] = "STOPPING"
         disk = path.replace("/instances/", "/disks/")
         if any(i["sourceDisk"] == disk and i["status"] == "PENDING" for i in self.world.images.values()):
-            raise Refusal(400, "resourceInUseByAnotherResource", f"The disk resource '{disk}' is already being used")
+            raise RefusalError(
+                400, "resourceInUseByAnotherResource", f"The disk resource '{disk}' is already being used"
+            )
 
         def finish() -> None:
             if not self.faults.get("instances.delete", Fault()).errors:
@@ -152,7 +154,7 @@ class FakeCompute(GoogleHttp):
     def _guest_attributes(self, call: Call, path: str) -> dict[str, Any]:
         machine = self._machine(path)
         if {"key": "enable-guest-attributes", "value": "TRUE"} not in machine.resource["metadata"]["items"]:
-            raise Refusal(403, "forbidden", "Guest attributes endpoint access is disabled")
+            raise RefusalError(403, "forbidden", "Guest attributes endpoint access is disabled")
         if machine.resource["status"] != "RUNNING":
             raise not_found("hpc/bake")
         said = machine.said.pop(0) if len(machine.said) > 1 else machine.said[0]
@@ -189,10 +191,12 @@ class FakeCompute(GoogleHttp):
         if known := self._known(call):
             return known
         if path in self.world.images:
-            raise Refusal(409, "alreadyExists", f"The resource '{path}' already exists")
+            raise RefusalError(409, "alreadyExists", f"The resource '{path}' already exists")
         disk = call.body["sourceDisk"]
         if self._machine(disk.replace("/disks/", "/instances/")).resource["status"] != "TERMINATED":
-            raise Refusal(400, "resourceInUseByAnotherResource", f"The disk resource '{disk}' is already being used")
+            raise RefusalError(
+                400, "resourceInUseByAnotherResource", f"The disk resource '{disk}' is already being used"
+            )
         image: dict[str, Any] = {**call.body, "selfLink": GOOGLE + path, "status": "PENDING", "labelFingerprint": "1"}
         self.world.images[path] = image
 
@@ -217,7 +221,9 @@ class FakeCompute(GoogleHttp):
     def _label_image(self, call: Call, path: str) -> dict[str, Any]:
         image = self._image(path)
         if call.body["labelFingerprint"] != image["labelFingerprint"]:
-            raise Refusal(412, "conditionNotMet", "Labels fingerprint either invalid or resource labels have changed")
+            raise RefusalError(
+                412, "conditionNotMet", "Labels fingerprint either invalid or resource labels have changed"
+            )
 
         def finish() -> None:
             image["labels"], image["labelFingerprint"] = call.body["labels"], image["labelFingerprint"] + "1"

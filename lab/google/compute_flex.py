@@ -8,7 +8,7 @@ from typing import Any
 
 from lab.google.compute import FakeCompute
 from lab.google.compute_world import GOOGLE, STOCK_OUT, Fault, Machine, Operation
-from lab.google.http import Call, Refusal
+from lab.google.http import Call, RefusalError
 
 STEP = 2
 """Requests that a start takes."""
@@ -40,13 +40,13 @@ class FakeFlex(FakeCompute):
         if known := self._known(call):
             return known
         if path in self.world.machines:
-            raise Refusal(409, "alreadyExists", f"The resource '{path}' already exists")
+            raise RefusalError(409, "alreadyExists", f"The resource '{path}' already exists")
         model = self.templates.get(call.query.get("sourceInstanceTemplate", "").rpartition("/")[2])
         waits = int(call.body.get("params", {}).get("requestValidForDuration", {}).get("seconds", 0))
         if model is None:
-            raise Refusal(404, "notFound", "The resource 'instanceTemplates' was not found")
+            raise RefusalError(404, "notFound", "The resource 'instanceTemplates' was not found")
         if waits and (model != "FLEX_START" or not 90 <= waits <= 7200):
-            raise Refusal(400, "invalid", "Invalid value for field 'resource.params.requestValidForDuration'")
+            raise RefusalError(400, "invalid", "Invalid value for field 'resource.params.requestValidForDuration'")
         resource = {
             **call.body,
             "selfLink": GOOGLE + path,
@@ -104,7 +104,9 @@ class FakeFlex(FakeCompute):
         if known := self._known(call):
             return known
         if call.body.get("fingerprint") != resource["metadata"]["fingerprint"]:
-            raise Refusal(412, "conditionNotMet", "Supplied fingerprint does not match current metadata fingerprint.")
+            raise RefusalError(
+                412, "conditionNotMet", "Supplied fingerprint does not match current metadata fingerprint."
+            )
 
         def finish() -> None:
             resource["metadata"] = {**call.body, "fingerprint": resource["metadata"]["fingerprint"] + "1"}
@@ -116,7 +118,9 @@ class FakeFlex(FakeCompute):
         if known := self._known(call):
             return known
         if call.body.get("labelFingerprint") != resource["labelFingerprint"]:
-            raise Refusal(412, "conditionNotMet", "Labels fingerprint either invalid or resource labels have changed")
+            raise RefusalError(
+                412, "conditionNotMet", "Labels fingerprint either invalid or resource labels have changed"
+            )
 
         def finish() -> None:
             resource["labels"] = call.body["labels"]

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from lab.google.http import Refusal
+from lab.google.http import RefusalError
 
 GOOGLE = "https://www.googleapis.com/compute/v1/"
 STEPS = (None, "step 1 of 2: packages", "step 2 of 2: tests", "done")
@@ -93,9 +93,9 @@ class World:
     """Operations by the id that the client gave its request."""
 
 
-def not_found(path: str) -> Refusal:
-    return Refusal(404, "notFound", f"The resource '{path}' was not found")
+def not_found(path: str) -> RefusalError:
+    return RefusalError(404, "notFound", f"The resource '{path}' was not found")
 
 
-def not_ready(path: str) -> Refusal:
-    return Refusal(400, "resourceNotReady", f"The resource '{path}' is not ready")
+def not_ready(path: str) -> RefusalError:
+    return RefusalError(400, "resourceNotReady", f"The resource '{path}' is not ready")

@@ -27,11 +27,11 @@ class Call:
     headers: dict[str, str] = field(repr=False)
 
 
-class Dropped(Exception):  # noqa: N818 - what the client sees, not what went wrong here
+class DroppedConnectionError(Exception):
     """Raised in place of an answer: the connection is closed without one."""
 
 
-class Refusal(Exception):  # noqa: N818
+class RefusalError(Exception):
     """Raised in place of an answer: an error, as Google words it."""
 
     def __init__(self, status: int, reason: str, message: str) -> None:
@@ -46,7 +46,8 @@ class GoogleHttp:
     def __init__(self) -> None:
         self.calls: list[Call] = []
         self.before: Callable[[int, Call], None] = lambda _number, _call: None
-        """Called with each request's number, from 1, before anything is done with it; may raise Refusal or Dropped."""
+        """Called with each request's number, from 1, before anything is done with it. May raise RefusalError or
+        DroppedConnectionError."""
         self.after: Callable[[int, Call], None] = lambda _number, _call: None
         """Called when it was done, and not answered yet."""
         self._lock = threading.Lock()
@@ -69,7 +70,7 @@ class GoogleHttp:
         self._server.server_close()
 
     def handle(self, call: Call) -> Answer:
-        """Answer a request; raises Refusal for an error."""
+        """Answer a request; raises RefusalError for an error."""
         raise NotImplementedError
 
     def answer(self, call: Call) -> Answer:
@@ -80,7 +81,7 @@ class GoogleHttp:
             try:
                 self.before(number, call)
                 answer = self.handle(call)
-            except Refusal as refusal:
+            except RefusalError as refusal:
                 answer = refusal.answer
             self.after(number, call)
             return answer
@@ -111,7 +112,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.close_connection = False
         try:
             status, payload = cast("_Server", self.server).fake.answer(call)
-        except Dropped:
+        except DroppedConnectionError:
             self.close_connection = True
             with contextlib.suppress(OSError):
                 self.connection.shutdown(socket.SHUT_RDWR)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from lab.google.http import Answer, Call, GoogleHttp, Refusal
+from lab.google.http import Answer, Call, GoogleHttp, RefusalError
 
 BUCKETS = "/storage/v1/b"
 
@@ -30,7 +30,7 @@ class FakeStorage(GoogleHttp):
     def handle(self, call: Call) -> Answer:
         """Answer a request."""
         if call.path != BUCKETS or "project" not in call.query:
-            raise Refusal(404, "notFound", f"Not Found: {call.path}")
+            raise RefusalError(404, "notFound", f"Not Found: {call.path}")
         return self._insert(call) if call.method == "POST" else self._list(call)
 
     def _list(self, call: Call) -> Answer:
@@ -50,7 +50,9 @@ class FakeStorage(GoogleHttp):
     def _insert(self, call: Call) -> Answer:
         name = call.body["name"]
         if name in self.buckets:
-            raise Refusal(409, "conflict", "The requested bucket name is not available. The bucket namespace is shared")
+            raise RefusalError(
+                409, "conflict", "The requested bucket name is not available. The bucket namespace is shared"
+            )
         resource = {"kind": "storage#bucket", **call.body, "location": call.body["location"].upper()}
         self.buckets[name] = Owned(call.query["project"], resource)
         return 200, resource

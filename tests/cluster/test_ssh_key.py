@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cluster.config.validators.ssh_key import read_key
-from cluster.findings import Refused
+from cluster.findings import RefusedError
 
 KINDS = {
     "ed25519": ("ed25519", 256), "rsa": ("rsa -b 2048", 2048), "p256": ("ecdsa -b 256", 256),
@@ -60,20 +60,20 @@ def test_keys_of_security_tokens() -> None:
     ],
 )
 def test_a_damaged_key_is_refused(bad: str) -> None:
-    with pytest.raises(Refused):
+    with pytest.raises(RefusedError):
         read_key(bad)
 
 
 @pytest.mark.parametrize("bits", [1024, 2047, 16385])
 def test_rsa_of_other_lengths_is_refused(bits: int) -> None:
     number = (1 << bits - 1 | 1).to_bytes(bits // 8 + 1, "big")
-    with pytest.raises(Refused, match=f"this one has {bits}"):
+    with pytest.raises(RefusedError, match=f"this one has {bits}"):
         read_key(line(b"ssh-rsa", b"\1\0\1", number))
 
 
 @pytest.mark.parametrize("bad", ["ssh-dss AAAA", f'from="10.0.0.1" {ED25519}', f"{ED25519}\nx", "", "hello"])
 def test_other_lines_are_refused(bad: str) -> None:
-    with pytest.raises(Refused):
+    with pytest.raises(RefusedError):
         read_key(bad)
 
 
@@ -82,5 +82,5 @@ def test_any_bytes_are_a_key_or_refused(data: bytes, cut: int) -> None:
     words = ED25519.split()
     blob = base64.b64decode(words[1])
     mixed = base64.b64encode(blob[:cut] + data).decode()
-    with contextlib.suppress(Refused):
+    with contextlib.suppress(RefusedError):
         assert read_key(f"{words[0]} {mixed}").bits == 256

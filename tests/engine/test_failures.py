@@ -2,7 +2,7 @@
 
 import pytest
 
-from engine import EngineError, ProgramError, UpdateFailed, events
+from engine import EngineError, ProgramError, UpdateError, events
 
 
 def test_independent_branches_finish_dependents_are_left_alone_and_up_resumes(bench):
@@ -13,7 +13,7 @@ def test_independent_branches_finish_dependents_are_left_alone_and_up_resumes(be
     assert set(bench.alive()) == {"a.0", "x.0", "y.0"}
     assert {e.urn.split("::")[-1]: e.op for e in bench.of(events.StepFailed)} == {"b": "create", "c": "skip"}
     assert [f.message for f in result.failures] == ["b was told to fail"]
-    with pytest.raises(UpdateFailed, match="1 failed") as caught:
+    with pytest.raises(UpdateError, match="1 failed") as caught:
         result.check()
     assert caught.value.result is result
     bench.flag("fail-b", on=False)

@@ -177,7 +177,7 @@ def test_a_disk_that_is_full_is_told_in_words_and_gone_on_from(bench, monkeypatc
     with monkeypatch.context() as broken:
         broken.setattr(checkpoint.os, "write", full)
         broken.setattr(checkpoint, "write_text", full)
-        with pytest.raises(state.StateNotWritten, match=r"dev\.json: the state can't be written: No space left"):
+        with pytest.raises(state.StateWriteError, match=r"dev\.json: the state can't be written: No space left"):
             bench.up("a", "b")
         assert [f.message.split(": ")[1] for f in bench.of(events.StepFailed)] == ["the state can't be written"]
     assert set(bench.alive()) == {"a.0"}, "no step begins that is not noted"

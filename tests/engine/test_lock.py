@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from engine import EngineError, StackLocked
+from engine import EngineError, StackLockedError
 
 
 def locks(bench):
@@ -28,7 +28,7 @@ def test_a_second_run_is_refused_and_told_who_holds_the_lock(bench):
     bench.flag("hold-a")
     process = bench.spawn("up")
     bench.wait_until_held()
-    with pytest.raises(StackLocked) as caught:
+    with pytest.raises(StackLockedError) as caught:
         bench.up()
     holder = caught.value.holder
     assert (holder.pid, holder.host) == (process.pid, socket.gethostname())
@@ -62,17 +62,17 @@ def test_the_lock_of_a_living_process_holds_whatever_its_clock_is_set_to(bench, 
     now = datetime.now(timezone.utc) + timedelta(hours=hours)
     stamp = f"{now:%Y-%m-%dT%H:%M:%S}.123456789{zone}"
     leave_lock(bench, hostname=socket.gethostname(), pid=os.getpid(), timestamp=stamp)
-    with pytest.raises(StackLocked, match=f"pid {os.getpid()}"):
+    with pytest.raises(StackLockedError, match=f"pid {os.getpid()}"):
         bench.up("a")
 
 
 def test_locks_of_other_hosts_and_unreadable_ones_hold_until_they_are_broken(bench):
     bench.graph("a")
     file = leave_lock(bench)
-    with pytest.raises(StackLocked, match="alice@elsewhere"):
+    with pytest.raises(StackLockedError, match="alice@elsewhere"):
         bench.up()
     file.write_text("{")
-    with pytest.raises(StackLocked, match=r"left\.json"):
+    with pytest.raises(StackLockedError, match=r"left\.json"):
         bench.run("destroy")
     assert [holder.file for holder in bench.stack().unlock()] == [file]
     assert bench.up().ok

@@ -2,7 +2,7 @@
 
 import pytest
 
-from engine import NotRunnable, events
+from engine import NotRunnableError, events
 
 APPLIES = """
 import pulumi
@@ -83,14 +83,14 @@ def test_up_of_what_is_not_embedded_stops_before_the_first_step_and_names_the_co
     bench.program(FOREIGN)
     stack = bench.stack()
     assert stack.preview(lambda _event: None).ok
-    with pytest.raises(NotRunnable, match=r"pulumi up --stack dev") as caught:
+    with pytest.raises(NotRunnableError, match=r"pulumi up --stack dev") as caught:
         stack.up(lambda _event: None)
     assert "cloud:net:Network" in str(caught.value)
     assert bench.did() == []
     # Added to a stack that stands already, it is refused when it comes.
     bench.up("mine")
     bench.program(FOREIGN)
-    with pytest.raises(NotRunnable, match="cloud:net"):
+    with pytest.raises(NotRunnableError, match="cloud:net"):
         bench.up()
 
 

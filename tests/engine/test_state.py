@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from engine import EngineError, StateDamaged, WrongPassphrase
+from engine import DamagedStateError, EngineError, PassphraseError
 from engine.state import crypter
 
 REPOSITORY = Path(__file__).parents[2]
@@ -84,7 +84,7 @@ def test_a_wrong_passphrase_changes_nothing(bench):
     before = bench.stack().file.read_bytes()
     bench.passphrase = "wrong"
     for attempt in (bench.up, lambda: bench.run("destroy"), lambda: bench.stack().outputs(show_secrets=True)):
-        with pytest.raises(WrongPassphrase):
+        with pytest.raises(PassphraseError):
             attempt()
     assert bench.stack().outputs()["shown"] == "plain"
     assert bench.stack().file.read_bytes() == before
@@ -110,9 +110,9 @@ def test_a_wrong_passphrase_is_told_before_the_first_step_also_where_nothing_is_
         foreign.unlock()
         (bench.root / "Pulumi.dev.yaml").write_text(f"encryptionsalt: {foreign.salt}\n")
     before = bench.stack().file.read_bytes() if bench.stack().file.exists() else None
-    with pytest.raises(WrongPassphrase, match="encryptionsalt" if whose == "stack file" else r"dev\.json"):
+    with pytest.raises(PassphraseError, match="encryptionsalt" if whose == "stack file" else r"dev\.json"):
         bench.run(kind)
-    with pytest.raises(WrongPassphrase):
+    with pytest.raises(PassphraseError):
         bench.stack().prepare_for_cli()
     assert bench.alive() == {}
     assert (bench.stack().file.read_bytes() if bench.stack().file.exists() else None) == before
@@ -172,7 +172,7 @@ def test_a_damaged_state_is_named_with_its_backup_and_left_alone(bench, how):
         "incomplete": text.replace('"type":"pulumi-python:dynamic:Resource",', "", 1),
     }[how]
     file.write_text(damaged)
-    with pytest.raises(StateDamaged) as caught:
+    with pytest.raises(DamagedStateError) as caught:
         bench.up()
     assert f"{file}.bak" in str(caught.value)
     assert file.read_text() == damaged
@@ -193,7 +193,7 @@ def test_a_damaged_state_with_a_damaged_backup_names_the_outcome_of_the_run_befo
     file = bench.stack().file
     for broken in (file, file.with_name(file.name + ".bak")):
         broken.write_text(broken.read_text()[:100])
-    with pytest.raises(StateDamaged) as caught:
+    with pytest.raises(DamagedStateError) as caught:
         bench.preview()
     assert caught.value.backup is not None
     assert caught.value.backup.parent.name == "dev"
@@ -202,7 +202,7 @@ def test_a_damaged_state_with_a_damaged_backup_names_the_outcome_of_the_run_befo
     shutil.rmtree(bench.root.parent / "project-backend/.pulumi/backups")
     for broken in (file, file.with_name(file.name + ".bak")):
         broken.write_text("")
-    with pytest.raises(StateDamaged, match="put back a copy of your own"):
+    with pytest.raises(DamagedStateError, match="put back a copy of your own"):
         bench.preview()
 
 

@@ -11,7 +11,7 @@ from components.gcp.bake.errors import BakeError
 from components.gcp.bake.resource import BakeProvider
 from lab.google.compute import FakeCompute
 from lab.google.compute_world import QUOTA, STEPS, STOCK_OUT, Fault
-from lab.google.http import Call, Dropped, Refusal
+from lab.google.http import Call, DroppedConnectionError, RefusalError
 from tests.gcp.baking import (
     HASTY,
     IMAGE,
@@ -185,16 +185,25 @@ class TestFailure:
     @pytest.mark.parametrize(
         ("refusal", "expected"),
         [
-            (Refusal(403, "forbidden", "Required 'compute.instances.create' permission"), "compute.instanceAdmin.v1"),
-            (Refusal(401, "authError", "Request had invalid authentication credentials."), "application-default login"),
-            (Refusal(403, "accessNotConfigured", "API has not been used in project p"), "services enable compute"),
-            (Refusal(403, "quotaExceeded", "Quota 'CPUS' exceeded. Limit: 24.0"), "iam-admin/quotas?project=p"),
-            (Refusal(404, "notFound", "The resource 'projects/x/global/images/y' was not found"), "was withdrawn"),
-            (Refusal(403, "forbidden", "Guest attributes endpoint access is disabled"), "disableGuestAttributesAccess"),
-            (Refusal(400, "invalid", "Machine type with name 'c2-standard-9' does not exist"), "does not exist"),
+            (
+                RefusalError(403, "forbidden", "Required 'compute.instances.create' permission"),
+                "compute.instanceAdmin.v1",
+            ),
+            (
+                RefusalError(401, "authError", "Request had invalid authentication credentials."),
+                "application-default login",
+            ),
+            (RefusalError(403, "accessNotConfigured", "API has not been used in project p"), "services enable compute"),
+            (RefusalError(403, "quotaExceeded", "Quota 'CPUS' exceeded. Limit: 24.0"), "iam-admin/quotas?project=p"),
+            (RefusalError(404, "notFound", "The resource 'projects/x/global/images/y' was not found"), "was withdrawn"),
+            (
+                RefusalError(403, "forbidden", "Guest attributes endpoint access is disabled"),
+                "disableGuestAttributesAccess",
+            ),
+            (RefusalError(400, "invalid", "Machine type with name 'c2-standard-9' does not exist"), "does not exist"),
         ],
     )
-    def test_a_refusal_is_not_tried_again(self, fake: FakeCompute, refusal: Refusal, expected: str) -> None:
+    def test_a_refusal_is_not_tried_again(self, fake: FakeCompute, refusal: RefusalError, expected: str) -> None:
         def refuse(_number: int, call: Call) -> None:
             if call.method == "POST":
                 raise refusal
@@ -234,10 +243,10 @@ class TestTrouble:
                     return
                 if what.startswith("drop"):
                     if what.endswith(moment):
-                        raise Dropped
+                        raise DroppedConnectionError
                 elif moment == "before":
                     status = int(what) if what.isdigit() else 403
-                    raise Refusal(status, what if status == 403 else "backendError", "later")
+                    raise RefusalError(status, what if status == 403 else "backendError", "later")
 
             fake.before = lambda number, _call: trouble("before", number)
             fake.after = lambda number, _call: trouble("after", number)
@@ -251,7 +260,7 @@ class TestTrouble:
     ) -> None:
         def out(now: int, _call: Call) -> None:
             if now >= number:
-                raise Refusal(500, "backendError", "Internal error")
+                raise RefusalError(500, "backendError", "Internal error")
 
         fake.before = out
         with pytest.raises(BakeError, match="backendError: Internal error"):
@@ -266,7 +275,7 @@ class TestTrouble:
     def test_one_failure_leaves_nothing(self, fake: FakeCompute, number: int) -> None:
         def fail(now: int, _call: Call) -> None:
             if now == number:
-                raise Refusal(400, "invalid", "no")
+                raise RefusalError(400, "invalid", "no")
 
         fake.before = fail
         with pytest.raises(BakeError, match="invalid: no"):

@@ -6,7 +6,7 @@ import pytest
 
 from components.gcp.bake.errors import BakeError
 from lab.google.compute import FakeCompute
-from lab.google.http import Call, Refusal
+from lab.google.http import Call, RefusalError
 from tests.gcp.baking import IMAGE, make, no_machine_is_left, the_image_is_whole
 
 
@@ -51,7 +51,7 @@ class TestTrial:
     ) -> None:
         def full(_number: int, call: Call) -> None:
             if call.method == "POST" and str(call.body.get("name", "")).endswith("-trial"):
-                raise Refusal(403, "quotaExceeded", "Quota 'CPUS' exceeded. Limit: 24.0")
+                raise RefusalError(403, "quotaExceeded", "Quota 'CPUS' exceeded. Limit: 24.0")
 
         fake.before = full
         with pytest.raises(BakeError, match="quotaExceeded"):

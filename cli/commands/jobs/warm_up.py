@@ -18,7 +18,7 @@ from cli.stack import outputs
 from cluster.config.cluster import ClusterConfig
 from cluster.config.slurm import WarmUp
 from cluster.config.validators import names
-from cluster.findings import Refused
+from cluster.findings import RefusedError
 from cluster.jobs import warm_up as payload
 from cluster.jobs.script import FOLDER
 from cluster.load.parse import parse_output
@@ -82,7 +82,7 @@ def _wanted(config: ClusterConfig, images: list[str], seconds: int | None) -> Wa
     for image in images:
         try:
             checked.append(names.container_image(image))
-        except Refused as error:
+        except RefusedError as error:
             raise CliError(f"--image {image!r}: allowed is {error.allowed}. To do: {error.todo}.") from None
     given = config.slurm.warm_up or WarmUp()
     changes: dict[str, object] = {}

@@ -1,1 +1,1 @@
-"""Rules for single values. Each function returns the value, or raises Refused with an example of a good one."""
+"""Rules for single values. Each function returns the value, or raises RefusedError with an example of a good one."""

@@ -5,7 +5,7 @@ from datetime import datetime, timezone
 from ipaddress import IPv4Address
 
 from cluster.config.validators.names import matching, read_network
-from cluster.findings import Refused
+from cluster.findings import RefusedError
 
 _NAME = "[a-z]([-a-z0-9]{0,61}[a-z0-9])?"
 _PROJECT = "[a-z][-a-z0-9]{4,28}[a-z0-9]"
@@ -75,7 +75,7 @@ def resource(value: str) -> str:
 def image(value: str) -> str:
     """One image, by name or with its project; no family."""
     if "/family/" in value:
-        raise Refused(
+        raise RefusedError(
             "one image, e.g. a3mega-0123456789ab or projects/my-project/global/images/a3mega-0123456789ab",
             "name an image of the family (`gcloud compute images describe-from-family`): a family's newest image "
             "changes by itself, and with it kernel, driver and Lustre client",
@@ -91,7 +91,7 @@ def snapshot(value: str) -> str:
     except ValueError:
         known = False
     if not known:
-        raise Refused(
+        raise RefusedError(
             f"a date of Ubuntu's archive in UTC, YYYYMMDDTHHMMSSZ, from {_FIRST_SNAPSHOT} on, e.g. 20261115T000000Z",
             "write the day whose security updates the machines should have",
         )
@@ -103,7 +103,7 @@ def end(value: str) -> str:
     try:
         datetime.strptime(value, "%Y%m%dT%H%M%SZ").replace(tzinfo=timezone.utc)
     except ValueError:
-        raise Refused(
+        raise RefusedError(
             "a time in UTC, YYYYMMDDTHHMMSSZ, e.g. 20261201T080000Z",
             "write the end that `gcloud compute future-reservations describe` shows, in UTC",
         ) from None
@@ -117,7 +117,7 @@ def server_address(value: str) -> str:
     except ValueError:
         address = None
     if address is None or not address.is_private or address.is_loopback or address.is_link_local:
-        raise Refused(
+        raise RefusedError(
             "a private IPv4 address, e.g. 10.128.0.3",
             "write the address at which machines of the network reach the server, without @tcp and without a path",
         )
@@ -129,18 +129,18 @@ def public_network(value: str) -> str:
     example = "the networks of those who log in, e.g. 203.0.113.7/32"
     network = read_network(value, example)
     if network.prefixlen < 8:
-        raise Refused(
+        raise RefusedError(
             f"{example}, /8 at the widest", "name the networks that people come from: SSH is never open to the world"
         )
     if str(network) != value:
-        raise Refused(example, f"write the network's first address: {network}")
+        raise RefusedError(example, f"write the network's first address: {network}")
     return value
 
 
 def _named(value: str, kind: str, pattern: str, example: str) -> str:
     if not re.fullmatch(_NAME, value) and not re.fullmatch(pattern, value):
         written = pattern.replace(_PROJECT, "PROJECT").replace(_NAME, "NAME").replace("[a-z]+-[a-z]+[0-9]+", "REGION")
-        raise Refused(
+        raise RefusedError(
             f"a name of 1 to 63 of a-z, 0-9 and -, e.g. {example}, or {written}",
             f"copy it from `gcloud compute {kind} list`",
         )

@@ -7,7 +7,7 @@ from typing import Any
 
 from cluster.catalog import DISK_TYPES, IMAGES, MACHINE_TYPES, SYSTEMS, accounts
 from cluster.catalog.recipes import VERSIONS
-from cluster.findings import Refused, listing, suggest
+from cluster.findings import RefusedError, listing, suggest
 
 Validator = Callable[[str], str]
 
@@ -17,7 +17,7 @@ def one_of(known: Collection[str], what: str, todo: str = "take one of these") -
 
     def check(value: str) -> str:
         if value not in known:
-            raise Refused(f"{what}: {listing(known)}", suggest(value, known, todo))
+            raise RefusedError(f"{what}: {listing(known)}", suggest(value, known, todo))
         return value
 
     return check
@@ -28,7 +28,7 @@ def matching(pattern: str, allowed: str, todo: str) -> Validator:
 
     def check(value: str) -> str:
         if not re.fullmatch(pattern, value):
-            raise Refused(allowed, todo)
+            raise RefusedError(allowed, todo)
         return value
 
     return check
@@ -39,7 +39,7 @@ def no_list(allowed: str, todo: str) -> Callable[[Any], Any]:
 
     def check(value: Any) -> Any:  # noqa: ANN401 - what stands in the file may have any shape
         if isinstance(value, list):
-            raise Refused(allowed, todo)
+            raise RefusedError(allowed, todo)
         return value
 
     return check
@@ -74,7 +74,7 @@ def cluster_name(value: str) -> str:
 
 def _host_name_part(value: str, longest: int, example: str) -> str:
     if not _HOST_NAME_PART.fullmatch(value) or len(value) > longest:
-        raise Refused(
+        raise RefusedError(
             f"1 to {longest} of a-z, 0-9 and -, a letter first and no - last, e.g. {example}",
             "choose a name that can stand in a host name",
         )
@@ -84,7 +84,7 @@ def _host_name_part(value: str, longest: int, example: str) -> str:
 def nodeset_name(value: str) -> str:
     """A name of a nodeset: part of host names, and a NodeSet of slurm.conf."""
     if value in ("controller", "login", "default", "all", "none"):
-        raise Refused(
+        raise RefusedError(
             "any name but controller, login, default, all and none, e.g. cpu",
             "rename the nodeset: its nodes or its NodeSet line would clash with something else of that name",
         )
@@ -112,9 +112,9 @@ feature = matching(
 
 def partition_name(value: str) -> str:
     if not _PARTITION.fullmatch(value) or len(value) > 40:
-        raise Refused("1 to 40 letters, digits, - and _, a letter first, e.g. gpu", "choose another name")
+        raise RefusedError("1 to 40 letters, digits, - and _, a letter first, e.g. gpu", "choose another name")
     if value.lower() in ("default", "all", "none"):
-        raise Refused(
+        raise RefusedError(
             "any name but default, all and none, e.g. batch",
             f"rename the partition: {value.upper()} is a keyword of slurm.conf",
         )
@@ -124,16 +124,16 @@ def partition_name(value: str) -> str:
 def unix_name(value: str) -> str:
     """A login name of a person, or a group of people."""
     if not _UNIX_NAME.fullmatch(value):
-        raise Refused(
+        raise RefusedError(
             "1 to 32 of a-z, 0-9, - and _, a letter or _ first, e.g. alice", "write it as Debian's useradd takes it"
         )
     if value in accounts.PRIVILEGED:
-        raise Refused(
+        raise RefusedError(
             "a name of people who do not become root by it, e.g. alice or ml",
             f"choose another name: the members of group {value} become root, or read what is root's, on some system",
         )
     if accounts.of_the_system(value):
-        raise Refused(
+        raise RefusedError(
             "a name that no system user or daemon has, e.g. alice",
             f"choose another name: {value} belongs to the operating system",
         )
@@ -143,14 +143,14 @@ def unix_name(value: str) -> str:
 def regular_id(value: int) -> int:
     if not any(first <= value <= last for first, last in REGULAR_UIDS):
         ranges = " or ".join(f"{first} to {last}" for first, last in REGULAR_UIDS)
-        raise Refused(f"{ranges}, e.g. 2001", "take a number outside the operating system's own ranges")
+        raise RefusedError(f"{ranges}, e.g. 2001", "take a number outside the operating system's own ranges")
     return value
 
 
 def one_line_text(value: str) -> str:
     """What is said of something, on one line: Slurm's commands print it, and a terminal acts on control characters."""
     if not value.isprintable() or len(value) > LONGEST_WORDS:
-        raise Refused(
+        raise RefusedError(
             f"up to {LONGEST_WORDS} characters that can be printed, on one line, e.g. Everybody in the lab",
             "remove line ends, tabs and control characters" if len(value) <= LONGEST_WORDS else "shorten it",
         )
@@ -181,7 +181,7 @@ def read_network(value: str, allowed: str) -> ipaddress.IPv4Network:
     try:
         return ipaddress.IPv4Network(value, strict=False)
     except ValueError:
-        raise Refused(allowed, "write four numbers, a slash and the prefix length") from None
+        raise RefusedError(allowed, "write four numbers, a slash and the prefix length") from None
 
 
 def private_network(value: str) -> str:
@@ -189,12 +189,12 @@ def private_network(value: str) -> str:
     example = "a private IPv4 network, e.g. 10.77.0.0/20"
     network = read_network(value, example)
     if "/" not in value:
-        raise Refused(example, f"add the prefix length, e.g. {network.network_address}/20")
+        raise RefusedError(example, f"add the prefix length, e.g. {network.network_address}/20")
     if str(network) != value:
-        raise Refused(example, f"write the network's first address: {network}")
+        raise RefusedError(example, f"write the network's first address: {network}")
     blocks = ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16")
     if not any(network.subnet_of(ipaddress.IPv4Network(block)) for block in blocks):
-        raise Refused(f"a network inside {', '.join(blocks)}, e.g. 10.77.0.0/20", "take a private range")
+        raise RefusedError(f"a network inside {', '.join(blocks)}, e.g. 10.77.0.0/20", "take a private range")
     return value
 
 
@@ -202,7 +202,7 @@ def cluster_cidr(value: str) -> str:
     """A private network big enough for a cluster's address plan."""
     prefix = ipaddress.IPv4Network(private_network(value)).prefixlen
     if prefix > 26:
-        raise Refused("a private IPv4 network of /8 to /26, e.g. 10.77.0.0/20", "take a larger network")
+        raise RefusedError("a private IPv4 network of /8 to /26, e.g. 10.77.0.0/20", "take a larger network")
     return value
 
 
@@ -211,7 +211,7 @@ def mount_point(value: str) -> str:
     path = absolute_path(value)
     taken = path == "/srv" or any(is_within(path, one) for one in (*_SYSTEM, *_OURS))
     if taken and not any(is_within(path, one) for one in _SITES_OWN):
-        raise Refused(
+        raise RefusedError(
             "a directory that neither the operating system nor the set-up needs: at the top, or below /home, /opt, "
             "/mnt, /media or /srv, e.g. /data or /opt/apps",
             f"share another directory: machines could not run with their own {path} hidden",
@@ -227,7 +227,7 @@ def is_within(inner: str, outer: str) -> bool:
 def absolute_path(value: str) -> str:
     """A path from the root."""
     if not _PATH.fullmatch(value) or any(part in (".", "..") for part in value.split("/")):
-        raise Refused(
+        raise RefusedError(
             "an absolute path of letters, digits, ., _ and -, e.g. /opt/apps",
             "write it from the root, without . and ..",
         )

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 from cluster.catalog import bounds
 from cluster.catalog.parameters import NODE
 from cluster.config.validators.names import matching
-from cluster.findings import Refused
+from cluster.findings import RefusedError
 
 _SLURM_TIME = re.compile(
     r"(?:[0-9]+-[0-9]+(?::[0-5]?[0-9]){0,2}|[0-9]+(?::[0-5]?[0-9]){0,2}|infinite|INFINITE|UNLIMITED|unlimited)"
@@ -24,16 +24,20 @@ NODE_SIZES = ("CPUs", "Sockets", "CoresPerSocket", "ThreadsPerCore", "RealMemory
 def quoted(value: Any) -> Any:  # noqa: ANN401 - whatever YAML made of it
     """Refuse bare numbers: YAML 1.1 readers turn an unquoted 12:00:00 into 43200, which Slurm would take as minutes."""
     if isinstance(value, int | float):
-        raise Refused('a time in quotes, e.g. "12:00:00", "7-00:00:00" or "30" (minutes)', "put the value in quotes")
+        raise RefusedError(
+            'a time in quotes, e.g. "12:00:00", "7-00:00:00" or "30" (minutes)', "put the value in quotes"
+        )
     return value
 
 
 def scalar(value: Any) -> Any:  # noqa: ANN401 - whatever YAML made of it
     """A value of a parameter of slurm.conf."""
     if not isinstance(value, str | int):
-        raise Refused("text, a whole number, true or false, e.g. 10", "write the value as slurm.conf should have it")
+        raise RefusedError(
+            "text, a whole number, true or false, e.g. 10", "write the value as slurm.conf should have it"
+        )
     if isinstance(value, str) and (not value.strip() or not _PLAIN.fullmatch(value)):
-        raise Refused(
+        raise RefusedError(
             'text of printable ASCII on one line, without # and ", with no \\ at its end, e.g. 10',
             "write the value as slurm.conf should have it",
         )
@@ -42,9 +46,9 @@ def scalar(value: Any) -> Any:  # noqa: ANN401 - whatever YAML made of it
 
 def node_count(value: int) -> int:
     if value < 1:
-        raise Refused("a whole number of at least 1, e.g. 2", "raise it, or remove the nodeset and what names it")
+        raise RefusedError("a whole number of at least 1, e.g. 2", "raise it, or remove the nodeset and what names it")
     if value > bounds.MOST_NODES:
-        raise Refused(f"at most {bounds.MOST_NODES}, as many as Slurm can have, e.g. 2", "lower it")
+        raise RefusedError(f"at most {bounds.MOST_NODES}, as many as Slurm can have, e.g. 2", "lower it")
     return value
 
 
@@ -55,7 +59,7 @@ def node_conf(value: Mapping[str, object]) -> Mapping[str, object]:
         if name not in NODE_SIZES:
             continue
         if not isinstance(size, int) or isinstance(size, bool) or not 1 <= size <= bounds.NUMBERS[name]:
-            raise Refused(
+            raise RefusedError(
                 f"for {key} a whole number, 1 to {bounds.NUMBERS[name]}, e.g. {{{key}: 2}}",
                 f"correct {key}, or leave it out: the machine type has it",
             )
@@ -65,7 +69,7 @@ def node_conf(value: Mapping[str, object]) -> Mapping[str, object]:
 def slurm_time(value: str) -> str:
     """A time limit as slurm.conf and sacctmgr read it."""
     if len(value) > _LONGEST_TIME or not _SLURM_TIME.fullmatch(value):
-        raise Refused(
+        raise RefusedError(
             "minutes, minutes:seconds, hours:minutes:seconds, days-hours[:minutes[:seconds]] or INFINITE, "
             "e.g. 12:00:00 or 7-00:00:00",
             "write the limit in one of these forms, in quotes",
@@ -73,7 +77,7 @@ def slurm_time(value: str) -> str:
     if value[0].isalpha():
         return value.upper()
     if minutes(value) > bounds.MINUTES:
-        raise Refused(
+        raise RefusedError(
             f"a time of at most {bounds.MINUTES // 1440} days, or INFINITE",
             "write INFINITE, or a shorter time: Slurm counts its seconds in 32 bits",
         )
@@ -115,21 +119,21 @@ HEALTH_LAST = "zz-hpc-health"
 def script_name(value: str) -> str:
     """A name of a script: a file name, and its place in the order in which scripts run."""
     if not _NAME.fullmatch(value):
-        raise Refused(
+        raise RefusedError(
             "1 to 63 of a-z, 0-9, - and _, a letter or digit first, e.g. 10-gpu-check",
             "choose a name that can be a file's, without path and ending; scripts run in the order of their names",
         )
     if value == RXDM:
-        raise Refused(f"any name but {RXDM}, e.g. 10-gpu-check", f"use `slurm.{RXDM}`, or rename the script")
+        raise RefusedError(f"any name but {RXDM}, e.g. 10-gpu-check", f"use `slurm.{RXDM}`, or rename the script")
     if value in (HEALTH, HEALTH_LAST):
-        raise Refused(f"any name but {value}, e.g. 10-gpu-check", "use `slurm.health`, or rename the script")
+        raise RefusedError(f"any name but {value}, e.g. 10-gpu-check", "use `slurm.health`, or rename the script")
     return value
 
 
 def script_file(value: str) -> str:
     """A path to a file beside the project, or from the root of the machine that `up` runs on."""
     if not _FILE.fullmatch(value) or any(part in (".", "..") for part in value.split("/")):
-        raise Refused(
+        raise RefusedError(
             "a path of letters, digits, ., _ and -, from the project's folder or from the root, e.g. scripts/check.sh",
             "write it without . and .., and move the file to where such a path leads",
         )
@@ -144,9 +148,9 @@ def script_url(value: str) -> str:
         spare = parts.username or parts.password or parts.fragment
         _ = parts.port
     except ValueError:
-        raise Refused(example, "write the address as a browser shows it") from None
+        raise RefusedError(example, "write the address as a browser shows it") from None
     if not whole or spare or not value.isascii() or any(not char.isprintable() or char == " " for char in value):
-        raise Refused(example, "write an https address; others could be read or changed on the way")
+        raise RefusedError(example, "write an https address; others could be read or changed on the way")
     return value
 
 
@@ -157,7 +161,7 @@ sha256 = matching(
 
 def script_text(value: str) -> str:
     if not is_script(value):
-        raise Refused(
+        raise RefusedError(
             "a script whose first line names its interpreter, e.g. #!/bin/bash",
             "write #!/bin/bash as the first line, below `text: |`",
         )
@@ -172,9 +176,9 @@ def lua_text(value: str) -> str:
     """A whole job_submit.lua; only Lua on the controller can check its grammar."""
     odd = sorted({char for char in value if not char.isprintable() and char not in "\t\n"})
     if odd:
-        raise Refused("lines of printable characters", f"remove {', '.join(ascii(char) for char in odd)}")
+        raise RefusedError("lines of printable characters", f"remove {', '.join(ascii(char) for char in odd)}")
     if lacking := [name for name in LUA_FUNCTIONS if name not in value]:
-        raise Refused(
+        raise RefusedError(
             f"Lua that defines {' and '.join(LUA_FUNCTIONS)}",
             f"add {' and '.join(lacking)}; one that lets everything pass is `function {lacking[0]}() return "
             "slurm.SUCCESS end`",

@@ -5,7 +5,7 @@ import binascii
 import hashlib
 from dataclasses import dataclass
 
-from cluster.findings import Refused
+from cluster.findings import RefusedError
 
 KEY_TYPES = (
     "ssh-ed25519",
@@ -27,20 +27,20 @@ def public_key(value: str) -> str:
     parts = one_line.split(None, 2)
     advice = "paste the line of ~/.ssh/id_ed25519.pub (the public key, made with `ssh-keygen -t ed25519`)"
     if "PRIVATE KEY" in value:
-        raise Refused(
+        raise RefusedError(
             "a public key, e.g. ssh-ed25519 AAAAC3... alice@laptop",
             f"take it out and make a new pair, since others may have read this one; {advice}",
         )
     if len(parts) < 2 or parts[0] not in KEY_TYPES or not one_line.isprintable():
-        raise Refused(f"one line: type, key, comment; types: {', '.join(KEY_TYPES)}", f"{_BARE}; {advice}")
+        raise RefusedError(f"one line: type, key, comment; types: {', '.join(KEY_TYPES)}", f"{_BARE}; {advice}")
     try:
         blob = base64.b64decode(parts[1], validate=True)
     except (binascii.Error, ValueError):
-        raise Refused("the key in base64, e.g. ssh-ed25519 AAAAC3... alice@laptop", advice) from None
+        raise RefusedError("the key in base64, e.g. ssh-ed25519 AAAAC3... alice@laptop", advice) from None
     kind = parts[0].encode()
     # The blob begins with its own type, length first; a key cut short or pasted under another type shows here.
     if len(blob) < 40 or blob[:4] != len(kind).to_bytes(4, "big") or blob[4 : 4 + len(kind)] != kind:
-        raise Refused(f"a whole {parts[0]} key", f"the key is cut short or of another type: {advice}")
+        raise RefusedError(f"a whole {parts[0]} key", f"the key is cut short or of another type: {advice}")
     return one_line
 
 
@@ -72,7 +72,7 @@ class SshKey:
 
 
 def read_key(line: str) -> SshKey:
-    """Parse one line. Raises Refused: it is no public key, a damaged one, or too short to be safe."""
+    """Parse one line. Raises RefusedError: it is no public key, a damaged one, or too short to be safe."""
     line = public_key(line)
     kind, text, comment = (*line.split(None, 2), "")[:3]
     blob = base64.b64decode(text)
@@ -80,9 +80,9 @@ def read_key(line: str) -> SshKey:
         parts = _parts(blob)
         bits = _bits(kind, parts)
     except (ValueError, IndexError):
-        raise Refused(f"a whole {kind} key", "copy the line of the .pub file again: it is damaged") from None
+        raise RefusedError(f"a whole {kind} key", "copy the line of the .pub file again: it is damaged") from None
     if kind == "ssh-rsa" and not SHORTEST_RSA <= bits <= LONGEST_RSA:
-        raise Refused(f"an RSA key of {SHORTEST_RSA} to {LONGEST_RSA} bits; this one has {bits}", _NEW)
+        raise RefusedError(f"an RSA key of {SHORTEST_RSA} to {LONGEST_RSA} bits; this one has {bits}", _NEW)
     digest = base64.b64encode(hashlib.sha256(blob).digest()).decode().rstrip("=")
     return SshKey(line=line, kind=kind, bits=bits, comment=comment, fingerprint=f"SHA256:{digest}")
 

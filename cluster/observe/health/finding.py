@@ -49,7 +49,6 @@ def _as_one(group: list[ClusterFinding]) -> ClusterFinding:
 class Actor(str, Enum):
     """Who has to act."""
 
-    NOBODY = "nobody"
     USER = "user"
     OPERATOR = "operator program"
     SUPPORT = "cloud support"

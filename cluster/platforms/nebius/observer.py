@@ -20,7 +20,7 @@ from cluster.platforms.nebius.kubectl import NO_KIND
 from cluster.platforms.nebius.names import ACTIVE_CHECKS, NODE_SETS, OPERATOR_NAMESPACE, SLURM_CLUSTERS
 from cluster.platforms.nebius.observation import Pod, View
 from cluster.platforms.nebius.section import Nebius
-from cluster.platforms.observer import Access, Answer, Asked, Ended, Report, Table
+from cluster.platforms.observer import Access, Answer, Asked, Ended, StatusReport, Table
 
 _LOGS = 6
 """Containers that crash whose last lines are read."""
@@ -47,12 +47,12 @@ class Soperator:
     }
 
     @staticmethod
-    def status(access: Access) -> Report:
+    def status(access: Access) -> StatusReport:
         """The SlurmCluster with its nodesets, pods and checks, and Slurm's nodes, partitions and jobs."""
         seen, view, _ = _read(access)
         found = health.findings(seen, view, now=time.time())
         drained = health.acting(seen, view, now=time.time())
-        return Report(
+        return StatusReport(
             seen=seen,
             findings=found,
             tables=[
@@ -63,13 +63,13 @@ class Soperator:
         )  # fmt: skip
 
     @staticmethod
-    def health(access: Access) -> Report:
+    def health(access: Access) -> StatusReport:
         """Drained nodes, and the last results of Soperator's checks."""
         seen, view, _ = _read(access)
         found = health.health_findings(seen, view, now=time.time())
         whole = _document(seen, view, found)
         kubernetes = whole["kubernetes"]
-        return Report(
+        return StatusReport(
             seen=seen,
             findings=found,
             tables=["nodes", _drained(health.acting(seen, view, now=time.time())), _checks(view)],

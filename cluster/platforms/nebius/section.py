@@ -10,7 +10,7 @@ from cluster.config.impact import ByRule, Members, NoEffect, Refuse, Replace
 from cluster.config.section import Section
 from cluster.config.types import Flag, MachineTypeName, MountPoint, Positive, PublicKey, Seconds
 from cluster.config.validators.names import matching, one_of
-from cluster.findings import Refused
+from cluster.findings import RefusedError
 from cluster.platforms.nebius import versions
 from cluster.platforms.nebius.machine_types import NEBIUS_DISKS, REGIONS, storage_class
 
@@ -100,7 +100,7 @@ class Filesystem(Section):
     @model_validator(mode="after")
     def _one_of_both(self) -> Self:
         if (self.spec is None) == (self.existing is None):
-            raise Refused(
+            raise RefusedError(
                 "exactly one of spec and existing, e.g. {spec: {size_gib: 2048}}",
                 "remove one of them" if self.spec else "add one of them",
             )
@@ -147,7 +147,7 @@ class Infiniband(Section):
     @model_validator(mode="after")
     def _one_of_both(self) -> Self:
         if (self.fabric is None) == (self.existing is None):
-            raise Refused("exactly one of fabric and existing, e.g. {fabric: fabric-3}", "keep one of them")
+            raise RefusedError("exactly one of fabric and existing, e.g. {fabric: fabric-3}", "keep one of them")
         return self
 
 
@@ -166,7 +166,7 @@ class NodeDisk(Section):
         step = NEBIUS_DISKS[self.type].step_gib
         if self.size_gib % step:
             fitting = (self.size_gib // step + 1) * step
-            raise Refused(
+            raise RefusedError(
                 f"a size_gib that is a multiple of {step} for {self.type}, e.g. {fitting}",
                 f"write {fitting}, or type: network-ssd for any size",
             )
@@ -250,7 +250,7 @@ class SystemGroup(ServiceGroup):
     @model_validator(mode="after")
     def _in_order(self) -> Self:
         if self.min_nodes > self.max_nodes:
-            raise Refused("min_nodes of at most max_nodes, e.g. {min_nodes: 3, max_nodes: 9}", "raise max_nodes")
+            raise RefusedError("min_nodes of at most max_nodes, e.g. {min_nodes: 3, max_nodes: 9}", "raise max_nodes")
         return self
 
 

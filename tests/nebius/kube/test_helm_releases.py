@@ -7,7 +7,7 @@ import pytest
 
 from engine import KubernetesTools
 from engine.providers import helm
-from engine.providers.base import CheckFailed, Context
+from engine.providers.base import Context, InputCheckError
 from engine.providers.helm import Release
 from engine.providers.kubernetes import Cluster
 from tests.nebius.kube.project import CHARTS, Project, wait_for
@@ -201,7 +201,7 @@ class TestOptions:
         "inputs", [{"replace": True}, {"disableCRDHooks": True}, {"repositoryOpts": {"password": "p"}}]
     )
     def test_what_helms_command_can_not_do_is_refused(self, inputs):
-        with pytest.raises(CheckFailed, match=next(iter(inputs))):
+        with pytest.raises(InputCheckError, match=next(iter(inputs))):
             helm.checked({"chart": "c", **inputs}, {}, CHARTS)
 
     def test_no_hooks_is_said_for_installations_and_for_upgrades(self):

@@ -4,7 +4,7 @@ import base64
 
 import pytest
 
-from engine import NotRunnable, Workspace
+from engine import NotRunnableError, Workspace
 from tests.nebius.kube.project import Project
 
 pytestmark = pytest.mark.slow
@@ -202,5 +202,5 @@ def test_without_the_tools_nothing_is_run(project):
     project.program(CONFIG % ("x", "1"))
     stack = Workspace(project.root, backend=f"file://{project.root}/state", passphrase=lambda: "x").stack("dev")
     assert stack.preview(lambda _: None).ok
-    with pytest.raises(NotRunnable, match="kubernetes"):
+    with pytest.raises(NotRunnableError, match="kubernetes"):
         stack.up(lambda _: None)

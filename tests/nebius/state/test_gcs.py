@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from cli.backends.gcs import default_name
-from lab.google.http import Dropped, Refusal
+from lab.google.http import DroppedConnectionError, RefusalError
 from lab.google.storage import FakeStorage, Owned
 from tests.cli.conftest import CLOUD, Hpc
 
@@ -91,7 +91,7 @@ class TestAgain:
     def test_an_answer_that_was_lost_does_not_create_it_twice(self, hpc: Hpc, google: FakeStorage) -> None:
         def lose(number: int, call: object) -> None:
             if number == 2:
-                raise Dropped
+                raise DroppedConnectionError
 
         google.after = lose
         ended = hpc(*INIT)
@@ -124,22 +124,22 @@ class TestRefused:
         ("refusal", "todo"),
         [
             (
-                Refusal(403, "forbidden", "a@b does not have storage.buckets.list access"),
+                RefusalError(403, "forbidden", "a@b does not have storage.buckets.list access"),
                 "roles/storage.admin in project p1",
             ),
             (
-                Refusal(403, "accessNotConfigured", "API has not been used in project 7"),
+                RefusalError(403, "accessNotConfigured", "API has not been used in project 7"),
                 "gcloud services enable storage",
             ),
-            (Refusal(403, "accountDisabled", "The billing account is disabled"), "link a billing account to p1"),
-            (Refusal(400, "invalid", "Unknown project id: p1"), "correct --project"),
+            (RefusalError(403, "accountDisabled", "The billing account is disabled"), "link a billing account to p1"),
+            (RefusalError(400, "invalid", "Unknown project id: p1"), "correct --project"),
             (
-                Refusal(412, "conditionNotMet", "'us' violates constraint 'constraints/gcp.resourceLocations'"),
+                RefusalError(412, "conditionNotMet", "'us' violates constraint 'constraints/gcp.resourceLocations'"),
                 "--location",
             ),
         ],
     )
-    def test_google_refuses(self, hpc: Hpc, google: FakeStorage, refusal: Refusal, todo: str) -> None:
+    def test_google_refuses(self, hpc: Hpc, google: FakeStorage, refusal: RefusalError, todo: str) -> None:
         def refuse(number: int, call: object) -> None:
             raise refusal
 
@@ -152,7 +152,7 @@ class TestRefused:
 
     def test_credentials_that_google_does_not_accept(self, hpc: Hpc, google: FakeStorage) -> None:
         def refuse(number: int, call: object) -> None:
-            raise Refusal(401, "authError", "Invalid Credentials")
+            raise RefusalError(401, "authError", "Invalid Credentials")
 
         google.before = refuse
         ended = hpc(*INIT)
@@ -163,7 +163,7 @@ class TestRefused:
     def test_google_is_overloaded_for_a_while(self, hpc: Hpc, google: FakeStorage) -> None:
         def refuse(number: int, call: object) -> None:
             if number < 4:
-                raise Refusal(503, "backendError", "We encountered an internal error")
+                raise RefusalError(503, "backendError", "We encountered an internal error")
 
         google.before = refuse
         assert hpc(*INIT).code == 0
