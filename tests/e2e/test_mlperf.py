@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from tests.cluster.report.mlperf_logs import GUIDE, reference, text
 from tests.e2e.cluster import Cluster
-from tests.report.mlperf_logs import GUIDE, reference, text
 
 pytestmark = pytest.mark.e2e
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from cluster.report.plot import SIZE, Curve, print_plot, save_png
 
-GOLDEN = Path(__file__).parents[1] / "golden" / "report" / "plot.txt"
+GOLDEN = Path(__file__).parents[2] / "golden" / "report" / "plot.txt"
 RISING = Curve("today", [(2.0**n, 10.0 * n) for n in range(1, 12)])
 REFERENCE = Curve("reference", [(2.0**n, 12.0 * n) for n in range(1, 12)], reference=True)
 TICKS = {2.0**n: f"{2**n} B" for n in range(1, 12)}

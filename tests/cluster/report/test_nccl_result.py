@@ -23,7 +23,7 @@ def scaled(factor: float) -> list[float]:
 
 
 def test_the_guides_run_passes():
-    result = check(read_file("tests/report/guide_nccl.log"), Given(machine_type="a3-megagpu-8g", nodes=2))
+    result = check(read_file("tests/cluster/report/guide_nccl.log"), Given(machine_type="a3-megagpu-8g", nodes=2))
     assert result.outcome is Outcome.PASS
     assert [reason.text for reason in result.reasons[:2]] == [
         "average of 8 MiB to 8 GiB: 126.4 GB/s, at least 100",

@@ -18,8 +18,8 @@ from cli.commands.jobs.mlperf_report import report
 from cli.commands.jobs.mlperf_run import run
 from cli.errors import CliError
 from cluster.jobs.mlperf import NEEDED_FILES
+from tests.cluster.report.mlperf_logs import blocks, event, preamble, reference, text
 from tests.cluster.stacks import ROOT, config
-from tests.report.mlperf_logs import blocks, event, preamble, reference, text
 
 GOOD = f"folder\nwritable\ndf {3 * 1024**4} /mlperf-sd\n"
 SD = Benchmark.STABLE_DIFFUSION
