@@ -1,10 +1,15 @@
 """What the controller can tell of the files that it runs with."""
 
+import ctypes.util
 import json
+import os
+import subprocess
+from pathlib import Path
 
 import pytest
 from accounting import database
 from slurm import slurmctld
+from system import host
 from system.host import SetupError
 
 from cluster.checks.settings import NOT_EXECUTED
@@ -121,3 +126,147 @@ def test_a_stack_file_may_name_no_program_that_its_unit_does_not_execute():
     assert rows["ProtectHome"] == "yes"  # systemd.exec(5): these three
     folders |= {"/home", "/root", "/run/user"}
     assert set(NOT_EXECUTED) == folders - {"/etc/slurm/slurmdbd.conf"}
+
+
+@pytest.fixture
+def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """A machine with slurmrestd, a delivered key and running daemons; what systemd was told, in order."""
+    (tmp_path / "slurmrestd").touch()
+    (tmp_path / "delivered").write_text("key\n")
+    monkeypatch.setattr(slurmctld, "SLURMRESTD", str(tmp_path / "slurmrestd"))
+    for name, file in (("TOKEN_KEY_DELIVERED", "delivered"), ("TOKEN_KEY", "key"), ("SLURMRESTD_UNIT", "unit")):
+        monkeypatch.setattr(slurmctld, name, tmp_path / file)
+    monkeypatch.setattr(host, "STARTED", tmp_path / "started")
+    monkeypatch.setattr(slurmctld, "write", lambda path, text, **_: path.write_bytes(text))
+    monkeypatch.setattr(slurmctld, "succeeds", lambda *_: True)
+    told: list[str] = []
+    monkeypatch.setattr(slurmctld, "run", lambda *command: told.append(" ".join(command[1:])))
+    monkeypatch.setattr(slurmctld, "stop_service", lambda name: told.append(f"stopped {name}"))
+    return told
+
+
+def test_daemons_that_run_are_ended_for_a_key_and_for_no_other_reason(machine: list[str]):
+    slurmctld.keep_token_key()
+    assert machine == ["stop slurmctld", "stop slurmdbd"]
+    slurmctld.keep_token_key()
+    assert machine == ["stop slurmctld", "stop slurmdbd"]
+
+
+def test_a_kill_between_daemons_and_key_is_made_good(
+    machine: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    with monkeypatch.context() as killed:
+        killed.setattr(slurmctld, "write", lambda *_, **__: pytest.fail("killed"))
+        with pytest.raises(pytest.fail.Exception):
+            slurmctld.keep_token_key()
+    slurmctld.keep_token_key()
+    assert (tmp_path / "key").read_text() == "key\n"
+    assert machine == ["stop slurmctld", "stop slurmdbd"] * 2
+
+
+@pytest.mark.parametrize(
+    ("gone", "why"), [("slurmrestd", "there is no slurmrestd"), ("delivered", "no key for tokens")]
+)
+def test_nothing_is_changed_where_something_is_missing(machine: list[str], tmp_path: Path, gone: str, why: str):
+    (tmp_path / gone).unlink()
+    with pytest.raises(SetupError, match=why):
+        slurmctld.keep_token_key()
+    assert machine == []
+    assert not (tmp_path / "key").exists()
+
+
+def test_undoing_leaves_nothing_and_may_be_run_again(machine: list[str], tmp_path: Path):
+    slurmctld.keep_token_key()
+    (tmp_path / "unit").write_text(slurmctld.slurmrestd_unit("10.0.0.2"))
+    machine.clear()
+    slurmctld.remove_slurmrestd()
+    assert machine == ["stopped slurmrestd", "daemon-reload"]
+    assert [name for name in ("key", "delivered", "unit") if (tmp_path / name).exists()] == []
+    slurmctld.remove_slurmrestd()
+    assert machine == ["stopped slurmrestd", "daemon-reload", "stopped slurmrestd"]
+
+
+def test_it_listens_on_one_address_and_takes_tokens_alone():
+    (line,) = [line for line in slurmctld.slurmrestd_unit("10.0.0.2").splitlines() if line.startswith("ExecStart=")]
+    assert line == "ExecStart=/usr/sbin/slurmrestd -a rest_auth/jwt 10.0.0.2:6820"
+
+
+def test_an_address_that_no_other_machine_reaches_is_refused(machine: list[str], monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(slurmctld.pwd, "getpwnam", lambda _: None)
+    monkeypatch.setattr(slurmctld.socket, "gethostbyname", lambda _: "127.0.1.1")
+    with pytest.raises(SetupError, match=r"is 127\.0\.1\.1 on this machine"):
+        slurmctld.start_slurmrestd()
+    assert machine == []
+
+
+GOOD = "function slurm_job_submit(job, parts, uid)\n  return slurm.SUCCESS\nend\n"
+LIBRARIES = [name for release in ("5.1", "5.2", "5.3", "5.4") if (name := ctypes.util.find_library(f"lua{release}"))]
+
+
+def with_plugin(root: Path, library: str) -> Path:
+    """A root with a plugin that names `library`, as the dynamic section of the real one does."""
+    plugin = root / "usr/lib/x86_64-linux-gnu/slurm-wlm/job_submit_lua.so"
+    plugin.parent.mkdir(parents=True)
+    plugin.write_bytes(b"\x7fELF\0liblua.so.no-such\0" + library.encode() + b"\0libc.so.6\0")
+    return root
+
+
+def test_a_machine_without_the_plugin_says_so(tmp_path: Path):
+    with pytest.raises(SetupError, match=r"no job_submit_lua\.so"):
+        slurmctld.check_job_submit(GOOD, tmp_path)
+
+
+def test_where_the_library_is_not_there_slurmctld_is_left_to_tell(tmp_path: Path):
+    slurmctld.check_job_submit("no lua", with_plugin(tmp_path, "liblua0.0.so.0"))
+
+
+@pytest.mark.skipif(not LIBRARIES, reason="this machine has no Lua; the clusters of tests/e2e have")
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_grammar_is_told_with_its_line(tmp_path: Path, library: str):
+    root = with_plugin(tmp_path, library)
+    slurmctld.check_job_submit(GOOD, root)
+    with pytest.raises(SetupError, match=r"slurm.job_submit_lua: job_submit.lua:2: "):
+        slurmctld.check_job_submit(GOOD.replace("return slurm", "retur slurm"), root)
+
+
+SCRIPT = Path(__file__).parents[2] / "scripts/node/slurm/mail.sh"
+
+
+@pytest.fixture
+def send(tmp_path: Path):
+    """Runs it as slurmctld does, with another mail program; that one's words."""
+    given = tmp_path / "given"
+    for name, text in {"mail": f'printf "%s|" "$@" >{given}; cat >>{given}', "logger": ":"}.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")
+        (tmp_path / name).chmod(0o755)
+    (tmp_path / "hpc-mail").write_text(SCRIPT.read_text().replace("/usr/bin/mail", str(tmp_path / "mail")))
+
+    def run(subject: str, address: str) -> str:
+        given.unlink(missing_ok=True)
+        path = f"{tmp_path}:{os.environ['PATH']}"
+        subprocess.run(
+            ["sh", tmp_path / "hpc-mail", "-s", subject, address],
+            env={"PATH": path},
+            input="~!id",
+            text=True,
+            check=False,
+        )
+        return given.read_text() if given.exists() else ""
+
+    return run
+
+
+@pytest.mark.parametrize("address", ["alice", "alice@example.org", "a.b+c_d@ex-ample.org,bob", "7@x"])
+def test_addresses_are_sent_to(send, address: str):
+    assert send("Slurm Job_id=1 Name=a|b Ended", address) == f"-s|Slurm Job_id=1 Name=a|b Ended|--|{address}|"
+
+
+@pytest.mark.parametrize(
+    "address", ["", "--x", "-s", "|id", "a|id", "/etc/x", "a,/etc/x", "a,-s", "a,", "+x", "a b", "a\nb", "$(id)", "é"]
+)
+def test_anything_else_is_not(send, address: str):
+    assert send("s", address) == ""
+
+
+def test_a_subject_is_one_line(send):
+    assert send("Name=x\nBcc: y", "alice") == "-s|Name=xBcc: y|--|alice|"
