@@ -2,7 +2,7 @@
 
 import pytest
 from jobs import lost_jobs
-from jobs.lost_jobs import Job
+from jobs.lost_jobs import Job, lost
 from system import remote_node
 from system.host import SetupError
 
@@ -124,3 +124,20 @@ def test_every_node_of_a_job_has_to_be_asked():
     assert lost_jobs.missing([job], {"n0": set()}) == []
     assert lost_jobs.missing([Job("7", OLD, ())], {}) == []
     assert lost_jobs.missing([job], {"n0": set(), "n1": {"8"}}) == [job]
+
+
+BEFORE, BOOT, AFTER = "2026-01-02T03:04:05", "2026-01-02T03:04:06", "2026-01-02T03:04:07"
+
+
+def test_a_job_from_before_a_boot_of_any_of_its_nodes_is_one():
+    job = Job("7", BEFORE, ("n0", "n1"))
+    assert lost([job], {"n0": BEFORE, "n1": BOOT}) == [job]
+
+
+def test_a_job_that_began_with_the_boot_or_later_lives():
+    jobs = [Job("7", BOOT, ("n0",)), Job("8", AFTER, ("n0",))]
+    assert lost(jobs, {"n0": BOOT}) == []
+
+
+def test_a_boot_elsewhere_or_an_unknown_one_means_nothing():
+    assert lost([Job("7", BEFORE, ("n0",))], {"n1": BOOT}) == []
