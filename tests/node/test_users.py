@@ -1,13 +1,37 @@
-"""Rights of users on a machine: sudo's file and subordinate uids follow from the configuration alone."""
+"""A user whose removal did not end, and who is wanted again, can log in again."""
 
+import grp
+import os
+import pwd
 import stat
+import subprocess
+import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import collect
 import pytest
+from interface import User
 from system import users
 from system.host import SetupError
+
+ALICE: User = {"name": "alice", "uid": 2001, "gid": 2001, "groups": [], "shell": "/bin/bash", "keys": []}
+
+
+@pytest.mark.parametrize(("expires", "changed"), [("", False), ("1", True), ("20000", False)])
+def test_only_an_account_that_a_removal_closed_is_opened(monkeypatch, tmp_path, expires, changed):
+    shadow = tmp_path / "shadow"
+    shadow.write_text(f"root:*:1:0:99999:7:::\nalice2:!:1:0:99999:7::1:\nalice:!:20000:0:99999:7::{expires}:\n")
+    calls = []
+    monkeypatch.setattr(users, "SHADOW", shadow)
+    monkeypatch.setattr(users, "run", lambda *words: calls.append(words))
+    monkeypatch.setattr(
+        pwd, "getpwnam", lambda _: SimpleNamespace(pw_uid=2001, pw_gid=2001, pw_shell="/bin/bash", pw_name="alice")
+    )
+    monkeypatch.setattr(grp, "getgrall", list)
+    assert users._user(ALICE) is changed
+    assert [words[-3:] for words in calls] == ([("--expiredate", "", "alice")] if changed else [])
 
 
 def user(name, **rights) -> Any:
@@ -90,3 +114,53 @@ class TestSubordinateIds:
     def test_lines_of_another_form_are_no_ranges(self, calls):
         users.SUBORDINATE_IDS["u"].write_text("# a comment\nalice:x:y\n\nbob:1:2:3\n")
         assert users.subordinate_id_owners() == set()
+
+
+UID, OTHER = 52_003, 52_004
+STUBBORN = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(flush=True); time.sleep(600)"
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="starts processes of other users, as root")
+
+
+@pytest.fixture
+def calls(monkeypatch):
+    found = []
+    monkeypatch.setattr(users, "run", lambda *words: found.append(words))
+    return found
+
+
+def start(uid: int, code: str) -> subprocess.Popen:
+    process = subprocess.Popen(["python3", "-I", "-S", "-c", code], user=uid, group=uid, extra_groups=[], stdout=-1)
+    assert process.stdout is not None
+    process.stdout.readline()
+    return process
+
+
+def test_all_of_the_users_processes_end_and_nobody_elses(calls, monkeypatch):
+    monkeypatch.setitem(users.SIGNAL_SECONDS, users.signal.SIGTERM, 0.3)
+    code = "import time; print(flush=True); time.sleep(600)"
+    mine, stubborn, other = start(UID, code), start(UID, STUBBORN), start(OTHER, code)
+    try:
+        users.end_processes("carol", UID)
+        assert [one.wait(60) for one in (mine, stubborn)] == [-15, -9]
+        assert other.poll() is None
+        assert calls == [("usermod", "--expiredate", "1", "carol")]
+    finally:
+        for one in (mine, stubborn, other):
+            one.kill()
+            one.communicate()
+
+
+def test_without_processes_nothing_is_done(calls):
+    users.end_processes("carol", UID)
+    assert calls == []
+
+
+def test_a_process_that_nobody_waited_for_is_none(calls):
+    process = subprocess.Popen(["true"], user=UID, group=UID, extra_groups=[])
+    end = time.monotonic() + 60
+    while os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG) is None:
+        assert time.monotonic() < end
+        time.sleep(0.01)
+    assert list(users.processes(UID)) == []
+    process.wait()
