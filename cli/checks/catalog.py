@@ -71,7 +71,7 @@ SLOW = (
     "tests/nebius/deploy/test_components.py",
     "tests/nebius/deploy/test_deploy_leftovers.py",
     "tests/nebius/state/test_nebius_bucket.py",
-    "tests/node/test_board.py",
+    "tests/node/test_cluster_state.py",
     "tests/node/test_homes.py",
     "tests/node/test_image_at_boot.py",
     "tests/node/test_image_library.py",
