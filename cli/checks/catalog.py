@@ -75,7 +75,7 @@ SLOW = (
     "tests/node/test_homes.py",
     "tests/node/test_image_at_boot.py",
     "tests/node/test_image_library.py",
-    "tests/node/test_look.py",
+    "tests/node/test_collect.py",
     "tests/node/test_lustre_ready.py",
     "tests/node/test_watch.py",
     "tests/platforms/test_toy_engine.py",
