@@ -1,4 +1,4 @@
-"""What leaves is emptied first: which nodes that is, which jobs are waited for, and what is said at the end."""
+"""What leaves is emptied first: which nodes that is, which jobs are waited for; and nodes whose machines end."""
 
 import time
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""Checks of GPUs on what nvidia-smi prints, and on the kernel's log."""
+"""Checks of GPUs on what nvidia-smi prints, and Xids of the kernel's log."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""A unit is enabled exactly where systemd is to start it by itself at a boot."""
+"""A unit is enabled exactly where systemd starts it at a boot; shared folders are root's alone."""
 
 import os
 import stat

@@ -1,4 +1,4 @@
-"""What a shell on a login machine starts with."""
+"""What a shell on a login machine starts with, and sshd's PAM stack with pam_slurm_adopt."""
 
 import subprocess
 from pathlib import Path

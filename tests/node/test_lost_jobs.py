@@ -1,4 +1,4 @@
-"""After slurmctld's start exactly those jobs are ended of which, twice, no node has a process and all nodes answer."""
+"""After slurmctld's start exactly those jobs end of which, twice, no node has a process and all nodes answer."""
 
 import pytest
 from jobs import lost_jobs

@@ -1,4 +1,4 @@
-"""The tree of scripts is what the stack says, all of it or none; what others put there is theirs."""
+"""The tree of scripts is what the stack says, completely or not at all; files of others stay. Downloads; env.sh."""
 
 import contextlib
 import http.server

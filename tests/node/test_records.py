@@ -1,4 +1,4 @@
-"""Jobs whose records are not what became of them; those that slurmctld remembers may be on their way."""
+"""Jobs whose records are not what became of them, and records that are rebuilt."""
 
 import gzip
 import json

@@ -1,4 +1,4 @@
-"""A prolog that is staged runs nowhere before it is judged; patching is one step, can be repeated, and is undone."""
+"""A staged rxdm prolog runs nowhere before it was checked; the patch is one step, can be repeated, and is undone."""
 
 import hashlib
 import json

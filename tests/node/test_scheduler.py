@@ -1,4 +1,4 @@
-"""Machines and `./hpc` mean the same by the states of nodes: they can't import one another."""
+"""States of nodes mean the same here as in `./hpc`; a squeue that is cut off is asked again."""
 
 from contextlib import nullcontext
 

@@ -1,4 +1,4 @@
-"""What the controller can tell of the files that it runs with."""
+"""The controller's daemons: the files that slurmctld runs with, slurmrestd, job_submit.lua, jobcomp.lua and mail."""
 
 import ctypes.util
 import json

@@ -1,4 +1,4 @@
-"""The state disk: formatted only when it is empty, and never instead of somebody's data."""
+"""The state disk is formatted only when it is empty; exports are applied once they differ."""
 
 import subprocess
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A user whose removal did not end, and who is wanted again, can log in again."""
+"""Users, their sudo, subordinate ids and sessions: removed completely, and given back where a removal did not end."""
 
 import grp
 import os
