@@ -1,11 +1,13 @@
 """Fabrics: how GPUs of different machines reach each other's memory. One object has all that differs between them.
 
-Sources: cluster-toolkit v1.95.0, examples/machine-learning/a3-megagpu-8g (TCPXO); nebius-solutions-library,
-soperator/test (InfiniBand); cloud.google.com/compute/docs/gpus/gpu-network-bandwidth (NICs and their rates).
+Sources: cluster-toolkit v1.95.0, examples/machine-learning/a3-megagpu-8g (TCPXO), a3-ultragpu-8g and a4-highgpu-8g
+(RoCE with gIB); nebius-solutions-library, soperator/test (InfiniBand); cloud.google.com/compute/docs/gpus/gpu-network-bandwidth (NICs and their rates).
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+
+from cluster.catalog.nccl_tests import PYTORCH, ContainerImage
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,7 +52,12 @@ class Fabric:
     rate_source: str = ""
     apertures: bool = False
     """Whether each GPU lends its memory by an aperture device."""
+    nic_type: str = "GVNIC"
+    """Compute Engine's type of these NICs."""
     # Networks
+    profile: str = ""
+    """Network profile, after the zone's name: its NICs are in one network with this profile, which has a subnetwork for
+    each of them. Empty: each NIC is in a network of its own."""
     mtu: int | None = None
     """Bytes: MTU of the networks of these NICs."""
     system_mtu: int = 8244
@@ -59,12 +66,15 @@ class Fabric:
     image_steps: tuple[str, ...] = ()
     """Steps of scripts/image that nodes with it need."""
     image_parameters: Mapping[str, str] = field(default_factory=dict)
-    """Parameters of these steps."""
+    """Parameters of these steps; {name} stands for what the image's recipe has by that name."""
     rxdm: bool = False
     """Whether the rxdm prolog (`slurm.rxdm`) must run before jobs on several nodes."""
     # Jobs
-    environment: str = "sockets"
-    """What env.sh runs on nodes with it: the function _hpc_NAME of scripts/jobs/environment/NAME.sh."""
+    environment: tuple[str, ...] = ("sockets",)
+    """Files of scripts/jobs/environment that env.sh has for nodes with it; it runs the function _hpc_NAME of the last.
+    """
+    container: ContainerImage = PYTORCH
+    """The image that nccl-tests is built and run in."""
     collective: str = "all_gather"
     """What the NCCL test measures unless somebody asks for another: what there are references of."""
     smallest: str = "8M"
@@ -123,7 +133,7 @@ TCPXO = Fabric(
     image_steps=("26-dmabuf", "28-aperture", "54-network"),
     image_parameters={"TCPXO": "1"},
     rxdm=True,
-    environment="tcpxo",
+    environment=("plugin", "tcpxo"),
     iterations=200,
     one_node="runs for jobs on two nodes and more",
     inactive="check that the job reads the cluster's env.sh and passes NCCL's variables and /var/lib/tcpxo/lib64 into "
@@ -132,21 +142,35 @@ TCPXO = Fabric(
 
 ROCE = Fabric(
     name="GPUDirect RDMA",
-    set_up=False,
+    key="gib",
     nics=8,
+    # NCCL_SOCKET_IFNAME of nccl-tests/run-nccl-tests.sh.
+    host_nics=("enp0s19", "enp192s20"),
     gbps=400,
     rate_source=_GOOGLE,
+    nic_type="MRDMA",
+    profile="vpc-roce",
     mtu=8896,
-    inactive="check that the nodes have their RDMA devices (`ibv_devinfo`), and the gIB plugin of the job",
+    system_mtu=8896,
+    image_steps=("27-gib", "54-network"),
+    image_parameters={"GIB": "{gib}", "NCCL": "{nccl}"},
+    environment=("plugin", "gib"),
+    # The blueprint takes 24.09, whose CUDA has no code for B200.
+    container=replace(PYTORCH, tag="25.01-py3", source="docs.nvidia.com, PyTorch release notes: 25.01 has CUDA 12.8"),
+    smallest="256M",
+    iterations=200,
+    one_node="is measured between nodes",
+    inactive="check that the nodes have their RDMA devices (`ibv_devinfo`), that the job reads the cluster's env.sh, and "
+    "that it passes NCCL's variables and /usr/local/gib into the container",
 )
-"""RDMA over Converged Ethernet, on ConnectX NICs."""
+"""RDMA over Converged Ethernet on ConnectX NICs, with gIB, Google's plugin for NCCL."""
 
 INFINIBAND = Fabric(
     name="InfiniBand",
     host_nics=_POD,
     gbps=400,
     rate_source=_NDR,
-    environment="infiniband",
+    environment=("infiniband",),
     collective="all_reduce",
     smallest="512M",
     one_node="",

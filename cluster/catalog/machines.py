@@ -154,7 +154,7 @@ _ROWS = (
     # A single vCPU is one hardware thread, so Slurm sees one core with one thread, as `lscpu` shows there.
     _gcp("n1-standard-1", (1, 1, 1), 3840, source="general-purpose-machines#n1-standard"),
     _gcp("n1-standard-4", (1, 2, 2), 15 * 1024, source="general-purpose-machines#n1-standard"),
-    # Known for what they are, though no cluster on Google Cloud can have them yet (fabrics.py: set_up).
+    # Known for what it is, though no cluster on Google Cloud can have it (fabrics.py: set_up).
     _gcp(
         "a3-highgpu-8g", (2, 52, 2), 1872 * 1024, gpu=Gpu(type="h100", count=8),
         source="accelerator-optimized-machines#a3-high-vms"),

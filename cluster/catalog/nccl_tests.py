@@ -40,7 +40,7 @@ class NcclTests:
     source: str
 
 
-IMAGE = ContainerImage(
+PYTORCH = ContainerImage(
     registry="nvcr.io",
     name="nvidia/pytorch",
     tag="24.04-py3",

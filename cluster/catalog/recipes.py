@@ -78,6 +78,10 @@ class Recipe:
     apptainer: Download | None = None
     gcsfuse: str = ""
     """Version of GCS FUSE."""
+    gib: str = "1.1.0"
+    """Version of gIB, NCCL's plugin on A3 Ultra and A4, and of the NCCL that Google's blueprints take with it
+    (cluster-toolkit v1.95.0, a3ultra-slurm-blueprint.yaml and a4high-slurm-blueprint.yaml)."""
+    nccl: str = "2.27.5-1+cuda12.9"
     source: str
 
 

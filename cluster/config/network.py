@@ -28,8 +28,11 @@ class Network(Section):
     """Private IPv4 network for all machines; no other network in reach may overlap it. Default on local: 10.77.0.0/20,
     on gcp 172.16.0.0/20."""
     gpu_cidr: Annotated[Cidr | None, RANGES] = None
-    """On gcp: private network that the GPUs' eight networks are cut from, where nodes have any. Default: 10.0.0.0/17,
-    eight of /20."""
+    """On gcp: private network that the GPUs' eight networks (on A3 Ultra and A4: subnetworks of one network) are cut
+    from, where nodes have any. Default: 10.0.0.0/17, eight of /20."""
+    second_cidr: Annotated[Cidr | None, RANGES] = None
+    """On gcp: private network of the nodes' second NIC, where they have one for other traffic than the GPUs': A3 Ultra
+    and A4. Default: 10.1.0.0/20."""
     services_cidr: Annotated[Cidr | None, RANGES] = None
     """On gcp: private network for what Google runs for the stack (Managed Lustre, Filestore). Default: 10.128.0.0/20.
     """

@@ -24,8 +24,9 @@ def environment(config: ClusterConfig) -> str:
     cases = "".join(
         f"        {name})\n{_indented(_partition(config, rows))}            ;;\n" for name, rows in by_partition.items()
     )
-    own = (row.fabric.environment for rows in by_partition.values() for row in rows)
-    bodies = dict.fromkeys(["sockets", *(name for name in own if f"_hpc_{name} " in cases), "job"])
+    fabrics = (row.fabric for rows in by_partition.values() for row in rows)
+    own = [name for fabric in fabrics for name in fabric.environment if f"_hpc_{fabric.environment[-1]} " in cases]
+    bodies = dict.fromkeys(["sockets", *own, "job"])
     functions = "\n".join(source(f"environment/{name}.sh") for name in bodies)
     return f"""\
 # Environment of jobs on the cluster {config.name}, by partition. In a job script: . {ENV}
@@ -73,10 +74,10 @@ def _call(config: ClusterConfig, row: PartitionFacts) -> str:
     fabric, rxdm = row.fabric, config.slurm.rxdm
     # Without the prolog that installs the plugin, nodes have what they have without a fabric.
     installed = not fabric.rxdm or (rxdm is not None and row.name in rxdm.partitions)
-    call = [f"_hpc_{fabric.environment if installed else 'sockets'}", *filter(None, fabric.host_nics)]
-    if installed and fabric.nic_names:
-        return shlex.join([*call, ",".join(fabric.nic_names)]) + " || _hpc_failed=1"
-    return shlex.join(call)
+    call = [f"_hpc_{fabric.environment[-1] if installed else 'sockets'}", *filter(None, fabric.host_nics)]
+    names = [",".join(fabric.nic_names)] if installed and fabric.nic_names else []
+    # Where the fabric's NICs are the stack's, jobs end without what the fabric needs.
+    return shlex.join([*call, *names]) + (" || _hpc_failed=1" if installed and fabric.nics else "")
 
 
 def _indented(lines: list[str]) -> str:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from cluster.catalog import IMAGES
-from cluster.catalog.nccl_tests import IMAGE, NCCL_TESTS
+from cluster.catalog.nccl_tests import NCCL_TESTS, ContainerImage
 from cluster.config.cluster import ClusterConfig
 from cluster.config.validators.settings import minutes
 from cluster.jobs.partition_facts import PartitionFacts
@@ -65,19 +65,19 @@ def way(config: ClusterConfig, binaries: str = "") -> Way:
     return image.containers[0] if image.containers else "pyxis"
 
 
-def tests_folder() -> str:
+def tests_folder(image: ContainerImage) -> str:
     """Where the build leaves nccl-tests, below the user's home; the programs are in `build` there."""
-    return f"{FOLDER}/nccl-tests-{NCCL_TESTS.version}-{IMAGE.tag}"
+    return f"{FOLDER}/nccl-tests-{NCCL_TESTS.version}-{image.tag}"
 
 
-def image_file(kind: Way) -> str:
+def image_file(kind: Way, image: ContainerImage) -> str:
     """Where the build leaves the image, below the user's home."""
-    return f"{FOLDER}/{IMAGE.file_name}.{_ENDINGS[kind]}"
+    return f"{FOLDER}/{image.file_name}.{_ENDINGS[kind]}"
 
 
 def build_script(config: ClusterConfig, partition: PartitionFacts) -> JobScript:
     """The job that imports the image and builds nccl-tests. Raises ValueError where they are installed."""
-    kind = way(config)
+    kind, image = way(config), partition.fabric.container
     if kind == "installed":
         raise ValueError(f"nccl-tests is installed on images {config.image.base}")
     options = {
@@ -88,21 +88,21 @@ def build_script(config: ClusterConfig, partition: PartitionFacts) -> JobScript:
         "time": _limit(partition, BUILD_MINUTES),
     }
     values = {
-        **_container(kind),
-        "from": IMAGE.enroot if kind == "pyxis" else IMAGE.docker,
-        "tests": f"$HOME/{tests_folder()}",
+        **_container(kind, image),
+        "from": image.enroot if kind == "pyxis" else image.docker,
+        "tests": f"$HOME/{tests_folder(image)}",
         "url": NCCL_TESTS.url,
         "commit": NCCL_TESTS.commit,
         "programs": len(NCCL_TESTS.collectives),
     }
     body = _assigned(values) + _bodies(kind, f"import-{kind}", "build")
-    title = f"Imports {IMAGE.name}:{IMAGE.tag} and builds nccl-tests {NCCL_TESTS.version} in it."
+    title = f"Imports {image.name}:{image.tag} and builds nccl-tests {NCCL_TESTS.version} in it."
     return JobScript(name="nccl-build.sh", title=title, options=options, body=body)
 
 
 def run_script(config: ClusterConfig, run: NcclRun) -> JobScript:
     """The job that measures one collective."""
-    kind, gpu = way(config, run.binaries), run.partition.gpu
+    kind, gpu, image = way(config, run.binaries), run.partition.gpu, run.partition.fabric.container
     if gpu is None:
         raise ValueError(f"partition {run.partition.name} has no GPUs")
     # One process has all GPUs of a node: installed programs need no MPI then, and a node may have fewer CPUs than GPUs.
@@ -110,7 +110,7 @@ def run_script(config: ClusterConfig, run: NcclRun) -> JobScript:
     single = without_mpi or run.partition.cpus < gpu.count
     tasks = 1 if single else gpu.count
     suffix = "_mpi" if kind == "installed" and not without_mpi and not run.binaries else ""
-    folder = f"{run.binaries}/" if run.binaries else "" if kind == "installed" else f"$HOME/{tests_folder()}/build/"
+    folder = f"{run.binaries}/" if run.binaries else "" if kind == "installed" else f"$HOME/{tests_folder(image)}/build/"
     common = f"-f 2 -g {gpu.count if single else 1}".split()
     fabric = run.partition.fabric
     smallest = run.smallest or fabric.smallest
@@ -133,7 +133,7 @@ def run_script(config: ClusterConfig, run: NcclRun) -> JobScript:
         **({"over": run.over} if run.over else {}),
     }
     values = {
-        **(_container(kind) if kind != "installed" else {}),
+        **(_container(kind, image) if kind != "installed" else {}),
         "gpus": gpu.count,
         "program": f"{folder}{run.collective}_perf{suffix}",
         "context": " ".join(f"{key}={value}" for key, value in context.items()),
@@ -167,9 +167,9 @@ def _limit(partition: PartitionFacts, wanted: int) -> int:
     return max(1, int(min(wanted, minutes(partition.max_time))))
 
 
-def _container(kind: Way) -> dict[str, object]:
+def _container(kind: Way, image: ContainerImage) -> dict[str, object]:
     """What the bodies pyxis.sh and apptainer.sh need to run a container."""
-    found: dict[str, object] = {"folder": f"$HOME/{FOLDER}", "image": f"$HOME/{image_file(kind)}"}
+    found: dict[str, object] = {"folder": f"$HOME/{FOLDER}", "image": f"$HOME/{image_file(kind, image)}"}
     return found | ({"spool": SPOOL} if kind == "apptainer" else {})
 
 

@@ -23,6 +23,7 @@ CLOUD: Cluster = {
     "network": {
         "cidr": "172.16.0.0/20",
         "gpu_cidr": "10.0.0.0/17",
+        "second_cidr": "10.1.0.0/20",
         "services_cidr": "10.128.0.0/20",
         "admin_cidrs": ["203.0.113.7/32"],
         "existing": {"network": "net", "subnetwork": "sub"},
@@ -71,6 +72,7 @@ SAMPLES: list[Sample] = [
     ("gcp.project", at("gcp", project="other-project"), _REFUSED),
     ("gcp.zone", at("gcp", zone="us-central1-b"), _REFUSED),
     ("network.gpu_cidr", at("network", gpu_cidr="10.64.0.0/17"), _REFUSED),
+    ("network.second_cidr", at("network", second_cidr="10.66.0.0/20"), _REFUSED),
     ("network.services_cidr", at("network", services_cidr="10.65.0.0/20"), _REFUSED),
     ("network.existing", gone("network", "existing"), _REFUSED),
     ("network.existing.network", at("network", "existing", network="other"), _REFUSED),

@@ -6,7 +6,7 @@ from cluster.catalog import DISK_TYPES, IMAGES, MACHINE_TYPES, Gpu, fabrics
 from cluster.catalog.families import FAMILIES, family_of
 from cluster.catalog.gpus import ACCELERATORS
 from cluster.catalog.parameters import VERSIONS
-from cluster.platforms.gcp.fabric import gpu_networks
+from cluster.platforms.gcp.address_plan import plan
 from cluster.platforms.gcp.image.content import parts
 from cluster.platforms.registry import all_platforms
 from tests.clouds import unchecked
@@ -69,7 +69,7 @@ class TestFabrics:
 
     def test_names_what_there_is(self, row):
         scripts = ROOT / "scripts"
-        assert (scripts / "jobs" / "environment" / f"{row.environment}.sh").exists()
+        assert all((scripts / "jobs" / "environment" / f"{name}.sh").exists() for name in row.environment)
         assert all(list((scripts / "image").glob(f"*/{name}.sh")) for name in row.image_steps)
 
 
@@ -77,7 +77,8 @@ def test_machines_with_ten_nics_are_not_taken_for_tcpxo():
     names = ("a3-megagpu-8g", "a3-ultragpu-8g", "a4-highgpu-8g")
     found = {name: unchecked(nodesets={"gpu": {"machine_type": name}}) for name in names}
     assert {name for name, config in found.items() if parts(config)["tcpxo"]} == {"a3-megagpu-8g"}
-    assert {gpu_networks(config) for config in found.values()} == {8}
+    assert {name for name, config in found.items() if parts(config)["gib"]} == {"a3-ultragpu-8g", "a4-highgpu-8g"}
+    assert {len(plan(config).gpu) for config in found.values()} == {8}
 
 
 def test_real_memory_stays_below_what_free_was_seen_to_show():

@@ -20,6 +20,7 @@ EXISTING = {"cidr": "172.16.0.0/20", "existing": {"network": "shared-vpc", "subn
 SHAPES: dict[str, dict[str, Any]] = {
     "plain": {},
     "gpu": {"nodesets": {"gpu": A3}},
+    "rdma": {"nodesets": {"gpu": {"machine_type": "a3-ultragpu-8g", "count": 2}}},
     "admin": {"network": {"admin_cidrs": ["203.0.113.7/32"]}, "login": {"public": True}},
     "managed": {"storage": {"lustre": MANAGED}},
     "filestore": {"storage": {"filestore": {"tier": "BASIC_SSD", "size_gb": 2560}}},
@@ -100,7 +101,22 @@ class TestGpu:
             assert rule.inputs["sourceRanges"] == [f"10.0.{16 * index}.0/20"]
             assert rule.inputs["network"] == f"cloud-network-gpu-{index}-id"
 
-    @pytest.mark.parametrize("shape", [shape for shape in SHAPES if shape not in {"gpu", "existing"}])
+    def test_rdma_has_one_network_with_the_zones_profile_and_eight_subnetworks(self):
+        recording = shaped("rdma")
+        assert {one.inputs["name"] for one in recording.all(NETWORK)} == {"cloud-system", "cloud-second", "cloud-gpu"}
+        assert {one.inputs["mtu"] for one in recording.all(NETWORK)} == {8896}
+        network = recording.one("cloud-network-gpu").inputs
+        assert network["networkProfile"] == "projects/my-project/global/networkProfiles/us-central1-a-vpc-roce"
+        assert recording.outputs["gpu"] == [
+            ["cloud-network-gpu-id", f"cloud-network-gpu-{index}-subnet-id"] for index in range(8)
+        ]
+        # The profile takes no rules.
+        assert {one.inputs["network"] for one in recording.all(FIREWALL)} == {
+            "cloud-network-system-id",
+            "cloud-network-second-id",
+        }
+
+    @pytest.mark.parametrize("shape", [shape for shape in SHAPES if shape not in {"gpu", "rdma", "existing"}])
     def test_there_is_none_where_no_node_has_gpu_nics(self, shape):
         recording = shaped(shape)
         assert len(recording.all(NETWORK)) == 1

@@ -6,7 +6,7 @@ import pytest
 
 from tests.clouds import A3, EXASCALER
 from tests.components.clouds_machines import C2, CLASSIC, INSTANCE, NODE, POLICY, TEMPLATE, inputs, made, template
-from tests.harness import FLEX, Registered
+from tests.harness import FLEX, Registered, deploy
 
 
 def aliases(one: Registered) -> set[str]:
@@ -168,6 +168,12 @@ class TestNetwork:
             *(f"cloud-network-gpu-{index}-subnet-id" for index in range(8)),
         ]
         assert {nic["nicType"] for nic in nics} == {"GVNIC"}
+
+    def test_rdma_nics_come_after_those_of_the_host(self):
+        nics = deploy("a4").one("a4h-a4-template").inputs["networkInterfaces"]
+        names = ["system", "second", *(f"gpu-{index}" for index in range(8))]
+        assert [one["subnetwork"] for one in nics] == [f"a4h-network-{name}-subnet-id" for name in names]
+        assert [one["nicType"] for one in nics] == ["GVNIC"] * 2 + ["MRDMA"] * 8
 
     def test_a_nodeset_without_gpu_nics_has_one_beside_one_that_has_nine(self):
         recording = made(nodesets={"gpu": A3, "cpu": C2})

@@ -26,7 +26,6 @@ ACCOUNT = re.compile(r"[a-z][-a-z0-9]{4,28}[a-z0-9]")
 BUCKET = re.compile(r"[a-z0-9][-_.a-z0-9]{1,61}[a-z0-9]")
 LABEL = re.compile(r"[a-z][-_a-z0-9]{0,62}")
 VALUE = re.compile(r"[-_a-z0-9]{0,63}")
-GPU_NICS = 8
 SERVICE = "gcp:projects/service:Service"
 MAPPINGS = {"labels", "metadata", "triggers", "environment", "conditions", "annotations"}
 """Arguments that are mappings in the provider's own schema: their keys are ours."""
@@ -119,8 +118,9 @@ class TestNetwork:
 
     def test_gpu_networks_are_there_for_nodes_that_have_nics_for_them(self, made):
         networks = [one for one in google(made) if one.type == "gcp:compute/network:Network"]
-        wanted = any(one.machine_type.family.fabric.nics for one in machines(made.config))
-        assert len(networks) == (1 + GPU_NICS if wanted else 1)
+        fabrics = {one.machine_type.family.fabric for one in machines(made.config)}
+        of_each = {fabric: 1 if fabric.profile else fabric.nics for fabric in fabrics}
+        assert len(networks) == 1 + sum(of_each[one] + len(one.host_nics) - 1 for one in fabrics)
 
     def test_every_nic_is_in_a_network_of_its_own(self, made):
         for one in google(made):

@@ -1,17 +1,22 @@
-"""Google's blueprint of A3 Mega and its NCCL scripts beside what this program makes of `Pulumi.a3mega-managed.yaml`.
+"""Google's blueprints of A3 Mega, A3 Ultra and A4 and their NCCL scripts beside what this program makes of the stacks
+`a3mega-managed`, `a3ultra` and `a4`.
 
 Artifact: a checkout of GoogleCloudPlatform/cluster-toolkit.
 """
 
+import ipaddress
 import re
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-from cluster.catalog.fabrics import TCPXO
-from cluster.catalog.nccl_tests import IMAGE
+from cluster.catalog.fabrics import ROCE, TCPXO
+from cluster.catalog.nccl_tests import PYTORCH
+from cluster.jobs.nccl import NcclRun, run_script
+from cluster.jobs.partition_facts import partition_facts
 from tests.cluster import stacks
 from tests.harness import Recording, deploy
 from tests.outside.ledger import ROOT
@@ -35,6 +40,11 @@ ACCEPTED = {
     "partition-SuspendTimeout": "nodes are not powered by Slurm",
     "enroot-ENROOT_CONFIG_PATH": "enroot's default",
     "nccl-run": "200 iterations by nccl-tests' own option; results are not checked in a measurement",
+    "controller-type": "8 CPUs, for a cluster of few nodes; theirs has 80",
+    "builder-type": "one that NVIDIA's open driver installs on without a GPU; their image has the driver already",
+    "node-public-address": "Cloud NAT lets nodes out",
+    "partition-ResumeTimeout": "slurm.join_seconds is the wait for a new node; reboots have Slurm's own limit",
+    "nccl-image": "25.01: the CUDA of 24.09 has no code for B200",
 }
 """Why it differs on purpose, by the difference's id."""
 
@@ -42,9 +52,9 @@ ACCEPTED = {
 class Blueprint:
     """Google's."""
 
-    def __init__(self, checkout: Path) -> None:
-        self.checkout = checkout
-        self.text = (checkout / EXAMPLE / "a3mega-slurm-blueprint.yaml").read_text()
+    def __init__(self, checkout: Path, example: Path = EXAMPLE, name: str = "a3mega") -> None:
+        self.checkout, self.example = checkout, example
+        self.text = (checkout / example / f"{name}-slurm-blueprint.yaml").read_text()
         content: dict[str, Any] = yaml.safe_load(self.text)
         self.vars = content["vars"]
         groups = content["deployment_groups"]
@@ -52,7 +62,7 @@ class Blueprint:
 
     def script(self, name: str) -> str:
         """A script of the NCCL test."""
-        return (self.checkout / EXAMPLE / "nccl-tests" / name).read_text()
+        return (self.checkout / self.example / "nccl-tests" / name).read_text()
 
     def variable(self, module: str, name: str) -> str:
         """The default of a module's variable."""
@@ -220,14 +230,14 @@ def test_nccl(blueprint: Blueprint, outside: Recorder) -> None:
     both = Beside(outside)
     run, ours = blueprint.script("run-nccl-tests.sh"), (GOLDEN / "jobs" / "a3mega-run.sh").read_text()
     exports = dict(re.findall(r"^export (NCCL_\w+)=(\S+)$", run, re.MULTILINE))
-    environment = (ROOT / "scripts" / "jobs" / "environment" / "tcpxo.sh").read_text()
+    environment = _environment("tcpxo") + _environment("plugin")
     both.same("nccl-exports", [], [name for name in exports if f"{name}=" not in environment])
     both.same("nic-names", exports["NCCL_FASTRAK_IFNAME"], ",".join(TCPXO.nic_names))
     both.same("nic-name", exports["NCCL_SOCKET_IFNAME"], TCPXO.host_nics[0])
     both.same("nic-control", exports["NCCL_FASTRAK_CTRL_DEV"], TCPXO.host_nics[0])
     both.same("apertures", True, exports["NCCL_FASTRAK_LLCM_DEVICE_DIRECTORY"] in environment)
     libraries = re.search(r"LD_LIBRARY_PATH=(\S+):\\", run)
-    first = libraries[1].replace("/var/lib/tcpxo/lib64", "$libraries") if libraries else "none"
+    first = libraries[1].replace("/var/lib/tcpxo/lib64", "$1") if libraries else "none"
     both.same("libraries", True, f"LD_LIBRARY_PATH={first}" in environment)
     both.same("profile", True, "nccl-env-profile.sh" in run and "nccl-env-profile.sh" in environment)
     for option in ("--mpi=pmi2", "--ntasks-per-node=8"):
@@ -236,6 +246,189 @@ def test_nccl(blueprint: Blueprint, outside: Recorder) -> None:
     arguments = re.search(r"^arguments=\((.*)\)$", ours, re.MULTILINE)
     both.same("nccl-run", theirs and theirs[1], arguments and arguments[1])
     image = re.search(r'enroot import "(\S+)"', blueprint.script("import_pytorch_container.sh"))
-    both.same("nccl-image", image and image[1], IMAGE.enroot)
+    both.same("nccl-image", image and image[1], PYTORCH.enroot)
     both.done("NCCL test")
     outside.holds("a3mega-nic-names", "nccl-tcpxo-environment", "nccl-tests-build")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Roce:
+    """A machine with RoCE: its blueprint, and the stack that is held beside it."""
+
+    stack: str
+    cluster: str
+    example: str
+    blueprint: str
+    modules: str
+    """What the ids of the blueprint's networks begin with."""
+    nodeset: str
+    partition: str
+    row: str
+    """What the ledger's rows begin with."""
+
+
+ROCES = (
+    Roce(
+        stack="a3ultra", cluster="a3u", example="a3-ultragpu-8g", blueprint="a3ultra", modules="a3ultra-slurm",
+        nodeset="a3_ultra_nodeset", partition="a3_ultra_partition", row="a3ultra",
+    ),
+    Roce(
+        stack="a4", cluster="a4h", example="a4-highgpu-8g", blueprint="a4high", modules="a4high-slurm",
+        nodeset="a4high_nodeset", partition="a4high_partition", row="a4",
+    ),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("roce", ROCES, ids=lambda roce: roce.stack)
+class TestRoce:
+    """One network with the zone's RDMA profile and eight subnetworks, and a second one of the host."""
+
+    @pytest.fixture
+    def theirs(self, artifact: Path, roce: Roce) -> Blueprint:
+        return Blueprint(artifact, EXAMPLE.parent / roce.example, roce.blueprint)
+
+    @pytest.fixture
+    def ours(self, roce: Roce) -> Recording:
+        return deploy(roce.stack)
+
+    def test_networks(self, roce: Roce, theirs: Blueprint, ours: Recording, outside: Recorder) -> None:
+        both = Beside(outside)
+        prefix = f"{roce.cluster}-network"
+        hosts = [theirs.modules[f"{roce.modules}-net-{number}"] for number in range(2)]
+        rdma = theirs.modules[f"{roce.modules}-rdma-net"]
+        networks = ours.all("gcp:compute/network:Network")
+        both.same("roce-networks", len(hosts) + 1, len(networks))
+        for part, settings_, value in zip(("system", "second"), hosts, ("net0_range", "net1_range"), strict=True):
+            both.same(f"{part}-mtu", settings_["mtu"], ours.one(f"{prefix}-{part}").inputs["mtu"])
+            range_ = ours.one(f"{prefix}-{part}-subnet").inputs["ipCidrRange"]
+            both.same(f"{part}-range", theirs.vars[value], range_)
+            rule = ours.one(f"{prefix}-fw-internal" if part == "system" else f"{prefix}-second-fw").inputs
+            both.same(f"{part}-rule-ranges", [theirs.vars[value]], rule["sourceRanges"])
+            allowed = {one["protocol"] for one in settings_["firewall_rules"][0]["allow"]}
+            both.same(f"{part}-rule-protocols", allowed, {one["protocol"] for one in rule["allows"]})
+        network = ours.one(f"{prefix}-gpu").inputs
+        profile = (
+            rdma["network_profile"].rpartition("/")[2].replace("$(vars.zone)", stacks.load(roce.stack)["gcp:zone"])
+        )
+        both.same("rdma-profile", profile, network["networkProfile"].rpartition("/")[2])
+        both.same("rdma-routing", rdma["network_routing_mode"], network["routingMode"])
+        both.same("rdma-mtu", int(theirs.variable("network/gpu-rdma-vpc", "mtu")), network["mtu"])
+        template = rdma["subnetworks_template"]
+        whole = ipaddress.ip_network(theirs.vars["rdma_net_range"])
+        parts = list(whole.subnets(prefixlen_diff=(template["count"] - 1).bit_length()))
+        subnets = [ours.one(f"{prefix}-gpu-{number}-subnet").inputs for number in range(template["count"])]
+        both.same("rdma-subnetworks", list(map(str, parts)), [one["ipCidrRange"] for one in subnets])
+        both.same("rdma-one-network", {f"{prefix}-gpu-id"}, {one["network"] for one in subnets})
+        rules = [
+            one for one in ours.all("gcp:compute/firewall:Firewall") if one.inputs["network"] == f"{prefix}-gpu-id"
+        ]
+        both.same("rdma-no-rules", 0, len(rules))
+        both.done(f"{roce.stack}: networks")
+        outside.holds("roce-one-network")
+
+    def test_machines(self, roce: Roce, theirs: Blueprint, ours: Recording, outside: Recorder) -> None:
+        both = Beside(outside)
+        nodes = theirs.modules[roce.nodeset]
+        template = ours.one(f"{roce.cluster}-{roce.stack}-template").inputs
+        controller, login = (ours.one(f"{roce.cluster}-{part}").inputs for part in ("controller", "login-0"))
+        both.same("controller-type", theirs.modules["slurm_controller"]["machine_type"], controller["machineType"])
+        both.same("login-type", theirs.modules["slurm_login"]["machine_type"], login["machineType"])
+        both.same("node-type", nodes["machine_type"], template["machineType"])
+        both.same("node-disk", nodes["disk_type"], template["disks"][0]["diskType"])
+        both.same("node-maintenance", nodes["on_host_maintenance"], template["scheduling"]["onHostMaintenance"])
+        both.same("node-placement", nodes["enable_placement"], "resourcePolicies" in template)
+        both.same(
+            "node-public-address",
+            nodes["enable_public_ips"],
+            any("accessConfigs" in one for one in template["networkInterfaces"]),
+        )
+        nics = template["networkInterfaces"]
+        rdma = theirs.variable("network/gpu-rdma-vpc", "nic_type")
+        both.same("node-nic-types", ["GVNIC", "GVNIC", *[rdma] * 8], [one["nicType"] for one in nics])
+        order = ["system", "second", *(f"gpu-{number}" for number in range(8))]
+        both.same(
+            "node-nic-order",
+            [f"{roce.cluster}-network-{part}-subnet-id" for part in order],
+            [one["subnetwork"] for one in nics],
+        )
+        builder = ours.one(f"{roce.cluster}-image-bake").inputs["machine_type"]
+        both.same("builder-type", theirs.vars["image_build_machine_type"], builder)
+        storage = theirs.modules["homefs"]
+        found = stacks.config(roce.stack).storage
+        if found.filestore:
+            tier = {"HIGH_SCALE_SSD": "ZONAL"}[storage["filestore_tier"]]
+            both.same("filestore", (tier, storage["size_gb"]), (found.filestore.tier, found.filestore.size_gb))
+        else:
+            assert found.lustre
+            both.same("lustre-size", theirs.vars["lustre_size_gib"], found.lustre.size_gib)
+            both.same("lustre-rate", theirs.vars["per_unit_storage_throughput"], found.lustre.throughput)
+        file_system = found.filestore or found.lustre
+        both.same("home", storage["local_mount"], file_system and file_system.mount)
+        text = (GOLDEN / roce.stack / "slurm.conf").read_text()
+        node = settings(next(line for line in text.splitlines() if line.startswith("NodeName=")))
+        for key, value in nodes["node_conf"].items():
+            both.same(f"node-{key}", str(value), node[{"SocketsPerBoard": "Sockets"}.get(key, key)])
+        line = settings(next(line for line in text.splitlines() if line.startswith("PartitionName=")))
+        main = settings(text.partition("\nNodeName=")[0])
+        for key, value in theirs.modules[roce.partition]["partition_conf"].items():
+            both.same(f"partition-{key}", str(value), line.get(key, main.get(key)))
+        both.done(f"{roce.stack}: machines")
+        outside.holds("roce-nic-order")
+
+    def test_image(self, roce: Roce, theirs: Blueprint, outside: Recorder) -> None:
+        both = Beside(outside)
+        text = (GOLDEN / "gcp" / f"install-{roce.stack}.txt").read_text()
+        recipe, step = settings(text), _step("gpu/27-gib.sh")
+        branch = re.search(r"nvidia-(\d+)", theirs.vars["base_image"]["image"])
+        both.same("driver-branch", branch and branch[1], recipe["DRIVER_BRANCH"])
+        both.same("driver-open", "-open", recipe["DRIVER_FLAVOUR"])
+        both.same("gib", theirs.vars["nccl_gib_version"], recipe["GIB"])
+        both.same("nccl", theirs.vars["libnccl_version"], recipe["NCCL"])
+        registry = re.search(r"ar\+https://(\S+) (\S+) main", theirs.text)
+        assert registry
+        both.same("gib-repository", True, f"ar+https://{registry[1]} {registry[2]} main" in step)
+        packages = [name for name in ("libnccl2", "libnccl-dev", "nccl-gib", "ibverbs-utils") if name in theirs.text]
+        both.same("gib-packages", [], [name for name in packages if name not in step])
+        packages = re.findall(r"^ +- (datacenter-gpu-manager\S*)$", theirs.text, re.MULTILINE)
+        named = _step("gpu/24-dcgm.sh").replace("$DRIVER_CUDA", recipe["DRIVER_CUDA"])
+        both.same("dcgm", [], [name for name in packages if name not in named])
+        limits = re.findall(r"^ +(\* - \w+ \w+)$", theirs.text, re.MULTILINE)
+        both.same("limits", [], [one for one in limits if one not in _step("system/52-limits.sh")])
+        both.done(f"{roce.stack}: packages and files of the image")
+        outside.holds("gib-packages")
+
+
+def test_nccl_by_gib(artifact: Path, outside: Recorder) -> None:
+    both = Beside(outside)
+    theirs = Blueprint(artifact, EXAMPLE.parent / "a3-ultragpu-8g", "a3ultra")
+    run, environment = theirs.script("run-nccl-tests.sh"), _environment("gib")
+    exports = dict(re.findall(r"^export (NCCL_\w+)=(\S+)$", run, re.MULTILINE))
+    both.same("gib-exports", [], [name for name in exports if f"{name}=" not in environment])
+    both.same("gib-net", True, f"NCCL_NET={exports['NCCL_NET']}" in environment)
+    both.same("gib-nics", exports["NCCL_SOCKET_IFNAME"], ",".join(ROCE.host_nics))
+    both.same(
+        "gib-settings",
+        True,
+        "/usr/local/gib/scripts/set_nccl_env.sh" in run and "scripts/set_nccl_env.sh" in environment,
+    )
+    both.same("gib-mounts", True, "/usr/local/gib" in run and "$gib:$gib" in environment)
+    libraries = re.search(r"LD_LIBRARY_PATH=(\S+):\\", run)
+    ours = "/usr/local/gib/lib64:/usr/lib/x86_64-linux-gnu"
+    both.same("gib-libraries", libraries and libraries[1], ours)
+    config = stacks.config("a3ultra")
+    (row,) = partition_facts(config)
+    script = run_script(config, NcclRun(partition=row, nodes=2, collective=row.fabric.collective)).text()
+    theirs_run = re.search(r"(\w+)_perf (.*?);", run)
+    arguments = re.search(r"^arguments=\((.*)\)$", script, re.MULTILINE)
+    both.same("gib-collective", theirs_run and theirs_run[1], row.fabric.collective)
+    both.same("nccl-run", theirs_run and theirs_run[2], arguments and arguments[1])
+    for option in ("--mpi=pmi2", "--ntasks-per-node=8"):
+        both.same(f"gib-{option}", option in run, option in script)
+    image = re.search(r'enroot import "(\S+)"', theirs.script("import_pytorch_container.sh"))
+    both.same("nccl-image", image and image[1], ROCE.container.enroot)
+    both.done("NCCL test by gIB")
+    outside.holds("gib-environment", "roce-nic-names")
+
+
+def _environment(name: str) -> str:
+    return (ROOT / "scripts" / "jobs" / "environment" / f"{name}.sh").read_text()

@@ -13,7 +13,7 @@ from cli.cluster.cluster import from_outputs
 from cli.cluster.jobs import Jobs, Progress
 from cli.errors import CliError
 from cli.stack import outputs, project, rehearsals, stack_config, stackfile
-from cluster.catalog.nccl_tests import IMAGE, NCCL_TESTS
+from cluster.catalog.nccl_tests import NCCL_TESTS
 from cluster.config.cluster import ClusterConfig
 from cluster.jobs.environment import environment
 from cluster.jobs.nccl import BUILD_NAME, LOGS, build_script, image_file, tests_folder, way
@@ -62,8 +62,9 @@ def build(stack: options.Stack, *, partition: PartitionName = None, user: As = N
     if way(cluster.config) == "installed":
         console.line(installed)
         return
-    jobs, folder, image = cluster.jobs, tests_folder(), image_file(way(cluster.config))
-    title = f"nccl-tests {NCCL_TESTS.version} in {IMAGE.name}:{IMAGE.tag}"
+    jobs, container = cluster.jobs, cluster.partition.fabric.container
+    folder, image = tests_folder(container), image_file(way(cluster.config), container)
+    title = f"nccl-tests {NCCL_TESTS.version} in {container.name}:{container.tag}"
     if is_built(cluster):
         console.line(f"{image} and {folder} are there: {title}.")
         console.line(f"Next: ./hpc nccl run {stack}")
@@ -169,6 +170,7 @@ def hint(given: str, known: Sequence[str]) -> str:
 
 def is_built(cluster: GpuCluster) -> bool:
     """Whether the user has image and programs."""
-    paths = [image_file(way(cluster.config)), f"{tests_folder()}/build/all_reduce_perf"]
+    container = cluster.partition.fabric.container
+    paths = [image_file(way(cluster.config), container), f"{tests_folder(container)}/build/all_reduce_perf"]
     test = " && ".join(f"test -s {shlex.quote(path)}" for path in paths)
     return cluster.jobs.run(f"{{ {test}; }} && echo built || echo missing").strip() == "built"

@@ -18,7 +18,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from cluster.config.cluster import ClusterConfig
-from cluster.platforms.gcp.fabric import gpu_networks
+from cluster.platforms.gcp.defaults import NETWORK
+from cluster.platforms.gcp.fabric import fabric_of
 from cluster.platforms.gcp.filesystems.registry import file_systems, peered, servers
 from cluster.roster import machines
 
@@ -45,6 +46,8 @@ class Plan:
     """Range of the system subnetwork."""
     gpu: tuple[str, ...] = ()
     """Range of each GPU subnetwork, in the order of the NICs; empty where no node has GPU NICs."""
+    second: str | None = None
+    """Range of the network of the nodes' second NIC, where they have one beside those of the GPUs."""
     managed: str | None = None
     """Range of what Google runs in a network peered by private service access: Managed Lustre, Filestore."""
     filestore: str | None = None
@@ -58,14 +61,16 @@ class Plan:
 def plan(config: ClusterConfig) -> Plan:
     """Give each part of the cluster its addresses. `crowded` says what does not fit; here it would overlap."""
     system = ipaddress.IPv4Network(config.network.cidr)
-    gpu = ipaddress.IPv4Network(config.network.gpu_cidr or "10.0.0.0/17")
-    services = ipaddress.IPv4Network(config.network.services_cidr or "10.128.0.0/20")
+    gpu = ipaddress.IPv4Network(config.network.gpu_cidr or NETWORK["gpu_cidr"])
+    fabric = fabric_of(config)
+    services = ipaddress.IPv4Network(config.network.services_cidr or NETWORK["services_cidr"])
     own_range = any(one.own_range for one in file_systems(config))
     fixed = {} if config.network.existing else dict(_fixed(config, system))
     last_dynamic = _start(system, LOGIN) - 2
     return Plan(
         system=str(system),
-        gpu=tuple(map(str, gpu.subnets(prefixlen_diff=3)))[: gpu_networks(config)],
+        gpu=tuple(map(str, gpu.subnets(prefixlen_diff=3)))[: fabric.nics],
+        second=(config.network.second_cidr or NETWORK["second_cidr"]) if len(fabric.host_nics) > 1 else None,
         # The lower half, and the last eight addresses: the two can't meet.
         managed=str(next(services.subnets())) if peered(config) else None,
         filestore=f"{services.broadcast_address - 7}/29" if own_range else None,
@@ -110,7 +115,11 @@ def table(plan: Plan) -> str:
         gateway = ipaddress.IPv4Network(plan.system).network_address + 1
         rows += [("  gateway", str(gateway), "Google's"), *(("  fixed", ip, name) for name, ip in plan.of.items())]
     rows.append(("  as they come", plan.dynamic, "nodes, builder"))
-    rows += [(f"GPU network {index}", cidr, f"NIC {index + 1} of each GPU node") for index, cidr in enumerate(plan.gpu)]
+    rows += [("second network", plan.second, "NIC 1 of each GPU node")] if plan.second else []
+    first = 2 if plan.second else 1
+    rows += [
+        (f"GPU network {index}", cidr, f"NIC {index + first} of each GPU node") for index, cidr in enumerate(plan.gpu)
+    ]
     rows += [("services", cidr, "run by Google") for cidr in (plan.managed, plan.filestore) if cidr]
     widths = [max(len(row[column]) for row in rows) for column in range(2)]
     return "".join(f"{a:{widths[0]}}  {b:{widths[1]}}  {c}".rstrip() + "\n" for a, b, c in rows)

@@ -3,7 +3,12 @@
 from collections.abc import Mapping
 from typing import Any
 
-NETWORK: Mapping[str, str] = {"cidr": "172.16.0.0/20", "gpu_cidr": "10.0.0.0/17", "services_cidr": "10.128.0.0/20"}
+NETWORK: Mapping[str, str] = {
+    "cidr": "172.16.0.0/20",
+    "gpu_cidr": "10.0.0.0/17",
+    "second_cidr": "10.1.0.0/20",
+    "services_cidr": "10.128.0.0/20",
+}
 DEFAULTS: Mapping[str, Any] = {
     "gcp": {},
     "network": NETWORK,

@@ -11,16 +11,6 @@ def fabrics(config: ClusterConfig) -> list[Fabric]:
     return [fabric for fabric in dict.fromkeys(found) if fabric.nics]
 
 
-def gpu_networks(config: ClusterConfig) -> int:
-    """How many networks the NICs of the fabric need: each NIC of a machine must be in a network of its own."""
-    return max((fabric.nics for fabric in fabrics(config)), default=0)
-
-
-def gpu_mtu(config: ClusterConfig) -> int | None:
-    """MTU of these networks, in bytes."""
-    return max((fabric.mtu or 0 for fabric in fabrics(config)), default=None)
-
-
-def system_mtu(config: ClusterConfig) -> int:
-    """MTU of the system network, in bytes."""
-    return max(fabric.system_mtu for fabric in fabrics(config) or [NONE])
+def fabric_of(config: ClusterConfig) -> Fabric:
+    """The one fabric that the stack's networks are made for; a check refuses a second one."""
+    return next(iter(fabrics(config)), NONE)

@@ -58,7 +58,7 @@ PLATFORM = Platform(
     ),
     fields={
         ClusterConfig: frozenset({"containers", "customize"}),
-        Network: frozenset({"gpu_cidr", "services_cidr", "existing", "nat", "admin_cidrs"}),
+        Network: frozenset({"gpu_cidr", "second_cidr", "services_cidr", "existing", "nat", "admin_cidrs"}),
         Storage: frozenset({"lustre", "filestore", "nfs", "buckets"}),
         Image: frozenset({"bake", "recipe", "snapshot", "name", "provision", "packages", "builder"}),
         Controller: frozenset({"disk", "state_disk", "capacity"}),

@@ -9,6 +9,7 @@ from cluster.config.cluster import ClusterConfig
 from cluster.config.machines import Nodeset
 from cluster.platforms.gcp.address_plan import NAT_ADDRESSES, plan, reserved, table
 from cluster.platforms.gcp.disks import boot_disk, state_disk
+from cluster.platforms.gcp.fabric import fabric_of
 from cluster.platforms.gcp.filesystems.registry import file_systems, servers
 from cluster.platforms.gcp.image.source import bakes
 from cluster.platforms.gcp.permissions import roles
@@ -95,10 +96,11 @@ def networks(config: ClusterConfig) -> Mapping[str, int]:
     own = config.network.existing is None
     nat = own and config.network.nat
     logins = sum("login" in one.roles for one in machines(config)) if config.login.public else 0
-    count = own + len(plan(config).gpu)
+    ranges, one_network = plan(config), bool(fabric_of(config).profile)
+    others = own + (ranges.second is not None)
     return {
-        "networks": count,
-        "subnetworks": count,
+        "networks": others + (1 if one_network else len(ranges.gpu)),
+        "subnetworks": others + len(ranges.gpu),
         "internal addresses": len(reserved(config)),
         "public addresses": NAT_ADDRESSES * nat + logins,
         "routers with Cloud NAT": int(nat),

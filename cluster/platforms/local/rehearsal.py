@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cluster.catalog import IMAGES, SYSTEMS
+from cluster.catalog.fabrics import ROCE
 from cluster.catalog.parameters import CONF, NODE, PARTITION, Table
 from cluster.catalog.programs import LOGIN_SHELLS, missing_interpreter
 from cluster.checks.scripts import places
@@ -15,6 +16,7 @@ from cluster.config.cluster import ClusterConfig
 from cluster.config.slurm import Script
 from cluster.platforms.gcp.filesystems.mounts import targets
 from cluster.platforms.local.address_plan import BLOCKS, plan
+from cluster.roster import nodeset_type
 from cluster.slurm.files import render
 
 _ADDRESSES = "local machines have fixed addresses"
@@ -163,6 +165,8 @@ STAND_IN = "lab/slurm/rxdm.sh"
 """What stands for rxdm: its containers need GPUs, and a rehearsal has no way out to fetch them."""
 STAND_INS = {"name": "00-stand-ins", "file": "scripts/node/stand_ins.sh"}
 """With rxdm's own script: a prolog before it, which gives nodes the programs that it calls, as far as it needs them."""
+GIB = {"name": "00-gib", "file": "lab/slurm/gib.sh"}
+"""What stands for gIB, which images of A3 Ultra and A4 have: a prolog that writes the file of its settings."""
 _CLOUDS_OWN = ("version", "join_seconds")
 """Of `slurm`: the release is what local machines run, and these boot in seconds."""
 _ABSENT = "#!/bin/sh\n# Stands for {what}, which a rehearsal can not have.\nexit 0\n"
@@ -195,7 +199,7 @@ def rehearsed(
         "nodesets": _nodesets(given["nodesets"], counts, blocks(cidr, counts)),
         "partitions": {name: _partition(config, name, one, counts) for name, one in given["partitions"].items()},
         **_people(own),
-        "slurm": _slurm(given.get("slurm") or {}, real_prolog=real_prolog),
+        "slurm": _slurm(given.get("slurm") or {}, _prologs(config, real_prolog=real_prolog), real_prolog=real_prolog),
         "deletion_protection": False,
     }
 
@@ -240,6 +244,8 @@ def stood_in(config: ClusterConfig, *, nodes: int | None = None, real_prolog: bo
             if real_prolog
             else f"rxdm: {STAND_IN} stands for the prolog, whose containers need GPUs and a way out"
         )
+    if GIB in _prologs(config, real_prolog=real_prolog):
+        lines.append(f"gIB: {GIB['file']} stands for NCCL's plugin, which needs RDMA adapters")
     if config.image.packages:
         lines.append(
             f"packages {', '.join(config.image.packages)}: not installed; {BASE} may have others by these names"
@@ -292,14 +298,20 @@ def _partition(config: ClusterConfig, name: str, given: Section, counts: Mapping
     return section
 
 
-def _slurm(given: Section, *, real_prolog: bool) -> Section:
+def _prologs(config: ClusterConfig, *, real_prolog: bool) -> list[Section]:
+    """Prologs before the stack's own, which give nodes what images or a way out would."""
+    gib = any(nodeset_type(config, section).family.fabric is ROCE for section in config.nodesets.values())
+    return [GIB] * gib + [STAND_INS] * (real_prolog and config.slurm.rxdm is not None)
+
+
+def _slurm(given: Section, prologs: list[Section], *, real_prolog: bool) -> Section:
     section = _scripted(_known({key: value for key, value in given.items() if key not in _CLOUDS_OWN}, "extra", CONF))
     if section.get("job_account_gather") == "cgroup":
         # Which controllers machines may read depends on the host; /proc can be read on every one.
         del section["job_account_gather"]
-    if section.get("rxdm") and real_prolog:
-        section["scripts"] = [STAND_INS, *(section.get("scripts") or [])]
-    elif section.get("rxdm"):
+    if prologs:
+        section["scripts"] = [*prologs, *(section.get("scripts") or [])]
+    if section.get("rxdm") and not real_prolog:
         section["rxdm"] = {"partitions": section["rxdm"]["partitions"], "file": STAND_IN}
     return section
 

@@ -110,11 +110,14 @@ class Nodeset(pulumi.ComponentResource):
         )
 
     def _nics(self, spec: MachineSpec) -> list[compute.InstanceTemplateNetworkInterfaceArgs]:
-        """The system network's, then one for each GPU network, in their order; none has a public address."""
-        gpu = [subnetwork for _, subnetwork in self._args.network.gpu[: spec.machine_type.family.fabric.nics]]
+        """The system network's and others of the host, then those of the fabric, in their order; none has a public
+        address."""
+        network, fabric = self._args.network, spec.machine_type.family.fabric
+        hosts = [(subnetwork, NIC_TYPE) for subnetwork in network.hosts[: len(fabric.host_nics)]]
+        gpus = [(subnetwork, fabric.nic_type) for _, subnetwork in network.gpu[: fabric.nics]]
         return [
-            compute.InstanceTemplateNetworkInterfaceArgs(subnetwork=subnetwork, nic_type=NIC_TYPE)
-            for subnetwork in (self._args.network.system, *gpu)
+            compute.InstanceTemplateNetworkInterfaceArgs(subnetwork=subnetwork, nic_type=kind)
+            for subnetwork, kind in (*hosts, *gpus)
         ]
 
     def _placement(self, capacity: Way) -> pulumi.Input[str] | None:

@@ -1,4 +1,4 @@
-"""The networks of a cluster: one for all machines, eight for the GPUs of nodes that have GPU NICs."""
+"""The networks of a cluster: one for all machines, and those of its GPUs' fabric."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from pulumi_gcp import compute
 from cluster.config import ClusterConfig
 from cluster.config.network import ExistingNetwork
 from cluster.platforms.gcp.address_plan import Plan, plan, reserved
-from cluster.platforms.gcp.fabric import gpu_mtu, system_mtu
+from cluster.platforms.gcp.fabric import fabric_of
 from cluster.platforms.gcp.names import labels, place
 from components.gcp.barrier import Barrier
 from components.gcp.network.firewall import EVERYTHING, allow, firewalls
@@ -35,8 +35,10 @@ class Network(pulumi.ComponentResource):
     """Path of the system subnetwork."""
     system_network: pulumi.Output[str]
     """Path of the system network: projects/PROJECT/global/networks/NAME."""
+    hosts: list[pulumi.Output[str]]
+    """Subnetwork of each NIC for other traffic than that of the GPUs, in the NICs' order: the system's first."""
     gpu: list[tuple[pulumi.Output[str], pulumi.Output[str]]]
-    """Network and subnetwork of each further NIC, in the NICs' order."""
+    """Network and subnetwork of each NIC of the fabric, in the NICs' order."""
     addresses: Mapping[str, pulumi.Output[str]]
     """Reserved address of the controller, each login machine and each Lustre server, by the machine's name."""
     tag: str
@@ -61,7 +63,14 @@ class Network(pulumi.ComponentResource):
         else:
             self._own(ranges)
         self.built += firewalls(f"{name}-fw", config, ranges, self.system_network, opts=self._child())
-        self.gpu = [self._gpu(index, cidr) for index, cidr in enumerate(ranges.gpu)]
+        self._fabric = fabric_of(config)
+        self.hosts = [self.system]
+        if ranges.second:
+            self.hosts.append(self._closed("second", ranges.second, mtu=self._fabric.system_mtu)[1])
+        if self._fabric.profile:
+            self.gpu = self._one_network(ranges.gpu)
+        else:
+            self.gpu = [self._closed(f"gpu-{index}", cidr, mtu=self._fabric.mtu) for index, cidr in enumerate(ranges.gpu)]
         self.addresses = {machine: self._address(machine, ranges.of.get(machine)) for machine in reserved(config)}
         self.ready = Barrier(f"{name}-ready", [*self.built, *self._reserved], parent=self)
         gpu = [subnetwork for _, subnetwork in self.gpu]
@@ -83,7 +92,7 @@ class Network(pulumi.ComponentResource):
         self.system_network, self.system = pulumi.Output.from_input(network), pulumi.Output.from_input(subnetwork)
 
     def _own(self, ranges: Plan) -> None:
-        network, subnetwork = self._vpc("system", ranges.system, mtu=system_mtu(self._config), routing="GLOBAL")
+        network, subnetwork = self._vpc("system", ranges.system, mtu=fabric_of(self._config).system_mtu, routing="GLOBAL")
         self.system_network, self.system = network.id, subnetwork.id
         self.built.append(subnetwork)
         child = pulumi.ResourceOptions(parent=self)
@@ -94,37 +103,57 @@ class Network(pulumi.ComponentResource):
             args = PeeringArgs(config=self._config, network=network.id, cidr=ranges.managed)
             self.services = Peering(f"{self._name}-services", args, opts=child).connection
 
-    def _gpu(self, index: int, cidr: str) -> tuple[pulumi.Output[str], pulumi.Output[str]]:
-        part = f"gpu-{index}"
-        network, subnetwork = self._vpc(part, cidr, mtu=gpu_mtu(self._config), routing="REGIONAL")
+    def _closed(self, part: str, cidr: str, *, mtu: int | None) -> tuple[pulumi.Output[str], pulumi.Output[str]]:
+        """A network that nodes talk to each other in, and nobody else."""
+        network, subnetwork = self._vpc(part, cidr, mtu=mtu, routing="REGIONAL")
         called = f"{self._config.name}-{part}-internal"
         rule = allow(f"{self._name}-{part}-fw", called, network.id, [cidr], allows=EVERYTHING, opts=self._child())
         self.built += [subnetwork, rule]
         return network.id, subnetwork.id
 
+    def _one_network(self, ranges: Sequence[str]) -> list[tuple[pulumi.Output[str], pulumi.Output[str]]]:
+        """One network with the fabric's profile, and a subnetwork for each NIC. No firewall rules: the profile allows
+        all traffic in it, and takes none (cloud.google.com/vpc/docs/rdma-network-profiles)."""
+        where = place(self._config)
+        profile = f"projects/{where.project}/global/networkProfiles/{where.zone}-{self._fabric.profile}"
+        network = self._network("gpu", mtu=self._fabric.mtu, routing="REGIONAL", profile=profile)
+        subnetworks = [
+            self._subnetwork(f"gpu-{index}", network, cidr, private_access=None) for index, cidr in enumerate(ranges)
+        ]
+        self.built += subnetworks
+        return [(network.id, subnetwork.id) for subnetwork in subnetworks]
+
     def _vpc(
         self, part: str, cidr: str, *, mtu: int | None, routing: str
     ) -> tuple[compute.Network, compute.Subnetwork]:
-        config = self._config
-        network = compute.Network(
+        network = self._network(part, mtu=mtu, routing=routing)
+        return network, self._subnetwork(part, network, cidr, private_access=True)
+
+    def _network(self, part: str, *, mtu: int | None, routing: str, profile: str | None = None) -> compute.Network:
+        name = self._config.name
+        return compute.Network(
             f"{self._name}-{part}",
-            name=f"{config.name}-{part}",
-            description=f"hpc: {part} network of {config.name}",
+            name=f"{name}-{part}",
+            description=f"hpc: {part} network of {name}",
             auto_create_subnetworks=False,
             routing_mode=routing,
             mtu=mtu,
+            network_profile=profile,
             opts=self._child(),
         )
-        subnetwork = compute.Subnetwork(
+
+    def _subnetwork(
+        self, part: str, network: compute.Network, cidr: str, *, private_access: bool | None
+    ) -> compute.Subnetwork:
+        return compute.Subnetwork(
             f"{self._name}-{part}-subnet",
-            name=f"{config.name}-{part}-subnet",
-            region=place(config).region,
+            name=f"{self._config.name}-{part}-subnet",
+            region=place(self._config).region,
             network=network.id,
             ip_cidr_range=cidr,
-            private_ip_google_access=True,
+            private_ip_google_access=private_access,
             opts=self._child(),
         )
-        return network, subnetwork
 
     def _address(self, machine: str, address: str | None) -> pulumi.Output[str]:
         config = self._config

@@ -62,6 +62,9 @@ fi
 [[ -z ${TCPXO:-} ]] || check "dmabuf's import-helper is built" built dmabuf-import-helper
 [[ -z ${TCPXO:-} ]] || check "dmabuf's import-helper can be loaded" loads import-helper
 [[ -z ${TCPXO:-} ]] || check "the rule for aperture devices" test -s /etc/udev/rules.d/00-hpc-aperture.rules
+[[ -z ${GIB:-} ]] || check "gIB $GIB" version "$GIB" dpkg-query --show nccl-gib
+[[ -z ${GIB:-} ]] || check "NCCL's settings of gIB" test -s /usr/local/gib/scripts/set_nccl_env.sh
+[[ -z ${GIB:-} ]] || check "the driver of RDMA adapters can be loaded" loads mlx5_ib
 [[ -z ${ENROOT_VERSION:-} ]] || check "enroot $ENROOT_VERSION" version "$ENROOT_VERSION" env HOME=/root enroot version
 [[ -z ${PYXIS_VERSION:-} ]] || check "pyxis" linked /usr/local/lib/slurm/spank_pyxis.so
 [[ -z ${SLURM_VERSION:-} ]] || check "Open MPI" version "(Open MPI)" mpirun --version

@@ -31,16 +31,20 @@ DISKS = {
         "pd-balanced",
         "pd-ssd",
     ),
-    **{
-        f"GPUs connected by {fabric}": (
-            {"nodesets": {"gpu": {"machine_type": name}}},
-            "nodesets.gpu.machine_type",
-            f"{name}, whose GPUs are connected by {fabric}",
-            "machine types with GPUs whose network this version sets up: a3-megagpu-8g",
-            "write a3-megagpu-8g",
-        )
-        for name, fabric in (("a3-highgpu-8g", "GPUDirect-TCPX"), ("a4-highgpu-8g", "GPUDirect RDMA"))
-    },
+    "GPUs connected by GPUDirect-TCPX": (
+        {"nodesets": {"gpu": {"machine_type": "a3-highgpu-8g"}}},
+        "nodesets.gpu.machine_type",
+        "a3-highgpu-8g, whose GPUs are connected by GPUDirect-TCPX",
+        "machine types with GPUs whose network this version sets up: a3-megagpu-8g, a3-ultragpu-8g, a4-highgpu-8g",
+        "write a3-megagpu-8g",
+    ),
+    "two fabrics": (
+        {"nodesets": {"mega": {"machine_type": "a3-megagpu-8g"}, "ultra": {"machine_type": "a3-ultragpu-8g"}}},
+        "nodesets.ultra.machine_type",
+        "a3-ultragpu-8g, whose GPUs are connected by GPUDirect RDMA",
+        "one fabric in a cluster; another nodeset has GPUDirect-TCPXO",
+        "make a stack of their own",
+    ),
     "a disk that A3 does not take": (
         a3(disk={"type": "pd-standard"}),
         "nodesets.a3.disk.type",

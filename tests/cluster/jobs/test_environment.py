@@ -25,7 +25,9 @@ class Job:
         self.folder = folder
         text = environment(config(stack) if isinstance(stack, str) else parse(stack))
         # A folder stands for the paths of a node.
-        self.text = text.replace("/var/", f"{folder}/var/").replace("/sys/class/net", f"{folder}/net")
+        for place in ("/var/", "/usr/local/gib"):
+            text = text.replace(place, f"{folder}{place}")
+        self.text = text.replace("/sys/class/net", f"{folder}/net")
         tools = folder / "bin"
         for name, body in {
             "scontrol": 'echo "${SLURM_JOB_NODELIST%%,*}"',
@@ -160,6 +162,40 @@ class TestTcpxo:
         job.profile(PROFILE)
         found = job.sourced(**in_job("a3mega", 2))
         assert (found["NCCL_SOCKET_IFNAME"], found["GLOO_SOCKET_IFNAME"]) == ("enp0s12", "ens4")
+
+
+class TestGib:
+    @pytest.fixture
+    def job(self, tmp_path: Path) -> Job:
+        """A node of A3 Ultra with its first NIC."""
+        job = Job(tmp_path, "a3ultra")
+        job.nic("enp0s19")
+        return job
+
+    @pytest.mark.parametrize("times", [1, 3])
+    def test_jobs_get_what_the_blueprint_sets(self, job: Job, times: int):
+        path = job.folder / "usr/local/gib/scripts/set_nccl_env.sh"
+        path.parent.mkdir(parents=True)
+        path.write_text("export NCCL_CROSS_NIC=0 NCCL_DEBUG=WARN\n")
+        found = job.sourced(times, **in_job("a3ultra", 2, LD_LIBRARY_PATH="/a", NCCL_DEBUG="INFO"))
+        environment = "NCCL_CROSS_NIC,NCCL_DEBUG,NCCL_NET,NCCL_SOCKET_IFNAME,GLOO_SOCKET_IFNAME"
+        assert found == {
+            "NCCL_CROSS_NIC": "0",
+            "NCCL_DEBUG": "INFO",
+            "NCCL_NET": "gIB",
+            "NCCL_SOCKET_IFNAME": "enp0s19,enp192s20",
+            "GLOO_SOCKET_IFNAME": "enp0s19",
+            "LD_LIBRARY_PATH": "/usr/local/gib/lib64:/usr/lib/x86_64-linux-gnu:/a",
+            "HPC_CONTAINER_MOUNTS": "/opt/apps/hpc:/opt/apps/hpc:ro,/var/tmp:/var/tmp,/usr/local/gib:/usr/local/gib",
+            "HPC_CONTAINER_ENV": f"MASTER_ADDR,MASTER_PORT,{environment}",
+            **MASTER,
+        }
+
+    def test_without_the_plugin_only_jobs_on_one_node_run(self, job: Job):
+        assert job.sourced(**in_job("a3ultra", 1))["NCCL_SOCKET_IFNAME"] == "enp0s19"
+        done = job.run(". ENV; echo went on", **in_job("a3ultra", 2))
+        assert (done.returncode, done.stdout) == (1, "")
+        assert "set_nccl_env.sh is not on n-0" in done.stderr
 
 
 class TestOthers:

@@ -19,10 +19,40 @@ _hpc_sockets() {
     fi
 }
 
+# What NCCL's plugins of Google's have in common.
+#
+# _hpc_settings FILE: reads a file of Google's with NCCL's variables. It sets some that are the job's own business: what
+# the job has of them stays, and Slurm alone says which GPUs it has.
+_hpc_settings() {
+    local - name
+    local -A own=()
+    for name in NCCL_DEBUG NCCL_DEBUG_SUBSYS CUDA_VISIBLE_DEVICES; do
+        [[ -z ${!name+set} ]] || own[$name]=${!name}
+    done
+    set +eu
+    # shellcheck disable=SC1090 # on nodes only
+    . "$1"
+    set -u
+    for name in "${!own[@]}"; do
+        export "$name=${own[$name]}"
+    done
+    [[ -n ${own[CUDA_VISIBLE_DEVICES]+set} ]] || unset -v CUDA_VISIBLE_DEVICES
+}
+
+# _hpc_libraries FOLDER: the plugin's NCCL comes before any other, and the driver's libraries before those of the image.
+_hpc_libraries() {
+    local place rest=:${LD_LIBRARY_PATH:-}:
+    for place in "$1" /usr/lib/x86_64-linux-gnu; do
+        while [[ $rest == *":$place:"* ]]; do rest=${rest/":$place:"/:}; done
+    done
+    rest=${rest#:}
+    rest=${rest%:}
+    export LD_LIBRARY_PATH=$1:/usr/lib/x86_64-linux-gnu${rest:+:$rest}
+}
+
 # GPUDirect-TCPXO on A3 Mega nodes. Arguments: the NIC for control messages, the NICs for data, comma-separated.
 _hpc_tcpxo() {
-    local - libraries=/var/lib/tcpxo/lib64 name place rest
-    local -A own=()
+    local libraries=/var/lib/tcpxo/lib64
     _hpc_sockets "$1"
     if ((${SLURM_JOB_NUM_NODES:-${SLURM_NNODES:-1}} < 2)); then
         # The prolog starts the receive data path manager for two nodes and more. Without it the plugin, which an
@@ -37,28 +67,10 @@ _hpc_tcpxo() {
     fi
     # Of a job on one node, where this one was submitted.
     [[ ${NCCL_NET_PLUGIN:-} != none ]] || unset -v NCCL_NET_PLUGIN
-    # The profile sets these too. What the job has of them stays, and Slurm alone says which GPUs it has.
-    for name in NCCL_DEBUG NCCL_DEBUG_SUBSYS CUDA_VISIBLE_DEVICES; do
-        [[ -z ${!name+set} ]] || own[$name]=${!name}
-    done
-    set +eu
-    # shellcheck disable=SC1091 # on A3 Mega nodes only
-    NCCL_LIB_DIR=$libraries . "$libraries/nccl-env-profile.sh"
-    set -u
-    for name in "${!own[@]}"; do
-        export "$name=${own[$name]}"
-    done
-    [[ -n ${own[CUDA_VISIBLE_DEVICES]+set} ]] || unset -v CUDA_VISIBLE_DEVICES
+    NCCL_LIB_DIR=$libraries _hpc_settings "$libraries/nccl-env-profile.sh"
     export NCCL_FASTRAK_CTRL_DEV=$1 NCCL_FASTRAK_IFNAME=$2 NCCL_SOCKET_IFNAME=$1
     export NCCL_FASTRAK_LLCM_DEVICE_DIRECTORY=/dev/aperture_devices
-    # The plugin's NCCL comes before any other, and the driver's libraries before those of the image.
-    rest=:${LD_LIBRARY_PATH:-}:
-    for place in "$libraries" /usr/lib/x86_64-linux-gnu; do
-        while [[ $rest == *":$place:"* ]]; do rest=${rest/":$place:"/:}; done
-    done
-    rest=${rest#:}
-    rest=${rest%:}
-    export LD_LIBRARY_PATH=$libraries:/usr/lib/x86_64-linux-gnu${rest:+:$rest}
+    _hpc_libraries "$libraries"
     _hpc_mounts+=,/var/tmp:/var/tmp,$libraries:$libraries
 }
 
@@ -104,7 +116,7 @@ if [[ -n ${SLURM_JOB_ID:-} ]]; then
     _hpc_distribution
     _hpc_container "$_hpc_mounts"
 fi
-unset -f _hpc_sockets _hpc_tcpxo _hpc_master _hpc_distribution _hpc_container
+unset -f _hpc_sockets _hpc_settings _hpc_libraries _hpc_tcpxo _hpc_master _hpc_distribution _hpc_container
 unset -v _hpc_mounts
 # The status of this file, also for scripts without set -e: . /opt/apps/hpc/env.sh || exit
 [[ -z ${_hpc_failed:-} ]]

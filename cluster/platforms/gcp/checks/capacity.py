@@ -11,6 +11,7 @@ from cluster.config.cluster import ClusterConfig
 from cluster.config.machines import Controller, Login
 from cluster.config.validators.settings import minutes
 from cluster.findings import Finding, Level, Location, listing
+from cluster.platforms.gcp.fabric import fabric_of
 from cluster.platforms.gcp.names import place
 
 MOST_FLEX_MINUTES = 7 * 24 * 60
@@ -21,10 +22,19 @@ _NO_PLACEMENT = [one.name for one in FAMILIES.values() if one.platform == "gcp" 
 def find_errors(config: ClusterConfig) -> Iterator[Finding]:
     for role, machine in (("controller", config.controller), ("login", config.login)):
         yield from _alone(role, machine)
+    made_for = fabric_of(config)
     for name, section in config.nodesets.items():
         kind = roster.nodeset_type(config, section)
         if not kind.family.fabric.set_up:
             yield _fabric(name, kind)
+        elif kind.family.fabric.nics and kind.family.fabric is not made_for:
+            yield Finding(
+                id="machine-type-fabrics",
+                at=("nodesets", name, "machine_type"),
+                given=f"{kind.name}, whose GPUs are connected by {kind.family.fabric.name}",
+                allowed=f"one fabric in a cluster; another nodeset has {made_for.name}",
+                todo="make a stack of their own for these nodes",
+            )
         row = ACCELERATORS.get(section.gpus.type) if section.gpus else None
         if section.gpus and row and section.gpus.count not in row.counts:
             yield Finding(

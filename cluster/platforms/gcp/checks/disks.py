@@ -16,8 +16,8 @@ SYSTEM_GB = 20
 
 def find_errors(config: ClusterConfig) -> Iterator[Finding]:
     for at, disk, role, machine_type in _boots(config):
-        name, size = disks.boot(disk, role)
         kind = MACHINE_TYPES[machine_type]
+        name, size = disks.boot(disk, role, kind)
         if kind.platform == "gcp" and kind.family.fabric.set_up:
             yield from find_type_errors(at, DISK_TYPES[name], kind, boot=True)
             yield from _boot_size(config, at, DISK_TYPES[name], size)

@@ -10,7 +10,7 @@ from cluster.config.cluster import ClusterConfig
 from cluster.findings import Finding, listing
 from cluster.platforms.gcp import address_plan
 from cluster.platforms.gcp.defaults import NETWORK
-from cluster.platforms.gcp.fabric import gpu_networks
+from cluster.platforms.gcp.fabric import fabric_of
 from cluster.platforms.gcp.filesystems.registry import file_systems
 from cluster.platforms.gcp.image.source import bakes, installs
 
@@ -40,16 +40,23 @@ def _used(config: ClusterConfig) -> dict[str, ipaddress.IPv4Network]:
     """The networks that the stack uses, by their keys."""
     network = config.network
     services = any(one.peered or one.own_range for one in file_systems(config))
+    fabric = fabric_of(config)
     used = {
         "cidr": network.cidr,
-        "gpu_cidr": network.gpu_cidr if gpu_networks(config) else None,
+        "gpu_cidr": network.gpu_cidr if fabric.nics else None,
+        "second_cidr": network.second_cidr if len(fabric.host_nics) > 1 else None,
         "services_cidr": network.services_cidr if services else None,
     }
     return {key: ipaddress.IPv4Network(value) for key, value in used.items() if value}
 
 
 def _overlaps(config: ClusterConfig) -> Iterator[Finding]:
-    purpose = {"cidr": "the machines'", "gpu_cidr": "the GPUs'", "services_cidr": "for what Google runs"}
+    purpose = {
+        "cidr": "the machines'",
+        "gpu_cidr": "the GPUs'",
+        "second_cidr": "of the nodes' second NIC",
+        "services_cidr": "for what Google runs",
+    }
     for (one, left), (other, right) in combinations(_used(config).items(), 2):
         if not left.overlaps(right):
             continue

@@ -63,6 +63,7 @@ def steps(config: ClusterConfig, folder: Path = PROJECT) -> list[Step]:
         "22-containers": gpus and bool(row.container_toolkit),
         "24-dcgm": gpus and bool(row.dcgm),
         "26-dmabuf": "26-dmabuf" in of_fabric,
+        "27-gib": "27-gib" in of_fabric,
         "28-aperture": "28-aperture" in of_fabric,
         "30-slurm": bool(row.slurm),
         "31-slurm-packages": not row.slurm,
@@ -111,7 +112,7 @@ def parameters(config: ClusterConfig) -> dict[str, str]:
             flavour = "-open" if open_driver(config) else ""
             found |= {"DRIVER_VERSION": row.driver.version, "DRIVER_FLAVOUR": flavour, "CUDA": row.cuda}
     for fabric in fabrics(config):
-        found |= fabric.image_parameters
+        found |= {name: value.format_map(vars(row)) for name, value in fabric.image_parameters.items()}
     found |= {"GCSFUSE": row.gcsfuse} if config.storage.buckets else {}
     found |= {"IMAGE_PACKAGES": " ".join(packages(config))}
     sources: dict[str, Source | Download | None] = {

@@ -1,6 +1,8 @@
 """The impact of another machine type, capacity or boot disk on the machines."""
 
 from cluster import roster
+from cluster.catalog import MACHINE_TYPES
+from cluster.config.cluster import ClusterConfig
 from cluster.config.impact import Effect, Impact, NoEffect, Refuse
 from cluster.impact.edits import Edit, rule
 from cluster.impact.rules import end_sessions, recreate_controller, recreate_nodes, unless_moved
@@ -38,14 +40,20 @@ def _kept_logins(edit: Edit) -> list[str]:
     return [one.name for one in roster.machines(edit.before) if one.roles == ("login",) and one.name in after]
 
 
+def _boot(config: ClusterConfig, role: str) -> tuple[str, int]:
+    """Boot disk of the controller or of login machines."""
+    section = getattr(config, role)
+    return disks.boot(section.disk, role, MACHINE_TYPES[section.machine_type or config.controller.machine_type])
+
+
 @unless_moved
 @rule(Effect.NOTHING, Effect.REPLACE)
 def node(edit: Edit) -> Impact:
     """Capacity or boot disk of a nodeset's machines."""
     old, new = edit.before.nodesets[edit.name], edit.after.nodesets[edit.name]
-    if of_nodes(old.capacity) == of_nodes(new.capacity) and disks.boot(old.disk, "node") == disks.boot(
-        new.disk, "node"
-    ):
+    was, now = roster.nodeset_type(edit.before, old), roster.nodeset_type(edit.after, new)
+    same = disks.boot(old.disk, "node", was) == disks.boot(new.disk, "node", now)
+    if same and of_nodes(old.capacity) == of_nodes(new.capacity):
         return _SAME
     return recreate_nodes(edit)
 
@@ -54,9 +62,8 @@ def node(edit: Edit) -> Impact:
 def controller(edit: Edit) -> Impact:
     """Capacity or boot disk of the controller."""
     old, new = edit.before.controller, edit.after.controller
-    if of_machine(old.capacity) == of_machine(new.capacity) and (
-        disks.boot(old.disk, "controller") == disks.boot(new.disk, "controller")
-    ):
+    same = _boot(edit.before, "controller") == _boot(edit.after, "controller")
+    if same and of_machine(old.capacity) == of_machine(new.capacity):
         return _SAME
     return recreate_controller(edit, RECORDS_STAY)
 
@@ -66,7 +73,7 @@ def login(edit: Edit) -> Impact:
     """Capacity or boot disk of the login machines."""
     old, new = edit.before.login, edit.after.login
     kept = _kept_logins(edit)
-    same = disks.boot(old.disk, "login") == disks.boot(new.disk, "login")
+    same = _boot(edit.before, "login") == _boot(edit.after, "login")
     if not kept or (same and of_machine(old.capacity) == of_machine(new.capacity)):
         return _SAME
     return end_sessions(kept, "is recreated")
@@ -77,10 +84,10 @@ def boot_size(edit: Edit) -> Impact:
     """Size of the boot disk of the controller or of login machines: written, or the default."""
     role = edit.path[0]
     before, after = getattr(edit.before, role), getattr(edit.after, role)
-    old, new = disks.boot(before.disk, role)[1], disks.boot(after.disk, role)[1]
+    (old_type, old), (new_type, new) = _boot(edit.before, role), _boot(edit.after, role)
     if new == old or getattr(before, "on", None) or getattr(after, "on", None):
         return _SAME
-    if disks.boot(before.disk, role)[0] != disks.boot(after.disk, role)[0]:
+    if old_type != new_type:
         return NoEffect("the machine is recreated with the other type of disk, at this size")
     if new < old:
         return Refuse("a disk can grow, but not shrink: put it back")
