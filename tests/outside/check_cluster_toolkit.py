@@ -353,7 +353,7 @@ class TestRoce:
         )
         builder = ours.one(f"{roce.cluster}-image-bake").inputs["machine_type"]
         both.same("builder-type", theirs.vars["image_build_machine_type"], builder)
-        storage = theirs.modules["homefs"]
+        storage: dict[str, Any] = theirs.modules["homefs"]
         found = stacks.config(roce.stack).storage
         if found.filestore:
             tier = {"HIGH_SCALE_SSD": "ZONAL"}[storage["filestore_tier"]]
