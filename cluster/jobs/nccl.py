@@ -110,7 +110,9 @@ def run_script(config: ClusterConfig, run: NcclRun) -> JobScript:
     single = without_mpi or run.partition.cpus < gpu.count
     tasks = 1 if single else gpu.count
     suffix = "_mpi" if kind == "installed" and not without_mpi and not run.binaries else ""
-    folder = f"{run.binaries}/" if run.binaries else "" if kind == "installed" else f"$HOME/{tests_folder(image)}/build/"
+    folder = (
+        f"{run.binaries}/" if run.binaries else "" if kind == "installed" else f"$HOME/{tests_folder(image)}/build/"
+    )
     common = f"-f 2 -g {gpu.count if single else 1}".split()
     fabric = run.partition.fabric
     smallest = run.smallest or fabric.smallest

@@ -13,7 +13,8 @@ existing-file-system-network field-release filestore-size flex-duration flex-fam
 gpu-network-size gpus-built-in gpus-count gpus-unknown group-gid-taken health-parameter health-user-unknown
 host-name-length image-bake image-builder-type image-builder-unused image-name-alone image-platform image-provision-size
 image-recipe image-snapshot-future kernel-old key-unknown login-count login-public-nobody login-public-nowhere
-lustre-client lustre-kind-field lustre-size lustre-throughput machine-type-fabric machine-type-fabrics machine-type-gpu machine-type-platform
+lustre-client lustre-kind-field lustre-size lustre-throughput machine-type-fabric
+machine-type-fabrics machine-type-gpu machine-type-platform
 machines-too-many mlperf-data-missing mlperf-data-owner mlperf-data-root mlperf-not-prepared mlperf-storage-size
 mount-hides mount-overlap nccl-against nccl-average-differs nccl-average-failed nccl-collective-assumed nccl-complaints
 nccl-drop nccl-fabric-inactive nccl-mixed nccl-no-log nccl-no-reference nccl-no-rows nccl-nodes-differ nccl-one-slow

@@ -367,7 +367,7 @@ class TestRoce:
         text = (GOLDEN / roce.stack / "slurm.conf").read_text()
         node = settings(next(line for line in text.splitlines() if line.startswith("NodeName=")))
         for key, value in nodes["node_conf"].items():
-            both.same(f"node-{key}", str(value), node[{"SocketsPerBoard": "Sockets"}.get(key, key)])
+            both.same(f"node-{key}", str(value), node["Sockets" if key == "SocketsPerBoard" else key])
         line = settings(next(line for line in text.splitlines() if line.startswith("PartitionName=")))
         main = settings(text.partition("\nNodeName=")[0])
         for key, value in theirs.modules[roce.partition]["partition_conf"].items():

@@ -20,7 +20,9 @@ def boot_disk(config: ClusterConfig, spec: MachineSpec) -> tuple[str, int]:
 def boot(disk: Disk, role: str, kind: MachineType) -> tuple[str, int]:
     """Type and size in GB of a boot disk that a section describes, for machines of that role and type."""
     usual = BOOT_TYPES[role]
-    return disk.type or (usual if usual in kind.family.disks or not kind.family.disks else NEWER), disk.size_gb or BOOT_GB
+    return disk.type or (
+        usual if usual in kind.family.disks or not kind.family.disks else NEWER
+    ), disk.size_gb or BOOT_GB
 
 
 def section(config: ClusterConfig, spec: MachineSpec) -> Disk:

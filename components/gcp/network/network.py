@@ -70,7 +70,9 @@ class Network(pulumi.ComponentResource):
         if self._fabric.profile:
             self.gpu = self._one_network(ranges.gpu)
         else:
-            self.gpu = [self._closed(f"gpu-{index}", cidr, mtu=self._fabric.mtu) for index, cidr in enumerate(ranges.gpu)]
+            self.gpu = [
+                self._closed(f"gpu-{index}", cidr, mtu=self._fabric.mtu) for index, cidr in enumerate(ranges.gpu)
+            ]
         self.addresses = {machine: self._address(machine, ranges.of.get(machine)) for machine in reserved(config)}
         self.ready = Barrier(f"{name}-ready", [*self.built, *self._reserved], parent=self)
         gpu = [subnetwork for _, subnetwork in self.gpu]
@@ -92,7 +94,9 @@ class Network(pulumi.ComponentResource):
         self.system_network, self.system = pulumi.Output.from_input(network), pulumi.Output.from_input(subnetwork)
 
     def _own(self, ranges: Plan) -> None:
-        network, subnetwork = self._vpc("system", ranges.system, mtu=fabric_of(self._config).system_mtu, routing="GLOBAL")
+        network, subnetwork = self._vpc(
+            "system", ranges.system, mtu=fabric_of(self._config).system_mtu, routing="GLOBAL"
+        )
         self.system_network, self.system = network.id, subnetwork.id
         self.built.append(subnetwork)
         child = pulumi.ResourceOptions(parent=self)
