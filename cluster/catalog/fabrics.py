@@ -160,8 +160,8 @@ ROCE = Fabric(
     smallest="256M",
     iterations=200,
     one_node="is measured between nodes",
-    inactive="check that the nodes have their RDMA devices (`ibv_devinfo`), that the job reads the cluster's env.sh, and "
-    "that it passes NCCL's variables and /usr/local/gib into the container",
+    inactive="check that the nodes have their RDMA devices (`ibv_devinfo`), that the job reads the cluster's env.sh, "
+    "and that it passes NCCL's variables and /usr/local/gib into the container",
 )
 """RDMA over Converged Ethernet on ConnectX NICs, with gIB, Google's plugin for NCCL."""
 
