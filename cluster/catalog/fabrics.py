@@ -1,7 +1,8 @@
 """Fabrics: how GPUs of different machines reach each other's memory. One object has all that differs between them.
 
 Sources: cluster-toolkit v1.95.0, examples/machine-learning/a3-megagpu-8g (TCPXO), a3-ultragpu-8g and a4-highgpu-8g
-(RoCE with gIB); nebius-solutions-library, soperator/test (InfiniBand); cloud.google.com/compute/docs/gpus/gpu-network-bandwidth (NICs and their rates).
+(RoCE with gIB); nebius-solutions-library, soperator/test (InfiniBand);
+cloud.google.com/compute/docs/gpus/gpu-network-bandwidth (NICs and their rates).
 """
 
 from collections.abc import Mapping
