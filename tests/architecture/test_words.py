@@ -1,0 +1,57 @@
+"""Words that make a reader stop: docs/style.md lists them, and what to write instead."""
+
+import re
+from collections import Counter
+from functools import cache
+
+import pytest
+
+from tests.architecture.test_sources import ROOT, texts
+
+STYLE = "docs/style.md"
+NOT_READ = ("tests/", "lab/charts/", "CHANGELOG.md", STYLE)
+READ = (".py", ".md", ".sh")
+OF_OTHERS = re.compile(r"Wants=|\.wants\b|\.tell\(")
+"""Correct in their own field: systemd's and Python's."""
+
+LEFT = {"bench": 5, "cli": 70, "cluster": 90, "components": 40, "docs": 55, "engine": 15, "lab": 25, "scripts": 200}
+"""Uses that are still there, by folder: these numbers only get smaller."""
+
+
+@cache
+def words() -> dict[str, str]:
+    """Each word of the table in docs/style.md, with what to write instead."""
+    section = (
+        (ROOT / STYLE).read_text(encoding="utf-8").partition("## Words that stop a reader")[2].partition("\n## ")[0]
+    )
+    rows = re.findall(r"^\| (`.*?`) \| (.*?) \|$", section, re.MULTILINE)
+    return {word: instead for row, instead in rows for word in re.findall("`(.*?)`", row)}
+
+
+def uses(text: str) -> Counter[str]:
+    """How often each word is used in a text, in names as well: `_told`, `told_once`."""
+    text = OF_OTHERS.sub("", text)
+    pattern = "|".join(re.escape(word).replace("\\ ", r"\s+") for word in words())
+    return Counter(found[0].lower() for found in re.finditer(rf"(?<![A-Za-z])({pattern})(?![A-Za-z])", text, re.I))
+
+
+@cache
+def found() -> dict[str, dict[str, Counter[str]]]:
+    """The words of every file of the product, by folder and file."""
+    folders: dict[str, dict[str, Counter[str]]] = {}
+    for name, text in texts():
+        if name.endswith(READ) and not name.startswith(NOT_READ) and (used := uses(text)):
+            folders.setdefault(name.split("/")[0], {})[name] = used
+    return folders
+
+
+def test_the_table_is_read() -> None:
+    assert words()["told"]
+    assert uses("a board was told_once; dashboards") == {"board": 1, "told": 1}
+
+
+@pytest.mark.parametrize("folder", sorted(found()))
+def test_these_words_are_not_used(folder: str) -> None:
+    files = found()[folder]
+    many = sum(sum(used.values()) for used in files.values())
+    assert many <= LEFT.get(folder, 0), {name: {word: words()[word] for word in used} for name, used in files.items()}
