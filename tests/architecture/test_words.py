@@ -32,7 +32,9 @@ def uses(text: str) -> Counter[str]:
     """How often each word is used in a text, in names as well: `_told`, `told_once`."""
     text = OF_OTHERS.sub("", text)
     pattern = "|".join(re.escape(word).replace("\\ ", r"\s+") for word in words())
-    return Counter(found[0].lower() for found in re.finditer(rf"(?<![A-Za-z])({pattern})(?![A-Za-z])", text, re.I))
+    return Counter(
+        found[0].lower() for found in re.finditer(rf"(?<![A-Za-z])({pattern})(?![A-Za-z])", text, re.IGNORECASE)
+    )
 
 
 @cache
