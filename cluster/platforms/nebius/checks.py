@@ -94,8 +94,7 @@ def _soperator_warnings(settings: Nebius) -> Iterator[Finding]:
             id="nebius-soperator-faults",
             level=Level.WARNING,
             at=_AT,
-            what=f"Soperator {version} has known faults: "
-            + "; ".join(f"{one.what} ({one.name}, nebius/soperator, {one.source})" for one in faults),
+            what=f"Soperator {version} has known faults: {'; '.join(faults)}",
             todo=f"write {versions.SOPERATOR}, which has none of them",
         )
 
@@ -355,11 +354,11 @@ def _gpu_warnings(config: ClusterConfig, settings: Nebius) -> Iterator[Finding]:
                     f"{listing(fabrics_of(platform, settings.region))}",
                 )
             continue
-        fabric = FABRICS.get(infiniband.fabric or "")
-        if infiniband.fabric and fabric is None:
+        place = FABRICS.get(infiniband.fabric or "")
+        if infiniband.fabric and place is None:
             why = "is none of those that are known here"
-        elif fabric and (fabric.platform, fabric.region) != (platform, settings.region):
-            why = f"is of {fabric.platform} in {fabric.region}, and the nodes are {platform} in {settings.region}"
+        elif place and place != (platform, settings.region):
+            why = f"is of {place[0]} in {place[1]}, and the nodes are {platform} in {settings.region}"
         else:
             continue
         yield Finding(

@@ -1,4 +1,10 @@
-"""What is wrong with a cluster of pods, and who has to act: findings, known problems, reasons of drained nodes."""
+"""What is wrong with a cluster of pods, and who has to act: reasons of drained nodes, known problems, findings.
+
+Numbers of known problems are those of docs/reference/nebius-known-problems.md; those that are prevented, or waited for,
+are not here. Reasons: nebius/soperator 4.1.7, internal/consts/slurm.go (prefixes), internal/controller/soperatorchecks/
+slurm_nodes_controller.go (what the operator does), helm/slurm-cluster/slurm_scripts (checks of jobs and nodes),
+helm/soperator-activechecks/values.yaml, docs/active-checks.md.
+"""
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -8,7 +14,7 @@ from cluster.observe.health.finding import Actor, ClusterFinding, together
 from cluster.observe.health.nodes import held
 from cluster.observe.nodes import Node
 from cluster.observe.observation import ClusterObservation
-from cluster.platforms.nebius.observation import View
+from cluster.platforms.nebius.observation import Check, View
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,7 +65,9 @@ PROBLEMS: Sequence[Problem] = (
     ),
 )  # fmt: skip
 BRING_UP, VANISHED = 16, 17
-"""Numbers of the problems that objects reveal, not texts: see `blocking` and `vanished`."""
+"""Numbers of the problems that objects reveal, not texts: see `blocking`; and nodes that slurmctld still lists although
+they have no pod, after a nodeset became smaller. Nodes are dynamic: slurmctld keeps one until it is deleted
+(docs/limitations.md of soperator)."""
 
 
 def recognized(texts: Iterable[str]) -> Iterator[Problem]:
@@ -68,38 +76,15 @@ def recognized(texts: Iterable[str]) -> Iterator[Problem]:
     yield from (problem for problem in PROBLEMS if problem.symptom.search(every))
 
 
-@dataclass(frozen=True, kw_only=True)
-class Gate:
-    """An active check, as far as others wait for it."""
-
-    name: str
-    failed: bool
-    drains: bool
-    """Whether its failure drains nodes."""
-    done: bool
-    """Whether it has completed once."""
-    needs: tuple[str, ...] = ()
-
-
-def blocking(gates: Iterable[Gate]) -> dict[str, tuple[str, ...]]:
+def blocking(checks: Sequence[Check]) -> dict[str, tuple[str, ...]]:
     """Failed checks that only comment on nodes, with the checks that wait for them and have never run (16).
 
     Soperator runs checks in the order of `dependsOn`, and tries none twice: one that fails for a passing reason holds
     up all that depend on it (pull request 2132, issue 1203).
     """
-    every = list(gates)
-    names = [gate.name for gate in every if gate.failed and not gate.drains]
-    waiting = {name: tuple(gate.name for gate in every if name in gate.needs and not gate.done) for name in names}
+    names = [check.name for check in checks if check.failed and not check.drains]
+    waiting = {name: tuple(check.name for check in checks if name in check.needs and not check.done) for name in names}
     return {name: found for name, found in waiting.items() if found}
-
-
-def vanished(nodes: Iterable[str], pods: Iterable[str]) -> list[str]:
-    """Nodes that slurmctld still lists although they have no pod, after a nodeset became smaller (17).
-
-    Nodes are dynamic: slurmctld keeps one until it is deleted (docs/limitations.md of soperator).
-    """
-    there = set(pods)
-    return [name for name in nodes if name not in there]
 
 
 OPERATOR_SECONDS = 2 * 3600
@@ -328,7 +313,7 @@ def _hosts(seen: ClusterObservation, view: View) -> Iterator[ClusterFinding]:
 def _nodes(seen: ClusterObservation, view: View, now: float) -> Iterator[ClusterFinding]:
     rows = seen.slurm("nodes") or {}
     readable = "pods" not in view.unread
-    gone = set(vanished(rows, (pod.name for pod in view.pods))) if readable else set()
+    gone = rows.keys() - {pod.name for pod in view.pods} if readable else set()
     for name, row in rows.items():
         node = Node.of(name, row)
         if name in gone and (node.down or node.drained or node.silent):
@@ -371,10 +356,7 @@ def _drained(seen: ClusterObservation, view: View, node: Node, now: float) -> It
 
 
 def _checks(seen: ClusterObservation, view: View) -> Iterator[ClusterFinding]:
-    gates = [
-        Gate(name=one.name, failed=one.failed, drains=one.drains, done=one.done, needs=one.needs) for one in view.checks
-    ]
-    waiting = blocking(gates)
+    waiting = blocking(view.checks)
     for one in view.checks:
         if not one.failed:
             continue
@@ -395,13 +377,8 @@ def _checks(seen: ClusterObservation, view: View) -> Iterator[ClusterFinding]:
                 id=f"known-problem-{BRING_UP}",
                 what=f"has failed and drains no node, but {', '.join(waiting[one.name])} waits for it and never ran",
                 note="Soperator runs a failed check again only at its next time, or when somebody starts it.",
-                todo=rerun(view.namespace, one.name),
+                todo=f"kubectl create job --namespace {view.namespace} --from=cronjob/{one.name} {one.name}-again",
             )
-
-
-def rerun(namespace: str, check: str) -> str:
-    """The command that runs a check now."""
-    return f"kubectl create job --namespace {namespace} --from=cronjob/{check} {check}-again"
 
 
 def actions(nodes: Iterable[Node], replacement: bool, *, now: float) -> Iterator[tuple[Node, Action]]:  # noqa: FBT001

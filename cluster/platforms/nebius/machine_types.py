@@ -1,4 +1,12 @@
-"""Platforms of Nebius with their presets, fabrics and disk types, and what Kubernetes keeps of a node."""
+"""Platforms of Nebius with their presets, InfiniBand fabrics and disk types, and what Kubernetes keeps of a node.
+
+A platform is what other clouds call a family of machine types, a preset one of its sizes. Sources, of 2026:
+- platforms, presets, regions: nebius-solutions-library, soperator/modules/available_resources (platform.tf, preset.tf,
+  cpu_topology.tf, gres.tf)
+- disk types: nebius/api, compute/v1/disk.proto; available_resources/disk.tf; StorageClasses: helm-storageclasses
+- what Kubernetes keeps: available_resources/reserve.tf (node), soperator/modules/slurm/locals.tf (slurmd, munge).
+  Amounts are in milli-CPUs and MiB, so that they stay whole numbers.
+"""
 
 import re
 from dataclasses import dataclass
@@ -128,42 +136,25 @@ def preset_of(machine_type: str) -> Preset:
     return next(one for one in PLATFORMS[platform].presets if one.name == name)
 
 
-FABRICS_SOURCE = "docs.nebius.com/compute/clusters/gpu#fabrics; nebius-solutions-library, pull request 1142"
-
-
-@dataclass(frozen=True, kw_only=True)
-class InfinibandFabric:
-    """One InfiniBand fabric."""
-
-    name: str
-    platform: str
-    region: str
-
-
-def _fabric(name: str, platform: str, region: str) -> InfinibandFabric:
-    return InfinibandFabric(name=name, platform=platform, region=region)
-
-
-# Source: SOURCE.
-_FABRIC_ROWS = (
-    *(_fabric(f"fabric-{number}", "gpu-h100-sxm", "eu-north1") for number in (2, 3, 4, 6)),
-    _fabric("fabric-7", "gpu-h200-sxm", "eu-north1"),
-    _fabric("fabric-5", "gpu-h200-sxm", "eu-west1"),
-    _fabric("eu-north2-a", "gpu-h200-sxm", "eu-north2"),
-    _fabric("us-central1-a", "gpu-h200-sxm", "us-central1"),
-    _fabric("us-central1-b", "gpu-b200-sxm", "us-central1"),
-    _fabric("me-west1-a", "gpu-b200-sxm-a", "me-west1"),
-    _fabric("uk-south1-a", "gpu-b300-sxm", "uk-south1"),
-    _fabric("us-north1-a", "gpu-b300-sxm", "us-north1"),
-    _fabric("eu-west2-a", "gpu-b300-sxm", "eu-west2"),
-)
-
-FABRICS: dict[str, InfinibandFabric] = {row.name: row for row in _FABRIC_ROWS}
+FABRICS: dict[str, tuple[str, str]] = {
+    **{f"fabric-{number}": ("gpu-h100-sxm", "eu-north1") for number in (2, 3, 4, 6)},
+    "fabric-7": ("gpu-h200-sxm", "eu-north1"),
+    "fabric-5": ("gpu-h200-sxm", "eu-west1"),
+    "eu-north2-a": ("gpu-h200-sxm", "eu-north2"),
+    "us-central1-a": ("gpu-h200-sxm", "us-central1"),
+    "us-central1-b": ("gpu-b200-sxm", "us-central1"),
+    "me-west1-a": ("gpu-b200-sxm-a", "me-west1"),
+    "uk-south1-a": ("gpu-b300-sxm", "uk-south1"),
+    "us-north1-a": ("gpu-b300-sxm", "us-north1"),
+    "eu-west2-a": ("gpu-b300-sxm", "eu-west2"),
+}
+"""Platform and region of the InfiniBand fabrics that are known. Nebius adds fabrics without notice, so the table warns
+and never refuses. Source: docs.nebius.com/compute/clusters/gpu#fabrics; nebius-solutions-library, pull request 1142."""
 
 
 def fabrics_of(platform: str, region: str) -> list[str]:
     """Names of the fabrics that a platform has in a region."""
-    return [one.name for one in FABRICS.values() if (one.platform, one.region) == (platform, region)]
+    return [name for name, place in FABRICS.items() if place == (platform, region)]
 
 
 @dataclass(frozen=True, kw_only=True)

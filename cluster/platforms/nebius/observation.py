@@ -1,4 +1,8 @@
-"""What is seen of a cluster of pods: Kubernetes' objects, and Slurm's own view."""
+"""What is seen of a cluster of pods: Kubernetes' objects, from `kubectl get --output=json`, and Slurm's own view.
+
+Kinds of Soperator: api/v1/slurmcluster_types.go, api/v1alpha1/nodeset_types.go and activecheck_types.go of
+nebius/soperator 4.1.7. All times are seconds since the epoch.
+"""
 
 import shlex
 from collections.abc import Iterable, Mapping, Sequence

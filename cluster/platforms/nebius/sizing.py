@@ -6,7 +6,7 @@ Source of the tiers: nebius-solutions-library, soperator/modules/sizing_tier/mai
 from dataclasses import dataclass
 
 from cluster.config.cluster import ClusterConfig
-from cluster.config.machines import Disk, Nodeset
+from cluster.config.machines import Nodeset
 from cluster.platforms.nebius.machine_types import (
     DAEMON_CPU,
     DAEMON_MEMORY,
@@ -30,7 +30,6 @@ class WorkerSize:
     """What a nodeset's pods have."""
 
     slurmd: Resources
-    munge: Resources
     gpus: int
     """GPUs of each."""
     memory_mib: int
@@ -40,9 +39,9 @@ class WorkerSize:
 def worker(config: ClusterConfig, nodeset: str) -> WorkerSize:
     """The size of a nodeset's pods."""
     section = config.nodesets[nodeset]
-    found = slurmd_resources(_node(_machine_type(config, section), node_disk(config, section)))
+    found = slurmd_resources(_node(section.machine_type or config.controller.machine_type, node_disk(config, section)))
     gpu = nodeset_gpu(config, section)
-    return WorkerSize(slurmd=found, munge=MUNGE, gpus=gpu.count if gpu else 0, memory_mib=found.memory)
+    return WorkerSize(slurmd=found, gpus=gpu.count if gpu else 0, memory_mib=found.memory)
 
 
 def slurmctld(config: ClusterConfig) -> Resources:
@@ -63,26 +62,17 @@ def slurmdbd(settings: Nebius) -> Resources:
 
 def node_disk(config: ClusterConfig, section: Nodeset) -> int:
     """GiB of the boot disk of a nodeset's nodes."""
-    usual = GPU_DISK_GIB if nodeset_gpu(config, section) else CPU_DISK_GIB
-    return _disk(section.disk, usual)
+    return section.disk.size_gb or (GPU_DISK_GIB if nodeset_gpu(config, section) else CPU_DISK_GIB)
 
 
 def controller_disk(config: ClusterConfig) -> int:
     """GiB of the boot disk of the controller's node."""
-    return _disk(config.controller.disk, CONTROLLER_DISK_GIB)
+    return config.controller.disk.size_gb or CONTROLLER_DISK_GIB
 
 
 def login_disk(config: ClusterConfig) -> int:
     """GiB of the boot disk of each login node."""
-    return _disk(config.login.disk, LOGIN_DISK_GIB)
-
-
-def _disk(section: Disk, usual: int) -> int:
-    return usual if section.size_gb is None else section.size_gb
-
-
-def _machine_type(config: ClusterConfig, section: Nodeset) -> str:
-    return section.machine_type or config.controller.machine_type
+    return config.login.disk.size_gb or LOGIN_DISK_GIB
 
 
 def _node(machine_type: str, disk_gib: int) -> Resources:

@@ -1,4 +1,9 @@
-"""Versions of Kubernetes that Nebius creates clusters of, and of Soperator."""
+"""Versions of Kubernetes that Nebius creates clusters of, with NVIDIA's drivers of their node images, and of Soperator.
+
+Kubernetes: a dated copy for previews; `up` asks Nebius itself before it creates anything (components/nebius/preflight).
+Soperator: tags of github.com/nebius/soperator. SLURM_VERSION and IMAGE_VERSION of the Makefile give Slurm's release and
+the images' suffix; `git tag --contains` of the merge commit gives the first version without a fault.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -161,27 +166,17 @@ KNOWN = ((4, 1),)
 4.1.11 is what Nebius's recipe has had since August of 2026."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Fault:
-    """What is known to go wrong with some versions."""
-
-    name: str
-    """Short name, by which findings refer to it."""
-    what: str
-    """What happens, as a sentence without its full stop."""
-    fixed: Number
-    """The first version without it; all before it that are offered have it."""
-    source: str
-
-
-FAULTS = (
-    Fault(
-        name="node-undrained",
-        fixed=(4, 1, 7),
-        what="a node may be undrained before its machine was recreated: jobs start on a dead node",
-        source="pull request 2807",
+FAULTS: Mapping[str, tuple[Number, str]] = {
+    "node-undrained": (
+        (4, 1, 7),
+        (
+            "a node may be undrained before its machine was recreated: jobs start on a dead node (node-undrained, "
+            "nebius/soperator, pull request 2807)"
+        ),
     ),
-)
+}
+"""What is known to go wrong, by a short name: the first version without it (all before it that are offered have it),
+and what happens."""
 
 
 def parse(version: str) -> Number:
@@ -206,7 +201,6 @@ def is_known(version: str) -> bool:
     return parse(version)[:2] in KNOWN
 
 
-def faults(version: str) -> list[Fault]:
+def faults(version: str) -> list[str]:
     """What is known to go wrong with a version."""
-    number = parse(version)
-    return [one for one in FAULTS if number < one.fixed]
+    return [what for fixed, what in FAULTS.values() if parse(version) < fixed]

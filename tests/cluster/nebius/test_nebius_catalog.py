@@ -47,8 +47,7 @@ def test_a_gpu_cluster_takes_nodes_with_all_gpus_of_a_host() -> None:
 
 
 def test_fabrics_are_of_platforms_and_regions_that_there_are() -> None:
-    for one in FABRICS.values():
-        assert one.region in PLATFORMS[one.platform].regions
+    assert all(region in PLATFORMS[platform].regions for platform, region in FABRICS.values())
     assert fabrics_of("gpu-h100-sxm", "eu-north1") == ["fabric-2", "fabric-3", "fabric-4", "fabric-6"]
     for platform in PLATFORMS.values():
         assert set(platform.regions) <= set(REGIONS)
@@ -82,9 +81,9 @@ class TestSoperator:
         assert versions.is_known(versions.SOPERATOR)
         assert versions.faults(versions.SOPERATOR) == []
 
-    @pytest.mark.parametrize(("version", "names"), [("4.1.4", {"node-undrained"}), ("4.1.7", set()), ("5.0.0", set())])
-    def test_faults_end_with_their_correction(self, version: str, names: set[str]) -> None:
-        assert {one.name for one in versions.faults(version)} == names
+    @pytest.mark.parametrize(("version", "count"), [("4.1.4", 1), ("4.1.7", 0), ("5.0.0", 0)])
+    def test_faults_end_with_their_correction(self, version: str, count: int) -> None:
+        assert len(versions.faults(version)) == count
 
     @pytest.mark.parametrize("version", ["4.0.5", "4.2.0", "5.0.0"])
     def test_only_the_series_whose_charts_were_read_is_known_with_its_later_patches(self, version: str) -> None:

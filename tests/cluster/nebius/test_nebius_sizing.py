@@ -25,7 +25,7 @@ def test_eight_h100_have_what_the_recipe_gives_them() -> None:
     assert (node.cpu, node.memory, node.disk) == (127_000, 1518 * GIB, 387 * GIB)
     size = sizing.worker(nebius(**gpus()), "worker")
     assert size.slurmd.quantities == {"cpu": "124950m", "memory": "1516Gi", "ephemeralStorage": "382Gi"}
-    assert size.munge.quantities == {"cpu": "100m", "memory": "512Mi", "ephemeralStorage": "5Gi"}
+    assert MUNGE.quantities == {"cpu": "100m", "memory": "512Mi", "ephemeralStorage": "5Gi"}
     assert (size.gpus, size.memory_mib) == (8, 1516 * 1024)
 
 

@@ -2,7 +2,8 @@
 
 import pytest
 
-from cluster.platforms.nebius.health import PROBLEMS, Gate, blocking, recognized, vanished
+from cluster.platforms.nebius.health import PROBLEMS, blocking, recognized
+from cluster.platforms.nebius.observation import Check
 from tests.nebius.access.test_reasons import DISK
 
 TEXTS = {
@@ -42,27 +43,21 @@ def test_one_is_reported_once() -> None:
     assert [one.number for one in recognized(TEXTS[9] * 3)] == [9]
 
 
-class TestBringUp:
-    def test_a_failed_check_that_only_comments_holds_up_what_depends_on_it(self) -> None:
-        gates = [
-            Gate(name="ib-gpu-perf", failed=True, drains=False, done=False),
-            Gate(
-                name="ensure-healthy-nodes", failed=False, drains=False, done=False, needs=("ib-gpu-perf", "ssh-check")
-            ),
-            Gate(name="ssh-check", failed=False, drains=False, done=True),
-        ]
-        assert blocking(gates) == {"ib-gpu-perf": ("ensure-healthy-nodes",)}
-
-    def test_neither_a_check_that_drains_nor_one_whose_dependants_ran(self) -> None:
-        gates = [
-            Gate(name="all-reduce", failed=True, drains=True, done=False),
-            Gate(name="late", failed=False, drains=False, done=False, needs=("all-reduce",)),
-            Gate(name="comments", failed=True, drains=False, done=True),
-            Gate(name="ran", failed=False, drains=False, done=True, needs=("comments",)),
-        ]
-        assert blocking(gates) == {}
-
-
-def test_nodes_without_a_pod_have_vanished() -> None:
-    assert vanished(["worker-0", "worker-1", "worker-2"], ["login-0", "worker-0", "worker-2"]) == ["worker-1"]
-    assert vanished([], ["worker-0"]) == []
+@pytest.mark.parametrize(
+    ("checks", "blocked"),
+    [
+        (
+            [
+                Check(name="ib-gpu-perf", result="Failed"),
+                Check(name="ensure-healthy-nodes", result="", needs=("ib-gpu-perf", "ssh-check")),
+                Check(name="ssh-check", result="Complete"),
+            ],
+            {"ib-gpu-perf": ("ensure-healthy-nodes",)},
+        ),
+        ([Check(name="drains", result="Failed", drains=True), Check(name="x", result="", needs=("drains",))], {}),
+        ([Check(name="comments", result="Failed"), Check(name="x", result="Complete", needs=("comments",))], {}),
+    ],
+)
+def test_a_failed_check_that_only_comments_holds_up_what_depends_on_it(checks: list[Check], blocked: object) -> None:
+    """Neither a check that drains, nor one whose dependants ran."""
+    assert {name: waiting for name, waiting in blocking(checks).items() if waiting} == blocked
