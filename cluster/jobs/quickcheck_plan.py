@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 
 from cluster.config.validators.settings import minutes
@@ -11,6 +11,16 @@ from cluster.observe.nodes import Node
 from cluster.slurm.hostlist import compress
 from scripts.node.slurm.output import rows
 
+NODE, GPUS, CONTAINER, TOGETHER = "node", "gpus", "container", "together"
+"""Keys of jobs: what they check."""
+TASKS = 2
+MEMORY = 512
+"""MiB of a node's job; nvidia-smi alone takes some hundred."""
+CONTAINER_MEMORY = 1024
+"""MiB of a job that starts a container: enroot unpacks its image within it."""
+LEAST_MEMORY = 64
+IMMEDIATE = 15
+"""Seconds for a node that was free to be free: the epilog of its last job may still run."""
 _GPUS = re.compile(r"(?:^|,)gpu(?::[^:,()]+)?:([0-9]+)")
 _GPUS_ALLOCATED = re.compile(r"(?:^|,)gres/gpu=([0-9]+)")
 
@@ -27,68 +37,6 @@ class Room:
     """MiB."""
     gpus: int = 0
     free_gpus: int = 0
-
-
-def parse_rooms(text: str) -> dict[str, Room]:
-    """What `scontrol --oneliner show node` prints, by the node's name."""
-    return {row["NodeName"]: _room(row) for row in rows(text) if "NodeName" in row}
-
-
-def _room(row: Mapping[str, str]) -> Room:
-    cpus, memory = _number(row.get("CPUEfctv") or row.get("CPUTot")), _number(row.get("RealMemory"))
-    gpus = sum(int(count) for count in _GPUS.findall(row.get("Gres", "")))
-    used = _GPUS_ALLOCATED.search(row.get("AllocTRES", ""))
-    return Room(
-        cpus=cpus,
-        free_cpus=max(0, cpus - _number(row.get("CPUAlloc"))),
-        memory=memory,
-        free_memory=max(0, memory - _number(row.get("MemSpecLimit")) - _number(row.get("AllocMem"))),
-        gpus=gpus,
-        free_gpus=max(0, gpus - (int(used[1]) if used else 0)),
-    )
-
-
-def _number(text: str | None) -> int:
-    return int(text) if text and text.isdigit() else 0
-
-
-def why_unusable(node: Node) -> str:
-    """Why a node takes no jobs at all; empty if it does."""
-    # A node whose last job is only cleaned up after is soon free.
-    if replace(node, states=node.states - {"COMPLETING"}).fine:
-        return ""
-    reason = f": {node.reason}" if node.reason else ""
-    return f"{node.word}{reason}"
-
-
-def why_busy(node: Node, room: Room, *, cpus: int, memory: int, gpus: int) -> str:
-    """Why a job of this size can't start on a node now; empty if it can."""
-    if gpus > room.gpus:
-        return f"slurmctld has {room.gpus} GPUs of {node.name}"
-    lacking = [
-        name
-        for name, free, needed in (
-            ("CPU", room.free_cpus, cpus), ("memory", room.free_memory, memory), ("GPU", room.free_gpus, gpus)
-        )
-        if free < needed
-    ]  # fmt: skip
-    if not lacking:
-        return ""
-    numbers = ", ".join(job.number for job in node.busy)
-    jobs = f"busy with job{'s' if len(node.busy) > 1 else ''} {numbers}" if numbers else "busy"
-    return f"no free {' and '.join(lacking)} on {node.name}: {jobs}"
-
-
-NODE, GPUS, CONTAINER, TOGETHER = "node", "gpus", "container", "together"
-"""Keys of jobs: what they check."""
-TASKS = 2
-MEMORY = 512
-"""MiB of a node's job; nvidia-smi alone takes some hundred."""
-CONTAINER_MEMORY = 1024
-"""MiB of a job that starts a container: enroot unpacks its image within it."""
-LEAST_MEMORY = 64
-IMMEDIATE = 15
-"""Seconds for a node that was free to be free: the epilog of its last job may still run."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -184,15 +132,10 @@ class Plan:
 
     def spec(self) -> str:
         """The driver's argument (scripts/jobs/checks/driver.py)."""
-        options = self.options
-        mail = next(iter(self.expected), "") if options.mail else ""
-        return json.dumps(
-            {
-                "run": options.run, "wait": options.wait, "immediate": IMMEDIATE, "mail": mail,
-                "image": options.image, "pyxis": options.pyxis, "shared_home": options.shared_home,
-                "image_seconds": 600, "accounting_seconds": 20, "jobs": [asdict(job) for job in self.jobs],
-            }
-        )  # fmt: skip
+        spec = {name: getattr(self.options, name) for name in ("run", "wait", "image", "pyxis", "shared_home")}
+        spec |= {"immediate": IMMEDIATE, "image_seconds": 600, "accounting_seconds": 20}
+        spec["mail"] = next(iter(self.expected), "") if self.options.mail else ""
+        return json.dumps({**spec, "jobs": [asdict(job) for job in self.jobs]})
 
 
 def plan(
@@ -212,38 +155,33 @@ def plan(
             if only is not None and name not in only:
                 continue
             if name not in expected and name not in missing:
-                found = _one(row, name, nodes.get(name), rooms.get(name, Room()), options)
+                found = _expected(row, name, nodes.get(name), rooms.get(name, Room()), options)
                 if isinstance(found, NotChecked):
                     missing[name] = found
                 else:
                     expected[name] = found
             if name in expected:
                 together.setdefault(row.name, []).append(name)
-    jobs = [*_each(expected, options), *_together(together, expected, options)]
+    jobs = [*_jobs_of_each(expected, options), *_jobs_of_all(together, expected, options)]
     longest = {row.name: minutes(row.max_time) for row in facts}
     # A job that asks for longer than its partition allows never starts.
     jobs = [replace(job, minutes=max(1, int(min(-(-job.seconds // 60), longest[job.partition])))) for job in jobs]
     return Plan(jobs=tuple(jobs), expected=expected, not_checked=tuple(missing.values()), options=options)
 
 
-def _one(row: PartitionFacts, name: str, node: Node | None, room: Room, options: Options) -> Expected | NotChecked:
+def _expected(row: PartitionFacts, name: str, node: Node | None, room: Room, options: Options) -> Expected | NotChecked:
     if node is None:
         todo = "run ./hpc up, or add it to slurmctld"
         return NotChecked(node=name, partition=row.name, why="slurmctld does not know it", todo=todo, unavailable=True)
-    if why := why_unusable(node):
+    if why := _why_unusable(node):
         todo = f"./hpc status STACK; once it is mended ./hpc nodes STACK resume {name}"
         return NotChecked(node=name, partition=row.name, why=why, todo=todo, unavailable=True)
     whole = options.exclusive or row.exclusive
-    busy = why_busy(
-        node, room,
-        cpus=room.cpus if whole else 1, memory=LEAST_MEMORY, gpus=room.gpus if whole else 0,
-    )  # fmt: skip
+    cpus, gpus = (room.cpus, room.gpus) if whole else (1, 0)
+    busy = _why_busy(node, room, cpus=cpus, memory=LEAST_MEMORY, gpus=gpus)
     if busy and not options.wait:
         return NotChecked(node=name, partition=row.name, why=busy, todo="--wait waits for these jobs to end")
-    free = room if not options.wait else Room(
-        cpus=room.cpus, free_cpus=room.cpus, memory=room.memory, free_memory=room.memory, gpus=room.gpus,
-        free_gpus=room.gpus,
-    )  # fmt: skip
+    free = replace(room, free_cpus=room.cpus, free_memory=room.memory, free_gpus=room.gpus) if options.wait else room
     promised = row.gpu.count if row.gpu else 0
     return Expected(
         node=name,
@@ -253,63 +191,107 @@ def _one(row: PartitionFacts, name: str, node: Node | None, room: Room, options:
         container_memory=max(LEAST_MEMORY, min(CONTAINER_MEMORY, free.free_memory)),
         gpus=promised,
         no_gpus="nodes of this rehearsal have no GPUs" if promised and options.rehearsed and not room.gpus else "",
-        held_gpus=why_busy(node, free, cpus=0, memory=0, gpus=1) if promised else "",
-        all_gpus=why_busy(node, free, cpus=0, memory=0, gpus=promised) if promised else "",
-        shared=why_busy(node, free, cpus=room.cpus, memory=0, gpus=0),
+        held_gpus=_why_busy(node, free, gpus=1) if promised else "",
+        all_gpus=_why_busy(node, free, gpus=promised) if promised else "",
+        shared=_why_busy(node, free, cpus=room.cpus),
     )
 
 
-def _each(expected: Mapping[str, Expected], options: Options) -> list[Job]:
+def _jobs_of_each(expected: Mapping[str, Expected], options: Options) -> list[Job]:
     """One job of each kind for nodes that get the same request."""
     kinds: dict[Job, list[str]] = {}
-    for one in expected.values():
-        for job in _of_node(one, options):
-            kinds.setdefault(job, []).append(one.node)
-    return [Job(**{**_fields(job), "nodes": compress(nodes)}) for job, nodes in kinds.items()]
+    for node in expected.values():
+        for job in _jobs_of(node, options):
+            kinds.setdefault(job, []).append(node.node)
+    return [replace(job, nodes=compress(nodes)) for job, nodes in kinds.items()]
 
 
-def _fields(job: Job) -> dict[str, object]:
-    return {name: getattr(job, name) for name in Job.__dataclass_fields__}
-
-
-def _of_node(one: Expected, options: Options) -> list[Job]:
+def _jobs_of(node: Expected, options: Options) -> Iterator[Job]:
     exclusive = ("--exclusive",) if options.exclusive else ()
-    memory = f"--mem={one.memory}M"
-    gpu = ("--gres=gpu:1",) if one.gpus and not one.held_gpus else ()
-    common = {"partition": one.partition, "nodes": "", "each": True, "seconds": options.seconds}
+
+    def job(key: str, tasks: int, memory: int, *gres: str, program: tuple[str, ...], seconds: int = 0) -> Job:
+        return Job(
+            key=key,
+            partition=node.partition,
+            nodes="",
+            each=True,
+            tasks=tasks,
+            options=("--mpi=none", f"--mem={memory}M", *gres, *exclusive),
+            program=program,
+            seconds=max(options.seconds, seconds),
+        )
+
+    gpu = ("--gres=gpu:1",) if node.gpus and not node.held_gpus else ()
     token = options.run if options.shared_home else ""
-    jobs = [
-        Job(key=NODE, tasks=one.tasks, options=("--mpi=none", memory, *gpu, *exclusive),
-            program=("node.py", "node", token), **common),
-    ]  # fmt: skip
-    if one.gpus and not one.all_gpus:
-        jobs.append(
-            Job(key=GPUS, tasks=1, options=("--mpi=none", memory, f"--gres=gpu:{one.gpus}", *exclusive),
-                program=("node.py", "gpus"), **common)
-        )  # fmt: skip
+    yield job(NODE, node.tasks, node.memory, *gpu, program=("node.py", "node", token))
+    if node.gpus and not node.all_gpus:
+        yield job(GPUS, 1, node.memory, f"--gres=gpu:{node.gpus}", program=("node.py", "gpus"))
     if "container" in options.suites:
-        seconds = max(options.seconds, 300)
-        jobs.append(
-            Job(key=CONTAINER, tasks=1, options=("--mpi=none", f"--mem={one.container_memory}M", *exclusive),
-                program=("container.py",), **{**common, "seconds": seconds})
-        )  # fmt: skip
-    return jobs
+        yield job(CONTAINER, 1, node.container_memory, program=("container.py",), seconds=300)
 
 
-def _together(partitions: Mapping[str, list[str]], expected: Mapping[str, Expected], options: Options) -> list[Job]:
+def _jobs_of_all(
+    partitions: Mapping[str, list[str]], expected: Mapping[str, Expected], options: Options
+) -> Iterator[Job]:
     """One job over all nodes of each partition, or several where the partition limits the nodes of a job."""
-    jobs: list[Job] = []
     for name, every in partitions.items():
         most = options.most_nodes.get(name, len(every))
         for start in range(0, len(every), most):
             nodes = every[start : start + most]
             if len(nodes) > 1:
                 memory = min(expected[node].memory for node in nodes)
-                exclusive = ("--exclusive",) if options.exclusive else ()
-                job = Job(
-                    key=TOGETHER, partition=name, nodes=compress(nodes), each=False,
-                    tasks=min(expected[node].tasks for node in nodes), options=(f"--mem={memory}M", *exclusive),
-                    program=("node.py", "hello"), seconds=options.seconds + options.prolog_seconds.get(name, 0),
-                )  # fmt: skip
-                jobs.append(job)
-    return jobs
+                yield Job(
+                    key=TOGETHER,
+                    partition=name,
+                    nodes=compress(nodes),
+                    each=False,
+                    tasks=min(expected[node].tasks for node in nodes),
+                    options=(f"--mem={memory}M", *(("--exclusive",) if options.exclusive else ())),
+                    program=("node.py", "hello"),
+                    seconds=options.seconds + options.prolog_seconds.get(name, 0),
+                )
+
+
+def parse_rooms(text: str) -> dict[str, Room]:
+    """What `scontrol --oneliner show node` prints, by the node's name."""
+    return {row["NodeName"]: _room(row) for row in rows(text) if "NodeName" in row}
+
+
+def _room(row: Mapping[str, str]) -> Room:
+    cpus, memory = _number(row.get("CPUEfctv") or row.get("CPUTot")), _number(row.get("RealMemory"))
+    gpus = sum(int(count) for count in _GPUS.findall(row.get("Gres", "")))
+    used = _GPUS_ALLOCATED.search(row.get("AllocTRES", ""))
+    return Room(
+        cpus=cpus,
+        free_cpus=max(0, cpus - _number(row.get("CPUAlloc"))),
+        memory=memory,
+        free_memory=max(0, memory - _number(row.get("MemSpecLimit")) - _number(row.get("AllocMem"))),
+        gpus=gpus,
+        free_gpus=max(0, gpus - (int(used[1]) if used else 0)),
+    )
+
+
+def _number(text: str | None) -> int:
+    return int(text) if text and text.isdigit() else 0
+
+
+def _why_unusable(node: Node) -> str:
+    """Why a node takes no jobs at all; empty if it does."""
+    # A node whose last job is only cleaned up after is soon free.
+    if replace(node, states=node.states - {"COMPLETING"}).fine:
+        return ""
+    reason = f": {node.reason}" if node.reason else ""
+    return f"{node.word}{reason}"
+
+
+def _why_busy(node: Node, room: Room, *, cpus: int = 0, memory: int = 0, gpus: int = 0) -> str:
+    """Why a job of this size can't start on a node now; empty if it can."""
+    if gpus > room.gpus:
+        return f"slurmctld has {room.gpus} GPUs of {node.name}"
+    needed = {"CPU": (room.free_cpus, cpus), "memory": (room.free_memory, memory), "GPU": (room.free_gpus, gpus)}
+    lacking = [name for name, (free, least) in needed.items() if free < least]
+    if not lacking:
+        return ""
+    numbers = ", ".join(job.number for job in node.busy)
+    jobs = f"busy with job{'s' if len(node.busy) > 1 else ''} {numbers}" if numbers else "busy"
+    return f"no free {' and '.join(lacking)} on {node.name}: {jobs}"

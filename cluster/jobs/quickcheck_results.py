@@ -69,39 +69,38 @@ _PAGE = 65_536
 """The kernel rounds a limit to pages; the largest base page of Linux."""
 
 
-def node_results(
-    plan: Plan, expected: Expected, event: Callable[[str], Event | None], last: Mapping[str, Event]
+def _node_results(
+    plan: Plan, expected: Expected, events: Mapping[str, Event], last: Mapping[str, Event]
 ) -> Iterator[CheckResult]:
-    def result(check: str, status: str, text: str = "", output: str = "", todo: str = "") -> CheckResult:
-        return CheckResult(
-            check=check, status=status, node=expected.node, partition=expected.partition, text=text, output=output,
-            todo=todo,
-        )  # fmt: skip
+    """Results of a node. `events`: how its jobs ended, by their keys; `last`: what the driver found on the login
+    machine."""
 
-    job = event(NODE)
+    def result(check: str, status: str, text: str = "", output: str = "", todo: str = "") -> CheckResult:
+        about = {"check": check, "node": expected.node, "partition": expected.partition}
+        return CheckResult(**about, status=status, text=text, output=output, todo=todo)
+
+    job = events.get(NODE)
     tasks = tasks_of(job)
-    answer = _hello(expected, job, tasks)
-    if answer:
+    if wrong := _hello(expected, job, tasks):
         todo = f"./hpc logs STACK slurmd --on {expected.node}, and ./hpc nodes STACK drain it while it is looked after"
-        yield result("hello", FAIL, answer, output_of(job), todo)
+        yield result("hello", FAIL, wrong, output_of(job), todo)
         return
     cpus = max(int(task.get("cpus", 0)) for task in tasks)
     yield result("hello", PASS, f"{len(tasks)} tasks, {cpus} CPUs")
     full = next((task for task in tasks if "gpus" in task), {})
     yield _home(plan, expected, full, last.get("home"), result)
-    yield (
-        result("shared", PASS)
-        if full.get("shared")
-        else result("shared", FAIL, "/opt/apps/hpc can't be read", todo=f"./hpc ssh STACK {expected.node} -- findmnt")
-    )
+    if full.get("shared"):
+        yield result("shared", PASS)
+    else:
+        yield result("shared", FAIL, "/opt/apps/hpc can't be read", todo=f"./hpc ssh STACK {expected.node} -- findmnt")
     yield _memory(expected, full, result)
     if expected.no_gpus:
         yield result("gpus", SKIP, expected.no_gpus)
         yield result("confined", SKIP, expected.no_gpus)
     elif expected.gpus:
-        yield from _gpus(expected, full.get("gpus") or {}, event(GPUS), result)
+        yield from _gpus(expected, full.get("gpus") or {}, events.get(GPUS), result)
     if "container" in plan.options.suites:
-        yield _container(event(CONTAINER), result)
+        yield _container(events.get(CONTAINER), result)
     yield _accounting(expected, last.get("accounting"), result)
 
 
@@ -239,10 +238,15 @@ def _accounting(expected: Expected, event: Event | None, result: Make) -> CheckR
 
 
 _REFUSED = (
-    "Invalid account", "not permitted to use this partition", "Required partition not available", "Invalid qos",
-    "violates accounting/QOS policy", "Access/permission denied", "node count specification invalid",
+    "Invalid account",
+    "not permitted to use this partition",
+    "Required partition not available",
+    "Invalid qos",
+    "violates accounting/QOS policy",
+    "Access/permission denied",
+    "node count specification invalid",
     "Requested node configuration is not available",
-)  # fmt: skip
+)
 """What slurmctld answers to a job that this user can't have (slurm_errno.c)."""
 
 
@@ -252,7 +256,6 @@ class CheckReport:
 
     results: tuple[CheckResult, ...]
     not_checked: tuple[NotChecked, ...]
-    log: tuple[str, ...] = ()
 
     @property
     def passed(self) -> bool:
@@ -288,11 +291,11 @@ def results(
     found: list[CheckResult] = []
     missing = list(plan.not_checked)
     for node, expected in plan.expected.items():
-        hello = ended.get((NODE, (node,)))
-        if lost := _lost(expected, hello, (now or {}).get(node)):
+        of_node = {key: event for (key, nodes), event in ended.items() if nodes == (node,)}
+        if lost := _lost(expected, of_node.get(NODE), (now or {}).get(node)):
             missing.append(lost)
-            continue
-        found += node_results(plan, expected, lambda key, node=node: ended.get((key, (node,))), last)
+        else:
+            found += _node_results(plan, expected, of_node, last)
     found += _of_partitions(plan, ended)
     if "failed" in last:
         found.append(CheckResult(check="driver", status=FAIL, text=str(last["failed"].get("text"))))

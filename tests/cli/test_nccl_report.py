@@ -9,7 +9,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from nccl_logs import A3_MEGA, GUIDE, log, measured
 
 from cluster.printable import printable
 from cluster.report.nccl.log import read_text
@@ -17,6 +16,7 @@ from cluster.report.nccl.result import check
 from cluster.report.nccl.table import lines_of
 from tests.cli.conftest import Hpc, hpc, root, stand_for_state, tool  # noqa: F401 - fixtures
 from tests.cli.test_reach import OUTPUTS
+from tests.cluster.report.nccl_logs import A3_MEGA, GUIDE, log, measured
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "report"
 SLOW = [min(one, 141.0) for one in GUIDE]

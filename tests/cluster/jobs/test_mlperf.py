@@ -105,15 +105,6 @@ def test_scripts_are_bash_and_clean_for_shellcheck() -> None:
 
 
 class TestPreparation:
-    def test_stable_diffusion_is_code_data_checkpoints_and_image(self):
-        made = preparation(config("nebius"), STABLE_DIFFUSION)
-        assert [one.options["job-name"] for one in made] == [
-            "mlperf-sd-code", "mlperf-sd-dataset", "mlperf-sd-checkpoint", "mlperf-sd-image",
-        ]  # fmt: skip
-        assert f"COMMIT={COMMIT}" in made[0].body
-        assert f"ENDPOINT={ENDPOINT}\n" in made[1].body
-        assert "sd-dataset-3.0" in made[1].body
-
     def test_the_published_scripts_need_no_mirror(self):
         made = preparation(config("nebius"), STABLE_DIFFUSION, source="mlcommons")
         assert [one.options["job-name"] for one in made] == ["mlperf-sd-code", "mlperf-sd-published", "mlperf-sd-image"]
@@ -213,10 +204,6 @@ class TestDiffusion:
         with pytest.raises(RequestError, match="write 32x08x02 if that was meant"):
             mlperf.diffusion_config("32x08x2", 32)
 
-    def test_recipe_options(self):
-        options = of_diffusion(config("nebius"), 2).options
-        assert (options["time"], options["cpus-per-task"], options["mem-per-cpu"]) == (240, 8, "4096M")
-
 
 class TestGpt3:
     @pytest.mark.parametrize("one", GPT3_SETTINGS, ids=lambda one: f"{one.gpu}-{one.nodes}")
@@ -254,14 +241,13 @@ class TestGpt3:
             of_gpt3(large("nebius", max_time="00:10:00"), 8)
 
 
-class TestLook:
+class TestDataFolder:
     GOOD = f"folder\nwritable\ndf {3 * 1024**4} /mlperf-sd\n"
 
     def findings(self, text: str) -> dict[str, Level]:
-        seen = mlperf.parse_data_folder(text)
-        return {
-            one.id: one.level for one in mlperf.data_findings(STABLE_DIFFUSION, "nebius", "alice", "/mlperf-sd", seen)
-        }
+        folder = mlperf.parse_data_folder(text)
+        found = mlperf.data_findings(STABLE_DIFFUSION, "nebius", "alice", "/mlperf-sd", folder)
+        return {finding.id: finding.level for finding in found}
 
     def test_a_good_folder_has_no_findings(self):
         assert self.findings(self.GOOD) == {}
@@ -311,15 +297,32 @@ PROGRAMS = {
 }
 
 
-class Machine:
-    """A node in a folder: a home, programs, a data folder, and a repository that git is sent to."""
+class Folder:
+    """A node in a folder: a home, programs, and a data folder."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, programs: dict[str, str]) -> None:
         self.data, self.calls, self.folder = folder / "data", folder / "calls", folder
         self.data.mkdir()
         self.calls.touch()
-        for name, text in PROGRAMS.items():
+        for name, text in programs.items():
             self.program(name, text)
+
+    def program(self, name: str, text: str) -> None:
+        file = self.folder / "bin" / name
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(f"#!/bin/bash\n{text}\n")
+        file.chmod(0o755)
+
+    def environment(self, **more: str) -> dict[str, str]:
+        path = f"{self.folder / 'bin'}:/usr/bin:/bin"
+        return {"PATH": path, "HOME": str(self.folder), "CALLS": str(self.calls), **more}
+
+
+class Machine(Folder):
+    """A node that prepares, with a repository that git is sent to."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder, PROGRAMS)
         self.repository = folder / "repository"
         sources = {
             "stable_diffusion/configs/train_01x08x08.yaml": "lightning:\n  trainer:\n    num_nodes: 1\n",
@@ -343,12 +346,6 @@ class Machine:
         done = subprocess.run(["git", *words], cwd=self.repository, capture_output=True, text=True, check=True)
         return done.stdout.strip()
 
-    def program(self, name: str, text: str) -> None:
-        file = self.folder / "bin" / name
-        file.parent.mkdir(exist_ok=True)
-        file.write_text(f"#!/bin/bash\n{text}\n")
-        file.chmod(0o755)
-
     def jobs(self, benchmark: str, **more: str) -> dict[str, str]:
         row = mlperf.any_partition(config("nebius"), "")
         made = prepare_scripts(Preparation(benchmark=benchmark, data=str(self.data), partition=row, **more))
@@ -360,10 +357,6 @@ class Machine:
                 text = text.replace(old, new)
             found[str(one.options["job-name"]).removeprefix("mlperf-")] = text
         return found
-
-    def environment(self, **more: str) -> dict[str, str]:
-        path = f"{self.folder / 'bin'}:/usr/bin:/bin"
-        return {"PATH": path, "HOME": str(self.folder), "CALLS": str(self.calls), **more}
 
     def run(self, script: str, **more: str) -> str:
         done = subprocess.run(
@@ -564,35 +557,26 @@ exit ${FAILS:-0}
 """
 
 
-class Node:
-    """A node in a folder."""
+class Node(Folder):
+    """A node that trains."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder, self.data = folder, folder / "data"
-        self.data.mkdir()
-        for name, text in {"srun": SRUN, "scontrol": "echo worker-0", "ip": "true"}.items():
-            file = folder / "bin" / name
-            file.parent.mkdir(exist_ok=True)
-            file.write_text(f"#!/bin/bash\n{text}\n")
-            file.chmod(0o755)
+        super().__init__(folder, {"srun": SRUN, "scontrol": "echo worker-0", "ip": "true"})
         (folder / "env.sh").write_text(environment(config("nebius")).replace("/sys/class/net", f"{folder}/net"))
 
-    def wish(self, nodes: int) -> Training:
+    def training(self, nodes: int) -> Training:
         row = mlperf.gpu_partition(config("nebius"), "", 2)
         return Training(data=str(self.data), partition=row, nodes=nodes, image="/images/x.sqsh")
 
     def run(self, script: str, **more: str) -> "subprocess.CompletedProcess[str]":
-        variables = {
-            "PATH": f"{self.folder / 'bin'}:/usr/bin:/bin", "CALLS": str(self.folder / "calls"), "USER": "alice",
-            "SLURM_JOB_ID": "12", "SLURM_JOB_PARTITION": "main", "SLURM_JOB_NUM_NODES": "2", "SLURM_NNODES": "2",
-            "SLURM_JOB_NODELIST": "worker-[0-1]", "SLURM_CPUS_PER_TASK": "8", **more,
-        }  # fmt: skip
+        slurm = "JOB_ID=12 JOB_PARTITION=main JOB_NUM_NODES=2 NNODES=2 JOB_NODELIST=worker-[0-1] CPUS_PER_TASK=8"
+        job = {f"SLURM_{name}": value for name, value in (word.split("=") for word in slurm.split())}
+        variables = self.environment(USER="alice", **job, **more)
         text = script.replace("/opt/apps/hpc/env.sh", str(self.folder / "env.sh"))
         return subprocess.run(["bash", "-c", text], env=variables, capture_output=True, text=True, check=False)
 
-    @property
-    def calls(self) -> list[tuple[list[str], dict[str, str]]]:
-        return [tuple(json.loads(line)) for line in (self.folder / "calls").read_text().splitlines()]
+    def called(self) -> list[tuple[list[str], dict[str, str]]]:
+        return [tuple(json.loads(line)) for line in self.calls.read_text().splitlines()]
 
 
 @pytest.fixture
@@ -609,11 +593,11 @@ def test_stable_diffusion_is_started_as_its_readme_says(node: Node) -> None:
     stats = node.data / "datasets/coco2014/val2014_30k_stats.npz"
     stats.parent.mkdir(parents=True)
     stats.touch()
-    script = diffusion_script(node.wish(2), mlperf.diffusion_config("", 2)).text()
+    script = diffusion_script(node.training(2), mlperf.diffusion_config("", 2)).text()
     for _ in range(2):
         done = node.run(script)
         assert (done.returncode, done.stderr) == (0, "")
-    words, variables = node.calls[0]
+    words, variables = node.called()[0]
     assert words[words.index("./run_and_time.sh") :] == [
         "./run_and_time.sh", "--num-nodes", "2", "--gpus-per-node", "8",
         "--checkpoint", "/checkpoints/sd/512-base-ema.ckpt", "--results-dir", "/results",
@@ -646,11 +630,11 @@ def test_gpt3_is_started_with_the_options_of_its_script(node: Node) -> None:
     (checkpoint / "metadata.json").touch()
     row = mlperf.gpu_partition(config("nebius"), "", 2)
     setting = mlperf.gpt3_setting(row, 8, mlperf.Sizes())
-    script = gpt3_script(node.wish(8), setting, f"{node.data}/checkpoint").text()
+    script = gpt3_script(node.training(8), setting, f"{node.data}/checkpoint").text()
     done = node.run(script)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.startswith("RESULT,gpt3,")
-    converted, trained = [words for words, _ in node.calls]
+    converted, trained = [words for words, _ in node.called()]
     assert converted[-6:] == [
         "python", "scripts/json_to_torch.py", "-i", "scripts/common_bf16.json", "-o", f"{checkpoint}/common.pt",
     ]  # fmt: skip
@@ -666,22 +650,22 @@ def test_gpt3_is_started_with_the_options_of_its_script(node: Node) -> None:
     assert "--bf16" in values
     assert "--use-ext-ckpt" in values
     node.run(script)
-    assert len(node.calls) == 3
+    assert len(node.called()) == 3
 
 
 def test_the_checkpoint_may_be_a_link(node: Node) -> None:
     (node.folder / "elsewhere").mkdir()
     (node.folder / "elsewhere/metadata.json").touch()
     (node.data / "checkpoint").symlink_to(node.folder / "elsewhere")
-    setting = mlperf.gpt3_setting(node.wish(8).partition, 8, mlperf.Sizes())
-    done = node.run(gpt3_script(node.wish(8), setting, f"{node.data}/checkpoint").text())
+    setting = mlperf.gpt3_setting(node.training(8).partition, 8, mlperf.Sizes())
+    done = node.run(gpt3_script(node.training(8), setting, f"{node.data}/checkpoint").text())
     assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_nodes_with_few_cpus_get_one_for_each_task(node: Node) -> None:
-    row = replace(node.wish(2).partition, cpus=4, max_time="00:00:30")
-    wish = replace(node.wish(2), partition=row)
-    options = diffusion_script(wish, mlperf.diffusion_config("", 2)).options
+    row = replace(node.training(2).partition, cpus=4, max_time="00:00:30")
+    training = replace(node.training(2), partition=row)
+    options = diffusion_script(training, mlperf.diffusion_config("", 2)).options
     assert (options["cpus-per-task"], options["time"]) == (1, 1)
 
 
@@ -689,17 +673,19 @@ def test_gpt3_without_a_checkpoint_says_so(node: Node) -> None:
     (node.data / "checkpoint").mkdir()
     row = mlperf.gpu_partition(config("nebius"), "", 2)
     setting = mlperf.gpt3_setting(row, 8, mlperf.Sizes())
-    done = node.run(gpt3_script(node.wish(8), setting, f"{node.data}/checkpoint").text())
+    done = node.run(gpt3_script(node.training(8), setting, f"{node.data}/checkpoint").text())
     assert done.returncode == 1
     assert done.stderr == f"error: no metadata.json below {node.data}/checkpoint: it is no checkpoint of GPT-3\n"
 
 
 def test_a_cluster_without_containers_says_so(node: Node) -> None:
-    script = diffusion_script(node.wish(2), mlperf.diffusion_config("", 2)).text()
+    script = diffusion_script(node.training(2), mlperf.diffusion_config("", 2)).text()
     done = node.run(script, NO_PYXIS="1", SLURMD_NODENAME="worker-0")
     assert done.returncode == 1
     assert done.stderr.startswith("error: srun on worker-0 has no --container-image\n")
 
 
 def test_a_failed_training_fails_the_job(node: Node) -> None:
-    assert node.run(diffusion_script(node.wish(2), mlperf.diffusion_config("", 2)).text(), FAILS="3").returncode == 3
+    assert (
+        node.run(diffusion_script(node.training(2), mlperf.diffusion_config("", 2)).text(), FAILS="3").returncode == 3
+    )

@@ -283,12 +283,7 @@ def test_what_can_not_be_opened_is_an_error(name: str):
         report(name)
 
 
-NEWER_START = event(FIRST_MS - 875, "run_start")
 NEXT_MS = FIRST_MS + 3_600_000
-
-
-def of(lines: list[str]) -> MlperfReport:
-    return report_of(io.BytesIO(text(lines)))
 
 
 def durations(found: MlperfReport, run: int = 0) -> list[int]:
@@ -296,29 +291,29 @@ def durations(found: MlperfReport, run: int = 0) -> list[int]:
 
 
 def test_a_log_cut_within_a_block_says_where() -> None:
-    lines = [*preamble(), NEWER_START, *blocks()][:-1]
-    found = of(lines)
+    lines = [*preamble(), START, *blocks()][:-1]
+    found = reported(lines)
     assert durations(found) == list(DURATIONS[:-1])
     line = next(number for number, one in enumerate(lines, 1) if '"step_num": 900' in one and "block_start" in one)
     assert f"the log ends within a block: line {line} starts it at 900, and no block_stop follows" in found.notes()
 
 
 def test_a_log_cut_within_a_line_says_where() -> None:
-    whole = text([*preamble(), NEWER_START, *blocks()])
+    whole = text([*preamble(), START, *blocks()])
     found = report_of(io.BytesIO(whole[:-40]))
     assert durations(found) == list(DURATIONS[:-1])
     assert found.notes()[0] == f"line {len(whole.splitlines())} is left out: :::MLLOG is cut short"
 
 
 def test_a_run_that_stopped_before_its_training_fails() -> None:
-    found = of([*preamble(), NEWER_START])
+    found = reported([*preamble(), START])
     assert found.lines() == [" no training steps"]
     assert found.result == "empty"
 
 
 def test_two_runs_in_one_file_are_reported_each_and_the_last_one_counts() -> None:
     again = preamble(at=NEXT_MS - 176_000)
-    found = of([*reference(), *again, event(NEXT_MS - 875, "run_start"), *blocks([22_000] * 3, at=NEXT_MS)])
+    found = reported([*reference(), *again, event(NEXT_MS - 875, "run_start"), *blocks([22_000] * 3, at=NEXT_MS)])
     assert [len(run.intervals) for run in found.log.runs] == [10, 3]
     assert [run.ranks for run in found.log.runs] == [16, 16]
     assert [one.result for one in found.comparisons if one] == ["pass", "fail"]
@@ -333,22 +328,22 @@ def test_two_runs_in_one_file_are_reported_each_and_the_last_one_counts() -> Non
 
 def test_a_run_begins_where_the_steps_begin_again() -> None:
     """Only the training was kept of both."""
-    found = of([*blocks(DURATIONS[:3]), *blocks(DURATIONS[3:6], at=NEXT_MS)])
+    found = reported([*blocks(DURATIONS[:3]), *blocks(DURATIONS[3:6], at=NEXT_MS)])
     assert [durations(found, run) for run in (0, 1)] == [list(DURATIONS[:3]), list(DURATIONS[3:6])]
 
 
 def test_a_run_that_goes_on_from_a_checkpoint_in_the_same_file_is_another_run() -> None:
     again = [*preamble(at=NEXT_MS - 176_000), event(NEXT_MS - 1, "run_start"), *blocks([20_000], at=NEXT_MS, first=900)]
-    found = of([*reference(), *again])
+    found = reported([*reference(), *again])
     assert [one.first for one in found.log.runs[1].intervals] == [900]
 
 
 @pytest.mark.parametrize("labelled", [True, False])
 def test_events_of_several_ranks_count_once(labelled: bool) -> None:
-    lines = [*preamble(ranks=1), NEWER_START]
+    lines = [*preamble(ranks=1), START]
     for line in blocks():
         lines += [f"{rank}: {_later(line, rank)}" if labelled else _later(line, rank) for rank in range(4)]
-    found = of(lines)
+    found = reported(lines)
     assert durations(found) == list(DURATIONS)
     whose = "of task 0" if labelled else "of the first rank"
     assert f"several ranks wrote blocks: those {whose} count, 60 others are left out" in found.notes()
@@ -362,28 +357,28 @@ def _later(line: str, rank: int) -> str:
 
 def test_ranks_that_write_into_each_others_lines() -> None:
     lines = [line.replace(":::MLLOG", "Deleting key model.out.0.bias :::MLLOG") + "NCCL INFO" for line in blocks()]
-    assert durations(of([*preamble(), NEWER_START, *lines])) == list(DURATIONS)
+    assert durations(reported([*preamble(), START, *lines])) == list(DURATIONS)
     glued = "".join(blocks())
-    assert durations(of([*preamble(), NEWER_START, glued])) == list(DURATIONS)
+    assert durations(reported([*preamble(), START, glued])) == list(DURATIONS)
 
 
 def test_blocks_out_of_order_are_sorted_by_their_steps() -> None:
-    lines = [*preamble(), NEWER_START, *blocks()[9:], *blocks()[:9]]
-    found = of(lines)
+    lines = [*preamble(), START, *blocks()[9:], *blocks()[:9]]
+    found = reported(lines)
     assert durations(found) == list(DURATIONS)
     assert any(note.startswith("blocks are out of order at line ") for note in found.notes())
 
 
 def test_a_clock_that_goes_back_leaves_its_block_out() -> None:
     lines = [*blocks(DURATIONS[:2]), *blocks([-5000], at=FIRST_MS + 44_198, first=200), *blocks([20_000], first=300)]
-    found = of([*preamble(), NEWER_START, *lines])
+    found = reported([*preamble(), START, *lines])
     assert durations(found) == [*DURATIONS[:2], 20_000]
     assert any("time goes back between line" in note and "block 200-300 is left out" in note for note in found.notes())
 
 
 def test_ends_without_their_other_end_are_named() -> None:
     lines = blocks()
-    found = of([NEWER_START, *lines[:3], *lines[5:9], *lines[9:11]])
+    found = reported([START, *lines[:3], *lines[5:9], *lines[9:11]])
     notes = "\n".join(found.notes())
     assert durations(found) == [DURATIONS[0], DURATIONS[2]]
     assert "line 5 stops a block at 200 that has no block_start" in notes
@@ -408,14 +403,14 @@ UNREADABLE = {
 def test_events_that_cant_be_read_are_left_out_and_named(name: str) -> None:
     given, reason = UNREADABLE[name]
     bad = f":::MLLOG {given}"
-    found = of([bad, *preamble(), NEWER_START, bad, *blocks()])
+    found = reported([bad, *preamble(), START, bad, *blocks()])
     assert durations(found) == list(DURATIONS)
     assert found.notes()[0] == f"line 1 is left out, and 1 more lines: :::MLLOG {reason}"
 
 
 def test_blocks_without_steps_are_left_out_and_named() -> None:
     odd = [event(FIRST_MS, "block_start", "training_step", step_num=value) for value in (None, "1", True, -1)]
-    found = of([*odd, *blocks()])
+    found = reported([*odd, *blocks()])
     assert durations(found) == list(DURATIONS)
     assert "line 1 has no step: 4 such events are left out" in found.notes()
 
@@ -442,7 +437,7 @@ def test_what_is_no_log_is_refused_with_what_it_is(name: str) -> None:
 def test_values_that_are_no_numbers_are_left_out(value: str) -> None:
     odd = event(FIRST_MS + 1, "eval_accuracy", "HERE", step_num=1).replace('"HERE"', value)
     stats = event(FIRST_MS + 1, "tracked_stats", {"throughput": "HERE"}).replace('"HERE"', value)
-    (run,) = of([*reference(), odd, stats]).log.runs
+    (run,) = reported([*reference(), odd, stats]).log.runs
     assert (run.evaluations, run.throughput) == ((), ())
 
 

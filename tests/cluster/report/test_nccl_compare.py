@@ -6,13 +6,13 @@ from itertools import combinations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from nccl_logs import A3_MEGA, GUIDE, MIB, log, measured
 
 from cluster.findings import Level
 from cluster.report.nccl.compare import Entry, Folder, compare
 from cluster.report.nccl.log import read_text
 from cluster.report.nccl.result import Outcome, check
 from cluster.report.nccl.run import Log
+from tests.cluster.report.nccl_logs import A3_MEGA, GUIDE, MIB, log, measured
 
 MODIFIED = datetime(2026, 1, 1, tzinfo=timezone.utc)
 

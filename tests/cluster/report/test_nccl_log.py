@@ -8,12 +8,24 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from nccl_logs import A3_MEGA, FORMATS, GUIDE, KINDS, PLAIN, SIZES, Cell, Format, Line, log, measured
 
 from cluster.report.nccl.log import NotALogError, read_file, read_text
 from cluster.report.nccl.result import Outcome, check
 from cluster.report.nccl.run import Row, Run, candidates
 from cluster.report.nccl.table import document_of, lines_of
+from tests.cluster.report.nccl_logs import (
+    A3_MEGA,
+    FORMATS,
+    GUIDE,
+    KINDS,
+    PLAIN,
+    SIZES,
+    Cell,
+    Format,
+    Line,
+    log,
+    measured,
+)
 
 NOISE = (
     "a3-0:4001:4100 [0] NCCL INFO Channel 00/0 : 0[4000] -> 8[4000] [send] via NET/FasTrak/0",

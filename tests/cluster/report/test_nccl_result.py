@@ -1,12 +1,12 @@
 """Results: what a curve means, and which rule decides."""
 
 import pytest
-from nccl_logs import A3_MEGA, GIB, GUIDE, MIB, SIZES, log, measured
 
 from cluster.catalog import MACHINE_TYPES
 from cluster.catalog.nccl_references import REFERENCES
 from cluster.report.nccl.log import read_file, read_text
 from cluster.report.nccl.result import Given, Outcome, Result, check
+from tests.cluster.report.nccl_logs import A3_MEGA, GIB, GUIDE, MIB, SIZES, log, measured
 
 
 def result_of(busbw=GUIDE, *, facts=A3_MEGA, extra="", **options) -> Result:
