@@ -1,4 +1,4 @@
-"""What tests need of this machine: root, packages of the rehearsal, an sshd, an emulator, a Kubernetes API."""
+"""What tests need of this machine: root, packages of the rehearsal, an sshd, an emulator."""
 
 import os
 import shutil
@@ -10,7 +10,6 @@ from pathlib import Path
 from cli import console
 from cli.errors import CliError
 from cli.operation import localhost
-from lab.kubernetes import binaries
 
 _PATH = os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/sbin", "/sbin"])
 _UNITS = ("ssh.service", "ssh.socket")
@@ -21,8 +20,8 @@ _POLICY = Path("/usr/sbin/policy-rc.d")
 
 
 def prepare() -> None:
-    """See that all tests can run; installs or builds what is missing, after saying so. Raises CliError: not root, or a
-    package can't be installed; HostError: machines can't be made here, or a program can't be built."""
+    """See that all tests can run; installs what is missing, after saying so. Raises CliError: not root, or a package
+    can't be installed; HostError: machines can't be made here."""
     if os.geteuid() != 0:
         raise CliError(
             "end-to-end tests make machines, bridges and mounts: run as root (sudo ./hpc test), "
@@ -32,7 +31,6 @@ def prepare() -> None:
     if not shutil.which("sshd", path=_PATH):
         _install_sshd()
     _install_emulator()
-    binaries.ensure(console.note)
 
 
 def _install_sshd() -> None:

@@ -5,8 +5,7 @@ from typing import Annotated
 from typer import Argument, Exit, Option
 
 from cli import console
-from cli.checks import catalog, host
-from cli.checks.suite import Suite
+from cli.checks import catalog, host, suite
 from cli.errors import CliError
 from cli.stack import project
 
@@ -36,7 +35,7 @@ def run_checks(
     if outside:
         if fast or only:
             raise CliError("--outside runs the checks named there alone: leave out --fast and --only.")
-        if Suite(project.ROOT).run([], [catalog.outside(outside, arguments or ())]):
+        if suite.run(project.ROOT, [], [catalog.outside(outside, arguments or ())]):
             raise Exit(1)
         return
     chosen = only or list(catalog.NAMES)
@@ -47,7 +46,7 @@ def run_checks(
         host.prepare()
     tests = catalog.tests(arguments or (), fast=fast) if with_tests else []
     console.note(f"Running side by side: {', '.join(name for name in catalog.NAMES if name in chosen)} ...")
-    failed = Suite(project.ROOT).run(catalog.lanes(chosen, fast=fast), tests)
+    failed = suite.run(project.ROOT, catalog.checks(chosen, fast=fast), tests)
     if set(failed) - {tests[-1].name if tests else ""}:
         # The last tests' summary may be green and is the last thing on the screen.
         console.error(f"failed: {', '.join(failed)}; see above")
