@@ -1,5 +1,9 @@
 """Rehearsal of a stack on Nebius: its own program, against stand-ins for the cloud and for Soperator."""
 
+import json
+import random
+import shutil
+import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -7,11 +11,72 @@ from typing import Any
 from cluster.config import ClusterConfig
 from cluster.findings import ROOT, ConfigError
 from cluster.load.parse import parse
+from cluster.platforms.nebius import versions
 from cluster.platforms.nebius.section import Nebius
 from components.local.host.process import require_host
 from components.rehearsal import Rehearsal, RehearsalError, Report, Request
 from lab.nebius_supervisor import Place, Supervisor
-from lab.soperator import charts
+
+STAND_INS = Path(__file__).parent / "charts" / "repository"
+"""The charts, as small as they can be."""
+DEFINITIONS_BYTES = 3_500_000
+"""Of the definitions in helm-soperator 4.1.7, whose release record takes 952 KB of the 1 MiB of a Secret."""
+_DEFINITIONS = 6
+_TEXT = "{:.<880}\n"
+"""A description that compresses with its random beginning as well as those of Soperator do."""
+_ELSEWHERE = """
+apiVersion: v1
+kind: ServiceAccount
+metadata: {name: extensive-check, namespace: %s}
+"""
+"""An object of helm-soperator-activechecks that is in one namespace, whatever the release's is."""
+
+
+def write_charts(folder: Path, version: str) -> None:
+    """Write the charts that stand for those of a version, the same at each call."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=f".{folder.name}-") as made:
+        new = Path(made) / "new"
+        shutil.copytree(STAND_INS, new)
+        for name in map("ballast{}".format, range(_DEFINITIONS)):
+            file = new / "helm-soperator" / "crds" / f"{name}.yaml"
+            file.write_text(definition(name, padding=DEFINITIONS_BYTES // _DEFINITIONS), encoding="utf-8")
+        if only := versions.series(version).cluster_name:
+            elsewhere = new / "helm-soperator-activechecks" / "templates" / "elsewhere.yaml"
+            elsewhere.write_text(_ELSEWHERE % only, encoding="utf-8")
+        if folder.exists():
+            folder.rename(Path(made) / "old")
+        new.rename(folder)
+
+
+def definition(name: str, *fields: str, padding: int = 0) -> str:
+    """A definition of a kind with these fields, and about so many bytes of others, as a text of YAML."""
+    words = random.Random(name)  # noqa: S311 - the same in each run
+    texts = (_TEXT.format(words.randbytes(117).hex()) for _ in range(padding // 1000))
+    others = {f"pad{row}": {"type": "string", "description": text} for row, text in enumerate(texts)}
+    known = {field: {"type": "string"} for field in fields}
+    spec = {"type": "object", "properties": {**known, **others}}
+    document = {
+        "apiVersion": "apiextensions.k8s.io/v1",
+        "kind": "CustomResourceDefinition",
+        "metadata": {"name": f"{name}s.rehearsal.hpc"},
+        "spec": {
+            "group": "rehearsal.hpc",
+            "scope": "Namespaced",
+            "names": {"kind": name.title(), "plural": f"{name}s"},
+            "versions": [
+                {
+                    "name": "v1",
+                    "served": True,
+                    "storage": True,
+                    "schema": {"openAPIV3Schema": {"type": "object", "properties": {"spec": spec}}},
+                }
+            ],
+        },
+    }
+    # kubectl reads a stream that begins with a brace as JSON alone.
+    return f"# {name}\n{json.dumps(document, indent=2)}\n"
+
 
 AT_MOST = 4
 """Nodes of each nodeset, by default."""
@@ -51,7 +116,7 @@ class NebiusRehearsal(Rehearsal):
         except FileNotFoundError:
             self._endpoint = _NOWHERE
         written = request.folder / "charts"
-        self._charts = written if written.exists() else charts.STAND_INS
+        self._charts = written if written.exists() else STAND_INS
         self._counts = {
             name: min(one.count, AT_MOST) if request.nodes is None else request.nodes
             for name, one in config.nodesets.items()
@@ -92,7 +157,7 @@ class NebiusRehearsal(Rehearsal):
         place = Place(tenant=section.tenant, project=section.project, region=section.region)
         self._supervisor.start(place, __name__, report)
         self._charts = self._request.folder / "charts"
-        charts.write(self._charts, section.soperator.version)
+        write_charts(self._charts, section.soperator.version)
         self._endpoint = self._supervisor.endpoint()
 
     def _partition(self, name: str, given: Mapping[str, Any]) -> Mapping[str, Any]:

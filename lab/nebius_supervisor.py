@@ -17,9 +17,8 @@ from pathlib import Path
 
 from components.local.host.locks import locked, write_atomically
 from components.local.host.paths import HostError
-from lab.kubernetes import binaries
-from lab.kubernetes.apiserver import Access, ApiServer, certificates
-from lab.kubernetes.apiserver.daemon import Daemon
+from lab.kubernetes import apiserver, binaries
+from lab.kubernetes.apiserver import Access, ApiServer, Daemon
 from lab.soperator import CONTROLLERS
 
 ROOT = Path(__file__).parents[1]
@@ -154,10 +153,10 @@ class Supervisor:
         pki = self.folder / "kubernetes" / "pki"
         pki.parent.mkdir(mode=0o700, exist_ok=True)
         pki.mkdir(exist_ok=True)
-        certificates.authority(pki)
+        apiserver.authority(pki)
         for name in ("kubelet", "to-kubelet"):
             if not (pki / f"{name}.crt").exists():
-                certificates.issue(pki, name, [_ADDRESS])
+                apiserver.issue(pki, name, [_ADDRESS])
         return pki
 
     def _ports(self) -> dict[str, int]:

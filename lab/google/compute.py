@@ -11,10 +11,102 @@ import itertools
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
-from lab.google.compute_world import GOOGLE, STEPS, Fault, Machine, Operation, World, not_found, not_ready
 from lab.google.http import Answer, Call, GoogleHttp, RefusalError
+
+GOOGLE = "https://www.googleapis.com/compute/v1/"
+STEPS = (None, "step 1 of 2: packages", "step 2 of 2: tests", "done")
+
+QUOTA = {
+    "code": "QUOTA_EXCEEDED",
+    "message": "Quota 'C2_CPUS' exceeded.  Limit: 4.0 in region us-central1.",
+    "errorDetails": [
+        {
+            "quotaInfo": {
+                "metricName": "compute.googleapis.com/c2_cpus",
+                "limitName": "C2-CPUS-per-project-region",
+                "dimensions": {"region": "us-central1"},
+                "limit": 4.0,
+            }
+        }
+    ],
+}
+STOCK_OUT = {
+    "code": "ZONE_RESOURCE_POOL_EXHAUSTED",
+    "message": "The zone 'projects/p/zones/us-central1-a' does not have enough resources available.",
+}
+
+
+@dataclass
+class Operation:
+    """Work that has begun."""
+
+    name: str
+    target: str
+    zone: str
+    kind: str
+    left: float
+    """Requests until it is done."""
+    finish: Callable[[], None]
+    errors: Sequence[Mapping[str, Any]] = ()
+
+    def seen(self) -> dict[str, Any]:
+        done = self.left <= 0
+        row: dict[str, Any] = {
+            "kind": "compute#operation",
+            "id": self.name.rpartition("-")[2],
+            "name": self.name,
+            "operationType": self.kind.partition(".")[2],
+            "targetLink": GOOGLE + self.target,
+            "status": "DONE" if done else "RUNNING",
+            "progress": 100 if done else 0,
+        }
+        if self.zone:
+            row["zone"] = GOOGLE + self.zone
+        if done and self.errors:
+            row |= {"error": {"errors": list(self.errors)}, "httpErrorStatusCode": 403}
+        return row
+
+
+@dataclass
+class Fault:
+    """What goes wrong with calls of one kind, such as `instances.insert`."""
+
+    errors: Sequence[Mapping[str, Any]] = ()
+    """The operation ends with these."""
+    never: bool = False
+    """The operation does not end."""
+
+
+@dataclass
+class Machine:
+    """A builder: how far it is with what it installs."""
+
+    resource: dict[str, Any]
+    said: list[str | None]
+    """What its guest attribute is from one question to the next; the last stays."""
+    console: str = ""
+
+
+@dataclass
+class World:
+    """What there is."""
+
+    machines: dict[str, Machine] = field(default_factory=dict)
+    images: dict[str, dict[str, Any]] = field(default_factory=dict)
+    operations: dict[str, Operation] = field(default_factory=dict)
+    by_request: dict[str, Operation] = field(default_factory=dict)
+    """Operations by the id that the client gave its request."""
+
+
+def not_found(path: str) -> RefusalError:
+    return RefusalError(404, "notFound", f"The resource '{path}' was not found")
+
+
+def not_ready(path: str) -> RefusalError:
+    return RefusalError(400, "resourceNotReady", f"The resource '{path}' is not ready")
 
 
 class FakeCompute(GoogleHttp):
@@ -36,6 +128,9 @@ class FakeCompute(GoogleHttp):
                 operation.left -= 1
                 if operation.left <= 0:
                     operation.finish()
+        # A request that is sent again is answered with the operation that the first one began.
+        if operation := self.world.by_request.get(call.query.get("requestId", "")):
+            return 200, operation.seen()
         for method, pattern, answer in self._routes():
             if call.method == method and (match := re.fullmatch("/compute/v1/" + pattern, call.path)):
                 return 200, answer(call, *match.groups())
@@ -89,11 +184,6 @@ class FakeCompute(GoogleHttp):
             self.world.by_request[request] = operation
         return operation.seen()
 
-    def _known(self, call: Call) -> dict[str, Any] | None:
-        """The operation of a request that came before, and is sent again."""
-        operation = self.world.by_request.get(call.query.get("requestId", ""))
-        return operation.seen() if operation else None
-
     def _busy(self, path: str, *kinds: str) -> bool:
         return any(o.target == path and o.left > 0 and o.kind in kinds for o in self.world.operations.values())
 
@@ -106,10 +196,11 @@ class FakeCompute(GoogleHttp):
 
     def _insert_machine(self, call: Call, zone: str) -> dict[str, Any]:
         path = f"{zone}/instances/{call.body['name']}"
-        if known := self._known(call):
-            return known
         if path in self.world.machines:
             raise RefusalError(409, "alreadyExists", f"The resource '{path}' already exists")
+        return self._new_machine(call, path)
+
+    def _new_machine(self, call: Call, path: str) -> dict[str, Any]:
         resource = {**call.body, "selfLink": GOOGLE + path, "status": "PROVISIONING"}
         steps = self.trial_steps if path.endswith("-trial") else self.steps
         machine = self.world.machines[path] = Machine(resource, [None, *steps], self.console)
@@ -123,8 +214,6 @@ class FakeCompute(GoogleHttp):
         return self._begin(call, "instances.insert", path, finish)
 
     def _delete_machine(self, call: Call, path: str) -> dict[str, Any]:
-        if known := self._known(call):
-            return known
         if self._busy(path, "instances.delete"):
             raise not_ready(path)
         self._machine(path).resource["status"] = "STOPPING"
@@ -141,8 +230,6 @@ class FakeCompute(GoogleHttp):
         return self._begin(call, "instances.delete", path, finish)
 
     def _stop(self, call: Call, path: str) -> dict[str, Any]:
-        if known := self._known(call):
-            return known
         machine = self._machine(path)
         machine.resource["status"] = "STOPPING"
 
@@ -188,8 +275,6 @@ class FakeCompute(GoogleHttp):
 
     def _insert_image(self, call: Call, project: str) -> dict[str, Any]:
         path = f"{project}/global/images/{call.body['name']}"
-        if known := self._known(call):
-            return known
         if path in self.world.images:
             raise RefusalError(409, "alreadyExists", f"The resource '{path}' already exists")
         disk = call.body["sourceDisk"]
@@ -207,8 +292,6 @@ class FakeCompute(GoogleHttp):
         return self._begin(call, "images.insert", path, finish)
 
     def _delete_image(self, call: Call, path: str) -> dict[str, Any]:
-        if known := self._known(call):
-            return known
         self._image(path)
         if self._busy(path, "images.insert", "images.delete"):
             raise not_ready(path)
@@ -229,3 +312,113 @@ class FakeCompute(GoogleHttp):
             image["labels"], image["labelFingerprint"] = call.body["labels"], image["labelFingerprint"] + "1"
 
         return self._begin(call, "images.setLabels", path, finish)
+
+
+STEP = 2
+"""Requests that a start takes."""
+
+
+class FakeFlex(FakeCompute):
+    """The server; `templates` has the provisioning model of each."""
+
+    def __init__(self, *, capacity_after: float = 4, patience: float = 20, early: bool = False) -> None:
+        """`capacity_after`: requests until there is capacity; `patience`: what two hours are in requests. `early`:
+        whether the operation ends when the machine is queued, or when it runs."""
+        super().__init__()
+        self.capacity_after, self.patience, self.early = capacity_after, patience, early
+        self.without: set[str] = set()
+        """Names of machines for which there is no capacity."""
+        self.templates = {"t-1": "FLEX_START", "t-2": "FLEX_START", "plain": "STANDARD"}
+        self._ids = itertools.count(1000)
+
+    def _routes(self) -> list[tuple[str, str, Callable[..., dict[str, Any]]]]:
+        machine = r"(projects/[^/]+/zones/[^/]+/instances/[^/]+)"
+        return [
+            ("POST", f"{machine}/setMetadata", self._set_metadata),
+            ("POST", f"{machine}/setLabels", self._set_labels),
+            *super()._routes(),
+        ]
+
+    def _new_machine(self, call: Call, path: str) -> dict[str, Any]:
+        model = self.templates.get(call.query.get("sourceInstanceTemplate", "").rpartition("/")[2])
+        waits = int(call.body.get("params", {}).get("requestValidForDuration", {}).get("seconds", 0))
+        if model is None:
+            raise RefusalError(404, "notFound", "The resource 'instanceTemplates' was not found")
+        if waits and (model != "FLEX_START" or not 90 <= waits <= 7200):
+            raise RefusalError(400, "invalid", "Invalid value for field 'resource.params.requestValidForDuration'")
+        resource = {
+            **call.body,
+            "selfLink": GOOGLE + path,
+            "id": str(next(self._ids)),
+            "status": "PENDING" if waits else "PROVISIONING",
+            "metadata": {**call.body["metadata"], "fingerprint": "1"},
+            "labelFingerprint": "1",
+            "lastStartTimestamp": "2026-11-22T08:00:00.123-08:00",
+            "scheduling": {"maxRunDuration": {"seconds": "3600"}},
+            "networkInterfaces": [{"networkIP": "172.16.0.9"}, {"networkIP": "10.0.0.9"}],
+        }
+        self.world.machines[path] = machine = Machine(resource, [None])
+        refused = self.faults.get("instances.insert", Fault()).errors
+        patience = self.patience if waits and not refused else 1
+        comes = not refused and self.capacity_after <= patience and call.body["name"] not in self.without
+        told = self._later(path, self.capacity_after if comes else patience, lambda: None)
+        told.errors = () if comes else refused or [STOCK_OUT]
+
+        def finish() -> None:
+            if self.world.machines.get(path) is not machine or machine.resource["status"] == "STOPPING":
+                return
+            if not comes:
+                del self.world.machines[path]
+                return
+            resource["status"] = "STAGING"
+            self._later(path, STEP, started)
+
+        def started() -> None:
+            if resource["status"] == "STAGING":
+                resource["status"] = "RUNNING"
+
+        told.finish = finish
+        if not self.early:
+            if request := call.query.get("requestId"):
+                self.world.by_request[request] = told
+            return told.seen()
+        return self._begin(call, "instances.insert", path, lambda: None)
+
+    def _later(self, path: str, requests: float, finish: Callable[[], None]) -> Operation:
+        """What happens after so many requests, whoever sends them."""
+        name = f"operation-{next(self._numbers)}"
+        operation = Operation(
+            name=name,
+            target=path,
+            zone=path.partition("/instances/")[0],
+            kind="instances.insert",
+            left=requests,
+            finish=finish,
+        )
+        self.world.operations[name] = operation
+        return operation
+
+    def _set_metadata(self, call: Call, path: str) -> dict[str, Any]:
+        resource = self._machine(path).resource
+        if call.body.get("fingerprint") != resource["metadata"]["fingerprint"]:
+            raise RefusalError(
+                412, "conditionNotMet", "Supplied fingerprint does not match current metadata fingerprint."
+            )
+
+        def finish() -> None:
+            resource["metadata"] = {**call.body, "fingerprint": resource["metadata"]["fingerprint"] + "1"}
+
+        return self._begin(call, "instances.setMetadata", path, finish)
+
+    def _set_labels(self, call: Call, path: str) -> dict[str, Any]:
+        resource = self._machine(path).resource
+        if call.body.get("labelFingerprint") != resource["labelFingerprint"]:
+            raise RefusalError(
+                412, "conditionNotMet", "Labels fingerprint either invalid or resource labels have changed"
+            )
+
+        def finish() -> None:
+            resource["labels"] = call.body["labels"]
+            resource["labelFingerprint"] += "1"
+
+        return self._begin(call, "instances.setLabels", path, finish)

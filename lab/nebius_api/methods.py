@@ -8,9 +8,60 @@ from typing import Any, Protocol
 
 from components.nebius.api.kinds import KINDS, Kind
 from components.nebius.api.specs import message_class
-from lab.nebius_api import masks, rules, status
+from lab.nebius_api import rules, status
 from lab.nebius_api.faults import Fault, bad_request, refusal
-from lab.nebius_api.store import Store, moment
+from lab.nebius_api.status import Store, moment
+
+HEADER = "x-resetmask"
+
+
+def parse(text: str) -> Any:  # noqa: ANN401
+    """The mask of a header, or None."""
+    from nebius.base.fieldmask import Mask
+
+    return Mask.unmarshal(text) if text else None
+
+
+def part(mask: Any, name: str) -> Any | None:  # noqa: ANN401
+    """What a mask says of a field, or None if it does not name it."""
+    if mask is None:
+        return None
+    return next((inner for key, inner in mask.field_parts.items() if str(key) == name), mask.any)
+
+
+def updated(cls: Any, old: Mapping[str, Any], given: Mapping[str, Any], mask: Any) -> dict[str, Any]:  # noqa: ANN401
+    """The JSON of a message of that class after an update with `given`."""
+    fields = {field.proto_name: field for field in cls.__FIELDS__}
+    result = dict(old)
+    for name, field in fields.items():
+        inner = part(mask, name)
+        if name not in given:
+            if inner is not None:
+                result.pop(name, None)
+            continue
+        if field.oneof:
+            for other in fields.values():
+                if other.oneof == field.oneof:
+                    result.pop(other.proto_name, None)
+        result[name] = _value(field, old.get(name), given[name], inner)
+    return result
+
+
+def _value(field: Any, old: Any, given: Any, mask: Any) -> Any:  # noqa: ANN401
+    if field.map or not field.message:
+        return given
+    cls = type(field.codec.default())
+    if isinstance(given, list):
+        before = old if isinstance(old, list) else []
+        each = part(mask, "*") if mask is not None and mask.any is None else getattr(mask, "any", None)
+        return [
+            updated(cls, before[index], one, each) if index < len(before) and isinstance(one, dict) else one
+            for index, one in enumerate(given)
+        ]
+    if isinstance(given, dict):
+        return updated(cls, old if isinstance(old, dict) else {}, given, mask)
+    return given
+
 
 DEFAULT_PAGE = 100
 
@@ -57,11 +108,11 @@ class Methods:
         if given.get("resource_version", "0") not in ("0", row["metadata"]["resource_version"]):
             raise refusal("resource_conflict", kind.name, row["metadata"]["id"])
         cls = message_class(kind, f"{kind.name}Spec")
-        spec = masks.updated(cls, row["spec"], request.get("spec", {}), masks.part(mask, "spec"))
+        spec = updated(cls, row["spec"], request.get("spec", {}), part(mask, "spec"))
         rules.check_update(self.store, kind, row, spec)
-        named = masks.part(mask, "metadata")
+        named = part(mask, "metadata")
         for name in ("name", "labels"):
-            if name in given or masks.part(named, name) is not None:
+            if name in given or part(named, name) is not None:
                 row["metadata"][name] = given.get(name, {} if name == "labels" else "")
         row["facts"]["nodes"] = status.target_nodes(row["spec"])
         row["spec"] = spec

@@ -8,8 +8,7 @@ from cluster.platforms.nebius.versions import KUBERNETES_VERSIONS
 from components.nebius.api.kinds import Kind
 from components.nebius.api.specs import at, differing
 from lab.nebius_api.faults import RefusedError, bad_request, in_use, refusal
-from lab.nebius_api.status import size_bytes, target_nodes
-from lab.nebius_api.store import Store
+from lab.nebius_api.status import Store, size_bytes, target_nodes
 
 MOST_NODES = 100
 LEAST_BOOT_DISK_GIB = 64

@@ -18,10 +18,10 @@ from nebius.api.nebius.mk8s.v1 import ProgressData
 
 from components.nebius.api.kinds import KINDS, Kind
 from components.nebius.api.specs import full, message_class
-from lab.nebius_api import identity, masks, status
+from lab.nebius_api import identity, status
 from lab.nebius_api.faults import Fault, RefusedError, refusal
-from lab.nebius_api.methods import Methods, Observer
-from lab.nebius_api.store import Store, moment
+from lab.nebius_api.methods import HEADER, Methods, Observer, parse
+from lab.nebius_api.status import Store, moment
 
 TICK_SECONDS = 0.1
 CALLS = 20_000
@@ -181,7 +181,7 @@ class NebiusServer(grpc.GenericRpcHandler):
             return simple[route.method]()
         changing = {
             "Create": lambda: methods.create(kind, request, headers.get("x-idempotency-key", "")),
-            "Update": lambda: methods.update(kind, request, masks.parse(headers.get(masks.HEADER, ""))),
+            "Update": lambda: methods.update(kind, request, parse(headers.get(HEADER, ""))),
             "Delete": lambda: methods.delete(kind, request),
             "Undelete": lambda: methods.undelete(kind, request),
         }

@@ -6,12 +6,12 @@ import sys
 import threading
 from pathlib import Path
 
-from lab.soperator.cloud import Cloud
 from lab.soperator.kube import Kube
 from lab.soperator.local_machines import LocalMachines
-from lab.soperator.machines import NoMachines
+from lab.soperator.nodes import Cloud
 from lab.soperator.operator import Operator
 from lab.soperator.pods import now
+from lab.soperator.wanted import NoMachines
 
 
 def main() -> None:

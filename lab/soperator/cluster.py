@@ -13,11 +13,9 @@ from cluster.platforms.nebius.names import (
     login_service,
     populate_job,
 )
-from lab.soperator import pods, slurm_pods
-from lab.soperator.behaviour import Behaviour
+from lab.soperator import pods
 from lab.soperator.kube import Kube, Object
-from lab.soperator.machines import Machines, State
-from lab.soperator.wanted import Wanted, wanted
+from lab.soperator.wanted import Behaviour, Machines, State, Wanted, wanted
 
 API, SETS_API = f"{GROUP}/v1", f"{GROUP}/v1alpha1"
 PENDING, RECONCILING, UNAVAILABLE = "Pending", "Reconciling", "Not available"
@@ -95,8 +93,8 @@ class _Turn:
         if unpopulated:
             self._status(RECONCILING, unpopulated)
             return
-        found = slurm_pods.converge(self.kube, self.wanted, nodes, free=free, missing=self.behaviour.missing_pods)
-        state = self.machines.ensure(self.wanted, slurm_pods.machine_types(found, nodes))
+        found = pods.converge(self.kube, self.wanted, nodes, free=free, missing=self.behaviour.missing_pods)
+        state = self.machines.ensure(self.wanted, pods.machine_types(found, nodes))
         ready = self._pods(found, state)
         self._service(state, ready)
         self._nodesets(ready)
@@ -126,7 +124,7 @@ class _Turn:
             name = pod["metadata"]["name"]
             if not pod["spec"].get("nodeName"):
                 continue
-            address = state.addresses.get(slurm_pods.machine_of(name))
+            address = state.addresses.get(pods.machine_of(name))
             if self.behaviour.unavailable and name == CONTROLLER_POD:
                 self.kube.set_status(pod, pods.waiting(pod, "CrashLoopBackOff", self.behaviour.unavailable))
             elif address and not self._early():
@@ -148,7 +146,7 @@ class _Turn:
         asked = _service(name, self.wanted)
         if service is None or _described(service) != _described(asked):
             service = self.kube.apply(asked)
-        login = next((name for name in ready if name.startswith(f"{slurm_pods.LOGIN}-")), "")
+        login = next((name for name in ready if name.startswith(f"{pods.LOGIN}-")), "")
         self.memory.login_address = state.addresses.get(login, "")
         if self.wanted.service_type == "LoadBalancer" and login and not self.behaviour.no_address:
             address = {"ip": self.memory.login_address, "ipMode": "VIP"}
@@ -171,7 +169,7 @@ class _Turn:
             )
 
     def _phase(self, ready: Mapping[str, Object], state: State) -> None:
-        core = [name for name, role, _ in slurm_pods.rows(self.wanted) if role != "worker"]
+        core = [name for name, role, _ in pods.rows(self.wanted) if role != "worker"]
         lacking = [name for name in core if name not in ready]
         if self.behaviour.unavailable or state.problem:
             self._status(UNAVAILABLE, self.behaviour.unavailable or state.problem, ready)
@@ -182,12 +180,12 @@ class _Turn:
 
     def _status(self, phase: str, why: str, ready: Mapping[str, Object] | None = None) -> None:
         ready = ready or {}
-        logins = sum(name.startswith(f"{slurm_pods.LOGIN}-") for name in ready)
+        logins = sum(name.startswith(f"{pods.LOGIN}-") for name in ready)
         ok = {
             "CommonAvailable": phase != PENDING,
             "ControllersAvailable": CONTROLLER_POD in ready and phase != UNAVAILABLE,
             "LoginAvailable": logins == self.wanted.login and logins > 0,
-            "AccountingAvailable": slurm_pods.ACCOUNTING in ready,
+            "AccountingAvailable": pods.ACCOUNTING in ready,
             "SConfigControllerAvailable": CONTROLLER_POD in ready,
             "NodeSetRefsResolved": True,
         }

@@ -24,9 +24,8 @@ from components.local.host.network import taken_by
 from components.local.host.paths import HostError, StackPaths, host_root
 from components.local.host.process import Process
 from lab.soperator import jail, stack_file
-from lab.soperator.machines import State
-from lab.soperator.slurm_pods import ACCOUNTING, LOGIN, machine_of
-from lab.soperator.wanted import Wanted
+from lab.soperator.pods import ACCOUNTING, LOGIN, machine_of
+from lab.soperator.wanted import State, Wanted
 
 STACK = "machines"
 """Name of the stack, in a state folder of its own."""

@@ -1,12 +1,83 @@
 """Node objects of node groups, as mk8s and their kubelets register them."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from cluster.platforms.nebius.names import GPU, NODE_GROUP_LABEL
 from cluster.platforms.nebius.versions import KUBERNETES
-from lab.soperator.cloud import NodeGroup
 from lab.soperator.kube import Kube, Object
+
+GPU_OPERATOR = "gpu-operator"
+"""Application name of the K8sRelease that brings driver and device plugin."""
+_RUNNING = ("RUNNING", "DEPLOYED")
+
+
+@dataclass(frozen=True, kw_only=True)
+class NodeGroup:
+    """A node group of mk8s, and the nodes that it has."""
+
+    id: str
+    name: str
+    count: int
+    labels: Mapping[str, str] = field(default_factory=dict)
+    taints: Sequence[Mapping[str, str]] = ()
+    machine_type: str = ""
+    """PLATFORM/PRESET."""
+    gpus: int = 0
+    """GPUs that each node advertises."""
+    public: bool = False
+    """Whether nodes have public addresses."""
+
+
+class Cloud:
+    """The API at an endpoint, and the project whose clusters are this Kubernetes."""
+
+    def __init__(self, endpoint: str, project: str) -> None:
+        self._endpoint, self._project = endpoint, project
+
+    def node_groups(self) -> list[NodeGroup]:
+        """All node groups that have nodes by now."""
+        # The SDK takes a third of a second to import, and an operator without a cloud does not need it.
+        from components.nebius.api.objects import objects_of
+
+        driver = any(
+            one["spec"].get("application_name") == GPU_OPERATOR and one.get("status", {}).get("state") in _RUNNING
+            for one in objects_of("K8sRelease", self._project, self._endpoint)
+        )
+        clusters = [one["metadata"]["id"] for one in objects_of("Cluster", self._project, self._endpoint)]
+        return [group(one, driver=driver) for id_ in clusters for one in objects_of("NodeGroup", id_, self._endpoint)]
+
+
+def group(found: Mapping[str, Any], *, driver: bool) -> NodeGroup:
+    """A node group of the API's JSON (mk8s.v1, NodeGroup). `driver`: whether the GPU operator has been deployed."""
+    spec, status = found["spec"], found.get("status", {})
+    template = spec["template"]
+    resources = template.get("resources", {})
+    preset = resources.get("preset", "")
+    has = driver or bool(template.get("gpu_settings", {}).get("drivers_preset"))
+    wanted = spec.get("fixed_node_count") or spec.get("autoscaling", {}).get("min_node_count") or 0
+    return NodeGroup(
+        id=found["metadata"]["id"],
+        name=found["metadata"]["name"],
+        count=int(status.get("ready_node_count", wanted)) if status.get("state") != "PROVISIONING" else 0,
+        labels=template.get("metadata", {}).get("labels", {}),
+        taints=[
+            {"key": one["key"], "value": one.get("value", ""), "effect": _EFFECTS[one["effect"]]}
+            for one in template.get("taints", ())
+        ],
+        machine_type=f"{resources.get('platform', '')}/{preset}",
+        gpus=int(preset.partition("gpu-")[0]) if has and "gpu-" in preset else 0,
+        public=any("public_ip_address" in one for one in template.get("network_interfaces", ())),
+    )
+
+
+_EFFECTS = {
+    "NO_SCHEDULE": "NoSchedule",
+    "NO_EXECUTE": "NoExecute",
+    "PREFER_NO_SCHEDULE": "PreferNoSchedule",
+}
+
 
 MACHINE_TYPE = "rehearsal/machine-type"
 """Annotation: platform and preset, of which a label may not have the slash."""
@@ -83,3 +154,42 @@ def _same(now: Object, wanted: Object) -> bool:
     return taints == wanted["spec"]["taints"] and all(
         labels.get(key) == value for key, value in wanted["metadata"]["labels"].items()
     )
+
+
+def bind(kube: Kube) -> None:
+    """Every claim that names a volume is bound, and every volume whose claim is gone is released."""
+    claims = kube.list("v1", "PersistentVolumeClaim")
+    names = {(one["metadata"]["namespace"], one["metadata"]["name"]) for one in claims}
+    for volume in kube.list("v1", "PersistentVolume"):
+        claim = volume["spec"].get("claimRef", {})
+        if volume["status"].get("phase") == "Bound" and (claim.get("namespace"), claim.get("name")) not in names:
+            # Volumes in use are not deleted.
+            kube.set_status(volume, {"phase": "Released"})
+    for claim in claims:
+        volume = claim["spec"].get("volumeName")
+        if not volume or claim.get("status", {}).get("phase") == "Bound":
+            continue
+        found = kube.get("v1", "PersistentVolume", volume)
+        if found:
+            kube.set_status(found, {"phase": "Bound"})
+            kube.set_status(
+                claim,
+                {
+                    "phase": "Bound",
+                    "accessModes": found["spec"]["accessModes"],
+                    "capacity": found["spec"]["capacity"],
+                },
+            )
+    _release(kube)
+
+
+def _release(kube: Kube) -> None:
+    """A volume whose claim is gone is released; until then it can't be deleted."""
+    claims = {
+        (one["metadata"]["namespace"], one["metadata"]["name"]) for one in kube.list("v1", "PersistentVolumeClaim")
+    }
+    for volume in kube.list("v1", "PersistentVolume"):
+        of = volume["spec"].get("claimRef") or {}
+        bound = volume.get("status", {}).get("phase") == "Bound"
+        if bound and "deletionTimestamp" in volume["metadata"] and (of.get("namespace"), of.get("name")) not in claims:
+            kube.set_status(volume, {"phase": "Released"})

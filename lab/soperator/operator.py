@@ -4,11 +4,10 @@ import time
 import traceback
 from collections.abc import Callable, Sequence
 
-from lab.soperator import cluster, nodes, pods, volumes
-from lab.soperator.behaviour import Behaviour
-from lab.soperator.cloud import Cloud, NodeGroup
+from lab.soperator import cluster, nodes, pods
 from lab.soperator.kube import Kube, KubeError
-from lab.soperator.machines import Machines, NoMachines
+from lab.soperator.nodes import Cloud, NodeGroup
+from lab.soperator.wanted import Behaviour, Machines, NoMachines
 
 CONTROLLERS = (
     "garbage-collector-controller", "namespace-controller", "root-ca-certificate-publisher-controller",
@@ -71,7 +70,7 @@ class Operator:
         there = nodes.register(self._kube, self._groups, kubelet=self._kubelet, external=external)
         failing = self._memory.populating if self.behaviour.populate_fails else ()
         pods.run_others(self._kube, there, fail=failing)
-        volumes.bind(self._kube)
+        nodes.bind(self._kube)
         cluster.converge(
             self._kube,
             self._machines,

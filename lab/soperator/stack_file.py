@@ -12,7 +12,7 @@ from cluster.config.partitions import Partition
 from cluster.config.section import Slurm, metadata, slurm_fields
 from cluster.findings import ROOT, ConfigError, Location
 from cluster.load.parse import parse
-from lab.soperator.slurm_pods import LOGIN
+from lab.soperator.pods import LOGIN
 from lab.soperator.wanted import Wanted, Workers
 
 BASE = "debian-13"

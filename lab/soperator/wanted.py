@@ -1,8 +1,8 @@
-"""What a SlurmCluster and its NodeSets ask for."""
+"""What a SlurmCluster and its NodeSets ask for, and what brings machines up for it."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 from cluster.platforms.nebius.names import CLUSTER_ANNOTATION, LOGIN_NODE_PORT
 from lab.soperator.kube import Object
@@ -101,3 +101,64 @@ def _partitions(section: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     else:
         # Soperator's own default.
         yield "main", "Nodes=ALL Default=YES PriorityTier=10 MaxTime=INFINITE State=UP"
+
+
+NO_ADDRESS = "192.0.2.10"
+"""Of the network that is set aside for examples (RFC 5737)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class State:
+    """What is there of a Slurm cluster."""
+
+    addresses: Mapping[str, str] = field(default_factory=dict)
+    """Of each machine that runs, by the name of its pod."""
+    busy: str = ""
+    """What is being done, if it is not yet as wanted."""
+    problem: str = ""
+    """Why the last attempt failed."""
+
+
+class Machines(Protocol):
+    """Machines that stand for pods."""
+
+    def ensure(self, wanted: Wanted, pods: Mapping[str, str]) -> State:
+        """Begin what leads there, and return what is there by now. `pods` are the pods that have a node, with the
+        machine type of it."""
+        ...
+
+    def remove(self) -> bool:
+        """Begin to remove all; True when nothing is left."""
+        ...
+
+
+class NoMachines:
+    """Only statuses: nothing can be run in the pods."""
+
+    def ensure(self, wanted: Wanted, pods: Mapping[str, str]) -> State:  # noqa: ARG002
+        """All of them are there at once."""
+        return State(addresses=dict.fromkeys(pods, NO_ADDRESS))
+
+    def remove(self) -> bool:
+        """Nothing is to be removed."""
+        return True
+
+
+@dataclass
+class Behaviour:
+    """May be changed while the operator runs; it applies from its next turn on."""
+
+    phase_seconds: float = 0.0
+    """How long each step takes: populating the jail, reconciling."""
+    never: bool = False
+    """Whether the cluster stays in the phase Reconciling for ever."""
+    populate_fails: bool = False
+    """Whether the Job that populates the jail fails."""
+    unavailable: str = ""
+    """Why the controller does not come up: the phase is `Not available`, and the reason in its condition."""
+    no_address: bool = False
+    """Whether the login Service gets no address."""
+    missing_pods: int = 0
+    """How many pods of each NodeSet stay Pending."""
+    failed_checks: tuple[str, ...] = ()
+    """Names of ActiveChecks that fail."""

@@ -8,7 +8,7 @@ from components.gcp.flex.compute import FlexCompute
 from components.gcp.flex.design import wanted_of
 from components.gcp.flex.node import FlexNodeProvider, FlexRequestProvider
 from components.gcp.flex.start import start
-from lab.google.compute_flex import FakeFlex
+from lab.google.compute import FakeFlex
 from lab.google.http import Call
 from tests.gcp import killed
 

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from components.gcp.bake.errors import BakeError
 from components.gcp.bake.resource import BakeProvider
-from lab.google.compute import FakeCompute
-from lab.google.compute_world import QUOTA, STEPS, STOCK_OUT, Fault
+from lab.google.compute import QUOTA, STEPS, STOCK_OUT, FakeCompute, Fault
 from lab.google.http import Call, DroppedConnectionError, RefusalError
 from tests.gcp.baking import (
     HASTY,

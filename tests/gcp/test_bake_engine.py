@@ -16,8 +16,7 @@ from pulumi.runtime.proto import provider_pb2, provider_pb2_grpc
 from components.gcp.bake.resource import BakeProvider
 from engine import Workspace, events
 from engine.core.scope import Scope
-from lab.google.compute import FakeCompute
-from lab.google.compute_world import QUOTA, Fault
+from lab.google.compute import QUOTA, FakeCompute, Fault
 from tests.gcp.baking import IMAGE, no_machine_is_left, props, the_image_is_whole
 from tests.harness import ROOT
 

@@ -7,8 +7,7 @@ from typing import Any, ClassVar
 import pytest
 
 from components.gcp.bake.leftovers import LeftoversProvider
-from lab.google.compute import FakeCompute
-from lab.google.compute_world import STEPS, Machine
+from lab.google.compute import STEPS, FakeCompute, Machine
 from lab.google.http import Call
 from tests.gcp.baking import (
     BUILDER,

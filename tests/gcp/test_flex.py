@@ -11,8 +11,7 @@ import pytest
 from components.gcp.bake.errors import BakeError
 from components.gcp.flex.node import FlexNodeProvider, FlexQueueProvider, FlexRequestProvider
 from engine import Workspace, events
-from lab.google.compute_flex import FakeFlex
-from lab.google.compute_world import QUOTA, Fault, Machine
+from lab.google.compute import QUOTA, FakeFlex, Fault, Machine
 from tests.gcp import killed
 from tests.gcp.flexing import NODE, TEMPLATE, asked, given_up, make, make_and_be_killed, props, status
 

@@ -22,7 +22,7 @@ from engine.providers.kubernetes import Cluster, Object
 from engine.providers.process import Outcome
 from engine.state.resource import Resource
 from engine.values import Props, plain
-from lab.soperator import charts
+from lab import nebius_rehearsal
 from tests.harness import ROOT, Registered, deploy
 from tests.nebius.deploy.test_components import _fakes, given  # noqa: F401 - _fakes is a fixture
 from tests.outside.recorder import Recorder
@@ -69,7 +69,7 @@ def plugin(artifact: Path) -> Iterator[Any]:
 def _resources() -> list[Registered]:
     cluster = given()["hpc:cluster"]
     nebius = cluster["nebius"]
-    local = {**nebius, "soperator": {**nebius["soperator"], "charts": str(charts.STAND_INS)}}
+    local = {**nebius, "soperator": {**nebius["soperator"], "charts": str(nebius_rehearsal.STAND_INS)}}
     return [one for one in deploy(given(nebius=local)).resources if one.type.startswith("kubernetes:")]
 
 

@@ -19,9 +19,9 @@ from engine.project import KubernetesTools
 from engine.state import crypter
 from lab.nebius_api.__main__ import KubernetesApi
 from lab.nebius_api.server import NebiusServer
+from lab.nebius_rehearsal import STAND_INS as CHARTS
 from lab.soperator import Behaviour, Kube, Operator
-from lab.soperator.charts import STAND_INS as CHARTS
-from lab.soperator.cloud import Cloud
+from lab.soperator.nodes import Cloud
 
 ROOT = Path(__file__).parents[3]
 PROJECT, TENANT = "project-e00test", "tenant-e00test"

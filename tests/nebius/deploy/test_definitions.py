@@ -8,7 +8,7 @@ import pytest
 from cluster.platforms.nebius.kubectl import kubeconfig
 from components.nebius.chart_sources import DefinitionsProvider
 from components.nebius.kubectl import KubectlError
-from lab.soperator import charts
+from lab import nebius_rehearsal
 from tests.nebius.kube.cluster import kube
 from tests.nebius.kube.conftest import namespace, project
 
@@ -42,11 +42,11 @@ def props(kube, tmp_path):
 
 
 def test_another_version_has_its_own_definitions_before_its_chart(kube, props, tmp_path):
-    chart(tmp_path / "helm-soperator", "crds", rack=charts.definition("rack", "before"))
+    chart(tmp_path / "helm-soperator", "crds", rack=nebius_rehearsal.definition("rack", "before"))
     DefinitionsProvider().create(props)
     assert served(kube, "rack") == ["before"]
     file = tmp_path / "helm-soperator" / "crds" / "rack.yaml"
-    file.write_text(charts.definition("rack", "before", "after"))
+    file.write_text(nebius_rehearsal.definition("rack", "before", "after"))
     newer = {**props, "chart": {**props["chart"], "version": "4.1.8"}}
     assert DefinitionsProvider().diff("", props, newer).changes
     assert not DefinitionsProvider().diff("", props, dict(props)).changes
@@ -55,7 +55,7 @@ def test_another_version_has_its_own_definitions_before_its_chart(kube, props, t
 
 
 def test_those_as_large_as_soperators_fit_a_release_in_crds_alone(kube, namespace, project, props, tmp_path):
-    charts.write(tmp_path / "charts", "4.1.7")
+    nebius_rehearsal.write_charts(tmp_path / "charts", "4.1.7")
     soperator = tmp_path / "charts" / "helm-soperator"
     every = {file.stem: file.read_text() for file in (soperator / "crds").glob("ballast*.yaml")}
     chart(project.root / "charts" / "templates", "templates", **every)
@@ -74,10 +74,10 @@ def test_active_checks_of_a_rehearsal_are_in_the_namespace_that_real_ones_name(k
     none = (LARGE % ("checks", namespace)).replace("skip_await", 'values={"checks": None}, skip_await')
     checks = project.root / "charts" / "checks"
     checks.symlink_to(tmp_path / "charts" / "helm-soperator-activechecks")
-    charts.write(tmp_path / "charts", "4.1.7")
+    nebius_rehearsal.write_charts(tmp_path / "charts", "4.1.7")
     assert not project.up(none).ok
     assert 'namespaces "soperator" not found' in " ".join(project.failures())
-    charts.write(tmp_path / "charts", "5.0.0")
+    nebius_rehearsal.write_charts(tmp_path / "charts", "5.0.0")
     assert project.up(none).ok, project.failures()
 
 

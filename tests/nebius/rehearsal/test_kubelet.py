@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from components.local.host.process import Process
-from lab.kubernetes import binaries
-from lab.kubernetes.apiserver import ApiServer, certificates
+from lab.kubernetes import apiserver, binaries
+from lab.kubernetes.apiserver import ApiServer
 from lab.nebius_supervisor import KUBELET
 from lab.soperator import CONTROLLERS, Kube, KubeError, nodes, pods
 from lab.soperator.operator import ALONE
@@ -52,8 +52,8 @@ def kubectl(programs, tmp_path_factory):
     folder = tmp_path_factory.mktemp("kubelet")
     pki, table, record, log = (folder / name for name in ("api/pki", "pods.json", "process.json", "slurmd.log"))
     pki.mkdir(parents=True)
-    authority = certificates.authority(pki)
-    own, client = (certificates.issue(pki, name, ["127.0.0.1"]) for name in ("kubelet", "to-kubelet"))
+    authority = apiserver.authority(pki)
+    own, client = (apiserver.issue(pki, name, ["127.0.0.1"]) for name in ("kubelet", "to-kubelet"))
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]

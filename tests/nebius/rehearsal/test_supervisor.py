@@ -10,7 +10,7 @@ import pytest
 import lab.nebius_supervisor as supervisor
 from components.local.host.paths import HostError
 from components.nebius.api import client, lifecycle, objects
-from lab.kubernetes.apiserver.daemon import Daemon
+from lab.kubernetes.apiserver import Daemon
 from lab.nebius_supervisor import Place, Supervisor
 
 SLEEPER = "import os, sys, time; os.chroot(sys.argv[1]); print('ready', flush=True); time.sleep(60)"

