@@ -26,6 +26,7 @@ from cluster.config.types import (
     Whole,
 )
 from cluster.findings import RefusedError
+from scripts.node.health.kinds import Check
 
 SCRIPTS = Reconfigure("holds for jobs that begin, or end, from then on; what runs already is left alone")
 
@@ -115,10 +116,6 @@ NODES = NoEffect("nodes take it over within seconds; the next check uses it")
 CHECKS = Reconfigure("health checks never end a job; a node that fails one takes no new jobs")
 MEASURES = NoEffect("measured on idle nodes from then on; running jobs are not affected")
 
-Check = Literal[
-    "gpu-count", "gpu-driver", "gpu-xid", "gpu-ecc", "gpu-memory", "gpu-state", "gpu-nvlink", "gpu-diag",
-    "gpu-processes", "aperture", "nic", "mount", "disk", "local-ssd", "clock",
-]  # fmt: skip
 Share = Annotated[int, Field(strict=True, ge=0, le=90)]
 
 

@@ -1,19 +1,23 @@
 """Health checks, as the stack's side and the nodes both need them: kinds of results, settings, nvidia-smi's exit codes.
 
 A failed check is in the reason of the node that it drains, before its figures. Kinds stay from version to version:
-programs and people search reasons for them. cluster/observe/health/node_health.py has who must act."""
+programs and people search reasons for them. cluster/observe/health/node_health.py has who must act.
+"""
 
 from __future__ import annotations
 
 import re
-from typing import TypedDict
+from typing import Literal, TypedDict, get_args
 
 PREFIX = "hpc-health: "
 """Begins the reason of every node that a health check has drained."""
-KINDS = (
-    "gpu-count", "gpu-driver", "gpu-lost", "gpu-xid", "gpu-ecc", "gpu-memory", "gpu-state", "gpu-nvlink",
-    "gpu-diag", "gpu-processes", "aperture", "nic", "mount", "disk", "local-ssd", "clock", "network", "diag", "nccl",
-    "fabric",
+Check = Literal[
+    "gpu-count", "gpu-driver", "gpu-xid", "gpu-ecc", "gpu-memory", "gpu-state", "gpu-nvlink", "gpu-diag",
+    "gpu-processes", "aperture", "nic", "mount", "disk", "local-ssd", "clock",
+]  # fmt: skip
+"""Checks that a stack file may leave out (`slurm.health.skip`)."""
+KINDS: tuple[str, ...] = (
+    *("gpu-count", "gpu-driver", "gpu-lost"), *get_args(Check)[2:], *("network", "diag", "nccl", "fabric"),
 )  # fmt: skip
 """In the order in which they are shown."""
 RESUMES = frozenset({"gpu-state", "gpu-processes", "nic", "mount", "disk", "clock"})
