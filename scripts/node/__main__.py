@@ -163,20 +163,20 @@ def boot() -> None:
 def restore_last_success(_: dict[str, Any]) -> None:
     """After an `up` that succeeded: run the phases again that failed in an earlier one, with their last good input."""
     for phase in phase_state.unfinished():
-        told = phase_state.last(phase)
-        if told is not None:
+        payload = phase_state.last(phase)
+        if payload is not None:
             log(f"{phase}: the last run failed; running it again with the input of the one before")
-            perform(phase, told)
+            perform(phase, payload)
         elif phase in UNDOES.values():
             perform(next(undo for undo, done in UNDOES.items() if done == phase), {})
-        if told is None:
+        if payload is None:
             phase_state.forget(phase)
     if conf := slurmctld.applied().get("slurm.conf", ""):
         drain.resume_drained(conf)
 
 
 def perform(phase: str, payload: dict[str, Any]) -> None:
-    """Run a phase as `payload` says, and remember how that ended; a failure is told to machines that wait for us."""
+    """Run a phase with `payload`, and remember how it ended; machines that wait for this one read of a failure."""
     waited_for = phase in phase_state.PHASES and not cluster_state.CONFIG.exists()
     if waited_for:
         cluster_state.withdraw_failure()

@@ -1,4 +1,4 @@
-"""What can be seen on this machine, as one JSON document: facts for `./hpc status` and `./hpc drift`, and no verdict.
+"""The state of this machine as one JSON document, which `./hpc status` and `./hpc drift` check.
 
 Nothing is changed and no lock is taken, so that it answers beside a set-up that runs. Every part is read by a process
 of its own with a deadline: a hung file system or a daemon that does not answer costs that part, which then says why.
@@ -53,8 +53,8 @@ def units_of(roles: list[str]) -> list[str]:
     """The units that a machine of these roles runs."""
     # A machine whose set-up has not ended is nothing yet.
     found = dict.fromkeys([*(unit for role in roles for unit in UNITS[role]), "munge", "ssh"])
-    told = phase_state.last("configure") if "controller" in roles else None
-    if (told or {}).get("slurmrestd"):
+    payload = phase_state.last("configure") if "controller" in roles else None
+    if (payload or {}).get("slurmrestd"):
         found["slurmrestd"] = None
     return [*found, *(JOINING if roles == ["node"] else ())]
 
@@ -230,14 +230,14 @@ def _cluster_state(*, controls: bool) -> dict[str, Any]:
     config, wrong = read_json(cluster_state.CONFIG, None), ""
     config = config if isinstance(config, dict) else None
     mine = cluster_state.given(cluster_state.REPORTS / f"{socket.gethostname()}.json") or None
-    told = {name: value for name, value in (config or {}).items() if name != "digest"}
+    hashed = {name: value for name, value in (config or {}).items() if name != "digest"}
     published = cluster_state.CLIENT / "slurm.conf"
     if not (_exists(cluster_state.CONFIG) or mine):
         # Elsewhere its file system may not be mounted, which is reported as such.
         if not controls:
             raise SetupError(f"{cluster_state.FOLDER} is empty")
         wrong = f"{cluster_state.FOLDER} is empty"
-    elif not config or config.get("digest") != cluster_state.digest(told):
+    elif not config or config.get("digest") != cluster_state.digest(hashed):
         wrong = f"{cluster_state.CONFIG} is not what the controller wrote"
     elif mine is None and _exists(cluster_state.REPORTS / f"{socket.gethostname()}.json"):
         wrong = "what this machine reported can't be read"

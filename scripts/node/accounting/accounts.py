@@ -18,14 +18,14 @@ from system.host import SetupError, listens, log, read_json, run, write
 # On the state disk where there is one: it belongs to the database.
 MANAGED = Path("/var/lib/hpc/controller/accounting.json")
 NODES_SECONDS = 60  # nodes look for a new config version every two seconds
-TRES_SECONDS = 15  # slurmctld tells slurmdbd of its GPUs when it registers, a moment after it answers
+TRES_SECONDS = 15  # slurmctld reports its GPUs to slurmdbd when it registers, a moment after it answers
 READ_SECONDS = 120
 NOTHING: dict[str, Any] = {"accounts": [], "users": [], "qos": []}
-# sacctmgr's three ways to say, with exit code 1, that the database holds what it was told
+# sacctmgr's three messages, with exit code 1, for a value that the database holds already
 # (src/sacctmgr/{user,account,qos}_functions.c, ESLURM_NO_CHANGE_IN_DATA, as_mysql_assoc.c).
 UNCHANGED = ("Nothing modified", "Data has not changed since time specified", "Request didn't affect anything")
 SACCTMGR_SECONDS = 3
-# sacctmgr's names of what a stack can set of a QOS: the short ones, which it prints, for those that it is told.
+# What a stack can set of a QOS: sacctmgr's option, and the short name of the column that it prints.
 QOS_LIMITS = {
     "Priority": "priority",
     "MaxWall": "maxwall",
@@ -271,7 +271,7 @@ def default_accounts(*, seconds: float = SACCTMGR_SECONDS) -> dict[str, str]:
 
 
 def known_qos(*, seconds: float = SACCTMGR_SECONDS) -> dict[str, dict[str, str]]:
-    """Every QOS with the limits that it has, by the names that sacctmgr is told."""
+    """Every QOS with the limits that it has, by the names of sacctmgr's options."""
     found = {}
     for name, *values in _show("qos", "name", *QOS_LIMITS.values(), seconds=seconds):
         found[name] = {key: value for key, value in zip(QOS_LIMITS, values) if value}  # noqa: B905 - 3.8

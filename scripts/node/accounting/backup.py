@@ -114,7 +114,7 @@ def confined() -> list[str]:
 def load(file: Path, database: str) -> None:
     """Load a backup into a new database. Raises SetupError with the database's own message.
 
-    MariaDB's client would run lines of it as root's shell commands (`\\! COMMAND`): told not to, it refuses the backup.
+    MariaDB's client would run lines of it as root's shell commands (`\\! COMMAND`); `confined` makes it refuse these.
     """
     query(f"DROP DATABASE IF EXISTS {database}; CREATE DATABASE {database};")
     command = ["mariadb", *confined(), "--batch", CHARACTER_SET, database]
@@ -157,17 +157,17 @@ def restore(payload: dict[str, Any]) -> None:
     folder(FOLDER, mode=0o700)
     file = FOLDER / payload["file"]
     cluster = cluster_name()
-    told = check_backup(file, payload["sha256"], cluster)
+    made = check_backup(file, payload["sha256"], cluster)
     working = running_jobs()
     load(file, FRESH)
     if f"{cluster}_job_table" not in tables(FRESH):
         raise SetupError(f"the backup has no jobs of cluster {cluster}; nothing was changed")
-    log(f"loaded the backup of {told['date']} beside the database")
+    log(f"loaded the backup of {made['date']} beside the database")
     run("systemctl", "stop", "slurmdbd")
     log("stopped slurmdbd; slurmctld keeps what there is to record")
     try:
         log(f"what was there is kept on the controller: {keep_current()}")
-        for line in merge_jobs.over(cluster, live=DATABASE, fresh=FRESH, date=told["date"]):
+        for line in merge_jobs.over(cluster, live=DATABASE, fresh=FRESH, date=made["date"]):
             log(line)
         same_id(cluster)
         swap()
@@ -178,7 +178,7 @@ def restore(payload: dict[str, Any]) -> None:
     wait("sacctmgr's answer", lambda: cluster in known_clusters(), seconds=60, interval=0.3, unit="slurmdbd")
     log("slurmdbd runs with the restored records")
     # What the stack gave and took since the backup was made, it gives and takes again.
-    write(accounts.MANAGED, json.dumps(told["managed"] or accounts.NOTHING, indent=1) + "\n", quiet=True)
+    write(accounts.MANAGED, json.dumps(made["managed"] or accounts.NOTHING, indent=1) + "\n", quiet=True)
     accounts.converge(payload["desired"])
     # slurmctld knows accounts, users and resources by their numbers in the database, and reads these at its start.
     restart_slurmctld(highest(cluster))
@@ -189,8 +189,8 @@ def restore(payload: dict[str, Any]) -> None:
     query(f"DROP DATABASE IF EXISTS {REPLACED}; DROP DATABASE IF EXISTS {FRESH};")
     for done in (file, file.with_name(f"{file.name}.json")):
         done.unlink(missing_ok=True)
-    jobs_restored = merge_jobs.count(told["jobs"])
-    log(f"restored the records of {jobs_restored} as of {told['date']}; running ones go on: {len(working)}")
+    jobs_restored = merge_jobs.count(made["jobs"])
+    log(f"restored the records of {jobs_restored} as of {made['date']}; running ones go on: {len(working)}")
 
 
 def check_backup(file: Path, digest: str, cluster: str) -> dict[str, Any]:
@@ -200,12 +200,12 @@ def check_backup(file: Path, digest: str, cluster: str) -> dict[str, Any]:
             raise SetupError("the backup did not arrive whole; nothing was changed. Run the same command again")
         with gzip.open(file, "rb") as plain:
             first, second = plain.readline(LONGEST).decode(), plain.readline(LONGEST).decode()
-        told = json.loads(second.partition("-- ")[2]) if first == FIRST_LINE else {}
+        header = json.loads(second.partition("-- ")[2]) if first == FIRST_LINE else {}
     except (OSError, EOFError, zlib.error, ValueError) as error:
         raise SetupError(f"the backup can't be read: {error}; nothing was changed") from None
-    if told.get("cluster") != cluster:
-        raise SetupError(f"the backup is of {told.get('cluster')!r}, this is {cluster!r}; nothing was changed")
-    return told
+    if header.get("cluster") != cluster:
+        raise SetupError(f"the backup is of {header.get('cluster')!r}, this is {cluster!r}; nothing was changed")
+    return header
 
 
 def keep_current() -> Path:

@@ -21,7 +21,7 @@ from system.host import SetupError, run
 
 PARTS = ("job_table", "step_table", "suspend_table")
 CANCELLED = 4  # JOB_CANCELLED in slurm.h
-Jobs = list[tuple[int, int]]  # number and time of submission, in seconds since 1970: what tells a job from all others
+Jobs = list[tuple[int, int]]  # number and time of submission, in seconds since 1970, which identify a job
 # Rows that nobody has used, beyond those of a table that can't be read any more.
 MARGIN = 1_000_000
 # Whether a row is the same job's on both sides.

@@ -168,8 +168,8 @@ def job_line(job: Job) -> str:
     )
     number = state_of(job)
     name = STATES[number] if number < len(STATES) else "REQUEUED" if number == REQUEUED else str(number)
-    told = (user_name(job), text_of(job, "account") or "-", text_of(job, "partition") or "-", name, began, ended)
-    return json.dumps([str(job["job_id"]), *told])
+    fields = (user_name(job), text_of(job, "account") or "-", text_of(job, "partition") or "-", name, began, ended)
+    return json.dumps([str(job["job_id"]), *fields])
 
 
 def statements(cluster: str, jobs: list[Job]) -> list[str]:

@@ -98,7 +98,7 @@ def needs_action(gpus: list[Gpu]) -> Outcome | None:
 
 
 def ecc_errors_outcome(gpus: list[Gpu], most: int) -> Outcome:
-    """The verdict on uncorrectable errors since the driver was loaded."""
+    """Check uncorrectable errors since the driver was loaded."""
     known = [(gpu, count) for gpu in gpus if (count := gpu.total("ecc_errors/volatile", "uncorrectable")) is not None]
     if not known:
         return skipped("the driver reports no ECC errors of these GPUs")
@@ -107,7 +107,7 @@ def ecc_errors_outcome(gpus: list[Gpu], most: int) -> Outcome:
 
 
 def memory_outcome(gpus: list[Gpu]) -> Outcome:
-    """The verdict on rows that were remapped, pages that were retired, and the life's errors of SRAM."""
+    """Check rows that were remapped, pages that were retired, and the errors of SRAM over its life."""
     wrong: list[str] = []
     pending: list[str] = []
     known = False
@@ -132,7 +132,7 @@ def memory_outcome(gpus: list[Gpu]) -> Outcome:
 
 
 def gpu_state(gpus: list[Gpu], *, fabric: bool) -> Outcome:
-    """The verdict on what slows a GPU down. `fabric`: whether it must be registered with NVSwitches."""
+    """Check what slows a GPU down. `fabric`: whether it must be registered with NVSwitches."""
     widths = [gpu.number_at("pci/pci_gpu_link_info/link_widths/current_link_width") or 0 for gpu in gpus]
     now: list[str] = []
     wrong: list[str] = []
@@ -159,7 +159,7 @@ def gpu_state(gpus: list[Gpu], *, fabric: bool) -> Outcome:
 
 
 def diag(code: int, said: str) -> Outcome:
-    """The verdict on a diagnostic of DCGM. A test that failed for how the machine is set up is a warning."""
+    """The outcome of a diagnostic of DCGM. A test that failed for how the machine is set up is a warning."""
     try:
         document = json.loads(said[said.index("{") :])
         report = next(value for name, value in document.items() if name.startswith("DCGM"))
@@ -289,7 +289,7 @@ def _wrong(code: int, said: str, found: list[Gpu], count: int) -> dict[str, Outc
 
 
 def nvlink(status: str, errors: str, *, most: int, wanted: int, before: dict[str, Any], now: float = 0) -> Outcome:
-    """The verdict on links, from `nvidia-smi nvlink --status` and `--errorcounters`; `wanted` active ones of each GPU,
+    """Check links by `nvidia-smi nvlink --status` and `--errorcounters`; `wanted` active ones of each GPU,
     0 where some are inactive by design. Errors are judged by what was added since the last run: training a link at boot
     counts some."""
     links = {link: found["state"] for link, found in _links(status, _STATUS)}
@@ -409,7 +409,7 @@ class Xid(NamedTuple):
 
 
 def xids(before: dict[str, Any], kmsg: Path = KMSG, boot: Path = BOOT) -> Outcome:
-    """The verdict on Xids since the last run, whose place in the log is `before`; the outcome has the new place."""
+    """Check Xids since the last run, whose place in the log is `before`; the outcome has the new place."""
     if in_container():
         return skipped("a container has no kernel log of its own")
     now = boot.read_text().strip()
@@ -427,7 +427,7 @@ def xids(before: dict[str, Any], kmsg: Path = KMSG, boot: Path = BOOT) -> Outcom
 
 
 def xid_outcome(found: list[Xid]) -> Outcome:
-    """The verdict on Xids: of the others, most are an application's own fault."""
+    """The outcome of Xids: of those without a row, most are an application's own fault."""
     if fatal := _xid_texts(FATAL, found):
         return failed(", ".join(fatal))
     texts = _xid_texts(WARNING, found)

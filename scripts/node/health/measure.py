@@ -368,7 +368,7 @@ def slow_nodes(measured: Measured) -> dict[str, str]:
 
 
 def undecided(measured: Measured) -> set[str]:
-    """Nodes of slow pairs of which neither can be told: no good node was measured with them."""
+    """Nodes of slow pairs of which the slow one is unknown: no good node was measured with them."""
     return {name for pair in measured for name in pair} - good(measured) - set(slow_nodes(measured))
 
 

@@ -155,7 +155,7 @@ def _close(partitions: set[str]) -> None:
 def _wait(nodes: set[str], partitions: set[str], seconds: float) -> None:
     """Wait until no job is left there, telling which. Raises SetupError after `seconds`."""
     end, again, began = time.monotonic() + seconds, 0.0, time.time()
-    told: set[str] = set()
+    named: set[str] = set()
     listened = _listener()
     while True:
         jobs = jobs_left(everywhere(), nodes, partitions)
@@ -165,8 +165,8 @@ def _wait(nodes: set[str], partitions: set[str], seconds: float) -> None:
         now = time.monotonic()
         if now > end:
             raise SetupError(timeout_error(jobs, nodes, partitions, seconds))
-        if {job.number for job in jobs} != told or now > again:
-            told, again = {job.number for job in jobs}, now + REPEAT_SECONDS
+        if {job.number for job in jobs} != named or now > again:
+            named, again = {job.number for job in jobs}, now + REPEAT_SECONDS
             log(f"waiting for {_count(len(jobs), 'job')}, {_span(end - now)} at most: {_some(jobs)}")
         if not listened() or (WANTED.exists() and WANTED.stat().st_mtime > began):
             # Whoever started this is gone, or the next `up` is here, perhaps with the edit taken back.
@@ -214,7 +214,7 @@ def _span(seconds: float) -> str:
 
 
 def _listener() -> Callable[[], bool]:
-    """A function that tells whether anybody still reads what is said: the connection ends with who started this."""
+    """A function: whether anybody still reads the output. The connection ends with whoever started this."""
     poll = select.poll()
     poll.register(sys.stdout.fileno(), 0)
     return lambda: not any(event & (select.POLLERR | select.POLLHUP) for _, event in poll.poll(0))

@@ -129,7 +129,7 @@ def _trial(states: list[str]) -> Trial:
 
 
 def _drained(partition: str) -> str:
-    """Nodes that were drained, perhaps by that very job's prolog: Slurm tells the job only that they are not ready."""
+    """Nodes that were drained, perhaps by that job's prolog: to the job Slurm prints only that they are not ready."""
     found = run("sinfo", "--noheader", "--partition", partition, "--list-reasons", "--format", "%N: %E").strip()
     if not found:
         return ""

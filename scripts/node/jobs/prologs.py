@@ -179,7 +179,7 @@ def holds(sha256: str) -> bool:
 
 
 def record() -> dict[str, str]:
-    """What was done to rxdm last: hashes before and after, and the verdict; empty texts if nothing was."""
+    """What was done to rxdm last (`verdict`), with the hashes before and after; empty texts if nothing was."""
     kept = TREE / f"{RXDM}.json"
     return json.loads(kept.read_text()) if kept.exists() else {"before": "", "after": "", "verdict": ""}
 
@@ -187,8 +187,8 @@ def record() -> dict[str, str]:
 def observe() -> dict[str, str]:
     """What is in the tree, by path: `-> TARGET` of a link that leads somewhere, SHA-256 of a file.
 
-    rxdm is there only as it was put in place: one that was changed since is told as `changed`. A script that can't be
-    run, which the dispatcher would skip, is told as `not executable`.
+    rxdm is there only as it was put in place: one that was changed since is `changed`. A script that can't be
+    run, which the dispatcher would skip, is `not executable`.
     """
     found: dict[str, str] = {}
     runnable = {name for name in ours() if name.startswith("scripts/")} - set(RXDM_FILES[1:]) | {"slurm_mux"}

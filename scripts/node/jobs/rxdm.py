@@ -287,29 +287,13 @@ def _unreadable(text: str) -> str:
 
 
 def replace(path: Path, data: bytes) -> str:
-    """Make a script hold `data`, in one step and with the owner and mode that it had; its hash.
+    """Make a script hold `data`, in one step and with the mode that it had; its hash.
 
     Where `path` is a link, the file that it leads to is replaced. A mode that lets nobody run it becomes 0755.
     """
     real = path.resolve()
-    old = real.stat() if real.exists() else None
-    mode = old.st_mode & 0o7777 if old and old.st_mode & 0o100 else 0o755
-    if old and real.read_bytes() == data:
-        if old.st_mode & 0o7777 != mode:
-            real.chmod(mode)
-            log(f"made {real} executable")
-        return digest(data)
-    handle, temporary = tempfile.mkstemp(dir=real.parent, prefix=f".{real.name}.")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-        os.chown(temporary, old.st_uid if old else 0, old.st_gid if old else 0)
-        Path(temporary).chmod(mode)
-        Path(temporary).replace(real)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
-    log(f"wrote {real}")
+    mode = real.stat().st_mode & 0o7777 if real.exists() else 0
+    write(real, data, mode=mode if mode & 0o100 else 0o755)
     return digest(data)
 
 

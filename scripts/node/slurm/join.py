@@ -26,16 +26,16 @@ def wait_for(nodes: list[Node], *, seconds: float) -> None:
     wait("slurmctld", lambda: succeeds("scontrol", "ping"), seconds=60, interval=0.2, unit="slurmctld")
     config = cluster_state.wait_for_config()
     pending = {node["name"]: node for node in nodes}
-    told = -1
+    waiting = -1
     while pending:
         why = missing(list(pending), states(), cluster_state.reports(), config["digest"], key=config.get("munge", ""))
         resume_nodes([name for name in pending if name in why and why[name].startswith("down: ")])
         pending = {name: node for name, node in pending.items() if name in why}
         if pending and time.monotonic() > end:
             raise SetupError(timeout_error(pending, why, seconds))
-        if len(pending) != told:
-            told = len(pending)
-            log(f"nodes: {len(nodes) - told} of {len(nodes)} are there")
+        if len(pending) != waiting:
+            waiting = len(pending)
+            log(f"nodes: {len(nodes) - waiting} of {len(nodes)} are there")
         if pending:
             time.sleep(0.2)
     lost_jobs.end_lost_jobs()

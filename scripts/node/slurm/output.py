@@ -71,7 +71,7 @@ def parameters(text: str) -> dict[str, str]:
     return found
 
 
-JOBS = 50  # as many are told one by one; the others are counted
+JOBS = 50  # as many are reported each by itself; the others are counted
 COLUMNS = {  # as squeue(1) calls them; `id` of an array's task is 7_2, `number` what its processes know it by
     "id": "i", "number": "A", "user": "u", "state": "T", "seconds": "M", "limit": "l", "nodes": "N", "count": "D",
     "partition": "P", "reason": "r", "name": "j",
@@ -146,7 +146,7 @@ def same_limit(key: str, said: str, there: str) -> bool:
 
 
 def limit_value(key: str, said: str, there: str) -> str:
-    """What sacctmgr has to be told so that `there` becomes `said`.
+    """The value with which sacctmgr changes `there` to `said`.
 
     It keeps resources that are not named, so each that goes is set to -1; -1 alone is no resource, and no QOS either.
     """

@@ -60,7 +60,7 @@ def statistics() -> dict[str, int]:
 
 
 def database() -> dict[str, Any]:
-    """Whether slurmdbd answers. Its port tells that it runs; only an answer tells that MariaDB does, too."""
+    """Whether slurmdbd answers. An open port shows that it runs; only an answer shows that MariaDB does, too."""
     if not listens(slurmctld.SLURMDBD_PORT):
         return {"up": False, "said": f"nothing listens on port {slurmctld.SLURMDBD_PORT}"}
     try:

@@ -104,9 +104,9 @@ def applied() -> dict[str, str]:
     except FileNotFoundError:
         return {}
     except ValueError:
-        # Damaged: as it was told when its set-up last ended well.
-        told = phase_state.last("configure") or {"files": {}}
-        return {n: "\n".join(lines) + "\n" for n, lines in told["files"].items() if n != "slurmdbd.conf"}
+        # Damaged: the files of the last set-up that succeeded.
+        payload = phase_state.last("configure") or {"files": {}}
+        return {n: "\n".join(lines) + "\n" for n, lines in payload["files"].items() if n != "slurmdbd.conf"}
 
 
 def refuse_other_name(name: str) -> None:
@@ -171,7 +171,7 @@ def controller_daemon(files: dict[str, str]) -> None:
     _begin()
     answer()
     if running and need is not slurm_conf.Need.NOTHING:
-        # After a restart too: slurmctld hands out new files to the nodes only when told to.
+        # After a restart too: slurmctld hands out new files to the nodes only on a reconfigure.
         run("scontrol", "reconfigure")
         log("slurmctld: reconfigured")
         answer()
@@ -370,13 +370,13 @@ LUA_PLUGINS = ("usr/lib/*/slurm-wlm/job_submit_lua.so", "usr/lib/*/slurm/job_sub
 def check_job_submit(text: str, root: Path = Path("/")) -> None:
     """Raise SetupError, with the line, where `text` is not Lua; and where this machine's slurmctld can't run any.
 
-    What only shows when it runs, slurmctld tells when it starts.
+    slurmctld reports at its start what shows only when the script runs.
     """
     plugin = next((path for pattern in LUA_PLUGINS for path in root.glob(pattern)), None)
     if plugin is None:
         raise SetupError("slurm.job_submit_lua: there is no job_submit_lua.so on this machine")
     library = _lua_library(name.decode() for name in re.findall(rb"liblua[-.0-9a-z]*", plugin.read_bytes()))
-    # Without one slurmctld tells: it can't load the plugin.
+    # Without a library slurmctld reports that it can't load the plugin.
     if library is not None and (wrong := _lua_error(library, text.encode())):
         raise SetupError(
             f"slurm.job_submit_lua: {wrong}\nNothing was changed. Correct it in the stack file, and run `up`"

@@ -110,7 +110,7 @@ def _folder(home: str, *, make: bool = False) -> int | None:
 def _read(folder: int, home: str) -> str:
     path = f"{home}/{FOLDER}/{FILE}"
     try:
-        # A pipe or a device is opened without waiting for its other end, and without its driver being told anything.
+        # Opens with O_NONBLOCK: a pipe does not block, and a device is not activated.
         file = os.open(FILE, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY, dir_fd=folder)
     except FileNotFoundError:
         return ""

@@ -61,7 +61,7 @@ def log(text: str) -> None:
 
 
 def printable(text: str) -> str:
-    r"""`text` with what a terminal would act on written as \x1b or \u2028: names and files of users are told, too."""
+    r"""`text` with what a terminal would act on written as \x1b or \u2028: names of users' files are printed, too."""
     return HIDDEN.sub(lambda found: f"\\u{ord(found[0]):04x}" if found[0] > "\xff" else f"\\x{ord(found[0]):02x}", text)
 
 

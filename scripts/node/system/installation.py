@@ -22,7 +22,7 @@ def wait_for(*, seconds: float = 5400, interval: float = 1) -> None:
     Raises SetupError with the end of the log for a step that failed, and after `seconds`.
     """
     end = time.monotonic() + seconds
-    told = ""
+    shown = ""
     while True:
         word, _, step = _read(STATE).partition(" ")
         if word in ("", "done"):
@@ -35,8 +35,8 @@ def wait_for(*, seconds: float = 5400, interval: float = 1) -> None:
         words = f"the machine is being installed: {step}"
         if _read(BOOT).startswith("failed"):
             words += f"; its start-up script says: {_read(BOOT)}"
-        if words != told:
-            told = words
+        if words != shown:
+            shown = words
             log(words)
         if time.monotonic() > end:
             raise SetupError(

@@ -135,7 +135,7 @@ def shared_usage(path: str, fstab: Path = Path("/etc/fstab")) -> dict[str, Any]:
     """`usage` of a shared file system; only {"mounted": False} where it is not mounted.
 
     The kernel's table is asked for that, because asking the path itself waits for a server that may be gone. One that
-    is meant to be read only is not told as one that refuses writes.
+    is meant to be read only does not count as one that refuses writes.
     """
     points = [line.split()[4].replace("\\040", " ") for line in Path("/proc/self/mountinfo").read_text().splitlines()]
     if path not in points:

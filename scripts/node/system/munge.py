@@ -57,7 +57,7 @@ def authenticates() -> bool:
 
 
 def fingerprint(key: bytes) -> str:
-    """By which one key is told from another; components/slurm/keys.py has the same."""
+    """A short hash that identifies a key; components/slurm/keys.py has the same."""
     return hashlib.sha256(key).hexdigest()[:12]
 
 

@@ -1,6 +1,6 @@
-"""What each phase was last told, and whether it came to its end: so that an edit that failed can be taken back.
+"""The last successful input of each phase, and whether the phase ended: so that a failed edit can be taken back.
 
-Who runs the stack keeps what a command was told when it last ended well. Where an edit fails and is taken back, both
+The stack's state keeps a command's input of its last success. Where an edit fails and is taken back, both
 are the same again and no step is left to do, but the machine has half of the edit. Here is what it has to do again.
 """
 
@@ -16,12 +16,12 @@ from system.host import read_json, write
 
 FOLDER = Path("/etc/hpc/phases")
 PHASES = ("prologs", "rxdm", "configure", "accounting")
-"""Those that make the machine as they are told, in the order of an `up`."""
+"""The phases that make the machine match their input, in the order of an `up`."""
 
 
 @contextmanager
 def attempt(phase: str, payload: Any) -> Generator[None]:  # noqa: ANN401 - any JSON value
-    """Note that `phase` has begun; and, where nothing is raised inside, that it ended well, and what it was told."""
+    """Note that `phase` has begun; and, where nothing is raised inside, that it ended well, and its input."""
     if phase not in PHASES:
         yield
         return
@@ -38,7 +38,7 @@ def unfinished() -> list[str]:
 
 
 def last(phase: str) -> Any:  # noqa: ANN401 - any JSON value
-    """What `phase` was told when it last ended well; None if it never has, or if that can't be read any more."""
+    """The input of the last success of `phase`; None without any, or if it can't be read any more."""
     return read_json(_told(phase), None)
 
 

@@ -15,7 +15,7 @@ from system import munge, remote_node
 from system.host import log, own
 
 ROOT_KEYS = (Path("/root/.ssh/authorized_keys"), Path("/root/.ssh/authorized_keys2"))
-# Mode and owner that the set-up gives; what is not there is told elsewhere.
+# Mode and owner that the set-up gives. Missing files are other differences.
 MODES = {
     munge.KEY: (0o400, "munge"),
     munge.KEY.parent: (0o700, "munge"),

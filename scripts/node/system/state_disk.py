@@ -1,7 +1,7 @@
 """The controller's state disk: what outlives the controller's machine.
 
 One file system, mounted at /srv/state, with a folder for each place that is kept there: Slurm's state, the accounting
-database, users' files. They are bound to where everybody looks for them, by fstab, and the daemons are told to need
+database, users' files. They are bound to where everybody looks for them, by fstab, and the daemons' units require
 them: a controller without its state starts none, rather than one that knows of no job.
 """
 
@@ -147,7 +147,7 @@ def take_over(path: Path, there: Path, *, owner: str, mode: int) -> None:
 
 
 EXPORTS = Path("/etc/exports.d/hpc.exports")
-EXPORTS_APPLIED = Path("/etc/hpc/exports")  # what the kernel's server was told last
+EXPORTS_APPLIED = Path("/etc/hpc/exports")  # what exportfs applied last
 NFS_CONF = Path("/etc/nfs.conf.d/hpc.conf")
 # A thread for each request that is under way; the default, 8, is used up by the nodes' first minute.
 NFS_SETTINGS = "# Written by the cluster's set-up.\n[nfsd]\nthreads=64\n"

@@ -21,175 +21,16 @@ from interface import Group, User
 from system import homes
 from system.host import SetupError, log, read_json, run, write
 
+MANAGED = Path("/etc/hpc/users.json")  # what we made, so that we only ever remove that
 PROC = Path("/proc")
 SHADOW = Path("/etc/shadow")
 EXPIRED = "1"  # days since 1970 (shadow(5))
 SIGNAL_SECONDS = {signal.SIGTERM: 3.0, signal.SIGKILL: 5.0}  # for processes to end by each, in this order
-
-
-def end_processes(name: str, uid: int) -> None:
-    """Let nobody log in as the user any more, and end what runs as the user; at last by SIGKILL."""
-    if not any(processes(uid)):
-        return
-    run("usermod", "--expiredate", EXPIRED, name)  # sshd refuses an account that has expired
-    log(f"{name}: ending {len(list(processes(uid)))} processes")
-    for number, seconds in SIGNAL_SECONDS.items():
-        deadline = time.monotonic() + seconds
-        while any(processes(uid)) and time.monotonic() < deadline:
-            for pid in processes(uid):
-                _send_signal(pid, uid, number)
-            time.sleep(0.1)
-
-
-def is_closed(name: str) -> bool:
-    """Whether `end` has closed this account, and it is still there."""
-    try:
-        rows = [line.split(":") for line in SHADOW.read_text().splitlines()]
-    except FileNotFoundError:
-        return False
-    return any(row[0] == name and row[7:8] == [EXPIRED] for row in rows)
-
-
-def processes(uid: int) -> Iterator[int]:
-    """Ids of processes that run as this user, really or effectively."""
-    for folder in PROC.iterdir():
-        if folder.name.isdigit() and _runs_as(int(folder.name), uid):
-            yield int(folder.name)
-
-
-def _send_signal(pid: int, uid: int, number: signal.Signals) -> None:
-    """Send a signal to a process, if it is still the user's: by a descriptor, since another one may get its id."""
-    try:
-        descriptor = os.pidfd_open(pid)
-    except ProcessLookupError:
-        return
-    try:
-        if _runs_as(pid, uid):
-            signal.pidfd_send_signal(descriptor, number)
-    except ProcessLookupError:
-        pass
-    finally:
-        os.close(descriptor)
-
-
-def _runs_as(pid: int, uid: int) -> bool:
-    try:
-        lines = (PROC / str(pid) / "status").read_text().splitlines()
-    except (FileNotFoundError, ProcessLookupError):
-        return False
-    fields = dict(line.split(":", 1) for line in lines if ":" in line)
-    # One that ended and that nobody has asked for keeps nobody from anything.
-    return str(uid) in fields["Uid"].split() and not fields["State"].strip().startswith("Z")
-
-
 # sudo reads the files of this folder whose names have no dot (sudoers(5), includedir).
 SUDOERS = Path("/etc/sudoers.d/hpc-users")
 SUDOERS_HEAD = "# Written by the cluster's set-up: users with `sudo: true` in the stack file.\n"
-
-
-def converge_sudoers(users: list[User]) -> bool:
-    """Have exactly these users of ours in sudoers, those with `sudo`; True when anything changed.
-
-    A machine without sudo is left without the file. Raises SetupError: visudo refuses the file, which is not installed.
-    """
-    names = sorted(user["name"] for user in users if user.get("sudo"))
-    if not has_sudo():
-        if names:
-            log(f"sudo is not installed on this machine: {', '.join(names)} can't use it here")
-        return _remove_sudoers()
-    if not names:
-        return _remove_sudoers()
-    text = SUDOERS_HEAD + "".join(f"{name} ALL=(ALL:ALL) NOPASSWD: ALL\n" for name in names)
-    _check_sudoers(text)
-    changed = write(SUDOERS, text, mode=0o440, quiet=True)
-    if changed:
-        log(f"sudo: {', '.join(names)}")
-    return changed
-
-
-def sudo_users() -> set[str] | None:
-    """Users whom our file names; None on a machine without sudo."""
-    if not has_sudo():
-        return None
-    try:
-        lines = SUDOERS.read_text().splitlines()
-    except FileNotFoundError:
-        return set()
-    return {line.split()[0] for line in lines if line.strip() and not line.startswith("#")}
-
-
-def has_sudo() -> bool:
-    """Whether this machine has sudo, and visudo, which checks its files."""
-    return all(shutil.which(name, path="/usr/sbin:/usr/bin:/sbin:/bin") for name in ("sudo", "visudo"))
-
-
-def _remove_sudoers() -> bool:
-    try:
-        SUDOERS.unlink()
-    except (FileNotFoundError, NotADirectoryError):
-        return False
-    log("sudo: nobody")
-    return True
-
-
-def _check_sudoers(text: str) -> None:
-    """A file with an error in it would keep everybody from using sudo."""
-    with tempfile.NamedTemporaryFile("w", prefix="hpc-sudoers-") as file:
-        file.write(text)
-        file.flush()
-        try:
-            run("visudo", "--check", "--quiet", f"--file={file.name}")
-        except SetupError as error:
-            raise SetupError(f"sudoers is left as it was: {error}") from None
-
-
 SUBORDINATE_IDS = {"u": Path("/etc/subuid"), "g": Path("/etc/subgid")}  # by the letter in usermod's options
 FIRST_SUBORDINATE_ID, SUBORDINATE_ID_COUNT = 100_000, 65_536  # as in Debian's login.defs (SUB_UID_MIN, SUB_UID_COUNT)
-
-
-def converge_subordinate_ids(users: list[User]) -> bool:
-    """Have a range for users with `containers: true`, and none for those with false; True when anything changed.
-
-    Others keep what useradd gave them. Users must exist.
-    """
-    changed = False
-    for user in users:
-        wanted = user.get("containers")
-        if wanted is None:
-            continue
-        name = user["name"]
-        for letter, file in SUBORDINATE_IDS.items():
-            ranges = _ranges(file)
-            mine = [(first, count) for owner, first, count in ranges if owner in (name, str(user["uid"]))]
-            if wanted and not mine:
-                first = max([FIRST_SUBORDINATE_ID, *(first + count for _, first, count in ranges)])
-                run("usermod", f"--add-sub{letter}ids", f"{first}-{first + SUBORDINATE_ID_COUNT - 1}", name)
-                log(f"{name}: sub{letter}ids {first} to {first + SUBORDINATE_ID_COUNT - 1}")
-                changed = True
-            for first, count in [] if wanted else mine:
-                run("usermod", f"--del-sub{letter}ids", f"{first}-{first + count - 1}", name)
-                log(f"{name}: no sub{letter}ids any more")
-                changed = True
-    return changed
-
-
-def subordinate_id_owners() -> set[str]:
-    """Names, or uids as text, of those who have a range of uids."""
-    return {owner for owner, _, _ in _ranges(SUBORDINATE_IDS["u"])}
-
-
-def _ranges(file: Path) -> list[tuple[str, int, int]]:
-    """(owner, first, count) of each line."""
-    try:
-        rows = [line.split(":") for line in file.read_text().splitlines()]
-    except FileNotFoundError:
-        return []
-    return [
-        (row[0], int(row[1]), int(row[2])) for row in rows if len(row) == 3 and row[1].isdigit() and row[2].isdigit()
-    ]
-
-
-MANAGED = Path("/etc/hpc/users.json")  # what we made, so that we only ever remove that
 
 
 def converge(users: list[User], groups: list[Group], *, with_homes: bool) -> bool:
@@ -293,3 +134,156 @@ def _has_group(name: str) -> bool:
     except KeyError:
         return False
     return True
+
+
+def end_processes(name: str, uid: int) -> None:
+    """Let nobody log in as the user any more, and end what runs as the user; at last by SIGKILL."""
+    if not any(processes(uid)):
+        return
+    run("usermod", "--expiredate", EXPIRED, name)  # sshd refuses an account that has expired
+    log(f"{name}: ending {len(list(processes(uid)))} processes")
+    for number, seconds in SIGNAL_SECONDS.items():
+        deadline = time.monotonic() + seconds
+        while any(processes(uid)) and time.monotonic() < deadline:
+            for pid in processes(uid):
+                _send_signal(pid, uid, number)
+            time.sleep(0.1)
+
+
+def is_closed(name: str) -> bool:
+    """Whether `end` has closed this account, and it is still there."""
+    try:
+        rows = [line.split(":") for line in SHADOW.read_text().splitlines()]
+    except FileNotFoundError:
+        return False
+    return any(row[0] == name and row[7:8] == [EXPIRED] for row in rows)
+
+
+def processes(uid: int) -> Iterator[int]:
+    """Ids of processes that run as this user, really or effectively."""
+    for folder in PROC.iterdir():
+        if folder.name.isdigit() and _runs_as(int(folder.name), uid):
+            yield int(folder.name)
+
+
+def _send_signal(pid: int, uid: int, number: signal.Signals) -> None:
+    """Send a signal to a process, if it is still the user's: by a descriptor, since another one may get its id."""
+    try:
+        descriptor = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return
+    try:
+        if _runs_as(pid, uid):
+            signal.pidfd_send_signal(descriptor, number)
+    except ProcessLookupError:
+        pass
+    finally:
+        os.close(descriptor)
+
+
+def _runs_as(pid: int, uid: int) -> bool:
+    try:
+        lines = (PROC / str(pid) / "status").read_text().splitlines()
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    fields = dict(line.split(":", 1) for line in lines if ":" in line)
+    # One that ended and that nobody has asked for keeps nobody from anything.
+    return str(uid) in fields["Uid"].split() and not fields["State"].strip().startswith("Z")
+
+
+def converge_sudoers(users: list[User]) -> bool:
+    """Have exactly these users of ours in sudoers, those with `sudo`; True when anything changed.
+
+    A machine without sudo is left without the file. Raises SetupError: visudo refuses the file, which is not installed.
+    """
+    names = sorted(user["name"] for user in users if user.get("sudo"))
+    if not has_sudo():
+        if names:
+            log(f"sudo is not installed on this machine: {', '.join(names)} can't use it here")
+        return _remove_sudoers()
+    if not names:
+        return _remove_sudoers()
+    text = SUDOERS_HEAD + "".join(f"{name} ALL=(ALL:ALL) NOPASSWD: ALL\n" for name in names)
+    _check_sudoers(text)
+    changed = write(SUDOERS, text, mode=0o440, quiet=True)
+    if changed:
+        log(f"sudo: {', '.join(names)}")
+    return changed
+
+
+def sudo_users() -> set[str] | None:
+    """Users whom our file names; None on a machine without sudo."""
+    if not has_sudo():
+        return None
+    try:
+        lines = SUDOERS.read_text().splitlines()
+    except FileNotFoundError:
+        return set()
+    return {line.split()[0] for line in lines if line.strip() and not line.startswith("#")}
+
+
+def has_sudo() -> bool:
+    """Whether this machine has sudo, and visudo, which checks its files."""
+    return all(shutil.which(name, path="/usr/sbin:/usr/bin:/sbin:/bin") for name in ("sudo", "visudo"))
+
+
+def _remove_sudoers() -> bool:
+    try:
+        SUDOERS.unlink()
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    log("sudo: nobody")
+    return True
+
+
+def _check_sudoers(text: str) -> None:
+    """A file with an error in it would keep everybody from using sudo."""
+    with tempfile.NamedTemporaryFile("w", prefix="hpc-sudoers-") as file:
+        file.write(text)
+        file.flush()
+        try:
+            run("visudo", "--check", "--quiet", f"--file={file.name}")
+        except SetupError as error:
+            raise SetupError(f"sudoers is left as it was: {error}") from None
+
+
+def converge_subordinate_ids(users: list[User]) -> bool:
+    """Have a range for users with `containers: true`, and none for those with false; True when anything changed.
+
+    Others keep what useradd gave them. Users must exist.
+    """
+    changed = False
+    for user in users:
+        wanted = user.get("containers")
+        if wanted is None:
+            continue
+        name = user["name"]
+        for letter, file in SUBORDINATE_IDS.items():
+            ranges = _ranges(file)
+            mine = [(first, count) for owner, first, count in ranges if owner in (name, str(user["uid"]))]
+            if wanted and not mine:
+                first = max([FIRST_SUBORDINATE_ID, *(first + count for _, first, count in ranges)])
+                run("usermod", f"--add-sub{letter}ids", f"{first}-{first + SUBORDINATE_ID_COUNT - 1}", name)
+                log(f"{name}: sub{letter}ids {first} to {first + SUBORDINATE_ID_COUNT - 1}")
+                changed = True
+            for first, count in [] if wanted else mine:
+                run("usermod", f"--del-sub{letter}ids", f"{first}-{first + count - 1}", name)
+                log(f"{name}: no sub{letter}ids any more")
+                changed = True
+    return changed
+
+
+def subordinate_id_owners() -> set[str]:
+    """Names, or uids as text, of those who have a range of uids."""
+    return {owner for owner, _, _ in _ranges(SUBORDINATE_IDS["u"])}
+
+
+def _ranges(file: Path) -> list[tuple[str, int, int]]:
+    """(owner, first, count) of each line."""
+    try:
+        rows = [line.split(":") for line in file.read_text().splitlines()]
+    except FileNotFoundError:
+        return []
+    return [
+        (row[0], int(row[1]), int(row[2])) for row in rows if len(row) == 3 and row[1].isdigit() and row[2].isdigit()
+    ]
