@@ -1,9 +1,111 @@
-"""Bad input for Nebius: versions, nodes, settings, names."""
+"""Bad input for Nebius is refused in words, once: where it stands, what was given, what is allowed, what to do."""
 
-from tests.cluster.nebius.changes import Case, nodeset, version, worker
-from tests.cluster.nebius.samples import CPU, FABRIC, GB300, H100, gpus
+from typing import Any
 
-CASES: dict[str, Case] = {
+import pytest
+
+from cluster.checks.run import find_warnings
+from cluster.findings import Level
+from tests.cluster.nebius.samples import CPU, FABRIC, GB300, H100, ONE_GPU, findings, gpus, nebius
+from tests.cluster.stacks import config
+
+Changes = dict[str, Any]
+KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIGFjY2VwdGVkLWJ5LW5vYm9keS1hdC1hbGwtLS0t alice@laptop"
+
+
+def filesystems(**values: Any) -> Changes:
+    return {"nebius": {"filesystems": values}}
+
+
+def submount(mount: str, **values: Any) -> Changes:
+    return filesystems(submounts={"data": {"mount": mount, "spec": {"size_gib": 100}, **values}})
+
+
+def worker(**values: Any) -> Changes:
+    return {"nebius": {"workers": {"worker": values}}}
+
+
+def nodeset(**values: Any) -> Changes:
+    return {"nodesets": {"worker": {"count": 2, **values}}}
+
+
+def version(number: str, **values: Any) -> Changes:
+    return {**values, "nebius": {**values.get("nebius", {}), "soperator": {"version": number}}}
+
+
+SPEC = {"size_gib": 100}
+EXISTING = "computefilesystem-e00abc"
+Case = tuple[Changes, str, str, str, str]
+"""Changes, and what is refused of them: place, given, allowed, to do."""
+
+
+FILES: dict[str, Case] = {
+    "one GPU in a GPU cluster": (
+        {**gpus(ONE_GPU), "nebius": {"workers": {"worker": FABRIC}}},
+        "nebius.workers.worker.infiniband",
+        "a GPU cluster for gpu-h100-sxm/1gpu-16vcpu-200gb",
+        H100,
+        "remove infiniband",
+    ),
+    "a GPU cluster of nodes without GPUs": (
+        worker(**FABRIC), "nebius.workers.worker.infiniband", CPU, H100, "remove infiniband"),
+    "spec and existing": (
+        filesystems(jail={"spec": SPEC, "existing": EXISTING, "overwrite_existing": True}),
+        "nebius.filesystems.jail", "existing", "exactly one of spec and existing", "remove one"),
+    "neither spec nor existing": (
+        filesystems(controller_spool={}), "nebius.filesystems.controller_spool", "{}", "exactly one", "add one"),
+    "a submount at /": (
+        submount("/"), "nebius.filesystems.submounts.data.mount", "/", "an absolute path", "from the root"),
+    "a submount at /home": (
+        submount("/home"), "nebius.filesystems.submounts.data.mount", "/home", "any directory but /home", "/data"),
+    "a submount that hides the system": (
+        submount("/usr"), "nebius.filesystems.submounts.data.mount", "/usr", "neither the operating system", "hidden"),
+    "a submount that hides Soperator": (
+        submount("/opt"), "nebius.filesystems.submounts.data.mount", "/opt", "apart from /opt/bin", "elsewhere"),
+    "a submount within another": (
+        filesystems(submounts={
+            "data": {"mount": "/data", "spec": SPEC}, "more": {"mount": "/data/more", "existing": EXISTING}}),
+        "nebius.filesystems.submounts.more.mount", "/data/more", "apart from all others", "elsewhere"),
+    "a local disk at a submount": (
+        {"nebius": {
+            "filesystems": {"submounts": {"data": {"mount": "/data", "spec": SPEC}}},
+            "workers": {"worker": {"local_disks": {"scratch": {"mount": "/data", "size_gib": 93}}}}}},
+        "nebius.workers.worker.local_disks.scratch.mount", "/data", "apart from all others", "elsewhere"),
+    "one file system twice": (
+        filesystems(submounts={
+            "a": {"mount": "/a", "existing": EXISTING}, "b": {"mount": "/b", "existing": EXISTING}}),
+        "nebius.filesystems.submounts.b.existing", EXISTING, "a file system of its own", "another id"),
+    "a block of 5 KiB": (
+        submount("/data", spec={"size_gib": 100, "block_kib": 5}),
+        "nebius.filesystems.submounts.data.spec.block_kib", "5", "4, 8, 16, 32, 64, 128", "write one"),
+    "an id of something else": (
+        filesystems(accounting={"existing": "computedisk-e00abc"}),
+        "nebius.filesystems.accounting.existing", "computedisk-e00abc", "computefilesystem-", "filesystem list"),
+    "a jail that may not be overwritten": (
+        filesystems(jail={"existing": EXISTING}),
+        "nebius.filesystems.jail.existing", EXISTING, "overwrite_existing: true", "as a submount"),
+    "a new jail that may be overwritten": (
+        filesystems(jail={"spec": SPEC, "overwrite_existing": True}),
+        "nebius.filesystems.jail.overwrite_existing", "true", "with `existing` alone", "remove it"),
+    "an IO_M3 disk of 100 GiB": (
+        worker(image_disk={"size_gib": 100}),
+        "nebius.workers.worker.image_disk", "100", "a multiple of 93 for network-ssd-io-m3, e.g. 186", "write 186"),
+    "a non-replicated disk of 94 GiB": (
+        worker(local_disks={"scratch": {"mount": "/scratch", "size_gib": 94, "type": "network-ssd-non-replicated"}}),
+        "nebius.workers.worker.local_disks.scratch", "94", "a multiple of 93", "write 186"),
+    "a disk type of another cloud": (
+        worker(image_disk={"size_gib": 93, "type": "pd-ssd"}),
+        "nebius.workers.worker.image_disk.type", "pd-ssd", "network-ssd-io-m3", "take one of these"),
+    "a key that is none": (
+        {"nebius": {"login": {"root_keys": ["ssh-ed25519 AAAA"]}}},
+        "nebius.login.root_keys[0]", "ssh-ed25519 AAAA", "key", "id_ed25519.pub"),
+    "a private key": (
+        {"nebius": {"login": {"root_keys": ["-----BEGIN OPENSSH PRIVATE KEY-----"]}}},
+        "nebius.login.root_keys[0]", "not shown", "a public key", "new pair"),
+}  # fmt: skip
+
+
+NODES: dict[str, Case] = {
     "the guide's operator": (
         version("1.15.3", **gpus()), "nebius.soperator.version", "1.15.3", "4.1.4 or later", "write 4.1.7"),
     "an operator of the series before": (
@@ -163,3 +265,107 @@ CASES: dict[str, Case] = {
     "more nodes than Soperator has": (
         {**gpus(count=1100)}, "nodesets.worker.count", "1100", "MaxNodeCount", "lower the count"),
 }  # fmt: skip
+
+
+CASES = {**FILES, **NODES}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_it_is_refused_once_with_what_to_do(case: str) -> None:
+    changes, where, given, allowed, todo = CASES[case]
+    found = findings(**changes)
+    assert [*found] == [where], {place: str(one) for place, one in found.items()}
+    finding = found[where]
+    assert given in finding.given
+    assert allowed in finding.allowed
+    assert todo in finding.todo
+
+
+FINE: dict[str, Changes] = {
+    "preemptible nodes": nodeset(capacity={"spot": {}}),
+    "nodes on demand": nodeset(capacity={"on_demand": {}}),
+    "nodes of a capacity block": nodeset(capacity={"reservation": "capacityblockgroup-e00abc"}),
+    "101 nodes": gpus(count=101),
+    "a fabric of another region": {**gpus(), "nebius": {"workers": {"worker": {"infiniband": {"fabric": "fabric-5"}}}}},
+    "a jail that may be overwritten": filesystems(jail={"existing": EXISTING, "overwrite_existing": True}),
+    "a submount below /home": submount("/home/data"),
+    "a later patch": version("4.1.11", **gpus()),
+    "a version to come": version("5.0.0", **gpus()),
+    "another name with it": version("5.0.0", name="research"),
+    "parameters": {"slurm": {"extra": {"MaxArraySize": 5000}, "timers": {"kill_wait": 60}}},
+    "REST API": {"slurm": {"slurmrestd": True}},
+    "a root key": {"nebius": {"login": {"root_keys": [KEY]}}},
+    "nodes of ARM": {
+        "nodesets": {"gpu": {"machine_type": GB300}}, "nebius": {"workers": {"gpu": FABRIC}}},
+    "a network of its own": {"nebius": {"subnet": "create"}},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", FINE)
+def test_it_is_accepted(case: str) -> None:
+    assert nebius(**FINE[case]).platform == "nebius"
+
+
+def told(**changes: Any) -> dict[str, str]:
+    return {one.id: one.what for one in find_warnings(nebius(**changes))}
+
+
+def test_the_stack_that_is_here_to_start_from_has_no_warning() -> None:
+    assert [one.id for one in find_warnings(config("nebius")) if one.level is not Level.INFO] == []
+
+
+def test_a_fabric_of_another_region_or_platform() -> None:
+    workers = {"worker": {"infiniband": {"fabric": "fabric-5"}}}
+    what = told(**{**gpus(), "nebius": {"workers": workers}})["nebius-fabric"]
+    assert "fabric-5 is of gpu-h200-sxm in eu-west1, and the nodes are gpu-h100-sxm in eu-north1" in what
+
+
+def test_a_fabric_that_is_not_known_here() -> None:
+    workers = {"worker": {"infiniband": {"fabric": "fabric-99"}}}
+    assert "none of those that are known" in told(**{**gpus(), "nebius": {"workers": workers}})["nebius-fabric"]
+
+
+def test_gpu_nodes_without_infiniband() -> None:
+    assert "Ethernet in place of InfiniBand" in told(**{**gpus(), "nebius": {}})["nebius-no-gpu-cluster"]
+    assert told(**gpus()) == {}
+
+
+@pytest.mark.parametrize(
+    ("version", "why"),
+    [
+        ("1.31", "creates no clusters of it any more, and ended it on 2026-09-01 (as of 2026-09-23)"),
+        ("1.99", "none of those that are known here"),
+    ],
+)
+def test_a_version_of_kubernetes_that_no_new_cluster_has(version: str, why: str) -> None:
+    """One that is up with it stays up, so it is no error."""
+    section = {"workers": {"worker": FABRIC}, "kubernetes": {"version": version}, "gpu": {"driver": "operator"}}
+    assert why in told(**{**gpus(), "nebius": section})["nebius-kubernetes-version"]
+
+
+def test_a_version_with_faults_that_are_not_fatal() -> None:
+    section = {"workers": {"worker": FABRIC}, "soperator": {"version": "4.1.6"}}
+    what = told(**{**gpus(), "nebius": section})["nebius-soperator-faults"]
+    assert "node-undrained" in what
+
+
+def test_an_unknown_version() -> None:
+    assert (
+        "without charts of that version" in told(nebius={"soperator": {"version": "4.9.0"}})["nebius-soperator-unknown"]
+    )
+    assert told(nebius={"soperator": {"version": "4.1.11"}}) == {}
+
+
+def test_large_file_systems_need_a_request() -> None:
+    section = {"filesystems": {"jail": {"spec": {"size_gib": 4096}}}}
+    assert "jail (4096 GiB)" in told(nebius=section)["nebius-filesystem-large"]
+
+
+def test_backups_of_a_large_jail() -> None:
+    section = {"filesystems": {"jail": {"spec": {"size_gib": 20_000}}}, "backups": {"enabled": True}}
+    assert "20000 GiB" in told(nebius=section)["nebius-backup-size"]
+
+
+def test_a_number_that_users_of_checks_may_have() -> None:
+    assert "1001 may be taken" in told(users=[{"name": "alice", "uid": 1001}])["nebius-user-uid"]
+    assert told(users=[{"name": "alice", "uid": 2001}]) == {}
