@@ -4,7 +4,7 @@ import shutil
 
 import pytest
 
-from tests.cluster.nebius.releases.clusters import CASES, made
+from tests.cluster.nebius.clusters import CASES, made
 from tests.harness import ROOT
 from tests.nebius.kube.cluster import kube
 from tests.nebius.kube.conftest import namespace, project

@@ -1,8 +1,10 @@
-"""What the stack file says of Slurm, in the files that Soperator writes."""
+"""What the stack file says of Slurm, as Soperator takes it."""
 
 import pytest
 
-from tests.cluster.nebius.releases.clusters import CPU, H100, cpu, described, made
+from cluster.platforms.nebius.slurm import accounts
+from cluster.slurm.accounting import desired
+from tests.cluster.nebius.clusters import CPU, H100, config, cpu, described, made
 
 
 def conf(version="4.1.7", **changes):
@@ -132,3 +134,15 @@ def test_a_cluster_without_topology_does_not_wait_for_one():
     every = made(described(nebius={"values": values}))
     assert every["slurm-cluster"].values["slurmConfig"]["topologyPlugin"] == "topology/default"
     assert every["soperator-activechecks"].values["checks"]["wait-for-topology"] == {"runAfterCreation": False}
+
+
+def test_checks_have_an_account_where_associations_are_enforced():
+    wanted = accounts(config(described(users=[{"name": "alice", "uid": 2001}])))
+    assert [one["name"] for one in wanted["users"]] == ["alice", "soperatorchecks"]
+    (checks,) = [one for one in wanted["accounts"] if one["name"] == "soperatorchecks"]
+    assert checks["parent"] == "root"
+
+
+def test_without_enforcement_there_is_none():
+    cluster = config(described(accounting={"enforce": []}))
+    assert accounts(cluster) == desired(cluster)

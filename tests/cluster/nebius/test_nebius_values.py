@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from cluster.platforms.nebius.releases import Facts
-from tests.cluster.nebius.releases.clusters import BACKED_UP, KEY, described, made
+from tests.cluster.nebius.clusters import BACKED_UP, KEY, described, made
 
 LOGIN = "slurm-cluster.slurmNodes.login"
 _ABSENT = object()

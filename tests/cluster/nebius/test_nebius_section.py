@@ -8,7 +8,7 @@ import pytest
 
 from cluster.config.fields import is_section, member_section, patterns
 from cluster.platforms.nebius.section import Nebius
-from tests.cluster.nebius.releases.clusters import FABRIC, config, described, groups, made
+from tests.cluster.nebius.clusters import FABRIC, config, described, groups, made
 
 ROOT = Path(__file__).parents[4]
 DISK = {"size_gib": 93}
