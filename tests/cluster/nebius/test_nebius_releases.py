@@ -214,7 +214,7 @@ class TestValues:
         assert every["soperator-backup-config"].values["bucket"]["name"] is bucket
 
 
-GOLDEN = Path(__file__).parents[3] / "golden" / "nebius-releases"
+GOLDEN = Path(__file__).parents[2] / "golden" / "nebius-releases"
 
 
 class _Plain(yaml.SafeDumper):

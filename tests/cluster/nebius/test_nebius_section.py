@@ -10,7 +10,7 @@ from cluster.config.fields import is_section, member_section, patterns
 from cluster.platforms.nebius.section import Nebius
 from tests.cluster.nebius.clusters import FABRIC, config, described, groups, made
 
-ROOT = Path(__file__).parents[4]
+ROOT = Path(__file__).parents[3]
 DISK = {"size_gib": 93}
 SUBMOUNT = {"spec": {"size_gib": 100}, "mount": "/data"}
 
