@@ -21,10 +21,6 @@ def test_groups_have_all_nodes_and_the_last_one_the_rest(nodes: int, most: int) 
     assert 1 <= found[-1] <= most
 
 
-def test_sixteen_by_three_are_sixteen() -> None:
-    assert split(16, 3) == [3, 3, 3, 3, 3, 1]
-
-
 def test_101_nodes_are_two_groups() -> None:
     found = groups(**gpus(count=101))
     assert [(one.name, one.count) for one in found.values() if one.role == "worker"] == [

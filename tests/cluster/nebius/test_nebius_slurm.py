@@ -90,11 +90,6 @@ class TestPartitions:
             "config": "Default=YES State=UP MaxTime=INFINITE DefMemPerCPU=12128 DefCPUPerGPU=16",
         }
 
-    def test_a_partition_of_that_name_is_the_users(self):
-        own = {"main": {"nodesets": ["worker"], "default": True}, "Hidden": {"nodesets": ["worker"]}}
-        names = [one["name"] for one in partitions(partitions=own)["partitions"]] if _accepted(own) else ["main"]
-        assert "hidden" not in names
-
     def test_every_setting_of_a_partition_is_in_its_line(self):
         part = {
             "nodesets": ["worker"], "default": True, "exclusive": True, "max_time": "01:00:00", "max_nodes": 2,
@@ -111,14 +106,6 @@ class TestPartitions:
             assert setting in main["config"].split()
 
 
-def _accepted(own):
-    try:
-        made(described(partitions=own))
-    except ValueError:
-        return False
-    return True
-
-
 def test_without_gpus_none_are_accounted_or_checked():
     every = made(cpu())
     accounting = every["slurm-cluster"].values["slurmNodes"]["accounting"]["slurmConfig"]
@@ -126,14 +113,6 @@ def test_without_gpus_none_are_accounted_or_checked():
     assert "soperator-dcgm-exporter" not in every
     checks = every["soperator-activechecks"].values["checks"]
     assert checks["gpu-fryer"] == {"runAfterCreation": False, "suspend": True}
-
-
-def test_a_cluster_without_topology_does_not_wait_for_one():
-    """Known problem: slurmctld ends with names of switches of more than 18 digits, until 5.0."""
-    values = {"slurm-cluster": {"slurmConfig": {"topologyPlugin": "topology/default"}}}
-    every = made(described(nebius={"values": values}))
-    assert every["slurm-cluster"].values["slurmConfig"]["topologyPlugin"] == "topology/default"
-    assert every["soperator-activechecks"].values["checks"]["wait-for-topology"] == {"runAfterCreation": False}
 
 
 def test_checks_have_an_account_where_associations_are_enforced():

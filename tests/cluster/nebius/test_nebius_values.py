@@ -139,27 +139,6 @@ class TestHealth:
 
 
 class TestRegistry:
-    # Known problem: images come from a registry of another region.
-    def test_charts_and_images_come_from_one_place(self):
-        mirror = "registry.example.com/mirror"
-        every = made(described(nebius={"soperator": {"charts": f"oci://{mirror}"}}))
-        assert {one.repo for one in every.values() if one.chart.startswith("helm-")} == {f"oci://{mirror}"}
-        text = [(path, value) for path, value in flat({name: one.values for name, one in every.items()})]
-        assert not [path for path, value in text if "cr.eu-north1" in str(value)]
-        assert (
-            every["slurm-cluster"].values["images"]["slurmctld"] == f"{mirror}/controller_slurmctld:4.1.7-slurm25.11.3"
-        )
-
     def test_charts_of_a_folder_are_all_there(self):
         every = made(described(nebius={"soperator": {"charts": "/srv/charts"}}))
         assert {one.repo for one in every.values()} == {"/srv/charts"}
-
-
-class TestBackups:
-    def test_times_and_days_are_the_stack_files(self):
-        changed = edit(nebius={"backups": {"schedule": "0 3 * * *", "keep_daily": 30}})
-        assert changed == {
-            "soperator-backup-config.backup.schedule": "0 3 * * *",
-            "soperator-backup-config.prune.schedule": "0 3 * * *",
-            "soperator-backup-config.prune.retention.keepDaily": 30,
-        }
