@@ -13,6 +13,7 @@ from textwrap import wrap
 
 from rich.console import Console
 
+from cli.errors import CliError
 from cluster.printable import document, one_line, printable
 
 _GAP = "  "
@@ -97,6 +98,15 @@ def interactive() -> bool:
 def ask(question: str) -> bool:
     """Ask for yes or no on standard error; anything but yes, and the end of input, is no."""
     return answer(f"{question} [y/N] ").lower() in ("y", "yes")
+
+
+def confirm(question: str, *, doing: str, no: str = "nothing was changed.", hint: str = "--yes.") -> None:
+    """Ask for a yes. Raises CliError: the answer is no, which `no` explains; or there is no terminal, where `doing` is
+    what needs the option in `hint`."""
+    if not interactive():
+        raise CliError(f"{doing} without a terminal needs {hint}")
+    if not ask(question):
+        raise CliError(no)
 
 
 def answer(question: str) -> str:

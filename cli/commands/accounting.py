@@ -78,7 +78,8 @@ def restore(stack: options.Stack, file: _In, *, yes: options.Yes = False) -> Non
         )
     what = f"the {found.jobs} job records of {found.date}"
     question = f"Put {what} in the place of what cluster {cluster.name} has recorded?"
-    _agree(question, f"restoring {what}", yes=yes)
+    if not yes:
+        console.confirm(question, doing=f"restoring {what}")
     from cli.cluster.backup import bring_back, uploaded_name
     from cluster.load.parse import parse_output
     from cluster.slurm.accounting import restore_request
@@ -105,19 +106,10 @@ def rebuild(stack: options.Stack, *, yes: options.Yes = False) -> None:
         return
     console.table([("JOB", "USER", "ACCOUNT", "PARTITION", "STATE", "START", "END"), *map(json.loads, missing)])
     what = f"{len(missing)} record{'s' * (len(missing) > 1)}"
-    _agree(f"Write {what} into the accounting of cluster {cluster.name}?", f"writing {what}", yes=yes)
+    if not yes:
+        console.confirm(f"Write {what} into the accounting of cluster {cluster.name}?", doing=f"writing {what}")
     for line in ask(cluster, stack, insert=True):
         console.line(line)
-
-
-def _agree(question: str, doing: str, *, yes: bool) -> None:
-    """Ask before a change. Raises CliError: the answer is no, or nobody can be asked."""
-    if yes:
-        return
-    if not console.interactive():
-        raise CliError(f"{doing} without a terminal needs --yes.")
-    if not console.ask(question):
-        raise CliError("nothing was changed.")
 
 
 def _size(file: Path) -> str:

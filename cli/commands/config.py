@@ -8,10 +8,10 @@ from typer import Argument, Option
 
 from cli import console, options
 from cli.errors import CliError
+from cli.stack import edits as text_file
 from cli.stack import encryption_keys, project, state_dir
+from cli.stack.edits import with_setting
 from cli.stack.stackfile import StackFile
-from cli.stack.text import file as text_file
-from cli.stack.text.setting import with_setting
 from engine.state.crypter import Crypter
 
 _FOREIGN = "secretsprovider"

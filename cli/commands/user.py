@@ -12,8 +12,8 @@ from cli.cluster.cluster import from_outputs
 from cli.errors import CliError
 from cli.operation.run_options import RunOptions
 from cli.stack import outputs, project, stack_config
+from cli.stack.edits import with_item, without_item
 from cli.stack.stackfile import StackFile
-from cli.stack.text.items import with_item, without_item
 from cli.users import edit, keys
 from cli.users.edit import AddRequest
 from cli.users.in_effect import InEffect, Seen, fingerprint, look
@@ -256,10 +256,8 @@ def remove(
         _refuse_busy(stack, name)
     _say_what_stays(user, was_there=running.may_have(name))
     if apply and not yes:
-        if not console.interactive():
-            raise CliError(f"removing {name} without a terminal needs --yes. Nothing was changed.")
-        if not console.ask(f"Remove user {name} from stack {stack}?"):
-            raise CliError("nothing was changed.")
+        question = f"Remove user {name} from stack {stack}?"
+        console.confirm(question, doing=f"removing {name}", hint="--yes. Nothing was changed.")
 
     def change(_: StackFile, config: ClusterConfig, text: str) -> tuple[str, list[Finding]]:
         current = _require_user(config, name)

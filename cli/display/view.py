@@ -151,7 +151,8 @@ class View(ABC):
             tree = changes.tree((row.plan for row in self.model.rows.values() if row.plan), whole=self.diff)
             found += [*tree, *self._warnings]
         if result.kind == "up" and result.ok and result.outputs:
-            outputs = ((f"  {key}: {_short(value)}", "") for key, value in sorted(result.outputs.items()))
+            given = sorted((key, value) for key, value in result.outputs.items() if value not in ("", [], {}))
+            outputs = ((f"  {key}: {_short(value)}", "") for key, value in given)
             found += [("Outputs:", "bold"), *outputs]
         if len(self.model.rows) > _SCREEN:
             # Where they happened may have scrolled away.

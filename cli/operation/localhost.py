@@ -65,11 +65,8 @@ def remove_leftovers(file: StackFile, *, yes: bool, json: bool) -> None:
         )
     there = leftovers_of(file)
     if there and not yes:
-        text = f"Cluster {', '.join(there)} is removed from this host with its jobs and shared folders"
-        if not console.interactive():
-            raise CliError(f"{text}: without a terminal that needs --yes.")
-        if not console.ask(f"{text}. Go on?"):
-            raise CliError("nothing was destroyed.")
+        what = f"cluster {', '.join(there)} from this host with its jobs and shared folders"
+        console.confirm(f"Remove {what}?", doing=f"removing {what}", no="nothing was destroyed.")
     if there:
         prepare()
     for name in there:

@@ -279,10 +279,8 @@ def _agreed(file: StackFile, *, yes: bool, pulumi_asks: bool) -> None:
     why = "has deletion_protection" if stack_config.on_this_host(file) else "is not a rehearsal on this machine"
     if file.settings is None:
         why = f"has lost its file {file.path.name}, which says what protects it"
-    if not console.interactive():
-        raise CliError(f"stack {file.stack} {why}: destroying it without a terminal needs --yes.")
-    if not console.ask(f"Stack {file.stack} {why}. Destroy everything it made?"):
-        raise CliError("nothing was destroyed.")
+    question = f"Stack {file.stack} {why}. Destroy everything it made?"
+    console.confirm(question, doing=f"stack {file.stack} {why}: destroying it", no="nothing was destroyed.")
 
 
 def _typed(

@@ -9,10 +9,10 @@ from typing import Any
 
 from cli import console
 from cli.errors import CliError
+from cli.stack import edits as text_file
 from cli.stack import project, stack_config
+from cli.stack.edits import line_of_item, with_item
 from cli.stack.stackfile import StackFile
-from cli.stack.text import file as text_file
-from cli.stack.text.items import line_of_item, with_item
 from cluster import people
 from cluster.config import ClusterConfig
 from cluster.config.validators.names import REGULAR_UIDS

@@ -66,12 +66,10 @@ class Running:
         console.note(f"{file.path.name} has other edits, which `up` applies as well:")
         for change in others:
             console.note(f"  {change.effect.value}: {change.shown}")
-        if yes:
-            return
-        if not console.interactive():
-            raise CliError("without a terminal this needs --yes, or --no-apply. Nothing was changed.")
-        if not console.ask("Apply them too?"):
-            raise CliError("nothing was changed. To edit the file only: --no-apply")
+        if not yes:
+            no = "nothing was changed. To edit the file only: --no-apply"
+            hint = "--yes, or --no-apply. Nothing was changed."
+            console.confirm("Apply them too?", doing="applying them", no=no, hint=hint)
 
     def apply(self, chosen: RunOptions) -> int:
         """Run `up`; its exit code. However it ends, the file stays edited, and how to go on is printed. A cluster that

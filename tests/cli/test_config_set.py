@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from cli.errors import CliError
 from cli.stack import encryption_keys, project
-from cli.stack.text.setting import with_setting
+from cli.stack.edits import with_setting
 from engine.project import Project
 from tests.cli.conftest import STACK, Hpc
 

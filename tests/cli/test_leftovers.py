@@ -41,7 +41,7 @@ class TestWithoutItsState:
     def test_it_is_removed_where_somebody_says_yes(self, hpc: Hpc, here: Path):
         refused = hpc("destroy", "dev", "--leftovers")
         assert (refused.code, (here / "dev").exists()) == (1, True)
-        assert "without a terminal that needs --yes" in refused.err
+        assert "without a terminal needs --yes" in refused.err
         document = json.loads(hpc("destroy", "dev", "--leftovers", "--yes", "--json").out)
         assert document == {"stack": "dev", "kind": "destroy", "ok": True, "leftovers": ["dev"]}
         assert [path.name for path in here.iterdir()] == ["mine"]

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cli.errors import CliError
-from cli.stack.text.items import line_of_item, with_item, without_item
+from cli.stack.edits import line_of_item, with_item, without_item
 
 PATH = ("config", "hpc:cluster", "users")
 HEAD = "# Ours.\nconfig:\n  hpc:cluster:\n    name: dev # near\n"

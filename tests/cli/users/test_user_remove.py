@@ -12,7 +12,7 @@ import pytest
 
 from cli.errors import CliError
 from cli.operation.run_options import RunOptions
-from cli.stack.text import file as text_file
+from cli.stack import edits as text_file
 from cli.users import in_effect
 from tests.cli.conftest import STACK, Hpc
 from tests.cli.users.conftest import FILE, LINE

@@ -1,16 +1,170 @@
-"""One item of a list in a stack file, inserted into or removed from its text.
+"""Edits of the text of stack files, which keep comments, order, quotes, blank lines and style.
 
-All else stays as it is: comments, order, quotes, blank lines, and whether a list is written in brackets or with dashes.
-The result is parsed and compared with what is wanted, so a file that is written in an unusual way is refused and never
-damaged.
-"""
+The result of an edit is parsed and compared with what is wanted, so a file that is written in an unusual way is refused
+and never damaged. ruamel.yaml does not do this: it rewrites lists in brackets over several lines, comments in them,
+aligned columns, indents that differ, and line ends."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import fcntl
+import os
+import re
+import shutil
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import yaml
 
-from cli.stack.text.places import ListPlaces, refused
+from cli import console
+from cli.errors import CliError
+
+
+@contextmanager
+def alone(path: Path) -> Generator[None]:
+    """Hold the file's folder, so that two edits of a file come one after the other. Waits for another one; its
+    questions are asked before or after. Raises CliError: the folder is not there."""
+    try:
+        folder = os.open(path.resolve().parent, os.O_RDONLY | os.O_DIRECTORY)
+    except OSError as error:
+        raise CliError(f"{path.parent}: {error.strerror}.") from None
+    try:
+        try:
+            fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            console.note(f"Somebody else edits a stack file in {path.parent}: waiting ...")
+            fcntl.flock(folder, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(folder)
+
+
+def read(path: Path) -> str:
+    """The text, its line ends as they are. Raises CliError: it can't be read, or is no text."""
+    try:
+        return path.read_bytes().decode("utf-8")
+    except OSError as error:
+        raise CliError(f"{path}: can't be read: {error.strerror}.") from None
+    except UnicodeDecodeError:
+        raise CliError(f"{path}: not text in UTF-8.") from None
+
+
+def write(path: Path, text: str) -> None:
+    """Replace the text atomically, and keep the file's mode and owner; of a link, what it leads to. Raises CliError: it
+    can't be written, and is as it was."""
+    target = path.resolve()
+    new = target.with_name(f".{target.name}.new")
+    try:
+        new.write_bytes(text.encode("utf-8"))
+        shutil.copymode(target, new)
+        if os.geteuid() == 0:
+            # A rehearsal needs root, and the file may be somebody's.
+            os.chown(new, target.stat().st_uid, target.stat().st_gid)
+        new.replace(target)
+    except OSError as error:
+        new.unlink(missing_ok=True)
+        raise CliError(f"{path}: can't be written: {error.strerror}. Nothing was changed.") from None
+
+
+@dataclass(frozen=True)
+class ListPlaces:
+    """A list in a text: the mapping that has it, its key and its value; no key if the mapping does not have it."""
+
+    text: str
+    name: str
+    parent: yaml.MappingNode
+    key: yaml.Node | None
+    node: yaml.Node | None
+
+    @property
+    def sequence(self) -> yaml.SequenceNode:
+        if not isinstance(self.node, yaml.SequenceNode):
+            raise refused(self.name, "it is not written as a list")
+        return self.node
+
+    @property
+    def found_key(self) -> yaml.Node:
+        if self.key is None:
+            raise refused(self.name, "it is not there")
+        return self.key
+
+    @property
+    def items(self) -> list[yaml.Node]:
+        before = self.found_key.end_mark.index
+        for item in self.sequence.value:
+            # What an alias stands for is before it, in another place.
+            if item.start_mark.index < before:
+                raise refused(self.name, "it has an alias (*)")
+            before = item.start_mark.index
+        return self.sequence.value
+
+    @cached_property
+    def tokens(self) -> list[tuple[type[yaml.Token], int]]:
+        return [(type(token), token.start_mark.index) for token in yaml.scan(self.text, Loader=yaml.SafeLoader)]
+
+    @property
+    def newline(self) -> str:
+        return "\r\n" if "\r\n" in self.text else "\n"
+
+    def end(self, node: yaml.Node) -> int:
+        """Where the content of a node ends; a block's own mark is where the next thing begins."""
+        while isinstance(node, yaml.CollectionNode) and not node.flow_style and node.value:
+            last = node.value[-1]
+            key, value = last if isinstance(last, tuple) else (node, last)
+            if value.start_mark.index < key.start_mark.index:
+                raise refused(self.name, "it has an alias (*)")
+            node = value
+        return len(self.text[: node.end_mark.index].rstrip())
+
+    def line_start(self, at: int) -> int:
+        return self.text.rfind("\n", 0, at) + 1
+
+    def column(self, at: int) -> int:
+        return at - self.line_start(at)
+
+    def before_line(self, at: int) -> int:
+        """The end of the line before the one at `at`."""
+        start = self.line_start(at)
+        return start - len(self.newline) if self.text[:start].endswith(self.newline) else max(0, start - 1)
+
+    def line_end(self, at: int) -> int:
+        found = re.compile(r"\r?\n").search(self.text, at)
+        return found.start() if found else len(self.text)
+
+    def replaced(self, *changes: tuple[int, int, str]) -> str:
+        """The text with parts replaced: (start, end, by what); two in one place come in the order given."""
+        text = self.text
+        for start, end, new in sorted(changes, key=lambda change: change[0])[::-1]:
+            text = text[:start] + new + text[end:]
+        return text
+
+    def dash(self, number: int) -> int:
+        """Where the dash of an item is."""
+        before = self.items[number].start_mark.index
+        return max(at for kind, at in self.tokens if kind is yaml.BlockEntryToken and at < before)
+
+    @property
+    def bracket(self) -> int:
+        """Where the list's opening bracket is: an anchor may be before it."""
+        first = self.sequence.start_mark.index
+        return next(at for kind, at in self.tokens if kind is yaml.FlowSequenceStartToken and at >= first)
+
+    @property
+    def close(self) -> int:
+        return self.sequence.end_mark.index - 1
+
+    def comma_after(self, start: int, end: int) -> int | None:
+        return next((at for kind, at in self.tokens if kind is yaml.FlowEntryToken and start <= at < end), None)
+
+    def on_own_line(self, node: yaml.Node) -> bool:
+        start = node.start_mark.index
+        return not self.text[self.line_start(start) : start].strip()
+
+
+def refused(name: str, why: str) -> CliError:
+    return CliError(f"{name} can't be edited here: {why}. Edit the file instead.")
+
 
 _LONGEST = 120
 """Columns of a line that is written in braces, where no item beside it says how items are written."""
@@ -207,3 +361,48 @@ def _with_list(document: Any, path: Sequence[str], change: Callable[[list[Any]],
     """The document with another list; one that is missing is empty, and equal to such a one."""
     first, *rest = path
     return {**document, first: _with_list(document[first], rest, change) if rest else change(document.get(first) or [])}
+
+
+def with_setting(text: str, key: str, value: Mapping[str, str] | str) -> str:
+    """The text of a stack file with a setting under `config:`, in its old place or as the first one. Raises CliError:
+    it is written in a way in which nothing can be put in by itself."""
+    shown = f"{_flow(key)}: {_flow(value)}"
+    root = yaml.compose(text, Loader=yaml.SafeLoader)
+    config = _setting_entry(root, "config")
+    if config is None:
+        head = "" if text.endswith("\n") or not text else "\n"
+        return _checked_setting(text, f"{text}{head}config:\n  {shown}\n", key, value)
+    name, block = config
+    if isinstance(block, yaml.ScalarNode) and not block.value:  # `config:` and nothing below
+        at = name.end_mark.index + 1
+        return _checked_setting(text, f"{text[:at]}\n  {shown}{text[at:]}", key, value)
+    if not isinstance(block, yaml.MappingNode) or block.flow_style:
+        raise CliError("`config` does not have its settings on lines below it: edit the file instead.")
+    old = _setting_entry(block, key)
+    if old is not None:
+        end = old[1].end_mark.index
+        while text[end - 1 : end].isspace():  # a mapping ends where the next thing begins
+            end -= 1
+        return _checked_setting(text, text[: old[0].start_mark.index] + shown + text[end:], key, value)
+    first = block.start_mark
+    return _checked_setting(
+        text, f"{text[: first.index]}{shown}\n{' ' * first.column}{text[first.index :]}", key, value
+    )
+
+
+def _setting_entry(node: yaml.Node | None, key: str) -> tuple[yaml.Node, yaml.Node] | None:
+    if not isinstance(node, yaml.MappingNode):
+        return None
+    return next(((name, value) for name, value in node.value if name.value == key), None)
+
+
+def _checked_setting(before: str, after: str, key: str, value: Mapping[str, str] | str) -> str:
+    """The new text, if it says what the old one did, and this."""
+    wanted: Any = yaml.safe_load(before) or {}
+    wanted = {**wanted, "config": {**(wanted.get("config") or {}), key: value}}
+    try:
+        if yaml.safe_load(after) == wanted:
+            return after
+    except yaml.YAMLError:
+        pass
+    raise CliError(f"{key} can't be inserted: edit the file instead.")

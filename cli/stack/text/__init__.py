@@ -1,1 +1,0 @@
-"""Edits of the text of stack files, which keep comments, order and style."""
