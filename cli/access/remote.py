@@ -12,11 +12,11 @@ from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import IO, Protocol, runtime_checkable
 
 from cli import console
-from cli.access.kubectl import Kubectl
 from cli.access.ssh import CONNECT_SECONDS, IAP, UNREACHED, Ssh
 from cli.access.target import Target
 from cli.errors import CliError
@@ -73,8 +73,17 @@ class Indirect(Protocol):
 
 
 _SSH = Ssh()
-DRIVERS: Mapping[str, Driver] = {"ssh": _SSH, IAP: _SSH, "kubectl": Kubectl()}
-"""Drivers by method. A platform with another way to reach its targets adds its method here."""
+
+
+@cache
+def _kubectl() -> Driver:
+    from cli.access.kubectl import Kubectl  # only clusters in Kubernetes need it
+
+    return Kubectl()
+
+
+DRIVERS: Mapping[str, Callable[[], Driver]] = {"ssh": lambda: _SSH, IAP: lambda: _SSH, "kubectl": _kubectl}
+"""Drivers by method, the same each time. A platform with another way to reach its targets adds its method here."""
 
 
 def driver_of(target: Target) -> Driver:
@@ -85,7 +94,7 @@ def driver_of(target: Target) -> Driver:
             f"{target.name} is reached by {target.method!r}, and this version can use {', '.join(DRIVERS)} only. "
             "Use the version that brought the stack up."
         )
-    return DRIVERS[target.method]
+    return DRIVERS[target.method]()
 
 
 _CHUNK = 65536

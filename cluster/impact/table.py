@@ -37,7 +37,7 @@ def declared(model: type[Section] = ClusterConfig) -> Mapping[str, Impact | ByRu
 
 def find_rule(pattern: str, platform: str | None, model: type[Section] = ClusterConfig) -> Impact | Rule | None:
     """What stands at a pattern, else nearest above it; at each the platform's own before the field's."""
-    tables = (*([registry.get(platform).impacts] if platform else ()), declared(model))
+    tables = (*([registry.get(platform).impacts()] if platform else ()), declared(model))
     at = pattern
     while at:
         # What adding or removing a member does is not what an edit of its fields does.
@@ -53,7 +53,7 @@ def _named(found: Impact | Rule | ByRule, platform: str | None) -> Impact | Rule
     """What ByRule names; None for fields of another platform."""
     if not isinstance(found, ByRule):
         return found
-    return RULES.get(found.name) or (registry.get(platform).rules.get(found.name) if platform else None)
+    return RULES.get(found.name) or (registry.get(platform).rules().get(found.name) if platform else None)
 
 
 def possible(pattern: str, model: type[Section] = ClusterConfig) -> tuple[Effect, ...]:

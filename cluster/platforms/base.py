@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib import import_module
 from typing import Any
 
 from cluster.catalog.bounds import MOST_NODES
@@ -89,6 +90,18 @@ def _none(_: ClusterConfig) -> Sequence[Any]:
     return ()
 
 
+def later(path: str) -> Callable[..., Any]:
+    """The function `MODULE:NAME`, or one that returns the value of that name, whose module is imported at the first
+    call: every command reads the fields of all platforms, and needs the rules of one."""
+
+    def call(*given: Any) -> Any:  # noqa: ANN401 - as the function has it
+        module, _, name = path.partition(":")
+        found = getattr(import_module(module), name)
+        return found(*given) if callable(found) else found
+
+    return call
+
+
 @dataclass(frozen=True, kw_only=True)
 class Platform:
     """One place where clusters can be made."""
@@ -126,9 +139,9 @@ class Platform:
     keep: Callable[[ClusterConfig | None, ClusterConfig], ClusterConfig] = _as_written
     """The second configuration with what it leaves open written out, such as addresses: as a cluster that runs with the
     first one has it."""
-    impacts: Mapping[str, Impact | Rule] = field(default_factory=dict)
+    impacts: Callable[[], Mapping[str, Impact | Rule]] = dict
     """What an edit does, by pattern of the field, as in cluster.impact.table."""
-    rules: Mapping[str, Rule] = field(default_factory=dict)
+    rules: Callable[[], Mapping[str, Rule]] = dict
     """What ByRule at the fields of its sections names, besides rules for every platform."""
     summary: Callable[[ClusterConfig], Sequence[str]] = _none
     """Lines below a preview."""

@@ -1,5 +1,6 @@
 """The embedded providers, by the types they serve."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 from engine import urn as urns
@@ -7,12 +8,12 @@ from engine.project import KubernetesTools
 from engine.providers import process
 from engine.providers.base import Foreign, Previewed, Provider, ProviderResource
 from engine.providers.command import LocalCommand, RemoteCommand, RemoteCopy
-from engine.providers.helm import RELEASE, Release
-from engine.providers.kubernetes import Cluster, Object, embeds
 from engine.providers.ssh import Sessions
 from engine.values import Value
 
 _PACKAGES = {"command", "random", "tls", "pulumi-python", "pulumi"}
+_RELEASE = "kubernetes:helm.sh/v3:Release"
+_NOT_OBJECTS = ("kubernetes:helm.sh/", "kubernetes:yaml", "kubernetes:kustomize")
 
 
 class Providers:
@@ -22,17 +23,19 @@ class Providers:
         self, root: Path, config: dict[str, Value], project: str, kubernetes: KubernetesTools | None = None
     ) -> None:
         self._sessions = Sessions()
-        self._kubernetes = Cluster(root, kubernetes) if kubernetes else None
-        self._root, self._config, self._project = root, config, project
+        self._root, self._config, self._project, self._tools = root, config, project, kubernetes
         self._made: dict[str, Provider] = {}
+        self._close: Callable[[], None] | None = None
 
     def of(self, type_: str) -> Provider:
         """The provider of a resource type, a Foreign one if it is not embedded."""
-        family = "dynamic" if type_.startswith("pulumi-python:dynamic") else type_
-        if family.startswith("random:"):
+        family = type_
+        if type_.startswith("pulumi-python:dynamic"):
+            family = "dynamic"
+        elif type_.startswith("random:"):
             family = "random"
-        if type_.startswith("kubernetes:") and type_ != RELEASE:
-            family = "kubernetes" if embeds(type_) else "foreign"
+        elif type_.startswith("kubernetes:") and type_ != _RELEASE:
+            family = "kubernetes" if _is_object(type_) else "foreign"
         if family not in self._made:
             self._made[family] = self._make(family)
         return self._made[family]
@@ -41,14 +44,14 @@ class Providers:
         """End what providers keep open."""
         process.kill_all()
         self._sessions.close()
-        if self._kubernetes:
-            self._kubernetes.close()
+        if self._close:
+            self._close()
 
     def _make(self, family: str) -> Provider:
         made: Provider = Foreign()
         if urns.is_provider(family):
             package = family.split(":")[2]
-            embedded = package in _PACKAGES or (package == "kubernetes" and self._kubernetes is not None)
+            embedded = package in _PACKAGES or (package == "kubernetes" and self._tools is not None)
             made = ProviderResource() if embedded else made
         elif family == "dynamic":
             from engine.providers.dynamic import Dynamic  # noqa: PLC0415
@@ -62,10 +65,9 @@ class Providers:
             from engine.providers.tls import PrivateKey  # noqa: PLC0415
 
             made = PrivateKey()
-        elif family in (RELEASE, "kubernetes"):
-            cluster = self._kubernetes or Cluster(self._root, KubernetesTools(Path("kubectl"), Path("helm")))
-            made = Release(cluster, self._root) if family == RELEASE else Object(cluster)
-            made = made if self._kubernetes else Previewed(made)
+        elif family in (_RELEASE, "kubernetes"):
+            self._make_kubernetes()
+            made = self._made[family]
         elif family == "command:local:Command":
             made = LocalCommand(self._root)
         elif family == "command:remote:Command":
@@ -73,3 +75,16 @@ class Providers:
         elif family in ("command:remote:CopyToRemote", "command:remote:CopyFile"):
             made = RemoteCopy(self._sessions)
         return made
+
+    def _make_kubernetes(self) -> None:
+        from engine.providers import helm, kubernetes  # noqa: PLC0415
+
+        cluster = kubernetes.Cluster(self._root, self._tools or KubernetesTools(Path("kubectl"), Path("helm")))
+        self._close = cluster.close
+        for family, made in ((_RELEASE, helm.Release(cluster, self._root)), ("kubernetes", kubernetes.Object(cluster))):
+            self._made[family] = made if self._tools else Previewed(made)
+
+
+def _is_object(type_: str) -> bool:
+    """Whether a type of Kubernetes is a plain object: not a patch of one, not a list, not a component."""
+    return not type_.startswith(_NOT_OBJECTS) and not type_.endswith(("Patch", "List"))

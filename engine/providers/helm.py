@@ -165,8 +165,6 @@ def _checksum(chart: Path) -> str:
     return found.hexdigest()
 
 
-RELEASE = "kubernetes:helm.sh/v3:Release"
-
 _LABEL = "pulumi.com/resource"
 """Label of a release's records that names its resource, so that what an interrupted creation left is known again."""
 _CHECKSUM = "__checksum"

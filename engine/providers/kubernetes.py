@@ -20,7 +20,6 @@ from engine.providers.process import Outcome
 from engine.values import Props, Value, contains_unknown, secret
 
 AUTONAMED = "pulumi.com/autonamed"
-_NOT_OBJECTS = ("kubernetes:helm.sh/", "kubernetes:yaml", "kubernetes:kustomize")
 
 _SELECTOR = ("spec.selector",)
 _REPLACES: dict[str, tuple[str, ...]] = {
@@ -45,11 +44,6 @@ _REPLACES: dict[str, tuple[str, ...]] = {
 uses a ConfigMap or Secret would not notice. From pulumi-kubernetes, provider/pkg/provider/diff.go."""
 _MUTABLE = {"ConfigMap": "enableConfigMapMutable", "Secret": "enableSecretMutable"}
 """Settings of the provider with which the data of these are changed in place."""
-
-
-def embeds(type_: str) -> bool:
-    """Whether a type of the package is a plain object: not a patch of one, not a list, not a component."""
-    return not type_.startswith(_NOT_OBJECTS) and not type_.endswith(("Patch", "List"))
 
 
 def identity(type_: str, id_: str, inputs: Props) -> Props:

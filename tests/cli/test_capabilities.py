@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -39,7 +40,7 @@ class ToyDriver:
 def up(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A stack of a platform that has two capabilities and a driver of its own is up."""
     stand_for_state(monkeypatch, OUTPUTS)
-    monkeypatch.setattr(remote, "DRIVERS", {"toy": ToyDriver()})
+    monkeypatch.setattr(remote, "DRIVERS", {"toy": cache(ToyDriver)})
 
 
 @pytest.mark.parametrize(

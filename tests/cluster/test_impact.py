@@ -76,7 +76,7 @@ def test_every_field_has_an_impact_and_every_impact_a_field():
     every = editable(cluster_model())
     above = {one.rpartition(".")[0] for pattern in every for one in _above(pattern)}
     for platform in registry.all_platforms():
-        assert not set(platform.impacts) - every - above, platform.name
+        assert not set(platform.impacts()) - every - above, platform.name
     assert not set(declared()) - every - above
 
 

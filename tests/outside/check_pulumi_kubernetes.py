@@ -17,7 +17,7 @@ from engine.core.diff import differences
 from engine.core.run import with_outputs
 from engine.project import KubernetesTools
 from engine.providers.base import Context
-from engine.providers.helm import RELEASE, Release
+from engine.providers.helm import Release
 from engine.providers.kubernetes import Cluster, Object
 from engine.providers.process import Outcome
 from engine.state.resource import Resource
@@ -75,7 +75,7 @@ def _resources() -> list[Registered]:
 
 def _ours(one: Registered) -> tuple[Release | Object, Context]:
     cluster = _Installed(ROOT, KubernetesTools(Path("kubectl"), Path("helm")))
-    provider = Release(cluster, ROOT) if one.type == RELEASE else Object(cluster)
+    provider = Release(cluster, ROOT) if one.type == "kubernetes:helm.sh/v3:Release" else Object(cluster)
     return provider, Context(one.urn, one.type, one.name, lambda *_: None, settings=dict)
 
 

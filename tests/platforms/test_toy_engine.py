@@ -5,6 +5,7 @@ import os
 import shutil
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -50,7 +51,7 @@ def stack(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterat
     shutil.copy(PROGRAM, root)
     write(root, {"project": "mine"})
     monkeypatch.setenv("TMPDIR", str(tmp_path))
-    monkeypatch.setattr(remote, "DRIVERS", {**remote.DRIVERS, "toy": ToyDriver()})
+    monkeypatch.setattr(remote, "DRIVERS", {**remote.DRIVERS, "toy": cache(ToyDriver)})
     with registry.registered("toy", toy.MODULE):
         yield
 

@@ -63,7 +63,7 @@ PLATFORM = Platform(
     capabilities=frozenset(Capability) - {Capability.SSH, Capability.DRIFT},
     checks=_checks,
     warnings=_warnings,
-    impacts={"pods.project": Replace("pods move to the other project")},
+    impacts=lambda: {"pods.project": Replace("pods move to the other project")},
     summary=_summary,
     deploy="tests.platforms.toy_deploy",
 )

@@ -13,24 +13,9 @@ from cluster.config.partitions import Partition
 from cluster.config.slurm import SlurmSettings
 from cluster.config.storage import Storage
 from cluster.findings import Finding, show
-from cluster.platforms.base import ON_MACHINES, Capability, Credentials, Limit, Platform, Provider
+from cluster.platforms.base import ON_MACHINES, Capability, Credentials, Limit, Platform, Provider, later
 from cluster.platforms.gcp import credentials
-from cluster.platforms.gcp.checks import capacity, customize, disks, image, location, network, rxdm, storage
 from cluster.platforms.gcp.defaults import BASE_IMAGES, DEFAULTS, MACHINE_TYPES
-from cluster.platforms.gcp.image.programs import job_programs
-from cluster.platforms.gcp.image.rxdm import of_driver
-from cluster.platforms.gcp.impact.table import TABLE
-from cluster.platforms.gcp.request import describe_request
-
-
-def _checks(config: ClusterConfig) -> Iterator[Finding]:
-    for rules in (network, storage, image, disks, capacity, rxdm, customize):
-        yield from rules.find_errors(config)
-
-
-def _warnings(config: ClusterConfig) -> Iterator[Finding]:
-    for rules in (location, image, capacity, rxdm, storage):
-        yield from rules.find_warnings(config)
 
 
 def _region(settings: Mapping[str, Any]) -> Iterator[Finding]:
@@ -68,12 +53,12 @@ PLATFORM = Platform(
         SlurmSettings: ON_MACHINES[SlurmSettings],
     },
     capabilities=frozenset(Capability),
-    checks=_checks,
-    warnings=_warnings,
-    rxdm=of_driver,
-    impacts=TABLE,
-    summary=describe_request,
-    job_programs=job_programs,
+    checks=later("cluster.platforms.gcp.checks.run:find_errors"),
+    warnings=later("cluster.platforms.gcp.checks.run:find_warnings"),
+    rxdm=later("cluster.platforms.gcp.image.rxdm:of_driver"),
+    impacts=later("cluster.platforms.gcp.impact.table:TABLE"),
+    summary=later("cluster.platforms.gcp.request:describe_request"),
+    job_programs=later("cluster.platforms.gcp.image.programs:job_programs"),
     credentials=Credentials(
         title="Google", found=credentials.credentials, todo="gcloud auth application-default login"
     ),

@@ -7,10 +7,8 @@ from cluster.config.machines import Login, Nodeset
 from cluster.config.partitions import Partition
 from cluster.config.slurm import SlurmSettings
 from cluster.config.storage import Storage
-from cluster.platforms.base import ON_MACHINES, Capability, Limit, Platform, SlurmDifferences
+from cluster.platforms.base import ON_MACHINES, Capability, Limit, Platform, SlurmDifferences, later
 from cluster.platforms.local.address_plan import keep
-from cluster.platforms.local.checks import find_errors
-from cluster.platforms.local.impact import IMPACTS
 
 PLATFORM = Platform(
     name="local",
@@ -36,9 +34,9 @@ PLATFORM = Platform(
     },
     capabilities=frozenset(Capability) - {Capability.REHEARSE},
     slurm=SlurmDifferences(bind_tasks=False, confine_cores=False, config_overrides=True, account_gather="linux"),
-    checks=find_errors,
+    checks=later("cluster.platforms.local.checks:find_errors"),
     keep=keep,
-    impacts=IMPACTS,
+    impacts=later("cluster.platforms.local.impact:IMPACTS"),
     on_this_host=True,
     deploy="components.local.deploy",
 )

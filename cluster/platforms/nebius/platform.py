@@ -7,10 +7,7 @@ from typing import Any
 
 from cluster.config.cluster import ClusterConfig
 from cluster.config.machines import Controller, Login, Nodeset
-from cluster.platforms.base import Capability, Credentials, Limit, Platform
-from cluster.platforms.nebius import checks
-from cluster.platforms.nebius.impact import RULES, TABLE
-from cluster.platforms.nebius.request import describe_request
+from cluster.platforms.base import Capability, Credentials, Limit, Platform, later
 from cluster.platforms.nebius.section import DEFAULTS, MACHINE_TYPES, Nebius
 
 # What the SDK takes (nebius 0.6: nebius.sdk.SDK, nebius.aio.cli_config.Config, nebius.aio.token.static.EnvBearer).
@@ -63,11 +60,11 @@ PLATFORM = Platform(
             Capability.REHEARSE,
         }
     ),
-    checks=checks.find_errors,
-    warnings=checks.find_warnings,
-    impacts=TABLE,
-    rules=RULES,
-    summary=describe_request,
+    checks=later("cluster.platforms.nebius.checks:find_errors"),
+    warnings=later("cluster.platforms.nebius.checks:find_warnings"),
+    impacts=later("cluster.platforms.nebius.impact:TABLE"),
+    rules=later("cluster.platforms.nebius.impact:RULES"),
+    summary=later("cluster.platforms.nebius.request:describe_request"),
     job_programs=lambda _: {"pyxis"},
     credentials=Credentials(title="Nebius", found=credentials, todo="nebius profile create"),
     observer="cluster.platforms.nebius.observer",
