@@ -139,9 +139,12 @@ def _nccl(config: ClusterConfig, row: PartitionFacts) -> JobScript:
     script = run_script(config, NcclRun(partition=row, nodes=nodes, collective=row.fabric.collective))
     built = "" if way(config) == "installed" else ", after `./hpc nccl build` for the same user"
     return replace(
-        script, name=NCCL, title=f"The NCCL test between the GPUs of {nodes} nodes{built}",
-        options={**script.options, "output": "%x-%j.out"}, body=f'mkdir -p "$HOME/{LOGS}"\n{script.body}',
-    )  # fmt: skip
+        script,
+        name=NCCL,
+        title=f"The NCCL test between the GPUs of {nodes} nodes{built}",
+        options={**script.options, "output": "%x-%j.out"},
+        body=f'mkdir -p "$HOME/{LOGS}"\n{script.body}',
+    )
 
 
 def source_of_program(name: str) -> str:

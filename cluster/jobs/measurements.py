@@ -29,11 +29,13 @@ def measurements(config: ClusterConfig) -> dict[str, Any] | None:
         found["network"] = _network(config, wanted.network)
     if wanted and wanted.diag:
         found["diag"] = {
-            "hours": wanted.diag.every_hours, "minutes": wanted.diag.minutes, "level": wanted.diag.level,
+            "hours": wanted.diag.every_hours,
+            "minutes": wanted.diag.minutes,
+            "level": wanted.diag.level,
             "partitions": [
                 {"partition": row.name, "nodes": list(row.nodes)} for row in _each_node_once(config) if row.gpu
             ],
-        }  # fmt: skip
+        }
     if wanted and wanted.nccl:
         found["nccl"] = _nccl(config, wanted.nccl, nodes=1)
     if wanted and wanted.fabric:
@@ -46,9 +48,11 @@ def _network(config: ClusterConfig, wanted: NetworkTest) -> dict[str, Any]:
     for row in _each_node_once(config):
         nodes.setdefault(row.name, []).extend(row.nodes)
     return {
-        "hours": wanted.every_hours, "seconds": wanted.seconds, "mbps": wanted.min_mbps or 0,
+        "hours": wanted.every_hours,
+        "seconds": wanted.seconds,
+        "mbps": wanted.min_mbps or 0,
         "partitions": [{"partition": name, "nodes": names} for name, names in nodes.items()],
-    }  # fmt: skip
+    }
 
 
 def _nccl(config: ClusterConfig, wanted: NcclTest, *, nodes: int) -> dict[str, Any]:
@@ -56,12 +60,16 @@ def _nccl(config: ClusterConfig, wanted: NcclTest, *, nodes: int) -> dict[str, A
     user = wanted.user or next((one.name for one in config.users), "root")
     alone = nodes == 1
     run: dict[str, Any] = {
-        "nodes": nodes, "collective": COLLECTIVE if alone else PAIR_COLLECTIVE,
-        "smallest": SMALLEST if alone else PAIR_SMALLEST, "largest": LARGEST if alone else PAIR_LARGEST,
-    }  # fmt: skip
+        "nodes": nodes,
+        "collective": COLLECTIVE if alone else PAIR_COLLECTIVE,
+        "smallest": SMALLEST if alone else PAIR_SMALLEST,
+        "largest": LARGEST if alone else PAIR_LARGEST,
+    }
     least = min_busbw if alone else min_pair_busbw
     return {
-        "hours": wanted.every_hours, "minutes": wanted.minutes, "user": user,
+        "hours": wanted.every_hours,
+        "minutes": wanted.minutes,
+        "user": user,
         "partitions": [
             {
                 "partition": row.name,
@@ -73,7 +81,7 @@ def _nccl(config: ClusterConfig, wanted: NcclTest, *, nodes: int) -> dict[str, A
             for row in _each_node_once(config)
             if row.gpu
         ],
-    }  # fmt: skip
+    }
 
 
 def _each_node_once(config: ClusterConfig) -> list[PartitionFacts]:

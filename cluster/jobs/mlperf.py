@@ -55,7 +55,7 @@ class RequestError(ValueError):
 
 
 def check_folder(given: str, benchmark: str) -> str:
-    """The data folder; without one, where the guide mounts it. Raises CantRun."""
+    """The data folder; without one, where the guide mounts it. Raises RequestError."""
     found = given or STORAGE[benchmark].path
     if not _FOLDER.fullmatch(found) or {"..", "."} & set(found.split("/")):
         raise RequestError(
@@ -66,14 +66,14 @@ def check_folder(given: str, benchmark: str) -> str:
 
 
 def check_image(given: str) -> str:
-    """A container image: a file, or one of a registry. Raises CantRun."""
+    """A container image: a file, or one of a registry. Raises RequestError."""
     if not _IMAGE.fullmatch(given):
         raise RequestError(f"--image {given!r}: allowed is a file (*.sqsh), or REGISTRY#NAME:TAG as enroot takes it")
     return given
 
 
 def check_source(option: str, given: str) -> str:
-    """Where data is copied from. Raises CantRun: neither an rclone remote nor s3://."""
+    """Where data is copied from. Raises RequestError: neither an rclone remote nor s3://."""
     if not _SOURCE.fullmatch(given) or given.startswith("-") or ":" not in given:
         raise RequestError(
             f"{option} {given!r}: allowed is an rclone remote and a path, REMOTE:PATH, or s3://BUCKET/PATH"
@@ -86,7 +86,7 @@ def check_source(option: str, given: str) -> str:
 
 
 def check_endpoint(given: str) -> str:
-    """The URL of an object storage; empty without one. Raises CantRun."""
+    """The URL of an object storage; empty without one. Raises RequestError."""
     if given and not _ENDPOINT.fullmatch(given):
         raise RequestError(
             "--endpoint: allowed is the URL of an object storage without a user and a key, https://HOST[:PORT]"
@@ -95,7 +95,7 @@ def check_endpoint(given: str) -> str:
 
 
 def gpu_partition(config: ClusterConfig, name: str, nodes: int) -> PartitionFacts:
-    """The partition for a run: `name`, or the first one that is large enough. Raises CantRun: none is."""
+    """The partition for a run: `name`, or the first one that is large enough. Raises RequestError: none is."""
     rows = partition_facts(config)
     _known(rows, name)
     fitting = [row for row in rows if row.gpu and row.gpu.count == GPUS and name in ("", row.name)]
@@ -114,7 +114,7 @@ def gpu_partition(config: ClusterConfig, name: str, nodes: int) -> PartitionFact
 
 
 def any_partition(config: ClusterConfig, name: str) -> PartitionFacts:
-    """The partition for preparing: `name`, or the first one without GPUs, or the default one. Raises CantRun."""
+    """The partition for preparing: `name`, or the first one without GPUs, or the default one. Raises RequestError."""
     rows = [row for row in partition_facts(config) if row.nodes]
     _known(rows, name)
     chosen = [row for row in rows if row.name == name] if name else [row for row in rows if not row.gpu] or rows
@@ -132,7 +132,7 @@ def _known(rows: Sequence[PartitionFacts], name: str) -> None:
 
 def diffusion_config(given: str, nodes: int) -> DiffusionConfig:
     """The configuration of a run of Stable Diffusion. Without a name, that of the number of nodes; another number is
-    given to the one of two nodes, as the recipe does. Raises CantRun."""
+    given to the one of two nodes, as the recipe does. Raises RequestError."""
     by_name = {one.name: one for one in DIFFUSION_CONFIGS}
     if given and given not in by_name:
         todo = suggest(given, by_name, "leave --config out")
@@ -152,7 +152,7 @@ class Sizes:
 
 
 def gpt3_setting(row: PartitionFacts, nodes: int, sizes: Sizes) -> Gpt3Setting:
-    """The sizes of a run of GPT-3. Raises CantRun: they do not fit each other, or the GPUs."""
+    """The sizes of a run of GPT-3. Raises RequestError: they do not fit each other, or the GPUs."""
     # Slurm's type may be all that nvidia-smi prints: nvidia_h100_80gb_hbm3.
     kind = next((one for one in GPU_GB if row.gpu and one in row.gpu.type.lower()), "")
     usual = [one for one in GPT3_SETTINGS if one.gpu == kind and one.nodes == nodes]
@@ -240,7 +240,7 @@ class DataFolder:
 
 
 def inspect_command(data: str, files: Iterable[str]) -> str:
-    """A line for the user's shell that looks. Paths in `files` are below `data`, or absolute."""
+    """A line for the user's shell that inspects the data folder. Paths in `files` are below `data`, or absolute."""
     paths = " ".join(shlex.quote(one) for one in files)
     return (
         f'd={shlex.quote(data)}; [ -d "$d" ] || {{ echo none; exit 0; }}; echo folder; [ ! -w "$d" ] || echo writable; '
@@ -250,58 +250,48 @@ def inspect_command(data: str, files: Iterable[str]) -> str:
 
 
 def parse_data_folder(text: str) -> DataFolder:
-    """What `line` printed."""
-    folder = writable = False
-    mount, size, missing = "", 0, []
-    for row in text.splitlines():
-        word, _, rest = row.partition(" ")
-        folder, writable = folder or row == "folder", writable or row == "writable"
-        if word == "df":
-            number, _, mount = rest.strip().partition(" ")
-            size = int(number) if number.isdigit() else 0
-        elif word == "missing":
-            missing.append(rest)
-    return DataFolder(folder=folder, writable=writable, mount=mount.strip(), size=size, missing=tuple(missing))
+    """What `inspect_command` printed."""
+    rows = [(word, rest) for word, _, rest in (row.partition(" ") for row in text.splitlines())]
+    found = dict(rows)
+    size, _, mount = found.get("df", "").strip().partition(" ")
+    return DataFolder(
+        folder="folder" in found,
+        writable="writable" in found,
+        mount=mount.strip(),
+        size=int(size) if size.isdigit() else 0,
+        missing=tuple(rest for word, rest in rows if word == "missing"),
+    )
 
 
-def data_findings(benchmark: str, stack: str, user: str, data: str, seen: DataFolder) -> Iterator[Finding]:
+def data_findings(benchmark: str, stack: str, user: str, data: str, folder: DataFolder) -> Iterator[Finding]:
     """What is wrong with the data folder."""
     at, storage = f"--data {data}", STORAGE[benchmark]
-    if not seen.folder:
-        yield Finding(
-            id="mlperf-data-missing", at=at, given="no such folder on the cluster",
-            allowed=f"a folder on shared storage of {storage.size_gib} GiB; the guide mounts it at {storage.path}",
-            todo=f"create it: ./hpc run {stack} --as root -- install -d -o {user} {data}",
-        )  # fmt: skip
+    if not folder.folder:
+        given = "no such folder on the cluster"
+        allowed = f"a folder on shared storage of {storage.size_gib} GiB; the guide mounts it at {storage.path}"
+        todo = f"create it: ./hpc run {stack} --as root -- install -d -o {user} {data}"
+        yield Finding(id="mlperf-data-missing", at=at, given=given, allowed=allowed, todo=todo)
         return
-    if not seen.writable:
-        yield Finding(
-            id="mlperf-data-owner", at=at, given=f"a folder that {user} can't write to",
-            allowed="one that the user of the jobs can write to",
-            todo=f"give it to them: ./hpc run {stack} --as root -- chown {user} {data}",
-        )  # fmt: skip
-    if seen.mount == "/":
-        yield Finding(
-            id="mlperf-data-root", level=Level.WARNING, at=at,
-            what="the folder is on the file system of /, and not on one that was mounted for it",
-            todo=f"mount storage of {storage.size_gib} GiB there, or name a folder on it with --data",
-        )  # fmt: skip
-    if seen.size < _ROOM * storage.size_gib * _GIB:
-        yield Finding(
-            id="mlperf-storage-size", level=Level.WARNING, at=at,
-            what=f"its file system has {seen.size / _GIB:.0f} GiB, and the guide plans {storage.size_gib} GiB",
-            todo="choose a larger one, if the data does not fit",
-        )  # fmt: skip
+    if not folder.writable:
+        given, allowed = f"a folder that {user} can't write to", "one that the user of the jobs can write to"
+        todo = f"give it to them: ./hpc run {stack} --as root -- chown {user} {data}"
+        yield Finding(id="mlperf-data-owner", at=at, given=given, allowed=allowed, todo=todo)
+    if folder.mount == "/":
+        what = "the folder is on the file system of /, and not on one that was mounted for it"
+        todo = f"mount storage of {storage.size_gib} GiB there, or name a folder on it with --data"
+        yield Finding(id="mlperf-data-root", level=Level.WARNING, at=at, what=what, todo=todo)
+    if folder.size < _ROOM * storage.size_gib * _GIB:
+        what = f"its file system has {folder.size / _GIB:.0f} GiB, and the guide plans {storage.size_gib} GiB"
+        todo = "choose a larger one, if the data does not fit"
+        yield Finding(id="mlperf-storage-size", level=Level.WARNING, at=at, what=what, todo=todo)
 
 
 def not_prepared(stack: str, name: str, data: str, missing: Sequence[str]) -> Finding:
     """The finding of files that a run needs and that are not there. `name`: the benchmark, as commands have it."""
     more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
-    return Finding(
-        id="mlperf-not-prepared", at=f"--data {data}", given=f"without {missing[0]}{more}",
-        allowed="a folder with code, data, checkpoint and image",
-        todo=f"prepare it: ./hpc mlperf prepare {stack} {name} --data {data}",
-    )  # fmt: skip
+    given, allowed = f"without {missing[0]}{more}", "a folder with code, data, checkpoint and image"
+    todo = f"prepare it: ./hpc mlperf prepare {stack} {name} --data {data}"
+    return Finding(id="mlperf-not-prepared", at=f"--data {data}", given=given, allowed=allowed, todo=todo)
 
 
 VOCABULARY = "https://huggingface.co/gpt2/resolve/main"
@@ -334,33 +324,29 @@ class Preparation:
     """Imported as a file; empty: the recipe's, for GPT-3 none."""
 
 
-def prepare_scripts(wish: Preparation) -> tuple[JobScript, ...]:
-    """The jobs. Those named after the first need what it makes. Raises CantRun."""
-    kind = _SHORT[wish.benchmark]
+def prepare_scripts(wanted: Preparation) -> tuple[JobScript, ...]:
+    """The jobs. Those named after the first need what it makes. Raises RequestError."""
+    kind = _SHORT[wanted.benchmark]
     of = "stable-diffusion" if kind == "sd" else kind
-    found = [
-        _script(
-            wish, f"{kind}-code", f"Folders and code of {of}.",
-            {"REPOSITORY": REPOSITORY, "COMMIT": COMMIT, **({} if kind == "sd" else {"VOCABULARY": VOCABULARY})},
-            "code.sh", f"{of}-code.sh", limit=60,
-        )
-    ]  # fmt: skip
-    if wish.source == PUBLISHED:
-        if wish.benchmark == GPT3:
+    values = {"REPOSITORY": REPOSITORY, "COMMIT": COMMIT, **({} if kind == "sd" else {"VOCABULARY": VOCABULARY})}
+    title = f"Folders and code of {of}."
+    found = [_script(wanted, f"{kind}-code", title, values, "code.sh", f"{of}-code.sh", limit=60)]
+    if wanted.source == PUBLISHED:
+        if wanted.benchmark == GPT3:
             raise RequestError(f"--source {PUBLISHED} is for Stable Diffusion: GPT-3's code has no download scripts")
         title = "Datasets and checkpoints of Stable Diffusion by its own download scripts."
-        found.append(_script(wish, f"{kind}-published", title, {"COMMIT": COMMIT}, "published.sh"))
+        found.append(_script(wanted, f"{kind}-published", title, {"COMMIT": COMMIT}, "published.sh"))
     else:
-        found += [_copy(wish, name, place, target) for name, place, target in _places(wish)]
-    if wish.benchmark == GPT3 and not wish.checkpoint.startswith("/"):
-        if not wish.checkpoint:
+        found += [_copy(wanted, name, place, target) for name, place, target in _places(wanted)]
+    if wanted.benchmark == GPT3 and not wanted.checkpoint.startswith("/"):
+        if not wanted.checkpoint:
             raise RequestError(_NO_CHECKPOINT)
-        found.append(_copy(wish, "gpt3-checkpoint", check_source("--checkpoint", wish.checkpoint), "checkpoint"))
-    if name := image_file(wish.image or ("" if wish.benchmark == GPT3 else IMAGE)):
-        values, title = {"IMAGE": wish.image or IMAGE, "FILE": name}, f"The container image of {of} as one file."
+        found.append(_copy(wanted, "gpt3-checkpoint", check_source("--checkpoint", wanted.checkpoint), "checkpoint"))
+    if name := image_file(wanted.image or ("" if wanted.benchmark == GPT3 else IMAGE)):
+        values, title = {"IMAGE": wanted.image or IMAGE, "FILE": name}, f"The container image of {of} as one file."
         # The NCCL test imports its image in the same way.
         bodies = ("../nccl/import-pyxis.sh", "image.sh")
-        found.append(_script(wish, f"{kind}-image", title, values, *bodies, limit=240))
+        found.append(_script(wanted, f"{kind}-image", title, values, *bodies, limit=240))
     return tuple(found)
 
 
@@ -371,39 +357,41 @@ def image_file(image: str) -> str:
     return re.sub(r"[^A-Za-z0-9._-]+", "_", image.rpartition("#")[2]) + ".sqsh"
 
 
-def _places(wish: Preparation) -> list[tuple[str, str, str]]:
+def _places(wanted: Preparation) -> list[tuple[str, str, str]]:
     """Name, source and folder below the data folder of each copy."""
-    if wish.source:
-        kind = _SHORT[wish.benchmark]
+    if wanted.source:
+        kind = _SHORT[wanted.benchmark]
         # One place with all folders, as the recipe's first bucket; of GPT-3 the dataset, as the archive has it.
-        return [(f"{kind}-data", check_source("--source", wish.source), "dataset" if wish.benchmark == GPT3 else ".")]
-    return [(name.rpartition("-")[0], f"{BUCKET}/{name}", to) for name, to in FOLDERS[wish.benchmark].items()]
+        return [
+            (f"{kind}-data", check_source("--source", wanted.source), "dataset" if wanted.benchmark == GPT3 else ".")
+        ]
+    return [(name.rpartition("-")[0], f"{BUCKET}/{name}", to) for name, to in FOLDERS[wanted.benchmark].items()]
 
 
-def _copy(wish: Preparation, name: str, place: str, target: str) -> JobScript:
-    endpoint = ENDPOINT if place.startswith(f"{BUCKET}/") else wish.endpoint
+def _copy(wanted: Preparation, name: str, place: str, target: str) -> JobScript:
+    endpoint = ENDPOINT if place.startswith(f"{BUCKET}/") else wanted.endpoint
     values = {"NAME": name, "SOURCE": place, "TARGET": target, "ENDPOINT": endpoint}
-    return _script(wish, name, f"Copies data to {wish.data}/{target}; goes on where it was.", values, "copy.sh")
+    return _script(wanted, name, f"Copies data to {wanted.data}/{target}; goes on where it was.", values, "copy.sh")
 
 
 def _script(
-    wish: Preparation, name: str, title: str, values: Mapping[str, str], *bodies: str, limit: int = DOWNLOAD_MINUTES
+    wanted: Preparation, name: str, title: str, values: Mapping[str, str], *bodies: str, limit: int = DOWNLOAD_MINUTES
 ) -> JobScript:
     options: dict[str, Option] = {
         "job-name": f"mlperf-{name}",
-        "comment": wish.data,
-        "partition": wish.partition.name,
+        "comment": wanted.data,
+        "partition": wanted.partition.name,
         "nodes": 1,
         "ntasks": 1,
-        "cpus-per-task": min(8, wish.partition.cpus),
-        "time": time_limit(wish.partition, limit),
-        "output": f"{wish.data}/.hpc/mlperf-{name}-%j.out",
+        "cpus-per-task": min(8, wanted.partition.cpus),
+        "time": time_limit(wanted.partition, limit),
+        "output": f"{wanted.data}/.hpc/mlperf-{name}-%j.out",
         # A node that fails does not end it; and two jobs do not write the same files.
         "requeue": True,
         "open-mode": "append",
         "dependency": "singleton",
     }
-    body = variables({"DATA": wish.data, **values}) + "".join(
+    body = variables({"DATA": wanted.data, **values}) + "".join(
         f"\n{body_of(f'mlperf/{one}')}" for one in ("begin.sh", *bodies)
     )
     return JobScript(name=f"mlperf-{name}.sh", title=title, options=options, body=body)
@@ -438,57 +426,65 @@ class Training:
     """Run time; None: the recipe's."""
 
 
-def diffusion_script(wish: Training, config: DiffusionConfig) -> JobScript:
+def diffusion_script(wanted: Training, config: DiffusionConfig) -> JobScript:
     """The job that trains Stable Diffusion."""
     values: dict[str, str | int] = {
-        "DATA": wish.data,
+        "DATA": wanted.data,
         "ENVIRONMENT": ENV,
-        "IMAGE": wish.image,
+        "IMAGE": wanted.image,
         "CONFIG": f"train_{config.name}.yaml",
         "GPUS": GPUS,
     }
-    cpus = max(1, min(TASK_CPUS, wish.partition.cpus // GPUS))
-    memory = min(TASK_CPU_GIB * 1024, wish.partition.memory_mib // (GPUS * cpus))
+    cpus = max(1, min(TASK_CPUS, wanted.partition.cpus // GPUS))
+    memory = min(TASK_CPU_GIB * 1024, wanted.partition.memory_mib // (GPUS * cpus))
     options: dict[str, Option] = {"cpus-per-task": cpus, "mem-per-cpu": f"{memory}M"}
-    title = f"Trains MLPerf's Stable Diffusion on {wish.nodes} nodes."
+    title = f"Trains MLPerf's Stable Diffusion on {wanted.nodes} nodes."
     name = f"train_{config.name}"
-    limit = time_limit(wish.partition, wish.minutes or MINUTES[STABLE_DIFFUSION])
+    limit = time_limit(wanted.partition, wanted.minutes or MINUTES[STABLE_DIFFUSION])
     body = _body(values, "stable-diffusion.sh")
-    return JobScript(name=f"mlperf-{name}.sh", title=title, options=_options(wish, name, limit) | options, body=body)
+    return JobScript(name=f"mlperf-{name}.sh", title=title, options=_options(wanted, name, limit) | options, body=body)
 
 
-def gpt3_script(wish: Training, setting: Gpt3Setting, checkpoint: str) -> JobScript:
+def gpt3_script(wanted: Training, setting: Gpt3Setting, checkpoint: str) -> JobScript:
     """The job that trains GPT-3. `checkpoint`: its folder."""
-    limit = time_limit(wish.partition, wish.minutes or MINUTES[GPT3])
+    limit = time_limit(wanted.partition, wanted.minutes or MINUTES[GPT3])
     if limit <= _SAVE_MINUTES:
         raise RequestError(
             f"--minutes {limit}: allowed is more than {_SAVE_MINUTES}, which GPT-3 keeps for its checkpoint"
         )
     values: dict[str, str | int] = {
-        "DATA": wish.data, "ENVIRONMENT": ENV, "IMAGE": wish.image, "CHECKPOINT": checkpoint,
-        "TENSOR": setting.tensor, "PIPELINE": setting.pipeline, "MICRO": setting.micro, "BATCH": setting.batch,
-        "EXTERNAL_STEPS": EXTERNAL_STEPS, "EXTERNAL_BATCH": EXTERNAL_BATCH, "SEED": _SEED,
+        "DATA": wanted.data,
+        "ENVIRONMENT": ENV,
+        "IMAGE": wanted.image,
+        "CHECKPOINT": checkpoint,
+        "TENSOR": setting.tensor,
+        "PIPELINE": setting.pipeline,
+        "MICRO": setting.micro,
+        "BATCH": setting.batch,
+        "EXTERNAL_STEPS": EXTERNAL_STEPS,
+        "EXTERNAL_BATCH": EXTERNAL_BATCH,
+        "SEED": _SEED,
         "EXIT_MINUTES": limit - _SAVE_MINUTES,
-    }  # fmt: skip
-    title = f"Trains MLPerf's GPT-3 on {wish.nodes} nodes."
-    name = f"gpt3_{wish.nodes:02d}x{GPUS:02d}_tp{setting.tensor}_pp{setting.pipeline}_gbs{setting.batch}"
-    options = _options(wish, name, limit) | {
+    }
+    title = f"Trains MLPerf's GPT-3 on {wanted.nodes} nodes."
+    name = f"gpt3_{wanted.nodes:02d}x{GPUS:02d}_tp{setting.tensor}_pp{setting.pipeline}_gbs{setting.batch}"
+    options = _options(wanted, name, limit) | {
         "exclusive": True,
         "mem": 0,
-        "cpus-per-task": max(1, wish.partition.cpus // GPUS),
+        "cpus-per-task": max(1, wanted.partition.cpus // GPUS),
     }
     return JobScript(name=f"mlperf-{name}.sh", title=title, options=options, body=_body(values, "gpt3.sh"))
 
 
-def _options(wish: Training, name: str, limit: int) -> dict[str, Option]:
+def _options(wanted: Training, name: str, limit: int) -> dict[str, Option]:
     return {
         "job-name": f"mlperf-{name}",
-        "partition": wish.partition.name,
-        "nodes": wish.nodes,
+        "partition": wanted.partition.name,
+        "nodes": wanted.nodes,
         "ntasks-per-node": GPUS,
         "gpus-per-node": GPUS,
         "time": limit,
-        "output": f"{wish.data}/logs/%j_{name}.out",
+        "output": f"{wanted.data}/logs/%j_{name}.out",
         # A run that starts again would write its log twice, and measure neither.
         "no-requeue": True,
     }

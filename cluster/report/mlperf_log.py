@@ -606,12 +606,22 @@ class _Builder:
         cut = notes[:_MOST_NOTES] + ([f"and {len(notes) - _MOST_NOTES} more"] if len(notes) > _MOST_NOTES else [])
         each = self.keys["init_start"]  # cache_clear is once a node, in some logs beside once a rank
         return Run(
-            line=self.line, started_ms=self.started_ms, benchmark=self.benchmark, batch=self.batch,
-            ranks=self.world or (each if each > 1 else None), labelled=len(self.tasks), intervals=tuple(intervals),
-            evaluations=tuple(self.evaluations.values()), step_ms=tuple(sorted(self.step_ms.items())),
-            throughput=tuple(self.throughput), status=self.status, ended=ended, seconds=self.seconds, unit=unit,
+            line=self.line,
+            started_ms=self.started_ms,
+            benchmark=self.benchmark,
+            batch=self.batch,
+            ranks=self.world or (each if each > 1 else None),
+            labelled=len(self.tasks),
+            intervals=tuple(intervals),
+            evaluations=tuple(self.evaluations.values()),
+            step_ms=tuple(sorted(self.step_ms.items())),
+            throughput=tuple(self.throughput),
+            status=self.status,
+            ended=ended,
+            seconds=self.seconds,
+            unit=unit,
             notes=tuple(cut),
-        )  # fmt: skip
+        )
 
     def _size(self, unit: str) -> int | None:
         """How many of a unit are in one step, if the log says so."""

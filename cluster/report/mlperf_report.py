@@ -73,9 +73,13 @@ def compare(run: Run, setup: str = "") -> TargetComparison | None:
         notes += _doubts(run, target)
     durations = [one.ms / 1000 for one in intervals]
     return TargetComparison(
-        intervals=intervals, average=average, least=min(durations), most=max(durations), target=target,
+        intervals=intervals,
+        average=average,
+        least=min(durations),
+        most=max(durations),
+        target=target,
         notes=tuple(notes),
-    )  # fmt: skip
+    )
 
 
 def _intervals(run: Run) -> tuple[tuple[Interval, ...], list[str]]:
@@ -244,21 +248,28 @@ def report_of(log: BinaryIO, setup: str = "") -> MlperfReport:
 
 def _run_document(run: Run, found: TargetComparison | None) -> dict[str, Any]:
     return {
-        "benchmark": run.benchmark, "line": run.line, "started": started(run),
-        "global_batch_size": run.batch, "gpus": run.ranks, "unit": run.unit,
+        "benchmark": run.benchmark,
+        "line": run.line,
+        "started": started(run),
+        "global_batch_size": run.batch,
+        "gpus": run.ranks,
+        "unit": run.unit,
         "intervals": _interval_rows(found) if found else [],
         "average_seconds": round(found.average, 3) if found else None,
         "least_seconds": found.least if found else None,
         "most_seconds": found.most if found else None,
         "target": {"setup": found.target.setup, "seconds": found.target.seconds, "source": found.target.source}
-        if found and found.target else None,
+        if found and found.target
+        else None,
         "result": (found.result or "none") if found else "empty",
         "evaluations": [
             {"step": one.step, "epoch": one.epoch, "metric": one.metric, "value": one.value} for one in run.evaluations
         ],
-        "throughput": list(run.throughput), "status": run.status, "seconds": run.seconds,
+        "throughput": list(run.throughput),
+        "status": run.status,
+        "seconds": run.seconds,
         "notes": [*run.notes, *(found.notes if found else ())],
-    }  # fmt: skip
+    }
 
 
 def _interval_rows(found: TargetComparison) -> Sequence[dict[str, float]]:

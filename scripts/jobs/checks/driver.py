@@ -32,6 +32,7 @@ LONGEST = 65_536
 """Characters that are kept of what a job prints; of one with many tasks LONGEST_OF_TASK for each."""
 LONGEST_OF_TASK = 512
 DAY = 86_400
+_PIPED: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stderr": subprocess.PIPE, "text": True, "errors": "replace"}
 _HERE = Path(__file__).parent
 _print_lock = threading.Lock()
 
@@ -99,10 +100,8 @@ class Driver:
         line = self.line(job, nodes)
         began, late = time.monotonic(), False
         with self.lock:
-            process = subprocess.Popen(
-                line, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-                errors="replace", env={**os.environ, "LC_ALL": "C.UTF-8"}, cwd="/",
-            )  # fmt: skip
+            environment = {**os.environ, "LC_ALL": "C.UTF-8"}
+            process = subprocess.Popen(line, stdout=subprocess.PIPE, env=environment, cwd="/", **_PIPED)
             self.running.add(process)
         try:
             out, err = process.communicate(timeout=job["seconds"])
@@ -120,16 +119,31 @@ class Driver:
         most = max(LONGEST, LONGEST_OF_TASK * len(nodes) * job["tasks"])
         if not self.stop.is_set():
             event(
-                "end", key=job["key"], partition=job["partition"], nodes=nodes, code=code, late=late,
-                seconds=round(time.monotonic() - began, 2), out=out[-most:], err=err[-most:],
-            )  # fmt: skip
+                "end",
+                key=job["key"],
+                partition=job["partition"],
+                nodes=nodes,
+                code=code,
+                late=late,
+                seconds=round(time.monotonic() - began, 2),
+                out=out[-most:],
+                err=err[-most:],
+            )
         return code
 
     def line(self, job: dict[str, Any], nodes: list[str]) -> list[str]:
         """The srun of a job."""
-        line = ["srun", f"--job-name={self.name}", f"--comment={job['key']}", "--chdir=/", f"--time={job['minutes']}",
-                f"--partition={job['partition']}", f"--nodelist={','.join(nodes)}", f"--nodes={len(nodes)}",
-                f"--ntasks={len(nodes) * job['tasks']}", "--kill-on-bad-exit=0", *job["options"]]  # fmt: skip
+        options = {
+            "job-name": self.name,
+            "comment": job["key"],
+            "time": job["minutes"],
+            "partition": job["partition"],
+            "nodelist": ",".join(nodes),
+            "nodes": len(nodes),
+            "ntasks": len(nodes) * job["tasks"],
+        }
+        line = ["srun", "--chdir=/", "--kill-on-bad-exit=0"]
+        line += [*(f"--{name}={value}" for name, value in options.items()), *job["options"]]
         if self.spec["mail"] == nodes[0] and job["key"] == "node":
             line += ["--mail-type=END", f"--mail-user={pwd.getpwuid(os.getuid()).pw_name}"]
         if not self.spec["wait"]:
@@ -169,10 +183,7 @@ class Driver:
         with self.lock:
             if self.stop.is_set():
                 return "stopped"
-            process = subprocess.Popen(
-                line, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
-                errors="replace", start_new_session=True,
-            )  # fmt: skip
+            process = subprocess.Popen(line, stdout=subprocess.DEVNULL, start_new_session=True, **_PIPED)
             self.downloading = process
         try:
             err = process.communicate(timeout=self.spec["image_seconds"])[1]
@@ -196,11 +207,8 @@ class Driver:
         fields = "JobID,User,Account,QOS,State,NodeList"
         end, text = time.monotonic() + self.spec["accounting_seconds"], ""
         while time.monotonic() < end and not self.stop.is_set():
-            done = subprocess.run(
-                ["sacct", "--allocations", "--noheader", "--parsable2", f"--name={self.name}",
-                 "--starttime=now-2hours", f"--format={fields}"],
-                capture_output=True, text=True, check=False, timeout=60, stdin=subprocess.DEVNULL,
-            )  # fmt: skip
+            words = ["--allocations", "--noheader", "--parsable2", "--starttime=now-2hours", f"--format={fields}"]
+            done = ask("sacct", f"--name={self.name}", *words)
             text = done.stdout if done.returncode == 0 else ""
             if done.returncode:
                 event("accounting", text="", error=done.stderr.strip()[-2000:])
@@ -226,9 +234,7 @@ class Driver:
 
     def scancel(self) -> None:
         """End what is left of this run's jobs: an srun that was killed leaves its own."""
-        subprocess.run(
-            ["scancel", f"--name={self.name}"], capture_output=True, check=False, timeout=60, stdin=subprocess.DEVNULL
-        )
+        ask("scancel", f"--name={self.name}")
 
 
 def kill_group(process: subprocess.Popen[str]) -> None:
@@ -237,11 +243,15 @@ def kill_group(process: subprocess.Popen[str]) -> None:
         os.killpg(process.pid, signal.SIGTERM)
 
 
+def ask(*words: str) -> subprocess.CompletedProcess[str]:
+    """Run a program of Slurm to its end."""
+    return subprocess.run(words, capture_output=True, text=True, check=False, timeout=60, stdin=subprocess.DEVNULL)
+
+
 def expand(nodes: str) -> list[str]:
     """The names in a host list."""
-    done = subprocess.run(
-        ["scontrol", "show", "hostnames", nodes], capture_output=True, text=True, check=True, stdin=subprocess.DEVNULL
-    )
+    done = ask("scontrol", "show", "hostnames", nodes)
+    done.check_returncode()
     return done.stdout.split()
 
 
