@@ -1,7 +1,7 @@
 """Reports of MLPerf logs: times of training steps beside the published time of the set-up."""
 
 import statistics
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from typing import Any, BinaryIO
@@ -19,17 +19,24 @@ class UnknownSetupError(ValueError):
 
 @dataclass(frozen=True, kw_only=True)
 class TargetComparison:
-    """Figures of a run, and what they say."""
+    """Figures of a run beside the published time of its set-up."""
 
     intervals: tuple[Interval, ...]
     average: float
     """Seconds of an interval, on average; for LOG_STEPS steps where there is a target."""
-    least: float
-    most: float
-    """Seconds of the shortest and of the longest interval."""
     target: Target | None
     notes: tuple[str, ...]
     """Why there is no target, and what the comparison rests on, as sentences."""
+
+    @property
+    def least(self) -> float:
+        """Seconds of the shortest interval."""
+        return min(interval.ms for interval in self.intervals) / 1000
+
+    @property
+    def most(self) -> float:
+        """Seconds of the longest interval."""
+        return max(interval.ms for interval in self.intervals) / 1000
 
     @property
     def result(self) -> str:
@@ -40,9 +47,9 @@ class TargetComparison:
 
 
 def find_target(setup: str) -> Target:
-    """The target of a set-up. Raises UnknownSetup."""
-    by_name = {one.setup: one for one in TARGETS}
-    found = {name.lower(): one for name, one in by_name.items()}.get(setup.lower())
+    """The target of a set-up. Raises UnknownSetupError."""
+    by_name = {target.setup: target for target in TARGETS}
+    found = {name.lower(): target for name, target in by_name.items()}.get(setup.lower())
     if found is None:
         todo = suggest(setup, by_name, "leave -g out: then the log decides")
         raise UnknownSetupError(f"no time is published for {setup!r}. There are: {', '.join(by_name)}. To do: {todo}")
@@ -51,35 +58,23 @@ def find_target(setup: str) -> Target:
 
 def compare(run: Run, setup: str = "") -> TargetComparison | None:
     """Compare a run with the target of `setup`; without one, with that of the set-up that the log shows. None: the run
-    has no interval. Raises UnknownSetup."""
+    has no interval. Raises UnknownSetupError."""
     intervals, notes = _intervals(run)
     given = find_target(setup) if setup else None
     if not intervals:
         return None
     target, reason = _target(run, given)
+    average = statistics.fmean(interval.ms for interval in intervals) / 1000
     if target is None:
         notes.append(reason)
-        average = statistics.fmean(one.ms for one in intervals) / 1000
     else:
-        steps = {one.last - one.first for one in intervals}
+        steps = {interval.last - interval.first for interval in intervals}
         if steps != {LOG_STEPS}:
             sizes = f"{min(steps)}" if len(steps) == 1 else f"{min(steps)} to {max(steps)}"
             notes.append(f"intervals have {sizes} steps: AVG is for {LOG_STEPS} steps, as the target is")
-        average = (
-            statistics.fmean(one.ms for one in intervals) / 1000
-            if steps == {LOG_STEPS}
-            else LOG_STEPS * sum(one.ms for one in intervals) / sum(one.last - one.first for one in intervals) / 1000
-        )
+            average *= LOG_STEPS / statistics.fmean(interval.last - interval.first for interval in intervals)
         notes += _doubts(run, target)
-    durations = [one.ms / 1000 for one in intervals]
-    return TargetComparison(
-        intervals=intervals,
-        average=average,
-        least=min(durations),
-        most=max(durations),
-        target=target,
-        notes=tuple(notes),
-    )
+    return TargetComparison(intervals=intervals, average=average, target=target, notes=tuple(notes))
 
 
 def _intervals(run: Run) -> tuple[tuple[Interval, ...], list[str]]:
@@ -102,27 +97,24 @@ def _target(run: Run, given: Target | None) -> tuple[Target | None, str]:
         return None, f"no time is published for {run.title}"
     if given:
         return given, ""
+    name_it = f"name it: -g {'|'.join(target.setup for target in TARGETS)}"
     if not run.benchmark or run.batch is run.ranks is None:
         lacks = "name of its benchmark" if not run.benchmark else "batch size, nor the number of GPUs"
-        return None, f"the log does not have the {lacks}; {_name_one()}"
-    published = {(one.nodes * one.gpus, one.batch): one for one in TARGETS}
-    known = {*published, *((one.nodes * one.gpus, one.batch) for one in DIFFUSION_CONFIGS)}
+        return None, f"the log does not have the {lacks}; {name_it}"
+    published = {(target.nodes * target.gpus, target.batch): target for target in TARGETS}
+    known = {*published, *((config.nodes * config.gpus, config.batch) for config in DIFFUSION_CONFIGS)}
     fitting = [
         (gpus, batch)
         for gpus, batch in sorted(known)
         if run.batch in (None, gpus * batch) and run.ranks in (None, gpus)
     ]
-    found = [published[one] for one in fitting if one in published]
+    found = [published[sizes] for sizes in fitting if sizes in published]
     what = f"{run.ranks or 'unknown'} GPUs, global batch size {run.batch or 'unknown'}"
     if len(fitting) == 1 and found:
         return found[0], ""
     if not found:
         return None, f"no time is published for this set-up ({what})"
-    return None, f"the set-up is not clear from the log ({what}); {_name_one()}"
-
-
-def _name_one() -> str:
-    return f"name it: -g {'|'.join(one.setup for one in TARGETS)}"
+    return None, f"the set-up is not clear from the log ({what}); {name_it}"
 
 
 def _doubts(run: Run, target: Target) -> Iterable[str]:
@@ -241,7 +233,7 @@ class MlperfReport:
 
 
 def report_of(log: BinaryIO, setup: str = "") -> MlperfReport:
-    """Report a log. `setup`: the name of a target. Raises NotAnMlperfLogError and UnknownSetup."""
+    """Report a log. `setup`: the name of a target. Raises NotAnMlperfLogError and UnknownSetupError."""
     found = read(log)
     return MlperfReport(found, tuple(compare(run, setup) for run in found.runs))
 
@@ -254,7 +246,9 @@ def _run_document(run: Run, found: TargetComparison | None) -> dict[str, Any]:
         "global_batch_size": run.batch,
         "gpus": run.ranks,
         "unit": run.unit,
-        "intervals": _interval_rows(found) if found else [],
+        "intervals": [{name: getattr(row, name) for name in ("first", "last", "ms")} for row in found.intervals]
+        if found
+        else [],
         "average_seconds": round(found.average, 3) if found else None,
         "least_seconds": found.least if found else None,
         "most_seconds": found.most if found else None,
@@ -270,7 +264,3 @@ def _run_document(run: Run, found: TargetComparison | None) -> dict[str, Any]:
         "seconds": run.seconds,
         "notes": [*run.notes, *(found.notes if found else ())],
     }
-
-
-def _interval_rows(found: TargetComparison) -> Sequence[dict[str, float]]:
-    return [{"first": one.first, "last": one.last, "ms": one.ms} for one in found.intervals]
