@@ -10,7 +10,7 @@ from cli.access.ssh import shell_line
 from cli.cluster.jobs import Jobs
 from cli.cluster.scheduler import Scheduler
 from cli.errors import CliError
-from cluster.jobs.quickcheck_plan import Plan
+from cluster.jobs.quickcheck_plan import CheckPlan
 from cluster.jobs.quickcheck_results import FAIL, PASS, SKIP, CheckResult, Event, parse_events
 from cluster.jobs.script import FOLDER
 
@@ -35,7 +35,7 @@ def put(jobs: Jobs) -> None:
     jobs.put({f"{PLACE}/{path.name}": path.read_text(encoding="utf-8") for path in sorted(_PROGRAMS.glob("*.py"))})
 
 
-def run(jobs: Jobs, plan: Plan, on_event: Callable[[Event], None]) -> list[Event]:
+def run(jobs: Jobs, plan: CheckPlan, on_event: Callable[[Event], None]) -> list[Event]:
     """Run the plan; all events, each of which `on_event` gets as it comes. Whatever ends this, Ctrl-C among it, cancels
     every job of it.
 

@@ -22,7 +22,7 @@ NCCL = "nccl.sh"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Kind:
+class ExampleKind:
     """One kind of example."""
 
     name: str
@@ -46,43 +46,43 @@ class Kind:
 
 
 KINDS = (
-    Kind(name="hello", title="Start here: where a job runs, and what it has", bodies=("hello.sh",), gpus=False),
-    Kind(name="single-gpu", title="One GPU of a node", bodies=("single-gpu.sh",), gpus=True),
-    Kind(
+    ExampleKind(name="hello", title="Start here: where a job runs, and what it has", bodies=("hello.sh",), gpus=False),
+    ExampleKind(name="single-gpu", title="One GPU of a node", bodies=("single-gpu.sh",), gpus=True),
+    ExampleKind(
         name="full-node", title="PyTorch on all of one node, with Slurm's ranks", bodies=(*PYTHON, "pytorch.sh"),
         files=("train.py",), whole=True, tasks="gpus",
     ),
-    Kind(
+    ExampleKind(
         name="pytorch", title="PyTorch on two nodes, with Slurm's ranks", bodies=(*PYTHON, "pytorch.sh"),
         files=("train.py",), nodes=2, whole=True, tasks="gpus",
     ),
-    Kind(
+    ExampleKind(
         name="torchrun", title="PyTorch on two nodes, started by torchrun", bodies=(*PYTHON, "torchrun.sh"),
         files=("train.py",), nodes=2, whole=True,
     ),
-    Kind(
+    ExampleKind(
         name="pytorch-container", title="PyTorch on two nodes, in a container (pyxis)",
         bodies=("pytorch-container.sh",), files=("train.py",), nodes=2, whole=True, tasks="gpus", needs="pyxis",
     ),
-    Kind(
+    ExampleKind(
         name="requeue", title="Training that goes on from its checkpoint when a node fails or the time is up",
         bodies=(*PYTHON, "requeue.sh"), files=("train.py",), nodes=2, whole=True, tasks="gpus",
         more={"requeue": True, "open-mode": "append", "signal": "B:USR1@120"},
     ),
-    Kind(
+    ExampleKind(
         name="mpi", title="MPI on two nodes, with PMIx", bodies=("mpi.sh",), files=("pi.py",), gpus=False, nodes=2,
         tasks="cores", needs="mpi",
     ),
-    Kind(
+    ExampleKind(
         name="mpi-container", title="MPI on two nodes, compiled and run in a container (pyxis)",
         bodies=("mpi-container.sh",), files=("pi.c",), gpus=False, nodes=2, tasks="cores", needs="pyxis",
     ),
-    Kind(name="container", title="A container (enroot and pyxis)", bodies=("container.sh",), needs="pyxis"),
-    Kind(
+    ExampleKind(name="container", title="A container (enroot and pyxis)", bodies=("container.sh",), needs="pyxis"),
+    ExampleKind(
         name="apptainer", title="A container (apptainer)", bodies=("apptainer.sh",), files=("apptainer.def",),
         needs="apptainer",
     ),
-    Kind(
+    ExampleKind(
         name="array", title="Eight tasks of one script, four at a time", bodies=("array.sh",), gpus=False,
         more={"array": "1-8%4", "output": "%x-%A_%a.out"},
     ),
@@ -152,7 +152,7 @@ def source_of_program(name: str) -> str:
     return (BODIES / "examples" / "programs" / name).read_text(encoding="utf-8")
 
 
-def _fitting(kind: Kind, config: ClusterConfig, rows: tuple[PartitionFacts, ...]) -> Iterator[PartitionFacts]:
+def _fitting(kind: ExampleKind, config: ClusterConfig, rows: tuple[PartitionFacts, ...]) -> Iterator[PartitionFacts]:
     """Partitions that an example can run in, the best first: nodes with GPUs or without, as it asks; then the
     default partition."""
     for row in sorted(rows, key=lambda row: (row.gpu is None) == (kind.gpus is not False)):
@@ -160,7 +160,7 @@ def _fitting(kind: Kind, config: ClusterConfig, rows: tuple[PartitionFacts, ...]
             yield row
 
 
-def _nodes(kind: Kind, config: ClusterConfig, row: PartitionFacts) -> int:
+def _nodes(kind: ExampleKind, config: ClusterConfig, row: PartitionFacts) -> int:
     """Nodes of the job: as many as the example wants, or the fewest that a job of the partition has; 0: it can't."""
     section = config.partitions[row.name]
     fewest, most = section.min_nodes or 1, min(len(row.nodes), section.max_nodes or len(row.nodes))
@@ -173,7 +173,7 @@ def _time(wanted: str, longest: str) -> str:
     return wanted if minutes(wanted) <= minutes(longest) else longest
 
 
-def _script(kind: Kind, config: ClusterConfig, row: PartitionFacts, *, packaged: bool) -> JobScript:
+def _script(kind: ExampleKind, config: ClusterConfig, row: PartitionFacts, *, packaged: bool) -> JobScript:
     gpu = row.gpu if kind.gpus is not False else None
     count = gpu.count if gpu and (kind.whole or kind.nodes > 1) else 1
     tasks = {"one": 1, "gpus": min(count, row.cpus), "cores": min(4, row.cpus)}[kind.tasks]

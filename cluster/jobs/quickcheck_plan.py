@@ -40,7 +40,7 @@ class Room:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Job:
+class CheckJob:
     """Jobs of one kind on nodes of one partition, as the driver on the login machine starts them."""
 
     key: str
@@ -121,10 +121,10 @@ class Options:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plan:
+class CheckPlan:
     """All jobs, what is expected of them, and what is not checked."""
 
-    jobs: tuple[Job, ...]
+    jobs: tuple[CheckJob, ...]
     expected: Mapping[str, Expected]
     """By node."""
     not_checked: tuple[NotChecked, ...]
@@ -145,7 +145,7 @@ def plan(
     options: Options,
     *,
     only: frozenset[str] | None = None,
-) -> Plan:
+) -> CheckPlan:
     """Jobs for the nodes of these partitions; `only` names the nodes to check, all if None."""
     expected: dict[str, Expected] = {}
     missing: dict[str, NotChecked] = {}
@@ -166,7 +166,7 @@ def plan(
     longest = {row.name: minutes(row.max_time) for row in facts}
     # A job that asks for longer than its partition allows never starts.
     jobs = [replace(job, minutes=max(1, int(min(-(-job.seconds // 60), longest[job.partition])))) for job in jobs]
-    return Plan(jobs=tuple(jobs), expected=expected, not_checked=tuple(missing.values()), options=options)
+    return CheckPlan(jobs=tuple(jobs), expected=expected, not_checked=tuple(missing.values()), options=options)
 
 
 def _expected(row: PartitionFacts, name: str, node: Node | None, room: Room, options: Options) -> Expected | NotChecked:
@@ -197,20 +197,20 @@ def _expected(row: PartitionFacts, name: str, node: Node | None, room: Room, opt
     )
 
 
-def _jobs_of_each(expected: Mapping[str, Expected], options: Options) -> list[Job]:
+def _jobs_of_each(expected: Mapping[str, Expected], options: Options) -> list[CheckJob]:
     """One job of each kind for nodes that get the same request."""
-    kinds: dict[Job, list[str]] = {}
+    kinds: dict[CheckJob, list[str]] = {}
     for node in expected.values():
         for job in _jobs_of(node, options):
             kinds.setdefault(job, []).append(node.node)
     return [replace(job, nodes=compress(nodes)) for job, nodes in kinds.items()]
 
 
-def _jobs_of(node: Expected, options: Options) -> Iterator[Job]:
+def _jobs_of(node: Expected, options: Options) -> Iterator[CheckJob]:
     exclusive = ("--exclusive",) if options.exclusive else ()
 
-    def job(key: str, tasks: int, memory: int, *gres: str, program: tuple[str, ...], seconds: int = 0) -> Job:
-        return Job(
+    def job(key: str, tasks: int, memory: int, *gres: str, program: tuple[str, ...], seconds: int = 0) -> CheckJob:
+        return CheckJob(
             key=key,
             partition=node.partition,
             nodes="",
@@ -232,7 +232,7 @@ def _jobs_of(node: Expected, options: Options) -> Iterator[Job]:
 
 def _jobs_of_all(
     partitions: Mapping[str, list[str]], expected: Mapping[str, Expected], options: Options
-) -> Iterator[Job]:
+) -> Iterator[CheckJob]:
     """One job over all nodes of each partition, or several where the partition limits the nodes of a job."""
     for name, every in partitions.items():
         most = options.most_nodes.get(name, len(every))
@@ -240,7 +240,7 @@ def _jobs_of_all(
             nodes = every[start : start + most]
             if len(nodes) > 1:
                 memory = min(expected[node].memory for node in nodes)
-                yield Job(
+                yield CheckJob(
                     key=TOGETHER,
                     partition=name,
                     nodes=compress(nodes),

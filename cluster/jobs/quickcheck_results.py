@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from cluster.jobs.quickcheck_plan import CONTAINER, GPUS, NODE, TOGETHER, Expected, NotChecked, Plan
+from cluster.jobs.quickcheck_plan import CONTAINER, GPUS, NODE, TOGETHER, CheckPlan, Expected, NotChecked
 from cluster.observe.nodes import Node
 from cluster.slurm.hostlist import compress
 from scripts.node.health.kinds import smi_exit
@@ -70,7 +70,7 @@ _PAGE = 65_536
 
 
 def _node_results(
-    plan: Plan, expected: Expected, events: Mapping[str, Event], last: Mapping[str, Event]
+    plan: CheckPlan, expected: Expected, events: Mapping[str, Event], last: Mapping[str, Event]
 ) -> Iterator[CheckResult]:
     """Results of a node. `events`: how its jobs ended, by their keys; `last`: what the driver found on the login
     machine."""
@@ -122,7 +122,9 @@ def _hello(expected: Expected, event: Event | None, tasks: list[dict[str, Any]])
 Make = Callable[..., CheckResult]
 
 
-def _home(plan: Plan, expected: Expected, full: Mapping[str, Any], event: Event | None, result: Make) -> CheckResult:
+def _home(
+    plan: CheckPlan, expected: Expected, full: Mapping[str, Any], event: Event | None, result: Make
+) -> CheckResult:
     if not plan.options.shared_home:
         return result("home", SKIP, "root's home is not shared: name a user with --as")
     there = full.get("home") or {}
@@ -279,7 +281,7 @@ def parse_events(lines: Iterable[str]) -> Iterator[Event]:
 
 
 def results(
-    plan: Plan, events: Iterable[Event], *, more: Iterable[CheckResult] = (), now: Mapping[str, Node] | None = None
+    plan: CheckPlan, events: Iterable[Event], *, more: Iterable[CheckResult] = (), now: Mapping[str, Node] | None = None
 ) -> CheckReport:
     """The report of a run. A check that never ended failed.
 
@@ -320,7 +322,7 @@ def _lost(expected: Expected, event: Event | None, now: Node | None) -> NotCheck
     return None
 
 
-def _of_partitions(plan: Plan, ended: Mapping[tuple[str, tuple[str, ...]], Event]) -> Iterator[CheckResult]:
+def _of_partitions(plan: CheckPlan, ended: Mapping[tuple[str, tuple[str, ...]], Event]) -> Iterator[CheckResult]:
     """Jobs over all nodes of a partition."""
     for partition in dict.fromkeys(job.partition for job in plan.jobs if job.key == TOGETHER):
         tasks = min(job.tasks for job in plan.jobs if job.key == TOGETHER and job.partition == partition)

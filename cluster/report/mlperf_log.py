@@ -17,7 +17,7 @@ class Interval(NamedTuple):
     """A part of training between two events of a log."""
 
     first: float
-    """Training steps before it, or what Run.unit says."""
+    """Training steps before it, or what MlperfRun.unit says."""
     last: float
     """Training steps after it."""
     ms: int
@@ -38,7 +38,7 @@ class Evaluation:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Run:
+class MlperfRun:
     """One run."""
 
     line: int
@@ -382,7 +382,7 @@ class NotAnMlperfLogError(ValueError):
 class MlperfLog:
     """A log."""
 
-    runs: tuple[Run, ...]
+    runs: tuple[MlperfRun, ...]
     notes: tuple[str, ...]
     """What is wrong with lines that belong to no run, as sentences."""
 
@@ -576,7 +576,7 @@ class _Builder:
             numbers = [one for one in found.text.split(",")[1:3] if one.isascii() and one.isdigit() and len(one) < 10]
             self.seconds = int(numbers[0]) if numbers else self.seconds
 
-    def finish(self) -> Run:
+    def finish(self) -> MlperfRun:
         """The run."""
         chosen = min(self.blocks, key=lambda task: -1 if task is None else task, default=None)
         blocks = self.blocks.get(chosen, Blocks())
@@ -605,7 +605,7 @@ class _Builder:
         unit, intervals = self._in_steps(intervals, unit)
         cut = notes[:_MOST_NOTES] + ([f"and {len(notes) - _MOST_NOTES} more"] if len(notes) > _MOST_NOTES else [])
         each = self.keys["init_start"]  # cache_clear is once a node, in some logs beside once a rank
-        return Run(
+        return MlperfRun(
             line=self.line,
             started_ms=self.started_ms,
             benchmark=self.benchmark,

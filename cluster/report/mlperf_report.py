@@ -9,7 +9,7 @@ from typing import Any, BinaryIO
 from cluster.catalog.mlperf import DIFFUSION_CONFIGS, LOG_STEPS, STABLE_DIFFUSION, TARGETS, Target
 from cluster.findings import suggest
 from cluster.printable import one_line
-from cluster.report.mlperf_log import Interval, MlperfLog, Run, read
+from cluster.report.mlperf_log import Interval, MlperfLog, MlperfRun, read
 from cluster.report.plot import Curve
 
 
@@ -56,7 +56,7 @@ def find_target(setup: str) -> Target:
     return found
 
 
-def compare(run: Run, setup: str = "") -> TargetComparison | None:
+def compare(run: MlperfRun, setup: str = "") -> TargetComparison | None:
     """Compare a run with the target of `setup`; without one, with that of the set-up that the log shows. None: the run
     has no interval. Raises UnknownSetupError."""
     intervals, notes = _intervals(run)
@@ -77,7 +77,7 @@ def compare(run: Run, setup: str = "") -> TargetComparison | None:
     return TargetComparison(intervals=intervals, average=average, target=target, notes=tuple(notes))
 
 
-def _intervals(run: Run) -> tuple[tuple[Interval, ...], list[str]]:
+def _intervals(run: MlperfRun) -> tuple[tuple[Interval, ...], list[str]]:
     """Intervals of the log's blocks. Megatron-LM has one block for all of training; its own times are better then."""
     if len(run.intervals) > 1 or len(run.step_ms) < 2:
         return tuple(one for one in run.intervals if one.last > one.first), []
@@ -91,7 +91,7 @@ def _intervals(run: Run) -> tuple[tuple[Interval, ...], list[str]]:
     return tuple(found), [f"intervals are sums of {size} times that Megatron-LM wrote for its iterations"]
 
 
-def _target(run: Run, given: Target | None) -> tuple[Target | None, str]:
+def _target(run: MlperfRun, given: Target | None) -> tuple[Target | None, str]:
     """The target, or why there is none."""
     if run.benchmark and run.benchmark != STABLE_DIFFUSION:
         return None, f"no time is published for {run.title}"
@@ -117,7 +117,7 @@ def _target(run: Run, given: Target | None) -> tuple[Target | None, str]:
     return None, f"the set-up is not clear from the log ({what}); {name_it}"
 
 
-def _doubts(run: Run, target: Target) -> Iterable[str]:
+def _doubts(run: MlperfRun, target: Target) -> Iterable[str]:
     """What the log shows of the set-up, where that is not the target's."""
     gpus = target.nodes * target.gpus
     if run.ranks not in (None, gpus):
@@ -150,18 +150,18 @@ def _count(value: float) -> str:
     return f"{value:.0f}" if value == int(value) else f"{value:.2f}"
 
 
-def heading(run: Run, number: int, runs: int) -> str:
+def heading(run: MlperfRun, number: int, runs: int) -> str:
     """A line above the table of each of several runs."""
     return f"Run {number} of {runs}: {run.title}, from line {run.line}, {started(run)}"
 
 
-def started(run: Run) -> str:
+def started(run: MlperfRun) -> str:
     """The time of a run's first event."""
     moment = datetime(1970, 1, 1, tzinfo=timezone.utc) + timedelta(milliseconds=run.started_ms)
     return moment.strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
-def more(run: Run) -> Iterator[str]:
+def more(run: MlperfRun) -> Iterator[str]:
     """Lines on what else a log has of a run: its quality, its throughput, its end."""
     for one in run.evaluations[-20:]:
         at = f" at step {one.step}" if one.step is not None else ""
@@ -238,7 +238,7 @@ def report_of(log: BinaryIO, setup: str = "") -> MlperfReport:
     return MlperfReport(found, tuple(compare(run, setup) for run in found.runs))
 
 
-def _run_document(run: Run, found: TargetComparison | None) -> dict[str, Any]:
+def _run_document(run: MlperfRun, found: TargetComparison | None) -> dict[str, Any]:
     return {
         "benchmark": run.benchmark,
         "line": run.line,

@@ -12,7 +12,7 @@ from cli.cluster.scheduler import Scheduler
 from cli.commands.jobs.check import NcclCheck
 from cli.errors import CliError
 from cluster.jobs.partition_facts import partition_facts
-from cluster.jobs.quickcheck_plan import Options, Plan, parse_rooms, plan
+from cluster.jobs.quickcheck_plan import CheckPlan, Options, parse_rooms, plan
 from cluster.observe.nodes import parse_nodes
 from tests.cli.test_check_jobs import CONFIG, NODES, OUTPUTS
 from tests.cluster.stacks import cluster
@@ -22,12 +22,12 @@ class TestDriver:
     """How the driver is run on the login machine."""
 
     @pytest.fixture
-    def planned(self) -> Plan:
+    def planned(self) -> CheckPlan:
         rooms = parse_rooms(NODES)
         return plan(partition_facts(CONFIG), parse_nodes(NODES), rooms, Options(run="ab12"))
 
     def test_one_that_breaks_off_is_an_error_and_its_jobs_are_cancelled(
-        self, root: object, planned: Plan, monkeypatch: pytest.MonkeyPatch
+        self, root: object, planned: CheckPlan, monkeypatch: pytest.MonkeyPatch
     ):
         lines: list[str] = []
 
@@ -41,7 +41,7 @@ class TestDriver:
             quickcheck.run(self.jobs(), planned, lambda _: None)
         assert lines == ["scancel --quiet --name=hpc-check-ab12"]
 
-    def test_ctrl_c_cancels_its_jobs(self, root: object, planned: Plan, monkeypatch: pytest.MonkeyPatch):
+    def test_ctrl_c_cancels_its_jobs(self, root: object, planned: CheckPlan, monkeypatch: pytest.MonkeyPatch):
         lines: list[str] = []
 
         def follow(*_: object, **__: object) -> None:

@@ -10,7 +10,7 @@ from cli.cluster import quickcheck
 from cli.cluster.jobs import Jobs
 from cli.cluster.scheduler import Scheduler
 from cli.commands.jobs import warm_up
-from cluster.jobs.quickcheck_plan import Plan
+from cluster.jobs.quickcheck_plan import CheckPlan
 from cluster.jobs.quickcheck_results import MARK, Event
 from cluster.observe.nodes import parse_nodes
 from cluster.slurm.hostlist import expand
@@ -76,7 +76,7 @@ def up(root: object, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         asked["lines"].append(line)
         return asked["nodes"] if line.startswith("scontrol") else "came\n"
 
-    def run(jobs: Jobs, planned: Plan, on_event: Callable[[Event], None]) -> list[Event]:
+    def run(jobs: Jobs, planned: CheckPlan, on_event: Callable[[Event], None]) -> list[Event]:
         asked["user"], asked["spec"] = jobs.user, json.loads(planned.spec())
         events = list(asked["answers"](asked["spec"]))
         for event in events:

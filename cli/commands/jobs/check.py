@@ -21,7 +21,7 @@ from cli.stack import outputs, rehearsals
 from cluster.config.cluster import ClusterConfig
 from cluster.jobs.nccl import RUN_MINUTES, NcclRun, run_script, way
 from cluster.jobs.partition_facts import PartitionFacts, partition_facts
-from cluster.jobs.quickcheck_plan import NODE, Options, Plan, parse_rooms, plan
+from cluster.jobs.quickcheck_plan import NODE, CheckPlan, Options, parse_rooms, plan
 from cluster.jobs.quickcheck_results import FAIL, PASS, SKIP, CheckResult, Event, results
 from cluster.load.parse import parse_output
 from cluster.observe.nodes import NODES
@@ -176,7 +176,7 @@ def _answered(events: Sequence[Event], node: str) -> bool:
 class _Watch:
     """What the live line says."""
 
-    def __init__(self, planned: Plan, progress: Progress) -> None:
+    def __init__(self, planned: CheckPlan, progress: Progress) -> None:
         self._pending = list(planned.expected)
         self._count, self._progress = len(self._pending), progress
 
@@ -200,7 +200,7 @@ class NcclCheck:
     jobs: Jobs
     config: ClusterConfig
     facts: tuple[PartitionFacts, ...]
-    planned: Plan
+    planned: CheckPlan
     rehearsed: bool
     """GPUs are device files."""
     binaries: str = ""

@@ -18,8 +18,8 @@ from cluster.platforms.capability import Capability
 from cluster.regular_file import refuse_special
 from cluster.report.nccl.compare import Comparison, compare, dated_logs, folder_of, logs_of
 from cluster.report.nccl.log import NotALogError, read_file, read_text
-from cluster.report.nccl.result import Given, Outcome, Result, check
-from cluster.report.nccl.run import COLLECTIVES, Log, collective_of
+from cluster.report.nccl.result import Given, NcclResult, Outcome, check
+from cluster.report.nccl.run import COLLECTIVES, NcclLog, collective_of
 from cluster.report.nccl.table import X_LABEL, Y_LABEL, curves_of, document_of, lines_of, lines_of_finding
 
 _LARGEST = 100_000_000
@@ -103,7 +103,7 @@ def _is_folder(path: Path) -> bool:
         raise CliError(f"can't read {path}: {error.strerror}.") from None
 
 
-def _read(name: str, stack: str) -> Log:
+def _read(name: str, stack: str) -> NcclLog:
     path = Path(name)
     try:
         if name == "-":
@@ -124,7 +124,7 @@ def _read(name: str, stack: str) -> Log:
         raise CliError(f"can't read {name}: {error.strerror or error}.") from None
 
 
-def _compared(log: Log, result: Result, against: Path, given: Given) -> Comparison:
+def _compared(log: NcclLog, result: NcclResult, against: Path, given: Given) -> Comparison:
     if not against.exists():
         raise CliError(f"--against: {against} does not exist.")
     itself = Path(log.name).resolve()
@@ -132,7 +132,7 @@ def _compared(log: Log, result: Result, against: Path, given: Given) -> Comparis
     return compare(result.run, result.subject, others, given)
 
 
-def _print(log: Log, result: Result, given: Given, earlier: Comparison | None) -> None:
+def _print(log: NcclLog, result: NcclResult, given: Given, earlier: Comparison | None) -> None:
     lines = lines_of(log, result, given)
     curves, ticks = curves_of(result, earlier.curves() if earlier else ())
     console.lines(lines)
@@ -158,7 +158,7 @@ def _print(log: Log, result: Result, given: Given, earlier: Comparison | None) -
         screen.print(Text.from_ansi(drawn), soft_wrap=True)
 
 
-def _save(result: Result, earlier: Comparison | None, png: Path) -> None:
+def _save(result: NcclResult, earlier: Comparison | None, png: Path) -> None:
     from cluster.report.plot import save_png
 
     curves, ticks = curves_of(result, earlier.curves() if earlier else ())

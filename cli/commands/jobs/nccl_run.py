@@ -23,7 +23,7 @@ from cluster.jobs.nccl import LOGS, Measured, NcclRun, Pair, Pairs, run_script, 
 from cluster.jobs.partition_facts import PartitionFacts
 from cluster.report.nccl.compare import level
 from cluster.report.nccl.log import NotALogError, read_text
-from cluster.report.nccl.result import Outcome, Result, check
+from cluster.report.nccl.result import NcclResult, Outcome, check
 from cluster.slurm.hostlist import compress, expand
 
 _SIZE = re.compile(r"([0-9]{1,12})([KMG]?)")
@@ -268,7 +268,7 @@ def _measure(cluster: GpuCluster, wanted: NcclRun, output: Path | None) -> tuple
     raise CliError(failure + (f". Its log is {file}, which ends so:\n{end}" if text else ", without a log."))
 
 
-def _result(text: str, name: str) -> Result | None:
+def _result(text: str, name: str) -> NcclResult | None:
     try:
         return check(read_text(text, name))
     except NotALogError:
@@ -365,7 +365,7 @@ class _PairsRun:
         return Measured(round=number, nodes=pair, job=state.id, busbw=busbw, failure=failure)
 
 
-def _failure(result: Result | None) -> str:
+def _failure(result: NcclResult | None) -> str:
     if result is None or not result.run.rows:
         return "its log has no measurement"
     if result.outcome is not Outcome.FAIL:

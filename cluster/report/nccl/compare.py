@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 from cluster.findings import Finding, Level
 from cluster.report.nccl.log import NotALogError, read_file
-from cluster.report.nccl.result import LARGE, Given, Outcome, Result, Subject, check, subject_of
-from cluster.report.nccl.run import Log, Run, text_of
+from cluster.report.nccl.result import LARGE, Given, NcclResult, Outcome, Subject, check, subject_of
+from cluster.report.nccl.run import NcclLog, Run, text_of
 from cluster.report.plot import Curve
 
 _CHANGE = 0.05
@@ -109,7 +109,9 @@ class Comparison:
         }
 
 
-def compare(run: Run, subject: Subject, logs: Sequence[tuple[Log, datetime]], given: Given | None = None) -> Comparison:
+def compare(
+    run: Run, subject: Subject, logs: Sequence[tuple[NcclLog, datetime]], given: Given | None = None
+) -> Comparison:
     """Compare with those of `logs` that are of the same kind. The date of a log is its header's, else the one given."""
     same: list[EarlierRun] = []
     for log, modified in logs:
@@ -154,8 +156,8 @@ def _since(earlier: Sequence[EarlierRun]) -> str:
 class Entry:
     """One log of a folder."""
 
-    log: Log
-    result: Result
+    log: NcclLog
+    result: NcclResult
 
     @property
     def busbw(self) -> float:
@@ -312,9 +314,9 @@ def folder_of(paths: Iterable[Path], given: Given | None = None) -> Folder:
     return Folder(tuple(entries), tuple(unread))
 
 
-def dated_logs(paths: Iterable[Path]) -> list[tuple[Log, datetime]]:
+def dated_logs(paths: Iterable[Path]) -> list[tuple[NcclLog, datetime]]:
     """Logs with the time of their last change; files that are no logs are left out."""
-    found: list[tuple[Log, datetime]] = []
+    found: list[tuple[NcclLog, datetime]] = []
     for path in paths:
         try:
             found.append((read_file(path), datetime.fromtimestamp(path.stat().st_mtime, timezone.utc)))

@@ -23,7 +23,7 @@ from typing import Any, BinaryIO
 
 from cluster.findings import Finding, show
 from cluster.printable import one_line
-from cluster.report.nccl.run import COLLECTIVES, Device, Log, Measure, Quote, Row, Run
+from cluster.report.nccl.run import COLLECTIVES, Device, Measure, NcclLog, Quote, Row, Run
 
 _MARK = "# hpc:"
 _FACT = re.compile(r"([a-z_]+)=(\S+)")
@@ -86,7 +86,7 @@ class NotALogError(Exception):
         super().__init__(str(finding))
 
 
-def read_file(path: Path | str) -> Log:
+def read_file(path: Path | str) -> NcclLog:
     """Read a log; lines are read one at a time, so its size does not matter.
 
     Raises OSError where it can't be read, NotALogError where it has no run of nccl-tests.
@@ -97,14 +97,14 @@ def read_file(path: Path | str) -> Log:
         return _read(file, sample, path.stat().st_size, str(path))
 
 
-def read_text(text: str, name: str) -> Log:
+def read_text(text: str, name: str) -> NcclLog:
     """Read a log that is in memory; `name` stands in findings. Raises NotALogError as read_file does."""
     if text.lstrip().startswith("{"):
         return _from_json(text, name)
     return _from_lines(((number, line) for number, line in enumerate(text.split("\n"), 1)), name, text[:_SAMPLE])
 
 
-def _read(file: BinaryIO, sample: bytes, size: int, name: str) -> Log:
+def _read(file: BinaryIO, sample: bytes, size: int, name: str) -> NcclLog:
     if not sample:
         raise _not_a_log(name, "an empty file", todo="run it when the job has written something")
     if sample.startswith(b"\x1f\x8b"):
@@ -138,7 +138,7 @@ def _is_chatter(raw: bytes) -> bool:
     return bool(whole) and b"Using network " not in raw and b"NCCL_" not in raw
 
 
-def _from_lines(lines: Iterable[tuple[int, str]], name: str, sample: str) -> Log:
+def _from_lines(lines: Iterable[tuple[int, str]], name: str, sample: str) -> NcclLog:
     # A carriage return in a line is a progress bar's: what follows it overwrites what was before.
     reader = _Reader()
     reader.read((number, piece) for number, line in lines for piece in line.strip("\r\n").split("\r"))
@@ -150,13 +150,13 @@ def _from_lines(lines: Iterable[tuple[int, str]], name: str, sample: str) -> Log
             raise _not_a_log(name, given, todo="correct what that line says, and run the test again")
         given = "binary data" if _is_binary(sample) else f"a file that begins with {show(sample)}"
         raise _not_a_log(name, given, todo="name the log of a job that `./hpc nccl run` started, or its number")
-    return Log(name, tuple(reader.runs))
+    return NcclLog(name, tuple(reader.runs))
 
 
-def _from_json(text: str, name: str) -> Log:
+def _from_json(text: str, name: str) -> NcclLog:
     try:
         document = json.loads(text)
-        return Log(name, (_run_of(document),))
+        return NcclLog(name, (_run_of(document),))
     except json.JSONDecodeError as error:
         given = f"JSON that is not complete: {error.msg} in line {error.lineno}, column {error.colno}"
         raise _not_a_log(name, given, todo="report the text that the same run printed; it has every row") from error

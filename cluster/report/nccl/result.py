@@ -11,7 +11,7 @@ from cluster.catalog.fabrics import Fabric, LineRate
 from cluster.catalog.machines import MachineType
 from cluster.catalog.nccl_references import REFERENCES, Minimum, Reference, reference, references_of
 from cluster.findings import Finding, Level
-from cluster.report.nccl.run import Log, Quote, Run, candidates, is_of_nodes, is_ring, ranks_of, text_of
+from cluster.report.nccl.run import NcclLog, Quote, Run, candidates, is_of_nodes, is_ring, ranks_of, text_of
 
 LARGE = 256 * 2**20
 """From this size on a transfer takes milliseconds, and bandwidth decides instead of latency."""
@@ -126,7 +126,7 @@ class Outcome(str, Enum):
 
 
 @dataclass(frozen=True)
-class Reason:
+class NcclReason:
     """One comparison."""
 
     text: str
@@ -136,11 +136,11 @@ class Reason:
 
 
 @dataclass(frozen=True)
-class Result:
+class NcclResult:
     """The answer to one log."""
 
     outcome: Outcome
-    reasons: tuple[Reason, ...]
+    reasons: tuple[NcclReason, ...]
     findings: tuple[Finding, ...]
     run: Run
     subject: Subject
@@ -168,7 +168,7 @@ def subject_of(run: Run, given: Given | None = None) -> Subject:
     )
 
 
-def check(log: Log, given: Given | None = None) -> Result:
+def check(log: NcclLog, given: Given | None = None) -> NcclResult:
     """Compare the last run of a log with the reference of its machine type, collective and number of nodes."""
     run = log.last
     subject = subject_of(run, given)
@@ -182,34 +182,34 @@ def check(log: Log, given: Given | None = None) -> Result:
     failed = any(one.level is Level.ERROR for one in findings) or any(one.met is False for one in reasons)
     passed = any(reason.met for reason in reasons)
     outcome = Outcome.FAIL if failed else Outcome.PASS if passed else Outcome.NONE
-    return Result(outcome, reasons, findings, run, subject)
+    return NcclResult(outcome, reasons, findings, run, subject)
 
 
-def _reasons(run: Run, subject: Subject) -> Iterator[Reason]:
+def _reasons(run: Run, subject: Subject) -> Iterator[NcclReason]:
     compared = False
     for minimum in subject.reference.minimums if subject.reference else ():
         what, busbw = _sizes_of(minimum), run.mean(minimum.sizes)
         if missing := minimum.sizes - set(run.sizes):
             which = "" if missing == minimum.sizes else f" at {', '.join(text_of(size) for size in sorted(missing))}"
-            yield Reason(f"{what}: not measured{which}", None, minimum.source)
+            yield NcclReason(f"{what}: not measured{which}", None, minimum.source)
         elif busbw is not None:
             compared = True
             text = f"{what}: {busbw:.1f} GB/s, at least {minimum.busbw:g}"
-            yield Reason(text, busbw >= minimum.busbw, minimum.source)
+            yield NcclReason(text, busbw >= minimum.busbw, minimum.source)
     if run.networks and subject.line_rate:
-        yield Reason(f"network that NCCL uses: {', '.join(sorted(run.networks))}", None)
+        yield NcclReason(f"network that NCCL uses: {', '.join(sorted(run.networks))}", None)
     top, rate = _best_large(run.curve()), subject.line_rate
     if top is None or rate is None or not is_of_nodes(subject.collective):
         return
     share = top / rate.total
     text = f"most: {top:.1f} GB/s, {share:.0%} of the line rate of the GPUs' NICs ({rate.total:.0f} GB/s)"
     if compared:
-        yield Reason(text, None, rate.source)
+        yield NcclReason(text, None, rate.source)
         return
     # A minimum decides where there is one. Else what is fast enough for most NICs passes, what one NIC carries fails,
     # and nothing is known of what is between.
     met = True if share >= _SLOW_OF_LINE else False if top <= FLOOR_NICS * rate.nic else None
-    yield Reason(f"{text}, at least {_SLOW_OF_LINE:.0%}", met, rate.source)
+    yield NcclReason(f"{text}, at least {_SLOW_OF_LINE:.0%}", met, rate.source)
 
 
 def _sizes_of(minimum: Minimum) -> str:
@@ -223,7 +223,7 @@ def _finding(name: str, where: str, what: str, *, todo: str = "", level: Level |
     return Finding(id=name, level=level, at=where, what=what, todo=todo or _TODO[name])
 
 
-def _log_findings(log: Log, run: Run, subject: Subject, where: str) -> Iterator[Finding]:
+def _log_findings(log: NcclLog, run: Run, subject: Subject, where: str) -> Iterator[Finding]:
     """What is wrong with a log itself: cut short, two programs in one file, wrong results."""
     yield from _other_runs(log, run, where)
     if lines := [one.mixed for one in log.runs if one.mixed]:
@@ -261,7 +261,7 @@ def _log_findings(log: Log, run: Run, subject: Subject, where: str) -> Iterator[
         yield _finding("nccl-complaints", where, what)
 
 
-def _other_runs(log: Log, run: Run, where: str) -> Iterator[Finding]:
+def _other_runs(log: NcclLog, run: Run, where: str) -> Iterator[Finding]:
     if len(log.runs) == 1:
         return
     tasks = {one.task for one in log.runs if one.task}
@@ -275,7 +275,7 @@ def _other_runs(log: Log, run: Run, where: str) -> Iterator[Finding]:
     yield _finding("nccl-several-runs", where, what)
 
 
-def _end(log: Log, run: Run, where: str) -> Iterator[Finding]:
+def _end(log: NcclLog, run: Run, where: str) -> Iterator[Finding]:
     if run is not log.runs[-1] and run.rows and not log.runs[-1].rows:
         what = "The last run of the log ends before its first row. The result is about one before it"
         todo = "see why it stopped, in the lines that follow, or report the one before in a file of its own"

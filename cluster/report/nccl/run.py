@@ -157,7 +157,7 @@ class Run:
 
 
 @dataclass(frozen=True)
-class Log:
+class NcclLog:
     """All runs of a log, in the order in which they begin."""
 
     name: str

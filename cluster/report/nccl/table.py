@@ -5,8 +5,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from cluster.findings import Finding, Level
-from cluster.report.nccl.result import Given, Result, Subject, subject_of
-from cluster.report.nccl.run import Log, Measure, Run, text_of
+from cluster.report.nccl.result import Given, NcclResult, Subject, subject_of
+from cluster.report.nccl.run import Measure, NcclLog, Run, text_of
 from cluster.report.plot import Curve
 
 X_LABEL, Y_LABEL = "message size", "bus bandwidth (busbw), GB/s"
@@ -14,7 +14,7 @@ _HEADING = ("size", "time us", "algbw", "busbw", "#wrong", "time us", "algbw", "
 _MARKS = {True: "met: ", False: "not met: ", None: ""}
 
 
-def lines_of(log: Log, result: Result, given: Given | None = None) -> list[str]:
+def lines_of(log: NcclLog, result: NcclResult, given: Given | None = None) -> list[str]:
     """Every run as a table, then the result with its reasons, and the findings."""
     found: list[str] = []
     for number, run in enumerate(log.runs, 1):
@@ -52,7 +52,7 @@ def lines_of_finding(finding: Finding) -> list[str]:
     return [f"{level}: {finding.what}. [{finding.id}, {finding.where}]", f"  to do: {finding.todo}"]
 
 
-def curves_of(result: Result, others: Iterable[Curve] = ()) -> tuple[list[Curve], dict[float, str]]:
+def curves_of(result: NcclResult, others: Iterable[Curve] = ()) -> tuple[list[Curve], dict[float, str]]:
     """Curves of a run (out of place), of others and of the reference, and texts for their sizes."""
     run, reference = result.run, result.subject.reference
     curves = [Curve("this run", list(run.curve().items())), *others]
@@ -62,7 +62,7 @@ def curves_of(result: Result, others: Iterable[Curve] = ()) -> tuple[list[Curve]
     return curves, {size: text_of(int(size)) for size in sorted(sizes)}
 
 
-def document_of(log: Log, result: Result) -> dict[str, Any]:
+def document_of(log: NcclLog, result: NcclResult) -> dict[str, Any]:
     """All of it for programs; numbers that are not finite are null."""
     subject, reference = result.subject, result.subject.reference
     return {

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cluster.jobs.partition_facts import partition_facts
-from cluster.jobs.quickcheck_plan import LEAST_MEMORY, Options, Plan, Room, parse_rooms, plan
+from cluster.jobs.quickcheck_plan import LEAST_MEMORY, CheckPlan, Options, Room, parse_rooms, plan
 from cluster.observe.nodes import Job, parse_nodes
 from cluster.slurm.hostlist import expand
 from tests.cluster.stacks import cluster
@@ -28,7 +28,7 @@ def line(name: str, state: str = "IDLE", more: str = "") -> str:
     return f"NodeName={name} CPUAlloc=0 CPUEfctv=2 CPUTot=2 Gres={gres} RealMemory=2048 AllocMem=0 State={state} {more}"
 
 
-def planned(*lines: str, jobs: tuple[Job, ...] = (), **options: object) -> Plan:
+def planned(*lines: str, jobs: tuple[Job, ...] = (), **options: object) -> CheckPlan:
     text = "\n".join(lines)
     chosen = Options(run="ab12", **options)  # type: ignore[arg-type]
     return plan(partition_facts(CONFIG), parse_nodes(text, jobs), parse_rooms(text), chosen)

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from cluster.jobs.quickcheck_plan import Expected, Job, Options, Plan
+from cluster.jobs.quickcheck_plan import CheckJob, CheckPlan, Expected, Options
 from cluster.jobs.quickcheck_results import MARK, CheckReport, CheckResult, parse_events, results
 from cluster.observe.nodes import parse_nodes
 
@@ -13,12 +13,12 @@ MIB = 1024 * 1024
 NODES = ("c-0", "g-0")
 
 
-def a_plan(**options: Any) -> Plan:
-    together = Job(
+def a_plan(**options: Any) -> CheckPlan:
+    together = CheckJob(
         key="together", partition="p", nodes="c-0,g-0", each=False, tasks=2, options=(), program=("node.py", "hello"),
         seconds=60,
     )  # fmt: skip
-    return Plan(
+    return CheckPlan(
         jobs=(together,),
         expected={
             "c-0": Expected(node="c-0", partition="p", tasks=2, memory=512, container_memory=1024, gpus=0),
@@ -70,7 +70,7 @@ def good() -> dict[str, dict[str, Any]]:
     }
 
 
-def report(events: dict[str, dict[str, Any]], plan: Plan | None = None) -> CheckReport:
+def report(events: dict[str, dict[str, Any]], plan: CheckPlan | None = None) -> CheckReport:
     return results(plan or a_plan(), events.values())
 
 
@@ -246,7 +246,7 @@ def test_containers(event: dict[str, Any] | None, status: str, text: str):
 
 
 def test_skipped_is_not_passed():
-    nothing = Plan(jobs=(), expected={}, not_checked=(), options=Options(run="ab12"))
+    nothing = CheckPlan(jobs=(), expected={}, not_checked=(), options=Options(run="ab12"))
     assert not results(nothing, []).passed
     skipped = results(nothing, [], more=[CheckResult(check="mail", status="skip")])
     assert not skipped.passed

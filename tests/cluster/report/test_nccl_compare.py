@@ -11,13 +11,15 @@ from cluster.findings import Level
 from cluster.report.nccl.compare import Entry, Folder, compare
 from cluster.report.nccl.log import read_text
 from cluster.report.nccl.result import Outcome, check
-from cluster.report.nccl.run import Log
+from cluster.report.nccl.run import NcclLog
 from tests.cluster.report.nccl_logs import A3_MEGA, GUIDE, MIB, log, measured
 
 MODIFIED = datetime(2026, 1, 1, tzinfo=timezone.utc)
 
 
-def saved(factor: float, *, hosts=("a3-0", "a3-1"), date="", collective="all_gather", name="x.log", machine="") -> Log:
+def saved(
+    factor: float, *, hosts=("a3-0", "a3-1"), date="", collective="all_gather", name="x.log", machine=""
+) -> NcclLog:
     facts = A3_MEGA.replace("all_gather", collective).replace("a3-megagpu-8g", machine or "a3-megagpu-8g") + (
         f" date={date}" if date else ""
     )
@@ -25,7 +27,7 @@ def saved(factor: float, *, hosts=("a3-0", "a3-1"), date="", collective="all_gat
     return read_text(log(collective, rows, hosts=hosts, facts=facts), name)
 
 
-def folder(logs: list[Log]) -> Folder:
+def folder(logs: list[NcclLog]) -> Folder:
     return Folder(tuple(Entry(one, check(one)) for one in logs), ())
 
 
@@ -94,13 +96,13 @@ def test_a_slow_node_fails_without_a_reference_too():
 
 
 class TestAgainst:
-    def history(self, *factors: float) -> list[tuple[Log, datetime]]:
+    def history(self, *factors: float) -> list[tuple[NcclLog, datetime]]:
         return [
             (saved(one, date=f"2026-11-{day:02}T09:00:00Z", name=f"{day}.log"), MODIFIED)
             for day, one in enumerate(factors, 1)
         ]
 
-    def compared(self, factor: float, logs: list[tuple[Log, datetime]]):
+    def compared(self, factor: float, logs: list[tuple[NcclLog, datetime]]):
         result = check(saved(factor))
         return compare(result.run, result.subject, logs)
 

@@ -5,16 +5,16 @@ import pytest
 from cluster.catalog import MACHINE_TYPES
 from cluster.catalog.nccl_references import REFERENCES
 from cluster.report.nccl.log import read_file, read_text
-from cluster.report.nccl.result import Given, Outcome, Result, check
+from cluster.report.nccl.result import Given, NcclResult, Outcome, check
 from tests.cluster.report.nccl_logs import A3_MEGA, GIB, GUIDE, MIB, SIZES, log, measured
 
 
-def result_of(busbw=GUIDE, *, facts=A3_MEGA, extra="", **options) -> Result:
+def result_of(busbw=GUIDE, *, facts=A3_MEGA, extra="", **options) -> NcclResult:
     text = log(lines=measured(busbw=busbw, **options), facts=facts)
     return check(read_text(extra + text, "x.log"))
 
 
-def ids(result: Result) -> set[str]:
+def ids(result: NcclResult) -> set[str]:
     return {one.id for one in result.findings}
 
 
