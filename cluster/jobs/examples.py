@@ -19,6 +19,16 @@ _LINT = re.compile(r"^# shellcheck .*\n", re.MULTILINE)
 PYTHON = ("python.sh",)
 """What comes before a body: which Python runs the program."""
 NCCL = "nccl.sh"
+PROGRAMS = {
+    "pyxis": "the machines have no enroot and pyxis",
+    "apptainer": "the machines have no apptainer",
+    "nccl": "no partition has GPUs and containers in which `./hpc nccl build` builds nccl-tests",
+    "mpi": "the machines have no Open MPI for Python (packages openmpi-bin and python3-mpi4py)",
+}
+"""Why an example that needs a program is left out."""
+RECORD = ".written"
+"""Name of the record, beside the examples: a line for each file, as sha256sum prints it."""
+_LINE = re.compile(r"([0-9a-f]{64})  ([A-Za-z0-9][A-Za-z0-9._-]*)")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,13 +97,6 @@ KINDS = (
         more={"array": "1-8%4", "output": "%x-%A_%a.out"},
     ),
 )  # fmt: skip
-PROGRAMS = {
-    "pyxis": "the machines have no enroot and pyxis",
-    "apptainer": "the machines have no apptainer",
-    "nccl": "no partition has GPUs and containers in which `./hpc nccl build` builds nccl-tests",
-    "mpi": "the machines have no Open MPI for Python (packages openmpi-bin and python3-mpi4py)",
-}
-"""Why an example that needs a program is left out."""
 
 
 @dataclass(frozen=True)
@@ -196,11 +199,6 @@ def _script(kind: ExampleKind, config: ClusterConfig, row: PartitionFacts, *, pa
     text = "\n".join(_LINT.sub("", source(f"examples/{one}")).strip("\n") + "\n" for one in bodies)
     asked = {name: value for name, value in options.items() if value is not False}
     return JobScript(name=f"{kind.name}.sh", title=kind.title, options=asked, body=text)
-
-
-RECORD = ".written"
-"""Name of the record, beside the examples: a line for each file, as sha256sum prints it."""
-_LINE = re.compile(r"([0-9a-f]{64})  ([A-Za-z0-9][A-Za-z0-9._-]*)")
 
 
 def example_files(config: ClusterConfig, found: Examples | None = None) -> dict[str, str]:

@@ -48,6 +48,48 @@ _KEY = re.compile(
 )
 """What rclone's options for keys are called, of all kinds of storage (rclone.org/overview, `rclone help backends`)."""
 _ENDPOINT = re.compile(r"https?://[A-Za-z0-9.-]+(:[0-9]{1,5})?(/[A-Za-z0-9._/-]*)?")
+_GIB = 1024**3
+_ROOM = 0.9
+"""A file system of 2048 GiB has less than that for files."""
+NEEDED_FILES = {
+    STABLE_DIFFUSION: (
+        "training/stable_diffusion/run_and_time.sh",
+        "training/stable_diffusion/configs/train_02x08x08.yaml",
+        "checkpoints/sd/512-base-ema.ckpt",
+        "checkpoints/clip/open_clip_pytorch_model.bin",
+        "checkpoints/inception/pt_inception-2015-12-05-6726825d.pth",
+        "datasets/laion-400m/webdataset-moments-filtered/00000.tar",
+        "datasets/laion-400m/webdataset-moments-filtered/00831.tar",
+        "datasets/coco2014/val2014_30k.tsv",
+        "datasets/coco2014/val2014_30k_stats.npz",
+    ),
+    GPT3: (
+        "training/large_language_model/megatron-lm/pretrain_gpt.py",
+        "dataset/bpe/vocab.json",
+        "dataset/bpe/merges.txt",
+        *(
+            f"dataset/preprocessed_c4_spm/c4_en_{part}_c4_spm_text_document.{ending}"
+            for part in ("6", "7", "validation_subset")
+            for ending in ("bin", "idx")
+        ),
+    ),
+}
+"""What a run needs below the data folder (sources: the configurations of Stable Diffusion, run_gpt3.sh and
+gpt3_blend.sh of GPT-3 in github.com/mlcommons/training)."""
+VOCABULARY = "https://huggingface.co/gpt2/resolve/main"
+"""vocab.json and merges.txt (source: README.md of GPT-3 in github.com/mlcommons/training)."""
+_SHORT = {"gpt3": "gpt3", "stable_diffusion": "sd"}
+_NO_CHECKPOINT = """\
+GPT-3 continues from a checkpoint that the recipe does not provide. Name it with --checkpoint:
+  REMOTE:PATH      an rclone remote that you configured on the cluster (rclone config), and the folder or *.tar in it
+  s3://BUCKET/PATH the same for the AWS CLI
+  /FOLDER          a folder of the cluster that has it already: the one with metadata.json
+MLCommons publishes it in BF16 as gpt3/megatron-lm/checkpoint_nemo_bf16.tar; how to get at it is in the section "S3
+artifacts download" of large_language_model/megatron-lm/README.md in github.com/mlcommons/training."""
+_SAVE_MINUTES = 15
+"""Of its run time GPT-3 leaves so much for the last checkpoint, as run_gpt3.sh does."""
+_SEED = 18384
+"""The recipe's (start.sh, SEED_BASE): runs can be compared."""
 
 
 class RequestError(ValueError):
@@ -195,36 +237,6 @@ def _misfits(one: Gpt3Setting, gpus: int) -> list[str]:
     return found
 
 
-_GIB = 1024**3
-_ROOM = 0.9
-"""A file system of 2048 GiB has less than that for files."""
-NEEDED_FILES = {
-    STABLE_DIFFUSION: (
-        "training/stable_diffusion/run_and_time.sh",
-        "training/stable_diffusion/configs/train_02x08x08.yaml",
-        "checkpoints/sd/512-base-ema.ckpt",
-        "checkpoints/clip/open_clip_pytorch_model.bin",
-        "checkpoints/inception/pt_inception-2015-12-05-6726825d.pth",
-        "datasets/laion-400m/webdataset-moments-filtered/00000.tar",
-        "datasets/laion-400m/webdataset-moments-filtered/00831.tar",
-        "datasets/coco2014/val2014_30k.tsv",
-        "datasets/coco2014/val2014_30k_stats.npz",
-    ),
-    GPT3: (
-        "training/large_language_model/megatron-lm/pretrain_gpt.py",
-        "dataset/bpe/vocab.json",
-        "dataset/bpe/merges.txt",
-        *(
-            f"dataset/preprocessed_c4_spm/c4_en_{part}_c4_spm_text_document.{ending}"
-            for part in ("6", "7", "validation_subset")
-            for ending in ("bin", "idx")
-        ),
-    ),
-}
-"""What a run needs below the data folder (sources: the configurations of Stable Diffusion, run_gpt3.sh and
-gpt3_blend.sh of GPT-3 in github.com/mlcommons/training)."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class DataFolder:
     """What was found."""
@@ -292,18 +304,6 @@ def not_prepared(stack: str, name: str, data: str, missing: Sequence[str]) -> Fi
     given, allowed = f"without {missing[0]}{more}", "a folder with code, data, checkpoint and image"
     todo = f"prepare it: ./hpc mlperf prepare {stack} {name} --data {data}"
     return Finding(id="mlperf-not-prepared", at=f"--data {data}", given=given, allowed=allowed, todo=todo)
-
-
-VOCABULARY = "https://huggingface.co/gpt2/resolve/main"
-"""vocab.json and merges.txt (source: README.md of GPT-3 in github.com/mlcommons/training)."""
-_SHORT = {"gpt3": "gpt3", "stable_diffusion": "sd"}
-_NO_CHECKPOINT = """\
-GPT-3 continues from a checkpoint that the recipe does not provide. Name it with --checkpoint:
-  REMOTE:PATH      an rclone remote that you configured on the cluster (rclone config), and the folder or *.tar in it
-  s3://BUCKET/PATH the same for the AWS CLI
-  /FOLDER          a folder of the cluster that has it already: the one with metadata.json
-MLCommons publishes it in BF16 as gpt3/megatron-lm/checkpoint_nemo_bf16.tar; how to get at it is in the section "S3
-artifacts download" of large_language_model/megatron-lm/README.md in github.com/mlcommons/training."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -405,12 +405,6 @@ def variables(values: Mapping[str, str | int]) -> str:
 def time_limit(partition: PartitionFacts, wanted: int) -> int:
     """Minutes that a job may ask for in a partition."""
     return max(1, int(min(wanted, minutes(partition.max_time))))
-
-
-_SAVE_MINUTES = 15
-"""Of its run time GPT-3 leaves so much for the last checkpoint, as run_gpt3.sh does."""
-_SEED = 18384
-"""The recipe's (start.sh, SEED_BASE): runs can be compared."""
 
 
 @dataclass(frozen=True, kw_only=True)

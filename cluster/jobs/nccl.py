@@ -32,6 +32,12 @@ _ENDINGS: Mapping[Way, str] = {"pyxis": "sqsh", "apptainer": "sif"}
 _MPI: Mapping[Way, str] = {"pyxis": "pmi2", "apptainer": "pmix", "installed": "pmix"}
 _FORCED = "export NCCL_P2P_DISABLE=1 NCCL_SHM_DISABLE=1 NCCL_ALGO=Ring\n"
 """What NVLink and shared memory would carry goes through the NICs."""
+SLOW = 0.9
+"""Share of the fastest pair below which a pair is slow: one of eight NICs is more, and sound pairs differ by less."""
+ROUNDS = 8
+ROUNDS_WITHOUT_FAST = 3
+"""Where no pair is fast after so many rounds, it is not a node that is slow."""
+Pair = tuple[str, str]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -188,14 +194,6 @@ def _value(value: object) -> str:
 
 def _bodies(*names: str) -> str:
     return "\n".join([f"\n. {ENV}\n", *(source(f"nccl/{name}.sh") for name in names)])
-
-
-SLOW = 0.9
-"""Share of the fastest pair below which a pair is slow: one of eight NICs is more, and sound pairs differ by less."""
-ROUNDS = 8
-ROUNDS_WITHOUT_FAST = 3
-"""Where no pair is fast after so many rounds, it is not a node that is slow."""
-Pair = tuple[str, str]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,6 +15,22 @@ MARK = "hpc-check "
 """In front of what programs of scripts/jobs/checks print for this package."""
 Event = Mapping[str, Any]
 """A line of the driver's (scripts/jobs/checks/driver.py)."""
+_BUSY = ("nodes are busy", "Immediate execution impossible", "Resources temporarily unavailable")
+"""What srun prints when --immediate has passed (slurm_errno.c: ESLURM_NODES_BUSY, ESLURM_CAN_NOT_START_IMMEDIATELY)."""
+_MIB = 1024 * 1024
+_PAGE = 65_536
+"""The kernel rounds a limit to pages; the largest base page of Linux."""
+_REFUSED = (
+    "Invalid account",
+    "not permitted to use this partition",
+    "Required partition not available",
+    "Invalid qos",
+    "violates accounting/QOS policy",
+    "Access/permission denied",
+    "node count specification invalid",
+    "Requested node configuration is not available",
+)
+"""What slurmctld answers to a job that this user can't have (slurm_errno.c)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,10 +47,6 @@ class CheckResult:
     output: str = ""
     """What the node printed."""
     todo: str = ""
-
-
-_BUSY = ("nodes are busy", "Immediate execution impossible", "Resources temporarily unavailable")
-"""What srun prints when --immediate has passed (slurm_errno.c: ESLURM_NODES_BUSY, ESLURM_CAN_NOT_START_IMMEDIATELY)."""
 
 
 def found_no_room(event: Event | None) -> bool:
@@ -62,11 +74,6 @@ def output_of(event: Event | None) -> str:
         return ""
     text = f"{event['err']}\n{event['out']}"
     return "\n".join(line for line in text.splitlines() if line.strip() and not line.startswith(MARK))
-
-
-_MIB = 1024 * 1024
-_PAGE = 65_536
-"""The kernel rounds a limit to pages; the largest base page of Linux."""
 
 
 def _node_results(
@@ -237,19 +244,6 @@ def _accounting(expected: Expected, event: Event | None, result: Make) -> CheckR
         text = f"job {number} is recorded without {', '.join(lacking)}"
         return result("accounting", FAIL, text, todo="./hpc up STACK applies accounts and users")
     return result("accounting", PASS, f"account {account}, QOS {qos}")
-
-
-_REFUSED = (
-    "Invalid account",
-    "not permitted to use this partition",
-    "Required partition not available",
-    "Invalid qos",
-    "violates accounting/QOS policy",
-    "Access/permission denied",
-    "node count specification invalid",
-    "Requested node configuration is not available",
-)
-"""What slurmctld answers to a job that this user can't have (slurm_errno.c)."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,6 +12,42 @@ from typing import BinaryIO, NamedTuple
 from cluster.catalog.mlperf import BENCHMARKS
 from cluster.printable import one_line
 
+MARK = b":::MLLOG"
+RESULT = b"RESULT,"
+"""`RESULT,stable_diffusion,SECONDS,USER,START`: the last line of a run (run_and_time.sh of the benchmark)."""
+MEMBER = b" MEMBER: "
+"""`Initializing distributed: GLOBAL_RANK: 3, MEMBER: 4/16`: a line of PyTorch Lightning, with the number of ranks."""
+ITERATION = b" elapsed time per iteration (ms): "
+"""A line of Megatron-LM for each iteration, where its events have only the beginning and the end of training."""
+PATTERNS = (MARK, RESULT, MEMBER, ITERATION)
+_WANTED = frozenset(
+    b"block_start block_stop cache_clear epoch_start epoch_stop eval_accuracy eval_start eval_stop global_batch_size "
+    b"init_start max_sequence_length run_start run_stop status submission_benchmark submission_platform tracked_stats "
+    b"trained_samples".split()
+)
+"""Keys of the events that a report reads; the others are not parsed."""
+_CHUNK = 4 * 1024 * 1024
+_LONGEST = 64 * 1024
+"""Bytes of a line that are looked at: events are below 1 KiB."""
+_NEAR = 250
+"""Bytes of an event up to its key."""
+_LATEST_MS = 10**14
+_NOTHING: Mapping[str, object] = MappingProxyType({})
+_KEY = b'"key": "'
+_DECODER = json.JSONDecoder()
+RANKS_APART_MS = 5000
+"""Ranks that write the same event do so within one training step. A run that starts again needs longer."""
+_PREAMBLE = ("cache_clear", "init_start", "submission_benchmark", "run_start")
+"""Events before training: the first of them begins a run."""
+_PHASES = ("epoch_start", "epoch_stop", "eval_start", "eval_accuracy", "eval_stop", "run_start", "run_stop")
+_AT_ONCE_MS = 100
+_MOST_NOTES = 10
+_LARGEST = 1e300
+_MEMBER = re.compile(r"[0-9]{1,7}/([0-9]{1,7})(?![0-9])")
+_ITERATION = re.compile(r" iteration +([0-9]{1,9})/.* elapsed time per iteration \(ms\): ([0-9]{1,12}(?:\.[0-9]+)?)")
+_GPUS = re.compile(r"GA100-([0-9]{1,7})")
+"""`submission_platform` of Megatron-LM, whatever the GPUs are (megatron/training.py)."""
+
 
 class Interval(NamedTuple):
     """A part of training between two events of a log."""
@@ -51,8 +87,6 @@ class MlperfRun:
     """Samples of one training step, on all GPUs (`global_batch_size`)."""
     ranks: int | None
     """Processes of the run, one for each GPU."""
-    labelled: int
-    """Tasks that `srun --label` named; 0 without labels."""
     intervals: tuple[Interval, ...]
     evaluations: tuple[Evaluation, ...]
     step_ms: tuple[tuple[int, float], ...]
@@ -61,8 +95,6 @@ class MlperfRun:
     """As the log has it; of GPT-3 tokens in a second."""
     status: str
     """`success` or `aborted`; empty if the run did not end, or did not write it."""
-    ended: bool
-    """Whether the log has its end."""
     seconds: int | None
     """Of the whole run, by its RESULT line."""
     unit: str
@@ -76,32 +108,6 @@ class MlperfRun:
         """Name of the benchmark."""
         known = BENCHMARKS.get(self.benchmark)
         return known.title if known else self.benchmark or "an unknown benchmark"
-
-
-MARK = b":::MLLOG"
-RESULT = b"RESULT,"
-"""`RESULT,stable_diffusion,SECONDS,USER,START`: the last line of a run (run_and_time.sh of the benchmark)."""
-MEMBER = b" MEMBER: "
-"""`Initializing distributed: GLOBAL_RANK: 3, MEMBER: 4/16`: a line of PyTorch Lightning, with the number of ranks."""
-ITERATION = b" elapsed time per iteration (ms): "
-"""A line of Megatron-LM for each iteration, where its events have only the beginning and the end of training."""
-PATTERNS = (MARK, RESULT, MEMBER, ITERATION)
-
-KEYS = frozenset(
-    "block_start block_stop cache_clear epoch_start epoch_stop eval_accuracy eval_start eval_stop global_batch_size "
-    "init_start max_sequence_length run_start run_stop status submission_benchmark submission_platform tracked_stats "
-    "trained_samples".split()
-)
-"""Keys of the events that a report reads; the others are not parsed."""
-
-_CHUNK = 4 * 1024 * 1024
-_LONGEST = 64 * 1024
-"""Bytes of a line that are looked at: events are below 1 KiB."""
-_NEAR = 250
-"""Bytes of an event up to its key."""
-_LINE_FEED = 10
-_LATEST_MS = 10**14
-_NOTHING: Mapping[str, object] = MappingProxyType({})
 
 
 class Event(NamedTuple):
@@ -155,7 +161,7 @@ def _scan(piece: bytes, line: int) -> Iterator[Event | Text | Unreadable]:
         line += piece.count(b"\n", counted, at)
         counted = at
         after, end = at + len(pattern), _end_of_line(piece, at)
-        starts_line = at == 0 or piece[at - 1] == _LINE_FEED
+        starts_line = at == 0 or piece[at - 1 : at] == b"\n"
         begin = at if starts_line else piece.rfind(b"\n", max(0, at - _LONGEST), at) + 1
         task = None if starts_line else _task(piece[begin:at])
         if pattern is MARK:
@@ -183,12 +189,8 @@ def _found(piece: bytes) -> list[tuple[int, bytes]]:
     return found
 
 
-_KEY = b'"key": "'
-_WANTED = frozenset(key.encode() for key in KEYS)
-
-
 def _is_wanted(piece: bytes, at: int) -> bool:
-    """Whether an event has a key of KEYS, or is one of which only a parser can say so."""
+    """Whether an event has a key of _WANTED, or is one of which only a parser can say so."""
     key = piece.find(_KEY, at, at + _NEAR)
     close = piece.find(b'"', key + len(_KEY), at + _NEAR)
     if key < 0 or close < 0:
@@ -201,9 +203,6 @@ def _task(before: bytes) -> int | None:
     label, colon, _ = before[:16].partition(b":")
     label = label.strip()
     return int(label) if colon and label.isdigit() and len(label) < 8 else None
-
-
-_DECODER = json.JSONDecoder()
 
 
 def _event(line: int, task: int | None, text: str) -> Event | Unreadable:
@@ -222,10 +221,6 @@ def _event(line: int, task: int | None, text: str) -> Event | Unreadable:
     return Event(
         line, task, int(time_ms), found["key"], found.get("value"), metadata if isinstance(metadata, dict) else _NOTHING
     )
-
-
-RANKS_APART_MS = 5000
-"""Ranks that write the same event do so within one training step. A run that starts again needs longer."""
 
 
 class Mark(NamedTuple):
@@ -362,18 +357,6 @@ def _out_of_order(marks: Iterable[Mark]) -> list[str]:
     return [f"blocks are out of order at line {min(moved)}; they are sorted by their steps"] if moved else []
 
 
-_PREAMBLE = ("cache_clear", "init_start", "submission_benchmark", "run_start")
-"""Events before training: the first of them begins a run."""
-_PHASES = ("epoch_start", "epoch_stop", "eval_start", "eval_accuracy", "eval_stop", "run_start", "run_stop")
-_AT_ONCE_MS = 100
-_MOST_NOTES = 10
-_LARGEST = 1e300
-_MEMBER = re.compile(r"[0-9]{1,7}/([0-9]{1,7})(?![0-9])")
-_ITERATION = re.compile(r" iteration +([0-9]{1,9})/.* elapsed time per iteration \(ms\): ([0-9]{1,12}(?:\.[0-9]+)?)")
-_GPUS = re.compile(r"GA100-([0-9]{1,7})")
-"""`submission_platform` of Megatron-LM, whatever the GPUs are (megatron/training.py)."""
-
-
 class NotAnMlperfLogError(ValueError):
     """What was read is no log of MLPerf; the text says what it is instead."""
 
@@ -437,7 +420,6 @@ class _Builder:
     blocks: dict[int | None, Blocks] = field(default_factory=dict)
     """By the task that wrote them."""
     keys: "Counter[str]" = field(default_factory=Counter)
-    tasks: set[int] = field(default_factory=set)
     run_start_ms: int | None = None
     benchmark: str = ""
     batch: int | None = None
@@ -493,8 +475,6 @@ class _Builder:
             blocks = self.blocks[event.task] = Blocks()
         elif blocks.begins_again(event, at.at):
             return False
-        if event.task is not None:
-            self.tasks.add(event.task)
         self.unit = at.unit
         blocks.add(event, at.at, at.length)
         return True
@@ -532,8 +512,6 @@ class _Builder:
 
     def _add_other(self, event: Event) -> None:
         self.keys[event.key] += 1
-        if event.task is not None:
-            self.tasks.add(event.task)
         if event.key == "run_start":
             self.run_start_ms = event.time_ms if self.run_start_ms is None else self.run_start_ms
         elif event.key == "submission_benchmark":
@@ -589,8 +567,7 @@ class _Builder:
             notes.append(f"several ranks wrote blocks: those {whose} count, {repeated} others are left out")
         if self.unplaced:
             notes.append(f"line {self.unplaced[0]} has no step: {len(self.unplaced)} such events are left out")
-        ended = bool(self.keys["run_stop"]) or self.seconds is not None or bool(self.status)
-        if not ended:
+        if not (self.keys["run_stop"] or self.seconds is not None or self.status):
             notes.append("the log has no end of this run: it goes on still, or was stopped")
         unit = self.unit or "steps"
         epochs = self.phases["epochs"]
@@ -611,13 +588,11 @@ class _Builder:
             benchmark=self.benchmark,
             batch=self.batch,
             ranks=self.world or (each if each > 1 else None),
-            labelled=len(self.tasks),
             intervals=tuple(intervals),
             evaluations=tuple(self.evaluations.values()),
             step_ms=tuple(sorted(self.step_ms.items())),
             throughput=tuple(self.throughput),
             status=self.status,
-            ended=ended,
             seconds=self.seconds,
             unit=unit,
             notes=tuple(cut),

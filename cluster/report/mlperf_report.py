@@ -12,6 +12,9 @@ from cluster.printable import one_line
 from cluster.report.mlperf_log import Interval, MlperfLog, MlperfRun, read
 from cluster.report.plot import Curve
 
+_RULE = "----------+---------------+-------------------"
+_MOST_POINTS = 1000
+
 
 class UnknownSetupError(ValueError):
     """There is no target of that name; the text lists them."""
@@ -126,9 +129,6 @@ def _doubts(run: MlperfRun, target: Target) -> Iterable[str]:
         yield f"the log has a global batch size of {run.batch}, and {target.setup} has {gpus * target.batch}"
 
 
-_RULE = "----------+---------------+-------------------"
-
-
 def table(found: TargetComparison, unit: str) -> Iterator[str]:
     """Lines of the table; `unit` of its intervals."""
     yield f" interval |{unit:^15}|     duration     "
@@ -173,9 +173,6 @@ def more(run: MlperfRun) -> Iterator[str]:
     if run.seconds is not None or run.status:
         whole = f" in {timedelta(seconds=run.seconds)}" if run.seconds is not None else ""
         yield f" end of the run: {one_line(run.status) or 'RESULT'}{whole}"
-
-
-_MOST_POINTS = 1000
 
 
 @dataclass(frozen=True)

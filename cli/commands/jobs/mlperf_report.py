@@ -25,6 +25,18 @@ _MOST = 200_000_000
 _BEGINNING = 300
 """Bytes of the first line that are brought here: they show what a file is that is no log."""
 _NUMBERED = re.compile(rb"([0-9]{1,12}):(.*)", re.DOTALL)
+Setup = Annotated[
+    str,
+    Option(
+        "-g",
+        "--target",
+        metavar="SETUP",
+        help="Compare with this set-up: 1xH100, 2xH100, 8xH100. Default: the one that the log shows.",
+        show_default=False,
+    ),
+]
+Png = Annotated[Path | None, Option("--png", metavar="FILE", help="Write a plot as a picture.", show_default=False)]
+Plot = Annotated[bool, Option("--plot", help="Print a plot too.")]
 
 
 def find_log(jobs: Jobs, number: str, data: str) -> str:
@@ -78,20 +90,6 @@ def fetched_log(jobs: Jobs, path: str) -> Iterator[BinaryIO]:
                 last = number
         copy.seek(0)
         yield copy
-
-
-Setup = Annotated[
-    str,
-    Option(
-        "-g",
-        "--target",
-        metavar="SETUP",
-        help="Compare with this set-up: 1xH100, 2xH100, 8xH100. Default: the one that the log shows.",
-        show_default=False,
-    ),
-]
-Png = Annotated[Path | None, Option("--png", metavar="FILE", help="Write a plot as a picture.", show_default=False)]
-Plot = Annotated[bool, Option("--plot", help="Print a plot too.")]
 
 
 def report(

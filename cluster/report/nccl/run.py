@@ -8,6 +8,30 @@ from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import NamedTuple
 
+COLLECTIVES = (
+    "all_gather",
+    "all_reduce",
+    "alltoall",
+    "alltoallv",
+    "broadcast",
+    "gather",
+    "hypercube",
+    "reduce",
+    "reduce_scatter",
+    "scatter",
+    "sendrecv",
+)
+"""Tests of nccl-tests (src/Makefile), by the names of their programs without _perf."""
+_BY_HEADER = {
+    (False, False): {"all_gather", "hypercube", "sendrecv"},
+    (True, False): {"all_reduce", "alltoall", "reduce_scatter"},
+    (False, True): {"broadcast", "gather", "scatter"},
+    (True, True): {"reduce"},
+}
+"""By the columns redop and root of tables before 2.13 (github.com/NVIDIA/nccl-tests at 8274cb4, each test's file)."""
+_RING = {"all_gather", "reduce_scatter", "broadcast", "reduce"}
+_PROGRAM = re.compile(r"(.+?)_perf(?:_.*)?(?:\.exe)?")
+
 
 class Measure(NamedTuple):
     """One half of a row: out of place, or in place."""
@@ -189,32 +213,6 @@ def _rounded(size: int) -> str:
         if size >= 1 << shift:
             return f"{size / (1 << shift):.1f} {unit}"
     return f"{size} B"
-
-
-COLLECTIVES = (
-    "all_gather",
-    "all_reduce",
-    "alltoall",
-    "alltoallv",
-    "broadcast",
-    "gather",
-    "hypercube",
-    "reduce",
-    "reduce_scatter",
-    "scatter",
-    "sendrecv",
-)
-"""Tests of nccl-tests (src/Makefile), by the names of their programs without _perf."""
-
-_BY_HEADER = {
-    (False, False): {"all_gather", "hypercube", "sendrecv"},
-    (True, False): {"all_reduce", "alltoall", "reduce_scatter"},
-    (False, True): {"broadcast", "gather", "scatter"},
-    (True, True): {"reduce"},
-}
-"""By the columns redop and root of tables before 2.13 (github.com/NVIDIA/nccl-tests at 8274cb4, each test's file)."""
-_RING = {"all_gather", "reduce_scatter", "broadcast", "reduce"}
-_PROGRAM = re.compile(r"(.+?)_perf(?:_.*)?(?:\.exe)?")
 
 
 def collective_of(program: str) -> str:
