@@ -164,7 +164,7 @@ def _fitting(kind: ExampleKind, config: ClusterConfig, rows: tuple[PartitionFact
 
 
 def _nodes(kind: ExampleKind, config: ClusterConfig, row: PartitionFacts) -> int:
-    """Nodes of the job: as many as the example wants, or the fewest that a job of the partition has; 0: it can't."""
+    """Nodes of the job: as many as the example needs, or the fewest that a job of the partition has; 0: it can't."""
     section = config.partitions[row.name]
     fewest, most = section.min_nodes or 1, min(len(row.nodes), section.max_nodes or len(row.nodes))
     count = max(kind.nodes, fewest)

@@ -8,7 +8,7 @@ from pathlib import Path
 BODIES = Path(__file__).parents[2] / "scripts" / "jobs"
 """Bodies of job scripts, in a folder for each kind of job."""
 MARK = "# shellcheck shell=bash\n"
-"""First line of a body, by which shellcheck knows the shell without a #! line."""
+"""First line of a body, that names the shell for shellcheck without a #! line."""
 
 Option = str | int | bool
 """The value of an option of sbatch; True for one that takes none, False for one that is left out."""

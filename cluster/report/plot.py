@@ -65,12 +65,12 @@ def save_png(
         axes = FigureCanvasAgg(figure).figure.add_subplot()
         measured = 0
         for number, line in enumerate(lines):
-            look: dict[str, Any] = {"color": _hex(_GREY), "linestyle": (0, (5, 3)), "linewidth": 1.8}
+            drawn: dict[str, Any] = {"color": _hex(_GREY), "linestyle": (0, (5, 3)), "linewidth": 1.8}
             if not line.reference:
                 style = {"marker": _PNG_MARKERS[measured % len(_PNG_MARKERS)], "markersize": 5, "linewidth": 2.2}
-                look = {"color": _hex(_COLOURS[measured % len(_COLOURS)]), **style}
+                drawn = {"color": _hex(_COLOURS[measured % len(_COLOURS)]), **style}
                 measured += 1
-            axes.plot(*zip(*line.points, strict=True), label=str(number), **look)
+            axes.plot(*zip(*line.points, strict=True), label=str(number), **drawn)
         if x_log:
             axes.set_xscale("log", base=2)
         xs = [x for line in lines for x, _ in line.points]

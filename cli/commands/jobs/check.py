@@ -32,7 +32,7 @@ from cluster.report.nccl.result import Outcome, check
 from cluster.slurm.hostlist import compress, expand
 
 IMAGE = "redhat/ubi9-minimal"
-"""What pyxis and enroot start unless told otherwise: the small image of Soperator's own quickcheck
+"""What pyxis and enroot start without --image: the small image of Soperator's own quickcheck
 (nebius-solutions-library, soperator/test/quickcheck/containers.sh)."""
 
 
