@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import pulumi
-from pulumi.dynamic import ReadResult, Resource, ResourceProvider, UpdateResult
+from pulumi.dynamic import DiffResult, ReadResult, Resource, ResourceProvider, UpdateResult
 
 PROVIDER_KEY = "__provider"  # the property that pulumi.dynamic adds
 
@@ -50,6 +50,12 @@ class ActionProvider(ResourceProvider):
 
     LEAVES_NOTHING = True
     """A creation that was interrupted has nothing to be removed."""
+    ACTED_ON: tuple[str, ...] = ()
+    """Inputs whose change is an update. Changes of the others are not, unless none is named here."""
+
+    def diff(self, _id: str, _olds: dict[str, Any], _news: dict[str, Any]) -> DiffResult:
+        """Whether an input changed that is acted on."""
+        return DiffResult(changes=bool(changed(_olds, _news, self.ACTED_ON)) if self.ACTED_ON else None)
 
     def update(self, _id: str, _olds: dict[str, Any], _news: dict[str, Any]) -> UpdateResult:
         """Record the inputs."""

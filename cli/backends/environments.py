@@ -1,16 +1,18 @@
 """The environment of a stack: what its platform needs, and what its state bucket needs."""
 
 import os
-from collections.abc import Sequence
+import re
+import shlex
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 from types import ModuleType
 
-from cli.backends import records, registry
-from cli.backends.base import Backend
-from cli.backends.s3_url import parse_version
+from cli.backends import buckets
+from cli.backends.buckets import Backend, parse_version
 from cli.errors import CliError
 from cli.stack import pulumi_program, stack_config, state_dir
 from cli.stack.stackfile import StackFile
+from cluster.printable import one_line
 from components.environment import Environment
 
 _URL = "PULUMI_BACKEND_URL"
@@ -60,19 +62,19 @@ def _credentials(file: StackFile) -> list[str]:
 def _bucket(file: StackFile, given: str | None, project: str) -> Backend | None:
     """The bucket that holds a stack's state: the given one, else that of its project, else the one in use."""
     if given is not None:
-        record = records.load(given)
+        record = buckets.load(given)
         if record is None:
-            known = ", ".join(one.bucket for one in records.load_all()) or "none"
+            known = ", ".join(one.bucket for one in buckets.load_all()) or "none"
             raise CliError(f"--backend\n  given: {given}\n  allowed: {known}\n  to do: ./hpc backend init nebius|gcs")
-        return registry.backend(record)
-    rows = records.load_all()
+        return buckets.backend(record)
+    rows = buckets.load_all()
     own = [row for row in rows if project and row.project == project]
     if len(own) > 1:
         listed = ", ".join(row.bucket for row in own)
         raise CliError(f"project {project} has {len(own)} state buckets. Choose one with --backend: {listed}")
     url = state_dir.backend(file.stack).partition("?")[0]
     in_use = [row for row in rows if url.partition("://")[2] == row.bucket]
-    return registry.backend((own or in_use)[0]) if own or in_use else None
+    return buckets.backend((own or in_use)[0]) if own or in_use else None
 
 
 def _state(file: StackFile, backend: Backend | None, notes: list[str]) -> Environment:
@@ -84,3 +86,30 @@ def _state(file: StackFile, backend: Backend | None, notes: list[str]) -> Enviro
     if said := backend.renew():
         notes.append(said)
     return of_bucket(backend)
+
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_PLAIN = frozenset(range(0x20, 0x7F)) - frozenset(b"'\\")
+
+
+def exports(variables: Mapping[str, str], hidden: frozenset[str] = frozenset()) -> Sequence[str]:
+    """The `export` lines of variables; a comment for a hidden one."""
+    return [
+        f"# export {name}=[secret]" if name in hidden else f"export {name}={quote(name, value)}"
+        for name, value in variables.items()
+    ]
+
+
+def quote(name: str, value: str) -> str:
+    """The value of a variable as one word of a shell, which evaluates to exactly this value.
+
+    Raises CliError: no variable can have this name or value.
+    """
+    if not _NAME.fullmatch(name) or "\0" in value:
+        raise CliError(
+            f"{name}={value!r}: not an environment variable: names have letters, digits and _, values no NUL"
+        )
+    if value == one_line(value):
+        return shlex.quote(value)
+    given = os.fsencode(value)
+    return "$'" + "".join(chr(byte) if byte in _PLAIN else f"\\x{byte:02x}" for byte in given) + "'"

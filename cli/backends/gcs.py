@@ -5,10 +5,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from cli.backends import records
-from cli.backends.base import Backend, Done, Step
-from cli.backends.records import Record
-from cli.backends.s3_url import Version
+from cli.backends import buckets
+from cli.backends.buckets import Backend, Done, Record, Step, Version
 from cli.errors import CliError
 from cluster.config import ClusterConfig
 from cluster.config.gcp import GoogleCloud
@@ -74,7 +72,7 @@ class CloudStorage(Backend):
         _require_safe(found)
         detail = f"in {found.get('location', location)}, {self._kept if done is Done.CREATED else _versions(found)}"
         if not dry_run:
-            records.save(self.record)
+            buckets.save(self.record)
         yield Step(what=f"bucket {name}", done=done, detail=detail)
 
     def renew(self) -> str:

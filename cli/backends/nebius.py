@@ -8,10 +8,8 @@ from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 
-from cli.backends import records, s3_url
-from cli.backends.base import Backend, Done, Step
-from cli.backends.records import Key, Record, now
-from cli.backends.s3_url import Version
+from cli.backends import buckets
+from cli.backends.buckets import Backend, Done, Key, Record, Step, Version, now
 from cli.errors import CliError
 from cluster.config import ClusterConfig
 from cluster.findings import RefusedError
@@ -39,7 +37,7 @@ def endpoint(region: str) -> str:
 
 def backend_url(bucket: str, region: str, cli: Version) -> str:
     """The URL for PULUMI_BACKEND_URL, as that version of the Pulumi CLI reads it."""
-    return s3_url.backend_url(bucket, region, endpoint(region), cli)
+    return buckets.backend_url(bucket, region, endpoint(region), cli)
 
 
 def record(
@@ -70,7 +68,7 @@ def record(
         "lifetime_hours": str(int(lifetime / timedelta(hours=1))),
         "endpoint": where.endpoint if where else "",
     }
-    before = records.load(name)
+    before = buckets.load(name)
     key = before.key if before and (before.kind, before.project) == ("nebius", project) else None
     return Record(kind="nebius", bucket=name, project=project, settings=settings, key=key)
 
@@ -117,11 +115,11 @@ class ObjectStorage(Backend):
     def environment(self, cli: Version) -> Environment:
         """URL, key, and how checksums are sent."""
         url = backend_url(self.record.bucket, self.record.settings["region"], cli)
-        variables = {"PULUMI_BACKEND_URL": url, **s3_url.variables(cli)}
+        variables = {"PULUMI_BACKEND_URL": url, **buckets.variables(cli)}
         if (key := self.record.key) and key.complete:
             variables |= {"AWS_ACCESS_KEY_ID": key.access_key_id, "AWS_SECRET_ACCESS_KEY": key.secret}
         session = "AWS_SESSION_TOKEN"
-        notes = [s3_url.defect(cli), f"{session} is set, and Nebius does not know it: unset {session}"]
+        notes = [buckets.defect(cli), f"{session} is set, and Nebius does not know it: unset {session}"]
         notes = notes if os.environ.get(session) else notes[:1]
         secret = frozenset({"AWS_SECRET_ACCESS_KEY"} & variables.keys())
         return Environment(variables=variables, secret=secret, notes=[note for note in notes if note])
@@ -129,7 +127,7 @@ class ObjectStorage(Backend):
     @property
     def names(self) -> tuple[str, ...]:
         """Those of the key too."""
-        return (*super().names, *s3_url.VARIABLES, "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
+        return (*super().names, *buckets.VARIABLES, "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
 
     def _bucket(self, api: StateBucket, *, dry_run: bool) -> Step:
         name, what, done = self.record.bucket, f"bucket {self.record.bucket}", Done.FOUND
@@ -188,7 +186,7 @@ class ObjectStorage(Backend):
         kept, active = self.record.key, {key.id: key for key in keys if key.state == "ACTIVE"}
         if kept and kept.id in active and kept.usable(now()):
             if not dry_run:
-                records.save(self.record)
+                buckets.save(self.record)
             return Step(what=f"access key {kept.name}", done=Done.FOUND, detail=_until(kept))
         if dry_run:
             hours = self.record.settings["lifetime_hours"]
@@ -220,11 +218,11 @@ class ObjectStorage(Backend):
 
     def _keep(self, key: Key | None) -> None:
         self.record = self.record.with_key(key)
-        records.save(self.record)
+        buckets.save(self.record)
 
 
 BACKEND = ObjectStorage
 
 
 def _until(key: Key) -> str:
-    return f"valid until {key.expires.isoformat()}, kept in {records.folder()}"
+    return f"valid until {key.expires.isoformat()}, kept in {buckets.folder()}"

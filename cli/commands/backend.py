@@ -8,9 +8,9 @@ from typing import Annotated
 from typer import Option
 
 from cli import ROOT, console, options
-from cli.backends import environments, records, registry
-from cli.backends.base import Backend
-from cli.backends.exports import exports
+from cli.backends import buckets, environments
+from cli.backends.buckets import Backend
+from cli.backends.environments import exports
 from cli.errors import CliError
 from cli.stack import project, stack_config, state_dir
 from cli.stack import project as hpc_project
@@ -63,7 +63,7 @@ def nebius(
         account=service_account,
         lifetime=_time(expires),
     )
-    _init(registry.backend(asked), dry_run=dry_run, json=json, show_secrets=show_secrets, write=write)
+    _init(buckets.backend(asked), dry_run=dry_run, json=json, show_secrets=show_secrets, write=write)
 
 
 def gcs(
@@ -89,12 +89,12 @@ def gcs(
 
     config = stack_config.parse(hpc_project.require_file(stack)) if stack else None
     asked = record(config, project=project, bucket=bucket, location=location, keep=keep)
-    _init(registry.backend(asked), dry_run=dry_run, json=json, show_secrets=show_secrets, write=write)
+    _init(buckets.backend(asked), dry_run=dry_run, json=json, show_secrets=show_secrets, write=write)
 
 
 def list_(*, json: options.Json = False) -> None:
     """List the state buckets that were initialized from this machine."""
-    rows = records.load_all()
+    rows = buckets.load_all()
     if json:
         console.json(
             [{name: row[name] for name in ("kind", "bucket", "project", "expires")} for row in map(_row, rows)]
@@ -109,7 +109,7 @@ def list_(*, json: options.Json = False) -> None:
     )
 
 
-def _row(record: records.Record) -> dict[str, str]:
+def _row(record: buckets.Record) -> dict[str, str]:
     expires = record.key.expires.isoformat() if record.key and record.key.complete else ""
     return {"kind": record.kind, "bucket": record.bucket, "project": record.project, "expires": expires}
 

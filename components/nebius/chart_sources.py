@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import pulumi
-from pulumi.dynamic import CreateResult, DiffResult, UpdateResult
+from pulumi.dynamic import CreateResult, UpdateResult
 
 from cluster.platforms.nebius.releases import Release
-from components.dynamic import ActionProvider, DynamicResource, changed, given, report, without_traceback
+from components.dynamic import ActionProvider, DynamicResource, given, report, without_traceback
 from components.nebius.kubectl import Kubectl, KubectlError
 
 SECONDS = 15
@@ -171,23 +171,18 @@ def _open(url: str, headers: Mapping[str, str], token: str = "") -> bytes:
 class ChartVersionsProvider(ActionProvider):
     """Asks registries and repositories, and changes nothing."""
 
+    ACTED_ON = ("charts",)
+
     def create(self, props: dict[str, Any]) -> CreateResult:
         """Check all. Fails with every chart that can't be had."""
         _check_charts(props["charts"])
         return CreateResult("charts", given(props))
-
-    def diff(self, _id: str, _olds: dict[str, Any], _news: dict[str, Any]) -> DiffResult:
-        """Other charts are checked in place."""
-        return DiffResult(changes=bool(changed(_olds, _news, ("charts",))))
 
     def update(self, _id: str, _olds: dict[str, Any], _news: dict[str, Any]) -> UpdateResult:
         """Check those that are new."""
         known = [dict(one) for one in _olds.get("charts", ())]
         _check_charts([one for one in _news["charts"] if dict(one) not in known])
         return UpdateResult(given(_news))
-
-    def delete(self, _id: str, _props: dict[str, Any]) -> None:
-        """Nothing is to be done."""
 
 
 class ChartVersions(DynamicResource, module="nebius", name="ChartVersions"):
@@ -225,13 +220,11 @@ _MANAGER = "hpc"
 class DefinitionsProvider(ActionProvider):
     """Applies them on the server, which needs no copy of them in an annotation: that would be too long for one."""
 
+    ACTED_ON = ("chart", "access")
+
     def create(self, props: dict[str, Any]) -> CreateResult:
         """Apply them, and wait until the API server serves them."""
         return CreateResult("definitions", _apply_definitions(props))
-
-    def diff(self, _id: str, _olds: dict[str, Any], _news: dict[str, Any]) -> DiffResult:
-        """Another chart, or another cluster, gets them in place."""
-        return DiffResult(changes=bool(changed(_olds, _news, ("chart", "access"))))
 
     def update(self, _id: str, _olds: dict[str, Any], _news: dict[str, Any]) -> UpdateResult:
         """Apply those of the new version."""

@@ -8,11 +8,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import pulumi
-from pulumi.dynamic import CreateResult, DiffResult, UpdateResult
+from pulumi.dynamic import CreateResult, UpdateResult
 
 from cluster.observe.nodes import NODES, Node, jobs_asked, parse_jobs, parse_nodes
 from cluster.platforms.nebius.names import CONTROLLER_POD
-from components.dynamic import ActionProvider, DynamicResource, changed, given, report, without_traceback
+from components.dynamic import ActionProvider, DynamicResource, given, report, without_traceback
 from components.nebius.kubectl import LOGIN, Kubectl, KubectlError
 from components.nebius.waits import LEAVES, REMADE, Poll
 
@@ -24,15 +24,16 @@ class DrainError(RuntimeError):
 
 
 class DrainProvider(ActionProvider):
-    """Drains nodes that are about to leave or to be recreated."""
+    """Drains nodes that are about to leave or to be recreated.
+
+    Nothing is done at a deletion: the whole cluster goes, with its jobs.
+    """
+
+    ACTED_ON = ("access", "nodesets")
 
     def create(self, props: dict[str, Any]) -> CreateResult:
         """Nothing is to be done: there are no nodes yet."""
         return CreateResult(f"{props['access']['context']}/drain", given(props))
-
-    def diff(self, _id: str, _olds: dict[str, Any], _news: dict[str, Any]) -> DiffResult:
-        """Nodes and what they are made of."""
-        return DiffResult(changes=bool(changed(_olds, _news, ("access", "nodesets"))))
 
     def update(self, _id: str, _olds: dict[str, Any], _news: dict[str, Any]) -> UpdateResult:
         """Drain what leaves or is recreated, and wait for the jobs there."""
@@ -41,9 +42,6 @@ class DrainProvider(ActionProvider):
             with without_traceback(DrainError), Kubectl(_olds["access"]) as kubectl:
                 drain(kubectl, reasons, seconds=_news["seconds"], pace=_news["pace"])
         return UpdateResult(given(_news))
-
-    def delete(self, _id: str, _props: dict[str, Any]) -> None:
-        """Nothing is to be done: the whole cluster goes, with its jobs."""
 
 
 class Drain(DynamicResource, module="nebius", name="Drain"):
@@ -140,15 +138,16 @@ _SHOWN_JOBS = 10
 
 
 class PartitionsProvider(ActionProvider):
-    """Closes partitions that are about to be removed, and waits until no job is in them."""
+    """Closes partitions that are about to be removed, and waits until no job is in them.
+
+    Nothing is done at a deletion: the whole cluster goes, with its jobs.
+    """
+
+    ACTED_ON = ("access", "partitions")
 
     def create(self, props: dict[str, Any]) -> CreateResult:
         """Nothing is to be done: there are no jobs yet."""
         return CreateResult(f"{props['access']['context']}/partitions", given(props))
-
-    def diff(self, _id: str, _olds: dict[str, Any], _news: dict[str, Any]) -> DiffResult:
-        """Another set of partitions."""
-        return DiffResult(changes=bool(changed(_olds, _news, ("access", "partitions"))))
 
     def update(self, _id: str, _olds: dict[str, Any], _news: dict[str, Any]) -> UpdateResult:
         """Close what leaves, and wait."""
@@ -157,9 +156,6 @@ class PartitionsProvider(ActionProvider):
             with without_traceback(DrainError), Kubectl(_olds["access"]) as kubectl:
                 empty(kubectl, gone, seconds=_news["seconds"], pace=_news["pace"])
         return UpdateResult(given(_news))
-
-    def delete(self, _id: str, _props: dict[str, Any]) -> None:
-        """Nothing is to be done: the whole cluster goes, with its jobs."""
 
 
 class Partitions(DynamicResource, module="nebius", name="Partitions"):

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pulumi
-from pulumi.dynamic import CreateResult, DiffResult, UpdateResult
+from pulumi.dynamic import CreateResult, UpdateResult
 
 from cluster.config import ClusterConfig
 from cluster.jobs.environment import environment
 from cluster.platforms.nebius.slurm import CHECKS_USER, accounts
-from components.dynamic import ActionProvider, DynamicResource, changed, given, report, without_traceback
+from components.dynamic import ActionProvider, DynamicResource, given, report, without_traceback
 from components.nebius.kubectl import LOGIN, Kubectl, KubectlError
 from components.nebius.waits import Poll
 from components.slurm import payload
@@ -64,7 +64,6 @@ SECONDS = 600
 """For a login pod to answer, and the program to end."""
 RUN_SECONDS = 300
 """For one run: sacctmgr takes half a second a command."""
-AGAIN = ("access", "people", "program", "after")
 
 
 class PeopleError(RuntimeError):
@@ -72,24 +71,22 @@ class PeopleError(RuntimeError):
 
 
 class PeopleProvider(ActionProvider):
-    """Runs a program in a login pod that changes what differs."""
+    """Runs a program in a login pod that changes what differs.
+
+    Nothing is done at a deletion: they are in the jail, which is deleted with the cluster, or kept as it is.
+    """
+
+    ACTED_ON = ("access", "people", "program", "after")
 
     def create(self, props: dict[str, Any]) -> CreateResult:
         """Make them. An interrupted run is completed by the next."""
         _converge(props)
         return CreateResult(f"{props['access']['context']}/people", given(props))
 
-    def diff(self, _id: str, _olds: dict[str, Any], _news: dict[str, Any]) -> DiffResult:
-        """All changes are made in place."""
-        return DiffResult(changes=bool(changed(_olds, _news, AGAIN)))
-
     def update(self, _id: str, _olds: dict[str, Any], _news: dict[str, Any]) -> UpdateResult:
         """Change what differs; those that are no longer named are removed."""
         _converge(_news)
         return UpdateResult(given(_news))
-
-    def delete(self, _id: str, _props: dict[str, Any]) -> None:
-        """Nothing is to be done: they are in the jail, which is deleted with the cluster, or kept as it is."""
 
 
 class People(DynamicResource, module="nebius", name="People"):

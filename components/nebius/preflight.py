@@ -12,10 +12,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import pulumi
-from pulumi.dynamic import CreateResult, DiffResult, UpdateResult
+from pulumi.dynamic import CreateResult, UpdateResult
 
 from cluster.platforms.nebius.kubectl import EXEC_API, INSTALL_KUBECTL, credential_command
-from components.dynamic import ActionProvider, DynamicResource, changed, given, report, without_traceback
+from components.dynamic import ActionProvider, DynamicResource, given, report, without_traceback
 from components.nebius.api.client import MORE_QUOTA, NebiusError, nebius_error
 
 CREDENTIAL_SECONDS = 120
@@ -28,15 +28,13 @@ _TIB = 1 << 40
 class PreflightProvider(ActionProvider):
     """Asks, and changes nothing."""
 
+    ACTED_ON = ("request",)
+
     def create(self, props: dict[str, Any]) -> CreateResult:
         """Ask for everything. Fails with all that is missing."""
         with without_traceback(NebiusError):
             _check(given(props), {})
         return CreateResult(f"{props['project']}/preflight", given(props))
-
-    def diff(self, _id: str, _olds: dict[str, Any], _news: dict[str, Any]) -> DiffResult:
-        """Another request is asked for in place."""
-        return DiffResult(changes=bool(changed(_olds, _news, ("request",))))
 
     def update(self, _id: str, _olds: dict[str, Any], _news: dict[str, Any]) -> UpdateResult:
         """Ask for what is new, or more than before."""

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import pulumi
-from pulumi.dynamic import CreateResult, DiffResult
+from pulumi.dynamic import CreateResult
 
 from cluster.platforms.nebius.names import ACTIVE_CHECKS, OPERATOR_NAMESPACE
-from components.dynamic import ActionProvider, DynamicResource, changed, given, report, without_traceback
+from components.dynamic import ActionProvider, DynamicResource, given, report, without_traceback
 from components.nebius.api.client import NebiusError
 from components.nebius.api.kinds import KINDS, Kind
 from components.nebius.kubectl import Kubectl, KubectlError
@@ -33,16 +33,14 @@ CSI_DRIVER = "compute.csi.nebius.com"
 class TeardownProvider(ActionProvider):
     """Creates nothing: what it ends is ordered by Kubernetes."""
 
+    ACTED_ON = ("access", "cluster_id", "endpoint")
+
     LEAVES_NOTHING = False
     """Its deletion is what it is for, also after a creation that was interrupted."""
 
     def create(self, props: dict[str, Any]) -> CreateResult:
         """Nothing is to be done."""
         return CreateResult(f"{props['cluster_id']}/{props['stage']}", given(props))
-
-    def diff(self, _id: str, _olds: dict[str, Any], _news: dict[str, Any]) -> DiffResult:
-        """What has to be known to end it may change."""
-        return DiffResult(changes=bool(changed(_olds, _news, ("access", "cluster_id", "endpoint"))))
 
     def delete(self, _id: str, _props: dict[str, Any]) -> None:
         """End it, as far as the API server answers; nothing where the cluster is gone."""
@@ -182,16 +180,14 @@ NAMESPACE_LABEL = "kubernetes.io/created-for/pvc/namespace"
 class LeftoversProvider(ActionProvider):
     """Creates nothing: what it removes is created by other resources, and by Kubernetes."""
 
+    ACTED_ON = ("namespaces", "keep", "existing", "endpoint")
+
     LEAVES_NOTHING = False
     """Its deletion is what it is for, also after a creation that was interrupted."""
 
     def create(self, props: dict[str, Any]) -> CreateResult:
         """Nothing is to be done."""
         return CreateResult(f"{props['project']}/{props['cluster']}", given(props))
-
-    def diff(self, _id: str, _olds: dict[str, Any], _news: dict[str, Any]) -> DiffResult:
-        """What is kept may change in place."""
-        return DiffResult(changes=bool(changed(_olds, _news, ("namespaces", "keep", "existing", "endpoint"))))
 
     def delete(self, _id: str, _props: dict[str, Any]) -> None:
         """Delete what is left, and report what stays."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pulumi
-from pulumi.dynamic import CreateResult, DiffResult, UpdateResult
+from pulumi.dynamic import CreateResult, UpdateResult
 
 from cluster.observe.nodes import NODES, Node, parse_nodes
 from cluster.platforms.nebius import login_address
@@ -25,7 +25,7 @@ from cluster.platforms.nebius.names import (
     login_service,
     populate_job,
 )
-from components.dynamic import ActionProvider, DynamicResource, changed, given, report, without_traceback
+from components.dynamic import ActionProvider, DynamicResource, given, report, without_traceback
 from components.nebius.kubectl import LOGIN, Kubectl, KubectlError, pod_of
 from scripts.node.slurm.output import rows
 
@@ -529,27 +529,21 @@ KINDS: Mapping[str, Callable[[Kubectl, Mapping[str, Any], Mapping[str, Any]], di
     "login": wait_login,
 }
 """What can be waited for. Each takes kubectl, the specification, and the limits: `seconds` and `pace`."""
-AGAIN = ("kind", "access", "spec", "after")
-"""Inputs whose change is waited for again. The others are limits."""
 
 
 class WaitProvider(ActionProvider):
     """Waits, and changes nothing but nodes that have left Slurm."""
 
+    ACTED_ON = ("kind", "access", "spec", "after")
+    """Inputs whose change is waited for again. The others are limits."""
+
     def create(self, props: dict[str, Any]) -> CreateResult:
         """Wait. An interrupted one waits again."""
         return CreateResult(f"{props['access']['context']}/{props['kind']}", _waited(props))
 
-    def diff(self, _id: str, _olds: dict[str, Any], _news: dict[str, Any]) -> DiffResult:
-        """Another specification is waited for in place."""
-        return DiffResult(changes=bool(changed(_olds, _news, AGAIN)))
-
     def update(self, _id: str, _olds: dict[str, Any], _news: dict[str, Any]) -> UpdateResult:
         """Wait again."""
         return UpdateResult(_waited(_news))
-
-    def delete(self, _id: str, _props: dict[str, Any]) -> None:
-        """Nothing is to be done."""
 
 
 def _waited(props: dict[str, Any]) -> dict[str, Any]:

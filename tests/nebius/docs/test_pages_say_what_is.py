@@ -8,7 +8,7 @@ import pytest
 import yaml
 from pydantic import BaseModel
 
-from cli.backends import s3_url
+from cli.backends import buckets
 from cluster.load.parse import parse
 from cluster.platforms.nebius.section import Nebius
 from components.gcp import environment as google
@@ -52,4 +52,4 @@ def test_the_variables_of_the_page_are_those_that_env_sets() -> None:
     table = text.partition("| variable | value |")[2].partition("\n\n")[0]
     names = {name for line in table.splitlines() for name in re.findall(r"`([A-Z_]{5,})`", line.split(" | ")[0])}
     state = {"PULUMI_BACKEND_URL", "PULUMI_CONFIG_PASSPHRASE_FILE", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"}
-    assert names == {*google.VARIABLES, *nebius.VARIABLES, *s3_url.VARIABLES, *state}
+    assert names == {*google.VARIABLES, *nebius.VARIABLES, *buckets.VARIABLES, *state}

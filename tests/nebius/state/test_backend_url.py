@@ -4,7 +4,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from cli.backends import s3_url
+from cli.backends import buckets
 from cli.backends.nebius import backend_url, default_name
 
 OLD = "s3://b?region=eu-north1&endpoint=https%3A%2F%2Fstorage.eu-north1.nebius.cloud%3A443&s3ForcePathStyle=true"
@@ -26,10 +26,10 @@ SET = {"AWS_REQUEST_CHECKSUM_CALCULATION": "when_required", "AWS_RESPONSE_CHECKS
     ],
 )
 def test_each_version_gets_what_it_reads(version: str, url: str, variables: dict[str, str]) -> None:
-    cli = s3_url.parse_version(version)
+    cli = buckets.parse_version(version)
     assert backend_url("b", "eu-north1", cli) == url
-    assert s3_url.variables(cli) == variables
-    assert set(variables) <= {*s3_url.VARIABLES}
+    assert buckets.variables(cli) == variables
+    assert set(variables) <= {*buckets.VARIABLES}
 
 
 def test_the_endpoint_survives_the_url() -> None:
@@ -39,15 +39,15 @@ def test_the_endpoint_survives_the_url() -> None:
 
 
 def test_versions_that_may_not_write_are_named() -> None:
-    named = [minor for minor in range(240, 275) if s3_url.defect((3, minor))]
+    named = [minor for minor in range(240, 275) if buckets.defect((3, minor))]
     assert named == [256, 257]
-    assert "./hpc install-pulumi" in s3_url.defect((3, 256))
+    assert "./hpc install-pulumi" in buckets.defect((3, 256))
 
 
 @pytest.mark.parametrize("text", ["", "v3", "three.four", "pulumi: not found"])
 def test_text_that_is_no_version(text: str) -> None:
     with pytest.raises(ValueError, match=r"invalid literal"):
-        s3_url.parse_version(text)
+        buckets.parse_version(text)
 
 
 def test_a_projects_bucket_has_the_recipes_hash() -> None:

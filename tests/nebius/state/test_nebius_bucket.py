@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from cli.backends import records
+from cli.backends import buckets
 from components.nebius.api import client
 from lab.nebius_api.faults import Fault
 from lab.nebius_api.server import Call, NebiusServer
@@ -20,12 +20,12 @@ from tests.nebius.state.buckets import ACCOUNT, BUCKET, INIT, PROJECT, TENANT, r
 
 def expire(kept: Path, api: NebiusServer) -> str:
     """Let a day pass for the key; its id."""
-    record = records.load(BUCKET)
+    record = buckets.load(BUCKET)
     assert record is not None
     assert record.key is not None
     day = timedelta(days=1)
     key = replace(record.key, created=record.key.created - day, expires=record.key.expires - day)
-    records.save(record.with_key(key))
+    buckets.save(record.with_key(key))
     with api.lock:
         api.store.objects[key.id]["state"] = "EXPIRED"
     return key.id
@@ -54,7 +54,7 @@ class TestFromNothing:
         self, hpc: Hpc, nebius: NebiusServer, kept: Path
     ) -> None:
         ended = hpc(*INIT)
-        record = records.load(BUCKET)
+        record = buckets.load(BUCKET)
         assert record is not None
         assert record.key is not None
         assert record.key.expires - record.key.created == timedelta(days=1)
@@ -69,7 +69,7 @@ class TestFromNothing:
         assert hpc(*INIT, "--name", name, "--service-account", "slurm-terraform-sa", "--expires", "30d").code == 0
         assert [row["metadata"]["name"] for row in rows(nebius, "Bucket")] == [name]
         assert [row["metadata"]["name"] for row in rows(nebius, "ServiceAccount")] == ["slurm-terraform-sa"]
-        record = records.load(name)
+        record = buckets.load(name)
         assert record is not None
         assert record.key is not None
         assert record.key.expires - record.key.created == timedelta(days=30)
@@ -78,7 +78,7 @@ class TestFromNothing:
         ended = hpc(*INIT, "--region", "eu-west1")
         assert "with versioning, in eu-north1" in ended.out
         assert "region=eu-north1&endpoint=https%3A%2F%2Fstorage.eu-north1" in ended.out
-        record = records.load(BUCKET)
+        record = buckets.load(BUCKET)
         assert record is not None
         assert record.settings["region"] == "eu-north1"
 
@@ -94,7 +94,7 @@ class TestFromNothing:
         assert document["environment"]["AWS_SECRET_ACCESS_KEY"] == "[secret]"
         assert document["bucket"] == BUCKET
         shown = json.loads(hpc(*INIT, "--json", "--show-secrets").out)
-        record = records.load(BUCKET)
+        record = buckets.load(BUCKET)
         assert record is not None
         assert record.key is not None
         assert shown["environment"]["AWS_SECRET_ACCESS_KEY"] == record.key.secret
@@ -143,7 +143,7 @@ class TestAgain:
         assert "it had expired" in ended.out
         (key,) = rows(nebius, "AccessKey")
         assert key["metadata"]["id"] != old
-        record = records.load(BUCKET)
+        record = buckets.load(BUCKET)
         assert record is not None
         assert record.key is not None
         assert record.key.id == key["metadata"]["id"]
@@ -170,7 +170,7 @@ class TestAgain:
 
     def test_a_key_is_renewed_before_it_expires_during_a_run(self, hpc: Hpc, nebius: NebiusServer) -> None:
         hpc(*INIT)
-        record = records.load(BUCKET)
+        record = buckets.load(BUCKET)
         assert record is not None
         key = record.key
         assert key is not None
@@ -226,7 +226,7 @@ class TestKilled:
             kinds = ("Bucket", "ServiceAccount", "GroupMembership", "AccessKey")
             assert {kind: len(rows(nebius, kind)) for kind in kinds} == dict.fromkeys(kinds, 1), number
             (key,) = rows(nebius, "AccessKey")
-            record = records.load(BUCKET)
+            record = buckets.load(BUCKET)
             assert record is not None
             assert record.key is not None
             assert record.key.id == key["metadata"]["id"]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.backends import records
+from cli.backends import buckets
 from lab.nebius_api.faults import Fault
 from lab.nebius_api.server import NebiusServer
 from tests.cli.conftest import Hpc
@@ -19,9 +19,9 @@ from tests.nebius.state.test_env import evaluated
 Tool = Callable[[str, str], Path]
 
 
-def key() -> records.Key:
+def key() -> buckets.Key:
     """The kept key."""
-    record = records.load(BUCKET)
+    record = buckets.load(BUCKET)
     assert record is not None
     assert record.key is not None
     return record.key
@@ -89,9 +89,9 @@ class TestAShell:
 
     def test_an_expired_key_is_renewed(self, hpc: Hpc, nebius: NebiusServer) -> None:
         hpc(*INIT)
-        old, record, day = key(), records.load(BUCKET), timedelta(days=1)
+        old, record, day = key(), buckets.load(BUCKET), timedelta(days=1)
         assert record is not None
-        records.save(record.with_key(replace(old, created=old.created - day, expires=old.expires - day)))
+        buckets.save(record.with_key(replace(old, created=old.created - day, expires=old.expires - day)))
         with nebius.lock:
             nebius.store.objects[old.id]["state"] = "EXPIRED"
         ended = hpc("env", "nb")
