@@ -49,7 +49,7 @@ def export(config: ClusterConfig, deployment: Deployment) -> None:
         "platform": {
             "name": platform.name,
             "title": platform.title,
-            "capabilities": sorted(one.value for one in platform.capabilities),
+            "capabilities": sorted(capability.value for capability in platform.capabilities),
             **({"observer": platform.observer} if platform.observer else {}),
         },
         "users": [user.name for user in config.users],

@@ -206,7 +206,7 @@ def probes(config: ClusterConfig) -> list[Probe]:
     found: list[Probe] = []
     for name, partition in config.partitions.items():
         user, account, qos = _somebody(config, partition)
-        walls = (one.max_wall for one in config.accounting.qos if one.name in (qos, partition.qos) and one.max_wall)
+        walls = (row.max_wall for row in config.accounting.qos if row.name in (qos, partition.qos) and row.max_wall)
         prolog = config.slurm.timers.prolog_epilog // 60 + 1 if has_scripts(config) else 0
         limit = int(min(prolog + 1, *map(minutes, (partition.max_time, *walls))))
         found.append(

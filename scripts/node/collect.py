@@ -109,17 +109,17 @@ def unix_accounts() -> dict[str, Any]:
     return {
         "managed": managed,
         "users": {
-            one.pw_name: {
-                "uid": one.pw_uid,
-                "gid": one.pw_gid,
-                "groups": sorted(g.gr_name for g in groups if one.pw_name in g.gr_mem),
-                "shell": one.pw_shell,
-                "home": one.pw_dir,
-                **({} if roots is None else {"sudo": one.pw_name in roots}),
-                "containers": bool(ranges & {one.pw_name, str(one.pw_uid)}),
+            user.pw_name: {
+                "uid": user.pw_uid,
+                "gid": user.pw_gid,
+                "groups": sorted(g.gr_name for g in groups if user.pw_name in g.gr_mem),
+                "shell": user.pw_shell,
+                "home": user.pw_dir,
+                **({} if roots is None else {"sudo": user.pw_name in roots}),
+                "containers": bool(ranges & {user.pw_name, str(user.pw_uid)}),
             }
-            for one in pwd.getpwall()
-            if one.pw_name in managed.get("users", ()) or 1000 <= one.pw_uid < 60000
+            for user in pwd.getpwall()
+            if user.pw_name in managed.get("users", ()) or 1000 <= user.pw_uid < 60000
         },
         "groups": {
             g.gr_name: g.gr_gid for g in groups if g.gr_name in managed.get("groups", ()) or 1000 <= g.gr_gid < 60000

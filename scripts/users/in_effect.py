@@ -44,8 +44,8 @@ def _there(name: str) -> bool:
     return True
 
 
-def _user(one: pwd.struct_passwd) -> dict[str, Any]:
-    return {"uid": one.pw_uid, "shell": one.pw_shell, "sudo": _sudo(one.pw_name), "keys": _keys(one.pw_dir)}
+def _user(row: pwd.struct_passwd) -> dict[str, Any]:
+    return {"uid": row.pw_uid, "shell": row.pw_shell, "sudo": _sudo(row.pw_name), "keys": _keys(row.pw_dir)}
 
 
 def _sudo(name: str) -> bool | None:
@@ -66,9 +66,9 @@ def _keys(home: str) -> list[str]:
 def _homes() -> dict[str, int]:
     try:
         return {
-            one.name: one.stat(follow_symlinks=False).st_uid
-            for one in os.scandir(HOMES)
-            if one.is_dir(follow_symlinks=False)
+            entry.name: entry.stat(follow_symlinks=False).st_uid
+            for entry in os.scandir(HOMES)
+            if entry.is_dir(follow_symlinks=False)
         }
     except OSError:
         return {}

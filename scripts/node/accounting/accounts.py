@@ -68,7 +68,7 @@ def both(before: dict[str, Any], desired: dict[str, Any]) -> dict[str, Any]:
         for row in desired[kind]:
             old = rows.get(row["name"], {})
             lists = {
-                key: [*row[key], *(one for one in old.get(key, ()) if one not in row[key])]
+                key: [*row[key], *(name for name in old.get(key, ()) if name not in row[key])]
                 for key in row.keys() & {"accounts", "qos"}
             }
             rows[row["name"]] = {**old, **row, **lists}
@@ -153,7 +153,7 @@ def _qos(desired: list[Row], before: dict[str, Row], found: dict[str, Row], *, m
 
 
 def _accounts(desired: list[Row], before: dict[str, Row], found: dict[str, Any], *, mend: bool) -> Iterator[Command]:
-    places = {one["account"]: one for one in found["associations"] if not one["user"]}
+    places = {row["account"]: row for row in found["associations"] if not row["user"]}
     for row in desired:
         name = row["name"]
         if name not in found["accounts"]:
@@ -176,7 +176,7 @@ def _users(desired: list[Row], before: dict[str, Row], found: dict[str, Any], *,
     new: dict[tuple[str, ...], list[str]] = {}
     for row in desired:
         name = row["name"]
-        places = {one["account"]: one for one in found["associations"] if one["user"] == name}
+        places = {place["account"]: place for place in found["associations"] if place["user"] == name}
         if not places:
             rights = [f"qos={','.join(row['qos'])}", f"defaultqos={row['qos'][0]}"] if row["qos"] else []
             words = (f"account={','.join(row['accounts'])}", f"defaultaccount={row['default_account']}", *rights)
@@ -220,7 +220,7 @@ def _unlimited(place: Row) -> list[str]:
 
 def _removals(desired: dict[str, Any], before: dict[str, Any], found: dict[str, Any]) -> Iterator[Command]:
     wanted = {row["name"]: set(row["accounts"]) for row in desired["users"]}
-    there = {(one["user"], one["account"]) for one in found["associations"] if one["user"]}
+    there = {(row["user"], row["account"]) for row in found["associations"] if row["user"]}
     for row in before["users"]:
         name = row["name"]
         if name not in wanted:
@@ -231,7 +231,7 @@ def _removals(desired: dict[str, Any], before: dict[str, Any], found: dict[str, 
             if account not in wanted[name] and (name, account) in there:
                 yield ["delete", "user", f"name={name}", f"account={account}"]
     # Children before parents, wherever an edit that failed has left them.
-    parents = {one["account"]: one.get("parentname", "") for one in found["associations"] if not one["user"]}
+    parents = {row["account"]: row.get("parentname", "") for row in found["associations"] if not row["user"]}
     gone = [name for name in _gone("accounts", desired, before) if name in found["accounts"]]
     for name in sorted(gone, key=lambda name: -_depth(name, parents)):
         yield ["delete", "account", f"name={name}"]

@@ -63,8 +63,8 @@ class Gpu(NamedTuple):
     def total(self, path: str, word: str) -> int | None:
         """Sum of the children whose name has the word; None where none is a number."""
         parent = self.element.find(path)
-        counts = [_NUMBER.fullmatch((one.text or "").strip()) for one in parent or () if word in one.tag]
-        known = [int(one[0]) for one in counts if one]
+        counts = [_NUMBER.fullmatch((child.text or "").strip()) for child in parent or () if word in child.tag]
+        known = [int(count[0]) for count in counts if count]
         return sum(known) if known else None
 
 
@@ -88,7 +88,7 @@ def needs_action(gpus: list[Gpu]) -> Outcome | None:
     found: list[str] = []
     for gpu in gpus:
         action = gpu.text("gpu_recovery_action")
-        if any(_NEEDS_RESET in (one.text or "") for one in gpu.element.iter()) or _yes(
+        if any(_NEEDS_RESET in (child.text or "") for child in gpu.element.iter()) or _yes(
             gpu, "gpu_reset_status/reset_required"
         ):
             found.append(f"GPU {gpu.number} requires a reset")
@@ -163,7 +163,7 @@ def diag(code: int, said: str) -> Outcome:
     try:
         document = json.loads(said[said.index("{") :])
         report = next(value for name, value in document.items() if name.startswith("DCGM"))
-        tests = [test for one in report["test_categories"] for test in one["tests"]]
+        tests = [test for category in report["test_categories"] for test in category["tests"]]
         results = [(str(test["name"]), result) for test in tests for result in test["results"]]
     except (ValueError, LookupError, TypeError, AttributeError, StopIteration):
         return skipped(f"dcgmi diag ended with exit code {code} and without a report")
@@ -172,9 +172,9 @@ def diag(code: int, said: str) -> Outcome:
         if str(result.get("status", "")).lower() != "fail":
             continue
         entity = result.get("entity_id", result.get("gpu_id", ""))
-        notes = [one for one in result.get("warnings") or () if isinstance(one, dict)]
-        text = "; ".join(str(one.get("warning", "")) for one in notes)[:160]
-        severe = not notes or any(one.get("error_severity", _ISOLATE) in (_ISOLATE, _RESET) for one in notes)
+        notes = [note for note in result.get("warnings") or () if isinstance(note, dict)]
+        text = "; ".join(str(note.get("warning", "")) for note in notes)[:160]
+        severe = not notes or any(note.get("error_severity", _ISOLATE) in (_ISOLATE, _RESET) for note in notes)
         wrong[f"{name}{f' of GPU {entity}' if entity != '' else ''}: {text or 'failed'}"] = severe
     if any(wrong.values()):
         return failed(", ".join(text for text, severe in wrong.items() if severe))
@@ -208,7 +208,7 @@ def _retired(gpu: Gpu) -> int | None:
         gpu.number_at(f"retired_pages/{cause}/retired_count")
         for cause in ("multiple_single_bit_retirement", "double_bit_retirement")
     ]
-    known = [one for one in counts if one is not None]
+    known = [count for count in counts if count is not None]
     return sum(known) if known else None
 
 
@@ -451,9 +451,9 @@ def kernel_records(lines: Iterable[str]) -> Iterator[tuple[int, str]]:
 
 def _xid_texts(known: dict[int, str], found: Iterable[Xid]) -> list[str]:
     texts = [
-        f"Xid {one.number} ({known[one.number]}) of GPU {one.bus}" + (f", process {one.pid}" if one.pid else "")
-        for one in found
-        if one.number in known
+        f"Xid {xid.number} ({known[xid.number]}) of GPU {xid.bus}" + (f", process {xid.pid}" if xid.pid else "")
+        for xid in found
+        if xid.number in known
     ]
     return list(dict.fromkeys(texts))[:_MOST]
 

@@ -175,8 +175,8 @@ def _by_pairs(
             pair = next(pair for pair in mine if slow[name] in pair)
             found[name] = ("failed", f"{mine[pair]:.0f} {unit} with {slow[name]}{wanted}")
             continue
-        pair = max(mine, key=lambda one: mine[one])
-        other = next(one for one in pair if one != name)
+        pair = max(mine, key=lambda measured: mine[measured])
+        other = next(node for node in pair if node != name)
         text = f"{mine[pair]:.0f} {unit} with {other}{wanted}"
         if name in open_:
             text += ": one of the two is slow, and no third node was idle"
@@ -278,7 +278,7 @@ def _settle(kind: str, nodes: list[str], found: Results) -> None:
     for name, (state, text) in found.items():
         if state != "failed":
             continue
-        if _common(kind, [one for one in nodes if one != name]):
+        if _common(kind, [node for node in nodes if node != name]):
             _note_result(
                 name, kind, state, f"{text}; so are most nodes, which are not drained: is the limit right?", common=True
             )
@@ -385,7 +385,7 @@ def next_pairs(nodes: Iterable[str], measured: Measured) -> list[Pair]:
         if name in used:
             continue
         others = [*partners, *(node for node in open_ if node != name)]
-        free = (one for one in others if one not in used and _unmeasured((name, one), measured))
+        free = (node for node in others if node not in used and _unmeasured((name, node), measured))
         other = next(free, None)
         if other is not None:
             found.append((name, other))

@@ -142,7 +142,7 @@ def _is_common(name: str, kind: str) -> bool:
     files = {path: path.lstat().st_mtime for path in RESULTS.glob("*.json") if path.stem != name}
     newest = max(files.values(), default=0.0)
     recent = [cluster_state.given(path) for path, time in files.items() if time > newest - RECENT]
-    failing = [one for one in recent if one.get("checks", {}).get(kind, {}).get("state") == "failed"]
+    failing = [result for result in recent if result.get("checks", {}).get(kind, {}).get("state") == "failed"]
     return len(failing) * 2 > len(recent)
 
 

@@ -61,7 +61,7 @@ def _connect(peer: str, port: int) -> socket.socket:
 
 def _accept(listening: socket.socket, peer: str) -> socket.socket:
     """A connection from the peer; others are closed."""
-    allowed = {str(one[4][0]) for one in socket.getaddrinfo(peer, None)}
+    allowed = {str(row[4][0]) for row in socket.getaddrinfo(peer, None)}
     while True:
         accepted, address = listening.accept()
         if address[0] in allowed:

@@ -259,9 +259,9 @@ def _clear(paths: Collection[str]) -> None:
             if path != OURS:
                 log(f"removed {there}")
     folders = {parent for path in paths for parent in Path(path).parents}
-    for one in sorted(folders, key=lambda parent: len(parent.parts), reverse=True):
+    for path in sorted(folders, key=lambda parent: len(parent.parts), reverse=True):
         with contextlib.suppress(OSError):  # not empty, or gone
-            (TREE / one).rmdir()
+            (TREE / path).rmdir()
 
 
 ENVIRONMENT = Path("/opt/apps/hpc/env.sh")

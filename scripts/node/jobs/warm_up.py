@@ -64,11 +64,11 @@ class Run:
                 self.miss(node, self.states.get(node, "unknown to slurmctld"))
         with ThreadPoolExecutor(AT_ONCE) as pool:
             look = bool(self.payload["images"])
-            found = dict(pool.map(lambda one: (one[0], self.single(*one, look=look)), going))
+            found = dict(pool.map(lambda row: (row[0], self.single(*row, look=look)), going))
             for part in self.payload["partitions"]:
                 self.share(part, [node for node, one in going if one is part], found)
-            lacking = [one for one in going if found[one[0]] == LACKS]
-            found.update(pool.map(lambda one: (one[0], self.single(*one)), lacking))
+            lacking = [(node, part) for node, part in going if found[node] == LACKS]
+            found.update(pool.map(lambda row: (row[0], self.single(*row)), lacking))
             needing = [node for node, _ in going if found[node] == RXDM]
             groups = [
                 (part, group)
@@ -76,7 +76,7 @@ class Run:
                 if part["rxdm"]
                 for group in grouped([node for node in needing if nodes[node] is part], self.partners(part))
             ]
-            list(pool.map(lambda one: self.several(*one), groups))
+            list(pool.map(lambda row: self.several(*row), groups))
         return self.missed
 
     def single(self, node: str, part: dict[str, Any], *, look: bool = False) -> str:

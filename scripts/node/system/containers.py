@@ -92,7 +92,7 @@ def enroot(users: list[User], data: str) -> bool:
 def tmpfiles(folders: list[str], users: list[User]) -> str:
     """Lines of tmpfiles.d(5) for folders with one for each user, by their number. A pure function."""
     lines = [f"d {folder} 1777 root root -" for folder in folders]
-    lines += [f"d {one}/{user['uid']} 0700 {user['uid']} {user['gid']} -" for one in folders for user in users]
+    lines += [f"d {path}/{user['uid']} 0700 {user['uid']} {user['gid']} -" for path in folders for user in users]
     return "\n".join([MARK, *lines]) + "\n"
 
 

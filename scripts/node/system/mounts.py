@@ -66,7 +66,7 @@ def mount_all(
 def mount_one(target: str) -> bool:
     """Whether fstab's line for `target` is mounted now.
 
-    Who mounts it is all one: the machine may be booting, and where systemd was first the kernel refuses us.
+    Either may mount it: the machine may be booting, and where systemd was first the kernel refuses this one.
     """
     return succeeds("mount", target) or mounted(target)
 
