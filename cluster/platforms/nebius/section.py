@@ -12,7 +12,7 @@ from cluster.config.types import Flag, MachineTypeName, MountPoint, Positive, Pu
 from cluster.config.validators.names import matching, one_of
 from cluster.findings import RefusedError
 from cluster.platforms.nebius import versions
-from cluster.platforms.nebius.machine_types import NEBIUS_DISKS, REGIONS, storage_class
+from cluster.platforms.nebius.machine_types import NEBIUS_DISKS, REGIONS
 
 
 def _check(prefix: str, where: str) -> AfterValidator:
@@ -163,7 +163,7 @@ class NodeDisk(Section):
 
     @model_validator(mode="after")
     def _whole_parts(self) -> Self:
-        step = NEBIUS_DISKS[self.type].step_gib
+        step = NEBIUS_DISKS[self.type]
         if self.size_gib % step:
             fitting = (self.size_gib // step + 1) * step
             raise RefusedError(
@@ -175,7 +175,7 @@ class NodeDisk(Section):
     @property
     def storage_class(self) -> str:
         """The StorageClass that it is created by."""
-        return storage_class(self.type, self.filesystem)
+        return f"compute-csi-{self.type}-{self.filesystem}"
 
 
 class LocalMount(NodeDisk):

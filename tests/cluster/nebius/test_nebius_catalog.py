@@ -7,12 +7,10 @@ from cluster.catalog.parameters import VERSIONS
 from cluster.platforms.nebius import versions
 from cluster.platforms.nebius.machine_types import (
     FABRICS,
-    NEBIUS_DISKS,
     PLATFORMS,
     REGIONS,
     fabrics_of,
     preset_of,
-    storage_class,
 )
 from tests.cluster.nebius.samples import GB300, H100, nebius
 
@@ -51,11 +49,6 @@ def test_fabrics_are_of_platforms_and_regions_that_there_are() -> None:
     assert fabrics_of("gpu-h100-sxm", "eu-north1") == ["fabric-2", "fabric-3", "fabric-4", "fabric-6"]
     for platform in PLATFORMS.values():
         assert set(platform.regions) <= set(REGIONS)
-
-
-def test_storage_classes_are_those_of_the_chart() -> None:
-    assert storage_class("network-ssd-io-m3", "ext4") == "compute-csi-network-ssd-io-m3-ext4"
-    assert NEBIUS_DISKS["network-ssd-io-m3"].step_gib == 93
 
 
 class TestSoperator:
