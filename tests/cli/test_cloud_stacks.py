@@ -8,7 +8,7 @@ import pytest
 
 from cli.stack import project
 from tests.cli.conftest import Hpc
-from tests.cli.test_engines import CLOUD
+from tests.cli.operation.test_engines import CLOUD
 
 ROOT = Path(__file__).parents[2]
 

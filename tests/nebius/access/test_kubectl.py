@@ -16,7 +16,7 @@ from cli.access.kubectl import Kubectl, entered
 from cli.access.remote import UNREACHED, gather
 from cli.access.ssh import shell_line
 from cli.cluster.cluster import from_outputs
-from tests.cli.test_quoting import WORDS, machine
+from tests.cli.access.test_shell_line import WORDS, machine
 from tests.nebius.access.conftest import OUTPUTS, TOKEN, Hpc, calls
 
 __all__ = ["machine"]

@@ -14,7 +14,7 @@ from cli.checks.suite import Check
 from cli.stack import project
 from tests.cli.conftest import Hpc
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 def script(name: str, body: str) -> Check:
