@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from components.local.host import machine
+from components.local.host import images, machine
 from components.local.host import network as networks
 from components.local.host.bridge import bridge_name, interface_name
 from components.local.host.machine import Design
@@ -52,6 +52,14 @@ class TestMade:
     def test_they_answer_with_their_pinned_key_and_their_name(self, stack: RealStack) -> None:
         assert [stack.ssh(name, "hostname") for name in ("m0", "m1")] == ["m0", "m1"]
         assert stack.state["m0"]["host_key"] != stack.state["m1"]["host_key"]
+
+    def test_they_hold_their_image_also_where_their_root_is_not_known(
+        self, stack: RealStack, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        assert str(stack.root) in [note.read_text() for note in (stack.images / ".roots").iterdir()]
+        monkeypatch.setattr(images, "_ROOTS", "no-such-folder")
+        monkeypatch.setenv("HPC_LOCAL_ROOT", "/no/such/root")
+        assert stack.digest in images._used(stack.images)
 
     def test_they_are_complete_systems(self, stack: RealStack) -> None:
         assert stack.ssh("m0", "systemctl is-system-running --wait; systemctl --failed --no-legend") == "running"

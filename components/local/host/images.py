@@ -10,11 +10,12 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from components.local.host.locks import locked, write_atomically
-from components.local.host.paths import HostError
+from components.local.host.paths import HostError, host_root
 
 HERE = Path(__file__).parent
 BUILD = HERE / "build-image.sh"
@@ -62,7 +63,7 @@ class Recipe:
     def digest(self) -> str:
         """16 hex digits that name the image: of everything that we put in, not of the packages' versions.
 
-        An image is made once and kept; `prune` it to get newer packages.
+        An image is made once and kept; to get newer packages, remove its folder.
         """
         content = hashlib.sha256()
         for part in (self.base, self.suite, platform.machine(), *self.packages):
@@ -203,6 +204,11 @@ DISK_NEEDED = 1_300_000_000
 MEMORY_NEEDED = 4_000_000_000
 """Bytes of free memory from which on the image is unpacked there: it takes up to 1 GB for the time of the build."""
 
+KEPT_SECONDS = 24 * 3600
+"""For an image after its last use, though no machine stands on it."""
+_ROOTS = ".roots"
+"""Folder of the cache with the roots that have machines on its images, a file each."""
+
 Report = Callable[[str], None]
 
 
@@ -222,6 +228,7 @@ def ensure_image(base: str, images: Path, report: Report, packages: Iterable[str
     """
     wanted = recipe(base, packages)
     if has_image(images, wanted.digest):
+        os.utime(images / wanted.digest / "image.json")  # `prune` spares what is in use
         return image_root(images, wanted.digest)
     lock = images / ".build.lock"
     with locked(lock, wait=False) as first:
@@ -270,6 +277,8 @@ def _build(wanted: Recipe, images: Path, report: Report) -> Path:
     finally:
         shutil.rmtree(work, ignore_errors=True)
     report(f"base image {wanted.base}: made in {time.monotonic() - started:.0f} s")
+    with suppress(OSError, ValueError, KeyError):
+        prune(images, report)
     return image_root(images, wanted.digest)
 
 
@@ -354,77 +363,48 @@ def sweep_builds(images: Path) -> None:
         shutil.rmtree(half, ignore_errors=True)
 
 
-@dataclass(frozen=True, kw_only=True)
-class CachedImage:
-    digest: str
-    base: str
-    packages: tuple[str, ...]
-    """The stack's own, `image.packages`."""
-    made: int
-    """When, in seconds since 1970."""
-    current: bool
-    """Whether a new stack would use it; otherwise it is of another version of this program."""
-    users: tuple[str, ...]
-    """Machines that are made from it, as stack/machine."""
+def note_root(images: Path, root: Path) -> None:
+    """Note that machines under `root` stand on images of this cache, so that `prune` finds those that do not run."""
+    note = images / _ROOTS / hashlib.sha256(str(root).encode()).hexdigest()[:16]
+    if not note.exists():
+        write_atomically(note, str(root))
 
 
-def cached_images(root: Path, images: Path) -> list[CachedImage]:
-    found: list[CachedImage] = []
+def prune(images: Path, report: Report) -> list[str]:
+    """Remove images on which no machine stands, of any state and any root; returns the digests removed.
+
+    Images that a new stack would use stay, as do those that were used within a day: another version of this program
+    may be about to make machines of them. The build lock is held.
+    """
+    removed: list[str] = []
+    used = _used(images)
     for path in images.glob("*/image.json"):
         meta, digest = json.loads(path.read_text()), path.parent.name
         base, packages = meta["base"], tuple(meta.get("own", ()))
-        found.append(
-            CachedImage(
-                digest=digest,
-                base=base,
-                packages=packages,
-                made=int(meta["made"]),
-                current=base in SUITES and recipe(base, packages).digest == digest,
-                users=_users(root, images, digest),
-            )
-        )
-    return sorted(found, key=lambda image: -image.made)
-
-
-def prune(root: Path, images: Path, report: Callable[[str], None], *, current: bool = False) -> list[str]:
-    """Remove images that no machine is made from, and halves of killed builds; returns the digests removed.
-
-    Images that a new stack would use stay, unless `current` is set: the next `up` then makes them with the packages
-    of the day.
-    """
-    removed: list[str] = []
-    if not images.exists():
-        return removed
-    with locked(images / ".build.lock", wait=False) as free:
-        if not free:
-            raise HostError(f"{images}: a base image is being built; try again when that is done")
-        sweep_builds(images)
-        for image in cached_images(root, images):
-            if image.users or (image.current and not current):
-                continue
-            report(f"removing base image {image.digest} ({' '.join((image.base, *image.packages))})")
-            # Renamed first, so that a killed removal leaves no partial image.
-            gone = (images / image.digest).rename(images / f".build-{image.digest}-removed")
-            shutil.rmtree(gone)
-            removed.append(image.digest)
+        current = base in SUITES and recipe(base, packages).digest == digest
+        if digest in used or current or time.time() - path.stat().st_mtime < KEPT_SECONDS:
+            continue
+        report(f"removing base image {digest} ({' '.join((base, *packages))}), which no machine uses")
+        # Renamed first, so that a killed removal leaves no partial image.
+        shutil.rmtree(path.parent.rename(images / f".build-{digest}-removed"))
+        removed.append(digest)
     return removed
 
 
-def _users(root: Path, images: Path, digest: str) -> tuple[str, ...]:
-    """Machines on record under `root`, and running machines of any other root that shares the cache."""
-    users: set[str] = set()
-    for path in (root / "stacks").glob("*/machines/*/machine.json"):
-        if json.loads(path.read_text()).get("image") == digest:
-            users.add(f"{path.parent.parent.parent.name}/{path.parent.name}")
-    below = f"lowerdir={image_root(images, digest)},"
+def _used(images: Path) -> set[str]:
+    """Images of all machines on record under roots that use the cache, and of all that run. Raises OSError, ValueError,
+    KeyError: a record can't be read, so that nothing is known to be unused."""
+    roots = {images.parent, host_root()}
+    for note in (images / _ROOTS).glob("*"):
+        if (root := Path(note.read_text())).is_dir():
+            roots.add(root)
+        else:
+            note.unlink()
+    records = [path for root in roots for path in root.glob("stacks/*/machines/*/machine.json")]
+    used = {str(json.loads(path.read_text())["image"]) for path in records}
     for process in Path("/proc").glob("[0-9]*"):
-        try:
-            if (process / "comm").read_text() != "systemd-nspawn\n":
-                continue
-            for line in (process / "mountinfo").read_text().splitlines():
-                if below in line:
-                    machine = Path(line.split()[4]).parent
-                    users.add(f"{machine.parent.parent.name}/{machine.name}")
-        except OSError:  # it ended
-            continue
-    return tuple(sorted(users))
+        with suppress(OSError):  # it ended
+            if (process / "comm").read_text() == "systemd-nspawn\n":
+                mounts = (process / "mountinfo").read_text()
+                used |= set(re.findall(rf"lowerdir={re.escape(str(images))}/([^/,]+)/root,", mounts))
+    return used

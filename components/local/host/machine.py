@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from components.local.host import bridge, cgroups, layer, owner
-from components.local.host.images import image_root
+from components.local.host.images import image_root, note_root
 from components.local.host.layer import File, Layer
 from components.local.host.locks import locked, remove_empty, write_atomically
 from components.local.host.paths import HostError, MachinePaths, StackPaths, checked_name
@@ -432,6 +432,7 @@ def _record(design: Design, instance: str, host_key: str) -> None:
         "instance_id": instance, "host_key": host_key, "image": design.image, "address": design.address,
         "files": sorted(design.files),
     }  # fmt: skip
+    note_root(design.images, design.root)
     write_atomically(design.paths.record, json.dumps(record, indent=1))
 
 
