@@ -2,7 +2,6 @@
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -16,18 +15,13 @@ from cluster.slurm.script_tree import Tree
 from components.deploy import Deployment, config_text
 from components.nebius.chart_sources import Definitions
 from components.nebius.charts import Charts, ChartsArgs, in_order
-from components.nebius.infrastructure import Infrastructure, InfrastructureArgs
+from components.nebius.infrastructure import Infrastructure
 from components.nebius.kubectl import LOGIN, pod_of
 from components.nebius.people import People, people
 from components.nebius.waits import Wait
 
 OPERATOR, CLUSTER, NODESETS = "soperator", "slurm-cluster", "nodesets"
 """Names of releases."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class SlurmArgs:
-    infrastructure: Infrastructure
 
 
 class Slurm(pulumi.ComponentResource):
@@ -38,12 +32,14 @@ class Slurm(pulumi.ComponentResource):
     ready: pulumi.Output[Any]
     """Known when everything runs."""
 
-    def __init__(self, name: str, args: SlurmArgs, *, opts: pulumi.ResourceOptions | None = None) -> None:
+    def __init__(
+        self, name: str, infrastructure: Infrastructure, *, opts: pulumi.ResourceOptions | None = None
+    ) -> None:
         super().__init__("hpc:nebius:Slurm", name, {}, opts)
-        self._name, self._infrastructure = name, args.infrastructure
-        cloud = args.infrastructure.cloud
+        self._name, self._infrastructure = name, infrastructure
+        cloud = infrastructure.cloud
         config, settings = cloud.config, cloud.settings
-        self._releases = releases(config, facts(args.infrastructure))
+        self._releases = releases(config, facts(infrastructure))
         self._charts = self._installable()
         self._waits: dict[str, Wait] = {}
         for release in in_order(self._releases):
@@ -61,7 +57,7 @@ class Slurm(pulumi.ComponentResource):
             "nodesets": list(config.nodesets),
             "count_gpus": not settings.endpoint,
             # Nodes that were recreated are waited for again, and resumed.
-            "shapes": {name: row["shape"] for name, row in args.infrastructure.nodesets.items()},
+            "shapes": {name: row["shape"] for name, row in infrastructure.nodesets.items()},
         }
         scheduler = self._wait("scheduler", spec, [last])
         # Soperator creates the Service once the jail is populated, which may take longer than the address.
@@ -69,7 +65,7 @@ class Slurm(pulumi.ComponentResource):
             "login", {"type": settings.login.service}, [self._wait("available")], settings.timeouts.login
         )
         self.login = login.facts
-        args.infrastructure.teardown("charts", [*self._charts.of.values(), self._people, login], parent=self)
+        infrastructure.teardown("charts", [*self._charts.of.values(), self._people, login], parent=self)
         self.ready = pulumi.Output.all(self._people.id, login.id, scheduler.id)
         self.register_outputs({"address": self.login})
 
@@ -183,7 +179,7 @@ def _gpus(machine: MachineSpec) -> int:
 def deploy(config: ClusterConfig, scripts: Tree) -> Deployment:
     """Deploy a cluster; Soperator has prologs and epilogs of its own, so there are no `scripts`."""
     del scripts
-    platform = NebiusPlatform(config.name, NebiusPlatformArgs(config=config))
+    platform = NebiusPlatform(config.name, config)
     cloud, slurm = platform.infrastructure, platform.slurm
     kubernetes = cloud.cluster
     return Deployment(
@@ -202,23 +198,18 @@ def deploy(config: ClusterConfig, scripts: Tree) -> Deployment:
     )
 
 
-@dataclass(frozen=True, kw_only=True)
-class NebiusPlatformArgs:
-    config: ClusterConfig
-
-
 class NebiusPlatform(pulumi.ComponentResource):
     """A cluster on Nebius: Kubernetes with all that it needs around it, and Slurm in its pods."""
 
     infrastructure: Infrastructure
     slurm: Slurm
 
-    def __init__(self, name: str, args: NebiusPlatformArgs, *, opts: pulumi.ResourceOptions | None = None) -> None:
+    def __init__(self, name: str, config: ClusterConfig, *, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("hpc:nebius:NebiusPlatform", name, {}, opts)
         # Clusters that are up have both without a parent: nothing of theirs is replaced.
         child = pulumi.ResourceOptions(parent=self, aliases=[pulumi.Alias(parent=pulumi.ROOT_STACK_RESOURCE)])
-        self.infrastructure = Infrastructure(name, InfrastructureArgs(config=args.config), opts=child)
-        self.slurm = Slurm(name, SlurmArgs(infrastructure=self.infrastructure), opts=child)
+        self.infrastructure = Infrastructure(name, config, opts=child)
+        self.slurm = Slurm(name, self.infrastructure, opts=child)
         self.register_outputs({"ready": self.slurm.ready})
 
 

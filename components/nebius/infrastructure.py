@@ -17,10 +17,9 @@ from cluster.platforms.nebius.section import backs_up
 from components.nebius import waits
 from components.nebius.chart_sources import ChartVersions
 from components.nebius.drain import Drain, Partitions
-from components.nebius.network import LoginAddress, LoginAddressArgs, Network, NetworkArgs
+from components.nebius.network import LoginAddress, LoginAddressArgs, Network
 from components.nebius.node_groups import (
     GpuClusters,
-    GpuClustersArgs,
     NodeGroups,
     NodeGroupsArgs,
     Operators,
@@ -28,7 +27,7 @@ from components.nebius.node_groups import (
 )
 from components.nebius.preflight import Preflight
 from components.nebius.resource import Cloud, NebiusResource, settings_of
-from components.nebius.storage import Backups, BackupsArgs, Filesystems, FilesystemsArgs, filesystems
+from components.nebius.storage import Backups, Filesystems, filesystems
 from components.nebius.teardown import Leftovers, Teardown
 from components.nebius.waits import Wait
 
@@ -87,11 +86,6 @@ def access(status: Mapping[str, Any], name: str, command: list[str]) -> dict[str
     }
 
 
-@dataclass(frozen=True, kw_only=True)
-class InfrastructureArgs:
-    config: ClusterConfig
-
-
 class Infrastructure(pulumi.ComponentResource):
     """A Kubernetes cluster that Soperator can be installed in, with all that it needs around it."""
 
@@ -113,9 +107,9 @@ class Infrastructure(pulumi.ComponentResource):
     """Is deleted after all charts and before all nodes."""
     operators: Operators
 
-    def __init__(self, name: str, args: InfrastructureArgs, *, opts: pulumi.ResourceOptions | None = None) -> None:
+    def __init__(self, name: str, config: ClusterConfig, *, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("hpc:nebius:Infrastructure", name, {}, opts)
-        config, settings = args.config, settings_of(args.config)
+        settings = settings_of(config)
         self._name, self._child = name, pulumi.ResourceOptions(parent=self)
         self.admin = tls.PrivateKey(f"{name}-admin", algorithm="ED25519", opts=self._child)
         owner = random.RandomId(f"{name}-owner", byte_length=8, opts=self._child)
@@ -136,8 +130,8 @@ class Infrastructure(pulumi.ComponentResource):
             opts=self._child,
         )
         self.cloud = replace(self.cloud, after=[asked, charts, self._leftovers()])
-        subnet = Network(f"{name}-network", NetworkArgs(cloud=self.cloud), opts=self._child).subnet_id
-        self.filesystems = Filesystems(f"{name}-fs", FilesystemsArgs(cloud=self.cloud), opts=self._child)
+        subnet = Network(f"{name}-network", self.cloud, opts=self._child).subnet_id
+        self.filesystems = Filesystems(f"{name}-fs", self.cloud, opts=self._child)
         self.address = LoginAddress(
             f"{name}-login", LoginAddressArgs(cloud=self.cloud, subnet_id=subnet), opts=self._child
         )
@@ -145,7 +139,7 @@ class Infrastructure(pulumi.ComponentResource):
             f"{name}-kubernetes", KubernetesClusterArgs(cloud=self.cloud, subnet_id=subnet), opts=self._child
         )
         self.api = self.wait("api", "api", {}, seconds=waits.API_SECONDS)
-        gpu_clusters = GpuClusters(f"{name}-gpu", GpuClustersArgs(cloud=self.cloud), opts=self._child)
+        gpu_clusters = GpuClusters(f"{name}-gpu", self.cloud, opts=self._child)
         self.groups = node_groups(config, settings)
         self.nodesets = {nodeset: self._nodeset(nodeset) for nodeset in config.nodesets}
         drain = Drain(
@@ -189,7 +183,7 @@ class Infrastructure(pulumi.ComponentResource):
         shapes = {nodeset: row["shape"] for nodeset, row in self.nodesets.items()}
         self.nodes = self.wait("nodes", "nodes", {"groups": rows, "shapes": shapes}, after=[self.api, self.volumes])
         if backs_up(settings):
-            self.backups = Backups(f"{name}-backups", BackupsArgs(cloud=self.cloud), opts=self._child)
+            self.backups = Backups(f"{name}-backups", self.cloud, opts=self._child)
         self.register_outputs({})
 
     def wait(

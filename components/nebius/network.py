@@ -48,19 +48,14 @@ class FirstSubnet(DynamicResource, module="nebius", name="FirstSubnet"):
         super().__init__(FirstSubnetProvider(), name, {"project": project, "endpoint": endpoint}, opts)
 
 
-@dataclass(frozen=True, kw_only=True)
-class NetworkArgs:
-    cloud: Cloud
-
-
 class Network(pulumi.ComponentResource):
     """The subnet that everything is created in."""
 
     subnet_id: pulumi.Output[str]
 
-    def __init__(self, name: str, args: NetworkArgs, *, opts: pulumi.ResourceOptions | None = None) -> None:
+    def __init__(self, name: str, cloud: Cloud, *, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("hpc:nebius:Network", name, {}, opts)
-        cloud, settings = args.cloud, args.cloud.settings
+        settings = cloud.settings
         child = pulumi.ResourceOptions(parent=self)
         if settings.subnet == "create":
             network = cloud.resource("Network", f"{name}-vpc", {}, called=cloud.config.name, opts=child)

@@ -108,20 +108,14 @@ def _repair(rule: Repair) -> dict[str, Any]:
     return {"type": rule.condition, "status": rule.status, **limit}
 
 
-@dataclass(frozen=True, kw_only=True)
-class GpuClustersArgs:
-    cloud: Cloud
-
-
 class GpuClusters(pulumi.ComponentResource):
     """One GPU cluster for each fabric that nodesets name, and those that were there before."""
 
     of: Mapping[str, pulumi.Output[str]]
     """Id of the GPU cluster of each nodeset that has one."""
 
-    def __init__(self, name: str, args: GpuClustersArgs, *, opts: pulumi.ResourceOptions | None = None) -> None:
+    def __init__(self, name: str, cloud: Cloud, *, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("hpc:nebius:GpuClusters", name, {}, opts)
-        cloud = args.cloud
         wanted = {
             nodeset: workers.infiniband
             for nodeset, workers in cloud.settings.workers.items()

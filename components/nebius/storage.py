@@ -1,7 +1,6 @@
 """Shared file systems, and the bucket that backups of the jail go to."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
 import pulumi
 import pulumi_random as random
@@ -11,19 +10,13 @@ from cluster.platforms.nebius.section import Filesystem, Nebius
 from components.nebius.resource import Cloud, shortened
 
 
-@dataclass(frozen=True, kw_only=True)
-class FilesystemsArgs:
-    cloud: Cloud
-
-
 class Filesystems(pulumi.ComponentResource):
     """File systems by their mount tag."""
 
     ids: Mapping[str, pulumi.Output[str]]
 
-    def __init__(self, name: str, args: FilesystemsArgs, *, opts: pulumi.ResourceOptions | None = None) -> None:
+    def __init__(self, name: str, cloud: Cloud, *, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("hpc:nebius:Filesystems", name, {}, opts)
-        cloud = args.cloud
         ids: dict[str, pulumi.Output[str]] = {}
         for tag, section in filesystems(cloud.settings):
             if section.spec is None:
@@ -59,11 +52,6 @@ ROLE = "storage.object-editor"
 """What the service account may do with the bucket, and with nothing else."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class BackupsArgs:
-    cloud: Cloud
-
-
 class Backups(pulumi.ComponentResource):
     """The bucket, the service account in a group of its own, and its access key."""
 
@@ -76,9 +64,8 @@ class Backups(pulumi.ComponentResource):
     password: pulumi.Output[str]
     """What backups are encrypted with."""
 
-    def __init__(self, name: str, args: BackupsArgs, *, opts: pulumi.ResourceOptions | None = None) -> None:
+    def __init__(self, name: str, cloud: Cloud, *, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("hpc:nebius:Backups", name, {}, opts)
-        cloud = args.cloud
         child = pulumi.ResourceOptions(parent=self)
         kept = cloud.config.deletion_protection
         # Names of buckets are unique among all customers of a region; and a bucket that stayed after a destroy must not
