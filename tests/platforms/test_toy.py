@@ -86,7 +86,7 @@ def test_schema_and_reference_have_the_section() -> None:
     cluster = json_schema()["$defs"]["ClusterConfig"]["properties"]
     assert cluster["platform"]["enum"] == ["local", "gcp", "nebius", "toy"]
     assert cluster["pods"]["$ref"] == "#/$defs/Pods"
-    assert "| `replicas` | Copies of each pod." in reference()
+    assert "| `replicas` | Copies of each pod." in "".join(reference().values())
 
 
 def test_nothing_is_left_of_a_platform_that_is_no_longer_registered(monkeypatch: pytest.MonkeyPatch) -> None:
