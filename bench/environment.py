@@ -85,7 +85,7 @@ class Environment:
     ) -> tuple[float, str]:
         """The same, with the seconds it took."""
         began = time.perf_counter()
-        # A session of its own: a Ctrl-C in the terminal is ours to pass on. If we are killed it is told to end as well.
+        # A session of its own: a Ctrl-C in the terminal is ours to pass on. If we are killed it gets SIGTERM as well.
         with subprocess.Popen(
             ["setpriv", "--pdeathsig", "TERM", *command], cwd=ROOT, env={**self.env, **(env or {})}, text=True,
             start_new_session=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,

@@ -199,8 +199,8 @@ def prepare(wanted: str) -> None:
             run([uv, "venv", "--quiet", "--allow-existing", "--python", sys.executable, VENV], env, "uv venv")
         copy = VENV / f"{name}.new"
         shutil.copyfile(ROOT / name, copy)
-        # Python compiles what a command imports when it first does, a tenth of all that is installed. Where it is told
-        # not to, all of it is compiled now: every command would start in twice the time.
+        # Python compiles what a command imports when it first does, a tenth of all that is installed. Where that is
+        # off, all of it is compiled now: every command would start in twice the time.
         compiled = ["--compile-bytecode"] if sys.dont_write_bytecode else []
         options = [*quiet, *compiled, "--require-hashes", "--python", VENV / "bin/python"]
         run([uv, "pip", "sync", *options, copy], env, "uv pip sync")

@@ -78,7 +78,7 @@ def _disk_message(error: BaseException) -> str:
 
 
 def message(error: BaseException) -> str:
-    """The text of an expected error, with the command that helps: the engine knows none."""
+    """The text of an expected error, with the command that helps: the engine has none."""
     hint = ""
     if "engine.errors" in sys.modules:
         from engine import DamagedStateError, PassphraseError, StackLockedError  # imported already

@@ -133,7 +133,7 @@ class Machines:
     mounts: Mounts
     """Shared file systems of a machine: source, target, fs_type, options."""
     addresses: Mapping[str, str] = field(default_factory=dict)
-    """Address of every machine by name, if the platform knows it beforehand; else empty, and names are resolved."""
+    """Address of every machine by name, if the platform has it beforehand; else empty, and names are resolved."""
     state: Mapping[str, Any] | None = None
     """What the controller keeps on a file system that outlives its machine."""
     exports: Mapping[str, Any] | None = None

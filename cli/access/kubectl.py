@@ -86,7 +86,7 @@ class KubeApi:
         file.touch(mode=0o600)
         file.write_text(kubernetes.file, encoding="utf-8")
         self.kubernetes, self._seconds = kubernetes, seconds
-        # What kubectl knows of other clusters at this address, such as an earlier rehearsal's, is left out.
+        # What kubectl has cached of other clusters at this address, such as an earlier rehearsal's, is left out.
         self._start = [program, "--kubeconfig", str(file), "--cache-dir", f"{folder.path}/cache"]
 
     def argv(self, *words: str) -> list[str]:

@@ -121,10 +121,10 @@ def relayed(
         code = process.wait()
         # A process that outlives it may have its standard error; it is not waited for.
         reader.join(1.0)
-        told, left = outcome(code, "".join(held))
-        if told != UNREACHED or code == UNREACHED:
+        status, left = outcome(code, "".join(held))
+        if status != UNREACHED or code == UNREACHED:
             _print(left.encode(errors="surrogateescape"))
-    return told
+    return status
 
 
 def _pass_on(descriptor: int, held: list[str], own: re.Pattern[str], last: re.Pattern[str]) -> None:

@@ -46,7 +46,7 @@ class Host:
 
 
 def instance(target: Target) -> iap.Instance:
-    """What Identity-Aware Proxy knows a target by."""
+    """By what Identity-Aware Proxy finds a target."""
     name, project, zone = (checked(target.row.get(key)) for key in ("instance", "project", "zone"))
     return iap.Instance(name=name, project=project, zone=zone)
 

@@ -17,7 +17,7 @@ class Target:
     address: str = ""
     port: int = 22
     host_key: str = ""
-    """Its public SSH host key, as a line of known_hosts has it after the name. Empty where only the jump host knows
+    """Its public SSH host key, as a line of known_hosts has it after the name. Empty where only the jump host has
     it."""
     jump: "Target | None" = None
     """The jump host, if it does not answer here."""

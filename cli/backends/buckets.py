@@ -41,7 +41,7 @@ def parse_version(text: str) -> Version:
 def backend_url(bucket: str, region: str, endpoint: str, cli: Version) -> str:
     """The URL for PULUMI_BACKEND_URL. `endpoint` has its scheme: https://storage.eu-north1.nebius.cloud:443.
 
-    s3ForcePathStyle is read by all versions: the AWS SDK v1 knows no other spelling, and v2 accepts it.
+    s3ForcePathStyle is read by all versions: the AWS SDK v1 has no other spelling, and v2 accepts it.
     """
     query = {"region": region, "endpoint": endpoint, "s3ForcePathStyle": "true"}
     return f"s3://{bucket}?{urlencode({**query, **(_CHECKSUMS if _needs_checksums(cli) else {})})}"

@@ -106,7 +106,7 @@ def bring_back(cluster: Cluster, stack: str, file: Path, backup: Backup, request
 
 
 def rebuild(cluster: Cluster, stack: str, *, insert: bool) -> list[str]:
-    """Have the controller tell, or `insert`, the records of ended jobs that the database lacks; what it prints.
+    """Have the controller list, or `insert`, the records of ended jobs that the database lacks; what it prints.
 
     Raises CliError: it does not answer, or records wait in slurmctld.
     """

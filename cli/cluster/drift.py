@@ -26,7 +26,7 @@ class Stack:
     name: str
     config: ClusterConfig
     addresses: Mapping[str, str]
-    """Of its machines, where the platform knows them beforehand."""
+    """Of its machines, where the platform has them beforehand."""
     mounts: Mapping[str, Sequence[Mapping[str, str]]]
     """Shared file systems of each machine that is set up over SSH."""
     state: Mapping[str, Any] | None
@@ -74,7 +74,7 @@ def wanted(of: Stack, seen: ClusterObservation) -> Wanted:
 
 def _version(seen: ClusterObservation) -> str | None:
     """The set-up that the last `up` brought, from any machine that can read the cluster state."""
-    read = ((one.part("board", "newest") or {}).get("setup") for one in seen.machines)
+    read = ((one.part("cluster_state", "newest") or {}).get("setup") for one in seen.machines)
     return next(filter(None, read), None)
 
 

@@ -79,7 +79,7 @@ class Jobs:
         return found[1]
 
     def states(self, ids: Iterable[str]) -> dict[str, JobState]:
-        """The state of jobs of this user; those that neither slurmctld nor the database knows (yet) are left out."""
+        """The state of jobs of this user; those that neither slurmctld nor the database has (yet) are left out."""
         wanted = list(ids)
         found = parse_squeue(self._as_user(squeue_line()), wanted)
         if missing := [one for one in wanted if one not in found]:
@@ -164,11 +164,11 @@ _OUTPUT = re.compile(r"^ +StdOut=(/.+)$", re.MULTILINE)
 def read_job_log(cluster: Cluster, stack: str, job: str, most: int) -> tuple[str, str]:
     """Where the log of a job is, and its first `most` bytes, read as the user whose job it is.
 
-    slurmctld knows a job's output for some minutes after its end (MinJobAge). Of older jobs the accounting database
+    slurmctld has a job's output for some minutes after its end (MinJobAge). Of older jobs the accounting database
     has the user, and the place is the one of `./hpc nccl run`.
 
     Raises:
-        CliError: nobody knows the job, or its user can't read the log.
+        CliError: neither has the job, or its user can't read the log.
     """
     root, number = Jobs(cluster, stack, "root"), shlex.quote(job)
     # Not by `scontrol show job`: a job's name stands before its user there, and may say that it is another's.
@@ -180,7 +180,7 @@ def read_job_log(cluster: Cluster, stack: str, job: str, most: int) -> tuple[str
             return found[-1], jobs.read(found[-1], most)
     user = _first(root, f"sacct --noheader --parsable2 --allocations --jobs={number} --format=User")
     if not _USER.fullmatch(user):
-        raise CliError(f"job {job}: neither slurmctld nor the accounting database of {stack} knows it.")
+        raise CliError(f"job {job}: neither slurmctld nor the accounting database of {stack} has it.")
     jobs = Jobs(cluster, stack, user)
     path = f"{jobs.run('echo ~').strip()}/{LOGS}/{job}.log"
     try:
@@ -292,16 +292,16 @@ def patiently(look: Callable[[], Seen]) -> Seen:
     Raises:
         CliError: it was, for _LOST_SECONDS and every time that it was asked.
     """
-    since, told = time.monotonic(), False
+    since, announced = time.monotonic(), False
     while True:
         try:
             return look()
         except CliError as error:
             if time.monotonic() - since > _LOST_SECONDS:
                 raise
-            if not told:
+            if not announced:
                 console.note(f"{error}\nTrying again for {_LOST_SECONDS:.0f} s.")
-            told = True
+            announced = True
             time.sleep(_LOOK_SECONDS)
 
 

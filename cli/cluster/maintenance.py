@@ -134,8 +134,8 @@ def _count(node: Node) -> str:
 
 
 MARK = "reboot by hpc"
-"""Start of the reason with which nodes are drained here, by which a repeated command knows its own drains."""
-# /run is empty after a boot, so the mark tells one from the next, on every kind of machine.
+"""Start of the reason with which nodes are drained here, by which a repeated command finds its own drains."""
+# /run is empty after a boot, so the mark distinguishes one from the next, on every kind of machine.
 _FLAG = "/run/hpc-reboot"
 _REBOOT = f"touch {_FLAG} && {{ nohup sh -c 'sleep 0.3; systemctl --no-wall reboot' >/dev/null 2>&1 </dev/null & }}"
 _BOOTED = f"test ! -e {_FLAG}"
@@ -239,7 +239,7 @@ def _reboot_by_ssh(scheduler: Scheduler, names: list[str]) -> list[str]:
     answers = remote.gather(machines, scheduler.cluster.admin_key, _REBOOT)
     failed = {name: done for name, done in answers.items() if done.code}
     for name, done in failed.items():
-        console.note(f"{name}: can't be told to reboot: {done.err.strip() or f'exit code {done.code}'}")
+        console.note(f"{name}: can't be asked to reboot: {done.err.strip() or f'exit code {done.code}'}")
     if len(failed) == len(names):
         raise CliError(
             f"{compress(names)}: stays drained. A machine that does not answer is started by what runs it, on this "
@@ -253,7 +253,7 @@ def _wait_for_boot(
 ) -> list[str]:
     """Wait until the machines have booted and their slurmd has registered; those that have not after `timeout`.
 
-    slurmctld knows of a boot that it asked for; of the others, `unanswering`, the machines are asked.
+    slurmctld reports a boot that it asked for; of the others, `unanswering`, the machines are asked.
     """
     machines = scheduler.cluster.targets
     booted = {name for name in names if name not in unanswering}
@@ -264,7 +264,7 @@ def _wait_for_boot(
         answers = remote.gather(asked, scheduler.cluster.admin_key, _BOOTED, seconds=_ASK_SECONDS) if asked else {}
         booted |= {name for name, done in answers.items() if done.code == 0}
         nodes = scheduler.nodes()
-        # It has registered anew, and slurmctld does not believe its boot time: in a rehearsal it may be the host's.
+        # It has registered again, and slurmctld does not accept its boot time: in a rehearsal it may be the host's.
         there = [nodes[name] for name in names if name in nodes]
         doubted = [one.name for one in there if "REBOOT_ISSUED" in one.states and one.started != before.get(one.name)]
         if doubted:

@@ -82,7 +82,7 @@ def _check(action: Action, names: list[str], reason: str, *, wait: bool, json: b
     if not names:
         problems.append(f"{action.value}: which nodes? For example: ./hpc nodes STACK {action.value} cpu-0")
     if action is Action.DRAIN and not reason.strip():
-        problems.append("drain: --reason is needed: others will ask why, and sinfo -R tells them.")
+        problems.append("drain: --reason is needed: others will ask why, and sinfo -R shows it.")
     if "\n" in reason or not reason.isprintable():
         problems.append(f"--reason {reason!r}: one line of printable characters is expected.")
     if action is Action.RESUME and (wait or reason):
@@ -94,7 +94,7 @@ def _check(action: Action, names: list[str], reason: str, *, wait: bool, json: b
 
 
 def _list(nodes: Sequence[Node], actors: Mapping[str, str] | None, *, json: bool) -> None:
-    """Print the nodes; with who must act on drained ones, where somebody knows that."""
+    """Print the nodes; with who must act on drained ones, where that is known."""
     if json:
         rows = [
             {

@@ -102,7 +102,7 @@ def delete(
         bool, Option("--target-dependents", help="Forget what depends on them as well.")
     ] = False,
 ) -> None:
-    """Forget resources: what they stand for stays where it is, and nobody here knows of it any more.
+    """Forget resources: what they stand for stays where it is, and no state has it any more.
 
     For what is deleted already, or is managed elsewhere from now on. The next `up` creates it again if the stack file
     asks for it.

@@ -65,7 +65,7 @@ def _advise(stack: str, found: Sequence[Difference]) -> None:
             f"Make{rest or ' it'} as the stack says, beside running jobs: ./hpc drift {stack} --mend", style="cyan"
         )
     if "hand" in ways:
-        console.line("A number that files belong to is not changed: put it right by hand, or write it into the stack.")
+        console.line("A number that files belong to is not changed: put it right manually, or write it into the stack.")
 
 
 Timeout = Annotated[float | None, Option(min=1, metavar="SECONDS", help="For each machine; none is then asked twice.")]

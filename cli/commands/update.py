@@ -40,7 +40,7 @@ def destroy(
     """Remove everything the stack made.
 
     Asks first if the stack has deletion_protection or is not a rehearsal on this machine. Data that is protected goes
-    with --unprotect only, which tells what will be lost and has the cluster's name typed.
+    with --unprotect only, which prints what will be lost and has the cluster's name typed.
     """
     if leftovers:
         from cli.operation import localhost as left  # it imports the models

@@ -100,7 +100,7 @@ def usage(
 
 
 def _known(what: str, given: str | None, there: Collection[str], configured: Collection[str]) -> None:
-    """Say of a name that nobody knows which ones have records: a typo must not read as an idle user."""
+    """Say of an unknown name which ones have records: a typo must not read as an idle user."""
     if given is not None and given not in there and given not in configured:
         near = difflib.get_close_matches(given, there, n=1)
         hint = f" Did you mean {near[0]}?" if near else ""

@@ -74,7 +74,7 @@ def interrupted(result: Result) -> bool:
 
 
 def _unfinished(result: Result, stack: str, done: int, skipped: int, took: str) -> str:
-    # The counts are of what was planned, and do not tell how far it came.
+    # The counts are of what was planned, and do not show how far it came.
     first = "interrupted" if interrupted(result) else f"{len(result.failures)} failed"
     parts = [first, *([f"{skipped} skipped"] if skipped else []), f"{done} done"]
     text = f"{', '.join(parts)}, {took}"

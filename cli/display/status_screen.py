@@ -233,8 +233,8 @@ def show_findings(seen: ClusterObservation, found: list[ClusterFinding], now: fl
 
 def sentence(seen: ClusterObservation, found: list[ClusterFinding]) -> str:
     """The first line."""
-    verdict = "all is well" if not found else f"{counted(len(found), 'thing')} to look at"
-    return f"{seen.stack}: {verdict}: {states(seen)}, {jobs(seen)}."
+    result = "all is well" if not found else f"{counted(len(found), 'thing')} to look at"
+    return f"{seen.stack}: {result}: {states(seen)}, {jobs(seen)}."
 
 
 def show_finding(one: ClusterFinding, now: float) -> None:

@@ -55,7 +55,7 @@ class Model:
         self.skipped = 0
 
     def row(self, urn: str) -> Row:
-        """The row of a URN, made on first sight."""
+        """The row of a URN, made when it first appears."""
         return self.rows.setdefault(urn, Row(urn))
 
     def apply(self, event: Event) -> None:

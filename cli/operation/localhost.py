@@ -40,7 +40,7 @@ def leftovers_of(file: StackFile) -> list[str]:
     mine = f"{name}/{file.stack}"
     root = host_root()
     known = {name: owner.recorded(StackPaths(root, name)).get("owner") for name in network.stacks(root)}
-    # A damaged record tells nothing: then the name that the stack file gives.
+    # A damaged record says nothing: then the name that the stack file gives.
     return [name for name, whose in known.items() if whose == mine or (whose is None and name == file.cluster)]
 
 
@@ -56,12 +56,12 @@ def leftovers_hint(file: StackFile) -> str:
 
 
 def remove_leftovers(file: StackFile, *, yes: bool, json: bool) -> None:
-    """Remove all that is on this host of a stack whose state is lost. Raises CliError: its state is here, which knows
+    """Remove all that is on this host of a stack whose state is lost. Raises CliError: its state is here, which has
     better; or nobody said yes."""
     if _has_state(file.stack):
         raise CliError(
             f"stack {file.stack} has state in {state_dir.backend(file.stack)}: ./hpc destroy {file.stack} "
-            "removes what that knows of. --leftovers is for a state that is lost."
+            "removes what that has. --leftovers is for a state that is lost."
         )
     there = leftovers_of(file)
     if there and not yes:
@@ -79,7 +79,7 @@ def remove_leftovers(file: StackFile, *, yes: bool, json: bool) -> None:
 
 
 def _has_state(stack: str) -> bool:
-    """Whether the state in use knows the stack; of one that is not in files it is taken to."""
+    """Whether the state in use has the stack; of one that is not in files it is taken to."""
     return not state_dir.on_files(stack) or stack in project.workspace(stack).stacks()
 
 

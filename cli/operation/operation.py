@@ -44,18 +44,18 @@ def run(kind: Kind, stack: str, chosen: RunOptions) -> int:
     if kind in ("destroy", "refresh") and _never_was(kind, file, pulumi, json=chosen.json):
         return 0
     sure = kind == "destroy" and confirmed(file, chosen, pulumi)
-    told = impact.of(stack, config, pulumi) if config else None
-    if told and kind == "up":
-        _warn(told, json=chosen.json)
+    impacts = impact.of(stack, config, pulumi) if config else None
+    if impacts and kind == "up":
+        _warn(impacts, json=chosen.json)
     if on_this_host(file) and kind != "preview":
         _prepare(stack, config)
     earlier = kind == "up" and drain_recovery.begin(stack)
     if pulumi:
         # The CLI asks by itself; on a rehearsal there is nothing to lose, and the embedded engine does not ask either.
         yes = chosen.yes or sure or not protected(file)
-        code = pulumi_cli.update(pulumi, kind, file, chosen, yes=yes, impact=told)
+        code = pulumi_cli.update(pulumi, kind, file, chosen, yes=yes, impact=impacts)
     else:
-        code = _embedded(kind, file, chosen, told)
+        code = _embedded(kind, file, chosen, impacts)
     if code == 0 and summary and not chosen.json:
         console.line(f"What the stack asks {title} for, whole", style="bold")
         console.lines(f"  {line}" for line in summary)
@@ -100,27 +100,27 @@ def _summary(config: ClusterConfig) -> tuple[str, list[str]]:
     return platform.title, list(platform.summary(config))
 
 
-def _warn(told: impact.Effects, *, json: bool) -> None:
+def _warn(impacts: impact.Effects, *, json: bool) -> None:
     """Before the first step of an `up`: refuse what can't be done, and say what will be waited for."""
     try:
-        told.refuse()
+        impacts.refuse()
     except CliError as error:
         if json:
-            document = {"stack": told.stack, "kind": "up", "ok": False, "error": str(error)}
-            console.json({**document, "effects": told.document()})
+            document = {"stack": impacts.stack, "kind": "up", "ok": False, "error": str(error)}
+            console.json({**document, "effects": impacts.document()})
         raise
-    if told.waits and not json:
-        for text, style in told.lines(steps=True):
+    if impacts.waits and not json:
+        for text, style in impacts.lines(steps=True):
             console.line(text, style=style)
 
 
-def _embedded(kind: Kind, file: StackFile, chosen: RunOptions, told: impact.Effects | None) -> int:
+def _embedded(kind: Kind, file: StackFile, chosen: RunOptions, impacts: impact.Effects | None) -> int:
     """Run on the embedded engine; the exit code."""
     space = project.workspace(file.stack, as_new=kind == "preview" and chosen.engine is None)
     stack = space.stack(file.stack, file.path, message=chosen.message)
     more = {} if kind == "refresh" else {"refresh": chosen.refresh}
     with views.choose(json=chosen.json) as view:
-        view.effects, view.more, view.diff = told, chosen.more, chosen.diff
+        view.effects, view.more, view.diff = impacts, chosen.more, chosen.diff
         try:
             result: Result = getattr(stack, kind)(view.on_event, parallel=chosen.parallel, scope=chosen.scope, **more)
         except EngineError as error:

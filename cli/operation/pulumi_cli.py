@@ -196,7 +196,7 @@ def ensure_stack(pulumi: str, kind: str, file: StackFile) -> None:
 
 
 def _create_stack(pulumi: str, file: StackFile) -> dict[str, str]:
-    """Make the stack, from a folder of its own: `stack init` knows no --config-file, and writes to the stack file. What
+    """Make the stack, from a folder of its own: `stack init` has no --config-file, and writes to the stack file. What
     the stack file has to have then."""
     with tempfile.TemporaryDirectory(prefix="hpc-stack-") as folder:
         shutil.copyfile(project.ROOT / "Pulumi.yaml", Path(folder) / "Pulumi.yaml")

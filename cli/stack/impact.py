@@ -91,7 +91,7 @@ def _exported(stack: str, pulumi: str | None) -> Any:  # noqa: ANN401 - an outpu
     if pulumi is None:
         return None
     try:
-        told = pulumi_program.run_captured([pulumi, "stack", "output", "--stack", stack, "--json"], stack)
-        return jsonlib.loads(told).get("config")
+        printed = pulumi_program.run_captured([pulumi, "stack", "output", "--stack", stack, "--json"], stack)
+        return jsonlib.loads(printed).get("config")
     except CliError:
         return None  # a new stack, or a backend that does not answer: the run itself will say so

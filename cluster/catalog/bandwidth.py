@@ -7,7 +7,7 @@ throughput").
 from dataclasses import dataclass
 
 DISK_WRITES = 0.6
-"""Part of the network's bandwidth that writes to disks can have while other traffic wants some as well."""
+"""Part of the network's bandwidth that writes to disks can have beside other traffic."""
 WRITE_OVERHEAD = 1.16
 """Bytes that go over the network for each byte written to a disk, as it is kept more than once."""
 

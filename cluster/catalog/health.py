@@ -9,8 +9,8 @@ NVLINKS: Mapping[tuple[str, int], int] = {("h100", 8): 18, ("h200", 8): 18, ("b2
 links that are inactive by design (Azure/azurehpc-health-checks, issue 162), or none. Sources: nvidia.com, NVLink
 (generations 4 and 5); aws-samples/awsome-distributed-ai, pull request 112 (18 links of H100)."""
 
-SAME_BOARD: Mapping[str, str] = {"a3-megagpu-8g": "gpu-h100-sxm/8gpu-128vcpu-1600gb"}
-"""Machine types whose GPUs are on a board of which another type has a reference: HGX H100 with eight GPUs."""
+SAME_BASEBOARD: Mapping[str, str] = {"a3-megagpu-8g": "gpu-h100-sxm/8gpu-128vcpu-1600gb"}
+"""Machine types whose GPUs are on a baseboard of which another type has a reference: HGX H100 with eight GPUs."""
 COLLECTIVE = "all_reduce"
 """What idle nodes are measured with, one by one; ours, as it says most of NVLink."""
 PAIR_COLLECTIVE, PAIR_SMALLEST, PAIR_LARGEST = "all_gather", "2G", "8G"
@@ -27,7 +27,7 @@ def min_pair_busbw(machine_type: str) -> int:
 
 def min_busbw(machine_type: str) -> int:
     """Bus bandwidth in GB/s that COLLECTIVE reaches at least on one sound node; 0 if no reference has it."""
-    for name in (machine_type, SAME_BOARD.get(machine_type, "")):
+    for name in (machine_type, SAME_BASEBOARD.get(machine_type, "")):
         row = REFERENCES.get((name, COLLECTIVE, 1, False))
         if row and row.minimums:
             return int(min(one.busbw for one in row.minimums))

@@ -25,7 +25,7 @@ class Table:
         object.__setattr__(self, "_canonical", {name.lower(): name for name in (*self.always, *self.some)})
 
     def canonical(self, name: str) -> str | None:
-        """The spelling of the manual (Slurm reads names in any case); None for a name that no release knows."""
+        """The spelling of the manual (Slurm reads names in any case); None for a name that no release has."""
         return self._canonical.get(name.lower())
 
     def versions(self, name: str) -> tuple[str, ...]:
@@ -36,7 +36,7 @@ class Table:
         return VERSIONS if name in self.always else ()
 
     def names(self, version: str) -> list[str]:
-        """All parameters that a release knows."""
+        """All parameters that a release has."""
         return sorted([*self.always, *(name for name in self.some if version in self.versions(name))])
 
 

@@ -111,7 +111,7 @@ _SLURM = {
 _ENROOT = Source(
     url="https://github.com/NVIDIA/enroot", version="3.5.0", commit="c7dc4a6b66e817af5ceb7d5315850696067b3f80"
 )
-# 0.21 cleans containers up where Slurm 25.05 wants it done; 0.20 leaves them behind there.
+# 0.21 cleans containers up where Slurm 25.05 requires it; 0.20 leaves them behind there.
 _PYXIS = Source(
     url="https://github.com/NVIDIA/pyxis", version="0.21.0", commit="c908f63181e78d6b71a30d71f816009a8709c917"
 )

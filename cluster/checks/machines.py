@@ -150,7 +150,7 @@ def _names(config: ClusterConfig) -> Iterator[Finding]:
                 at=("nodesets", name),
                 given=name,
                 allowed="a name that no machine has, e.g. cpu",
-                todo="rename the nodeset: slurm.conf could not tell it from the machine",
+                todo="rename the nodeset: slurm.conf could not distinguish it from the machine",
             )
 
 

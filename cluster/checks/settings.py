@@ -86,7 +86,7 @@ def _unknown(at: Location, slurm: Slurm, value: Any, table: Table, version: str)
                 id="field-release",
                 at=place,
                 given=str(given),
-                allowed=f"what Slurm {version} knows; {given} is in {listing(releases)}",
+                allowed=f"what Slurm {version} has; {given} is in {listing(releases)}",
                 todo="remove it, or use an image with such a release",
             )
 
@@ -219,7 +219,7 @@ def _settings(
                 id="parameter-release",
                 at=(*at, key),
                 given=key,
-                allowed=f"a parameter that Slurm {version} knows; {name} is in {listing(table.versions(name))}",
+                allowed=f"a parameter that Slurm {version} has; {name} is in {listing(table.versions(name))}",
                 todo="remove it, or use an image with such a release",
             )
         elif name in seen:

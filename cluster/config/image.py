@@ -30,7 +30,7 @@ class Provision(Sourced):
     EXAMPLE = "{name: 10-our-tools, file: scripts/our-tools.sh}"
 
     name: ScriptName = Field(examples=["10-our-tools"])
-    """What it is called where progress and failures are told; steps run in the order of the list."""
+    """Its name in progress and error messages; steps run in the order of the list."""
 
 
 class Builder(Section):

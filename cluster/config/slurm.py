@@ -67,7 +67,7 @@ class Script(Sourced):
     name: ScriptName = Field(examples=["10-gpu-check"])
     """File name; scripts of one place run in the order of their names."""
     on: tuple[Literal["prolog", "epilog"], ...] = ("prolog",)
-    """When it runs: before a job, after it, or both; SLURM_SCRIPT_CONTEXT tells it which."""
+    """When it runs: before a job, after it, or both; SLURM_SCRIPT_CONTEXT says which."""
 
     @model_validator(mode="after")
     def _at_some_time(self) -> Self:
@@ -278,7 +278,7 @@ class SlurmSettings(Section):
     """How long `up` waits, in seconds, for the jobs of nodes that leave, before it gives up and leaves them drained."""
     # There is no plugin called none since 23.11; leaving the parameter out means the same in every release.
     mpi_default: Annotated[Literal["none", "pmi2", "pmix"], Slurm("MpiDefault", {"none": None}), LAUNCH] = "pmix"
-    """How srun starts MPI ranks unless told otherwise."""
+    """How srun starts MPI ranks where a job does not say it."""
     prolog_flags: Annotated[
         tuple[
             Literal["Alloc", "Contain", "DeferBatch", "ForceRequeueOnFail", "NoHold", "RunInJob", "Serial", "X11"], ...

@@ -9,7 +9,7 @@ from cluster.catalog import DISK_TYPES, IMAGES, MACHINE_TYPES, SYSTEMS, bounds
 from cluster.catalog.recipes import VERSIONS
 from cluster.config.validators import google, names, settings, ssh_key
 
-# YAML knows numbers and truth values: a quoted "2" or a yes/no that became text is a mistake worth hearing about.
+# YAML has numbers and truth values: a quoted "2" or a yes/no that became text is a mistake worth hearing about.
 Flag = Annotated[bool, Strict()]
 Whole = Annotated[int, Strict()]
 Positive = Annotated[int, Strict(), Field(ge=1)]

@@ -99,7 +99,7 @@ def _leave(nodes: tuple[str, ...]) -> Impact:
 
 
 def reshape_nodes(nodes: tuple[str, ...]) -> Impact:
-    """Nodes that Slurm knows by another size from then on."""
+    """Nodes that have another size in Slurm from then on."""
     return Drain(
         f"{names(nodes)} gets other sockets, cores, threads or GPUs: Slurm would end jobs there, so `up` lets them "
         "finish first and starts no new ones",

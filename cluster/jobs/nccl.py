@@ -264,7 +264,7 @@ class Pairs:
         return [one for one in self.measured if node in one.nodes]
 
     def next(self) -> list[Pair]:
-        """Pairs to measure side by side; empty where all is known, or more pairs would not tell."""
+        """Pairs to measure side by side; empty where all is known, or more pairs would show no more."""
         sound = self.sound
         if self.rounds >= (ROUNDS if sound else ROUNDS_WITHOUT_FAST):
             return []

@@ -211,7 +211,7 @@ def _confined(expected: Expected, seen: Mapping[str, Any], result: Make) -> Chec
 
 
 def _container(event: Event | None, result: Make) -> CheckResult:
-    todo = "start one by hand on the node, with ./hpc run STACK -- srun; docs/guides/quickcheck.md has the commands"
+    todo = "start one manually on the node, with ./hpc run STACK -- srun; docs/guides/quickcheck.md has the commands"
     if event is None or found_no_room(event):
         status, text = (SKIP, "other jobs took the node meanwhile") if event else (FAIL, "its job did not end")
         return result("container", status, text, todo="" if event else todo)
@@ -340,7 +340,7 @@ def _together(partition: str, tasks: int, event: Event | None) -> CheckResult:
         late = f"no end within {event['seconds']:.0f} s" if event.get("late") else f"exit code {event['code']}"
         text = f"{len(found)} of {wanted} tasks on {len(nodes)} nodes answered, {late}"
         text += f"; not all of {compress(silent)}" if silent else ""
-        todo = "srun over these nodes by hand; nodes must reach each other's slurmd"
+        todo = "srun over these nodes manually; nodes must reach each other's slurmd"
         return CheckResult(
             check="together", status=FAIL, partition=partition, text=text, output=output_of(event), todo=todo
         )

@@ -48,21 +48,21 @@ def read(file: Path) -> Backup:
             whole.update(chunk)
         packed.seek(0)
         try:
-            told = _told(gzip.GzipFile(fileobj=packed))
+            note = _note(gzip.GzipFile(fileobj=packed))
         except (EOFError, zlib.error):
             raise BackupError("it was cut off, or damaged: its end is missing") from None
         except gzip.BadGzipFile:
             raise BackupError("it is no backup of ours: those are gzip files that `accounting backup` wrote") from None
     try:
         return Backup(
-            cluster=str(told["cluster"]), slurm=str(told["slurm"]), date=str(told["date"]), jobs=int(told["jobs"]),
+            cluster=str(note["cluster"]), slurm=str(note["slurm"]), date=str(note["date"]), jobs=int(note["jobs"]),
             sha256=whole.hexdigest(),
         )  # fmt: skip
     except (KeyError, TypeError, ValueError):
         raise BackupError("its second line does not say what it is: it was written by another version") from None
 
 
-def _told(plain: "gzip.GzipFile") -> dict[str, Any]:
+def _note(plain: "gzip.GzipFile") -> dict[str, Any]:
     lines = cast("IO[bytes]", plain)
     first = lines.readline()
     if first != FIRST:

@@ -160,9 +160,11 @@ def _setups(wanted: Wanted, seen: ClusterObservation) -> Iterator[Difference]:
 def _cluster_states(seen: ClusterObservation) -> Iterator[Difference]:
     """A cluster state that can't be read, or that is not what the controller wrote."""
     for one in seen.machines:
-        if why := one.part("board", "damaged"):
+        if why := one.part("cluster_state", "damaged"):
             stack = "the config version, and a report of every machine"
-            yield Difference(id="board-damaged", where=(one.name,), what="the cluster state", stack=stack, there=why)
+            yield Difference(
+                id="cluster-state-damaged", where=(one.name,), what="the cluster state", stack=stack, there=why
+            )
 
 
 CONTROLLER_FILES = {"slurmdbd.conf", JOB_SUBMIT}
@@ -265,7 +267,7 @@ def _partitions(wanted: Wanted, seen: ClusterObservation) -> Iterator[Difference
 
 
 def _nodes(wanted: Wanted, seen: ClusterObservation) -> Iterator[Difference]:
-    """Nodes that slurmctld does not know, or that only slurmctld knows."""
+    """Nodes that slurmctld does not have, or that only slurmctld has."""
     found = seen.slurm("nodes")
     if found is None:
         return

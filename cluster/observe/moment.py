@@ -85,6 +85,6 @@ def at(given: str, now: dt.datetime) -> dt.datetime:
 
 def _parsed(text: str, format_: str) -> dt.datetime | None:
     try:
-        return dt.datetime.strptime(text, format_)  # noqa: DTZ007 - the machine's own zone, which it knows itself
+        return dt.datetime.strptime(text, format_)  # noqa: DTZ007 - the machine's own zone
     except ValueError:
         return None

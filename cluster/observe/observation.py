@@ -84,7 +84,7 @@ class MachineObservation:
     @property
     def report(self) -> Report:
         """Its last report in the cluster state."""
-        return self.part("board", "report") or {}
+        return self.part("cluster_state", "report") or {}
 
     @property
     def controller(self) -> Reached:

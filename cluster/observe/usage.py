@@ -8,7 +8,7 @@ FIELDS = ("JobID", "User", "Account", "Partition", "ElapsedRaw", "AllocTRES", "J
 UNENDED = ("RUNNING", "SUSPENDED")
 """States (sacct(1)) of a job whose end the database does not know."""
 ALIVE = "alive"
-"""What the lines of those begin with that slurmctld knows."""
+"""How the lines of jobs begin that slurmctld has."""
 By = Literal["user", "account", "partition"]
 EACH: tuple[By, ...] = ("user", "account", "partition")
 

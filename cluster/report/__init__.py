@@ -1,1 +1,1 @@
-"""Logs of benchmarks -> tables, verdicts and plots. Pure: nothing here reads a cluster or prints."""
+"""Logs of benchmarks -> tables, findings and plots. Pure: nothing here reads a cluster or prints."""

@@ -15,7 +15,7 @@ SIZE = (1080, 600)
 _DPI = 120
 _ESCAPE = re.compile("\x1b\\[[0-9;]*m")
 # Blue, vermilion, green, purple, sky blue, orange: the palette of Okabe and Ito, which people with a colour vision
-# deficiency can tell apart (https://jfly.uni-koeln.de/color/). Curves differ by marker too.
+# deficiency can distinguish (https://jfly.uni-koeln.de/color/). Curves differ by marker too.
 _COLOURS = ((0, 114, 178), (213, 94, 0), (0, 158, 115), (204, 121, 167), (86, 180, 233), (230, 159, 0))
 _GREY = (90, 90, 90)
 _PNG_MARKERS = "osD^v*"

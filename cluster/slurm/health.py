@@ -1,4 +1,4 @@
-"""What nodes are told of their health checks, with the config version: what each kind of node must have, and limits."""
+"""Settings of nodes' health checks, with the config version: what each kind of node must have, and limits."""
 
 from cluster.catalog.health import NVLINKS
 from cluster.config.cluster import ClusterConfig

@@ -15,7 +15,7 @@ MAIL = "/usr/local/sbin/hpc-mail"
 """Sends a job's mail with /usr/bin/mail; scripts/node/slurm/slurmctld.py puts it on the controller."""
 REBOOT = "/usr/sbin/reboot"
 """Of Debian's and Ubuntu's systemd-sysv. A program and no more: of a line slurmd runs the first word alone for a job
-that wants a reboot (src/slurmd/slurmd/req.c, _rpc_reboot)."""
+that asks for a reboot (src/slurmd/slurmd/req.c, _rpc_reboot)."""
 PROLOG, EPILOG = "/opt/apps/adm/slurm/slurm_prolog", "/opt/apps/adm/slurm/slurm_epilog"
 """On the shared file system: what runs the stack's scripts before and after jobs."""
 HEALTH = "/usr/local/sbin/hpc-health"

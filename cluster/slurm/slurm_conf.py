@@ -48,7 +48,7 @@ _FIRST = (
 
 
 def render_conf(config: ClusterConfig, addresses: Mapping[str, str] | None) -> str:
-    """Text of slurm.conf; `addresses` are written beside the names, for machines that no name server knows."""
+    """Text of slurm.conf; `addresses` are written beside the names, for machines that no name server has."""
     return document(
         header(config),
         [

@@ -1,4 +1,4 @@
-"""Variables of Google Cloud: where programs work that are not told otherwise (pulumi-gcp, its settings' variables)."""
+"""Variables of Google Cloud: where programs work by default (pulumi-gcp, its settings' variables)."""
 
 from cluster.config import ClusterConfig
 from cluster.platforms.gcp.names import place

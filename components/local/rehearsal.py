@@ -84,5 +84,5 @@ def _free(cluster: str, room: int, kept: str | None) -> str:
             if taken_by(host_root(), cluster, ipaddress.IPv4Network(one)) is None:
                 return one
         except HostError:
-            return one  # a host that can't say, such as one that only previews; making the network would tell
+            return one  # a host that can't say, such as one that only previews; making the network would show it
     raise RehearsalError(f"no private network of /{room} is free on this machine: give --nodes a smaller N, or --cidr.")

@@ -217,7 +217,7 @@ class MachineProvider(ResourceProvider):
         return DiffResult(
             changes=bool(replaces or dead or cut or changed(_olds, _news, IN_PLACE)),
             replaces=replaces,
-            # What an update leaves as it is, so that a preview knows it: only a start gives another boot_id.
+            # What an update leaves as it is, so that a preview has it: only a start gives another boot_id.
             stables=["instance_id", "host_key", *([] if dead else ["boot_id"])],
             # Its folder, address and name on the host are the old one's.
             delete_before_replace=True,

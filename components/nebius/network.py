@@ -42,7 +42,7 @@ class FirstSubnetProvider(ResourceProvider):
 
 
 class FirstSubnet(DynamicResource, module="nebius", name="FirstSubnet"):
-    """A look-up; its id is the subnet's."""
+    """A lookup; its id is the subnet's."""
 
     def __init__(self, name: str, *, project: str, endpoint: str, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__(FirstSubnetProvider(), name, {"project": project, "endpoint": endpoint}, opts)

@@ -192,7 +192,7 @@ def _key(one: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _answered(what: str, ask: Any, props: Mapping[str, Any] | None = None, *more: str) -> list[Any]:  # noqa: ANN401
-    """The rows of an answer; none, and a line that says why, where Nebius does not tell."""
+    """The rows of an answer; none, and a line that says why, where Nebius does not give them."""
     try:
         return list(ask() if props is None else ask(*more, endpoint=props["endpoint"]))
     except NebiusError as error:

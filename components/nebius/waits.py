@@ -381,7 +381,7 @@ def _indented(lines: Sequence[str]) -> str:
     return "\n".join(f"  {line}" for line in lines)
 
 
-LEAVES, REMADE = "hpc: leaves the cluster", "hpc: its machine is made anew"
+LEAVES, REMADE = "hpc: leaves the cluster", "hpc: its machine is recreated"
 """Reasons of drained nodes, as on machines (scripts/node/slurm/scheduler.py)."""
 _SHOWN_SLURM = 8
 _PARALLEL = 16

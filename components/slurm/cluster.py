@@ -160,7 +160,7 @@ class SlurmCluster(pulumi.ComponentResource):
         return self._phase(controller, "ready", stdin=stdin, after=after, whole=True, triggers=[self._key])
 
     def _ends(self, controller: Machine, *, after: Sequence[pulumi.Resource]) -> None:
-        """Tell Slurm when machines end, so that no job starts on one that it would not finish on."""
+        """Give Slurm the times when machines end, so that no job starts on one that it would not finish on."""
         ends = {m.spec.name: m.ends for m in self._args.platform.machines if m.ends is not None}
         if ends:
             stdin = pulumi.Output.json_dumps({"ends": ends}, indent=1)

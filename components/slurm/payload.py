@@ -193,7 +193,7 @@ def partition_qos(config: ClusterConfig) -> list[str]:
 
 
 def node_json(*, mounts: Sequence[Mapping[str, Any]], controller: str) -> str:
-    """/etc/hpc/node.json of a compute node: all it knows before it joins, and no more, so that it seldom changes."""
+    """/etc/hpc/node.json of a compute node: all it has before it joins, and no more, so that it seldom changes."""
     return as_lines(NodeBoot(conf_server=f"{controller}:{paths.SLURMCTLD_PORT}", mounts=_mounts(mounts)))
 
 
@@ -216,7 +216,7 @@ def probes(config: ClusterConfig) -> list[Probe]:
 
 
 def _somebody(config: ClusterConfig, partition: Partition) -> tuple[str, str, str]:
-    """User, account and QOS that a partition admits; root, whom Slurm always knows, where all may use it."""
+    """User, account and QOS that a partition admits; root, whom Slurm always has, where all may use it."""
     limited = partition.allow_accounts or partition.allow_groups
     if not limited and (not partition.allow_qos or NORMAL in partition.allow_qos):
         return "root", "", ""

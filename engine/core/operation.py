@@ -160,7 +160,7 @@ def _history(result: Result, began: int, message: str) -> dict[str, Value]:
 
 
 def refresh_all(run: Run) -> None:
-    """Read all resources whose providers can tell, side by side. What is gone is dropped; dependents stay, and the
+    """Read all resources whose providers can read them, side by side. What is gone is dropped; dependents stay, and the
     next update creates it again. Before another run, only what differs is shown."""
     gone: set[str] = set()
     changed: dict[int, Resource] = {}
@@ -170,7 +170,7 @@ def refresh_all(run: Run) -> None:
     alone = run.kind == "refresh"
     for resource in customs if alone else ():
         if not resource.is_provider and (resource.delete or not run.providers.of(resource.type).readable):
-            run.plan(resource, "same", reason="its provider can't tell")
+            run.plan(resource, "same", reason="its provider can't read it")
     pool = Daemons(run.places)
     for reading in [pool.submit(_read, run, resource, gone, changed) for resource in wanted]:
         reading.result()

@@ -29,7 +29,7 @@ StateChange: TypeAlias = Callable[[], None]
 
 PARALLEL = 32  # steps at a time: most of them wait for other machines
 GRACE_SECONDS = 5.0
-"""For steps that run when the process is told to end, by a signal that nobody sends a second time."""
+"""For steps that run when the process is to end, by a signal that nobody sends a second time."""
 _STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGALRM)
 
 

@@ -21,7 +21,7 @@ class InputCheckError(EngineError):
 @dataclass(frozen=True)
 class Context:
     """What a provider may know of the resource at hand. `timeout` is in seconds (customTimeouts), None for no limit;
-    `log(severity, message, ephemeral=False)` shows a line beside the resource; `stopped()` tells whether the user has
+    `log(severity, message, ephemeral=False)` shows a line beside the resource; `stopped()` says whether the user has
     asked to stop, so that what merely waits may give up. `settings()` are the inputs of the resource's own provider
     resource (`pulumi:providers:...`)."""
 
@@ -47,7 +47,7 @@ class Provider:
     """Whether `read` is implemented."""
 
     def hidden(self, inputs: Props) -> Props:
-        """The inputs whose secrets no message may show: all, unless a provider knows better."""
+        """The inputs whose secrets no message may show: all, unless a provider says which."""
         return inputs
 
     def check(self, ctx: Context, olds: Props, news: Props) -> Props:  # noqa: ARG002

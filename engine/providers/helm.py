@@ -185,7 +185,7 @@ class Release(Provider):
 
     def check(self, ctx: Context, olds: Props, news: Props) -> Props:
         place = news.get("namespace") or namespace(ctx.settings()) or "default"
-        # As pulumi-kubernetes names it: with a suffix, and not anew in each run.
+        # As pulumi-kubernetes names it: with a suffix, and not another one in each run.
         name = news.get("name") or olds.get("name") or f"{ctx.name.lower()}-{secrets.token_hex(4)}"
         return checked({**news, "name": name, "namespace": place}, olds, self._root)
 

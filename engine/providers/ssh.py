@@ -202,7 +202,7 @@ class _Link:
         """None if there is a master now, else what ssh said."""
         log = self._folder / "log"
         log.unlink(missing_ok=True)
-        # The idle limit is for masters whose run was killed. What a session wants sent, its master must want as well.
+        # The idle limit is for masters whose run was killed. A master must be allowed to send what its sessions send.
         options = ("ControlPersist=60", "ControlMaster=yes", "SendEnv=*")
         keep = [*(f"-o{option}" for option in options), "-E", str(log), "-N", "-f"]
         env = {**os.environ, **self.environment}

@@ -52,7 +52,7 @@ class PrivateKey(Provider):
         if news["algorithm"] != "ED25519":
             pem = key.private_bytes(Encoding.PEM, PrivateFormat.TraditionalOpenSSL, NoEncryption())
             outputs["privateKeyPem"] = pem.decode()
-        # OpenSSH knows no P-224.
+        # OpenSSH has no P-224.
         if news["algorithm"] != "ECDSA" or curve != "P224":
             line = public.public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH).decode()
             blob = base64.b64decode(line.split()[1])

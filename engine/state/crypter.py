@@ -1,7 +1,7 @@
 """Encryption of secrets with a passphrase, in the Pulumi CLI's format.
 
 A secret is `v1:NONCE:CIPHERTEXT` (base64; AES-256-GCM); the key is PBKDF2-HMAC-SHA256 of the passphrase with a salt
-and 1,000,000 rounds. The salt is kept as `v1:SALT:SECRET`, where SECRET is the text `pulumi`: it tells a wrong
+and 1,000,000 rounds. The salt is kept as `v1:SALT:SECRET`, where SECRET is the text `pulumi`: it shows a wrong
 passphrase at once. (Pulumi's pkg/secrets/passphrase/manager.go and sdk/go/common/resource/config/crypt.go.)
 """
 

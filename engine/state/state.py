@@ -24,7 +24,7 @@ from engine.values import Value
 VERSION = "v3.272.0"
 WHOLE = 200
 """Resources up to which the file is written at each step: it takes less time than most steps, and the file alone always
-tells everything."""
+shows everything."""
 LEAST = 1 << 16
 """Bytes of journal from which on it is folded into the file when it is as large as that."""
 
@@ -50,7 +50,9 @@ class State:
         kept = ((self._row.get("secrets_providers") or {}).get("state") or {}).get("salt", "")
         kind = (self._row.get("secrets_providers") or {"type": "passphrase"}).get("type")
         if kind != "passphrase":
-            message = f"{file}: its secrets are kept by {kind}; the embedded engine knows passphrases only: use the CLI"
+            message = (
+                f"{file}: its secrets are kept by {kind}; the embedded engine supports passphrases only: use the CLI"
+            )
             raise EngineError(message)
         self._kept, self._given = kept, salt
         self._old_crypter = Crypter(passphrase, kept)
@@ -249,7 +251,7 @@ class State:
         if not (finished and same and self._folded and not self._journal.begun):
             text = checkpoint.text_of(self._name, row)
             digest = checkpoint.digest(text)
-            # Whoever finds the journal beside this text knows that all of it is in there.
+            # Whoever finds the journal beside this text can rely on all of it being there.
             self._journal.append({"folded": digest})
             checkpoint.write_text(self.file, text)
             self._journal.remove()

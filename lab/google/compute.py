@@ -321,11 +321,11 @@ STEP = 2
 class FakeFlex(FakeCompute):
     """The server; `templates` has the provisioning model of each."""
 
-    def __init__(self, *, capacity_after: float = 4, patience: float = 20, early: bool = False) -> None:
-        """`capacity_after`: requests until there is capacity; `patience`: what two hours are in requests. `early`:
+    def __init__(self, *, capacity_after: float = 4, wait_requests: float = 20, early: bool = False) -> None:
+        """`capacity_after`: requests until there is capacity; `wait_requests`: what two hours are in requests. `early`:
         whether the operation ends when the machine is queued, or when it runs."""
         super().__init__()
-        self.capacity_after, self.patience, self.early = capacity_after, patience, early
+        self.capacity_after, self.wait_requests, self.early = capacity_after, wait_requests, early
         self.without: set[str] = set()
         """Names of machines for which there is no capacity."""
         self.templates = {"t-1": "FLEX_START", "t-2": "FLEX_START", "plain": "STANDARD"}
@@ -359,9 +359,9 @@ class FakeFlex(FakeCompute):
         }
         self.world.machines[path] = machine = Machine(resource, [None])
         refused = self.faults.get("instances.insert", Fault()).errors
-        patience = self.patience if waits and not refused else 1
-        comes = not refused and self.capacity_after <= patience and call.body["name"] not in self.without
-        told = self._later(path, self.capacity_after if comes else patience, lambda: None)
+        requests = self.wait_requests if waits and not refused else 1
+        comes = not refused and self.capacity_after <= requests and call.body["name"] not in self.without
+        told = self._later(path, self.capacity_after if comes else requests, lambda: None)
         told.errors = () if comes else refused or [STOCK_OUT]
 
         def finish() -> None:

@@ -1,6 +1,6 @@
 """What a machine on Google Cloud talks to: metadata server, Secret Manager and Cloud Storage, in Google's own protocol.
 
-One server plays all three, and listens where a test wants it: also inside a machine's own network, at the address that
+One server plays all three, and listens where a test says: also inside a machine's own network, at the address that
 the real metadata server has there.
 """
 
@@ -32,7 +32,7 @@ Answer = tuple[int, str, bytes]
 
 @dataclass
 class FakeGoogle:
-    """What it knows, and how it misbehaves; a test changes both while it runs."""
+    """What it has, and how it misbehaves; a test changes both while it runs."""
 
     attributes: dict[str, str] = field(default_factory=dict)
     """Custom metadata of the instance."""

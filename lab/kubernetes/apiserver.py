@@ -196,7 +196,7 @@ _TRIES = 3
 _SERVICES = "10.96.0.0/24"
 """Service addresses, which nothing here routes; a real cluster's are not routed outside of it either."""
 _ETCD = "unix://client:1"
-"""A socket in the folder, whose mode keeps other users out: etcd has no password. etcd wants a port in its name."""
+"""A socket in the folder, whose mode keeps other users out: etcd has no password. etcd requires a port in its name."""
 _PEER = "unix://peer:1"
 
 

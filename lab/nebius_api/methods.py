@@ -185,7 +185,7 @@ class Methods:
             error = fault.error(kind.name, id_).plain() if fault.mode == "fail" else None
             seconds = seconds if fault.mode == "fail" else None
         operation = self.store.start(row, verb, seconds, error)
-        self._tell(row)
+        self._announce(row)
         return operation
 
     def fault(self, modes: tuple[str, ...], kind: str, verb: str, *names: str) -> Fault | None:
@@ -214,13 +214,13 @@ class Methods:
             row["state"], row["facts"] = states[1], {}
             row["facts"]["nodes"] = status.target_nodes(row["spec"])
         self._touch(row)
-        self._tell(row)
+        self._announce(row)
 
     def _remove(self, row: dict[str, Any]) -> None:
         gone = [row, *(self.store.objects[id_] for id_ in rules.dependents(self.store, row))]
         for one in gone:
             self.store.objects.pop(one["metadata"]["id"], None)
-            self._tell(one, deleted=True)
+            self._announce(one, deleted=True)
 
     def _row(self, kind: Kind, id_: str) -> dict[str, Any]:
         row = self.store.objects.get(id_)
@@ -241,6 +241,6 @@ class Methods:
         row["metadata"]["resource_version"] = str(int(row["metadata"]["resource_version"]) + 1)
         row["metadata"]["updated_at"] = moment(time.time())
 
-    def _tell(self, row: Mapping[str, Any], *, deleted: bool = False) -> None:
+    def _announce(self, row: Mapping[str, Any], *, deleted: bool = False) -> None:
         if self.observer is not None:
             self.observer.on_change(row["kind"], {**self.shown(row), "deleted": deleted})

@@ -180,7 +180,7 @@ def parts(mine: list[str]) -> dict[str, Part]:
     controls = "controller" in mine
     found: dict[str, Part] = {
         "boot": _boot,
-        "board": lambda: _cluster_state(controls=controls),
+        "cluster_state": lambda: _cluster_state(controls=controls),
         "followed": lambda: _json("/etc/hpc/orders.json").get("digest", ""),
         "setup": _setup,
         "versions": _versions,

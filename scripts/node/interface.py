@@ -279,7 +279,7 @@ class Observation(TypedDict, total=False):
     time: float
     seconds: float
     boot: dict[str, Any]  # id, uptime
-    board: StateFolder
+    cluster_state: StateFolder
     followed: str  # digest of the config version that a node follows
     setup: str
     versions: dict[str, str]

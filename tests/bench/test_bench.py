@@ -18,7 +18,7 @@ from tests.cli.conftest import Hpc, hpc, root  # noqa: F401 - fixtures
 UP = Result(
     case="up",
     title="First `up`",
-    series=(Series(name="ours", values=(3.0, 1.0, 2.0)), Series(name="by hand", values=(4.0, 4.0, 5.0))),
+    series=(Series(name="ours", values=(3.0, 1.0, 2.0)), Series(name="manually", values=(4.0, 4.0, 5.0))),
     claims=(Claim(what="up to by hand", value=0.4, limit=1.0, unit="x"),),
     seconds=30,
 )
@@ -75,7 +75,7 @@ class TestReport:
         text = report.page(REPORT)
         assert "2026-01-02: A <CPU> & more, 2 cores, 4 GiB of memory, Linux 6, Debian, Python 3.11." in text
         assert "| up with 32 nodes | 70.0 s | under 60.0 s | MISSED |" in text
-        assert "| by hand | 4.0 s | 4.0 s to 5.0 s | 3 |" in text
+        assert "| manually | 4.0 s | 4.0 s to 5.0 s | 3 |" in text
         assert "No answer: sbatch failed" in text
 
     def test_describes_this_machine_without_its_name(self) -> None:

@@ -277,7 +277,7 @@ class TestDrift:
         self, hpc: Hpc, tell: Tell, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         seen = self.told(monkeypatch)
-        facts(seen, "controller")["board"]["newest"]["setup"] = "0123456789abcdef"
+        facts(seen, "controller")["cluster_state"]["newest"]["setup"] = "0123456789abcdef"
         tell(seen)
         ended = hpc("drift", "dev", "--mend")
         assert ended.code == 1

@@ -67,7 +67,7 @@ def test_what_a_stack_gives_out_is_read_again_as_the_same(stack: str):
 
 @pytest.mark.parametrize("base", [LAB, CLOUD, MANAGED], ids=["local", "exascaler", "managed"])
 @pytest.mark.parametrize("odd", ODD, ids=str)
-def test_an_odd_value_anywhere_is_told_in_four_parts_or_taken(base: dict[str, Any], odd: Any):
+def test_an_odd_value_anywhere_is_reported_in_four_parts_or_taken(base: dict[str, Any], odd: Any):
     for place in places(base):
         stack = copy.deepcopy(base)
         section: Any = stack

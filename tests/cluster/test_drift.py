@@ -65,9 +65,9 @@ def test_a_machine_that_tells_nothing_is_mended_by_what_can(old: bool, kind: str
 
 def test_a_damaged_board_is_mended():
     seen = healthy()
-    facts(seen, "controller")["board"]["damaged"] = "is not what the controller wrote"
+    facts(seen, "controller")["cluster_state"]["damaged"] = "is not what the controller wrote"
     found = only(stack(seen), seen)
-    assert (found.id, found.mends) == ("board-damaged", "mend")
+    assert (found.id, found.mends) == ("cluster-state-damaged", "mend")
 
 
 def test_nothing_differs_on_a_cluster_that_nobody_touched():

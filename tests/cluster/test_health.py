@@ -41,26 +41,30 @@ class TestMachines:
     @pytest.mark.parametrize("why", ["/opt/apps/adm/hpc is empty", "cluster.json is not what the controller wrote"])
     def test_a_damaged_board(self, why: str):
         seen = healthy()
-        facts(seen, "controller")["board"]["damaged"] = why
+        facts(seen, "controller")["cluster_state"]["damaged"] = why
         found = only(seen)
-        assert (found.id, found.where, found.todo) == ("board-damaged", ("hc-controller",), "./hpc drift hc --mend")
+        assert (found.id, found.where, found.todo) == (
+            "cluster-state-damaged",
+            ("hc-controller",),
+            "./hpc drift hc --mend",
+        )
 
     def test_a_set_up_that_failed_tells_its_own_reason(self):
         seen = healthy()
-        facts(seen, "cpu-1")["board"]["report"].update(state="failed", message="`mount /home` failed")
+        facts(seen, "cpu-1")["cluster_state"]["report"].update(state="failed", message="`mount /home` failed")
         found = only(seen)
         assert (found.id, found.where) == ("setup-failed", ("hc-cpu-1",))
         assert "`mount /home` failed" in found.what
 
     def test_a_failure_of_another_boot_is_history(self):
         seen = healthy()
-        facts(seen, "cpu-1")["board"]["report"].update(state="failed", message="x", boot="another")
+        facts(seen, "cpu-1")["cluster_state"]["report"].update(state="failed", message="x", boot="another")
         assert findings(seen) == []
 
     def test_a_set_up_that_fails_where_no_board_is(self):
         seen = healthy()
         node = facts(seen, "cpu-1")
-        node["board"] = {"error": "/opt/apps/adm/hpc is empty"}
+        node["cluster_state"] = {"error": "/opt/apps/adm/hpc is empty"}
         node["daemons"]["hpc-node"].update(state="activating", sub="auto-restart", restarts=9, journal=["boot: failed"])
         assert only(seen).id == "setup-failed"
 
@@ -227,14 +231,14 @@ class TestOrders:
 
     def test_a_node_that_follows_older_orders(self):
         seen = healthy()
-        facts(seen, "cpu-1")["board"]["report"]["digest"] = "older"
+        facts(seen, "cpu-1")["cluster_state"]["report"]["digest"] = "older"
         assert "it reported config version older" in only(seen).what
 
 
 def test_parts_that_nobody_could_read_are_not_judged():
     seen = healthy()
     for one in seen.machines:
-        for name in ("munge", "daemons", "board", "files", "disks"):
+        for name in ("munge", "daemons", "cluster_state", "files", "disks"):
             facts(seen, one.name[3:])[name] = {"error": "no answer within 4 s"}
     assert findings(seen) == []
 

@@ -26,7 +26,7 @@ class TestNodes:
         stop(seen, "cpu-0", "slurmd")
         facts(seen, "cpu-0")["daemons"]["hpc-node"].update(state="activating", sub="start", since=NOW - 9)
         assert only(seen).what.startswith("is joining the cluster")
-        facts(seen, "cpu-0")["board"]["report"].update(state="failed", message="no mount")
+        facts(seen, "cpu-0")["cluster_state"]["report"].update(state="failed", message="no mount")
         assert only(seen).id == "setup-failed", "slurmd starts after it: one cause, one finding"
 
     def test_slurmctld_holds_it_down(self):

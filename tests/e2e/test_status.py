@@ -101,9 +101,9 @@ NODE, BOARD = "/usr/local/lib/hpc/node", "/opt/apps/adm/hpc"
     [
         ("cpu-0", f"echo 'x y z' >{NODE}/collect.py", "setup-missing"),
         ("controller", f"rm -r {NODE}; echo nonsense >{BOARD}/cluster.json", "setup-missing"),
-        ("controller", f"sed -i s/alice/mallory/ {BOARD}/cluster.json", "board-damaged"),
-        ("controller", f"rm -r {BOARD}; echo x >{BOARD}", "board-damaged"),
-        ("controller", f"echo nonsense >{BOARD}/nodes/seen-cpu-1.json", "board-damaged"),
+        ("controller", f"sed -i s/alice/mallory/ {BOARD}/cluster.json", "cluster-state-damaged"),
+        ("controller", f"rm -r {BOARD}; echo x >{BOARD}", "cluster-state-damaged"),
+        ("controller", f"echo nonsense >{BOARD}/nodes/seen-cpu-1.json", "cluster-state-damaged"),
     ],
 )
 def test_what_is_damaged_is_mended_by_the_command_that_is_advised(seen: Cluster, machine: str, damage: str, kind: str):

@@ -14,7 +14,7 @@ from tests.gcp import killed
 
 NODE = "projects/p/zones/us-central1-a/instances/a3-gpu-0"
 TEMPLATE = "https://www.googleapis.com/compute/v1/projects/p/global/instanceTemplates/t-1"
-PATIENT = {"poll": 0.001, "operation": 60, "patience": 30}
+PATIENT = {"poll": 0.001, "operation": 60, "retry_seconds": 30}
 
 
 def props(fake: FakeFlex, **changes: Any) -> dict[str, Any]:

@@ -263,7 +263,7 @@ class TestTrouble:
 
         fake.before = out
         with pytest.raises(BakeError, match="backendError: Internal error"):
-            make(fake, pace={**PATIENT, "patience": 0.01})
+            make(fake, pace={**PATIENT, "retry_seconds": 0.01})
         what_is_left_ends_by_itself(fake)
         fake.before = lambda _number, _call: None
         make(fake)

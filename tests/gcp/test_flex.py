@@ -230,7 +230,7 @@ pulumi.export("address", nodes[0].address)
         self, fake: FakeFlex, run: Callable[..., list[events.Event]]
     ):
         names = ["a3-gpu-0", "a3-gpu-1", "a3-gpu-2"]
-        fake.without, fake.patience = {"a3-gpu-1"}, 60
+        fake.without, fake.wait_requests = {"a3-gpu-1"}, 60
         (failed,) = [event for event in run("up", ok=False, names=names) if isinstance(event, events.StepFailed)]
         assert failed.urn.endswith("::a3-gpu-1")
         assert "a3-gpu-1" in failed.message

@@ -19,7 +19,7 @@ from components.local.host.process import Process
 def me(monkeypatch: pytest.MonkeyPatch) -> Process:
     """This very process as a machine whose sshd listens, and which may take a second to greet."""
     monkeypatch.setattr(machine, "_listens", lambda _process: True)
-    monkeypatch.setattr(machine, "PATIENCE", 1.0)
+    monkeypatch.setattr(machine, "SSH_SECONDS", 1.0)
     process = Process.of(os.getpid())
     assert process is not None
     return process

@@ -196,7 +196,7 @@ class TestDead:
     def test_one_that_never_answers_is_given_up_with_its_console(
         self, stack: RealStack, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(machine, "PATIENCE", 3.0)
+        monkeypatch.setattr(machine, "SSH_SECONDS", 3.0)
         nonsense = {"content": "Nonsense yes\n", "mode": "0644", "owner": "root:root"}
         broken = {"/etc/ssh/sshd_config.d/a.conf": nonsense}
         with pytest.raises(HostError) as caught:

@@ -62,7 +62,7 @@ class TestParts:
         collect.show()
         found = json.loads(capfd.readouterr().out)
         assert abs(found["time"] - time.time()) < 30
-        assert {"boot", "board", "munge", "daemons", "files", "unix", "disks"} <= set(found)
+        assert {"boot", "cluster_state", "munge", "daemons", "files", "unix", "disks"} <= set(found)
         assert found["disks"]["/"]["size"] > 0
 
 

@@ -8,7 +8,7 @@ from cluster.observe.health.finding import ClusterFinding
 from cluster.observe.observation import ClusterObservation, MachineObservation
 
 RESTARTS = 3
-"""systemd counts since somebody last started a unit by hand: a few in months are history, a few in minutes are news."""
+"""systemd counts since somebody last started a unit: a few in months are history, a few in minutes are news."""
 LATELY = 600
 """Seconds after a start in which it may still be one of many."""
 NAMED_JOBS = 5
@@ -88,11 +88,11 @@ def records(seen: ClusterObservation) -> Iterator[ClusterFinding]:
     ):  # fmt: skip
         if jobs := found[kind]:
             many = len(jobs) > 1
-            told = ", ".join(jobs[:NAMED_JOBS]) + (", ..." if len(jobs) > NAMED_JOBS else "")
+            listed = ", ".join(jobs[:NAMED_JOBS]) + (", ..." if len(jobs) > NAMED_JOBS else "")
             yield ClusterFinding(
                 id=f"jobs-{kind}",
                 where=(seen.controller.name,),
-                what=f"{len(jobs)} job{'s' * many} {what.format('them' if many else 'it')}: {told}",
+                what=f"{len(jobs)} job{'s' * many} {what.format('them' if many else 'it')}: {listed}",
                 todo=todo,
                 note=note,
             )

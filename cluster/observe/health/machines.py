@@ -74,7 +74,7 @@ def not_set_up(seen: ClusterObservation) -> Iterator[ClusterFinding]:
             yield ClusterFinding(
                 id="setup-missing",
                 where=(one.name,),
-                what=f"has no set-up that can tell how it is ({one.why})",
+                what=f"has no set-up that can report ({one.why})",
                 # `up` compares the stack with what it did last, and finds nothing to do where it was damaged since.
                 todo=f"./hpc up {seen.stack}" if one.old else f"./hpc drift {seen.stack} --mend",
                 note="" if one.old else "It brings the set-up again, and has the machine do its part.",
@@ -93,9 +93,9 @@ def not_set_up(seen: ClusterObservation) -> Iterator[ClusterFinding]:
 def cluster_state(seen: ClusterObservation) -> Iterator[ClusterFinding]:
     """A cluster state that can't be read: nodes apply no new config version, and their reports are lost."""
     for one in seen.machines:
-        if why := one.part("board", "damaged"):
+        if why := one.part("cluster_state", "damaged"):
             yield ClusterFinding(
-                id="board-damaged",
+                id="cluster-state-damaged",
                 where=(one.name,),
                 what=f"the cluster state, from which nodes read their configuration, is damaged: {why}",
                 todo=f"./hpc drift {seen.stack} --mend",
@@ -219,11 +219,11 @@ def _clock_bounds(one: MachineObservation) -> tuple[float, float]:
 def full_disks(seen: ClusterObservation) -> Iterator[ClusterFinding]:
     """File systems that have no room, or soon will not; each by the first path that lies on it."""
     for one in seen.machines:
-        told: set[int] = set()
+        counted: set[int] = set()
         for path, disk in _disks(one):
-            if not disk.get("size") or disk["device"] in told:
+            if not disk.get("size") or disk["device"] in counted:
                 continue
-            told.add(disk["device"])
+            counted.add(disk["device"])
             if bytes_used(disk) >= NEARLY:
                 left, fills = (
                     f"{disk['free'] / 2**30:.1f} GiB are left",
@@ -278,7 +278,7 @@ def missing_mounts(seen: ClusterObservation) -> Iterator[ClusterFinding]:
             elif disk.get("read_only"):
                 what = f"{path} is mounted read-only"
                 todo = f"./hpc ssh {seen.stack} {one.name} -- 'dmesg | tail'"
-                note = "The kernel tells there whether the disk fails."
+                note = "The kernel reports there whether the disk fails."
             if what:
                 yield ClusterFinding(id="mount-missing", where=(one.name,), what=what, todo=todo, note=note)
 
@@ -291,7 +291,7 @@ def _disks(one: MachineObservation) -> list[tuple[str, Mapping[str, Any]]]:
 
 def outdated(seen: ClusterObservation) -> Iterator[ClusterFinding]:
     """Machines that are behind the controller."""
-    newest = (seen.controller.part("board", "newest") or {}).get("digest")
+    newest = (seen.controller.part("cluster_state", "newest") or {}).get("digest")
     files = seen.controller.part("files", "etc") or {}
     served = {name: files.get(name) for name in seen.controller.part("files", "applied") or {}}
     for one in seen.machines:

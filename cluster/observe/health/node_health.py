@@ -113,7 +113,7 @@ class NodeHealth:
     measured: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """`state`, `text` and `time` of each measurement, by kind."""
     why: str = ""
-    """Why slurmctld could not be told, where that is so."""
+    """Why slurmctld could not be asked to drain it, where that is so."""
 
     @property
     def failing(self) -> dict[str, str]:
@@ -178,7 +178,7 @@ def findings(stack: str, found: Iterable[NodeHealth]) -> list[ClusterFinding]:
             todo = ADVICE[kind]
             figures = "; ".join(f"{name}: {figure}" for name, figure in one.failing.items())
             held = f"; it is drained for another reason: {one.reason}" if one.reason else ""
-            unsaid = f"; slurmctld could not be told: {one.why}" if one.why else ""
+            unsaid = f"; slurmctld could not be asked to drain it: {one.why}" if one.why else ""
             wrong.append(
                 ClusterFinding(
                     id="health-failed",

@@ -130,7 +130,7 @@ def drained(seen: ClusterObservation) -> Iterator[ClusterFinding]:
         resume = todo = f"./hpc nodes {seen.stack} resume {name}"
         note = "Once the reason is gone."
         if kind := next((kind for kind in ("prolog", "epilog") if kind in said.reason.lower()), ""):
-            what += f". {'A prolog' if kind == 'prolog' else 'An epilog'} failed there, and {LOGS}/{kind}.log tells why"
+            what += f". {'A prolog' if kind == 'prolog' else 'An epilog'} failed there, and {LOGS}/{kind}.log says why"
             todo = f"./hpc ssh {seen.stack} {name} -- tail {LOGS}/{kind}.log"
             note = f"When that is mended: {resume}"
         yield ClusterFinding(id="node-drained", where=(name,), what=what, todo=todo, note=note, since=said.since_utc)
@@ -141,13 +141,13 @@ def held(seen: ClusterObservation) -> Iterator[ClusterFinding]:
     found = (seen.slurm("jobs") or {}).get("held", [])
     if not found:
         return
-    told = [f"{job['id']} of {job['user']} ({job['reason']})" for job in found[:NAMED_JOBS]]
+    listed = [f"{job['id']} of {job['user']} ({job['reason']})" for job in found[:NAMED_JOBS]]
     more = [f"{len(found) - NAMED_JOBS} more"] if len(found) > NAMED_JOBS else []
     is_, it = ("jobs are", "they start") if len(found) > 1 else ("job is", "it starts")
     yield ClusterFinding(
         id="jobs-held",
         where=(seen.controller.name,),
-        what=f"{len(found)} {is_} held, and {it} only when released: {', '.join([*told, *more])}",
+        what=f"{len(found)} {is_} held, and {it} only when released: {', '.join([*listed, *more])}",
         todo=f"./hpc ssh {seen.stack} controller -- scontrol release {','.join(job['id'] for job in found)}",
         note="Once the reason is gone; slurmctld.log on that machine names the node and what failed there.",
     )
@@ -166,11 +166,11 @@ def missing(seen: ClusterObservation) -> Iterator[ClusterFinding]:
         and all(known.get(node) is not None and job["number"] not in known[node] for node in expand(job["nodes"]))
     ]
     if found:
-        told = ", ".join(job["id"] for job in found[:NAMED_JOBS]) + (", ..." if len(found) > NAMED_JOBS else "")
+        listed = ", ".join(job["id"] for job in found[:NAMED_JOBS]) + (", ..." if len(found) > NAMED_JOBS else "")
         yield ClusterFinding(
             id="jobs-missing",
             where=(seen.controller.name,),
-            what=f"{len(found)} running job{'s' * (len(found) > 1)} without a process on any node: {told}. slurmctld "
+            what=f"{len(found)} running job{'s' * (len(found) > 1)} without a process on any node: {listed}. slurmctld "
             "was killed before it recorded how they ended, and keeps their nodes for them",
             todo=f"./hpc ssh {seen.stack} controller -- journalctl -u hpc-lost-jobs -n 20",
             note="They are requeued or cancelled two to three minutes after slurmctld's start; "

@@ -26,7 +26,7 @@ _NOT_FOUND = re.compile(r"was not found|notFound")
 
 @dataclass(frozen=True, kw_only=True)
 class Instance:
-    """A machine as Google Cloud knows it."""
+    """A machine by its names in Google Cloud."""
 
     name: str
     project: str
@@ -79,8 +79,8 @@ def explain(said: str, instance: Instance) -> str:
         return "gcloud is not logged in, or no longer. Log in with: gcloud auth login"
     if _NOT_FOUND.search(said):
         return (
-            f"project {instance.project} has no machine {instance.name} in {instance.zone}. If it was removed by hand, "
-            f"tell the stack with: pulumi refresh. gcloud said: {words}"
+            f"project {instance.project} has no machine {instance.name} in {instance.zone}. If it is gone, "
+            f"update the state with: pulumi refresh. gcloud said: {words}"
         )
     if _NOT_ALLOWED.search(said):
         return (

@@ -45,7 +45,7 @@ POLICIES: Mapping[str, Policy] = {
         met=_always, why="consoles are kept by Cloud Logging, to outlive their machines", todo=_EXEMPT
     ),
     "compute.disableGuestAttributesAccess": Policy(
-        met=_always, why="machines, and the image's builder, tell by guest attributes how far they are", todo=_EXEMPT
+        met=_always, why="machines, and the image's builder, report by guest attributes how far they are", todo=_EXEMPT
     ),
     "compute.trustedImageProjects": Policy(
         met=_always, why="machines and the image's builder boot Ubuntu's images, EXAScaler's servers DDN's",

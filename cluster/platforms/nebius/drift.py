@@ -71,7 +71,7 @@ def _installed(secret: Mapping[str, Any]) -> Installed | None:
 
 Object = Mapping[str, Any]
 UNKNOWN = "(known to the cloud only)"
-"""Stands in wanted values for what only the cloud knows, such as ids."""
+"""Stands in wanted values for what only the cloud has, such as ids."""
 COMPARED = ("data", "spec")
 """Parts of an object that a chart sets and nobody else."""
 LONGEST = 120
@@ -102,7 +102,7 @@ class Live:
 
 def differences(config: ClusterConfig, wanted: Sequence[Release], live: Live) -> list[Difference]:
     """What differs; empty when nothing does. `wanted` are the stack's releases, with UNKNOWN for what only the cloud
-    knows."""
+    has."""
     return [
         *_releases(wanted, live),
         *_objects(live),
@@ -115,7 +115,7 @@ def differences(config: ClusterConfig, wanted: Sequence[Release], live: Live) ->
 
 
 def wanted_releases(config: ClusterConfig, settings: Nebius) -> tuple[Release, ...]:
-    """The releases of a stack, with UNKNOWN for what only the cloud knows."""
+    """The releases of a stack, with UNKNOWN for what only the cloud has."""
     backups = {"name": UNKNOWN, "endpoint": UNKNOWN} if backs_up(settings) else {}
     keys = [UNKNOWN, *settings.login.root_keys]
     return releases(config, Facts(root_keys=keys, allocation=UNKNOWN, backups=backups))

@@ -180,7 +180,7 @@ class Compute:
 
     def _retry(self) -> Retry:
         pace = self.bake.pace
-        return Retry(predicate=_transient, initial=min(1.0, pace.poll), maximum=30.0, timeout=pace.patience)
+        return Retry(predicate=_transient, initial=min(1.0, pace.poll), maximum=30.0, timeout=pace.retry_seconds)
 
     def _finish(self, doing: str, operation: compute_v1.Operation, *, seconds: float | None = None) -> None:
         # Not ExtendedOperation.result(): the client that it polls with has Google's own address, whatever the endpoint.

@@ -37,7 +37,7 @@ class Pace:
     """For an operation on the builder. Most end within one minute."""
     image: float = 3600.0
     """For writing the image: minutes for a disk of 200 GB, more where a region is busy."""
-    patience: float = 300.0
+    retry_seconds: float = 300.0
     """For a request that is answered with "later" or not at all."""
 
 

@@ -1,4 +1,4 @@
-"""What a killed bake left and no state knows of: removed with the stack."""
+"""What a killed bake left and no state has: removed with the stack."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -27,7 +27,7 @@ def archive() -> tuple[bytes, str]:
 
 @dataclass(frozen=True, kw_only=True)
 class StoredObject:
-    """An object that a machine can fetch, and how it knows that it has the right one."""
+    """An object that a machine can fetch, and its hash."""
 
     url: pulumi.Output[str]
     """gs://BUCKET/NAME; the name carries the hash, so that what a URL means never changes."""

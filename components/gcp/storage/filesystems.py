@@ -51,7 +51,7 @@ class Storage(pulumi.ComponentResource):
         self.register_outputs({"facts": self.facts, "sources": self._sources})
 
     def mounts(self, spec: MachineSpec) -> list[dict[str, pulumi.Input[str]]]:
-        """What a machine mounts, parents first, as its set-up wants it: source, target, fs_type, options."""
+        """What a machine mounts, parents first, as its set-up takes it: source, target, fs_type, options."""
         return [
             {
                 "source": one.source or self._sources[one.kind], "target": one.target, "fs_type": one.fs_type,

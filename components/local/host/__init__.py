@@ -1,1 +1,1 @@
-"""The host's side of the rehearsal: plain Python on plain data, which knows nothing of Pulumi."""
+"""The host's side of the rehearsal: plain Python on plain data, without Pulumi."""

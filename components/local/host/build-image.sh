@@ -19,7 +19,7 @@ if [ "$memory" = yes ]; then
 fi
 
 # Host keys that exist are not generated, which takes RSA a second; trim.sh removes them.
-# Single quotes: it is mmdebstrap's shell that knows the root as $1 and the environment's ROOTFS.
+# Single quotes: mmdebstrap's shell has the root as $1 and the environment's ROOTFS.
 # shellcheck disable=SC2016
 ROOTFS=$rootfs mmdebstrap --mode=root --variant=apt --include="$packages" \
     --hook-dir=/usr/share/mmdebstrap/hooks/merged-usr \

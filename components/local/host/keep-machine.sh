@@ -13,7 +13,7 @@ while "$@" && code=0 || code=$?; [ "$code" = "$rebooted" ]; do
     # systemd takes a moment to give the name of an ended scope free. And slurmctld, which asked for the reboot, takes a
     # boot for it only if it was later, in whole seconds of two roundings: no other machine is up again as soon as that.
     sleep 2
-    # Whoever stopped the machine meanwhile has removed the record, or has started it anew with another one.
+    # Whoever stopped the machine meanwhile has removed the record, or has started it again with another one.
     grep -q "\"$boot\"" "$run" 2>/dev/null || exit 0
 done
 exit "$code"

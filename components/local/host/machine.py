@@ -148,14 +148,14 @@ def console_tail(path: Path, lines: int = 20) -> list[str]:
     return [line for line in _ESCAPES.sub("", text).splitlines() if line.strip()][-lines:]
 
 
-PATIENCE = 90.0
+SSH_SECONDS = 90.0
 """Seconds that a machine may take: it needs about one alone, and ten among forty that start on two cores."""
 _PID_FILE = "run/sshd.pid"  # sshd writes it once it listens; /run is new at each boot
 
 
-def wait_for_record(name: str, record: Path, console: Path, *, patience: float = 20.0) -> Process:
+def wait_for_record(name: str, record: Path, console: Path, *, timeout: float = 20.0) -> Process:
     """Return the process that start-machine.sh put on record as it began."""
-    deadline = time.monotonic() + patience
+    deadline = time.monotonic() + timeout
     while time.monotonic() < deadline:
         process = Process.load(record)
         if process:
@@ -167,17 +167,17 @@ def wait_for_record(name: str, record: Path, console: Path, *, patience: float =
 def wait_for_ssh(name: str, process: Process, address: str, console: Path) -> None:
     """Return when port 22 of the machine answers with SSH's greeting.
 
-    Until sshd listens nothing is sent: a look at a file costs little when many machines start at once, and has none of
+    Until sshd listens nothing is sent: reading a file costs little when many machines start at once, and has none of
     the one-second steps in which a network tries again. (/proc/PID/net/tcp would do as well, but reading it walks the
     host's whole connection table.)
     """
     started = time.monotonic()
-    deadline = started + PATIENCE
+    deadline = started + SSH_SECONDS
     while not _listens(process):
         if not process.alive():
             raise HostError(_explain(f"machine {name}: ended while it started", console))
         if time.monotonic() > deadline:
-            raise HostError(_explain(f"machine {name}: no SSH server after {PATIENCE:.0f} s", console))
+            raise HostError(_explain(f"machine {name}: no SSH server after {SSH_SECONDS:.0f} s", console))
         # Many machines that start at once take longer, and should not be slowed down further by our looking.
         time.sleep(min(0.2, 0.03 + (time.monotonic() - started) / 20))
     problem = "no answer"

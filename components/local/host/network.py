@@ -101,7 +101,7 @@ def is_up(network: Network) -> bool:
 def remove(network: Network) -> None:
     """Remove the bridge and the stack's folder; not where another state has recreated them since.
 
-    Machines and shared folders were removed before. What a killed run left, of which no state knows, is removed now:
+    Machines and shared folders were removed before. What a killed run left, that no state has, is removed now:
     machines, and empty shared folders.
     """
     if network.state and owner.is_other_states(network.paths, network.state):

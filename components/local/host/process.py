@@ -68,7 +68,7 @@ class Process:
         if not self.alive():
             return True
         try:
-            # A pidfd names this process even if the number is given away between the look and the signal.
+            # A pidfd names this process even if the number is given away between the check and the signal.
             handle = os.pidfd_open(self.pid)
         except ProcessLookupError:
             return True

@@ -23,7 +23,7 @@ mv "$run.new" "$run"
 
 mount -t overlay hpc-machine -o "lowerdir=$base,upperdir=$upper,workdir=$work" "$root"
 
-# The machine's uptime counts from here. Slurm tells by it that a node has rebooted, and that its jobs are gone; on the
+# The machine's uptime counts from here. Slurm sees by it that a node has rebooted, and that its jobs are gone; on the
 # host's own uptime it would wait for them for ever. A kernel without time namespaces has to do without.
 if [ -e /proc/self/ns/time ]; then
     IFS=. read -r uptime _ < /proc/uptime

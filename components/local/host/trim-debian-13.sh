@@ -1,6 +1,6 @@
 #!/bin/sh
 # trim-debian-13.sh ROOT: as trim-image.sh, and what debian-13 has beyond the others. A script of its own: with another
-# trim-image.sh, machines of debian-12 that are up would be made anew.
+# trim-image.sh, machines of debian-12 that are up would be recreated.
 set -eu
 
 # By the name that users know.

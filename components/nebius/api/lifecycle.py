@@ -116,11 +116,11 @@ def until_ready(wait: Wait, kind: Kind, id_: str, endpoint: str) -> Any:  # noqa
         state = state_of(message)
         if state in kind.failed:
             raise nebius_error(
-                wait.doing, [f"its state is {state}", *_told(message)], "see the reason, and run it again"
+                wait.doing, [f"its state is {state}", *_reasons(message)], "see the reason, and run it again"
             )
         if is_ready(kind, message):
             return message
-        wait.step("; ".join([f"its state is {state or 'reconciling'}", *_nodes(message), *_told(message)]))
+        wait.step("; ".join([f"its state is {state or 'reconciling'}", *_nodes(message), *_reasons(message)]))
 
 
 def is_ready(kind: Kind, message: Any) -> bool:  # noqa: ANN401
@@ -177,7 +177,7 @@ def _progress(kind: Kind, operation: Any, endpoint: str) -> str:  # noqa: ANN401
     if kind.name == "NodeGroup" and operation.resource_id:
         message = get(kind, operation.resource_id, endpoint)
         if message is not None:
-            parts += [*_nodes(message), *_told(message)]
+            parts += [*_nodes(message), *_reasons(message)]
     return "; ".join(dict.fromkeys(parts))
 
 
@@ -198,7 +198,7 @@ def _nodes(message: Any) -> list[str]:  # noqa: ANN401
     return [f"{status.ready_node_count} of {status.target_node_count} nodes ready"]
 
 
-def _told(message: Any) -> list[str]:  # noqa: ANN401
+def _reasons(message: Any) -> list[str]:  # noqa: ANN401
     """The object's own reason: the newest event of a node group or a cluster, or its error."""
     status = getattr(message, "status", None)
     texts = [getattr(status, "error_message", ""), getattr(status, "state_description", "")]

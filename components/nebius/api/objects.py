@@ -18,7 +18,7 @@ PAGE = 1000
 
 @dataclass(frozen=True, kw_only=True)
 class Wanted:
-    """What the stack wants of one object."""
+    """What the stack says of one object."""
 
     kind: Kind
     parent_id: str

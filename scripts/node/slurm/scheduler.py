@@ -98,7 +98,7 @@ BROKEN = {
 # to other versions.
 LEAVES = "hpc: leaves the cluster"
 RESHAPED = "hpc: gets other sockets, cores or GPUs"
-REMADE = "hpc: its machine is made anew"
+REMADE = "hpc: its machine is recreated"
 OURS = (LEAVES, RESHAPED, REMADE)
 
 

@@ -48,7 +48,7 @@ class TestCharts:
         assert "k8up" in made.needs
 
     @pytest.mark.parametrize("number", VERSIONS)
-    def test_accounting_has_its_operator_and_soperator_knows_it(self, number: str) -> None:
+    def test_accounting_has_its_operator_and_soperator_is_configured(self, number: str) -> None:
         made = charts(**version(number))
         assert "mariadb-operator" in before(made, "slurm-cluster")
         env = made["soperator"].values["controllerManager"]["manager"]["env"]

@@ -1,5 +1,5 @@
 """DDN EXAScaler as DDN's own images expect to be started: which servers and disks there are, what they are called and
-labelled, and the file that tells each server of all of them.
+labelled, and the file with which each server finds all of them.
 
 The images hold a program, `loci`, which a start-up script runs after writing /etc/loci.conf. It finds the disks by
 their labels, formats them, and keeps what servers must know of each other in two configs of the Runtime Configurator.

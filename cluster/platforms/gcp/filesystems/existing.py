@@ -50,7 +50,7 @@ class ExistingLustre(LustreKind):
 
     @staticmethod
     def expected(lustre: Lustre) -> Expected:
-        raise ValueError(f"how large {lustre.existing} is, its own stack knows")
+        raise ValueError(f"how large {lustre.existing} is, only its own stack has")
 
     def mounts(self, spec: MachineSpec) -> Iterable[Mount]:  # noqa: ARG002 - the same on every machine
         source = self.source

@@ -34,7 +34,7 @@ def packages(config: ClusterConfig) -> list[str]:
 
 
 def parts(config: ClusterConfig) -> dict[str, str]:
-    """What only some stacks want in their image, by the stack's part that wants it; empty where none does."""
+    """Parts that only some stacks need in their image, by the part of the stack; empty where none does."""
     wanted = {fabric.key for fabric in fabrics(config)}
     return {
         "gpus": ("open" if open_driver(config) else "closed") if gpu_types(config) else "",

@@ -24,7 +24,7 @@ def secure_boot(config: ClusterConfig, spec: MachineSpec) -> bool:
     """Whether the kernel may refuse unsigned modules.
 
     Drivers and Lustre clients are built on the machine or in a bake (DKMS) and have no signature that the firmware
-    knows, so only machines with the distribution's own modules and nothing else can have it: a plain base without GPUs
+    has, so only machines with the distribution's own modules and nothing else can have it: a plain base without GPUs
     and without Lustre.
     """
     return installs(config) and spec.gpu is None and lustre_client(config) == "none"
