@@ -361,8 +361,8 @@ class FakeFlex(FakeCompute):
         refused = self.faults.get("instances.insert", Fault()).errors
         requests = self.wait_requests if waits and not refused else 1
         comes = not refused and self.capacity_after <= requests and call.body["name"] not in self.without
-        told = self._later(path, self.capacity_after if comes else requests, lambda: None)
-        told.errors = () if comes else refused or [STOCK_OUT]
+        pending = self._later(path, self.capacity_after if comes else requests, lambda: None)
+        pending.errors = () if comes else refused or [STOCK_OUT]
 
         def finish() -> None:
             if self.world.machines.get(path) is not machine or machine.resource["status"] == "STOPPING":
@@ -377,11 +377,11 @@ class FakeFlex(FakeCompute):
             if resource["status"] == "STAGING":
                 resource["status"] = "RUNNING"
 
-        told.finish = finish
+        pending.finish = finish
         if not self.early:
             if request := call.query.get("requestId"):
-                self.world.by_request[request] = told
-            return told.seen()
+                self.world.by_request[request] = pending
+            return pending.seen()
         return self._begin(call, "instances.insert", path, lambda: None)
 
     def _later(self, path: str, requests: float, finish: Callable[[], None]) -> Operation:
