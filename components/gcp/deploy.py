@@ -16,14 +16,13 @@ from cluster.slurm import hostlist, paths
 from cluster.slurm.script_tree import Tree
 from components import machines as on_machines
 from components.deploy import Deployment
-from components.gcp.access.access import Access
+from components.gcp.access import Access
 from components.gcp.customize import Customizer
 from components.gcp.image import Image, ImageArgs
 from components.gcp.machines.boot import STATE_DISK, BootArgs, metadata
 from components.gcp.machines.identity import BUILDER, INSTALL, SETUP, Identity, IdentityArgs, roles
-from components.gcp.machines.instance import MachineArgs
-from components.gcp.machines.machines import Machines
-from components.gcp.network.network import Network, NetworkArgs
+from components.gcp.machines.machines import MachineArgs, Machines
+from components.gcp.network import Network, NetworkArgs
 from components.gcp.services import Services
 from components.gcp.storage.filesystems import Storage, StorageArgs
 from components.machine import Machine

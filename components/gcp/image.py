@@ -11,9 +11,8 @@ from cluster.platforms.gcp.image.recipe import bake_script, content, digest, rec
 from cluster.platforms.gcp.image.source import bakes
 from cluster.platforms.gcp.names import labels, place
 from components.gcp.bake.design import image_link
-from components.gcp.bake.leftovers import BakeLeftovers
-from components.gcp.bake.resource import BakedImage
-from components.gcp.network.network import Network
+from components.gcp.bake.resource import BakedImage, BakeLeftovers
+from components.gcp.network import Network
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,8 +10,8 @@ from google.auth.credentials import AnonymousCredentials
 from google.auth.exceptions import GoogleAuthError
 from google.auth.transport.requests import AuthorizedSession
 
-from components.gcp.bake.credentials import credentials
-from components.gcp.bake.errors import LOG_IN, BakeError
+from components.gcp.bake.design import LOG_IN, BakeError
+from components.gcp.credentials import credentials
 
 _HOST = "https://storage.googleapis.com"
 _EMULATOR = "STORAGE_EMULATOR_HOST"

@@ -7,9 +7,8 @@ from typing import Any
 import pulumi
 
 from components.gcp.machines.identity import Identity, IdentityArgs
-from components.gcp.machines.instance import MachineArgs
-from components.gcp.machines.machines import Machines
-from components.gcp.network.network import Network, NetworkArgs
+from components.gcp.machines.machines import MachineArgs, Machines
+from components.gcp.network import Network, NetworkArgs
 from components.slurm.keys import ClusterKeys
 from tests.clouds import google
 from tests.harness import Recording, deploy

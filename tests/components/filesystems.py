@@ -7,7 +7,7 @@ import pulumi
 
 from cluster.config import ClusterConfig
 from cluster.roster import machines
-from components.gcp.network.network import Network, NetworkArgs
+from components.gcp.network import Network, NetworkArgs
 from components.gcp.storage.filesystems import Storage, StorageArgs
 from tests.clouds import EXASCALER, MANAGED, google
 from tests.harness import Recording, Registered, deploy

@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from cluster.config.customize import Customize
 from cluster.platforms.gcp.checks.customize import INPUTS
-from components.gcp.customize import Customizer
-from components.gcp.resource_types import Inputs, inputs_of, merge
+from components.gcp.customize import Customizer, Inputs, inputs_of, merge
 from tests.clouds import google, settings
 from tests.cluster import stacks
 from tests.harness import Recording, deploy

@@ -9,9 +9,8 @@ import pytest
 
 from cluster.platforms.gcp.image.recipe import bake_script
 from cluster.roster import machines
-from components.gcp.machines.boot import HOST_KEY
+from components.gcp.machines.boot import HOST_KEY, archive
 from components.gcp.machines.identity import Identity, IdentityArgs, roles
-from components.gcp.machines.setup_bucket import archive
 from components.slurm.keys import ClusterKeys
 from tests.clouds import google
 from tests.harness import FAKE_SECRETS, Recording, deploy

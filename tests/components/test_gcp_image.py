@@ -8,7 +8,7 @@ import pytest
 from cluster.config import ClusterConfig
 from components.gcp.bake.resource import BakeProvider
 from components.gcp.image import Image, ImageArgs
-from components.gcp.network.network import Network, NetworkArgs
+from components.gcp.network import Network, NetworkArgs
 from lab.google.compute import FakeCompute
 from tests.clouds import A3, EXASCALER, google
 from tests.gcp.baking import PATIENT

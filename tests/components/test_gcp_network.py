@@ -7,7 +7,7 @@ import pulumi
 import pytest
 from pulumi_gcp import projects
 
-from components.gcp.network.network import Network, NetworkArgs
+from components.gcp.network import Network, NetworkArgs
 from components.gcp.services import Services
 from tests.clouds import A3, EXASCALER, MANAGED, google, settings
 from tests.components.graphs import graph, hold

@@ -5,7 +5,7 @@ import pytest
 from cluster.platforms.gcp.filesystems.existing import ExistingLustre
 from cluster.platforms.gcp.filesystems.registry import lustre_client
 from cluster.platforms.gcp.permissions import services
-from components.gcp.storage.filestore import share_name
+from components.gcp.storage.filesystems import share_name
 from tests.clouds import A3, google
 from tests.components.filesystems import (
     ACCESS,

@@ -14,7 +14,7 @@ from cluster.platforms.gcp.permissions import TUNNEL, need_of, roles, services
 from cluster.platforms.gcp.policies import POLICIES, policies
 from cluster.platforms.gcp.request import describe_request
 from cluster.roster import machines
-from components.gcp.network.firewall import IAP
+from components.gcp.network import IAP
 from tests import clouds
 from tests.cluster import stacks
 from tests.contract.seen import MACHINES, MODES, Seen, record, texts

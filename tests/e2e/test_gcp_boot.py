@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from components.gcp.machines.setup_bucket import archive
+from components.gcp.machines.boot import archive
 from tests.e2e.cluster import Cluster, eventually
 from tests.e2e.googled import MUNGE, SECRETS, CloudNode
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from components.gcp.access import tunnels
+from components.gcp import access
 from tests.gcp.doors import Cloud, Door, fake_gcloud, free_port, sshd, wait_for
 
 JUMP, TARGET, NODE = "127.85.0.2", "127.85.0.3", "127.85.0.4"
@@ -37,5 +37,5 @@ def cloud(tmp_path: Path, folder: Path, doors: dict[str, Door], monkeypatch: pyt
     monkeypatch.setenv("PATH", f"{tools}:/usr/bin:/bin")
     monkeypatch.setenv("FAKE_GCLOUD", str(made.file))
     yield made
-    tunnels.end_all()
+    access.end_all()
     wait_for(lambda: not made.running, "the end of every gcloud")

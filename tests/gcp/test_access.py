@@ -11,7 +11,7 @@ from cluster.config import ClusterConfig
 from cluster.load.parse import parse
 from cluster.platforms.gcp import iap
 from cluster.roster import machines
-from components.gcp.access.access import Access
+from components.gcp.access import Access
 from components.machine import Machine
 from tests.gcp.fake_gcloud import WORDS
 from tests.harness import Recording, deploy

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.gcp.bake.errors import BakeError
+from components.gcp.bake.design import BakeError
 from components.gcp.bake.resource import BakeProvider
 from lab.google.compute import QUOTA, STEPS, STOCK_OUT, FakeCompute, Fault
 from lab.google.http import Call, DroppedConnectionError, RefusalError

@@ -6,8 +6,8 @@ from pathlib import Path
 import google.auth.credentials
 import pytest
 
-from components.gcp.bake.credentials import KEYS, credentials, host
-from components.gcp.bake.errors import BakeError
+from components.gcp.bake.design import BakeError
+from components.gcp.credentials import KEYS, credentials, host
 
 USER = {"type": "authorized_user", "client_id": "id", "client_secret": "secret", "refresh_token": "token"}
 

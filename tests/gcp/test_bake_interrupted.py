@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from components.gcp.bake.leftovers import LeftoversProvider
+from components.gcp.bake.resource import LeftoversProvider
 from lab.google.compute import STEPS, FakeCompute, Machine
 from lab.google.http import Call
 from tests.gcp.baking import (

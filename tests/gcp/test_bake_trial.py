@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from components.gcp.bake.errors import BakeError
+from components.gcp.bake.design import BakeError
 from lab.google.compute import FakeCompute
 from lab.google.http import Call, RefusalError
 from tests.gcp.baking import IMAGE, make, no_machine_is_left, the_image_is_whole

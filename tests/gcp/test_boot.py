@@ -8,8 +8,7 @@ import pytest
 from cluster.config import ClusterConfig
 from cluster.load.parse import parse
 from cluster.roster import MachineSpec, machines
-from components.gcp.machines.boot import FIXED, BootArgs, metadata
-from components.gcp.machines.setup_bucket import StoredObject, archive
+from components.gcp.machines.boot import FIXED, BootArgs, StoredObject, archive, metadata
 from components.slurm import payload
 from components.slurm.keys import ClusterKeys
 from tests.harness import FAKE_SECRETS, deploy

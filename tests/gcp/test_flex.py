@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from components.gcp.bake.errors import BakeError
+from components.gcp.bake.design import BakeError
 from components.gcp.flex.node import FlexNodeProvider, FlexQueueProvider, FlexRequestProvider
 from engine import Workspace, events
 from lab.google.compute import QUOTA, FakeFlex, Fault, Machine

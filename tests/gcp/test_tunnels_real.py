@@ -13,7 +13,7 @@ import pulumi
 import pytest
 
 from cluster.platforms.gcp import iap
-from components.gcp.access import tunnels
+from components.gcp import access
 from engine import Workspace
 from tests.gcp.doors import Cloud, answers, free_port, wait_for
 
@@ -22,7 +22,7 @@ INSTANCE = iap.Instance(name="small-controller", project="my-project", zone="us-
 PROGRAM = """
 import pulumi
 from pulumi_command import remote
-from components.gcp.access.access import Access
+from components.gcp.access import Access
 from components.machine import Machine
 from cluster.roster import machines
 from cluster.load.parse import parse
@@ -78,7 +78,7 @@ class TestTunnels:
         first = stack.up(events.append)
         assert first.ok, [failure.message for failure in first.failures]
         assert first.outputs == {"out": "target"}
-        tunnels.end_all()
+        access.end_all()
         wait_for(lambda: not cloud.running, "the end of gcloud")
         before = len(cloud.calls)
         assert stack.preview(events.append).summary == "nothing to do"
@@ -90,40 +90,40 @@ class TestTunnels:
         self, cloud: Cloud, port: int, capfd: pytest.CaptureFixture[str]
     ) -> None:
         for _ in range(2):
-            tunnels.keep_open(INSTANCE, port, seconds=60)
+            access.keep_open(INSTANCE, port, seconds=60)
         assert len(cloud.calls) == 1
         os.kill(cloud.running[0], signal.SIGKILL)
         wait_for(lambda: len(cloud.calls) == 2 and answers("127.0.0.1", port), "another tunnel")
         assert f"{INSTANCE.name}: the tunnel to it ended and is opened again" in capfd.readouterr().err
 
     def test_a_machine_that_boots_is_waited_for(self, cloud: Cloud, port: int, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(tunnels, "_PAUSE_SECONDS", 0.1)
+        monkeypatch.setattr(access, "_PAUSE_SECONDS", 0.1)
         told = json.loads(cloud.file.read_text())
         cloud.tell(**{**told, "mood": "booting", "boots": 1})
-        tunnels.keep_open(INSTANCE, port, seconds=60)
+        access.keep_open(INSTANCE, port, seconds=60)
         assert len(cloud.calls) == 2
-        tunnels.end_all()
+        access.end_all()
         cloud.tell(mood="booting", boots=100)
         with pytest.raises(pulumi.RunError, match=r"does not reach its SSH server\."):
-            tunnels.keep_open(INSTANCE, free_port(), seconds=0.3)
+            access.keep_open(INSTANCE, free_port(), seconds=0.3)
 
     @pytest.mark.parametrize(("mood", "todo"), [("login", "gcloud auth login"), ("denied", iap.ROLE)])
     def test_what_waiting_does_not_help_is_said_at_once(self, cloud: Cloud, port: int, mood: str, todo: str) -> None:
         cloud.tell(mood=mood)
         with pytest.raises(pulumi.RunError, match=todo):
-            tunnels.keep_open(INSTANCE, port, seconds=60)
+            access.keep_open(INSTANCE, port, seconds=60)
         assert len(cloud.calls) == 1
 
     def test_a_port_that_another_program_has_is_refused(self, cloud: Cloud, port: int) -> None:
         with socket.create_server(("127.0.0.1", port)), pytest.raises(pulumi.RunError, match=f"port {port} .* in use"):
-            tunnels.keep_open(INSTANCE, port, seconds=60)
+            access.keep_open(INSTANCE, port, seconds=60)
         assert cloud.calls == []
 
     @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
     def test_nothing_outlives_a_program_that_is_killed(self, cloud: Cloud, port: int, number: int) -> None:
         text = (
-            "import sys, time; from cluster.platforms.gcp import iap; from components.gcp.access import tunnels\n"
-            f"tunnels.keep_open(iap.{INSTANCE!r}, {port}, seconds=60); print('open', flush=True); time.sleep(60)\n"
+            "import sys, time; from cluster.platforms.gcp import iap; from components.gcp import access\n"
+            f"access.keep_open(iap.{INSTANCE!r}, {port}, seconds=60); print('open', flush=True); time.sleep(60)\n"
         )
         with subprocess.Popen([sys.executable, "-c", text], cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
             assert process.stdout is not None

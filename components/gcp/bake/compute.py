@@ -18,10 +18,21 @@ from google.cloud import compute_v1
 from requests.exceptions import ConnectionError as NoConnection
 from requests.exceptions import RequestException, Timeout
 
-from components.gcp.bake.builder import image_labels
-from components.gcp.bake.credentials import credentials, host
-from components.gcp.bake.design import BOOTED_LABEL, CLUSTER_LABEL, OWNER_LABEL, Bake
-from components.gcp.bake.errors import LATER, LOG_IN, BakeError, Complaint, bake_error, of_answer, refused
+from components.gcp.bake.design import (
+    BOOTED_LABEL,
+    CLUSTER_LABEL,
+    LATER,
+    LOG_IN,
+    OWNER_LABEL,
+    Bake,
+    BakeError,
+    Complaint,
+    bake_error,
+    image_labels,
+    of_answer,
+    refused,
+)
+from components.gcp.credentials import credentials, host
 
 REQUEST_SECONDS = 60.0
 """For one answer."""

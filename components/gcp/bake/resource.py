@@ -1,4 +1,4 @@
-"""The bake as a resource: an image of Google Cloud that is whole, or not there."""
+"""The image as a resource, and what interrupted bakes left behind."""
 
 import uuid
 from collections.abc import Mapping
@@ -9,10 +9,18 @@ import pulumi
 from pulumi.dynamic import CreateResult, DiffResult, ReadResult, ResourceProvider, UpdateResult
 
 from components.dynamic import DynamicResource, changed, given, report, without_traceback
-from components.gcp.bake.design import OWNER_LABEL, bake_of
-from components.gcp.bake.errors import BakeError
+from components.gcp.bake.design import (
+    BUILDER_ENDING,
+    DIGEST_LABEL,
+    OWNER_LABEL,
+    TRIAL_ENDING,
+    Bake,
+    BakeError,
+    bake_of,
+    pace_of,
+)
 
-REPLACES = ("project", "content")
+REPLACES_IMAGE = ("project", "content")
 """Inputs that make it another image. The others are its name and how it is made, and matter only for a new one."""
 BEFORE = ("project", "source_image", "size_gb")
 """What is compared instead where the state is of a version that recorded no content..."""
@@ -41,7 +49,7 @@ class BakeProvider(ResourceProvider):
         A newer program alone does not replace it.
         """
         known = bool(_olds.get("content"))
-        replaces = changed(_olds, _news, REPLACES if known else BEFORE)
+        replaces = changed(_olds, _news, REPLACES_IMAGE if known else BEFORE)
         if not known and changed(_olds["labels"], _news["labels"], BEFORE_LABELS):
             replaces = [*replaces, "labels"]
         noted = bool(changed(_olds, _news, ("labels",))) or (not known and bool(_news.get("content")))
@@ -111,3 +119,75 @@ class BakedImage(DynamicResource, module="gcp", name="BakedImage"):
             "endpoint": endpoint, **({"pace": dict(pace)} if pace else {}), "self_link": None,
         }  # fmt: skip
         super().__init__(BakeProvider(), name, props, opts)
+
+
+REPLACES_LEFTOVERS = ("project", "cluster")
+IN_PLACE = ("zone",)
+
+
+class LeftoversProvider(ResourceProvider):
+    """Creates nothing: what it removes is created by bakes."""
+
+    def create(self, props: dict[str, Any]) -> CreateResult:
+        """Nothing is to be done: the next bake takes over what the last one left."""
+        return CreateResult(f"{props['project']}/{props['cluster']}", given(props))
+
+    def diff(self, _id: str, _olds: dict[str, Any], _news: dict[str, Any]) -> DiffResult:
+        """Another zone has other builders; images are in none."""
+        replaces = changed(_olds, _news, REPLACES_LEFTOVERS)
+        return DiffResult(changes=bool(replaces or changed(_olds, _news, IN_PLACE)), replaces=replaces)
+
+    def update(self, _id: str, _olds: dict[str, Any], _news: dict[str, Any]) -> UpdateResult:
+        """Remove builders from the zone that is left."""
+        with without_traceback(BakeError):
+            _remove_builders(_olds)
+        return UpdateResult(given(_news))
+
+    def read(self, id_: str, props: dict[str, Any]) -> ReadResult:
+        return ReadResult(id_, given(props))
+
+    def delete(self, _id: str, _props: dict[str, Any]) -> None:
+        """Remove builders and images of the cluster's bakes; there are none, unless one was killed."""
+        with without_traceback(BakeError):
+            _remove_builders(_props)
+            _remove_images(_props)
+
+
+class BakeLeftovers(DynamicResource, module="gcp", name="BakeLeftovers"):
+    """The bake depends on it, so it is deleted after the bake, and before the builder's network."""
+
+    def __init__(
+        self, name: str, *, project: str, zone: str, cluster: str, endpoint: str = "",
+        pace: Mapping[str, float] | None = None, opts: pulumi.ResourceOptions | None = None,
+    ) -> None:  # fmt: skip
+        props: dict[str, Any] = {"project": project, "zone": zone, "cluster": cluster, "endpoint": endpoint}
+        super().__init__(LeftoversProvider(), name, {**props, **({"pace": dict(pace)} if pace else {})}, opts)
+
+
+def _remove_builders(props: Mapping[str, Any]) -> None:
+    for machine in _compute(props).builders_of(props["cluster"]):
+        for ending in (BUILDER_ENDING, TRIAL_ENDING):
+            image = machine.name.removesuffix(ending)
+            if image != machine.name and _baked(props, image, machine.labels):
+                report(f"deleting {machine.name}, which an interrupted bake left")
+                _compute(props, image, ending).delete_builder()
+
+
+def _remove_images(props: Mapping[str, Any]) -> None:
+    for image in _compute(props).images_of(props["cluster"]):
+        if _baked(props, image.name, image.labels):
+            report(f"deleting {image.name}, which an interrupted bake left")
+            _compute(props, image.name).delete_image()
+
+
+def _baked(props: Mapping[str, Any], image: str, labels: Mapping[str, str]) -> bool:
+    """Whether a bake of this cluster has given that name; copies that people keep have others."""
+    return image == f"{props['cluster']}-{labels.get(DIGEST_LABEL)}"
+
+
+def _compute(props: Mapping[str, Any], image: str = "", ending: str = BUILDER_ENDING) -> Any:  # noqa: ANN401
+    # Google's client takes seconds to import: only what calls Google imports it.
+    from components.gcp.bake.compute import Compute
+
+    where = {name: props[name] for name in ("project", "zone", "endpoint")}
+    return Compute(Bake(**where, image=image, ending=ending, pace=pace_of(props)))

@@ -8,7 +8,7 @@ import pulumi
 from pulumi.dynamic import CreateResult, DiffResult, ReadResult, ResourceProvider, UpdateResult
 
 from components.dynamic import DynamicResource, changed, given, report, without_traceback
-from components.gcp.bake.errors import BakeError
+from components.gcp.bake.design import BakeError
 from components.gcp.flex.design import all_wanted, wanted_of
 
 PLACE = ("project", "zone", "name", "cluster")

@@ -1,9 +1,6 @@
-"""The metadata with which a machine on Google Cloud is created. It does the rest itself.
+"""What a machine gets at its creation: its metadata, its secrets and the set-up's bucket."""
 
-On the instance rather than in a template, so that a change is an update in place, which the machine takes over within
-a minute. Nothing secret is in it: who may see an instance may see its metadata.
-"""
-
+import hashlib
 import json
 import re
 from collections.abc import Mapping, Sequence
@@ -13,11 +10,104 @@ from pathlib import Path
 from typing import Any
 
 import pulumi
+import pulumi_tls as tls
+from pulumi_gcp import secretmanager, storage
 
 from cluster.config import ClusterConfig
-from cluster.roster import MachineSpec, controller_name
-from components.gcp.machines.setup_bucket import StoredObject
+from cluster.platforms.gcp.names import labels, place
+from cluster.roster import MachineSpec, controller_name, machines
 from components.slurm import payload
+from components.slurm.keys import ClusterKeys
+from components.slurm.payload import DATABASE_PASSWORD, MUNGE_KEY
+
+VIEWER = "roles/storage.objectViewer"
+
+
+@cache
+def archive() -> tuple[bytes, str]:
+    """The set-up, {name: [lines]} as JSON, and its SHA-256.
+
+    Not compressed: the bytes of a gzip differ between versions of zlib, and with them every machine's metadata.
+    """
+    content = payload.packed_setup().encode()
+    return content, hashlib.sha256(content).hexdigest()
+
+
+@dataclass(frozen=True, kw_only=True)
+class StoredObject:
+    """An object that a machine can fetch, and its hash."""
+
+    url: pulumi.Output[str]
+    """gs://BUCKET/NAME; the name carries the hash, so that what a URL means never changes."""
+    sha256: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class SetupBucketArgs:
+    config: ClusterConfig
+    files: Mapping[str, tuple[bytes, str]]
+    """Content (text) and SHA-256 of each file, by its name: setup.json."""
+    members: Mapping[str, pulumi.Input[str]]
+    """IAM member (serviceAccount:...) of each role that fetches them."""
+    after: Sequence[pulumi.Resource] = ()
+    """What everything waits for: the services of Google Cloud that it uses."""
+
+
+class SetupBucket(pulumi.ComponentResource):
+    """A private bucket with the set-up; nothing in it is secret, and nothing in it is data."""
+
+    objects: Mapping[str, StoredObject]
+    """The stored files, by the name that they were given with."""
+
+    def __init__(self, name: str, args: SetupBucketArgs, *, opts: pulumi.ResourceOptions | None = None) -> None:
+        super().__init__("hpc:gcp:SetupBucket", name, {}, opts)
+        config, child = args.config, pulumi.ResourceOptions(parent=self, depends_on=list(args.after))
+        bucket = storage.Bucket(
+            f"{name}-bucket",
+            name=bucket_name(config),
+            location=place(config).region,
+            uniform_bucket_level_access=True,
+            public_access_prevention="enforced",
+            # The next `up` creates all of it again.
+            force_destroy=True,
+            # Replaced versions are not needed.
+            soft_delete_policy=storage.BucketSoftDeletePolicyArgs(retention_duration_seconds=0),
+            labels=labels(config, "storage"),
+            opts=child,
+        )
+        self.objects = {
+            file: _store(f"{name}-{file.partition('.')[0]}", bucket, file, *held, opts=child)
+            for file, held in args.files.items()
+        }
+        self._readers = {
+            role: storage.BucketIAMMember(f"{name}-{role}", bucket=bucket.name, role=VIEWER, member=member, opts=child)
+            for role, member in args.members.items()
+        }
+        self.register_outputs({"bucket": bucket.name})
+
+    def reader(self, role: str) -> pulumi.Resource:
+        """The grant that a machine of this role can't boot without."""
+        return self._readers[role]
+
+
+def bucket_name(config: ClusterConfig) -> str:
+    """Name of the bucket: names are the whole world's, a project's id is too."""
+    return f"{place(config).project}-{config.name}-setup"
+
+
+def _store(
+    name: str, bucket: storage.Bucket, file: str, content: bytes, sha256: str, *, opts: pulumi.ResourceOptions
+) -> StoredObject:
+    stem, dot, ending = file.partition(".")
+    stored = storage.BucketObject(
+        name,
+        bucket=bucket.name,
+        name=f"{stem}-{sha256[:12]}{dot}{ending}",
+        source=pulumi.StringAsset(content.decode()),
+        opts=opts,
+    )
+    return StoredObject(url=pulumi.Output.concat("gs://", stored.bucket, "/", stored.output_name), sha256=sha256)
+
 
 SCRIPTS = Path(__file__).parents[3] / "scripts" / "gcp"
 HOST_KEY = "/etc/ssh/hpc_host_key"
@@ -100,3 +190,89 @@ def startup_script() -> str:
 
 def _object(stored: StoredObject | None) -> dict[str, pulumi.Input[str]] | None:
     return {"url": stored.url, "sha256": stored.sha256} if stored else None
+
+
+ACCESSOR = "roles/secretmanager.secretAccessor"
+
+
+@dataclass(frozen=True, kw_only=True)
+class SecretsArgs:
+    config: ClusterConfig
+    keys: ClusterKeys
+    members: Mapping[str, pulumi.Input[str]]
+    """IAM member (serviceAccount:...) of each role."""
+    after: Sequence[pulumi.Resource] = ()
+    """What everything waits for: the services of Google Cloud that it uses."""
+
+
+class Secrets(pulumi.ComponentResource):
+    """The MUNGE key, the database's password, and SSH host keys of the machines that are set up over SSH.
+
+    Machines fetch them at boot, as the service account that they run with: nothing secret is in their metadata.
+    """
+
+    host_keys: Mapping[str, tls.PrivateKey]
+    """SSH host key of the controller and of each login machine, by name: known before the machine is, so that there is
+    no trust on first use."""
+
+    def __init__(self, name: str, args: SecretsArgs, *, opts: pulumi.ResourceOptions | None = None) -> None:
+        super().__init__("hpc:gcp:Secrets", name, {}, opts)
+        self._name, self._args = name, args
+        self._readers: dict[str, list[pulumi.Resource]] = {role: [] for role in args.members}
+        cluster, keys = args.config.name, args.keys
+        known = [role for role in ("controller", "login", "node") if role in args.members]
+        password = keys.database_password
+        self._shared = {
+            MUNGE_KEY: self._secret("munge", f"{cluster}-munge", keys.munge, roles=known),
+            DATABASE_PASSWORD: self._secret("database", f"{cluster}-database", password, roles=["controller"]),
+        }
+        child = pulumi.ResourceOptions(parent=self)
+        self.host_keys = {
+            spec.name: tls.PrivateKey(f"{name}-{spec.name}", algorithm="ED25519", opts=child)
+            for spec in machines(args.config)
+            if spec.roles != ("node",)
+        }
+        self._own: dict[str, pulumi.Output[str]] = {}
+        for spec in machines(args.config):
+            if spec.name in self.host_keys:
+                key, secret = self.host_keys[spec.name].private_key_openssh, f"{spec.name}-host-key"
+                self._own[spec.name] = self._secret(secret, secret, key, roles=[spec.roles[0]])
+        self.register_outputs({"host_keys": {name: key.public_key_openssh for name, key in self.host_keys.items()}})
+
+    def versions(self, spec: MachineSpec) -> dict[str, pulumi.Output[str]]:
+        """What a machine fetches: resource name of each secret's version, by the path that it is kept at."""
+        found = {MUNGE_KEY: self._shared[MUNGE_KEY]}
+        if "controller" in spec.roles:
+            found[DATABASE_PASSWORD] = self._shared[DATABASE_PASSWORD]
+        if spec.name in self._own:
+            found[HOST_KEY] = self._own[spec.name]
+        return found
+
+    def readers(self, role: str) -> list[pulumi.Resource]:
+        """The grants that a machine of this role can't boot without."""
+        return self._readers[role]
+
+    def _secret(
+        self, name: str, secret_id: str, value: pulumi.Output[str], *, roles: Sequence[str]
+    ) -> pulumi.Output[str]:
+        config = self._args.config
+        child = pulumi.ResourceOptions(parent=self, depends_on=list(self._args.after))
+        secret = secretmanager.Secret(
+            f"{self._name}-{name}",
+            secret_id=secret_id,
+            labels=labels(config, roles[0]),
+            replication=secretmanager.SecretReplicationArgs(auto=secretmanager.SecretReplicationAutoArgs()),
+            opts=child,
+        )
+        version = secretmanager.SecretVersion(
+            f"{self._name}-{name}-version",
+            secret=secret.id,
+            # The line end is part of the MUNGE key: each machine hashes the file as a whole.
+            secret_data=pulumi.Output.secret(value).apply(lambda text: text.rstrip("\n") + "\n"),
+            opts=child,
+        )
+        for role in roles:
+            member, reader = self._args.members[role], f"{self._name}-{name}-{role}"
+            grant = secretmanager.SecretIamMember(reader, secret_id=secret.id, role=ACCESSOR, member=member, opts=child)
+            self._readers[role].append(grant)
+        return version.name

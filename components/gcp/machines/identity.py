@@ -13,8 +13,7 @@ from cluster.platforms.gcp.image.recipe import bake_script
 from cluster.platforms.gcp.image.source import bakes, installs
 from cluster.platforms.gcp.names import account_id, place
 from cluster.roster import MachineSpec, machines
-from components.gcp.machines.secrets import Secrets, SecretsArgs
-from components.gcp.machines.setup_bucket import SetupBucket, SetupBucketArgs, StoredObject, archive
+from components.gcp.machines.boot import Secrets, SecretsArgs, SetupBucket, SetupBucketArgs, StoredObject, archive
 from components.slurm.keys import ClusterKeys
 
 PROJECT_ROLES = ("roles/logging.logWriter", "roles/monitoring.metricWriter")

@@ -1,13 +1,212 @@
-"""All machines of a cluster on Google Cloud."""
+"""Machines on Google Cloud: what all have in common, the controller, the login machines and the nodes."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
 
 import pulumi
+from pulumi_gcp import compute
 
-from cluster.roster import machines
-from components.gcp.machines.controller import Controller
-from components.gcp.machines.instance import MachineArgs
-from components.gcp.machines.login import Login
-from components.gcp.machines.nodeset import Nodeset
+from cluster.catalog.gpus import ACCELERATORS
+from cluster.config import ClusterConfig
+from cluster.config.machines import BasicCapacity
+from cluster.config.machines import Nodeset as Section
+from cluster.platforms.gcp.capacity import (
+    RESERVATION_KEY,
+    Calendar,
+    Flex,
+    OnDemand,
+    Reserved,
+    Scheduling,
+    Spot,
+    Way,
+    of_machine,
+    of_nodes,
+)
+from cluster.platforms.gcp.disks import boot_disk, state_disk
+from cluster.platforms.gcp.image.source import secure_boot
+from cluster.platforms.gcp.names import labels, place
+from cluster.roster import MachineSpec, machines
+from components.gcp.flex.node import TYPE as FLEX
+from components.gcp.flex.node import flex_nodes
+from components.gcp.machines.boot import STATE_DEVICE
+from components.gcp.machines.identity import SCOPES, Identity
+from components.gcp.network import Network
 from components.machine import Machine
+
+NIC_TYPE = "GVNIC"
+"""Google's virtual NIC: what fast machine types need, and every image of the catalog has a driver for."""
+
+Metadata = Callable[[MachineSpec], Mapping[str, pulumi.Input[str]]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class MachineArgs:
+    """What machines are made of."""
+
+    config: ClusterConfig
+    network: Network
+    identity: Identity
+    image: pulumi.Input[str]
+    """Path of the image that they boot."""
+    metadata: Metadata
+    """Metadata of a machine; one nodeset's machines have the same."""
+    after: Sequence[pulumi.Resource] = ()
+    """What everything waits for: the services of Google Cloud that it uses."""
+    mounted: Sequence[pulumi.Resource] = ()
+    """What machines wait for besides: file systems that they mount."""
+
+    def waits(self, spec: MachineSpec) -> list[pulumi.Resource]:
+        """All that must be there before a machine is."""
+        return [self.network.ready, *self.identity.ready(spec.roles[0]), *self.after, *self.mounted]
+
+    def zone(self) -> str:
+        return place(self.config).zone
+
+    def tags(self, spec: MachineSpec) -> list[str]:
+        """Network tags, by which firewall rules know a machine."""
+        return [self.network.tag, *([self.network.login_tag] if "login" in spec.roles else [])]
+
+
+def ssh_machine(
+    args: MachineArgs, spec: MachineSpec, capacity: BasicCapacity | None, *, public: pulumi.Input[str] | None,
+    attached: Sequence[compute.InstanceAttachedDiskArgs] = (), parent: pulumi.Resource,
+) -> Machine:  # fmt: skip
+    """A machine with a fixed address, which is set up over SSH, by the host key that the stack gave it.
+
+    It is stopped and started to change its type, and recreated for another image or boot disk: the old one is deleted
+    first, since it has name and address.
+    """
+    config, (disk_type, size) = args.config, boot_disk(args.config, spec)
+    access = [compute.InstanceNetworkInterfaceAccessConfigArgs(nat_ip=public)] if public is not None else []
+    nic = compute.InstanceNetworkInterfaceArgs(
+        subnetwork=args.network.system, network_ip=args.network.addresses[spec.name], nic_type=NIC_TYPE,
+        access_configs=access,
+    )  # fmt: skip
+    marks, scheduling = labels(config, spec.roles[0]), of_machine(capacity).scheduling(migrates=spec.gpu is None)
+    made = compute.Instance(
+        spec.name,
+        name=spec.name,
+        machine_type=spec.machine_type.name,
+        zone=args.zone(),
+        boot_disk=compute.InstanceBootDiskArgs(
+            auto_delete=True,
+            initialize_params=compute.InstanceBootDiskInitializeParamsArgs(
+                image=args.image, type=disk_type, size=size, labels=marks
+            ),
+        ),
+        attached_disks=list(attached),
+        network_interfaces=[nic],
+        service_account=compute.InstanceServiceAccountArgs(
+            email=args.identity.email(spec.roles[0]), scopes=list(SCOPES)
+        ),
+        scheduling=compute.InstanceSchedulingArgs(
+            provisioning_model=scheduling.model,
+            preemptible=scheduling.model == "SPOT",
+            on_host_maintenance=scheduling.on_host_maintenance,
+            automatic_restart=scheduling.automatic_restart,
+            instance_termination_action=scheduling.end,
+        ),
+        shielded_instance_config=compute.InstanceShieldedInstanceConfigArgs(
+            enable_secure_boot=secure_boot(config, spec), enable_vtpm=True, enable_integrity_monitoring=True
+        ),
+        metadata=args.metadata(spec),
+        labels=marks,
+        tags=args.tags(spec),
+        allow_stopping_for_update=True,
+        # A machine that was stopped, manually or by a preemption, is started by `pulumi up --refresh`.
+        desired_status="RUNNING",
+        opts=pulumi.ResourceOptions(parent=parent, depends_on=args.waits(spec), delete_before_replace=True),
+    )
+    return Machine(
+        spec=spec,
+        address=args.network.addresses[spec.name],
+        instance_id=made.instance_id,
+        # New at each start that the program makes: of a new machine, and of one that was stopped to change its type.
+        boot_id=made.instance_id.apply(lambda id_: f"{id_}/{spec.machine_type.name}"),
+        resource=made,
+        host_key=args.identity.host_key(spec.name).public_key_openssh,
+    )
+
+
+def affinity(scheduling: Scheduling) -> compute.InstanceTemplateReservationAffinityArgs | None:
+    """The reservation that machines take their capacity from, as a template takes it."""
+    if scheduling.affinity is None:
+        return None
+    kind, values = scheduling.affinity.type, list(scheduling.affinity.values)
+    specific = compute.InstanceTemplateReservationAffinitySpecificReservationArgs(key=RESERVATION_KEY, values=values)
+    return compute.InstanceTemplateReservationAffinityArgs(type=kind, specific_reservation=specific if values else None)
+
+
+TIER = "PREMIUM"
+"""Network tier of public addresses: every region has it, and traffic enters Google's network near the caller. STANDARD
+is cheaper by the GB that leaves, of which SSH makes few."""
+
+
+class Login(pulumi.ComponentResource):
+    """The login machines. None has a public address unless the stack file asks for it."""
+
+    machines: Sequence[Machine]
+    public: Mapping[str, pulumi.Output[str]]
+    """Public addresses by the machine's name."""
+
+    def __init__(
+        self, name: str, args: MachineArgs, specs: Sequence[MachineSpec], *, opts: pulumi.ResourceOptions | None = None
+    ) -> None:
+        super().__init__("hpc:gcp:Login", name, {}, opts)
+        found = {spec.name: public_address(args, spec, parent=self) for spec in specs}
+        self.public = {machine: address for machine, address in found.items() if address is not None}
+        capacity = args.config.login.capacity
+        self.machines = [
+            ssh_machine(args, spec, capacity, public=self.public.get(spec.name), parent=self) for spec in specs
+        ]
+        self.register_outputs({"addresses": [machine.address for machine in self.machines], "public": self.public})
+
+
+def public_address(args: MachineArgs, spec: MachineSpec, *, parent: pulumi.Resource) -> pulumi.Output[str] | None:
+    """A public address that a machine keeps, if it is one to log in to and the stack file asks for it."""
+    config = args.config
+    if not config.login.public or "login" not in spec.roles:
+        return None
+    return compute.Address(
+        f"{spec.name}-public",
+        name=f"{spec.name}-public",
+        address_type="EXTERNAL",
+        network_tier=TIER,
+        region=place(config).region,
+        labels=labels(config, "network"),
+        opts=pulumi.ResourceOptions(parent=parent, depends_on=list(args.after)),
+    ).address
+
+
+class Controller(pulumi.ComponentResource):
+    """The machine that runs slurmctld, slurmdbd and the accounting database."""
+
+    machine: Machine
+    public: pulumi.Output[str] | None
+    """Its public address, if people log in to it from outside."""
+
+    def __init__(
+        self, name: str, args: MachineArgs, spec: MachineSpec, *, opts: pulumi.ResourceOptions | None = None
+    ) -> None:
+        super().__init__("hpc:gcp:Controller", name, {}, opts)
+        config, (disk_type, size) = args.config, state_disk(args.config)
+        # Not part of the machine: it is there before it and after it, and no change of the machine reaches it.
+        disk = compute.Disk(
+            f"{spec.name}-state",
+            name=f"{spec.name}-state",
+            type=disk_type,
+            size=size,
+            zone=args.zone(),
+            labels=labels(config, "controller"),
+            opts=pulumi.ResourceOptions(parent=self, depends_on=list(args.after), protect=config.deletion_protection),
+        )
+        self.public = public_address(args, spec, parent=self)
+        attached = [compute.InstanceAttachedDiskArgs(source=disk.id, device_name=STATE_DEVICE)]
+        self.machine = ssh_machine(
+            args, spec, config.controller.capacity, public=self.public, attached=attached, parent=self
+        )
+        self.register_outputs({"address": self.machine.address, "state_disk": disk.name})
 
 
 class Machines(pulumi.ComponentResource):
@@ -36,3 +235,144 @@ class Machines(pulumi.ComponentResource):
                 found += Nodeset(f"{config.name}-{nodeset}", args, section, nodes, opts=child).machines
         self.machines = tuple(found)
         self.register_outputs({"machines": len(found)})
+
+
+class Nodeset(pulumi.ComponentResource):
+    """The machines of one nodeset. They configure themselves, and the program logs in to none of them.
+
+    Type, disk, image and capacity are the template's: another template recreates all machines, each after it was
+    drained. The configuration is in each machine's metadata, which changes in place.
+    """
+
+    machines: Sequence[Machine]
+
+    def __init__(
+        self, name: str, args: MachineArgs, section: Section, specs: Sequence[MachineSpec], *,
+        opts: pulumi.ResourceOptions | None = None,
+    ) -> None:  # fmt: skip
+        super().__init__("hpc:gcp:Nodeset", name, {}, opts)
+        self._name, self._args = name, args
+        capacity, first = of_nodes(section.capacity), specs[0]
+        template = self._template(first, section, capacity)
+        # Computed once, not for each of 256 nodes. The template waits for networks and grants, and machines for it.
+        source = template.self_link
+        metadata = pulumi.Output.from_input(dict(args.metadata(first)))
+        marks, zone = labels(args.config, "node"), args.zone()
+        # The node generates it, and reports it in the cluster state.
+        host_key = pulumi.Output.from_input("")
+        if isinstance(capacity, Flex):
+            child = pulumi.ResourceOptions(parent=self, depends_on=[template])
+            made = flex_nodes(
+                name, [spec.name for spec in specs], project=place(args.config).project, zone=zone,
+                cluster=args.config.name, template=source, labels=marks, metadata=metadata,
+                endpoint=pulumi.Config("gcp").get("computeCustomEndpoint") or "", opts=child,
+            )  # fmt: skip
+            addresses = [one.address for one in made]
+            ends = [one.ends for one in made]
+        else:
+            child = pulumi.ResourceOptions(parent=self, delete_before_replace=True, aliases=[pulumi.Alias(type_=FLEX)])
+            made = [
+                # A spot node that was preempted is started by `pulumi up --refresh` (desired_status).
+                compute.InstanceFromTemplate(
+                    spec.name, name=spec.name, zone=zone, source_instance_template=source, metadata=metadata,
+                    labels=marks, desired_status="RUNNING", opts=child,
+                )
+                for spec in specs
+            ]  # fmt: skip
+            addresses = [one.network_interfaces.apply(lambda nics: nics[0].network_ip or "") for one in made]
+            ends = [_ends(capacity)] * len(made)
+        self.machines = [
+            Machine(
+                spec=spec, address=address, instance_id=one.instance_id, boot_id=one.instance_id, resource=one,
+                host_key=host_key, ends=end,
+            )
+            for spec, one, address, end in zip(specs, made, addresses, ends, strict=True)
+        ]  # fmt: skip
+        self.register_outputs({"template": template.name, "nodes": len(specs)})
+
+    def _template(self, spec: MachineSpec, section: Section, capacity: Way) -> compute.InstanceTemplate:
+        args, config = self._args, self._args.config
+        disk_type, size = boot_disk(config, spec)
+        marks = labels(config, "node")
+        disk = compute.InstanceTemplateDiskArgs(
+            boot=True, auto_delete=True, source_image=args.image, disk_type=disk_type, disk_size_gb=size, labels=marks
+        )
+        accelerators = None
+        if gpus := section.gpus:
+            name = ACCELERATORS[gpus.type].name
+            accelerators = [compute.InstanceTemplateGuestAcceleratorArgs(type=name, count=gpus.count)]
+        scheduling = capacity.scheduling(migrates=spec.gpu is None)
+        # No name: a template can't change, so the next one needs another name beside the old one's.
+        return compute.InstanceTemplate(
+            f"{self._name}-template",
+            description=f"hpc: nodeset {spec.nodeset} of {config.name}",
+            machine_type=spec.machine_type.name,
+            disks=[disk],
+            # Local SSDs come with the machine types that have some, and are not listed.
+            network_interfaces=self._nics(spec),
+            guest_accelerators=accelerators,
+            service_account=compute.InstanceTemplateServiceAccountArgs(
+                email=args.identity.email("node"), scopes=list(SCOPES)
+            ),
+            scheduling=_scheduling(scheduling),
+            reservation_affinity=affinity(scheduling),
+            resource_policies=self._placement(capacity),
+            shielded_instance_config=compute.InstanceTemplateShieldedInstanceConfigArgs(
+                enable_secure_boot=secure_boot(config, spec), enable_vtpm=True, enable_integrity_monitoring=True
+            ),
+            labels=marks,
+            tags=args.tags(spec),
+            opts=pulumi.ResourceOptions(parent=self, depends_on=args.waits(spec)),
+        )
+
+    def _nics(self, spec: MachineSpec) -> list[compute.InstanceTemplateNetworkInterfaceArgs]:
+        """The system network's and others of the host, then those of the fabric, in their order; none has a public
+        address."""
+        network, fabric = self._args.network, spec.machine_type.family.fabric
+        hosts = [(subnetwork, NIC_TYPE) for subnetwork in network.hosts[: len(fabric.host_nics)]]
+        gpus = [(subnetwork, fabric.nic_type) for _, subnetwork in network.gpu[: fabric.nics]]
+        return [
+            compute.InstanceTemplateNetworkInterfaceArgs(subnetwork=subnetwork, nic_type=kind)
+            for subnetwork, kind in (*hosts, *gpus)
+        ]
+
+    def _placement(self, capacity: Way) -> pulumi.Input[str] | None:
+        """A policy that keeps the nodes close to each other: the reservation's, or one of the stack's own."""
+        if isinstance(capacity, Reserved):
+            return policy_path(self._args.config, capacity.policy) if capacity.policy else None
+        if not isinstance(capacity, OnDemand | Spot) or capacity.max_distance is None:
+            return None
+        # No name, as with the template: one that is in use can't change.
+        return compute.ResourcePolicy(
+            f"{self._name}-placement",
+            region=place(self._args.config).region,
+            group_placement_policy=compute.ResourcePolicyGroupPlacementPolicyArgs(
+                collocation="COLLOCATED", max_distance=capacity.max_distance
+            ),
+            opts=pulumi.ResourceOptions(parent=self, depends_on=list(self._args.after)),
+        ).self_link
+
+
+def _ends(capacity: Way) -> pulumi.Output[int] | None:
+    if not isinstance(capacity, Calendar) or capacity.ends is None:
+        return None
+    return pulumi.Output.from_input(int(datetime.strptime(f"{capacity.ends}+0000", "%Y%m%dT%H%M%SZ%z").timestamp()))
+
+
+def policy_path(config: ClusterConfig, policy: str) -> str:
+    """A placement policy as a template takes it; one that is only named is in the stack's project and region."""
+    where = place(config)
+    return policy if "/" in policy else f"projects/{where.project}/regions/{where.region}/resourcePolicies/{policy}"
+
+
+def _scheduling(scheduling: Scheduling) -> compute.InstanceTemplateSchedulingArgs:
+    return compute.InstanceTemplateSchedulingArgs(
+        provisioning_model=scheduling.model,
+        preemptible=scheduling.model == "SPOT",
+        on_host_maintenance=scheduling.on_host_maintenance,
+        automatic_restart=scheduling.automatic_restart,
+        instance_termination_action=scheduling.end,
+        max_run_duration=compute.InstanceTemplateSchedulingMaxRunDurationArgs(seconds=scheduling.seconds)
+        if scheduling.seconds is not None
+        else None,
+    )

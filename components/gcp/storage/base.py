@@ -9,7 +9,7 @@ import pulumi
 
 from cluster.config import ClusterConfig
 from cluster.platforms.gcp.filesystems.base import FileSystem
-from components.gcp.network.network import Network
+from components.gcp.network import Network
 
 Kind = TypeVar("Kind", bound=FileSystem)
 

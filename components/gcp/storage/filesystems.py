@@ -1,17 +1,24 @@
-"""All file systems that the machines of a stack share, but the controller's own exports."""
+"""File systems of a cluster as components."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
 import pulumi
+from pulumi_gcp import filestore, storage
+from pulumi_gcp.filestore.outputs import InstanceNetwork
 
 from cluster.config import ClusterConfig
+from cluster.platforms.gcp.address_plan import plan
+from cluster.platforms.gcp.filesystems import existing
+from cluster.platforms.gcp.filesystems.buckets import Buckets as Kind
+from cluster.platforms.gcp.filesystems.filestore import Filestore
 from cluster.platforms.gcp.filesystems.mounts import mounts
 from cluster.platforms.gcp.filesystems.registry import file_systems
+from cluster.platforms.gcp.names import labels, place
 from cluster.roster import MachineSpec
-from components.gcp.network.network import Network
+from components.gcp.network import Network
 from components.gcp.storage.base import FileSystemArgs, FileSystemComponent
 
 
@@ -59,3 +66,104 @@ class Storage(pulumi.ComponentResource):
             }
             for one in mounts(self._config, spec)
         ]  # fmt: skip
+
+
+READ, WRITE = "roles/storage.objectViewer", "roles/storage.objectUser"
+
+
+class Buckets(FileSystemComponent[Kind]):
+    """The machines' access to objects: read-only where the stack file sets that."""
+
+    TYPE = "hpc:gcp:Buckets"
+
+    def make(self) -> None:
+        buckets = self.args.config.storage.buckets
+        self.ready = [
+            storage.BucketIAMMember(
+                f"{self.name}-{bucket.name}-{role}",
+                bucket=bucket.name,
+                role=READ if bucket.read_only else WRITE,
+                member=pulumi.Output.concat("serviceAccount:", email),
+                opts=pulumi.ResourceOptions(parent=self),
+            )
+            for bucket in buckets
+            for role, email in self.args.accounts.items()
+        ]
+        self.facts = {bucket.name: bucket.mount for bucket in buckets}
+        self.register_outputs({"buckets": [bucket.name for bucket in buckets]})
+
+
+class ExistingLustre(FileSystemComponent[existing.ExistingLustre]):
+    """A Lustre that machines mount once it answers."""
+
+    TYPE = "hpc:gcp:ExistingLustre"
+
+    def make(self) -> None:
+        kind, given = self.args.kind, self.args.kind.section
+        self.ready = []
+        self.probe = pulumi.Output.from_input(kind.probe(str(given.existing)))
+        self.facts = {
+            "kind": kind.name, "fsname": given.fsname, "mount": given.mount, "source": kind.source,
+            "server_ip": given.existing,
+        }  # fmt: skip
+        self.register_outputs({"source": kind.source})
+
+
+class NfsDirectories(FileSystemComponent[existing.Nfs]):
+    """Directories of NFS servers."""
+
+    TYPE = "hpc:gcp:NfsDirectories"
+
+    def make(self) -> None:
+        self.ready = []
+        self.facts = [{"mount": one.mount, "source": f"{one.server}:{one.path}"} for one in self.args.kind.sections]
+        self.register_outputs({"directories": self.facts})
+
+
+class FilestoreShare(FileSystemComponent[Filestore]):
+    """One instance of Filestore with one share."""
+
+    TYPE = "hpc:gcp:FilestoreShare"
+
+    def make(self) -> None:
+        config, given, network = self.args.config, self.args.kind.section, self.args.network
+        share = share_name(given.mount)
+        direct = plan(config).filestore
+        instance = filestore.Instance(
+            f"{self.name}-instance",
+            name=f"{config.name}-filestore",
+            location=place(config).region if given.tier == "REGIONAL" else place(config).zone,
+            tier=given.tier,
+            file_shares=filestore.InstanceFileSharesArgs(name=share, capacity_gb=given.size_gb),
+            networks=[
+                filestore.InstanceNetworkArgs(
+                    network=network.system_network,
+                    modes=["MODE_IPV4"],
+                    connect_mode="DIRECT_PEERING" if direct else "PRIVATE_SERVICE_ACCESS",
+                    reserved_ip_range=direct,
+                )
+            ],
+            labels=labels(config, "storage"),
+            opts=pulumi.ResourceOptions(
+                parent=self,
+                protect=config.deletion_protection,
+                depends_on=[network.services or network.ready],
+            ),
+        )
+        address = instance.networks.apply(_address)
+        self.source = pulumi.Output.format("{0}:/{1}", address, share)
+        self.facts = {
+            "tier": given.tier, "mount": given.mount, "source": self.source, "server_ip": address,
+            "capacity_gib": given.size_gb,
+        }  # fmt: skip
+        self.ready = [instance]
+        self.register_outputs({"source": self.source})
+
+
+def share_name(mount: str) -> str:
+    """Name of the share: never that of the directory that it is mounted at, which exportfs would stumble over."""
+    return "shared" if mount.rpartition("/")[2] != "shared" else "files"
+
+
+def _address(networks: Sequence[InstanceNetwork]) -> str:
+    return (networks[0].ip_addresses or [""])[0]

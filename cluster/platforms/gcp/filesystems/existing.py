@@ -28,7 +28,7 @@ class ExistingLustre(LustreKind):
 
     name = "existing"
     keys = ()
-    component = "components.gcp.storage.existing:ExistingLustre"
+    component = "components.gcp.storage.filesystems:ExistingLustre"
     ready_seconds = 300  # it is there
     callback_ports = ("988",)
 
@@ -67,7 +67,7 @@ class Nfs(FileSystem):
     """Directories of NFS servers."""
 
     key = "nfs"
-    component = "components.gcp.storage.existing:NfsDirectories"
+    component = "components.gcp.storage.filesystems:NfsDirectories"
     callback_ports = None  # NFS 3 reports released locks on a port that the client chose
 
     @classmethod

@@ -18,7 +18,7 @@ class Filestore(FileSystem):
     """One instance with one share."""
 
     key = "filestore"
-    component = "components.gcp.storage.filestore:FilestoreShare"
+    component = "components.gcp.storage.filesystems:FilestoreShare"
     needs: ClassVar[Mapping[str, Need]] = {"gcp:filestore/": Need(services=("file",), roles=("roles/file.editor",))}
     callback_ports = None  # NFS 3 reports released locks on a port that the client chose
 

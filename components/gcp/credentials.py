@@ -1,4 +1,4 @@
-"""Who asks Google: the same as the provider of the other resources, found in the same places."""
+"""Credentials for calls to Google Cloud, found as the provider finds them."""
 
 from __future__ import annotations
 
@@ -12,9 +12,11 @@ import google.auth.credentials
 import google.auth.exceptions
 import google.oauth2.credentials
 
-from components.gcp.bake.errors import LOG_IN, bake_error
+from components.gcp.bake.design import LOG_IN, bake_error
 
 SCOPES = ("https://www.googleapis.com/auth/cloud-platform",)
+
+
 KEYS = ("GOOGLE_CREDENTIALS", "GOOGLE_CLOUD_KEYFILE_JSON", "GCLOUD_KEYFILE_JSON")
 """Variables in which the provider takes credentials, as text or as a path (pulumi-gcp, installation)."""
 

@@ -1,20 +1,178 @@
-"""The networks of a cluster: one for all machines, and those of its GPUs' fabric."""
+"""The networks of a cluster: one for all machines, those of its GPUs, firewall rules, Cloud NAT and the peering."""
 
+import ipaddress
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import pulumi
-from pulumi_gcp import compute
+from pulumi_gcp import compute, servicenetworking
 
 from cluster.config import ClusterConfig
 from cluster.config.network import ExistingNetwork
-from cluster.platforms.gcp.address_plan import Plan, plan, reserved
+from cluster.platforms.gcp.address_plan import NAT_ADDRESSES, Plan, plan, reserved
 from cluster.platforms.gcp.fabric import fabric_of
+from cluster.platforms.gcp.filesystems.registry import file_systems
 from cluster.platforms.gcp.names import labels, place
-from components.gcp.barrier import Barrier
-from components.gcp.network.firewall import EVERYTHING, allow, firewalls
-from components.gcp.network.nat import Nat, NatArgs
-from components.gcp.network.peering import Peering, PeeringArgs
+from components.gcp.services import Barrier
+
+IAP = "35.235.240.0/20"
+"""Where Identity-Aware Proxy's tunnels come from (cloud.google.com/iap/docs/using-tcp-forwarding)."""
+LNET_PORT = 988
+"""Lustre's own."""
+EVERYTHING: Mapping[str, list[str] | None] = {"tcp": ["0-65535"], "udp": ["0-65535"], "icmp": None}
+SSH: Mapping[str, list[str] | None] = {"tcp": ["22"]}
+
+
+def firewalls(
+    name: str, config: ClusterConfig, ranges: Plan, network: pulumi.Input[str], *, opts: pulumi.ResourceOptions
+) -> list[pulumi.Resource]:
+    """The rules of the system network.
+
+    In an existing network every rule is for machines with the stack's tag alone.
+    """
+    tag, project = [config.name] if config.network.existing else None, host(config)
+
+    def rule(
+        part: str, sources: list[str], allows: Mapping[str, list[str] | None], tags: list[str] | None = tag
+    ) -> compute.Firewall:
+        called = f"{config.name}-{part}"
+        return allow(f"{name}-{part}", called, network, sources, allows=allows, tags=tags, project=project, opts=opts)
+
+    rules: list[pulumi.Resource] = [rule("internal", [ranges.system], EVERYTHING), rule("iap", [IAP], SSH)]
+    if config.network.admin_cidrs:
+        rules.append(rule("admin", list(config.network.admin_cidrs), SSH, [f"{config.name}-login"]))
+    services = [cidr for cidr in (ranges.managed, ranges.filestore) if cidr]
+    ports = callback_ports(config)
+    if config.network.existing and config.network.services_cidr and ports != []:
+        services = [config.network.services_cidr]
+    if services:
+        rules.append(rule("services", services, {"tcp": ports}))
+    return rules
+
+
+def host(config: ClusterConfig) -> str | None:
+    """Project of a network that another project shares: its rules are made there (cloud.google.com/vpc/docs/shared-vpc,
+    firewalls); None where it is the stack's."""
+    given = config.network.existing.network if config.network.existing else ""
+    project = given.split("/")[1] if "/" in given else None
+    return project if project != place(config).project else None
+
+
+def callback_ports(config: ClusterConfig) -> list[str] | None:
+    """Ports of the machines that servers run by Google connect to; None for all of them."""
+    wanted = [one.callback_ports for one in file_systems(config)]
+    return None if None in wanted else sorted({port for ports in wanted for port in ports or ()})
+
+
+def allow(
+    name: str, called: str, network: pulumi.Input[str], sources: list[str], *, allows: Mapping[str, list[str] | None],
+    tags: list[str] | None = None, project: str | None = None, opts: pulumi.ResourceOptions,
+) -> compute.Firewall:  # fmt: skip
+    """Protocols and their ports (all, if None) to machines with one of the `tags` (to all, if None)."""
+    rules = [compute.FirewallAllowArgs(protocol=protocol, ports=ports) for protocol, ports in allows.items()]
+    return compute.Firewall(
+        name, name=called, project=project, network=network, direction="INGRESS", source_ranges=sources,
+        target_tags=tags, allows=rules, opts=opts,
+    )  # fmt: skip
+
+
+LEAST_PORTS, MOST_PORTS = 64, 4096
+"""Ports of one machine: pulling a container opens many connections to the same registry."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class NatArgs:
+    config: ClusterConfig
+    network: pulumi.Input[str]
+    after: Sequence[pulumi.Resource] = ()
+
+
+class Nat(pulumi.ComponentResource):
+    """A router with address translation. Its addresses stay the same, so that others can let them in."""
+
+    addresses: list[pulumi.Output[str]]
+    ready: list[pulumi.Resource]
+
+    def __init__(self, name: str, args: NatArgs, *, opts: pulumi.ResourceOptions | None = None) -> None:
+        super().__init__("hpc:gcp:Nat", name, {}, opts)
+        config = args.config
+        region = place(config).region
+        child = pulumi.ResourceOptions(parent=self, depends_on=list(args.after))
+        public = [
+            compute.Address(
+                f"{name}-address-{index}",
+                name=f"{config.name}-nat-{index}",
+                region=region,
+                address_type="EXTERNAL",
+                labels=labels(config, "network"),
+                opts=child,
+            )
+            for index in range(NAT_ADDRESSES)
+        ]
+        router = compute.Router(
+            f"{name}-router", name=f"{config.name}-router", region=region, network=args.network, opts=child
+        )
+        gateway = compute.RouterNat(
+            f"{name}-gateway",
+            name=f"{config.name}-nat",
+            region=region,
+            router=router.name,
+            nat_ip_allocate_option="MANUAL_ONLY",
+            nat_ips=[one.self_link for one in public],
+            source_subnetwork_ip_ranges_to_nat="ALL_SUBNETWORKS_ALL_IP_RANGES",
+            enable_dynamic_port_allocation=True,
+            # The two can't be had together.
+            enable_endpoint_independent_mapping=False,
+            min_ports_per_vm=LEAST_PORTS,
+            max_ports_per_vm=MOST_PORTS,
+            opts=child,
+        )
+        self.addresses = [one.address for one in public]
+        self.ready = [gateway]
+        self.register_outputs({"addresses": self.addresses})
+
+
+@dataclass(frozen=True, kw_only=True)
+class PeeringArgs:
+    config: ClusterConfig
+    network: pulumi.Input[str]
+    cidr: str
+    """Range that Google may take addresses from."""
+
+
+class Peering(pulumi.ComponentResource):
+    """A range set aside for Google's services, and the connection to them."""
+
+    connection: servicenetworking.Connection
+
+    def __init__(self, name: str, args: PeeringArgs, *, opts: pulumi.ResourceOptions | None = None) -> None:
+        super().__init__("hpc:gcp:Peering", name, {}, opts)
+        config, cidr = args.config, ipaddress.IPv4Network(args.cidr)
+        child = pulumi.ResourceOptions(parent=self)
+        reserved = compute.GlobalAddress(
+            f"{name}-range",
+            name=f"{config.name}-services",
+            address=str(cidr.network_address),
+            prefix_length=cidr.prefixlen,
+            address_type="INTERNAL",
+            purpose="VPC_PEERING",
+            network=args.network,
+            labels=labels(config, "network"),
+            opts=child,
+        )
+        self.connection = servicenetworking.Connection(
+            f"{name}-connection",
+            network=args.network,
+            service="servicenetworking.googleapis.com",
+            reserved_peering_ranges=[reserved.name],
+            # Google keeps its side for days after the last instance is gone, and refuses to end the connection until
+            # then; without the peering the network can go, and with ABANDON it could not.
+            deletion_policy="REMOVE_PEERING",
+            # For the same reason a stack that is recreated may find the old connection.
+            update_on_creation_fail=True,
+            opts=child,
+        )
+        self.register_outputs({"range": reserved.name, "connection": self.connection.id})
 
 
 @dataclass(frozen=True, kw_only=True)

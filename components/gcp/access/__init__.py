@@ -1,1 +1,0 @@
-"""How machines with private addresses are reached."""

@@ -1,1 +1,0 @@
-"""Networks on Google Cloud, with firewall, NAT and peering."""
