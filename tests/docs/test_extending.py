@@ -21,7 +21,7 @@ Run = Callable[..., str]
 
 def blocks(title: str) -> list[tuple[str, str, str]]:
     """Of the section `title`: each block that names its file, as file, place in it, and text."""
-    section = re.split(r"^##+ ", PAGE.partition(f"### {title}\n")[2], maxsplit=1, flags=re.MULTILINE)[0]
+    section = re.split(r"^##+ ", PAGE.partition(f"\n## {title}\n")[2], maxsplit=1, flags=re.MULTILINE)[0]
     found = re.findall(r"^```\w+\n# (\S+): (new|import|add to \w+)\n(.*?)^```", section, re.MULTILINE | re.DOTALL)
     assert found, f"no examples under {title}"
     return found
