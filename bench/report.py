@@ -97,7 +97,7 @@ class Report:
                 **{
                     **row,
                     "series": tuple(Series(**{**one, "values": tuple(one["values"])}) for one in row["series"]),
-                    "claims": tuple(Claim(**one) for one in row["claims"]),
+                    "claims": tuple(Claim(**claim) for claim in row["claims"]),
                 }
             )
             for row in document["results"]

@@ -125,7 +125,7 @@ def logs(observer: Observer, stack: str, outputs: Mapping[str, Any], asked: Aske
             say.notes({name: [f"can't be read: {one.why}"]})
         elif not one.out and asked.lines != 0:
             say.notes({name: [f"nothing{when} in its log"]})
-    return 0 if any(not one.code for one in answers.values()) else 1
+    return 0 if any(not answer.code for answer in answers.values()) else 1
 
 
 def _rfc3339(since: str) -> str:

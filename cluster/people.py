@@ -41,7 +41,7 @@ def admits_root(partition: Partition) -> bool:
 
 def qos_names(config: ClusterConfig) -> tuple[str, ...]:
     """Every QOS that Slurm's database has."""
-    return (NORMAL, *(one.name for one in config.accounting.qos))
+    return (NORMAL, *(level.name for level in config.accounting.qos))
 
 
 def default_account(config: ClusterConfig, user: User) -> str:

@@ -34,8 +34,8 @@ def load() -> ClusterConfig:
         config = parse(provider if cluster is None else {"hpc:cluster": cluster, **provider})
     except ConfigError as error:
         raise pulumi.RunError(str(error)) from None
-    for one in find_warnings(config):
-        (pulumi.log.info if one.level is Level.INFO else pulumi.log.warn)(str(one))
+    for finding in find_warnings(config):
+        (pulumi.log.info if finding.level is Level.INFO else pulumi.log.warn)(str(finding))
     return config
 
 

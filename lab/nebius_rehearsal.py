@@ -162,7 +162,7 @@ class NebiusRehearsal(Rehearsal):
 
     def _partition(self, name: str, given: Mapping[str, Any]) -> Mapping[str, Any]:
         """A partition, whose jobs can have no more nodes than there are."""
-        there = sum(self._counts[one] for one in set(self._config.partitions[name].nodesets))
+        there = sum(self._counts[nodeset] for nodeset in set(self._config.partitions[name].nodesets))
         limits = {key: min(given[key], there) for key in ("min_nodes", "max_nodes") if given.get(key) is not None}
         return {**given, **limits}
 

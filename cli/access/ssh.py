@@ -224,7 +224,7 @@ class _Session:
         self._login, self._asked = login, {target.name for target in targets}
         # With the jump hosts, each before what is behind it.
         self._targets = {one.name: one for target in targets for one in reversed(_chain(target))}
-        self._jumps = list(dict.fromkeys(one.jump.name for one in self._targets.values() if one.jump))
+        self._jumps = list(dict.fromkeys(target.jump.name for target in self._targets.values() if target.jump))
         self._closed: dict[str, str] = {}
         """Why a jump host leads nowhere, by its name."""
         self.lost: dict[str, str] = {}
@@ -270,7 +270,7 @@ class _Session:
 
     def _learn_keys(self, jump: Target) -> str:
         """Ask a jump host for the host keys that machines behind it have published; why that failed, else ""."""
-        behind = [one.name for one in self._targets.values() if one.jump and one.jump.name == jump.name]
+        behind = [target.name for target in self._targets.values() if target.jump and target.jump.name == jump.name]
         unknown = [name for name in behind if not self.keys[name]]
         if not unknown:
             return ""

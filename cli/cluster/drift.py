@@ -66,7 +66,7 @@ def wanted(of: Stack, seen: ClusterObservation) -> Wanted:
         accounting=desired(of.config),
         scripts=expected(of.config),
         root_keys=[key] if (key := key_id(of.admin_key)) else [],
-        nodes=[one.name for one in machines(of.config) if "node" in one.roles],
+        nodes=[machine.name for machine in machines(of.config) if "node" in machine.roles],
         setup=payload.setup_version(),
         setup_of_stack=_version(seen),
     )
@@ -74,7 +74,7 @@ def wanted(of: Stack, seen: ClusterObservation) -> Wanted:
 
 def _version(seen: ClusterObservation) -> str | None:
     """The set-up that the last `up` brought, from any machine that can read the cluster state."""
-    read = ((one.part("cluster_state", "newest") or {}).get("setup") for one in seen.machines)
+    read = ((machine.part("cluster_state", "newest") or {}).get("setup") for machine in seen.machines)
     return next(filter(None, read), None)
 
 
@@ -102,14 +102,14 @@ def mend(of: Stack, reached: Cluster, seen: ClusterObservation, found: Sequence[
     found = [one for one in found if one.mends == "mend"]
     if not found:
         return
-    there = {one.name: one for one in seen.machines if one.reached}
+    there = {machine.name: machine for machine in seen.machines if machine.reached}
     differing = {name for one in found for name in one.where if name in there}
     for name in differing & {name for one in found if one.id in _SETUP for name in one.where}:
         _run(reached, name, payload.UNPACK, stdin=payload.packed_setup(), note="set-up copied again")
     if any(one.id.startswith("script-") for one in found):
         _stage(of, reached, seen.controller.name)
     # The controller first: nodes and login machines read what it publishes.
-    names = [one.name for one in seen.machines if one.name in differing]
+    names = [machine.name for machine in seen.machines if machine.name in differing]
     for name in sorted(names, key=lambda name: "controller" not in there[name].roles):
         mine = {one.id for one in found if name in one.where}
         if there[name].roles == ("node",):

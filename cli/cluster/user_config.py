@@ -57,11 +57,11 @@ def render(cluster: Cluster, files: Files, *, user: str, admin: bool, nodes: boo
     targets = [one for one in reached.values() if isinstance(driver_of(one), Ssh)]
     if not admin:
         # Other machines let users in that way only: the controller is root's.
-        mine = [one for one in targets if "login" in one.roles or (nodes and "node" in one.roles)]
+        mine = [target for target in targets if "login" in target.roles or (nodes and "node" in target.roles)]
         targets = [one if one.direct or "login" in one.roles else replace(one, jump=login) for one in mine]
     if login not in targets:
         raise CliError(f"{login.name} is not reached by ssh, so there is no ssh_config for it. Use: ./hpc run")
-    keys, left_out = _host_keys(cluster, [reached[one.name] for one in targets])
+    keys, left_out = _host_keys(cluster, [reached[target.name] for target in targets])
     write(files.known_hosts, ssh.known_hosts(keys))
     files.key.unlink(missing_ok=True)
     shared = {**ssh.PINNED, "User": user, "UserKnownHostsFile": ssh.quoted(files.known_hosts)}
@@ -89,8 +89,8 @@ def _sharing(files: Files) -> dict[str, str]:
 
 def _host_keys(cluster: Cluster, targets: list[Target]) -> tuple[dict[str, str], dict[str, str]]:
     """The host keys of targets, asked of jump hosts where only those know them; and why some are not known."""
-    keys = {one.name: one.host_key for one in targets if one.host_key}
-    unknown = [one for one in targets if not one.host_key]
+    keys = {target.name: target.host_key for target in targets if target.host_key}
+    unknown = [target for target in targets if not target.host_key]
     if not unknown:
         return keys, {}
     found, left_out = Ssh().host_keys(unknown, cluster.admin_key)

@@ -49,7 +49,7 @@ def bench(
         for line in report.table(found):
             console.line(line)
     # One quick round proves nothing about speed.
-    if not all(not one.problem if quick else one.ok for one in found.results):
+    if not all(not result.problem if quick else result.ok for result in found.results):
         raise Exit(1)
 
 

@@ -121,7 +121,7 @@ def ssh_config(
         console.note(f"Then: ssh {stack}    scp FILE {stack}:    rsync -a FOLDER {stack}:")
     for machine, reason in left_out.items():
         console.note(f"{machine} is left out: {reason}")
-    if config and not admin_key and not any(one.keys for one in config.users if one.name == name):
+    if config and not admin_key and not any(user.keys for user in config.users if user.name == name):
         console.note(f"{name} has no `keys` in the stack file, so no key lets {name} in.")
 
 

@@ -90,7 +90,9 @@ def rehearse(
     report = {
         "of": file.stack,
         "file": str(file.path),
-        "differences": [{key: value for key, value in one.items() if key != "counted"} for one in made.differences],
+        "differences": [
+            {key: value for key, value in difference.items() if key != "counted"} for difference in made.differences
+        ],
         "stood_in": list(made.stood_in),
     }
     if not json:
@@ -151,8 +153,8 @@ def _text(source: Path, made: Rehearsal) -> str:
 
 
 def _say(stack: str, made: Rehearsal) -> None:
-    counted = [one for one in made.differences if one["counted"]]
-    lines = [one["text"] for one in made.differences if not one["counted"]]
+    counted = [difference for difference in made.differences if difference["counted"]]
+    lines = [difference["text"] for difference in made.differences if not difference["counted"]]
     lines += [f"{len(counted)} names of nodes that follow from their number"] if counted else []
     if made.differences:
         console.line(f"Rehearses {stack} on this machine. Slurm's files are production's but for:", style="bold")

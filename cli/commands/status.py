@@ -130,7 +130,7 @@ def drift(
         if mend:
             # A machine whose set-up was gone is observed once the set-up was copied again.
             for _ in ("what is seen", "what was not seen"):
-                blind = any(one.reached and not one.has_facts for one in seen.machines)
+                blind = any(machine.reached and not machine.has_facts for machine in seen.machines)
                 if found:
                     mend_differences(of, from_outputs(stack, values), seen, found)
                     seen = ask(stack, values, seconds=timeout)
@@ -161,7 +161,7 @@ def _document(seen: ClusterObservation, found: list[ClusterFinding]) -> dict[str
         "stack": seen.stack,
         "ok": not found,
         "findings": [asdict(one) for one in found],
-        "machines": {one.name: _machine(one) for one in seen.machines},
+        "machines": {machine.name: _machine(machine) for machine in seen.machines},
     }
 
 

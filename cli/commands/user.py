@@ -45,7 +45,10 @@ def list_(stack: options.Stack, *, json: options.Json = False, config_file: opti
     else:
         console.note("The stack file has no users.")
     if config.former_users:
-        console.line(f"Former: {', '.join(f'{one.name} ({one.uid})' for one in config.former_users)}", style="dim")
+        console.line(
+            f"Former: {', '.join(f'{former_user.name} ({former_user.uid})' for former_user in config.former_users)}",
+            style="dim",
+        )
     if why:
         console.note(why)
 
@@ -91,7 +94,7 @@ def _document(stack: str, config: ClusterConfig, seen: Seen | None) -> dict[str,
         "stack": stack,
         "asked": seen is not None,
         "users": [_document_row(config, user, seen.users.get(user.name) if seen else None) for user in config.users],
-        "former_users": [{"name": one.name, "uid": one.uid} for one in config.former_users],
+        "former_users": [{"name": former_user.name, "uid": former_user.uid} for former_user in config.former_users],
     }
 
 
@@ -264,7 +267,7 @@ def remove(
         position = config.users.index(current)
         text = without_item(text, edit.USERS, position)
         # A number that no machine has had needs nobody's memory.
-        if running.may_have(name) and name not in {one.name for one in config.former_users}:
+        if running.may_have(name) and name not in {former_user.name for former_user in config.former_users}:
             text = with_item(text, edit.FORMER, {"name": name, "uid": current.uid}, after="users")
         return text, []
 

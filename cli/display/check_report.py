@@ -16,26 +16,26 @@ _LINES = 20
 
 def print_report(report: CheckReport, *, stack: str, user: str, seconds: float) -> None:
     """Print the report on standard output."""
-    of_nodes = [one for one in report.results if one.node]
-    checks = sorted({one.check for one in of_nodes}, key=_ORDER.index)
+    of_nodes = [result for result in report.results if result.node]
+    checks = sorted({node_result.check for node_result in of_nodes}, key=_ORDER.index)
     rows: dict[str, dict[str, CheckResult]] = {}
-    for one in of_nodes:
-        rows.setdefault(one.node, {})[one.check] = one
+    for node_result in of_nodes:
+        rows.setdefault(node_result.node, {})[node_result.check] = node_result
     if rows:
         table = [("NODE", "PARTITION", *(check.upper() for check in checks))]
         for node, found in rows.items():
             partition = next(iter(found.values())).partition
             table.append((node, partition, *(_word(found.get(check)) for check in checks)))
         console.table(table)
-    for one in report.results:
-        if not one.node:
-            where = f" (partition {one.partition})" if one.partition else ""
-            console.line(f"{one.check}{where}: {_word(one)}{f', {one.text}' if one.text else ''}")
-    _print_failures([one for one in report.results if one.status == FAIL], stack)
-    _print_skipped([one for one in of_nodes if one.status == SKIP])
+    for result in report.results:
+        if not result.node:
+            where = f" (partition {result.partition})" if result.partition else ""
+            console.line(f"{result.check}{where}: {_word(result)}{f', {result.text}' if result.text else ''}")
+    _print_failures([result for result in report.results if result.status == FAIL], stack)
+    _print_skipped([node_result for node_result in of_nodes if node_result.status == SKIP])
     _print_not_checked(report.not_checked, stack)
     console.line()
-    counts = {word: sum(one.status == word for one in report.results) for word in (PASS, FAIL, SKIP)}
+    counts = {word: sum(result.status == word for result in report.results) for word in (PASS, FAIL, SKIP)}
     text = f"{counts[PASS]} passed, {counts[FAIL]} failed, {counts[SKIP]} skipped"
     missing = len(report.not_checked)
     text += f", {missing} node{'s' if missing > 1 else ''} not checked" if missing else ""
@@ -68,8 +68,8 @@ def _print_failures(results: list[CheckResult], stack: str) -> None:
 
 def _print_skipped(results: list[CheckResult]) -> None:
     reasons: dict[tuple[str, str], list[str]] = {}
-    for one in results:
-        reasons.setdefault((one.check, one.text), []).append(one.node)
+    for result in results:
+        reasons.setdefault((result.check, result.text), []).append(result.node)
     for number, ((check, text), nodes) in enumerate(reasons.items()):
         if number == 0:
             console.line()
@@ -90,6 +90,6 @@ def report_document(report: CheckReport, *, user: str, seconds: float) -> dict[s
         "passed": report.passed,
         "user": user,
         "seconds": round(seconds, 2),
-        "results": [asdict(one) for one in report.results],
+        "results": [asdict(result) for result in report.results],
         "not_checked": [asdict(one) for one in report.not_checked],
     }

@@ -112,10 +112,10 @@ def queue(seen: ClusterObservation) -> Table:
 def daemons(seen: ClusterObservation, now: float) -> Table:
     """Daemons by what they are and where; since when the one that was started last runs."""
     groups: dict[tuple[str, str], list[tuple[str, float]]] = defaultdict(list)
-    for one in seen.machines:
-        for name, unit in one.daemons.items():
+    for machine in seen.machines:
+        for name, unit in machine.daemons.items():
             state = "running" if unit["state"] == "active" else f"{unit['state']} ({unit['sub']})"
-            groups[name, state].append((one.name, unit["since"]))
+            groups[name, state].append((machine.name, unit["since"]))
     rows = [
         (
             name,
@@ -131,11 +131,11 @@ def daemons(seen: ClusterObservation, now: float) -> Table:
 def versions(seen: ClusterObservation) -> Table:
     """Versions by what and which, with the machines that have them."""
     groups: dict[tuple[str, str], list[str]] = defaultdict(list)
-    for one in seen.machines:
-        for name, version in (one.part("versions") or {}).items():
+    for machine in seen.machines:
+        for name, version in (machine.part("versions") or {}).items():
             # The image has the server everywhere; it runs on the controller.
-            if name != "mariadb" or "controller" in one.roles:
-                groups[name, version].append(one.name)
+            if name != "mariadb" or "controller" in machine.roles:
+                groups[name, version].append(machine.name)
     rows = [(name, version, _all(seen, there)) for (name, version), there in sorted(groups.items())]
     return _headed(("PROGRAM", "VERSION", "MACHINES"), rows)
 
@@ -143,12 +143,12 @@ def versions(seen: ClusterObservation) -> Table:
 def storage(seen: ClusterObservation) -> Table:
     """File systems by path: the fullest of those that like machines have, shared ones once."""
     groups: dict[str, list[tuple[MachineObservation, Mapping[str, Any]]]] = defaultdict(list)
-    for one in seen.machines:
+    for machine in seen.machines:
         devices: set[int | None] = set()
-        disks = one.disks.items()
+        disks = machine.disks.items()
         for path, disk in sorted(disks, key=lambda pair: len(pair[0])):
             if "size" in disk and disk.get("device") not in devices:
-                groups[path].append((one, disk))
+                groups[path].append((machine, disk))
             if "size" in disk and not disk.get("shared"):
                 devices.add(disk.get("device"))
     rows = [_filled(seen, path, there) for path, there in sorted(groups.items(), key=lambda pair: _shared(pair[1]))]

@@ -119,7 +119,7 @@ def run_options(*without: str) -> Callable[[Callable[..., None]], Callable[..., 
             chosen = RunOptions.from_command_line(**{name: given.pop(name) for name in shared})
             function(**given, chosen=chosen)
 
-        own = [one for one in inspect.signature(function).parameters.values() if one.name != "chosen"]
+        own = [parameter for parameter in inspect.signature(function).parameters.values() if parameter.name != "chosen"]
         more = [
             Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=type_)
             for name, (type_, default) in shared.items()

@@ -22,8 +22,14 @@ class StackFileError(CliError):
             "ok": False,
             "error": str(self),
             "errors": [
-                {"id": one.id, "where": one.where, "given": one.given, "allowed": one.allowed, "todo": one.todo}
-                for one in error.findings
+                {
+                    "id": finding.id,
+                    "where": finding.where,
+                    "given": finding.given,
+                    "allowed": finding.allowed,
+                    "todo": finding.todo,
+                }
+                for finding in error.findings
             ],
             "unchecked": error.unchecked,
         }

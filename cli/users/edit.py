@@ -67,7 +67,7 @@ def _findings(text: str) -> list[Finding]:
         user.pop(key, None)
         user.update({key: _STAND_INS[key]} if key in _STAND_INS else {})
     known = {one.where for one in found}
-    return [*found, *(one for one in _errors(settings) if wrong and one.where not in known)]
+    return [*found, *(error for error in _errors(settings) if wrong and error.where not in known)]
 
 
 _STAND_INS: Mapping[str | int, Any] = {"name": "a-user-to-be", "uid": 524_287}
@@ -78,7 +78,7 @@ def _errors(settings: Mapping[str, Any]) -> list[Finding]:
     try:
         parse(settings)
     except ConfigError as error:
-        return [replace(one, todo=one.todo + _HINTS.get(one.id, "")) for one in error.findings]
+        return [replace(finding, todo=finding.todo + _HINTS.get(finding.id, "")) for finding in error.findings]
     return []
 
 
@@ -97,7 +97,7 @@ FIRST = 2001
 
 def own_number(name: str, config: ClusterConfig, homes: Mapping[str, int]) -> int | None:
     """The uid that somebody of this name had before, by the file or by the home directory on the cluster."""
-    former = next((one.uid for one in config.former_users if one.name == name), None)
+    former = next((former_user.uid for former_user in config.former_users if former_user.name == name), None)
     if former is not None:
         return former
     uid = homes.get(name)
@@ -118,7 +118,7 @@ def _taken(config: ClusterConfig) -> Iterator[int]:
         yield user.uid
         yield user.primary_gid
     yield from config.groups.values()
-    yield from (one.uid for one in config.former_users)
+    yield from (former_user.uid for former_user in config.former_users)
 
 
 def _regular(uid: int) -> bool:
@@ -152,7 +152,7 @@ class AddRequest:
             text = self._with_accounts(text, config)
         new = with_item(text, USERS, {"name": self.name, "uid": uid, **_in_order(self.given)})
         # Of a former user's number the check of the file says more.
-        owned = [] if uid in {one.uid for one in config.former_users} else self._owned(uid)
+        owned = [] if uid in {former_user.uid for former_user in config.former_users} else self._owned(uid)
         return new, [*self.wrong, *owned]
 
     def _number(self, config: ClusterConfig) -> int:
@@ -215,7 +215,7 @@ class AddRequest:
         """The text with accounts that are asked for and not declared; where none is, those of users are made."""
         if not config.accounting.accounts:
             return text
-        known = {one.name for one in config.accounting.accounts}
+        known = {account.name for account in config.accounting.accounts}
         for name in dict.fromkeys([self.given.get("account"), *self.given.get("accounts", ())]):
             if name and name not in known:
                 text = with_item(text, ACCOUNTS, {"name": name})

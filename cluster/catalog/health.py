@@ -21,7 +21,9 @@ GoogleCloudPlatform/cluster-health-scanner, its pairwise test."""
 def min_pair_busbw(machine_type: str) -> int:
     """Bus bandwidth in GB/s that two sound nodes reach at least, on average of 2 to 8 GiB; 0 if no reference has it."""
     row = REFERENCES.get((machine_type, PAIR_COLLECTIVE, 2, False))
-    of_sizes = [one.busbw for one in row.minimums if (one.low, one.high) == (2 * GIB, 8 * GIB)] if row else []
+    of_sizes = (
+        [minimum.busbw for minimum in row.minimums if (minimum.low, minimum.high) == (2 * GIB, 8 * GIB)] if row else []
+    )
     return int(min(of_sizes, default=0))
 
 
@@ -30,5 +32,5 @@ def min_busbw(machine_type: str) -> int:
     for name in (machine_type, SAME_BASEBOARD.get(machine_type, "")):
         row = REFERENCES.get((name, COLLECTIVE, 1, False))
         if row and row.minimums:
-            return int(min(one.busbw for one in row.minimums))
+            return int(min(minimum.busbw for minimum in row.minimums))
     return 0

@@ -157,9 +157,9 @@ def _names(config: ClusterConfig) -> Iterator[Finding]:
 def _partitions(config: ClusterConfig) -> Iterator[Finding]:
     yield from _default_partition(config)
     yield from _alike(config)
-    account_names = [one.name for one in people.accounts(config)]
+    account_names = [account.name for account in people.accounts(config)]
     qos_names = people.qos_names(config)
-    group_names = [one.name for one in people.unix_groups(config)]
+    group_names = [unix_group.name for unix_group in people.unix_groups(config)]
     for name, part in config.partitions.items():
         at = ("partitions", name)
         yield from unknown((*at, "nodesets"), part.nodesets, config.nodesets, "a nodeset", "nodesets")
@@ -215,10 +215,10 @@ def _alike(config: ClusterConfig) -> Iterator[Finding]:
 
 def _partition_limits(config: ClusterConfig, name: str, part: Partition) -> Iterator[Finding]:
     at = ("partitions", name)
-    sections = [config.nodesets[one] for one in part.nodesets if one in config.nodesets]
+    sections = [config.nodesets[nodeset] for nodeset in part.nodesets if nodeset in config.nodesets]
     if len(sections) < len(part.nodesets):
         return
-    memory = min(roster.sizes(config, one).memory for one in sections)
+    memory = min(roster.sizes(config, section).memory for section in sections)
     for key, value in (("def_mem_per_cpu", part.def_mem_per_cpu), ("max_mem_per_cpu", part.max_mem_per_cpu)):
         if value and value > memory:
             yield Finding(
@@ -236,7 +236,7 @@ def _partition_limits(config: ClusterConfig, name: str, part: Partition) -> Iter
             allowed=f"at most max_mem_per_cpu, {part.max_mem_per_cpu}",
             todo="lower def_mem_per_cpu or raise max_mem_per_cpu",
         )
-    nodes = len({node for one in part.nodesets for node in roster.node_names(config, one)})
+    nodes = len({node for nodeset in part.nodesets for node in roster.node_names(config, nodeset)})
     for key, value in (("min_nodes", part.min_nodes), ("max_nodes", part.max_nodes)):
         if value and value > nodes:
             yield Finding(

@@ -44,7 +44,7 @@ def _platform_fields(config: ClusterConfig) -> Iterator[Finding]:
                 id="platform-field",
                 at=(*at, key),
                 given=shown(value),
-                allowed=f"nothing on {platform.name}: {key} is for {' and '.join(one.title for one in owners)}",
+                allowed=f"nothing on {platform.name}: {key} is for {' and '.join(owner.title for owner in owners)}",
                 todo=platform.instead.get(key, "remove it here"),
             )
 

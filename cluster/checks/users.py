@@ -16,7 +16,7 @@ from cluster.platforms import registry
 
 def find_errors(config: ClusterConfig) -> Iterator[Finding]:
     yield from _groups(config)
-    known, qos = [one.name for one in people.accounts(config)], people.qos_names(config)
+    known, qos = [account.name for account in people.accounts(config)], people.qos_names(config)
     seen_names: set[str] = set()
     seen_uids: dict[int, str] = {}
     for position, user in enumerate(config.users):
@@ -185,9 +185,9 @@ def _accounting(
 
 def _database(config: ClusterConfig) -> Iterator[Finding]:
     given = config.accounting
-    yield from _twice("accounts", [one.name for one in given.accounts])
-    yield from _twice("qos", [one.name for one in given.qos])
-    parents = {one.name: one.parent for one in given.accounts}
+    yield from _twice("accounts", [account.name for account in given.accounts])
+    yield from _twice("qos", [level.name for level in given.qos])
+    parents = {account.name: account.parent for account in given.accounts}
     above = {name: (parent,) if parent else () for name, parent in parents.items()}
     doubtful = _in_circles(above)
     for position, account in enumerate(given.accounts):
@@ -220,7 +220,7 @@ def _database(config: ClusterConfig) -> Iterator[Finding]:
             )
     yield from _preemption(config)
     names = people.qos_names(config)
-    preempted = {one.name: one.preempt for one in given.qos}
+    preempted = {level.name: level.preempt for level in given.qos}
     doubtful = _in_circles(preempted)
     tracked = _tracked(config)
     for position, qos in enumerate(given.qos):
@@ -253,7 +253,7 @@ def _preemption(config: ClusterConfig) -> Iterator[Finding]:
 
 
 def _tracked(config: ClusterConfig) -> list[str]:
-    kinds = {gpu.type for one in config.nodesets.values() if (gpu := roster.nodeset_gpu(config, one))}
+    kinds = {gpu.type for nodeset in config.nodesets.values() if (gpu := roster.nodeset_gpu(config, nodeset))}
     gpus = ["gres/gpu", *(f"gres/gpu:{kind}" for kind in sorted(kinds))] if kinds else []
     return ["cpu", "mem", "node", "billing", "energy", "fs/disk", *gpus]
 

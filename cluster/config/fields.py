@@ -49,7 +49,11 @@ def edit_patterns(section: type[Section], above: str = "") -> Iterator[str]:
         here, below = f"{above}{key}", member_section(info)
         if below:
             yield f"{here}{MEMBER}"
-            yield from (one for one in edit_patterns(below, f"{here}{MEMBER}.") if one != f"{here}{MEMBER}.name")
+            yield from (
+                edit_pattern
+                for edit_pattern in edit_patterns(below, f"{here}{MEMBER}.")
+                if edit_pattern != f"{here}{MEMBER}.name"
+            )
         elif is_section(info.annotation):
             if is_optional(info.annotation):
                 yield here
@@ -83,7 +87,7 @@ def unwrap(annotation: Any) -> Any:  # noqa: ANN401 - annotations are of any typ
     if get_origin(annotation) is Annotated:
         return unwrap(get_args(annotation)[0])
     if get_origin(annotation) in (Union, types.UnionType):
-        present = [one for one in get_args(annotation) if one is not type(None)]
+        present = [arg for arg in get_args(annotation) if arg is not type(None)]
         return unwrap(present[0]) if len(present) == 1 else annotation
     return annotation
 

@@ -71,7 +71,8 @@ def extra(edit: Edit) -> Impact:
 def logins(edit: Edit) -> Impact:
     """Login machines that come or go."""
     old, new = (
-        {one.name for one in roster.machines(config) if "login" in one.roles} for config in (edit.before, edit.after)
+        {machine.name for machine in roster.machines(config) if "login" in machine.roles}
+        for config in (edit.before, edit.after)
     )
     gone = sorted(old - new)
     if not gone:

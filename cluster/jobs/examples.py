@@ -196,7 +196,7 @@ def _script(kind: ExampleKind, config: ClusterConfig, row: PartitionFacts, *, pa
     bodies = kind.bodies
     if packaged and bodies[0] in PYTHON:
         bodies = ("libuv.sh", *bodies)
-    text = "\n".join(_LINT.sub("", source(f"examples/{one}")).strip("\n") + "\n" for one in bodies)
+    text = "\n".join(_LINT.sub("", source(f"examples/{body}")).strip("\n") + "\n" for body in bodies)
     asked = {name: value for name, value in options.items() if value is not False}
     return JobScript(name=f"{kind.name}.sh", title=kind.title, options=asked, body=text)
 
@@ -225,7 +225,7 @@ def readme(config: ClusterConfig, found: Examples) -> str:
         "rule": "=" * len(title),
         "folder": EXAMPLES,
         "env": ENV,
-        "first": next((one.name for one in found.scripts), "SCRIPT"),
+        "first": next((script.name for script in found.scripts), "SCRIPT"),
         "table": _columns([(script.name, needs(script), script.title) for script in found.scripts]),
         "nodes": _columns(_node_rows(config)),
         "containers": f"\n{containers}" if pyxis else "",

@@ -57,7 +57,7 @@ def _network(config: ClusterConfig, wanted: NetworkTest) -> dict[str, Any]:
 
 def _nccl(config: ClusterConfig, wanted: NcclTest, *, nodes: int) -> dict[str, Any]:
     """The NCCL test of one node, over NVLink, or of pairs, over the network of the GPUs."""
-    user = wanted.user or next((one.name for one in config.users), "root")
+    user = wanted.user or next((user.name for user in config.users), "root")
     alone = nodes == 1
     run: dict[str, Any] = {
         "nodes": nodes,

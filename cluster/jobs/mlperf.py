@@ -253,7 +253,7 @@ class DataFolder:
 
 def inspect_command(data: str, files: Iterable[str]) -> str:
     """A line for the user's shell that inspects the data folder. Paths in `files` are below `data`, or absolute."""
-    paths = " ".join(shlex.quote(one) for one in files)
+    paths = " ".join(shlex.quote(file) for file in files)
     return (
         f'd={shlex.quote(data)}; [ -d "$d" ] || {{ echo none; exit 0; }}; echo folder; [ ! -w "$d" ] || echo writable; '
         'df -B1 --output=size,target -- "$d" | tail -n 1 | sed "s/^/df /"; '
@@ -392,7 +392,7 @@ def _script(
         "dependency": "singleton",
     }
     body = variables({"DATA": wanted.data, **values}) + "".join(
-        f"\n{body_of(f'mlperf/{one}')}" for one in ("begin.sh", *bodies)
+        f"\n{body_of(f'mlperf/{body}')}" for body in ("begin.sh", *bodies)
     )
     return JobScript(name=f"mlperf-{name}.sh", title=title, options=options, body=body)
 

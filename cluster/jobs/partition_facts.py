@@ -38,18 +38,18 @@ def partition_facts(config: ClusterConfig) -> tuple[PartitionFacts, ...]:
     found: list[PartitionFacts] = []
     for name, partition in config.partitions.items():
         kinds: dict[tuple[str, Gpu | None], list[str]] = {}
-        for one in partition.nodesets:
-            section = config.nodesets[one]
-            kinds.setdefault((nodeset_type(config, section).name, nodeset_gpu(config, section)), []).append(one)
+        for nodeset in partition.nodesets:
+            section = config.nodesets[nodeset]
+            kinds.setdefault((nodeset_type(config, section).name, nodeset_gpu(config, section)), []).append(nodeset)
         for (_, gpu), nodesets in kinds.items():
-            sections = [config.nodesets[one] for one in nodesets]
+            sections = [config.nodesets[nodeset] for nodeset in nodesets]
             kind, every = nodeset_type(config, sections[0]), [sizes(config, section) for section in sections]
             found.append(
                 PartitionFacts(
                     name=name,
                     default=partition.default,
                     exclusive=partition.exclusive,
-                    nodes=tuple(node for one in nodesets for node in node_names(config, one)),
+                    nodes=tuple(node for nodeset in nodesets for node in node_names(config, nodeset)),
                     machine_type=kind,
                     fabric=kind.family.fabric,
                     gpu=gpu,

@@ -257,9 +257,9 @@ class CheckReport:
     def passed(self) -> bool:
         """Nothing failed, no node is out of service, and something was checked."""
         return (
-            not any(one.status == FAIL for one in self.results)
+            not any(result.status == FAIL for result in self.results)
             and not any(one.unavailable for one in self.not_checked)
-            and any(one.status == PASS for one in self.results)
+            and any(result.status == PASS for result in self.results)
         )
 
 

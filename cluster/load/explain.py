@@ -58,7 +58,7 @@ def _unknown_key(at: Location, given: object) -> Finding:
 
 
 def _no_choice(at: Location, given: object, expected: str) -> Finding:
-    choices = [one.strip("'") for one in expected.replace(" or ", ", ").split(", ")]
+    choices = [word.strip("'") for word in expected.replace(" or ", ", ").split(", ")]
     meant = nearest(str(given), choices)
     return Finding(
         id="value-choice",

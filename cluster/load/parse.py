@@ -71,11 +71,13 @@ def _checked(given: Mapping[str, Any], findings: list[Finding]) -> ClusterConfig
 def _of_the_rest(saved: Salvage) -> list[Finding]:
     at_fault = any(place[0] == "partitions" for place in saved.removed)
     return [
-        replace(one, at=saved.written(one.at))
-        for one in find_errors(saved.config)
+        replace(finding, at=saved.written(finding.at))
+        for finding in find_errors(saved.config)
         # What was taken out may be just what is missed now, and what stands in for it is not the file's.
-        if one.at[0] not in saved.stand_ins
-        and not (one.missing and (saved.about_removed(one.missing) or (one.missing == "default" and at_fault)))
+        if finding.at[0] not in saved.stand_ins
+        and not (
+            finding.missing and (saved.about_removed(finding.missing) or (finding.missing == "default" and at_fault))
+        )
     ]
 
 
@@ -138,9 +140,9 @@ def _keys_as_written(tree: Any) -> Any:  # noqa: ANN401 - what stands in the fil
 def provider_keys() -> dict[str, tuple[str, ...]]:
     """Settings that are read of each provider, by its namespace."""
     return {
-        provider.namespace: (*_section_keys(one, provider), *provider.more)
-        for one in registry.all_platforms()
-        if (provider := one.provider)
+        provider.namespace: (*_section_keys(platform, provider), *provider.more)
+        for platform in registry.all_platforms()
+        if (provider := platform.provider)
     }
 
 
@@ -150,9 +152,9 @@ def with_provider_sections(
     """The cluster with the section that its platform has in the provider's settings; what is wrong with these is added
     to `findings`."""
     findings += [
-        _misplaced(one.provider, _section_keys(one, one.provider), given[one.provider.namespace])
-        for one in registry.all_platforms()
-        if one.provider and given.get(one.provider.namespace) is not None
+        _misplaced(platform.provider, _section_keys(platform, platform.provider), given[platform.provider.namespace])
+        for platform in registry.all_platforms()
+        if platform.provider and given.get(platform.provider.namespace) is not None
     ]
     keys = provider_keys()
     cluster = {key: value for key, value in given.items() if key not in keys}

@@ -84,10 +84,10 @@ def differences(wanted: Wanted, seen: ClusterObservation) -> list[Difference]:
 def unseen(seen: ClusterObservation) -> list[str]:
     """What could not be compared, and why: an empty list of differences says nothing about it."""
     found: list[str] = []
-    for one in seen.machines:
-        found += [f"{one.name}: all of it: {one.why}"] if one.late else []
+    for machine in seen.machines:
+        found += [f"{machine.name}: all of it: {machine.why}"] if machine.late else []
         names = ("unix", "keys", "files", "guarded")
-        found += [f"{one.name}: {name}: {why}" for name in names if (why := one.error(name))]
+        found += [f"{machine.name}: {name}: {why}" for name in names if (why := machine.error(name))]
     for group, names in (("slurm", ("config", "partitions", "nodes")), ("accounting", ("associations", "qos"))):
         found += [
             f"{seen.controller.name}: {group} {name}: {why}"
@@ -108,25 +108,25 @@ def _together(found: Iterable[Difference]) -> list[Difference]:
 
 def _gone(seen: ClusterObservation) -> Iterator[Difference]:
     """Machines that do not answer: nothing can be said of what is on them."""
-    for one in seen.machines:
-        if not one.reached and not one.late:
+    for machine in seen.machines:
+        if not machine.reached and not machine.late:
             yield Difference(
                 id="machine-gone",
-                where=(one.name,),
+                where=(machine.name,),
                 what="the machine",
                 stack="running",
-                there=f"no answer: {one.why}",
+                there=f"no answer: {machine.why}",
                 mends="up",
             )
 
 
 def _daemons(seen: ClusterObservation) -> Iterator[Difference]:
     """Daemons of a machine's roles that do not run."""
-    for one in seen.machines:
-        for name, unit in one.daemons.items():
+    for machine in seen.machines:
+        for name, unit in machine.daemons.items():
             if unit["state"] not in ("active", "reloading"):
                 text = unit["state"] if unit["state"] == unit["sub"] else f"{unit['state']} ({unit['sub']})"
-                yield Difference(id="daemon-stopped", where=(one.name,), what=name, stack="running", there=text)
+                yield Difference(id="daemon-stopped", where=(machine.name,), what=name, stack="running", there=text)
 
 
 def _setups(wanted: Wanted, seen: ClusterObservation) -> Iterator[Difference]:
@@ -142,28 +142,28 @@ def _setups(wanted: Wanted, seen: ClusterObservation) -> Iterator[Difference]:
             there=f"{stack}, which the last `up` brought",
             mends="up",
         )
-    for one in seen.machines:
-        if one.reached and not one.has_facts:
-            kind: str = "setup-old" if one.old else "setup-damaged"
-            mends: Mends = "up" if one.old else "mend"
+    for machine in seen.machines:
+        if machine.reached and not machine.has_facts:
+            kind: str = "setup-old" if machine.old else "setup-damaged"
+            mends: Mends = "up" if machine.old else "mend"
             yield Difference(
-                id=kind, where=(one.name,), what="the set-up", stack=wanted.setup, there=one.why, mends=mends
+                id=kind, where=(machine.name,), what="the set-up", stack=wanted.setup, there=machine.why, mends=mends
             )
-        there = one.part("setup")
+        there = machine.part("setup")
         if there and there != (stack or wanted.setup):
             yield Difference(
-                id="setup-changed", where=(one.name,), what="files of the set-up", stack=stack or wanted.setup,
+                id="setup-changed", where=(machine.name,), what="files of the set-up", stack=stack or wanted.setup,
                 there=there,
             )  # fmt: skip
 
 
 def _cluster_states(seen: ClusterObservation) -> Iterator[Difference]:
     """A cluster state that can't be read, or that is not what the controller wrote."""
-    for one in seen.machines:
-        if why := one.part("cluster_state", "damaged"):
+    for machine in seen.machines:
+        if why := machine.part("cluster_state", "damaged"):
             stack = "the config version, and a report of every machine"
             yield Difference(
-                id="cluster-state-damaged", where=(one.name,), what="the cluster state", stack=stack, there=why
+                id="cluster-state-damaged", where=(machine.name,), what="the cluster state", stack=stack, there=why
             )
 
 
@@ -199,12 +199,14 @@ def _lines(wanted: str, found: str) -> Iterator[tuple[int, str, str]]:
 
 def _copies(wanted: Wanted, seen: ClusterObservation) -> Iterator[Difference]:
     """Files that slurmd fetched, and the one that login machines read, as far as they are other ones."""
-    for one in seen.machines:
-        cached = one.part("files", "cache") or {}
-        if "node" in one.roles and cached:
-            yield from _copy(wanted, one.name, cached, "slurmd's copy of", sorted(set(wanted.files) - CONTROLLER_FILES))
-        elif one.roles == ("login",) and (here := one.part("files", "etc")) is not None:
-            yield from _copy(wanted, one.name, here, "/etc/slurm/", ["slurm.conf"])
+    for machine in seen.machines:
+        cached = machine.part("files", "cache") or {}
+        if "node" in machine.roles and cached:
+            yield from _copy(
+                wanted, machine.name, cached, "slurmd's copy of", sorted(set(wanted.files) - CONTROLLER_FILES)
+            )
+        elif machine.roles == ("login",) and (here := machine.part("files", "etc")) is not None:
+            yield from _copy(wanted, machine.name, here, "/etc/slurm/", ["slurm.conf"])
 
 
 def _copy(wanted: Wanted, machine: str, found: dict[str, str], what: str, names: list[str]) -> Iterator[Difference]:
@@ -354,25 +356,25 @@ def _link_or_hash(text: str) -> str:
 
 def _people(wanted: Wanted, seen: ClusterObservation) -> Iterator[Difference]:
     """Users and groups that are missing, different, or still there."""
-    for one in seen.machines:
-        found = one.part("unix")
+    for machine in seen.machines:
+        found = machine.part("unix")
         if found is None:
             continue
         for group in wanted.groups:
             gid = found["groups"].get(group["name"])
             if gid is None:
                 yield _on_machine(
-                    one, "group-changed", f"group {group['name']}", f"gid {group['gid']}", "no such group"
+                    machine, "group-changed", f"group {group['name']}", f"gid {group['gid']}", "no such group"
                 )
             elif gid != group["gid"]:
                 text = f"group {group['name']}: gid"
-                yield _on_machine(one, "group-changed", text, str(group["gid"]), str(gid), hand=True)
+                yield _on_machine(machine, "group-changed", text, str(group["gid"]), str(gid), hand=True)
         for user in wanted.users:
-            yield from _unix_user(one, user, found["users"].get(user["name"]))
+            yield from _unix_user(machine, user, found["users"].get(user["name"]))
         managed = found["managed"]
         for name in sorted(set(managed.get("users", ())) - {user["name"] for user in wanted.users}):
             if name in found["users"]:
-                yield _on_machine(one, "user-changed", f"user {name}", "no such user", "a user")
+                yield _on_machine(machine, "user-changed", f"user {name}", "no such user", "a user")
 
 
 def _unix_user(
@@ -398,14 +400,14 @@ def _unix_user(
 
 def _keys(wanted: Wanted, seen: ClusterObservation) -> Iterator[Difference]:
     """SSH keys that the stack gives and that are not what is there; those that users added are theirs."""
-    for one in seen.machines:
-        found = one.part("keys") or {}
+    for machine in seen.machines:
+        found = machine.part("keys") or {}
         for user in wanted.users:
             there = found.get(user["name"])
             if there is not None and there != keys_digest(user["keys"]):
                 text = f"user {user['name']}: authorized_keys"
                 what = there if " " in there else "others"  # no hash: what kept them from being read
-                yield _on_machine(one, "keys-changed", text, f"{len(user['keys'])} of the stack's", what)
+                yield _on_machine(machine, "keys-changed", text, f"{len(user['keys'])} of the stack's", what)
 
 
 def keys_digest(lines: list[str]) -> str:
@@ -426,26 +428,30 @@ def _text(value: Any) -> str:  # noqa: ANN401 - a number, a text or a list of te
 def _guarded(wanted: Wanted, seen: ClusterObservation) -> Iterator[Difference]:
     """Modes and owners of secrets, root's keys, and the MUNGE key, of every machine."""
     own = {*wanted.root_keys, seen.controller.part("guarded", "cluster_key")}
-    for one in seen.machines:
-        found = one.part("guarded")
+    for machine in seen.machines:
+        found = machine.part("guarded")
         if found is None:
             continue
         for path, row in found["modes"].items():
             yield Difference(
-                id="mode-changed", where=(one.name,), what=f"{path}: mode and owner", stack=row["wanted"],
+                id="mode-changed", where=(machine.name,), what=f"{path}: mode and owner", stack=row["wanted"],
                 there=row["there"],
             )  # fmt: skip
         # The controller has a key of its own, which it reports.
         if wanted.root_keys and seen.controller.part("guarded") is not None:
             for key in sorted(set(found["root"]) - own):
                 yield Difference(
-                    id="root-key", where=(one.name,), what="a key that may log in as root", stack="no such key",
+                    id="root-key", where=(machine.name,), what="a key that may log in as root", stack="no such key",
                     there=found["root"][key], mends="hand",
                 )  # fmt: skip
-        munge = one.munge or {}
+        munge = machine.munge or {}
         if munge.get("delivered") and munge.get("key") != munge["delivered"]:
             yield Difference(
-                id="munge-key-changed", where=(one.name,), what="the MUNGE key", stack="as delivered", there="another"
+                id="munge-key-changed",
+                where=(machine.name,),
+                what="the MUNGE key",
+                stack="as delivered",
+                there="another",
             )
 
 
@@ -479,11 +485,15 @@ def _accounting(wanted: Wanted, seen: ClusterObservation) -> Iterator[Difference
     where = seen.controller.name
     for row in wanted.accounting["qos"]:
         yield from _qos(where, row, found["qos"].get(row["name"]))
-    places = {one["account"]: one for one in found["associations"] if not one["user"]}
+    places = {association["account"]: association for association in found["associations"] if not association["user"]}
     for row in wanted.accounting["accounts"]:
         yield from _account(where, row, found["accounts"].get(row["name"]), places.get(row["name"], {}))
     for row in wanted.accounting["users"]:
-        mine = {one["account"]: one for one in found["associations"] if one["user"] == row["name"]}
+        mine = {
+            association["account"]: association
+            for association in found["associations"]
+            if association["user"] == row["name"]
+        }
         yield from _accounting_user(where, row, found["users"].get(row["name"]), mine)
 
 

@@ -107,11 +107,11 @@ class ClusterObservation:
     @property
     def controller(self) -> MachineObservation:
         """The machine of slurmctld. Every cluster has one."""
-        return next(one for one in self.machines if "controller" in one.roles)
+        return next(machine for machine in self.machines if "controller" in machine.roles)
 
     @property
     def nodes(self) -> tuple[MachineObservation, ...]:
-        return tuple(one for one in self.machines if "node" in one.roles)
+        return tuple(machine for machine in self.machines if "node" in machine.roles)
 
     def slurm(self, name: str) -> Any:  # noqa: ANN401 - any JSON value
         """A part of Slurm's own view; None where it could not be read."""

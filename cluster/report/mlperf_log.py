@@ -461,7 +461,7 @@ class _Builder:
         return True
 
     def _begins_again(self, event: Event) -> bool:
-        first_ms = (mark.time_ms for one in self.blocks.values() for mark in one.starts.values())
+        first_ms = (mark.time_ms for block in self.blocks.values() for mark in block.starts.values())
         begun = self.run_start_ms if self.run_start_ms is not None else min(first_ms, default=None)
         return begun is not None and event.time_ms > begun + RANKS_APART_MS
 
@@ -551,7 +551,9 @@ class _Builder:
         elif found.kind == ITERATION and (step := _ITERATION.search(f" {found.text}")):
             self.step_ms[int(step[1])] = float(step[2])
         elif found.kind == RESULT:
-            numbers = [one for one in found.text.split(",")[1:3] if one.isascii() and one.isdigit() and len(one) < 10]
+            numbers = [
+                word for word in found.text.split(",")[1:3] if word.isascii() and word.isdigit() and len(word) < 10
+            ]
             self.seconds = int(numbers[0]) if numbers else self.seconds
 
     def finish(self) -> MlperfRun:
@@ -605,10 +607,13 @@ class _Builder:
 
     def _in_steps(self, intervals: list[Interval], unit: str) -> tuple[str, list[Interval]]:
         size = self._size(unit)
-        ends = {end for one in intervals for end in one[:2]}
+        ends = {end for interval in intervals for end in interval[:2]}
         if size is None or (unit == "samples" and any(end % size for end in ends)):
             return unit, intervals
-        return "steps", [one._replace(first=int(one.first // size), last=int(one.last // size)) for one in intervals]
+        return "steps", [
+            interval._replace(first=int(interval.first // size), last=int(interval.last // size))
+            for interval in intervals
+        ]
 
 
 def _number(value: object) -> float | None:

@@ -83,7 +83,7 @@ def compare(run: MlperfRun, setup: str = "") -> TargetComparison | None:
 def _intervals(run: MlperfRun) -> tuple[tuple[Interval, ...], list[str]]:
     """Intervals of the log's blocks. Megatron-LM has one block for all of training; its own times are better then."""
     if len(run.intervals) > 1 or len(run.step_ms) < 2:
-        return tuple(one for one in run.intervals if one.last > one.first), []
+        return tuple(interval for interval in run.intervals if interval.last > interval.first), []
     # It evaluates after every 24576 samples (README.md of GPT-3 in github.com/mlcommons/training).
     size = -(-24576 // run.batch) if run.batch else 10
     found = []
@@ -163,10 +163,10 @@ def started(run: MlperfRun) -> str:
 
 def more(run: MlperfRun) -> Iterator[str]:
     """Lines on what else a log has of a run: its quality, its throughput, its end."""
-    for one in run.evaluations[-20:]:
-        at = f" at step {one.step}" if one.step is not None else ""
-        at = f" at epoch {_count(one.epoch)}" if one.epoch is not None else at
-        yield f" evaluation{at}: {one_line(one.metric)} {one.value:.4g}"
+    for evaluation in run.evaluations[-20:]:
+        at = f" at step {evaluation.step}" if evaluation.step is not None else ""
+        at = f" at epoch {_count(evaluation.epoch)}" if evaluation.epoch is not None else at
+        yield f" evaluation{at}: {one_line(evaluation.metric)} {evaluation.value:.4g}"
     if run.throughput:
         mean = sum(run.throughput) / len(run.throughput)
         yield f" throughput: {mean:.0f} a second, on average over {len(run.throughput)} values of the log"
@@ -213,7 +213,11 @@ class MlperfReport:
 
     def curves(self) -> tuple[list[Curve], str, str]:
         """Curves of the time of steps, and the labels of x and y. Runs without an interval have none."""
-        targets = {one.target.setup: one.target for one in self.comparisons if one and one.target}
+        targets = {
+            comparison.target.setup: comparison.target
+            for comparison in self.comparisons
+            if comparison and comparison.target
+        }
         per = LOG_STEPS if targets else 1
         found: list[Curve] = []
         for number, one in enumerate(self.comparisons, 1):
@@ -254,7 +258,8 @@ def _run_document(run: MlperfRun, found: TargetComparison | None) -> dict[str, A
         else None,
         "result": (found.result or "none") if found else "empty",
         "evaluations": [
-            {"step": one.step, "epoch": one.epoch, "metric": one.metric, "value": one.value} for one in run.evaluations
+            {"step": evaluation.step, "epoch": evaluation.epoch, "metric": evaluation.metric, "value": evaluation.value}
+            for evaluation in run.evaluations
         ],
         "throughput": list(run.throughput),
         "status": run.status,

@@ -153,8 +153,8 @@ def print_plot(
 def _drawable(curves: Sequence[Curve], *, x_log: bool) -> list[Curve]:
     """The curves that have something to draw, in order of x."""
     every = [
-        Curve(one.name, sorted(point for point in one.points if _can_be_drawn(point, x_log=x_log)), one.reference)
-        for one in curves
+        Curve(curve.name, sorted(point for point in curve.points if _can_be_drawn(point, x_log=x_log)), curve.reference)
+        for curve in curves
     ]
     if not (found := [one for one in every if one.points]):
         raise ValueError("no curve has a point to draw")

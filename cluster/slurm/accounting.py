@@ -22,7 +22,7 @@ def desired(config: ClusterConfig) -> Accounting:
     return {
         "cluster": config.name,
         "accounts": [_account(one) for one in _in_order(accounts(config), lambda one: [one.parent])],
-        "users": [_user(config, one) for one in config.users],
+        "users": [_user(config, user) for user in config.users],
         "qos": [_qos(one) for one in _in_order(config.accounting.qos, lambda one: one.preempt)],
     }
 

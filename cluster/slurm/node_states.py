@@ -63,7 +63,7 @@ def parse(text: str) -> frozenset[str]:
 
     The star is slurmctld's mark for a node that does not answer; every other mark stands beside a flag that says it.
     """
-    return frozenset(re.sub(r"[^A-Z_]", "", one) for one in text.replace("*", "+NOT_RESPONDING").split("+"))
+    return frozenset(re.sub(r"[^A-Z_]", "", word) for word in text.replace("*", "+NOT_RESPONDING").split("+"))
 
 
 class InStates:

@@ -309,7 +309,7 @@ def _timers(config: ClusterConfig) -> Group:
 
 def _accounting(config: ClusterConfig) -> Group:
     gather = config.slurm.job_account_gather or registry.get(config.platform).slurm.account_gather
-    kinds = {gpu.type for one in config.nodesets.values() if (gpu := nodeset_gpu(config, one))}
+    kinds = {gpu.type for nodeset in config.nodesets.values() if (gpu := nodeset_gpu(config, nodeset))}
     tres = ",".join(["gres/gpu", *(f"gres/gpu:{kind}" for kind in sorted(kinds))]) if kinds else None
     measured = (
         "Usage is read from cgroup counters, which also have processes that came and went between two samples."

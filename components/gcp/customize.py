@@ -99,7 +99,7 @@ def _choices(hint: Any) -> list[Any]:  # noqa: ANN401 - annotations are of any t
     """What a value may be, of a union: without outputs, and without the dictionaries that stand for classes."""
     if get_origin(hint) not in _UNIONS:
         return [] if get_origin(hint) in (Awaitable, pulumi.Output) or is_typeddict(hint) else [hint]
-    return [choice for one in get_args(hint) for choice in _choices(one)]
+    return [choice for arg in get_args(hint) for choice in _choices(arg)]
 
 
 def _wrong(value: Any, hint: Any, at: Location) -> Iterator[Finding]:  # noqa: ANN401 - values and types of all kinds
@@ -124,7 +124,7 @@ def _wrong(value: Any, hint: Any, at: Location) -> Iterator[Finding]:  # noqa: A
         if origin is None and _is_part(choice) and isinstance(value, Mapping):
             yield from Inputs(choice).check(value, at)
             return
-    allowed = " or ".join(dict.fromkeys(_name(one) for one in choices if one is not type(None)))
+    allowed = " or ".join(dict.fromkeys(_name(choice) for choice in choices if choice is not type(None)))
     quoted = f', e.g. "{value}"' if str in choices and not isinstance(value, Mapping | Sequence) else ""
     yield _finding(value, allowed + quoted, "write it so", at)
 
@@ -157,7 +157,7 @@ def merge(old: Any, change: Any) -> Any:  # noqa: ANN401 - inputs are of any typ
 
 
 def _merge(old: Any, change: Any, hint: Any) -> Any:  # noqa: ANN401 - inputs are of any type
-    part = next((one for one in _choices(hint) if _is_part(one)), None)
+    part = next((choice for choice in _choices(hint) if _is_part(choice)), None)
     if part is None or not isinstance(change, Mapping):
         return merge(old, change)
     kept = {name: getattr(old, name) for name in _hints(part)} if isinstance(old, part) else dict(old or {})

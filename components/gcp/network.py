@@ -60,7 +60,7 @@ def host(config: ClusterConfig) -> str | None:
 
 def callback_ports(config: ClusterConfig) -> list[str] | None:
     """Ports of the machines that servers run by Google connect to; None for all of them."""
-    wanted = [one.callback_ports for one in file_systems(config)]
+    wanted = [file_system.callback_ports for file_system in file_systems(config)]
     return None if None in wanted else sorted({port for ports in wanted for port in ports or ()})
 
 

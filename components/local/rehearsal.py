@@ -36,11 +36,11 @@ class MachinesRehearsal(Rehearsal):
             raise RehearsalError(f"the rehearsal of {request.stack} can't be made on this machine: {error}") from None
         self.differences = [
             {
-                **{name: value for name, value in asdict(one).items() if name != "key"},
-                "text": str(one),
-                "counted": one.why == COUNT,
+                **{name: value for name, value in asdict(difference).items() if name != "key"},
+                "text": str(difference),
+                "counted": difference.why == COUNT,
             }
-            for one in differences(config, local)
+            for difference in differences(config, local)
         ]
         self.stood_in = stood_in(config, nodes=request.nodes, real_prolog=request.real_prolog)
 

@@ -73,7 +73,7 @@ def _archive(place: str, chart: str, version: str) -> bytes:
     """A chart's archive. Raises OSError, ValueError and KeyError."""
     base = _base(place, chart)
     manifest = json.loads(_read(f"{base}/manifests/{_tag(version)}", {"Accept": _MANIFESTS}))
-    [digest] = [one["digest"] for one in manifest["layers"] if one["mediaType"] == _CONTENT]
+    [digest] = [layer["digest"] for layer in manifest["layers"] if layer["mediaType"] == _CONTENT]
     archive = _read(f"{base}/blobs/{digest}", {})
     if f"sha256:{hashlib.sha256(archive).hexdigest()}" != digest:
         raise ValueError(f"the archive does not have the digest {digest}")
@@ -181,7 +181,7 @@ class ChartVersionsProvider(ActionProvider):
     def update(self, _id: str, _olds: dict[str, Any], _news: dict[str, Any]) -> UpdateResult:
         """Check those that are new."""
         known = [dict(one) for one in _olds.get("charts", ())]
-        _check_charts([one for one in _news["charts"] if dict(one) not in known])
+        _check_charts([chart for chart in _news["charts"] if dict(chart) not in known])
         return UpdateResult(given(_news))
 
 
@@ -189,7 +189,7 @@ class ChartVersions(DynamicResource, module="nebius", name="ChartVersions"):
     """Everything else waits for it."""
 
     def __init__(self, name: str, *, releases: Sequence[Release], opts: pulumi.ResourceOptions | None = None) -> None:
-        charts = sorted({(one.repo, one.chart, one.version) for one in releases})
+        charts = sorted({(release.repo, release.chart, release.version) for release in releases})
         rows = [{"repo": repo, "chart": chart, "version": version} for repo, chart, version in charts]
         super().__init__(ChartVersionsProvider(), name, {"charts": rows}, opts)
 

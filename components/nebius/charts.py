@@ -50,7 +50,7 @@ class Charts(pulumi.ComponentResource):
             opts=pulumi.ResourceOptions(parent=self),
         )
         self._child = pulumi.ResourceOptions(parent=self, provider=provider)
-        self._namespaces = {one: self._namespace(one) for one in dict.fromkeys(args.namespaces)}
+        self._namespaces = {namespace: self._namespace(namespace) for namespace in dict.fromkeys(args.namespaces)}
         self._secrets = [self._secret(*at, texts) for at, texts in args.secrets.items()]
         self.of = self._made = dict[str, HelmRelease]()
         self.register_outputs({})
@@ -74,7 +74,7 @@ class Charts(pulumi.ComponentResource):
         """Install a release, after those that it needs, which are installed before."""
         remote = release.repo.startswith(("https://", "http://"))
         chart = release.chart if remote else f"{release.repo.rstrip('/')}/{release.chart}"
-        needs = [self._made[one] for one in release.needs if one in self._made]
+        needs = [self._made[need] for need in release.needs if need in self._made]
         limit = f"{release.timeout + _SLACK}s"
         made = self._made[release.name] = HelmRelease(
             f"{self._name}-{release.name}",

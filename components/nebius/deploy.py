@@ -50,7 +50,7 @@ class Slurm(pulumi.ComponentResource):
         last = self._wait("available")
         wanted = {nodeset: section.count for nodeset, section in config.nodesets.items() if section.count}
         last = self._wait("nodesets", {"replicas": wanted}, [last, *self._installed(NODESETS)])
-        nodes = {one.name: _gpus(one) for one in machines(config) if "node" in one.roles}
+        nodes = {machine.name: _gpus(machine) for machine in machines(config) if "node" in machine.roles}
         # Stand-ins of a rehearsal have no GPUs that could be counted.
         spec = {
             "nodes": nodes,
@@ -87,7 +87,7 @@ class Slurm(pulumi.ComponentResource):
         return Charts(
             f"{self._name}-charts",
             ChartsArgs(
-                namespaces=[infrastructure.cloud.config.name, *(one.namespace for one in self._releases)],
+                namespaces=[infrastructure.cloud.config.name, *(release.namespace for release in self._releases)],
                 kubeconfig=infrastructure.cluster.kubeconfig,
                 cluster=infrastructure.cluster.resource,
                 after=[infrastructure.api],
@@ -166,7 +166,7 @@ def facts(infrastructure: Infrastructure) -> Facts:
 
 def digest(releases: Sequence[Release]) -> pulumi.Output[str]:
     """A hash of what the charts are given: whatever it changes has to come up again."""
-    given = [{"name": one.name, "version": one.version, "values": dict(one.values)} for one in releases]
+    given = [{"name": release.name, "version": release.version, "values": dict(release.values)} for release in releases]
     return pulumi.Output.json_dumps(given, sort_keys=True).apply(
         lambda text: hashlib.sha256(text.encode()).hexdigest()[:16]
     )

@@ -169,15 +169,15 @@ class Infrastructure(pulumi.ComponentResource):
         self.operators = Operators(
             f"{name}-nvidia",
             OperatorsArgs(
-                cloud=self.cloud, cluster_id=self.cluster.resource.id, gpus=any(one.gpus for one in self.groups),
+                cloud=self.cloud, cluster_id=self.cluster.resource.id, gpus=any(group.gpus for group in self.groups),
                 after=[self.api, *made.of.values()],
             ),
             opts=self._child,
         )  # fmt: skip
         self.volumes = self.teardown("volumes", [self.api, *made.of.values(), *self.operators.ready])
         rows = [
-            {"name": one.name, "id": made.of[one.name].id, "count": request.least(one), "gpus": one.gpus}
-            for one in self.groups
+            {"name": group.name, "id": made.of[group.name].id, "count": request.least(group), "gpus": group.gpus}
+            for group in self.groups
         ]
         # Nodes that were recreated are waited for again.
         shapes = {nodeset: row["shape"] for nodeset, row in self.nodesets.items()}

@@ -64,7 +64,7 @@ def spec(group: NodeGroup, args: NodeGroupsArgs) -> dict[str, Any]:
             "max_surge": {"count": strategy.surge},
             "drain_timeout": f"{strategy.drain_seconds}s",
         },
-        **({"auto_repair": {"conditions": [_repair(one) for one in group.repairs]}} if group.repairs else {}),
+        **({"auto_repair": {"conditions": [_repair(repair) for repair in group.repairs]}} if group.repairs else {}),
         "template": _template(group, args),
     }
 

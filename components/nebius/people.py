@@ -56,7 +56,7 @@ def people(config: ClusterConfig) -> dict[str, Any]:
         "groups": payload.groups(config),
         "environment": environment(config).splitlines(),
         "accounting": json.loads(json.dumps(wanted := accounts(config))),
-        "checks_user": CHECKS_USER if any(one["name"] == CHECKS_USER for one in wanted["users"]) else "",
+        "checks_user": CHECKS_USER if any(user["name"] == CHECKS_USER for user in wanted["users"]) else "",
     }
 
 

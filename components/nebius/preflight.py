@@ -133,9 +133,9 @@ def _images(props: Mapping[str, Any], before: Mapping[str, Any]) -> Iterator[str
             continue
         platform, preset = image["platform"], image["drivers_preset"]
         rows = _answered(f"node images of {platform}", objects.node_images, props, version, platform)
-        if not rows or any(one["os"] == image["os"] and one["drivers_preset"] == preset for one in rows):
+        if not rows or any(row["os"] == image["os"] and row["drivers_preset"] == preset for row in rows):
             continue
-        offered = sorted(f"{one['os']} with {one['drivers_preset'] or 'no driver'}" for one in rows)
+        offered = sorted(f"{row['os']} with {row['drivers_preset'] or 'no driver'}" for row in rows)
         yield (
             f"nodes of {platform} with Kubernetes {version}: Nebius has no image of {image['os']} with "
             f"{preset or 'no driver'} (nebius.gpu.drivers_preset); it has {', '.join(dict.fromkeys(offered))}"
@@ -149,15 +149,15 @@ def _quotas(props: Mapping[str, Any], before: Mapping[str, Any]) -> Iterator[str
     more = {name: int(count - had.get(name, 0)) for name, count in props["request"]["quotas"].items()}
     more = {name: count for name, count in more.items() if count > 0}
     rows = _answered("quotas", lambda: objects.quotas(props["tenant"], props["endpoint"])) if more else []
-    for one in rows:
-        needed = more.get(one.name, 0)
-        if one.region not in ("", props["region"]) or needed <= one.free:
+    for row in rows:
+        needed = more.get(row.name, 0)
+        if row.region not in ("", props["region"]) or needed <= row.free:
             continue
-        if ".size." in one.name and one.unit != "byte":
+        if ".size." in row.name and row.unit != "byte":
             continue  # of an unknown unit
         yield (
-            f"quota {one.name} of {props['tenant']} in {props['region']}: {_amount(one.name, needed)} more needed, "
-            f"{_amount(one.name, one.free)} free of {_amount(one.name, one.limit)}: {MORE_QUOTA}"
+            f"quota {row.name} of {props['tenant']} in {props['region']}: {_amount(row.name, needed)} more needed, "
+            f"{_amount(row.name, row.free)} free of {_amount(row.name, row.limit)}: {MORE_QUOTA}"
         )
 
 
@@ -166,7 +166,7 @@ def _room(props: Mapping[str, Any], before: Mapping[str, Any]) -> None:
     from components.nebius.api import objects
 
     had = {_key(one): one["count"] for one in before.get("nodes", ())}
-    wanted = [(one, int(one["count"] - had.get(_key(one), 0))) for one in props["request"]["nodes"]]
+    wanted = [(node, int(node["count"] - had.get(_key(node), 0))) for node in props["request"]["nodes"]]
     wanted = [(one, count) for one, count in wanted if count > 0]
     advice = _answered("room", lambda: objects.rooms(props["tenant"], props["endpoint"])) if wanted else []
     for one, count in wanted:

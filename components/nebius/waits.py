@@ -277,7 +277,9 @@ def _available(kubectl: Kubectl, name: str) -> Look:
         return Look(text="it is not there")
     if _phase(found) == AVAILABLE:
         return Look(done=True)
-    return Look(text=f"phase {_phase(found) or 'none yet'}" + "".join(f"; {one}" for one in _conditions(found)))
+    return Look(
+        text=f"phase {_phase(found) or 'none yet'}" + "".join(f"; {condition}" for condition in _conditions(found))
+    )
 
 
 def wait_nodesets(kubectl: Kubectl, spec: Mapping[str, Any], limits: Mapping[str, Any]) -> dict[str, Any]:

@@ -28,7 +28,9 @@ class StoredStack:
     @property
     def interrupted(self) -> bool:
         """Whether a dead run left a journal, so that the state file alone is not complete."""
-        return checkpoint.journal_file(self.file).exists() and not any(one.alive() for one in self._locks().holders())
+        return checkpoint.journal_file(self.file).exists() and not any(
+            holder.alive() for holder in self._locks().holders()
+        )
 
     def prepare_for_cli(self) -> None:
         """Let the Pulumi CLI go on with the stack: see that the passphrase fits the state's salt and the stack file's,

@@ -164,8 +164,12 @@ class NebiusServer(grpc.GenericRpcHandler):
                 raise refusal("resource_not_found", "Operation", str(request.get("id")))
             return self._operation(self.store.operations[request["id"]])
         if short == "OperationService/List":
-            rows = [one for one in self.store.operations.values() if one["resource_id"] == request.get("resource_id")]
-            return {"operations": [self._operation(one) for one in rows]}
+            rows = [
+                operation
+                for operation in self.store.operations.values()
+                if operation["resource_id"] == request.get("resource_id")
+            ]
+            return {"operations": [self._operation(row) for row in rows]}
         kind, methods = route.kind, self.methods
         if kind is None:
             raise RefusedError("UNIMPLEMENTED", short)

@@ -87,7 +87,11 @@ class Store:
 
     def under_way(self, id_: str) -> dict[str, Any] | None:
         """The operation on an object that has not ended."""
-        rows = (one for one in self.operations.values() if one["resource_id"] == id_ and one["finished"] is None)
+        rows = (
+            operation
+            for operation in self.operations.values()
+            if operation["resource_id"] == id_ and operation["finished"] is None
+        )
         return next(rows, None)
 
 

@@ -60,8 +60,8 @@ def converge(
 ) -> None:
     """Move the SlurmCluster, if there is one, a step further; remove what is left of one that is gone."""
     clusters = kube.list(API, "SlurmCluster")
-    for one in clusters[1:]:
-        report(f"SlurmCluster {one['metadata']['name']}: only one can be brought up at a time")
+    for cluster in clusters[1:]:
+        report(f"SlurmCluster {cluster['metadata']['name']}: only one can be brought up at a time")
     if not clusters:
         memory.since.clear()
         memory.login_address = ""

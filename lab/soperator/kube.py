@@ -63,7 +63,7 @@ class Kube:
             if error.status == _GONE:
                 return []
             raise
-        return [{"apiVersion": api, "kind": kind, **one} for one in found["items"]]
+        return [{"apiVersion": api, "kind": kind, **item} for item in found["items"]]
 
     def get(self, api: str, kind: str, name: str, namespace: str | None = None) -> Object | None:
         """One object; None if there is none of that name."""

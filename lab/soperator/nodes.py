@@ -98,7 +98,7 @@ def objects(group: NodeGroup) -> Iterator[Object]:
             "apiVersion": "v1",
             "kind": "Node",
             "metadata": {"name": name, "labels": labels, "annotations": {MACHINE_TYPE: group.machine_type}},
-            "spec": {"taints": [dict(one) for one in group.taints]},
+            "spec": {"taints": [dict(taint) for taint in group.taints]},
         }
 
 
@@ -159,7 +159,7 @@ def _same(now: Object, wanted: Object) -> bool:
 def bind(kube: Kube) -> None:
     """Every claim that names a volume is bound, and every volume whose claim is gone is released."""
     claims = kube.list("v1", "PersistentVolumeClaim")
-    names = {(one["metadata"]["namespace"], one["metadata"]["name"]) for one in claims}
+    names = {(claim["metadata"]["namespace"], claim["metadata"]["name"]) for claim in claims}
     for volume in kube.list("v1", "PersistentVolume"):
         claim = volume["spec"].get("claimRef", {})
         if volume["status"].get("phase") == "Bound" and (claim.get("namespace"), claim.get("name")) not in names:

@@ -66,7 +66,8 @@ def running(pod: Object, address: str = "127.0.0.1") -> Mapping[str, Any]:
         "podIPs": [{"ip": address}],
         "conditions": [{"type": kind, "status": "True", "lastTransitionTime": started} for kind in kinds],
         "containerStatuses": [
-            _container(one, {"running": {"startedAt": started}}, ready=True) for one in pod["spec"]["containers"]
+            _container(container, {"running": {"startedAt": started}}, ready=True)
+            for container in pod["spec"]["containers"]
         ],
     }
 
@@ -82,8 +83,8 @@ def waiting(pod: Object, reason: str, message: str) -> Mapping[str, Any]:
             {"type": "Ready", "status": "False", "reason": "ContainersNotReady"},
         ],
         "containerStatuses": [
-            _container(one, {"waiting": {"reason": reason, "message": message}}, ready=False)
-            for one in pod["spec"]["containers"]
+            _container(container, {"waiting": {"reason": reason, "message": message}}, ready=False)
+            for container in pod["spec"]["containers"]
         ],
     }
 
@@ -99,7 +100,7 @@ def _ended(pod: Object, *, code: int) -> Mapping[str, Any]:
     return {
         "phase": "Failed" if code else "Succeeded",
         "conditions": [{"type": "Ready", "status": "False", "reason": "PodFailed" if code else "PodCompleted"}],
-        "containerStatuses": [_container(one, state, ready=False) for one in pod["spec"]["containers"]],
+        "containerStatuses": [_container(container, state, ready=False) for container in pod["spec"]["containers"]],
     }
 
 
@@ -138,9 +139,9 @@ def rows(wanted: Wanted) -> Iterator[tuple[str, str, str]]:
             yield ACCOUNTING, "accounting", ""
         for index in range(wanted.login):
             yield f"{LOGIN}-{index}", "login", ""
-    for one in wanted.workers:
-        for index in range(one.count):
-            yield f"{one.name}-{index}", "worker", one.name
+    for worker in wanted.workers:
+        for index in range(worker.count):
+            yield f"{worker.name}-{index}", "worker", worker.name
 
 
 def machine_of(pod: str) -> str:
@@ -150,7 +151,7 @@ def machine_of(pod: str) -> str:
 
 def manifest(wanted: Wanted, name: str, role: str, nodeset: str) -> Object:
     """A pod."""
-    gpus = next((one.gpus for one in wanted.workers if one.name == nodeset), 0)
+    gpus = next((worker.gpus for worker in wanted.workers if worker.name == nodeset), 0)
     resources = {"resources": {"limits": {GPU: str(gpus)}, "requests": {GPU: str(gpus)}}} if gpus else {}
     labels = {
         SLURM: wanted.name,
@@ -178,7 +179,7 @@ def converge(kube: Kube, wanted: Wanted, nodes: Sequence[Object], *, free: bool,
     `free`: any node will do, for there is no cloud. `missing`: how many of each nodeset get no node.
     """
     there = {one["metadata"]["name"]: one for one in kube.list("v1", "Pod", wanted.name, labels=SLURM)}
-    counts = {one.name: one.count for one in wanted.workers}
+    counts = {worker.name: worker.count for worker in wanted.workers}
     taken = {one["spec"].get("nodeName") for one in there.values()}
     found: list[Object] = []
     for name, role, nodeset in rows(wanted):
@@ -226,7 +227,7 @@ def _node_of(
 
 def machine_types(found: Sequence[Object], nodes: Sequence[Object]) -> Mapping[str, str]:
     """The machine type of each pod's node, by the name of the pod; of those that have a node."""
-    types = {one["metadata"]["name"]: one["metadata"].get("annotations", {}).get(MACHINE_TYPE, "") for one in nodes}
+    types = {node["metadata"]["name"]: node["metadata"].get("annotations", {}).get(MACHINE_TYPE, "") for node in nodes}
     return {
         one["metadata"]["name"]: types.get(one["spec"]["nodeName"], "") for one in found if one["spec"].get("nodeName")
     }

@@ -35,13 +35,13 @@ def section(wanted: Wanted, pods: Mapping[str, str], *, cidr: str) -> tuple[Sect
 
     `pods` are the pods that have a node, with the machine type of it (or nothing).
     """
-    nodesets = {one.name: _nodeset(one, pods) for one in wanted.workers}
+    nodesets = {worker.name: _nodeset(worker, pods) for worker in wanted.workers}
     found: Section = {
         "platform": "local",
         "name": wanted.name,
         "host_names": "pods",
         "network": {"cidr": cidr},
-        "storage": {"shared": [*SHARED, *(one for one in wanted.mounts if one not in SHARED)]},
+        "storage": {"shared": [*SHARED, *(mount for mount in wanted.mounts if mount not in SHARED)]},
         "image": {"base": BASE},
         "login": {"count": _consecutive(pods, LOGIN, wanted.login)},
         "nodesets": nodesets,
@@ -92,7 +92,9 @@ def _partition(text: str, nodesets: list[str]) -> Section:
     for name, value in _words(text):
         key, written = owned.get(name.lower(), ("", {}))
         if key == "nodesets":
-            section[key] = nodesets if value.upper() == "ALL" else [one for one in value.split(",") if one in nodesets]
+            section[key] = (
+                nodesets if value.upper() == "ALL" else [word for word in value.split(",") if word in nodesets]
+            )
         elif not key:
             conf.update({} if name.lower() in _EVERYWHERE else {name: value})
         elif written:
@@ -162,7 +164,9 @@ def _fitted(found: Section) -> Iterator[str]:
         try:
             parse({ROOT: found})
         except ConfigError as error:
-            removed = [one for one in error.findings if isinstance(one.at, tuple) and _remove(found, one.at)]
+            removed = [
+                finding for finding in error.findings if isinstance(finding.at, tuple) and _remove(found, finding.at)
+            ]
             if not removed:
                 raise
             yield from (f"{one.where} = {one.given} is left out: {one.allowed}" for one in removed)

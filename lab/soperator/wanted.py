@@ -52,7 +52,7 @@ def wanted(cluster: Object, nodesets: Sequence[Object]) -> Wanted:
     spec = cluster["spec"]
     roles = spec["slurmNodes"]
     login = roles.get("login", {})
-    own = [one for one in nodesets if _parent(one) in (None, cluster["metadata"]["name"])]
+    own = [nodeset for nodeset in nodesets if _parent(nodeset) in (None, cluster["metadata"]["name"])]
     return Wanted(
         name=cluster["metadata"]["name"],
         login=login.get("size", 2),

@@ -84,7 +84,12 @@ def _list(found: Examples, *, json: bool) -> None:
         ]
         console.json({"examples": rows, "left_out": found.left_out})
         return
-    console.table([("EXAMPLE", "NEEDS", "WHAT IT DOES"), *((one.name, needs(one), one.title) for one in found.scripts)])
+    console.table(
+        [
+            ("EXAMPLE", "NEEDS", "WHAT IT DOES"),
+            *((script.name, needs(script), script.title) for script in found.scripts),
+        ]
+    )
     _left_out(found)
 
 
@@ -115,7 +120,7 @@ def _copy(folder: Path, files: dict[str, str], found: Examples, *, json: bool) -
 
 
 def _say(stack: str, cluster: Cluster, written: Written, files: dict[str, str], found: Examples) -> None:
-    changes = [(sum(one != ENV for one in names), what) for what, names in written.counts()]
+    changes = [(sum(name != ENV for name in names), what) for what, names in written.counts()]
     counts = [f"{count} {what}" for count, what in changes if count]
     console.line(f"{len(files) - 1} files in {EXAMPLES}: {', '.join(counts) or 'nothing to change'}.")
     if ENV in written.changed:

@@ -166,7 +166,7 @@ def _wait(jobs: Jobs, ids: Mapping[str, str], data: str) -> dict[str, JobState]:
     try:
         while True:
             states = patiently(wait_a_while)
-            if all(one.ended for one in states.values()):
+            if all(state.ended for state in states.values()):
                 return {names[number]: state for number, state in states.items()}
     except CliError as error:
         raise CliError(f"{error}\nThe jobs go on: {', '.join(ids)}. Run the command again to see them.") from None

@@ -55,7 +55,7 @@ def _of_job(jobs: Jobs, number: str, data: str) -> str:
     if not number.isascii() or not number.isdigit():
         raise CliError(f"{number!r} is no job: with --stack, name the number of one, or the path of a log there.")
     folders = [data] if data else [one.path for one in STORAGE.values()]
-    places = " ".join(f"{shlex.quote(one)}/logs/{number}_*.out" for one in folders)
+    places = " ".join(f"{shlex.quote(folder)}/logs/{number}_*.out" for folder in folders)
     line = (
         f"scontrol --oneliner show job {number} 2>/dev/null | sed -n 's/.* StdOut=\\([^ ]*\\).*/\\1/p'; "
         f"ls -1 -- {places} 2>/dev/null || true"
@@ -63,8 +63,8 @@ def _of_job(jobs: Jobs, number: str, data: str) -> str:
     found = [one for one in jobs.run(line).splitlines() if one.startswith("/")]
     if not found:
         raise CliError(
-            f"no log of job {number} is in {' or '.join(f'{one}/logs' for one in folders)}, and slurmctld does not "
-            "know it any more. Name its data folder with --data, or the log's path instead of the job."
+            f"no log of job {number} is in {' or '.join(f'{folder}/logs' for folder in folders)}, and slurmctld does "
+            "not know it any more. Name its data folder with --data, or the log's path instead of the job."
         )
     return found[0]
 

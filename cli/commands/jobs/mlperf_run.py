@@ -157,8 +157,8 @@ def _follow(jobs: Jobs, number: str, log: str) -> JobState:
     while True:
         states = patiently(lambda: jobs.wait([number], news.states, _WAIT_SECONDS))
         intervals = patiently(lambda: _intervals(jobs, log))
-        for one in intervals[done:]:
-            news.line(number, f"steps {one.first}-{one.last}: {one.ms / 1000:.2f} s")
+        for interval in intervals[done:]:
+            news.line(number, f"steps {interval.first}-{interval.last}: {interval.ms / 1000:.2f} s")
         done = len(intervals)
         if states[number].ended:
             return states[number]

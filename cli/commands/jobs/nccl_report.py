@@ -139,7 +139,7 @@ def _print(log: NcclLog, result: NcclResult, given: Given, earlier: Comparison |
     if earlier:
         finding = earlier.finding(log.name)
         console.lines(["", *earlier.lines(), "", *lines_of_finding(finding)])
-    if any(len(one.points) > 1 for one in curves):
+    if any(len(curve.points) > 1 for curve in curves):
         from cluster.report.plot import print_plot
 
         screen = console.stdout()

@@ -113,9 +113,9 @@ def _stopped(seen: ClusterObservation, name: str, unit: Mapping[str, Any], text:
 
 def munged(seen: ClusterObservation) -> Iterator[ClusterFinding]:
     """munged, by which machines authenticate each other, on each machine."""
-    for one in seen.machines:
-        unit, check = _unit(one, "munge"), one.munge
-        if not one.has_facts or (_active(unit) and (check is None or check["works"] or one.is_busy)):
+    for machine in seen.machines:
+        unit, check = _unit(machine, "munge"), machine.munge
+        if not machine.has_facts or (_active(unit) and (check is None or check["works"] or machine.is_busy)):
             continue
         state = (
             _words(unit)
@@ -124,28 +124,28 @@ def munged(seen: ClusterObservation) -> Iterator[ClusterFinding]:
         )
         yield ClusterFinding(
             id="munge-down",
-            where=(one.name,),
+            where=(machine.name,),
             what=f"munged {state}. No message of Slurm's is accepted there",
-            todo=f"./hpc ssh {seen.stack} {one.name} -- systemctl restart munge",
+            todo=f"./hpc ssh {seen.stack} {machine.name} -- systemctl restart munge",
             since=None if _active(unit) else unit.get("since") or None,
         )
 
 
 def restarting(seen: ClusterObservation) -> Iterator[ClusterFinding]:
     """Daemons that systemd restarts again and again."""
-    for one in seen.machines:
-        for name, unit in one.daemons.items():
+    for machine in seen.machines:
+        for name, unit in machine.daemons.items():
             if unit["restarts"] < RESTARTS or name in _RETRIES or (name in _REPORTED and not _active(unit)):
                 continue
-            if unit["sub"] != "auto-restart" and one.time - unit["started"] > LATELY:
+            if unit["sub"] != "auto-restart" and machine.time - unit["started"] > LATELY:
                 continue
             words = last_words(unit.get("journal") or ())
             yield ClusterFinding(
                 id="daemon-restarting",
-                where=(one.name,),
+                where=(machine.name,),
                 what=f"{name} ends again and again: systemd restarted it {unit['restarts']} times, "
                 f"and its state is {unit['sub']}{f'. Its last messages: {words}' if words else ''}",
-                todo=f"./hpc ssh {seen.stack} {one.name} -- journalctl -u {name} -n 50",
+                todo=f"./hpc ssh {seen.stack} {machine.name} -- journalctl -u {name} -n 50",
                 since=unit["since"] or None,
             )
 

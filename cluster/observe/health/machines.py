@@ -23,19 +23,19 @@ OLDEST = 60
 
 def unreachable(seen: ClusterObservation) -> Iterator[ClusterFinding]:
     """Controller and login machines that do not answer SSH; nodes have a finding of their own."""
-    for one in seen.machines:
-        if one.reached or one.late or one.roles == ("node",):
+    for machine in seen.machines:
+        if machine.reached or machine.late or machine.roles == ("node",):
             continue
         loss = (
             "no job starts and nobody can ask for one; jobs that run go on"
-            if "controller" in one.roles
+            if "controller" in machine.roles
             else "nobody can log in there"
         )
-        kind = "controller machine" if "controller" in one.roles else "login machine"
+        kind = "controller machine" if "controller" in machine.roles else "login machine"
         yield ClusterFinding(
             id="machine-unreachable",
-            where=(one.name,),
-            what=f"{kind} does not answer SSH ({one.why}): {loss}",
+            where=(machine.name,),
+            what=f"{kind} does not answer SSH ({machine.why}): {loss}",
             todo=f"./hpc up {seen.stack}",
             note=f"It starts the machine again if it is not running; on Google Cloud after ./hpc refresh {seen.stack}.",
         )
@@ -44,7 +44,7 @@ def unreachable(seen: ClusterObservation) -> Iterator[ClusterFinding]:
 def late(seen: ClusterObservation) -> Iterator[ClusterFinding]:
     """Machines that are there and gave no report, or a part of one, in time: nothing is known of what is missing."""
     todo = f"./hpc status {seen.stack} --timeout 60"
-    silent = [one for one in seen.machines if one.late]
+    silent = [machine for machine in seen.machines if machine.late]
     if len(silent) == len(seen.machines) > 1:
         yield ClusterFinding(
             id="host-busy",
@@ -67,36 +67,36 @@ def late(seen: ClusterObservation) -> Iterator[ClusterFinding]:
 
 def not_set_up(seen: ClusterObservation) -> Iterator[ClusterFinding]:
     """Machines without the set-up, or with one that failed."""
-    for one in seen.machines:
-        if not one.reached:
+    for machine in seen.machines:
+        if not machine.reached:
             continue
-        if not one.has_facts:
+        if not machine.has_facts:
             yield ClusterFinding(
                 id="setup-missing",
-                where=(one.name,),
-                what=f"has no set-up that can report ({one.why})",
+                where=(machine.name,),
+                what=f"has no set-up that can report ({machine.why})",
                 # `up` compares the stack with what it did last, and finds nothing to do where it was damaged since.
-                todo=f"./hpc up {seen.stack}" if one.old else f"./hpc drift {seen.stack} --mend",
-                note="" if one.old else "It brings the set-up again, and has the machine do its part.",
+                todo=f"./hpc up {seen.stack}" if machine.old else f"./hpc drift {seen.stack} --mend",
+                note="" if machine.old else "It brings the set-up again, and has the machine do its part.",
             )
-        elif why := failure(one):
+        elif why := failure(machine):
             yield ClusterFinding(
                 id="setup-failed",
-                where=(one.name,),
+                where=(machine.name,),
                 what=f"its set-up failed: {why}",
-                todo=f"./hpc ssh {seen.stack} {one.name} -- journalctl -u hpc-node -n 50",
+                todo=f"./hpc ssh {seen.stack} {machine.name} -- journalctl -u hpc-node -n 50",
                 note="It is tried again by itself, every few seconds.",
-                since=joining(one).get("since"),
+                since=joining(machine).get("since"),
             )
 
 
 def cluster_state(seen: ClusterObservation) -> Iterator[ClusterFinding]:
     """A cluster state that can't be read: nodes apply no new config version, and their reports are lost."""
-    for one in seen.machines:
-        if why := one.part("cluster_state", "damaged"):
+    for machine in seen.machines:
+        if why := machine.part("cluster_state", "damaged"):
             yield ClusterFinding(
                 id="cluster-state-damaged",
-                where=(one.name,),
+                where=(machine.name,),
                 what=f"the cluster state, from which nodes read their configuration, is damaged: {why}",
                 todo=f"./hpc drift {seen.stack} --mend",
                 note="The controller writes it again, and machines report again.",
@@ -122,43 +122,43 @@ def joining(one: MachineObservation) -> Mapping[str, Any]:
 
 def cut_off(seen: ClusterObservation) -> Iterator[ClusterFinding]:
     """Machines that answer us but can't reach slurmctld, although it is up."""
-    for one in seen.machines:
-        port = one.controller
+    for machine in seen.machines:
+        port = machine.controller
         if port.get("reached") is not False or not seen.slurmctld_answers:
             continue
         address = f"{port.get('host')}:{port.get('port')}"
         yield ClusterFinding(
             id="network-cut",
-            where=(one.name,),
+            where=(machine.name,),
             what=f"answers SSH from here, but cannot reach the controller ({address}: {port.get('why', '')}), where "
             "slurmctld is up: the network between the two is cut",
-            todo=f"./hpc ssh {seen.stack} {one.name} -- ping -c 3 {port.get('host')}",
+            todo=f"./hpc ssh {seen.stack} {machine.name} -- ping -c 3 {port.get('host')}",
             note="Look at its network and at firewalls between the two.",
         )
 
 
 def munge_keys(seen: ClusterObservation) -> Iterator[ClusterFinding]:
     """Machines with another MUNGE key than the controller; none where that is not known."""
-    known = {one.name: key for one in seen.machines if (key := (one.munge or {}).get("key"))}
+    known = {machine.name: key for machine in seen.machines if (key := (machine.munge or {}).get("key"))}
     right = known.get(seen.controller.name)
     if right is None:
         return
-    for one in seen.machines:
-        if one.has_facts and known.get(one.name, "") != right and one.munge is not None:
-            if one.name not in known:
+    for machine in seen.machines:
+        if machine.has_facts and known.get(machine.name, "") != right and machine.munge is not None:
+            if machine.name not in known:
                 yield ClusterFinding(
                     id="munge-key",
-                    where=(one.name,),
+                    where=(machine.name,),
                     what="has no MUNGE key: its set-up has not come that far",
                     todo=f"./hpc up {seen.stack}",
                 )
                 continue
-            again = f"./hpc ssh {seen.stack} {one.name} -- systemctl restart hpc-node"
+            again = f"./hpc ssh {seen.stack} {machine.name} -- systemctl restart hpc-node"
             yield ClusterFinding(
                 id="munge-key",
-                where=(one.name,),
+                where=(machine.name,),
                 what="has another MUNGE key than the controller: no authentication between the two succeeds",
-                todo=again if one.roles == ("node",) else f"./hpc drift {seen.stack} --mend",
+                todo=again if machine.roles == ("node",) else f"./hpc drift {seen.stack} --mend",
                 note="It installs again the key that the stack gave it.",
             )
 
@@ -168,10 +168,10 @@ def clocks(seen: ClusterObservation) -> Iterator[ClusterFinding]:
     reference = seen.controller
     if not reference.has_facts:
         return
-    for one in seen.machines:
-        if one is reference or not one.has_facts:
+    for machine in seen.machines:
+        if machine is reference or not machine.has_facts:
             continue
-        skew = ahead(one, reference)
+        skew = ahead(machine, reference)
         if abs(skew) < SKEW:
             continue
         effect = (
@@ -181,9 +181,9 @@ def clocks(seen: ClusterObservation) -> Iterator[ClusterFinding]:
         )
         yield ClusterFinding(
             id="clock-skew",
-            where=(one.name,),
+            where=(machine.name,),
             what=f"its clock is {abs(skew):.0f} s {'ahead of' if skew > 0 else 'behind'} the controller's. {effect}",
-            todo=f"./hpc ssh {seen.stack} {one.name} -- timedatectl",
+            todo=f"./hpc ssh {seen.stack} {machine.name} -- timedatectl",
             note="Let it follow the time server that the controller follows.",
         )
 
@@ -191,9 +191,9 @@ def clocks(seen: ClusterObservation) -> Iterator[ClusterFinding]:
 def strangers(seen: ClusterObservation) -> set[str]:
     """Machines that can't authenticate to the controller: it gets no answer from them, whatever the network does."""
     late = {
-        one.name
-        for one in seen.machines
-        if one.has_facts and seen.controller.has_facts and abs(ahead(one, seen.controller)) >= LIFETIME
+        machine.name
+        for machine in seen.machines
+        if machine.has_facts and seen.controller.has_facts and abs(ahead(machine, seen.controller)) >= LIFETIME
     }
     return late.union(*(found.where for found in munge_keys(seen)))
 
@@ -218,9 +218,9 @@ def _clock_bounds(one: MachineObservation) -> tuple[float, float]:
 
 def full_disks(seen: ClusterObservation) -> Iterator[ClusterFinding]:
     """File systems that have no room, or soon will not; each by the first path that lies on it."""
-    for one in seen.machines:
+    for machine in seen.machines:
         counted: set[int] = set()
-        for path, disk in _disks(one):
+        for path, disk in _disks(machine):
             if not disk.get("size") or disk["device"] in counted:
                 continue
             counted.add(disk["device"])
@@ -230,12 +230,12 @@ def full_disks(seen: ClusterObservation) -> Iterator[ClusterFinding]:
                     f"du -xh --max-depth=2 {path} | sort -h | tail",
                 )
                 yield _disk_finding(
-                    seen, one, f"{_called(path, disk)} {_degree(bytes_used(disk), 'space')}, {left}", fills
+                    seen, machine, f"{_called(path, disk)} {_degree(bytes_used(disk), 'space')}, {left}", fills
                 )
             if inodes_used(disk) >= NEARLY:
                 left, fills = f"{disk['inodes_free']} are left", f"du -x --inodes {path} | sort -n | tail"
                 yield _disk_finding(
-                    seen, one, f"{_called(path, disk)} {_degree(inodes_used(disk), 'inodes')}, {left}", fills
+                    seen, machine, f"{_called(path, disk)} {_degree(inodes_used(disk), 'inodes')}, {left}", fills
                 )
 
 
@@ -265,22 +265,22 @@ def inodes_used(disk: Mapping[str, Any]) -> float:
 
 def missing_mounts(seen: ClusterObservation) -> Iterator[ClusterFinding]:
     """Shared file systems that are not mounted, or whose server does not answer; and disks that refuse writes."""
-    for one in seen.machines:
-        for path, disk in one.disks.items():
+    for machine in seen.machines:
+        for path, disk in machine.disks.items():
             what = todo = note = ""
             if disk.get("mounted") is False:
                 what = f"the shared file system {path} is not mounted"
-                todo = f"./hpc ssh {seen.stack} {one.name} -- mount {path}"
+                todo = f"./hpc ssh {seen.stack} {machine.name} -- mount {path}"
             elif "error" in disk:
                 what = f"{path} does not answer ({disk['error']})"
-                todo = f"./hpc ssh {seen.stack} {one.name} -- timeout 5 ls {path}"
+                todo = f"./hpc ssh {seen.stack} {machine.name} -- timeout 5 ls {path}"
                 note = "Look at its server and at the network between the two."
             elif disk.get("read_only"):
                 what = f"{path} is mounted read-only"
-                todo = f"./hpc ssh {seen.stack} {one.name} -- 'dmesg | tail'"
+                todo = f"./hpc ssh {seen.stack} {machine.name} -- 'dmesg | tail'"
                 note = "The kernel reports there whether the disk fails."
             if what:
-                yield ClusterFinding(id="mount-missing", where=(one.name,), what=what, todo=todo, note=note)
+                yield ClusterFinding(id="mount-missing", where=(machine.name,), what=what, todo=todo, note=note)
 
 
 def _disks(one: MachineObservation) -> list[tuple[str, Mapping[str, Any]]]:
@@ -294,14 +294,14 @@ def outdated(seen: ClusterObservation) -> Iterator[ClusterFinding]:
     newest = (seen.controller.part("cluster_state", "newest") or {}).get("digest")
     files = seen.controller.part("files", "etc") or {}
     served = {name: files.get(name) for name in seen.controller.part("files", "applied") or {}}
-    for one in seen.machines:
-        if not one.has_facts:
+    for machine in seen.machines:
+        if not machine.has_facts:
             continue
-        why = [*_config_files(one, served), *_config_version(one, newest)]
+        why = [*_config_files(machine, served), *_config_version(machine, newest)]
         if why:
             yield ClusterFinding(
                 id="old-config",
-                where=(one.name,),
+                where=(machine.name,),
                 what=f"has another configuration than the controller: {'; '.join(why)}",
                 todo=f"./hpc drift {seen.stack}",
                 note=f"It shows what differs; ./hpc drift {seen.stack} --mend makes it as the stack says.",
@@ -331,17 +331,17 @@ def _config_version(one: MachineObservation, newest: str | None) -> Iterator[str
 
 def old_packages(seen: ClusterObservation) -> Iterator[ClusterFinding]:
     """Machines that take no security updates by themselves, and have had none for too long."""
-    for one in seen.machines:
-        image = one.part("image") or {}
+    for machine in seen.machines:
+        image = machine.part("image") or {}
         since = _packages_since(image)
         if not image.get("baked") or since is None:
             continue
-        days = int((one.answered - since) // DAY)
+        days = int((machine.answered - since) // DAY)
         if days > OLDEST:
             day = datetime.fromtimestamp(since, tz=timezone.utc).date()
             yield ClusterFinding(
                 id="image-old",
-                where=(one.name,),
+                where=(machine.name,),
                 what=f"its packages are of {day}, {days} days ago: security updates since then are missing",
                 todo=f"./hpc preview {seen.stack}",
                 note="After writing a later day as image.snapshot in the stack file: another image is baked then, and "
@@ -352,14 +352,14 @@ def old_packages(seen: ClusterObservation) -> Iterator[ClusterFinding]:
 
 def old_kernels(seen: ClusterObservation) -> Iterator[ClusterFinding]:
     """Machines whose kernel, which is held, lacks the fixes of too long a time."""
-    for one in seen.machines:
-        day = (one.part("image") or {}).get("kernel")
-        since = datetime.strptime(f"{day}+0000", "%Y-%m-%d%z").timestamp() if day else one.answered
-        days = int((one.answered - since) // DAY)
+    for machine in seen.machines:
+        day = (machine.part("image") or {}).get("kernel")
+        since = datetime.strptime(f"{day}+0000", "%Y-%m-%d%z").timestamp() if day else machine.answered
+        days = int((machine.answered - since) // DAY)
         if days > OLDEST_KERNEL:
             yield ClusterFinding(
                 id="kernel-old",
-                where=(one.name,),
+                where=(machine.name,),
                 what=f"its kernel is of {day}, {days} days ago: security fixes since then are missing",
                 todo=f"./hpc preview {seen.stack}",
                 note="After writing a newer image.recipe in the stack file: its kernel comes with another image, and "

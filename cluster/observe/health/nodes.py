@@ -24,27 +24,27 @@ def lost(seen: ClusterObservation) -> Iterator[ClusterFinding]:
     """Nodes that do not answer us or slurmctld, each with the first cause that can be seen."""
     known = seen.slurm("nodes")
     strangers = machines.strangers(seen)
-    for one in seen.nodes:
-        said = Node.of(one.name, known[one.name]) if known and one.name in known else None
-        if one.late:
+    for node in seen.nodes:
+        said = Node.of(node.name, known[node.name]) if known and node.name in known else None
+        if node.late:
             continue
-        if not one.reached:
-            if "controller" not in one.roles:
-                yield _dead(seen, one, said)
+        if not node.reached:
+            if "controller" not in node.roles:
+                yield _dead(seen, node, said)
         elif known is not None and said is None:
             yield ClusterFinding(
                 id="node-down",
-                where=(one.name,),
+                where=(node.name,),
                 what="is a machine of this stack, but slurmctld does not know it",
                 todo=f"./hpc drift {seen.stack}",
             )
-        elif (unit := one.daemons.get("slurmd")) and unit["state"] != "active":
+        elif (unit := node.daemons.get("slurmd")) and unit["state"] != "active":
             # Where the set-up failed, that is what is wrong: slurmd starts after it.
-            if not failure(one):
-                yield _stopped(seen, one, said, unit)
-        elif said and said.silent and one.name in strangers:
+            if not failure(node):
+                yield _stopped(seen, node, said, unit)
+        elif said and said.silent and node.name in strangers:
             continue  # the findings about MUNGE's keys and clocks say why
-        elif said and said.down and one.controller.get("reached") is not False:
+        elif said and said.down and node.controller.get("reached") is not False:
             yield _silent(seen, said) if said.silent else _down(seen, said)
 
 
@@ -155,7 +155,7 @@ def held(seen: ClusterObservation) -> Iterator[ClusterFinding]:
 
 def missing(seen: ClusterObservation) -> Iterator[ClusterFinding]:
     """Jobs that slurmctld takes to be running, of which no node has a process: they ended while it was away."""
-    known = {one.name: one.part("jobs") for one in seen.nodes}
+    known = {node.name: node.part("jobs") for node in seen.nodes}
     found = [
         job
         for job in (seen.slurm("jobs") or {}).get("first", [])

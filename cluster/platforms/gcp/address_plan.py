@@ -64,7 +64,7 @@ def plan(config: ClusterConfig) -> Plan:
     gpu = ipaddress.IPv4Network(config.network.gpu_cidr or NETWORK["gpu_cidr"])
     fabric = fabric_of(config)
     services = ipaddress.IPv4Network(config.network.services_cidr or NETWORK["services_cidr"])
-    own_range = any(one.own_range for one in file_systems(config))
+    own_range = any(file_system.own_range for file_system in file_systems(config))
     fixed = {} if config.network.existing else dict(_fixed(config, system))
     last_dynamic = _start(system, LOGIN) - 2
     return Plan(
@@ -81,7 +81,7 @@ def plan(config: ClusterConfig) -> Plan:
 
 def reserved(config: ClusterConfig) -> tuple[str, ...]:
     """Names of the machines that keep one address for as long as they are in the stack."""
-    people = [one.name for one in machines(config) if {"controller", "login"} & set(one.roles)]
+    people = [machine.name for machine in machines(config) if {"controller", "login"} & set(machine.roles)]
     return (*people, *(server.name for server in servers(config)))
 
 

@@ -51,7 +51,9 @@ def console_links(config: ClusterConfig) -> dict[str, str]:
         "networks": _page("/networking/networks/list", project),
         "logs": _page(f"/logs/query;query={quote(logged, safe='')}", project),
     }
-    pages |= {what: _page(path, project) for one in file_systems(config) for what, path in one.pages().items()}
+    pages |= {
+        what: _page(path, project) for file_system in file_systems(config) for what, path in file_system.pages().items()
+    }
     return pages
 
 

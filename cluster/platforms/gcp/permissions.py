@@ -55,7 +55,7 @@ def roles(config: ClusterConfig) -> tuple[str, ...]:
         *(role for type_ in ("service:", "iAMMember:") for role in NEEDS[f"gcp:projects/{type_}"].roles),
         *(role for module in ("serviceaccount", "secretmanager", "storage") for role in NEEDS[f"gcp:{module}/"].roles),
         *_MACHINE.roles,
-        *(role for one in file_systems(config) for need in one.needs.values() for role in need.roles),
+        *(role for file_system in file_systems(config) for need in file_system.needs.values() for role in need.roles),
     }
     if peered(config) and config.network.existing is None:
         found.add(NETWORKS)
@@ -70,7 +70,15 @@ ALWAYS = ("cloudresourcemanager", "compute", "iam", "iap", "logging", "monitorin
 
 def services(config: ClusterConfig) -> tuple[str, ...]:
     """Names of the services that this stack uses, such as lustre.googleapis.com."""
-    used = {*ALWAYS, *(name for one in file_systems(config) for need in one.needs.values() for name in need.services)}
+    used = {
+        *ALWAYS,
+        *(
+            name
+            for file_system in file_systems(config)
+            for need in file_system.needs.values()
+            for name in need.services
+        ),
+    }
     if peered(config):
         used.add("servicenetworking")
     return tuple(f"{name}.googleapis.com" for name in sorted(used))

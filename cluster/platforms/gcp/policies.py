@@ -29,8 +29,8 @@ def _always(_config: ClusterConfig) -> bool:
 
 
 def _unsigned(config: ClusterConfig) -> bool:
-    servers = any(one.unsigned_servers for one in file_systems(config))
-    return servers or any(not secure_boot(config, one) for one in machines(config))
+    servers = any(file_system.unsigned_servers for file_system in file_systems(config))
+    return servers or any(not secure_boot(config, machine) for machine in machines(config))
 
 
 _EXEMPT = "have the project exempted"

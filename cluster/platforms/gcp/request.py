@@ -95,7 +95,7 @@ def networks(config: ClusterConfig) -> Mapping[str, int]:
     """What a stack's networks count against quotas."""
     own = config.network.existing is None
     nat = own and config.network.nat
-    logins = sum("login" in one.roles for one in machines(config)) if config.login.public else 0
+    logins = sum("login" in machine.roles for machine in machines(config)) if config.login.public else 0
     ranges, one_network = plan(config), bool(fabric_of(config).profile)
     others = own + (ranges.second is not None)
     return {
@@ -109,10 +109,10 @@ def networks(config: ClusterConfig) -> Mapping[str, int]:
 
 def describe_request(config: ClusterConfig) -> list[str]:
     """All of it as lines for people: machines, networks, disks, file systems, rights, addresses."""
-    lines = [one.line for one in (*asks(config), builder(config)) if one]
+    lines = [ask.line for ask in (*asks(config), builder(config)) if ask]
     lines.append(", ".join(f"{what}: {count}" for what, count in networks(config).items()))
     lines.append("disks: " + ", ".join(f"{size:,} GB of {kind}" for kind, size in disks(config).items()))
-    lines += [line for one in file_systems(config) for line in one.summary()]
+    lines += [line for file_system in file_systems(config) for line in file_system.summary()]
     lines += [
         f"whoever runs it needs: {', '.join(roles(config))}",
         "organisation policies that would refuse it (docs/reference/google-cloud.md), where in force: "

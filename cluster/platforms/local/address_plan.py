@@ -42,7 +42,7 @@ def blocks(config: ClusterConfig) -> dict[str, ipaddress.IPv4Network]:
         if name in found or section.on:
             continue
         candidates = [*whole[position : position + 1], *whole[1:]]
-        free = next((one for one in candidates if not _overlaps(one, found)), None)
+        free = next((candidate for candidate in candidates if not _overlaps(candidate, found)), None)
         if free is not None:
             found[name] = free
     return found

@@ -23,7 +23,7 @@ def _recreate_all(how: str) -> Impact:
 def _node(edit: Edit) -> Impact:
     """Machine type or GPUs of a nodeset's machines."""
     sections = [(config, config.nodesets[edit.name]) for config in (edit.before, edit.after)]
-    gpus, sizes = ([find(*one) for one in sections] for find in (roster.nodeset_gpu, roster.sizes))
+    gpus, sizes = ([find(*section) for section in sections] for find in (roster.nodeset_gpu, roster.sizes))
     if gpus[0] != gpus[1]:
         return rules.recreate_nodes(edit)
     if sizes[0] != sizes[1]:
@@ -45,7 +45,7 @@ def _controller(edit: Edit) -> Impact:
 @rule(Effect.NOTHING, Effect.REPLACE)
 def _login(edit: Edit) -> Impact:
     old, new = (
-        {one.name: one.gpu for one in roster.machines(config) if one.roles == ("login",)}
+        {machine.name: machine.gpu for machine in roster.machines(config) if machine.roles == ("login",)}
         for config in (edit.before, edit.after)
     )
     recreated = [name for name in old if name in new and old[name] != new[name]]

@@ -291,7 +291,7 @@ def _nodesets(given: Mapping[str, Section], counts: Mapping[str, int], blocks: M
 def _partition(config: ClusterConfig, name: str, given: Section, counts: Mapping[str, int]) -> Section:
     """A partition, whose jobs can have no more nodes than there are."""
     section = _scripted(_known(given, "conf", PARTITION))
-    there = sum(counts[one] or 1 for one in set(config.partitions[name].nodesets))
+    there = sum(counts[nodeset] or 1 for nodeset in set(config.partitions[name].nodesets))
     for key in ("min_nodes", "max_nodes"):
         if section.get(key) is not None:
             section[key] = min(section[key], there)
@@ -331,7 +331,7 @@ def _scripted(section: Section) -> Section:
     """The section with its scripts, where those that would be downloaded do nothing."""
     if not section.get("scripts"):
         return section
-    return {**section, "scripts": [_script(one) for one in section["scripts"]]}
+    return {**section, "scripts": [_script(script) for script in section["scripts"]]}
 
 
 def _script(given: Section) -> Section:

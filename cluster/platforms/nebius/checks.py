@@ -218,7 +218,7 @@ def _type(at: Location, machine_type: str, role: str, settings: Nebius) -> Itera
 
 
 def _larger(platform: str, vcpus: int) -> str:
-    return next(f"{platform}/{one.name}" for one in PLATFORMS[platform].presets if one.vcpus >= vcpus)
+    return next(f"{platform}/{preset.name}" for preset in PLATFORMS[platform].presets if preset.vcpus >= vcpus)
 
 
 def _architectures(config: ClusterConfig) -> Iterator[Finding]:
@@ -304,8 +304,8 @@ def _gpu_errors(config: ClusterConfig, settings: Nebius) -> Iterator[Finding]:
         if found.platform != "nebius" or preset_of(found.name).clusterable:
             continue
         fitting = [
-            f"{platform.name}/{one.name}" for platform in PLATFORMS.values() for one in platform.presets
-            if one.clusterable
+            f"{platform.name}/{preset.name}" for platform in PLATFORMS.values() for preset in platform.presets
+            if preset.clusterable
         ]  # fmt: skip
         yield Finding(
             id="nebius-gpu-cluster",
@@ -322,7 +322,7 @@ def _drivers(config: ClusterConfig, settings: Nebius) -> Iterator[Finding]:
     preset, version = settings.gpu.drivers_preset, KUBERNETES_VERSIONS.get(settings.kubernetes.version)
     if settings.gpu.driver != "preinstalled" or version is None or preset not in PRESETS:
         return
-    platforms = [nodeset_type(config, one).family.name for one in config.nodesets.values()]
+    platforms = [nodeset_type(config, nodeset).family.name for nodeset in config.nodesets.values()]
     for platform in dict.fromkeys(platforms):
         offered = version.drivers.get(platform, ())
         if offered and preset not in offered:
@@ -486,7 +486,7 @@ def _mounts(config: ClusterConfig, settings: Nebius) -> Iterator[Finding]:
         for nodeset, workers in settings.workers.items()
         if nodeset in config.nodesets
     }
-    for at, path in (*shared, *(one for rows in own.values() for one in rows)):
+    for at, path in (*shared, *(row for rows in own.values() for row in rows)):
         yield from _place(at, path)
     yield from _overlaps(shared)
     for rows in own.values():

@@ -216,7 +216,7 @@ def _quantity(value: object) -> Decimal | None:
 def _nodesets(config: ClusterConfig, live: Live) -> Iterator[Difference]:
     if "NodeSets" in live.view.unread or "SlurmCluster" in live.view.unread:
         return
-    found = {one.name: one.wanted for one in live.view.nodesets}
+    found = {nodeset.name: nodeset.wanted for nodeset in live.view.nodesets}
     wanted = {name: section.count for name, section in config.nodesets.items()}
     for name in sorted(found.keys() | wanted.keys()):
         if found.get(name) != wanted.get(name) and (name in wanted or found[name]):

@@ -240,7 +240,7 @@ def _known(seen: ClusterObservation, problem: Problem, name: str, since: float |
 def _cluster(seen: ClusterObservation, view: View) -> Iterator[ClusterFinding]:
     if view.available or "SlurmCluster" in view.unread:
         return
-    bad = [one for one in view.conditions if one.status == "False"]
+    bad = [condition for condition in view.conditions if condition.status == "False"]
     failed = "; ".join(f"{one.type} is {one.status} ({one.reason}: {one.message})" for one in bad)
     yield ClusterFinding(
         id="cluster-unavailable",
@@ -267,13 +267,13 @@ def _pods(seen: ClusterObservation, view: View) -> Iterator[ClusterFinding]:
 
 
 def _nodesets(seen: ClusterObservation, view: View) -> Iterator[ClusterFinding]:
-    for one in view.nodesets:
-        if one.ready < one.wanted:
-            phase = f", phase {one.phase}" if one.phase else ""
+    for nodeset in view.nodesets:
+        if nodeset.ready < nodeset.wanted:
+            phase = f", phase {nodeset.phase}" if nodeset.phase else ""
             yield ClusterFinding(
                 id="nodeset-incomplete",
-                where=(one.name,),
-                what=f"has {one.ready} of {one.wanted} nodes ready{phase}",
+                where=(nodeset.name,),
+                what=f"has {nodeset.ready} of {nodeset.wanted} nodes ready{phase}",
                 todo=f"./hpc logs {seen.stack} operator --since 1h",
                 note="Pods that are not ready are listed here with their events; without any, the node group of "
                 "Kubernetes has no instance for them yet.",
@@ -295,18 +295,19 @@ def _slurm(seen: ClusterObservation) -> Iterator[ClusterFinding]:
 def _hosts(seen: ClusterObservation, view: View) -> Iterator[ClusterFinding]:
     pods: dict[str, list[str]] = {}
     for pod in view.pods:
-        if any(one.name == pod.name for one in seen.machines):
+        if any(machine.name == pod.name for machine in seen.machines):
             pods.setdefault(pod.node, []).append(pod.name)
     for name, conditions in view.hosts.items():
-        for one in conditions:
+        for condition in conditions:
             there = f", where {', '.join(pods[name])} runs" if name in pods else ""
             yield ClusterFinding(
                 id="host-condition",
                 where=(name,),
-                what=f"Kubernetes node{there}: {one.type} is {one.status} ({one.reason}: {one.message})",
+                what=f"Kubernetes node{there}: {condition.type} is {condition.status} "
+                f"({condition.reason}: {condition.message})",
                 todo=f"./hpc logs {seen.stack} operator --since 1h",
                 note="Kubernetes replaces the node by itself, unless it is only not Ready.",
-                since=one.since,
+                since=condition.since,
             )
 
 
@@ -357,27 +358,27 @@ def _drained(seen: ClusterObservation, view: View, node: Node, now: float) -> It
 
 def _checks(seen: ClusterObservation, view: View) -> Iterator[ClusterFinding]:
     waiting = blocking(view.checks)
-    for one in view.checks:
-        if not one.failed:
+    for check in view.checks:
+        if not check.failed:
             continue
-        details = f": {'; '.join(one.details)}" if one.details else ""
+        details = f": {'; '.join(check.details)}" if check.details else ""
         found = ClusterFinding(
             id="check-failed",
-            where=(one.name,),
-            what=f"the last run of this check ended as {one.result}{details}",
-            todo=f"./hpc logs {seen.stack} {one.name}",
-            note="Nodes that it drained are listed here as well." if one.drains else "It drains no node.",
-            since=one.since,
+            where=(check.name,),
+            what=f"the last run of this check ended as {check.result}{details}",
+            todo=f"./hpc logs {seen.stack} {check.name}",
+            note="Nodes that it drained are listed here as well." if check.drains else "It drains no node.",
+            since=check.since,
         )
-        yield from (_known(seen, problem, one.name, one.since) for problem in recognized(one.details))
+        yield from (_known(seen, problem, check.name, check.since) for problem in recognized(check.details))
         yield found
-        if one.name in waiting:
+        if check.name in waiting:
             yield replace(
                 found,
                 id=f"known-problem-{BRING_UP}",
-                what=f"has failed and drains no node, but {', '.join(waiting[one.name])} waits for it and never ran",
+                what=f"has failed and drains no node, but {', '.join(waiting[check.name])} waits for it and never ran",
                 note="Soperator runs a failed check again only at its next time, or when somebody starts it.",
-                todo=f"kubectl create job --namespace {view.namespace} --from=cronjob/{one.name} {one.name}-again",
+                todo=f"kubectl create job --namespace {view.namespace} --from=cronjob/{check.name} {check.name}-again",
             )
 
 

@@ -71,13 +71,15 @@ def login(edit: Edit) -> Impact:
     """What login nodes are made of."""
     if "login" not in _groups(edit):
         return _SAME
-    return end_sessions([one.name for one in roster.machines(edit.before) if one.roles == ("login",)], "is recreated")
+    return end_sessions(
+        [machine.name for machine in roster.machines(edit.before) if machine.roles == ("login",)], "is recreated"
+    )
 
 
 @rule(Effect.NOTHING, Effect.REPLACE)
 def address(edit: Edit) -> Impact:
     """The login Service's type or exposure."""
-    logins = [one.name for one in roster.machines(edit.before) if one.roles == ("login",)]
+    logins = [machine.name for machine in roster.machines(edit.before) if machine.roles == ("login",)]
     return Replace(
         f"users reach {names(logins)} at another address from then on: sessions there end, with the interactive jobs "
         "(srun, salloc) begun in them; batch jobs run on",
@@ -144,7 +146,7 @@ def _groups(edit: Edit) -> list[str]:
 
 
 def _all(config: ClusterConfig) -> list[NodeGroup]:
-    return [one for one in node_groups(config, settings_of(config)) if one.role != "worker"]
+    return [node_group for node_group in node_groups(config, settings_of(config)) if node_group.role != "worker"]
 
 
 def _template(group: NodeGroup) -> tuple[object, ...]:

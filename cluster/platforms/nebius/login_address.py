@@ -23,7 +23,7 @@ def address(service: Mapping[str, Any], nodes: Iterable[Mapping[str, Any]]) -> t
                 return str(found), SSH_PORT
         return None
     ports = [one.get("nodePort") for one in service["spec"].get("ports") or ()]
-    port = next((one for one in ports if one), LOGIN_NODE_PORT)
+    port = next((port for port in ports if port), LOGIN_NODE_PORT)
     for node in nodes:
         for one in node.get("status", {}).get("addresses") or ():
             if one.get("type") == "ExternalIP" and one.get("address"):

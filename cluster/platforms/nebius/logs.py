@@ -77,7 +77,7 @@ def of_kind(log: Log, pods: Iterable[Object], namespace: str) -> list[Source]:
 def of_name(name: str, pods: Iterable[Object], namespace: str) -> list[Source]:
     """The pods that a name means: a pod's, with or without its namespace and `/`, or a check's or job's."""
     where, _, pod = name.rpartition("/")
-    every = [one for one in pods if one["metadata"]["namespace"] == (where or namespace)]
+    every = [pod for pod in pods if pod["metadata"]["namespace"] == (where or namespace)]
     exact = [one for one in every if one["metadata"]["name"] == pod]
     # Pods of a job have its name and five characters more; jobs of a CronJob have its name and a number.
     pattern = re.compile(rf"{re.escape(pod)}(-[0-9a-z]+)*-[0-9a-z]{{5}}")

@@ -133,7 +133,7 @@ def preset_of(machine_type: str) -> Preset:
     """The preset of a machine type, PLATFORM/PRESET. Raises KeyError for another platform, StopIteration for another
     preset."""
     platform, _, name = machine_type.partition("/")
-    return next(one for one in PLATFORMS[platform].presets if one.name == name)
+    return next(preset for preset in PLATFORMS[platform].presets if preset.name == name)
 
 
 FABRICS: dict[str, tuple[str, str]] = {

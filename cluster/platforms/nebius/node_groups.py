@@ -201,10 +201,10 @@ def worker_group(nodeset: str, index: int) -> str:
 def shape(config: ClusterConfig, settings: Nebius, nodeset: str) -> str:
     """A hash of what a nodeset's nodes and pods are made of, without their number: where it differs between two
     configurations they are recreated, so they have to be empty first."""
-    group = next(one for one in node_groups(config, settings) if one.nodeset == nodeset)
+    group = next(node_group for node_group in node_groups(config, settings) if node_group.nodeset == nodeset)
     workers = settings.workers.get(nodeset) or Workers()
     gpu = (settings.gpu.driver, settings.gpu.driver_version) if group.gpus else ()
-    mounts = [one.mount for one in settings.filesystems.submounts.values()]
+    mounts = [submount.mount for submount in settings.filesystems.submounts.values()]
     parts = (
         replace(group, name="", count=0, strategy=Strategy(), repairs=()),
         (workers.infiniband, sorted(workers.local_disks.items()), workers.image_disk),

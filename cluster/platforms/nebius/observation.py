@@ -156,7 +156,7 @@ def pods(items: Iterable[Object], events: Sequence[Object]) -> tuple[Pod, ...]:
 
 def _pod(item: Object, events: Sequence[Object]) -> Pod:
     meta, status = item["metadata"], item.get("status") or {}
-    known = {one.type: one for one in conditions(item)}
+    known = {condition.type: condition for condition in conditions(item)}
     ready = known.get("Ready")
     containers = [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]
     stopped = next((row for row in containers if _stopped(row)), None)
@@ -198,9 +198,9 @@ def _why(known: Mapping[str, Condition], stopped: Object | None, status: Object)
 def last_events(events: Sequence[Object], namespace: str, kind: str, name: str, *, count: int = 3) -> tuple[str, ...]:
     """The last events of an object: their reasons and messages, the newest last."""
     mine = [
-        one
-        for one in events
-        if (about := one.get("involvedObject") or {}).get("name") == name
+        event
+        for event in events
+        if (about := event.get("involvedObject") or {}).get("name") == name
         and about.get("kind") == kind
         and about.get("namespace", namespace) == namespace
     ]
@@ -246,9 +246,10 @@ def hosts(items: Iterable[Object]) -> dict[str, tuple[Condition, ...]]:
     """Kubernetes nodes by name, with the conditions that say that something is wrong."""
     return {
         item["metadata"]["name"]: tuple(
-            one
-            for one in conditions(item)
-            if (one.type in HOST_PROBLEMS and one.status == "True") or (one.type == "Ready" and one.status != "True")
+            condition
+            for condition in conditions(item)
+            if (condition.type in HOST_PROBLEMS and condition.status == "True")
+            or (condition.type == "Ready" and condition.status != "True")
         )
         for item in items
     }

@@ -92,7 +92,7 @@ class Soperator:
         wanted = drift.wanted_releases(config, settings)
         own = {one.name for one in wanted if one.repo == settings.soperator.charts}
         ours = [one for name, one in (releases or {}).items() if name in own]
-        manifests = {one.name: _documents(one.manifest) for one in ours}
+        manifests = {manifest.name: _documents(manifest.manifest) for manifest in ours}
         with ThreadPoolExecutor() as pool:
             rows = pool.map(lambda one: applied(access.kubectl, one.namespace, manifests[one.name]), ours)
             there = dict(zip(manifests, rows, strict=True))
@@ -119,10 +119,10 @@ class Soperator:
         """Arguments of kubectl, by the names of pods, those of other namespaces with these."""
         sources = logs.chosen(asked.what, asked.on, pods, namespace)
         return {
-            one.pod if one.namespace == namespace else f"{one.namespace}/{one.pod}": one.words(
+            source.pod if source.namespace == namespace else f"{source.namespace}/{source.pod}": source.words(
                 lines=asked.lines, since=asked.since, follow=asked.follow
             )
-            for one in sources
+            for source in sources
         }
 
     @staticmethod
@@ -248,8 +248,13 @@ def _document(seen: ClusterObservation, view: View, found: Sequence[ClusterFindi
         "ok": not found,
         "findings": [asdict(one) for one in found],
         "machines": {
-            one.name: {"roles": one.roles, "reached": one.reached, "why": one.why, "facts": dict(one.facts)}
-            for one in seen.machines
+            machine.name: {
+                "roles": machine.roles,
+                "reached": machine.reached,
+                "why": machine.why,
+                "facts": dict(machine.facts),
+            }
+            for machine in seen.machines
         },
         "kubernetes": kubernetes,
     }
@@ -258,7 +263,13 @@ def _document(seen: ClusterObservation, view: View, found: Sequence[ClusterFindi
 def _cluster(view: View) -> Table:
     """The SlurmCluster: its phase, and its conditions."""
     rows = [
-        (one.type, one.status, one.since, ": ".join(filter(None, (one.reason, one.message)))) for one in view.conditions
+        (
+            condition.type,
+            condition.status,
+            condition.since,
+            ": ".join(filter(None, (condition.reason, condition.message))),
+        )
+        for condition in view.conditions
     ]
     return Table(
         heading=("CLUSTER", "STATE", "FOR", "WHY"), rows=[("SlurmCluster", view.phase or "not there", None, ""), *rows]
@@ -267,7 +278,7 @@ def _cluster(view: View) -> Table:
 
 def _nodesets(view: View) -> Table:
     """Nodesets with the nodes that they should have and that are ready."""
-    rows = [(one.name, str(one.wanted), str(one.ready), one.phase or "-") for one in view.nodesets]
+    rows = [(nodeset.name, str(nodeset.wanted), str(nodeset.ready), nodeset.phase or "-") for nodeset in view.nodesets]
     return Table(heading=("NODESET", "WANTED", "READY", "PHASE"), rows=rows)
 
 
@@ -280,7 +291,8 @@ def _drained(acting: Sequence[tuple[Node, str, str]]) -> Table:
 def _checks(view: View) -> Table:
     """Checks with their last results."""
     rows = [
-        (one.name, one.result or "never ran", one.since, "suspended" if one.suspended else "-") for one in view.checks
+        (check.name, check.result or "never ran", check.since, "suspended" if check.suspended else "-")
+        for check in view.checks
     ]
     return Table(heading=("CHECK", "LAST RESULT", "AGO", "SCHEDULE"), rows=rows)
 

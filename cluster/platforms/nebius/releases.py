@@ -210,4 +210,4 @@ def merged(values: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]
 
 
 def _named(members: list[Any]) -> bool:
-    return bool(members) and all(isinstance(one, Mapping) and "name" in one for one in members)
+    return bool(members) and all(isinstance(member, Mapping) and "name" in member for member in members)

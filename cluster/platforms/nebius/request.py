@@ -38,15 +38,15 @@ def _software(settings: Nebius) -> str:
 
 
 def _machines(config: ClusterConfig, groups: tuple[NodeGroup, ...]) -> Iterator[str]:
-    for one in groups:
-        if one.role == "worker":
+    for group in groups:
+        if group.role == "worker":
             continue
-        count = f"{one.between[0]} to {one.between[1]}" if one.between else str(one.count)
-        cpus = one.most * preset_of(one.machine_type).vcpus
-        most = "at most " if one.between else ""
-        yield f"{count} x {one.machine_type}: {one.role}; {most}{cpus} CPUs"
+        count = f"{group.between[0]} to {group.between[1]}" if group.between else str(group.count)
+        cpus = group.most * preset_of(group.machine_type).vcpus
+        most = "at most " if group.between else ""
+        yield f"{count} x {group.machine_type}: {group.role}; {most}{cpus} CPUs"
     for name, section in config.nodesets.items():
-        own = [one for one in groups if one.nodeset == name]
+        own = [group for group in groups if group.nodeset == name]
         preset, first = preset_of(own[0].machine_type), own[0]
         gpus = f", {section.count * preset.gpus} GPUs ({PLATFORMS[first.platform].gpu})" if preset.gpus else ""
         split = f" in {len(own)} node groups" if len(own) > 1 else ""
@@ -73,7 +73,7 @@ def _storage(config: ClusterConfig, settings: Nebius, groups: tuple[NodeGroup, .
         yield f"file systems: {_size(sum(size for _, size in made))} ({listed}); {kept}"
     if there:
         yield f"file systems that exist, and stay as they are: {', '.join(there)}"
-    disks = Counter({"network-ssd": sum(one.most * one.disk_gib for one in groups)})
+    disks = Counter({"network-ssd": sum(group.most * group.disk_gib for group in groups)})
     for name, workers in settings.workers.items():
         if name in config.nodesets:
             for disk in (*workers.local_disks.values(), *filter(None, [workers.image_disk])):
@@ -86,7 +86,7 @@ def _quotas(settings: Nebius, groups: tuple[NodeGroup, ...]) -> Iterator[str]:
     nodes = Counter[str]()
     for one in groups:
         nodes[one.platform] += one.most
-    joined = [one.infiniband for one in settings.workers.values() if one.infiniband]
+    joined = [worker.infiniband for worker in settings.workers.values() if worker.infiniband]
     fabrics = sorted({one.fabric for one in joined if one.fabric})
     parts = [
         *(f"{count} nodes of {platform}" for platform, count in sorted(nodes.items())),
@@ -125,7 +125,7 @@ Preemptible nodes have one of their own."""
 def request(config: ClusterConfig, settings: Nebius) -> dict[str, Any]:
     """All of it, as plain JSON."""
     groups = node_groups(config, settings)
-    images = {(one.platform, one.os, one.drivers_preset) for one in groups}
+    images = {(group.platform, group.os, group.drivers_preset) for group in groups}
     return {
         "kubernetes": settings.kubernetes.version,
         "images": [
@@ -151,7 +151,7 @@ def _quotas_needed(settings: Nebius, groups: tuple[NodeGroup, ...]) -> Counter[s
             found["compute.instance.non-gpu.vcpu"] += count * preset.vcpus
         elif one.policy == "FORBID" and not one.preemptible:
             found[f"compute.instance.gpu.{one.platform.split('-')[1]}"] += count * preset.gpus
-    joined = [one.infiniband.fabric for one in settings.workers.values() if one.infiniband]
+    joined = [worker.infiniband.fabric for worker in settings.workers.values() if worker.infiniband]
     found["compute.gpucluster.count"] = len({*joined} - {None})
     for _, one in filesystems(settings):
         if one.spec:
@@ -163,11 +163,11 @@ def _quotas_needed(settings: Nebius, groups: tuple[NodeGroup, ...]) -> Counter[s
 def _nodes_needed(settings: Nebius, groups: tuple[NodeGroup, ...]) -> list[dict[str, Any]]:
     """Nodes by machine type, fabric and availability."""
     found = Counter[tuple[str, str, str, str]]()
-    for one in groups:
-        infiniband = settings.workers[one.nodeset].infiniband if one.in_gpu_cluster else None
-        ways = ("preemptible",) if one.preemptible else WAYS[one.policy]
+    for group in groups:
+        infiniband = settings.workers[group.nodeset].infiniband if group.in_gpu_cluster else None
+        ways = ("preemptible",) if group.preemptible else WAYS[group.policy]
         fabric = (infiniband.fabric if infiniband else None) or ""
-        found[one.platform, one.preset, fabric, "+".join(ways)] += least(one)
+        found[group.platform, group.preset, fabric, "+".join(ways)] += least(group)
     return [
         {"platform": platform, "preset": preset, "fabric": fabric, "ways": ways, "count": count}
         for (platform, preset, fabric, ways), count in sorted(found.items())

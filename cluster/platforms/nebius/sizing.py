@@ -82,9 +82,9 @@ def _node(machine_type: str, disk_gib: int) -> Resources:
 
 def _beside(node: Resources, *others: Resources) -> Resources:
     """What is left of a node beside other containers and OpenKruise's daemon, in whole GiB of memory and disk."""
-    cpu = node.cpu - DAEMON_CPU - sum(one.cpu for one in others)
-    memory = node.memory - DAEMON_MEMORY - sum(one.memory for one in others)
-    disk = node.disk - sum(one.disk for one in others)
+    cpu = node.cpu - DAEMON_CPU - sum(other.cpu for other in others)
+    memory = node.memory - DAEMON_MEMORY - sum(other.memory for other in others)
+    disk = node.disk - sum(other.disk for other in others)
     return Resources(cpu=max(0, cpu), memory=max(0, memory) // GIB * GIB, disk=max(0, disk) // GIB * GIB)
 
 

@@ -87,7 +87,7 @@ def chart_values(config: ClusterConfig, settings: Nebius, facts: Facts) -> Calla
     def values(name: str) -> dict[str, Any]:
         if name == NODESETS:
             (member,) = template(name)[NODESETS]
-            rows = [filled(member, {**given, **_nodeset(config, settings, one)}) for one in config.nodesets]
+            rows = [filled(member, {**given, **_nodeset(config, settings, nodeset)}) for nodeset in config.nodesets]
             rest = {key: value for key, value in template(name).items() if key != NODESETS}
             return {NODESETS: rows, **({} if (more := filled(rest, given)) is _OMIT else more)}
         return filled(template(name), given) if (FOLDER / f"{name}.yaml").exists() else {}
@@ -99,7 +99,7 @@ def _cluster(config: ClusterConfig, settings: Nebius) -> dict[str, Any]:
     """What several charts are given."""
     version, registry = settings.soperator.version, _registry(settings)
     moved = registry != _DEFAULT_REGISTRY
-    gpus = {gpu.count for one in config.nodesets.values() if (gpu := nodeset_gpu(config, one))}
+    gpus = {gpu.count for nodeset in config.nodesets.values() if (gpu := nodeset_gpu(config, nodeset))}
     tier = sizing.tier(config)
     return {
         "cluster": config.name,

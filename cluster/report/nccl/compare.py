@@ -189,7 +189,7 @@ class Entry:
 
     def line(self) -> str:
         """The result, the bandwidth, and the first thing that is wrong."""
-        ids = [one.id.removeprefix("nccl-") for one in self.result.findings if one.level is Level.ERROR]
+        ids = [finding.id.removeprefix("nccl-") for finding in self.result.findings if finding.level is Level.ERROR]
         missed = [reason.text for reason in self.result.reasons if reason.met is False]
         why = f"  ({'; '.join([*ids[:2], *missed[:1]])})" if ids or missed else ""
         return f"{self.result.outcome.value:10}  {self.busbw:6.1f}  {self.log.name}  {self.kind}{why}"
@@ -265,7 +265,9 @@ class Folder:
             ],
             "kinds": {kind: _figures(entries) for kind, entries in self._by_kind().items()},
             "nodes": {nodes: _figures(entries) for nodes, entries in self._by_nodes().items()},
-            "slow": [{"node": one.where, "what": one.what, "todo": one.todo} for one in self.findings()],
+            "slow": [
+                {"node": finding.where, "what": finding.what, "todo": finding.todo} for finding in self.findings()
+            ],
             "unread": [{"file": one.where, "given": one.given} for one in self.unread],
         }
 

@@ -499,7 +499,7 @@ def _begin(text: str, layout: _Layout, line: int) -> _RowBegun | None:
 
 def _is_measures(tokens: Sequence[str]) -> bool:
     """Whether all tokens could be measures: numbers, N/A, and the date and time of a stamp."""
-    return bool(tokens) and all(_is_number(one) or one == "N/A" or re.fullmatch(r"[0-9:-]+", one) for one in tokens)
+    return bool(tokens) and all(_is_number(word) or word == "N/A" or re.fullmatch(r"[0-9:-]+", word) for word in tokens)
 
 
 def _is_number(token: str) -> bool:

@@ -179,7 +179,7 @@ def check(log: NcclLog, given: Given | None = None) -> NcclResult:
         *_curve_findings(run, subject, where),
         *_unknown(subject, where),
     )
-    failed = any(one.level is Level.ERROR for one in findings) or any(one.met is False for one in reasons)
+    failed = any(finding.level is Level.ERROR for finding in findings) or any(reason.met is False for reason in reasons)
     passed = any(reason.met for reason in reasons)
     outcome = Outcome.FAIL if failed else Outcome.PASS if passed else Outcome.NONE
     return NcclResult(outcome, reasons, findings, run, subject)
@@ -226,7 +226,7 @@ def _finding(name: str, where: str, what: str, *, todo: str = "", level: Level |
 def _log_findings(log: NcclLog, run: Run, subject: Subject, where: str) -> Iterator[Finding]:
     """What is wrong with a log itself: cut short, two programs in one file, wrong results."""
     yield from _other_runs(log, run, where)
-    if lines := [one.mixed for one in log.runs if one.mixed]:
+    if lines := [run.mixed for run in log.runs if run.mixed]:
         what = "Rows of two programs stand among each other from this line on, so no row can be attributed"
         yield _finding("nccl-mixed", f"{log.name}:{min(lines)}", what)
     if run.torn:
@@ -234,7 +234,7 @@ def _log_findings(log: NcclLog, run: Run, subject: Subject, where: str) -> Itera
         yield _finding("nccl-torn", f"{log.name}:{run.torn[0].line}", what)
     yield from _end(log, run, where)
     if run.out_of_bounds or run.wrong:
-        sizes = dict.fromkeys(text_of(row.size) for row in run.rows if any(one.wrong for one in row.measures))
+        sizes = dict.fromkeys(text_of(row.size) for row in run.rows if any(measure.wrong for measure in row.measures))
         wrong = f"{run.wrong} wrong elements{' at ' if sizes else ''}{', '.join(sizes)}"
         what = wrong if run.wrong else f"{run.out_of_bounds} values out of bounds"
         what = f"Wrong results: {what}. Data was corrupted on the way or in a GPU's memory"
@@ -264,12 +264,12 @@ def _log_findings(log: NcclLog, run: Run, subject: Subject, where: str) -> Itera
 def _other_runs(log: NcclLog, run: Run, where: str) -> Iterator[Finding]:
     if len(log.runs) == 1:
         return
-    tasks = {one.task for one in log.runs if one.task}
+    tasks = {run.task for run in log.runs if run.task}
     if len(tasks) > 1 and run.rows:
         what = f"{len(log.runs)} runs by {len(tasks)} tasks: each task ran a test of its own"
         yield _finding("nccl-runs-by-task", where, what)
         return
-    lines = ", ".join(str(one.line) for one in log.runs)
+    lines = ", ".join(str(run.line) for run in log.runs)
     number = [one is run for one in log.runs].index(True) + 1
     what = f"{len(log.runs)} runs, which begin at lines {lines}. The result is about number {number}"
     yield _finding("nccl-several-runs", where, what)
@@ -295,7 +295,9 @@ def _end(log: NcclLog, run: Run, where: str) -> Iterator[Finding]:
 
 
 def _cited(quotes: list[Quote]) -> str:
-    lines = ((one.line, one.text, f" ({one.times} times)" if one.times > 1 else "") for one in quotes[:_MOST_LINES])
+    lines = (
+        (quote.line, quote.text, f" ({quote.times} times)" if quote.times > 1 else "") for quote in quotes[:_MOST_LINES]
+    )
     return "; ".join(f"line {line}: {text}{times}" for line, text, times in lines)
 
 

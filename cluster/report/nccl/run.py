@@ -135,7 +135,7 @@ class Run:
     @property
     def hosts(self) -> tuple[str, ...]:
         """Machines, in order of their ranks."""
-        return tuple(dict.fromkeys(one.host for one in self.devices))
+        return tuple(dict.fromkeys(device.host for device in self.devices))
 
     @property
     def nodes(self) -> int | None:
@@ -146,7 +146,7 @@ class Run:
     @property
     def gpu(self) -> str:
         """Names of its GPUs; empty where the log does not have them."""
-        return ", ".join(sorted({one.name for one in self.devices if one.name}))
+        return ", ".join(sorted({device.name for device in self.devices if device.name}))
 
     @property
     def types(self) -> str:
@@ -160,16 +160,20 @@ class Run:
     @property
     def checked(self) -> bool:
         """Whether any result was compared with what it should be."""
-        return any(one.wrong is not None for row in self.rows for one in row.measures) or not self.errors_counted
+        return (
+            any(measure.wrong is not None for row in self.rows for measure in row.measures) or not self.errors_counted
+        )
 
     @property
     def wrong(self) -> int:
         """Wrong elements in all rows."""
-        return sum(one.wrong or 0 for row in self.rows for one in row.measures)
+        return sum(measure.wrong or 0 for row in self.rows for measure in row.measures)
 
     def mean(self, sizes: Collection[int] | None = None) -> float | None:
         """Average busbw of rows of these sizes (None: of all), both halves, as nccl-tests averages."""
-        return mean(one.busbw for row in self.rows if sizes is None or row.size in sizes for one in row.measures)
+        return mean(
+            measure.busbw for row in self.rows if sizes is None or row.size in sizes for measure in row.measures
+        )
 
     def curve(self) -> dict[int, float]:
         """Size -> busbw: out of place, else in place; the average where a size was measured more than once."""
@@ -195,7 +199,7 @@ class NcclLog:
 
 def mean(values: Iterable[float]) -> float | None:
     """Average of the finite ones."""
-    finite = [one for one in values if math.isfinite(one)]
+    finite = [value for value in values if math.isfinite(value)]
     return sum(finite) / len(finite) if finite else None
 
 
@@ -258,7 +262,7 @@ def _by_columns(run: Run) -> tuple[str, ...]:
 def ranks_of(run: Run, collective: str) -> int | None:
     """Number of ranks: of the lines `# Rank`, else by the ratio of busbw and algbw; None if neither says it."""
     if run.devices:
-        return len({one.rank for one in run.devices})
+        return len({device.rank for device in run.devices})
     ratio = _ratio(run)
     factor = 2 if collective == "all_reduce" else 1
     if ratio is None or not factor - ratio > 1e-3 or collective not in {"all_reduce", "all_gather", "reduce_scatter"}:
@@ -280,9 +284,9 @@ def is_of_nodes(collective: str) -> bool:
 def _ratio(run: Run) -> float | None:
     """busbw / algbw of the fastest rows, whose two decimals matter least."""
     ratios = [
-        one.busbw / one.algbw
+        measure.busbw / measure.algbw
         for row in run.rows
-        for one in row.measures
-        if one.algbw >= 1 and math.isfinite(one.algbw) and math.isfinite(one.busbw)
+        for measure in row.measures
+        if measure.algbw >= 1 and math.isfinite(measure.algbw) and math.isfinite(measure.busbw)
     ]
     return statistics.median(ratios[-8:]) if ratios else None

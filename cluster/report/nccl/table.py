@@ -68,10 +68,16 @@ def document_of(log: NcclLog, result: NcclResult) -> dict[str, Any]:
     return {
         "file": log.name,
         "result": result.outcome.value,
-        "reasons": [{"text": one.text, "met": one.met, "source": one.source} for one in result.reasons],
+        "reasons": [{"text": reason.text, "met": reason.met, "source": reason.source} for reason in result.reasons],
         "findings": [
-            {"id": one.id, "level": one.level.value, "where": one.where, "what": one.what, "todo": one.todo}
-            for one in result.findings
+            {
+                "id": finding.id,
+                "level": finding.level.value,
+                "where": finding.where,
+                "what": finding.what,
+                "todo": finding.todo,
+            }
+            for finding in result.findings
         ],
         "machine_type": subject.machine_type,
         "gpu": subject.gpu,

@@ -151,11 +151,11 @@ def flex_nodes(
     place |= {"pace": dict(pace)} if pace else {}
     inputs = {**place, "template": template, "labels": dict(labels), "metadata": metadata}
     # Deleted after the nodes, which depend on them through the queue.
-    requests = [_FlexRequest(f"{one}-request", {**place, "name": one}, opts) for one in names]
+    requests = [_FlexRequest(f"{name}-request", {**place, "name": name}, opts) for name in names]
     after = pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(depends_on=requests))
     queue = _FlexQueue(f"{name}-queue", {**inputs, "names": list(names)}, after)
     after = pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(depends_on=[queue]))
-    return [FlexNode(one, inputs, after) for one in names]
+    return [FlexNode(name, inputs, after) for name in names]
 
 
 class _FlexRequest(DynamicResource, module="gcp", name="FlexRequest"):

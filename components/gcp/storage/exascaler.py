@@ -154,7 +154,9 @@ class ExascalerLustre(LustreComponent[Exascaler]):
         self.finish(address, pulumi.Output.format("{0}@tcp:/{1}", address, args.kind.section.fsname))
 
     def more_facts(self) -> dict[str, object]:
-        return {"servers": {one.name: self.args.network.addresses[one.name] for one in self.args.kind.servers()}}
+        return {
+            "servers": {server.name: self.args.network.addresses[server.name] for server in self.args.kind.servers()}
+        }
 
     def _child(self) -> pulumi.ResourceOptions:
         return pulumi.ResourceOptions(parent=self, depends_on=self.args.network.built)

@@ -61,10 +61,10 @@ class Storage(pulumi.ComponentResource):
         """What a machine mounts, parents first, as its set-up takes it: source, target, fs_type, options."""
         return [
             {
-                "source": one.source or self._sources[one.kind], "target": one.target, "fs_type": one.fs_type,
-                "options": one.options,
+                "source": mount.source or self._sources[mount.kind], "target": mount.target, "fs_type": mount.fs_type,
+                "options": mount.options,
             }
-            for one in mounts(self._config, spec)
+            for mount in mounts(self._config, spec)
         ]  # fmt: skip
 
 
@@ -116,7 +116,10 @@ class NfsDirectories(FileSystemComponent[existing.Nfs]):
 
     def make(self) -> None:
         self.ready = []
-        self.facts = [{"mount": one.mount, "source": f"{one.server}:{one.path}"} for one in self.args.kind.sections]
+        self.facts = [
+            {"mount": section.mount, "source": f"{section.server}:{section.path}"}
+            for section in self.args.kind.sections
+        ]
         self.register_outputs({"directories": self.facts})
 
 

@@ -80,7 +80,7 @@ def _ended(text: str, message: str) -> str:
 
 
 _LINES: Mapping[str, Callable[[Any], Iterable[str]]] = {
-    "bad_request": lambda it: (f"bad request: {one.field}: {one.message}" for one in it.violations),
+    "bad_request": lambda it: (f"bad request: {violation.field}: {violation.message}" for violation in it.violations),
     "bad_resource_state": lambda it: [_ended(f"{it.resource_id} is in a state that does not allow it", it.message)],
     "resource_not_found": lambda it: [f"there is no {it.resource_id}"],
     "resource_already_exists": lambda it: [f"it exists already, with the id {it.resource_id}"],
@@ -95,11 +95,12 @@ _LINES: Mapping[str, Callable[[Any], Iterable[str]]] = {
     ],
     "too_many_requests": lambda it: [f"too many requests: {it.violation}"],
     "quota_failure": lambda it: (
-        _ended(f"quota {one.quota}: limit {one.limit}, asked {one.requested}", one.message) for one in it.violations
+        _ended(f"quota {violation.quota}: limit {violation.limit}, asked {violation.requested}", violation.message)
+        for violation in it.violations
     ),
     "not_enough_resources": lambda it: (
-        _ended(f"Nebius has not enough {one.resource_type}: asked {one.requested}", one.message)
-        for one in it.violations
+        _ended(f"Nebius has not enough {violation.resource_type}: asked {violation.requested}", violation.message)
+        for violation in it.violations
     ),
     "internal_error": lambda it: [f"internal error of Nebius (request {it.request_id}, trace {it.trace_id})"],
 }

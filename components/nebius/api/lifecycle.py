@@ -173,7 +173,7 @@ def _progress(kind: Kind, operation: Any, endpoint: str) -> str:  # noqa: ANN401
         under_way = [step.description() for step in tracker.steps() if step.started_at() and not step.finished_at()]
         texts = [tracker.description(), *under_way, "" if done is None else f"{done:.0%}"]
         parts += [text for text in texts if text]
-    parts += [f"{one.stage}: {one.message}" for one in _problems(operation)]
+    parts += [f"{problem.stage}: {problem.message}" for problem in _problems(operation)]
     if kind.name == "NodeGroup" and operation.resource_id:
         message = get(kind, operation.resource_id, endpoint)
         if message is not None:

@@ -82,13 +82,13 @@ def find(wanted: Wanted) -> Any | None:  # noqa: ANN401
     """The object of that name; of a kind without unique names, the one whose spec has the same identity."""
     rows = list_all(wanted.kind, wanted.parent_id, wanted.endpoint)
     if wanted.kind.unique:
-        return next((one for one in rows if one.metadata.name == wanted.name), None)
+        return next((row for row in rows if row.metadata.name == wanted.name), None)
     paths = wanted.kind.identity
     return next(
         (
-            one for one in rows
-            if all(same(at(plain(one.spec), path), at(wanted.spec, path)) for path in paths)
-            and state_of(one) not in wanted.kind.deleting
+            row for row in rows
+            if all(same(at(plain(row.spec), path), at(wanted.spec, path)) for path in paths)
+            and state_of(row) not in wanted.kind.deleting
         ),
         None,
     )  # fmt: skip
@@ -194,7 +194,7 @@ class Room:
 
     def available(self, ways: Iterable[str]) -> int:
         """How many can be had of some of them."""
-        return sum(self.counts.get(one, 0) for one in ways)
+        return sum(self.counts.get(way, 0) for way in ways)
 
 
 def first_subnet(project_id: str, endpoint: str = "") -> str:
@@ -225,7 +225,7 @@ def quotas(parent_id: str, endpoint: str = "") -> list[Quota]:
     service = QuotaAllowanceServiceClient(client.sdk(endpoint))
     rows = _pages(f"list quotas of {parent_id}", service.list, ListQuotaAllowancesRequest, parent_id=parent_id)
     # One without a limit has none at this level, which is not a limit of 0.
-    return [_quota(one) for one in rows if one.check_presence("spec") and one.spec.check_presence("limit")]
+    return [_quota(row) for row in rows if row.check_presence("spec") and row.spec.check_presence("limit")]
 
 
 def _quota(row: Any) -> Quota:  # noqa: ANN401
@@ -241,7 +241,7 @@ def kubernetes_versions(endpoint: str = "") -> list[dict[str, Any]]:
 
     method = ClusterServiceClient(client.sdk(endpoint)).list_control_plane_versions
     answer = client.call("list versions of Kubernetes", method, ListClusterControlPlaneVersionsRequest())
-    return [plain(one) for one in answer.items]
+    return [plain(item) for item in answer.items]
 
 
 def node_images(version: str, platform: str, endpoint: str = "") -> list[dict[str, str]]:

@@ -57,7 +57,7 @@ def gpus() -> dict[str, object]:
         "driver": len(list(driver.iterdir())) if driver.is_dir() else None,
         "devices": devices,
         "open": [name for name in devices if _opens(f"/dev/{name}")],
-        "visible": [one for one in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if one],
+        "visible": [word for word in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if word],
     }
     if smi := shutil.which("nvidia-smi"):
         done = _run(smi, "-L")

@@ -39,7 +39,7 @@ def find_errors(config: ClusterConfig) -> Iterator[Finding]:
 def _used(config: ClusterConfig) -> dict[str, ipaddress.IPv4Network]:
     """The networks that the stack uses, by their keys."""
     network = config.network
-    services = any(one.peered or one.own_range for one in file_systems(config))
+    services = any(file_system.peered or file_system.own_range for file_system in file_systems(config))
     fabric = fabric_of(config)
     used = {
         "cidr": network.cidr,

@@ -19,7 +19,11 @@ def find_errors(config: ClusterConfig) -> Iterator[Finding]:
     """Partitions of other machines, where the prolog does nothing, which fails jobs on two or more nodes."""
     for at, name in enumerate(config.slurm.rxdm.partitions if config.slurm.rxdm else ()):
         nodesets = config.partitions[name].nodesets if name in config.partitions else ()
-        given = {one: nodeset_type(config, config.nodesets[one]) for one in nodesets if one in config.nodesets}
+        given = {
+            nodeset: nodeset_type(config, config.nodesets[nodeset])
+            for nodeset in nodesets
+            if nodeset in config.nodesets
+        }
         if others := {one: kind.name for one, kind in given.items() if not kind.family.fabric.rxdm}:
             yield Finding(
                 id="rxdm-nodes",
@@ -34,7 +38,7 @@ def find_warnings(config: ClusterConfig) -> Iterator[Finding]:
     """Partitions that would do without rxdm, and timers that are too short for its first prolog."""
     runs = config.slurm.rxdm.partitions if config.slurm.rxdm else ()
     for name, partition in config.partitions.items():
-        kinds = {one: nodeset_type(config, config.nodesets[one]) for one in partition.nodesets}
+        kinds = {nodeset: nodeset_type(config, config.nodesets[nodeset]) for nodeset in partition.nodesets}
         mega = [one for one, kind in kinds.items() if kind.family.fabric.rxdm]
         if mega and name not in runs:
             yield Finding(

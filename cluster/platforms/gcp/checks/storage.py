@@ -12,19 +12,19 @@ from cluster.platforms.gcp.filesystems.registry import file_systems
 
 
 def find_errors(config: ClusterConfig) -> Iterator[Finding]:
-    for one in file_systems(config):
-        yield from one.find_errors()
+    for file_system in file_systems(config):
+        yield from file_system.find_errors()
     yield from _mounts(config)
 
 
 def find_warnings(config: ClusterConfig) -> Iterator[Finding]:
-    for one in file_systems(config):
-        yield from one.find_warnings()
+    for file_system in file_systems(config):
+        yield from file_system.find_warnings()
 
 
 def _mounts(config: ClusterConfig) -> Iterator[Finding]:
     """If two mount points are the same, or one lies below the other, the finding is about the later one."""
-    places = [place for one in file_systems(config) for place in one.places()]
+    places = [place for file_system in file_systems(config) for place in file_system.places()]
     for place in places:
         yield from _hides(place.at, place.path, bucket=not place.posix)
     for left, right in combinations(places, 2):

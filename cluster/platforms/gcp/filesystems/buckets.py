@@ -32,14 +32,14 @@ class Buckets(FileSystem):
         ]
 
     def mounts(self, spec: MachineSpec) -> Iterable[Mount]:
-        kinds = [(one, gcsfuse_options(one, spec)) for one in self.config.storage.buckets]
+        kinds = [(bucket, gcsfuse_options(bucket, spec)) for bucket in self.config.storage.buckets]
         return [
             Mount(kind="bucket", target=one.mount, fs_type="gcsfuse", options=options, source=one.name)
             for one, options in kinds
         ]
 
     def pages(self) -> Mapping[str, str]:
-        return {f"bucket {one.name}": f"/storage/browser/{one.name}" for one in self.config.storage.buckets}
+        return {f"bucket {bucket.name}": f"/storage/browser/{bucket.name}" for bucket in self.config.storage.buckets}
 
     def find_errors(self) -> Iterator[Finding]:
         counted = Counter(bucket.name for bucket in self.config.storage.buckets)

@@ -86,12 +86,21 @@ class Nfs(FileSystem):
 
     def mounts(self, spec: MachineSpec) -> Iterable[Mount]:  # noqa: ARG002 - the same on every machine
         return [
-            Mount(kind=self.key, target=one.mount, fs_type="nfs", options=NFS, source=f"{one.server}:{one.path}")
-            for one in self.sections
+            Mount(
+                kind=self.key,
+                target=section.mount,
+                fs_type="nfs",
+                options=NFS,
+                source=f"{section.server}:{section.path}",
+            )
+            for section in self.sections
         ]
 
     def summary(self) -> Iterable[str]:
-        return [f"NFS at {one.mount}: {one.server}:{one.path}, which exists and stays" for one in self.sections]
+        return [
+            f"NFS at {section.mount}: {section.server}:{section.path}, which exists and stays"
+            for section in self.sections
+        ]
 
     def find_warnings(self) -> Iterator[Finding]:
         for index, one in enumerate(self.sections):

@@ -29,14 +29,14 @@ def mounts(config: ClusterConfig, spec: MachineSpec) -> tuple[Mount, ...]:
         Mount(kind="controller", target=path, fs_type="nfs", options=NFS, source=f"{controller}:{path}")
         for path in paths
     ]
-    found += [mount for one in file_systems(config) for mount in one.mounts(spec)]
+    found += [mount for file_system in file_systems(config) for mount in file_system.mounts(spec)]
     order = _parents_first({one.target for one in found})
     return tuple(sorted(found, key=lambda one: order.index(one.target)))
 
 
 def _own(config: ClusterConfig) -> set[str]:
     """Where file systems other than the controller's exports are mounted."""
-    return {place.path for one in file_systems(config) for place in one.places()}
+    return {place.path for file_system in file_systems(config) for place in file_system.places()}
 
 
 def _parents_first(paths: Iterable[str]) -> tuple[str, ...]:

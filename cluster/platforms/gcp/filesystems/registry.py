@@ -17,14 +17,14 @@ def file_systems(config: ClusterConfig) -> list[FileSystem]:
 
 
 def servers(config: ClusterConfig) -> list[Server]:
-    return [server for one in file_systems(config) for server in one.servers()]
+    return [server for file_system in file_systems(config) for server in file_system.servers()]
 
 
 def peered(config: ClusterConfig) -> bool:
     """Whether something that the stack uses is reached by private service access."""
-    return any(one.peered for one in file_systems(config))
+    return any(file_system.peered for file_system in file_systems(config))
 
 
 def lustre_client(config: ClusterConfig) -> str:
     """Kind of Lustre client that machines need, as the recipes call it: exascaler, managed or none."""
-    return next((one.client for one in file_systems(config) if one.client), "none")
+    return next((file_system.client for file_system in file_systems(config) if file_system.client), "none")

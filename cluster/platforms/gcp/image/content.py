@@ -21,7 +21,7 @@ def gpu_types(config: ClusterConfig) -> set[str]:
 
 def open_driver(config: ClusterConfig) -> bool:
     """Whether NVIDIA's open kernel modules support all GPUs that nodes have."""
-    return all(ACCELERATORS[one].open_driver for one in gpu_types(config) if one in ACCELERATORS)
+    return all(ACCELERATORS[gpu].open_driver for gpu in gpu_types(config) if gpu in ACCELERATORS)
 
 
 def local_ssds(config: ClusterConfig) -> bool:

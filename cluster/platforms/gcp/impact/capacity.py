@@ -36,8 +36,12 @@ def login_type(edit: Edit) -> Impact:
 
 def _kept_logins(edit: Edit) -> list[str]:
     """Names of the login machines that are there before and after."""
-    after = {one.name for one in roster.machines(edit.after) if one.roles == ("login",)}
-    return [one.name for one in roster.machines(edit.before) if one.roles == ("login",) and one.name in after]
+    after = {machine.name for machine in roster.machines(edit.after) if machine.roles == ("login",)}
+    return [
+        machine.name
+        for machine in roster.machines(edit.before)
+        if machine.roles == ("login",) and machine.name in after
+    ]
 
 
 def _boot(config: ClusterConfig, role: str) -> tuple[str, int]:
