@@ -2,7 +2,7 @@
 
 from cluster.catalog.disks import DISK_TYPES, DiskType
 from cluster.catalog.images import IMAGES, Image
-from cluster.catalog.machines import MACHINE_TYPES, Gpu, MachineType
+from cluster.catalog.machine_types import MACHINE_TYPES, Gpu, MachineType
 from cluster.catalog.systems import SYSTEMS
 
 __all__ = ["DISK_TYPES", "IMAGES", "MACHINE_TYPES", "SYSTEMS", "DiskType", "Gpu", "Image", "MachineType"]

@@ -147,7 +147,7 @@ ALLOWED: dict[str, dict[str, int]] = {
         "cluster/catalog/fabrics.py": 1,
         "cluster/catalog/families.py": 4,
         "cluster/catalog/images.py": 2,
-        "cluster/catalog/machines.py": 3,
+        "cluster/catalog/machine_types.py": 3,
         "cluster/catalog/mlperf.py": 4,
         "cluster/catalog/nccl_references.py": 3,
         "scripts/jail/people.py": 4,

@@ -46,7 +46,9 @@ def no_list(allowed: str, todo: str) -> Callable[[Any], Any]:
 
 
 machine_type = one_of(
-    MACHINE_TYPES, "a machine type of the catalog", "take one of these; `cluster/catalog/machines.py` has their sizes"
+    MACHINE_TYPES,
+    "a machine type of the catalog",
+    "take one of these; `cluster/catalog/machine_types.py` has their sizes",
 )
 disk_type = one_of(DISK_TYPES, "a disk type of the catalog")
 base_image = one_of(IMAGES, "an operating system of the catalog")
