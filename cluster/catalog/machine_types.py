@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from cluster.catalog.bandwidth import limit
 from cluster.catalog.fabrics import LineRate
-from cluster.catalog.families import Family, family_of
+from cluster.catalog.machine_families import Family, family_of
 from cluster.platforms.nebius import machine_types
 
 

@@ -3,8 +3,8 @@
 import pytest
 
 from cluster.catalog import DISK_TYPES, IMAGES, MACHINE_TYPES, Gpu, fabrics
-from cluster.catalog.families import FAMILIES, family_of
 from cluster.catalog.gpus import ACCELERATORS
+from cluster.catalog.machine_families import FAMILIES, family_of
 from cluster.catalog.parameters import VERSIONS
 from cluster.platforms.gcp.address_plan import plan
 from cluster.platforms.gcp.image.content import parts

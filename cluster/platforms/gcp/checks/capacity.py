@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 from cluster import roster
 from cluster.catalog import MACHINE_TYPES, MachineType
-from cluster.catalog.families import FAMILIES
 from cluster.catalog.gpus import ACCELERATORS
+from cluster.catalog.machine_families import FAMILIES
 from cluster.config.capacity import Capacity
 from cluster.config.cluster import ClusterConfig
 from cluster.config.machines import Controller, Login
