@@ -6,8 +6,8 @@ from cluster.config.slurm import HealthChecks, NcclTest
 from cluster.findings import ConfigError
 from cluster.jobs.measurements import measurements
 from cluster.load.parse import parse
+from cluster.observe.health.check_results import ADVICE, advice, drained, findings, results
 from cluster.observe.health.finding import Actor
-from cluster.observe.health.node_health import ADVICE, advice, drained, findings, results
 from cluster.observe.nodes import Node
 from cluster.slurm.files import render
 from cluster.slurm.health import health

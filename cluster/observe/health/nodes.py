@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from cluster.observe.health import machines, node_health
+from cluster.observe.health import check_results, machines
 from cluster.observe.health.daemons import last_words
 from cluster.observe.health.finding import ClusterFinding
 from cluster.observe.health.machines import failure, joining
@@ -123,7 +123,7 @@ def drained(seen: ClusterObservation) -> Iterator[ClusterFinding]:
         said = Node.of(name, row)
         if not said.drained:
             continue
-        if found := node_health.drained(seen.stack, name, said.reason):
+        if found := check_results.drained(seen.stack, name, said.reason):
             yield replace(found, since=said.since_utc)
             continue
         what = f"is drained by {said.by or 'somebody'}, and takes no new jobs: {said.reason or 'no reason given'}"
