@@ -16,7 +16,7 @@ from cli.cluster.observation import ask
 from cli.display import status_screen
 from cli.stack import outputs, project
 from cluster.observe.drift import Difference, differences, unseen
-from cluster.observe.health.finding import ClusterFinding
+from cluster.observe.health.cluster_finding import ClusterFinding
 from cluster.observe.health.findings import findings
 from cluster.observe.observation import ClusterObservation, MachineObservation
 from cluster.platforms.capability import Capability

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from cluster.config.cluster import ClusterConfig
 from cluster.observe.drift import Difference
-from cluster.observe.health.finding import ClusterFinding
+from cluster.observe.health.cluster_finding import ClusterFinding
 from cluster.observe.nodes import Node
 from cluster.observe.observation import ClusterObservation
 from cluster.platforms import registry

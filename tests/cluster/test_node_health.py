@@ -7,7 +7,7 @@ from cluster.findings import ConfigError
 from cluster.jobs.measurements import measurements
 from cluster.load.parse import parse
 from cluster.observe.health.check_results import ADVICE, advice, drained, findings, results
-from cluster.observe.health.finding import Actor
+from cluster.observe.health.cluster_finding import Actor
 from cluster.observe.nodes import Node
 from cluster.slurm.files import render
 from cluster.slurm.health import health

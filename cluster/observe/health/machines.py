@@ -5,8 +5,8 @@ from datetime import datetime, timezone
 from typing import Any
 
 from cluster.catalog.recipes import OLDEST_KERNEL
+from cluster.observe.health.cluster_finding import ClusterFinding
 from cluster.observe.health.daemons import last_words
-from cluster.observe.health.finding import ClusterFinding
 from cluster.observe.observation import ClusterObservation, MachineObservation
 
 LIFETIME = 300

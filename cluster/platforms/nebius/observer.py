@@ -12,7 +12,7 @@ import yaml
 
 from cluster.config.cluster import ClusterConfig
 from cluster.observe.drift import Difference
-from cluster.observe.health.finding import ClusterFinding
+from cluster.observe.health.cluster_finding import ClusterFinding
 from cluster.observe.nodes import Node
 from cluster.observe.observation import ClusterObservation, MachineObservation, Observation
 from cluster.platforms.nebius import drift, health, logs, observation
