@@ -176,6 +176,6 @@ RECONFIGURED = frozenset(
 )
 """One-line parameters, in lower case, that follow `scontrol reconfigure`; what is not here needs a restart.
 
-The same as scripts/node/slurm/slurm_conf.py, which decides on the machine, by the text of the files; a test
+The same as scripts/node/slurm/conf_changes.py, which decides on the machine, by the text of the files; a test
 compares the two.
 """

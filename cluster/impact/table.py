@@ -1,7 +1,7 @@
 """The impact of every edit: from the field's own annotations, and from what the stack's platform adds to them.
 
 It is found before an `up`; on the machine, the text of the rendered files decides
-(scripts/node/slurm/slurm_conf.py). A test compares the two, and the impacts with the models.
+(scripts/node/slurm/conf_changes.py). A test compares the two, and the impacts with the models.
 `./hpc up` asks for refused edits before it starts an engine, and the program itself for whoever runs `pulumi up`.
 """
 

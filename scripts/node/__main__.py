@@ -38,7 +38,7 @@ from accounting import accounts, backup, database, records
 from health import measure, program
 from health import outcome as health_record
 from jobs import drain, lost_jobs, probe, prologs, rxdm, warm_up
-from slurm import join, slurm_conf, slurmctld, slurmd
+from slurm import conf_changes, join, slurmctld, slurmd
 from system import (
     cluster_state,
     containers,
@@ -126,7 +126,7 @@ def control(payload: dict[str, Any]) -> None:
         if name in payload
     }
     config["munge"] = munge.fingerprint(munge.KEY.read_bytes())
-    cluster_state.publish({**config, "slurmd": slurm_conf.slurmd_epoch(files)}, {"slurm.conf": files["slurm.conf"]})
+    cluster_state.publish({**config, "slurmd": conf_changes.slurmd_epoch(files)}, {"slurm.conf": files["slurm.conf"]})
 
 
 def boot() -> None:

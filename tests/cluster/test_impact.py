@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import pytest
-from slurm import slurm_conf
+from slurm import conf_changes
 
 from cluster.catalog.parameters import RECONFIGURED
 from cluster.config import ClusterConfig
@@ -117,14 +117,16 @@ def test_table_and_machine_agree(base: Cluster, pattern: str, change: Callable[[
     told = worst(effects(before, after, "lab"))
     keep = registry.get(before.platform).keep
     before, after = keep(None, before), keep(before, after)
-    need = slurm_conf.need(*(render(one, plan(one).of if one.platform == "local" else None) for one in (before, after)))
+    need = conf_changes.need(
+        *(render(one, plan(one).of if one.platform == "local" else None) for one in (before, after))
+    )
     if "scripts" in pattern or pattern.endswith((".prolog", ".epilog")):
         # Only the first or the last script of a place changes slurm.conf, which names the one that runs them all.
         assert Effect(need.value).harm <= told.harm
     elif told.harm <= Effect.RESTART.harm:
         assert need.value == told.value
     if told is Effect.DRAIN and pattern != "partitions.*":
-        assert need is slurm_conf.Need.RESTART
+        assert need is conf_changes.Need.RESTART
 
 
 def test_only_the_first_qos_that_preempts_restarts_slurmctld():
@@ -135,7 +137,7 @@ def test_only_the_first_qos_that_preempts_restarts_slurmctld():
 
 
 def test_parameters_that_follow_a_reconfigure_are_the_machines():
-    assert RECONFIGURED == slurm_conf.FOLLOWS_RECONFIGURE
+    assert RECONFIGURED == conf_changes.FOLLOWS_RECONFIGURE
 
 
 def test_no_edit_has_no_effect():

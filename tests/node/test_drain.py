@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 from jobs import drain
-from slurm import join, scheduler, slurm_conf
+from slurm import conf_changes, join, scheduler
 
 CONF = (
     "# a comment\nClusterName=dev\nTaskPlugin=task/cgroup\n"
@@ -36,7 +36,7 @@ class TestHostLists:
         ],
     )
     def test_are_read(self, hosts, names):
-        assert slurm_conf.expand(hosts) == names
+        assert conf_changes.expand(hosts) == names
 
 
 class TestLeaving:
@@ -119,8 +119,8 @@ class TestComingBack:
 
 
 def test_the_clusters_name_and_partitions_are_read():
-    assert slurm_conf.cluster(CONF) == "dev"
-    assert slurm_conf.partitions(CONF) == {"cpu", "gpu"}
+    assert conf_changes.cluster(CONF) == "dev"
+    assert conf_changes.partitions(CONF) == {"cpu", "gpu"}
 
 
 class TestUsersWhoLeave:

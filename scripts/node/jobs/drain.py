@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from slurm import output, scheduler, slurm_conf
+from slurm import conf_changes, output, scheduler
 from slurm.scheduler import ENDED, Job, everywhere, jobs_left
 from system.host import SetupError, log, read_json, run, succeeds, wait, write
 
@@ -33,15 +33,15 @@ def drain_removed(old: str, new: str, *, seconds: float) -> None:
     Raises SetupError after `seconds`, naming the jobs; then nothing is changed but that nothing new starts there.
     """
     write(PATIENCE, f"{seconds:.0f}\n", quiet=True)
-    had, has = slurm_conf.partitions(old), slurm_conf.partitions(new)
+    had, has = conf_changes.partitions(old), conf_changes.partitions(new)
     why, parts = leaving(old, new), had - has
     if not (why or parts):
         # Where slurmctld does not answer, the new files may be what it needs.
         if old and succeeds("scontrol", "ping"):
-            resume_if(set(slurm_conf.nodes(new)), had, (scheduler.LEAVES,))
+            resume_if(set(conf_changes.nodes(new)), had, (scheduler.LEAVES,))
         return
     _answer()
-    resume_if(set(slurm_conf.nodes(new)) - set(why), had & has, (scheduler.LEAVES,))
+    resume_if(set(conf_changes.nodes(new)) - set(why), had & has, (scheduler.LEAVES,))
     _close(parts)
     for reason in sorted(set(why.values())):
         _drain([name for name in why if why[name] == reason], reason)
@@ -87,12 +87,12 @@ def refuse_busy(users: set[str]) -> None:
 
 def resume_drained(conf: str) -> None:
     """After an `up` that brought everything in order: resume whatever an earlier, unfinished one had drained."""
-    resume_if(set(slurm_conf.nodes(conf)), slurm_conf.partitions(conf), scheduler.OURS)
+    resume_if(set(conf_changes.nodes(conf)), conf_changes.partitions(conf), scheduler.OURS)
 
 
 def leaving(old: str, new: str) -> dict[str, str]:
     """The nodes to be emptied before `new` takes the place of `old`, each with the reason. A pure function."""
-    was, now = slurm_conf.nodes(old), slurm_conf.nodes(new)
+    was, now = conf_changes.nodes(old), conf_changes.nodes(new)
     return {
         name: scheduler.LEAVES if name not in now else scheduler.RESHAPED
         for name, shape in was.items()

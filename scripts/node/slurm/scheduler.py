@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypedDict
 
-from slurm import output, slurm_conf, slurmctld
+from slurm import conf_changes, output, slurmctld
 from slurm.output import WAITING, columns, rows, signed, summary, table
 from system.host import SetupError, listens, log, run
 
@@ -195,6 +195,6 @@ def parse_jobs(text: str) -> list[Job]:
     """squeue's lines, as asked for above. A pure function."""
     rows = (line.split("|") for line in text.split("\n") if line.count("|") == 6)
     return [
-        Job(number, user, elapsed, limit, state, tuple(parts.split(",")), tuple(slurm_conf.expand(hosts)))
+        Job(number, user, elapsed, limit, state, tuple(parts.split(",")), tuple(conf_changes.expand(hosts)))
         for number, user, elapsed, limit, state, parts, hosts in rows
     ]

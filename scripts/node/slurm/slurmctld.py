@@ -15,7 +15,7 @@ from pathlib import Path
 
 from accounting import database
 from jobs import lost_jobs
-from slurm import slurm_conf, slurmd
+from slurm import conf_changes, slurmd
 from system import phase_state
 from system.host import (
     SetupError,
@@ -111,7 +111,7 @@ def applied() -> dict[str, str]:
 
 def refuse_other_name(name: str) -> None:
     """Slurm's state, the database and every host name carry the cluster's name. Raises SetupError for another one."""
-    runs = slurm_conf.cluster(applied().get("slurm.conf", ""))
+    runs = conf_changes.cluster(applied().get("slurm.conf", ""))
     if runs and runs != name:
         raise SetupError(
             f"this controller runs cluster {runs}, the stack says {name}. A cluster can't be renamed: put the name "
@@ -164,13 +164,13 @@ def controller_daemon(files: dict[str, str]) -> None:
     """
     folder(STATE, mode=0o700, owner="slurm")
     old = applied()
-    need = slurm_conf.need(old, files)
+    need = conf_changes.need(old, files)
     running = succeeds("systemctl", "is-active", "--quiet", "slurmctld")
-    if need is slurm_conf.Need.RESTART:
+    if need is conf_changes.Need.RESTART:
         forget("slurmctld")
     _begin()
     answer()
-    if running and need is not slurm_conf.Need.NOTHING:
+    if running and need is not conf_changes.Need.NOTHING:
         # After a restart too: slurmctld hands out new files to the nodes only on a reconfigure.
         run("scontrol", "reconfigure")
         log("slurmctld: reconfigured")
@@ -228,7 +228,7 @@ def or_back(files: dict[str, str]) -> Generator[None]:
         yield
     except SetupError as error:
         now = (ETC / "slurmdbd.conf").read_text() if dbd else ""
-        if not dbd or (slurm_conf.need(old, files) is slurm_conf.Need.NOTHING and dbd == now):
+        if not dbd or (conf_changes.need(old, files) is conf_changes.Need.NOTHING and dbd == now):
             raise
         try:
             _back(old, dbd, gone=set(files) - set(old))

@@ -1,8 +1,8 @@
 """A change of Slurm's files takes effect by the mildest means, and never by one too mild."""
 
 import pytest
-from slurm import slurm_conf
-from slurm.slurm_conf import Need
+from slurm import conf_changes
+from slurm.conf_changes import Need
 
 OLD = {
     "slurm.conf": (
@@ -25,7 +25,7 @@ MORE_NODES = with_change("slurm.conf", "[0-1]", "[0-2]")
 def test_lines_of_lua_have_their_order_and_comments_of_their_own():
     old = {**OLD, "job_submit.lua": "a()\nb()\n#x\n"}
     for text in ("b()\na()\n#x\n", "a()\nb()\n"):
-        assert slurm_conf.need(old, {**old, "job_submit.lua": text}) is Need.RESTART
+        assert conf_changes.need(old, {**old, "job_submit.lua": text}) is Need.RESTART
 
 
 class TestNeed:
@@ -48,10 +48,10 @@ class TestNeed:
         ],
     )
     def test_is_the_mildest_that_works(self, new, need):
-        assert slurm_conf.need(OLD, new) is need
+        assert conf_changes.need(OLD, new) is need
 
     def test_of_a_first_run_is_a_start(self):
-        assert slurm_conf.need({}, OLD) is Need.RESTART
+        assert conf_changes.need({}, OLD) is Need.RESTART
 
 
 class TestSlurmdEpoch:
@@ -67,7 +67,7 @@ class TestSlurmdEpoch:
         ],
     )
     def test_differs_when_slurmd_must_start_anew(self, new):
-        assert slurm_conf.slurmd_epoch(new) != slurm_conf.slurmd_epoch(OLD)
+        assert conf_changes.slurmd_epoch(new) != conf_changes.slurmd_epoch(OLD)
 
     @pytest.mark.parametrize(
         "new",
@@ -80,4 +80,4 @@ class TestSlurmdEpoch:
         ],
     )
     def test_stays_when_only_others_are_concerned(self, new):
-        assert slurm_conf.slurmd_epoch(new) == slurm_conf.slurmd_epoch(OLD)
+        assert conf_changes.slurmd_epoch(new) == conf_changes.slurmd_epoch(OLD)
