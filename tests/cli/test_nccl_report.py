@@ -180,4 +180,4 @@ class TestJobs:
         cluster("sacct", "true")
         ended = hpc("nccl", "report", "17", "--stack", "dev")
         assert ended.code == 1
-        assert "neither slurmctld nor the accounting database of dev knows it" in ended.err
+        assert "neither slurmctld nor the accounting database of dev has it" in ended.err
