@@ -3,6 +3,7 @@
 import subprocess
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from components.local.host.locks import locked, remove_empty, write_atomically
@@ -57,6 +58,14 @@ def test_a_file_is_replaced_as_a_whole(tmp_path: Path) -> None:
     write_atomically(tmp_path / "new" / "record", "2", mode=0o600)
     assert [path.name for path in (tmp_path / "new").iterdir()] == ["record"]
     assert (tmp_path / "new" / "record").stat().st_mode & 0o777 == 0o600
+
+
+def test_threads_may_write_the_same_file(tmp_path: Path) -> None:
+    """Machines that are made side by side note the same root."""
+    with ThreadPoolExecutor(16) as pool:
+        done = [pool.submit(write_atomically, tmp_path / "record", "x" * 10_000) for _ in range(400)]
+    assert [future.exception() for future in done] == [None] * 400
+    assert [path.name for path in tmp_path.iterdir()] == ["record"]
 
 
 def test_only_empty_folders_are_removed(tmp_path: Path) -> None:

@@ -395,11 +395,11 @@ def _used(images: Path) -> set[str]:
     """Images of all machines on record under roots that use the cache, and of all that run. Raises OSError, ValueError,
     KeyError: a record can't be read, so that nothing is known to be unused."""
     roots = {images.parent, host_root()}
-    for note in (images / _ROOTS).glob("*"):
+    for note in (images / _ROOTS).glob("[!.]*"):
         if (root := Path(note.read_text())).is_dir():
             roots.add(root)
         else:
-            note.unlink()
+            note.unlink(missing_ok=True)
     records = [path for root in roots for path in root.glob("stacks/*/machines/*/machine.json")]
     used = {str(json.loads(path.read_text())["image"]) for path in records}
     for process in Path("/proc").glob("[0-9]*"):

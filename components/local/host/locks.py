@@ -2,6 +2,7 @@
 
 import fcntl
 import os
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -62,7 +63,7 @@ def remove_empty(folder: Path) -> bool:
 def write_atomically(path: Path, text: str, *, mode: int = 0o644) -> None:
     """Replace `path` as a whole: a reader sees the old text or the new one, also if this process is killed."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    half = path.with_name(f".{path.name}.{os.getpid()}.new")
+    half = path.with_name(f".{path.name}.{os.getpid()}-{threading.get_ident()}.new")  # threads may write the same file
     half.write_text(text)
     half.chmod(mode)
     half.rename(path)
