@@ -14,7 +14,7 @@ READ = (".py", ".md", ".sh")
 OF_OTHERS = re.compile(r"Wants=|\.wants\b|\.tell\(")
 """Correct in their own field: systemd's and Python's."""
 
-LEFT = {"scripts": 125}
+LEFT = {"scripts": 113}
 """Uses that are still there, by folder: these numbers only get smaller."""
 
 

@@ -26,7 +26,7 @@ _FLAT, _DROP, _SPREAD = 0.05, 0.05, 0.10
 _GROWS_FROM = 8 * 2**20
 """Below, NCCL changes its protocol from size to size, and bandwidth may fall."""
 _MOST_LINES = 5
-_TODO = {
+_ADVICE = {
     "nccl-average-differs": "compare the log with the program's own output",
     "nccl-average-failed": "correct the cause below, or NCCL_TESTS_MIN_BW where it is for another machine type",
     "nccl-collective-assumed": "name it with `--collective` if it was another one",
@@ -220,7 +220,7 @@ def _sizes_of(minimum: Minimum) -> str:
 
 def _finding(name: str, where: str, what: str, *, todo: str = "", level: Level | None = None) -> Finding:
     level = level or _LEVELS.get(name.removeprefix("nccl-"), Level.ERROR)
-    return Finding(id=name, level=level, at=where, what=what, todo=todo or _TODO[name])
+    return Finding(id=name, level=level, at=where, what=what, todo=todo or _ADVICE[name])
 
 
 def _log_findings(log: NcclLog, run: Run, subject: Subject, where: str) -> Iterator[Finding]:
@@ -284,14 +284,14 @@ def _end(log: NcclLog, run: Run, where: str) -> Iterator[Finding]:
         if not run.rows:
             what = "The log has the footer of a test and no row of its table: somebody has shortened it"
             yield _finding("nccl-no-rows", where, what)
-    elif not run.rows:
+        return
+    if not run.rows:
         what = "The log ends before the first row: the program stopped while it connected its ranks"
-        yield _finding("nccl-truncated", where, what)
     else:
         last = run.unfinished.line if run.unfinished else run.rows[-1].line
         size = text_of(run.rows[-1].size)
         what = f"Truncated: the footer is missing. The last row, of {size}, begins at line {last}"
-        yield _finding("nccl-truncated", where, what)
+    yield _finding("nccl-truncated", where, what)
 
 
 def _cited(quotes: list[Quote]) -> str:
@@ -310,7 +310,7 @@ def _curve_findings(run: Run, subject: Subject, where: str) -> Iterator[Finding]
         what = f"Small messages only: the largest is {text_of(largest)}, so this is about latency, not bandwidth"
         yield _finding("nccl-small-only", where, what)
     if inactive := _inactive(run, subject, curve):
-        todo = f"{subject.fabric.inactive}; {_TODO['nccl-fabric-inactive']}"
+        todo = f"{subject.fabric.inactive}; {_ADVICE['nccl-fabric-inactive']}"
         yield _finding("nccl-fabric-inactive", where, f"{subject.fabric.short} not active: {inactive}", todo=todo)
     elif low := _plateau(subject, curve):
         what = f"{low}. A collective runs at the pace of its slowest member: one node slow, or one of its NICs, GPUs "
