@@ -253,9 +253,7 @@ def _apply_definitions(props: dict[str, Any]) -> dict[str, Any]:
     with without_traceback(MissingChartError):
         text = definitions(**props["chart"])
     with without_traceback(KubectlError), Kubectl(props["access"]) as kubectl:
-        kubectl.run(
-            "apply", "--server-side", "--force-conflicts", f"--field-manager={_MANAGER}", "--filename=-",
-            stdin=text, seconds=_DEFINITION_SECONDS,
-        )  # fmt: skip
+        apply = ("apply", "--server-side", "--force-conflicts", f"--field-manager={_MANAGER}", "--filename=-")
+        kubectl.run(*apply, stdin=text, seconds=_DEFINITION_SECONDS)
         kubectl.run("wait", "--for=condition=Established", "--timeout=60s", "--filename=-", stdin=text, seconds=90)
     return given(props)

@@ -48,9 +48,15 @@ class Drain(DynamicResource, module="nebius", name="Drain"):
     """What a change of nodes waits for."""
 
     def __init__(
-        self, name: str, *, access: pulumi.Input[Mapping[str, Any]], nodesets: Mapping[str, Mapping[str, Any]],
-        seconds: int, pace: float, opts: pulumi.ResourceOptions | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        name: str,
+        *,
+        access: pulumi.Input[Mapping[str, Any]],
+        nodesets: Mapping[str, Mapping[str, Any]],
+        seconds: int,
+        pace: float,
+        opts: pulumi.ResourceOptions | None = None,
+    ) -> None:
         """`nodesets`: of each, `count` and `shape`, which differs when its nodes are recreated."""
         props: dict[str, Any] = {"access": access, "nodesets": dict(nodesets), "seconds": seconds, "pace": pace}
         super().__init__(DrainProvider(), name, props, opts)
@@ -162,9 +168,15 @@ class Partitions(DynamicResource, module="nebius", name="Partitions"):
     """The partitions of a cluster."""
 
     def __init__(
-        self, name: str, *, access: pulumi.Input[Mapping[str, Any]], partitions: Sequence[str], seconds: int,
-        pace: float, opts: pulumi.ResourceOptions | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        name: str,
+        *,
+        access: pulumi.Input[Mapping[str, Any]],
+        partitions: Sequence[str],
+        seconds: int,
+        pace: float,
+        opts: pulumi.ResourceOptions | None = None,
+    ) -> None:
         """`partitions`: names. `seconds`: how long jobs may take to end. `pace`: seconds between two questions."""
         props: dict[str, Any] = {"access": access, "partitions": list(partitions), "seconds": seconds, "pace": pace}
         super().__init__(PartitionsProvider(), name, props, opts)

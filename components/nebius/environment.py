@@ -72,9 +72,13 @@ def _of_cli(environ: Mapping[str, str]) -> tuple[str, str]:
     try:
         answer = subprocess.run(
             ["nebius", "iam", "get-access-token"],
-            env=dict(environ), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True,
-            timeout=_TOKEN_SECONDS, check=False,
-        )  # fmt: skip
+            env=dict(environ),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            text=True,
+            timeout=_TOKEN_SECONDS,
+            check=False,
+        )
     except (OSError, ValueError, subprocess.TimeoutExpired) as error:
         return "", f"`nebius iam get-access-token` did not answer ({type(error).__name__})"
     token = answer.stdout.strip()

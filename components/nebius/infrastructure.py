@@ -161,19 +161,26 @@ class Infrastructure(pulumi.ComponentResource):
         made = NodeGroups(
             f"{name}-nodes",
             NodeGroupsArgs(
-                cloud=self.cloud, groups=self.groups, cluster_id=self.cluster.resource.id, subnet_id=subnet,
-                filesystems=self.filesystems.ids, gpu_clusters=gpu_clusters.of, after=[drain, partitions],
+                cloud=self.cloud,
+                groups=self.groups,
+                cluster_id=self.cluster.resource.id,
+                subnet_id=subnet,
+                filesystems=self.filesystems.ids,
+                gpu_clusters=gpu_clusters.of,
+                after=[drain, partitions],
             ),
             opts=self._child,
-        )  # fmt: skip
+        )
         self.operators = Operators(
             f"{name}-nvidia",
             OperatorsArgs(
-                cloud=self.cloud, cluster_id=self.cluster.resource.id, gpus=any(group.gpus for group in self.groups),
+                cloud=self.cloud,
+                cluster_id=self.cluster.resource.id,
+                gpus=any(group.gpus for group in self.groups),
                 after=[self.api, *made.of.values()],
             ),
             opts=self._child,
-        )  # fmt: skip
+        )
         self.volumes = self.teardown("volumes", [self.api, *made.of.values(), *self.operators.ready])
         rows = [
             {"name": group.name, "id": made.of[group.name].id, "count": request.least(group), "gpus": group.gpus}

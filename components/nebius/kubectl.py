@@ -18,10 +18,19 @@ _TAIL = 12
 _EVENTS = 5
 """How many events of an object are shown."""
 _UNREACHABLE = (
-    "Unable to connect to the server", "connection refused", "i/o timeout", "TLS handshake timeout", "no such host",
-    "no route to host", "EOF", "connection reset", "context deadline exceeded", "the server is currently unable",
-    "ServiceUnavailable", "did not end within",
-)  # fmt: skip
+    "Unable to connect to the server",
+    "connection refused",
+    "i/o timeout",
+    "TLS handshake timeout",
+    "no such host",
+    "no route to host",
+    "EOF",
+    "connection reset",
+    "context deadline exceeded",
+    "the server is currently unable",
+    "ServiceUnavailable",
+    "did not end within",
+)
 
 
 class KubectlError(RuntimeError):
@@ -77,10 +86,16 @@ class Kubectl:
         shown = " ".join(["kubectl", *arguments[:6]])
         try:
             done = subprocess.run(
-                command, input=stdin, stdin=subprocess.DEVNULL if stdin is None else None, capture_output=True,
-                text=True, errors="replace", timeout=seconds, check=False,
+                command,
+                input=stdin,
+                stdin=subprocess.DEVNULL if stdin is None else None,
+                capture_output=True,
+                text=True,
+                errors="replace",
+                timeout=seconds,
+                check=False,
                 pass_fds=() if self._memory is None else (self._memory,),
-            )  # fmt: skip
+            )
         except FileNotFoundError:
             raise KubectlError(
                 f"kubectl is not installed: install it ({INSTALL_KUBECTL}), then run `up` again"
@@ -109,20 +124,17 @@ class Kubectl:
 
     def object(self, kind: str, name: str, *arguments: str) -> dict[str, Any] | None:
         """One object; None where there is none of that name."""
-        found = self.run(
-            "get", kind, name, *arguments, "--ignore-not-found", "--output=json",
-            f"--request-timeout={REQUEST_SECONDS}s", seconds=REQUEST_SECONDS + 5,
-        )  # fmt: skip
+        output = ("--ignore-not-found", "--output=json", f"--request-timeout={REQUEST_SECONDS}s")
+        found = self.run("get", kind, name, *arguments, *output, seconds=REQUEST_SECONDS + 5)
         return json.loads(found) if found.strip() else None
 
     def execute(
         self, pod: str, container: str, command: Sequence[str], *, stdin: str | None = None, seconds: float = 60
     ) -> str:
         """Output of a command in a container of a pod in the cluster's namespace."""
-        return self.run(
-            "exec", *(["--stdin"] if stdin is not None else []), f"--namespace={self.namespace}", pod,
-            f"--container={container}", "--", *command, stdin=stdin, seconds=seconds, all_output=True,
-        )  # fmt: skip
+        interactive = ["--stdin"] if stdin is not None else []
+        where = [f"--namespace={self.namespace}", pod, f"--container={container}", "--"]
+        return self.run("exec", *interactive, *where, *command, stdin=stdin, seconds=seconds, all_output=True)
 
     def events(self, kind: str, name: str, *arguments: str) -> list[str]:
         """The last events of an object, oldest first: reason and message."""

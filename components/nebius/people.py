@@ -93,9 +93,15 @@ class People(DynamicResource, module="nebius", name="People"):
     """Users, groups, accounts and QOS of a cluster."""
 
     def __init__(
-        self, name: str, *, access: pulumi.Input[Mapping[str, Any]], people: Mapping[str, Any], pace: float,
-        after: pulumi.Input[str] = "", opts: pulumi.ResourceOptions | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        name: str,
+        *,
+        access: pulumi.Input[Mapping[str, Any]],
+        people: Mapping[str, Any],
+        pace: float,
+        after: pulumi.Input[str] = "",
+        opts: pulumi.ResourceOptions | None = None,
+    ) -> None:
         """`people` is what the program takes; `after` changes when the jail is another."""
         program = hashlib.sha256(json.dumps(files(), sort_keys=True).encode()).hexdigest()[:16]
         props = {"access": access, "people": dict(people), "program": program, "pace": pace, "after": after}

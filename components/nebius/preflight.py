@@ -47,14 +47,26 @@ class Preflight(DynamicResource, module="nebius", name="Preflight"):
     """Everything else waits for it."""
 
     def __init__(
-        self, name: str, *, tenant: str, project: str, region: str, request: Mapping[str, Any],
-        command: Sequence[str], endpoint: str, opts: pulumi.ResourceOptions | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        name: str,
+        *,
+        tenant: str,
+        project: str,
+        region: str,
+        request: Mapping[str, Any],
+        command: Sequence[str],
+        endpoint: str,
+        opts: pulumi.ResourceOptions | None = None,
+    ) -> None:
         """`request` is what cluster.platforms.nebius.request gives, `command` the credential command."""
         props: dict[str, Any] = {
-            "tenant": tenant, "project": project, "region": region, "request": dict(request),
-            "command": list(command), "endpoint": endpoint,
-        }  # fmt: skip
+            "tenant": tenant,
+            "project": project,
+            "region": region,
+            "request": dict(request),
+            "command": list(command),
+            "endpoint": endpoint,
+        }
         super().__init__(PreflightProvider(), name, props, opts)
 
 
@@ -86,9 +98,15 @@ def _programs(command: Sequence[str]) -> Iterator[str]:
     shown = f"the credential command `{' '.join(words)}`"
     try:
         done = subprocess.run(
-            words, env={**os.environ, "KUBERNETES_EXEC_INFO": json.dumps(asked)}, stdin=subprocess.DEVNULL,
-            capture_output=True, text=True, errors="replace", timeout=CREDENTIAL_SECONDS, check=False,
-        )  # fmt: skip
+            words,
+            env={**os.environ, "KUBERNETES_EXEC_INFO": json.dumps(asked)},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=CREDENTIAL_SECONDS,
+            check=False,
+        )
     except (OSError, subprocess.TimeoutExpired) as error:
         yield f"{shown} did not end well: {error}"
         return
@@ -171,9 +189,10 @@ def _room(props: Mapping[str, Any], before: Mapping[str, Any]) -> None:
     advice = _answered("room", lambda: objects.rooms(props["tenant"], props["endpoint"])) if wanted else []
     for one, count in wanted:
         fitting = [
-            row for row in advice
+            row
+            for row in advice
             if (row.region, row.platform, row.preset) == (props["region"], one["platform"], one["preset"])
-        ]  # fmt: skip
+        ]
         here = [row for row in fitting if one["fabric"] in ("", row.fabric)]
         free = sum(row.available(one["ways"].split("+")) for row in here)
         if not here or free >= count:

@@ -99,11 +99,20 @@ class NebiusResource(DynamicResource, module="nebius", name="Resource"):
     """Secret of an AccessKey that was created with `secret_delivery_mode: INLINE`; other kinds have none."""
 
     def __init__(
-        self, kind: str, name: str, *, parent_id: pulumi.Input[str], owner: pulumi.Input[str],
-        spec: Mapping[str, Any], resource_name: pulumi.Input[str] = "",
-        labels: Mapping[str, pulumi.Input[str]] | None = None, endpoint: str = "",
-        timeout_seconds: int | None = None, pace: float | None = None, opts: pulumi.ResourceOptions | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        kind: str,
+        name: str,
+        *,
+        parent_id: pulumi.Input[str],
+        owner: pulumi.Input[str],
+        spec: Mapping[str, Any],
+        resource_name: pulumi.Input[str] = "",
+        labels: Mapping[str, pulumi.Input[str]] | None = None,
+        endpoint: str = "",
+        timeout_seconds: int | None = None,
+        pace: float | None = None,
+        opts: pulumi.ResourceOptions | None = None,
+    ) -> None:
         """Register it.
 
         `kind` is a name of `KINDS`, such as "NodeGroup", `name` its name in the stack. `parent_id` is the id of the
@@ -117,12 +126,19 @@ class NebiusResource(DynamicResource, module="nebius", name="Resource"):
         self._resource_type_name = f"dynamic/nebius:{kind_of(kind).name}"  # pyright: ignore[reportAttributeAccessIssue]
         keeps_secret = kind in SECRET_KINDS
         props: dict[str, Any] = {
-            "kind": kind, "name": name, "parent_id": parent_id, "resource_name": resource_name, "spec": spec,
-            "owner": owner, "labels": dict(labels or {}), "endpoint": endpoint,
+            "kind": kind,
+            "name": name,
+            "parent_id": parent_id,
+            "resource_name": resource_name,
+            "spec": spec,
+            "owner": owner,
+            "labels": dict(labels or {}),
+            "endpoint": endpoint,
             **({"timeout_seconds": timeout_seconds} if timeout_seconds is not None else {}),
             **({"pace": pace} if pace is not None else {}),
-            "status": None, **({DELIVERED: None} if keeps_secret else {}),
-        }  # fmt: skip
+            "status": None,
+            **({DELIVERED: None} if keeps_secret else {}),
+        }
         if keeps_secret:
             opts = pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(additional_secret_outputs=[DELIVERED]))
         super().__init__(NebiusProvider(), name, props, opts)

@@ -72,13 +72,19 @@ class Backups(pulumi.ComponentResource):
         # be in the way of the next stack. A group of the project takes no right at the tenant.
         called = cloud.owner.apply(lambda owner: shortened(cloud.config.name, f"backups-{owner[:8]}"))
         bucket = cloud.resource(
-            "Bucket", f"{name}-bucket", {"versioning_policy": "DISABLED"}, called=called,
+            "Bucket",
+            f"{name}-bucket",
+            {"versioning_policy": "DISABLED"},
+            called=called,
             opts=pulumi.ResourceOptions(parent=self, retain_on_delete=kept),
-        )  # fmt: skip
+        )
         account = cloud.resource(
-            "ServiceAccount", f"{name}-account", {"description": f"backups of {cloud.config.name}"},
-            called=shortened(cloud.config.name, "backup-sa"), opts=child,
-        )  # fmt: skip
+            "ServiceAccount",
+            f"{name}-account",
+            {"description": f"backups of {cloud.config.name}"},
+            called=shortened(cloud.config.name, "backup-sa"),
+            opts=child,
+        )
         group = cloud.resource("Group", f"{name}-group", {}, called=called, opts=child)
         member = cloud.resource(
             "GroupMembership", f"{name}-membership", {"member_id": account.id}, parent_id=group.id, opts=child

@@ -58,13 +58,24 @@ class Teardown(DynamicResource, module="nebius", name="Teardown"):
     """It depends on what is deleted after it."""
 
     def __init__(
-        self, name: str, *, stage: str, access: pulumi.Input[Mapping[str, Any]], cluster_id: pulumi.Input[str],
-        endpoint: str, pace: float, opts: pulumi.ResourceOptions | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        name: str,
+        *,
+        stage: str,
+        access: pulumi.Input[Mapping[str, Any]],
+        cluster_id: pulumi.Input[str],
+        endpoint: str,
+        pace: float,
+        opts: pulumi.ResourceOptions | None = None,
+    ) -> None:
         """`stage`: `charts` is deleted before the charts are, `volumes` after them and before the nodes."""
         props: dict[str, Any] = {
-            "stage": stage, "access": access, "cluster_id": cluster_id, "endpoint": endpoint, "pace": pace
-        }  # fmt: skip
+            "stage": stage,
+            "access": access,
+            "cluster_id": cluster_id,
+            "endpoint": endpoint,
+            "pace": pace,
+        }
         super().__init__(TeardownProvider(), name, props, opts)
 
 
@@ -202,14 +213,30 @@ class Leftovers(DynamicResource, module="nebius", name="Leftovers"):
     """Registered before everything else of the cluster."""
 
     def __init__(
-        self, name: str, *, tenant: str, project: str, cluster: str, owner: pulumi.Input[str], namespaces: list[str],
-        keep: bool, existing: Mapping[str, str], endpoint: str, opts: pulumi.ResourceOptions | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        name: str,
+        *,
+        tenant: str,
+        project: str,
+        cluster: str,
+        owner: pulumi.Input[str],
+        namespaces: list[str],
+        keep: bool,
+        existing: Mapping[str, str],
+        endpoint: str,
+        opts: pulumi.ResourceOptions | None = None,
+    ) -> None:
         """`keep`: whether file systems and buckets stay. `existing`: ids by field of file systems of the user's own."""
         props: dict[str, Any] = {
-            "tenant": tenant, "project": project, "cluster": cluster, "owner": owner, "namespaces": namespaces,
-            "keep": keep, "existing": dict(existing), "endpoint": endpoint,
-        }  # fmt: skip
+            "tenant": tenant,
+            "project": project,
+            "cluster": cluster,
+            "owner": owner,
+            "namespaces": namespaces,
+            "keep": keep,
+            "existing": dict(existing),
+            "endpoint": endpoint,
+        }
         super().__init__(LeftoversProvider(), name, props, opts)
 
 
@@ -278,10 +305,15 @@ def _delete(lifecycle: Any, kind: str, row: Mapping[str, Any], props: Mapping[st
     """Delete one object; its owner may be this state or nobody."""
     labels = row["metadata"].get("labels") or {}
     found = {
-        "kind": kind, "name": row["metadata"]["name"], "parent_id": row["metadata"].get("parent_id", ""), "spec": {},
-        "resource_name": row["metadata"]["name"], "owner": labels.get(OWNER_LABEL, props["owner"]),
-        "endpoint": props["endpoint"], "labels": {},
-    }  # fmt: skip
+        "kind": kind,
+        "name": row["metadata"]["name"],
+        "parent_id": row["metadata"].get("parent_id", ""),
+        "spec": {},
+        "resource_name": row["metadata"]["name"],
+        "owner": labels.get(OWNER_LABEL, props["owner"]),
+        "endpoint": props["endpoint"],
+        "labels": {},
+    }
     lifecycle.delete(row["metadata"]["id"], found)
 
 

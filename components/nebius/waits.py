@@ -560,12 +560,25 @@ class Wait(DynamicResource, module="nebius", name="Wait"):
     facts: pulumi.Output[dict[str, Any]]
 
     def __init__(
-        self, kind: str, name: str, *, access: pulumi.Input[Mapping[str, Any]], spec: pulumi.Input[Mapping[str, Any]],
-        seconds: int, pace: float, after: pulumi.Input[str] = "", opts: pulumi.ResourceOptions | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        kind: str,
+        name: str,
+        *,
+        access: pulumi.Input[Mapping[str, Any]],
+        spec: pulumi.Input[Mapping[str, Any]],
+        seconds: int,
+        pace: float,
+        after: pulumi.Input[str] = "",
+        opts: pulumi.ResourceOptions | None = None,
+    ) -> None:
         """`kind` is one of KINDS; `after` changes whenever it has to be waited again; `seconds` is the deadline."""
         props: dict[str, Any] = {
-            "kind": kind, "access": access, "spec": spec, "after": after, "seconds": seconds, "pace": pace,
+            "kind": kind,
+            "access": access,
+            "spec": spec,
+            "after": after,
+            "seconds": seconds,
+            "pace": pace,
             "facts": None,
-        }  # fmt: skip
+        }
         super().__init__(WaitProvider(), name, props, opts)

@@ -291,9 +291,10 @@ def delete(id_: str, props: Mapping[str, Any]) -> None:
     wait = _wait_for("delete", wanted, props)
     if getattr(message.spec, "forbid_deletion", False):
         raise nebius_error(
-            wait.doing, [f"{id_} has forbid_deletion: Nebius refuses to delete it while that is set"],
+            wait.doing,
+            [f"{id_} has forbid_deletion: Nebius refuses to delete it while that is set"],
             "turn its protection off in the stack file, run `up`, then destroy it",
-        )  # fmt: skip
+        )
     for kind in KINDS.values():
         if kind.parent == wanted.kind.name:
             _delete_children(kind, id_, props, wait)
@@ -337,10 +338,11 @@ def _existing(wanted: Wanted, props: Mapping[str, Any], wait: Wait) -> Any | Non
         raise nebius_error(wait.doing, [reason], "undelete or purge it with the CLI `nebius`, or choose another name")
     whose = f"the label {OWNER_LABEL} names another state ({owner})" if owner else f"it has no label {OWNER_LABEL}"
     raise nebius_error(
-        wait.doing, [f"it exists already, with the id {id_}", f"it is not this stack's: {whose}"],
+        wait.doing,
+        [f"it exists already, with the id {id_}", f"it is not this stack's: {whose}"],
         "choose another name, delete the one that exists, or name it as existing where the stack file has a field for "
         "that",
-    )  # fmt: skip
+    )
 
 
 def _taken(wanted: Wanted, error: NebiusError) -> NebiusError:
@@ -445,9 +447,13 @@ def _wanted(props: Mapping[str, Any]) -> Wanted:
     labels = {str(name): str(value) for name, value in (props.get("labels") or {}).items()}
     owner = {OWNER_LABEL: _owner(props)} if _owner(props) else {}
     return Wanted(
-        kind=kind_of(props["kind"]), parent_id=props["parent_id"], name=props.get("resource_name") or "",
-        spec=props.get("spec") or {}, labels={**labels, **owner}, endpoint=props.get("endpoint") or "",
-    )  # fmt: skip
+        kind=kind_of(props["kind"]),
+        parent_id=props["parent_id"],
+        name=props.get("resource_name") or "",
+        spec=props.get("spec") or {},
+        labels={**labels, **owner},
+        endpoint=props.get("endpoint") or "",
+    )
 
 
 def _owner(props: Mapping[str, Any]) -> str:

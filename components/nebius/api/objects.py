@@ -86,12 +86,13 @@ def find(wanted: Wanted) -> Any | None:  # noqa: ANN401
     paths = wanted.kind.identity
     return next(
         (
-            row for row in rows
+            row
+            for row in rows
             if all(same(at(plain(row.spec), path), at(wanted.spec, path)) for path in paths)
             and state_of(row) not in wanted.kind.deleting
         ),
         None,
-    )  # fmt: skip
+    )
 
 
 def start_create(wanted: Wanted, key: str) -> Any:  # noqa: ANN401
@@ -202,9 +203,10 @@ def first_subnet(project_id: str, endpoint: str = "") -> str:
     row = next(list_all(kind_of("Subnet"), project_id, endpoint), None)
     if row is None:
         raise nebius_error(
-            f"find a subnet of {project_id}", ["the project has none"],
+            f"find a subnet of {project_id}",
+            ["the project has none"],
             "set `subnet: create`, or the id of one, in the section `nebius`",
-        )  # fmt: skip
+        )
     return row.metadata.id
 
 
