@@ -66,7 +66,7 @@ def metadata(path: str) -> str:
     raise BootError(f"the metadata server {said}, asked for instance/{path}")
 
 
-def tell(text: str) -> None:
+def publish(text: str) -> None:
     """Put a text where it can be read from outside without a way in; nobody waits for it, and nothing depends on it."""
     with contextlib.suppress(OSError):
         answer(METADATA + "guest-attributes/hpc/boot", {"Metadata-Flavor": "Google"}, seconds=2, put=text[:1000])

@@ -21,7 +21,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from google_apis import BootError, Cloud, metadata, tell
+from google_apis import BootError, Cloud, metadata, publish
 
 SHIELD = ""  # scripts/gcp/shield.sh, which travels in this text
 LIB, KEPT, RUN = Path("/usr/local/lib/hpc"), Path("/var/lib/hpc/boot"), Path("/run/hpc")
@@ -139,7 +139,7 @@ def admit(machine: Machine) -> None:
     key = HOST_KEY.read_bytes() if HOST_KEY.exists() else b""
     text = SSHD_TEXT + (f"HostKey {HOST_KEY}\n" if key else "")
     machine.write(SSHD, text)
-    # In /run: sshd reads it all anew at a boot, and a run that was killed before the reload is made good by the next.
+    # In /run: sshd reads all of it again at a boot, and a run that was killed before the reload is made good by the next.
     runs_with, mark = hashlib.sha256(text.encode() + key).hexdigest(), RUN / "sshd"
     if not (mark.exists() and mark.read_text() == runs_with):
         Path("/run/sshd").mkdir(exist_ok=True)
@@ -177,7 +177,7 @@ def install(machine: Machine, cloud: Cloud, program: dict[str, str]) -> None:
         call("systemctl", "daemon-reload")
         call("systemctl", "start", "--no-block", UNIT)
         BEGUN.touch()
-    told = ""
+    shown = ""
     while not installed():
         time.sleep(1)
         running = subprocess.run(["systemctl", "show", "-p", "ActiveState", UNIT], stdout=subprocess.PIPE, check=False)
@@ -188,8 +188,8 @@ def install(machine: Machine, cloud: Cloud, program: dict[str, str]) -> None:
         if b"=activating" not in running.stdout and not installed():
             BEGUN.unlink()
             raise BootError(f"the installation was ended while it was {state}")
-        if state != told:
-            told = state
+        if state != shown:
+            shown = state
             say(f"installing: {state}")
 
 
@@ -243,7 +243,7 @@ def state(text: str) -> None:
     machine = Machine()
     machine.write(KEPT / "state", text + "\n")
     if machine.changed:
-        tell(text)
+        publish(text)
 
 
 def attempt(machine: Machine, *, once: bool) -> None:
@@ -257,15 +257,15 @@ def attempt(machine: Machine, *, once: bool) -> None:
 
 def go_on(machine: Machine) -> None:
     """Try until all is there, ever more slowly; what is wrong is said when it changes, and once a minute."""
-    pause, told = PAUSE, ""
+    pause, shown = PAUSE, ""
     while True:
         try:
             return attempt(machine, once=False)
         except BootError as error:
             state(f"failed: {error}")
-            if str(error) != told or pause >= LONGEST:
+            if str(error) != shown or pause >= LONGEST:
                 say(f"not a member of the cluster yet: {error}; it is tried again")
-            told = str(error)
+            shown = str(error)
         time.sleep(pause)
         pause = min(2 * pause, LONGEST)
 

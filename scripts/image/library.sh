@@ -6,7 +6,7 @@ set -euo pipefail
 export DEBIAN_FRONTEND=noninteractive NEEDRESTART_SUSPEND=1 GIT_TERMINAL_PROMPT=0
 export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
 
-REBOOT=194            # exit code of a step that wants the machine restarted before it goes on
+REBOOT=194            # exit code of a step that needs the machine restarted before it goes on
 BUILD=/var/tmp/hpc    # where sources are built; the clean-up removes it
 OURS=/usr/local/lib/hpc/image
 APT=${HPC_APT:-/etc/apt}
@@ -91,7 +91,7 @@ installed() {
 }
 
 # off UNIT...: units that systemd starts neither now nor at a boot by itself. Where the machine's set-up has started what
-# its role wants, a step that runs again leaves it alone.
+# its role requires, a step that runs again leaves it alone.
 off() {
     local unit
     ! set_up || return 0
@@ -105,7 +105,7 @@ off() {
 # set_up: whether this machine is part of a cluster already.
 set_up() { [[ -d /etc/hpc/started ]]; }
 
-# The set-up of each machine starts what its role wants, when it has settings and key.
+# The set-up of each machine starts what its role requires, when it has settings and key.
 slurm_daemons_off() {
     off slurmctld.service slurmd.service slurmdbd.service slurmrestd.service mariadb.service munge.service
     # Every package makes a key: machines of one image would all have the same, and none has the cluster's.

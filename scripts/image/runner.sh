@@ -11,7 +11,7 @@ LOG=$HPC_LOG
 METADATA=http://metadata.google.internal/computeMetadata/v1/instance/guest-attributes/hpc/bake
 
 # Progress goes where somebody may look: the log, the serial console, and an attribute that is read from outside.
-tell() {
+report() {
     local console
     printf '%s %s\n' "$(date -u +%FT%TZ)" "$*" >>"$LOG"
     for console in /dev/ttyS0 /dev/console; do
@@ -22,7 +22,7 @@ tell() {
 
 # Nobody may look, and then nothing must fail or wait for it: off Google Cloud there is no such server.
 announce() {
-    tell "$*"
+    report "$*"
     python3 - "$METADATA" "$*" 2>/dev/null <<'PYTHON' || true
 import socket, sys, time, urllib.error, urllib.request
 request = urllib.request.Request(sys.argv[1], sys.argv[2].encode(), {"Metadata-Flavor": "Google"}, method="PUT")
@@ -48,8 +48,8 @@ state() {
 fail() {
     local name=$1 why=$2 start=$3 line
     tail -c "+$((start + 1))" "$LOG" | tail -n "$TAIL" >"$ROOT/failed.log"
-    tell "step $name failed: $why; the end of its log:"
-    while IFS= read -r line; do tell "  $line"; done <"$ROOT/failed.log"
+    report "step $name failed: $why; the end of its log:"
+    while IFS= read -r line; do report "  $line"; done <"$ROOT/failed.log"
     state "failed $name"
     # Last: who reads it looks at the console next, and should find all of the above.
     announce "failed: $name"
@@ -76,7 +76,7 @@ run_step() {
             fail "$name" "it asks for a second restart of the machine" "$start"
         fi
         printf '%s' "$boot" >"$ROOT/rebooted/$name"
-        tell "step $name: restarting the machine, and going on then"
+        report "step $name: restarting the machine, and going on then"
         sync
         systemctl reboot
         exit 0

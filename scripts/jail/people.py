@@ -66,7 +66,7 @@ def converge(payload: dict[str, Any]) -> None:
 
 
 def make_user_of_checks(name: str) -> None:
-    """Make the user whose jobs Soperator's checks are, before its account: slurmctld looks for the uid when it is told
+    """Make the user whose jobs Soperator's checks are, before its account: slurmctld looks for the uid when it reads
     of the account, and then once an hour (assoc_mgr_set_missing_uids).
 
     As the check create-user-soperatorchecks makes it, which leaves one that is there as it is.

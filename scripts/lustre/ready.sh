@@ -1,7 +1,7 @@
 #!/bin/bash
 # Waits until a Lustre file system answers: its management server on LNet's port and, with --web, the web server that
 # EXAScaler starts last. Says what is missing when the time is over. What the web server has is nobody's business here:
-# machines bring their Lustre client with them, so any answer of it will do, and one that never comes is told, no more.
+# machines bring their Lustre client with them, so any answer of it will do, and one that never comes is printed, no more.
 #
 #   ready.sh ADDRESS SECONDS [--web]
 #
@@ -34,7 +34,7 @@ missing() {
     [[ -z $web ]] || serves || echo "the web server of $address, which it starts last, does not answer at port $http"
 }
 
-told=
+shown=
 while true; do
     what=$(missing)
     if [[ -z $what ]]; then
@@ -53,9 +53,9 @@ while true; do
         } >&2
         exit 1
     fi
-    if [[ $what != "$told" ]]; then
+    if [[ $what != "$shown" ]]; then
         echo "waiting: $what"
-        told=$what
+        shown=$what
     fi
     sleep 2
 done

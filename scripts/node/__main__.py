@@ -5,7 +5,7 @@
     python3 FOLDER accounting  < JSON   controller: accounts, QOS and users in Slurm's database
     python3 FOLDER nodes       < JSON   controller: wait until the nodes are there
     python3 FOLDER ready       < JSON   controller: run a job through every partition
-    python3 FOLDER ends        < JSON   controller: tell Slurm when machines of nodes end; no-ends takes it back
+    python3 FOLDER ends        < JSON   controller: reserve nodes from the end of their machines on; no-ends undoes it
     python3 FOLDER warm-up     < JSON   controller: download what the first jobs on nodes would wait for
     python3 FOLDER leave       < JSON   controller: empty a node whose machine goes, and wait for its jobs
     python3 FOLDER settle      < JSON   controller and login machines: take back what an unfinished `up` had begun
@@ -205,7 +205,7 @@ PHASES: dict[str, Callable[[dict[str, Any]], None]] = {
     "rebuild": records.rebuild,
     "prologs": prologs.stage,
     "rxdm": rxdm.converge,
-    # What undoes these needs no word from the stack: it knows what was made.
+    # What undoes these needs nothing from the stack: what was made is recorded.
     "no-prologs": lambda _: prologs.remove(),
     "no-rxdm": lambda _: rxdm.undo(),
     "no-ends": lambda _: drain.reserve_ends({"ends": {}}),

@@ -60,7 +60,7 @@ class User(Rights):
 
 
 class NodeBoot(TypedDict):
-    """/etc/hpc/node.json: all that a compute node knows before it joins."""
+    """/etc/hpc/node.json: all that a compute node has before it joins."""
 
     conf_server: str  # host:port of slurmctld
     mounts: list[Mount]
@@ -130,7 +130,7 @@ class Accounting(TypedDict):
 
 
 class Restore(TypedDict):
-    """Phase `restore`: an uploaded backup, and what the stack wants of accounts, users and QOS."""
+    """Phase `restore`: an uploaded backup, and what the stack has of accounts, users and QOS."""
 
     file: str
     sha256: str
@@ -138,7 +138,7 @@ class Restore(TypedDict):
 
 
 class Node(TypedDict):
-    """A node to wait for; `host_key` is its public SSH host key, or empty where only the node itself knows it."""
+    """A node to wait for; `host_key` is its public SSH host key, or empty where only the node itself has it."""
 
     name: str
     address: str

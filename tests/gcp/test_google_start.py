@@ -98,7 +98,7 @@ class TestSecrets:
 class TestTrying:
     def test_goes_on_ever_more_slowly_and_says_it_once(self, tmp_path, monkeypatch, capsys):
         monkeypatch.setattr(start, "KEPT", tmp_path)
-        monkeypatch.setattr(start, "tell", lambda _: None)
+        monkeypatch.setattr(start, "publish", lambda _: None)
         pauses: list[float] = []
         monkeypatch.setattr(start.time, "sleep", pauses.append)
         left = iter([BootError("no key")] * 6 + [BootError("no set-up")] + [None])

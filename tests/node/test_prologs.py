@@ -328,7 +328,7 @@ def test_a_network_without_a_way_out_is_said(server, tmp_path):
 @pytest.mark.parametrize("first", ["#!/usr/bin/pyhton3", "#!/bin/sh\r", "#!/no/such -e"])
 def test_a_script_that_this_machine_can_not_start_is_refused(first, tmp_path):
     """slurmd would drain every node of its jobs."""
-    with pytest.raises(SetupError, match=r"there is no .* on this machine, by which its first line wants to be run"):
+    with pytest.raises(SetupError, match=r"there is no .* on this machine, which its first line names"):
         obtain("a", {"lines": [first, "true", ""]}, tmp_path / "script")
 
 

@@ -58,7 +58,7 @@ class TestVerdicts:
         converge()
         assert live(tree) == GOOD
         assert (tree / "scripts/rxdm.orig").read_text() == ORIGINAL
-        assert prologs.record() == {"before": sha(ORIGINAL), "after": sha(GOOD), "verdict": "patch"}
+        assert prologs.record() == {"before": sha(ORIGINAL), "after": sha(GOOD), "outcome": "patch"}
         assert sha(ORIGINAL) in (said := capsys.readouterr().out)
         assert sha(GOOD) in said
         assert (tree / "partition-a3-prolog_slurmd.d/rxdm.prolog_slurmd").resolve() == tree / "scripts/rxdm"
@@ -69,7 +69,7 @@ class TestVerdicts:
         converge(of=GOOD)
         assert live(tree) == GOOD
         assert not (tree / "scripts/rxdm.orig").exists()
-        assert prologs.record()["verdict"] == "ok"
+        assert prologs.record()["outcome"] == "ok"
 
     def test_one_that_is_known_to_be_right_need_not_be_understood(self, tree):
         stage(tree, STRANGE)
@@ -145,7 +145,7 @@ class TestRepeating:
             (tree / "scripts/rxdm").write_text(GOOD)
         converge()
         assert live(tree) == GOOD
-        assert prologs.record() == {"before": sha(ORIGINAL), "after": sha(GOOD), "verdict": "patch"}
+        assert prologs.record() == {"before": sha(ORIGINAL), "after": sha(GOOD), "outcome": "patch"}
 
     def test_mode_and_link_stay(self, tree):
         (tree / "elsewhere").write_text("#!/bin/sh\n")
@@ -291,7 +291,7 @@ class TestUndoing:
         converge(of=GOOD)
         rxdm.undo()
         assert live(tree) == GOOD
-        assert json.loads((tree / "scripts/rxdm.json").read_text())["verdict"] == "ok"
+        assert json.loads((tree / "scripts/rxdm.json").read_text())["outcome"] == "ok"
 
 
 STAND_IN = (ROOT / "lab/slurm/rxdm.sh").read_text()
@@ -311,7 +311,7 @@ def script(check: str, before: str = "", after: str = "", indent: str = "\t") ->
 
 class TestJudging:
     @pytest.mark.parametrize(
-        ("check", "verdict"),
+        ("check", "outcome"),
         [
             (DEBIAN, PATCH),
             (DEBIAN.replace(" && ", "  &&  "), PATCH),
@@ -325,8 +325,8 @@ class TestJudging:
             ('grep -q "ID=rocky" /etc/os-release', UNKNOWN),
         ],
     )
-    def test_checks_that_are_understood(self, check, verdict):
-        assert classify(script(check))[0] == verdict
+    def test_checks_that_are_understood(self, check, outcome):
+        assert classify(script(check))[0] == outcome
 
     @pytest.mark.parametrize(
         "text",

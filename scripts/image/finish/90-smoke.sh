@@ -1,5 +1,5 @@
 #!/bin/bash
-# Whether all is there that the steps before were for; each line that is not true is told, then the step fails.
+# Whether all is there that the steps before were for; it prints each line that is not true, then the step fails.
 # shellcheck source-path=SCRIPTDIR source=library.sh
 . "$HPC_LIBRARY"
 

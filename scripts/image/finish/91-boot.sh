@@ -15,7 +15,7 @@ for _ in {1..60}; do
     sleep "${HPC_PAUSE:-5}"
 done
 [[ -z ${KERNEL:-} || $(uname -r) == "$KERNEL" ]] || bad "the kernel $(uname -r) runs, not $KERNEL"
-# Ours, and what nobody gets in or works without; others are told of.
+# Ours, and what nobody gets in or works without; others are printed.
 ours='^(hpc-.*|ssh|docker|containerd|systemd-(networkd|networkd-wait-online|modules-load|udevd|sysctl)|google-guest-agent)'
 while read -r unit _; do
     if [[ $unit =~ $ours ]]; then

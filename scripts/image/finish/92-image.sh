@@ -1,5 +1,5 @@
 #!/bin/bash
-# What this machine's software is, and of which day: `./hpc status` tells when that is long ago.
+# What this machine's software is, and of which day: `./hpc status` reports when that is long ago.
 # shellcheck source-path=SCRIPTDIR source=library.sh
 . "$HPC_LIBRARY"
 needs BAKE

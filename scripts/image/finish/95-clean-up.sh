@@ -8,7 +8,7 @@ apt_get autoremove --purge
 apt-get clean
 rm -rf /var/lib/apt/lists/* /run/hpc-apt-lists
 
-# Made by each machine at its first boot. Empty and not missing: systemd then makes a number, and knows the boot as first.
+# Made by each machine at its first boot. Empty and not missing: systemd then makes a number, and takes the boot for the first.
 : >/etc/machine-id
 rm -f /var/lib/dbus/machine-id /etc/ssh/ssh_host_* /etc/munge/munge.key /var/lib/systemd/random-seed
 rm -f /etc/enroot/enroot.conf.d/50-localssd.conf /etc/hostname

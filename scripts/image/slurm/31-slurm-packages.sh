@@ -1,5 +1,5 @@
 #!/bin/bash
-# Slurm as the distribution has it, with what it wants beside it, and the tools that a cluster of this size is used with.
+# Slurm as the distribution has it, with what it requires beside it, and the tools that a cluster of this size is used with.
 # shellcheck source-path=SCRIPTDIR source=library.sh
 . "$HPC_LIBRARY"
 

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Local SSDs as one fast disk at /mnt/localssd, made anew whenever a machine comes with empty ones.
+# Local SSDs as one fast disk at /mnt/localssd, made again whenever a machine comes with empty ones.
 # shellcheck source-path=SCRIPTDIR source=library.sh
 . "$HPC_LIBRARY"
 

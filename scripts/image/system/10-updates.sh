@@ -13,7 +13,7 @@ systemctl mask --now --quiet unattended-upgrades.service apt-daily.service apt-d
 
 if [[ -n ${SNAPSHOT:-} ]]; then
     archive ubuntu "$SNAPSHOT"
-    # The sources that the image came with, in both forms; cloud-init would write them anew on each machine.
+    # The sources that the image came with, in both forms; cloud-init would write them again on each machine.
     put "$APT/sources.list" <<<"# Ubuntu's are in sources.list.d/hpc-ubuntu.list."
     rm -f "$APT/sources.list.d/ubuntu.sources"
     put /etc/cloud/cloud.cfg.d/99-hpc-apt.cfg <<<'apt: {preserve_sources_list: true}'

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Google's Ops Agent: logs and metrics. A cluster works without it, so it may be missing, but is told of.
+# Google's Ops Agent: logs and metrics. A cluster works without it, so it may be missing, which is then printed.
 # shellcheck source-path=SCRIPTDIR source=library.sh
 . "$HPC_LIBRARY"
 

@@ -5,5 +5,5 @@ export SRUN_CPUS_PER_TASK=${SLURM_CPUS_PER_TASK:-1}
 if [[ -n ${GLOO_SOCKET_IFNAME:-} ]]; then
     export OMPI_MCA_btl_tcp_if_include=$GLOO_SOCKET_IFNAME
 fi
-# srun in place of mpirun: PMIx tells the processes of each other. Your program in its place: srun --mpi=pmix ./program
+# srun in place of mpirun: PMIx connects the processes. Your program in its place: srun --mpi=pmix ./program
 srun --mpi=pmix python3 "${PROGRAM:-/opt/apps/hpc/examples/pi.py}"

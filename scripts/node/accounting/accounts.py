@@ -54,7 +54,7 @@ def converge(desired: dict[str, Any]) -> None:
         # A job of somebody whom its node does not know yet would drain the node.
         join.wait_for_config_version(seconds=NODES_SECONDS)
     before = both(before, desired)
-    # Ours from here on, however far this run comes: the next one knows what to take back.
+    # Ours from here on, however far this run comes: the next one takes back what is too much.
     write(MANAGED, json.dumps(before, indent=1) + "\n", quiet=True)
     _obey(desired, before, mend=mend)
     write(MANAGED, json.dumps(desired, indent=1) + "\n")
@@ -82,7 +82,7 @@ def _obey(desired: dict[str, Any], before: dict[str, Any], *, mend: bool) -> Non
     while commands:
         command = commands[0]
         try:
-            _tell(command)
+            _modify(command)
         except SetupError:
             # A run that was killed may have left its sacctmgr running: what counts is what the database holds now.
             commands = plan(desired, before, existing(), mend=mend)
@@ -94,7 +94,7 @@ def _obey(desired: dict[str, Any], before: dict[str, Any], *, mend: bool) -> Non
             commands = commands[1:]
 
 
-def _tell(command: Command) -> None:
+def _modify(command: Command) -> None:
     """Run one command, again while the database does not know a resource yet that slurmctld is about to register."""
     end = time.monotonic() + TRES_SECONDS
     while True:

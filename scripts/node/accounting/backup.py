@@ -64,7 +64,7 @@ def header() -> dict[str, Any]:
         "slurm": run("slurmctld", "-V").split()[-1],
         "date": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
         "jobs": int(count),
-        # What of accounts, users and QOS was the stack's, so that a restore can tell it from what others made.
+        # What of accounts, users and QOS was the stack's, so that a restore leaves alone what others made.
         "managed": json.loads(accounts.MANAGED.read_text()) if accounts.MANAGED.exists() else None,
     }
 
@@ -104,7 +104,7 @@ def write_backup(out: IO[bytes]) -> None:
 def confined() -> list[str]:
     """Options by which MariaDB's client reads SQL and nothing else.
 
-    In binary mode it knows no commands of its own but `delimiter` and `charset`, in every release (mariadb(1)). The
+    In binary mode it has no commands of its own but `delimiter` and `charset`, in every release (mariadb(1)). The
     sandbox, which forbids them, came with MDEV-21778 in 10.5.25, 10.6.18, 10.11.8 and 11.4.2.
     """
     sandbox = ["--sandbox"] if "--sandbox" in run("mariadb", "--no-defaults", "--help") else []
@@ -150,7 +150,7 @@ class _Unheard(io.TextIOBase):
 def restore(payload: dict[str, Any]) -> None:
     """Make the accounting database what a backup has: {file, sha256, desired}.
 
-    `desired` is what the stack wants of accounts, users and QOS, as `accounting` takes it. Raises SetupError; before
+    `desired` is what the stack has of accounts, users and QOS, as `accounting` takes it. Raises SetupError; before
     the tables have changed places, everything is as it was then.
     """
     sys.stdout = _Unheard(sys.stdout)  # type: ignore[assignment]
@@ -180,7 +180,7 @@ def restore(payload: dict[str, Any]) -> None:
     # What the stack gave and took since the backup was made, it gives and takes again.
     write(accounts.MANAGED, json.dumps(made["managed"] or accounts.NOTHING, indent=1) + "\n", quiet=True)
     accounts.converge(payload["desired"])
-    # slurmctld knows accounts, users and resources by their numbers in the database, and reads these at its start.
+    # slurmctld identifies accounts, users and resources by their numbers in the database, and reads these at its start.
     restart_slurmctld(highest(cluster))
     wait("slurmctld's registration", lambda: registered(cluster), seconds=120, interval=0.5, unit="slurmctld")
     lost = working - running_jobs()

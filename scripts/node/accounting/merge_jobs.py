@@ -1,6 +1,6 @@
 """Carries the records of current jobs over a restore, from the live database into the restored one.
 
-slurmctld knows a job's record by its row number (job_db_inx). In the restored tables that row may be missing, if the
+slurmctld finds a job's record by its row number (job_db_inx). In the restored tables that row may be missing, if the
 job began after the backup, or belong to another job, if the cluster was recreated since: slurmctld would then write the
 end into another job's record. The same holds for ended jobs as long as slurmctld remembers them (MinJobAge), since it
 reports their end again at its start. A job that ran when the backup was made has ended since, or never will.
@@ -41,7 +41,7 @@ def over(cluster: str, *, live: str, fresh: str, date: str) -> Iterator[str]:
             why = str(error).splitlines()[-1]
         else:
             if carried:
-                yield f"kept what is recorded of {count(carried)} that slurmctld knows, or that ended since the backup"
+                yield f"kept what is recorded of {count(carried)} that slurmctld has, or that ended since the backup"
     query(go_on_from(f"{fresh}.`{job}`", 0 if why else int(query(next_row(live, job))[0][0])))
     if why:
         yield f"jobs that began after the backup, and go on, have no record now: {why}"
@@ -75,7 +75,7 @@ def _carry(cluster: str, live: str, fresh: str, both: set[str], known: Jobs) -> 
 
 
 def pick(cluster: str, live: str, fresh: str, known: Jobs) -> str:
-    """SQL for the rows to carry: of jobs that slurmctld knows, and of those that had not ended at the backup."""
+    """SQL for the rows to carry: of jobs that slurmctld has, and of those that had not ended at the backup."""
     job = f"{cluster}_job_table"
     theirs = f" OR (a.id_job, a.time_submit) IN ({_pairs(known)})" if known else ""
     return (
@@ -154,7 +154,7 @@ def close(cluster: str, fresh: str, moment: int, known: Jobs) -> str:
 
 
 def alive() -> Jobs:
-    """Every job that slurmctld knows: those that wait, run, or have ended a while ago."""
+    """Every job that slurmctld has: those that wait, run, or have ended a while ago."""
     found: Jobs = []
     for line in run("squeue", "--noheader", "--all", "--states=all", "--array", "--format=%A %V").splitlines():
         number, _, submitted = line.strip().partition(" ")

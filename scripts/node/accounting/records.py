@@ -57,19 +57,19 @@ def observe_records() -> dict[str, Any]:
 
 
 def known() -> set[str]:
-    """Numbers of the jobs that slurmctld knows: the records of these may wait in its queue."""
+    """Numbers of the jobs that slurmctld has: the records of these may wait in its queue."""
     return set(run("squeue", "--all", "--noheader", "--states=all", "--format=%A", timeout=3).split())
 
 
 def unrecorded() -> list[Job]:
-    """The ended jobs that neither the database nor slurmctld knows."""
+    """The ended jobs that neither the database nor slurmctld has."""
     absent, here = _absent(), known()
     return [job for job in absent if str(job["job_id"]) not in here]
 
 
 def _absent(tail: int | None = None) -> list[Job]:
     """The ended jobs that the database does not know, of `tail` bytes at the end of COMPLETIONS. slurmctld is asked for
-    those that it knows afterwards: a job that ends meanwhile is one of these."""
+    those that it has afterwards: a job that ends meanwhile is one of these."""
     jobs = ended(tail)
     numbers = ",".join(["0", *(str(number) for number, _ in jobs)])
     table = f"{DATABASE}.`{cluster_name()}_job_table`"

@@ -327,7 +327,7 @@ def _added(counts: dict[str, int], before: dict[str, Any], most: int, now: float
     for name, count in counts.items():
         if name not in earlier:  # the first run takes the counters alone
             continue
-        # A driver that was loaded anew counts from 0.
+        # A driver that was loaded again counts from 0.
         added = count - earlier[name] if count >= earlier[name] else count
         link, _, kind = name.rpartition(" ")
         if kind == "crc" and added / seconds >= CRC_A_SECOND:
@@ -413,7 +413,7 @@ def xids(before: dict[str, Any], kmsg: Path = KMSG, boot: Path = BOOT) -> Outcom
     if in_container():
         return skipped("a container has no kernel log of its own")
     now = boot.read_text().strip()
-    # The first run of all takes the place alone: what was before it has been looked at, or nobody knows.
+    # The first run of all takes the place alone: what was before it has been looked at, or is unknown.
     since = int(before.get("sequence", -1)) if before.get("boot") == now else -1
     last = since
     found: list[Xid] = []

@@ -11,7 +11,7 @@ import time
 
 PORT = 20_000  # and the job's number: two jobs on one network do not meet
 CHUNK = 1 << 20
-PATIENCE = 30  # seconds until the other task must be there
+TIMEOUT = 30  # seconds until the other task must be there
 
 
 def main(arguments: list[str]) -> int:
@@ -39,7 +39,7 @@ def client(peer: str, port: int, seconds: float) -> dict[str, float]:
 def server(peer: str, port: int, seconds: float) -> None:
     """The other end: three connections, of the peer only."""
     with socket.create_server(("", port)) as listening:
-        listening.settimeout(PATIENCE + 2 * seconds)
+        listening.settimeout(TIMEOUT + 2 * seconds)
         with _accept(listening, peer) as receiving:
             there = _receive(receiving)
         with _accept(listening, peer) as sending:
@@ -49,10 +49,10 @@ def server(peer: str, port: int, seconds: float) -> None:
 
 
 def _connect(peer: str, port: int) -> socket.socket:
-    end = time.monotonic() + PATIENCE
+    end = time.monotonic() + TIMEOUT
     while True:
         try:
-            return socket.create_connection((peer, port), timeout=PATIENCE)
+            return socket.create_connection((peer, port), timeout=TIMEOUT)
         except OSError:
             if time.monotonic() > end:
                 raise
@@ -65,7 +65,7 @@ def _accept(listening: socket.socket, peer: str) -> socket.socket:
     while True:
         accepted, address = listening.accept()
         if address[0] in allowed:
-            accepted.settimeout(PATIENCE)
+            accepted.settimeout(TIMEOUT)
             return accepted
         accepted.close()
 

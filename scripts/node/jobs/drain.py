@@ -19,7 +19,7 @@ from slurm import conf_changes, output, scheduler
 from slurm.scheduler import ENDED, Job, everywhere, jobs_left
 from system.host import SetupError, log, read_json, run, succeeds, wait, write
 
-PATIENCE = Path("/etc/hpc/drain-seconds")  # as the stack says; `leave` has no other word from it
+TIMEOUT = Path("/etc/hpc/drain-seconds")  # as the stack says; `leave` has no other word from it
 PARTITIONS = Path("/etc/hpc/partitions-drained.json")  # a partition's state has no reason: these are ours
 DEFAULT_SECONDS = 3600
 WANTED = Path("/run/hpc/setup-wanted")  # touched by an `up` that finds another one's set-up at work
@@ -32,7 +32,7 @@ def drain_removed(old: str, new: str, *, seconds: float) -> None:
 
     Raises SetupError after `seconds`, naming the jobs; then nothing is changed but that nothing new starts there.
     """
-    write(PATIENCE, f"{seconds:.0f}\n", quiet=True)
+    write(TIMEOUT, f"{seconds:.0f}\n", quiet=True)
     had, has = conf_changes.partitions(old), conf_changes.partitions(new)
     why, parts = leaving(old, new), had - has
     if not (why or parts):
@@ -57,7 +57,7 @@ def leave(name: str) -> None:
     if name not in scheduler.states():
         return
     _drain([name], scheduler.REMADE)
-    _wait({name}, set(), float(PATIENCE.read_text()) if PATIENCE.exists() else DEFAULT_SECONDS)
+    _wait({name}, set(), float(TIMEOUT.read_text()) if TIMEOUT.exists() else DEFAULT_SECONDS)
     if scheduler.states().get(name, {}).get("reason") in scheduler.OURS:
         run("scontrol", "update", f"NodeName={name}", "State=DOWN", f"Reason={scheduler.REMADE}")
 
@@ -130,7 +130,7 @@ def _answer() -> None:
         run("systemctl", "start", "slurmctld")
         wait(
             "slurmctld's answer", lambda: succeeds("scontrol", "ping"), seconds=60, interval=0.2, unit="slurmctld",
-            hint="something leaves, and only slurmctld knows which jobs are there: put it back to mend slurmctld first",
+            hint="something leaves, and only slurmctld can list the jobs there: put it back to mend slurmctld first",
         )  # fmt: skip
 
 

@@ -12,7 +12,7 @@ from interface import Probe
 from jobs.rxdm import DEVICES, PROFILE
 from system.host import SetupError, log, run
 
-PATIENCE = 120  # seconds for one job that has an idle node to run on, beside its prolog
+TIMEOUT = 120  # seconds for one job that has an idle node to run on, beside its prolog
 SETTLING = 15  # seconds for slurmctld to take its nodes in, where none is idle
 JOB = "hpc-ready"
 _LOOK = (
@@ -56,12 +56,12 @@ def _prove(probe: Probe) -> str:
     busy = trial is Trial.ASK
     command = _options(probe, nodes=1)
     program = ["sbatch", "--test-only", *command, "--wrap", "true"] if busy else ["srun", "--quiet", *command, "true"]
-    seconds = _patience(probe)
+    seconds = _timeout(probe)
     try:
         done = _run(["runuser", "-u", probe["user"], "--", *program], seconds=seconds)
         end = time.monotonic() + SETTLING
         while busy and done.returncode and time.monotonic() < end:
-            # A slurmctld that has just started knows of its nodes' jobs before it counts the nodes in.
+            # A slurmctld that has just started has its nodes' jobs before it counts the nodes in.
             time.sleep(1)
             done = _run(["runuser", "-u", probe["user"], "--", *program])
     except subprocess.TimeoutExpired:
@@ -78,7 +78,7 @@ def _prove(probe: Probe) -> str:
 
 def _prove_rxdm(probe: Probe, nodes: int) -> str:
     """Run a job on so many nodes, and look for NCCL's profile in it."""
-    name, seconds = probe["partition"], _patience(probe)
+    name, seconds = probe["partition"], _timeout(probe)
     log(f"partition {name}: a job on {nodes} nodes tries rxdm; the first one pulls its containers, which takes minutes")
     options = _options(probe, nodes=nodes)
     program = ["srun", "--quiet", *options, "--ntasks-per-node", "1", "sh", "-c", _LOOK]
@@ -100,8 +100,8 @@ def _idle(partition: str, states: list[str]) -> int:
     return min(states.count("idle"), int(most[1]) if most else len(states))
 
 
-def _patience(probe: Probe) -> int:
-    return PATIENCE + 60 * probe["minutes"]
+def _timeout(probe: Probe) -> int:
+    return TIMEOUT + 60 * probe["minutes"]
 
 
 def _options(probe: Probe, *, nodes: int) -> list[str]:
@@ -111,7 +111,7 @@ def _options(probe: Probe, *, nodes: int) -> list[str]:
     return options + (["--qos", probe["qos"]] if probe["qos"] else [])
 
 
-def _run(command: list[str], *, seconds: int = PATIENCE) -> subprocess.CompletedProcess[str]:
+def _run(command: list[str], *, seconds: int = TIMEOUT) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         command, capture_output=True, text=True, timeout=seconds, check=False, stdin=subprocess.DEVNULL
     )

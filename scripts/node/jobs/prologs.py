@@ -48,7 +48,7 @@ def obtain(name: str, source: dict[str, Any], there: Path) -> bytes:
     interpreter = data[2:].split(b"\n", 1)[0].strip(b" \t").split(b" ")[0].split(b"\t")[0]
     if not Path(os.fsdecode(interpreter)).exists():
         raise SetupError(
-            f"{origin}: there is no {interpreter!r} on this machine, by which its first line wants to be run.\n"
+            f"{origin}: there is no {interpreter!r} on this machine, which its first line names.\n"
             "  Install it in the image, write the script for another program, or end its lines without \\r."
         )
     return data
@@ -179,9 +179,9 @@ def holds(sha256: str) -> bool:
 
 
 def record() -> dict[str, str]:
-    """What was done to rxdm last (`verdict`), with the hashes before and after; empty texts if nothing was."""
+    """What was done to rxdm last (`outcome`), with the hashes before and after; empty texts if nothing was."""
     kept = TREE / f"{RXDM}.json"
-    return json.loads(kept.read_text()) if kept.exists() else {"before": "", "after": "", "verdict": ""}
+    return json.loads(kept.read_text()) if kept.exists() else {"before": "", "after": "", "outcome": ""}
 
 
 def observe() -> dict[str, str]:

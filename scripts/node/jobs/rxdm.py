@@ -208,30 +208,30 @@ def converge(payload: dict[str, Any]) -> None:
     data = _original(before)
     text = data.decode(errors="surrogateescape")
     known = payload["known"].get(before)
-    verdict, why = _verdict(known, text)
-    if verdict == REFUSE:
+    outcome, why = _outcome(known, text)
+    if outcome == REFUSE:
         raise SetupError(
-            f"the rxdm prolog is not one that this program knows how to make right for Ubuntu 22.04: {why}.\n"
+            f"the rxdm prolog is not one that this program can make right for Ubuntu 22.04: {why}.\n"
             f"  file:   {staged if staged.exists() else live}, left as it is; no job runs it\n  sha256: {before}\n"
             "  Leave `url`, `sha256` and `file` of slurm.rxdm out for the newest version that is known to be right; "
             "docs/guides/prologs.md lists all"
         )
-    if verdict == PATCH:
+    if outcome == PATCH:
         text = patch_check(text)
     wrong = (
-        (check_failure(text) if verdict == PATCH else "") or _unreadable(text) or ("" if known else trial_failure(text))
+        (check_failure(text) if outcome == PATCH else "") or _unreadable(text) or ("" if known else trial_failure(text))
     )
     if wrong:
         raise SetupError(f"the rxdm prolog (sha256 {before}) can't be used: {wrong}; it was left as it is")
-    if verdict == PATCH:
+    if outcome == PATCH:
         write(orig, data, mode=0o755, quiet=True)
     after = replace(live, text.encode(errors="surrogateescape"))
-    _keep(before=before, after=after, verdict=verdict)
-    if verdict != PATCH:
+    _keep(before=before, after=after, outcome=outcome)
+    if outcome != PATCH:
         orig.unlink(missing_ok=True)
     staged.unlink(missing_ok=True)
     prologs.connect(payload["links"])
-    log(f"rxdm: {'patched' if verdict == PATCH else 'already right'} for Ubuntu 22.04 ({why})")
+    log(f"rxdm: {'patched' if outcome == PATCH else 'already right'} for Ubuntu 22.04 ({why})")
     log(f"rxdm: sha256 {before}" + (f" before, {after} after" if after != before else ""))
 
 
@@ -239,11 +239,11 @@ def undo() -> None:
     """Put the original back where we patched it. Nothing there, or something of somebody else's, is left alone."""
     live, _, orig = (prologs.TREE / name for name in prologs.RXDM_FILES[:3])
     known = prologs.record()
-    if known["verdict"] != PATCH or file_digest(live) != known["after"]:
+    if known["outcome"] != PATCH or file_digest(live) != known["after"]:
         log("rxdm: nothing to put back")
         return
     replace(live, _original(known["before"]))
-    _keep(before=known["before"], after=known["before"], verdict="original")
+    _keep(before=known["before"], after=known["before"], outcome="original")
     orig.unlink(missing_ok=True)
     log(f"rxdm: the original is back, sha256 {known['before']}")
 
@@ -267,7 +267,7 @@ def _original(sha256: str) -> bytes:
     )
 
 
-def _verdict(known: str | None, text: str) -> tuple[str, str]:
+def _outcome(known: str | None, text: str) -> tuple[str, str]:
     if known == REFUSE:
         return REFUSE, "this version writes no exports for NCCL, on any system"
     found, why = classify(text)
@@ -297,6 +297,6 @@ def replace(path: Path, data: bytes) -> str:
     return digest(data)
 
 
-def _keep(*, before: str, after: str, verdict: str) -> None:
-    told = {"before": before, "after": after, "verdict": verdict}
-    write(prologs.TREE / f"{prologs.RXDM}.json", json.dumps(told, indent=1) + "\n", quiet=True)
+def _keep(*, before: str, after: str, outcome: str) -> None:
+    kept = {"before": before, "after": after, "outcome": outcome}
+    write(prologs.TREE / f"{prologs.RXDM}.json", json.dumps(kept, indent=1) + "\n", quiet=True)

@@ -3,7 +3,7 @@
 # scripts beside it, as root: those for all nodes, then those of the job's partition, then those of the node's nodeset,
 # each in the order of their names.
 #   prolog: the first script that fails ends it, and slurmd drains the node
-#   epilog: all run, so that one which fails leaves nothing of the others behind; the first failure is told
+#   epilog: all run, so that one which fails leaves nothing of the others behind; the first failure is printed
 # What can't be run is skipped, and the log says so.
 # What they print goes to prolog.log or epilog.log on the node, a line before and after each script.
 set -u
@@ -32,7 +32,7 @@ while IFS='=' read -r key value; do
     esac
 done <"$here/etc/slurm_mux.conf"
 
-# Root's alone, as slurmd's own log is: it tells who ran what, and jobs can read what is on their node.
+# Root's alone, as slurmd's own log is: it shows who ran what, and jobs can read what is on their node.
 log=$logs/$kind.log
 if ! { mkdir -p "$logs" && (umask 077 && : >>"$log"); } 2>/dev/null; then
     # A full disk or a lost folder: the journal has it then.
@@ -44,7 +44,7 @@ say() {
     printf '%(%Y-%m-%dT%H:%M:%S%z)T job=%s %s %s\n' -1 "$job" "$me" "$1" >>"$log"
 }
 
-# Said where an operator looks first: slurmd's own log tells only that the prolog failed.
+# Said where an operator looks first: slurmd's own log says only that the prolog failed.
 complain() {
     say "$1"
     logger --tag "$me" --priority daemon.err "job=$job $1; see $log" 2>/dev/null
@@ -71,7 +71,7 @@ folders=("$here/${kind}_slurmd.d")
 nodeset=$(nodeset_of "${SLURMD_NODENAME:-$(hostname -s)}")
 [[ -n $nodeset ]] && folders+=("$here/nodeset-$nodeset-${kind}_slurmd.d")
 
-# The rxdm prolog also ends well where it did nothing: where the metadata server did not tell it what machine this is,
+# The rxdm prolog also ends well where it did nothing: where the metadata server did not say what machine this is,
 # for one. Jobs on two or more nodes would use plain TCP then, and nothing would say so.
 profile=/var/lib/tcpxo/lib64/nccl-env-profile.sh
 rxdm_did_nothing() {

@@ -138,5 +138,5 @@ def settings(text: str) -> frozenset[str]:
 
 
 def key(line: str) -> str:
-    """The parameter a line sets, in lower case (Slurm does not tell cases apart)."""
+    """The parameter a line sets, in lower case (Slurm does not distinguish cases)."""
     return line.split("=", 1)[0].strip().lower()

@@ -171,7 +171,7 @@ class Job:
 
 
 def everywhere() -> list[Job]:
-    """Every job that slurmctld knows, ended ones too. One that is restarting meanwhile is asked again."""
+    """Every job that slurmctld has, ended ones too. One that is restarting meanwhile is asked again."""
     end = time.monotonic() + RESTART_SECONDS
     while True:
         try:

@@ -202,7 +202,7 @@ def answer() -> None:
 def _begin() -> None:
     """Start slurmctld, or restart one that was forgotten, or started by another unit.
 
-    Newer releases tell systemd when they are up: the start of one that ends fails by itself.
+    Newer releases notify systemd when they are up: the start of one that ends fails by itself.
     """
     try:
         service("slurmctld", settings=DROP_INS["slurmctld"])

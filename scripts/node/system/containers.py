@@ -97,7 +97,7 @@ def tmpfiles(folders: list[str], users: list[User]) -> str:
 
 
 def docker() -> bool:
-    """Have the command `docker` tell users what to use instead, where Docker is installed."""
+    """Have the command `docker` print what to use instead, where Docker is installed."""
     other = WRAPPER.is_symlink() or (WRAPPER.exists() and MARK not in WRAPPER.read_text(errors="replace"))
     if other:
         return False

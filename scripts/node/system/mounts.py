@@ -51,8 +51,8 @@ def mount_all(
                 theirs = bool(controller) and mount["source"].startswith(controller.partition(":")[0] + ":")
                 if theirs:
                     log(f"waiting for the controller to share {target}")
-                patience = max(seconds, CONTROLLER_SECONDS) if theirs else seconds
-                wait(f"the mount of {target}", lambda t=target: mount_one(t), seconds=patience, interval=1)
+                timeout = max(seconds, CONTROLLER_SECONDS) if theirs else seconds
+                wait(f"the mount of {target}", lambda t=target: mount_one(t), seconds=timeout, interval=1)
             except SetupError:
                 try:
                     run("mount", target)  # once more, for its own words
@@ -78,7 +78,7 @@ def mounted(target: str) -> bool:
 
 
 def fstab_lines(mounts: list[Mount]) -> list[str]:
-    """The fstab lines of `mounts`; a blank in a path is written as fstab(5) wants it.
+    """The fstab lines of `mounts`; a blank in a path is written as fstab(5) requires.
 
     Root of any machine may write there: nobody becomes root of another one by a file of theirs.
     """

@@ -188,7 +188,7 @@ def credentials() -> Path:
     try:
         folder = string.Template(value.strip("\"'") or "${XDG_CONFIG_HOME}/enroot").substitute(names)
     except (KeyError, ValueError):
-        raise RefusedError(f"where enroot keeps credentials can't be told from `ENROOT_CONFIG_PATH {value}`") from None
+        raise RefusedError(f"where enroot keeps credentials can't be read from `ENROOT_CONFIG_PATH {value}`") from None
     return Path(folder) / ".credentials"
 
 

@@ -28,7 +28,7 @@ def attempt(phase: str, payload: Any) -> Generator[None]:  # noqa: ANN401 - any 
     write(_begun(phase), "", mode=0o600, quiet=True)
     yield
     # Root's alone: a stack's own scripts may hold anything.
-    write(_told(phase), json.dumps(payload), mode=0o600, quiet=True)
+    write(_input(phase), json.dumps(payload), mode=0o600, quiet=True)
     _begun(phase).unlink(missing_ok=True)
 
 
@@ -39,16 +39,16 @@ def unfinished() -> list[str]:
 
 def last(phase: str) -> Any:  # noqa: ANN401 - any JSON value
     """The input of the last success of `phase`; None without any, or if it can't be read any more."""
-    return read_json(_told(phase), None)
+    return read_json(_input(phase), None)
 
 
 def forget(phase: str) -> None:
     """The work of `phase` was undone, or there is nothing to go back to."""
-    for path in (_told(phase), _begun(phase)):
+    for path in (_input(phase), _begun(phase)):
         path.unlink(missing_ok=True)
 
 
-def _told(phase: str) -> Path:
+def _input(phase: str) -> Path:
     return FOLDER / f"{phase}.json"
 
 

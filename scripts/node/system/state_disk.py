@@ -2,7 +2,7 @@
 
 One file system, mounted at /srv/state, with a folder for each place that is kept there: Slurm's state, the accounting
 database, users' files. They are bound to where everybody looks for them, by fstab, and the daemons' units require
-them: a controller without its state starts none, rather than one that knows of no job.
+them: a controller without its state starts none, rather than one that has no job.
 """
 
 from __future__ import annotations
