@@ -139,7 +139,7 @@ def admit(machine: Machine) -> None:
     key = HOST_KEY.read_bytes() if HOST_KEY.exists() else b""
     text = SSHD_TEXT + (f"HostKey {HOST_KEY}\n" if key else "")
     machine.write(SSHD, text)
-    # In /run: sshd reads all of it again at a boot, and a run that was killed before the reload is made good by the next.
+    # In /run: sshd reads it again at a boot, and a run that was killed before the reload is made good by the next.
     runs_with, mark = hashlib.sha256(text.encode() + key).hexdigest(), RUN / "sshd"
     if not (mark.exists() and mark.read_text() == runs_with):
         Path("/run/sshd").mkdir(exist_ok=True)

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import google_apis
 import pytest
-from google_apis import BootError, Cloud, metadata, tell
+from google_apis import BootError, Cloud, metadata, publish
 
 from lab.google.metadata import FakeGoogle
 
@@ -55,12 +55,12 @@ class TestMetadata:
 
 class TestTell:
     def test_it_can_be_read_from_outside(self, google):
-        tell("failed: " + "x" * 2000)
+        publish("failed: " + "x" * 2000)
         assert google.guest["hpc/boot"] == "failed: " + "x" * 992
 
     def test_nothing_depends_on_it(self, google, monkeypatch):
         monkeypatch.setattr(google_apis, "METADATA", "http://127.0.0.1:1/")
-        tell("done")
+        publish("done")
         assert google.guest == {}
 
 

@@ -75,7 +75,7 @@ def _group(group: Group) -> bool:
         if grp.getgrnam(name).gr_gid != gid:
             raise SetupError(
                 f"group {name} has gid {grp.getgrnam(name).gr_gid} on this machine, the stack says {gid}. "
-                "Its files would change hands: keep the number, or move the files yourself first."
+                "Its files would change hands: keep the number, or move the files first."
             )
         return False
     run("groupadd", "--gid", str(gid), name)
@@ -97,7 +97,7 @@ def _user(user: User) -> bool:
     if found.pw_uid != uid:
         raise SetupError(
             f"user {name} has uid {found.pw_uid} on this machine, the stack says {uid}. "
-            "Files and running jobs belong to the number: keep it, or remove the user first and move the files yourself."
+            "Files and running jobs belong to the number: keep it, or remove the user first and move the files."
         )
     has = {g.gr_name for g in grp.getgrall() if name in g.gr_mem}
     # A removal that was stopped before its end, and then taken back, would let nobody log in for ever.
