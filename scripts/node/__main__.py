@@ -51,7 +51,7 @@ from system import (
     state_disk,
     users,
 )
-from system.host import SetupError, describe_os_error, log, printable, run, service, take_lock, write
+from system.host import SetupError, describe_os_error, log, printable, reload_units, service, take_lock, write
 
 NODE = Path("/etc/hpc/node.json")
 
@@ -59,7 +59,7 @@ NODE = Path("/etc/hpc/node.json")
 def configure(payload: dict[str, Any]) -> None:
     """Controller and login machines, alone or in one, and nodes that share a machine with either."""
     installation.wait_for()
-    run("systemctl", "daemon-reload")  # a set-up that was killed may have left units that systemd has not read
+    reload_units()  # what a set-up that was killed has written
     roles = payload["roles"]
     controls = "controller" in roles
     shared = {mount["target"] for mount in payload["mounts"]}
@@ -133,7 +133,7 @@ def boot() -> None:
     """A compute node, at boot and whenever the config version changes."""
     node = json.loads(NODE.read_text())
     try:
-        run("systemctl", "daemon-reload")  # as for `configure`
+        reload_units()  # as for `configure`
         mounts.mount_all(node["mounts"], controller=node["conf_server"])
         if not login.SSHD.exists():
             login.admit(users=False)

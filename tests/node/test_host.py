@@ -14,40 +14,67 @@ from system import cluster_state, host
 from system.host import SetupError
 
 
+@pytest.fixture
+def systemd(tmp_path, monkeypatch):
+    """A systemd in which every unit is in the state that the test puts here; what it was asked to do."""
+    asked: list[tuple[str, ...]] = []
+    state = {"ActiveState": "inactive", "UnitFileState": "enabled"}
+
+    def run(*command: str, **_: object) -> str:
+        if command[1] != "show":
+            asked.append((command[1], *command[2:][-1:]))
+        return "".join(f"{key}={value}\n" for key, value in state.items())
+
+    monkeypatch.setattr(host, "STARTED", tmp_path / "started")
+    monkeypatch.setattr(host, "run", run)
+    return state, asked
+
+
 @pytest.mark.parametrize(
     ("now", "wanted", "asked"),
     [
-        (False, True, [("enable", "slurmd")]),
-        (True, False, [("disable", "slurmd")]),
-        (True, True, []),
-        (False, False, []),
+        ("disabled", True, [("enable", "slurmd")]),
+        ("enabled", False, [("disable", "slurmd")]),
+        ("static", True, []),
+        ("disabled", False, []),
     ],
 )
-def test_enabled_as_wanted(now, wanted, asked, tmp_path, monkeypatch):
-    seen: list[tuple[str, str]] = []
-    monkeypatch.setattr(host, "STARTED", tmp_path)
-    monkeypatch.setattr(host, "write", lambda *_, **__: True)
-    monkeypatch.setattr(host, "succeeds", lambda *command, **_: command[1] == "is-enabled" and now)
-    monkeypatch.setattr(host, "run", lambda *command, **_: seen.append((command[1], command[-1])) or "inactive\n")
+def test_enabled_as_wanted(now, wanted, asked, systemd):
+    systemd[0]["UnitFileState"] = now
     assert host.service("slurmd", settings="", enabled=wanted)
-    assert [one for one in seen if one[0] != "is-active"] == [*asked, ("start", "slurmd")]
+    assert systemd[1] == [*asked, ("start", "slurmd")]
 
 
-@pytest.mark.parametrize(("state", "verb"), [("inactive", "start"), ("activating", "restart"), ("failed", "start")])
-def test_one_that_systemd_is_just_starting_is_started_with_what_is_there_now(state, verb, tmp_path, monkeypatch):
-    """It may have read its key or its settings before they were written."""
-    done: list[str] = []
+@pytest.mark.parametrize(
+    ("state", "verbs"),
+    [
+        ("inactive", ["start"]),
+        ("activating", ["reset-failed", "restart"]),  # it may have read its settings before they were written
+        ("failed", ["reset-failed", "start"]),
+        ("active", ["restart"]),
+    ],
+)
+def test_started_once_with_what_is_there_now(state, verbs, systemd):
+    systemd[0]["ActiveState"] = state
+    assert host.service("munge", settings="key")
+    systemd[0]["ActiveState"] = "active"
+    assert not host.service("munge", settings="key")
+    assert [verb for verb, *_ in systemd[1]] == verbs
 
-    def run(*command: str, **_: object) -> str:
-        done.append(command[1])
-        return f"{state}\n"
 
-    monkeypatch.setattr(host, "STARTED", tmp_path)
-    monkeypatch.setattr(host, "write", lambda *_, **__: True)
-    monkeypatch.setattr(host, "succeeds", lambda *command, **_: command[1] == "is-enabled")
-    monkeypatch.setattr(host, "run", run)
-    host.service("munge", settings="key")
-    assert done == ["is-active", verb]
+def test_systemd_reads_unit_files_once_before_a_start_and_after_a_kill(systemd, tmp_path, monkeypatch):
+    for _ in range(2):
+        host.write_unit(tmp_path / "first", "[Unit]\n")
+        host.write_unit(tmp_path / "second", "[Unit]\n")
+        host.service("munge", settings="key")
+        systemd[0]["ActiveState"] = "active"
+    assert [verb for verb, *_ in systemd[1]] == ["daemon-reload", "start"]
+    with monkeypatch.context() as killed:
+        killed.setattr(host, "write", lambda *_, **__: pytest.fail("killed"))
+        with pytest.raises(pytest.fail.Exception):
+            host.write_unit(tmp_path / "second", "[Service]\n")
+    host.reload_units()
+    assert [verb for verb, *_ in systemd[1]] == ["daemon-reload", "start", "daemon-reload"]
 
 
 ALICE = 61001

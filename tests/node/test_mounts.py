@@ -42,7 +42,7 @@ def test_what_this_machine_cannot_mount_is_not_waited_for(tmp_path):
 
 def test_a_mount_that_never_comes_names_its_server(tmp_path, monkeypatch):
     monkeypatch.setattr(mounts, "refuse_unknown", lambda _: None)
-    monkeypatch.setattr(mounts, "write", lambda *_: False)
+    monkeypatch.setattr(mounts, "write_unit", lambda *_: False)
     monkeypatch.setattr(mounts, "succeeds", lambda *command, **_: command[0] != "mount")
     monkeypatch.setattr(mounts.Path, "mkdir", lambda *_, **__: None)
 
@@ -57,7 +57,7 @@ def test_a_mount_that_never_comes_names_its_server(tmp_path, monkeypatch):
 def test_one_that_systemd_mounts_meanwhile_is_there(tmp_path, monkeypatch):
     seen = iter([False, True])
     monkeypatch.setattr(mounts, "refuse_unknown", lambda _: None)
-    monkeypatch.setattr(mounts, "write", lambda *_: False)
+    monkeypatch.setattr(mounts, "write_unit", lambda *_: False)
     # The kernel refuses what is mounted there already (EBUSY, mount(2)).
     monkeypatch.setattr(mounts, "succeeds", lambda *command, **_: command[0] != "mount")
     monkeypatch.setattr(mounts.Path, "mkdir", lambda *_, **__: None)
@@ -69,7 +69,7 @@ def test_one_that_systemd_mounts_meanwhile_is_there(tmp_path, monkeypatch):
 def test_the_controller_is_given_the_time_that_its_own_set_up_takes(tmp_path, monkeypatch, source, seconds):
     asked: list[float] = []
     monkeypatch.setattr(mounts, "refuse_unknown", lambda _: None)
-    monkeypatch.setattr(mounts, "write", lambda *_: False)
+    monkeypatch.setattr(mounts, "write_unit", lambda *_: False)
     monkeypatch.setattr(mounts, "succeeds", lambda *command, **_: command[0] != "mount")
     monkeypatch.setattr(mounts.Path, "mkdir", lambda *_, **__: None)
     monkeypatch.setattr(mounts, "wait", lambda *_, seconds, **__: asked.append(seconds))

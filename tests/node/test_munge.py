@@ -19,13 +19,12 @@ def machine(tmp_path, monkeypatch):
     monkeypatch.setattr(munge, "run", lambda *_, **__: "")
     began: list[str] = []
 
-    def systemd(*command: str, **_: object) -> bool:
+    def systemd(*command: str, **_: object) -> str:
         if command[1] in ("start", "restart"):
             began.append(f"{command[1]} {command[-1]}")
-        return command[1] in ("is-enabled", "is-active")
+        return "ActiveState=active\nUnitFileState=enabled\n"
 
-    monkeypatch.setattr(host, "succeeds", systemd)
-    monkeypatch.setattr(host, "run", lambda *command, **_: systemd(*command) and "")
+    monkeypatch.setattr(host, "run", systemd)
     monkeypatch.setattr(
         host, "write", lambda path, text, **_: (path.parent.mkdir(exist_ok=True), path.write_text(text))
     )

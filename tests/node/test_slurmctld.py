@@ -141,6 +141,7 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     monkeypatch.setattr(slurmctld, "succeeds", lambda *_: True)
     told: list[str] = []
     monkeypatch.setattr(slurmctld, "run", lambda *command: told.append(" ".join(command[1:])))
+    monkeypatch.setattr(slurmctld, "unread_units", lambda: told.append("unread units"))
     monkeypatch.setattr(slurmctld, "stop_service", lambda name: told.append(f"stopped {name}"))
     return told
 
@@ -180,10 +181,10 @@ def test_undoing_leaves_nothing_and_may_be_run_again(machine: list[str], tmp_pat
     (tmp_path / "unit").write_text(slurmctld.slurmrestd_unit("10.0.0.2"))
     machine.clear()
     slurmctld.remove_slurmrestd()
-    assert machine == ["stopped slurmrestd", "daemon-reload"]
+    assert machine == ["stopped slurmrestd", "unread units"]
     assert [name for name in ("key", "delivered", "unit") if (tmp_path / name).exists()] == []
     slurmctld.remove_slurmrestd()
-    assert machine == ["stopped slurmrestd", "daemon-reload", "stopped slurmrestd"]
+    assert machine == ["stopped slurmrestd", "unread units", "stopped slurmrestd"]
 
 
 def test_it_listens_on_one_address_and_takes_tokens_alone():

@@ -105,6 +105,7 @@ def machine(tmp_path, monkeypatch):
         return changed
 
     monkeypatch.setattr(state_disk, "write", write)
+    monkeypatch.setattr(state_disk, "write_unit", write)
     monkeypatch.setattr(state_disk, "service", lambda name, **_: asked.append(name))
     monkeypatch.setattr(state_disk, "run", lambda *command: asked.append(" ".join(command)) or "")
     monkeypatch.setattr(state_disk.shutil, "which", lambda *_, **__: "/usr/sbin/exportfs")
@@ -118,7 +119,7 @@ def test_to_the_clusters_network_alone(machine):
         "/opt/apps 10.0.0.0/20(rw,sync,no_subtree_check,root_squash,mountpoint)\n"
     )
     assert "RequiresMountsFor=/home /opt/apps" in state_disk.NFS_NEEDS.read_text()
-    assert machine == ["systemctl daemon-reload", "nfs-server", "exportfs -r -a"]
+    assert machine == ["nfs-server", "exportfs -r -a"]
 
 
 def test_a_second_run_tells_the_server_nothing(machine):

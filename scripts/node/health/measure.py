@@ -24,7 +24,21 @@ from health import gpu, outcome, program
 from health.kinds import reason
 from slurm.output import rows
 from system import cluster_state
-from system.host import SetupError, folder, log, printable, read_json, run, stop_service, succeeds, take_lock, write
+from system.host import (
+    SetupError,
+    folder,
+    log,
+    printable,
+    read_json,
+    reload_units,
+    run,
+    stop_service,
+    succeeds,
+    take_lock,
+    unread_units,
+    write,
+    write_unit,
+)
 
 PROGRAM = Path("/usr/local/sbin/hpc-health-measure")
 SETTINGS = Path("/etc/hpc/health-measure.json")
@@ -403,15 +417,15 @@ def keep_measuring(wanted: dict[str, Any] | None) -> None:
     if not wanted:
         if any(path.exists() for path in files):
             stop_service(f"{NAME}.timer")
+            unread_units()
             for path in files:
                 path.unlink(missing_ok=True)
-            run("systemctl", "daemon-reload")
+            reload_units()
             log("measurements of nodes are removed")
         return
     write(SETTINGS, json.dumps(wanted, indent=1) + "\n", mode=0o600)
     write(PROGRAM, program.starter("health.measure"), mode=0o755)
-    changed = [write(UNITS / f"{NAME}.{kind}", text) for kind, text in (("service", SERVICE), ("timer", TIMER))]
-    if any(changed):
-        run("systemctl", "daemon-reload")
+    changed = [write_unit(UNITS / f"{NAME}.{kind}", text) for kind, text in (("service", SERVICE), ("timer", TIMER))]
+    reload_units()
     if any(changed) or not succeeds("systemctl", "is-active", "--quiet", f"{NAME}.timer"):
         run("systemctl", "enable", "--now", "--quiet", f"{NAME}.timer")

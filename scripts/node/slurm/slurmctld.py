@@ -30,8 +30,10 @@ from system.host import (
     service,
     stop_service,
     succeeds,
+    unread_units,
     wait,
     write,
+    write_unit,
 )
 
 ETC = Path("/etc/slurm")
@@ -83,10 +85,9 @@ DROP_INS = {
 
 def prepare() -> None:
     """What the daemons do not make themselves: folders, log rotation, and coming back after a failure."""
-    written = [write(f"/etc/systemd/system/{unit}.service.d/hpc.conf", text) for unit, text in DROP_INS.items()]
-    written.append(write(f"/etc/systemd/system/{lost_jobs.UNIT}.service", lost_jobs.SERVICE))
-    if any(written):
-        run("systemctl", "daemon-reload")
+    for unit, text in DROP_INS.items():
+        write_unit(f"/etc/systemd/system/{unit}.service.d/hpc.conf", text)
+    write_unit(f"/etc/systemd/system/{lost_jobs.UNIT}.service", lost_jobs.SERVICE)
     slurmd.keep_logs()
     write(MAIL, Path(__file__).with_name("mail.sh").read_text(), mode=0o755)
     write(ETC / COMPLETIONS.name, COMPLETIONS.read_text())
@@ -317,8 +318,7 @@ def start_slurmrestd() -> None:
     if address.startswith(LOOPBACK):
         raise SetupError(f"{socket.gethostname()} is {address} on this machine, where no other reaches slurmrestd")
     text = slurmrestd_unit(address)
-    if write(SLURMRESTD_UNIT, text):
-        run("systemctl", "daemon-reload")
+    write_unit(SLURMRESTD_UNIT, text)
     service("slurmrestd", settings=text)
     wait("slurmrestd", lambda: listens(SLURMRESTD_PORT), seconds=60, unit="slurmrestd")
 
@@ -352,8 +352,8 @@ def remove_slurmrestd() -> None:
     """Take all of it away; slurmctld and slurmdbd must no longer know the key. Also where there is nothing of it."""
     stop_service("slurmrestd")  # the package's own too, which an image may have left enabled
     if SLURMRESTD_UNIT.exists():
+        unread_units()
         SLURMRESTD_UNIT.unlink()
-        run("systemctl", "daemon-reload")
         forget("slurmrestd")
         log("removed slurmrestd's unit")
     for path in (TOKEN_KEY, TOKEN_KEY_DELIVERED):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from system.host import folder, link, log, run, service, write
+from system.host import folder, link, log, run, service, write, write_unit
 
 DAEMONS = ("slurmctld", "slurmdbd", "slurmd")
 LOGROTATE = """\
@@ -64,8 +64,7 @@ def start_slurmd(controller: str, epoch: str, *, at_boot: bool) -> None:
     folder("/var/spool/slurmd")
     options = f"--conf-server {controller}"
     write("/etc/default/slurmd", f'SLURMD_OPTIONS="{options}"\n')
-    if write("/etc/systemd/system/slurmd.service.d/hpc.conf", DROP_IN):
-        run("systemctl", "daemon-reload")
+    write_unit("/etc/systemd/system/slurmd.service.d/hpc.conf", DROP_IN)
     # Only asked for: slurmd tries again until the controller answers, and the machine need not wait for that.
     service("slurmd", settings=f"{options}\n{epoch}\n{DROP_IN}", block=False, enabled=at_boot)
 

@@ -31,6 +31,8 @@ HIDDEN = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff]"
 )
 STARTED = Path("/etc/hpc/started")  # for each unit of ours, a hash of what it was started with
+ENABLED = ("enabled", "enabled-runtime", "static", "alias", "indirect", "generated")  # as `systemctl is-enabled` has it
+UNREAD = Path("/run/hpc-unread-units")  # there while systemd has not read what was written; a boot reads everything
 
 
 _AGAIN = "then run this again: nothing is half written"
@@ -202,6 +204,30 @@ def link(path: str | Path, target: str) -> bool:
     return True
 
 
+def write_unit(path: str | Path, content: str) -> bool:
+    """`write` a file that systemd reads; True when it differed.
+
+    systemd reads it before the next unit is started: once for all files, since that takes a tenth of a second and more,
+    and also where this set-up is killed in between.
+    """
+    path = Path(path)
+    if not path.is_file() or path.read_text() != content:
+        unread_units()
+    return write(path, content)
+
+
+def unread_units() -> None:
+    """Note that systemd has to read its files again."""
+    UNREAD.touch()
+
+
+def reload_units() -> None:
+    """Have systemd read the files that were written since it last did, /etc/fstab among them."""
+    if UNREAD.exists():
+        run("systemctl", "daemon-reload")
+        UNREAD.unlink()
+
+
 def service(name: str, *, settings: str, block: bool = True, enabled: bool = True) -> bool:
     """Have the unit `name` enabled and running with `settings`, the text of all that it reads at its start.
 
@@ -210,18 +236,23 @@ def service(name: str, *, settings: str, block: bool = True, enabled: bool = Tru
     is only asked for, so that slow daemons come up side by side. `enabled=False` is for a unit that systemd is not to
     start by itself at a boot: who calls this does.
     """
+    reload_units()
     wanted = hashlib.sha256(settings.encode()).hexdigest()
     known = STARTED / name
-    if succeeds("systemctl", "is-enabled", "--quiet", name) != enabled:
-        run("systemctl", "enable" if enabled else "disable", "--quiet", name)
-    active = succeeds("systemctl", "is-active", "--quiet", name)
-    # One that systemd is just starting, at a boot, may have read its files before we wrote them: a `start` would only
-    # wait for that one.
-    starting = not active and "activating" in run("systemctl", "is-active", name, accept=(0, 3, 4))
+    properties = run("systemctl", "show", "--property=ActiveState,UnitFileState", name)
+    state = dict(line.split("=", 1) for line in properties.splitlines())
+    if (state["UnitFileState"] in ENABLED) != enabled:
+        # A start needs no reload after this, and the next boot reads it anyway.
+        run("systemctl", "enable" if enabled else "disable", "--quiet", "--no-reload", name)
+    active = state["ActiveState"] in ("active", "reloading")
     if active and known.exists() and known.read_text() == wanted:
         return False
-    succeeds("systemctl", "reset-failed", name)  # a unit that was never started has nothing to reset
-    run("systemctl", "restart" if active or starting else "start", *([] if block else ["--no-block"]), name)
+    if state["ActiveState"] in ("failed", "activating"):
+        run("systemctl", "reset-failed", name)  # and its count of restarts
+    # One that systemd is just starting, at a boot, may have read its files before we wrote them: a `start` would only
+    # wait for that one.
+    again = active or state["ActiveState"] == "activating"
+    run("systemctl", "restart" if again else "start", *([] if block else ["--no-block"]), name)
     write(known, wanted, quiet=True)
     log(f"{'restarted' if active else 'started'} {name}")
     return True

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from system.host import SetupError, run, stop_service, write
+from system.host import SetupError, reload_units, run, stop_service, write, write_unit
 
 SSHD = Path("/etc/ssh/sshd_config.d/hpc.conf")
 PROFILE = """\
@@ -37,9 +37,8 @@ MemoryMax=50%
 
 def bound_users() -> None:
     """Have one user not take the whole machine, by intent or by a loop in a script."""
-    if write("/etc/systemd/system/user-.slice.d/hpc.conf", SLICE):
-        # For those who are logged in already as well.
-        run("systemctl", "daemon-reload")
+    write_unit("/etc/systemd/system/user-.slice.d/hpc.conf", SLICE)
+    reload_units()  # for those who are logged in already as well
 
 
 def configure(files: dict[str, list[str]]) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 
 from interface import Mount
 from system import text_block
-from system.host import SetupError, log, run, succeeds, wait, write
+from system.host import SetupError, log, reload_units, run, succeeds, wait, write_unit
 from system.text_block import with_block
 
 HELPERS = {"nfs": "nfs-common", "gcsfuse": "gcsfuse", "lustre": "lustre-client-utils"}
@@ -34,12 +34,11 @@ def mount_all(
     of the server from here, and for a kind of file system that this machine can't mount.
     """
     refuse_unknown(mounts)
-    changed = write(fstab, with_block(fstab.read_text() if fstab.exists() else "", fstab_lines(mounts)))
-    if changed:
-        run("systemctl", "daemon-reload")
+    changed = write_unit(fstab, with_block(fstab.read_text() if fstab.exists() else "", fstab_lines(mounts)))
+    reload_units()
     # Minimal images leave this target off, and with it every network file system at the next boot.
     if mounts and not succeeds("systemctl", "is-enabled", "--quiet", "remote-fs.target"):
-        run("systemctl", "enable", "--quiet", "remote-fs.target")
+        run("systemctl", "enable", "--quiet", "--no-reload", "remote-fs.target")
     # A parent before what lies inside it: /opt before /opt/apps.
     for mount in sorted(mounts, key=lambda m: m["target"].count("/")):
         target = mount["target"]

@@ -12,7 +12,7 @@ import shutil
 from pathlib import Path
 
 from interface import Exports, StateDisk
-from system.host import SetupError, folder, log, run, service, succeeds, wait, write
+from system.host import SetupError, folder, log, reload_units, run, service, succeeds, wait, write, write_unit
 from system.mounts import mount_one, mounted
 from system.text_block import with_block
 
@@ -42,14 +42,13 @@ def keep(state: StateDisk | None, *, fstab: Path = Path("/etc/fstab")) -> None:
     disk = state["fs_type"] == "ext4"
     if disk:
         prepare(state["source"])
-    written = [write(fstab, with_block(fstab.read_text() if fstab.exists() else "", state_lines(state), mark=MARK))]
+    write_unit(fstab, with_block(fstab.read_text() if fstab.exists() else "", state_lines(state), mark=MARK))
     for path in folders(state):
         for unit in NEEDED_BY.get(path, ()):
             drop_in = f"/etc/systemd/system/{unit}.service.d/hpc-state.conf"
             text = f"# Written by the cluster's set-up.\n[Unit]\nRequiresMountsFor={path}\n"
-            written.append(write(drop_in, text))
-    if any(written):
-        run("systemctl", "daemon-reload")
+            write_unit(drop_in, text)
+    reload_units()
     if not mounted(str(MOUNT_POINT)):
         MOUNT_POINT.mkdir(parents=True, exist_ok=True, mode=0o700)
         mount(MOUNT_POINT)
@@ -167,8 +166,7 @@ def share_folders(exports: Exports | None) -> None:
     write(NFS_CONF, NFS_SETTINGS)
     paths = " ".join(exports["paths"]) if exports else ""
     # Without the state disk the folders would be the machine's own, and empty.
-    if write(NFS_NEEDS, f"# Written by the cluster's set-up.\n[Unit]\nRequiresMountsFor={paths}\n"):
-        run("systemctl", "daemon-reload")
+    write_unit(NFS_NEEDS, f"# Written by the cluster's set-up.\n[Unit]\nRequiresMountsFor={paths}\n")
     write(EXPORTS, text)
     service("nfs-server", settings=NFS_SETTINGS)
     # Remembered after it took them, so that a set-up that was killed in between is made good by the next.
