@@ -15,8 +15,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from components.local.host.locks import locked, write_atomically
 from components.local.host.paths import HostError
+from hostfiles import locked, write_atomically
 from lab.kubernetes import apiserver, binaries
 from lab.kubernetes.apiserver import Access, ApiServer, Daemon
 from lab.soperator import CONTROLLERS

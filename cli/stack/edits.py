@@ -7,7 +7,7 @@ aligned columns, indents that differ, and line ends."""
 import fcntl
 import os
 import re
-import shutil
+import stat
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,6 +19,7 @@ import yaml
 
 from cli import console
 from cli.errors import CliError
+from hostfiles import write_atomically
 
 
 @contextmanager
@@ -54,16 +55,12 @@ def write(path: Path, text: str) -> None:
     """Replace the text atomically, and keep the file's mode and owner; of a link, what it leads to. Raises CliError: it
     can't be written, and is as it was."""
     target = path.resolve()
-    new = target.with_name(f".{target.name}.new")
     try:
-        new.write_bytes(text.encode("utf-8"))
-        shutil.copymode(target, new)
-        if os.geteuid() == 0:
-            # A rehearsal needs root, and the file may be somebody's.
-            os.chown(new, target.stat().st_uid, target.stat().st_gid)
-        new.replace(target)
+        old = target.stat()
+        # A rehearsal needs root, and the file may be somebody's.
+        owner = (old.st_uid, old.st_gid) if os.geteuid() == 0 else None
+        write_atomically(target, text, mode=stat.S_IMODE(old.st_mode), owner=owner)
     except OSError as error:
-        new.unlink(missing_ok=True)
         raise CliError(f"{path}: can't be written: {error.strerror}. Nothing was changed.") from None
 
 

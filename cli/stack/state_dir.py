@@ -14,6 +14,7 @@ from pathlib import Path
 
 from cli import ROOT, console
 from cli.errors import CliError
+from hostfiles import write_atomically
 
 _BACKEND = "PULUMI_BACKEND_URL"
 _PASSPHRASE = "PULUMI_CONFIG_PASSPHRASE"  # noqa: S105 - the name of a variable
@@ -166,10 +167,7 @@ def write_file(path: Path, text: str) -> None:
     """Write a file below the folder atomically, readable by its owner only."""
     make_directory()
     path.parent.mkdir(mode=0o700, exist_ok=True)
-    descriptor, name = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)  # mode 0600
-    with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
-        stream.write(text)
-    Path(name).replace(path)
+    write_atomically(path, text, mode=0o600)
 
 
 def write_private(file: Path, text: str) -> None:

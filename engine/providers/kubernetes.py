@@ -18,6 +18,7 @@ from engine.providers import process
 from engine.providers.base import Context, Provider, UnfinishedStepError
 from engine.providers.process import Outcome
 from engine.values import Props, Value, contains_unknown, secret
+from hostfiles import write_atomically
 
 AUTONAMED = "pulumi.com/autonamed"
 
@@ -186,10 +187,7 @@ class Cluster:
         with self._lock:
             path = self._private() / hashlib.sha256(text.encode()).hexdigest()[:16]
             if not path.exists():
-                new = path.with_suffix(".new")
-                new.touch(0o600)
-                new.write_text(text, encoding="utf-8")
-                new.rename(path)
+                write_atomically(path, text, mode=0o600)
             return path
 
     def _private(self) -> Path:

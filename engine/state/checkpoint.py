@@ -9,9 +9,12 @@ from pathlib import Path
 from engine.errors import DamagedStateError
 from engine.state.resource import Resource
 from engine.values import Value
+from hostfiles import write_atomically
 
 UNREADABLE = (ValueError, KeyError, TypeError, AttributeError, IndexError)
 """What reading a file raises that is no state."""
+PRIVATE = 0o600
+"""Mode of states and their copies: even encrypted, they are for their owner only."""
 
 
 def deployment(text: str) -> dict[str, Value]:
@@ -67,7 +70,7 @@ def share(file: Path, other: Path) -> None:
     try:
         os.link(file, other)
     except OSError:
-        write_file(other, file.read_text(encoding="utf-8"))
+        write_atomically(other, file.read_text(encoding="utf-8"), mode=PRIVATE)
 
 
 def set_aside(file: Path) -> Path | None:
@@ -97,23 +100,7 @@ def write_text(file: Path, text: str) -> None:
         backup = file.with_name(file.name + ".bak")
         backup.unlink(missing_ok=True)
         os.link(file, backup)
-    write_file(file, text, sync=True)
-
-
-def write_file(file: Path, text: str, *, sync: bool = False) -> None:
-    """Write a whole file or nothing. It is readable by its owner only: even encrypted, states are private."""
-    file.parent.mkdir(parents=True, exist_ok=True)
-    temporary = file.with_name(f".{file.name}.{os.getpid()}")
-    try:
-        with os.fdopen(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as out:
-            out.write(text)
-            if sync:
-                out.flush()
-                os.fsync(out.fileno())
-        temporary.replace(file)
-    except OSError:
-        temporary.unlink(missing_ok=True)
-        raise
+    write_atomically(file, text, mode=PRIVATE, sync=True)
 
 
 def journal_file(file: Path) -> Path:

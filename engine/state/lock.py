@@ -19,6 +19,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 from engine.errors import EngineError
+from hostfiles import write_atomically
 
 
 @dataclass(frozen=True)
@@ -87,7 +88,11 @@ class Locks:
                 _remove(holder.file)
             since = datetime.now(timezone.utc).isoformat()
             row = {"pid": os.getpid(), "username": _user(), "hostname": socket.gethostname(), "timestamp": since}
-            _write(mine, json.dumps(row))
+            try:
+                write_atomically(mine, json.dumps(row))  # a partial one would never be released
+            except OSError as error:
+                message = f"{self._folder}: no lock can be written: {error.strerror}. Nothing was changed."
+                raise EngineError(message) from error
         finally:
             os.close(folder)
         try:
@@ -107,17 +112,6 @@ def _remove(file: Path) -> None:
     """Remove a lock, and what the CLI's file store keeps beside each file (gocloud.dev/blob/fileblob)."""
     for one in (file, file.with_name(f"{file.name}.attrs")):
         one.unlink(missing_ok=True)
-
-
-def _write(file: Path, text: str) -> None:
-    """Write a lock file atomically: a partial one would never be released. Raises EngineError."""
-    half = file.with_suffix(".new")
-    try:
-        half.write_text(text, encoding="utf-8")
-        half.replace(file)
-    except OSError as error:
-        half.unlink(missing_ok=True)
-        raise EngineError(f"{file.parent}: no lock can be written: {error.strerror}. Nothing was changed.") from error
 
 
 def _read(file: Path) -> Holder | None:

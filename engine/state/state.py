@@ -15,10 +15,11 @@ from threading import Lock, RLock
 
 from engine.errors import DamagedStateError, EngineError, PassphraseError, StateWriteError
 from engine.state import checkpoint
-from engine.state.checkpoint import Journal
+from engine.state.checkpoint import PRIVATE, Journal
 from engine.state.crypter import Crypter, Passphrase, seal, unseal
 from engine.state.resource import Resource, now
 from engine.values import Value
+from hostfiles import write_atomically
 
 # The CLI whose format this is; it is written to the manifest and decides nothing.
 VERSION = "v3.272.0"
@@ -272,9 +273,9 @@ class State:
         project, stack = self._name.split("/")[1:]
         text, stamp = self.file.read_text(encoding="utf-8"), time.time_ns()
         history, backups = folder / "history" / project / stack, folder / "backups" / project / stack
-        checkpoint.write_file(history / f"{stack}-{stamp}.history.json", json.dumps(info))
+        write_atomically(history / f"{stack}-{stamp}.history.json", json.dumps(info), mode=PRIVATE)
         kept = checkpoint.newest_outcome(self.file)
         if kept is None or kept.read_text(encoding="utf-8") != text:
             kept = backups / f"{stack}.{stamp}.json"
-            checkpoint.write_file(kept, text)
+            write_atomically(kept, text, mode=PRIVATE)
         checkpoint.share(kept, history / f"{stack}-{stamp}.checkpoint.json")

@@ -24,9 +24,9 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from components.local.host.locks import locked, write_atomically
 from components.local.host.paths import HostError
 from components.local.host.process import Process
+from hostfiles import locked, write_atomically
 from lab.kubernetes.binaries import Paths
 
 _GRACE_SECONDS = 3.0

@@ -16,8 +16,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from components.local.host.locks import locked
 from components.local.host.paths import HostError
+from hostfiles import locked
 
 Version = tuple[int, int]
 

@@ -19,10 +19,10 @@ from cluster.load.parse import parse
 from cluster.platforms.local.address_plan import plan
 from cluster.platforms.local.rehearsal import candidates
 from cluster.platforms.nebius.names import CONTROLLER_POD
-from components.local.host.locks import write_atomically
 from components.local.host.network import taken_by
 from components.local.host.paths import HostError, StackPaths, host_root
 from components.local.host.process import Process
+from hostfiles import write_atomically
 from lab.soperator import jail, stack_file
 from lab.soperator.pods import ACCOUNTING, LOGIN, machine_of
 from lab.soperator.wanted import State, Wanted

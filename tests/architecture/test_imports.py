@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-OURS = {"bench", "cli", "cluster", "components", "engine", "lab", "scripts", "tests"}
+OURS = {"bench", "cli", "cluster", "components", "engine", "hostfiles", "lab", "scripts", "tests"}
 
 PLACES = {
     "google": "gcp",
@@ -35,7 +35,11 @@ ALLOWED = {
     "cli": {"bench", "cluster", "components", "engine", "pulumi", "rich", "typer", "typing_extensions", "yaml"},
     "lab": {"cluster", "components", "cryptography", "google", "grpc", "nebius", "yaml"},
     "scripts": set[str](),
+    "hostfiles": set[str](),
 }
+WRITERS = {"cli", "components", "engine", "lab"}
+"""They also import `hostfiles`, the one thing that the engine and the components share: both write files of this
+host, from several threads and processes."""
 
 
 def imports(file: Path) -> Iterator[tuple[int, str]]:
@@ -56,7 +60,7 @@ def outside(file: Path) -> Iterator[tuple[int, str]]:
 def test_packages_import_only_what_is_allowed(package: str) -> None:
     files = sorted((ROOT / package).rglob("*.py"))
     assert files, f"{package}/ is gone"
-    allowed = ALLOWED[package] | {package}
+    allowed = ALLOWED[package] | {package} | ({"hostfiles"} if package in WRITERS else set[str]())
     if package == "scripts":
         # Users run these with PyTorch and MPI; this program only copies them.
         files = [file for file in files if ROOT / "scripts/jobs/examples/programs" not in file.parents]

@@ -12,7 +12,7 @@ from cluster import findings
 from cluster.load.parse import provider_keys
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = ("bench", "cli", "cluster", "components", "engine", "lab")
+PACKAGES = ("bench", "cli", "cluster", "components", "engine", "hostfiles", "lab")
 CONFIG_IMPORTS = ("cluster.catalog", "cluster.config", "cluster.findings", "cluster.printable")
 PLATFORMS = {"gcp", "local", "nebius"}
 

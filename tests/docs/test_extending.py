@@ -13,8 +13,8 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "extending.md").read_text()
-COPIED = ["__main__.py", "cli", "cluster", "components", "engine", "scripts", "Pulumi.yaml", "Pulumi.dev.yaml",
-          "Pulumi.a3mega.yaml", "requirements.txt"]  # fmt: skip
+PACKAGES = ("cli", "cluster", "components", "engine", "hostfiles", "scripts")
+COPIED = [*PACKAGES, "__main__.py", "Pulumi.yaml", "Pulumi.dev.yaml", "Pulumi.a3mega.yaml", "requirements.txt"]
 
 Run = Callable[..., str]
 

@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from components.local.host.images import SUITES, ensure_image, host_sources
-from components.local.host.locks import locked
 from components.local.host.paths import images_root
+from hostfiles import locked
 
 BASE = "debian-13"
 DISK_BYTES = 1_000_000_000

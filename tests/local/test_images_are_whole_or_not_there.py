@@ -158,7 +158,8 @@ class TestDigest:
     """A machine is made anew when its image's name changes: that must not happen for nothing, nor fail to happen."""
 
     def test_it_is_the_same_wherever_the_checkout_is(self, tmp_path: Path) -> None:
-        (tmp_path / "components").symlink_to(ROOT / "components")
+        for package in ("components", "hostfiles"):
+            (tmp_path / package).symlink_to(ROOT / package)
         code = "from components.local.host.images import recipe; print(recipe('debian-12').digest)"
         command = [sys.executable, "-c", code]
         done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)

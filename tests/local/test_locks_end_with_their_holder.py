@@ -6,13 +6,13 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from components.local.host.locks import locked, remove_empty, write_atomically
+from hostfiles import locked, remove_empty, write_atomically
 
 ROOT = Path(__file__).parents[2]
 HOLD = """
 import sys, time
 from pathlib import Path
-from components.local.host.locks import locked
+from hostfiles import locked
 with locked(Path(sys.argv[1])):
     print("held", flush=True)
     time.sleep(60)

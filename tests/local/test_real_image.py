@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from components.local.host import images as base_images
-from components.local.host.locks import locked
 from components.local.host.paths import HostError
 from components.local.host.process import Process
+from hostfiles import locked
 
 pytestmark = pytest.mark.e2e
 

@@ -14,9 +14,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from components.local.host.locks import remove_empty
 from components.local.host.paths import HostError
 from components.local.host.process import Process, run
+from hostfiles import remove_empty
 
 TASKS = 1024
 """Processes and threads of one machine: a controller with its daemons has fifty, a step of a job six. What a job starts

@@ -14,8 +14,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from components.local.host.locks import locked, write_atomically
 from components.local.host.paths import HostError, host_root
+from hostfiles import locked, write_atomically
 
 HERE = Path(__file__).parent
 BUILD = HERE / "build-image.sh"

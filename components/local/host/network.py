@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from components.local.host import bridge, cgroups, machine, owner
-from components.local.host.locks import locked, remove_empty, write_atomically
 from components.local.host.paths import HostError, StackPaths, checked_name
 from components.local.host.process import run
+from hostfiles import locked, remove_empty, write_atomically
 
 
 def render_hosts(hosts: Mapping[str, str], gateway: str) -> str:

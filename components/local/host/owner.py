@@ -14,8 +14,8 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-from components.local.host.locks import write_atomically
 from components.local.host.paths import HostError, StackPaths
+from hostfiles import write_atomically
 
 
 def state_id(admin_key: str) -> str:
