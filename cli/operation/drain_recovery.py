@@ -10,11 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from cli import console
-from cli.access import remote
-from cli.cluster.cluster import from_outputs
 from cli.stack import state_dir
-from cluster.platforms.observer import observer_of
-from components.slurm import payload
 
 SECONDS = 600
 """For one machine: its set-up waits for a daemon for a minute, for several of them in turn."""
@@ -41,9 +37,14 @@ def recover(stack: str, outputs: Mapping[str, Any], *, quiet: bool) -> None:
 
     A machine that does not answer is reported, and asked again after the next `up`.
     """
-    if observer_of(outputs):
-        from cli import observers
+    # Slow to import, and most runs follow none that failed.
+    from cli import observers
+    from cli.access import remote
+    from cli.cluster.cluster import from_outputs
+    from cluster.platforms.observer import observer_of
+    from components.slurm.payload import phase_command
 
+    if observer_of(outputs):
         if observers.recover(stack, outputs, quiet=quiet):
             end(stack)
         return
@@ -51,7 +52,7 @@ def recover(stack: str, outputs: Mapping[str, Any], *, quiet: bool) -> None:
     complete = True
     # The controller first: the others wait for what it says.
     for machine in {one.name: one for one in (reached.controller, *reached.having("login"))}.values():
-        done = remote.capture(machine, reached.admin_key, payload.phase_command("settle"), stdin="{}", seconds=SECONDS)
+        done = remote.capture(machine, reached.admin_key, phase_command("settle"), stdin="{}", seconds=SECONDS)
         for text in done.out.splitlines():
             if not quiet:
                 console.line(f"  {machine.name}: {text}", style="dim")

@@ -9,12 +9,11 @@ from dataclasses import replace as changed
 from typing import Any
 
 from cli import console, error_handler
-from cli.cluster import user_config
 from cli.display import views
 from cli.display.changes import interrupted
 from cli.errors import CliError
 from cli.interrupts import INTERRUPTED
-from cli.operation import drain_recovery, localhost, pulumi_cli
+from cli.operation import drain_recovery, pulumi_cli
 from cli.operation.run_options import Kind, RunOptions
 from cli.options import EngineName
 from cli.stack import impact, outputs, project, stack_config, stackfile, state_dir, state_edit
@@ -64,8 +63,14 @@ def run(kind: Kind, stack: str, chosen: RunOptions) -> int:
     elif code == 0 and kind in ("up", "destroy"):
         drain_recovery.end(stack)
     if code == 0 and kind == "destroy" and not (chosen.targets or chosen.excludes):
-        user_config.Files(stack).remove()
+        _remove_ssh_files(stack)
     return code
+
+
+def _remove_ssh_files(stack: str) -> None:
+    from cli.cluster import user_config
+
+    user_config.Files(stack).remove()
 
 
 def nothing(kind: Kind, stack: str, *, json: bool) -> None:
@@ -89,6 +94,8 @@ def _parsed(file: StackFile, kind: Kind, *, json: bool) -> ClusterConfig:
 
 def _prepare(stack: str, config: ClusterConfig | None) -> None:
     """Before anything is made or removed on this machine; `config` is what an `up` is to make."""
+    from cli.operation import localhost
+
     if config:
         localhost.refuse_leftovers(config.name, stack)
     localhost.prepare()
@@ -132,6 +139,8 @@ def _embedded(kind: Kind, file: StackFile, chosen: RunOptions, impacts: impact.E
     if result.ok and (pulumi := passed_over(chosen.engine, file, kind)):
         pulumi_cli.ensure_stack(pulumi, kind, file)  # what `pulumi` alone then goes on with
     if on_this_host(file) and result.failures:
+        from cli.operation import localhost
+
         localhost.show_consoles(result.failures, file.stack)
     if kind == "up" and result.ok and on_this_host(file) and not chosen.json:
         console.line(f"Try: ./hpc run {file.stack} -- srun -l hostname")
@@ -155,9 +164,11 @@ def _never_was(kind: Kind, file: StackFile, pulumi: str | None, *, json: bool) -
     nothing(kind, file.stack, json=json)
     drain_recovery.end(file.stack)
     if kind == "destroy":
-        user_config.Files(file.stack).remove()
-    if kind == "destroy" and not json and (hint := localhost.leftovers_hint(file)):
-        console.note(hint)
+        from cli.operation import localhost
+
+        _remove_ssh_files(file.stack)
+        if not json and (hint := localhost.leftovers_hint(file)):
+            console.note(hint)
     return True
 
 
