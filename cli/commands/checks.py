@@ -4,8 +4,7 @@ from typing import Annotated
 
 from typer import Argument, Exit, Option
 
-from cli import console
-from cli.checks import catalog, host, suite
+from cli import checks, console
 from cli.errors import CliError
 from cli.stack import project
 
@@ -35,18 +34,18 @@ def run_checks(
     if outside:
         if fast or only:
             raise CliError("--outside runs the checks named there alone: leave out --fast and --only.")
-        if suite.run(project.ROOT, [], [catalog.outside(outside, arguments or ())]):
+        if checks.run(project.ROOT, [], [checks.outside(outside, arguments or ())]):
             raise Exit(1)
         return
-    chosen = only or list(catalog.NAMES)
-    if unknown := sorted(set(chosen) - set(catalog.NAMES)):
-        raise CliError(f"--only {unknown[0]}: there is no such check. There are: {', '.join(catalog.NAMES)}.")
+    chosen = only or list(checks.NAMES)
+    if unknown := sorted(set(chosen) - set(checks.NAMES)):
+        raise CliError(f"--only {unknown[0]}: there is no such check. There are: {', '.join(checks.NAMES)}.")
     with_tests = "tests" in chosen
     if with_tests and not fast:
-        host.prepare()
-    tests = catalog.tests(arguments or (), fast=fast) if with_tests else []
-    console.note(f"Running side by side: {', '.join(name for name in catalog.NAMES if name in chosen)} ...")
-    failed = suite.run(project.ROOT, catalog.checks(chosen, fast=fast), tests)
+        checks.prepare()
+    tests = checks.tests(arguments or (), fast=fast) if with_tests else []
+    console.note(f"Running side by side: {', '.join(name for name in checks.NAMES if name in chosen)} ...")
+    failed = checks.run(project.ROOT, checks.checks(chosen, fast=fast), tests)
     if set(failed) - {tests[-1].name if tests else ""}:
         # The last tests' summary may be green and is the last thing on the screen.
         console.error(f"failed: {', '.join(failed)}; see above")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.checks import catalog
+from cli import checks as cli_checks
 from cli.commands.checks import run_checks
 from cli.errors import CliError
 from cli.stack import project
@@ -47,9 +47,9 @@ held = ["outside:{}"]
 @pytest.fixture
 def checks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A project with one check."""
-    folder = tmp_path / catalog.OUTSIDE
+    folder = tmp_path / cli_checks.OUTSIDE
     (folder / "ledger").mkdir(parents=True)
-    (folder / "conftest.py").write_text((ROOT / catalog.OUTSIDE / "conftest.py").read_text())
+    (folder / "conftest.py").write_text((ROOT / cli_checks.OUTSIDE / "conftest.py").read_text())
     (folder / "check_example.py").write_text(CHECK)
     rows = ("size", "example"), ("name", "example"), ("other", "another"), ("parts", "example")
     (folder / "ledger" / "gcp.toml").write_text("".join(ROW.format(*row) for row in rows))
@@ -59,7 +59,7 @@ def checks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_prints_what_was_done_what_differs_and_what_is_held(checks: Path) -> None:
-    command = catalog.outside([f"example={checks / 'artifact'}"], ()).command
+    command = cli_checks.outside([f"example={checks / 'artifact'}"], ()).command
     done = subprocess.run(
         command, cwd=checks, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=False
     )
@@ -111,6 +111,8 @@ def test_outside_runs_nothing_else(checks: Path) -> None:
 
 def test_every_check_is_documented() -> None:
     page = (ROOT / "docs" / "development.md").read_text()
-    names = [file.stem.removeprefix("check_").replace("_", "-") for file in (ROOT / catalog.OUTSIDE).glob("check_*.py")]
+    names = [
+        file.stem.removeprefix("check_").replace("_", "-") for file in (ROOT / cli_checks.OUTSIDE).glob("check_*.py")
+    ]
     assert names
     assert [name for name in names if f"| `{name}` |" not in page] == []

@@ -65,24 +65,20 @@ def jobs(
             autocompletion=options.partitions,
         ),
     ] = None,
-    nodes: Annotated[
-        str, Option(metavar="NODES", help="Only these: cpu-0, cpu-[0-3,7]. Default: all.", show_default=False)
-    ] = "",
+    nodes: Annotated[str, Option(metavar="NODES", help="Only these: cpu-0, cpu-[0-3,7]. Default: all.")] = "",
     user: Annotated[
         str | None,
-        Option("--as", metavar="USER", help="Whose jobs. Default: the first configured user.", show_default=False),
+        Option("--as", metavar="USER", help="Whose jobs. Default: the first configured user."),
     ] = None,
     wait: Annotated[bool, Option("--wait", help="Wait for busy nodes, --seconds at most, too.")] = False,
     exclusive: Annotated[bool, Option("--exclusive", help="Each job has its node to itself.")] = False,
     image: Annotated[
         str,
-        Option(
-            metavar="IMAGE", help="Container image: a registry's name, or a path on the cluster.", show_default=False
-        ),
+        Option(metavar="IMAGE", help="Container image: a registry's name, or a path on the cluster."),
     ] = "",
     binaries: Annotated[
         str,
-        Option(metavar="FOLDER", help="For the NCCL test: programs of nccl-tests on the cluster.", show_default=False),
+        Option(metavar="FOLDER", help="For the NCCL test: programs of nccl-tests on the cluster."),
     ] = "",
     seconds: Annotated[int, Option(min=10, max=3600, metavar="N", help="For one job to start and end.")] = 60,
     json: options.Json = False,

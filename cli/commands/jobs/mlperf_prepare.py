@@ -35,19 +35,16 @@ class Benchmark(str, Enum):
         return GPT3 if self is Benchmark.GPT3 else STABLE_DIFFUSION
 
 
-Which = Annotated[Benchmark, Argument(metavar="stable-diffusion|gpt3", help="The benchmark.", show_default=False)]
+Which = Annotated[Benchmark, Argument(metavar="stable-diffusion|gpt3", help="The benchmark.")]
 Data = Annotated[
     str,
     Option(
         metavar="FOLDER",
         help="Folder on shared storage. Default: /mlperf-sd, or /gpt3, as in the guide.",
-        show_default=False,
     ),
 ]
-As = Annotated[
-    str | None, Option("--as", metavar="USER", help="Whose jobs they are. Default: the first user.", show_default=False)
-]
-Partition = Annotated[str, Option(metavar="NAME", help="Where they run. Default: one that fits.", show_default=False)]
+As = Annotated[str | None, Option("--as", metavar="USER", help="Whose jobs they are. Default: the first user.")]
+Partition = Annotated[str, Option(metavar="NAME", help="Where they run. Default: one that fits.")]
 DryRun = Annotated[bool, Option("--dry-run", help="Print the job scripts, and submit nothing.")]
 _WAIT_SECONDS = 10.0
 _NEVER = "DependencyNeverSatisfied"
@@ -64,17 +61,16 @@ def prepare(
             metavar="PLACE",
             help="Where the data comes from: REMOTE:PATH of rclone, s3://BUCKET/PATH, or mlcommons. Default: the "
             "recipe's public bucket.",
-            show_default=False,
         ),
     ] = "",
-    endpoint: Annotated[str, Option(metavar="URL", help="Of the object storage, with s3://.", show_default=False)] = "",
+    endpoint: Annotated[str, Option(metavar="URL", help="Of the object storage, with s3://.")] = "",
     checkpoint: Annotated[
         str,
-        Option(metavar="PLACE", help="Of GPT-3: where its checkpoint comes from, or its folder.", show_default=False),
+        Option(metavar="PLACE", help="Of GPT-3: where its checkpoint comes from, or its folder."),
     ] = "",
     image: Annotated[
         str,
-        Option(metavar="IMAGE", help="Container image, REGISTRY#NAME:TAG. GPT-3 has no default.", show_default=False),
+        Option(metavar="IMAGE", help="Container image, REGISTRY#NAME:TAG. GPT-3 has no default."),
     ] = "",
     partition: Partition = "",
     user: As = None,

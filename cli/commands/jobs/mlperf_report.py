@@ -32,10 +32,9 @@ Setup = Annotated[
         "--target",
         metavar="SETUP",
         help="Compare with this set-up: 1xH100, 2xH100, 8xH100. Default: the one that the log shows.",
-        show_default=False,
     ),
 ]
-Png = Annotated[Path | None, Option("--png", metavar="FILE", help="Write a plot as a picture.", show_default=False)]
+Png = Annotated[Path | None, Option("--png", metavar="FILE", help="Write a plot as a picture.")]
 Plot = Annotated[bool, Option("--plot", help="Print a plot too.")]
 
 
@@ -98,7 +97,6 @@ def report(
         Argument(
             metavar="FILE|JOB",
             help="The log; `-` is standard input. With --stack: a job, or a path.",
-            show_default=False,
         ),
     ],
     *,
@@ -106,15 +104,9 @@ def report(
     png: Png = None,
     plot: Plot = False,
     json: options.Json = False,
-    stack: Annotated[
-        str, Option("--stack", metavar="STACK", help="Read the log on this cluster.", show_default=False)
-    ] = "",
-    data: Annotated[
-        str, Option(metavar="FOLDER", help="With --stack: the benchmark's data folder.", show_default=False)
-    ] = "",
-    user: Annotated[
-        str | None, Option("--as", metavar="USER", help="With --stack: who reads it.", show_default=False)
-    ] = None,
+    stack: Annotated[str, Option("--stack", metavar="STACK", help="Read the log on this cluster.")] = "",
+    data: Annotated[str, Option(metavar="FOLDER", help="With --stack: the benchmark's data folder.")] = "",
+    user: Annotated[str | None, Option("--as", metavar="USER", help="With --stack: who reads it.")] = None,
 ) -> None:
     """Show the time of training steps in a log of MLPerf, and compare it with the published time.
 

@@ -28,33 +28,29 @@ def run(
     stack: options.Stack,
     benchmark: shared.Which,
     *,
-    nodes: Annotated[int, Option(min=1, max=10_000, metavar="N", help="Nodes, each with 8 GPUs.", show_default=False)],
+    nodes: Annotated[int, Option(min=1, max=10_000, metavar="N", help="Nodes, each with 8 GPUs.")],
     data: shared.Data = "",
     config: Annotated[
         str,
-        Option(metavar="NAME", help="Of Stable Diffusion: 01x08x08, 02x08x08, 32x08x02 ...", show_default=False),
+        Option(metavar="NAME", help="Of Stable Diffusion: 01x08x08, 02x08x08, 32x08x02 ..."),
     ] = "",
-    image: Annotated[
-        str, Option(metavar="IMAGE", help="A file (*.sqsh), or REGISTRY#NAME:TAG.", show_default=False)
-    ] = "",
-    checkpoint: Annotated[
-        str, Option(metavar="FOLDER", help="Of GPT-3. Default: FOLDER/checkpoint of --data.", show_default=False)
-    ] = "",
+    image: Annotated[str, Option(metavar="IMAGE", help="A file (*.sqsh), or REGISTRY#NAME:TAG.")] = "",
+    checkpoint: Annotated[str, Option(metavar="FOLDER", help="Of GPT-3. Default: FOLDER/checkpoint of --data.")] = "",
     tensor: Annotated[
         int | None,
-        Option(min=1, max=_MOST, metavar="N", help="Of GPT-3: parts of each layer. Default: 8.", show_default=False),
+        Option(min=1, max=_MOST, metavar="N", help="Of GPT-3: parts of each layer. Default: 8."),
     ] = None,
     pipeline: Annotated[
         int | None,
-        Option(min=1, max=_MOST, metavar="N", help="Of GPT-3: groups of layers. Default: 8.", show_default=False),
+        Option(min=1, max=_MOST, metavar="N", help="Of GPT-3: groups of layers. Default: 8."),
     ] = None,
     batch: Annotated[
         int | None,
-        Option(min=1, max=_MOST, metavar="N", help="Of GPT-3: samples of a training step.", show_default=False),
+        Option(min=1, max=_MOST, metavar="N", help="Of GPT-3: samples of a training step."),
     ] = None,
     micro: Annotated[
         int | None,
-        Option("--micro-batch", min=1, max=_MOST, metavar="N", help="Of GPT-3: samples at a time.", show_default=False),
+        Option("--micro-batch", min=1, max=_MOST, metavar="N", help="Of GPT-3: samples at a time."),
     ] = None,
     minutes: Annotated[
         int | None,
@@ -63,12 +59,11 @@ def run(
             max=_MOST,
             metavar="N",
             help="Longest run time. Default: 4 hours; GPT-3: 20 hours.",
-            show_default=False,
         ),
     ] = None,
     partition: shared.Partition = "",
     user: shared.As = None,
-    png: Annotated[Path | None, Option("--png", metavar="FILE", help="Write a plot too.", show_default=False)] = None,
+    png: Annotated[Path | None, Option("--png", metavar="FILE", help="Write a plot too.")] = None,
     no_wait: Annotated[bool, Option("--no-wait", help="Submit the job, and return.")] = False,
     dry_run: shared.DryRun = False,
 ) -> None:

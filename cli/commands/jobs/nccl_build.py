@@ -29,13 +29,12 @@ PartitionName = Annotated[
         "--partition",
         metavar="NAME",
         help="Default: the first one with GPUs.",
-        show_default=False,
         autocompletion=options.partitions,
     ),
 ]
 As = Annotated[
     str | None,
-    Option("--as", metavar="USER", help="Whose job it is. Default: the first user.", show_default=False),
+    Option("--as", metavar="USER", help="Whose job it is. Default: the first user."),
 ]
 DryRun = Annotated[bool, Option("--dry-run", help="Print the job script, and submit nothing.")]
 _SHOWN = "^==> "

@@ -31,28 +31,23 @@ Log_ = Annotated[
     Argument(
         metavar="FILE|FOLDER|JOB",
         help="A log, a folder of logs, or with --stack the number of a job. `-` is standard input.",
-        show_default=False,
     ),
 ]
-Stack = Annotated[
-    str, Option("--stack", metavar="STACK", help="Read the log of a job from this cluster.", show_default=False)
-]
+Stack = Annotated[str, Option("--stack", metavar="STACK", help="Read the log of a job from this cluster.")]
 MachineType = Annotated[
     str,
-    Option("--machine-type", metavar="TYPE", help="Machine type of the nodes. Default: the log's.", show_default=False),
+    Option("--machine-type", metavar="TYPE", help="Machine type of the nodes. Default: the log's."),
 ]
-Nodes = Annotated[
-    int | None, Option("--nodes", metavar="N", min=1, help="Number of nodes. Default: the log's.", show_default=False)
-]
+Nodes = Annotated[int | None, Option("--nodes", metavar="N", min=1, help="Number of nodes. Default: the log's.")]
 Collective = Annotated[
     str,
-    Option("--collective", metavar="NAME", help="all_gather, all_reduce ... Default: the log's.", show_default=False),
+    Option("--collective", metavar="NAME", help="all_gather, all_reduce ... Default: the log's."),
 ]
 Against = Annotated[
     Path | None,
-    Option("--against", metavar="FILE|FOLDER", help="Compare with earlier runs: their logs.", show_default=False),
+    Option("--against", metavar="FILE|FOLDER", help="Compare with earlier runs: their logs."),
 ]
-Png = Annotated[Path | None, Option("--png", metavar="FILE", help="Write the plot as a picture.", show_default=False)]
+Png = Annotated[Path | None, Option("--png", metavar="FILE", help="Write the plot as a picture.")]
 
 
 def report(

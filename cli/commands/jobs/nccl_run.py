@@ -48,10 +48,8 @@ def run(
     stack: options.Stack,
     *,
     partition: nccl_build.PartitionName = None,
-    nodes: Annotated[
-        int | None, Option(min=1, max=10_000, metavar="N", help="Default: 2, where there are 2.", show_default=False)
-    ] = None,
-    nodelist: Annotated[str, Option(metavar="NODES", help="Use these, such as a3mega-[0-1].", show_default=False)] = "",
+    nodes: Annotated[int | None, Option(min=1, max=10_000, metavar="N", help="Default: 2, where there are 2.")] = None,
+    nodelist: Annotated[str, Option(metavar="NODES", help="Use these, such as a3mega-[0-1].")] = "",
     pairs: Annotated[
         bool, Option("--pairs", help="Find slow nodes: measure pairs of nodes side by side, in two rounds as a rule.")
     ] = False,
@@ -59,15 +57,12 @@ def run(
         str | None,
         Option(
             metavar="NAME",
-            show_default=False,
             help=f"One of {', '.join(NCCL_TESTS.collectives)}. Default: all_reduce on InfiniBand, else all_gather.",
         ),
     ] = None,
     smallest: Annotated[
         str | None,
-        Option(
-            "--min", metavar="SIZE", help="Smallest message. Default: 512M on InfiniBand, else 8M.", show_default=False
-        ),
+        Option("--min", metavar="SIZE", help="Smallest message. Default: 512M on InfiniBand, else 8M."),
     ] = None,
     largest: Annotated[str, Option("--max", metavar="SIZE", help="Largest message.")] = "8G",
     iters: Annotated[
@@ -76,7 +71,6 @@ def run(
             min=1,
             max=1_000_000,
             metavar="N",
-            show_default=False,
             help="Timed iterations for each size. Default: 200 with TCPXO, else nccl-tests' own.",
         ),
     ] = None,
@@ -85,7 +79,6 @@ def run(
         Over | None,
         Option(
             help="On one node with InfiniBand: over NVLink, or over the NICs by force. Default: NCCL decides.",
-            show_default=False,
         ),
     ] = None,
     binaries: Annotated[
@@ -93,7 +86,6 @@ def run(
         Option(
             metavar="FOLDER",
             help="Programs of nccl-tests on the cluster, used without a container.",
-            show_default=False,
         ),
     ] = "",
     output: Annotated[
@@ -102,7 +94,6 @@ def run(
             "--output",
             "-o",
             metavar="FILE",
-            show_default=False,
             help="Where to save the log. Default: nccl-STACK-COLLECTIVE-JOB.log, here.",
         ),
     ] = None,

@@ -33,16 +33,13 @@ _PLACE = f"{FOLDER}/warm_up"
 def warm_up(
     stack: options.Stack,
     *,
-    nodes: Annotated[
-        str, Option(metavar="NODES", help="Only these: cpu-0, cpu-[0-3,7]. Default: all.", show_default=False)
-    ] = "",
+    nodes: Annotated[str, Option(metavar="NODES", help="Only these: cpu-0, cpu-[0-3,7]. Default: all.")] = "",
     image: Annotated[
         list[str] | None,
         Option(
             metavar="IMAGE",
             help="A container image, as nvcr.io/nvidia/pytorch:24.04-py3; may be given again. Default: those of "
             "slurm.warm_up.",
-            show_default=False,
         ),
     ] = None,
     seconds: Annotated[

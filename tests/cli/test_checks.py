@@ -1,4 +1,4 @@
-"""`./hpc test`: checks run side by side, are printed one after the other, and the tests' summary comes last."""
+"""`./hpc test`: which checks there are, their output in one order, and what is installed for them."""
 
 import re
 import signal
@@ -9,12 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from cli.checks import catalog, suite
-from cli.checks.suite import Check
+from cli import checks
+from cli.checks import Check
 from cli.stack import project
 from tests.cli.conftest import Hpc
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[2]
+INSTALL = "install --yes --quiet --no-install-recommends qemu-system-x86 e2fsprogs"
 
 
 def script(name: str, body: str) -> Check:
@@ -28,36 +29,27 @@ def _plain(root: Path) -> None:
 
 class TestSuite:
     def test_prints_in_order_and_the_tests_last(self, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-        checks = [script("lint", "echo quiet when well"), script("schema", "echo it is old >&2; exit 1")]
+        others = [script("lint", "echo quiet when well"), script("schema", "echo it is old >&2; exit 1")]
         clusters = script("clusters", "sleep 0.3; echo 3 passed")
         tests = script("tests", "echo one; sleep 0.2; echo 7 passed")
-        assert suite.run(tmp_path, checks, [clusters, tests]) == ["schema"]
+        assert checks.run(tmp_path, others, [clusters, tests]) == ["schema"]
         out = capfd.readouterr().out
         shown = [line.partition(",")[0] for line in out.splitlines()]
-        assert shown == [
-            "lint: ok",
-            "schema: FAILED",
-            "it is old",
-            "clusters:",
-            "3 passed",
-            "tests:",
-            "one",
-            "7 passed",
-        ]
+        assert shown == "lint: ok|schema: FAILED|it is old|clusters:|3 passed|tests:|one|7 passed".split("|")
 
     def test_checks_and_tests_run_side_by_side(self, tmp_path: Path) -> None:
         meet = "touch $0; for i in $(seq 200); do [ -e a ] && [ -e b ] && [ -e c ] && exit 0; sleep 0.02; done; exit 1"
-        checks = [Check(name=name, command=["sh", "-c", meet, name]) for name in "ab"]
-        assert suite.run(tmp_path, checks, [Check(name="c", command=["sh", "-c", meet, "c"])]) == []
+        first, second, third = (Check(name=name, command=["sh", "-c", meet, name]) for name in "abc")
+        assert checks.run(tmp_path, [first, second], [third]) == []
 
     def test_failing_tests_fail(self, tmp_path: Path) -> None:
-        assert suite.run(tmp_path, [], [script("clusters", "exit 1"), script("tests", "exit 0")]) == ["clusters"]
+        assert checks.run(tmp_path, [], [script("clusters", "exit 1"), script("tests", "exit 0")]) == ["clusters"]
 
     def test_termination_interrupts_the_tests_and_waits_for_them(self, tmp_path: Path) -> None:
         body = "trap 'echo cleaned up; exit 1' INT; touch up; while :; do sleep 0.02; done"
         program = (
             "import sys; sys.path.insert(0, sys.argv[1]); from pathlib import Path\n"
-            "from cli.checks.suite import Check, run\n"
+            "from cli.checks import Check, run\n"
             "run(Path(sys.argv[2]), [], [Check(name='tests', command=['bash', '-c', sys.argv[3]])])\n"
         )
         command = [sys.executable, "-c", program, str(ROOT), str(tmp_path), body]
@@ -83,18 +75,7 @@ class TestCommand:
     def test_passes_arguments_on_and_fails_with_the_tests(self, hpc: Hpc, tmp_path: Path) -> None:
         (tmp_path / "test_it.py").write_text("def test_it():\n    assert 0, 'of course'\n")
         ended = hpc(
-            "test",
-            "--fast",
-            "--only",
-            "tests",
-            "--",
-            "-n",
-            "0",
-            "-c",
-            "/dev/null",
-            "--rootdir",
-            str(tmp_path),
-            str(tmp_path),
+            "test", "--fast", "--only", "tests", "--", *f"-n 0 -c /dev/null --rootdir {tmp_path} {tmp_path}".split()
         )
         assert ended.code == 1
         assert "of course" in ended.out
@@ -113,43 +94,38 @@ class TestCommand:
 
 
 def test_every_test_is_in_one_run_and_in_one_alone() -> None:
-    first, second, third, pods, rest = (check.command for check in catalog.tests([], fast=False))
-    files = {str(path.relative_to(ROOT)) for path in (ROOT / catalog.CLUSTERS).glob("test_*.py")}
-    assert catalog.CLUSTERS in first
+    first, second, third, pods, rest = (check.command for check in checks.tests([], fast=False))
+    files = {str(path.relative_to(ROOT)) for path in (ROOT / checks.CLUSTERS).glob("test_*.py")}
     ignored = {word.removeprefix("--ignore=") for word in first if word.startswith("--ignore=")}
-    assert set(second) & files == set(catalog.SECOND)
-    assert set(third) & files == set(catalog.THIRD)
-    assert ignored == {*catalog.SECOND, *catalog.THIRD}
-    assert not set(catalog.SECOND) & set(catalog.THIRD)
+    assert checks.CLUSTERS in first
+    assert (set(second) & files, set(third) & files) == (set(checks.SECOND), set(checks.THIRD))
+    assert (ignored, set(second) & set(third) & files) == ({*checks.SECOND, *checks.THIRD}, set())
     assert files - ignored
-    assert pods[-1] == catalog.PODS
-    assert rest[-2:] == [f"--ignore={catalog.CLUSTERS}", f"--ignore={catalog.PODS}"]
+    assert pods[-1] == checks.PODS
+    assert rest[-2:] == [f"--ignore={checks.CLUSTERS}", f"--ignore={checks.PODS}"]
     assert all("--durations=20" in command for command in (first, second, third, pods, rest))
-    (chosen,) = catalog.tests(["-k", "slurm"], fast=False)
+    (chosen,) = checks.tests(["-k", "slurm"], fast=False)
     assert chosen.command[-2:] == ["-k", "slurm"]
 
 
 def test_files_that_share_clusters_are_in_one_process() -> None:
     """The fixtures `pair` and `lab` make their clusters once for each."""
-    using = {
-        file for file in (ROOT / catalog.CLUSTERS).glob("test_*.py") if "pair" in re.findall(r"\w+", file.read_text())
-    }
-    using |= {
-        file
-        for file in (ROOT / catalog.CLUSTERS).glob("test_*.py")
-        if re.search(r"\b(many|one): Cluster", file.read_text())
-    }
-    assert len(using) > 1
-    assert not using & {ROOT / file for file in (*catalog.SECOND, *catalog.THIRD)}
-    on_lab = {file for file in (ROOT / catalog.CLUSTERS).glob("test_*.py") if "lab: Cluster" in file.read_text()}
-    assert on_lab
-    assert on_lab <= {ROOT / file for file in catalog.THIRD}
+
+    def using(pattern: str) -> set[str]:
+        files = (ROOT / checks.CLUSTERS).glob("test_*.py")
+        return {str(file.relative_to(ROOT)) for file in files if re.search(pattern, file.read_text())}
+
+    pairs, labs = using(r"\bpair\b|\b(many|one): Cluster"), using("lab: Cluster")
+    assert len(pairs) > 1
+    assert not pairs & {*checks.SECOND, *checks.THIRD}
+    assert labs
+    assert labs <= {*checks.THIRD}
 
 
 def test_a_fast_run_leaves_out_tests_that_are_there(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(project, "ROOT", ROOT)
-    (fast,) = catalog.tests([], fast=True)
-    slow = (ROOT / catalog.SLOW).read_text().split()
+    (fast,) = checks.tests([], fast=True)
+    slow = (ROOT / checks.SLOW).read_text().split()
     assert {*slow} == {word.partition("=")[2] for word in fast.command if word.startswith(("--ign", "--des"))}
     for file, _, names in (name.partition("::") for name in slow):
         text = (ROOT / file).read_text()
@@ -169,11 +145,11 @@ def test_shell_scripts_are_found_by_their_first_line(tmp_path: Path) -> None:
         path = tmp_path / name
         path.parent.mkdir(exist_ok=True)
         path.write_text(f"{first}\n")
-    assert [str(path) for path in catalog.shell_scripts(tmp_path)] == ["a", "b.txt", "c", "g/h"]
+    assert [str(path) for path in checks.shell_scripts(tmp_path)] == ["a", "b.txt", "c", "g/h"]
 
 
 def test_the_launcher_and_ci_are_among_them() -> None:
-    assert {Path("hpc"), Path(".ci/run")} <= set(catalog.shell_scripts(ROOT))
+    assert {Path("hpc"), Path(".ci/run")} <= set(checks.shell_scripts(ROOT))
 
 
 def test_a_fast_run_checks_the_types_of_what_differs_from_the_last_commit(tmp_path: Path) -> None:
@@ -185,9 +161,40 @@ def test_a_fast_run_checks_the_types_of_what_differs_from_the_last_commit(tmp_pa
         (tmp_path / name).write_text("x = 1\n")
     git("add", ".")
     git("commit", "-qm", "all")
-    assert catalog._changed(tmp_path) == []
+    assert checks._changed(tmp_path) == []
     for name in ("edited.py", "staged.py", "new.py", "text.md"):
         (tmp_path / name).write_text("x = 2\n")
     git("add", "staged.py")
     (tmp_path / "deleted.py").unlink()
-    assert catalog._changed(tmp_path) == ["edited.py", "new.py", "staged.py"]
+    assert checks._changed(tmp_path) == ["edited.py", "new.py", "staged.py"]
+
+
+@pytest.fixture
+def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """What a stand-in for apt-get was asked; it can't install before its lists are fresh."""
+    (tmp_path / "apt-get").write_text(
+        '#!/bin/sh\ncd "${0%/*}"\necho "$@" >>asked\n'
+        'case $1 in update) test ! -e offline && : >fresh;; *) echo "E: no such version"; test -e fresh;; esac\n'
+    )
+    (tmp_path / "apt-get").chmod(0o755)
+    monkeypatch.setattr(checks, "_PATH", str(tmp_path))
+    return tmp_path / "asked"
+
+
+def test_old_lists_are_refreshed_once(asked: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    checks._install_emulator()
+    assert asked.read_text().splitlines() == [INSTALL, "update --quiet", INSTALL]
+    assert "left out" not in "".join(capfd.readouterr())
+
+
+def test_without_it_the_tests_go_on_and_say_what_is_left_out(asked: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    asked.with_name("offline").touch()
+    checks._install_emulator()
+    assert "The tests of an emulated machine are left out" in "".join(capfd.readouterr())
+
+
+def test_what_is_there_is_not_installed(asked: Path) -> None:
+    for command in ("qemu-system-x86_64", "mke2fs"):
+        asked.with_name(command).touch(mode=0o755)
+    checks._install_emulator()
+    assert not asked.exists()

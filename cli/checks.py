@@ -1,0 +1,309 @@
+"""The checks of `./hpc test`: how each is started, what they need of this machine, and their output in one order."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from cli import console
+from cli.display.changes import seconds
+from cli.errors import CliError
+from cli.interrupts import held, unwound
+from cli.operation import localhost
+from cli.stack import project
+
+CLUSTERS = "tests/e2e"
+"""Whole clusters, through the command."""
+SECOND = tuple(f"{CLUSTERS}/test_{name}.py" for name in ("changes", "day_two", "faults", "status"))
+"""Those of a second process, which takes about as long as the rest. Files that share a cluster are in one process."""
+THIRD = tuple(
+    f"{CLUSTERS}/test_{name}.py" for name in ("containers", "examples", "health", "mlperf", "quickcheck", "user")
+)
+"""Those of a third: what users do, most of it on the cluster `lab`."""
+PODS = "tests/nebius"
+"""Kubernetes' API servers and charts, which wait as much as they work."""
+SLOW = "tests/slow.txt"
+"""Files and tests that a fast run leaves out, by measured cost: four fifths of the time of all tests but clusters."""
+OUTSIDE = "tests/outside"
+"""Checks against artifacts of others, `check_NAME.py`: run by name alone, with the artifact."""
+NAMES = ("format", "lint", "shell", "schema", "types", "tests")
+_SHELLS = (b"sh", b"bash", b"dash")
+_BUILD_FIRST = 'nice -n 19 "$0" -c "from lab.kubernetes import binaries; binaries.ensure(print)"; exec "$0" "$@"'
+"""Builds etcd, kube-apiserver and Helm where neither PATH nor the cache has them, beside tests that need none of them:
+nine minutes of a processor. Tests that start meanwhile and need one wait for its lock."""
+_PYTEST = (sys.executable, "-m", "pytest")
+_GRACE = 120.0
+"""Seconds that an interrupted check has for cleaning up; end-to-end tests remove their machines in them."""
+_POLL = 0.1
+
+
+@dataclass(frozen=True, kw_only=True)
+class Check:
+    """One command, run in the project's folder."""
+
+    name: str
+    command: Sequence[str]
+
+
+def checks(only: Sequence[str], *, fast: bool = False) -> list[Check]:
+    """Everything but the tests.
+
+    A fast run checks the types of the files that differ from the last commit, since all of them take 20 seconds.
+    """
+    python, tools = sys.executable, Path(sys.executable).parent
+    changed = _changed(project.ROOT) if fast else []
+    commands = {
+        "format": [tools / "ruff", "format", "--check"],
+        "lint": [tools / "ruff", "check"],
+        # With the library that the image's steps source: they lie in folders beside it.
+        "shell": [tools / "shellcheck", "-x", "-P", "scripts/image", *shell_scripts(project.ROOT)],
+        "schema": [python, "cli", "schema", "--check"],
+        "types": [python, "-m", "basedpyright", *changed] if changed or not fast else [],
+    }
+    return [
+        Check(name=name, command=[*map(str, command)]) for name, command in commands.items() if name in only and command
+    ]
+
+
+def tests(arguments: Sequence[str], *, fast: bool) -> list[Check]:
+    """Pytest, with the user's arguments last so that they win.
+
+    A fast run leaves out whole clusters and what is SLOW. Whole clusters wait for machines more than they work: they
+    run in three processes beside all other tests, and PODS in one, unless the arguments choose some. They are no
+    workers of pytest-xdist, which get no Ctrl-C: their machines would stay.
+    """
+    colour = console.stdout().is_terminal and "NO_COLOR" not in os.environ
+    pytest = [*_PYTEST, f"--color={'yes' if colour else 'no'}"]
+    if fast:
+        slow = [] if arguments else (project.ROOT / SLOW).read_text(encoding="utf-8").split()
+        left_out = [f"--{'deselect' if '::' in name else 'ignore'}={name}" for name in slow]
+        pytest += ["-m", "not e2e and not slow", "-n", "2", "--dist", "worksteal", *left_out]
+    if fast or arguments:
+        return [Check(name="tests", command=[*pytest, *arguments])]
+    pytest.append("--durations=20")
+    runs = {
+        "clusters": [*pytest, CLUSTERS, *(f"--ignore={file}" for file in (*SECOND, *THIRD))],
+        "more clusters": [*pytest, *SECOND],
+        "jobs": [*pytest, *THIRD],
+        "pods": ["sh", "-c", _BUILD_FIRST, *pytest, PODS],
+        "tests": [*pytest, f"--ignore={CLUSTERS}", f"--ignore={PODS}"],
+    }
+    return [Check(name=name, command=command) for name, command in runs.items()]
+
+
+def outside(pairs: Sequence[str], arguments: Sequence[str]) -> Check:
+    """The checks NAME=PATH against outside artifacts, and nothing else. Raises CliError for what is not there."""
+    files = {
+        file.stem.removeprefix("check_").replace("_", "-"): f"{OUTSIDE}/{file.name}"
+        for file in project.ROOT.glob(f"{OUTSIDE}/check_*.py")
+    }
+    command = [*_PYTEST, "--disable-warnings"]
+    for pair in pairs:
+        name, _, path = pair.partition("=")
+        artifact = Path(path).expanduser().resolve()
+        if name not in files:
+            raise CliError(
+                f"--outside: there is no such check\n  given: {pair}\n  allowed: NAME=PATH, NAME one of "
+                f"{', '.join(sorted(files))}\n  to do: name one of these, with the folder or file it is run on"
+            )
+        if not path or not artifact.exists():
+            raise CliError(
+                f"--outside {name}: there is no such file or folder\n  given: {path or 'no path'}\n  allowed: what the "
+                f"check is run on: see the head of {files[name]}\n  to do: download it, "
+                f"and give its path: --outside {name}=PATH"
+            )
+        command += [files[name], "--outside", f"{name}={artifact}"]
+    return Check(name="outside", command=[*command, *arguments])
+
+
+def shell_scripts(root: Path) -> list[Path]:
+    """Files of the project that begin with the name of a shell: those that git tracks or would, else all there are."""
+    listed = _git(root, "ls-files", "--cached", "--others", "--exclude-standard")
+    files = [path for path in root.rglob("*") if ".venv" not in path.parts] if listed is None else listed
+    return sorted({path.relative_to(root) for path in files if path.is_file() and _is_shell(path)})
+
+
+def _changed(root: Path) -> list[str]:
+    """Python files that differ from the last commit, or that are not in git yet."""
+    new = _git(root, "ls-files", "--others", "--exclude-standard", "*.py") or []
+    changed = _git(root, "diff", "--name-only", "HEAD", "--", "*.py") or []
+    return sorted({str(path.relative_to(root)) for path in (*new, *changed) if path.is_file()})
+
+
+def _git(root: Path, command: str, *options: str) -> list[Path] | None:
+    """The files that git lists; None where this is no repository."""
+    done = subprocess.run(["git", command, "-z", *options], cwd=root, capture_output=True, check=False)
+    return None if done.returncode else [root / os.fsdecode(name) for name in done.stdout.split(b"\0") if name]
+
+
+def _is_shell(path: Path) -> bool:
+    with path.open("rb") as file:
+        first = file.readline(200)
+    words = first[2:].split() if first.startswith(b"#!") else []
+    program = words[1] if len(words) > 1 and words[0].endswith(b"/env") else words[0] if words else b""
+    return program.rpartition(b"/")[2] in _SHELLS
+
+
+def run(folder: Path, checks: Sequence[Check], tests: Sequence[Check]) -> list[str]:
+    """Run checks and tests side by side; the names of those that failed.
+
+    A check is printed when it has ended, its output only if it failed. The tests' output comes last, one run after the
+    other, so that it ends with pytest's own summary.
+    """
+    started: list[_Running] = []
+    failed: list[str] = []
+    with unwound():
+        try:
+            with held():
+                started.extend(_Running(check, folder) for check in (*tests, *checks))
+            for running in started[len(tests) :]:
+                ok = running.process.wait() == 0
+                took = seconds(time.monotonic() - running.began)
+                console.line(f"{running.name}: {'ok' if ok else 'FAILED'}, {took}", style="green" if ok else "bold red")
+                if not ok:
+                    running.show()
+                    failed.append(running.name)
+            for running in started[: len(tests)]:
+                console.line(f"{running.name}:", style="bold")
+                if running.show():
+                    failed.append(running.name)
+        except BaseException:
+            for running in started:
+                if running.process.poll() is None:
+                    running.process.send_signal(signal.SIGINT)
+            for running in started:
+                running.stop()
+            raise
+        finally:
+            for running in started:
+                running.output.close()
+    return failed
+
+
+class _Running:
+    """A check at work, with both its outputs in one file and nothing on its standard input."""
+
+    def __init__(self, check: Check, folder: Path) -> None:
+        self.name, self.began = check.name, time.monotonic()
+        self.output = tempfile.TemporaryFile()  # noqa: SIM115 - closed with all others
+        self._showing, self._shown = False, 0
+        # Checks start Python a thousand times: what it compiles is kept, also where the environment says otherwise.
+        env = os.environ | {"PYTHONDONTWRITEBYTECODE": ""}
+        self.process = subprocess.Popen(
+            check.command, cwd=folder, env=env, stdin=subprocess.DEVNULL, stdout=self.output, stderr=self.output
+        )
+
+    def show(self) -> int:
+        """Print what it has printed and, until its end, what it prints; its exit code."""
+        self._showing, ended = True, False
+        while not ended:
+            ended = self.process.poll() is not None
+            if not self._print() and not ended:
+                time.sleep(_POLL)
+        return self.process.wait()
+
+    def stop(self) -> None:
+        """Wait for the end of what was interrupted, and print the rest of it if it is shown; kill it where that takes
+        too long."""
+        try:
+            self.process.wait(_GRACE)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+        if self._showing:
+            self._print()
+
+    def _print(self) -> bool:
+        chunk = os.pread(self.output.fileno(), 1 << 30, self._shown)
+        self._shown += len(chunk)
+        console.stdout().file.flush()
+        sys.stdout.buffer.write(chunk)
+        sys.stdout.buffer.flush()
+        return bool(chunk)
+
+
+_PATH = os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/sbin", "/sbin"])
+_UNITS = ("ssh.service", "ssh.socket")
+_EMULATOR = {"qemu-system-x86": "qemu-system-x86_64", "e2fsprogs": "mke2fs"}
+"""Packages with which tests emulate a machine with a kernel of its own, and a command of each."""
+_INSTALL = ("install", "--yes", "--quiet", "--no-install-recommends")
+_POLICY = Path("/usr/sbin/policy-rc.d")
+
+
+def prepare() -> None:
+    """See that all tests can run; installs what is missing, after saying so. Raises CliError: not root, or a package
+    can't be installed; HostError: machines can't be made here."""
+    if os.geteuid() != 0:
+        raise CliError(
+            "end-to-end tests make machines, bridges and mounts: run as root (sudo ./hpc test), "
+            "or leave them out: ./hpc test --fast"
+        )
+    localhost.prepare()
+    if not shutil.which("sshd", path=_PATH):
+        _install_sshd()
+    _install_emulator()
+
+
+def _install_sshd() -> None:
+    """Install openssh-server for its sshd. The tests start it themselves; the host's own service must stay off."""
+    apt = shutil.which("apt-get", path=_PATH)
+    if not apt:
+        raise CliError(
+            "the tests need an sshd, and there is no apt-get here. Install OpenSSH's server and run this again."
+        )
+    console.note("Installing openssh-server for the tests; its service stays off ...")
+    with _no_service():
+        _ran([apt, "update", "--quiet"])  # old lists name versions that the archive no longer has
+        if not _ran([apt, *_INSTALL, "openssh-server"]):
+            raise CliError("openssh-server could not be installed; see above. Install it and run this again.")
+        # Installed while masked, systemd's units are not enabled; the older init scripts are always.
+        if shutil.which("update-rc.d", path=_PATH):
+            _ran(["update-rc.d", "ssh", "disable"])
+
+
+def _install_emulator() -> None:
+    """Install what is missing to emulate a machine. Where it can't be had, the tests of that machine are skipped."""
+    missing = [package for package, command in _EMULATOR.items() if not shutil.which(command, path=_PATH)]
+    apt = shutil.which("apt-get", path=_PATH)
+    if not missing or not apt:
+        return
+    console.note(f"Installing {', '.join(missing)} for the tests ...")
+    install = [apt, *_INSTALL, *missing]
+    if not _ran(install) and not (_ran([apt, "update", "--quiet"]) and _ran(install)):
+        console.note("The emulator could not be installed; see above. The tests of an emulated machine are left out.")
+
+
+@contextmanager
+def _no_service() -> Generator[None]:
+    """Keep Debian's packages from starting the service now (policy-rc.d) or, if this is killed, ever (masked units)."""
+    masks = [Path("/etc/systemd/system") / unit for unit in _UNITS]
+    made = [mask for mask in masks if not os.path.lexists(mask)]
+    for mask in made:
+        mask.parent.mkdir(parents=True, exist_ok=True)
+        mask.symlink_to(os.devnull)
+    own_policy = not _POLICY.exists()
+    if own_policy:
+        _POLICY.write_text("#!/bin/sh\nexit 101\n", encoding="utf-8")
+        _POLICY.chmod(0o755)
+    try:
+        yield
+    finally:
+        if own_policy:
+            _POLICY.unlink(missing_ok=True)
+        for mask in made:
+            if mask.is_symlink() and str(mask.readlink()) == os.devnull:
+                mask.unlink()
+
+
+def _ran(command: list[str]) -> bool:
+    env = os.environ | {"DEBIAN_FRONTEND": "noninteractive", "PATH": _PATH}
+    done = subprocess.run(command, env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    if done.returncode:
+        console.note(f"{done.stdout}{done.stderr}".rstrip())
+    return done.returncode == 0

@@ -1,1 +1,0 @@
-"""What `./hpc test` does besides running pytest: format, lint, types, shell scripts, the schema."""
