@@ -1,6 +1,5 @@
 """usage."""
 
-import difflib
 from collections.abc import Collection
 from enum import Enum
 from typing import Annotated
@@ -10,7 +9,7 @@ from typer import Option
 from cli import console, options
 from cli.cluster.cluster import from_outputs
 from cli.cluster.scheduler import Scheduler
-from cli.errors import CliError
+from cli.errors import CliError, hint
 from cli.stack import outputs
 from cluster.load.parse import parse_output
 from cluster.observe import usage as used
@@ -102,10 +101,8 @@ def usage(
 def _known(what: str, given: str | None, there: Collection[str], configured: Collection[str]) -> None:
     """Say of an unknown name which ones have records: a typo must not read as an idle user."""
     if given is not None and given not in there and given not in configured:
-        near = difflib.get_close_matches(given, there, n=1)
-        hint = f" Did you mean {near[0]}?" if near else ""
         names = ", ".join(sorted(there)) or "nobody"
-        raise CliError(f"no {what} {given!r} used anything in that time.{hint} Those who did: {names}.")
+        raise CliError(f"no {what} {given!r} used anything in that time.{hint(given, there)} Those who did: {names}.")
 
 
 def _cells(row: used.Row) -> tuple[str, str, str]:

@@ -10,6 +10,7 @@ from cli.cluster.cluster import from_outputs
 from cli.cluster.jobs import Jobs, JobState
 from cli.cluster.scheduler import Scheduler
 from cli.commands.jobs.check import NcclCheck
+from cli.commands.jobs.job_cluster import JobCluster
 from cli.errors import CliError
 from cluster.jobs.partition_facts import partition_facts
 from cluster.jobs.quickcheck_plan import CheckPlan, Options, parse_rooms, plan
@@ -80,12 +81,14 @@ class TestNccl:
         def make(nodes: str, **more: Any) -> NcclCheck:
             facts = partition_facts(CONFIG)
             planned = plan(facts, parse_nodes(nodes), parse_rooms(nodes), Options(run="ab12"))
-            return NcclCheck(jobs=TestDriver.jobs(), config=CONFIG, facts=facts, planned=planned, **more)
+            return NcclCheck(
+                cluster=JobCluster(jobs=TestDriver.jobs(), config=CONFIG), facts=facts, planned=planned, **more
+            )
 
         return make
 
     def test_a_rehearsal_has_nothing_to_measure(self, root: object, test: Callable[..., NcclCheck]):
-        (one,) = test(self.FREE, rehearsed=True).results(lambda _: None)
+        (one,) = test(self.FREE).results(lambda _: None)
         assert (one.status, one.partition) == ("skip", "gpu")
         assert "device files" in one.text
 
@@ -108,7 +111,7 @@ class TestNccl:
         monkeypatch.setattr(Jobs, "wait", lambda *_, **__: {"41": row})
         monkeypatch.setattr(Jobs, "cancel", lambda _, ids: cancelled.extend(ids))
         monkeypatch.setattr(Jobs, "run", lambda *_, **__: log)
-        (one,) = test(self.FREE, rehearsed=True, binaries="/opt/nccl").results(lambda _: None)
+        (one,) = test(self.FREE, binaries="/opt/nccl").results(lambda _: None)
         assert (one.node, one.status) == ("dev-gpu-0", "fail")
         assert text in one.text
         assert "--nodelist=dev-gpu-0" in scripts[0]
@@ -133,7 +136,7 @@ class TestNccl:
         monkeypatch.setattr(Jobs, "submit", lambda *_, **__: "41")
         monkeypatch.setattr(Jobs, "wait", lambda *_, **__: {"41": row})
         monkeypatch.setattr(Jobs, "run", lambda *_, **__: text)
-        (one,) = test(self.FREE, rehearsed=True, binaries="/opt/nccl").results(lambda _: None)
+        (one,) = test(self.FREE, binaries="/opt/nccl").results(lambda _: None)
         assert one.status == status
         assert ("no reference to compare with" in one.text) == (status == "skip")
 
@@ -149,12 +152,12 @@ class TestNccl:
         monkeypatch.setattr(Jobs, "wait", wait)
         monkeypatch.setattr(Jobs, "cancel", lambda _, ids: cancelled.extend(ids))
         with pytest.raises(KeyboardInterrupt):
-            test(self.FREE, rehearsed=True, binaries="/opt/nccl").results(lambda _: None)
+            test(self.FREE, binaries="/opt/nccl").results(lambda _: None)
         assert cancelled == ["41"]
 
     def test_a_busy_node_is_skipped(self, root: object, test: Callable[..., NcclCheck]):
         busy = self.FREE.replace("dev-gpu-0 CPUAlloc=0", "dev-gpu-0 CPUAlloc=1")
-        (one,) = test(busy, rehearsed=True, binaries="/opt/nccl").results(lambda _: None)
+        (one,) = test(busy, binaries="/opt/nccl").results(lambda _: None)
         assert (one.node, one.status) == ("dev-gpu-0", "skip")
 
     @pytest.mark.usefixtures("root")
@@ -179,8 +182,7 @@ class TestNccl:
         monkeypatch.setattr(Jobs, "wait", lambda *_, **__: {})
         monkeypatch.setattr(Jobs, "cancel", lambda *_: None)
         monkeypatch.setattr(Jobs, "run", lambda *_, **__: "")
-        test = NcclCheck(
-            jobs=TestDriver.jobs(), config=config, facts=facts, planned=planned, rehearsed=True, binaries="/opt/nccl"
-        )
+        place = JobCluster(jobs=TestDriver.jobs(), config=config)
+        test = NcclCheck(cluster=place, facts=facts, planned=planned, binaries="/opt/nccl")
         test.results(lambda _: None)
         assert asked == ["", "", "afterany:1:2", "", "", "afterany:4:5"]

@@ -95,7 +95,7 @@ def site(root: Path, tool: Tool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     """The stack a3mega is up."""
     stand_for_state(monkeypatch, outputs(config("a3mega")))
     monkeypatch.setattr(module, "FOLDER", str(tmp_path / "apps"))
-    monkeypatch.setattr("cli.commands.jobs.nccl_build.ENV", str(tmp_path / "apps/env.sh"))
+    monkeypatch.setattr("cli.commands.jobs.job_cluster.ENV", str(tmp_path / "apps/env.sh"))
     monkeypatch.setattr("time.sleep", lambda _seconds: None)
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
@@ -385,8 +385,8 @@ def pairs_site(root: Path, monkeypatch: pytest.MonkeyPatch) -> PairsSite:
     settings["hpc:cluster"]["nodesets"]["a3mega"]["count"] = 6
     stand_for_state(monkeypatch, outputs(parse_stack(settings)))
     found = PairsSite()
-    monkeypatch.setattr("cli.commands.jobs.nccl_run.is_built", lambda _: True)
-    monkeypatch.setattr("cli.commands.jobs.nccl_build.GpuCluster.prepare", lambda _: None)
+    monkeypatch.setattr("cli.commands.jobs.nccl_run.is_built", lambda *_: True)
+    monkeypatch.setattr("cli.commands.jobs.job_cluster.JobCluster.prepare", lambda *_: None)
     monkeypatch.setattr(
         Scheduler,
         "nodes",

@@ -10,22 +10,19 @@ from typer import Exit, Option
 
 from cli import console, options
 from cli.cluster import quickcheck
-from cli.cluster.cluster import from_outputs
-from cli.cluster.jobs import Jobs, JobState
+from cli.cluster.jobs import JobState
 from cli.cluster.scheduler import Scheduler
-from cli.commands.jobs.nccl_build import GpuCluster, is_built, read_log
+from cli.commands.jobs.job_cluster import JobCluster, connected
+from cli.commands.jobs.nccl_build import is_built, read_log
 from cli.display.check_report import print_report, report_document
 from cli.display.progress import Progress
 from cli.errors import CliError
-from cli.stack import outputs, rehearsals
 from cluster.config.cluster import ClusterConfig
-from cluster.jobs.nccl import RUN_MINUTES, NcclRun, run_script, way
+from cluster.jobs.nccl import LOGS, RUN_MINUTES, NcclRun, run_script, way
 from cluster.jobs.partition_facts import PartitionFacts, partition_facts
 from cluster.jobs.quickcheck_plan import NODE, CheckPlan, Options, parse_rooms, plan
 from cluster.jobs.quickcheck_results import FAIL, PASS, SKIP, CheckResult, Event, results
-from cluster.load.parse import parse_output
 from cluster.observe.nodes import NODES
-from cluster.platforms import registry
 from cluster.platforms.capability import Capability
 from cluster.report.nccl.log import NotALogError, read_text
 from cluster.report.nccl.result import Outcome, check
@@ -67,18 +64,15 @@ def jobs(
     ] = None,
     nodes: Annotated[str, Option(metavar="NODES", help="Only these: cpu-0, cpu-[0-3,7]. Default: all.")] = "",
     user: Annotated[
-        str | None,
-        Option("--as", metavar="USER", help="Whose jobs. Default: the first configured user."),
+        str | None, Option("--as", metavar="USER", help="Whose jobs. Default: the first configured user.")
     ] = None,
     wait: Annotated[bool, Option("--wait", help="Wait for busy nodes, --seconds at most, too.")] = False,
     exclusive: Annotated[bool, Option("--exclusive", help="Each job has its node to itself.")] = False,
     image: Annotated[
-        str,
-        Option(metavar="IMAGE", help="Container image: a registry's name, or a path on the cluster."),
+        str, Option(metavar="IMAGE", help="Container image: a registry's name, or a path on the cluster.")
     ] = "",
     binaries: Annotated[
-        str,
-        Option(metavar="FOLDER", help="For the NCCL test: programs of nccl-tests on the cluster."),
+        str, Option(metavar="FOLDER", help="For the NCCL test: programs of nccl-tests on the cluster.")
     ] = "",
     seconds: Annotated[int, Option(min=10, max=3600, metavar="N", help="For one job to start and end.")] = 60,
     json: options.Json = False,
@@ -93,18 +87,15 @@ def jobs(
     job of anybody is disturbed. Ctrl-C cancels all that was submitted. Exit code 0: something passed, nothing failed
     and no node is out of service; a check that is skipped has not passed, and its reason is printed.
     """
-    cluster = from_outputs(stack, values := outputs.read(stack, show_secrets=True), Capability.RUN, Capability.NODES)
-    config = parse_output(values["config"])
-    who = cluster.user(user)
-    rehearsed = registry.get(config.platform).on_this_host or bool(rehearsals.of(rehearsals.file(stack)))
-    on, scheduler = Jobs(cluster, stack, who), Scheduler(cluster, stack)
+    on = connected(stack, user, Capability.NODES)
+    config, who, scheduler = on.config, on.jobs.user, Scheduler(on.jobs.cluster, stack)
     with Progress(quiet=json) as progress:
         progress.show("reading the nodes' states")
         facts = _facts(config, partition or [])
         only = frozenset(node.name for node in scheduler.pick(expand(nodes))) if nodes else None
         rooms = parse_rooms(scheduler.ask(NODES))
         suites = frozenset({"hello", "container"} if suite in (Suite.CONTAINER, Suite.ALL) else {"hello"})
-        pyxis = "container" in suites and "--container-image" in on.run("srun --help 2>&1 || true")
+        pyxis = "container" in suites and "--container-image" in on.jobs.run("srun --help 2>&1 || true")
         chosen = Options(
             run=secrets.token_hex(4),
             suites=suites,
@@ -120,20 +111,20 @@ def jobs(
             prolog_seconds=dict.fromkeys(
                 config.slurm.rxdm.partitions if config.slurm.rxdm else (), config.slurm.timers.prolog_epilog
             ),
-            rehearsed=rehearsed,
+            rehearsed=on.is_rehearsal,
         )
         planned = plan(facts, scheduler.nodes(), rooms, chosen, only=only)
         events: list[Event] = []
         mail = None
         if planned.expected:
             progress.show("copying the checks to the cluster")
-            quickcheck.put(on)
-            events = quickcheck.run(on, planned, _Watch(planned, progress).on_event)
+            quickcheck.put(on.jobs)
+            events = quickcheck.run(on.jobs, planned, _Watch(planned, progress).on_event)
             if chosen.mail and _answered(events, next(iter(planned.expected))):
                 progress.show("waiting for mail")
                 mail = quickcheck.mail_result(scheduler, who, chosen.run)
-        test = NcclCheck(jobs=on, config=config, facts=facts, planned=planned, binaries=binaries, rehearsed=rehearsed)
-        measured = _measured(test, suite, progress)
+        test = NcclCheck(cluster=on, facts=facts, planned=planned, binaries=binaries)
+        measured = test.of_suite(suite, progress.show)
         lost = any(event["event"] == "end" and event["code"] for event in events)
         report = results(
             planned, events, more=(*measured, *([mail] if mail else [])), now=scheduler.nodes() if lost else None
@@ -155,8 +146,7 @@ def _image(given: str) -> str:
 
 
 def _facts(config: ClusterConfig, partitions: Sequence[str]) -> tuple[PartitionFacts, ...]:
-    unknown = [name for name in partitions if name not in config.partitions]
-    if unknown:
+    if unknown := [name for name in partitions if name not in config.partitions]:
         there = ", ".join(config.partitions)
         raise CliError(f"--partition {', '.join(unknown)}: cluster {config.name} has the partitions {there}.")
     return tuple(row for row in partition_facts(config) if not partitions or row.name in partitions)
@@ -191,16 +181,25 @@ class _Watch:
 
 @dataclass(frozen=True, kw_only=True)
 class NcclCheck:
-    """What to run the test with."""
+    """The NCCL test on each node with GPUs, then over all of each partition."""
 
-    jobs: Jobs
-    config: ClusterConfig
+    cluster: JobCluster
     facts: tuple[PartitionFacts, ...]
     planned: CheckPlan
-    rehearsed: bool
-    """GPUs are device files."""
     binaries: str = ""
     """Folder with programs of nccl-tests on the cluster, as for `nccl run`."""
+
+    def of_suite(self, suite: Suite, show: Callable[[str], None]) -> list[CheckResult]:
+        """The results that a suite asks for: the test needs whole nodes."""
+        having = [row for row in self.facts if row.gpu]
+        if suite not in (Suite.NCCL, Suite.ALL) or not having or not self.planned.expected:
+            return []
+        if suite is Suite.ALL and not self.planned.options.exclusive and not self.cluster.is_rehearsal:
+            why = "it takes whole nodes for minutes: ask for it with --suite nccl, or with --exclusive"
+            return [CheckResult(check="nccl", status=SKIP, partition=row.name, text=why) for row in having]
+        if not self.cluster.is_rehearsal or self.binaries:
+            self.cluster.prepare(LOGS)
+        return self.results(show)
 
     def results(self, show: Callable[[str], None]) -> list[CheckResult]:
         """Run the tests, and compare each with its reference. Ctrl-C cancels them; `show` gets what is waited for.
@@ -221,7 +220,7 @@ class NcclCheck:
                         submitted[before[-1]] = (row, nodes)
             states = self._wait(submitted, show) if submitted else {}
         except BaseException:
-            self.jobs.cancel(submitted)
+            self.cluster.jobs.cancel(submitted)
             raise
         return [*found, *(self._result(*submitted[one], one, states.get(one)) for one in submitted)]
 
@@ -234,10 +233,10 @@ class NcclCheck:
         mine = [one for one in self.planned.expected.values() if one.partition == row.name and one.node in row.nodes]
         if not mine:
             return [], []
-        if self.rehearsed and not self.binaries:
+        if self.cluster.is_rehearsal and not self.binaries:
             return [skip("GPUs of a rehearsal are device files, which compute nothing")], []
-        if way(self.config, self.binaries) != "installed" and not is_built(GpuCluster(self.jobs, self.config, row)):
-            user, stack = self.jobs.user, self.jobs.stack
+        if way(self.cluster.config, self.binaries) != "installed" and not is_built(self.cluster, row):
+            user, stack = self.cluster.jobs.user, self.cluster.jobs.stack
             return [skip(f"{user} has no NCCL test yet: ./hpc nccl build {stack} --as {user}")], []
         busy = [skip(one.all_gpus or one.shared, one.node) for one in mine if one.all_gpus or one.shared]
         free = [one.node for one in mine if not (one.all_gpus or one.shared)]
@@ -259,7 +258,7 @@ class NcclCheck:
         if len(nodes) > 1 and before:
             # They would wait for these nodes anyway, and hold others back meanwhile.
             options["dependency"] = f"afterany:{':'.join(before)}"
-        return self.jobs.submit(run_script(self.config, run).text(), options=options)
+        return self.cluster.jobs.submit(run_script(self.cluster.config, run).text(), options=options)
 
     def _wait(
         self, submitted: Mapping[str, tuple[PartitionFacts, tuple[str, ...]]], show: Callable[[str], None]
@@ -269,32 +268,19 @@ class NcclCheck:
             show(f"NCCL test: {done} of {len(submitted)} runs ended")
 
         rounds = 2 if any(len(nodes) > 1 for _, nodes in submitted.values()) else 1
-        states = self.jobs.wait(submitted, changed, seconds=rounds * RUN_MINUTES * 60)
-        self.jobs.cancel(one for one, state in states.items() if not state.ended)
+        states = self.cluster.jobs.wait(submitted, changed, seconds=rounds * RUN_MINUTES * 60)
+        self.cluster.jobs.cancel(one for one, state in states.items() if not state.ended)
         return states
 
     def _result(self, row: PartitionFacts, nodes: tuple[str, ...], job: str, state: JobState | None) -> CheckResult:
-        text = read_log(self.jobs, job)
+        text = read_log(self.cluster.jobs, job)
         node, name = (nodes[0], "nccl") if len(nodes) == 1 else ("", f"nccl over {len(nodes)} nodes")
         status, found = _compared(text, job, state)
-        todo = f"./hpc nccl report {job} --stack {self.jobs.stack}" if status == FAIL else ""
+        todo = f"./hpc nccl report {job} --stack {self.cluster.jobs.stack}" if status == FAIL else ""
         output = "\n".join(text.splitlines()[-40:]) if status == FAIL else ""
         return CheckResult(
             check=name, status=status, node=node, partition=row.name, text=found, output=output, todo=todo
         )
-
-
-def _measured(test: NcclCheck, suite: Suite, progress: Progress) -> list[CheckResult]:
-    """Results of the NCCL test, which needs whole nodes."""
-    having = [row for row in test.facts if row.gpu]
-    if suite not in (Suite.NCCL, Suite.ALL) or not having or not test.planned.expected:
-        return []
-    if suite is Suite.ALL and not test.planned.options.exclusive and not test.rehearsed:
-        why = "it takes whole nodes for minutes: ask for it with --suite nccl, or with --exclusive"
-        return [CheckResult(check="nccl", status=SKIP, partition=row.name, text=why) for row in having]
-    if not test.rehearsed or test.binaries:
-        GpuCluster(test.jobs, test.config, having[0]).prepare()
-    return test.results(progress.show)
 
 
 def _compared(text: str, job: str, state: JobState | None) -> tuple[str, str]:

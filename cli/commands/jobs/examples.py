@@ -25,8 +25,7 @@ def examples(
     list_: Annotated[bool, Option("--list", help="List the examples, and write nothing.")] = False,
     dry_run: Annotated[bool, Option("--dry-run", help="List the files that would be written, and write none.")] = False,
     copy_to: Annotated[
-        Path | None,
-        Option(metavar="DIR", help="Write the files into a folder of this machine instead."),
+        Path | None, Option(metavar="DIR", help="Write the files into a folder of this machine instead.")
     ] = None,
     config_file: options.ConfigFile = None,
     json: options.Json = False,

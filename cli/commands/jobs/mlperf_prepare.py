@@ -9,18 +9,15 @@ from typing import Annotated
 from typer import Argument, Exit, Option
 
 from cli import console, options
-from cli.cluster.cluster import from_outputs
 from cli.cluster.jobs import Jobs, JobState, patiently
+from cli.commands.jobs import job_cluster
+from cli.commands.jobs.job_cluster import As, DryRun, JobCluster
 from cli.errors import CliError
-from cli.stack import outputs, project, stack_config, stackfile
 from cluster.catalog.mlperf import GPT3, IMAGE, STABLE_DIFFUSION
-from cluster.config.cluster import ClusterConfig
 from cluster.findings import Level
 from cluster.jobs import mlperf
 from cluster.jobs.mlperf import NEEDED_FILES, Preparation, RequestError, image_file, prepare_scripts
 from cluster.jobs.script import JobScript
-from cluster.load.parse import parse_output
-from cluster.platforms.capability import Capability
 
 
 class Benchmark(str, Enum):
@@ -37,15 +34,9 @@ class Benchmark(str, Enum):
 
 Which = Annotated[Benchmark, Argument(metavar="stable-diffusion|gpt3", help="The benchmark.")]
 Data = Annotated[
-    str,
-    Option(
-        metavar="FOLDER",
-        help="Folder on shared storage. Default: /mlperf-sd, or /gpt3, as in the guide.",
-    ),
+    str, Option(metavar="FOLDER", help="Folder on shared storage. Default: /mlperf-sd, or /gpt3, as in the guide.")
 ]
-As = Annotated[str | None, Option("--as", metavar="USER", help="Whose jobs they are. Default: the first user.")]
 Partition = Annotated[str, Option(metavar="NAME", help="Where they run. Default: one that fits.")]
-DryRun = Annotated[bool, Option("--dry-run", help="Print the job scripts, and submit nothing.")]
 _WAIT_SECONDS = 10.0
 _NEVER = "DependencyNeverSatisfied"
 
@@ -65,12 +56,10 @@ def prepare(
     ] = "",
     endpoint: Annotated[str, Option(metavar="URL", help="Of the object storage, with s3://.")] = "",
     checkpoint: Annotated[
-        str,
-        Option(metavar="PLACE", help="Of GPT-3: where its checkpoint comes from, or its folder."),
+        str, Option(metavar="PLACE", help="Of GPT-3: where its checkpoint comes from, or its folder.")
     ] = "",
     image: Annotated[
-        str,
-        Option(metavar="IMAGE", help="Container image, REGISTRY#NAME:TAG. GPT-3 has no default."),
+        str, Option(metavar="IMAGE", help="Container image, REGISTRY#NAME:TAG. GPT-3 has no default.")
     ] = "",
     partition: Partition = "",
     user: As = None,
@@ -81,8 +70,8 @@ def prepare(
     A job that was interrupted goes on where it was: run the command again. What is there already is left as it is. Keys
     for private data come from the user's own configuration on the cluster, of rclone or of the AWS CLI.
     """
-    cluster = None if dry_run else connected(stack, user)
-    config = cluster.config if cluster else described(stack)
+    cluster = None if dry_run else job_cluster.connected(stack, user)
+    config = cluster.config if cluster else job_cluster.described(stack)
     try:
         wanted = Preparation(
             benchmark=benchmark.key,
@@ -97,7 +86,7 @@ def prepare(
     except RequestError as error:
         raise CliError(str(error)) from None
     if cluster is None:
-        print_scripts(jobs)
+        job_cluster.print_scripts(jobs)
         return
     if check_data_folder(cluster, benchmark, wanted.data, _files(wanted)):
         # Somebody removed them, or a source did not have them: the jobs check again. What is there is not copied again.
@@ -175,28 +164,6 @@ def _tail(jobs: Jobs, data: str, name: str, number: str, lines: int) -> str:
     return jobs.run(f"tail -n {lines} -- {shlex.quote(f'{data}/.hpc/{name}-{number}.out')} 2>/dev/null || true")
 
 
-@dataclass(frozen=True, kw_only=True)
-class JobCluster:
-    """A cluster that is up, for jobs of one user."""
-
-    jobs: Jobs
-    config: ClusterConfig
-
-
-def described(stack: str) -> ClusterConfig:
-    """The cluster that a stack's file describes, for a dry run. Raises CliError."""
-    return stack_config.parse(stackfile.read(project.ROOT, stack))
-
-
-def connected(stack: str, user: str | None) -> JobCluster:
-    """The cluster of a stack. Raises CliError: it is not up."""
-    values = outputs.read(stack, show_secrets=True)
-    cluster = from_outputs(stack, values, Capability.RUN)
-    if not values.get("config"):
-        raise CliError(f"stack {stack} has no output config. Bring it up to date with: ./hpc up {stack}")
-    return JobCluster(jobs=Jobs(cluster, stack, cluster.user(user)), config=parse_output(values["config"]))
-
-
 def check_data_folder(cluster: JobCluster, benchmark: Benchmark, data: str, files: Iterable[str]) -> tuple[str, ...]:
     """Those of `files` that are not in the data folder. Prints warnings about it. Raises CliError: every error."""
     jobs = cluster.jobs
@@ -208,14 +175,6 @@ def check_data_folder(cluster: JobCluster, benchmark: Benchmark, data: str, file
     if errors := [str(finding) for finding in findings if finding.level is Level.ERROR]:
         raise CliError("\n\n".join(errors))
     return folder.missing
-
-
-def print_scripts(scripts: tuple[JobScript, ...]) -> None:
-    """Print job scripts, each with its name where there are several."""
-    for number, one in enumerate(scripts):
-        if len(scripts) > 1:
-            console.line(f"{'' if number == 0 else chr(10)}===== {one.name}")
-        console.lines(one.text().splitlines())
 
 
 @dataclass

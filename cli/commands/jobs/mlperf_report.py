@@ -93,11 +93,7 @@ def fetched_log(jobs: Jobs, path: str) -> Iterator[BinaryIO]:
 
 def report(
     log: Annotated[
-        str,
-        Argument(
-            metavar="FILE|JOB",
-            help="The log; `-` is standard input. With --stack: a job, or a path.",
-        ),
+        str, Argument(metavar="FILE|JOB", help="The log; `-` is standard input. With --stack: a job, or a path.")
     ],
     *,
     target: Setup = "",
@@ -144,7 +140,8 @@ def show(found: MlperfReport, name: str, *, png: Path | None, plot: bool, json: 
 
 
 def _plot(found: MlperfReport, name: str, png: Path | None, *, printed: bool) -> None:
-    from cluster.report.plot import print_plot, save_png
+    from cli.commands.jobs.job_cluster import save_plot
+    from cluster.report.plot import print_plot
 
     curves, x_label, y_label = found.curves()
     if not curves:
@@ -156,18 +153,14 @@ def _plot(found: MlperfReport, name: str, png: Path | None, *, printed: bool) ->
         drawn = print_plot(curves, title=title, x_label=x_label, y_label=y_label, y_from_zero=False, width=width)
         console.lines(["", *drawn.splitlines()])
     if png:
-        try:
-            save_png(curves, png, title=title, x_label=x_label, y_label=y_label)
-        except OSError as error:
-            raise CliError(f"can't write {png}: {error.strerror or error}.") from None
-        console.note(f"Wrote {png}")
+        save_plot(curves, png, title=title, x_label=x_label, y_label=y_label)
 
 
 @contextmanager
 def _on_cluster(stack: str, user: str | None, log: str, data: str) -> Iterator[tuple[str, BinaryIO]]:
-    from cli.commands.jobs.mlperf_prepare import connected
+    from cli.commands.jobs import job_cluster  # a log here needs no models of stack files
 
-    jobs = connected(stack, user).jobs
+    jobs = job_cluster.connected(stack, user).jobs
     path = find_log(jobs, log, data)
     with fetched_log(jobs, path) as file:
         yield path, file

@@ -7,16 +7,14 @@ from typer import Exit, Option
 
 from cli import console, options
 from cli.cluster.jobs import Jobs, JobState, patiently
-from cli.commands.jobs import mlperf_prepare as shared
-from cli.commands.jobs import mlperf_report
-from cli.commands.jobs.mlperf_prepare import News
-from cli.commands.jobs.mlperf_report import show
+from cli.commands.jobs import job_cluster, mlperf_report
+from cli.commands.jobs.job_cluster import As, DryRun, JobCluster
+from cli.commands.jobs.mlperf_prepare import Benchmark, Data, News, Partition, Which, check_data_folder
 from cli.errors import CliError
 from cluster.catalog.mlperf import IMAGE
 from cluster.jobs import mlperf
-from cluster.jobs.environment import environment
 from cluster.jobs.mlperf import NEEDED_FILES, RequestError, Sizes, image_file, not_prepared
-from cluster.jobs.script import ENV, JobScript
+from cluster.jobs.script import JobScript
 from cluster.report.mlperf_log import Interval, NotAnMlperfLogError
 from cluster.report.mlperf_report import report_of
 
@@ -26,57 +24,44 @@ _MOST = 1_000_000
 
 def run(
     stack: options.Stack,
-    benchmark: shared.Which,
+    benchmark: Which,
     *,
     nodes: Annotated[int, Option(min=1, max=10_000, metavar="N", help="Nodes, each with 8 GPUs.")],
-    data: shared.Data = "",
-    config: Annotated[
-        str,
-        Option(metavar="NAME", help="Of Stable Diffusion: 01x08x08, 02x08x08, 32x08x02 ..."),
-    ] = "",
+    data: Data = "",
+    config: Annotated[str, Option(metavar="NAME", help="Of Stable Diffusion: 01x08x08, 02x08x08, 32x08x02 ...")] = "",
     image: Annotated[str, Option(metavar="IMAGE", help="A file (*.sqsh), or REGISTRY#NAME:TAG.")] = "",
     checkpoint: Annotated[str, Option(metavar="FOLDER", help="Of GPT-3. Default: FOLDER/checkpoint of --data.")] = "",
     tensor: Annotated[
-        int | None,
-        Option(min=1, max=_MOST, metavar="N", help="Of GPT-3: parts of each layer. Default: 8."),
+        int | None, Option(min=1, max=_MOST, metavar="N", help="Of GPT-3: parts of each layer. Default: 8.")
     ] = None,
     pipeline: Annotated[
-        int | None,
-        Option(min=1, max=_MOST, metavar="N", help="Of GPT-3: groups of layers. Default: 8."),
+        int | None, Option(min=1, max=_MOST, metavar="N", help="Of GPT-3: groups of layers. Default: 8.")
     ] = None,
     batch: Annotated[
-        int | None,
-        Option(min=1, max=_MOST, metavar="N", help="Of GPT-3: samples of a training step."),
+        int | None, Option(min=1, max=_MOST, metavar="N", help="Of GPT-3: samples of a training step.")
     ] = None,
     micro: Annotated[
-        int | None,
-        Option("--micro-batch", min=1, max=_MOST, metavar="N", help="Of GPT-3: samples at a time."),
+        int | None, Option("--micro-batch", min=1, max=_MOST, metavar="N", help="Of GPT-3: samples at a time.")
     ] = None,
     minutes: Annotated[
-        int | None,
-        Option(
-            min=1,
-            max=_MOST,
-            metavar="N",
-            help="Longest run time. Default: 4 hours; GPT-3: 20 hours.",
-        ),
+        int | None, Option(min=1, max=_MOST, metavar="N", help="Longest run time. Default: 4 hours; GPT-3: 20 hours.")
     ] = None,
-    partition: shared.Partition = "",
-    user: shared.As = None,
+    partition: Partition = "",
+    user: As = None,
     png: Annotated[Path | None, Option("--png", metavar="FILE", help="Write a plot too.")] = None,
     no_wait: Annotated[bool, Option("--no-wait", help="Submit the job, and return.")] = False,
-    dry_run: shared.DryRun = False,
+    dry_run: DryRun = False,
 ) -> None:
     """Run an MLPerf benchmark, show the time of its training steps as they are done, and report them.
 
     The job goes on if you interrupt the command. The exit code is 1 if the run is slower than the published time, or if
     the job failed.
     """
-    cluster = None if dry_run else shared.connected(stack, user)
-    is_gpt3 = benchmark is shared.Benchmark.GPT3
+    cluster = None if dry_run else job_cluster.connected(stack, user)
+    is_gpt3 = benchmark is Benchmark.GPT3
     try:
         data_folder = mlperf.check_folder(data, benchmark.key)
-        chosen = mlperf.gpu_partition(cluster.config if cluster else shared.described(stack), partition, nodes)
+        chosen = mlperf.gpu_partition(cluster.config if cluster else job_cluster.described(stack), partition, nodes)
         image_path = _image(benchmark, data_folder, image)
         training = mlperf.Training(data=data_folder, partition=chosen, nodes=nodes, image=image_path, minutes=minutes)
         checkpoint = checkpoint or f"{data_folder}/checkpoint"
@@ -89,20 +74,20 @@ def run(
     except RequestError as error:
         raise CliError(str(error)) from None
     if cluster is None:
-        shared.print_scripts((script,))
+        job_cluster.print_scripts((script,))
         return
     needed = [*NEEDED_FILES[benchmark.key], *([checkpoint] if is_gpt3 else [])]
     needed += [image_path] if image_path.startswith("/") else []
-    if missing := shared.check_data_folder(cluster, benchmark, data_folder, needed):
+    if missing := check_data_folder(cluster, benchmark, data_folder, needed):
         raise CliError(str(not_prepared(stack, benchmark.value, data_folder, missing)))
     if chosen.gpu and "h100" not in chosen.gpu.type.lower():
         console.note(f"note: published times are of H100, and these GPUs are {chosen.gpu.type}.")
     _train(cluster, script, data_folder, png, no_wait=no_wait)
 
 
-def _image(benchmark: shared.Benchmark, data: str, given: str) -> str:
+def _image(benchmark: Benchmark, data: str, given: str) -> str:
     """The image as a file of the data folder, where `prepare` leaves it. Raises RequestError: GPT-3 has no default."""
-    if not given and benchmark is shared.Benchmark.GPT3:
+    if not given and benchmark is Benchmark.GPT3:
         raise RequestError(
             "GPT-3 needs --image: its recipe has none for this code. Build one from large_language_model/megatron-lm/"
             "Dockerfile in github.com/mlcommons/training, push it to your registry, and name it to prepare and to run"
@@ -112,10 +97,9 @@ def _image(benchmark: shared.Benchmark, data: str, given: str) -> str:
     return f"{data}/images/{name}" if name else image
 
 
-def _train(cluster: shared.JobCluster, script: JobScript, data: str, png: Path | None, *, no_wait: bool) -> None:
+def _train(cluster: JobCluster, script: JobScript, data: str, png: Path | None, *, no_wait: bool) -> None:
     jobs = cluster.jobs
-    jobs.put({ENV: environment(cluster.config)})
-    jobs.run(f"mkdir -p {data}/logs {data}/results")
+    cluster.prepare(f"{data}/logs", f"{data}/results")
     number = jobs.submit(script.text())
     log = str(script.options["output"]).replace("%j", number)
     later = f"./hpc mlperf report {number} --stack {jobs.stack} --data {data} --as {jobs.user}"
@@ -141,7 +125,7 @@ def _train(cluster: shared.JobCluster, script: JobScript, data: str, png: Path |
             found = report_of(file)
     except NotAnMlperfLogError as error:
         raise CliError(f"{log} {error}.") from None
-    show(found, log, png=png, plot=console.interactive(), json=False)
+    mlperf_report.show(found, log, png=png, plot=console.interactive(), json=False)
     if not as_planned:
         raise Exit(1)
 

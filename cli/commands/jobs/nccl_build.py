@@ -1,42 +1,23 @@
 """nccl build, and what the commands on NCCL share."""
 
-import difflib
 import shlex
-from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Annotated
 
 from typer import Option
 
 from cli import console, options
-from cli.cluster.cluster import from_outputs
 from cli.cluster.jobs import Jobs, Progress
-from cli.errors import CliError
-from cli.stack import outputs, project, rehearsals, stack_config, stackfile
+from cli.commands.jobs.job_cluster import As, DryRun, JobCluster, connected, described, print_scripts
+from cli.errors import CliError, hint
 from cluster.catalog.nccl_tests import NCCL_TESTS
 from cluster.config.cluster import ClusterConfig
-from cluster.jobs.environment import environment
 from cluster.jobs.nccl import BUILD_NAME, LOGS, build_script, image_file, tests_folder, way
 from cluster.jobs.partition_facts import PartitionFacts, partition_facts
-from cluster.jobs.script import ENV
-from cluster.load.parse import parse_output
-from cluster.platforms import registry
-from cluster.platforms.capability import Capability
 
 PartitionName = Annotated[
     str | None,
-    Option(
-        "--partition",
-        metavar="NAME",
-        help="Default: the first one with GPUs.",
-        autocompletion=options.partitions,
-    ),
+    Option("--partition", metavar="NAME", help="Default: the first one with GPUs.", autocompletion=options.partitions),
 ]
-As = Annotated[
-    str | None,
-    Option("--as", metavar="USER", help="Whose job it is. Default: the first user."),
-]
-DryRun = Annotated[bool, Option("--dry-run", help="Print the job script, and submit nothing.")]
 _SHOWN = "^==> "
 _TAIL = 40
 """Lines of the log of a failed build that are printed."""
@@ -51,28 +32,29 @@ def build(stack: options.Stack, *, partition: PartitionName = None, user: As = N
     """
     installed = f"The nodes have nccl-tests: there is nothing to build. Next: ./hpc nccl run {stack}"
     if dry_run:
-        config, found = described_partition(stack, partition)
+        config = described(stack)
+        found = gpu_partition(stack, config, partition)
         if way(config) == "installed":
             console.note(installed)
-            return
-        console.lines(build_script(config, found).text().splitlines())
+        else:
+            print_scripts([build_script(config, found)])
         return
-    cluster = gpu_cluster(stack, partition, user)
+    cluster, found = gpu_cluster(stack, partition, user)
     if way(cluster.config) == "installed":
         console.line(installed)
         return
-    jobs, container = cluster.jobs, cluster.partition.fabric.container
+    jobs, container = cluster.jobs, found.fabric.container
     folder, image = tests_folder(container), image_file(way(cluster.config), container)
     title = f"nccl-tests {NCCL_TESTS.version} in {container.name}:{container.tag}"
-    if is_built(cluster):
+    if is_built(cluster, found):
         console.line(f"{image} and {folder} are there: {title}.")
         console.line(f"Next: ./hpc nccl run {stack}")
         return
-    cluster.prepare()
+    cluster.prepare(LOGS)
     job = jobs.run(f'squeue --noheader --user="$(id -un)" --name={BUILD_NAME} --format=%A').split()
     if job:
         console.note(f"Job {job[0]} of an earlier command is building; waiting for it.")
-    number = job[0] if job else jobs.submit(build_script(cluster.config, cluster.partition).text())
+    number = job[0] if job else jobs.submit(build_script(cluster.config, found).text())
     log = f"{LOGS}/{number}-build.log"
     again = f"./hpc nccl build {stack} --as {jobs.user}"
     state = Progress(jobs, number, log, _SHOWN, again, lambda line: line.removeprefix("==> ")).wait()
@@ -87,57 +69,28 @@ def build(stack: options.Stack, *, partition: PartitionName = None, user: As = N
     console.line(f"Next: ./hpc nccl run {stack}")
 
 
-@dataclass(frozen=True)
-class GpuCluster:
-    """A cluster that is up, and the nodes for the test."""
-
-    jobs: Jobs
-    config: ClusterConfig
-    partition: PartitionFacts
-
-    def prepare(self) -> None:
-        """Write the environment of jobs, and the folder for their logs."""
-        self.jobs.put({ENV: environment(self.config)})
-        self.jobs.run(f"mkdir -p {LOGS}")
-
-
 def read_log(jobs: Jobs, job: str, most: int = 5_000_000) -> str:
     """The beginning of the log of a run; empty where there is none."""
     return jobs.run(f"head -c {most} {LOGS}/{job}.log 2>/dev/null || true", seconds=300)
 
 
-def described_partition(stack: str, partition: str | None) -> tuple[ClusterConfig, PartitionFacts]:
-    """A stack's cluster, by its file, or by its outputs where it has no file here.
-
-    Raises:
-        CliError: there is no such stack, or no partition with GPUs.
-    """
-    file = stackfile.read(project.ROOT, stack)
-    if file.settings is not None:
-        config = stack_config.parse(file)
-    else:
-        config = parse_output(outputs.read(stack, show_secrets=True)["config"])
-    return config, gpu_partition(stack, config, partition)
-
-
-def gpu_cluster(stack: str, partition: str | None, user: str | None, *, stand_ins: bool = False) -> GpuCluster:
-    """A cluster that is up. `stand_ins`: whether a rehearsal will do.
+def gpu_cluster(
+    stack: str, partition: str | None, user: str | None, *, stand_ins: bool = False
+) -> tuple[JobCluster, PartitionFacts]:
+    """A cluster that is up, and its nodes with GPUs. `stand_ins`: whether a rehearsal will do.
 
     Raises:
         CliError: it is not up, has no GPUs, or only stand-ins for them.
     """
-    values = outputs.read(stack, show_secrets=True)
-    cluster = from_outputs(stack, values, Capability.RUN)
-    config = parse_output(values["config"])
-    found = gpu_partition(stack, config, partition)
-    rehearsed = registry.get(config.platform).on_this_host or rehearsals.of(rehearsals.file(stack))
-    if rehearsed and not stand_ins:
+    cluster = connected(stack, user)
+    found = gpu_partition(stack, cluster.config, partition)
+    if cluster.is_rehearsal and not stand_ins:
         raise CliError(
             f"stack {stack} is a rehearsal: its GPUs are device files, which compute nothing, so there is nothing to "
             f"measure. To see the job: --dry-run. To have its slurmctld check it: "
             f"./hpc nccl run {stack} --dry-run | ./hpc run {stack} -- sbatch --test-only"
         )
-    return GpuCluster(Jobs(cluster, stack, cluster.user(user)), config, found)
+    return cluster, found
 
 
 def gpu_partition(stack: str, config: ClusterConfig, name: str | None) -> PartitionFacts:
@@ -161,15 +114,9 @@ def gpu_partition(stack: str, config: ClusterConfig, name: str | None) -> Partit
     raise CliError(f"{where} has no GPUs, and NCCL moves data between GPUs.{there}")
 
 
-def hint(given: str, known: Sequence[str]) -> str:
-    """`Did you mean ...?`, with a blank before it, where a known name is near."""
-    near = difflib.get_close_matches(given, known, n=1)
-    return f" Did you mean {near[0]}?" if near else ""
-
-
-def is_built(cluster: GpuCluster) -> bool:
+def is_built(cluster: JobCluster, partition: PartitionFacts) -> bool:
     """Whether the user has image and programs."""
-    container = cluster.partition.fabric.container
+    container = partition.fabric.container
     paths = [image_file(way(cluster.config), container), f"{tests_folder(container)}/build/all_reduce_perf"]
     test = " && ".join(f"test -s {shlex.quote(path)}" for path in paths)
     return cluster.jobs.run(f"{{ {test}; }} && echo built || echo missing").strip() == "built"

@@ -11,8 +11,7 @@ from typer import Argument, Exit, Option
 from cli import console, options
 from cli.cluster.cluster import from_outputs
 from cli.cluster.jobs import read_job_log
-from cli.commands.jobs.nccl_build import hint
-from cli.errors import CliError
+from cli.errors import CliError, hint
 from cli.stack import outputs
 from cluster.platforms.capability import Capability
 from cluster.regular_file import refuse_special
@@ -35,17 +34,14 @@ Log_ = Annotated[
 ]
 Stack = Annotated[str, Option("--stack", metavar="STACK", help="Read the log of a job from this cluster.")]
 MachineType = Annotated[
-    str,
-    Option("--machine-type", metavar="TYPE", help="Machine type of the nodes. Default: the log's."),
+    str, Option("--machine-type", metavar="TYPE", help="Machine type of the nodes. Default: the log's.")
 ]
 Nodes = Annotated[int | None, Option("--nodes", metavar="N", min=1, help="Number of nodes. Default: the log's.")]
 Collective = Annotated[
-    str,
-    Option("--collective", metavar="NAME", help="all_gather, all_reduce ... Default: the log's."),
+    str, Option("--collective", metavar="NAME", help="all_gather, all_reduce ... Default: the log's.")
 ]
 Against = Annotated[
-    Path | None,
-    Option("--against", metavar="FILE|FOLDER", help="Compare with earlier runs: their logs."),
+    Path | None, Option("--against", metavar="FILE|FOLDER", help="Compare with earlier runs: their logs.")
 ]
 Png = Annotated[Path | None, Option("--png", metavar="FILE", help="Write the plot as a picture.")]
 
@@ -154,18 +150,14 @@ def _print(log: NcclLog, result: NcclResult, given: Given, earlier: Comparison |
 
 
 def _save(result: NcclResult, earlier: Comparison | None, png: Path) -> None:
-    from cluster.report.plot import save_png
+    from cli.commands.jobs.job_cluster import save_plot
 
     curves, ticks = curves_of(result, earlier.curves() if earlier else ())
     title = f"{result.subject}: {result.outcome.value}"
     try:
-        save_png(curves, png, title=title, x_label=X_LABEL, y_label=Y_LABEL, x_log=True, x_ticks=ticks)
-    except OSError as error:
-        raise CliError(f"can't write {png}: {error.strerror or error}.") from None
+        save_plot(curves, png, title=title, x_label=X_LABEL, y_label=Y_LABEL, x_log=True, x_ticks=ticks)
     except ValueError:
         console.note("There is nothing to plot: the log has no rows.")
-        return
-    console.note(f"Wrote {png}")
 
 
 def _folder(path: Path, given: Given, *, json: bool) -> None:

@@ -14,8 +14,9 @@ from cli import console, options
 from cli.cluster.jobs import JobState, Progress, patiently
 from cli.cluster.scheduler import Scheduler
 from cli.commands.jobs import nccl_build, nccl_report
-from cli.commands.jobs.nccl_build import GpuCluster, hint, is_built, read_log
-from cli.errors import CliError
+from cli.commands.jobs.job_cluster import As, DryRun, JobCluster, described, print_scripts
+from cli.commands.jobs.nccl_build import is_built, read_log
+from cli.errors import CliError, hint
 from cluster.catalog.nccl_tests import NCCL_TESTS
 from cluster.config.cluster import ClusterConfig
 from cluster.findings import Level
@@ -61,8 +62,7 @@ def run(
         ),
     ] = None,
     smallest: Annotated[
-        str | None,
-        Option("--min", metavar="SIZE", help="Smallest message. Default: 512M on InfiniBand, else 8M."),
+        str | None, Option("--min", metavar="SIZE", help="Smallest message. Default: 512M on InfiniBand, else 8M.")
     ] = None,
     largest: Annotated[str, Option("--max", metavar="SIZE", help="Largest message.")] = "8G",
     iters: Annotated[
@@ -77,16 +77,10 @@ def run(
     check: Annotated[bool, Option("--check", help="Check the results too: wrong ones are counted.")] = False,
     over: Annotated[
         Over | None,
-        Option(
-            help="On one node with InfiniBand: over NVLink, or over the NICs by force. Default: NCCL decides.",
-        ),
+        Option(help="On one node with InfiniBand: over NVLink, or over the NICs by force. Default: NCCL decides."),
     ] = None,
     binaries: Annotated[
-        str,
-        Option(
-            metavar="FOLDER",
-            help="Programs of nccl-tests on the cluster, used without a container.",
-        ),
+        str, Option(metavar="FOLDER", help="Programs of nccl-tests on the cluster, used without a container.")
     ] = "",
     output: Annotated[
         Path | None,
@@ -98,8 +92,8 @@ def run(
         ),
     ] = None,
     against: nccl_report.Against = None,
-    user: nccl_build.As = None,
-    dry_run: nccl_build.DryRun = False,
+    user: As = None,
+    dry_run: DryRun = False,
     json: options.Json = False,
 ) -> None:
     """Measure the bandwidth between GPUs, as a job on whole nodes, and report it.
@@ -128,13 +122,12 @@ def run(
     if pairs and (wrong := [f"--{name}" for name, value in about_one_run.items() if value is not None]):
         raise CliError(f"--pairs goes without {', '.join(wrong)}. --nodelist names the nodes to pair.")
     if dry_run:
-        config, facts = nccl_build.described_partition(stack, partition)
-        wanted = _checked(config, facts, given)
-        wanted = _on(wanted, _nodes(wanted)[:2]) if pairs else wanted
-        console.lines(run_script(config, wanted).text().splitlines())
+        config = described(stack)
+        wanted = _checked(config, nccl_build.gpu_partition(stack, config, partition), given)
+        print_scripts([run_script(config, _on(wanted, _nodes(wanted)[:2]) if pairs else wanted)])
         return
-    cluster = nccl_build.gpu_cluster(stack, partition, user, stand_ins=bool(binaries))
-    wanted = _checked(cluster.config, cluster.partition, given)
+    cluster, facts = nccl_build.gpu_cluster(stack, partition, user, stand_ins=bool(binaries))
+    wanted = _checked(cluster.config, facts, given)
     if against and not against.exists():
         raise CliError(f"--against: {against} does not exist.")
     if output and output.exists():
@@ -144,10 +137,10 @@ def run(
             f"the log can't be saved: {folder.absolute()} is no folder that you can write to. Name another "
             "file with --output."
         )
-    if way(cluster.config, wanted.binaries) != "installed" and not is_built(cluster):
+    if way(cluster.config, wanted.binaries) != "installed" and not is_built(cluster, facts):
         user = cluster.jobs.user
         raise CliError(f"{user} has no NCCL test yet. Build it with: ./hpc nccl build {stack} --as {user}")
-    cluster.prepare()
+    cluster.prepare(LOGS)
     if pairs:
         found = _PairsRun(cluster, wanted).measure()
         console.json(_pairs_document(found)) if json else console.lines(_pairs_lines(found, stack))
@@ -229,7 +222,7 @@ def _bytes(text: str) -> int | None:
     return int(found[1]) * _UNITS[found[2]] if found else None
 
 
-def _measure(cluster: GpuCluster, wanted: NcclRun, output: Path | None) -> tuple[Path, str]:
+def _measure(cluster: JobCluster, wanted: NcclRun, output: Path | None) -> tuple[Path, str]:
     """Run the job; the file here that has its log, and how the job failed, if it did. Raises CliError: it failed before
     it measured anything."""
     jobs = cluster.jobs
@@ -279,7 +272,7 @@ def _progress(line: str) -> str:
 class _PairsRun:
     """Measures pairs of the nodes of `wanted`, those of its partition where it names none."""
 
-    cluster: GpuCluster
+    cluster: JobCluster
     wanted: NcclRun
 
     def measure(self) -> Pairs:

@@ -1,0 +1,79 @@
+"""What the commands on jobs share: the cluster that they run on, options, and how they print scripts and save plots."""
+
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+from typer import Option
+
+from cli import console
+from cli.cluster.cluster import from_outputs
+from cli.cluster.jobs import Jobs
+from cli.errors import CliError
+from cli.stack import outputs, project, rehearsals, stack_config, stackfile
+from cluster.config.cluster import ClusterConfig
+from cluster.jobs.environment import environment
+from cluster.jobs.script import ENV, JobScript
+from cluster.load.parse import parse_output
+from cluster.platforms import registry
+from cluster.platforms.capability import Capability
+from cluster.report.plot import Curve, save_png
+
+As = Annotated[str | None, Option("--as", metavar="USER", help="Whose jobs they are. Default: the first user.")]
+DryRun = Annotated[bool, Option("--dry-run", help="Print the job scripts, and submit nothing.")]
+NodeNames = Annotated[str, Option(metavar="NODES", help="Only these: cpu-0, cpu-[0-3,7]. Default: all.")]
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobCluster:
+    """A cluster that is up, for jobs of one user."""
+
+    jobs: Jobs
+    config: ClusterConfig
+
+    @property
+    def is_rehearsal(self) -> bool:
+        """Whether its machines are on this host, where GPUs are device files."""
+        stack = self.jobs.stack
+        return registry.get(self.config.platform).on_this_host or bool(rehearsals.of(rehearsals.file(stack)))
+
+    def prepare(self, *folders: str) -> None:
+        """Write the environment of jobs, and create the folders of their logs and results."""
+        self.jobs.put({ENV: environment(self.config)})
+        self.jobs.run(shlex.join(["mkdir", "-p", *folders]))
+
+
+def connected(stack: str, user: str | None, *needed: Capability) -> JobCluster:
+    """The cluster of a stack, which must have these capabilities besides RUN. Raises CliError: it is not up, or has no
+    such user."""
+    values = outputs.read(stack, show_secrets=True)
+    cluster = from_outputs(stack, values, Capability.RUN, *needed)
+    if not values.get("config"):
+        raise CliError(f"stack {stack} has no output config. Bring it up to date with: ./hpc up {stack}")
+    return JobCluster(jobs=Jobs(cluster, stack, cluster.user(user)), config=parse_output(values["config"]))
+
+
+def described(stack: str) -> ClusterConfig:
+    """The cluster of a stack by its file, or by its outputs where it has no file here: for a dry run. Raises
+    CliError."""
+    file = stackfile.read(project.ROOT, stack)
+    return connected(stack, "root").config if file.settings is None else stack_config.parse(file)
+
+
+def print_scripts(scripts: Sequence[JobScript]) -> None:
+    """Print job scripts, each with its name where there are several."""
+    for number, script in enumerate(scripts):
+        if len(scripts) > 1:
+            console.line(f"{'' if number == 0 else chr(10)}===== {script.name}")
+        console.lines(script.text().splitlines())
+
+
+def save_plot(curves: Sequence[Curve], png: Path, **axes: Any) -> None:  # noqa: ANN401 - as save_png has them
+    """Write a plot as a picture. Raises CliError: the file can't be written; ValueError: there is nothing to plot."""
+    try:
+        save_png(curves, png, **axes)
+    except OSError as error:
+        raise CliError(f"can't write {png}: {error.strerror or error}.") from None
+    console.note(f"Wrote {png}")
