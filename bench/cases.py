@@ -1,57 +1,70 @@
-"""The cases, in the order of the report."""
+"""The cases, which are questions about speed, in the order of the report; and how they are asked."""
 
 import json
 import random
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
-from bench.environment import DEV, ROOT, Cluster, CommandError, Environment, ManualCluster, sized
-from bench.report import Claim, Series, ratio
-from bench.runner import Answer, Case
+from bench.environment import DEV, ROOT, Cluster, CommandError, Environment, ManualCluster, environment, sized
+from bench.report import Claim, Report, Result, Series, description, ratio
 from cluster.catalog.nccl_references import reference
+from components.local.host.paths import HostError
+
+Answer = tuple[list[Series], list[Claim]]
 
 
-def _first_up(environment: Environment) -> Answer:
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """One question."""
+
+    name: str
+    title: str
+    run: Callable[[Environment], Answer]
+    """Measures; what it makes it removes, or leaves to the environment's end."""
+
+
+def _first_up(here: Environment) -> Answer:
     """A first `up` against the same cluster set up manually, both from a base image that is there."""
     ours: list[float] = []
     theirs: list[float] = []
-    for number in environment.rounds(5):
-        cluster, hand = Cluster("ours", environment, DEV), ManualCluster(environment)
+    for number in here.rounds(5):
+        cluster, hand = Cluster("ours", here, DEV), ManualCluster(here)
         # In turns, each first as often as second: the page cache is warmer for the second.
         for mine in (True, False) if number % 2 else (False, True):
             if mine:
                 ours.append(cluster.hpc("up"))
-                environment.sweep(cluster.name)
+                here.sweep(cluster.name)
             else:
                 theirs.append(hand.up())
                 hand.down()
-        environment.say(f"round {number + 1}: up {ours[-1]:.1f} s, manually {theirs[-1]:.1f} s")
+        here.say(f"round {number + 1}: up {ours[-1]:.1f} s, manually {theirs[-1]:.1f} s")
     mine, manual = Series(name="./hpc up dev", values=tuple(ours)), Series(name="manually", values=tuple(theirs))
     return [mine, manual], [Claim(what="first up, ours to manual", value=ratio(mine, manual), limit=0.45, unit="x")]
 
 
-def _second_up(environment: Environment) -> Answer:
-    cluster = Cluster("still", environment, DEV)
+def _second_up(here: Environment) -> Answer:
+    cluster = Cluster("still", here, DEV)
     cluster.hpc("up")
-    times = Series(name="second up", values=tuple(cluster.hpc("up") for _ in environment.rounds(7)))
-    environment.sweep(cluster.name)
+    times = Series(name="second up", values=tuple(cluster.hpc("up") for _ in here.rounds(7)))
+    here.sweep(cluster.name)
     return [times], [Claim(what="up with nothing to do", value=times.median, limit=3.0)]
 
 
-def _nodes(environment: Environment) -> Answer:
+def _nodes(here: Environment) -> Answer:
     """How `up` grows with the number of nodes."""
-    sizes = environment.pick((2, 32, 64), (2, 4))
+    sizes = here.pick((2, 32, 64), (2, 4))
     times: dict[int, list[float]] = {size: [] for size in sizes}
-    for number in environment.rounds(2):
+    for number in here.rounds(2):
         for size in sizes:
-            cluster = Cluster(f"n{size}", environment, sized(size))
+            cluster = Cluster(f"n{size}", here, sized(size))
             times[size].append(cluster.hpc("up"))
-            environment.say(f"round {number + 1}: {size} nodes in {times[size][-1]:.1f} s")
-            environment.sweep(cluster.name)
+            here.say(f"round {number + 1}: {size} nodes in {times[size][-1]:.1f} s")
+            here.sweep(cluster.name)
     series = [Series(name=f"{size} nodes", values=tuple(times[size])) for size in sizes]
     return series, [Claim(what=f"first up with {sizes[-1]} nodes", value=series[-1].median, limit=35.0)]
 
@@ -65,19 +78,19 @@ exit 1
 """
 
 
-def _partition_edit(environment: Environment) -> Answer:
+def _partition_edit(here: Environment) -> Answer:
     """One change of a partition on a cluster that runs: from `up` to its effect."""
-    (size,) = environment.pick((32,), (2,))
-    cluster = Cluster("edit", environment, sized(size))
+    (size,) = here.pick((32,), (2,))
+    cluster = Cluster("edit", here, sized(size))
     cluster.hpc("up")
     effects: list[float] = []
     ups: list[float] = []
-    for number in environment.rounds(5):
+    for number in here.rounds(5):
         effect, took = _edit(cluster, f"{number + 2:02}:00:00")
         effects.append(effect)
         ups.append(took)
-        environment.say(f"round {number + 1}: in effect after {effect:.1f} s, up done after {took:.1f} s")
-    environment.sweep(cluster.name)
+        here.say(f"round {number + 1}: in effect after {effect:.1f} s, up done after {took:.1f} s")
+    here.sweep(cluster.name)
     effect = Series(name="until slurmctld has it", values=tuple(effects))
     return (
         [effect, Series(name="until `up` is done", values=tuple(ups))],
@@ -107,38 +120,38 @@ def _edit(cluster: Cluster, limit: str) -> tuple[float, float]:
     return seen[0] - began, took
 
 
-def _preview(environment: Environment) -> Answer:
+def _preview(here: Environment) -> Answer:
     """Our preview against one of a bare program with as many resources, on the same engine."""
-    (size,) = environment.pick((32,), (2,))
-    cluster = Cluster("look", environment, sized(size))
-    _, (machines, commands) = _previewed(environment, ROOT, cluster.name, cluster.file)
-    bare = environment.root / "files/Pulumi.bare.yaml"
+    (size,) = here.pick((32,), (2,))
+    cluster = Cluster("look", here, sized(size))
+    _, (machines, commands) = _previewed(here, ROOT, cluster.name, cluster.file)
+    bare = here.root / "files/Pulumi.bare.yaml"
     bare.write_text(json.dumps({"config": {"bare:machines": machines, "bare:commands": commands}}))
     ours: list[float] = []
     theirs: list[float] = []
-    for _ in environment.rounds(7):
-        took, there = _previewed(environment, Path(__file__).with_name("bare"), "bare", bare)
+    for _ in here.rounds(7):
+        took, there = _previewed(here, Path(__file__).with_name("bare"), "bare", bare)
         if there != (machines, commands):
             raise RuntimeError(f"the bare program has {there} resources, ours {machines} and {commands}")
         theirs.append(took)
-        ours.append(_previewed(environment, ROOT, cluster.name, cluster.file)[0])
-    environment.say(f"{machines + commands} resources: ours {ours[-1]:.1f} s, bare {theirs[-1]:.1f} s")
+        ours.append(_previewed(here, ROOT, cluster.name, cluster.file)[0])
+    here.say(f"{machines + commands} resources: ours {ours[-1]:.1f} s, bare {theirs[-1]:.1f} s")
     mine, other = Series(name="our program", values=tuple(ours)), Series(name="bare program", values=tuple(theirs))
     return [mine, other], [Claim(what="preview, ours to a bare program", value=ratio(mine, other), limit=1.5, unit="x")]
 
 
-def _previewed(environment: Environment, project: Path, stack: str, file: Path) -> tuple[float, tuple[int, int]]:
+def _previewed(here: Environment, project: Path, stack: str, file: Path) -> tuple[float, tuple[int, int]]:
     """Seconds of a whole process that previews a stack; how many dynamic resources that has, and how many others."""
     command = [sys.executable, "-m", "bench.previewed", str(project), stack, str(file)]
-    took, out = environment.timed(command, env={"PULUMI_CONFIG_PASSPHRASE": "bench"})
+    took, out = here.timed(command, env={"PULUMI_CONFIG_PASSPHRASE": "bench"})
     dynamic, others = map(int, out.split())
     return took, (dynamic, others)
 
 
-def _report(environment: Environment) -> Answer:
+def _report(here: Environment) -> Answer:
     """The report of a folder of logs of NCCL tests."""
-    (count,) = environment.pick((1000,), (20,))
-    folder = environment.root / "files/nccl"
+    (count,) = here.pick((1000,), (20,))
+    folder = here.root / "files/nccl"
     folder.mkdir(parents=True)
     drawn = random.Random(1)  # noqa: S311 - the same logs each time
     for number in range(count):
@@ -146,8 +159,8 @@ def _report(environment: Environment) -> Answer:
         text = "".join(_nccl_log((f"a3-{first}", f"a3-{second}"), drawn.uniform(0.97, 1.0)))
         (folder / f"{number}.log").write_text(text)
     times: list[float] = []
-    for _ in environment.rounds(5):
-        took, out = environment.timed([sys.executable, "-m", "cli", "nccl", "report", str(folder)])
+    for _ in here.rounds(5):
+        took, out = here.timed([sys.executable, "-m", "cli", "nccl", "report", str(folder)])
         if "Result: pass" not in out:
             raise RuntimeError("the report does not end with a pass")
         times.append(took)
@@ -181,3 +194,26 @@ CASES = (
     Case(name="preview", title="Preview of 32 nodes against a bare program with as many resources", run=_preview),
     Case(name="reports", title="The report of a thousand NCCL tests", run=_report),
 )
+
+
+def run(cases: Sequence[Case], *, quick: bool, say: Callable[[str], None]) -> Report:
+    """Run the cases; one that fails is reported as such, and the others go on.
+
+    All they make is under a root of this process's own, which is swept at the end, however that comes.
+    """
+    results: list[Result] = []
+    with environment(quick=quick, say=say) as here:
+        for case in cases:
+            say(f"{case.name}: {case.title} ...")
+            began = time.monotonic()
+            problem, series, claims = "", [], []
+            try:
+                series, claims = case.run(here)
+            except Exception as error:  # noqa: BLE001 - whatever went wrong, the other cases are still asked
+                problem = str(error) or type(error).__name__
+                with suppress(CommandError, HostError, OSError):
+                    here.sweep_all()
+            seconds, answer = time.monotonic() - began, {"series": tuple(series), "claims": tuple(claims)}
+            results.append(Result(case=case.name, title=case.title, **answer, seconds=seconds, problem=problem))
+            say(f"{case.name}: {problem or 'done'}, {seconds:.0f} s")
+    return Report(machine=description(), date=time.strftime("%Y-%m-%d"), results=tuple(results))

@@ -4,9 +4,8 @@ import os
 import platform
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 INTRODUCTION = """\
 # Benchmarks
@@ -23,8 +22,6 @@ class Series:
     name: str
     values: tuple[float, ...]
     unit: str = "s"
-    at: float | None = None
-    """Where on the x axis, if the series is a point of a curve."""
 
     @property
     def median(self) -> float:
@@ -32,14 +29,9 @@ class Series:
         return statistics.median(self.values)
 
     @property
-    def low(self) -> float:
-        """The least value."""
-        return min(self.values)
-
-    @property
-    def high(self) -> float:
-        """The greatest value."""
-        return max(self.values)
+    def spread(self) -> str:
+        """The least and the greatest value."""
+        return f"{quantity(min(self.values), self.unit)} to {quantity(max(self.values), self.unit)}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,6 +48,12 @@ class Claim:
     def met(self) -> bool:
         """Whether it is so."""
         return self.value < self.limit
+
+    @property
+    def cells(self) -> tuple[str, str, str]:
+        """The value, its goal and the outcome, for a table."""
+        outcome = "met" if self.met else "MISSED"
+        return quantity(self.value, self.unit), f"under {quantity(self.limit, self.unit)}", outcome
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,32 +81,12 @@ class Report:
 
     machine: Mapping[str, str]
     date: str
-    results: Sequence[Result] = field(default_factory=tuple)
-
-    def to_json(self) -> dict[str, Any]:
-        """As plain data."""
-        return asdict(self)
-
-    @classmethod
-    def from_json(cls, document: Mapping[str, Any]) -> "Report":
-        """The opposite of `to_json`, after a trip through a file."""
-        results = [
-            Result(
-                **{
-                    **row,
-                    "series": tuple(Series(**{**one, "values": tuple(one["values"])}) for one in row["series"]),
-                    "claims": tuple(Claim(**claim) for claim in row["claims"]),
-                }
-            )
-            for row in document["results"]
-        ]
-        return cls(machine=document["machine"], date=document["date"], results=tuple(results))
+    results: tuple[Result, ...] = ()
 
     def merged(self, newer: "Report") -> "Report":
         """This report with the answers of a newer run in the place of its own, in this one's order."""
-        there = {result.case: result for result in newer.results}
-        kept = [there.pop(result.case, result) for result in self.results]
-        return Report(machine=newer.machine, date=newer.date, results=(*kept, *there.values()))
+        results = {result.case: result for result in (*self.results, *newer.results)}
+        return Report(machine=newer.machine, date=newer.date, results=tuple(results.values()))
 
 
 def ratio(ours: Series, theirs: Series) -> float:
@@ -116,20 +94,16 @@ def ratio(ours: Series, theirs: Series) -> float:
     return statistics.median(a / b for a, b in zip(ours.values, theirs.values, strict=True))
 
 
-def table(report: Report) -> list[str]:
-    """Every claim and every series on a line of its own, in columns."""
-    rows = [("", "MEASURED", "GOAL", ""), *(row for result in report.results for row in _rows(result))]
-    widths = [max(len(row[column]) for row in rows) for column in range(4)]
-    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
-
-
-def _rows(result: Result) -> list[tuple[str, str, str, str]]:
-    rows = [(f"{result.case}: {result.title}", "", "", "")]
-    rows += [
-        (f"  {claim.what}", quantity(claim.value, claim.unit), _goal(claim), _outcome(claim)) for claim in result.claims
-    ]
-    rows += [(f"    {one.name}", quantity(one.median, one.unit), "", _spread(one)) for one in result.series]
-    rows += [(f"  no answer: {line}", "", "", "") for line in result.problem.splitlines()[:1]]
+def table(report: Report) -> list[tuple[str, str, str, str]]:
+    """Every claim and every series in a row of its own, below a heading."""
+    rows = [("", "MEASURED", "GOAL", "")]
+    for result in report.results:
+        rows.append((f"{result.case}: {result.title}", "", "", ""))
+        rows += [(f"  {claim.what}", *claim.cells) for claim in result.claims]
+        for series in result.series:
+            rounds = f"{len(series.values)} round{'s' if len(series.values) > 1 else ''}"
+            rows.append((f"    {series.name}", quantity(series.median, series.unit), "", f"{series.spread}, {rounds}"))
+        rows += [(f"  no answer: {line}", "", "", "") for line in result.problem.splitlines()[:1]]
     return rows
 
 
@@ -140,31 +114,25 @@ def page(report: Report) -> str:
         f"Measured on {report.date}: {machine['processor']}, {machine['cores']} cores, {machine['memory']} of memory, "
         f"{machine['kernel']}, {machine['distribution']}, Python {machine['python']}."
     )
-    parts = [INTRODUCTION, where, "", *_claims(report.results)]
+    claims: list[tuple[str, ...]] = []
+    details: list[str] = []
     for result in report.results:
-        parts += [f"\n## {result.title}\n", *_details(result)]
+        claims += [(claim.what, *claim.cells) for claim in result.claims]
+        claims += [(result.case, "no answer", "", "failed")] if result.problem else []
+        rows = [
+            (series.name, quantity(series.median, series.unit), series.spread, str(len(series.values)))
+            for series in result.series
+        ]
+        found = _markdown(("", "median", "least to most", "rounds"), rows)
+        problem = [f"No answer: {line}" for line in result.problem.splitlines()[:1]]
+        details += [f"\n## {result.title}\n", *(problem or found)]
+    parts = [INTRODUCTION, where, "", *_markdown(("", "measured", "goal", ""), claims), *details]
     return "\n".join(parts).rstrip() + "\n"
 
 
-def _claims(results: Sequence[Result]) -> list[str]:
-    lines = ["| | measured | goal | |", "|---|---|---|---|"]
-    for result in results:
-        for claim in result.claims:
-            cells = (claim.what, quantity(claim.value, claim.unit), _goal(claim), _outcome(claim))
-            lines.append(f"| {' | '.join(cells)} |")
-        if result.problem:
-            lines.append(f"| {result.case} | no answer | | failed |")
-    return lines
-
-
-def _details(result: Result) -> list[str]:
-    if result.problem:
-        return [f"No answer: {result.problem.splitlines()[0]}"]
-    lines = ["| | median | least to most | rounds |", "|---|---|---|---|"]
-    for one in result.series:
-        least = f"{quantity(one.low, one.unit)} to {quantity(one.high, one.unit)}"
-        lines.append(f"| {one.name} | {quantity(one.median, one.unit)} | {least} | {len(one.values)} |")
-    return lines
+def _markdown(heading: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> list[str]:
+    lines = [f"| {' | '.join(cells)} |".replace("|  |", "| |") for cells in (heading, *rows)]
+    return [lines[0], "|---" * len(heading) + "|", *lines[1:]]
 
 
 def quantity(value: float, unit: str) -> str:
@@ -173,19 +141,6 @@ def quantity(value: float, unit: str) -> str:
         return f"{value:.2f} x"
     digits = 0 if value >= 100 else 1 if value >= 1 else 3
     return f"{value:.{digits}f} {unit}"
-
-
-def _goal(claim: Claim) -> str:
-    return f"under {quantity(claim.limit, claim.unit)}"
-
-
-def _outcome(claim: Claim) -> str:
-    return "met" if claim.met else "MISSED"
-
-
-def _spread(one: Series) -> str:
-    rounds = f"{len(one.values)} round{'s' if len(one.values) > 1 else ''}"
-    return f"{quantity(one.low, one.unit)} to {quantity(one.high, one.unit)}, {rounds}"
 
 
 def description() -> dict[str, str]:
@@ -201,11 +156,6 @@ def description() -> dict[str, str]:
         "distribution": release.get("PRETTY_NAME", "unknown").strip('"'),
         "python": platform.python_version(),
     }
-
-
-def load() -> float:
-    """Processes that want a core, averaged over the last minute."""
-    return os.getloadavg()[0]
 
 
 def _pairs(path: str, separator: str) -> Iterator[tuple[str, str]]:

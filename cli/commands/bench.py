@@ -1,12 +1,13 @@
 """bench."""
 
 import json as jsonlib
+from dataclasses import asdict
 from typing import Annotated
 
+from pydantic import TypeAdapter
 from typer import Argument, Exit, Option
 
-from bench import report, runner
-from bench.cases import CASES
+from bench import cases, report
 from bench.report import Report
 from cli import console, options
 from cli.errors import CliError
@@ -31,7 +32,7 @@ def bench(
     Makes clusters of its own on this machine, beside any that are up, and removes them at the end, also on Ctrl-C. Give
     it a quiet machine: about ten minutes. The exit code is 1 if a goal is missed.
     """
-    there = {case.name: case for case in CASES}
+    there = {case.name: case for case in cases.CASES}
     if unknown := [name for name in names or () if name not in there]:
         raise CliError(f"there is no case {unknown[0]!r}. There are: {', '.join(there)}.")
     if quick and write:
@@ -40,14 +41,13 @@ def bench(
     before = _before() if write and names else None
     localhost.prepare()
     with unwound():
-        found = runner.run(chosen, quick=quick, say=console.note)
+        found = cases.run(chosen, quick=quick, say=console.note)
     if write:
         _write(before.merged(found) if before else found)
     if json:
-        console.json(found.to_json())
+        console.json(asdict(found))
     else:
-        for line in report.table(found):
-            console.line(line)
+        console.table(report.table(found))
     # One quick round proves nothing about speed.
     if not all(not result.problem if quick else result.ok for result in found.results):
         raise Exit(1)
@@ -58,7 +58,7 @@ def _before() -> Report | None:
     file = project.ROOT / "docs" / "reference" / _DATA
     if not file.exists():
         return None
-    before = Report.from_json(jsonlib.loads(file.read_text(encoding="utf-8")))
+    before = TypeAdapter(Report).validate_json(file.read_bytes())
     if dict(before.machine) != report.description():
         raise CliError(f"{file} is of another machine: measure all cases here, without a NAME.")
     return before
@@ -66,6 +66,6 @@ def _before() -> Report | None:
 
 def _write(found: Report) -> None:
     docs = project.ROOT / "docs" / "reference"
-    (docs / _DATA).write_text(jsonlib.dumps(found.to_json(), indent=1) + "\n", encoding="utf-8")
+    (docs / _DATA).write_text(jsonlib.dumps(asdict(found), indent=1) + "\n", encoding="utf-8")
     (docs / _PAGE).write_text(report.page(found), encoding="utf-8")
     console.note(f"Wrote {_PAGE} and {_DATA} in {docs}")

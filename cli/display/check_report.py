@@ -1,17 +1,57 @@
-"""The report of the quickcheck: a table of nodes and checks, then what failed, was skipped or not checked."""
+"""What the quickcheck prints: progress, a table of nodes and checks, then what failed, was skipped or not checked."""
 
+import time
 from dataclasses import asdict
 from typing import Any
+
+from rich.status import Status
+from typing_extensions import Self
 
 from cli import console
 from cluster.jobs.quickcheck_plan import NotChecked
 from cluster.jobs.quickcheck_results import FAIL, PASS, SKIP, CheckReport, CheckResult
+from cluster.printable import one_line
 from cluster.slurm.hostlist import compress
 
 _ORDER = ("hello", "home", "shared", "memory", "gpus", "confined", "container", "nccl", "accounting")
 """Of the table's columns."""
 _LINES = 20
 """Of a failing node's output."""
+_PIPE_SECONDS = 5.0
+"""Between two lines of progress in a pipe."""
+
+
+class Progress:
+    """Shows on standard error what is done now: on a terminal one line, in a pipe a line for each change that lasts."""
+
+    def __init__(self, *, quiet: bool = False) -> None:
+        """`quiet`: show nothing but on a terminal."""
+        self._quiet, self._began, self._last = quiet, time.monotonic(), 0.0
+        self._status: Status | None = None
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds since it was made."""
+        return time.monotonic() - self._began
+
+    def show(self, text: str) -> None:
+        """Replace the line."""
+        text = one_line(text)
+        if self._status:
+            self._status.update(f"{text} ({self.elapsed:.0f} s)")
+        elif not self._quiet and self.elapsed - self._last > _PIPE_SECONDS:
+            self._last = self.elapsed
+            console.note(text)
+
+    def __enter__(self) -> Self:
+        if console.stderr().is_terminal:
+            self._status = console.stderr().status("")
+            self._status.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._status:
+            self._status.stop()
 
 
 def print_report(report: CheckReport, *, stack: str, user: str, seconds: float) -> None:
@@ -49,10 +89,10 @@ def _word(result: CheckResult | None) -> str:
 def _print_failures(results: list[CheckResult], stack: str) -> None:
     """What failed, with the output of the first node of those where the same was found."""
     alike: dict[tuple[str, str, str], list[CheckResult]] = {}
-    for one in results:
-        alike.setdefault((one.check, one.text, "" if one.node else one.partition), []).append(one)
+    for result in results:
+        alike.setdefault((result.check, result.text, "" if result.node else result.partition), []).append(result)
     for (check, text, partition), found in alike.items():
-        first, nodes = found[0], [one.node for one in found if one.node]
+        first, nodes = found[0], [result.node for result in found if result.node]
         console.line()
         console.line(f"{compress(nodes) or partition or 'cluster'}: {check} failed: {text}", style="bold")
         lines = first.output.splitlines()
@@ -70,18 +110,18 @@ def _print_skipped(results: list[CheckResult]) -> None:
     reasons: dict[tuple[str, str], list[str]] = {}
     for result in results:
         reasons.setdefault((result.check, result.text), []).append(result.node)
-    for number, ((check, text), nodes) in enumerate(reasons.items()):
-        if number == 0:
-            console.line()
+    if reasons:
+        console.line()
+    for (check, text), nodes in reasons.items():
         console.line(f"skipped: {check} on {compress(nodes)}: {text}")
 
 
 def _print_not_checked(missing: tuple[NotChecked, ...], stack: str) -> None:
     if missing:
         console.line()
-    for one in missing:
-        todo = f" To do: {one.todo.replace('STACK', stack)}." if one.todo else ""
-        console.line(f"not checked: {one.node} ({one.partition}): {one.why}.{todo}")
+    for row in missing:
+        todo = f" To do: {row.todo.replace('STACK', stack)}." if row.todo else ""
+        console.line(f"not checked: {row.node} ({row.partition}): {row.why}.{todo}")
 
 
 def report_document(report: CheckReport, *, user: str, seconds: float) -> dict[str, Any]:
@@ -91,5 +131,5 @@ def report_document(report: CheckReport, *, user: str, seconds: float) -> dict[s
         "user": user,
         "seconds": round(seconds, 2),
         "results": [asdict(result) for result in report.results],
-        "not_checked": [asdict(one) for one in report.not_checked],
+        "not_checked": [asdict(row) for row in report.not_checked],
     }

@@ -1,8 +1,13 @@
 """The views of a run: live on a terminal, plain lines in a pipe, one JSON document for programs."""
 
+import json
 import sys
 import threading
-from dataclasses import asdict
+import time
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from rich.console import Console, ConsoleOptions, RenderResult
@@ -11,12 +16,213 @@ from rich.text import Text
 from typing_extensions import Self
 
 from cli import console
-from cli.display.changes import Line, op, seconds
-from cli.display.view import View
-from engine.events import Event, Log, Planned, Result, Started
+from cli.display import changes
+from cli.display.changes import op, seconds, summary
+from cli.stack.impact import Effects
+from cluster.printable import printable
+from engine import urn as urns
+from engine.events import Event, Log, Planned, Result, Started, StepDone, StepFailed, StepStarted
 
+_LOG_LINES = 15
+"""Last lines of a step that are kept, to be shown if it fails."""
+_WORTH_SAYING = 0.1
+"""Seconds below which a step's duration is left out."""
+_SCREEN = 20
+"""Resources from which on failures are named once more at the end."""
+_SEVERITIES = {"info": "dim", "warning": "yellow", "error": "bold red"}
 _SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 _FRAMES_PER_SECOND = 8
+_SILENCE = 10.0
+"""Seconds without a line after which the steps at work are named."""
+
+
+@dataclass
+class Row:
+    """One resource in this run."""
+
+    urn: str
+    plan: Planned | None = None
+    op: str = ""
+    started: float | None = None
+    log: deque[str] = field(default_factory=lambda: deque(maxlen=_LOG_LINES))
+
+    @property
+    def name(self) -> str:
+        """The resource's name."""
+        return urns.name_of(self.urn)
+
+    @property
+    def type(self) -> str:
+        """The resource's type, without its parents'."""
+        return urns.type_of(self.urn)
+
+    @property
+    def elapsed(self) -> str:
+        """Time since its step began."""
+        return seconds(time.monotonic() - self.started if self.started is not None else 0.0)
+
+
+class View(ABC):
+    """Shows one run: turns its events into lines of text, which each view prints its own way. Events may come from any
+    thread."""
+
+    def __init__(self) -> None:
+        self.rows: dict[str, Row] = {}
+        """By URN."""
+        self.running: dict[str, Row] = {}
+        """Those that a provider is working on, oldest first."""
+        self.done = 0
+        self.skipped = 0
+        self.lock = threading.RLock()
+        self.stack = ""
+        self.preview = False
+        self.effects: Effects | None = None
+        """What the edit does to running jobs, where that is known and there is something to say of it."""
+        self.more: Mapping[str, Any] = {}
+        """Further keys of a JSON document."""
+        self._warnings: list[changes.Line] = []
+        """Of a preview."""
+        self.diff = False
+        """Whether to show every property that changes, and all of what is created."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:  # noqa: B027 - most views have nothing to end
+        """End what shows the steps at work."""
+
+    @abstractmethod
+    def on_event(self, event: Event) -> None:
+        """Take one event."""
+
+    @abstractmethod
+    def close(self, result: Result) -> None:
+        """Show how the run ended."""
+
+    def failed(self, message: str) -> None:
+        """Show that the run ended without a result."""
+        self.print(self._warnings)
+        console.error(message)
+
+    def print(self, lines: list[changes.Line]) -> None:
+        """Print lines."""
+        for text, style in lines:
+            console.line(text, style=style)
+
+    def row(self, urn: str) -> Row:
+        """The row of a URN, made when it first appears."""
+        return self.rows.setdefault(urn, Row(urn))
+
+    def event_lines(self, event: Event) -> list[changes.Line]:
+        """Take an event into the rows; its lines."""
+        self._apply(event)
+        if isinstance(event, Started):
+            self.stack, self.preview = event.stack, event.kind == "preview"
+            doing = {"preview": "Previewing", "up": "Updating", "destroy": "Destroying", "refresh": "Refreshing"}
+            return [(f"{doing[event.kind]} stack {event.stack}", "bold")]
+        if isinstance(event, StepDone):
+            return self._done(event)
+        if isinstance(event, StepFailed):
+            return self._failed(event)
+        if isinstance(event, Log):
+            return self._log(event)
+        return []
+
+    def result_lines(self, result: Result) -> list[changes.Line]:
+        """The lines after the last event: a preview's tree, then the outputs, what failed, and the summary."""
+        found: list[changes.Line] = []
+        if result.kind == "preview":
+            # The events, unlike the result, have the unchanged parents of what changes.
+            tree = changes.tree((row.plan for row in self.rows.values() if row.plan), whole=self.diff)
+            found += [*tree, *self._warnings]
+        if result.kind == "up" and result.ok and result.outputs:
+            given = sorted((key, value) for key, value in result.outputs.items() if value not in ("", [], {}))
+            outputs = ((f"  {key}: {_short(value)}", "") for key, value in given)
+            found += [("Outputs:", "bold"), *outputs]
+        if len(self.rows) > _SCREEN:
+            # Where they happened may have scrolled away.
+            found += [
+                (f"! {urns.name_of(failure.urn)}: {_short(failure.message)}", "red") for failure in result.failures
+            ]
+        text = summary(result, self.stack, done=self.done, skipped=self.skipped)
+        found += [(line, "bold" if result.ok else "bold red") for line in text.splitlines()]
+        if result.kind == "preview" and result.ok and self.effects:
+            found += self.effects.lines(steps=any(op != "same" for op in result.counts))
+        return found
+
+    def _apply(self, event: Event) -> None:
+        if isinstance(event, Planned):
+            row = self.row(event.urn)
+            row.plan, row.op = event, event.op
+        elif isinstance(event, StepStarted):
+            row = self.row(event.urn)
+            row.op, row.started = event.op, time.monotonic()
+            row.log.clear()
+            self.running[event.urn] = row
+        elif isinstance(event, (StepDone, StepFailed)):
+            self.running.pop(event.urn, None)
+            self.done += isinstance(event, StepDone)
+            self.skipped += isinstance(event, StepFailed) and event.op == "skip"
+        elif isinstance(event, Log) and event.urn:
+            self.row(event.urn).log.extend(printable(event.message).splitlines()[-_LOG_LINES:])
+
+    def _done(self, event: StepDone) -> list[changes.Line]:
+        if event.op == "same" or self.preview:
+            return []
+        row = self.row(event.urn)
+        took = f"  {seconds(event.seconds)}" if event.seconds >= _WORTH_SAYING else ""
+        found = [(f"{_label(row, event.op, op(event.op).done)}{took}{_paths(row)}", op(event.op).style)]
+        shown = self.diff and row.plan and event.op in ("update", "replace", "refresh")
+        for change in row.plan.changes if shown and row.plan else ():
+            found += [(f"    {text}", style) for text, style in changes.lines(change)]
+        return found
+
+    def _failed(self, event: StepFailed) -> list[changes.Line]:
+        row = self.row(event.urn)
+        if event.op == "skip":
+            return [(f"{_label(row, 'skip', 'skipped')}: {event.message}", "dim")]
+        title = f"! {op(event.op).doing} failed: {row.name}  {row.type}"
+        body = [(f"    {text}", "red") for text in event.message.rstrip().splitlines()]
+        said = [line for line in row.log if line.strip() and line not in event.message]
+        log = [("    its last lines:", "dim"), *((f"      {line}", "dim") for line in said)] if said else []
+        return [(title, "bold red"), *body, *log]
+
+    def _log(self, event: Log) -> list[changes.Line]:
+        style = _SEVERITIES.get(event.severity)
+        if style is None or event.ephemeral or not event.message.strip():
+            return []
+        who = f"{self.row(event.urn).name}: " if event.urn else ""
+        kind = f"{event.severity}: " if event.severity != "info" else ""
+        found = [(f"  {who}{kind}{text}", style) for text in event.message.rstrip().splitlines()]
+        if self.preview and event.severity == "warning":
+            # Below the tree, which may be long.
+            self._warnings += found
+            return []
+        return found
+
+
+def _label(row: Row, name: str, verb: str) -> str:
+    return f"{op(name).symbol} {verb:<9} {row.name}  {row.type}"
+
+
+def _paths(row: Row) -> str:
+    """Which properties an update was about."""
+    if row.plan is None or row.plan.op not in ("update", "replace") or not row.plan.changes:
+        return ""
+    paths = [change.path for change in row.plan.changes]
+    more = f", {len(paths) - 4} more" if len(paths) > 4 else ""
+    return f"  ({', '.join(paths[:4])}{more})"
+
+
+def _short(value: Any) -> str:  # noqa: ANN401 - an output may be anything
+    if isinstance(value, dict) and value:
+        # A table of machines is for `./hpc outputs`; here its names will do.
+        value = f"{len(value)} ({', '.join(sorted(map(str, value)))})"
+    elif isinstance(value, list) and all(isinstance(item, str) for item in value):
+        value = ", ".join(value)
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
+    first, newline, _ = text.partition("\n")
+    return first if not newline and len(first) <= 100 else f"{first[:97]}..."
 
 
 class LiveView(View):
@@ -32,7 +238,7 @@ class LiveView(View):
             transient=True,
             redirect_stderr=sys.stderr.isatty(),
         )
-        self._began = self.model.clock()
+        self._began = time.monotonic()
         # rich draws from a thread of its own, holding its lock while it asks for our lines; so `lock` must be free
         # whenever we print. This one keeps the printed lines in order and is never taken while drawing.
         self._order = threading.RLock()  # reentrant: the signal handler of Ctrl-C prints too
@@ -49,7 +255,7 @@ class LiveView(View):
         with self._order:
             with self.lock:
                 lines = self.event_lines(event)
-                at_work = isinstance(event, Log) and event.severity == "info" and event.urn in self.model.running
+                at_work = isinstance(event, Log) and event.severity == "info" and event.urn in self.running
             # Of what a step logs, the latest line stands beside it; all of them would drown the steps.
             self.print([] if at_work else lines)
 
@@ -66,26 +272,22 @@ class LiveView(View):
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """The lower part: one line for each step at work, as many as the screen holds, and one for the whole."""
         with self.lock:
-            now = self.model.clock()
-            running = list(self.model.running.values())
+            now = time.monotonic()
+            running = list(self.running.values())
             room = max(1, options.max_width - 1), max(1, console.height - 3)
             for row in running[: room[1]]:
                 shown = op(row.op)
                 text = Text(f"{shown.symbol} {shown.doing:<9} {row.name}", style=shown.style, no_wrap=True)
-                text.append(f"  {row.type}  {seconds(self.model.elapsed(row))}", style="dim")
+                text.append(f"  {row.type}  {row.elapsed}", style="dim")
                 if row.log:
                     text.append(f"  {row.log[-1].strip()}", style="dim italic")
                 text.truncate(room[0], overflow="ellipsis")
                 yield text
             hidden = len(running) - room[1]
             spin = _SPINNER[int(now * _FRAMES_PER_SECOND) % len(_SPINNER)]
-            whole = f"{spin} {seconds(now - self._began)}, {self.model.done} done, {len(running)} at work"
+            whole = f"{spin} {seconds(now - self._began)}, {self.done} done, {len(running)} at work"
             whole += f" ({hidden} not shown)" if hidden > 0 else ""
             yield Text(whole, style="bold", no_wrap=True)
-
-
-_SILENCE = 10.0
-"""Seconds without a line after which the steps at work are named."""
 
 
 class PlainView(View):
@@ -117,7 +319,7 @@ class PlainView(View):
         with self.lock:
             self.print(self.result_lines(result))
 
-    def print(self, lines: list[Line]) -> None:
+    def print(self, lines: list[changes.Line]) -> None:
         """Print lines, also into a buffered pipe, and remember that there were some."""
         super().print(lines)
         if lines:
@@ -130,9 +332,9 @@ class PlainView(View):
                 self._printed.clear()
                 continue
             with self.lock:
-                for row in self.model.running.values():
+                for row in self.running.values():
                     latest = f": {row.log[-1]}" if row.log else ""
-                    text = f"  {op(row.op).doing} {row.name}, {seconds(self.model.elapsed(row))} so far{latest}"
+                    text = f"  {op(row.op).doing} {row.name}, {row.elapsed} so far{latest}"
                     console.line(text, style="dim")
                 console.stdout().file.flush()
 

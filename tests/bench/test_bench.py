@@ -3,15 +3,16 @@
 import json
 import os
 import subprocess
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
+from pydantic import TypeAdapter
 
-from bench import environment, report, runner
-from bench.cases import CASES
+from bench import cases, environment, report
+from bench.cases import CASES, Answer, Case
 from bench.environment import CommandError, Environment, free_network, sized
 from bench.report import Claim, Report, Result, Series, ratio
-from bench.runner import Answer, Case
 from cluster.load.parse import parse
 from tests.cli.conftest import Hpc, hpc, root  # noqa: F401 - fixtures
 
@@ -25,7 +26,7 @@ UP = Result(
 NODES = Result(
     case="nodes",
     title="By number of nodes",
-    series=(Series(name="2 nodes", values=(8.0, 9.0), at=2), Series(name="32 nodes", values=(70.0,), at=32)),
+    series=(Series(name="2 nodes", values=(8.0, 9.0)), Series(name="32 nodes", values=(70.0,))),
     claims=(Claim(what="up with 32 nodes", value=70.0, limit=60.0),),
 )
 BROKEN = Result(case="jobs", title="Jobs <fast>", problem="sbatch failed\nmore")
@@ -56,7 +57,7 @@ class TestNumbers:
 
 class TestReport:
     def test_goes_through_a_file(self) -> None:
-        assert Report.from_json(json.loads(json.dumps(REPORT.to_json()))) == REPORT
+        assert TypeAdapter(Report).validate_json(json.dumps(asdict(REPORT))) == REPORT
 
     def test_takes_new_answers_in_the_place_of_old_ones(self) -> None:
         newer = Report(machine=MACHINE, date="2026-02-03", results=(Result(case="jobs", title="Jobs"),))
@@ -65,11 +66,11 @@ class TestReport:
         assert merged.date == "2026-02-03"
 
     def test_is_a_table_on_the_screen(self) -> None:
-        lines = report.table(REPORT)
-        assert lines[2].split() == ["up", "to", "by", "hand", "0.40", "x", "under", "1.00", "x", "met"]
-        assert lines[3].split()[-6:] == ["1.0", "s", "to", "3.0", "s,", "3", "rounds"][-6:]
-        assert "MISSED" in lines[6]
-        assert lines[-1] == "  no answer: sbatch failed"
+        rows = report.table(REPORT)
+        assert rows[2] == ("  up to by hand", "0.40 x", "under 1.00 x", "met")
+        assert rows[3] == ("    ours", "2.0 s", "", "1.0 s to 3.0 s, 3 rounds")
+        assert rows[6][-1] == "MISSED"
+        assert rows[-1][0] == "  no answer: sbatch failed"
 
     def test_is_a_page_that_names_the_machine_and_every_goal(self) -> None:
         text = report.page(REPORT)
@@ -116,11 +117,11 @@ class TestRunner:
             here.call(["sh", "-c", "echo no disk; exit 1"])
             raise AssertionError("not reached")
 
-        cases = [
+        asked = [
             Case(name="one", title="One", run=broken),
             Case(name="two", title="Two", run=lambda _here: ([*UP.series], [*UP.claims])),
         ]
-        found = runner.run(cases, quick=True, say=lambda _text: None)
+        found = cases.run(asked, quick=True, say=lambda _text: None)
         assert [(one.case, one.ok) for one in found.results] == [("one", False), ("two", True)]
         assert "no disk" in found.results[0].problem
         assert not (tmp_path / "place").exists()

@@ -16,7 +16,7 @@ EVIL = "a\x1b[2J\x1b]0;title\x07\x9b1mb\r\u2028\u202ec"
 
 PRINTS = {
     "cli/bootstrap.py": "it runs before there is anything to import, and says only what is ours",
-    "cli/checks/suite.py": "passes on what this program's own tests and linters print, colours included",
+    "cli/checks.py": "passes on what this program's own tests and linters print, colours included",
     "cli/console.py": "the place",
     "cli/commands/nebius_token.py": "prints JSON, which escapes all that a terminal could take",
     "cli/commands/environment.py": "prints a document of ours",
@@ -66,8 +66,8 @@ def test_a_cell_of_a_table_is_one_line(capsys: pytest.CaptureFixture[str]) -> No
 
 def test_the_lines_below_the_live_view_are_clean_as_well() -> None:
     view = LiveView()
-    view.model.apply(Log(severity="info", message=f"one\n{EVIL}", urn="urn:pulumi:s::p::t::n"))
-    (row,) = view.model.rows.values()
+    view.event_lines(Log(severity="info", message=f"one\n{EVIL}", urn="urn:pulumi:s::p::t::n"))
+    (row,) = view.rows.values()
     assert next(iter(row.log)) == "one"
     assert not set("".join(row.log)) & set("\x1b\x07\x9b\r\u2028\u202e")
 

@@ -14,8 +14,7 @@ from cli.cluster.jobs import JobState
 from cli.cluster.scheduler import Scheduler
 from cli.commands.jobs.job_cluster import JobCluster, connected
 from cli.commands.jobs.nccl_build import is_built, read_log
-from cli.display.check_report import print_report, report_document
-from cli.display.progress import Progress
+from cli.display.check_report import Progress, print_report, report_document
 from cli.errors import CliError
 from cluster.config.cluster import ClusterConfig
 from cluster.jobs.nccl import LOGS, RUN_MINUTES, NcclRun, run_script, way

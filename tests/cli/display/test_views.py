@@ -12,8 +12,7 @@ from rich.console import Console
 from cli import console
 from cli.display import views
 from cli.display.changes import interrupted, summary
-from cli.display.view import View
-from cli.display.views import DocumentView, LiveView, PlainView
+from cli.display.views import DocumentView, LiveView, PlainView, View
 from engine.events import Event, Log, Result, StepDone, StepStarted
 from tests.cli import events
 
@@ -167,7 +166,7 @@ class TestTerminal:
             machine = events.planned(f"m-{number}", "create")
             view.on_event(machine)
             view.on_event(StepStarted(machine.urn, "create"))
-        view.model.row(events.urn("command:remote:Command", "m-0")).log.append("unpacking " + "x" * 100)
+        view.row(events.urn("command:remote:Command", "m-0")).log.append("unpacking " + "x" * 100)
         console.stdout().print(view)
         lines = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", terminal.getvalue()).splitlines()
         assert len(lines) == 8
