@@ -22,6 +22,7 @@ from components.local.host.paths import images_root
 ROOT = Path(__file__).resolve().parent.parent
 DEV: Mapping[str, Any] = yaml.safe_load((ROOT / "Pulumi.dev.yaml").read_text())["config"]["hpc:cluster"]
 PLACE = Path("/var/tmp/hpc-bench")  # noqa: S108 - root's own folder, made on use; layers must lie on a disk
+_STREAMS = ("stdin", "stdout", "stderr")
 _GRACE = 30.0
 """Seconds that an interrupted command has to end by itself."""
 
@@ -86,10 +87,9 @@ class Environment:
         """The same, with the seconds it took."""
         began = time.perf_counter()
         # A session of its own: a Ctrl-C in the terminal is ours to pass on. If we are killed it gets SIGTERM as well.
-        with subprocess.Popen(
-            ["setpriv", "--pdeathsig", "TERM", *command], cwd=ROOT, env={**self.env, **(env or {})}, text=True,
-            start_new_session=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        ) as process:  # fmt: skip
+        guarded, pipes = ["setpriv", "--pdeathsig", "TERM", *command], dict.fromkeys(_STREAMS, subprocess.PIPE)
+        own = {**self.env, **(env or {})}
+        with subprocess.Popen(guarded, cwd=ROOT, env=own, text=True, start_new_session=True, **pipes) as process:
             self.running.add(process)
             try:
                 out, err = process.communicate(given)
