@@ -9,7 +9,7 @@ from pulumi_command import remote
 
 from cluster.config import ClusterConfig
 from cluster.platforms.gcp.address_plan import plan
-from cluster.platforms.gcp.filesystems.mounts import exports
+from cluster.platforms.gcp.filesystems.registry import exports
 from cluster.platforms.gcp.links import console_links, ssh_commands
 from cluster.roster import MachineSpec, node_names
 from cluster.slurm import hostlist, paths

@@ -7,8 +7,7 @@ import pulumi
 
 from cluster.config import ClusterConfig
 from cluster.findings import ConfigError
-from cluster.platforms.gcp.image.recipe import bake_script, content, digest, recipe, trial_script, versions
-from cluster.platforms.gcp.image.source import bakes
+from cluster.platforms.gcp.image import bake_script, bakes, content, digest, recipe, trial_script, versions
 from cluster.platforms.gcp.names import labels, place
 from components.gcp.bake.design import image_link
 from components.gcp.bake.resource import BakedImage, BakeLeftovers

@@ -9,8 +9,7 @@ from pulumi_gcp import compute, servicenetworking
 
 from cluster.config import ClusterConfig
 from cluster.config.network import ExistingNetwork
-from cluster.platforms.gcp.address_plan import NAT_ADDRESSES, Plan, plan, reserved
-from cluster.platforms.gcp.fabric import fabric_of
+from cluster.platforms.gcp.address_plan import NAT_ADDRESSES, Plan, fabric_of, plan, reserved
 from cluster.platforms.gcp.filesystems.registry import file_systems
 from cluster.platforms.gcp.names import labels, place
 from components.gcp.services import Barrier

@@ -8,7 +8,7 @@ import pytest
 
 from cli.errors import CliError
 from cli.stack import project, rehearsals, state_dir
-from cluster.platforms.gcp import credentials as google_credentials
+from cluster.platforms.gcp import platform as google_platform
 from tests.cli.conftest import CLOUD, Hpc
 
 Tool = Callable[[str, str], Path]
@@ -17,10 +17,10 @@ Tool = Callable[[str, str], Path]
 @pytest.fixture(autouse=True)
 def newcomer(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A user who has set nothing; the home folder."""
-    names = ("HPC_HOME", "PULUMI_HOME", "PULUMI_CREDENTIALS_PATH", "CLOUDSDK_CONFIG", *google_credentials._VARIABLES)
+    names = ("HPC_HOME", "PULUMI_HOME", "PULUMI_CREDENTIALS_PATH", "CLOUDSDK_CONFIG", *google_platform._VARIABLES)
     for name in names:
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(google_credentials, "_PRODUCT", tmp_path / "no-product-name")
+    monkeypatch.setattr(google_platform, "_PRODUCT", tmp_path / "no-product-name")
     monkeypatch.setattr(state_dir, "_users_folder", lambda: str(tmp_path))
     return tmp_path
 

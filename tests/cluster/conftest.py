@@ -4,9 +4,9 @@ from datetime import datetime, timezone
 
 import pytest
 
-from cluster.platforms.gcp.checks import image
+from cluster.platforms.gcp import checks
 
 
 @pytest.fixture(autouse=True)
 def _day(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(image, "today", lambda: datetime(2026, 11, 22, tzinfo=timezone.utc))
+    monkeypatch.setattr(checks, "today", lambda: datetime(2026, 11, 22, tzinfo=timezone.utc))

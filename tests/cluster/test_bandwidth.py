@@ -6,8 +6,7 @@ from cluster.catalog import DISK_TYPES, MACHINE_TYPES
 from cluster.catalog.bandwidth import disks_mbps
 from cluster.config.storage import Lustre, Oss, Targets
 from cluster.platforms.gcp.filesystems.exascaler import Exascaler, server_mbps
-from cluster.platforms.gcp.filesystems.lustre import Expected
-from cluster.platforms.gcp.filesystems.managed import Managed
+from cluster.platforms.gcp.filesystems.lustre import Expected, Managed
 
 
 def exascaler(servers: int = 3, machine_type: str = "n2-standard-16", **targets) -> Lustre:

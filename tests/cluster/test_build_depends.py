@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cluster.platforms.gcp.image.program import FOLDER
+from cluster.platforms.gcp.install_program import FOLDER
 
 LUSTRE = """\
 Source: lustre

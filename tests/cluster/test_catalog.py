@@ -7,7 +7,7 @@ from cluster.catalog.gpus import ACCELERATORS
 from cluster.catalog.machine_families import FAMILIES, family_of
 from cluster.catalog.parameters import VERSIONS
 from cluster.platforms.gcp.address_plan import plan
-from cluster.platforms.gcp.image.content import parts
+from cluster.platforms.gcp.image import parts
 from cluster.platforms.registry import all_platforms
 from tests.clouds import unchecked
 from tests.cluster.stacks import ROOT

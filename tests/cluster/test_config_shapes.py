@@ -14,8 +14,7 @@ from cluster.platforms.gcp.address_plan import plan
 from cluster.platforms.gcp.capacity import of_nodes
 from cluster.platforms.gcp.disks import boot_disk, state_disk
 from cluster.platforms.gcp.filesystems.lustre import LustreKind
-from cluster.platforms.gcp.filesystems.mounts import mounts
-from cluster.platforms.gcp.filesystems.registry import file_systems
+from cluster.platforms.gcp.filesystems.registry import file_systems, mounts
 from cluster.roster import machines
 from tests.cluster.samples import LAB
 from tests.cluster.samples_google import CLOUD, MANAGED

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from cluster.config import ClusterConfig
 from cluster.platforms.gcp.filesystems.base import Mount
 from cluster.platforms.gcp.filesystems.buckets import LOCAL_SSDS, LOCAL_SSDS_UNIT
-from cluster.platforms.gcp.filesystems.mounts import exports, mounts, targets
+from cluster.platforms.gcp.filesystems.registry import exports, mounts, targets
 from cluster.roster import machines
 from tests.clouds import A3, EXASCALER, MANAGED, google, unchecked
 from tests.cluster import stacks

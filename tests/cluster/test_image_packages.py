@@ -6,8 +6,8 @@ import pytest
 
 from cluster.findings import ConfigError
 from cluster.load.parse import parse
-from cluster.platforms.gcp.image.program import FOLDER
-from cluster.platforms.gcp.image.recipe import bake_script, content, digest, parameters, steps
+from cluster.platforms.gcp.image import bake_script, content, digest, parameters, steps
+from cluster.platforms.gcp.install_program import FOLDER
 from cluster.platforms.local.rehearsal import stood_in
 from tests.clouds import A3, EXASCALER, google
 from tests.cluster import stacks

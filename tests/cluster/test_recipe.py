@@ -13,11 +13,10 @@ import pytest
 from cluster.catalog import IMAGES
 from cluster.catalog.recipes import DEFAULT, NEWEST, RECIPES, SNAPSHOTS, VERSIONS, Download, Source
 from cluster.findings import ConfigError
-from cluster.platforms.gcp.defaults import BASE_IMAGES
-from cluster.platforms.gcp.image import program
-from cluster.platforms.gcp.image import recipe as recipes
-from cluster.platforms.gcp.image.program import FOLDER, LARGEST
-from cluster.platforms.gcp.image.recipe import bake_script, content, digest, parameters, steps, trial_script, versions
+from cluster.platforms.gcp import install_program
+from cluster.platforms.gcp.image import bake_script, content, digest, parameters, recipe, steps, trial_script, versions
+from cluster.platforms.gcp.install_program import FOLDER, LARGEST
+from cluster.platforms.gcp.platform import BASE_IMAGES
 from tests.clouds import A3, EXASCALER, MANAGED, google, unchecked
 from tests.cluster.stacks import ROOT, STACKS, config
 
@@ -41,7 +40,7 @@ def names(cluster):
 def test_every_stack_has_the_steps_and_pins_that_were_reviewed(stack, update_golden):
     cluster = config(stack)
     told = [*(f"{name}={value}" for name, value in parameters(cluster).items()), "", *names(cluster)]
-    text, file = "\n".join([recipes.recipe(cluster).image, "", *told]) + "\n", GOLDEN / f"install-{stack}.txt"
+    text, file = "\n".join([recipe(cluster).image, "", *told]) + "\n", GOLDEN / f"install-{stack}.txt"
     if update_golden:
         file.write_text(text)
     assert file.exists(), "no golden file: write it with `pytest --update-golden` and review it"
@@ -221,9 +220,9 @@ class TestName:
 
 def changed_step(monkeypatch: pytest.MonkeyPatch, change: Callable[[str], str]) -> None:
     """Our own steps, as a newer program would have them."""
-    read = program._read
+    read = install_program._read
     monkeypatch.setattr(
-        program, "_read", lambda name: change(read(name)) if name == "slurm/30-slurm.sh" else read(name)
+        install_program, "_read", lambda name: change(read(name)) if name == "slurm/30-slurm.sh" else read(name)
     )
 
 
@@ -242,7 +241,7 @@ class TestWhatANewerProgramChanges:
     @pytest.mark.parametrize("path", [*STEPS, FOLDER / "library.sh"], ids=lambda path: path.stem)
     def test_nothing_is_left_out_but_comments_and_blank_lines(self, path: Path, tmp_path: Path):
         text = path.read_text()
-        kept = program.essence(text)
+        kept = install_program.essence(text)
         assert kept.startswith("#!") or path.stem == "library"
         assert [line for line in text.splitlines() if line.strip() and not line.strip().startswith("#")] == [
             line for line in kept.splitlines() if not line.strip().startswith("#!")

@@ -14,7 +14,7 @@ from cluster.config import ClusterConfig
 from cluster.findings import ConfigError
 from cluster.load.parse import parse
 from cluster.people import accounts
-from cluster.platforms.gcp.filesystems.mounts import targets
+from cluster.platforms.gcp.filesystems.registry import targets
 from cluster.platforms.local.address_plan import plan
 from cluster.platforms.local.rehearsal import (
     AT_MOST,

@@ -6,8 +6,8 @@ from cluster.catalog.prologs import QUALIFIED, RXDM_VERSIONS, fitting
 from cluster.catalog.recipes import R570, R580, RECIPES
 from cluster.checks.run import find_warnings
 from cluster.config import ClusterConfig
-from cluster.platforms.gcp.checks import rxdm
-from cluster.platforms.gcp.image.rxdm import of_driver
+from cluster.platforms.gcp import checks
+from cluster.platforms.gcp.image import rxdm_of_driver
 from tests.clouds import A3, google
 from tests.cluster.stacks import STACKS, config
 
@@ -33,12 +33,12 @@ def staged(plugin: str) -> dict[str, str]:
 class TestDefault:
     def test_it_was_qualified_with_the_newest_recipes_driver(self):
         assert R580.version in fitting(R580.version).drivers
-        assert of_driver(a3mega(image=NEW)) is BY_PLUGIN["v1.0.15"]
+        assert rxdm_of_driver(a3mega(image=NEW)) is BY_PLUGIN["v1.0.15"]
         assert find_warnings(a3mega(image=NEW)) == []
 
     def test_with_the_first_recipe_it_is_what_google_ran_with_that_branch(self):
         assert R570.version not in fitting(R570.version).drivers
-        assert of_driver(a3mega(image=OLD)) is BY_PLUGIN["v1.0.15"]
+        assert rxdm_of_driver(a3mega(image=OLD)) is BY_PLUGIN["v1.0.15"]
 
     def test_every_recipe_of_a_version_and_system_has_one_driver(self):
         drivers: dict[tuple[str, str], set[str]] = {}
@@ -51,7 +51,7 @@ class TestDefault:
 
     @pytest.mark.parametrize("stack", [name for name in STACKS if name.startswith("a3mega")])
     def test_no_stack_of_ours_has_a_mismatch(self, stack: str):
-        assert list(rxdm.find_warnings(config(stack))) == []
+        assert list(checks.rxdm_warnings(config(stack))) == []
 
 
 class TestMismatch:
@@ -69,7 +69,7 @@ class TestMismatch:
 
     def test_what_google_ran_with_the_drivers_branch_is_not_told(self):
         for staging in (None, staged("v1.0.10")):
-            assert list(rxdm.find_warnings(a3mega(staging, OLD))) == []
+            assert list(checks.rxdm_warnings(a3mega(staging, OLD))) == []
 
     def test_what_is_not_known_is_not_judged(self):
         assert find_warnings(a3mega({"url": "https://example.org/x.sh", "sha256": "a" * 64}, NEW)) == []

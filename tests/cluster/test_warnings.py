@@ -9,7 +9,7 @@ import pytest
 from cluster.checks.run import find_warnings
 from cluster.jobs.warm_up import warm_up
 from cluster.load.parse import parse
-from cluster.platforms.gcp.checks import image, location, rxdm
+from cluster.platforms.gcp import checks
 from tests.clouds import A3, EXASCALER, MANAGED, google, settings
 from tests.cluster.stacks import EVERY, cluster, config
 
@@ -30,7 +30,7 @@ def told(**changes: Any) -> dict[str, str]:
 
 @pytest.mark.parametrize("name", [name for name in EVERY if not name.startswith("example-")])
 def test_the_stacks_that_are_here_to_start_from_use_their_gpu_networks(name):
-    assert list(map(str, rxdm.find_warnings(config(name)))) == []
+    assert list(map(str, checks.rxdm_warnings(config(name)))) == []
 
 
 class TestExascaler:
@@ -83,7 +83,7 @@ class TestKernel:
 
     @pytest.mark.parametrize(("day", "expected"), [("2027-03-20", 0), ("2027-03-21", 1)])
     def test_the_newest_gets_old_as_well(self, monkeypatch: pytest.MonkeyPatch, day: str, expected: int):
-        monkeypatch.setattr(image, "today", lambda: datetime.fromisoformat(day))
+        monkeypatch.setattr(checks, "today", lambda: datetime.fromisoformat(day))
         found = find_warnings(google(**MEGA, slurm=RXDM, storage={"lustre": MANAGED}, image={"base": "ubuntu-2204"}))
         assert [one.id for one in found] == ["kernel-old"] * expected
         assert all("a newer version of this program" in one.todo for one in found)
@@ -95,7 +95,7 @@ class TestKernel:
 class TestZones:
     @staticmethod
     def warned(zone: str, **changes: Any) -> list[str]:
-        return list(map(str, location.find_warnings(parse({**settings(**changes), "gcp:zone": zone}))))
+        return list(map(str, checks.zone_warnings(parse({**settings(**changes), "gcp:zone": zone}))))
 
     def test_one_that_is_not_known_to_have_the_machines(self):
         (one,) = self.warned("us-west4-b", **MEGA)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cluster.config.customize import Customize
-from cluster.platforms.gcp.checks.customize import INPUTS
+from cluster.platforms.gcp.checks import CUSTOMIZE_INPUTS
 from components.gcp.customize import Customizer, Inputs, inputs_of, merge
 from tests.clouds import google, settings
 from tests.cluster import stacks
@@ -114,7 +114,7 @@ class TestRefusals:
     def test_every_input_that_is_protected_is_one_of_a_type_that_stacks_have(self):
         types = {one.type for name in stacks.STACKS for one in deploy(stacks.load(name)).resources}
         known = [inputs_of(one) for one in types if one.startswith("gcp:")]
-        assert {name for one in known if isinstance(one, Inputs) for name in one.hints} >= INPUTS
+        assert {name for one in known if isinstance(one, Inputs) for name in one.hints} >= CUSTOMIZE_INPUTS
 
 
 class TestReport:

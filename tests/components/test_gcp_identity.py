@@ -7,7 +7,7 @@ from typing import Any
 import pulumi
 import pytest
 
-from cluster.platforms.gcp.image.recipe import bake_script
+from cluster.platforms.gcp.image import bake_script
 from cluster.roster import machines
 from components.gcp.machines.boot import HOST_KEY, archive
 from components.gcp.machines.identity import Identity, IdentityArgs, roles

@@ -12,10 +12,9 @@ from cluster.findings import ConfigError, Finding, Level
 from cluster.platforms.gcp.address_plan import plan
 from cluster.platforms.gcp.filesystems import registry
 from cluster.platforms.gcp.filesystems.base import FileSystem, Mount, Need, Place
-from cluster.platforms.gcp.filesystems.mounts import exports, targets
+from cluster.platforms.gcp.filesystems.registry import exports, targets
 from cluster.platforms.gcp.links import console_links
-from cluster.platforms.gcp.permissions import need_of, roles, services
-from cluster.platforms.gcp.policies import policies
+from cluster.platforms.gcp.permissions import policies, roles, services
 from cluster.platforms.gcp.request import describe_request
 from cluster.platforms.registry import get
 from cluster.roster import MachineSpec
@@ -94,7 +93,6 @@ def test_services_roles_and_policies(config):
     assert {"netapp.googleapis.com", "servicenetworking.googleapis.com"} <= set(services(config))
     assert "roles/netapp.admin" in roles(config)
     assert "compute.restrictVpcPeering" in policies(config)
-    assert need_of("gcp:netapp/volume:Volume") == Volumes.needs["gcp:netapp/"]
 
 
 def test_summary_and_console(config):

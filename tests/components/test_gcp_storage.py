@@ -2,7 +2,7 @@
 
 import pytest
 
-from cluster.platforms.gcp.filesystems.existing import ExistingLustre
+from cluster.platforms.gcp.filesystems.lustre import ExistingLustre
 from cluster.platforms.gcp.filesystems.registry import lustre_client
 from cluster.platforms.gcp.permissions import services
 from components.gcp.storage.filesystems import share_name

@@ -10,8 +10,9 @@ import pulumi_gcp
 import pytest
 
 from cluster.config import ClusterConfig
-from cluster.platforms.gcp.permissions import TUNNEL, need_of, roles, services
-from cluster.platforms.gcp.policies import POLICIES, policies
+from cluster.platforms.gcp.filesystems import registry
+from cluster.platforms.gcp.filesystems.base import Need
+from cluster.platforms.gcp.permissions import NETWORKS, POLICIES, TUNNEL, policies, roles, services
 from cluster.platforms.gcp.request import describe_request
 from cluster.roster import machines
 from components.gcp.network import IAP
@@ -19,6 +20,40 @@ from tests import clouds
 from tests.cluster import stacks
 from tests.contract.seen import MACHINES, MODES, Seen, record, texts
 from tests.harness import FAKE_SECRETS, Recording, Registered, deploy
+
+COMPUTE = "roles/compute.admin"
+_COMPUTE = Need(services=("compute",), roles=(COMPUTE,))
+_MACHINE = Need(services=("compute", "iam"), roles=(COMPUTE, "roles/iam.serviceAccountUser"))
+_SECRETS = Need(services=("secretmanager",), roles=("roles/secretmanager.admin",))
+_STORAGE = Need(services=("storage",), roles=("roles/storage.admin",))
+
+NEEDS = {
+    "gcp:projects/service:": Need(services=(), roles=("roles/serviceusage.serviceUsageAdmin",)),
+    "gcp:projects/iAMMember:": Need(
+        services=("cloudresourcemanager", "iam"), roles=("roles/resourcemanager.projectIamAdmin",)
+    ),
+    "gcp:serviceaccount/": Need(services=("iam",), roles=("roles/iam.serviceAccountAdmin",)),
+    # A machine acts as an account; who makes it must be allowed to.
+    "gcp:compute/instance:": _MACHINE,
+    "gcp:compute/instanceTemplate:": _MACHINE,
+    "gcp:compute/instanceFromTemplate:": _MACHINE,
+    "gcp:compute/": _COMPUTE,
+    "pulumi-python:dynamic/gcp:BakedImage": _MACHINE,
+    "pulumi-python:dynamic/gcp:BakeLeftovers": _COMPUTE,
+    "pulumi-python:dynamic/gcp:Flex": _MACHINE,
+    "gcp:servicenetworking/": Need(services=("compute", "servicenetworking"), roles=(NETWORKS,)),
+    "gcp:secretmanager/": _SECRETS,
+    "gcp:storage/": _STORAGE,
+}
+"""By the beginning of a resource's type; the longest that fits. Kinds of file systems add their own."""
+
+
+def need_of(type_: str) -> Need | None:
+    """What a resource of this type needs; None if it is not on Google Cloud, or in no table."""
+    needs = {**NEEDS, **{prefix: need for kind in registry.KINDS for prefix, need in kind.needs.items()}}
+    found = [prefix for prefix in needs if type_.startswith(prefix)]
+    return needs[max(found, key=len)] if found else None
+
 
 GCP = [name for name in stacks.STACKS if stacks.config(name).platform == "gcp"]
 NAME = re.compile(r"[a-z]([-a-z0-9]{0,61}[a-z0-9])?")

@@ -8,7 +8,7 @@ import yaml
 from cluster.config.storage import Lustre
 from cluster.platforms.gcp.address_plan import plan, table
 from cluster.platforms.gcp.filesystems.exascaler import Exascaler
-from cluster.platforms.gcp.filesystems.managed import Managed
+from cluster.platforms.gcp.filesystems.lustre import Managed
 from cluster.platforms.gcp.filesystems.registry import servers
 from tests.cluster import stacks
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from cluster.platforms.gcp.image.program import LOG, ROOT, Step, of_text, program
+from cluster.platforms.gcp.install_program import LOG, ROOT, Step, of_text, program
 from tests.local.real import RealStack
 
 pytestmark = pytest.mark.e2e

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from cluster.platforms.gcp.image.program import LOG, ROOT, program, step
+from cluster.platforms.gcp.install_program import LOG, ROOT, program, step
 from tests.local.real import RealStack
 
 pytestmark = pytest.mark.e2e

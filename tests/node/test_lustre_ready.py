@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from cluster.platforms.gcp.filesystems.exascaler import Exascaler
-from cluster.platforms.gcp.filesystems.managed import Managed
+from cluster.platforms.gcp.filesystems.lustre import Managed
 from tests.clouds import EXASCALER, MANAGED, google
 
 SCRIPT = Path(__file__).parents[2] / "scripts" / "lustre" / "ready.sh"

@@ -17,11 +17,11 @@ import ipaddress
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from cluster.catalog.fabrics import NONE, Fabric
 from cluster.config.cluster import ClusterConfig
-from cluster.platforms.gcp.defaults import NETWORK
-from cluster.platforms.gcp.fabric import fabric_of
 from cluster.platforms.gcp.filesystems.registry import file_systems, peered, servers
-from cluster.roster import machines
+from cluster.platforms.gcp.platform import NETWORK
+from cluster.roster import machines, nodeset_type
 
 PARTS = 16
 FIRST = 2
@@ -77,6 +77,17 @@ def plan(config: ClusterConfig) -> Plan:
         of=fixed,
         dynamic=str(system) if config.network.existing else f"{system.network_address + FIRST + 1} - {last_dynamic}",
     )
+
+
+def fabrics(config: ClusterConfig) -> list[Fabric]:
+    """The fabrics of the nodes whose GPUs have NICs of their own, each once, in the order of the file."""
+    found = (nodeset_type(config, section).family.fabric for section in config.nodesets.values())
+    return [fabric for fabric in dict.fromkeys(found) if fabric.nics]
+
+
+def fabric_of(config: ClusterConfig) -> Fabric:
+    """The one fabric that the stack's networks are made for; a check refuses a second one."""
+    return next(iter(fabrics(config)), NONE)
 
 
 def reserved(config: ClusterConfig) -> tuple[str, ...]:

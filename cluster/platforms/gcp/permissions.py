@@ -1,62 +1,40 @@
-"""What each kind of resource on Google Cloud needs: services that are enabled, and roles of whoever runs `up`.
+"""What a stack needs on Google Cloud: services, roles of whoever runs `up`, and no organisation policy against it.
 
-The table is by type, as the program registers it; a test registers every stack and compares both with its resources.
-Roles and what they hold: cloud.google.com/iam/docs/roles-permissions. Compute Admin has all of Compute Engine, its
-networks included, and nothing of Service Networking.
+A test registers every stack and compares both with its resources. What each policy forbids:
+cloud.google.com/resource-manager/docs/organization-policy/org-policy-constraints. Whether one is in force only Google
+can say: a preview names those that could matter to the stack, and asks nobody.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 from cluster.config.cluster import ClusterConfig
-from cluster.platforms.gcp.filesystems import registry
 from cluster.platforms.gcp.filesystems.base import Need
 from cluster.platforms.gcp.filesystems.registry import file_systems, peered
+from cluster.platforms.gcp.image import secure_boot
+from cluster.roster import machines
 
-COMPUTE, ACCOUNT_USER = "roles/compute.admin", "roles/iam.serviceAccountUser"
-NETWORKS = "roles/compute.networkAdmin"
 TUNNEL = "roles/iap.tunnelResourceAccessor"
-
-_COMPUTE = Need(services=("compute",), roles=(COMPUTE,))
-_MACHINE = Need(services=("compute", "iam"), roles=(COMPUTE, ACCOUNT_USER))
-_SECRETS = Need(services=("secretmanager",), roles=("roles/secretmanager.admin",))
-_STORAGE = Need(services=("storage",), roles=("roles/storage.admin",))
-
-NEEDS: Mapping[str, Need] = {
-    "gcp:projects/service:": Need(services=(), roles=("roles/serviceusage.serviceUsageAdmin",)),
-    "gcp:projects/iAMMember:": Need(
-        services=("cloudresourcemanager", "iam"), roles=("roles/resourcemanager.projectIamAdmin",)
-    ),
-    "gcp:serviceaccount/": Need(services=("iam",), roles=("roles/iam.serviceAccountAdmin",)),
-    # A machine acts as an account; who makes it must be allowed to.
-    "gcp:compute/instance:": _MACHINE,
-    "gcp:compute/instanceTemplate:": _MACHINE,
-    "gcp:compute/instanceFromTemplate:": _MACHINE,
-    "gcp:compute/": _COMPUTE,
-    "pulumi-python:dynamic/gcp:BakedImage": _MACHINE,
-    "pulumi-python:dynamic/gcp:BakeLeftovers": _COMPUTE,
-    "pulumi-python:dynamic/gcp:Flex": _MACHINE,
-    "gcp:servicenetworking/": Need(services=("compute", "servicenetworking"), roles=(NETWORKS,)),
-    "gcp:secretmanager/": _SECRETS,
-    "gcp:storage/": _STORAGE,
-}
-"""By the beginning of a resource's type; the longest that fits. Kinds of file systems add their own."""
-
-
-def need_of(type_: str) -> Need | None:
-    """What a resource of this type needs; None for one that is not on Google Cloud, or is not in the table."""
-    needs = {**NEEDS, **{prefix: need for kind in registry.KINDS for prefix, need in kind.needs.items()}}
-    found = [prefix for prefix in needs if type_.startswith(prefix)]
-    return needs[max(found, key=len)] if found else None
+NETWORKS = "roles/compute.networkAdmin"
+ROLES = (
+    "roles/compute.admin",
+    "roles/iam.serviceAccountAdmin",
+    "roles/iam.serviceAccountUser",
+    "roles/resourcemanager.projectIamAdmin",
+    "roles/secretmanager.admin",
+    "roles/serviceusage.serviceUsageAdmin",
+    "roles/storage.admin",
+)
+"""Roles that every stack takes. A machine acts as an account, and who creates it must be allowed to
+(serviceAccountUser). What they hold: cloud.google.com/iam/docs/roles-permissions. Compute Admin has all of Compute
+Engine, its networks included, and nothing of Service Networking."""
+SERVICES = ("cloudresourcemanager", "compute", "iam", "iap", "logging", "monitoring", "secretmanager", "storage")
+"""Machines and networks, roles, logging in, the operations agent, keys, the set-up's bucket."""
 
 
 def roles(config: ClusterConfig) -> tuple[str, ...]:
     """Roles on the project of whoever runs `up`, `destroy` and the other commands of this stack, in order."""
-    found = {
-        *(role for type_ in ("service:", "iAMMember:") for role in NEEDS[f"gcp:projects/{type_}"].roles),
-        *(role for module in ("serviceaccount", "secretmanager", "storage") for role in NEEDS[f"gcp:{module}/"].roles),
-        *_MACHINE.roles,
-        *(role for file_system in file_systems(config) for need in file_system.needs.values() for role in need.roles),
-    }
+    found = {*ROLES, *(role for need in _needs(config) for role in need.roles)}
     if peered(config) and config.network.existing is None:
         found.add(NETWORKS)
     if not config.login.public:
@@ -64,21 +42,76 @@ def roles(config: ClusterConfig) -> tuple[str, ...]:
     return tuple(sorted(found))
 
 
-ALWAYS = ("cloudresourcemanager", "compute", "iam", "iap", "logging", "monitoring", "secretmanager", "storage")
-"""Machines and networks, roles, logging in, the operations agent, keys, the set-up's bucket."""
-
-
 def services(config: ClusterConfig) -> tuple[str, ...]:
     """Names of the services that this stack uses, such as lustre.googleapis.com."""
-    used = {
-        *ALWAYS,
-        *(
-            name
-            for file_system in file_systems(config)
-            for need in file_system.needs.values()
-            for name in need.services
-        ),
-    }
+    used = {*SERVICES, *(name for need in _needs(config) for name in need.services)}
     if peered(config):
         used.add("servicenetworking")
     return tuple(f"{name}.googleapis.com" for name in sorted(used))
+
+
+def _needs(config: ClusterConfig) -> list[Need]:
+    return [need for file_system in file_systems(config) for need in file_system.needs.values()]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Policy:
+    """A constraint of an organisation."""
+
+    why: str
+    """What the stack does."""
+    todo: str = "have the project exempted"
+    met: Callable[[ClusterConfig], bool] = lambda _: True
+    """Whether a stack does what it can forbid."""
+
+
+def _unsigned(config: ClusterConfig) -> bool:
+    servers = any(file_system.unsigned_servers for file_system in file_systems(config))
+    return servers or any(not secure_boot(config, machine) for machine in machines(config))
+
+
+POLICIES: Mapping[str, Policy] = {
+    "compute.requireOsLogin": Policy(
+        why="machines have OS Login off: users are the stack file's, and root has the stack's own key alone"
+    ),
+    "compute.disableSerialPortLogging": Policy(why="consoles are kept by Cloud Logging, to outlive their machines"),
+    "compute.disableGuestAttributesAccess": Policy(
+        why="machines, and the image's builder, report by guest attributes how far they are"
+    ),
+    "compute.trustedImageProjects": Policy(
+        why="machines and the image's builder boot Ubuntu's images, EXAScaler's servers DDN's",
+        todo="allow projects/ubuntu-os-cloud, with EXAScaler projects/ddn-public, and whose image `image.name` names",
+    ),
+    "compute.requireShieldedVm": Policy(
+        met=_unsigned,
+        why="Secure Boot is off where drivers and Lustre clients are built, which nobody has signed",
+    ),
+    "compute.vmExternalIpAccess": Policy(
+        met=lambda config: config.login.public,
+        why="login machines have public addresses",
+        todo="allow them by name, or set `login.public: false` and log in by Identity-Aware Proxy",
+    ),
+    "compute.restrictVpcPeering": Policy(
+        met=lambda config: peered(config) and config.network.existing is None,
+        why="Managed Lustre and Filestore are reached by a peering with Google's network",
+        todo="allow the peering of servicenetworking.googleapis.com, or mount no such file system",
+    ),
+    "compute.restrictCloudNATUsage": Policy(
+        met=lambda config: config.network.nat and config.network.existing is None,
+        why="machines get out by a NAT of the stack's",
+        todo="allow the subnetwork, or name a network that has its own way out (`network.existing`)",
+    ),
+    "iam.disableServiceAccountCreation": Policy(why="each role of machine has a service account of its own"),
+    "gcp.resourceLocations": Policy(
+        why="secrets are replicated by Google, whose location is `global`; the rest is in the stack's region",
+        todo="allow global, and the region",
+    ),
+}
+"""By the constraint's name, without `constraints/`. Not among them, as no stack does what they forbid:
+iam.disableServiceAccountKeyCreation (no account has keys), compute.disableSerialPortAccess (consoles are read, and
+nobody logs in by them), storage.uniformBucketLevelAccess and storage.publicAccessPrevention (buckets are so)."""
+
+
+def policies(config: ClusterConfig) -> tuple[str, ...]:
+    """Names of the constraints that would refuse this stack where they are in force."""
+    return tuple(name for name, policy in POLICIES.items() if policy.met(config))

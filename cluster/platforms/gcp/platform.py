@@ -1,6 +1,8 @@
 """The platform `gcp`: Google Cloud."""
 
+import os
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 from cluster.catalog.bounds import GOOGLE_INSTANCES
@@ -14,8 +16,52 @@ from cluster.config.slurm import SlurmSettings
 from cluster.config.storage import Storage
 from cluster.findings import Finding, show
 from cluster.platforms.base import ON_MACHINES, Capability, Credentials, Limit, Platform, Provider, later
-from cluster.platforms.gcp import credentials
-from cluster.platforms.gcp.defaults import BASE_IMAGES, DEFAULTS, MACHINE_TYPES
+
+NETWORK: Mapping[str, str] = {
+    "cidr": "172.16.0.0/20",
+    "gpu_cidr": "10.0.0.0/17",
+    "second_cidr": "10.1.0.0/20",
+    "services_cidr": "10.128.0.0/20",
+}
+DEFAULTS: Mapping[str, Any] = {
+    "gcp": {},
+    "network": NETWORK,
+    "storage": {},
+    "image": {"base": "ubuntu-2204"},
+    "deletion_protection": True,
+}
+BASE_IMAGES = ("ubuntu-2204", "ubuntu-2404")
+"""Operating systems of the catalog that machines can have, the default first."""
+MACHINE_TYPES: Mapping[str, str] = {"controller": "c2-standard-8", "login": "c2-standard-4", "node": "n2-standard-2"}
+"""By role."""
+
+
+# What the provider takes (pulumi-gcp's settings credentials, accessToken and impersonateServiceAccount: their variables
+# in its installation page), and google.auth.environment_vars with google.auth.default.
+_VARIABLES = (
+    "GOOGLE_CREDENTIALS",
+    "GOOGLE_CLOUD_KEYFILE_JSON",
+    "GCLOUD_KEYFILE_JSON",
+    "GOOGLE_OAUTH_ACCESS_TOKEN",
+    "GOOGLE_APPLICATION_CREDENTIALS",
+    "GCE_METADATA_HOST",
+)
+_SETTINGS = ("gcp:credentials", "gcp:accessToken")
+_PRODUCT = Path("/sys/class/dmi/id/product_name")
+"""Says Google on a machine of Google Cloud, whose metadata server has credentials (google.auth.compute_engine)."""
+
+
+def has_credentials(settings: Mapping[str, Any]) -> bool:
+    """Whether any are named by a stack's settings, by the environment, by `gcloud`, or by the machine."""
+    if any(settings.get(key) for key in _SETTINGS) or any(os.environ.get(name) for name in _VARIABLES):
+        return True
+    folder = os.environ.get("CLOUDSDK_CONFIG") or Path.home() / ".config/gcloud"
+    if (Path(folder) / "application_default_credentials.json").exists():
+        return True
+    try:
+        return _PRODUCT.read_text(encoding="utf-8").startswith("Google")
+    except OSError:
+        return False
 
 
 def _region(settings: Mapping[str, Any]) -> Iterator[Finding]:
@@ -53,15 +99,13 @@ PLATFORM = Platform(
         SlurmSettings: ON_MACHINES[SlurmSettings],
     },
     capabilities=frozenset(Capability),
-    checks=later("cluster.platforms.gcp.checks.run:find_errors"),
-    warnings=later("cluster.platforms.gcp.checks.run:find_warnings"),
-    rxdm=later("cluster.platforms.gcp.image.rxdm:of_driver"),
-    impacts=later("cluster.platforms.gcp.impact.table:TABLE"),
+    checks=later("cluster.platforms.gcp.checks:find_errors"),
+    warnings=later("cluster.platforms.gcp.checks:find_warnings"),
+    rxdm=later("cluster.platforms.gcp.image:rxdm_of_driver"),
+    impacts=later("cluster.platforms.gcp.impact:TABLE"),
     summary=later("cluster.platforms.gcp.request:describe_request"),
-    job_programs=later("cluster.platforms.gcp.image.programs:job_programs"),
-    credentials=Credentials(
-        title="Google", found=credentials.credentials, todo="gcloud auth application-default login"
-    ),
+    job_programs=later("cluster.platforms.gcp.image:job_programs"),
+    credentials=Credentials(title="Google", found=has_credentials, todo="gcloud auth application-default login"),
     deploy="components.gcp.deploy",
     rehearsal="components.local.rehearsal",
     environment="components.gcp.environment",

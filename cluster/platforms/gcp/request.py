@@ -7,13 +7,11 @@ from dataclasses import dataclass
 from cluster.catalog import MACHINE_TYPES, Gpu, MachineType
 from cluster.config.cluster import ClusterConfig
 from cluster.config.machines import Nodeset
-from cluster.platforms.gcp.address_plan import NAT_ADDRESSES, plan, reserved, table
+from cluster.platforms.gcp.address_plan import NAT_ADDRESSES, fabric_of, plan, reserved, table
 from cluster.platforms.gcp.disks import boot_disk, state_disk
-from cluster.platforms.gcp.fabric import fabric_of
 from cluster.platforms.gcp.filesystems.registry import file_systems, servers
-from cluster.platforms.gcp.image.source import bakes
-from cluster.platforms.gcp.permissions import roles
-from cluster.platforms.gcp.policies import policies
+from cluster.platforms.gcp.image import bakes
+from cluster.platforms.gcp.permissions import policies, roles
 from cluster.roster import machines
 
 LOCAL_SSD_GB = 375

@@ -14,7 +14,7 @@ from cluster.catalog.programs import LOGIN_SHELLS, missing_interpreter
 from cluster.checks.scripts import places
 from cluster.config.cluster import ClusterConfig
 from cluster.config.slurm import Script
-from cluster.platforms.gcp.filesystems.mounts import targets
+from cluster.platforms.gcp.filesystems.registry import targets
 from cluster.platforms.local.address_plan import BLOCKS, plan
 from cluster.roster import nodeset_type
 from cluster.slurm.files import render

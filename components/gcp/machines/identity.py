@@ -9,8 +9,7 @@ import pulumi_tls as tls
 from pulumi_gcp import projects, serviceaccount
 
 from cluster.config import ClusterConfig
-from cluster.platforms.gcp.image.recipe import bake_script
-from cluster.platforms.gcp.image.source import bakes, installs
+from cluster.platforms.gcp.image import bake_script, bakes, installs
 from cluster.platforms.gcp.names import account_id, place
 from cluster.roster import MachineSpec, machines
 from components.gcp.machines.boot import Secrets, SecretsArgs, SetupBucket, SetupBucketArgs, StoredObject, archive

@@ -24,7 +24,7 @@ from cluster.platforms.gcp.capacity import (
     of_nodes,
 )
 from cluster.platforms.gcp.disks import boot_disk, state_disk
-from cluster.platforms.gcp.image.source import secure_boot
+from cluster.platforms.gcp.image import secure_boot
 from cluster.platforms.gcp.names import labels, place
 from cluster.roster import MachineSpec, machines
 from components.gcp.flex.node import TYPE as FLEX

@@ -11,11 +11,10 @@ from pulumi_gcp.filestore.outputs import InstanceNetwork
 
 from cluster.config import ClusterConfig
 from cluster.platforms.gcp.address_plan import plan
-from cluster.platforms.gcp.filesystems import existing
+from cluster.platforms.gcp.filesystems import lustre, nfs
 from cluster.platforms.gcp.filesystems.buckets import Buckets as Kind
-from cluster.platforms.gcp.filesystems.filestore import Filestore
-from cluster.platforms.gcp.filesystems.mounts import mounts
-from cluster.platforms.gcp.filesystems.registry import file_systems
+from cluster.platforms.gcp.filesystems.nfs import Filestore
+from cluster.platforms.gcp.filesystems.registry import file_systems, mounts
 from cluster.platforms.gcp.names import labels, place
 from cluster.roster import MachineSpec
 from components.gcp.network import Network
@@ -93,7 +92,7 @@ class Buckets(FileSystemComponent[Kind]):
         self.register_outputs({"buckets": [bucket.name for bucket in buckets]})
 
 
-class ExistingLustre(FileSystemComponent[existing.ExistingLustre]):
+class ExistingLustre(FileSystemComponent[lustre.ExistingLustre]):
     """A Lustre that machines mount once it answers."""
 
     TYPE = "hpc:gcp:ExistingLustre"
@@ -109,7 +108,7 @@ class ExistingLustre(FileSystemComponent[existing.ExistingLustre]):
         self.register_outputs({"source": kind.source})
 
 
-class NfsDirectories(FileSystemComponent[existing.Nfs]):
+class NfsDirectories(FileSystemComponent[nfs.Nfs]):
     """Directories of NFS servers."""
 
     TYPE = "hpc:gcp:NfsDirectories"
@@ -118,7 +117,7 @@ class NfsDirectories(FileSystemComponent[existing.Nfs]):
         self.ready = []
         self.facts = [
             {"mount": section.mount, "source": f"{section.server}:{section.path}"}
-            for section in self.args.kind.sections
+            for section in self.args.kind.config.storage.nfs
         ]
         self.register_outputs({"directories": self.facts})
 

@@ -5,8 +5,7 @@ from typing import TypeVar
 import pulumi
 from pulumi_gcp import lustre
 
-from cluster.platforms.gcp.filesystems.lustre import LustreKind
-from cluster.platforms.gcp.filesystems.managed import Managed
+from cluster.platforms.gcp.filesystems.lustre import LustreKind, Managed
 from cluster.platforms.gcp.names import labels, place
 from components.gcp.storage.base import FileSystemComponent
 

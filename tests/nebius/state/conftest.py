@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from cluster.platforms.gcp import credentials as google_credentials
+from cluster.platforms.gcp import platform as google_platform
 from components.nebius.api import client
 from lab.google.storage import FakeStorage
 from lab.nebius_api.server import NebiusServer
@@ -13,7 +13,7 @@ from tests.cli.conftest import hpc, root, tool  # noqa: F401 - fixtures
 from tests.nebius.state.buckets import BUCKET
 
 _FOREIGN = (
-    *google_credentials._VARIABLES,
+    *google_platform._VARIABLES,
     "STORAGE_EMULATOR_HOST",
     *("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_PROFILE"),
 )

@@ -98,7 +98,7 @@ class TestGoogle:
         assert document["GOOGLE_PROJECT"] == "my-project"
 
     def test_missing_credentials_are_a_note(self, hpc: Hpc, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-        monkeypatch.setattr("cluster.platforms.gcp.credentials._PRODUCT", tmp_path / "none")
+        monkeypatch.setattr("cluster.platforms.gcp.platform._PRODUCT", tmp_path / "none")
         monkeypatch.delenv("CLOUDSDK_CONFIG", raising=False)
         ended = hpc("env", "small")
         assert ended.code == 0

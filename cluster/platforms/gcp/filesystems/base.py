@@ -12,7 +12,7 @@ from typing import ClassVar
 from cluster.catalog import MachineType
 from cluster.config.cluster import ClusterConfig
 from cluster.config.storage import Targets
-from cluster.findings import Finding, Location
+from cluster.findings import Finding, Level, Location
 from cluster.roster import MachineSpec
 
 NFS = "hard,noatime,_netdev"
@@ -138,3 +138,15 @@ class FileSystem(ABC):
 
     def find_warnings(self) -> Iterable[Finding]:
         return ()
+
+    def find_apart(self, at: Location, address: str) -> Iterable[Finding]:
+        """A warning about a server of others that the stack's own network may not reach."""
+        if self.config.network.existing is None:
+            yield Finding(
+                id="existing-file-system-network",
+                level=Level.WARNING,
+                at=at,
+                what=f"the stack has a network of its own, from which {address} is reached only if you connect the "
+                "two; Managed Lustre and Filestore answer in the network alone that they were made with",
+                todo="name that network in network.existing, with its services_cidr",
+            )

@@ -14,7 +14,7 @@ from cluster.catalog.bandwidth import DISK_WRITES, WRITE_OVERHEAD, disks_mbps
 from cluster.checks.machines import wrong_platform
 from cluster.config.storage import Lustre, Targets
 from cluster.findings import Finding, Level
-from cluster.platforms.gcp.checks.disk_types import find_rate_errors, find_size_errors, find_type_errors
+from cluster.platforms.gcp.disks import find_rate_errors, find_size_errors, find_type_errors
 from cluster.platforms.gcp.filesystems.base import Need, Server, TargetDisk
 from cluster.platforms.gcp.filesystems.lustre import Expected, LustreKind
 

@@ -1,18 +1,19 @@
-"""What the two kinds of Lustre have in common."""
+"""Lustre on Google Cloud: what its kinds have in common, Managed Lustre, and a Lustre that exists already."""
 
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
+from cluster.catalog.filesystems import MANAGED
 from cluster.catalog.recipes import RECIPES
 from cluster.config.cluster import ClusterConfig
 from cluster.config.fields import given, shown
 from cluster.config.storage import Lustre
 from cluster.findings import Finding, listing
-from cluster.platforms.gcp.defaults import BASE_IMAGES
-from cluster.platforms.gcp.filesystems.base import FileSystem, Mount, Place
+from cluster.platforms.gcp.filesystems.base import FileSystem, Mount, Need, Place
+from cluster.platforms.gcp.platform import BASE_IMAGES
 from cluster.roster import MachineSpec
 
 OPTIONS = "flock,noatime,_netdev"
@@ -114,3 +115,86 @@ class LustreKind(FileSystem):
                 allowed=f"a system for whose kernel there is a client of {self.client} Lustre: {listing(bases)}",
                 todo=f"write `base: {bases[0]}`, or take storage.lustre out",
             )
+
+
+class Managed(LustreKind):
+    """Lustre whose servers Google runs."""
+
+    name = client = "managed"
+    component = "components.gcp.storage.lustre:ManagedLustre"
+    needs: ClassVar[Mapping[str, Need]] = {"gcp:lustre/": Need(services=("lustre",), roles=("roles/lustre.admin",))}
+    keys = ("size_gib", "throughput")
+    ready_seconds = 300  # Google's servers are up when they are made
+    peered = True
+    callback_ports = ("988",)  # servers connect to their clients too
+
+    @staticmethod
+    def expected(lustre: Lustre) -> Expected:
+        """Capacity and bandwidth, as bought."""
+        mbps = lustre.size_gib * lustre.throughput // 1024
+        return Expected(capacity_gib=lustre.size_gib, read_mbps=mbps, write_mbps=mbps)
+
+    def pages(self) -> Mapping[str, str]:
+        return {"lustre": "/lustre/instances"}
+
+    def find_errors(self) -> Iterator[Finding]:
+        yield from super().find_errors()
+        lustre = self.section
+        if lustre.throughput not in MANAGED:
+            yield Finding(
+                id="lustre-throughput",
+                at=("storage", "lustre", "throughput"),
+                given=str(lustre.throughput),
+                allowed=f"MB/s for each TiB that are sold: {listing(map(str, MANAGED))}",
+                todo="take one of these",
+            )
+            return
+        sizes = MANAGED[lustre.throughput]
+        if not sizes.fit(lustre.size_gib):
+            yield Finding(
+                id="lustre-size",
+                at=("storage", "lustre", "size_gib"),
+                given=f"{lustre.size_gib}, at {lustre.throughput} MB/s for each TiB",
+                allowed=f"{sizes.least} to {sizes.most} in steps of {sizes.step}, at that throughput",
+                todo=f"write {sizes.nearest(lustre.size_gib)}, or take another throughput",
+            )
+
+
+class ExistingLustre(LustreKind):
+    """A Lustre file system of another stack, or of nobody's."""
+
+    name = "existing"
+    keys = ()
+    component = "components.gcp.storage.filesystems:ExistingLustre"
+    ready_seconds = 300  # it is there
+    callback_ports = ("988",)
+
+    def __init__(self, config: ClusterConfig) -> None:
+        super().__init__(config)
+        self.client = self.section.kind
+
+    @classmethod
+    def used(cls, config: ClusterConfig) -> bool:
+        return config.storage.lustre is not None and config.storage.lustre.existing is not None
+
+    @property
+    def title(self) -> str:
+        return f"existing: {self.section.existing}"
+
+    @property
+    def source(self) -> str:
+        return f"{self.section.existing}@tcp:/{self.section.fsname}"
+
+    @staticmethod
+    def expected(lustre: Lustre) -> Expected:
+        raise ValueError(f"how large {lustre.existing} is, only its own stack has")
+
+    def mounts(self, spec: MachineSpec) -> Iterable[Mount]:  # noqa: ARG002 - the same on every machine
+        source = self.source
+        return [Mount(kind=self.key, target=self.section.mount, fs_type="lustre", options=OPTIONS, source=source)]
+
+    def summary(self) -> Iterable[str]:
+        yield f"Lustre ({self.section.kind}) at {self.section.mount}: {self.source}, which exists and stays"
+
+    def find_warnings(self) -> Iterator[Finding]:
+        yield from self.find_apart(("storage", "lustre", "existing"), str(self.section.existing))

@@ -1,23 +1,78 @@
-"""What is installed on machines of Google Cloud: which steps of scripts/image, in which order, with which versions."""
+"""The image of machines on Google Cloud: where it comes from, what is installed, in which versions."""
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
+from cluster.catalog.fabrics import FABRICS
+from cluster.catalog.gpus import ACCELERATORS
+from cluster.catalog.prologs import NEWEST, RxdmVersion, fitting
 from cluster.catalog.recipes import RECIPES, Download, Recipe, Source
 from cluster.config.cluster import ClusterConfig
 from cluster.findings import ConfigError, Finding
-from cluster.platforms.gcp.fabric import fabrics
+from cluster.platforms.base import packaged
+from cluster.platforms.gcp.address_plan import fabrics
 from cluster.platforms.gcp.filesystems.registry import lustre_client
-from cluster.platforms.gcp.image.content import content as content_of
-from cluster.platforms.gcp.image.content import gpu_types, local_ssds, open_driver, packages
-from cluster.platforms.gcp.image.program import Step, check_size, own_steps, program, step
-from cluster.platforms.gcp.image.source import bakes
+from cluster.platforms.gcp.install_program import Step, check_size, own_steps, program, step
+from cluster.roster import MachineSpec, nodeset_gpu, nodeset_type
 
-PROJECT = Path(__file__).parents[4]
+PROJECT = Path(__file__).parents[3]
 TRIAL_ROOT = "/var/lib/hpc/trial"
 """Where the trial of a finished image works, beside what the bake left."""
+BAKED = ("ubuntu-2204",)
+"""Bases that are baked where the file says nothing: building drivers, Slurm and a Lustre client takes an hour."""
+
+
+def bakes(config: ClusterConfig) -> bool:
+    """Whether the stack makes an image of its own."""
+    if config.image.name:
+        return False
+    return config.image.base in BAKED if config.image.bake is None else config.image.bake
+
+
+def installs(config: ClusterConfig) -> bool:
+    """Whether each machine installs what it needs at its first boot."""
+    return not config.image.name and not bakes(config)
+
+
+def secure_boot(config: ClusterConfig, spec: MachineSpec) -> bool:
+    """Whether the kernel may refuse unsigned modules.
+
+    Drivers and Lustre clients are built on the machine or in a bake (DKMS) and have no signature that the firmware
+    has, so only machines with the distribution's own modules and nothing else can have it: a plain base without GPUs
+    and without Lustre.
+    """
+    return installs(config) and spec.gpu is None and lustre_client(config) == "none"
+
+
+def gpu_types(config: ClusterConfig) -> set[str]:
+    return {gpu.type for section in config.nodesets.values() if (gpu := nodeset_gpu(config, section))}
+
+
+def open_driver(config: ClusterConfig) -> bool:
+    """Whether NVIDIA's open kernel modules support all GPUs that nodes have."""
+    return all(ACCELERATORS[gpu].open_driver for gpu in gpu_types(config) if gpu in ACCELERATORS)
+
+
+def local_ssds(config: ClusterConfig) -> bool:
+    return any(nodeset_type(config, section).family.local_ssds for section in config.nodesets.values())
+
+
+def _packages(config: ClusterConfig) -> str:
+    """The packages of `image.packages`, whose order does not count."""
+    return " ".join(sorted(set(config.image.packages)))
+
+
+def parts(config: ClusterConfig) -> dict[str, str]:
+    """Parts that only some stacks need in their image, by the part of the stack; empty where none does."""
+    wanted = {fabric.key for fabric in fabrics(config)}
+    return {
+        "gpus": ("open" if open_driver(config) else "closed") if gpu_types(config) else "",
+        **{fabric.key: "yes" if fabric.key in wanted else "" for fabric in FABRICS if fabric.key},
+        "local_ssds": "yes" if local_ssds(config) else "",
+        "gcsfuse": "yes" if config.storage.buckets else "",
+    }
 
 
 def recipe(config: ClusterConfig) -> Recipe:
@@ -114,7 +169,7 @@ def parameters(config: ClusterConfig) -> dict[str, str]:
     for fabric in fabrics(config):
         found |= {name: value.format_map(vars(row)) for name, value in fabric.image_parameters.items()}
     found |= {"GCSFUSE": row.gcsfuse} if config.storage.buckets else {}
-    found |= {"IMAGE_PACKAGES": " ".join(packages(config))}
+    found |= {"IMAGE_PACKAGES": _packages(config)}
     sources: dict[str, Source | Download | None] = {
         "GVE": row.gve,
         "SLURM": row.slurm.get(config.slurm_version),
@@ -146,8 +201,24 @@ def trial_script(config: ClusterConfig) -> str:
 
 
 def content(config: ClusterConfig, folder: Path = PROJECT) -> dict[str, str]:
-    """What was chosen to be in the image; see cluster/platforms/gcp/image/content.py."""
-    return content_of(config, snapshot(config), own_steps(config, folder, {}))
+    """What somebody chose to be in the image, by name: the recipe's version and what the stack file asks for.
+
+    Equal contents are one image, and a preview shows which of these another one comes from. The text of our own steps
+    is not part of it: a newer program would otherwise take every cluster down for a mended comment. What a version of
+    the recipes contains does not change.
+    """
+    found = {
+        "recipe": config.image.recipe,
+        "base": config.image.base,
+        "snapshot": snapshot(config),
+        "size_gb": str(config.image.builder.size_gb),
+        "lustre": lustre_client(config),
+        "slurm": config.slurm_version,
+        "packages": _packages(config),
+        **parts(config),
+        **{step.name: hashlib.sha256(step.text.encode()).hexdigest()[:16] for step in own_steps(config, folder, {})},
+    }
+    return {name: value for name, value in found.items() if value}
 
 
 def digest(config: ClusterConfig, extra: Mapping[str, str] | None = None, folder: Path = PROJECT) -> str:
@@ -177,3 +248,22 @@ def versions(config: ClusterConfig) -> dict[str, str]:
         "lustre": lustre,
     }
     return {name: value.replace(".", "-") for name, value in found.items()}
+
+
+def job_programs(config: ClusterConfig) -> Collection[str]:
+    """Those of the recipe, and those that the stack file asks for. An image that is named has what its recipe says."""
+    row = recipe(config)
+    found = {"pyxis": row.enroot and row.pyxis, "apptainer": row.apptainer, "mpi": row.slurm}
+    return {name for name, there in found.items() if there} | set(packaged(config))
+
+
+def rxdm_of_driver(config: ClusterConfig) -> RxdmVersion:
+    """The version that `slurm.rxdm` stages by default: the newest if no recipe says which driver."""
+    row = recipe_row(config)
+    return fitting(row.driver.version) if row else NEWEST
+
+
+def recipe_row(config: ClusterConfig) -> Recipe | None:
+    """Any row of the version and system: their drivers are the same, whatever Lustre."""
+    wanted = (config.image.recipe, config.image.base)
+    return next((row for (version, base, _), row in RECIPES.items() if (version, base) == wanted), None)

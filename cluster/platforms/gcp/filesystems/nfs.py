@@ -1,4 +1,4 @@
-"""Filestore: a share of Google's, by NFS."""
+"""File systems by NFS: Filestore, and directories of servers that exist before the stack and stay after it."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import ClassVar
@@ -6,6 +6,7 @@ from typing import ClassVar
 from cluster.catalog.filesystems import FILESTORE
 from cluster.config.cluster import ClusterConfig
 from cluster.config.storage import Filestore as Section
+from cluster.config.storage import Nfs as Directory
 from cluster.findings import Finding
 from cluster.platforms.gcp.filesystems.base import NFS, FileSystem, Mount, Need, Place
 from cluster.roster import MachineSpec
@@ -60,3 +61,40 @@ class Filestore(FileSystem):
                 allowed=f"{sizes.least} to {sizes.most} in steps of {sizes.step}, of that tier",
                 todo=f"write {sizes.nearest(size)}, or take another tier",
             )
+
+
+class Nfs(FileSystem):
+    """Directories of NFS servers."""
+
+    key = "nfs"
+    component = "components.gcp.storage.filesystems:NfsDirectories"
+    callback_ports = None  # NFS 3 reports released locks on a port that the client chose
+
+    @classmethod
+    def used(cls, config: ClusterConfig) -> bool:
+        return bool(config.storage.nfs)
+
+    def places(self) -> Iterable[Place]:
+        return [
+            Place(at=("storage", "nfs", index), path=section.mount, owner=f"{section.server}'s")
+            for index, section in enumerate(self.config.storage.nfs)
+        ]
+
+    def mounts(self, spec: MachineSpec) -> Iterable[Mount]:  # noqa: ARG002 - the same on every machine
+        return [
+            Mount(kind=self.key, target=section.mount, fs_type="nfs", options=NFS, source=_source(section))
+            for section in self.config.storage.nfs
+        ]
+
+    def summary(self) -> Iterable[str]:
+        return [
+            f"NFS at {section.mount}: {_source(section)}, which exists and stays" for section in self.config.storage.nfs
+        ]
+
+    def find_warnings(self) -> Iterator[Finding]:
+        for index, section in enumerate(self.config.storage.nfs):
+            yield from self.find_apart(("storage", "nfs", index), section.server)
+
+
+def _source(section: Directory) -> str:
+    return f"{section.server}:{section.path}"

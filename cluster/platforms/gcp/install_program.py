@@ -12,7 +12,7 @@ from cluster.config.cluster import ClusterConfig
 from cluster.findings import ConfigError, Finding
 from cluster.slurm.script_tree import read_script
 
-FOLDER = Path(__file__).parents[4] / "scripts" / "image"
+FOLDER = Path(__file__).parents[3] / "scripts" / "image"
 LARGEST = 256 * 1024
 """Bytes of a value in an instance's metadata, which is how the builder gets the program."""
 ROOT = "/var/lib/hpc/install"

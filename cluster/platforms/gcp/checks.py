@@ -1,0 +1,680 @@
+"""Errors and warnings of stacks on Google Cloud: networks, file systems, the image, disks, capacity, rxdm, zones."""
+
+import ipaddress
+from collections.abc import Iterator, Mapping
+from datetime import date, datetime, timezone
+from itertools import combinations
+
+from cluster import roster
+from cluster.catalog import DISK_TYPES, MACHINE_TYPES, DiskType, MachineType
+from cluster.catalog.gpus import ACCELERATORS
+from cluster.catalog.machine_families import FAMILIES
+from cluster.catalog.prologs import RXDM_VERSIONS, branch, fitting
+from cluster.catalog.recipes import NEWEST, OLDEST_KERNEL
+from cluster.checks import machines
+from cluster.config.capacity import Capacity
+from cluster.config.cluster import ClusterConfig
+from cluster.config.fields import given, shown
+from cluster.config.machines import Controller, Disk, Login
+from cluster.config.validators.names import is_within
+from cluster.config.validators.settings import minutes
+from cluster.findings import Finding, Level, Location, listing
+from cluster.platforms.gcp import address_plan, disks
+from cluster.platforms.gcp.address_plan import fabric_of
+from cluster.platforms.gcp.disks import find_size_errors, find_type_errors
+from cluster.platforms.gcp.filesystems.buckets import LOCAL_SSDS
+from cluster.platforms.gcp.filesystems.registry import EXPORTS, file_systems
+from cluster.platforms.gcp.image import BAKED, bakes, installs, recipe, recipe_row, rxdm_of_driver
+from cluster.platforms.gcp.names import place
+from cluster.platforms.gcp.platform import BASE_IMAGES, NETWORK
+from cluster.roster import nodeset_type
+
+LARGEST_SERVICES = 22
+"""Prefix length: half of it is a /23, Managed Lustre's least (cloud.google.com/managed-lustre/docs/vpc)."""
+LARGEST_GPU = 26
+"""Prefix length: an eighth of it is a /29, the smallest subnetwork there is (cloud.google.com/vpc/docs/subnets)."""
+TAKEN = 4
+"""Addresses of each subnetwork that Google keeps (cloud.google.com/vpc/docs/subnets)."""
+
+
+def _network_errors(config: ClusterConfig) -> Iterator[Finding]:
+    yield from _overlaps(config)
+    yield from _network_sizes(config)
+    yield from _public(config)
+    if not config.network.nat and not config.network.existing and (bakes(config) or installs(config)):
+        yield Finding(
+            id="network-nat",
+            at=("network", "nat"),
+            given="false",
+            allowed="true, where machines install packages: an image is baked, or each installs at its first boot",
+            todo="remove it, or name an image that is there already: `image: {name: ...}`",
+        )
+
+
+def _used(config: ClusterConfig) -> dict[str, ipaddress.IPv4Network]:
+    """The networks that the stack uses, by their keys."""
+    network = config.network
+    services = any(file_system.peered or file_system.own_range for file_system in file_systems(config))
+    fabric = fabric_of(config)
+    used = {
+        "cidr": network.cidr,
+        "gpu_cidr": network.gpu_cidr if fabric.nics else None,
+        "second_cidr": network.second_cidr if len(fabric.host_nics) > 1 else None,
+        "services_cidr": network.services_cidr if services else None,
+    }
+    return {key: ipaddress.IPv4Network(value) for key, value in used.items() if value}
+
+
+def _overlaps(config: ClusterConfig) -> Iterator[Finding]:
+    purpose = {
+        "cidr": "the machines'",
+        "gpu_cidr": "the GPUs'",
+        "second_cidr": "of the nodes' second NIC",
+        "services_cidr": "for what Google runs",
+    }
+    for (one, left), (other, right) in combinations(_used(config).items(), 2):
+        if not left.overlaps(right):
+            continue
+        # What the file says is at fault before a default.
+        fault, against = (one, other) if str(right) == NETWORK[other] else (other, one)
+        networks = {one: left, other: right}
+        yield Finding(
+            id="network-overlap",
+            at=("network", fault),
+            given=str(networks[fault]),
+            allowed=f"a network that overlaps no other; {networks[against]} is {purpose[against]} ({against})",
+            todo=f"choose another, e.g. the default {NETWORK[fault]}"
+            if not ipaddress.IPv4Network(NETWORK[fault]).overlaps(networks[against])
+            else "choose another private network",
+        )
+
+
+def _network_sizes(config: ClusterConfig) -> Iterator[Finding]:
+    network = config.network
+    for crowd in () if any(machines.count_errors(config)) else address_plan.crowded(config):
+        yield Finding(
+            id="network-size",
+            at=("network", "cidr"),
+            given=f"{network.cidr}: {crowd}",
+            allowed="a network whose sixteen parts hold all machines, e.g. 172.16.0.0/20 "
+            "(docs/reference/google-cloud.md)",
+            todo="widen it",
+        )
+    used = _used(config)
+    said = ipaddress.IPv4Network(network.gpu_cidr or "10.0.0.0/17")
+    if said.prefixlen > LARGEST_GPU:
+        yield Finding(
+            id="gpu-network-size",
+            at=("network", "gpu_cidr"),
+            given=str(said),
+            allowed=f"a network of /{LARGEST_GPU} or larger, of which each of eight GPU networks gets a part",
+            todo="widen it, e.g. 10.0.0.0/17",
+        )
+    elif gpu := used.get("gpu_cidr"):
+        nodes = sum(
+            section.count
+            for section in config.nodesets.values()
+            if roster.nodeset_type(config, section).family.fabric.nics
+        )
+        room = (gpu.num_addresses // address_plan.GPU_NETWORKS) - TAKEN
+        if room < nodes:
+            yield Finding(
+                id="gpu-network-nodes",
+                at=("network", "gpu_cidr"),
+                given=str(gpu),
+                allowed=f"a network whose eighth holds {nodes} nodes and {TAKEN} addresses of Google's",
+                todo="widen it, e.g. 10.0.0.0/17",
+            )
+    services = used.get("services_cidr")
+    if services and services.prefixlen > LARGEST_SERVICES:
+        yield Finding(
+            id="services-network-size",
+            at=("network", "services_cidr"),
+            given=str(services),
+            allowed=f"a network of /{LARGEST_SERVICES} or larger, e.g. 10.128.0.0/20",
+            todo="widen it",
+        )
+
+
+def _public(config: ClusterConfig) -> Iterator[Finding]:
+    login, admins = config.login, config.network.admin_cidrs
+    if login.public and not login.on and login.count == 0:
+        yield Finding(
+            id="login-public-nowhere",
+            at=("login", "public"),
+            given="true, with no login machine",
+            allowed="true with a login machine, or `on: controller`",
+            todo="raise login.count, or remove `public`: Identity-Aware Proxy reaches the controller",
+        )
+    elif login.public and not admins:
+        yield Finding(
+            id="login-public-nobody",
+            at=("login", "public"),
+            given="true, and nobody in network.admin_cidrs",
+            allowed="true together with network.admin_cidrs, e.g. [203.0.113.7/32]",
+            todo="say who may reach it, or remove `public`: Identity-Aware Proxy needs no public address",
+            missing="admin_cidrs",
+        )
+    if admins and not login.public:
+        yield Finding(
+            id="admin-cidrs-unused",
+            at=("network", "admin_cidrs"),
+            given=listing(admins),
+            allowed="networks of those who log in at public addresses, which no machine has",
+            todo="remove them, or write `login: {public: true}`",
+        )
+
+
+def _storage_errors(config: ClusterConfig) -> Iterator[Finding]:
+    for file_system in file_systems(config):
+        yield from file_system.find_errors()
+    yield from _mounts(config)
+
+
+def _storage_warnings(config: ClusterConfig) -> Iterator[Finding]:
+    for file_system in file_systems(config):
+        yield from file_system.find_warnings()
+
+
+def _mounts(config: ClusterConfig) -> Iterator[Finding]:
+    """If two mount points are the same, or one lies below the other, the finding is about the later one."""
+    mounted = [mount for file_system in file_systems(config) for mount in file_system.places()]
+    for mount in mounted:
+        yield from _hides(mount.at, mount.path, bucket=not mount.posix)
+    for left, right in combinations(mounted, 2):
+        if is_within(left.path, right.path) or is_within(right.path, left.path):
+            yield Finding(
+                id="mount-overlap",
+                at=(*right.at, "mount"),
+                given=right.path,
+                allowed=f"a directory apart from all others that are mounted; {left.path} is {left.owner}",
+                todo="mount it elsewhere, e.g. /data",
+            )
+
+
+def _hides(place: Location, mount: str, *, bucket: bool) -> Iterator[Finding]:
+    """What machines need at a mount point or below it; Lustre and Filestore may take an export's place."""
+    for needed in (*EXPORTS, LOCAL_SSDS):
+        if mount == needed and not bucket and needed in EXPORTS:
+            continue
+        if not is_within(needed, mount):
+            continue
+        if needed == LOCAL_SSDS:
+            why = "where nodes have their local SSDs"
+        elif bucket:
+            why = "which need a file system with owners, locks and renaming"
+        else:
+            why = "which are a file system of their own"
+        yield Finding(
+            id="mount-hides",
+            at=(*place, "mount"),
+            given=mount,
+            allowed=f"a directory apart from {needed}, {why}",
+            todo=f"mount it elsewhere, e.g. {'/gcs' if bucket else '/lustre'}",
+        )
+
+
+def today() -> datetime:
+    return datetime.now(timezone.utc)
+
+
+def _image_warnings(config: ClusterConfig) -> Iterator[Finding]:
+    """A recipe whose kernel is old. What an image of a given name contains is not known here."""
+    if config.image.base not in BASE_IMAGES or config.image.name:
+        return
+    row = recipe(config)
+    days = (today().date() - date.fromisoformat(row.kernel_day)).days
+    if days > OLDEST_KERNEL:
+        yield Finding(
+            id="kernel-old",
+            level=Level.WARNING,
+            at=("image", "recipe"),
+            what=f"kernel {row.kernel or row.image.rpartition('/')[2]} of recipe {row.version} is of {row.kernel_day}, "
+            f"{days} days ago: security fixes since then are missing",
+            todo=f"write {NEWEST}"
+            if row.version != NEWEST
+            else "take a newer version of this program, whose recipes have a newer kernel",
+        )
+
+
+def _image_errors(config: ClusterConfig) -> Iterator[Finding]:
+    if config.image.base not in BASE_IMAGES:
+        return
+    image = config.image
+    if image.name:
+        for key in ("bake", "snapshot", "provision", "packages", "builder"):
+            value = given(image, key)
+            if value is None or (key == "bake" and value is False):
+                continue
+            yield Finding(
+                id="image-name-alone",
+                at=("image", key),
+                given=shown(value),
+                allowed=f"nothing beside image.name: {image.name} is used as it is",
+                todo=f"remove it, or remove `name` and let the stack bake an image with {key}",
+            )
+        return
+    if image.snapshot and image.snapshot > (now := today().strftime("%Y%m%dT%H%M%SZ")):
+        yield Finding(
+            id="image-snapshot-future",
+            at=("image", "snapshot"),
+            given=image.snapshot,
+            allowed=f"a day that was, up to {now} (UTC): the archive of a later one would be another at each bake",
+            todo="write an earlier day, or remove it for the recipe's own",
+        )
+    if image.bake and image.base not in BAKED:
+        yield Finding(
+            id="image-bake",
+            at=("image", "bake"),
+            given=f"true, of {image.base}",
+            allowed=f"true of {' and '.join(BAKED)}; {image.base} has Slurm and drivers as packages",
+            todo="write `bake: false`: machines install them at their first boot",
+        )
+    if not bakes(config):
+        if (value := given(image, "builder")) is not None:
+            yield Finding(
+                id="image-builder-unused",
+                at=("image", "builder"),
+                given=shown(value),
+                allowed="nothing where no image is made",
+                todo="remove it, or write `bake: true`",
+            )
+        return
+    builder = MACHINE_TYPES[image.builder.machine_type]
+    if not builder.family.builds_images or builder.gpu or builder.platform != "gcp":
+        why = "that has no GPU and is not of an N series, where NVIDIA's open driver does not install"
+        yield Finding(
+            id="image-builder-type",
+            at=("image", "builder", "machine_type"),
+            given=builder.name,
+            allowed=f"a machine of gcp {why}, e.g. c2-standard-8",
+            todo="remove it for c2-standard-8",
+        )
+
+
+SYSTEM_GB = 20
+"""What an operating system with Slurm, drivers and a user's packages needs at least."""
+
+
+def _disk_errors(config: ClusterConfig) -> Iterator[Finding]:
+    for at, disk, role, machine_type in _boots(config):
+        kind = MACHINE_TYPES[machine_type]
+        name, size = disks.boot(disk, role, kind)
+        if kind.platform == "gcp" and kind.family.fabric.set_up:
+            yield from find_type_errors(at, DISK_TYPES[name], kind, boot=True)
+            yield from _boot_size(config, at, DISK_TYPES[name], size)
+    name, size = disks.state_disk(config)
+    kind = MACHINE_TYPES[config.controller.machine_type]
+    if kind.platform == "gcp":
+        yield from find_type_errors(("controller", "state_disk"), DISK_TYPES[name], kind)
+        yield from find_size_errors(("controller", "state_disk"), DISK_TYPES[name], size)
+
+
+def _boots(config: ClusterConfig) -> Iterator[tuple[Location, Disk, str, str]]:
+    """Where each boot disk stands, what is said of it, and the role and type of its machine."""
+    controller = config.controller
+    yield ("controller", "disk"), controller.disk, "controller", controller.machine_type
+    if not config.login.on and config.login.count:
+        yield ("login", "disk"), config.login.disk, "login", config.login.machine_type or controller.machine_type
+    for name, section in config.nodesets.items():
+        if not section.on:
+            yield ("nodesets", name, "disk"), section.disk, "node", section.machine_type or controller.machine_type
+
+
+def _boot_size(config: ClusterConfig, at: Location, row: DiskType, size: int) -> Iterator[Finding]:
+    image = config.image.builder.size_gb if bakes(config) else SYSTEM_GB
+    if size < image:
+        why = "image.builder.size_gb, which the image has" if bakes(config) else "for the system and its software"
+        yield Finding(
+            id="disk-boot-size",
+            at=(*at, "size_gb"),
+            given=str(size),
+            allowed=f"at least {image}: {why}",
+            todo=f"write {image} or more, or remove it for {disks.BOOT_GB}",
+        )
+    else:
+        yield from find_size_errors(at, row, size)
+
+
+MOST_FLEX_MINUTES = 7 * 24 * 60
+LEAST_FLEX_MINUTES = 10
+_NO_PLACEMENT = [one.name for one in FAMILIES.values() if one.platform == "gcp" and not one.compact_placement]
+
+
+def _capacity_errors(config: ClusterConfig) -> Iterator[Finding]:
+    for role, machine in (("controller", config.controller), ("login", config.login)):
+        yield from _role_errors(role, machine)
+    made_for = fabric_of(config)
+    for name, section in config.nodesets.items():
+        kind = roster.nodeset_type(config, section)
+        if not kind.family.fabric.set_up:
+            yield _fabric_error(name, kind)
+        elif kind.family.fabric.nics and kind.family.fabric is not made_for:
+            yield Finding(
+                id="machine-type-fabrics",
+                at=("nodesets", name, "machine_type"),
+                given=f"{kind.name}, whose GPUs are connected by {kind.family.fabric.name}",
+                allowed=f"one fabric in a cluster; another nodeset has {made_for.name}",
+                todo="make a stack of their own for these nodes",
+            )
+        row = ACCELERATORS.get(section.gpus.type) if section.gpus else None
+        if section.gpus and row and section.gpus.count not in row.counts:
+            yield Finding(
+                id="gpus-count",
+                at=("nodesets", name, "gpus", "count"),
+                given=str(section.gpus.count),
+                allowed=f"of {section.gpus.type} in one machine: {listing(map(str, row.counts))}",
+                todo="take one of these, and more nodes if you need more",
+            )
+        if section.capacity and not section.on:
+            yield from _way_errors(("nodesets", name, "capacity"), section.capacity, kind)
+            yield from _policy_errors(config, ("nodesets", name, "capacity", "reservation"), section.capacity)
+
+
+def _capacity_warnings(config: ClusterConfig) -> Iterator[Finding]:
+    """Nodesets whose machines end: by when Slurm does not know, and jobs that would then never start."""
+    for name, section in config.nodesets.items():
+        calendar = section.capacity.calendar if section.capacity else None
+        if calendar and calendar.ends is None:
+            yield Finding(
+                id="calendar-ends",
+                level=Level.WARNING,
+                at=("nodesets", name, "capacity", "calendar"),
+                what=f"Slurm starts jobs that can't finish before {calendar.name} ends and its machines are deleted",
+                todo=f"write {{name: {calendar.name}, ends: YYYYMMDDTHHMMSSZ}}",
+            )
+        if not section.capacity or not (section.capacity.flex or (calendar and calendar.ends)):
+            continue
+        for partition, row in config.partitions.items():
+            if name in row.nodesets and minutes(row.default_time or row.max_time) == float("inf"):
+                yield Finding(
+                    id="end-no-limit",
+                    level=Level.WARNING,
+                    at=("partitions", partition, "default_time"),
+                    what=f"jobs of {partition} that give no --time ask for INFINITE, and never start on {name}, whose "
+                    "machines end",
+                    todo='write default_time, e.g. "1-00:00:00"',
+                )
+
+
+def _fabric_error(nodeset: str, kind: MachineType) -> Finding:
+    """A machine type whose GPUs would have no network between machines."""
+    usable = [
+        one.name for one in MACHINE_TYPES.values() if one.platform == "gcp" and one.gpu and one.family.fabric.set_up
+    ]
+    return Finding(
+        id="machine-type-fabric",
+        at=("nodesets", nodeset, "machine_type"),
+        given=f"{kind.name}, whose GPUs are connected by {kind.family.fabric.name}",
+        allowed=f"machine types with GPUs whose network this version sets up: {listing(usable)}",
+        todo=f"write {usable[0]}; `./hpc rehearse` runs this cluster's Slurm as it is",
+    )
+
+
+def _role_errors(role: str, machine: Controller | Login) -> Iterator[Finding]:
+    """Machines that compute nothing: no neighbours, no GPUs."""
+    way = machine.capacity and (machine.capacity.spot or machine.capacity.on_demand)
+    if machine.capacity and way and way.placement:
+        yield Finding(
+            id="placement-role",
+            at=(role, "capacity", "spot" if machine.capacity.spot else "on_demand", "placement"),
+            given=f"{{max_distance: {way.placement.max_distance}}}",
+            allowed="placement of nodesets, whose machines talk to each other",
+            todo="remove it here",
+        )
+    kind = MACHINE_TYPES[machine.machine_type] if machine.machine_type else None
+    if kind and kind.gpu:
+        yield Finding(
+            id="machine-type-gpu",
+            at=(role, "machine_type"),
+            given=kind.name,
+            allowed="a machine type without GPUs, e.g. c2-standard-8",
+            todo="take another, and make a nodeset of those with GPUs",
+        )
+
+
+def _way_errors(at: Location, capacity: Capacity, kind: MachineType) -> Iterator[Finding]:
+    if capacity.placement and not kind.family.compact_placement:
+        yield Finding(
+            id="placement-family",
+            at=(*at, capacity.way, "placement"),
+            given=f"{{max_distance: {capacity.placement.max_distance}}} on {kind.name}",
+            allowed=f"placement on machine families other than {listing(_NO_PLACEMENT)}",
+            todo="remove it, or take another machine type, e.g. c2-standard-8",
+        )
+    if capacity.flex and not kind.family.flex:
+        yield Finding(
+            id="flex-family",
+            at=(*at, "flex"),
+            given=f"flex on {kind.name}",
+            allowed="flex start for accelerator-optimized machines, e.g. a3-megagpu-8g",
+            todo="write `capacity: {on_demand: {}}`, or {spot: {}}",
+        )
+    if capacity.flex:
+        yield from _flex_errors(at, capacity.flex.max_run)
+    if capacity.calendar and not kind.family.calendar:
+        yield Finding(
+            id="calendar-family",
+            at=(*at, "calendar"),
+            given=f"{capacity.calendar.name} for {kind.name}",
+            allowed="future reservations in calendar mode for A3 machines, e.g. a3-megagpu-8g",
+            todo="write `capacity: {on_demand: {}}`, {spot: {}} or {reservation: NAME}",
+        )
+
+
+def _policy_errors(config: ClusterConfig, at: Location, capacity: Capacity) -> Iterator[Finding]:
+    """A policy of another project or region: templates keep its name alone, and find another policy by it, or none."""
+    folder, _, name = ((capacity.reservation and capacity.reservation.placement_policy) or "").rpartition("/")
+    own = f"projects/{place(config).project}/regions/{place(config).region}/resourcePolicies"
+    if folder and folder != own:
+        yield Finding(
+            id="placement-policy-elsewhere",
+            at=(*at, "placement_policy"),
+            given=f"{folder}/{name}",
+            allowed=f"a policy of the stack's own project and region: {own}/NAME, or NAME alone",
+            todo="create one there (`gcloud compute resource-policies create group-placement`), and name it",
+        )
+
+
+def _flex_errors(at: Location, max_run: str) -> Iterator[Finding]:
+    held = minutes(max_run)
+    if not LEAST_FLEX_MINUTES <= held <= MOST_FLEX_MINUTES:
+        yield Finding(
+            id="flex-duration",
+            at=(*at, "flex", "max_run"),
+            given=max_run,
+            allowed='ten minutes to seven days, e.g. "7-00:00:00"',
+            todo="shorten it: flex start holds machines for a week at most"
+            if held > MOST_FLEX_MINUTES
+            else "lengthen it",
+        )
+
+
+_TCPXO = tuple(one.name for one in MACHINE_TYPES.values() if one.family.fabric.rxdm)
+_TIMERS = {"prolog_epilog": "Slurm ends the prolog and drains the node", "batch_start": "Slurm requeues the batch job"}
+_SECONDS = 600
+"""What the configuration that Google ships with rxdm gives both: etc/long-prolog-slurm.conf.tpl of slurm-gcp."""
+
+
+def _rxdm_errors(config: ClusterConfig) -> Iterator[Finding]:
+    """Partitions of other machines, where the prolog does nothing, which fails jobs on two or more nodes."""
+    for at, name in enumerate(config.slurm.rxdm.partitions if config.slurm.rxdm else ()):
+        nodesets = config.partitions[name].nodesets if name in config.partitions else ()
+        given = {
+            nodeset: nodeset_type(config, config.nodesets[nodeset])
+            for nodeset in nodesets
+            if nodeset in config.nodesets
+        }
+        if others := {one: kind.name for one, kind in given.items() if not kind.family.fabric.rxdm}:
+            yield Finding(
+                id="rxdm-nodes",
+                at=("slurm", "rxdm", "partitions", at),
+                given=f"{name}, with " + listing(f"{one} of {kind}" for one, kind in others.items()),
+                allowed=f"partitions of {listing(_TCPXO)} alone",
+                todo="give the other nodesets a partition of their own",
+            )
+
+
+def rxdm_warnings(config: ClusterConfig) -> Iterator[Finding]:
+    """Partitions that would do without rxdm, and timers that are too short for its first prolog."""
+    runs = config.slurm.rxdm.partitions if config.slurm.rxdm else ()
+    for name, partition in config.partitions.items():
+        kinds = {nodeset: nodeset_type(config, config.nodesets[nodeset]) for nodeset in partition.nodesets}
+        mega = [one for one, kind in kinds.items() if kind.family.fabric.rxdm]
+        if mega and name not in runs:
+            yield Finding(
+                id="rxdm-partition-missing",
+                level=Level.WARNING,
+                at=("slurm", "rxdm"),
+                what=f"jobs of partition {name} use plain TCP between the A3 Mega nodes of {listing(mega)}, at a "
+                "fraction of their bandwidth",
+                todo=f"add {name} to slurm.rxdm.partitions",
+            )
+    for key, then in _TIMERS.items() if runs else ():
+        if (seconds := getattr(config.slurm.timers, key)) < _SECONDS:
+            yield Finding(
+                id="rxdm-timers",
+                level=Level.WARNING,
+                at=("slurm", "timers", key),
+                what=f"the first prolog on a node pulls containers of several GB; after {seconds} s {then}",
+                todo=f"write {_SECONDS}",
+            )
+    yield from _driver_warnings(config)
+
+
+def _driver_warnings(config: ClusterConfig) -> Iterator[Finding]:
+    """A version that Google has neither qualified with the recipe's driver nor run with its branch.
+
+    Nothing is said of a file of one's own, or of an unknown version.
+    """
+    rxdm, row = config.slurm.rxdm, recipe_row(config)
+    if rxdm is None or rxdm.file or row is None:
+        return
+    version = RXDM_VERSIONS.get(rxdm.sha256) if rxdm.sha256 else rxdm_of_driver(config)
+    driver = row.driver.version
+    if version is None or driver in version.drivers or branch(driver) in version.branches:
+        return
+    known = f"with driver {listing(version.drivers)}" if version.drivers else "with no driver that is known here"
+    yield Finding(
+        id="rxdm-driver",
+        level=Level.WARNING,
+        at=("slurm", "rxdm"),
+        what=f"plugin {version.plugin} and rxdm {version.rxdm} were qualified {known}, and recipe {row.version} has "
+        f"{driver}: jobs may fail on the GPUs' devices, after all images were pulled",
+        todo=f"remove url and sha256 for the version of {fitting(driver).date}, which goes with that driver",
+    )
+
+
+CUSTOMIZE_INPUTS = frozenset(
+    {
+        "account_id", "address", "boot_disk", "bucket", "instance_id", "ip_cidr_range", "location", "machine_type",
+        "member", "name", "network", "network_interfaces", "project", "region", "role", "role_id", "secret",
+        "secret_data", "secret_id", "service", "service_account", "source", "source_instance_template", "subnetwork",
+        "zone",
+    }
+)  # fmt: skip
+"""Inputs that the stack file itself decides, or by which resources, machines and `./hpc` find each other."""
+CUSTOMIZE_KEYS: Mapping[str, frozenset[str]] = {
+    "labels": frozenset(
+        {
+            "deployment",
+            "hpc-booted",
+            "hpc-cluster",
+            "hpc-digest",
+            "hpc-owner",
+            "hpc-part",
+            "lustre_index",
+            "lustre_target_host",
+            "lustre_target_index",
+            "lustre_target_role",
+            "lustre_type",
+            "managed-by",
+            "name",
+        }
+    ),
+    "metadata": frozenset({"block-project-ssh-keys", "enable-oslogin", "hpc-boot", "ssh-keys", "startup-script"}),
+}
+"""Keys of mappings, in the same way."""
+
+
+def _customize_errors(config: ClusterConfig) -> Iterator[Finding]:
+    for index, one in enumerate(config.customize):
+        for name, value in one.set.items():
+            at = ("customize", index, "set", name)
+            if name in CUSTOMIZE_INPUTS:
+                yield Finding(
+                    id="customize-protected",
+                    at=at,
+                    given=str(value),
+                    allowed=f"inputs other than {listing(sorted(CUSTOMIZE_INPUTS))}",
+                    todo=f"remove it: the cluster depends on the {name} that it gives its resources",
+                )
+            held = CUSTOMIZE_KEYS.get(name, frozenset())
+            if held and not isinstance(value, Mapping):
+                yield Finding(
+                    id="customize-protected",
+                    at=at,
+                    given=str(value),
+                    allowed=f"a mapping, since the cluster needs its own {name}",
+                    todo=f"name single keys, e.g. {name}: {{team: ml}}",
+                )
+            for key in held.intersection(value) if isinstance(value, Mapping) else ():
+                yield Finding(
+                    id="customize-protected",
+                    at=(*at, key),
+                    given=str(value[key]),
+                    allowed=f"keys of {name} other than {listing(sorted(held))}",
+                    todo="remove it: the cluster depends on it",
+                )
+
+
+def zone_warnings(config: ClusterConfig) -> Iterator[Finding]:
+    """Machine types and GPUs of nodes that the catalog does not know in the zone."""
+    if config.gcp is None:
+        return
+    zone = config.gcp.zone
+    for name, (kind, zones) in _wanted(config).items():
+        if not zones or zone in zones:
+            continue
+        yield Finding(
+            id="zone-unknown",
+            level=Level.WARNING,
+            at=("gcp", "zone"),
+            what=f"{zone} is not known to have {name}; zones that have it: {_zones(zones, zone)}",
+            todo=f"take one of these, unless `gcloud compute {kind} list --filter zone:{zone}` shows {name}",
+        )
+
+
+def _wanted(config: ClusterConfig) -> dict[str, tuple[str, tuple[str, ...]]]:
+    """Machine types and attached GPUs: which of Google's lists has them, and their known zones."""
+    wanted: dict[str, tuple[str, tuple[str, ...]]] = {}
+    for section in config.nodesets.values():
+        kind = roster.nodeset_type(config, section)
+        wanted[kind.name] = ("machine-types", kind.family.zones)
+        if section.gpus and (row := ACCELERATORS.get(section.gpus.type)):
+            wanted[row.type] = ("accelerator-types", row.zones)
+    return wanted
+
+
+def _zones(zones: tuple[str, ...], zone: str) -> str:
+    """Zones in one line, those in the same part of the world first."""
+    part = zone.partition("-")[0]
+    return listing(sorted(zones, key=lambda one: not one.startswith(f"{part}-")))
+
+
+def find_errors(config: ClusterConfig) -> Iterator[Finding]:
+    for find in (
+        _network_errors,
+        _storage_errors,
+        _image_errors,
+        _disk_errors,
+        _capacity_errors,
+        _rxdm_errors,
+        _customize_errors,
+    ):
+        yield from find(config)
+
+
+def find_warnings(config: ClusterConfig) -> Iterator[Finding]:
+    for find in (zone_warnings, _image_warnings, _capacity_warnings, rxdm_warnings, _storage_warnings):
+        yield from find(config)

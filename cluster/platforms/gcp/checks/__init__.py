@@ -1,1 +1,0 @@
-"""Findings about a configuration that only Google Cloud can have."""

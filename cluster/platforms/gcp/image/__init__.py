@@ -1,1 +1,0 @@
-"""The image of machines on Google Cloud: where it comes from and what is in it."""

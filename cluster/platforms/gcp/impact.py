@@ -1,0 +1,342 @@
+"""The impact of edits on Google Cloud, where it depends on the platform."""
+
+from collections.abc import Mapping
+
+from cluster import roster
+from cluster.catalog import MACHINE_TYPES
+from cluster.catalog.fabrics import FABRICS
+from cluster.config.cluster import ClusterConfig
+from cluster.config.impact import Effect, Impact, NoEffect, Refuse, Replace
+from cluster.config.storage import AT_BOOT, DELETES_DISKS, Targets
+from cluster.impact import rules
+from cluster.impact.edits import Edit, Rule, rule
+from cluster.impact.rules import (
+    ALL_RECREATED,
+    WITH_IMAGE,
+    end_sessions,
+    recreate_controller,
+    recreate_nodes,
+    release,
+    unless_moved,
+)
+from cluster.platforms.gcp import disks
+from cluster.platforms.gcp.capacity import of_machine, of_nodes
+from cluster.platforms.gcp.filesystems.registry import EXPORTS, servers
+from cluster.platforms.gcp.image import bakes, parts
+
+RECORDS_STAY = (
+    "Slurm's state, job records, /opt/apps and home folders are on its state disk and stay; jobs on other machines run "
+    "on, and wait for files that are there"
+)
+_SAME = NoEffect("that is their default")
+
+
+@unless_moved
+@rule(Effect.REPLACE)
+def node_type(edit: Edit) -> Impact:
+    return recreate_nodes(edit)
+
+
+@rule(Effect.REPLACE)
+def controller_type(edit: Edit) -> Impact:
+    return recreate_controller(edit, RECORDS_STAY, "the controller is stopped, and started as the other type")
+
+
+@rule(Effect.NOTHING, Effect.REPLACE)
+def login_type(edit: Edit) -> Impact:
+    """The login machines' type: they are stopped and started, and keep their disks."""
+    kept = _kept_logins(edit)
+    return end_sessions(kept, "is stopped and started") if kept else NoEffect("there are no login machines")
+
+
+def _kept_logins(edit: Edit) -> list[str]:
+    """Names of the login machines that are there before and after."""
+    after = {machine.name for machine in roster.machines(edit.after) if machine.roles == ("login",)}
+    return [
+        machine.name
+        for machine in roster.machines(edit.before)
+        if machine.roles == ("login",) and machine.name in after
+    ]
+
+
+def _boot(config: ClusterConfig, role: str) -> tuple[str, int]:
+    """Boot disk of the controller or of login machines."""
+    section = getattr(config, role)
+    return disks.boot(section.disk, role, MACHINE_TYPES[section.machine_type or config.controller.machine_type])
+
+
+@unless_moved
+@rule(Effect.NOTHING, Effect.REPLACE)
+def node_machine(edit: Edit) -> Impact:
+    """Capacity or boot disk of a nodeset's machines."""
+    old, new = edit.before.nodesets[edit.name], edit.after.nodesets[edit.name]
+    was, now = roster.nodeset_type(edit.before, old), roster.nodeset_type(edit.after, new)
+    same = disks.boot(old.disk, "node", was) == disks.boot(new.disk, "node", now)
+    if same and of_nodes(old.capacity) == of_nodes(new.capacity):
+        return _SAME
+    return recreate_nodes(edit)
+
+
+@rule(Effect.NOTHING, Effect.REPLACE)
+def controller_machine(edit: Edit) -> Impact:
+    """Capacity or boot disk of the controller."""
+    old, new = edit.before.controller, edit.after.controller
+    same = _boot(edit.before, "controller") == _boot(edit.after, "controller")
+    if same and of_machine(old.capacity) == of_machine(new.capacity):
+        return _SAME
+    return recreate_controller(edit, RECORDS_STAY)
+
+
+@rule(Effect.NOTHING, Effect.REPLACE)
+def login_machine(edit: Edit) -> Impact:
+    """Capacity or boot disk of the login machines."""
+    old, new = edit.before.login, edit.after.login
+    kept = _kept_logins(edit)
+    same = _boot(edit.before, "login") == _boot(edit.after, "login")
+    if not kept or (same and of_machine(old.capacity) == of_machine(new.capacity)):
+        return _SAME
+    return end_sessions(kept, "is recreated")
+
+
+@rule(Effect.NOTHING, Effect.REFUSED)
+def boot_size(edit: Edit) -> Impact:
+    """Size of the boot disk of the controller or of login machines: written, or the default."""
+    role = edit.path[0]
+    before, after = getattr(edit.before, role), getattr(edit.after, role)
+    (old_type, old), (new_type, new) = _boot(edit.before, role), _boot(edit.after, role)
+    if new == old or getattr(before, "on", None) or getattr(after, "on", None):
+        return _SAME
+    if old_type != new_type:
+        return NoEffect("the machine is recreated with the other type of disk, at this size")
+    if new < old:
+        return Refuse("a disk can grow, but not shrink: put it back")
+    return NoEffect("the disk grows at once, its file system at the machine's next boot")
+
+
+_MOUNT_AGAIN = "./hpc ssh {stack} MACHINE -- reboot"
+
+
+@rule(Effect.REPLACE, Effect.REFUSED)
+def lustre(edit: Edit) -> Impact:
+    """A Lustre file system that came or went."""
+    if edit.new is None and edit.old.existing is None:
+        return Refuse("the file system would be deleted with every file in it: put it back")
+    if edit.new is None:
+        return Replace("every machine is recreated from an image without the client; the file system stays as it is")
+    return _hidden(edit.new.mount) or Replace(
+        "every machine is recreated from an image with the file system's client, nodes when their jobs have ended"
+    )
+
+
+@rule(Effect.NOTHING, Effect.REFUSED)
+def filestore(edit: Edit) -> Impact:
+    """A Filestore share that came or went."""
+    if edit.new is None:
+        return Refuse("the share would be deleted with every file in it: put it back")
+    return _hidden(edit.new.mount) or NoEffect(f"machines mount {edit.new.mount} while they run")
+
+
+@rule(Effect.NOTHING, Effect.REFUSED)
+def nfs(edit: Edit) -> Impact:
+    """Directories of NFS servers that came or went, or are mounted otherwise; what is in them is never changed."""
+    new = {one.mount for one in edit.new} - {one.mount for one in edit.old}
+    return next(filter(None, map(_hidden, sorted(new))), AT_BOOT)
+
+
+def _hidden(mount: str) -> Impact | None:
+    """A file system in the place of one that the controller shares, and that has files in it by now."""
+    if mount not in EXPORTS:
+        return None
+    return Refuse(
+        f"what is in {mount} now is on the controller's state disk, and nobody would see it any more: mount "
+        "the new one elsewhere",
+        command="write another directory, e.g. `mount: /share`",
+    )
+
+
+@rule(Effect.NOTHING, Effect.REFUSED)
+def growing(edit: Edit) -> Impact:
+    """Capacity of a file system that can grow while it is used."""
+    if edit.new < edit.old:
+        return Refuse("it can grow, but not shrink: put it back")
+    return NoEffect("it grows while it is used")
+
+
+@rule(Effect.NOTHING)
+def bucket(edit: Edit) -> Impact:
+    """A bucket that came or went, or that is mounted otherwise; the bucket itself is never changed."""
+    if edit.old is None:
+        return NoEffect(f"machines mount {edit.name} while they run, nodes within a minute")
+    return NoEffect(f"machines follow at their next boot; what is in {edit.name} stays as it is", _MOUNT_AGAIN)
+
+
+@rule(Effect.NOTHING, Effect.REFUSED)
+def state_disk(edit: Edit) -> Impact:
+    """Size of the disk with Slurm's state and the records: written, or the default."""
+    old, new = (disks.state_disk(config)[1] for config in (edit.before, edit.after))
+    if new < old:
+        return Refuse("a disk can't shrink: put it back, or write the size that it has")
+    if new == old:
+        return NoEffect("that is the size which the disk has")
+    return NoEffect(
+        "the disk grows at once, its file system when the controller is next set up, or by this command after `up`",
+        "./hpc ssh {stack} controller -- resize2fs /dev/disk/by-id/google-hpc-state",
+    )
+
+
+def _kind(edit: Edit) -> str:
+    """mgs, mds or oss."""
+    return edit.path[2]
+
+
+def _targets(config: ClusterConfig, edit: Edit) -> Targets:
+    """The disks that an edit is about."""
+    return getattr(getattr(config.storage.lustre, _kind(edit)), edit.path[3])
+
+
+@rule(Effect.REPLACE)
+def server_type(edit: Edit) -> Impact:
+    theirs = [server.name for server in servers(edit.after) if server.kind == _kind(edit)]
+    return Replace(
+        f"{', '.join(theirs[:4])}{' ...' if theirs[4:] else ''} stop, and start as the other type with their disks; "
+        "jobs run on, and wait meanwhile for files of Lustre"
+    )
+
+
+@rule(Effect.NOTHING, Effect.REFUSED)
+def server_count(edit: Edit) -> Impact:
+    if edit.new < edit.old:
+        return Refuse("the disks of the servers that go would be deleted with every file on them: put it back")
+    if _kind(edit) == "mds":
+        return NoEffect("new servers register and old ones stay; files go there in folders made with `lfs mkdir -c`")
+    return NoEffect("new servers register and old ones stay; files that are there stay where they are")
+
+
+@rule(Effect.NOTHING, Effect.REFUSED)
+def target_size(edit: Edit) -> Impact:
+    if edit.new < edit.old:
+        return Refuse("disks can't shrink, and would be deleted with every file on them: put it back")
+    return NoEffect("the disks grow at once; Lustre uses it when the targets on them are grown (resize2fs, unmounted)")
+
+
+@rule(Effect.REFUSED)
+def target_count(edit: Edit) -> Impact:
+    if edit.new < edit.old:
+        return Refuse("the disks that go would be deleted with every file on them: put it back")
+    return Refuse(
+        "targets are numbered through all servers, and those of the disks that stay would get other numbers: put it "
+        "back, and raise the servers' `count`"
+    )
+
+
+@rule(Effect.NOTHING, Effect.REFUSED)
+def target_rate(edit: Edit) -> Impact:
+    """Provisioned operations, or MB/s, of each disk."""
+    if edit.new is None:
+        return NoEffect("the disks keep the rate that they have")
+    if edit.path[-1] == "mbps" or _targets(edit.after, edit).type.startswith("hyperdisk"):
+        return NoEffect("the disks change while they are used; Google allows it once in four hours")
+    return DELETES_DISKS
+
+
+@rule(Effect.REFUSED)
+def fsname(edit: Edit) -> Impact:
+    lustre = edit.before.storage.lustre
+    if lustre is not None and lustre.kind == "managed":
+        return Refuse("the file system would be deleted with every file in it: put it back")
+    return Refuse("the targets on the servers' disks carry the name: put it back")
+
+
+@rule(Effect.REPLACE)
+def image_system(edit: Edit) -> Impact:
+    """Another content of the image."""
+    return _recreate_all(edit)
+
+
+@rule(Effect.NOTHING, Effect.REPLACE)
+def image_recipe(edit: Edit) -> Impact:
+    if edit.after.image.name:
+        return NoEffect("it says which driver the image has that is named; no machine is recreated")
+    return _recreate_all(edit)
+
+
+@rule(Effect.NOTHING, Effect.REPLACE)
+def image_snapshot(edit: Edit) -> Impact:
+    if not bakes(edit.after):
+        return NoEffect("machines that are created from then on install from it; those that run update themselves")
+    return _recreate_all(edit, f"the image gets the packages of another day: {ALL_RECREATED}")
+
+
+def or_image(otherwise: Rule) -> Rule:
+    """A rule for what may want other software in the image that the stack bakes."""
+
+    def find(edit: Edit) -> Impact | None:
+        if not bakes(edit.before) or not bakes(edit.after):
+            return otherwise(edit)
+        was, now = (parts(config) for config in (edit.before, edit.after))
+        buckets = edit.pattern.startswith("storage.buckets")
+        found = sorted({_TITLES[name] for name in was if was[name] != now[name] and (name == "gcsfuse") == buckets})
+        if not found:
+            return otherwise(edit)
+        return _recreate_all(edit, f"the image gets other software ({', '.join(found)}), and {ALL_RECREATED}")
+
+    return Rule(find, tuple(dict.fromkeys((*otherwise.possible, Effect.REPLACE))))
+
+
+_TITLES = {
+    "gpus": "GPU driver",
+    "local_ssds": "local SSDs",
+    "gcsfuse": "GCS FUSE",
+    **{fabric.key: fabric.short for fabric in FABRICS},
+}
+"""Parts of an image, in words."""
+
+
+def _recreate_all(edit: Edit, how: str = ALL_RECREATED) -> Impact:
+    return recreate_controller(edit, RECORDS_STAY, f"{how}, nodes when their jobs have ended")
+
+
+image_base = release(_recreate_all)
+slurm_version = release(lambda edit: _recreate_all(edit, WITH_IMAGE))
+
+
+_TARGETS = ("mgs.mgt", "mgs.mnt", "mds.mdt", "oss.ost")
+
+TABLE: Mapping[str, Impact | Rule] = {
+    "gcp": Refuse("everything that the stack created is there, with its data"),
+    "storage.lustre": lustre,
+    "storage.lustre.fsname": fsname,
+    **{f"storage.lustre.{server}.machine_type": server_type for server in ("mgs", "mds", "oss")},
+    **{f"storage.lustre.{server}.count": server_count for server in ("mds", "oss")},
+    **{f"storage.lustre.{disks}.size_gb": target_size for disks in _TARGETS},
+    **{f"storage.lustre.{disks}.count": target_count for disks in _TARGETS},
+    **{f"storage.lustre.{disks}.{key}": target_rate for disks in _TARGETS for key in ("iops", "mbps")},
+    "storage.lustre.size_gib": growing,
+    "storage.filestore": filestore,
+    "storage.filestore.size_gb": growing,
+    "storage.nfs": nfs,
+    "storage.buckets.*": or_image(bucket),
+    **{f"storage.buckets.*.{key}": bucket for key in ("mount", "read_only", "cache")},
+    "image": image_system,
+    "image.base": image_base,
+    "image.recipe": image_recipe,
+    "image.snapshot": image_snapshot,
+    "slurm.version": slurm_version,
+    "controller.machine_type": controller_type,
+    "controller.disk": controller_machine,
+    "controller.disk.size_gb": boot_size,
+    "controller.capacity": controller_machine,
+    "controller.state_disk.type": Refuse("Slurm's state, job records and home folders are on it: put it back"),
+    "controller.state_disk.size_gb": state_disk,
+    "login.machine_type": login_type,
+    "login.disk": login_machine,
+    "login.disk.size_gb": boot_size,
+    "login.capacity": login_machine,
+    "nodesets.*": or_image(rules.nodeset),
+    "nodesets.*.machine_type": or_image(node_type),
+    "nodesets.*.gpus": or_image(node_type),
+    "nodesets.*.gpus.count": node_type,
+    "nodesets.*.disk": node_machine,
+    "nodesets.*.capacity": node_machine,
+}
+"""The impact of a pattern also holds for the fields below it that have none."""

@@ -1,1 +1,0 @@
-"""What edits of fields that only Google Cloud has do to running jobs."""
