@@ -274,6 +274,7 @@ def alone(phase: str) -> None:
             boot()
         else:
             perform(phase, json.load(sys.stdin))
+        reload_units(links=True)
 
 
 if __name__ == "__main__":

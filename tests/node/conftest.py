@@ -1,4 +1,4 @@
-"""No account of this host's stands for slurm, and no note on this host is for its systemd."""
+"""No account of this host's stands for slurm, and no note of the set-up lies on it."""
 
 from pathlib import Path
 
@@ -9,4 +9,5 @@ from system import cluster_state, host
 @pytest.fixture(autouse=True)
 def no_slurm(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(cluster_state, "OWNER", "no-such-user")
-    monkeypatch.setattr(host, "UNREAD", tmp_path / "unread-units")
+    for note in ("UNREAD", "LINKED"):
+        monkeypatch.setattr(host, note, tmp_path / note.lower())

@@ -43,6 +43,11 @@ def test_enabled_as_wanted(now, wanted, asked, systemd):
     systemd[0]["UnitFileState"] = now
     assert host.service("slurmd", settings="", enabled=wanted)
     assert systemd[1] == [*asked, ("start", "slurmd")]
+    systemd[1].clear()
+    host.reload_units()
+    assert systemd[1] == []
+    host.reload_units(links=True)
+    assert systemd[1] == [("daemon-reload",)] * len(asked)
 
 
 @pytest.mark.parametrize(

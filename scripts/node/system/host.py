@@ -33,6 +33,7 @@ HIDDEN = re.compile(
 STARTED = Path("/etc/hpc/started")  # for each unit of ours, a hash of what it was started with
 ENABLED = ("enabled", "enabled-runtime", "static", "alias", "indirect", "generated")  # as `systemctl is-enabled` has it
 UNREAD = Path("/run/hpc-unread-units")  # there while systemd has not read what was written; a boot reads everything
+LINKED = Path("/run/hpc-linked-units")  # there while it has not read which units are enabled
 
 
 _AGAIN = "then run this again: nothing is half written"
@@ -221,11 +222,15 @@ def unread_units() -> None:
     UNREAD.touch()
 
 
-def reload_units() -> None:
-    """Have systemd read the files that were written since it last did, /etc/fstab among them."""
-    if UNREAD.exists():
+def reload_units(*, links: bool = False) -> None:
+    """Have systemd read the files that were written since it last did, /etc/fstab among them.
+
+    With `links` also where units were only enabled: no start needs that, but systemctl warns of it.
+    """
+    if UNREAD.exists() or (links and LINKED.exists()):
         run("systemctl", "daemon-reload")
-        UNREAD.unlink()
+        UNREAD.unlink(missing_ok=True)
+        LINKED.unlink(missing_ok=True)
 
 
 def service(name: str, *, settings: str, block: bool = True, enabled: bool = True) -> bool:
@@ -242,7 +247,7 @@ def service(name: str, *, settings: str, block: bool = True, enabled: bool = Tru
     properties = run("systemctl", "show", "--property=ActiveState,UnitFileState", name)
     state = dict(line.split("=", 1) for line in properties.splitlines())
     if (state["UnitFileState"] in ENABLED) != enabled:
-        # A start needs no reload after this, and the next boot reads it anyway.
+        LINKED.touch()
         run("systemctl", "enable" if enabled else "disable", "--quiet", "--no-reload", name)
     active = state["ActiveState"] in ("active", "reloading")
     if active and known.exists() and known.read_text() == wanted:
