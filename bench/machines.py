@@ -53,7 +53,7 @@ def make(root: Path, stack: str, cidr: str, key: Path, wanted: list[str]) -> lis
     ]
     with ThreadPoolExecutor(max_workers=len(designs)) as pool:
         made = list(pool.map(machine.create, designs))
-    return [f"{one.name} {one.address} {facts.host_key}" for one, facts in zip(designs, made, strict=True)]
+    return [f"{design.name} {design.address} {facts.host_key}" for design, facts in zip(designs, made, strict=True)]
 
 
 def _say(text: str) -> None:

@@ -64,7 +64,7 @@ def table(rows: Sequence[Sequence[str]], *, right: Collection[int] = ()) -> None
     while sum(widths) > room and max(widths) > _NARROWEST:
         widths[widths.index(max(widths))] -= 1
     for number, row in enumerate(shown):
-        folded = [wrap(one, width) if len(one) > width else [one] for one, width in zip(row, widths, strict=True)]
+        folded = [wrap(cell, width) if len(cell) > width else [cell] for cell, width in zip(row, widths, strict=True)]
         for cells in zip_longest(*folded, fillvalue=""):
             parts = [
                 cell.rjust(width) if column in right else cell.ljust(width)

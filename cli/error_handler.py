@@ -12,7 +12,6 @@ import time
 import traceback
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
-from pathlib import Path
 
 from typer import Exit
 
@@ -27,9 +26,8 @@ _EXPECTED = {
     "components.gcp.state": "StorageError",
     "components.local.host.paths": "HostError",
     "components.nebius.api.client": "NebiusError",
+    "components.rehearsal": "RehearsalError",
 }
-
-
 _DISK = {
     errno.ENOSPC: "Free some space there (df -h, df -i)",
     errno.EDQUOT: "Free some of your quota there",
@@ -98,29 +96,15 @@ def message(error: BaseException) -> str:
 
 def _report(error: Exception) -> None:
     """Write the traceback to a file and name it."""
-    text = "\n".join(
-        [
-            f"{time.strftime('%Y-%m-%dT%H:%M:%S%z')} {platform.platform()} Python {platform.python_version()}",
-            f"arguments: {sys.argv[1:]}",
-            "".join(traceback.format_exception(error)),
-        ]
-    )
-    what = f"{type(error).__name__}: {error}".strip().splitlines()[0]
+    where = f"{time.strftime('%Y-%m-%dT%H:%M:%S%z')} {platform.platform()} Python {platform.python_version()}"
+    text = "\n".join([where, f"arguments: {sys.argv[1:]}", "".join(traceback.format_exception(error))])
+    file = state_dir.directory() / "logs" / f"crash-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}.log"
+    end = f"This is a defect: please report it with {file}"
     try:
-        file = _write(text)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        # Arguments and messages of other people's exceptions may hold anything.
+        file.touch(mode=0o600)
+        file.write_text(text, encoding="utf-8")
     except OSError as refused:
-        console.error(
-            f"Unexpected error: {what}\nThis is a defect. Its traceback could not be kept ({refused}):\n{text}"
-        )
-        return
-    console.error(f"Unexpected error: {what}\nThis is a defect: please report it with {file}")
-
-
-def _write(text: str) -> Path:
-    folder = state_dir.directory() / "logs"
-    folder.mkdir(parents=True, exist_ok=True)
-    file = folder / f"crash-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}.log"
-    # Arguments and messages of other people's exceptions may hold anything.
-    file.touch(mode=0o600)
-    file.write_text(text, encoding="utf-8")
-    return file
+        end = f"This is a defect. Its traceback could not be kept ({refused}):\n{text}"
+    console.error(f"Unexpected error: {type(error).__name__}: {error}".strip().splitlines()[0] + f"\n{end}")

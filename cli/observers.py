@@ -63,8 +63,8 @@ def show(report: StatusReport, *, json: bool) -> int:
         now = time.time()
         status_screen.show_findings(report.seen, report.findings, now)
         common = {"nodes": status_screen.nodes, "partitions": status_screen.partitions, "queue": status_screen.queue}
-        for one in report.tables:
-            if table := common[one](report.seen) if isinstance(one, str) else _rows(one, now):
+        for wanted in report.tables:
+            if table := common[wanted](report.seen) if isinstance(wanted, str) else _rows(wanted, now):
                 console.line()
                 console.table(table)
     return 1 if report.findings else 0
@@ -118,12 +118,12 @@ def logs(observer: Observer, stack: str, outputs: Mapping[str, Any], asked: Aske
             return 1
         with ThreadPoolExecutor(max_workers=_AT_ONCE) as pool:
             answers = dict(zip(words, pool.map(lambda line: api.ask(*line), words.values()), strict=True))
-    say.lines({name: one.out.splitlines() for name, one in answers.items()})
+    say.lines({name: answer.out.splitlines() for name, answer in answers.items()})
     when = f" since {asked.since}" if asked.since else ""
-    for name, one in answers.items():
-        if one.code:
-            say.notes({name: [f"can't be read: {one.why}"]})
-        elif not one.out and asked.lines != 0:
+    for name, answer in answers.items():
+        if answer.code:
+            say.notes({name: [f"can't be read: {answer.why}"]})
+        elif not answer.out and asked.lines != 0:
             say.notes({name: [f"nothing{when} in its log"]})
     return 0 if any(not answer.code for answer in answers.values()) else 1
 

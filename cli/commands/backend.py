@@ -1,5 +1,6 @@
 """backend init nebius, backend init gcs, backend list, env."""
 
+import re
 from collections.abc import Mapping
 from datetime import timedelta
 from pathlib import Path
@@ -94,24 +95,22 @@ def gcs(
 
 def list_(*, json: options.Json = False) -> None:
     """List the state buckets that were initialized from this machine."""
-    rows = buckets.load_all()
+    rows = [
+        {
+            "kind": record.kind,
+            "bucket": record.bucket,
+            "project": record.project,
+            "expires": record.key.expires.isoformat() if record.key and record.key.complete else "",
+        }
+        for record in buckets.load_all()
+    ]
     if json:
-        console.json(
-            [{name: row[name] for name in ("kind", "bucket", "project", "expires")} for row in map(_row, rows)]
-        )
-        return
-    if not rows:
+        console.json(rows)
+    elif rows:
+        table = [(row["bucket"], row["kind"], row["project"], row["expires"] or "-") for row in rows]
+        console.table([("BUCKET", "KIND", "PROJECT", "KEY VALID UNTIL"), *table])
+    else:
         console.note("There are no state buckets yet: create one with ./hpc backend init nebius|gcs")
-        return
-    table = [("BUCKET", "KIND", "PROJECT", "KEY VALID UNTIL")]
-    console.table(
-        [*table, *((row["bucket"], row["kind"], row["project"], row["expires"] or "-") for row in map(_row, rows))]
-    )
-
-
-def _row(record: buckets.Record) -> dict[str, str]:
-    expires = record.key.expires.isoformat() if record.key and record.key.complete else ""
-    return {"kind": record.kind, "bucket": record.bucket, "project": record.project, "expires": expires}
 
 
 def _init(backend: Backend, *, dry_run: bool, json: bool, show_secrets: bool, write: Path | None) -> None:
@@ -155,10 +154,8 @@ def _write_exports(file: Path, variables: Mapping[str, str]) -> None:
 
 def _time(text: str) -> timedelta:
     """A time such as 12h or 1d, from one hour to a year."""
-    units = {"h": timedelta(hours=1), "d": timedelta(days=1)}
-    number, unit = text[:-1], text[-1:]
-    if unit in units and number.isascii() and number.isdigit() and len(number) < 6:
-        time = int(number) * units[unit]
+    if found := re.fullmatch("([0-9]{1,5})([hd])", text):
+        time = timedelta(**{"hours" if found[2] == "h" else "days": int(found[1])})
         if timedelta(hours=1) <= time <= timedelta(days=365):
             return time
     raise CliError(f"--expires\n  given: {text!r}\n  allowed: 1h to 365d, in hours or days")

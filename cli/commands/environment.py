@@ -4,12 +4,15 @@ import json
 import platform
 import re
 import shlex
+from collections.abc import Iterator
 from enum import Enum
 from typing import Annotated
 
-from typer import Argument, Option
+from typer import Argument, Context, Option
+from typer.core import TyperGroup
 
 from cli import console
+from cli.app import LazyCommand, app
 from cli.errors import CliError
 from cli.options import COMPLETE
 from cli.stack import project, pulumi_program, state_dir
@@ -57,6 +60,14 @@ def version() -> None:
 PATH = "docs/schema/cluster.schema.json"
 PAGES = "docs/reference/stack-file"
 COMMANDS = "docs/reference/commands.md"
+_BRACKETS = re.compile(r"^(?:\{(.*)\}|\[\[(.*)\]\])(?:\.\.\.)?$")
+_HEAD = """\
+# Commands
+
+<!-- Written by `./hpc schema --write` from the commands' help: change the docstrings, not this page. -->
+
+`--help` of a command has all its options and more examples. Most commands have `--json`.
+"""
 
 
 def schema(
@@ -66,14 +77,13 @@ def schema(
 ) -> None:
     """Print the JSON Schema of a stack file, which editors complete and check from."""
     # The models of the stack file take a while to import.
-    from cli.reference import commands_page
     from cluster.reference import json_schema, reference
 
     text = json.dumps(json_schema(), indent=2, ensure_ascii=False) + "\n"
     if not (check or write):
         print(text, end="")
         return
-    pages = {COMMANDS: commands_page()} | {f"{PAGES}/{name}": page for name, page in reference().items()}
+    pages = {COMMANDS: _commands_page()} | {f"{PAGES}/{name}": page for name, page in reference().items()}
     for name, content in {PATH: text, **pages}.items():
         file = project.ROOT / name
         if file.exists() and file.read_text(encoding="utf-8") == content:
@@ -86,3 +96,35 @@ def schema(
             raise CliError(
                 f"{name} is not what the models and commands say now. Bring it up to date with: ./hpc schema --write"
             )
+
+
+def _commands_page() -> str:
+    """Every command with its arguments, its summary and an example, in a table for each section of `./hpc --help`."""
+    tables: dict[str, list[str]] = {}
+    for panel, words, command in _commands(app, ()):
+        summary = " ".join((command.help or "").partition("\n\n")[0].split())
+        example = f"`{command.examples[0]}`" if command.examples else ""
+        cells = [f"`./hpc {' '.join([*words, *_usage(command)])}`", summary, example]
+        tables.setdefault(panel, []).append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
+    head = "| command | what it does | example |\n|---|---|---|\n"
+    return _HEAD + "".join(f"\n## {panel}\n\n{head}" + "\n".join(rows) + "\n" for panel, rows in tables.items())
+
+
+def _commands(
+    group: TyperGroup, words: tuple[str, ...], panel: str = ""
+) -> Iterator[tuple[str, list[str], LazyCommand]]:
+    context = Context(group, info_name="./hpc")
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        section = str(getattr(command, "rich_help_panel", None) or panel)
+        if isinstance(command, TyperGroup):
+            yield from _commands(command, (*words, name), section)
+        elif isinstance(command, LazyCommand) and not command.hidden:
+            yield section, [*words, name], command
+
+
+def _usage(command: LazyCommand) -> list[str]:
+    """Arguments as the usage line of the command's help has them, without its double brackets."""
+    loaded = command.load()
+    pieces = loaded.collect_usage_pieces(Context(loaded))
+    return [_BRACKETS.sub(lambda found: found[1] or f"[{found[2]}]", piece) for piece in pieces if piece != "[OPTIONS]"]

@@ -136,22 +136,16 @@ def _measure(cluster: Cluster, nodes: Sequence[Node], checked: HealthChecks) -> 
 def _show(stack: str, found: Sequence[NodeHealth], wrong: Sequence[ClusterFinding]) -> None:
     """Print the table, then what is wrong, with what to do."""
     table = [("NODE", "STATE", "HEALTH", "CHECKED", "FIGURES")]
-    for one in found:
-        failing = "; ".join(f"{kind}: {text}" for kind, text in one.failing.items())
-        checked = f"{status_screen.ago(one.age)} ago" if one.age is not None else "-"
-        table.append(
-            (
-                one.name,
-                one.node.word if one.node else "-",
-                one.word,
-                checked,
-                status_screen.cut(failing or _summary(one), 100),
-            )
+    for node in found:
+        failing = "; ".join(f"{kind}: {text}" for kind, text in node.failing.items())
+        state, age = (
+            node.node.word if node.node else "-",
+            "-" if node.age is None else f"{status_screen.ago(node.age)} ago",
         )
-    bad = sum(1 for one in found if one.word not in ("ok", "warning") or one.reason)
-    sentence = f"{stack}: {status_screen.counted(len(found), 'node')}, " + (
-        "all is well." if not wrong else f"{bad} to look at."
-    )
+        table.append((node.name, state, node.word, age, status_screen.cut(failing or _summary(node), 100)))
+    bad = sum(1 for node in found if node.word not in ("ok", "warning") or node.reason)
+    end = f"{bad} to look at." if wrong else "all is well."
+    sentence = f"{stack}: {status_screen.counted(len(found), 'node')}, {end}"
     console.line(sentence, style="bold red" if wrong else "bold green")
     console.line()
     console.table(table)
@@ -161,32 +155,27 @@ def _show(stack: str, found: Sequence[NodeHealth], wrong: Sequence[ClusterFindin
         show_finding(finding, now)
 
 
-def _summary(one: NodeHealth) -> str:
+def _summary(node: NodeHealth) -> str:
     """What was checked, of a node without failures."""
-    every: Mapping[str, Mapping[str, Any]] = {**one.checks, **one.measured}
-    passed = [kind for kind, outcome in every.items() if outcome["state"] == "ok"]
-    skipped = sum(1 for outcome in every.values() if outcome["state"] == "skipped")
-    figures = [f"{kind}: {text}" for kind, text in one.noted.items()]
-    figures += [f"{kind}: {outcome['text']}" for kind, outcome in one.measured.items()]
-    return "; ".join([f"{len(passed)} ok, {skipped} skipped", *figures]) if every else "-"
+    every: Mapping[str, Mapping[str, Any]] = {**node.checks, **node.measured}
+    states = [outcome["state"] for outcome in every.values()]
+    figures = [f"{kind}: {text}" for kind, text in node.noted.items()]
+    figures += [f"{kind}: {outcome['text']}" for kind, outcome in node.measured.items()]
+    return "; ".join([f"{states.count('ok')} ok, {states.count('skipped')} skipped", *figures]) if every else "-"
 
 
 def _document(stack: str, found: Sequence[NodeHealth], wrong: Sequence[ClusterFinding]) -> dict[str, Any]:
-    return {
-        "stack": stack,
-        "ok": not wrong,
-        "nodes": [
-            {
-                "node": one.name,
-                "state": one.node.word if one.node else None,
-                "reason": one.reason or None,
-                "result": one.word,
-                "age": None if one.age is None else round(one.age, 1),
-                "checks": one.checks,
-                "measured": one.measured,
-                "failing": one.failing,
-            }
-            for one in found
-        ],
-        "findings": [vars(one) for one in wrong],
-    }
+    nodes = [
+        {
+            "node": node.name,
+            "state": node.node.word if node.node else None,
+            "reason": node.reason or None,
+            "result": node.word,
+            "age": None if node.age is None else round(node.age, 1),
+            "checks": node.checks,
+            "measured": node.measured,
+            "failing": node.failing,
+        }
+        for node in found
+    ]
+    return {"stack": stack, "ok": not wrong, "nodes": nodes, "findings": [vars(finding) for finding in wrong]}

@@ -1,6 +1,5 @@
 """run, ssh and ssh-config."""
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -39,7 +38,7 @@ def run(
     code: the machine was not reached.
     """
     cluster = _cluster(stack, Capability.RUN)
-    _run(cluster, login, cluster.user(user), command or ())
+    raise Exit(remote.run(cluster.target(login), cluster.admin_key, cluster.user(user), command or ()))
 
 
 def ssh(
@@ -66,13 +65,11 @@ def ssh(
     with kubectl, and without a name it is SSH to the login pods' address.
     """
     words = [word for word in (machine, *(command or ())) if word is not None]
+    name = words.pop(0) if words[:1] not in ([], [options.COMMAND_FOLLOWS]) else None
     if options.COMMAND_FOLLOWS in words:
-        named, words = words[: words.index(options.COMMAND_FOLLOWS)], words[words.index(options.COMMAND_FOLLOWS) + 1 :]
-    else:
-        named, words = words[:1], words[1:]
+        words.remove(options.COMMAND_FOLLOWS)
     cluster = _cluster(stack, Capability.SSH)
-    target = _by_ssh(cluster, named[0] if named else None, key)
-    words = [*named[1:], *words]
+    target = _by_ssh(cluster, name, key)
     if key:
         # The machine has more users than the stack file, and says whom it lets in.
         raise Exit(remote.log_in(target, cluster.admin_key, user, key, words))
@@ -138,7 +135,3 @@ def _by_ssh(cluster: Cluster, name: str | None, key: Path | None) -> Target:
     if not key and not cluster.admin_key:
         raise CliError("the stack has no output admin_key. Give a key of your own: -k KEY, with -u USER.")
     return driver.over_ssh(target, LOOK_UP_SECONDS)
-
-
-def _run(cluster: Cluster, name: str | None, user: str, command: Sequence[str]) -> None:
-    raise Exit(remote.run(cluster.target(name), cluster.admin_key, user, command))

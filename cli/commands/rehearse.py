@@ -2,8 +2,6 @@
 
 import tempfile
 import time
-from collections.abc import Generator
-from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any
@@ -20,7 +18,7 @@ from cli.stack import project, rehearsals, stack_config, stackfile, state_dir
 from cluster.config import ClusterConfig
 from cluster.platforms import registry
 from components.local.host.paths import HostError
-from components.rehearsal import Rehearsal, RehearsalError, Request
+from components.rehearsal import Rehearsal, Request
 
 _EMBEDDED = options.EngineName.EMBEDDED
 
@@ -87,20 +85,13 @@ def rehearse(
         folder=rehearsals.own_folder(name),
     )
     made = _of_platform(config, request)
-    report = {
-        "of": file.stack,
-        "file": str(file.path),
-        "differences": [
-            {key: value for key, value in difference.items() if key != "counted"} for difference in made.differences
-        ],
-        "stood_in": list(made.stood_in),
-    }
+    differences = [{key: row[key] for key in row if key != "counted"} for row in made.differences]
+    report = {"of": file.stack, "file": str(file.path), "differences": differences, "stood_in": list(made.stood_in)}
     if not json:
         _say(stack, made)
     if preview:
         raise Exit(_preview(name, _text(file.path, made), report, json=json, parallel=parallel))
-    with _host_errors():
-        made.start(console.note)
+    made.start(console.note)
     state_dir.write_file(rehearsals.file(name), _text(file.path, made))
     chosen = RunOptions(engine=_EMBEDDED, json=json, parallel=parallel, yes=True, more={"rehearsal": report})
     code = operation.run("up", name, chosen)
@@ -124,20 +115,7 @@ def _of_platform(config: ClusterConfig, request: Request) -> Rehearsal:
     platform = registry.get(config.platform)
     if not platform.rehearsal:
         raise CliError(f"stack {request.stack} is on {platform.title}, which has no rehearsal on this machine.")
-    module = import_module(platform.rehearsal)
-    try:
-        with _host_errors():
-            return module.rehearse(config, request)
-    except RehearsalError as error:
-        raise CliError(str(error)) from None
-
-
-@contextmanager
-def _host_errors() -> Generator[None]:
-    try:
-        yield
-    except HostError as error:
-        raise CliError(str(error)) from None
+    return import_module(platform.rehearsal).rehearse(config, request)
 
 
 def _text(source: Path, made: Rehearsal) -> str:
@@ -199,8 +177,7 @@ def _destroy(stack: str, name: str, config_file: Path | None, *, json: bool, par
         if code:
             return code
     if own:
-        with _host_errors():
-            own.remove(rehearsals.own_folder(name), console.note)
+        own.remove(rehearsals.own_folder(name), console.note)
     rehearsals.remove(name)
     state = project.workspace(name).stack(name)
     if lost:

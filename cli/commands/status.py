@@ -1,6 +1,6 @@
-"""Differences as people read them."""
+"""status and drift."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import asdict
 from typing import Annotated, Any
@@ -18,55 +18,10 @@ from cli.stack import outputs, project
 from cluster.observe.drift import Difference, differences, unseen
 from cluster.observe.health.cluster_finding import ClusterFinding
 from cluster.observe.health.findings import findings
-from cluster.observe.observation import ClusterObservation, MachineObservation
+from cluster.observe.observation import ClusterObservation
 from cluster.platforms.capability import Capability
 from cluster.platforms.observer import observer_of
 from cluster.slurm.hostlist import compress
-
-_WIDEST = 60
-
-
-def _show_differences(
-    stack: str, found: Sequence[Difference], unseen: Sequence[str], *, advice: Mapping[str, str] | None = None
-) -> None:
-    """Print what differs, and what mends it; `advice` is for clusters of which this file does not know, by who puts a
-    difference right."""
-    if not found:
-        console.line(f"{stack}: nothing differs from the stack.", style="bold green" if not unseen else "bold")
-    else:
-        console.line(f"{stack}: {status_screen.counted(len(found), 'thing')} not as the stack says.", style="bold red")
-    for one in found:
-        console.line()
-        console.line(f"{compress(one.where)}: {one.what}", style="bold")
-        console.line(f"    stack: {one.stack}")
-        console.line(f"    there: {one.there}")
-    if unseen:
-        console.line()
-        console.line("Not compared:", style="bold")
-        for text in unseen:
-            console.line(f"    {text}")
-    if advice is None:
-        _advise(stack, found)
-        return
-    for text in (text for way, text in advice.items() if any(one.mends == way for one in found)):
-        console.line()
-        console.line(text.replace("STACK", stack), style="cyan")
-
-
-def _advise(stack: str, found: Sequence[Difference]) -> None:
-    ways = {one.mends for one in found}
-    if ways:
-        console.line()
-    if "up" in ways:
-        console.line(f"A machine that is gone, or a set-up of another version: ./hpc up {stack}", style="cyan")
-    if "mend" in ways:
-        rest = " all else" if len(ways) > 1 else ""
-        console.line(
-            f"Make{rest or ' it'} as the stack says, beside running jobs: ./hpc drift {stack} --mend", style="cyan"
-        )
-    if "hand" in ways:
-        console.line("A number that files belong to is not changed: put it right manually, or write it into the stack.")
-
 
 Timeout = Annotated[float | None, Option(min=1, metavar="SECONDS", help="For each machine; none is then asked twice.")]
 
@@ -144,27 +99,56 @@ def drift(
 def _show_drift(
     stack: str, found: list[Difference], unseen: list[str], *, json: bool, advice: Mapping[str, str] | None = None
 ) -> None:
+    """Print what differs, and what mends it; `advice` is the platform's own, by what mends a difference."""
     if json:
-        document = {
-            "stack": stack,
-            "ok": not found and not unseen,
-            "differences": [asdict(one) for one in found],
-            "unseen": unseen,
-        }
-        console.json(document)
+        differences = [asdict(difference) for difference in found]
+        console.json({"stack": stack, "ok": not found and not unseen, "differences": differences, "unseen": unseen})
         return
-    _show_differences(stack, found, unseen, advice=advice)
+    if not found:
+        console.line(f"{stack}: nothing differs from the stack.", style="bold green" if not unseen else "bold")
+    else:
+        console.line(f"{stack}: {status_screen.counted(len(found), 'thing')} not as the stack says.", style="bold red")
+    for difference in found:
+        console.line()
+        console.line(f"{compress(difference.where)}: {difference.what}", style="bold")
+        console.line(f"    stack: {difference.stack}")
+        console.line(f"    there: {difference.there}")
+    if unseen:
+        console.line()
+        console.line("Not compared:", style="bold")
+        for text in unseen:
+            console.line(f"    {text}")
+    mends = {difference.mends for difference in found}
+    if advice is None:
+        _advise(stack, mends)
+        return
+    for text in (text for way, text in advice.items() if way in mends):
+        console.line()
+        console.line(text.replace("STACK", stack), style="cyan")
+
+
+def _advise(stack: str, ways: set[str]) -> None:
+    if ways:
+        console.line()
+    if "up" in ways:
+        console.line(f"A machine that is gone, or a set-up of another version: ./hpc up {stack}", style="cyan")
+    if "mend" in ways:
+        what = "all else" if len(ways) > 1 else "it"
+        console.line(f"Make {what} as the stack says, beside running jobs: ./hpc drift {stack} --mend", style="cyan")
+    if "hand" in ways:
+        console.line("A number that files belong to is not changed: put it right manually, or write it into the stack.")
 
 
 def _document(seen: ClusterObservation, found: list[ClusterFinding]) -> dict[str, Any]:
-    return {
-        "stack": seen.stack,
-        "ok": not found,
-        "findings": [asdict(one) for one in found],
-        "machines": {machine.name: _machine(machine) for machine in seen.machines},
+    machines = {
+        machine.name: {
+            "roles": machine.roles,
+            "reached": machine.reached,
+            "late": machine.late,
+            "why": machine.why,
+            "facts": {name: value for name, value in machine.facts.items() if name not in ("name", "roles")},
+        }
+        for machine in seen.machines
     }
-
-
-def _machine(one: MachineObservation) -> dict[str, Any]:
-    facts = {name: value for name, value in one.facts.items() if name not in ("name", "roles")}
-    return {"roles": one.roles, "reached": one.reached, "late": one.late, "why": one.why, "facts": facts}
+    findings = [asdict(finding) for finding in found]
+    return {"stack": seen.stack, "ok": not found, "findings": findings, "machines": machines}

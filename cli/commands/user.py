@@ -1,7 +1,7 @@
 """user add, remove and list."""
 
 import shlex
-from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Annotated, Any
 
 from typer import Argument, Exit, Option
@@ -24,6 +24,12 @@ from cluster.config.users import User
 from cluster.findings import Finding, listing, nearest
 from cluster.platforms.capability import Capability
 
+_SECONDS = 30
+
+
+_HEAD = ("NAME", "UID", "ACCOUNT", "QOS", "GROUPS", "KEYS", "SUDO", "CLUSTER")
+_SUDO = {True: "yes", False: "no", None: "-"}
+
 
 def list_(stack: options.Stack, *, json: options.Json = False, config_file: options.ConfigFile = None) -> None:
     """List the users of a stack file, and what is in effect of them on the cluster.
@@ -36,69 +42,49 @@ def list_(stack: options.Stack, *, json: options.Json = False, config_file: opti
     `asked` is false.
     """
     config = stack_config.parse(project.require_file(stack, config_file))
-    seen, why = _seen(stack, [user.name for user in config.users])
+    seen, why = None, ""
+    try:
+        seen = look(stack, outputs.read(stack, show_secrets=True), [user.name for user in config.users])
+    except CliError as error:
+        why = f"Shown is the stack file alone: {error}"
     if json:
-        console.json(_document(stack, config, seen))
+        there = seen.users if seen else {}
+        users = [_document(config, user, there.get(user.name)) for user in config.users]
+        former = [{"name": user.name, "uid": user.uid} for user in config.former_users]
+        console.json({"stack": stack, "asked": seen is not None, "users": users, "former_users": former})
         return
     if config.users:
         console.table([_HEAD, *(_row(config, user, seen) for user in config.users)], right={1})
     else:
         console.note("The stack file has no users.")
     if config.former_users:
-        console.line(
-            f"Former: {', '.join(f'{former_user.name} ({former_user.uid})' for former_user in config.former_users)}",
-            style="dim",
-        )
+        console.line(f"Former: {', '.join(f'{user.name} ({user.uid})' for user in config.former_users)}", style="dim")
     if why:
         console.note(why)
 
 
-_HEAD = ("NAME", "UID", "ACCOUNT", "QOS", "GROUPS", "KEYS", "SUDO", "CLUSTER")
-
-
-def _seen(stack: str, names: Sequence[str]) -> tuple[Seen | None, str]:
-    """What the cluster has; None and the reason if it can't be asked."""
-    try:
-        return look(stack, outputs.read(stack, show_secrets=True), names), ""
-    except CliError as error:
-        return None, f"Shown is the stack file alone: {error}"
-
-
 def _row(config: ClusterConfig, user: User, seen: Seen | None) -> list[str]:
+    """The file's values, each with the cluster's in brackets where that differs."""
+
+    def both(file: str, there: str) -> str:
+        return file if found is None or there in ("", file) else f"{file} ({there})"
+
     found = seen.users.get(user.name) if seen else None
-    account, qos = people.default_account(config, user), list(user.qos) or [people.NORMAL]
+    there = found or InEffect(uid=user.uid, shell="", sudo=user.sudo, keys=())
+    sudo = _SUDO[there.sudo] if user.sudo is None else both(_SUDO[user.sudo], _SUDO[there.sudo])
     return [
         user.name,
-        _both(str(user.uid), str(found.uid) if found else ""),
-        _both(account, found.account if found else ""),
-        _both(",".join(qos), ",".join(found.qos) if found else ""),
+        both(str(user.uid), str(there.uid)),
+        both(people.default_account(config, user), there.account),
+        both(",".join(user.qos or [people.NORMAL]), ",".join(there.qos)),
         ",".join(user.groups) or "-",
-        _both(str(len(user.keys)), str(len(found.keys)) if found else ""),
-        _both(_SUDO[user.sudo], _SUDO[found.sudo] if found else "", same=user.sudo is None),
+        both(str(len(user.keys)), str(len(there.keys))),
+        sudo,
         "-" if seen is None else "there" if found else "missing",
     ]
 
 
-_SUDO = {True: "yes", False: "no", None: "-"}
-
-
-def _both(file: str, there: str, *, same: bool = False) -> str:
-    """What the file says, and what is there if that differs; only this, if the file says nothing."""
-    if not there or there == file:
-        return file
-    return there if same else f"{file} ({there})"
-
-
-def _document(stack: str, config: ClusterConfig, seen: Seen | None) -> dict[str, Any]:
-    return {
-        "stack": stack,
-        "asked": seen is not None,
-        "users": [_document_row(config, user, seen.users.get(user.name) if seen else None) for user in config.users],
-        "former_users": [{"name": former_user.name, "uid": former_user.uid} for former_user in config.former_users],
-    }
-
-
-def _document_row(config: ClusterConfig, user: User, found: InEffect | None) -> dict[str, Any]:
+def _document(config: ClusterConfig, user: User, found: InEffect | None) -> dict[str, Any]:
     return {
         "name": user.name,
         "uid": user.uid,
@@ -110,17 +96,7 @@ def _document_row(config: ClusterConfig, user: User, found: InEffect | None) -> 
         "sudo": user.sudo,
         "containers": user.containers,
         "keys": [fingerprint(key) for key in user.keys],
-        "in_effect": None
-        if found is None
-        else {
-            "uid": found.uid,
-            "shell": found.shell,
-            "account": found.account,
-            "accounts": list(found.accounts),
-            "qos": list(found.qos),
-            "sudo": found.sudo,
-            "keys": list(found.keys),
-        },
+        "in_effect": asdict(found) if found else None,
     }
 
 
@@ -201,7 +177,7 @@ def add(
         "shell": shell,
         "sudo": sudo,
         "containers": containers,
-        "keys": [one.line for one in found],
+        "keys": [public.line for public in found],
     }
     given = {field: value for field, value in given.items() if value not in (None, [])}
     running = Running(stack, config_file)
@@ -227,9 +203,6 @@ def add(
     if code == 0 and found and running.config:
         console.line(f"{name} can log in: ./hpc ssh-config {stack} -u {name}, then ssh {stack}")
     raise Exit(code)
-
-
-_SECONDS = 30
 
 
 def remove(
@@ -278,15 +251,12 @@ def remove(
 
 
 def _require_user(config: ClusterConfig, name: str) -> User:
-    found = next((user for user in config.users if user.name == name), None)
-    if found is None:
-        names = [user.name for user in config.users]
-        near = nearest(name, names)
-        raise CliError(
-            f"the stack file has no user {name!r}.{f' Did you mean {near}?' if near else ''} There are: "
-            f"{listing(names)}."
-        )
-    return found
+    users = {user.name: user for user in config.users}
+    if name not in users:
+        near = nearest(name, users)
+        meant = f" Did you mean {near}?" if near else ""
+        raise CliError(f"the stack file has no user {name!r}.{meant} There are: {listing(users)}.")
+    return users[name]
 
 
 def _say_what_stays(user: User, *, was_there: bool) -> None:

@@ -166,7 +166,8 @@ def _filled(
         size(disk["free"]),
         size(room),
         f"{inodes_used(disk):.0%}",
-        _all(seen, [one.name for one, _ in there]) + ("" if len(there) == 1 or _shared(there) else ", fullest shown"),
+        _all(seen, [machine.name for machine, _ in there])
+        + ("" if len(there) == 1 or _shared(there) else ", fullest shown"),
     )
 
 
@@ -226,9 +227,9 @@ def show(seen: ClusterObservation, found: list[ClusterFinding]) -> None:
 def show_findings(seen: ClusterObservation, found: list[ClusterFinding], now: float) -> None:
     """Print the first line, and what is wrong."""
     console.line(sentence(seen, found), style="bold red" if found else "bold green")
-    for one in found:
+    for finding in found:
         console.line()
-        show_finding(one, now)
+        show_finding(finding, now)
 
 
 def sentence(seen: ClusterObservation, found: list[ClusterFinding]) -> str:
@@ -237,15 +238,15 @@ def sentence(seen: ClusterObservation, found: list[ClusterFinding]) -> str:
     return f"{seen.stack}: {result}: {states(seen)}, {jobs(seen)}."
 
 
-def show_finding(one: ClusterFinding, now: float) -> None:
-    """Print one finding, with its command."""
-    since = f", for {ago(now - one.since)}" if one.since else ""
-    console.line(f"{compress(one.where)}: {one.id}{since}", style="bold")
-    for text in paragraph(f"{one.what}."):
+def show_finding(finding: ClusterFinding, now: float) -> None:
+    """Print a finding, with its command."""
+    since = f", for {ago(now - finding.since)}" if finding.since else ""
+    console.line(f"{compress(finding.where)}: {finding.id}{since}", style="bold")
+    for text in paragraph(f"{finding.what}."):
         console.line(text)
     # A command is typed as it stands: it is never broken.
-    console.line(f"    > {one.todo}", style="cyan")
-    for text in paragraph(one.note) if one.note else ():
+    console.line(f"    > {finding.todo}", style="cyan")
+    for text in paragraph(finding.note) if finding.note else ():
         console.line(text)
 
 

@@ -221,7 +221,7 @@ class NcclCheck:
         except BaseException:
             self.cluster.jobs.cancel(submitted)
             raise
-        return [*found, *(self._result(*submitted[one], one, states.get(one)) for one in submitted)]
+        return [*found, *(self._result(*ran, job, states.get(job)) for job, ran in submitted.items())]
 
     def _wanted(self, row: PartitionFacts) -> tuple[list[CheckResult], list[tuple[str, ...]]]:
         """What is skipped of a partition, and the nodes of each job: each node alone, then all of them."""
@@ -229,7 +229,9 @@ class NcclCheck:
         def skip(text: str, node: str = "") -> CheckResult:
             return CheckResult(check="nccl", status=SKIP, node=node, partition=row.name, text=text)
 
-        mine = [one for one in self.planned.expected.values() if one.partition == row.name and one.node in row.nodes]
+        mine = [
+            node for node in self.planned.expected.values() if node.partition == row.name and node.node in row.nodes
+        ]
         if not mine:
             return [], []
         if self.cluster.is_rehearsal and not self.binaries:
@@ -237,8 +239,8 @@ class NcclCheck:
         if way(self.cluster.config, self.binaries) != "installed" and not is_built(self.cluster, row):
             user, stack = self.cluster.jobs.user, self.cluster.jobs.stack
             return [skip(f"{user} has no NCCL test yet: ./hpc nccl build {stack} --as {user}")], []
-        busy = [skip(one.all_gpus or one.shared, one.node) for one in mine if one.all_gpus or one.shared]
-        free = [one.node for one in mine if not (one.all_gpus or one.shared)]
+        busy = [skip(why, node.node) for node in mine if (why := node.all_gpus or node.shared)]
+        free = [node.node for node in mine if not (node.all_gpus or node.shared)]
         wanted: list[tuple[str, ...]] = [(node,) for node in free]
         most = self.planned.options.most_nodes.get(row.name, len(free))
         if len(free[:most]) > 1:
@@ -268,7 +270,7 @@ class NcclCheck:
 
         rounds = 2 if any(len(nodes) > 1 for _, nodes in submitted.values()) else 1
         states = self.cluster.jobs.wait(submitted, changed, seconds=rounds * RUN_MINUTES * 60)
-        self.cluster.jobs.cancel(one for one, state in states.items() if not state.ended)
+        self.cluster.jobs.cancel(job for job, state in states.items() if not state.ended)
         return states
 
     def _result(self, row: PartitionFacts, nodes: tuple[str, ...], job: str, state: JobState | None) -> CheckResult:

@@ -53,13 +53,13 @@ def find_log(jobs: Jobs, number: str, data: str) -> str:
 def _of_job(jobs: Jobs, number: str, data: str) -> str:
     if not number.isascii() or not number.isdigit():
         raise CliError(f"{number!r} is no job: with --stack, name the number of one, or the path of a log there.")
-    folders = [data] if data else [one.path for one in STORAGE.values()]
+    folders = [data] if data else [storage.path for storage in STORAGE.values()]
     places = " ".join(f"{shlex.quote(folder)}/logs/{number}_*.out" for folder in folders)
     line = (
         f"scontrol --oneliner show job {number} 2>/dev/null | sed -n 's/.* StdOut=\\([^ ]*\\).*/\\1/p'; "
         f"ls -1 -- {places} 2>/dev/null || true"
     )
-    found = [one for one in jobs.run(line).splitlines() if one.startswith("/")]
+    found = [path for path in jobs.run(line).splitlines() if path.startswith("/")]
     if not found:
         raise CliError(
             f"no log of job {number} is in {' or '.join(f'{folder}/logs' for folder in folders)}, and slurmctld does "
@@ -72,7 +72,7 @@ def _of_job(jobs: Jobs, number: str, data: str) -> str:
 def fetched_log(jobs: Jobs, path: str) -> Iterator[BinaryIO]:
     """A copy of a log: its beginning, the lines that a report needs at their own places, and empty lines for others. It
     is empty if the log is not there yet."""
-    pattern = "|".join(re.escape(one.decode()).replace(r"\ ", " ") for one in PATTERNS)
+    pattern = "|".join(re.escape(words.decode()).replace(r"\ ", " ") for words in PATTERNS)
     file = shlex.quote(path)
     first = f"head -c {_BEGINNING} {file} | head -n 1 | awk '{{ print \"1:\" $0 }}'"
     wanted = f"grep -anE -- {shlex.quote(pattern)} {file}"
