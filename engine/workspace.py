@@ -7,16 +7,13 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-from engine import urn as urns
 from engine.core.scope import Scope
 from engine.errors import EngineError
 from engine.events import Event, Kind, Result
 from engine.project import KubernetesTools, Project
 from engine.state import crypter
 from engine.state.crypter import Passphrase
-from engine.state.state import State
 from engine.state.stored_stack import StoredStack, state_file
-from engine.values import Props
 
 OnEvent = Callable[[Event], None]
 WHOLE = Scope()
@@ -64,7 +61,7 @@ class Stack(StoredStack):
 
     def __init__(self, workspace: Workspace, name: str, config_file: Path, message: str = "") -> None:
         super().__init__(workspace.project, name, config_file, workspace.folder, workspace.passphrase)
-        self._workspace, self._message = workspace, message
+        self._kubernetes, self._message = workspace.kubernetes, message
         self._runnable = False
 
     def preview(
@@ -100,9 +97,8 @@ class Stack(StoredStack):
         from engine.core.operation import Operation  # noqa: PLC0415
 
         operation = Operation(
-            kind=kind, project=self._project, stack=self.name, config_file=self._config_file, folder=self._folder,
-            file=self.file, passphrase=self._passphrase, on_event=on_event, parallel=parallel, scope=scope, dry=dry,
-            refresh=refresh, message=self._message, outputs_of=self._outputs_of, kubernetes=self._workspace.kubernetes,
+            stack=self, kind=kind, on_event=on_event, parallel=parallel, scope=scope, dry=dry, refresh=refresh,
+            message=self._message, kubernetes=self._kubernetes,
         )  # fmt: skip
         if kind == "preview":
             result = operation.run()
@@ -111,15 +107,5 @@ class Stack(StoredStack):
         operation.require_embedded(previewed=self._runnable)
         if dry:
             return operation.run()
-        with self._locks().hold():
+        with self.hold():
             return operation.run()
-
-    def _outputs_of(self, reference: str) -> Props:
-        """The outputs of another stack, named as [[ORGANIZATION/]PROJECT/]STACK."""
-        *_, project, stack = (self._project.name, *reference.split("/"))
-        file = self._workspace.file(project, stack)
-        if not file.exists():
-            raise EngineError(f"stack reference {reference!r}: {file} does not exist: is that stack up?")
-        other = State(file, stack, project, self._passphrase)
-        other.load()
-        return next((r.outputs for r in other.olds if r.type == urns.STACK_TYPE), {})

@@ -3,7 +3,6 @@
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from engine import urn as urns
 from engine import values
@@ -17,13 +16,12 @@ from engine.core.run import Daemons, Run, explain, with_outputs
 from engine.core.scope import Included, Scope
 from engine.errors import EngineError, NotRunnableError, RunInterruptedError
 from engine.events import Event, Finished, Kind, ProgramError, Result, Started, StepDone, StepStarted
-from engine.project import KubernetesTools, Project, salt_of
+from engine.project import KubernetesTools, salt_of
 from engine.providers import Foreign, Providers
 from engine.state import checkpoint
-from engine.state.crypter import Passphrase
 from engine.state.resource import Resource, now
 from engine.state.state import State
-from engine.state.stored_stack import outputs_in
+from engine.state.stored_stack import StoredStack, outputs_in, state_file
 from engine.values import Props, Value, plain
 
 
@@ -31,42 +29,34 @@ from engine.values import Props, Value, plain
 class Operation:
     """A preview, up, destroy or refresh of one stack. The caller holds the stack's lock, unless it is `dry`."""
 
+    stack: StoredStack
     kind: Kind
-    project: Project
-    stack: str
-    config_file: Path
-    folder: Path
-    """The backend's: `.pulumi`."""
-    file: Path
-    """The state file."""
-    passphrase: Passphrase
     on_event: Callable[[Event], None]
     parallel: int | None
     scope: Scope
     dry: bool
     refresh: bool
     message: str
-    outputs_of: Callable[[str], Props]
-    """The outputs of another stack, by its name."""
-    kubernetes: KubernetesTools | None = None
+    kubernetes: KubernetesTools | None
 
     def run(self) -> Result:
         """Raises DamagedStateError, PassphraseError, NotRunnableError, ProgramError, EngineError."""
         began = int(time.time())
-        state = State(self.file, self.stack, self.project.name, self.passphrase, salt_of(self.config_file))
+        stack, project = self.stack, self.stack.project
+        state = stack.load(salt_of(stack.config_file))
         if not self.dry:
             state.unlock()
         state.load()
         if not self.dry:
             state.fold()
         run = Run(
-            kind=self.kind, project=self.project, stack=self.stack, state=state, on_event=self.on_event,
-            config=self.project.config(self.config_file, self.passphrase), parallel=self.parallel, dry=self.dry,
+            kind=self.kind, project=project, stack=stack.name, state=state, on_event=self.on_event,
+            config=project.config(stack.config_file, stack.passphrase), parallel=self.parallel, dry=self.dry,
             scope=self.scope, kubernetes=self.kubernetes,
         )  # fmt: skip
-        run.emit(Started(self.kind, self.stack, self.project.name))
+        run.emit(Started(self.kind, stack.name, project.name))
         problem: EngineError | None = None
-        with run.interruptible(), program.importable(self.project):
+        with run.interruptible(), program.importable(project):
             try:
                 try:
                     self._execute(run)
@@ -96,12 +86,12 @@ class Operation:
 
     def require_embedded(self, *, previewed: bool) -> None:
         """Before the first step: raise NotRunnableError if the engine does not have the providers of all resources."""
-        rows = checkpoint.read(self.file).get("resources") or []
+        rows = checkpoint.read(self.stack.file).get("resources") or []
         types = {r["type"] for r in rows if r.get("custom") and not r.get("external")}
-        providers = Providers(self.project.root, {}, self.project.name, self.kubernetes)
+        providers = Providers(self.stack.project.root, {}, self.stack.project.name, self.kubernetes)
         foreign = sorted(t for t in types - {urns.STACK_TYPE} if isinstance(providers.of(t), Foreign))
         if foreign:
-            raise NotRunnableError(foreign, self.stack, self.kind)
+            raise NotRunnableError(foreign, self.stack.name, self.kind)
         # A stack that has resources has passed this before. A resource that is new is refused when it registers.
         if self.kind == "up" and not previewed and all(urns.is_provider(type_) for type_ in types):
             preview = replace(
@@ -109,7 +99,7 @@ class Operation:
             )
             result = preview.run()
             if result.foreign:
-                raise NotRunnableError(list(result.foreign), self.stack)
+                raise NotRunnableError(list(result.foreign), self.stack.name)
             if result.interrupted:
                 raise RunInterruptedError("interrupted before the first step")
 
@@ -130,7 +120,7 @@ class Operation:
 
     def _run_program(self, run: Run) -> None:
         registrar = Registrar(run)
-        monitor = Monitor(run, registrar, self.outputs_of)
+        monitor = Monitor(run, registrar, self._outputs_of)
         try:
             program.run(run, monitor, Engine(run))
         except BaseException:
@@ -141,10 +131,20 @@ class Operation:
         if run.healthy:
             run.scope.require(registrar.known)
 
+    def _outputs_of(self, reference: str) -> Props:
+        """The outputs of another stack, named as [[ORGANIZATION/]PROJECT/]STACK."""
+        *_, project, name = (self.stack.project.name, *reference.split("/"))
+        file = state_file(self.stack.folder, project, name)
+        if not file.exists():
+            raise EngineError(f"stack reference {reference!r}: {file} does not exist: is that stack up?")
+        other = State(file, name, project, self.stack.passphrase)
+        other.load()
+        return next((r.outputs for r in other.olds if r.type == urns.STACK_TYPE), {})
+
     def _archive(self, run: Run, result: Result, began: int) -> None:
         try:
-            self.folder.joinpath("meta.yaml").write_text("version: 1\n", encoding="utf-8")
-            run.state.archive(self.folder, _history(result, began, self.message))
+            self.stack.folder.joinpath("meta.yaml").write_text("version: 1\n", encoding="utf-8")
+            run.state.archive(self.stack.folder, _history(result, began, self.message))
         except OSError as error:
             # The state itself is written.
             run.log("warning", f"the history of the stack misses this run: {error.filename}: {error.strerror}")

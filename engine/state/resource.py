@@ -110,6 +110,9 @@ class Resource:
     def from_json(cls, row: dict[str, Value]) -> Resource:
         """Raises TypeError if `urn` or `type` is missing."""
         ours = {name: row[json] for name, json in _NAMES.items() if row.get(json) is not None}
+        # The CLI writes null for a property that depends on nothing.
+        deps = ours.get("property_dependencies") or {}
+        ours["property_dependencies"] = {key: wanted or [] for key, wanted in deps.items()}
         return cls(**ours, others={k: v for k, v in row.items() if k not in _JSON_NAMES})
 
 

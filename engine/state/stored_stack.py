@@ -2,8 +2,9 @@
 
 import re
 import shutil
-from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import replace
 from pathlib import Path
 
 from engine import urn as urns
@@ -12,6 +13,7 @@ from engine.project import Project, salt_of
 from engine.state import checkpoint
 from engine.state.crypter import Passphrase, reveal
 from engine.state.lock import Holder, Locks
+from engine.state.resource import Resource
 from engine.state.state import State
 from engine.values import Value
 
@@ -21,9 +23,13 @@ class StoredStack:
 
     def __init__(self, project: Project, name: str, config_file: Path, folder: Path, passphrase: Passphrase) -> None:
         """`folder` is the backend's: `.pulumi`."""
-        self.name, self._project, self._config_file = name, project, config_file
-        self._folder, self._passphrase = folder, passphrase
+        self.name, self.project, self.config_file = name, project, config_file
+        self.folder, self.passphrase = folder, passphrase
         self.file = state_file(folder, project.name, name)
+
+    def load(self, salt: str = "") -> State:
+        """The stack's state, its secrets still encrypted. Raises DamagedStateError."""
+        return State(self.file, self.name, self.project.name, self.passphrase, salt)
 
     @property
     def interrupted(self) -> bool:
@@ -40,11 +46,11 @@ class StoredStack:
         secrets = checkpoint.read(self.file).get("secrets_providers") or {}
         if secrets.get("type", "passphrase") != "passphrase":
             return  # the CLI's own affair
-        salt = salt_of(self._config_file)
+        salt = salt_of(self.config_file)
         if not self.file.exists() and not salt:
             return
-        with self._locks().hold():
-            loaded = State(self.file, self.name, self._project.name, self._passphrase, salt)
+        with self.hold():
+            loaded = self.load(salt)
             if loaded.salted:
                 loaded.unlock()
             loaded.load()
@@ -56,8 +62,7 @@ class StoredStack:
         row = self._existing()
         if not show_secrets:
             return outputs_in(row.get("resources") or [])
-        loaded = State(self.file, self.name, self._project.name, self._passphrase)
-        return outputs_in(row.get("resources") or [], loaded.crypter.decrypt)
+        return outputs_in(row.get("resources") or [], self.load().crypter.decrypt)
 
     def export_state(self) -> dict[str, Value]:
         """The state, as `pulumi stack export` shows it; secrets stay encrypted."""
@@ -71,44 +76,43 @@ class StoredStack:
         deployment = copied.get("latest") if isinstance(copied, dict) else document.get("deployment")
         if not isinstance(deployment, dict) or document.get("version") != 3:
             raise EngineError("import: no deployment of version 3, as `pulumi stack export` writes it")
-        prefix = f"urn:pulumi:{self.name}::{self._project.name}::"
+        prefix = f"urn:pulumi:{self.name}::{self.project.name}::"
         rows = deployment.get("resources") or []
         if not isinstance(rows, list) or not all(isinstance(r, dict) and r.get("urn") and r.get("type") for r in rows):
             raise EngineError("import: `resources` is no list of resources, each with its urn and type")
         others = [r["urn"] for r in rows if not r["urn"].startswith(prefix)]
         if others:
-            raise EngineError(f"import: {others[0]} is not of stack {self.name} of project {self._project.name}")
+            raise EngineError(f"import: {others[0]} is not of stack {self.name} of project {self.project.name}")
         # An export may be of long ago; what a copy of ours says was under way is for the next run to see to.
         kept = {k: v for k, v in deployment.items() if copied or k != "pending_operations"}
-        with self._locks().hold():
+        with self.hold():
             checkpoint.set_aside(self.file)
-            checkpoint.write_state(self.file, f"organization/{self._project.name}/{self.name}", kept)
+            self._write(kept)
 
     def edit(self, change: Callable[[list[dict[str, Value]]], list[dict[str, Value]]]) -> None:
         """Put what `change` makes of the state's resources in their place, secrets encrypted on both sides. Raises
         EngineError, StackLockedError, DamagedStateError, and what `change` raises."""
-        with self._locks().hold():
+        with self.hold():
             deployment = self._existing()
-            rows = change(deployment.get("resources") or [])
-            name = f"organization/{self._project.name}/{self.name}"
-            checkpoint.write_state(self.file, name, {**deployment, "resources": rows})
+            self._write({**deployment, "resources": change(deployment.get("resources") or [])})
 
-    @contextmanager
-    def hold(self) -> Iterator[None]:
+    def _write(self, deployment: dict[str, Value]) -> None:
+        checkpoint.write_state(self.file, f"organization/{self.project.name}/{self.name}", deployment)
+
+    def hold(self) -> AbstractContextManager[None]:
         """Hold the stack as a run does, so that none changes what it made meanwhile. Raises StackLockedError."""
-        with self._locks().hold():
-            yield
+        return self._locks().hold()
 
     def forget(self) -> None:
         """Remove all that is kept of a stack that has no resources: state, copies, history. Raises EngineError,
         StackLockedError."""
-        with self._locks().hold():
+        with self.hold():
             if self.file.exists() and checkpoint.read(self.file).get("resources"):
                 raise EngineError(f"stack {self.name} still has resources: destroy it first")
             for file in (self.file, self.file.with_name(self.file.name + ".bak"), checkpoint.journal_file(self.file)):
                 file.unlink(missing_ok=True)
             for kept in ("history", "backups"):
-                shutil.rmtree(self._folder / kept / self._project.name / self.name, ignore_errors=True)
+                shutil.rmtree(self.folder / kept / self.project.name / self.name, ignore_errors=True)
 
     def unlock(self) -> list[Holder]:
         """Remove the stack's locks, whoever holds them; who that was."""
@@ -120,7 +124,7 @@ class StoredStack:
         return checkpoint.read(self.file)
 
     def _locks(self) -> Locks:
-        return Locks(self._folder / "locks" / "organization" / self._project.name / self.name, self.name)
+        return Locks(self.folder / "locks" / "organization" / self.project.name / self.name, self.name)
 
 
 def state_file(folder: Path, project: str, stack: str) -> Path:
@@ -152,7 +156,8 @@ def without(rows: Sequence[Row], wanted: Collection[str], *, force: bool, depend
     _require(rows, wanted)
     gone = set(wanted)
     for row in rows:  # each stands after what it needs
-        if row["urn"] in gone or not (needed := needs(row) & gone):
+        resource = Resource.from_json(row)
+        if row["urn"] in gone or not (needed := (resource.needs() | {*resource.replace_with}) & gone):
             continue
         if not dependents:
             raise EngineError(
@@ -173,36 +178,14 @@ def renamed(rows: Sequence[Row], wanted: str, name: str) -> list[Row]:
     new = f"{wanted.rpartition('::')[0]}::{name}"
     if any(row["urn"] == new for row in rows):
         raise EngineError(f"there is a resource {new} already")
-    return [_referring(row, wanted, new) for row in rows]
 
+    def changed(row: Row) -> Row:
+        found = Resource.from_json(row)
+        now = found.renamed({wanted: new})
+        now = replace(now, urn=new) if found.urn == wanted else now
+        return row if now is found else now.to_json()
 
-def needs(row: Row) -> set[str]:
-    """What a row refers to."""
-    found = {*(row.get("dependencies") or ()), row.get("parent", ""), row.get("deletedWith", "")}
-    found |= {urn for urns_ in (row.get("propertyDependencies") or {}).values() for urn in urns_ or ()}
-    found |= {*(row.get("replaceWith") or ()), row.get("provider", "").rpartition("::")[0]}
-    return found - {""}
-
-
-def _referring(row: Row, old: str, new: str) -> Row:
-    def swapped(urn: str) -> str:
-        return new if urn == old else urn
-
-    changed = dict(row)
-    for key in ("urn", "parent", "deletedWith"):
-        if row.get(key) == old:
-            changed[key] = new
-    for key in ("dependencies", "replaceWith"):
-        if row.get(key):
-            changed[key] = [swapped(urn) for urn in row[key]]
-    if row.get("propertyDependencies"):
-        changed["propertyDependencies"] = {
-            key: [swapped(urn) for urn in wanted or ()] for key, wanted in row["propertyDependencies"].items()
-        }
-    provider, _, id_ = row.get("provider", "").rpartition("::")
-    if provider == old:
-        changed["provider"] = f"{new}::{id_}"
-    return changed
+    return list(map(changed, rows))
 
 
 def _require(rows: Sequence[Row], wanted: Collection[str]) -> None:

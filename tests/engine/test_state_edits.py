@@ -6,6 +6,7 @@ import pytest
 
 from engine.errors import EngineError
 from engine.state import stored_stack
+from engine.state.resource import Resource
 
 STACK = "urn:pulumi:dev::bench::pulumi:pulumi:Stack::bench-dev"
 
@@ -54,10 +55,10 @@ def test_a_new_name_holds_wherever_the_old_one_stood():
     rows = stored_stack.renamed(stored_stack.renamed(ROWS, urn("base"), "ground"), urn("p"), "q")
     assert urn("base") not in str(rows)
     assert urn("p") not in str(rows)
-    assert rows[2] == {**ROWS[2], "urn": urn("ground"), "provider": f"{urn('q')}::x"}
+    assert rows[2] == {**ROWS[2], "custom": False, "urn": urn("ground"), "provider": f"{urn('q')}::x"}
     assert rows[3]["propertyDependencies"] == {"k": [urn("ground")], "n": []}
     back = stored_stack.renamed(stored_stack.renamed(rows, urn("ground"), "base"), urn("q"), "p")
-    assert [stored_stack.needs(row) for row in back] == [stored_stack.needs(row) for row in ROWS]
+    assert [Resource.from_json(row).needs() for row in back] == [Resource.from_json(row).needs() for row in ROWS]
     for wrong in ("", "a b", "a::b", "alone"):
         with pytest.raises(EngineError):
             stored_stack.renamed(ROWS, urn("base"), wrong)
