@@ -4,6 +4,7 @@ assets, archives and references to resources are objects with a signature key, a
 """
 
 import hashlib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -35,13 +36,18 @@ def secret(value: Value) -> Value:
     return value if is_secret(value) else {SIG: SECRET, "value": value}
 
 
+def with_secrets(value: Value, change: Callable[[Value], Value]) -> Value:
+    """A copy in which each outermost secret is what `change` makes of it."""
+    if is_secret(value):
+        return change(value)
+    if isinstance(value, dict):
+        return {k: with_secrets(v, change) for k, v in value.items()}
+    return [with_secrets(v, change) for v in value] if isinstance(value, list) else value
+
+
 def plain(value: Value) -> Value:
     """A copy without the secret marks, however deep they sit."""
-    if is_secret(value):
-        return plain(value["value"])
-    if isinstance(value, dict):
-        return {k: plain(v) for k, v in value.items()}
-    return [plain(v) for v in value] if isinstance(value, list) else value
+    return with_secrets(value, lambda hidden: plain(hidden["value"]))
 
 
 def contains_secret(value: Value) -> bool:

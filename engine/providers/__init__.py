@@ -1,6 +1,5 @@
 """The embedded providers, by the types they serve."""
 
-from collections.abc import Callable
 from pathlib import Path
 
 from engine import urn as urns
@@ -25,17 +24,17 @@ class Providers:
         self._sessions = Sessions()
         self._root, self._config, self._project, self._tools = root, config, project, kubernetes
         self._made: dict[str, Provider] = {}
-        self._close: Callable[[], None] | None = None
+        self._cluster: Value = None
 
     def of(self, type_: str) -> Provider:
         """The provider of a resource type, a Foreign one if it is not embedded."""
         family = type_
-        if type_.startswith("pulumi-python:dynamic"):
-            family = "dynamic"
-        elif type_.startswith("random:"):
-            family = "random"
+        if type_.startswith(("pulumi-python:dynamic", "random:")):
+            family = type_.split(":", 1)[0]
         elif type_.startswith("kubernetes:") and type_ != _RELEASE:
-            family = "kubernetes" if _is_object(type_) else "foreign"
+            # Plain objects: no patch of one, no list, no component.
+            foreign = type_.startswith(_NOT_OBJECTS) or type_.endswith(("Patch", "List"))
+            family = "foreign" if foreign else "kubernetes"
         if family not in self._made:
             self._made[family] = self._make(family)
         return self._made[family]
@@ -44,8 +43,8 @@ class Providers:
         """End what providers keep open."""
         process.kill_all()
         self._sessions.close()
-        if self._close:
-            self._close()
+        if self._cluster:
+            self._cluster.close()
 
     def _make(self, family: str) -> Provider:
         made: Provider = Foreign()
@@ -53,7 +52,7 @@ class Providers:
             package = family.split(":")[2]
             embedded = package in _PACKAGES or (package == "kubernetes" and self._tools is not None)
             made = ProviderResource() if embedded else made
-        elif family == "dynamic":
+        elif family == "pulumi-python":
             from engine.providers.dynamic import Dynamic  # noqa: PLC0415
 
             made = Dynamic(self._config, self._project)
@@ -66,8 +65,12 @@ class Providers:
 
             made = PrivateKey()
         elif family in (_RELEASE, "kubernetes"):
-            self._make_kubernetes()
-            made = self._made[family]
+            from engine.providers import helm, kubernetes  # noqa: PLC0415
+
+            tools = self._tools or KubernetesTools(Path("kubectl"), Path("helm"))
+            self._cluster = self._cluster or kubernetes.Cluster(self._root, tools)
+            made = helm.Release(self._cluster, self._root) if family == _RELEASE else kubernetes.Object(self._cluster)
+            made = made if self._tools else Previewed(made)
         elif family == "command:local:Command":
             made = LocalCommand(self._root)
         elif family == "command:remote:Command":
@@ -75,16 +78,3 @@ class Providers:
         elif family in ("command:remote:CopyToRemote", "command:remote:CopyFile"):
             made = RemoteCopy(self._sessions)
         return made
-
-    def _make_kubernetes(self) -> None:
-        from engine.providers import helm, kubernetes  # noqa: PLC0415
-
-        cluster = kubernetes.Cluster(self._root, self._tools or KubernetesTools(Path("kubectl"), Path("helm")))
-        self._close = cluster.close
-        for family, made in ((_RELEASE, helm.Release(cluster, self._root)), ("kubernetes", kubernetes.Object(cluster))):
-            self._made[family] = made if self._tools else Previewed(made)
-
-
-def _is_object(type_: str) -> bool:
-    """Whether a type of Kubernetes is a plain object: not a patch of one, not a list, not a component."""
-    return not type_.startswith(_NOT_OBJECTS) and not type_.endswith(("Patch", "List"))

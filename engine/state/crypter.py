@@ -15,7 +15,7 @@ from pathlib import Path
 from threading import Lock
 
 from engine.errors import PassphraseError
-from engine.values import SECRET, SIG, Value, is_secret, plain
+from engine.values import SECRET, SIG, Value, plain, with_secrets
 
 Passphrase = Callable[[], str]
 ROUNDS = 1_000_000
@@ -51,31 +51,28 @@ class Crypter:
         self._lock = Lock()
         self._ciphertexts: dict[str, str] = {}
 
-    def unlock(self) -> None:
-        """Make the key, and a salt where there is none. Raises PassphraseError if the passphrase does not fit."""
-        self._unlock()
-
     @property
     def salt(self) -> str:
         """The salt, as it is kept in the state and the stack file."""
         if not self._salt:
-            self._unlock()
+            self.unlock()
         return self._salt
 
     def encrypt(self, text: str) -> str:
         """Encrypt. The same text gives the same ciphertext within a run, so that state files differ only where the
         state does."""
         if text not in self._ciphertexts:
-            self._ciphertexts[text] = self._seal(self._unlock(), text)
+            self._ciphertexts[text] = self._seal(self.unlock(), text)
         return self._ciphertexts[text]
 
     def decrypt(self, ciphertext: str) -> str:
         """Decrypt. Raises PassphraseError."""
-        text = self._open(self._unlock(), ciphertext)
+        text = self._open(self.unlock(), ciphertext)
         self._ciphertexts.setdefault(text, ciphertext)
         return text
 
-    def _unlock(self) -> bytes:
+    def unlock(self) -> bytes:
+        """Make the key, and a salt where there is none. Raises PassphraseError if the passphrase does not fit."""
         with self._lock:
             if self._key is None:
                 raw = b64decode(self._salt.split(":")[1]) if self._salt else os.urandom(8)
@@ -109,28 +106,24 @@ class Crypter:
 
 def seal(value: Value, encrypt: Callable[[str], str]) -> Value:
     """Encrypt all secrets in a value. One inside another is only marked, as the CLI does: the outer one hides it."""
-    if is_secret(value):
-        text = json.dumps(seal(value["value"], str), separators=(",", ":"), ensure_ascii=False)
+
+    def sealed(hidden: Value) -> Value:
+        text = json.dumps(seal(hidden["value"], str), separators=(",", ":"), ensure_ascii=False)
         return {SIG: SECRET, "ciphertext": encrypt(text)}
-    if isinstance(value, dict):
-        return {k: seal(v, encrypt) for k, v in value.items()}
-    return [seal(v, encrypt) for v in value] if isinstance(value, list) else value
+
+    return with_secrets(value, sealed)
 
 
 def unseal(value: Value, decrypt: Callable[[str], str]) -> Value:
     """Undo `seal`. Also reads secrets that an export shows in plain text."""
-    if is_secret(value):
-        text = value["plaintext"] if "plaintext" in value else decrypt(value["ciphertext"])
+
+    def opened(hidden: Value) -> Value:
+        text = hidden["plaintext"] if "plaintext" in hidden else decrypt(hidden["ciphertext"])
         return {SIG: SECRET, "value": unseal(json.loads(text), str)}
-    if isinstance(value, dict):
-        return {k: unseal(v, decrypt) for k, v in value.items()}
-    return [unseal(v, decrypt) for v in value] if isinstance(value, list) else value
+
+    return with_secrets(value, opened)
 
 
 def reveal(value: Value, decrypt: Callable[[str], str] | None) -> Value:
     """Sealed values for a person's eyes: secrets opened with `decrypt`, or shown as "[secret]" without."""
-    if is_secret(value):
-        return plain(unseal(value, decrypt)) if decrypt else "[secret]"
-    if isinstance(value, dict):
-        return {k: reveal(v, decrypt) for k, v in value.items()}
-    return [reveal(v, decrypt) for v in value] if isinstance(value, list) else value
+    return with_secrets(value, lambda hidden: plain(unseal(hidden, decrypt)) if decrypt else "[secret]")

@@ -39,7 +39,8 @@ class Holder:
         """Whether the process may still run. Of other hosts nothing is known: theirs count as alive."""
         if self.host != socket.gethostname():
             return True
-        if self.pid <= 0 or _is_zombie(self.pid):
+        stat = _stat(self.pid)
+        if self.pid <= 0 or stat[:1] in (["Z"], ["X"]):  # ended, and its parent has not read the exit status
             return False
         try:
             os.kill(self.pid, 0)
@@ -48,7 +49,7 @@ class Holder:
         except PermissionError:
             pass
         # A process that started after the lock was written has the number by chance.
-        started, written = _started(self.pid), _epoch(self.since)
+        started, written = _started(stat), _epoch(self.since)
         return started is None or written is None or started < written + 2
 
 
@@ -143,20 +144,18 @@ def _epoch(text: str) -> float | None:
     return datetime.fromisoformat(match[1] + match[2].replace("Z", "+00:00")).timestamp()
 
 
-def _is_zombie(pid: int) -> bool:
-    """Whether a process has ended and its parent has not read the exit status."""
+def _stat(pid: int) -> list[str]:
+    """The words of /proc/PID/stat behind the program's name, its state first; none if it can't be read."""
     try:
-        stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+        return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
     except OSError:
-        return False
-    return stat.rpartition(")")[2].split()[:1] in (["Z"], ["X"])
+        return []
 
 
-def _started(pid: int) -> float | None:
+def _started(stat: list[str]) -> float | None:
     """When a process started, in seconds of the epoch; None if that is not known here."""
     try:
-        ticks = int(Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rsplit(")", 1)[1].split()[19])
         boot = next(line for line in Path("/proc/stat").read_text(encoding="utf-8").splitlines() if "btime" in line)
+        return int(boot.split()[1]) + int(stat[19]) / os.sysconf("SC_CLK_TCK")
     except (OSError, ValueError, IndexError, StopIteration):
         return None
-    return int(boot.split()[1]) + ticks / os.sysconf("SC_CLK_TCK")
