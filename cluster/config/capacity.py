@@ -3,15 +3,35 @@
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar
 
-from pydantic import BeforeValidator, ConfigDict, Field, model_serializer, model_validator
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, model_serializer, model_validator
 from typing_extensions import Self
 
 from cluster.config.section import Section
-from cluster.config.types import CalendarName, EndTime, PolicyName, Positive, ReservationName, SlurmTime
-from cluster.config.validators import google
+from cluster.config.types import Positive, SlurmTime, text_schema
+from cluster.config.validators.names import CLOUD_NAME, cloud_resource, is_utc_time, matching
 from cluster.findings import RefusedError
 
 WAYS = ("on_demand", "spot", "reservation", "flex", "calendar")
+
+_calendar = matching(
+    CLOUD_NAME,
+    "the name of a future reservation, e.g. my-week",
+    "copy it from `gcloud compute future-reservations list`",
+)
+_policy = cloud_resource("resource-policies", "regions/REGION/resourcePolicies", "my-placement")
+_reservation = cloud_resource("reservations", "reservations", "my-reservation")
+
+
+def _end(value: str) -> str:
+    if not is_utc_time(value):
+        raise RefusedError(
+            "a time in UTC, YYYYMMDDTHHMMSSZ, e.g. 20261201T080000Z",
+            "write the end that `gcloud compute future-reservations describe` shows, in UTC",
+        )
+    return value
+
+
+EndTime = Annotated[str, AfterValidator(_end), text_schema(pattern="^20[0-9]{6}T[0-9]{6}Z$")]
 
 
 class Placement(Section):
@@ -40,10 +60,10 @@ class Reservation(Section):
 
     model_config = ConfigDict(json_schema_extra={"type": ["string", "object"], "examples": ["my-reservation"]})
 
-    name: ReservationName
+    name: Annotated[str, AfterValidator(_reservation)]
     """Its name, or projects/PROJECT/reservations/NAME for one that another project shares; on nebius the id of a
     capacity block group."""
-    placement_policy: PolicyName | None = None
+    placement_policy: Annotated[str, AfterValidator(_policy), text_schema(examples=["my-placement"])] | None = None
     """The compact placement policy that it was made with, if it was: machines that do not name it are refused. Its
     name, or projects/PROJECT/regions/REGION/resourcePolicies/NAME with the stack's own project and region."""
 
@@ -60,7 +80,7 @@ class Calendar(Section):
 
     model_config = ConfigDict(json_schema_extra={"type": ["string", "object"], "examples": ["my-week"]})
 
-    name: CalendarName
+    name: Annotated[str, AfterValidator(_calendar)]
     """Name of the reservation that it becomes."""
     ends: EndTime | None = Field(default=None, examples=["20261201T080000Z"])
     """When it ends, YYYYMMDDTHHMMSSZ: Slurm starts no job that would run longer."""
@@ -72,11 +92,11 @@ class Calendar(Section):
 
 
 def _calendar_by_name(given: Any) -> Any:  # noqa: ANN401 - what stands in the file may have any shape
-    return {"name": google.calendar(given)} if isinstance(given, str) else given
+    return {"name": _calendar(given)} if isinstance(given, str) else given
 
 
 def _by_name(given: Any) -> Any:  # noqa: ANN401 - what stands in the file may have any shape
-    return {"name": google.reservation(given)} if isinstance(given, str) else given
+    return {"name": _reservation(given)} if isinstance(given, str) else given
 
 
 class Flex(Section):

@@ -8,7 +8,6 @@ from pydantic import Field
 from cluster.catalog import IMAGES
 from cluster.config.accounting import Accounting
 from cluster.config.customize import Customize
-from cluster.config.gcp import GoogleCloud
 from cluster.config.image import Image
 from cluster.config.impact import ByRule, Members, NoEffect, Refuse, Replace
 from cluster.config.machines import Controller, Login, Nodeset
@@ -39,8 +38,6 @@ class ClusterConfig(Section):
     host_names: Annotated[Literal["cluster", "pods"], Refuse("every machine would get another name")] = "cluster"
     """Host names: `cluster` puts the cluster's name in front (dev-controller, dev-cpu-0), `pods` names machines as
     Soperator names its pods (controller-0, login-0, cpu-0)."""
-    gcp: GoogleCloud | None = None
-    """On gcp: project and zone. Not written here: `gcp:project` and `gcp:zone` of the stack file say it."""
     network: Network
     """The cluster's own network."""
     storage: Storage

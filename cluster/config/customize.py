@@ -6,7 +6,14 @@ from typing import Annotated, Any, ClassVar
 from pydantic import AfterValidator, Field
 
 from cluster.config.section import Section
-from cluster.config.validators import google
+from cluster.config.validators.names import matching
+
+_resource_type = matching(
+    "gcp:[a-z0-9]+/[A-Za-z0-9]+:[A-Za-z0-9]+",
+    "a type of resource of Google Cloud, e.g. gcp:compute/instance:Instance",
+    "copy it from a preview",
+)
+"""Only the form: the provider's own classes say whether there is such a type."""
 
 
 class Customize(Section):
@@ -14,7 +21,7 @@ class Customize(Section):
 
     one_value: ClassVar[bool] = True
 
-    type: Annotated[str, AfterValidator(google.resource_type)] = Field(examples=["gcp:compute/instance:Instance"])
+    type: Annotated[str, AfterValidator(_resource_type)] = Field(examples=["gcp:compute/instance:Instance"])
     """Type of the resources, as a preview shows it."""
     name: str = Field(default="*", min_length=1, examples=["*-login-*"])
     """Pattern of their names in the preview: `*` is any text, `?` one character, `[01]` one of these."""

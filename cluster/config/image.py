@@ -2,14 +2,13 @@
 
 from typing import Annotated
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from cluster.catalog.recipes import DEFAULT, NEWEST
-from cluster.config.impact import NoEffect
+from cluster.config.impact import ByRule, NoEffect
 from cluster.config.section import Section
 from cluster.config.slurm import Sourced
 from cluster.config.types import (
-    ExistingImage,
     Flag,
     ImageName,
     MachineTypeName,
@@ -17,11 +16,39 @@ from cluster.config.types import (
     Positive,
     RecipeVersion,
     ScriptName,
-    SnapshotDate,
     SystemName,
+    text_schema,
 )
+from cluster.config.validators.names import cloud_resource, is_utc_time
+from cluster.findings import RefusedError
 
 NEXT = NoEffect("holds when the next image is made")
+
+_FIRST_SNAPSHOT = "20230301T000000Z"
+"""Ubuntu's snapshot service has none before (snapshot.ubuntu.com)."""
+_image = cloud_resource("images", "global/images", "a3mega-0123456789ab")
+
+
+def _existing(value: str) -> str:
+    if "/family/" in value:
+        raise RefusedError(
+            "one image, e.g. a3mega-0123456789ab or projects/my-project/global/images/a3mega-0123456789ab",
+            "name an image of the family (`gcloud compute images describe-from-family`): a family's newest image "
+            "changes by itself, and with it kernel, driver and Lustre client",
+        )
+    return _image(value)
+
+
+def _snapshot(value: str) -> str:
+    if not is_utc_time(value) or value < _FIRST_SNAPSHOT:
+        raise RefusedError(
+            f"a date of Ubuntu's archive in UTC, YYYYMMDDTHHMMSSZ, from {_FIRST_SNAPSHOT} on, e.g. 20261115T000000Z",
+            "write the day whose security updates the machines should have",
+        )
+    return value
+
+
+SnapshotDate = Annotated[str, AfterValidator(_snapshot), text_schema(pattern="^20[0-9]{6}T[0-9]{6}Z$")]
 
 
 class Provision(Sourced):
@@ -53,13 +80,15 @@ class Image(Section):
     bake: Flag | None = None
     """On gcp: whether the stack makes an image of its own, so that machines boot ready; otherwise each installs what
     it needs at its first boot. Default: true for ubuntu-2204, false for ubuntu-2404."""
-    recipe: RecipeVersion = Field(default=DEFAULT, examples=[NEWEST])
+    recipe: Annotated[RecipeVersion, ByRule("image_recipe")] = Field(default=DEFAULT, examples=[NEWEST])
     """On gcp: version of the recipes, which say what kernel, driver, Slurm and Lustre client go together. A newer
     program changes none of them: write the newest here, when its time has come."""
-    snapshot: SnapshotDate | None = Field(default=None, examples=["20261115T000000Z"])
+    snapshot: Annotated[SnapshotDate | None, ByRule("image_snapshot")] = Field(
+        default=None, examples=["20261115T000000Z"]
+    )
     """On gcp: the state of Ubuntu's archive that packages come from, YYYYMMDDTHHMMSSZ; a later one brings the security
     updates of the time between. Default: the recipe's own."""
-    name: ExistingImage | None = Field(default=None, examples=["a3mega-0123456789ab"])
+    name: Annotated[str, AfterValidator(_existing)] | None = Field(default=None, examples=["a3mega-0123456789ab"])
     """On gcp: an image that is there already, made by such a bake; by name, or projects/PROJECT/global/images/NAME.
     No family: what that means changes by itself."""
     provision: tuple[Provision, ...] = ()

@@ -2,13 +2,18 @@
 
 from typing import Annotated
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from cluster.config.impact import NoEffect, Refuse
 from cluster.config.section import Section
-from cluster.config.types import Cidr, ClusterCidr, Flag, PublicCidr, ResourceName
+from cluster.config.types import Cidr, ClusterCidr, Flag, PublicCidr
+from cluster.config.validators.names import cloud_resource
 
 RANGES = Refuse("machines and file systems are known by their addresses in it")
+
+ResourceName = Annotated[
+    str, AfterValidator(cloud_resource("networks", "(global/networks|regions/REGION/subnetworks)", "shared-vpc"))
+]
 
 
 class ExistingNetwork(Section):

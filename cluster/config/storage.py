@@ -2,12 +2,11 @@
 
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field
 
-from cluster.config.impact import NoEffect, Refuse
+from cluster.config.impact import ByRule, Members, NoEffect, Refuse
 from cluster.config.section import Section
 from cluster.config.types import (
-    BucketName,
     DiskTypeName,
     Flag,
     FsName,
@@ -15,10 +14,10 @@ from cluster.config.types import (
     MountPoint,
     Positive,
     ServerAddress,
-    ServerImage,
     Whole,
+    text_schema,
 )
-from cluster.config.validators.names import no_list
+from cluster.config.validators.names import CLOUD_NAME, CLOUD_PROJECT, matching, no_list
 
 DELETES = Refuse("the file system would be deleted with every file in it, and created again: put it back")
 DELETES_DISKS = Refuse("the disks would be deleted with every file on them: put it back")
@@ -29,26 +28,38 @@ _one_place = no_list(
     "keep one, and put data in a folder below it, e.g. mount: /home with data in /home/data",
 )
 
+_server_image = matching(
+    rf"projects/{CLOUD_PROJECT}/global/images/(family/)?{CLOUD_NAME}",
+    "projects/PROJECT/global/images/NAME, or projects/PROJECT/global/images/family/NAME",
+    "copy it from the Marketplace solution, or remove it for DDN's newest known",
+)
+"""A family as well, since the Marketplace publishes families."""
+_bucket = matching(
+    "(?!goog)[a-z0-9][-_.a-z0-9]{1,220}[a-z0-9]",
+    "a bucket's name: 3 to 222 of a-z, 0-9, -, _ and ., e.g. my-datasets",
+    "write the name alone, without gs:// and without a path",
+)
+
 
 class Targets(Section):
     """The disks of one Lustre server: each is one target."""
 
     type: Annotated[DiskTypeName, DELETES_DISKS]
     """Disk type of the catalog."""
-    size_gb: Positive = Field(le=65536)
+    size_gb: Annotated[Positive, ByRule("target_size")] = Field(le=65536)
     """GB of each disk."""
-    count: Positive = Field(default=1, le=128)
+    count: Annotated[Positive, ByRule("target_count")] = Field(default=1, le=128)
     """Disks of each server."""
-    iops: Positive | None = Field(default=None, le=10**7)
+    iops: Annotated[Positive | None, ByRule("target_rate")] = Field(default=None, le=10**7)
     """Provisioned I/O operations per second of each disk; hyperdisks only."""
-    mbps: Positive | None = Field(default=None, le=10**6)
+    mbps: Annotated[Positive | None, ByRule("target_rate")] = Field(default=None, le=10**6)
     """Provisioned MB/s of each disk; hyperdisks only."""
 
 
 class Mgs(Section):
     """The management server, of which there is one."""
 
-    machine_type: MachineTypeName = "n2-standard-32"
+    machine_type: Annotated[MachineTypeName, ByRule("server_type")] = "n2-standard-32"
     """Machine type of the catalog."""
     mgt: Targets = Field(default_factory=lambda: Targets(type="pd-standard", size_gb=128))
     """Its management targets."""
@@ -59,9 +70,9 @@ class Mgs(Section):
 class Mds(Section):
     """Metadata servers: names, owners, permissions."""
 
-    machine_type: MachineTypeName = "n2-standard-32"
+    machine_type: Annotated[MachineTypeName, ByRule("server_type")] = "n2-standard-32"
     """Machine type of the catalog."""
-    count: Positive = Field(default=1, le=32)
+    count: Annotated[Positive, ByRule("server_count")] = Field(default=1, le=32)
     """Servers."""
     mdt: Targets = Field(default_factory=lambda: Targets(type="pd-ssd", size_gb=3500))
     """Metadata targets of each."""
@@ -70,9 +81,9 @@ class Mds(Section):
 class Oss(Section):
     """Object storage servers: the data, and most of the bandwidth."""
 
-    machine_type: MachineTypeName = "n2-standard-16"
+    machine_type: Annotated[MachineTypeName, ByRule("server_type")] = "n2-standard-16"
     """Machine type of the catalog."""
-    count: Positive = Field(default=3, le=2000)
+    count: Annotated[Positive, ByRule("server_count")] = Field(default=3, le=2000)
     """Servers."""
     ost: Targets = Field(default_factory=lambda: Targets(type="pd-ssd", size_gb=3500))
     """Object storage targets of each."""
@@ -92,11 +103,14 @@ class Lustre(Section):
     existing: Annotated[ServerAddress | None, Refuse("machines would mount another file system in its place")] = None
     """Address of the management server of a file system that exists: the stack mounts it, and neither creates nor
     deletes it. `kind` and `fsname` are that file system's."""
-    fsname: FsName = "exacloud"
+    fsname: Annotated[FsName, ByRule("fsname")] = "exacloud"
     """Name of the file system in Lustre."""
-    image: Annotated[ServerImage, Refuse("servers keep the image that they were created from: put it back")] = (
-        "projects/ddn-public/global/images/family/exascaler-cloud-6-3-rocky-linux-8-optimized-gcp"
-    )
+    image: Annotated[
+        str,
+        AfterValidator(_server_image),
+        text_schema(pattern="^projects/"),
+        Refuse("servers keep the image that they were created from: put it back"),
+    ] = "projects/ddn-public/global/images/family/exascaler-cloud-6-3-rocky-linux-8-optimized-gcp"
     """exascaler: image of the servers, from the Marketplace; its terms must have been accepted in the project."""
     mgs: Mgs = Field(default_factory=Mgs)
     """exascaler: the management server."""
@@ -104,7 +118,7 @@ class Lustre(Section):
     """exascaler: metadata servers."""
     oss: Oss = Field(default_factory=Oss)
     """exascaler: object storage servers."""
-    size_gib: Positive = Field(default=36000, le=10**9)
+    size_gib: Annotated[Positive, ByRule("growing")] = Field(default=36000, le=10**9)
     """managed: capacity in GiB."""
     throughput: Annotated[Whole, DELETES] = Field(default=500, ge=1, le=10**4)
     """managed: MB/s for each TiB: 125, 250, 500 or 1000."""
@@ -131,7 +145,7 @@ class Filestore(Section):
         Refuse("the share would be deleted with every file in it, and created again: put it back"),
     ] = "ZONAL"
     """Service tier of Filestore."""
-    size_gb: Positive = Field(default=1024, le=102400)
+    size_gb: Annotated[Positive, ByRule("growing")] = Field(default=1024, le=102400)
     """Capacity in GB; each tier has its own least."""
 
 
@@ -151,13 +165,13 @@ class Nfs(Section):
 class Bucket(Section):
     """A bucket of Cloud Storage, mounted by GCS FUSE. It is there before the stack and stays after it."""
 
-    name: BucketName = Field(examples=["my-datasets"])
+    name: Annotated[str, AfterValidator(_bucket)] = Field(examples=["my-datasets"])
     """Name of the bucket."""
-    mount: MountPoint = Field(examples=["/gcs"])
+    mount: Annotated[MountPoint, ByRule("bucket_mount")] = Field(examples=["/gcs"])
     """Where every machine has it; not /home, which GCS FUSE is no file system for."""
-    read_only: Flag = False
+    read_only: Annotated[Flag, ByRule("bucket_mount")] = False
     """Whether machines can only read; they then keep names and attributes for an hour."""
-    cache: Flag = True
+    cache: Annotated[Flag, ByRule("bucket_mount")] = True
     """Whether nodes keep files that were read on their local SSDs, where they have any."""
 
 
@@ -168,12 +182,12 @@ class Storage(Section):
     """On local: directories that every machine sees alike. Default there: /home, /opt/apps, /var/mail."""
     read_only: Annotated[tuple[MountPoint, ...], AT_BOOT] = ()
     """On local: those of `shared` that machines can only read, as a bucket with `read_only`."""
-    lustre: Annotated[Lustre | None, BeforeValidator(_one_lustre)] = None
+    lustre: Annotated[Lustre | None, BeforeValidator(_one_lustre), ByRule("lustre")] = None
     """On gcp: a Lustre file system."""
-    filestore: Filestore | None = None
+    filestore: Annotated[Filestore | None, ByRule("filestore")] = None
     """On gcp: a Filestore share."""
-    nfs: tuple[Nfs, ...] = Field(default=(), max_length=20)
+    nfs: Annotated[tuple[Nfs, ...], ByRule("nfs")] = Field(default=(), max_length=20)
     """On gcp: directories of NFS servers that exist."""
-    buckets: tuple[Bucket, ...] = Field(default=(), max_length=100)
+    buckets: Annotated[tuple[Bucket, ...], Members("bucket")] = Field(default=(), max_length=100)
     """On gcp: buckets of Cloud Storage. /home and /opt/apps are the controller's where nothing else is mounted there.
     """

@@ -7,7 +7,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, Strict, WithJsonSch
 
 from cluster.catalog import DISK_TYPES, IMAGES, MACHINE_TYPES, SYSTEMS, bounds
 from cluster.catalog.recipes import VERSIONS
-from cluster.config.validators import google, names, settings, ssh_key
+from cluster.config.validators import names, settings, ssh_key
 
 # YAML has numbers and truth values: a quoted "2" or a yes/no that became text is a mistake worth hearing about.
 Flag = Annotated[bool, Strict()]
@@ -24,36 +24,36 @@ Seconds = Annotated[int, Strict(), Field(ge=0, le=65533)]
 """Slurm keeps timers in 16 bits, with the two highest values for 'not set' and 'infinite'."""
 
 
-def _schema(**more: Any) -> WithJsonSchema:  # noqa: ANN401 - JSON Schema's own values
+def text_schema(**more: Any) -> WithJsonSchema:  # noqa: ANN401 - JSON Schema's own values
     """The JSON Schema of a text, for editors: they can check a pattern and complete an enumeration."""
     return WithJsonSchema({"type": "string", **more})
 
 
 def _host_part(longest: int) -> WithJsonSchema:
-    return _schema(pattern="^[a-z]([-a-z0-9]*[a-z0-9])?$", maxLength=longest)
+    return text_schema(pattern="^[a-z]([-a-z0-9]*[a-z0-9])?$", maxLength=longest)
 
 
-_LOWER = _schema(pattern="^[a-z][-_a-z0-9]*$", maxLength=40)
-_LOGIN = _schema(pattern="^[a-z_][-a-z0-9_]*$", maxLength=32)
-_PATH = _schema(pattern="^(/[A-Za-z0-9._-]+)+$")
-_CIDR = _schema(pattern="^[0-9.]+/[0-9]+$", examples=["10.77.0.0/20"])
+_LOWER = text_schema(pattern="^[a-z][-_a-z0-9]*$", maxLength=40)
+_LOGIN = text_schema(pattern="^[a-z_][-a-z0-9_]*$", maxLength=32)
+_PATH = text_schema(pattern="^(/[A-Za-z0-9._-]+)+$")
+_CIDR = text_schema(pattern="^[0-9.]+/[0-9]+$", examples=["10.77.0.0/20"])
 
 ClusterName = Annotated[str, AfterValidator(names.cluster_name), _host_part(names.LONGEST_CLUSTER_NAME)]
 NodesetName = Annotated[str, AfterValidator(names.nodeset_name), _host_part(names.LONGEST_NODESET_NAME)]
-MachineTypeName = Annotated[str, AfterValidator(names.machine_type), _schema(enum=list(MACHINE_TYPES))]
-ImageName = Annotated[str, AfterValidator(names.base_image), _schema(enum=list(IMAGES))]
-RecipeVersion = Annotated[str, AfterValidator(names.recipe), _schema(enum=list(VERSIONS))]
+MachineTypeName = Annotated[str, AfterValidator(names.machine_type), text_schema(enum=list(MACHINE_TYPES))]
+ImageName = Annotated[str, AfterValidator(names.base_image), text_schema(enum=list(IMAGES))]
+RecipeVersion = Annotated[str, AfterValidator(names.recipe), text_schema(enum=list(VERSIONS))]
 NodeCount = Annotated[
     int,
     Strict(),
     AfterValidator(settings.node_count),
     WithJsonSchema({"type": "integer", "minimum": 1, "maximum": bounds.MOST_NODES, "examples": [2]}),
 ]
-PartitionName = Annotated[str, AfterValidator(names.partition_name), _schema(pattern="^[A-Za-z][-_A-Za-z0-9]*$")]
+PartitionName = Annotated[str, AfterValidator(names.partition_name), text_schema(pattern="^[A-Za-z][-_A-Za-z0-9]*$")]
 AccountName = Annotated[str, AfterValidator(names.slurm_name), _LOWER]
 QosName = Annotated[str, AfterValidator(names.slurm_name), _LOWER]
 PackageName = Annotated[
-    str, AfterValidator(names.package_name), _schema(pattern="^[a-z0-9][a-z0-9+.-]*[a-z0-9+.]$", maxLength=100)
+    str, AfterValidator(names.package_name), text_schema(pattern="^[a-z0-9][a-z0-9+.-]*[a-z0-9+.]$", maxLength=100)
 ]
 UserName = Annotated[str, AfterValidator(names.unix_name), _LOGIN]
 GroupName = Annotated[str, AfterValidator(names.unix_name), _LOGIN]
@@ -66,44 +66,35 @@ RegularId = Annotated[
     ),
 ]
 PublicKey = Annotated[
-    str, AfterValidator(ssh_key.public_key), _schema(pattern="^(ssh|ecdsa|sk)-", examples=["ssh-ed25519 AAAAC3..."])
+    str, AfterValidator(ssh_key.public_key), text_schema(pattern="^(ssh|ecdsa|sk)-", examples=["ssh-ed25519 AAAAC3..."])
 ]
 Cidr = Annotated[str, AfterValidator(names.private_network), _CIDR]
 ClusterCidr = Annotated[str, AfterValidator(names.cluster_cidr), _CIDR]
 MountPoint = Annotated[str, AfterValidator(names.mount_point), _PATH]
 Program = Annotated[str, AfterValidator(names.absolute_path), _PATH]
-Words = Annotated[str, AfterValidator(names.one_line_text), _schema(maxLength=names.LONGEST_WORDS)]
+Words = Annotated[str, AfterValidator(names.one_line_text), text_schema(maxLength=names.LONGEST_WORDS)]
 Feature = Annotated[str, AfterValidator(names.feature)]
 ScriptName = Annotated[
-    str, AfterValidator(settings.script_name), _schema(pattern="^[a-z0-9][a-z0-9_-]*$", maxLength=63)
+    str, AfterValidator(settings.script_name), text_schema(pattern="^[a-z0-9][a-z0-9_-]*$", maxLength=63)
 ]
-ScriptFile = Annotated[str, AfterValidator(settings.script_file), _schema(examples=["scripts/gpu-check.sh"])]
-ScriptUrl = Annotated[str, AfterValidator(settings.script_url), _schema(pattern="^https://")]
-ScriptText = Annotated[str, AfterValidator(settings.script_text), _schema(pattern="^#!/")]
+ScriptFile = Annotated[str, AfterValidator(settings.script_file), text_schema(examples=["scripts/gpu-check.sh"])]
+ScriptUrl = Annotated[str, AfterValidator(settings.script_url), text_schema(pattern="^https://")]
+ScriptText = Annotated[str, AfterValidator(settings.script_text), text_schema(pattern="^#!/")]
 LuaText = Annotated[
-    str, AfterValidator(settings.lua_text), _schema(examples=["function slurm_job_submit(job, partitions, uid) ..."])
+    str,
+    AfterValidator(settings.lua_text),
+    text_schema(examples=["function slurm_job_submit(job, partitions, uid) ..."]),
 ]
 ContainerImage = Annotated[
-    str, AfterValidator(names.container_image), _schema(examples=["nvcr.io/nvidia/pytorch:24.04-py3"])
+    str, AfterValidator(names.container_image), text_schema(examples=["nvcr.io/nvidia/pytorch:24.04-py3"])
 ]
-Sha256 = Annotated[str, AfterValidator(settings.sha256), _schema(pattern="^[0-9a-f]{64}$")]
-SystemName = Annotated[str, AfterValidator(names.system), _schema(enum=list(SYSTEMS))]
-DiskTypeName = Annotated[str, AfterValidator(names.disk_type), _schema(enum=list(DISK_TYPES))]
-ProjectId = Annotated[str, AfterValidator(google.project_id), _schema(examples=["my-project"])]
-ZoneName = Annotated[str, AfterValidator(google.zone), _schema(examples=["us-central1-a"])]
-ReservationName = Annotated[str, AfterValidator(google.reservation), _schema()]
-PolicyName = Annotated[str, AfterValidator(google.policy), _schema(examples=["my-placement"])]
-CalendarName = Annotated[str, AfterValidator(google.calendar), _schema()]
-ResourceName = Annotated[str, AfterValidator(google.resource), _schema()]
-ExistingImage = Annotated[str, AfterValidator(google.image), _schema()]
-SnapshotDate = Annotated[str, AfterValidator(google.snapshot), _schema(pattern="^20[0-9]{6}T[0-9]{6}Z$")]
-ServerImage = Annotated[str, AfterValidator(google.server_image), _schema(pattern="^projects/")]
-BucketName = Annotated[str, AfterValidator(google.bucket), _schema()]
-EndTime = Annotated[str, AfterValidator(google.end), _schema(pattern="^20[0-9]{6}T[0-9]{6}Z$")]
-ServerAddress = Annotated[str, AfterValidator(google.server_address), _schema(examples=["10.128.0.3"])]
-FsName = Annotated[str, AfterValidator(google.fsname), _schema(pattern="^[A-Za-z0-9]{1,8}$")]
-PublicCidr = Annotated[str, AfterValidator(google.public_network), _CIDR]
-TresName = Annotated[str, AfterValidator(settings.tres_name), _schema(examples=["cpu", "gres/gpu"])]
+Sha256 = Annotated[str, AfterValidator(settings.sha256), text_schema(pattern="^[0-9a-f]{64}$")]
+SystemName = Annotated[str, AfterValidator(names.system), text_schema(enum=list(SYSTEMS))]
+DiskTypeName = Annotated[str, AfterValidator(names.disk_type), text_schema(enum=list(DISK_TYPES))]
+ServerAddress = Annotated[str, AfterValidator(names.server_address), text_schema(examples=["10.128.0.3"])]
+FsName = Annotated[str, AfterValidator(names.lustre_name), text_schema(pattern="^[A-Za-z0-9]{1,8}$")]
+PublicCidr = Annotated[str, AfterValidator(names.public_network), _CIDR]
+TresName = Annotated[str, AfterValidator(settings.tres_name), text_schema(examples=["cpu", "gres/gpu"])]
 
 
 SlurmTime = Annotated[

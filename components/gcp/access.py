@@ -19,6 +19,7 @@ import pulumi
 
 from cluster.config import ClusterConfig
 from cluster.platforms.gcp import iap
+from cluster.platforms.gcp.names import place
 from cluster.roster import MachineSpec, controller_name
 from components.machine import Proxy, Reach
 
@@ -221,9 +222,7 @@ class Access:
     """
 
     def __init__(self, config: ClusterConfig) -> None:
-        if config.gcp is None:
-            raise ValueError("a cluster on Google Cloud has a project and a zone")
-        self._config, self._place = config, config.gcp
+        self._config, self._place = config, place(config)
         self._entrances: dict[int, tuple[str, Proxy]] = {}
         self._controller: Proxy | None = None
 

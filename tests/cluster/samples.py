@@ -207,5 +207,5 @@ SAMPLES: list[Sample] = [
     ("containers.data", at(containers={"data": "home"}), Effect.NOTHING),
     ("deletion_protection", at(deletion_protection=True), Effect.NOTHING),
 ]  # fmt: skip
-ONE_CHOICE = {one for one in editable() if one.startswith("slurm.rxdm")} | {"gcp"}
-"""The prolog of machines that a rehearsal is no such, and what comes and goes with the platform."""
+ONE_CHOICE = {one for one in editable() if one.startswith("slurm.rxdm")}
+"""The prolog of machines that a rehearsal is no such."""

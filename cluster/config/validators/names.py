@@ -3,6 +3,7 @@
 import ipaddress
 import re
 from collections.abc import Callable, Collection
+from datetime import datetime, timezone
 from typing import Any
 
 from cluster.catalog import DISK_TYPES, IMAGES, MACHINE_TYPES, SYSTEMS, accounts
@@ -32,6 +33,35 @@ def matching(pattern: str, allowed: str, todo: str) -> Validator:
         return value
 
     return check
+
+
+CLOUD_NAME = "[a-z]([-a-z0-9]{0,61}[a-z0-9])?"
+"""Resources of Google Cloud (RFC 1035)."""
+CLOUD_PROJECT = "[a-z][-a-z0-9]{4,28}[a-z0-9]"
+"""Ids of Google Cloud's projects: neither a project's name nor its number."""
+
+
+def cloud_resource(kind: str, place: str, example: str) -> Validator:
+    """A validator of resources of Google Cloud by name, or by project and path: `regions/REGION/subnetworks`, which
+    `gcloud compute KIND list` prints."""
+    written = f"projects/PROJECT/{place}/NAME"
+    pattern = (
+        written.replace("PROJECT", CLOUD_PROJECT).replace("NAME", CLOUD_NAME).replace("REGION", "[a-z]+-[a-z]+[0-9]+")
+    )
+    return matching(
+        f"{CLOUD_NAME}|{pattern}",
+        f"a name of 1 to 63 of a-z, 0-9 and -, e.g. {example}, or {written}",
+        f"copy it from `gcloud compute {kind} list`",
+    )
+
+
+def is_utc_time(value: str) -> bool:
+    """Whether a text is a time in UTC, YYYYMMDDTHHMMSSZ."""
+    try:
+        datetime.strptime(value, "%Y%m%dT%H%M%SZ").replace(tzinfo=timezone.utc)
+    except ValueError:
+        return False
+    return re.fullmatch("[0-9]{8}T[0-9]{6}Z", value) is not None
 
 
 def no_list(allowed: str, todo: str) -> Callable[[Any], Any]:
@@ -110,6 +140,14 @@ feature = matching(
     "letters, digits, _, -, . and =, e.g. h100",
     "remove what --constraint would read as an operator",
 )
+
+
+lustre_name = matching(
+    "[A-Za-z0-9]{1,8}",
+    "1 to 8 letters and digits, e.g. exacloud",
+    "shorten it: Lustre puts it into every target's label",
+)
+"""At most eight characters (lustre/include/uapi: LUSTRE_MAXFSNAME)."""
 
 
 def partition_name(value: str) -> str:
@@ -197,6 +235,33 @@ def private_network(value: str) -> str:
     blocks = ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16")
     if not any(network.subnet_of(ipaddress.IPv4Network(block)) for block in blocks):
         raise RefusedError(f"a network inside {', '.join(blocks)}, e.g. 10.77.0.0/20", "take a private range")
+    return value
+
+
+def public_network(value: str) -> str:
+    """A network from which people come; never the whole world."""
+    example = "the networks of those who log in, e.g. 203.0.113.7/32"
+    network = read_network(value, example)
+    if network.prefixlen < 8:
+        raise RefusedError(
+            f"{example}, /8 at the widest", "name the networks that people come from: SSH is never open to the world"
+        )
+    if str(network) != value:
+        raise RefusedError(example, f"write the network's first address: {network}")
+    return value
+
+
+def server_address(value: str) -> str:
+    """The private IPv4 address of a server."""
+    try:
+        address = ipaddress.IPv4Address(value)
+    except ValueError:
+        address = None
+    if address is None or not address.is_private or address.is_loopback or address.is_link_local:
+        raise RefusedError(
+            "a private IPv4 address, e.g. 10.128.0.3",
+            "write the address at which machines of the network reach the server, without @tcp and without a path",
+        )
     return value
 
 

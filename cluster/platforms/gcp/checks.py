@@ -630,9 +630,7 @@ def _customize_errors(config: ClusterConfig) -> Iterator[Finding]:
 
 def zone_warnings(config: ClusterConfig) -> Iterator[Finding]:
     """Machine types and GPUs of nodes that the catalog does not know in the zone."""
-    if config.gcp is None:
-        return
-    zone = config.gcp.zone
+    zone = place(config).zone
     for name, (kind, zones) in _wanted(config).items():
         if not zones or zone in zones:
             continue

@@ -163,7 +163,7 @@ def growing(edit: Edit) -> Impact:
 
 
 @rule(Effect.NOTHING)
-def bucket(edit: Edit) -> Impact:
+def bucket_mount(edit: Edit) -> Impact:
     """A bucket that came or went, or that is mounted otherwise; the bucket itself is never changed."""
     if edit.old is None:
         return NoEffect(f"machines mount {edit.name} while they run, nodes within a minute")
@@ -300,27 +300,14 @@ image_base = release(_recreate_all)
 slurm_version = release(lambda edit: _recreate_all(edit, WITH_IMAGE))
 
 
-_TARGETS = ("mgs.mgt", "mgs.mnt", "mds.mdt", "oss.ost")
+bucket = or_image(bucket_mount)
 
+RULES: Mapping[str, Rule] = {name: found for name, found in vars().items() if isinstance(found, Rule)}
+"""What ByRule at fields that only Google Cloud has names."""
 TABLE: Mapping[str, Impact | Rule] = {
     "gcp": Refuse("everything that the stack created is there, with its data"),
-    "storage.lustre": lustre,
-    "storage.lustre.fsname": fsname,
-    **{f"storage.lustre.{server}.machine_type": server_type for server in ("mgs", "mds", "oss")},
-    **{f"storage.lustre.{server}.count": server_count for server in ("mds", "oss")},
-    **{f"storage.lustre.{disks}.size_gb": target_size for disks in _TARGETS},
-    **{f"storage.lustre.{disks}.count": target_count for disks in _TARGETS},
-    **{f"storage.lustre.{disks}.{key}": target_rate for disks in _TARGETS for key in ("iops", "mbps")},
-    "storage.lustre.size_gib": growing,
-    "storage.filestore": filestore,
-    "storage.filestore.size_gb": growing,
-    "storage.nfs": nfs,
-    "storage.buckets.*": or_image(bucket),
-    **{f"storage.buckets.*.{key}": bucket for key in ("mount", "read_only", "cache")},
     "image": image_system,
     "image.base": image_base,
-    "image.recipe": image_recipe,
-    "image.snapshot": image_snapshot,
     "slurm.version": slurm_version,
     "controller.machine_type": controller_type,
     "controller.disk": controller_machine,
@@ -339,4 +326,4 @@ TABLE: Mapping[str, Impact | Rule] = {
     "nodesets.*.disk": node_machine,
     "nodesets.*.capacity": node_machine,
 }
-"""The impact of a pattern also holds for the fields below it that have none."""
+"""Of fields of every platform: the impact of a pattern also holds for the fields below it that have none."""

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from cluster.config.cluster import ClusterConfig
-from cluster.config.gcp import GoogleCloud
+from cluster.platforms.gcp.section import GoogleCloud
 
 LONGEST = 63
 """Characters of a name (RFC 1035) or of a label's value."""
@@ -20,10 +20,10 @@ ACCOUNTS: Mapping[str, str] = {
 
 def place(config: ClusterConfig) -> GoogleCloud:
     """Project, zone and region: every stack of the platform gcp was parsed with them."""
-    if config.gcp is None:
-        msg = f"the cluster {config.name} is not one on Google Cloud"
-        raise TypeError(msg)
-    return config.gcp
+    section = config.section(GoogleCloud)
+    if section is None:
+        raise TypeError(f"the cluster {config.name} is not one on Google Cloud")
+    return section
 
 
 def labels(config: ClusterConfig, part: str) -> dict[str, str]:

@@ -7,7 +7,6 @@ from typing import Any
 
 from cluster.catalog.bounds import GOOGLE_INSTANCES
 from cluster.config.cluster import ClusterConfig
-from cluster.config.gcp import GoogleCloud
 from cluster.config.image import Image
 from cluster.config.machines import Controller, Login, Nodeset
 from cluster.config.network import Network
@@ -16,6 +15,7 @@ from cluster.config.slurm import SlurmSettings
 from cluster.config.storage import Storage
 from cluster.findings import Finding, show
 from cluster.platforms.base import ON_MACHINES, Capability, Credentials, Limit, Platform, Provider, later
+from cluster.platforms.gcp.section import GoogleCloud
 
 NETWORK: Mapping[str, str] = {
     "cidr": "172.16.0.0/20",
@@ -103,6 +103,7 @@ PLATFORM = Platform(
     warnings=later("cluster.platforms.gcp.checks:find_warnings"),
     rxdm=later("cluster.platforms.gcp.image:rxdm_of_driver"),
     impacts=later("cluster.platforms.gcp.impact:TABLE"),
+    rules=later("cluster.platforms.gcp.impact:RULES"),
     summary=later("cluster.platforms.gcp.request:describe_request"),
     job_programs=later("cluster.platforms.gcp.image:job_programs"),
     credentials=Credentials(title="Google", found=has_credentials, todo="gcloud auth application-default login"),
