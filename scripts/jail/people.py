@@ -14,11 +14,9 @@ from __future__ import annotations
 
 import grp
 import json
-import pwd
 import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -29,7 +27,7 @@ from accounting import accounts
 from interface import User
 from jobs import drain, prologs
 from system import containers, homes, users
-from system.host import SetupError, describe_os_error, log, read_json, write
+from system.host import SetupError, describe_os_error, has_user, log, read_json, write
 
 MANAGED = Path("/etc/hpc/jail")
 """What this program made, so that only that is ever removed. Not where scripts/node has it for its own machine."""
@@ -38,7 +36,6 @@ GROUPS = {"sudo": "sudo", "containers": "docker"}
 createuser. Its sudoers lets the group sudo become root without a password."""
 KEY_PAIRS = MANAGED / "key-pairs.json"
 """Users who are being made, and get a key pair once they have a home."""
-KEY_PAIR_SECONDS = 30
 
 
 def converge(payload: dict[str, Any]) -> None:
@@ -50,7 +47,7 @@ def converge(payload: dict[str, Any]) -> None:
     wanted = [_with_groups(user) for user in payload["users"]]
     drain.refuse_busy(users.leaving(wanted))
     # Only who is made here: what others have in their home is their own.
-    new = {*read_json(KEY_PAIRS, []), *(user["name"] for user in wanted if not _has_user(user["name"]))}
+    new = {*read_json(KEY_PAIRS, []), *(user["name"] for user in wanted if not has_user(user["name"]))}
     if new:
         write(KEY_PAIRS, json.dumps(sorted(new)) + "\n", quiet=True)
     # Accounts after users: a job of somebody whom nodes do not know would drain them.
@@ -72,7 +69,7 @@ def make_user_of_checks(name: str) -> None:
     As the check create-user-soperatorchecks makes it, which leaves one that is there as it is.
     """
     program = shutil.which("soperator-createuser")
-    if not name or _has_user(name) or program is None:
+    if not name or has_user(name) or program is None:
         return
     command = [program, name, "--home", f"/opt/soperator-home/{name}", "--gecos", ""]
     done = subprocess.run(command, input="\n", capture_output=True, text=True, errors="replace", check=False)
@@ -82,23 +79,16 @@ def make_user_of_checks(name: str) -> None:
 
 def make_key_pairs(new: Iterable[User]) -> None:
     """Each of these users gets a key pair, made by a process that is nobody but the user."""
-    program = Path(__file__).with_name("key_pair.py").read_text()
+    text = Path(__file__).with_name("key_pair.py").read_text()
     for user in new:
-        name, home = user["name"], str(homes.HOMES / user["name"])
-        command = [homes.PYTHON, "-I", "-S", "-c", program, f"{name}@soperator-internal"]
-        with tempfile.TemporaryFile() as out:
-            try:
-                code = subprocess.run(
-                    command, user=user["uid"], group=user["gid"], extra_groups=[], cwd="/", timeout=KEY_PAIR_SECONDS,
-                    env={"HOME": home, "PATH": "/usr/bin:/bin"}, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
-                    stderr=out, check=False,
-                ).returncode  # fmt: skip
-            except (subprocess.TimeoutExpired, OSError) as error:
-                log(f"{name}: no key pair for logins between pods: {error}")
-                continue
-            out.seek(0)
-            if code:
-                log(f"{name}: no key pair for logins between pods: {out.read(400).decode(errors='replace').strip()}")
+        home, program = homes.HOMES / user["name"], ["-c", text, f"{user['name']}@soperator-internal"]
+        environment = {"HOME": str(home), "PATH": "/usr/bin:/bin"}
+        try:
+            code, said = homes.run_as_user(home, user["uid"], user["gid"], program, env=environment)
+        except SetupError as error:
+            code, said = 1, str(error)
+        if code:
+            log(f"{user['name']}: no key pair for logins between pods: {said.strip()}")
 
 
 def _with_groups(user: User) -> User:
@@ -107,14 +97,6 @@ def _with_groups(user: User) -> User:
     more = [group for right, group in GROUPS.items() if rights.pop(right, True) and _exists(group)]
     rights["groups"] = sorted({*user["groups"], *more})
     return rights  # type: ignore[return-value] - the same keys, but for the rights
-
-
-def _has_user(name: str) -> bool:
-    try:
-        pwd.getpwnam(name)
-    except KeyError:
-        return False
-    return True
 
 
 def _at_once(*, seconds: float) -> None:

@@ -26,7 +26,7 @@ def run(*command, **more):
 system.UNREAD = root / "unread-units"
 system.run = run
 state.run, state.MOUNT_POINT, state.OURS = run, root / "srv", str(root / "ours")
-state.OWNERS = {str(root / "db"): ("games", 0o700)}
+state.DAEMONS = {str(root / "db"): ("", "games", 0o700)}
 told = {"source": device, "fs_type": "ext4", "options": "defaults", "folders": [str(root / "db"), str(root / "home")]}
 for turn in range(int(sys.argv[4])):
     print("--", turn)

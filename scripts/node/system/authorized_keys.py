@@ -20,9 +20,13 @@ FOLDER, FILE, PART = ".ssh", "authorized_keys", ".authorized_keys.hpc-new"
 LONGEST = 1 << 20  # bytes; a thousand keys are a tenth of it
 SAME, CHANGED, REFUSED = 0, 3, 4  # exit codes of `main`
 _KINDS = {
-    stat.S_IFLNK: "a symbolic link", stat.S_IFDIR: "a folder", stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket",
-    stat.S_IFCHR: "a device", stat.S_IFBLK: "a device",
-}  # fmt: skip
+    stat.S_IFLNK: "a symbolic link",
+    stat.S_IFDIR: "a folder",
+    stat.S_IFIFO: "a pipe",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}
 
 
 class StrangeError(Exception):

@@ -73,10 +73,8 @@ def wait_for_config(*, seconds: float = 900, controller: str = "") -> ClusterCon
             return False
         raise SetupError(f"the set-up of {controller} failed, so no config version comes: {report['message']}")
 
-    wait(
-        f"the config version ({CONFIG})", there, seconds=seconds, interval=0.2,
-        hint="is the controller up, and its set-up done?",
-    )  # fmt: skip
+    hint = "is the controller up, and its set-up done?"
+    wait(f"the config version ({CONFIG})", there, seconds=seconds, interval=0.2, hint=hint)
     host.require_root_only(FOLDER)
     try:
         return json.loads(CONFIG.read_text())
@@ -109,10 +107,8 @@ def report(state: str, version: str, message: str = "") -> None:
     if not REPORTS.is_dir():
         folder(FOLDER)
         _folder_of_slurm(REPORTS)
-    found: Report = {
-        "state": state, "digest": version, "message": message, "boot": boot_id(), "host_key": host_key(),
-        "munge": munge.fingerprint(munge.KEY.read_bytes()) if munge.KEY.exists() else "",
-    }  # fmt: skip
+    key = munge.fingerprint(munge.KEY.read_bytes()) if munge.KEY.exists() else ""
+    found = Report(state=state, digest=version, message=message, boot=boot_id(), host_key=host_key(), munge=key)
     give(REPORTS / f"{socket.gethostname()}.json", json.dumps(found) + "\n")
 
 
@@ -153,16 +149,17 @@ def _as_slurm(script: str, path: Path, text: str = "") -> None:
         account = pwd.getpwnam(OWNER)
     except KeyError:
         account = None
-    done = subprocess.run(
-        ["/bin/sh", "-c", script, "sh", str(path)], input=text, text=True, capture_output=True, check=False, cwd="/",
-        user=account and account.pw_uid, group=account and account.pw_gid, extra_groups=[] if account else None,
-    )  # fmt: skip
+    user: dict[str, Any] = {}
+    if account:
+        user = {"user": account.pw_uid, "group": account.pw_gid, "extra_groups": []}
+    command = ["/bin/sh", "-c", script, "sh", str(path)]
+    done = subprocess.run(command, input=text, text=True, capture_output=True, check=False, cwd="/", **user)
     if done.returncode:
         raise SetupError(f"{path} can't be written by {OWNER}: {done.stderr.strip()}")
 
 
 def _folder_of_slurm(path: Path) -> None:
-    """Have a folder of slurm's; a link in its place is not followed."""
+    # A link in its place is not followed.
     if path.is_symlink() or (path.exists() and not path.is_dir()):
         path.unlink()
     path.mkdir(exist_ok=True)

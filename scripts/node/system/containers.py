@@ -9,7 +9,7 @@ from pathlib import Path
 
 from interface import User
 from system import mounts
-from system.host import log, run, write
+from system.host import remove, run, write
 
 ENROOT = Path("/etc/enroot/enroot.conf.d")  # there where the image has enroot
 SSD = "/mnt/localssd"  # scripts/image/storage/50-localssd.sh
@@ -79,7 +79,7 @@ def enroot(users: list[User], data: str) -> bool:
     changed = write(ENROOT / "60-hpc-paths.conf", PATHS)
     for name, text, wanted in (("05", AT_HOME, "home"), ("60", ON_NODE, "node")):
         file = ENROOT / f"{name}-hpc-data.conf"
-        changed |= write(file, text) if data == wanted else _remove(file)
+        changed |= write(file, text) if data == wanted else remove(file)
     folders = ["/run/enroot", CACHE, *([ON_DISK] if data == "node" else [])]
     changed |= write(TMPFILES, tmpfiles(folders, users))
     run("systemd-tmpfiles", "--create", str(TMPFILES))
@@ -98,15 +98,6 @@ def tmpfiles(folders: list[str], users: list[User]) -> str:
 
 def docker() -> bool:
     """Have the command `docker` print what to use instead, where Docker is installed."""
-    other = WRAPPER.is_symlink() or (WRAPPER.exists() and MARK not in WRAPPER.read_text(errors="replace"))
-    if other:
-        return False
-    return write(WRAPPER, DOCKER_WRAPPER, mode=0o755) if DOCKER.exists() else _remove(WRAPPER)
-
-
-def _remove(path: Path) -> bool:
-    if not path.exists():
-        return False
-    path.unlink()
-    log(f"removed {path}")
-    return True
+    if WRAPPER.is_symlink() or (WRAPPER.exists() and MARK not in WRAPPER.read_text(errors="replace")):
+        return False  # somebody else's
+    return write(WRAPPER, DOCKER_WRAPPER, mode=0o755) if DOCKER.exists() else remove(WRAPPER)

@@ -12,6 +12,7 @@ import shutil
 import subprocess
 import tempfile
 from pathlib import Path
+from typing import Any
 
 from system import authorized_keys, text_block
 from system.host import SetupError, log
@@ -20,8 +21,8 @@ HOMES = Path("/home")
 SKELETON = Path("/etc/skel")
 PYTHON = "/usr/bin/python3"  # which every user may run
 SECONDS = 30  # for the file system of the homes to answer
-_SAID = 400  # characters of what a user's process says: its owner may have a hand in it
-# Imports the two modules from its input: the user need not be able to read where the set-up lies.
+LONGEST = 400  # characters that are read of a user's process: its owner may have changed what it prints
+# Imports the two modules from its input.
 _START = """
 import io, json, sys, types
 given = json.load(sys.stdin)
@@ -45,7 +46,15 @@ def converge(name: str, uid: int, gid: int, keys: list[str]) -> bool:
             return made
     except (authorized_keys.StrangeError, OSError):
         pass  # the user's own process says it
-    code, said = _as_user(str(home), uid, gid, keys)
+    # The user need not be able to read where the set-up lies.
+    modules = {module.__name__: Path(str(module.__file__)).read_text() for module in (text_block, authorized_keys)}
+    given = json.dumps({"modules": modules, "asked": {"home": str(home), "keys": keys}})
+    try:
+        code, said = run_as_user(home, uid, gid, ["-c", _START], given=given)
+    except SetupError as error:
+        code, said = authorized_keys.REFUSED, str(error)
+    if code not in (authorized_keys.SAME, authorized_keys.CHANGED, authorized_keys.REFUSED):
+        code, said = authorized_keys.REFUSED, f"{home}: the process that looks after its keys ended with {code}"
     if code == authorized_keys.REFUSED:
         missing = "the SSH keys that the stack gives are not there" if keys else "keys of the stack may still be there"
         log(f"{name}: {said}; it is left alone, and {missing}. Once it is mended: ./hpc drift STACK --mend")
@@ -73,26 +82,30 @@ def _make(home: Path, uid: int, gid: int) -> bool:
     return True
 
 
-def _as_user(home: str, uid: int, gid: int, keys: list[str]) -> tuple[int, str]:
-    """Run authorized.py as the user; its exit code, and what it says.
+def run_as_user(
+    home: Path, uid: int, gid: int, program: list[str], *, given: str = "", env: dict[str, str] | None = None
+) -> tuple[int, str]:
+    """Run a program of Python as the owner of a home; its exit code, and the begin of what it prints.
 
-    A program of its own, which has nothing of this one's memory: a user can look into their own processes.
+    A process of its own, which has nothing of this one's memory: a user can look into their own processes. Raises
+    SetupError where none can be started, or it does not end in time.
     """
-    modules = {module.__name__: Path(str(module.__file__)).read_text() for module in (text_block, authorized_keys)}
-    given = json.dumps({"modules": modules, "asked": {"home": home, "keys": keys}})
     with tempfile.TemporaryFile() as out:
+        command = [PYTHON, "-I", "-S", *program]
+        user: dict[str, Any] = {"user": uid, "group": gid, "extra_groups": [], "cwd": "/", "env": env or {}}
         try:
-            done = subprocess.run(
-                [PYTHON, "-I", "-S", "-c", _START], input=given.encode(), stdout=out,
-                stderr=subprocess.DEVNULL, user=uid, group=gid, extra_groups=[], cwd="/", env={}, timeout=SECONDS,
+            code = subprocess.run(
+                command,
+                input=given.encode(),
+                stdout=out,
+                stderr=subprocess.STDOUT,
+                timeout=SECONDS,
                 check=False,
-            )  # fmt: skip
+                **user,
+            ).returncode
         except subprocess.TimeoutExpired:
-            return authorized_keys.REFUSED, f"{home} did not answer within {SECONDS} s"
+            raise SetupError(f"{home} did not answer within {SECONDS} s") from None
         except OSError as error:  # one with as many processes as they may have
-            return authorized_keys.REFUSED, f"{home}: no process of that user can be started ({error.strerror})"
+            raise SetupError(f"{home}: no process of that user can be started ({error.strerror})") from None
         out.seek(0)
-        said = out.read(_SAID).decode(errors="replace")
-    if done.returncode not in (authorized_keys.SAME, authorized_keys.CHANGED, authorized_keys.REFUSED):
-        return authorized_keys.REFUSED, f"{home}: the process that looks after its keys ended with {done.returncode}"
-    return done.returncode, said
+        return code, out.read(LONGEST).decode(errors="replace")

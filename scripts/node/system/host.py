@@ -30,6 +30,7 @@ from typing import IO, Any, BinaryIO
 HIDDEN = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff]"
 )
+UNITS = Path("/etc/systemd/system")
 STARTED = Path("/etc/hpc/started")  # for each unit of ours, a hash of what it was started with
 ENABLED = ("enabled", "enabled-runtime", "static", "alias", "indirect", "generated")  # as `systemctl is-enabled` has it
 UNREAD = Path("/run/hpc-unread-units")  # there while systemd has not read what was written; a boot reads everything
@@ -76,10 +77,10 @@ def run(*command: str, stdin: str | None = None, timeout: float = 120, accept: t
     """
     timeout *= timeout_factor()
     try:
+        # errors: names of users' jobs may be no text.
         done = subprocess.run(
-            command, input=stdin, capture_output=True, text=True, timeout=timeout, check=False,
-            errors="replace",  # names of users' jobs may be no text
-        )  # fmt: skip
+            command, input=stdin, capture_output=True, text=True, errors="replace", timeout=timeout, check=False
+        )
     except subprocess.TimeoutExpired:
         raise SetupError(f"`{' '.join(command)}` did not end within {timeout:.0f} s") from None
     except FileNotFoundError:
@@ -162,14 +163,40 @@ def own(path: str | Path, *, mode: int, owner: str = "root") -> bool:
     path = Path(path)
     account = pwd.getpwnam(owner)
     found = path.stat()
-    changed = False
-    if (found.st_uid, found.st_gid) != (account.pw_uid, account.pw_gid):
+    changed = (found.st_uid, found.st_gid) != (account.pw_uid, account.pw_gid)
+    if changed:
         os.chown(path, account.pw_uid, account.pw_gid)
-        changed = True
     if found.st_mode & 0o7777 != mode:
         path.chmod(mode)
         changed = True
     return changed
+
+
+def remove(path: str | Path) -> bool:
+    """Remove a file; True when there was one."""
+    path = Path(path)
+    if not path.exists():
+        return False
+    path.unlink()
+    log(f"removed {path}")
+    return True
+
+
+def write_units(texts: dict[str, str]) -> bool:
+    """Write files of systemd, by their path in its folder, and have systemd read them; True when any had to change."""
+    changed = [write(UNITS / name, text) for name, text in texts.items()]
+    if any(changed):
+        run("systemctl", "daemon-reload")
+    return any(changed)
+
+
+def has_user(name: str) -> bool:
+    """Whether this machine has a user of this name."""
+    try:
+        pwd.getpwnam(name)
+    except KeyError:
+        return False
+    return True
 
 
 def folder(path: str | Path, *, mode: int = 0o755, owner: str = "root") -> bool:
@@ -306,10 +333,13 @@ def listens(port: int) -> bool:
     return True
 
 
-def journal(unit: str, lines: int = 10) -> str:
-    """The last lines that a unit wrote to the journal."""
-    command = ["journalctl", "--no-pager", "--output=cat", f"--lines={lines}", f"--unit={unit}"]
-    return subprocess.run(command, capture_output=True, text=True, timeout=20, check=False).stdout.strip()
+def journal(unit: str, lines: int = 10, *, timeout: float = 20) -> str:
+    """The last lines that a unit wrote to the journal; why they can't be read, where they can't."""
+    try:
+        command = ("journalctl", "--no-pager", "--quiet", "--output=cat", f"--lines={lines}", f"--unit={unit}")
+        return run(*command, timeout=timeout).strip()
+    except SetupError as error:
+        return str(error)
 
 
 SHARED = Path("/opt/apps")
@@ -377,8 +407,13 @@ def side_by_side(wanted: dict[str, Part], *, seconds: float) -> dict[str, Any]:
         os.close(pipe)
         group, _, key = name.partition(" ")
         place = found.setdefault(group, {}) if key else found
-        place[key or name] = _value(data) if name not in late else {"error": f"no answer within {seconds:.0f} s"}
-        if name in late:
+        place[key or name] = {"error": f"no answer within {seconds:.0f} s"}
+        if name not in late:
+            try:
+                place[key or name] = json.loads(data.decode())
+            except ValueError:
+                place[key or name] = {"error": "its reader was ended"}
+        else:
             # With what it has started. It may end before this, or be its own leader a moment later.
             for kill, whom in ((os.killpg, pid), (os.kill, pid)):
                 with contextlib.suppress(ProcessLookupError):
@@ -409,10 +444,3 @@ def _fork(part: Part) -> tuple[int, int]:
     with os.fdopen(writing, "w") as pipe:
         pipe.write(text)
     os._exit(0)
-
-
-def _value(data: bytearray) -> Any:  # noqa: ANN401 - any JSON value
-    try:
-        return json.loads(data.decode())
-    except ValueError:
-        return {"error": "its reader was ended"}

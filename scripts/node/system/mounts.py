@@ -136,8 +136,7 @@ def shared_usage(path: str, fstab: Path = Path("/etc/fstab")) -> dict[str, Any]:
     The kernel's table is asked for that, because asking the path itself waits for a server that may be gone. One that
     is meant to be read only does not count as one that refuses writes.
     """
-    points = [line.split()[4].replace("\\040", " ") for line in Path("/proc/self/mountinfo").read_text().splitlines()]
-    if path not in points:
+    if not mounted(path):
         return {"mounted": False, "shared": True}
     found = {"mounted": True, "shared": True, **disk_usage(path)}
     return {**found, "read_only": found["read_only"] and "ro" not in _options(fstab).get(path, [])}

@@ -25,13 +25,12 @@ def start(wanted: str | None = None) -> bool:
     if not DELIVERED.exists():
         raise SetupError(f"no MUNGE key was delivered: {DELIVERED} is missing, so this machine cannot join the cluster")
     key = DELIVERED.read_bytes()
-    if wanted is not None and KEY.exists() and fingerprint(key) != wanted:
-        had = KEY.read_bytes()
-        if had != key and wanted == fingerprint(had):
-            log("the controller has not changed to the MUNGE key that was delivered: kept the one before")
-            key = had
+    had = KEY.read_bytes() if KEY.exists() else b""
+    if wanted is not None and fingerprint(key) != wanted == fingerprint(had):
+        log("the controller has not changed to the MUNGE key that was delivered: kept the one before")
+        key = had
     folder(KEY.parent, mode=0o700, owner="munge")
-    if not KEY.exists() or KEY.read_bytes() != key:
+    if had != key:
         # Whoever put another key there may have started munged with it; forgotten first, lest a kill comes between.
         forget("munge")
     write(KEY, key, mode=0o400, owner="munge")
@@ -43,17 +42,21 @@ def start(wanted: str | None = None) -> bool:
         forget("munge")
         started = service("munge", settings=key.hex())
     if started:
-        run("unmunge", stdin=run("munge", "--no-input"))
+        _credential(120)
     return started
 
 
 def authenticates() -> bool:
     """Whether munged makes a credential and accepts it; it is given ten seconds, since a machine may be busy."""
     try:
-        run("unmunge", stdin=run("munge", "--no-input", timeout=10), timeout=10)
+        _credential(10)
     except SetupError:
         return False
     return True
+
+
+def _credential(seconds: float) -> str:
+    return run("unmunge", stdin=run("munge", "--no-input", timeout=seconds), timeout=seconds)
 
 
 def fingerprint(key: bytes) -> str:
@@ -71,7 +74,7 @@ def check() -> dict[str, Any]:
         if file.exists():
             found[name] = fingerprint(file.read_bytes())
     try:
-        said = run("unmunge", stdin=run("munge", "--no-input", timeout=2), timeout=2)
+        said = _credential(2)
     except SetupError as error:
         return {**found, "why": str(error)}
     encoded = next((line for line in said.splitlines() if line.startswith("ENCODE_TIME:")), "")

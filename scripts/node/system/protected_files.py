@@ -38,18 +38,19 @@ def modes() -> dict[str, dict[str, str]]:
             there = path.lstat()
         except OSError:
             continue
+        said, wanted = f"{stat.S_IMODE(there.st_mode):04o} {_name(there.st_uid)}", f"{mode:04o} {owner}"
         if stat.S_ISLNK(there.st_mode):
-            found[str(path)] = {"wanted": f"{mode:04o} {owner}", "there": f"a link to {path.readlink()}"}
-        elif (stat.S_IMODE(there.st_mode), _name(there.st_uid)) != (mode, owner):
-            said = f"{stat.S_IMODE(there.st_mode):04o} {_name(there.st_uid)}"
-            found[str(path)] = {"wanted": f"{mode:04o} {owner}", "there": said}
+            said = f"a link to {path.readlink()}"
+        if said != wanted:
+            found[str(path)] = {"wanted": wanted, "there": said}
     return found
 
 
 def restore_modes() -> None:
     """Give back to what is there the mode and owner that the set-up gives; where a hand has put a link, nothing."""
+    wrong = modes()
     for path, (mode, owner) in MODES.items():
-        if str(path) in modes() and not path.is_symlink() and own(path, mode=mode, owner=owner):
+        if str(path) in wrong and not path.is_symlink() and own(path, mode=mode, owner=owner):
             log(f"{path}: {owner}'s alone again ({mode:04o})" if not mode & 0o077 else f"{path}: {owner}'s again")
 
 
@@ -84,12 +85,8 @@ def key_id(blob: str) -> str:
 
 
 def observe() -> dict[str, Any]:
-    """All of it."""
-    return {
-        "modes": modes(),
-        "root": root_keys(),
-        "cluster_key": cluster_key(),
-    }
+    """Wrong modes, keys of root and the controller's key."""
+    return {"modes": modes(), "root": root_keys(), "cluster_key": cluster_key()}
 
 
 def _field(data: bytes) -> tuple[bytes, bytes]:

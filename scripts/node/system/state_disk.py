@@ -19,16 +19,12 @@ from system.text_block import with_block
 MOUNT_POINT = Path("/srv/state")
 OURS = "/var/lib/hpc/controller"  # what the set-up remembers of the database: always kept with it
 MARK = "hpc state"
-OWNERS = {  # of what is not root's and for everybody to see: user, mode where it has to be made
-    "/var/spool/slurmctld": ("slurm", 0o700),
-    "/var/spool/slurmdbd": ("slurm", 0o700),
-    "/var/lib/mysql": ("mysql", 0o755),
+DAEMONS = {
+    "/var/spool/slurmctld": ("slurmctld", "slurm", 0o700),
+    "/var/spool/slurmdbd": ("slurmdbd", "slurm", 0o700),
+    "/var/lib/mysql": ("mariadb", "mysql", 0o755),
 }
-NEEDED_BY = {
-    "/var/spool/slurmctld": ("slurmctld",),
-    "/var/spool/slurmdbd": ("slurmdbd",),
-    "/var/lib/mysql": ("mariadb",),
-}
+"""Folders that are not root's: the unit that needs each, its user, and its mode where it has to be made."""
 
 
 def keep(state: StateDisk | None, *, fstab: Path = Path("/etc/fstab")) -> None:
@@ -44,8 +40,8 @@ def keep(state: StateDisk | None, *, fstab: Path = Path("/etc/fstab")) -> None:
         prepare(state["source"])
     write_unit(fstab, with_block(fstab.read_text() if fstab.exists() else "", state_lines(state), mark=MARK))
     for path in folders(state):
-        for unit in NEEDED_BY.get(path, ()):
-            drop_in = f"/etc/systemd/system/{unit}.service.d/hpc-state.conf"
+        if path in DAEMONS:
+            drop_in = f"/etc/systemd/system/{DAEMONS[path][0]}.service.d/hpc-state.conf"
             text = f"# Written by the cluster's set-up.\n[Unit]\nRequiresMountsFor={path}\n"
             write_unit(drop_in, text)
     reload_units()
@@ -61,10 +57,8 @@ def keep(state: StateDisk | None, *, fstab: Path = Path("/etc/fstab")) -> None:
 
 def prepare(device: str) -> None:
     """Have ext4 on a disk that is empty. Raises SetupError where anything else is on it: that stays."""
-    wait(
-        f"the state disk {device}", Path(device).exists, seconds=60, interval=0.5,
-        hint="is the disk attached to this machine, under that device name?",
-    )  # fmt: skip
+    hint = "is the disk attached to this machine, under that device name?"
+    wait(f"the state disk {device}", Path(device).exists, seconds=60, interval=0.5, hint=hint)
     # Looks at the disk itself, not at what udev remembers; 2 is its word for a disk on which it finds nothing at all.
     found = run("blkid", "--probe", "--output", "export", device, accept=(0, 2))
     kind = dict(line.split("=", 1) for line in found.splitlines() if "=" in line)
@@ -109,11 +103,10 @@ def place(path: Path) -> Path:
 def bind(path: Path) -> None:
     """Have a folder on the disk in the place of the machine's own."""
     there = place(path)
-    owner, mode = OWNERS.get(str(path), ("root", 0o755))
+    unit, owner, mode = DAEMONS.get(str(path), ("", "root", 0o755))
     if not mounted(str(path)):
-        for unit in NEEDED_BY.get(str(path), ()):
-            if succeeds("systemctl", "is-active", "--quiet", unit):
-                run("systemctl", "stop", unit)
+        if unit and succeeds("systemctl", "is-active", "--quiet", unit):
+            run("systemctl", "stop", unit)
         if not there.exists():
             take_over(path, there, owner=owner, mode=mode)
     if there.owner() != owner:

@@ -6,6 +6,7 @@ Users that we made and that the stack no longer names lose their account; their 
 
 from __future__ import annotations
 
+import contextlib
 import grp
 import json
 import os
@@ -19,7 +20,7 @@ from pathlib import Path
 
 from interface import Group, User
 from system import homes
-from system.host import SetupError, log, read_json, run, write
+from system.host import SetupError, has_user, log, read_json, run, write
 
 MANAGED = Path("/etc/hpc/users.json")  # what we made, so that we only ever remove that
 PROC = Path("/proc")
@@ -44,14 +45,20 @@ def converge(users: list[User], groups: list[Group], *, with_homes: bool) -> boo
     changed = [converge_sudoers(users)]
     changed += [_group(group) for group in groups]
     changed += [_user(user) for user in users]
-    gone = managed["users"] - {u["name"] for u in users}
-    changed += [_remove_user(name) for name in sorted(gone) if _has_user(name)]
-    gone = managed["groups"] - {g["name"] for g in groups}
-    changed += [_remove(["groupdel", name], f"removed group {name}") for name in sorted(gone) if _has_group(name)]
+    wanted = {"users": sorted(u["name"] for u in users), "groups": sorted(g["name"] for g in groups)}
+    for name in sorted(filter(has_user, managed["users"].difference(wanted["users"]))):
+        end_processes(name, pwd.getpwnam(name).pw_uid)
+        run("userdel", name)
+        log(f"removed user {name} (the home folder stays)")
+        changed.append(True)
+    for name in sorted(filter(_has_group, managed["groups"].difference(wanted["groups"]))):
+        run("groupdel", name)
+        log(f"removed group {name}")
+        changed.append(True)
     changed.append(converge_subordinate_ids(users))
     if with_homes:
         changed += [homes.converge(user["name"], user["uid"], user["gid"], user["keys"]) for user in users]
-    _remember({u["name"] for u in users}, {g["name"] for g in groups})
+    write(MANAGED, json.dumps(wanted) + "\n")
     return any(changed)
 
 
@@ -63,10 +70,6 @@ def leaving(users: list[User]) -> set[str]:
 def _managed() -> dict[str, set[str]]:
     found = read_json(MANAGED, {})
     return {"users": set(found.get("users", [])), "groups": set(found.get("groups", []))}
-
-
-def _remember(users: set[str], groups: set[str]) -> None:
-    write(MANAGED, json.dumps({"users": sorted(users), "groups": sorted(groups)}) + "\n")
 
 
 def _group(group: Group) -> bool:
@@ -86,11 +89,9 @@ def _group(group: Group) -> bool:
 def _user(user: User) -> bool:
     name, uid, gid = user["name"], user["uid"], user["gid"]
     wanted = set(user["groups"])
-    if not _has_user(name):
-        run(
-            "useradd", "--uid", str(uid), "--gid", str(gid), "--groups", ",".join(sorted(wanted)),
-            "--shell", user["shell"], "--home-dir", f"/home/{name}", "--no-create-home", name,
-        )  # fmt: skip
+    if not has_user(name):
+        more = ("--shell", user["shell"], "--home-dir", f"/home/{name}", "--no-create-home")
+        run("useradd", "--uid", str(uid), "--gid", str(gid), "--groups", ",".join(sorted(wanted)), *more, name)
         log(f"made user {name} ({uid})")
         return True
     found = pwd.getpwnam(name)
@@ -106,25 +107,6 @@ def _user(user: User) -> bool:
         return False
     run("usermod", "--gid", str(gid), "--groups", ",".join(sorted(wanted)), "--shell", user["shell"], *back, name)
     log(f"changed user {name}")
-    return True
-
-
-def _remove_user(name: str) -> bool:
-    end_processes(name, pwd.getpwnam(name).pw_uid)
-    return _remove(["userdel", name], f"removed user {name} (the home folder stays)")
-
-
-def _remove(command: list[str], text: str) -> bool:
-    run(*command)
-    log(text)
-    return True
-
-
-def _has_user(name: str) -> bool:
-    try:
-        pwd.getpwnam(name)
-    except KeyError:
-        return False
     return True
 
 
@@ -173,10 +155,9 @@ def _send_signal(pid: int, uid: int, number: signal.Signals) -> None:
     except ProcessLookupError:
         return
     try:
-        if _runs_as(pid, uid):
-            signal.pidfd_send_signal(descriptor, number)
-    except ProcessLookupError:
-        pass
+        with contextlib.suppress(ProcessLookupError):
+            if _runs_as(pid, uid):
+                signal.pidfd_send_signal(descriptor, number)
     finally:
         os.close(descriptor)
 
@@ -197,14 +178,25 @@ def converge_sudoers(users: list[User]) -> bool:
     A machine without sudo is left without the file. Raises SetupError: visudo refuses the file, which is not installed.
     """
     names = sorted(user["name"] for user in users if user.get("sudo"))
-    if not has_sudo():
-        if names:
-            log(f"sudo is not installed on this machine: {', '.join(names)} can't use it here")
-        return _remove_sudoers()
+    if names and not has_sudo():
+        log(f"sudo is not installed on this machine: {', '.join(names)} can't use it here")
+        names = []
     if not names:
-        return _remove_sudoers()
+        try:
+            SUDOERS.unlink()
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+        log("sudo: nobody")
+        return True
     text = SUDOERS_HEAD + "".join(f"{name} ALL=(ALL:ALL) NOPASSWD: ALL\n" for name in names)
-    _check_sudoers(text)
+    # A file with an error in it would keep everybody from using sudo.
+    with tempfile.NamedTemporaryFile("w", prefix="hpc-sudoers-") as file:
+        file.write(text)
+        file.flush()
+        try:
+            run("visudo", "--check", "--quiet", f"--file={file.name}")
+        except SetupError as error:
+            raise SetupError(f"sudoers is left as it was: {error}") from None
     changed = write(SUDOERS, text, mode=0o440, quiet=True)
     if changed:
         log(f"sudo: {', '.join(names)}")
@@ -225,26 +217,6 @@ def sudo_users() -> set[str] | None:
 def has_sudo() -> bool:
     """Whether this machine has sudo, and visudo, which checks its files."""
     return all(shutil.which(name, path="/usr/sbin:/usr/bin:/sbin:/bin") for name in ("sudo", "visudo"))
-
-
-def _remove_sudoers() -> bool:
-    try:
-        SUDOERS.unlink()
-    except (FileNotFoundError, NotADirectoryError):
-        return False
-    log("sudo: nobody")
-    return True
-
-
-def _check_sudoers(text: str) -> None:
-    """A file with an error in it would keep everybody from using sudo."""
-    with tempfile.NamedTemporaryFile("w", prefix="hpc-sudoers-") as file:
-        file.write(text)
-        file.flush()
-        try:
-            run("visudo", "--check", "--quiet", f"--file={file.name}")
-        except SetupError as error:
-            raise SetupError(f"sudoers is left as it was: {error}") from None
 
 
 def converge_subordinate_ids(users: list[User]) -> bool:
