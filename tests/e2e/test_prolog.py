@@ -13,7 +13,7 @@ import pytest
 from cluster.platforms.local.rehearsal import STAND_INS
 from tests.e2e.cluster import ROOT, Cluster, eventually
 from tests.e2e.pages import serve
-from tests.node.test_rxdm_trial import prolog
+from tests.node.jobs.test_rxdm_trial import prolog
 
 pytestmark = pytest.mark.e2e
 

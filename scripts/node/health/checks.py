@@ -80,9 +80,8 @@ def after_job(settings: dict[str, Any], job: str) -> Outcomes:
     if not settings["mine"]["gpus"] or gpu.absent():
         return {}
     seconds = settings["seconds"]
-    parts = {
-        "gpus": once("gpus", lambda: _gpus(settings), seconds=seconds), "gpu-processes": lambda: gpu.leftovers(job),
-    }  # fmt: skip
+    driver = once("gpus", lambda: _gpus(settings), seconds=seconds)
+    parts = {"gpus": driver, "gpu-processes": lambda: gpu.leftovers(job)}
     answers = side_by_side(parts, seconds=seconds)
     found = {"gpu-xid": _xids(), **_driver(answers["gpus"], seconds)}
     if "state" in answers["gpu-processes"]:
@@ -97,11 +96,9 @@ def left(settings: dict[str, Any], job: str) -> Outcomes:
 
 
 def _gpus(settings: dict[str, Any]) -> Outcomes:
-    limits, mine = settings["limits"], settings["mine"]
-    return gpu.gpus(
-        mine["gpus"], ecc_errors=limits["ecc_errors"], nvlink_errors=limits["nvlink_errors"],
-        nvlinks=mine.get("nvlinks", 0), before=_place("gpu-nvlink"),
-    )  # fmt: skip
+    limits, mine, before = settings["limits"], settings["mine"], _place("gpu-nvlink")
+    most = {name: limits[name] for name in ("ecc_errors", "nvlink_errors")}
+    return gpu.gpus(mine["gpus"], nvlinks=mine.get("nvlinks", 0), before=before, **most)
 
 
 def _diag() -> Outcome:
@@ -122,13 +119,12 @@ def _xids() -> Outcome:
 
 
 def _place(kind: str) -> dict[str, Any]:
-    """What the last run left for the next one's check of this kind."""
+    """Return what the last run left for the next one's check of this kind."""
     found = record.last_record().get("places", {}).get(kind)
     return found if isinstance(found, dict) else {}
 
 
 def _driver(answer: dict[str, Any], seconds: int) -> Outcomes:
-    """Outcomes of the driver, or its silence as one."""
     if "error" not in answer:
         return answer
     if answer["error"] == BUSY:
@@ -187,9 +183,9 @@ def nic(names: list[str], count: int, mbps: int, *, net: Path = NET, container: 
         # The interfaces of a container have no hardware behind them; it must have one that is up.
         there = [path.name for path in net.iterdir() if path.name != "lo"]
         up = [name for name in there if _is_up(net / name)]
-        return (
-            ok(f"{len(up)} up") if up else failed(f"no interface is up ({', '.join(sorted(there)) or 'there is none'})")
-        )
+        if up:
+            return ok(f"{len(up)} up")
+        return failed(f"no interface is up ({', '.join(sorted(there)) or 'there is none'})")
     there = sorted(path.name for path in net.iterdir() if (path / "device").exists())
     wanted = names or there
     wrong = [f"{name} is missing" for name in wanted if not (net / name).exists()]

@@ -18,7 +18,7 @@ import os
 import re
 import time
 import xml.etree.ElementTree as ET
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -69,18 +69,13 @@ class Gpu(NamedTuple):
 
 
 def parse_gpus(text: str) -> list[Gpu]:
-    """The GPUs of the document; messages may stand around it. none where there is no document."""
+    """The GPUs of the document; messages may stand around it. None where there is no document."""
     found = _DOCUMENT.search(text)
     try:
         root = ET.fromstring(found["root"] if found else "")  # noqa: S314 - root's own driver
     except ET.ParseError:
         return []
-    return [Gpu(number, one.get("id", "?"), one) for number, one in enumerate(root.findall("gpu"))]
-
-
-def messages(text: str) -> str:
-    """What stands around the document."""
-    return _DOCUMENT.sub("", text)
+    return [Gpu(number, element.get("id", "?"), element) for number, element in enumerate(root.findall("gpu"))]
 
 
 def needs_action(gpus: list[Gpu]) -> Outcome | None:
@@ -190,11 +185,8 @@ def _slowed(gpu: Gpu) -> Iterator[str]:
 
 
 def _hot(gpu: Gpu) -> Iterator[str]:
-    for what, path, most in (
-        ("", "temperature/gpu_temp", "temperature/gpu_temp_slow_threshold"),
-        (" memory", "temperature/memory_temp", "temperature/gpu_temp_max_mem_threshold"),
-    ):
-        degrees, limit = gpu.number_at(path), gpu.number_at(most)
+    for what, name, most in (("", "gpu_temp", "gpu_temp_slow"), (" memory", "memory_temp", "gpu_temp_max_mem")):
+        degrees, limit = gpu.number_at(f"temperature/{name}"), gpu.number_at(f"temperature/{most}_threshold")
         if degrees is not None and limit is not None and degrees >= limit:
             yield f"{degrees} C{what}, slowed from {limit} C on"
     # Hopper reports how far it is from there instead.
@@ -204,10 +196,8 @@ def _hot(gpu: Gpu) -> Iterator[str]:
 
 
 def _retired(gpu: Gpu) -> int | None:
-    counts = [
-        gpu.number_at(f"retired_pages/{cause}/retired_count")
-        for cause in ("multiple_single_bit_retirement", "double_bit_retirement")
-    ]
+    causes = ("multiple_single_bit_retirement", "double_bit_retirement")
+    counts = [gpu.number_at(f"retired_pages/{cause}/retired_count") for cause in causes]
     known = [count for count in counts if count is not None]
     return sum(known) if known else None
 
@@ -233,9 +223,7 @@ _RXDM = ("--num_hops=", "--num_nics=")
 
 def absent() -> str:
     """Why there is no driver to ask; empty where there is one."""
-    if in_container():
-        return "no NVIDIA driver in a container: the GPUs are stand-ins"
-    return ""
+    return "no NVIDIA driver in a container: the GPUs are stand-ins" if in_container() else ""
 
 
 def nvidia_smi(*arguments: str) -> tuple[int, str]:
@@ -275,7 +263,7 @@ def gpus(
 
 def _wrong(code: int, said: str, found: list[Gpu], count: int) -> dict[str, Outcome]:
     """What is wrong with the driver itself, from the first answer of nvidia-smi; empty if nothing is."""
-    around = messages(said)
+    around = _DOCUMENT.sub("", said)
     for text, pattern in ((around, _LOST), (said, _GONE)):
         if pattern.search(text):
             return {"gpu-lost": failed(_matching_line(text, pattern))}
@@ -320,7 +308,7 @@ def nvlink(status: str, errors: str, *, most: int, wanted: int, before: dict[str
 
 
 def _added(counts: dict[str, int], before: dict[str, Any], most: int, now: float) -> tuple[list[str], list[str]]:
-    """What failed and what is worth a note among the errors that came since the last run."""
+    """The errors since the last run: those that fail the check, and those that are worth a note."""
     earlier, seconds = before.get("counts", {}), max(now - before.get("time", now), 1.0)
     wrong: list[str] = []
     noted: list[str] = []
@@ -371,7 +359,7 @@ def _serves(proc: Path, pid: str) -> bool:
     return not _job(proc, pid) and (rxdm or name.startswith("nvidia-cuda-mps"))
 
 
-def _links(text: str, pattern: re.Pattern[str]) -> Iterable[tuple[str, re.Match[str]]]:
+def _links(text: str, pattern: re.Pattern[str]) -> Iterator[tuple[str, re.Match[str]]]:
     gpu = "?"
     for line in text.splitlines():
         if found := _GPU.match(line):
@@ -389,10 +377,16 @@ def _first_line(text: str) -> str:
 
 
 FATAL = {
-    48: "double bit ECC error", 64: "a row or page could not be remapped", 74: "NVLink error",
-    79: "the GPU has fallen off the bus", 95: "uncontained memory error", 119: "GSP RPC timeout", 120: "GSP error",
+    48: "double bit ECC error",
+    64: "a row or page could not be remapped",
+    74: "NVLink error",
+    79: "the GPU has fallen off the bus",
+    95: "uncontained memory error",
+    119: "GSP RPC timeout",
+    120: "GSP error",
     140: "unrecovered ECC error",
-}  # fmt: skip
+}
+"""Other Xids than these and WARNING are most often an application's own fault."""
 WARNING = {63: "a row or page is remapped at the next reset", 94: "contained memory error"}
 KMSG = Path("/dev/kmsg")
 BOOT = Path("/proc/sys/kernel/random/boot_id")
@@ -400,12 +394,6 @@ _RECORD = re.compile(r"[0-9]+,(?P<sequence>[0-9]+),[0-9]+,[^;]*;(?P<text>.*)")
 _XID = re.compile(r"NVRM: Xid \(PCI:(?P<bus>[0-9A-Fa-f:.]+)\): (?P<number>[0-9]+),(?P<rest>.*)")
 _PROCESS = re.compile(r"\bpid='?(?P<pid>[0-9]+)")
 _MOST = 5
-
-
-class Xid(NamedTuple):
-    number: int
-    bus: str
-    pid: str
 
 
 def xids(before: dict[str, Any], kmsg: Path = KMSG, boot: Path = BOOT) -> Outcome:
@@ -416,46 +404,30 @@ def xids(before: dict[str, Any], kmsg: Path = KMSG, boot: Path = BOOT) -> Outcom
     # The first run of all takes the place alone: what was before it has been looked at, or is unknown.
     since = int(before.get("sequence", -1)) if before.get("boot") == now else -1
     last = since
-    found: list[Xid] = []
-    for sequence, text in kernel_records(_kernel_lines(kmsg)):
+    found: list[re.Match[str]] = []
+    for record in filter(None, map(_RECORD.match, _kernel_lines(kmsg))):  # lines that go on a record have no number
+        sequence = int(record["sequence"])
         last = max(last, sequence)
-        if before and sequence > since and (xid := parse_xid(text)):
+        if before and sequence > since and (xid := _XID.search(record["text"])):
             found.append(xid)
-    outcome = xid_outcome(found)
+    if texts := _xid_texts(FATAL, found):
+        outcome = failed(", ".join(texts))
+    elif texts := _xid_texts(WARNING, found):
+        outcome = warned(", ".join(texts))
+    else:
+        outcome = ok(f"{len(found)} Xids, none of a broken GPU")
     outcome["place"] = {"boot": now, "sequence": last}
     return outcome
 
 
-def xid_outcome(found: list[Xid]) -> Outcome:
-    """The outcome of Xids: of those without a row, most are an application's own fault."""
-    if fatal := _xid_texts(FATAL, found):
-        return failed(", ".join(fatal))
-    texts = _xid_texts(WARNING, found)
-    return warned(", ".join(texts)) if texts else ok(f"{len(found)} Xids, none of a broken GPU")
-
-
-def parse_xid(text: str) -> Xid | None:
-    """The Xid of a line; None for another line."""
-    if not (line := _XID.search(text)):
-        return None
-    process = _PROCESS.search(line["rest"])
-    return Xid(int(line["number"]), line["bus"], process["pid"] if process else "")
-
-
-def kernel_records(lines: Iterable[str]) -> Iterator[tuple[int, str]]:
-    """Number and text of each record; lines that go on one have none."""
-    for line in lines:
-        if record := _RECORD.match(line):
-            yield int(record["sequence"]), record["text"]
-
-
-def _xid_texts(known: dict[int, str], found: Iterable[Xid]) -> list[str]:
-    texts = [
-        f"Xid {xid.number} ({known[xid.number]}) of GPU {xid.bus}" + (f", process {xid.pid}" if xid.pid else "")
-        for xid in found
-        if xid.number in known
-    ]
-    return list(dict.fromkeys(texts))[:_MOST]
+def _xid_texts(known: dict[int, str], found: list[re.Match[str]]) -> list[str]:
+    texts: dict[str, None] = {}
+    for xid in found:
+        number, process = int(xid["number"]), _PROCESS.search(xid["rest"])
+        if number in known:
+            who = f", process {process['pid']}" if process else ""
+            texts[f"Xid {number} ({known[number]}) of GPU {xid['bus']}{who}"] = None
+    return list(texts)[:_MOST]
 
 
 def _kernel_lines(path: Path) -> Iterator[str]:

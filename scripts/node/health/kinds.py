@@ -16,9 +16,7 @@ Check = Literal[
     "gpu-processes", "aperture", "nic", "mount", "disk", "local-ssd", "clock",
 ]  # fmt: skip
 """Checks that a stack file may leave out (`slurm.health.skip`)."""
-KINDS: tuple[str, ...] = (
-    *("gpu-count", "gpu-driver", "gpu-lost"), *get_args(Check)[2:], *("network", "diag", "nccl", "fabric"),
-)  # fmt: skip
+KINDS: tuple[str, ...] = (*get_args(Check)[:2], "gpu-lost", *get_args(Check)[2:], "network", "diag", "nccl", "fabric")
 """In the order in which they are shown."""
 RESUMES = frozenset({"gpu-state", "gpu-processes", "nic", "mount", "disk", "clock"})
 """Kinds of faults that can be over without anybody having repaired the machine: its node is resumed when the checks
@@ -99,11 +97,19 @@ def key(name: str) -> str:
 
 
 SMI_EXIT_CODES = {
-    2: "an argument is not valid", 3: "the operation is not available", 4: "no permission", 6: "nothing was found",
-    8: "a power cable of a GPU is not attached", 9: "the driver is not loaded", 10: "a GPU has an interrupt issue",
-    12: "the NVML library was not found", 13: "the NVML library is of another version",
-    14: "the infoROM of a GPU is corrupted", 15: "a GPU has fallen off the bus", 255: "another error of the driver",
-}  # fmt: skip
+    2: "an argument is not valid",
+    3: "the operation is not available",
+    4: "no permission",
+    6: "nothing was found",
+    8: "a power cable of a GPU is not attached",
+    9: "the driver is not loaded",
+    10: "a GPU has an interrupt issue",
+    12: "the NVML library was not found",
+    13: "the NVML library is of another version",
+    14: "the infoROM of a GPU is corrupted",
+    15: "a GPU has fallen off the bus",
+    255: "another error of the driver",
+}
 """Of nvidia-smi(1), RETURN VALUE."""
 
 

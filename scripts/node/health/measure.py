@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
-from health import gpu, outcome, program
+from health import drain, gpu, outcome, program
 from health.kinds import reason
 from slurm.output import rows
 from system import cluster_state
@@ -137,10 +137,14 @@ def _idle(names: list[str]) -> list[str]:
 
 def _due(name: str, kind: str, wanted: dict[str, Any]) -> bool:
     """Whether a node's last measurement is old, or was slow: then it is idle because somebody has resumed it."""
-    last = read_json(outcome.MEASURED / f"{name}.json", {}).get(kind, {})
+    last = _last(name, kind)
     # Half an hour less: the timer comes every hour, and would else be late by one each time.
     resumed = last.get("state") == "failed" and not last.get("common")
     return resumed or time.time() - last.get("time", 0) >= wanted["hours"] * 3600 - 1800
+
+
+def _last(name: str, kind: str) -> dict[str, Any]:
+    return read_json(outcome.MEASURED / f"{name}.json", {}).get(kind, {})
 
 
 def _network(part: dict[str, Any], due: list[str], idle: list[str], wanted: dict[str, Any]) -> None:
@@ -200,16 +204,13 @@ def _by_pairs(
 
 def _run_pairs(partition: str, todo: list[Pair], seconds: int) -> dict[Pair, float]:
     """Mbit/s of each pair, in its slower direction; those whose job did not run are left out."""
-    jobs: dict[str, Pair] = {}
+    words: dict[Pair, list[str]] = {}
     for first, second in todo:
-        line = f"srun --mpi=none python3 -S {shlex.quote(str(THROUGHPUT))} {seconds} {first} {second} {KEPT}"
-        options = ["--nodes=2", "--ntasks=2", "--ntasks-per-node=1", f"--nodelist={first},{second}", "--chdir=/",
-                   "--output=/dev/null", f"--time={NETWORK_MINUTES}"]  # fmt: skip
-        if job := submit_job("network", partition, options, ["--wrap", line]):
-            jobs[job] = (first, second)
-    wait_for_jobs(list(jobs), NETWORK_MINUTES * 60)
+        line = f"python3 -S {shlex.quote(str(THROUGHPUT))} {seconds} {first} {second}"
+        tasks = ["--nodes=2", "--ntasks=2", "--ntasks-per-node=1", f"--nodelist={first},{second}"]
+        words[first, second] = [*tasks, *_printing(line)]
     found: dict[Pair, float] = {}
-    for job, pair in jobs.items():
+    for job, pair in run_jobs("network", partition, NETWORK_MINUTES, words).items():
         last = cluster_state.given_text(LOGS / f"{job}.out").strip().splitlines()[-1:]
         try:
             both = json.loads(last[0]) if last else {}
@@ -240,17 +241,11 @@ def _nccl(part: dict[str, Any], due: list[str], _: list[str], wanted: dict[str, 
 
 def _diag(part: dict[str, Any], due: list[str], _: list[str], wanted: dict[str, Any]) -> None:
     """Run a diagnostic of DCGM that needs the whole node, side by side."""
-    jobs: dict[str, str] = {}
-    line = f"srun --mpi=none dcgmi diag -r {wanted['level']} -j {KEPT}"
-    for name in due:
-        options = [f"--nodelist={name}", "--chdir=/", "--output=/dev/null", f"--time={wanted['minutes']}"]
-        if job := submit_job("diag", part["partition"], options, ["--wrap", line]):
-            jobs[job] = name
-    wait_for_jobs(list(jobs), wanted["minutes"] * 60)
+    words = {name: [f"--nodelist={name}", *_printing(f"dcgmi diag -r {wanted['level']} -j")] for name in due}
     found: Results = {}
-    for job, name in jobs.items():
-        one = gpu.diag(0, cluster_state.given_text(LOGS / f"{job}.out"))
-        found[name] = ("ok" if one["state"] == "warning" else one["state"], one["text"])
+    for job, name in run_jobs("diag", part["partition"], wanted["minutes"], words).items():
+        result = gpu.diag(0, cluster_state.given_text(LOGS / f"{job}.out"))
+        found[name] = ("ok" if result["state"] == "warning" else result["state"], result["text"])
     _settle("diag", part["nodes"], found)
 
 
@@ -265,12 +260,8 @@ def _averages(
     kind: str, part: dict[str, Any], lists: dict[Key, str], wanted: dict[str, Any], user: pwd.struct_passwd
 ) -> dict[Key, float | str]:
     """Average bus bandwidth in GB/s of the NCCL test on each list of nodes, side by side; why there is none, else."""
-    jobs: dict[str, Key] = {}
-    for key, nodelist in lists.items():
-        options = [f"--nodelist={nodelist}", f"--chdir={user.pw_dir}", f"--time={wanted['minutes']}"]
-        if job := submit_job(kind, part["partition"], options, [], stdin=part["script"], user=user):
-            jobs[job] = key
-    wait_for_jobs(list(jobs), wanted["minutes"] * 60)
+    words = {key: [f"--nodelist={nodelist}", f"--chdir={user.pw_dir}"] for key, nodelist in lists.items()}
+    jobs = run_jobs(kind, part["partition"], wanted["minutes"], words, stdin=part["script"], user=user)
     found: dict[Key, float | str] = {}
     for job, key in jobs.items():
         path = f"{user.pw_dir}/{part['log'].replace('%j', job)}"
@@ -293,16 +284,15 @@ def _settle(kind: str, nodes: list[str], found: Results) -> None:
         if state != "failed":
             continue
         if _common(kind, [node for node in nodes if node != name]):
-            _note_result(
-                name, kind, state, f"{text}; so are most nodes, which are not drained: is the limit right?", common=True
-            )
-        elif "DRAIN" not in program.node_seen(name)["states"]:
-            program.apply_action(name, "drain", reason({kind: text}))
+            doubt = "so are most nodes, which are not drained: is the limit right?"
+            _note_result(name, kind, state, f"{text}; {doubt}", common=True)
+        elif "DRAIN" not in drain.node_seen(name)["states"]:
+            drain.apply_action(name, "drain", reason({kind: text}))
 
 
 def _common(kind: str, others: list[str]) -> bool:
     """Whether more than half of the others that were measured, and more than one, were too slow."""
-    states = [read_json(outcome.MEASURED / f"{name}.json", {}).get(kind, {}).get("state") for name in others]
+    states = [_last(name, kind).get("state") for name in others]
     failed, passed = states.count("failed"), states.count("ok")
     return failed > max(1, passed)
 
@@ -315,32 +305,38 @@ def _note_result(name: str, kind: str, state: str, text: str, *, common: bool = 
     write(path, json.dumps(kept) + "\n", quiet=True)
 
 
-def submit_job(
+def run_jobs(
     kind: str,
     partition: str,
-    options: list[str],
-    end: list[str],
+    minutes: int,
+    words: Mapping[Key, list[str]],
     *,
     stdin: str = "",
     user: pwd.struct_passwd | None = None,
-) -> str:
-    """Submit one job; its number, or nothing where Slurm refuses it."""
-    words = ["sbatch", "--parsable", f"--job-name=hpc-health-{kind}", f"--partition={partition}", "--exclusive",
-             "--no-requeue", "--nice=10000", *options, *end]  # fmt: skip
-    try:
-        said = run(*(_as_user(user) if user else []), *words, stdin=stdin or None, timeout=60)
-    except SetupError as error:
-        log(f"{kind}: {error}")
-        return ""
-    return said.strip().partition(";")[0]
+) -> dict[str, Key]:
+    """Submit a job with these options of sbatch for each key, and wait for all; the keys by the jobs' numbers.
+
+    A job that Slurm refuses is left out.
+    """
+    start = ["sbatch", "--parsable", f"--job-name=hpc-health-{kind}", f"--partition={partition}", "--exclusive"]
+    start += ["--no-requeue", "--nice=10000", f"--time={minutes}"]
+    if user:
+        # sbatch gives its own environment to the job, where root's HOME is a place that the user can't read.
+        name, place = user.pw_name, [f"HOME={user.pw_dir}", f"SHELL={user.pw_shell}", f"PATH={PATH}"]
+        start = ["runuser", "-u", name, "--", "env", "-i", *place, f"USER={name}", f"LOGNAME={name}", *start]
+    jobs: dict[str, Key] = {}
+    for key, more in words.items():
+        try:
+            jobs[run(*start, *more, stdin=stdin or None, timeout=60).strip().partition(";")[0]] = key
+        except SetupError as error:
+            log(f"{kind}: {error}")
+    wait_for_jobs(list(jobs), minutes * 60)
+    return jobs
 
 
-def _as_user(user: pwd.struct_passwd) -> list[str]:
-    """A command before another one, which then runs as the user: sbatch gives its own environment to the job, where
-    root's HOME is a place that the user can't read."""
-    name = user.pw_name
-    place = [f"HOME={user.pw_dir}", f"USER={name}", f"LOGNAME={name}", f"SHELL={user.pw_shell}", f"PATH={PATH}"]
-    return ["runuser", "-u", name, "--", "env", "-i", *place]
+def _printing(program: str) -> list[str]:
+    """Options for a job that runs a program, and whose output the controller reads."""
+    return ["--chdir=/", "--output=/dev/null", "--wrap", f"srun --mpi=none {program} {KEPT}"]
 
 
 def wait_for_jobs(jobs: list[str], seconds: float) -> None:

@@ -92,10 +92,8 @@ def ask(*command: str) -> tuple[int, str]:
     """Exit code and output of a program, errors included; whoever calls bounds the time. It holds the lock of `once`
     for as long as it lives."""
     try:
-        done = subprocess.run(
-            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, close_fds=False,
-            check=False,
-        )  # fmt: skip
+        streams: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+        done = subprocess.run(command, close_fds=False, check=False, **streams)
     except OSError as error:
         raise SetupError(f"{command[0]} can't be run: {error.strerror}") from None
     return done.returncode, done.stdout.decode(errors="replace")

@@ -6,7 +6,7 @@
     hpc-health epilog     what a job has left on GPUs
     hpc-health now        all checks, and their result as JSON on standard output
 
-A node that fails a check is drained with a reason of kinds.py. Nothing here ends a job, or sets a node down.
+A node that fails a check is drained (drain.py) with a reason of kinds.py. Nothing here ends a job, or sets a node down.
 """
 
 from __future__ import annotations
@@ -17,20 +17,18 @@ import socket
 import sys
 import time
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-from health import checks, outcome
-from health.kinds import RESUMES, key, kinds, parts, reason, resumes
+from health import checks, drain, outcome
+from health.kinds import key
 from health.outcome import RUN
-from slurm import scheduler
-from system.host import SetupError, log, printable, read_json, run, take_lock, write
+from system.host import SetupError, printable, read_json, remove, take_lock, write
 
 PROGRAM = Path("/usr/local/sbin/hpc-health")  # HealthCheckProgram of slurm.conf
 SETTINGS = Path("/etc/hpc/health.json")
 """On the machine's own disk: a check must not wait for a file system whose loss it is to report."""
 KEPT_SECONDS = 60
 """A run that waits longer for another one gives up."""
-SCONTROL_SECONDS = 10
 # -S: no site packages; the program is started on every node every few minutes, and before each job.
 _STARTER = """\
 #!/bin/sh
@@ -68,7 +66,7 @@ def main(arguments: list[str]) -> int:
 def _run(mode: str, wanted: dict[str, Any]) -> int:
     name = os.environ.get("SLURMD_NODENAME") or socket.gethostname()
     RUN.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with Path(RUN / "run").open("w") as lock:
+    with (RUN / "run").open("w") as lock:
         if mode == "periodic" and not take_lock(lock):
             return 0
         if mode == "now" and not take_lock(lock, seconds=KEPT_SECONDS):
@@ -87,100 +85,10 @@ def _run(mode: str, wanted: dict[str, Any]) -> int:
             sys.stderr.write(printable(f"hpc-health: {kind}: {text}\n"))
         # Quick checks before a job that pass leave no trace: they cost no write and no lock.
         if mode in ("periodic", "now") or (bad and take_lock(lock, seconds=KEPT_SECONDS)):
-            kept = _settle(name, mode, wanted, found, began=began)
+            kept = drain.settle(name, mode, wanted, found, began=began)
             if mode == "now":
                 sys.stdout.write(json.dumps(kept) + "\n")
     return 1 if mode == "prolog" and bad and wanted["drain"] else 0
-
-
-def _settle(name: str, mode: str, wanted: dict[str, Any], found: checks.Outcomes, *, began: float) -> dict[str, Any]:
-    """Do what follows from the checks, and record it."""
-    bad = {kind: one["text"] for kind, one in found.items() if one["state"] == "failed"}
-    before = outcome.last_record()
-    known = {kind for kind, one in before.get("checks", {}).items() if one["state"] == "failed"}
-    sure = {kind: text for kind, text in bad.items() if not found[kind].get("unsure") or kind in known}
-    if "clock" in sure and outcome.is_common(name, "clock"):
-        del sure["clock"]
-        found["clock"]["text"] += "; so are most other nodes: look at the controller's clock"
-    whole = mode in ("periodic", "now")
-    places = {**before.get("places", {}), **{kind: one.pop("place") for kind, one in found.items() if "place" in one}}
-    kept: dict[str, Any] = {
-        "node": name, "time": began, "seconds": round(time.time() - began, 3), "occasion": mode,
-        "checks": found if whole else {**before.get("checks", {}), **found},
-        "passes": 0 if bad else before.get("passes", 0) + 1,
-        "held": bool(before.get("held", True)), "places": places,
-    }  # fmt: skip
-    # Of which job processes are left on GPUs: until a whole run has seen that they are gone.
-    if "gpu-processes" in bad and mode == "epilog":
-        kept["left"] = os.environ.get("SLURM_JOB_ID", "")
-    elif "left" in before and ("gpu-processes" in bad or not whole):
-        kept["left"] = before["left"]
-    # slurmctld is not asked at every interval of every node: only where something failed, or a node may be held.
-    if wanted["drain"] and (sure or kept["held"]):
-        try:
-            seen = node_seen(name)
-            todo = decide(
-                seen["states"], seen["reason"], sure, passes=kept["passes"], resume_after=wanted["resume_after"]
-            )
-            if todo.name != "none":
-                apply_action(name, todo.name, todo.reason)
-                kept["done"] = todo.name
-            ours = bool(parts(seen["reason"])) and "DRAIN" in seen["states"]
-            kept["held"] = todo.name in ("drain", "reason") or (ours and todo.name != "resume")
-        except SetupError as error:
-            kept["why"] = printable(str(error))
-    outcome.keep_record(kept)
-    return kept
-
-
-class Action(NamedTuple):
-    """What is asked of slurmctld: drain, reason (another one for a node that is drained already), resume or none."""
-
-    name: str
-    reason: str = ""
-
-
-NO_ACTION = Action("none")
-
-
-def decide(states: set[str], given: str, failed: dict[str, str], *, passes: int, resume_after: int) -> Action:
-    """What to do with a node in these states, drained for the reason `given` if it is, whose checks of the kinds in
-    `failed` have failed; `passes`: how many runs in a row passed, this one included.
-
-    A drain by anybody else is left alone, and no node is ever set down. A fault that nobody has looked at stays in the
-    reason.
-    """
-    if "DRAIN" not in states:
-        return Action("drain", reason(failed)) if failed else NO_ACTION
-    before = parts(given)
-    if not before:
-        return NO_ACTION
-    if failed:
-        stays = {kind: text for kind, text in before.items() if kind not in RESUMES and kind not in failed}
-        wanted = {**stays, **failed}
-        # Figures change at every run: a new text for the same faults is not worth a write of slurmctld's state.
-        return Action("reason", reason(wanted)) if set(wanted) != set(kinds(given)) else NO_ACTION
-    if resumes(given) and passes >= resume_after and not states & {"DOWN", "NOT_RESPONDING", "REBOOT_ISSUED"}:
-        return Action("resume")
-    return NO_ACTION
-
-
-def node_seen(name: str) -> scheduler.State:
-    """The node's state. Raises SetupError: slurmctld does not answer, or has no such node."""
-    found = scheduler.parse_nodes(run("scontrol", "--oneliner", "show", "node", name, timeout=SCONTROL_SECONDS))
-    if name not in found:
-        raise SetupError(f"slurmctld does not know {name}")
-    return found[name]
-
-
-def apply_action(name: str, action: str, reason: str) -> None:
-    """Drain a node, change its reason, or resume it. Raises SetupError: slurmctld refused."""
-    words = {
-        "drain": ["State=DRAIN", f"Reason={reason}"],
-        "reason": [f"Reason={reason}"],
-        "resume": ["State=RESUME"],
-    }[action]
-    run("scontrol", "update", f"NodeName={name}", *words, timeout=SCONTROL_SECONDS)
 
 
 def keep(health: dict[str, Any] | None) -> None:
@@ -188,9 +96,7 @@ def keep(health: dict[str, Any] | None) -> None:
     mine = node_settings(health, socket.gethostname()) if health else None
     if mine is None:
         for path in (PROGRAM, SETTINGS):
-            if path.exists():
-                path.unlink()
-                log(f"removed {path}")
+            remove(path)
         return
     # Settings first: a program without them checks nothing.
     write(SETTINGS, json.dumps(mine, indent=1) + "\n")

@@ -30,7 +30,6 @@ from typing import IO, Any, BinaryIO
 HIDDEN = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff]"
 )
-UNITS = Path("/etc/systemd/system")
 STARTED = Path("/etc/hpc/started")  # for each unit of ours, a hash of what it was started with
 ENABLED = ("enabled", "enabled-runtime", "static", "alias", "indirect", "generated")  # as `systemctl is-enabled` has it
 UNREAD = Path("/run/hpc-unread-units")  # there while systemd has not read what was written; a boot reads everything
@@ -180,14 +179,6 @@ def remove(path: str | Path) -> bool:
     path.unlink()
     log(f"removed {path}")
     return True
-
-
-def write_units(texts: dict[str, str]) -> bool:
-    """Write files of systemd, by their path in its folder, and have systemd read them; True when any had to change."""
-    changed = [write(UNITS / name, text) for name, text in texts.items()]
-    if any(changed):
-        run("systemctl", "daemon-reload")
-    return any(changed)
 
 
 def has_user(name: str) -> bool:

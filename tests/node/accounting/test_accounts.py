@@ -13,7 +13,7 @@ from system.host import SetupError
 
 from cluster.config.accounting import Qos
 from cluster.config.section import slurm_fields
-from tests.node.sacctmgr import Database, Killed
+from tests.node.accounting.sacctmgr import Database, Killed
 
 DESIRED = {
     "cluster": "dev",

@@ -8,7 +8,7 @@ import pytest
 from system import phase_state
 from system.host import SetupError
 
-PROGRAM = Path(__file__).parents[2] / "scripts/node/__main__.py"
+PROGRAM = Path(__file__).parents[3] / "scripts/node/__main__.py"
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ import threading
 from types import SimpleNamespace
 
 import pytest
-from health import measure, outcome, program, throughput
+from health import drain, measure, outcome, throughput
 from hypothesis import given
 from hypothesis import strategies as st
 from system.host import SetupError
@@ -105,8 +105,8 @@ def slurm(monkeypatch: pytest.MonkeyPatch, tmp_path) -> Slurm:
     for module, name, place in ((outcome, "RESULTS", ""), (outcome, "MEASURED", "measured"), (measure, "LOGS", "jobs")):
         (tmp_path / place).mkdir(exist_ok=True)
         monkeypatch.setattr(module, name, tmp_path / place)
-    monkeypatch.setattr(program, "node_seen", lambda _: {"states": {"IDLE"}, "reason": ""})
-    monkeypatch.setattr(program, "apply_action", lambda name, _, why: found.drained.update({name: why}))
+    monkeypatch.setattr(drain, "node_seen", lambda _: {"states": {"IDLE"}, "reason": ""})
+    monkeypatch.setattr(drain, "apply_action", lambda name, _, why: found.drained.update({name: why}))
     monkeypatch.setattr(
         measure.pwd, "getpwnam", lambda name: SimpleNamespace(pw_name=name, pw_dir="/home/x", pw_shell="/bin/bash")
     )

@@ -5,9 +5,9 @@ import os
 from pathlib import Path
 
 import pytest
-from health import checks, outcome, program
+from health import checks, drain, outcome, program
 from health.kinds import reason
-from health.program import decide
+from health.drain import decide
 from hypothesis import given
 from hypothesis import strategies as st
 from system.host import SetupError
@@ -71,8 +71,8 @@ class TestProgram:
             seen["states"] = seen["states"] - {"DRAIN"} | ({"DRAIN"} if name != "resume" else set())
             seen["reason"] = text
 
-        monkeypatch.setattr(program, "node_seen", look)
-        monkeypatch.setattr(program, "apply_action", apply)
+        monkeypatch.setattr(drain, "node_seen", look)
+        monkeypatch.setattr(drain, "apply_action", apply)
         monkeypatch.setattr(outcome, "LAST", tmp_path / "last.json")
         monkeypatch.setattr(outcome, "RESULTS", tmp_path / "results")
         monkeypatch.setattr(program, "read_settings", lambda: WANTED)
@@ -154,11 +154,11 @@ class TestProgram:
         assert outcome.last_record()["checks"]["mount"]["state"] == "failed"
 
     def test_a_silent_slurmctld_is_asked_again(self, slurmctld, monkeypatch):
-        look = program.node_seen
-        monkeypatch.setattr(program, "node_seen", lambda _: (_ for _ in ()).throw(SetupError("no answer")))
+        look = drain.node_seen
+        monkeypatch.setattr(drain, "node_seen", lambda _: (_ for _ in ()).throw(SetupError("no answer")))
         assert self.run(monkeypatch, mount=outcome.failed("x")) == 0
         assert outcome.last_record()["why"] == "no answer"
-        monkeypatch.setattr(program, "node_seen", look)
+        monkeypatch.setattr(drain, "node_seen", look)
         self.run(monkeypatch, mount=outcome.failed("x"))
         assert "DRAIN" in slurmctld["states"]
 

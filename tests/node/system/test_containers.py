@@ -9,7 +9,7 @@ import pytest
 from interface import User
 from system import containers, mounts
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 ALICE: User = {"name": "alice", "uid": 2001, "gid": 2001, "groups": [], "shell": "/bin/bash", "keys": []}
 BOB: User = {**ALICE, "name": "bob", "uid": 2002, "gid": 3000}
 WRITABLE = {"ENROOT_ROOTFS_WRITABLE": "yes"}

@@ -55,8 +55,8 @@ def test_one_that_cannot_even_begin_says_why(machine, capsys):
 
 class TestImage:
     def test_it_is_what_the_bake_wrote(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-        step = (Path(__file__).parents[2] / "scripts/image/finish/92-image.sh").read_text()
-        (tmp_path / "library").write_text(f'. "{Path(__file__).parents[2]}/scripts/image/library.sh"\n')
+        step = (Path(__file__).parents[3] / "scripts/image/finish/92-image.sh").read_text()
+        (tmp_path / "library").write_text(f'. "{Path(__file__).parents[3]}/scripts/image/library.sh"\n')
         monkeypatch.setattr(installation, "IMAGE", tmp_path / "image.json")
         step = step.replace("/etc/hpc/image.json", str(installation.IMAGE))
         env = {

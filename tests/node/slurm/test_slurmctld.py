@@ -230,7 +230,7 @@ def test_grammar_is_told_with_its_line(tmp_path: Path, library: str):
         slurmctld.check_job_submit(GOOD.replace("return slurm", "retur slurm"), root)
 
 
-SCRIPT = Path(__file__).parents[2] / "scripts/node/slurm/mail.sh"
+SCRIPT = Path(__file__).parents[3] / "scripts/node/slurm/mail.sh"
 
 
 @pytest.fixture

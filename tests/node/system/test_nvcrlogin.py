@@ -18,7 +18,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-PROGRAM = Path(__file__).parents[2] / "scripts" / "node" / "system" / "nvcrlogin.py"
+PROGRAM = Path(__file__).parents[3] / "scripts" / "node" / "system" / "nvcrlogin.py"
 KEY = "nvapi-" + "a1_-" * 16
 OTHER_KEY = base64.b64encode(b"k" * 62).decode()  # as keys of the older kind look
 HUB = "machine registry-1.docker.io login me password secret\n"
@@ -222,7 +222,7 @@ def test_the_first_setting_of_enroot_counts(tmp_path: Path, home: Path, monkeypa
     (tmp_path / "enroot.conf").write_text('#ENROOT_CONFIG_PATH /no\n ENROOT_CONFIG_PATH = "$HOME/e/$UID"\n')
     assert nvcrlogin.credentials() == home / "e" / str(os.getuid()) / ".credentials"
     (tmp_path / "enroot.conf").write_text("ENROOT_CONFIG_PATH $(mktemp -d)\n")
-    with pytest.raises(nvcrlogin.RefusedError, match="can't be told"):
+    with pytest.raises(nvcrlogin.RefusedError, match="can't be read"):
         nvcrlogin.credentials()
 
 

@@ -1,0 +1,102 @@
+"""Drains a node on which a health check has failed, and resumes it when its checks pass again."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import Any, NamedTuple
+
+from health import outcome
+from health.kinds import RESUMES, kinds, parts, reason, resumes
+from health.outcome import Outcome
+from slurm import scheduler
+from system.host import SetupError, printable, run
+
+SCONTROL_SECONDS = 10
+
+
+def settle(name: str, mode: str, wanted: dict[str, Any], found: dict[str, Outcome], *, began: float) -> dict[str, Any]:
+    """Drain or resume a node as the results of its checks require, and record them."""
+    bad = {kind: result["text"] for kind, result in found.items() if result["state"] == "failed"}
+    before = outcome.last_record()
+    known = {kind for kind, result in before.get("checks", {}).items() if result["state"] == "failed"}
+    sure = {kind: text for kind, text in bad.items() if not found[kind].get("unsure") or kind in known}
+    if "clock" in sure and outcome.is_common(name, "clock"):
+        del sure["clock"]
+        found["clock"]["text"] += "; so are most other nodes: look at the controller's clock"
+    whole = mode in ("periodic", "now")
+    places = {kind: result.pop("place") for kind, result in found.items() if "place" in result}
+    kept: dict[str, Any] = {"node": name, "time": began, "seconds": round(time.time() - began, 3), "occasion": mode}
+    kept["checks"] = found if whole else {**before.get("checks", {}), **found}
+    kept["passes"] = 0 if bad else before.get("passes", 0) + 1
+    kept |= {"held": bool(before.get("held", True)), "places": {**before.get("places", {}), **places}}
+    # Of which job processes are left on GPUs: until a whole run has seen that they are gone.
+    if "gpu-processes" in bad and mode == "epilog":
+        kept["left"] = os.environ.get("SLURM_JOB_ID", "")
+    elif "left" in before and ("gpu-processes" in bad or not whole):
+        kept["left"] = before["left"]
+    # slurmctld is not asked at every interval of every node: only where something failed, or a node may be held.
+    if wanted["drain"] and (sure or kept["held"]):
+        try:
+            seen = node_seen(name)
+            passes, enough = kept["passes"], wanted["resume_after"]
+            todo = decide(seen["states"], seen["reason"], sure, passes=passes, resume_after=enough)
+            if todo.name != "none":
+                apply_action(name, todo.name, todo.reason)
+                kept["done"] = todo.name
+            ours = bool(parts(seen["reason"])) and "DRAIN" in seen["states"]
+            kept["held"] = todo.name in ("drain", "reason") or (ours and todo.name != "resume")
+        except SetupError as error:
+            kept["why"] = printable(str(error))
+    outcome.keep_record(kept)
+    return kept
+
+
+class Action(NamedTuple):
+    """What is asked of slurmctld: drain, reason (another one for a node that is drained already), resume or none."""
+
+    name: str
+    reason: str = ""
+
+
+NO_ACTION = Action("none")
+
+
+def decide(states: set[str], given: str, failed: dict[str, str], *, passes: int, resume_after: int) -> Action:
+    """What to do with a node in these states, drained for the reason `given` if it is, whose checks of the kinds in
+    `failed` have failed; `passes`: how many runs in a row passed, this one included.
+
+    A drain by anybody else is left alone, and no node is ever set down. A fault that nobody has looked at stays in the
+    reason.
+    """
+    if "DRAIN" not in states:
+        return Action("drain", reason(failed)) if failed else NO_ACTION
+    before = parts(given)
+    if not before:
+        return NO_ACTION
+    if failed:
+        stays = {kind: text for kind, text in before.items() if kind not in RESUMES and kind not in failed}
+        wanted = {**stays, **failed}
+        # Figures change at every run: a new text for the same faults is not worth a write of slurmctld's state.
+        return Action("reason", reason(wanted)) if set(wanted) != set(kinds(given)) else NO_ACTION
+    if resumes(given) and passes >= resume_after and not states & {"DOWN", "NOT_RESPONDING", "REBOOT_ISSUED"}:
+        return Action("resume")
+    return NO_ACTION
+
+
+def node_seen(name: str) -> scheduler.State:
+    """The node's state. Raises SetupError: slurmctld does not answer, or has no such node."""
+    found = scheduler.parse_nodes(run("scontrol", "--oneliner", "show", "node", name, timeout=SCONTROL_SECONDS))
+    if name not in found:
+        raise SetupError(f"slurmctld does not know {name}")
+    return found[name]
+
+
+def apply_action(name: str, action: str, reason: str) -> None:
+    """Drain a node, change its reason, or resume it. Raises SetupError: slurmctld refused."""
+    words = {
+        "drain": ["State=DRAIN", f"Reason={reason}"],
+        "reason": [f"Reason={reason}"],
+        "resume": ["State=RESUME"],
+    }[action]
+    run("scontrol", "update", f"NodeName={name}", *words, timeout=SCONTROL_SECONDS)
