@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 from health import checks, drain, outcome, program
-from health.kinds import reason
 from health.drain import decide
+from health.kinds import reason
 from hypothesis import given
 from hypothesis import strategies as st
 from system.host import SetupError
