@@ -12,11 +12,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-import pulumi
-from pulumi.dynamic import CreateResult, UpdateResult
-
 from cluster.platforms.nebius.releases import Release
-from components.dynamic import ActionProvider, DynamicResource, given, report, without_traceback
+from components.dynamic import report, without_traceback
+from components.nebius.actions import ActingProvider, Action
 from components.nebius.kubectl import Kubectl, KubectlError
 
 SECONDS = 15
@@ -168,30 +166,28 @@ def _open(url: str, headers: Mapping[str, str], token: str = "") -> bytes:
         return answer.read(_LIMIT)
 
 
-class ChartVersionsProvider(ActionProvider):
+class ChartVersionsProvider(ActingProvider):
     """Asks registries and repositories, and changes nothing."""
 
+    ID = "charts"
     ACTED_ON = ("charts",)
 
-    def create(self, props: dict[str, Any]) -> CreateResult:
-        """Check all. Fails with every chart that can't be had."""
-        _check_charts(props["charts"])
-        return CreateResult("charts", given(props))
-
-    def update(self, _id: str, _olds: dict[str, Any], _news: dict[str, Any]) -> UpdateResult:
-        """Check those that are new."""
-        known = [dict(one) for one in _olds.get("charts", ())]
-        _check_charts([chart for chart in _news["charts"] if dict(chart) not in known])
-        return UpdateResult(given(_news))
+    def act(self, news: Mapping[str, Any], olds: Mapping[str, Any] | None, /) -> None:
+        """Check all charts, or those that are new. Fails with every chart that can't be had."""
+        known = [dict(chart) for chart in olds["charts"]] if olds else []
+        _check_charts([chart for chart in news["charts"] if dict(chart) not in known])
 
 
-class ChartVersions(DynamicResource, module="nebius", name="ChartVersions"):
-    """Everything else waits for it."""
+class ChartVersions(Action, module="nebius", name="ChartVersions"):
+    """Everything else waits for it. Input: `charts`, rows of repo, chart and version."""
 
-    def __init__(self, name: str, *, releases: Sequence[Release], opts: pulumi.ResourceOptions | None = None) -> None:
-        charts = sorted({(release.repo, release.chart, release.version) for release in releases})
-        rows = [{"repo": repo, "chart": chart, "version": version} for repo, chart, version in charts]
-        super().__init__(ChartVersionsProvider(), name, {"charts": rows}, opts)
+    PROVIDER = ChartVersionsProvider
+
+
+def charts_of(releases: Sequence[Release]) -> list[dict[str, str]]:
+    """The charts of releases, each once."""
+    charts = sorted({(release.repo, release.chart, release.version) for release in releases})
+    return [{"repo": repo, "chart": chart, "version": version} for repo, chart, version in charts]
 
 
 def _check_charts(charts: Sequence[dict[str, Any]]) -> None:
@@ -217,43 +213,26 @@ _DEFINITION_SECONDS = 300
 _MANAGER = "hpc"
 
 
-class DefinitionsProvider(ActionProvider):
-    """Applies them on the server, which needs no copy of them in an annotation: that would be too long for one."""
+class DefinitionsProvider(ActingProvider):
+    """Applies them on the server, which needs no copy of them in an annotation: that would be too long for one.
 
+    A deletion leaves them, as Helm does: what they define would be deleted with them.
+    """
+
+    ID = "definitions"
     ACTED_ON = ("chart", "access")
 
-    def create(self, props: dict[str, Any]) -> CreateResult:
-        """Apply them, and wait until the API server serves them."""
-        return CreateResult("definitions", _apply_definitions(props))
-
-    def update(self, _id: str, _olds: dict[str, Any], _news: dict[str, Any]) -> UpdateResult:
-        """Apply those of the new version."""
-        return UpdateResult(_apply_definitions(_news))
-
-    def delete(self, _id: str, _props: dict[str, Any]) -> None:
-        """Leave them, as Helm does: what they define would be deleted with them."""
+    def act(self, news: Mapping[str, Any], _olds: Mapping[str, Any] | None, /) -> None:
+        """Apply those of the version, and wait until the API server serves them."""
+        with without_traceback(MissingChartError):
+            text = definitions(**news["chart"])
+        with without_traceback(KubectlError), Kubectl(news["access"]) as kubectl:
+            apply = ("apply", "--server-side", "--force-conflicts", f"--field-manager={_MANAGER}", "--filename=-")
+            kubectl.run(*apply, stdin=text, seconds=_DEFINITION_SECONDS)
+            kubectl.run("wait", "--for=condition=Established", "--timeout=60s", "--filename=-", stdin=text, seconds=90)
 
 
-class Definitions(DynamicResource, module="nebius", name="Definitions"):
-    """Of a release's chart; the release is installed after it."""
+class Definitions(Action, module="nebius", name="Definitions"):
+    """The definitions of a release's chart; the release is installed after it. Inputs: `chart` (a row), `access`."""
 
-    def __init__(
-        self,
-        name: str,
-        *,
-        access: pulumi.Input[Mapping[str, Any]],
-        release: Release,
-        opts: pulumi.ResourceOptions | None = None,
-    ) -> None:
-        chart = {"repo": release.repo, "chart": release.chart, "version": release.version}
-        super().__init__(DefinitionsProvider(), name, {"chart": chart, "access": access}, opts)
-
-
-def _apply_definitions(props: dict[str, Any]) -> dict[str, Any]:
-    with without_traceback(MissingChartError):
-        text = definitions(**props["chart"])
-    with without_traceback(KubectlError), Kubectl(props["access"]) as kubectl:
-        apply = ("apply", "--server-side", "--force-conflicts", f"--field-manager={_MANAGER}", "--filename=-")
-        kubectl.run(*apply, stdin=text, seconds=_DEFINITION_SECONDS)
-        kubectl.run("wait", "--for=condition=Established", "--timeout=60s", "--filename=-", stdin=text, seconds=90)
-    return given(props)
+    PROVIDER = DefinitionsProvider

@@ -13,11 +13,11 @@ from cluster.platforms.nebius.releases import BACKUP_SECRET, Facts, Release, rel
 from cluster.roster import MachineSpec, machines
 from cluster.slurm.script_tree import Tree
 from components.deploy import Deployment, config_text
-from components.nebius.chart_sources import Definitions
-from components.nebius.charts import Charts, ChartsArgs, in_order
+from components.nebius.chart_sources import Definitions, charts_of
+from components.nebius.charts import Charts
 from components.nebius.infrastructure import Infrastructure
 from components.nebius.kubectl import LOGIN, pod_of
-from components.nebius.people import People, people
+from components.nebius.people import People, people, program_hash
 from components.nebius.waits import Wait
 
 OPERATOR, CLUSTER, NODESETS = "soperator", "slurm-cluster", "nodesets"
@@ -40,12 +40,24 @@ class Slurm(pulumi.ComponentResource):
         cloud = infrastructure.cloud
         config, settings = cloud.config, cloud.settings
         self._releases = releases(config, facts(infrastructure))
-        self._charts = self._installable()
+        child = pulumi.ResourceOptions(parent=self)
+        self._charts = Charts(
+            f"{name}-charts",
+            infrastructure.cluster.resource,
+            infrastructure.cluster.kubeconfig,
+            namespaces=[config.name, *(release.namespace for release in self._releases)],
+            secrets=self._secrets(),
+            after=[infrastructure.api],
+            opts=child,
+        )
         self._waits: dict[str, Wait] = {}
-        for release in in_order(self._releases):
-            after = [one for word in release.after for one in self._after(word)]
+        for release in self._releases:
+            after = [resource for word in release.after for resource in self._after(word)]
             if release.name == OPERATOR:
-                after.append(self._definitions(release))
+                (chart,) = charts_of([release])
+                options = pulumi.ResourceOptions(parent=self, depends_on=[infrastructure.api])
+                access = infrastructure.cluster.access
+                after.append(Definitions(f"{name}-definitions", chart=chart, access=access, opts=options))
             self._charts.install(release, after)
         last = self._wait("available")
         wanted = {nodeset: section.count for nodeset, section in config.nodesets.items() if section.count}
@@ -77,32 +89,10 @@ class Slurm(pulumi.ComponentResource):
             f"{self._name}-people",
             access=infrastructure.cluster.access,
             people=people(infrastructure.cloud.config),
+            program=program_hash(),
             pace=infrastructure.cloud.pace,
             after=infrastructure.filesystems.ids[JAIL],
             opts=pulumi.ResourceOptions(parent=self, depends_on=[self._wait("available")]),
-        )
-
-    def _installable(self) -> Charts:
-        infrastructure = self._infrastructure
-        return Charts(
-            f"{self._name}-charts",
-            ChartsArgs(
-                namespaces=[infrastructure.cloud.config.name, *(release.namespace for release in self._releases)],
-                kubeconfig=infrastructure.cluster.kubeconfig,
-                cluster=infrastructure.cluster.resource,
-                after=[infrastructure.api],
-                secrets=self._secrets(),
-            ),
-            opts=pulumi.ResourceOptions(parent=self),
-        )
-
-    def _definitions(self, release: Release) -> Definitions:
-        infrastructure = self._infrastructure
-        return Definitions(
-            f"{self._name}-definitions",
-            access=infrastructure.cluster.access,
-            release=release,
-            opts=pulumi.ResourceOptions(parent=self, depends_on=[infrastructure.api]),
         )
 
     def _after(self, word: str) -> Sequence[pulumi.Resource]:
@@ -131,7 +121,6 @@ class Slurm(pulumi.ComponentResource):
             if after is None:
                 after = [self._wait("populated")] if kind == "available" else self._installed(CLUSTER)
             self._waits[kind] = self._infrastructure.wait(
-                kind,
                 kind,
                 {"cluster": self._infrastructure.cloud.config.name, **(spec or {})},
                 after=after,

@@ -1,7 +1,7 @@
 """What a cluster has on Nebius: subnet, file systems, Kubernetes, node groups, NVIDIA's operators, address, backups."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import pulumi
@@ -15,27 +15,15 @@ from cluster.platforms.nebius.node_groups import NodeGroup, node_groups, shape
 from cluster.platforms.nebius.releases import Facts, releases
 from cluster.platforms.nebius.section import backs_up
 from components.nebius import waits
-from components.nebius.chart_sources import ChartVersions
+from components.nebius.chart_sources import ChartVersions, charts_of
 from components.nebius.drain import Drain, Partitions
-from components.nebius.network import LoginAddress, LoginAddressArgs, Network
-from components.nebius.node_groups import (
-    GpuClusters,
-    NodeGroups,
-    NodeGroupsArgs,
-    Operators,
-    OperatorsArgs,
-)
+from components.nebius.network import LoginAddress, Network
+from components.nebius.node_groups import GpuClusters, NodeGroups, NodeGroupsArgs, Operators
 from components.nebius.preflight import Preflight
 from components.nebius.resource import Cloud, NebiusResource, settings_of
 from components.nebius.storage import Backups, Filesystems, filesystems
 from components.nebius.teardown import Leftovers, Teardown
 from components.nebius.waits import Wait
-
-
-@dataclass(frozen=True, kw_only=True)
-class KubernetesClusterArgs:
-    cloud: Cloud
-    subnet_id: pulumi.Input[str]
 
 
 class KubernetesCluster(pulumi.ComponentResource):
@@ -48,15 +36,17 @@ class KubernetesCluster(pulumi.ComponentResource):
     The command prints a credential when kubectl or Helm asks for one; there is no token in it. None is this program."""
     kubeconfig: pulumi.Output[str]
 
-    def __init__(self, name: str, args: KubernetesClusterArgs, *, opts: pulumi.ResourceOptions | None = None) -> None:
+    def __init__(
+        self, name: str, cloud: Cloud, subnet_id: pulumi.Input[str], *, opts: pulumi.ResourceOptions | None = None
+    ) -> None:
         super().__init__("hpc:nebius:KubernetesCluster", name, {}, opts)
-        cloud, settings = args.cloud, args.cloud.settings
+        settings = cloud.settings
         self.resource = cloud.resource(
             "Cluster",
             f"{name}-mk8s",
             {
                 "control_plane": {
-                    "subnet_id": args.subnet_id,
+                    "subnet_id": subnet_id,
                     "version": settings.kubernetes.version,
                     "etcd_cluster_size": settings.kubernetes.etcd_size,
                     "endpoints": {"public_endpoint": {}},
@@ -96,7 +86,7 @@ class Infrastructure(pulumi.ComponentResource):
     cluster: KubernetesCluster
     groups: Sequence[NodeGroup]
     nodesets: Mapping[str, Mapping[str, object]]
-    """Of each nodeset `count`, and `shape`, which differs when its nodes are recreated."""
+    """Of each nodeset `count`, and `shape`, a hash of what its nodes are made of: another one recreates them."""
     address: LoginAddress
     backups: Backups | None = None
     api: Wait
@@ -118,46 +108,32 @@ class Infrastructure(pulumi.ComponentResource):
         planned = releases(
             config, Facts(root_keys=(), backups={"name": "", "endpoint": ""} if backs_up(settings) else {})
         )
-        charts = ChartVersions(f"{name}-chart-versions", releases=planned, opts=self._child)
+        charts = ChartVersions(f"{name}-chart-versions", charts=charts_of(planned), opts=self._child)
         asked = Preflight(
             f"{name}-preflight",
             tenant=settings.tenant,
             project=settings.project,
             region=settings.region,
             request=request.request(config, settings),
-            command=settings.token_command,
+            command=list(settings.token_command),
             endpoint=settings.endpoint,
             opts=self._child,
         )
         self.cloud = replace(self.cloud, after=[asked, charts, self._leftovers()])
         subnet = Network(f"{name}-network", self.cloud, opts=self._child).subnet_id
         self.filesystems = Filesystems(f"{name}-fs", self.cloud, opts=self._child)
-        self.address = LoginAddress(
-            f"{name}-login", LoginAddressArgs(cloud=self.cloud, subnet_id=subnet), opts=self._child
-        )
-        self.cluster = KubernetesCluster(
-            f"{name}-kubernetes", KubernetesClusterArgs(cloud=self.cloud, subnet_id=subnet), opts=self._child
-        )
-        self.api = self.wait("api", "api", {}, seconds=waits.API_SECONDS)
+        self.address = LoginAddress(f"{name}-login", self.cloud, subnet, opts=self._child)
+        self.cluster = KubernetesCluster(f"{name}-kubernetes", self.cloud, subnet, opts=self._child)
+        self.api = self.wait("api", {}, seconds=waits.API_SECONDS)
         gpu_clusters = GpuClusters(f"{name}-gpu", self.cloud, opts=self._child)
         self.groups = node_groups(config, settings)
-        self.nodesets = {nodeset: self._nodeset(nodeset) for nodeset in config.nodesets}
-        drain = Drain(
-            f"{name}-drain",
-            access=self.cluster.access,
-            nodesets=self.nodesets,
-            seconds=config.slurm.drain_seconds,
-            pace=self.cloud.pace,
-            opts=self._child,
-        )
-        partitions = Partitions(
-            f"{name}-partitions",
-            access=self.cluster.access,
-            partitions=list(config.partitions),
-            seconds=config.slurm.drain_seconds,
-            pace=self.cloud.pace,
-            opts=self._child,
-        )
+        self.nodesets = {
+            nodeset: {"count": section.count, "shape": shape(config, settings, nodeset)}
+            for nodeset, section in config.nodesets.items()
+        }
+        limits = {"access": self.cluster.access, "seconds": config.slurm.drain_seconds, "pace": self.cloud.pace}
+        drain = Drain(f"{name}-drain", nodesets=self.nodesets, **limits, opts=self._child)
+        partitions = Partitions(f"{name}-partitions", partitions=list(config.partitions), **limits, opts=self._child)
         made = NodeGroups(
             f"{name}-nodes",
             NodeGroupsArgs(
@@ -173,12 +149,10 @@ class Infrastructure(pulumi.ComponentResource):
         )
         self.operators = Operators(
             f"{name}-nvidia",
-            OperatorsArgs(
-                cloud=self.cloud,
-                cluster_id=self.cluster.resource.id,
-                gpus=any(group.gpus for group in self.groups),
-                after=[self.api, *made.of.values()],
-            ),
+            self.cloud,
+            self.cluster.resource.id,
+            gpus=any(group.gpus for group in self.groups),
+            after=[self.api, *made.of.values()],
             opts=self._child,
         )
         self.volumes = self.teardown("volumes", [self.api, *made.of.values(), *self.operators.ready])
@@ -188,14 +162,13 @@ class Infrastructure(pulumi.ComponentResource):
         ]
         # Nodes that were recreated are waited for again.
         shapes = {nodeset: row["shape"] for nodeset, row in self.nodesets.items()}
-        self.nodes = self.wait("nodes", "nodes", {"groups": rows, "shapes": shapes}, after=[self.api, self.volumes])
+        self.nodes = self.wait("nodes", {"groups": rows, "shapes": shapes}, after=[self.api, self.volumes])
         if backs_up(settings):
             self.backups = Backups(f"{name}-backups", self.cloud, opts=self._child)
         self.register_outputs({})
 
     def wait(
         self,
-        name: str,
         kind: str,
         spec: Mapping[str, object],
         *,
@@ -204,10 +177,10 @@ class Infrastructure(pulumi.ComponentResource):
         seconds: int | None = None,
         parent: pulumi.Resource | None = None,
     ) -> Wait:
-        """A wait for something of the cluster; done again when `spec` or `changed` differ."""
+        """A wait for a kind of `waits.KINDS`; done again when `spec` or `changed` differ."""
         return Wait(
-            kind,
-            f"{self._name}-wait-{name}",
+            f"{self._name}-wait-{kind}",
+            kind=kind,
             access=self.cluster.access,
             spec=spec,
             seconds=seconds or self.cloud.settings.timeouts.available,
@@ -227,11 +200,6 @@ class Infrastructure(pulumi.ComponentResource):
             pace=self.cloud.pace,
             opts=pulumi.ResourceOptions(parent=parent or self, depends_on=list(after)),
         )
-
-    def _nodeset(self, name: str) -> Mapping[str, object]:
-        """How many nodes a nodeset has, and a hash of what they are made of: another one recreates them."""
-        config = self.cloud.config
-        return {"count": config.nodesets[name].count, "shape": shape(config, self.cloud.settings, name)}
 
     def _leftovers(self) -> Leftovers:
         config, settings = self.cloud.config, self.cloud.settings

@@ -17,20 +17,6 @@ _TAIL = 12
 """Lines of kubectl's output that an error has."""
 _EVENTS = 5
 """How many events of an object are shown."""
-_UNREACHABLE = (
-    "Unable to connect to the server",
-    "connection refused",
-    "i/o timeout",
-    "TLS handshake timeout",
-    "no such host",
-    "no route to host",
-    "EOF",
-    "connection reset",
-    "context deadline exceeded",
-    "the server is currently unable",
-    "ServiceUnavailable",
-    "did not end within",
-)
 
 
 class KubectlError(RuntimeError):
@@ -40,11 +26,6 @@ class KubectlError(RuntimeError):
     def not_found(self) -> bool:
         """Whether there is no such object, or no such kind of object."""
         return any(text in str(self) for text in ("(NotFound)", NO_KIND, "not found"))
-
-    @property
-    def unreachable(self) -> bool:
-        """Whether the API server did not answer."""
-        return any(text in str(self) for text in _UNREACHABLE)
 
 
 class Kubectl:

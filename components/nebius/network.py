@@ -1,6 +1,5 @@
 """The network of a cluster: its subnet, and the public address of its login Service."""
 
-from dataclasses import dataclass
 from typing import Any
 
 import pulumi
@@ -81,27 +80,23 @@ class Network(pulumi.ComponentResource):
         self.register_outputs({"subnet_id": self.subnet_id})
 
 
-@dataclass(frozen=True, kw_only=True)
-class LoginAddressArgs:
-    cloud: Cloud
-    subnet_id: pulumi.Input[str]
-
-
 class LoginAddress(pulumi.ComponentResource):
     """An address that stays while the Service is created again; none for a Service that is not public."""
 
     allocation_id: pulumi.Output[str] | None = None
     address: pulumi.Output[str] | None = None
 
-    def __init__(self, name: str, args: LoginAddressArgs, *, opts: pulumi.ResourceOptions | None = None) -> None:
+    def __init__(
+        self, name: str, cloud: Cloud, subnet_id: pulumi.Input[str], *, opts: pulumi.ResourceOptions | None = None
+    ) -> None:
         super().__init__("hpc:nebius:LoginAddress", name, {}, opts)
-        login = args.cloud.settings.login
+        login = cloud.settings.login
         if login.service == "LoadBalancer" and login.exposure == "public":
-            made = args.cloud.resource(
+            made = cloud.resource(
                 "Allocation",
                 f"{name}-allocation",
-                {"ipv4_public": {"cidr": "/32", "subnet_id": args.subnet_id}},
-                called=shortened(args.cloud.config.name, "static-ip"),
+                {"ipv4_public": {"cidr": "/32", "subnet_id": subnet_id}},
+                called=shortened(cloud.config.name, "static-ip"),
                 opts=pulumi.ResourceOptions(parent=self),
             )
             self.allocation_id = made.id

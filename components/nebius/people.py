@@ -7,13 +7,12 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import pulumi
-from pulumi.dynamic import CreateResult, UpdateResult
-
 from cluster.config import ClusterConfig
 from cluster.jobs.environment import environment
 from cluster.platforms.nebius.slurm import CHECKS_USER, accounts
-from components.dynamic import ActionProvider, DynamicResource, given, report, without_traceback
+from components.dynamic import report, without_traceback
+from components.nebius.actions import ActingProvider, Action
+from components.nebius.api.specs import whole
 from components.nebius.kubectl import LOGIN, Kubectl, KubectlError
 from components.nebius.waits import Poll
 from components.slurm import payload
@@ -38,6 +37,11 @@ sys.exit(done.returncode)
 """
 COMMAND = ("python3", "-c", _START)
 """What runs it."""
+
+
+def program_hash() -> str:
+    """A hash of the program and of what it imports."""
+    return hashlib.sha256(json.dumps(files(), sort_keys=True).encode()).hexdigest()[:16]
 
 
 @cache
@@ -70,54 +74,38 @@ class PeopleError(RuntimeError):
     """Users could not be created; the text has which, why and what to do."""
 
 
-class PeopleProvider(ActionProvider):
-    """Runs a program in a login pod that changes what differs.
+class PeopleProvider(ActingProvider):
+    """Runs a program in a login pod that changes what differs. An interrupted run is completed by the next.
 
     Nothing is done at a deletion: they are in the jail, which is deleted with the cluster, or kept as it is.
     """
 
+    ID = "{access[context]}/people"
     ACTED_ON = ("access", "people", "program", "after")
 
-    def create(self, props: dict[str, Any]) -> CreateResult:
-        """Make them. An interrupted run is completed by the next."""
-        _converge(props)
-        return CreateResult(f"{props['access']['context']}/people", given(props))
-
-    def update(self, _id: str, _olds: dict[str, Any], _news: dict[str, Any]) -> UpdateResult:
-        """Change what differs; those that are no longer named are removed."""
-        _converge(_news)
-        return UpdateResult(given(_news))
+    def act(self, news: Mapping[str, Any], _olds: Mapping[str, Any] | None, /) -> None:
+        """Make users and accounts; those that are no longer named are removed."""
+        with without_traceback(PeopleError), Kubectl(news["access"]) as kubectl:
+            _converge(kubectl, news)
 
 
-class People(DynamicResource, module="nebius", name="People"):
-    """Users, groups, accounts and QOS of a cluster."""
+class People(Action, module="nebius", name="People"):
+    """Users, groups, accounts and QOS of a cluster.
 
-    def __init__(
-        self,
-        name: str,
-        *,
-        access: pulumi.Input[Mapping[str, Any]],
-        people: Mapping[str, Any],
-        pace: float,
-        after: pulumi.Input[str] = "",
-        opts: pulumi.ResourceOptions | None = None,
-    ) -> None:
-        """`people` is what the program takes; `after` changes when the jail is another."""
-        program = hashlib.sha256(json.dumps(files(), sort_keys=True).encode()).hexdigest()[:16]
-        props = {"access": access, "people": dict(people), "program": program, "pace": pace, "after": after}
-        super().__init__(PeopleProvider(), name, props, opts)
+    Inputs: `access`, `people` (what the program takes), `program` (its hash), `pace`, and `after`, which changes when
+    the jail is another.
+    """
+
+    PROVIDER = PeopleProvider
 
 
-def _converge(props: Mapping[str, Any]) -> None:
-    with without_traceback(PeopleError), Kubectl(props["access"]) as kubectl:
-        text = json.dumps({"files": dict(files()), "payload": _whole(props["people"])})
-        output = _run(kubectl, text, props["pace"])
-        lines = [line for line in output.splitlines() if line.strip()]
-        for line in lines[:-1]:
-            report(line)
-        error = json.loads(lines[-1]).get("error") if lines else "the program printed nothing"
-        if error:
-            raise PeopleError(f"users and accounts: {error}")
+def _converge(kubectl: Kubectl, props: Mapping[str, Any]) -> None:
+    output = _run(kubectl, json.dumps({"files": dict(files()), "payload": whole(props["people"])}), props["pace"])
+    lines = [line for line in output.splitlines() if line.strip()]
+    for line in lines[:-1]:
+        report(line)
+    if error := json.loads(lines[-1]).get("error") if lines else "the program printed nothing":
+        raise PeopleError(f"users and accounts: {error}")
 
 
 def _run(kubectl: Kubectl, text: str, pace: float) -> str:
@@ -133,12 +121,3 @@ def _run(kubectl: Kubectl, text: str, pace: float) -> str:
                     f"to do: kubectl describe pod {LOGIN.name} --namespace={kubectl.namespace}; then run `up` again"
                 ) from None
             poll.pause(str(error), f"waiting for pod {LOGIN.name}: {error}")
-
-
-def _whole(value: Any) -> Any:  # noqa: ANN401 - any JSON value
-    """A value without the fractions that numbers get on their way through the engine."""
-    if isinstance(value, Mapping):
-        return {name: _whole(one) for name, one in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_whole(one) for one in value]
-    return int(value) if isinstance(value, float) and value.is_integer() else value

@@ -11,11 +11,9 @@ import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-import pulumi
-from pulumi.dynamic import CreateResult, UpdateResult
-
 from cluster.platforms.nebius.kubectl import EXEC_API, INSTALL_KUBECTL, credential_command
-from components.dynamic import ActionProvider, DynamicResource, given, report, without_traceback
+from components.dynamic import report, without_traceback
+from components.nebius.actions import ActingProvider, Action
 from components.nebius.api.client import MORE_QUOTA, NebiusError, nebius_error
 
 CREDENTIAL_SECONDS = 120
@@ -25,49 +23,26 @@ FATAL = frozenset({"UNAUTHENTICATED", ""})
 _TIB = 1 << 40
 
 
-class PreflightProvider(ActionProvider):
+class PreflightProvider(ActingProvider):
     """Asks, and changes nothing."""
 
+    ID = "{project}/preflight"
     ACTED_ON = ("request",)
 
-    def create(self, props: dict[str, Any]) -> CreateResult:
-        """Ask for everything. Fails with all that is missing."""
+    def act(self, news: Mapping[str, Any], olds: Mapping[str, Any] | None, /) -> None:
+        """Ask for everything, or for what is new or more than before. Fails with all that is missing."""
         with without_traceback(NebiusError):
-            _check(given(props), {})
-        return CreateResult(f"{props['project']}/preflight", given(props))
-
-    def update(self, _id: str, _olds: dict[str, Any], _news: dict[str, Any]) -> UpdateResult:
-        """Ask for what is new, or more than before."""
-        with without_traceback(NebiusError):
-            _check(given(_news), _olds["request"])
-        return UpdateResult(given(_news))
+            _check(news, olds["request"] if olds else {})
 
 
-class Preflight(DynamicResource, module="nebius", name="Preflight"):
-    """Everything else waits for it."""
+class Preflight(Action, module="nebius", name="Preflight"):
+    """Everything else waits for it.
 
-    def __init__(
-        self,
-        name: str,
-        *,
-        tenant: str,
-        project: str,
-        region: str,
-        request: Mapping[str, Any],
-        command: Sequence[str],
-        endpoint: str,
-        opts: pulumi.ResourceOptions | None = None,
-    ) -> None:
-        """`request` is what cluster.platforms.nebius.request gives, `command` the credential command."""
-        props: dict[str, Any] = {
-            "tenant": tenant,
-            "project": project,
-            "region": region,
-            "request": dict(request),
-            "command": list(command),
-            "endpoint": endpoint,
-        }
-        super().__init__(PreflightProvider(), name, props, opts)
+    Inputs: `tenant`, `project`, `region`, `request` (of cluster.platforms.nebius.request), `command` (the credential
+    command), `endpoint`.
+    """
+
+    PROVIDER = PreflightProvider
 
 
 def _check(props: Mapping[str, Any], before: Mapping[str, Any]) -> None:

@@ -11,11 +11,9 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import pulumi
-from pulumi.dynamic import CreateResult
-
 from cluster.platforms.nebius.names import ACTIVE_CHECKS, OPERATOR_NAMESPACE
-from components.dynamic import ActionProvider, DynamicResource, given, report, without_traceback
+from components.dynamic import report, without_traceback
+from components.nebius.actions import ActingProvider, Action
 from components.nebius.api.client import NebiusError
 from components.nebius.api.kinds import KINDS, Kind
 from components.nebius.kubectl import Kubectl, KubectlError
@@ -30,17 +28,13 @@ REHEARSAL_SECONDS = 20
 CSI_DRIVER = "compute.csi.nebius.com"
 
 
-class TeardownProvider(ActionProvider):
+class TeardownProvider(ActingProvider):
     """Creates nothing: what it ends is ordered by Kubernetes."""
 
+    ID = "{cluster_id}/{stage}"
     ACTED_ON = ("access", "cluster_id", "endpoint")
-
     LEAVES_NOTHING = False
     """Its deletion is what it is for, also after a creation that was interrupted."""
-
-    def create(self, props: dict[str, Any]) -> CreateResult:
-        """Nothing is to be done."""
-        return CreateResult(f"{props['cluster_id']}/{props['stage']}", given(props))
 
     def delete(self, _id: str, _props: dict[str, Any]) -> None:
         """End it, as far as the API server answers; nothing where the cluster is gone."""
@@ -54,29 +48,14 @@ class TeardownProvider(ActionProvider):
                 Ending(kubectl=kubectl, pace=_props["pace"], most=most).run(_props["stage"])
 
 
-class Teardown(DynamicResource, module="nebius", name="Teardown"):
-    """It depends on what is deleted after it."""
+class Teardown(Action, module="nebius", name="Teardown"):
+    """It depends on what is deleted after it.
 
-    def __init__(
-        self,
-        name: str,
-        *,
-        stage: str,
-        access: pulumi.Input[Mapping[str, Any]],
-        cluster_id: pulumi.Input[str],
-        endpoint: str,
-        pace: float,
-        opts: pulumi.ResourceOptions | None = None,
-    ) -> None:
-        """`stage`: `charts` is deleted before the charts are, `volumes` after them and before the nodes."""
-        props: dict[str, Any] = {
-            "stage": stage,
-            "access": access,
-            "cluster_id": cluster_id,
-            "endpoint": endpoint,
-            "pace": pace,
-        }
-        super().__init__(TeardownProvider(), name, props, opts)
+    Inputs: `stage` (`charts` is deleted before the charts are, `volumes` after them and before the nodes), `access`,
+    `cluster_id`, `endpoint`, `pace`.
+    """
+
+    PROVIDER = TeardownProvider
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,7 +78,7 @@ class Ending:
         steps: dict[str, Callable[[], None]] = {
             "the operator": self._stop_operator,
             "finalizers of active checks": self._free_checks,
-            "PodDisruptionBudgets": self._delete_budgets,
+            "PodDisruptionBudgets": lambda: self._delete("poddisruptionbudgets"),
             "load balancers": self._delete_balancers,
         }
         if stage == "volumes":
@@ -120,54 +99,52 @@ class Ending:
     def _stop_operator(self) -> None:
         """Nothing is created again from here on."""
         where = f"--namespace={OPERATOR_NAMESPACE}"
-        if not self.kubectl.items("deployments", where):
-            return
-        self.kubectl.run("scale", "deployment", "--all", "--replicas=0", where)
-        if not self._within(OPERATOR_SECONDS, lambda: not self._replicas(where)):
-            report(f"Soperator's pods did not end within {OPERATOR_SECONDS} s; the destroy goes on")
+        if self.kubectl.items("deployments", where):
+            self.kubectl.run("scale", "deployment", "--all", "--replicas=0", where)
+            if not self._within(OPERATOR_SECONDS, lambda: not self._replicas(where)):
+                report(f"Soperator's pods did not end within {OPERATOR_SECONDS} s; the destroy goes on")
+
+    def _replicas(self, where: str) -> int:
+        deployments = self.kubectl.items("deployments", where)
+        return sum(deployment.get("status", {}).get("replicas") or 0 for deployment in deployments)
 
     def _free_checks(self) -> None:
         """Remove Soperator's finalizer: it would hold them, and the removal of their chart, for ever, as
         what removes it has been stopped."""
-        for one in self.kubectl.items(ACTIVE_CHECKS):
-            if one["metadata"].get("finalizers"):
-                freed = json.dumps({"metadata": {"finalizers": None}})
-                self.kubectl.run("patch", ACTIVE_CHECKS, one["metadata"]["name"], "--type=merge", f"--patch={freed}")
+        freed = json.dumps({"metadata": {"finalizers": None}})
+        for check in self.kubectl.items(ACTIVE_CHECKS):
+            if check["metadata"].get("finalizers"):
+                self.kubectl.run("patch", ACTIVE_CHECKS, check["metadata"]["name"], "--type=merge", f"--patch={freed}")
 
-    def _replicas(self, where: str) -> int:
-        return sum(one.get("status", {}).get("replicas") or 0 for one in self.kubectl.items("deployments", where))
-
-    def _delete_budgets(self) -> None:
-        self.kubectl.run("delete", "poddisruptionbudgets", "--all", "--ignore-not-found", "--wait=false")
+    def _delete(self, kind: str, *which: str) -> None:
+        self.kubectl.run("delete", kind, *(which or ("--all",)), "--ignore-not-found", "--wait=false")
 
     def _balancers(self) -> list[str]:
-        found = self.kubectl.items("services")
-        return [one["metadata"]["name"] for one in found if one["spec"].get("type") == "LoadBalancer"]
+        services = self.kubectl.items("services")
+        return [row["metadata"]["name"] for row in services if row["spec"].get("type") == "LoadBalancer"]
 
     def _delete_balancers(self) -> None:
         """A Service of type LoadBalancer is only gone when its load balancer is: a finalizer holds it until then."""
-        names = self._balancers()
-        if not names:
-            return
-        self.kubectl.run("delete", "service", *names, "--ignore-not-found", "--wait=false")
-        if not self._within(BALANCER_SECONDS, lambda: not self._balancers()):
-            report(
-                f"the load balancer of {', '.join(self._balancers())} is still there after {BALANCER_SECONDS} s; the "
-                "destroy goes on: look for it in Nebius's console"
-            )
+        if names := self._balancers():
+            self._delete("service", *names)
+            if not self._within(BALANCER_SECONDS, lambda: not self._balancers()):
+                report(
+                    f"the load balancer of {', '.join(self._balancers())} is still there after {BALANCER_SECONDS} s; "
+                    "the destroy goes on: look for it in Nebius's console"
+                )
 
     def _volumes(self) -> list[str]:
         return [
-            one["metadata"]["name"]
-            for one in self.kubectl.items("persistentvolumes")
-            if one["spec"].get("csi", {}).get("driver") == CSI_DRIVER
-            and one["spec"].get("claimRef", {}).get("namespace") == self.kubectl.namespace
-            and one["spec"].get("persistentVolumeReclaimPolicy") == "Delete"
+            row["metadata"]["name"]
+            for row in self.kubectl.items("persistentvolumes")
+            if row["spec"].get("csi", {}).get("driver") == CSI_DRIVER
+            and row["spec"].get("claimRef", {}).get("namespace") == self.kubectl.namespace
+            and row["spec"].get("persistentVolumeReclaimPolicy") == "Delete"
         ]
 
     def _delete_volumes(self) -> None:
         """Claims of the cluster's namespace, so that the CSI driver deletes their disks while it runs."""
-        self.kubectl.run("delete", "persistentvolumeclaims", "--all", "--ignore-not-found", "--wait=false")
+        self._delete("persistentvolumeclaims")
         if not self._within(VOLUME_SECONDS, lambda: not self._volumes()):
             report(f"volumes {', '.join(self._volumes())} are still there; their disks are deleted after the cluster")
 
@@ -188,17 +165,13 @@ NAMESPACE_LABEL = "kubernetes.io/created-for/pvc/namespace"
 """The label that the CSI driver gives to a disk: the namespace of its claim."""
 
 
-class LeftoversProvider(ActionProvider):
+class LeftoversProvider(ActingProvider):
     """Creates nothing: what it removes is created by other resources, and by Kubernetes."""
 
+    ID = "{project}/{cluster}"
     ACTED_ON = ("namespaces", "keep", "existing", "endpoint")
-
     LEAVES_NOTHING = False
     """Its deletion is what it is for, also after a creation that was interrupted."""
-
-    def create(self, props: dict[str, Any]) -> CreateResult:
-        """Nothing is to be done."""
-        return CreateResult(f"{props['project']}/{props['cluster']}", given(props))
 
     def delete(self, _id: str, _props: dict[str, Any]) -> None:
         """Delete what is left, and report what stays."""
@@ -209,35 +182,14 @@ class LeftoversProvider(ActionProvider):
                 report(line)
 
 
-class Leftovers(DynamicResource, module="nebius", name="Leftovers"):
-    """Registered before everything else of the cluster."""
+class Leftovers(Action, module="nebius", name="Leftovers"):
+    """Registered before everything else of the cluster.
 
-    def __init__(
-        self,
-        name: str,
-        *,
-        tenant: str,
-        project: str,
-        cluster: str,
-        owner: pulumi.Input[str],
-        namespaces: list[str],
-        keep: bool,
-        existing: Mapping[str, str],
-        endpoint: str,
-        opts: pulumi.ResourceOptions | None = None,
-    ) -> None:
-        """`keep`: whether file systems and buckets stay. `existing`: ids by field of file systems of the user's own."""
-        props: dict[str, Any] = {
-            "tenant": tenant,
-            "project": project,
-            "cluster": cluster,
-            "owner": owner,
-            "namespaces": namespaces,
-            "keep": keep,
-            "existing": dict(existing),
-            "endpoint": endpoint,
-        }
-        super().__init__(LeftoversProvider(), name, props, opts)
+    Inputs: `tenant`, `project`, `cluster`, `owner`, `namespaces`, `endpoint`; `keep`: whether file systems and buckets
+    stay; `existing`: ids by field of file systems of the user's own.
+    """
+
+    PROVIDER = LeftoversProvider
 
 
 def _delete_owned(props: Mapping[str, Any]) -> None:
@@ -245,32 +197,23 @@ def _delete_owned(props: Mapping[str, Any]) -> None:
 
     Those in clusters and groups first, whose kinds have lower numbers.
     """
-    from components.nebius.api import lifecycle  # the SDK takes a third of a second to import
-
     for kind in sorted(KINDS.values(), key=lambda kind: kind.order):
-        if props["keep"] and kind.holds_data:
-            continue
-        for row in _owned(kind, props):
+        for row in () if props["keep"] and kind.holds_data else _owned(kind, props):
             report(f"deleting {kind.name} {row['metadata'].get('name', '')}, which an interrupted run left")
-            _delete(lifecycle, kind.name, row, props)
-
-
-def _parents(kind: Kind, props: Mapping[str, Any]) -> list[str]:
-    """Ids of what has objects of a kind: the project, the tenant, or this state's own clusters and groups."""
-    of = {"Project": props["project"], "Tenant": props["tenant"]}
-    if kind.parent in of:
-        return [of[kind.parent]]
-    return [row["metadata"]["id"] for row in _owned(KINDS[kind.parent], props)]
+            _delete(kind.name, row, props)
 
 
 def _owned(kind: Kind, props: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """Objects of this state, of the project, the tenant, or its own clusters and groups."""
     from components.nebius.api import objects  # the SDK takes a third of a second to import
 
-    for parent in _parents(kind, props):
-        for row in objects.objects_of(kind.name, parent, props["endpoint"]):
-            state = (row.get("status") or {}).get("state")
-            if (row["metadata"].get("labels") or {}).get(OWNER_LABEL) == props["owner"] and state not in kind.deleting:
-                yield row
+    parents = {"Project": [props["project"]], "Tenant": [props["tenant"]]}.get(kind.parent)
+    if parents is None:
+        parents = [row["metadata"]["id"] for row in _owned(KINDS[kind.parent], props)]
+    for row in (row for parent in parents for row in objects.objects_of(kind.name, parent, props["endpoint"])):
+        state = (row.get("status") or {}).get("state")
+        if (row["metadata"].get("labels") or {}).get(OWNER_LABEL) == props["owner"] and state not in kind.deleting:
+            yield row
 
 
 def _delete_disks(props: Mapping[str, Any]) -> None:
@@ -278,7 +221,7 @@ def _delete_disks(props: Mapping[str, Any]) -> None:
 
     A disk does not say which cluster it was created for: with another cluster in the project they are only listed.
     """
-    from components.nebius.api import lifecycle, objects  # the SDK takes a third of a second to import
+    from components.nebius.api import objects  # the SDK takes a third of a second to import
 
     found = [
         row
@@ -298,23 +241,17 @@ def _delete_disks(props: Mapping[str, Any]) -> None:
             )
         else:
             report(f"deleting disk {name} ({id_}) of a volume")
-            _delete(lifecycle, "Disk", row, props)
+            _delete("Disk", row, props)
 
 
-def _delete(lifecycle: Any, kind: str, row: Mapping[str, Any], props: Mapping[str, Any]) -> None:  # noqa: ANN401
+def _delete(kind: str, row: Mapping[str, Any], props: Mapping[str, Any]) -> None:
     """Delete one object; its owner may be this state or nobody."""
-    labels = row["metadata"].get("labels") or {}
-    found = {
-        "kind": kind,
-        "name": row["metadata"]["name"],
-        "parent_id": row["metadata"].get("parent_id", ""),
-        "spec": {},
-        "resource_name": row["metadata"]["name"],
-        "owner": labels.get(OWNER_LABEL, props["owner"]),
-        "endpoint": props["endpoint"],
-        "labels": {},
-    }
-    lifecycle.delete(row["metadata"]["id"], found)
+    from components.nebius.api import lifecycle  # the SDK takes a third of a second to import
+
+    metadata = row["metadata"]
+    name, owner = metadata["name"], (metadata.get("labels") or {}).get(OWNER_LABEL, props["owner"])
+    found = {"kind": kind, "name": name, "resource_name": name, "parent_id": metadata.get("parent_id", "")}
+    lifecycle.delete(metadata["id"], {**found, "owner": owner, "endpoint": props["endpoint"]})
 
 
 def _kept(props: Mapping[str, Any]) -> Iterator[str]:

@@ -19,7 +19,6 @@ from cluster.load.parse import parse
 from cluster.platforms.nebius import versions
 from cluster.platforms.nebius.releases import BACKUP_SECRET, Facts, Release, releases
 from components.nebius.chart_sources import definitions
-from components.nebius.charts import in_order
 from lab.kubernetes import binaries
 from lab.kubernetes.apiserver import ApiServer
 from tests.outside.recorder import Recorder
@@ -124,7 +123,7 @@ def test_charts_install_and_what_they_name_exists(
 ) -> None:
     charts = _charts(artifact, commit, tmp_path / "charts")
     config = parse(_described(version, str(charts)))
-    every = in_order(releases(config, FACTS))
+    every = releases(config, FACTS)
     ours = [one for one in every if (charts / one.chart / "Chart.yaml").is_file()]
     elsewhere = sorted(one.chart for one in every if one not in ours)
     outside.did(f"{version}: charts that are not in the checkout, whose definitions stand-ins replace: {elsewhere}")

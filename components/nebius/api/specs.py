@@ -109,7 +109,7 @@ def spec_message(kind: Kind, spec: Mapping[str, Any]) -> Any:  # noqa: ANN401
     does not fit.
     """
     cls = message_class(kind, f"{kind.name}Spec")
-    numbered = _numbers(spec)
+    numbered = whole(spec)
     if unknown := _unknown(cls, numbered, "spec"):
         raise NebiusError("\n".join([f"the spec of a {kind.name} has keys that the API does not have:", *unknown]))
     try:
@@ -135,7 +135,7 @@ def merged(base: Any, olds: Mapping[str, Any], news: Mapping[str, Any]) -> Any: 
     it leaves at its default (header X-ResetMask), so it must start from what was fetched.
     """
     cls = type(base)
-    return cls.from_json(json.dumps(_overlaid(cls, full(base), _numbers(olds), _numbers(news))))
+    return cls.from_json(json.dumps(_overlaid(cls, full(base), whole(olds), whole(news))))
 
 
 def _overlaid(cls: Any, base: dict[str, Any], olds: Any, news: Mapping[str, Any]) -> dict[str, Any]:  # noqa: ANN401
@@ -227,12 +227,12 @@ def _class_of(field: Any) -> Any:  # noqa: ANN401
     return type(field.codec.default())
 
 
-def _numbers(value: Any) -> Any:  # noqa: ANN401
+def whole(value: Any) -> Any:  # noqa: ANN401
     """Whole numbers as int: all numbers of a state are floating-point numbers."""
     if isinstance(value, Mapping):
-        return {str(name): _numbers(one) for name, one in value.items() if one is not None}
+        return {str(name): whole(one) for name, one in value.items() if one is not None}
     if isinstance(value, (list, tuple)):
-        return [_numbers(one) for one in value]
+        return [whole(one) for one in value]
     if isinstance(value, float) and value.is_integer():
         return int(value)
     return value

@@ -10,12 +10,10 @@ import threading
 import pytest
 
 from cluster.observe.nodes import parse_nodes
-from cluster.platforms.nebius.releases import Release
 from components.nebius import chart_sources, waits
-from components.nebius.charts import in_order
 from components.nebius.drain import leaving
 from components.nebius.kubectl import KubectlError
-from components.nebius.waits import LEAVES, REMADE, Look, WaitError, wait_for
+from components.nebius.waits import LEAVES, REMADE, Awaited, Look, WaitError, wait_for
 
 
 def kube_node(name, group="g", ready=True, gpus=0):
@@ -110,11 +108,9 @@ class TestDrain:
 
 class TestWait:
     def test_it_ends_with_what_was_missing_and_what_to_do(self):
+        awaited = Awaited("a thing", lambda: Look("half of it"), "look", lambda: "  an event", "nebius.timeouts.login")
         with pytest.raises(WaitError) as error:
-            wait_for(
-                "a thing", lambda: Look(text="half of it"), seconds=0.02, pace=0.01, limit="nebius.timeouts.login",
-                explain=lambda: "  an event", todo="look",
-            )  # fmt: skip
+            wait_for(awaited, seconds=0.02, pace=0.01)
         assert str(error.value).splitlines() == [
             "a thing did not come within 0 s (nebius.timeouts.login): half of it", "  an event", "to do: look",
         ]  # fmt: skip
@@ -124,9 +120,9 @@ class TestWait:
             raise KubectlError("`kubectl get` failed: getting credentials: exec: executable nebius not found")
 
         with pytest.raises(WaitError, match=r"nebius.token_command"):
-            wait_for("a thing", look, seconds=60, pace=10)
+            wait_for(Awaited("a thing", look), seconds=60, pace=10)
         with pytest.raises(WaitError, match="a thing failed: BackoffLimitExceeded"):
-            wait_for("a thing", lambda: Look(failed=True, text="BackoffLimitExceeded"), seconds=60, pace=10)
+            wait_for(Awaited("a thing", lambda: Look("BackoffLimitExceeded", failed=True)), seconds=60, pace=10)
 
     def test_an_api_server_that_does_not_answer_is_asked_again(self):
         answers = iter([KubectlError("connection refused"), Look(done=True, facts={"a": 1})])
@@ -137,17 +133,7 @@ class TestWait:
                 raise found
             return found
 
-        assert wait_for("a thing", look, seconds=5, pace=0.01) == {"a": 1}
-
-
-def test_releases_come_after_those_that_they_need():
-    def release(name, *needs):
-        return Release(name=name, chart=name, repo="r", version="1", namespace="n", needs=needs)
-
-    found = in_order([release("c", "b"), release("b", "a"), release("a")])
-    assert [one.name for one in found] == ["a", "b", "c"]
-    with pytest.raises(ValueError, match="need each other: a, b"):
-        in_order([release("a", "b"), release("b", "a")])
+        assert wait_for(Awaited("a thing", look), seconds=5, pace=0.01) == {"a": 1}
 
 
 INDEX = """apiVersion: v1

@@ -12,20 +12,18 @@ from components.nebius.kubectl import Kubectl
 from components.nebius.waits import WaitError
 from tests.nebius.docs.kubectl import Cluster, row
 
-SOON = {"seconds": 0.3, "pace": 0.01}
 GROUPS = [{"name": "worker-worker-0", "id": "mk8snodegroup-1", "count": 2, "gpus": 8}]
-Wait = Callable[[Kubectl, dict[str, Any], dict[str, Any]], dict[str, Any]]
 
 
-def waited(wait: Wait, kubectl: Cluster, /, **spec: Any) -> dict[str, Any]:
+def waited(kind: str, kubectl: Cluster, /, **spec: Any) -> dict[str, Any]:
     """The facts of a wait that has 0.3 s."""
-    return wait(cast("Kubectl", kubectl), spec, SOON)
+    return waits.wait(cast("Kubectl", kubectl), kind, spec, seconds=0.3, pace=0.01)
 
 
-def failed(wait: Wait, kubectl: Cluster, /, **spec: Any) -> str:
+def failed(kind: str, kubectl: Cluster, /, **spec: Any) -> str:
     """What a wait says that does not end well."""
     with pytest.raises(WaitError) as raised:
-        waited(wait, kubectl, **spec)
+        waited(kind, kubectl, **spec)
     return str(raised.value)
 
 
@@ -38,11 +36,11 @@ class TestPermissions:
     def test_charts_wait_until_this_account_may_create_definitions(self) -> None:
         left = iter([False] * 5)
         cluster = self.review(lambda: next(left, True))
-        waited(waits.wait_api, cluster)
+        waited("api", cluster)
         assert len(cluster.ran) == 5 + len(waits.NEEDED)
 
     def test_a_permission_that_never_comes_is_reported(self) -> None:
-        text = failed(waits.wait_api, self.review(lambda: False))
+        text = failed("api", self.review(lambda: False))
         assert "may not create customresourcedefinitions yet" in text
         assert "may edit the project" in text
 
@@ -54,14 +52,14 @@ class TestTheLoginAddress:
         why = {"reason": "SyncLoadBalancerFailed", "message": "public addresses are forbidden"}
         cluster.objects["events"] = [row("event-1", **why)]
         start = time.monotonic()
-        text = failed(waits.wait_login, cluster, cluster="slurm", type="LoadBalancer")
+        text = failed("login", cluster, cluster="slurm", type="LoadBalancer")
         assert "has no address" in text
         assert "public addresses are forbidden" in text
         assert "nebius.login.exposure: internal" in text
         assert 0.3 <= time.monotonic() - start < 60
 
     def test_the_deadline_is_in_seconds_and_one_number(self) -> None:
-        text = failed(waits.wait_login, Cluster(), cluster="slurm", type="LoadBalancer")
+        text = failed("login", Cluster(), cluster="slurm", type="LoadBalancer")
         assert "did not come within 0 s (nebius.timeouts.login)" in text
 
     def test_an_address_that_comes_late_is_taken(self) -> None:
@@ -75,7 +73,7 @@ class TestTheLoginAddress:
             ]
 
         cluster.items = items
-        assert waited(waits.wait_login, cluster, cluster="slurm", type="LoadBalancer") == {
+        assert waited("login", cluster, cluster="slurm", type="LoadBalancer") == {
             "address": "192.0.2.7",
             "port": 22,
         }
@@ -92,14 +90,14 @@ class TestGpus:
         cluster.objects["pods"] = [
             row("nvidia-driver-b", metadata={"namespace": "gpu-operator"}, status={"phase": "Pending"})
         ]
-        text = failed(waits.wait_nodes, cluster, groups=GROUPS)
+        text = failed("nodes", cluster, groups=GROUPS)
         assert "1 nodes do not advertise 8 nvidia.com/gpu: b has 0" in text
         assert "gpu-operator/nvidia-driver-b: Pending" in text
 
     def test_nodes_with_all_gpus_pass(self) -> None:
         cluster = Cluster()
         cluster.objects["nodes"] = [self.node("a", 8), self.node("b", 8)]
-        waited(waits.wait_nodes, cluster, groups=GROUPS)
+        waited("nodes", cluster, groups=GROUPS)
 
 
 class TestTheJail:
@@ -109,13 +107,13 @@ class TestTheJail:
         return cluster
 
     def test_pods_are_waited_for_after_the_jail_is_populated(self) -> None:
-        waited(waits.wait_populated, self.job({"type": "Complete", "status": "True"}), cluster="slurm")
+        waited("populated", self.job({"type": "Complete", "status": "True"}), cluster="slurm")
 
     def test_a_population_that_fails_shows_its_log_at_once(self) -> None:
         cluster = self.job({"type": "Failed", "status": "True", "reason": "BackoffLimitExceeded"})
         cluster.logs["job/slurm-populate-jail"] = "restic: repository not found\n"
         start = time.monotonic()
-        text = failed(waits.wait_populated, cluster, cluster="slurm")
+        text = failed("populated", cluster, cluster="slurm")
         assert "BackoffLimitExceeded" in text
         assert "restic: repository not found" in text
         assert time.monotonic() - start < 0.3
@@ -123,7 +121,7 @@ class TestTheJail:
     def test_a_jail_without_its_sentinel_is_not_populated(self) -> None:
         cluster = slurm("NodeName=worker-0 Arch=x86_64 State=IDLE Gres=gpu:8")
         cluster.programs["sh"] = lambda _pod, _words: "no\n"
-        text = failed(waits.wait_scheduler, cluster, nodes={"worker-0": 8}, nodesets=["worker"])
+        text = failed("scheduler", cluster, nodes={"worker-0": 8}, nodesets=["worker"])
         assert "/etc/soperator-jail-populated" in text
         assert "it is not populated" in text
 
@@ -146,18 +144,18 @@ def slurm(*lines: str) -> Cluster:
 class TestSlurmsNodes:
     def test_a_check_that_only_comments_does_not_hold_up_the_cluster(self) -> None:
         line = "NodeName=worker-0 State=IDLE Gres=gpu:8 Comment=[node_problem] ib-gpu-perf failed"
-        waited(waits.wait_scheduler, slurm(line), nodes={"worker-0": 8}, nodesets=["worker"])
+        waited("scheduler", slurm(line), nodes={"worker-0": 8}, nodesets=["worker"])
 
     def test_a_drained_node_is_a_warning_with_its_reason(self, capfd: pytest.CaptureFixture[str]) -> None:
         reason = "[user_problem] boot disk is used by 95%"
         line = f"NodeName=worker-0 State=IDLE+DRAIN Gres=gpu:8 Reason={reason} [root@2026-11-22T05:00:00]"
-        waited(waits.wait_scheduler, slurm(line), nodes={"worker-0": 8}, nodesets=["worker"])
+        waited("scheduler", slurm(line), nodes={"worker-0": 8}, nodesets=["worker"])
         said = capfd.readouterr()
         assert reason in said.out + said.err
 
     def test_nodes_that_have_left_are_deleted_from_slurm(self) -> None:
         cluster = slurm("NodeName=worker-0 State=IDLE Gres=gpu:8", "NodeName=worker-1 State=DOWN* Gres=gpu:8")
-        waited(waits.wait_scheduler, cluster, nodes={"worker-0": 8}, nodesets=["worker"])
+        waited("scheduler", cluster, nodes={"worker-0": 8}, nodesets=["worker"])
         assert ("login-0", "scontrol", "delete", "NodeName=worker-1") in cluster.ran
 
     def test_nodes_of_somebody_else_and_nodes_that_work_are_not(self) -> None:
@@ -166,13 +164,13 @@ class TestSlurmsNodes:
             "NodeName=cloud-1 State=DOWN* Gres=",
             "NodeName=worker-1 State=IDLE Gres=gpu:8",
         )
-        waited(waits.wait_scheduler, cluster, nodes={"worker-0": 8}, nodesets=["worker"])
+        waited("scheduler", cluster, nodes={"worker-0": 8}, nodesets=["worker"])
         assert not [ran for ran in cluster.ran if "delete" in ran]
 
     def test_gpus_are_counted_inside_the_jail(self) -> None:
         cluster = slurm("NodeName=worker-0 State=IDLE Gres=gpu:nvidia_h100_80gb_hbm3:8(S:0-1)")
         cluster.programs["nvidia-smi"] = lambda _pod, _words: "".join(f"GPU {one}: H100\n" for one in range(7))
-        text = failed(waits.wait_scheduler, cluster, nodes={"worker-0": 8}, nodesets=["worker"], count_gpus=True)
+        text = failed("scheduler", cluster, nodes={"worker-0": 8}, nodesets=["worker"], count_gpus=True)
         assert "worker-0 has 7 of 8 GPUs in its jail" in text
         assert "run ldconfig in the jail" in text
         assert "before 4.1.4" in text
