@@ -13,7 +13,7 @@ from components.nebius.api import client, objects
 from components.nebius.api.client import NOT_FOUND, NebiusError, explain, nebius_error
 from components.nebius.api.kinds import KINDS, Kind, kind_of
 from components.nebius.api.objects import OWNER_LABEL, Wanted, failure, get, owner_of, start_delete, state_of, title
-from components.nebius.api.specs import canonical, differing, full, merged, observed, plain, same, spec_message
+from components.nebius.api.specs import Message, canonical, differing, full, merged, observed, plain, same, spec_message
 
 PACE = 5.0
 """Seconds between polls."""
@@ -47,7 +47,7 @@ class Wait:
         """Seconds since it began."""
         return time.monotonic() - self._start
 
-    def asked(self, call: Callable[[], Any]) -> Any:  # noqa: ANN401
+    def asked(self, call: Callable[[], Message]) -> Message:
         """What a poll returns, again and again while the API can't be reached, within UNREACHABLE_SECONDS."""
         while True:
             try:
@@ -80,7 +80,7 @@ class Wait:
         time.sleep(self.pace)
 
 
-def until_ended(wait: Wait, kind: Kind, operation: Any, endpoint: str) -> None:  # noqa: ANN401
+def until_ended(wait: Wait, kind: Kind, operation: Message, endpoint: str) -> None:
     """Poll an operation until it has ended.
 
     Raises NebiusError if it failed, or has not ended in time.
@@ -97,14 +97,14 @@ def until_ended(wait: Wait, kind: Kind, operation: Any, endpoint: str) -> None: 
         raise error
 
 
-def _poll(doing: str, operation: Any) -> None:  # noqa: ANN401
+def _poll(doing: str, operation: Message) -> None:
     try:
         operation.sync_update(**client.LIMITS)
     except Exception as error:
         raise explain(doing, error) from error
 
 
-def until_ready(wait: Wait, kind: Kind, id_: str, endpoint: str) -> Any:  # noqa: ANN401
+def until_ready(wait: Wait, kind: Kind, id_: str, endpoint: str) -> Message:
     """The object's message, once it can be used.
 
     Raises NebiusError if it failed, is gone, or can't be used in time.
@@ -123,7 +123,7 @@ def until_ready(wait: Wait, kind: Kind, id_: str, endpoint: str) -> Any:  # noqa
         wait.step("; ".join([f"its state is {state or 'reconciling'}", *_nodes(message), *_reasons(message)]))
 
 
-def is_ready(kind: Kind, message: Any) -> bool:  # noqa: ANN401
+def is_ready(kind: Kind, message: Message) -> bool:
     """Whether it can be used."""
     reconciling = getattr(getattr(message, "status", None), "reconciling", False)
     return (not kind.ready or state_of(message) in kind.ready) and not reconciling
@@ -150,7 +150,9 @@ def delete_object(kind: Kind, id_: str, endpoint: str, wait: Wait) -> None:
     until_gone(wait, kind, id_, endpoint)
 
 
-def retried(wait: Wait, start: Callable[[], Any], also: frozenset[str] = frozenset(), fresh_seconds: float = 0) -> Any:  # noqa: ANN401
+def retried(
+    wait: Wait, start: Callable[[], Message], also: frozenset[str] = frozenset(), fresh_seconds: float = 0
+) -> Message:
     """What `start` returns, again and again while another operation is in its way, until the deadline.
 
     `also`: details of errors that pass as well. `fresh_seconds`: for how long those of FRESH may.
@@ -165,7 +167,7 @@ def retried(wait: Wait, start: Callable[[], Any], also: frozenset[str] = frozens
             wait.step(str(error).splitlines()[1].strip())
 
 
-def _progress(kind: Kind, operation: Any, endpoint: str) -> str:  # noqa: ANN401
+def _progress(kind: Kind, operation: Message, endpoint: str) -> str:
     """Where an operation is: its steps, its problems, and of node groups how many nodes are ready."""
     parts: list[str] = []
     if (tracker := operation.progress_tracker()) is not None:
@@ -181,7 +183,7 @@ def _progress(kind: Kind, operation: Any, endpoint: str) -> str:  # noqa: ANN401
     return "; ".join(dict.fromkeys(parts))
 
 
-def _problems(operation: Any) -> list[Any]:  # noqa: ANN401
+def _problems(operation: Message) -> list[Message]:
     """`problems` of mk8s's ProgressData, which other services do not have."""
     packed = operation.raw().progress_data
     if packed is None or not packed.type_url.endswith("nebius.mk8s.v1.ProgressData"):
@@ -191,14 +193,14 @@ def _problems(operation: Any) -> list[Any]:  # noqa: ANN401
     return list(ProgressData.FromString(packed.value).problems)
 
 
-def _nodes(message: Any) -> list[str]:  # noqa: ANN401
+def _nodes(message: Message) -> list[str]:
     status: Any = getattr(message, "status", None)
     if not hasattr(status, "ready_node_count"):
         return []
     return [f"{status.ready_node_count} of {status.target_node_count} nodes ready"]
 
 
-def _reasons(message: Any) -> list[str]:  # noqa: ANN401
+def _reasons(message: Message) -> list[str]:
     """The object's own reason: the newest event of a node group or a cluster, or its error."""
     status = getattr(message, "status", None)
     texts = [getattr(status, "error_message", ""), getattr(status, "state_description", "")]
@@ -225,254 +227,243 @@ class Found:
 
 def create(props: Mapping[str, Any]) -> Found:
     """Create the object, or take over what an interrupted run created, and wait until it can be used."""
-    wanted = _wanted(props)
-    wait = _wait_for("create", wanted, props)
-    spec_message(wanted.kind, wanted.spec)
-    if wanted.kind.name == "Cluster" and client.expires(wanted.endpoint):
+    change = _Change("create", props)
+    spec_message(change.kind, change.wanted.spec)
+    if change.kind.name == "Cluster" and client.expires(change.endpoint):
         report(
             f"{client.TOKEN_VARIABLE} is a token that expires within hours: a run that lasts longer fails, and the "
             f"next one goes on. A service account's file in {client.CREDENTIALS_VARIABLE} does not expire"
         )
-    found = _existing(wanted, props, wait)
-    if found is None:
-        try:
-            id_ = _create(wanted, props, wait)
-        except NebiusError as error:
-            if "resource_already_exists" not in error.details and error.code != "ALREADY_EXISTS":
-                raise
-            # Another run of this stack was faster, or the list is older than the object.
-            found = _existing(wanted, props, wait)
-            if found is None:
-                raise _taken(wanted, error) from error
-            id_ = _resume(wanted, found, props, wait)
-    else:
-        id_ = _resume(wanted, found, props, wait)
-    return _found(until_ready(wait, wanted.kind, id_, wanted.endpoint), props)
+    if (found := change.existing()) is not None:
+        return change.ready(change.resume(found))
+    try:
+        id_ = change.create()
+    except NebiusError as error:
+        if "resource_already_exists" not in error.details and error.code != "ALREADY_EXISTS":
+            raise
+        # Another run of this stack was faster, or the list is older than the object.
+        if (found := change.existing()) is None:
+            hint = "; names of buckets are unique over all projects of a region" if change.kind.name == "Bucket" else ""
+            text = f"{error}\n  it is not in the list of {change.wanted.parent_id}{hint}"
+            raise NebiusError(text) from error
+        id_ = change.resume(found)
+    return change.ready(id_)
 
 
 def update(id_: str, olds: Mapping[str, Any], news: Mapping[str, Any]) -> Found:
     """Change what differs, and wait until the change is made."""
-    wanted = _wanted(news)
-    wait = _wait_for("update", wanted, news)
-    spec_message(wanted.kind, wanted.spec)
-    _apply(wanted, id_, olds, wait)
-    return _found(until_ready(wait, wanted.kind, id_, wanted.endpoint), news)
+    change = _Change("update", news)
+    spec_message(change.kind, change.wanted.spec)
+    change.apply(id_, olds)
+    return change.ready(id_)
 
 
 def read(id_: str, props: Mapping[str, Any]) -> Found | None:
     """The object with that id, else the stack's own of that name; None if there is none."""
-    wanted = _wanted(props)
-    message = objects.get(wanted.kind, id_, wanted.endpoint) if id_ else None
+    change = _Change("read", props)
+    wanted, kind = change.wanted, change.kind
+    message = change.get(id_) if id_ else None
     if message is None:
         message = objects.find(wanted)
-        if message is not None and owner_of(message) != _owner(props) and id_:
+        if message is not None and owner_of(message) != change.owner and id_:
             message = None
-    if message is None or state_of(message) in wanted.kind.deleting:
+    if message is None or state_of(message) in kind.deleting:
         return None
     labels = dict(message.metadata.labels)
     inputs = {
-        "spec": observed(wanted.spec, full(message.spec), wanted.kind.input_only),
+        "spec": observed(wanted.spec, full(message.spec), kind.input_only),
         "labels": {name: labels[name] for name in props.get("labels") or {} if name in labels},
-        "owner": owner_of(message) if wanted.kind.updatable else _owner(props),
-        **({"resource_name": message.metadata.name} if wanted.kind.unique else {}),
+        "owner": owner_of(message) if kind.updatable else change.owner,
+        **({"resource_name": message.metadata.name} if kind.unique else {}),
     }
-    return _found(message, props, inputs)
+    return change.found(message, inputs)
 
 
 def delete(id_: str, props: Mapping[str, Any]) -> None:
     """Delete the object and wait until it is gone; one that another state has taken over is kept."""
-    wanted = _wanted(props)
-    message = objects.get(wanted.kind, id_, wanted.endpoint)
-    if message is None or (wanted.kind.restorable and state_of(message) in wanted.kind.deleting):
+    change = _Change("delete", props)
+    message = change.get(id_)
+    if message is None or (change.kind.restorable and state_of(message) in change.kind.deleting):
         return
-    if owner_of(message) not in ("", _owner(props)):
-        report(f"{wanted.title} ({id_}) belongs to another state now: it is kept")
+    if owner_of(message) not in ("", change.owner):
+        report(f"{change.wanted.title} ({id_}) belongs to another state now: it is kept")
         return
-    wait = _wait_for("delete", wanted, props)
     if getattr(message.spec, "forbid_deletion", False):
         raise nebius_error(
-            wait.doing,
+            change.wait.doing,
             [f"{id_} has forbid_deletion: Nebius refuses to delete it while that is set"],
             "turn its protection off in the stack file, run `up`, then destroy it",
         )
-    for kind in KINDS.values():
-        if kind.parent == wanted.kind.name:
-            _delete_children(kind, id_, props, wait)
-    delete_object(wanted.kind, id_, wanted.endpoint, wait)
+    # What a killed run created in it without a record; all others were deleted before.
+    for kind in (kind for kind in KINDS.values() if kind.parent == change.kind.name):
+        for child in list(objects.list_all(kind, id_, change.endpoint)):
+            if owner_of(child) == change.owner:
+                report(f"deleting {title(kind, child.metadata.name)}, which an interrupted run left")
+                delete_object(kind, child.metadata.id, change.endpoint, change.wait)
+    delete_object(change.kind, id_, change.endpoint, change.wait)
 
 
-def _delete_children(kind: Kind, id_: str, props: Mapping[str, Any], wait: Wait) -> None:
-    """Delete what a killed run created in it without a record; all others were deleted before."""
-    endpoint = props.get("endpoint") or ""
-    for message in list(objects.list_all(kind, id_, endpoint)):
-        if owner_of(message) == _owner(props):
-            report(f"deleting {title(kind, message.metadata.name)}, which an interrupted run left")
-            delete_object(kind, message.metadata.id, endpoint, wait)
+class _Change:
+    """One change of one object: what is wanted, whose it is, and how long it may take."""
 
+    def __init__(self, verb: str, props: Mapping[str, Any]) -> None:
+        self.props, self.owner = props, props.get("owner") or ""
+        self.kind, self.endpoint = kind_of(props["kind"]), props.get("endpoint") or ""
+        labels = {str(name): str(value) for name, value in (props.get("labels") or {}).items()}
+        self.wanted = Wanted(
+            kind=self.kind,
+            parent_id=props["parent_id"],
+            name=props.get("resource_name") or "",
+            spec=props.get("spec") or {},
+            labels={**labels, **({OWNER_LABEL: self.owner} if self.owner else {})},
+            endpoint=self.endpoint,
+        )
+        self.wait = self.waiting(verb)
 
-def _existing(wanted: Wanted, props: Mapping[str, Any], wait: Wait) -> Any | None:  # noqa: ANN401
-    """The object of that name that this stack may take over.
+    def waiting(self, verb: str) -> Wait:
+        """A wait of the kind's own length."""
+        seconds = self.props.get("timeout_seconds") or getattr(self.kind, f"{verb}_seconds", 0)
+        name = self.wanted.name or self.props.get("name") or ""
+        return Wait(f"{verb} {title(self.kind, name)}", seconds, self.props.get("pace"))
 
-    Raises NebiusError if there is one that it may not.
-    """
-    found = objects.find(wanted)
-    if found is None:
-        return None
-    if state_of(found) == "DELETING":
-        until_gone(wait, wanted.kind, found.metadata.id, wanted.endpoint)
-        return None
-    owner = owner_of(found)
-    if wanted.kind.restorable and state_of(found) in wanted.kind.deleting and owner and owner == _owner(props):
-        id_ = found.metadata.id
-        report(f"{wanted.title} ({id_}): this stack deleted it, and Nebius still keeps it: it is restored")
-        operation = retried(wait, lambda: objects.start_undelete(wanted.kind, id_, wanted.endpoint))
-        until_ended(wait, wanted.kind, operation, wanted.endpoint)
-        return objects.get(wanted.kind, id_, wanted.endpoint)
-    # A membership or a permit is nothing but its spec, which is what is wanted: it has no other owner to be taken from.
-    free = not owner and not wanted.kind.updatable
-    if state_of(found) not in wanted.kind.deleting and (owner == _owner(props) or free):
-        return found
-    id_, state = found.metadata.id, state_of(found)
-    if state in wanted.kind.deleting:
-        reason = f"it was deleted, and is kept in the state {state} with its name: {id_}"
-        raise nebius_error(wait.doing, [reason], "undelete or purge it with the CLI `nebius`, or choose another name")
-    whose = f"the label {OWNER_LABEL} names another state ({owner})" if owner else f"it has no label {OWNER_LABEL}"
-    raise nebius_error(
-        wait.doing,
-        [f"it exists already, with the id {id_}", f"it is not this stack's: {whose}"],
-        "choose another name, delete the one that exists, or name it as existing where the stack file has a field for "
-        "that",
-    )
+    def get(self, id_: str) -> Message | None:
+        """The object, or None if it is gone."""
+        return objects.get(self.kind, id_, self.endpoint)
 
+    def ready(self, id_: str) -> Found:
+        """The object, once it can be used."""
+        return self.found(until_ready(self.wait, self.kind, id_, self.endpoint), {})
 
-def _taken(wanted: Wanted, error: NebiusError) -> NebiusError:
-    hint = "" if wanted.kind.name != "Bucket" else "; names of buckets are unique over all projects of a region"
-    return NebiusError(f"{error}\n  it is not in the list of {wanted.parent_id}{hint}")
+    def found(self, message: Message, inputs: dict[str, Any]) -> Found:
+        """What the state keeps of a message."""
+        status = getattr(message, "status", None)
+        secret = getattr(status, "secret", None) or self.props.get("secret")
+        shown = {} if status is None else plain(status)
+        return Found(id=message.metadata.id, status=shown, secret=secret, inputs=inputs)
 
+    def ended(self, operation: Message) -> None:
+        """Wait until an operation has ended. Raises NebiusError if it failed."""
+        until_ended(self.wait, self.kind, operation, self.endpoint)
 
-def _create(wanted: Wanted, props: Mapping[str, Any], wait: Wait) -> str:
-    fresh = wanted.kind.fresh_seconds
-    operation = retried(wait, lambda: objects.start_create(wanted, _key(wanted, props)), fresh_seconds=fresh)
-    if operation.done() and _is_replayed(wanted, operation):
-        # The API answers a repeated key as it did the first time, also after the object was deleted, or the reason of
-        # the failure is gone. Nothing of that name is there, so a new key creates it once.
-        operation = retried(wait, lambda: objects.start_create(wanted, str(uuid.uuid4())))
-    return _created(wanted, operation, props, wait)
+    def existing(self) -> Message | None:
+        """The object of that name that this stack may take over.
 
+        Raises NebiusError if there is one that it may not.
+        """
+        found = objects.find(self.wanted)
+        if found is None:
+            return None
+        id_, state, owner = found.metadata.id, state_of(found), owner_of(found)
+        if state == "DELETING":
+            until_gone(self.wait, self.kind, id_, self.endpoint)
+            return None
+        if state in self.kind.deleting:
+            if self.kind.restorable and owner and owner == self.owner:
+                report(f"{self.wanted.title} ({id_}): this stack deleted it, and Nebius still keeps it: it is restored")
+                self.ended(retried(self.wait, lambda: objects.start_undelete(self.kind, id_, self.endpoint)))
+                return self.get(id_)
+            raise nebius_error(
+                self.wait.doing,
+                [f"it was deleted, and is kept in the state {state} with its name: {id_}"],
+                "undelete or purge it with the CLI `nebius`, or choose another name",
+            )
+        # A membership or a permit is nothing but its spec, which is what is wanted: it has no other owner to be taken
+        # from.
+        if owner == self.owner or (not owner and not self.kind.updatable):
+            return found
+        whose = f"the label {OWNER_LABEL} names another state ({owner})" if owner else f"it has no label {OWNER_LABEL}"
+        raise nebius_error(
+            self.wait.doing,
+            [f"it exists already, with the id {id_}", f"it is not this stack's: {whose}"],
+            "choose another name, delete the one that exists, or name it as existing where the stack file has a field "
+            "for that",
+        )
 
-def _created(wanted: Wanted, operation: Any, props: Mapping[str, Any], wait: Wait) -> str:  # noqa: ANN401
-    """The id, once the operation has ended; what a failed one left is deleted, as no state has it.
+    def create(self) -> str:
+        """Create it; its id, once the operation has ended. What a failed one left is deleted, as no state has it.
 
-    One that has not ended in time goes on, and is taken over by the next run.
-    """
-    try:
-        until_ended(wait, wanted.kind, operation, wanted.endpoint)
-    except NebiusError as error:
-        if operation.done():
-            raise _cleaned(wanted, operation.resource_id, props, error) from error
-        raise
-    return operation.resource_id
-
-
-def _cleaned(wanted: Wanted, id_: str, props: Mapping[str, Any], error: NebiusError) -> NebiusError:
-    try:
-        delete_object(wanted.kind, id_, wanted.endpoint, _wait_for("delete", wanted, props))
-    except NebiusError as other:
-        return NebiusError(f"{error}\n  it is left as it is, and the next run takes it over: {other}")
-    return error
-
-
-def _is_replayed(wanted: Wanted, operation: Any) -> bool:  # noqa: ANN401
-    if not operation.successful():
-        return True
-    message = objects.get(wanted.kind, operation.resource_id, wanted.endpoint)
-    return message is None or state_of(message) in wanted.kind.deleting
-
-
-def _resume(wanted: Wanted, found: Any, props: Mapping[str, Any], wait: Wait) -> str:  # noqa: ANN401
-    """The id of an object that an interrupted run created, brought to what is wanted."""
-    id_, kind = found.metadata.id, wanted.kind
-    report(f"{wanted.title} ({id_}): taken over from an interrupted run")
-    last = objects.last_operation(kind, id_, wanted.endpoint)
-    if last is not None and not last.done():
-        until_ended(wait, kind, last, wanted.endpoint)
-    message = objects.get(kind, id_, wanted.endpoint)
-    if message is None:
-        return _create(wanted, props, wait)
-    failed = state_of(message) in kind.failed or (
-        last is not None and not last.successful() and not is_ready(kind, message)
-    )
-    changed = differing(observed(wanted.spec, full(message.spec), kind.input_only), wanted.spec, kind.immutable)
-    if failed or changed:
-        if kind.holds_data or owner_of(message) != _owner(props):
-            reason = f"its state is {state_of(message)}" if failed else f"{', '.join(changed)} can't be changed"
-            raise nebius_error(wait.doing, [f"{id_} exists, and {reason}"], f"delete {id_} if nobody needs its data")
-        report(f"{wanted.title} ({id_}): its creation failed or was another; it is recreated")
-        delete_object(kind, id_, wanted.endpoint, wait)
-        return _create(wanted, props, wait)
-    _apply(wanted, id_, {}, wait)
-    return id_
-
-
-def _apply(wanted: Wanted, id_: str, olds: Mapping[str, Any], wait: Wait) -> None:
-    """Update the object if it is not as wanted; again, if somebody else changed it meanwhile."""
-    kind = wanted.kind
-    while True:
-        message = objects.get(kind, id_, wanted.endpoint)
-        if message is None:
-            raise nebius_error(wait.doing, [f"{id_} is gone"], "run `./hpc refresh STACK`, then `up`")
-        if not kind.updatable:
-            return
-        spec = merged(message.spec, olds.get("spec") or {}, wanted.spec)
-        mine = {*(olds.get("labels") or {}), OWNER_LABEL}
-        others = {name: value for name, value in dict(message.metadata.labels).items() if name not in mine}
-        labels = {**others, **wanted.labels}
-        name = wanted.name if kind.unique else message.metadata.name
-        agrees = same(full(spec), full(message.spec)) and dict(message.metadata.labels) == labels
-        if agrees and message.metadata.name == name:
-            return
-        message.metadata.name, message.metadata.labels = name, labels
+        One that has not ended in time goes on, and is taken over by the next run.
+        """
+        fresh = self.kind.fresh_seconds
+        operation = retried(self.wait, lambda: objects.start_create(self.wanted, self._key()), fresh_seconds=fresh)
+        if operation.done() and self._is_replayed(operation):
+            # The API answers a repeated key as it did the first time, also after the object was deleted, or the reason
+            # of the failure is gone. Nothing of that name is there, so a new key creates it once.
+            operation = retried(self.wait, lambda: objects.start_create(self.wanted, str(uuid.uuid4())))
         try:
-            operation = objects.start_update(kind, message.metadata, spec, wanted.endpoint)
+            self.ended(operation)
         except NebiusError as error:
-            if not error.later and "resource_conflict" not in error.details:
+            if not operation.done():
                 raise
-            wait.step(str(error).splitlines()[1].strip())
-            continue
-        until_ended(wait, kind, operation, wanted.endpoint)
-        return
+            try:
+                delete_object(self.kind, operation.resource_id, self.endpoint, self.waiting("delete"))
+            except NebiusError as other:
+                text = f"{error}\n  it is left as it is, and the next run takes it over: {other}"
+                raise NebiusError(text) from error
+            raise
+        return operation.resource_id
 
+    def _key(self) -> str:
+        wanted = self.wanted
+        parts = [self.owner, self.props.get("name"), self.kind.name, wanted.parent_id, wanted.name]
+        return str(uuid.uuid5(_KEYS, json.dumps([*parts, canonical(wanted.spec)], sort_keys=True)))
 
-def _wanted(props: Mapping[str, Any]) -> Wanted:
-    labels = {str(name): str(value) for name, value in (props.get("labels") or {}).items()}
-    owner = {OWNER_LABEL: _owner(props)} if _owner(props) else {}
-    return Wanted(
-        kind=kind_of(props["kind"]),
-        parent_id=props["parent_id"],
-        name=props.get("resource_name") or "",
-        spec=props.get("spec") or {},
-        labels={**labels, **owner},
-        endpoint=props.get("endpoint") or "",
-    )
+    def _is_replayed(self, operation: Message) -> bool:
+        if not operation.successful():
+            return True
+        message = self.get(operation.resource_id)
+        return message is None or state_of(message) in self.kind.deleting
 
+    def resume(self, found: Message) -> str:
+        """The id of an object that an interrupted run created, brought to what is wanted."""
+        id_, kind, wanted = found.metadata.id, self.kind, self.wanted
+        report(f"{wanted.title} ({id_}): taken over from an interrupted run")
+        last = objects.last_operation(kind, id_, self.endpoint)
+        if last is not None and not last.done():
+            self.ended(last)
+        message = self.get(id_)
+        if message is None:
+            return self.create()
+        failed = state_of(message) in kind.failed or (
+            last is not None and not last.successful() and not is_ready(kind, message)
+        )
+        changed = differing(observed(wanted.spec, full(message.spec), kind.input_only), wanted.spec, kind.immutable)
+        if not failed and not changed:
+            self.apply(id_, {})
+            return id_
+        if kind.holds_data or owner_of(message) != self.owner:
+            reason = f"its state is {state_of(message)}" if failed else f"{', '.join(changed)} can't be changed"
+            raise nebius_error(
+                self.wait.doing, [f"{id_} exists, and {reason}"], f"delete {id_} if nobody needs its data"
+            )
+        report(f"{wanted.title} ({id_}): its creation failed or was another; it is recreated")
+        delete_object(kind, id_, self.endpoint, self.wait)
+        return self.create()
 
-def _owner(props: Mapping[str, Any]) -> str:
-    return props.get("owner") or ""
-
-
-def _wait_for(verb: str, wanted: Wanted, props: Mapping[str, Any]) -> Wait:
-    seconds = props.get("timeout_seconds") or getattr(wanted.kind, f"{verb}_seconds")
-    name = wanted.name or props.get("name") or ""
-    return Wait(f"{verb} {title(wanted.kind, name)}", seconds, props.get("pace"))
-
-
-def _key(wanted: Wanted, props: Mapping[str, Any]) -> str:
-    said = [_owner(props), props.get("name"), wanted.kind.name, wanted.parent_id, wanted.name, canonical(wanted.spec)]
-    return str(uuid.uuid5(_KEYS, json.dumps(said, sort_keys=True)))
-
-
-def _found(message: Any, props: Mapping[str, Any], inputs: dict[str, Any] | None = None) -> Found:  # noqa: ANN401
-    status = getattr(message, "status", None)
-    secret = getattr(status, "secret", None) or props.get("secret")
-    shown = {} if status is None else plain(status)
-    return Found(id=message.metadata.id, status=shown, secret=secret, inputs=inputs or {})
+    def apply(self, id_: str, olds: Mapping[str, Any]) -> None:
+        """Update the object if it is not as wanted; again, if somebody else changed it meanwhile."""
+        wanted = self.wanted
+        while True:
+            message = self.get(id_)
+            if message is None:
+                raise nebius_error(self.wait.doing, [f"{id_} is gone"], "run `./hpc refresh STACK`, then `up`")
+            if not self.kind.updatable:
+                return
+            spec = merged(message.spec, olds.get("spec") or {}, wanted.spec)
+            mine = {*(olds.get("labels") or {}), OWNER_LABEL}
+            others = {name: value for name, value in dict(message.metadata.labels).items() if name not in mine}
+            labels = {**others, **wanted.labels}
+            name = wanted.name if self.kind.unique else message.metadata.name
+            agrees = same(full(spec), full(message.spec)) and dict(message.metadata.labels) == labels
+            if agrees and message.metadata.name == name:
+                return
+            message.metadata.name, message.metadata.labels = name, labels
+            try:
+                operation = objects.start_update(self.kind, message.metadata, spec, self.endpoint)
+            except NebiusError as error:
+                if not error.later and "resource_conflict" not in error.details:
+                    raise
+                self.wait.step(str(error).splitlines()[1].strip())
+            else:
+                self.ended(operation)
+                return

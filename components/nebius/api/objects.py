@@ -7,7 +7,7 @@ from typing import Any
 from components.nebius.api import client
 from components.nebius.api.client import NOT_FOUND, NebiusError, nebius_error, of_status
 from components.nebius.api.kinds import Kind, kind_of
-from components.nebius.api.specs import at, message_class, plain, same, spec_message
+from components.nebius.api.specs import Message, at, message_class, plain, same, spec_message
 
 OWNER_LABEL = "hpc-owner"
 """Holds the id of the state that created the object."""
@@ -39,12 +39,12 @@ def title(kind: Kind, name: str) -> str:
     return f"{kind.name} {name}".rstrip()
 
 
-def service(kind: Kind, endpoint: str) -> Any:  # noqa: ANN401
+def service(kind: Kind, endpoint: str) -> Message:
     """The client of a kind."""
     return message_class(kind, f"{kind.name}ServiceClient")(client.sdk(endpoint))
 
 
-def _unless_gone(doing: str, method: Any, request: Any) -> Any | None:  # noqa: ANN401
+def _unless_gone(doing: str, method: Message, request: Message) -> Message | None:
     """The answer to a call; None if there is no such object."""
     try:
         return client.call(doing, method, request)
@@ -54,7 +54,7 @@ def _unless_gone(doing: str, method: Any, request: Any) -> Any | None:  # noqa: 
         raise
 
 
-def get(kind: Kind, id_: str, endpoint: str) -> Any | None:  # noqa: ANN401
+def get(kind: Kind, id_: str, endpoint: str) -> Message | None:
     """The object's message, or None if there is none."""
     request = message_class(kind, f"Get{kind.name}Request")(id=id_)
     return _unless_gone(f"read {title(kind, id_)}", service(kind, endpoint).get, request)
@@ -78,7 +78,7 @@ def list_all(kind: Kind, parent_id: str, endpoint: str) -> Iterator[Any]:
             return
 
 
-def find(wanted: Wanted) -> Any | None:  # noqa: ANN401
+def find(wanted: Wanted) -> Message | None:
     """The object of that name; of a kind without unique names, the one whose spec has the same identity."""
     rows = list_all(wanted.kind, wanted.parent_id, wanted.endpoint)
     if wanted.kind.unique:
@@ -95,7 +95,7 @@ def find(wanted: Wanted) -> Any | None:  # noqa: ANN401
     )
 
 
-def start_create(wanted: Wanted, key: str) -> Any:  # noqa: ANN401
+def start_create(wanted: Wanted, key: str) -> Message:
     """Start the creation; the same key starts it once."""
     from nebius.api.nebius.common.v1 import ResourceMetadata
 
@@ -109,25 +109,25 @@ def start_create(wanted: Wanted, key: str) -> Any:  # noqa: ANN401
     return client.call(f"create {wanted.title}", method, request, metadata=[(IDEMPOTENCY_KEY, key)])
 
 
-def start_update(kind: Kind, metadata: Any, spec: Any, endpoint: str) -> Any:  # noqa: ANN401
+def start_update(kind: Kind, metadata: Message, spec: Message, endpoint: str) -> Message:
     """Start an update from metadata and a spec that were fetched and changed."""
     request = message_class(kind, f"Update{kind.name}Request")(metadata=metadata, spec=spec)
     return client.call(f"update {title(kind, metadata.name or metadata.id)}", service(kind, endpoint).update, request)
 
 
-def start_delete(kind: Kind, id_: str, endpoint: str) -> Any | None:  # noqa: ANN401
+def start_delete(kind: Kind, id_: str, endpoint: str) -> Message | None:
     """Start the deletion; None if there is nothing to delete."""
     request = message_class(kind, f"Delete{kind.name}Request")(id=id_)
     return _unless_gone(f"delete {title(kind, id_)}", service(kind, endpoint).delete, request)
 
 
-def start_undelete(kind: Kind, id_: str, endpoint: str) -> Any:  # noqa: ANN401
+def start_undelete(kind: Kind, id_: str, endpoint: str) -> Message:
     """Start to restore an object that is kept after its deletion."""
     request = message_class(kind, f"Undelete{kind.name}Request")(id=id_)
     return client.call(f"undelete {title(kind, id_)}", service(kind, endpoint).undelete, request)
 
 
-def last_operation(kind: Kind, id_: str, endpoint: str) -> Any | None:  # noqa: ANN401
+def last_operation(kind: Kind, id_: str, endpoint: str) -> Message | None:
     """The newest operation on an object, which an interrupted run may have left under way."""
     from nebius.aio.operation import Operation
     from nebius.aio.route import Route
@@ -146,17 +146,17 @@ def last_operation(kind: Kind, id_: str, endpoint: str) -> Any | None:  # noqa: 
     return Operation(route, client.sdk(endpoint), newest)
 
 
-def state_of(message: Any) -> str:  # noqa: ANN401
+def state_of(message: Message) -> str:
     """The name of its `status.state`; empty for kinds without one."""
     return getattr(getattr(getattr(message, "status", None), "state", None), "name", "")
 
 
-def owner_of(message: Any) -> str:  # noqa: ANN401
+def owner_of(message: Message) -> str:
     """The state that created it, or nothing."""
     return dict(message.metadata.labels).get(OWNER_LABEL, "")
 
 
-def failure(doing: str, operation: Any) -> NebiusError | None:  # noqa: ANN401
+def failure(doing: str, operation: Message) -> NebiusError | None:
     """The error of an operation that has ended without success."""
     from nebius.aio.operation import OperationError
 
@@ -171,15 +171,9 @@ class Quota:
 
     name: str
     region: str
-    limit: int
-    usage: int
     unit: str
-    description: str
-
-    @property
-    def free(self) -> int:
-        """How much is left."""
-        return max(0, self.limit - self.usage)
+    limit: int
+    free: int
 
 
 @dataclass(frozen=True)
@@ -230,11 +224,11 @@ def quotas(parent_id: str, endpoint: str = "") -> list[Quota]:
     return [_quota(row) for row in rows if row.check_presence("spec") and row.spec.check_presence("limit")]
 
 
-def _quota(row: Any) -> Quota:  # noqa: ANN401
-    limit, used = int(row.spec.limit or 0), int(row.status.usage or 0)
+def _quota(row: Message) -> Quota:
+    limit = int(row.spec.limit or 0)
     # The API may leave the usage out and give its share alone.
-    used = used or round(float(row.status.usage_percentage or 0) * limit)
-    return Quota(row.metadata.name, row.spec.region, limit, used, row.status.unit, row.status.description)
+    used = int(row.status.usage or 0) or round(float(row.status.usage_percentage or 0) * limit)
+    return Quota(row.metadata.name, row.spec.region, row.status.unit, limit, max(0, limit - used))
 
 
 def kubernetes_versions(endpoint: str = "") -> list[dict[str, Any]]:
@@ -274,23 +268,21 @@ def rooms(tenant_id: str, endpoint: str = "") -> list[Room]:
         if error.code in (NOT_FOUND, "UNIMPLEMENTED"):
             return []  # not every region gives advice
         raise
-    found: list[Room] = []
-    for row in rows:
-        spec, status = row.get("spec", {}), row.get("status", {})
-        machine = spec.get("compute_instance", {})
-        fresh = {
-            way: int(one.get("available", 0))
-            for way, one in status.items()
-            if str(one.get("data_state", "")).endswith("FRESH")
-        }
-        if fresh:
-            preset = machine.get("preset", {}).get("name", "")
-            region, fabric = spec.get("region", ""), spec.get("fabric", "")
-            found.append(Room(region, fabric, machine.get("platform", ""), preset, fresh))
-    return found
+    return [room for row in rows if (room := _room(row.get("spec", {}), row.get("status", {}))).counts]
 
 
-def _pages(doing: str, method: Any, request: Any, **fields: str) -> Iterator[Any]:  # noqa: ANN401
+def _room(spec: Mapping[str, Any], status: Mapping[str, Any]) -> Room:
+    machine = spec.get("compute_instance", {})
+    fresh = {
+        way: int(count.get("available", 0))
+        for way, count in status.items()
+        if str(count.get("data_state", "")).endswith("FRESH")
+    }
+    preset = machine.get("preset", {}).get("name", "")
+    return Room(spec.get("region", ""), spec.get("fabric", ""), machine.get("platform", ""), preset, fresh)
+
+
+def _pages(doing: str, method: Message, request: Message, **fields: str) -> Iterator[Message]:
     token = ""
     while True:
         answer = client.call(doing, method, request(page_size=PAGE, page_token=token, **fields))

@@ -14,11 +14,13 @@ from typing import Any
 from components.nebius.api.client import NebiusError
 from components.nebius.api.kinds import Kind
 
+Message = Any
+"""A message or a client of the SDK, or its JSON: a preview does not import the SDK's classes."""
 MAPS = frozenset({"labels", "set"})
 """Fields that are maps: an empty one is the same as none, while an empty message is a choice."""
 
 
-def canonical(value: Any) -> Any:  # noqa: ANN401
+def canonical(value: Message) -> Message:
     """A value in which equal settings are equal: no absent or default fields, whole numbers as int, lists in one order.
 
     64-bit integers are text in JSON, so a text of digits is compared as its number. An empty message is kept: it is
@@ -38,24 +40,24 @@ def canonical(value: Any) -> Any:  # noqa: ANN401
     return value
 
 
-def same(one: Any, other: Any) -> bool:  # noqa: ANN401
+def same(one: Message, other: Message) -> bool:
     """Whether both say the same."""
     return canonical({"": one}) == canonical({"": other})
 
 
-def at(spec: Any, path: str) -> Any:  # noqa: ANN401
+def at(spec: Message, path: str) -> Message:
     """What is at a dotted path, or None."""
     for name in path.split("."):
         spec = spec.get(name) if isinstance(spec, Mapping) else None
     return spec
 
 
-def differing(olds: Any, news: Any, paths: Iterable[str]) -> list[str]:  # noqa: ANN401
+def differing(olds: Message, news: Message, paths: Iterable[str]) -> list[str]:
     """Which of the dotted paths differ."""
     return [path for path in paths if not same(at(olds, path), at(news, path))]
 
 
-def observed(wanted: Any, seen: Any, keep: Iterable[str] = ()) -> Any:  # noqa: ANN401
+def observed(wanted: Message, seen: Message, keep: Iterable[str] = ()) -> Message:
     """The spec as it is now, of the fields that the stack sets: what the API filled in by itself is no difference.
 
     `keep` are names of fields that the API does not return: they stay as they are. Fields that agree keep the stack's
@@ -97,12 +99,12 @@ def package(kind: Kind) -> ModuleType:
     return importlib.import_module(f"nebius.api.nebius.{kind.module}")
 
 
-def message_class(kind: Kind, name: str) -> Any:  # noqa: ANN401
+def message_class(kind: Kind, name: str) -> Message:
     """A message of a kind's package, such as `CreateSubnetRequest`."""
     return getattr(package(kind), name)
 
 
-def spec_message(kind: Kind, spec: Mapping[str, Any]) -> Any:  # noqa: ANN401
+def spec_message(kind: Kind, spec: Mapping[str, Message]) -> Message:
     """The message of a spec in the API's JSON form.
 
     Raises NebiusError for a key that the API does not know, with its path and the nearest one, and for a value that
@@ -118,17 +120,17 @@ def spec_message(kind: Kind, spec: Mapping[str, Any]) -> Any:  # noqa: ANN401
         raise NebiusError(f"the spec of a {kind.name} does not fit: {error}\n  given: {json.dumps(spec)}") from error
 
 
-def plain(message: Any) -> dict[str, Any]:  # noqa: ANN401
+def plain(message: Message) -> dict[str, Message]:
     """A message as JSON with snake_case names and 64-bit integers as int, without what the API marks as sensitive."""
     return _typed(type(message), full(message))
 
 
-def full(message: Any) -> dict[str, Any]:  # noqa: ANN401
+def full(message: Message) -> dict[str, Message]:
     """A message as JSON with snake_case names, with everything that was returned."""
     return json.loads(message.to_json(preserving_proto_field_name=True))
 
 
-def merged(base: Any, olds: Mapping[str, Any], news: Mapping[str, Any]) -> Any:  # noqa: ANN401
+def merged(base: Message, olds: Mapping[str, Message], news: Mapping[str, Message]) -> Message:
     """The spec that an update sends: `base` as it was fetched, with the fields of `news`.
 
     Fields that `olds` has and `news` has not are reset. All others stay as they are: an update resets every field that
@@ -138,7 +140,7 @@ def merged(base: Any, olds: Mapping[str, Any], news: Mapping[str, Any]) -> Any: 
     return cls.from_json(json.dumps(_overlaid(cls, full(base), whole(olds), whole(news))))
 
 
-def _overlaid(cls: Any, base: dict[str, Any], olds: Any, news: Mapping[str, Any]) -> dict[str, Any]:  # noqa: ANN401
+def _overlaid(cls: Message, base: dict[str, Message], olds: Message, news: Mapping[str, Message]) -> dict[str, Message]:
     result = dict(base)
     if isinstance(olds, Mapping):
         for name in olds.keys() - news.keys():
@@ -157,7 +159,7 @@ def _overlaid(cls: Any, base: dict[str, Any], olds: Any, news: Mapping[str, Any]
     return result
 
 
-def _overlaid_value(field: Any, base: Any, olds: Any, news: Any) -> Any:  # noqa: ANN401
+def _overlaid_value(field: Message, base: Message, olds: Message, news: Message) -> Message:
     if isinstance(news, Mapping) and isinstance(base, Mapping) and field.message and not field.map:
         return _overlaid(_class_of(field), dict(base), olds, news)
     if isinstance(news, list) and isinstance(base, list):
@@ -176,7 +178,7 @@ def _kept_items(news: list[Any], base: list[Any]) -> list[Any]:
     return result
 
 
-def _unknown(cls: Any, spec: Any, path: str) -> list[str]:  # noqa: ANN401
+def _unknown(cls: Message, spec: Message, path: str) -> list[str]:
     fields = _fields(cls)
     if isinstance(spec, list):
         return [line for index, one in enumerate(spec) for line in _unknown(cls, one, f"{path}[{index}]")]
@@ -194,7 +196,7 @@ def _unknown(cls: Any, spec: Any, path: str) -> list[str]:  # noqa: ANN401
     return found
 
 
-def _typed(cls: Any, value: Any) -> Any:  # noqa: ANN401
+def _typed(cls: Message, value: Message) -> Message:
     if isinstance(value, list):
         return [_typed(cls, one) for one in value]
     if not isinstance(value, dict):
@@ -209,7 +211,7 @@ def _typed(cls: Any, value: Any) -> Any:  # noqa: ANN401
     return result
 
 
-def _typed_value(field: Any, value: Any) -> Any:  # noqa: ANN401
+def _typed_value(field: Message, value: Message) -> Message:
     if field.map:
         return {key: _typed(_class_of(field), one) for key, one in value.items()} if field.message else value
     if field.message:
@@ -219,15 +221,15 @@ def _typed_value(field: Any, value: Any) -> Any:  # noqa: ANN401
     return value
 
 
-def _fields(cls: Any) -> dict[str, Any]:  # noqa: ANN401
+def _fields(cls: Message) -> dict[str, Message]:
     return {field.proto_name: field for field in cls.__FIELDS__}
 
 
-def _class_of(field: Any) -> Any:  # noqa: ANN401
+def _class_of(field: Message) -> Message:
     return type(field.codec.default())
 
 
-def whole(value: Any) -> Any:  # noqa: ANN401
+def whole(value: Message) -> Message:
     """Whole numbers as int: all numbers of a state are floating-point numbers."""
     if isinstance(value, Mapping):
         return {str(name): whole(one) for name, one in value.items() if one is not None}
