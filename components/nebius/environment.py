@@ -6,7 +6,7 @@ import subprocess
 from collections.abc import Mapping
 
 from cluster.config import ClusterConfig
-from cluster.platforms.nebius.section import Nebius
+from cluster.platforms.nebius.section import Nebius, settings_of
 from components.environment import Environment
 from components.nebius.api import client
 from components.nebius.api.client import NebiusError
@@ -20,12 +20,12 @@ _TOKEN_SECONDS = 120.0
 
 def project(config: ClusterConfig) -> str:
     """Id of the project, without asking anybody."""
-    return _section(config).project
+    return settings_of(config).project
 
 
 def environment(config: ClusterConfig) -> Environment:
     """Token, ids, region and subnet. A token or subnet that can't be had is left out, and a note says why."""
-    where, notes = _section(config), list[str]()
+    where, notes = settings_of(config), list[str]()
     token = _token(notes)
     if token:
         os.environ[client.TOKEN_VARIABLE] = token  # for the calls of this process, those for the state bucket too
@@ -38,13 +38,6 @@ def environment(config: ClusterConfig) -> Environment:
     }
     secret = frozenset({client.TOKEN_VARIABLE} if token else ())
     return Environment(variables={name: value for name, value in found.items() if value}, secret=secret, notes=notes)
-
-
-def _section(config: ClusterConfig) -> Nebius:
-    found = config.section(Nebius)
-    if found is None:
-        raise ValueError("the stack has no section nebius")
-    return found
 
 
 def _token(notes: list[str]) -> str:

@@ -11,17 +11,17 @@ import pulumi_tls as tls
 from cluster.config import ClusterConfig
 from cluster.platforms.nebius import request
 from cluster.platforms.nebius.kubectl import PORTABLE_COMMAND, kubeconfig, server_url
-from cluster.platforms.nebius.node_groups import NodeGroup, node_groups, shape
+from cluster.platforms.nebius.node_groups import NodeGroup, filesystems, node_groups, shape
 from cluster.platforms.nebius.releases import Facts, releases
-from cluster.platforms.nebius.section import backs_up
+from cluster.platforms.nebius.section import backs_up, settings_of
 from components.nebius import waits
 from components.nebius.chart_sources import ChartVersions, charts_of
 from components.nebius.drain import Drain, Partitions
 from components.nebius.network import LoginAddress, Network
 from components.nebius.node_groups import GpuClusters, NodeGroups, NodeGroupsArgs, Operators
 from components.nebius.preflight import Preflight
-from components.nebius.resource import Cloud, NebiusResource, settings_of
-from components.nebius.storage import Backups, Filesystems, filesystems
+from components.nebius.resource import Cloud, NebiusResource
+from components.nebius.storage import Backups, Filesystems
 from components.nebius.teardown import Leftovers, Teardown
 from components.nebius.waits import Wait
 
@@ -211,7 +211,7 @@ class Infrastructure(pulumi.ComponentResource):
             owner=self.cloud.owner,
             namespaces=[config.name],
             keep=config.deletion_protection,
-            existing={tag: one.existing for tag, one in filesystems(settings) if one.existing},
+            existing={tag: section.existing for tag, section in filesystems(settings).items() if section.existing},
             endpoint=settings.endpoint,
             opts=self._child,
         )

@@ -6,11 +6,13 @@ from typing import Any
 
 import pulumi
 
-from cluster.platforms.nebius.node_groups import NodeGroup, Repair
+from cluster.platforms.nebius.node_groups import NodeGroup
 from components.nebius.resource import Cloud, NebiusResource, shortened
 
 BLOCK_BYTES = 4096
 """Bytes of a block of boot disks."""
+DRAIN_SECONDS = 600
+"""Seconds that a node's pods have to end, which a PodDisruptionBudget may prevent."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,8 +51,10 @@ class NodeGroups(pulumi.ComponentResource):
 
 
 def spec(group: NodeGroup, args: NodeGroupsArgs) -> dict[str, Any]:
-    """A group as Nebius's API takes it (mk8s.v1, NodeGroupSpec). The strategy is always complete."""
-    strategy = group.strategy
+    """A group as Nebius's API takes it (mk8s.v1, NodeGroupSpec).
+
+    The strategy is always complete: Nebius's defaults changed in 2026.
+    """
     size = (
         {"autoscaling": {"min_node_count": group.between[0], "max_node_count": group.between[1]}}
         if group.between
@@ -60,11 +64,12 @@ def spec(group: NodeGroup, args: NodeGroupsArgs) -> dict[str, Any]:
         "version": args.cloud.settings.kubernetes.version,
         **size,
         "strategy": {
-            "max_unavailable": {"count": strategy.unavailable},
-            "max_surge": {"count": strategy.surge},
-            "drain_timeout": f"{strategy.drain_seconds}s",
+            "max_unavailable": {"count": group.unavailable},
+            # Nodes more than the group's count: each counts against the quota.
+            "max_surge": {"count": 0},
+            "drain_timeout": f"{DRAIN_SECONDS}s",
         },
-        **({"auto_repair": {"conditions": [_repair(repair) for repair in group.repairs]}} if group.repairs else {}),
+        **({"auto_repair": {"conditions": [_repair(*repair) for repair in group.repairs]}} if group.repairs else {}),
         "template": _template(group, args),
     }
 
@@ -103,9 +108,9 @@ def _interface(group: NodeGroup, args: NodeGroupsArgs) -> dict[str, Any]:
     return {"subnet_id": args.subnet_id, **({"public_ip_address": {}} if public else {})}
 
 
-def _repair(rule: Repair) -> dict[str, Any]:
-    limit = {"disabled": True} if rule.seconds is None else {"timeout": f"{rule.seconds}s"}
-    return {"type": rule.condition, "status": rule.status, **limit}
+def _repair(condition: str, status: str, seconds: int | None) -> dict[str, Any]:
+    limit = {"disabled": True} if seconds is None else {"timeout": f"{seconds}s"}
+    return {"type": condition, "status": status, **limit}
 
 
 class GpuClusters(pulumi.ComponentResource):

@@ -195,14 +195,6 @@ class Cloud:
         )
 
 
-def settings_of(config: ClusterConfig) -> Nebius:
-    """The section `nebius`; ValueError of a configuration of another platform."""
-    section = config.section(Nebius)
-    if section is None:
-        raise ValueError(f"{config.name}: the configuration has no section nebius")
-    return section
-
-
 def shortened(name: str, suffix: str = "") -> str:
     """A name of at most 63 characters that keeps its `suffix`."""
     text = f"{name}-{suffix}" if suffix else name

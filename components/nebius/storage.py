@@ -1,12 +1,11 @@
 """Shared file systems, and the bucket that backups of the jail go to."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 
 import pulumi
 import pulumi_random as random
 
-from cluster.platforms.nebius.node_groups import ACCOUNTING, JAIL, SPOOL, submount_tag
-from cluster.platforms.nebius.section import Filesystem, Nebius
+from cluster.platforms.nebius.node_groups import filesystems
 from components.nebius.resource import Cloud, shortened
 
 
@@ -18,7 +17,7 @@ class Filesystems(pulumi.ComponentResource):
     def __init__(self, name: str, cloud: Cloud, *, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("hpc:nebius:Filesystems", name, {}, opts)
         ids: dict[str, pulumi.Output[str]] = {}
-        for tag, section in filesystems(cloud.settings):
+        for tag, section in filesystems(cloud.settings).items():
             if section.spec is None:
                 ids[tag] = pulumi.Output.from_input(section.existing or "")
                 continue
@@ -36,16 +35,6 @@ class Filesystems(pulumi.ComponentResource):
             ids[tag] = made.id
         self.ids = ids
         self.register_outputs({"ids": ids})
-
-
-def filesystems(settings: Nebius) -> Iterator[tuple[str, Filesystem]]:
-    """Mount tag and section of each file system that the cluster has."""
-    given = settings.filesystems
-    yield JAIL, given.jail
-    yield SPOOL, given.controller_spool
-    yield ACCOUNTING, given.accounting
-    for name, submount in given.submounts.items():
-        yield submount_tag(name), submount
 
 
 ROLE = "storage.object-editor"

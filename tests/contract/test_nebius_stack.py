@@ -88,7 +88,8 @@ def test_there_is_a_node_group_for_each_of_the_plan(seen: Seen) -> None:
         spec = made[name].inputs["spec"]
         assert spec["template"]["resources"] == {"platform": group.platform, "preset": group.preset}
         assert spec.get("fixed_node_count") == group.count
-        assert set(spec["strategy"]) == {"max_unavailable", "max_surge", "drain_timeout"}
+        strategy = {"max_unavailable": {"count": group.unavailable}, "max_surge": {"count": 0}, "drain_timeout": "600s"}
+        assert spec["strategy"] == strategy
 
 
 class TestOutputs:

@@ -12,7 +12,7 @@ from cluster.findings import Finding, Level, Location, listing, nearest, show, s
 from cluster.platforms.nebius import versions
 from cluster.platforms.nebius.machine_types import FABRICS, PLATFORMS, fabrics_of, preset_of
 from cluster.platforms.nebius.releases import FIXED, Facts, configured
-from cluster.platforms.nebius.section import CIDR, GPU_DISK_GIB, LOGIN_DISK_GIB, SMALLEST_DISK_GIB, Filesystem, Nebius
+from cluster.platforms.nebius.section import CIDR, GPU_DISK_GIB, LOGIN_DISK_GIB, SMALLEST_DISK_GIB, Nebius
 from cluster.platforms.nebius.slurm import CHECKS_PARTITION, CHECKS_USER
 from cluster.platforms.nebius.values import NODESETS
 from cluster.platforms.nebius.versions import KUBERNETES_VERSIONS, LOOKED, PRESETS, creatable, parse
@@ -100,32 +100,21 @@ def _soperator_warnings(settings: Nebius) -> Iterator[Finding]:
 
 
 def _names(config: ClusterConfig) -> Iterator[Finding]:
-    for name in config.nodesets:
-        if name in _TAKEN_NODESETS:
-            yield Finding(
-                id="nebius-nodeset-name",
-                at=("nodesets", name),
-                given=name,
-                allowed=f"any other name than {listing(_TAKEN_NODESETS)}, e.g. gpu",
-                todo="rename the nodeset: its pods would have the names of others",
-            )
-    if CHECKS_PARTITION in config.partitions:
-        yield Finding(
-            id="nebius-partition-name",
-            at=("partitions", CHECKS_PARTITION),
-            given=CHECKS_PARTITION,
-            allowed="any other name, e.g. main",
-            todo=f"rename the partition: Soperator's checks run in one of the name {CHECKS_PARTITION}",
-        )
+    def taken(id_: str, at: Location, name: str, allowed: str, todo: str) -> Finding:
+        return Finding(id=id_, at=at, given=name, allowed=f"any other name{allowed}", todo=f"rename the {todo}")
+
+    for name in [name for name in config.nodesets if name in _TAKEN_NODESETS]:
+        allowed = f" than {listing(_TAKEN_NODESETS)}, e.g. gpu"
+        why = "nodeset: its pods would have the names of others"
+        yield taken("nebius-nodeset-name", ("nodesets", name), name, allowed, why)
+    if (name := CHECKS_PARTITION) in config.partitions:
+        why = f"partition: Soperator's checks run in one of the name {name}"
+        yield taken("nebius-partition-name", ("partitions", name), name, ", e.g. main", why)
     for position, user in enumerate(config.users):
         if user.name in CHECKS_USERS:
-            yield Finding(
-                id="nebius-user-name",
-                at=("users", position, "name"),
-                given=user.name,
-                allowed=f"any other name than {listing(CHECKS_USERS)}, e.g. alice",
-                todo="rename the user: Soperator creates one of that name for its checks",
-            )
+            allowed = f" than {listing(CHECKS_USERS)}, e.g. alice"
+            why = "user: Soperator creates one of that name for its checks"
+            yield taken("nebius-user-name", ("users", position, "name"), user.name, allowed, why)
 
 
 _LEAST_VCPUS = {"system": 8, "controller": 4, "login": 8, "accounting": 8, "node": 8}
@@ -424,9 +413,9 @@ def _filesystem_errors(config: ClusterConfig, settings: Nebius) -> Iterator[Find
 
 def _filesystem_warnings(settings: Nebius) -> Iterator[Finding]:
     large = [
-        f"{'.'.join(map(str, at[2:]))} ({one.spec.size_gib} GiB)"
-        for at, one in filesystems(settings)
-        if one.spec and one.spec.size_gib > SUPPORT_GIB
+        f"{'.'.join(path)} ({filesystem.spec.size_gib} GiB)"
+        for path, filesystem in settings.filesystems.members().items()
+        if filesystem.spec and filesystem.spec.size_gib > SUPPORT_GIB
     ]
     if large:
         yield Finding(
@@ -447,30 +436,20 @@ def _filesystem_warnings(settings: Nebius) -> Iterator[Finding]:
         )
 
 
-def filesystems(settings: Nebius) -> Iterator[tuple[Location, Filesystem]]:
-    """Place in the stack file and section of every shared file system."""
-    at, given = ("nebius", "filesystems"), settings.filesystems
-    yield (*at, "jail"), given.jail
-    yield (*at, "controller_spool"), given.controller_spool
-    yield (*at, "accounting"), given.accounting
-    for name, one in given.submounts.items():
-        yield (*at, "submounts", name), one
-
-
 def _twice(settings: Nebius) -> Iterator[Finding]:
     seen: dict[str, Location] = {}
-    for at, one in filesystems(settings):
-        if one.existing is None:
-            continue
-        if one.existing in seen:
+    for path, filesystem in settings.filesystems.members().items():
+        at, existing = ("nebius", "filesystems", *path), filesystem.existing
+        if existing in seen:
             yield Finding(
                 id="nebius-filesystem-twice",
                 at=(*at, "existing"),
-                given=one.existing,
-                allowed=f"a file system of its own; that one is {'.'.join(map(str, seen[one.existing]))}",
+                given=existing,
+                allowed=f"a file system of its own; that one is {'.'.join(map(str, seen[existing]))}",
                 todo="write another id",
             )
-        seen.setdefault(one.existing, at)
+        if existing:
+            seen.setdefault(existing, at)
 
 
 def _mounts(config: ClusterConfig, settings: Nebius) -> Iterator[Finding]:

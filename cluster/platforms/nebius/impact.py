@@ -2,19 +2,17 @@
 
 from collections.abc import Iterable, Mapping
 
-from cluster import roster
 from cluster.catalog.upgrades import takes_over
 from cluster.config.cluster import ClusterConfig
 from cluster.config.impact import Drain, Effect, Impact, NoEffect, Reconfigure, Refuse, Replace
 from cluster.impact.edits import Edit, Rule, rule
 from cluster.impact.rules import end_sessions, names, show_jobs
 from cluster.platforms.nebius import versions
-from cluster.platforms.nebius.node_groups import NodeGroup, node_groups, shape, split
-from cluster.platforms.nebius.section import Nebius, Workers
-from cluster.roster import node_names
+from cluster.platforms.nebius.node_groups import node_groups, shape, split
+from cluster.platforms.nebius.section import Workers, settings_of
+from cluster.roster import machines, node_names
 
 _SAME = NoEffect("nodes stay as they are: that is what they have")
-_PENDING = "the next `up` continues to wait where this one gave up"
 
 
 @rule(Effect.RECONFIGURE, Effect.DRAIN)
@@ -22,12 +20,12 @@ def nodeset(edit: Edit) -> Impact:
     """A nodeset that came or went."""
     if edit.old is None:
         return Reconfigure("its node groups are created and its nodes join; jobs elsewhere run on")
-    return _leave(roster.node_names(edit.before, edit.name))
+    return _leave(node_names(edit.before, edit.name))
 
 
 @rule(Effect.RECONFIGURE, Effect.DRAIN)
 def count(edit: Edit) -> Impact:
-    old, new = (roster.node_names(config, edit.name) for config in (edit.before, edit.after))
+    old, new = (node_names(config, edit.name) for config in (edit.before, edit.after))
     if len(new) > len(old):
         return Reconfigure(f"{names(new[len(old) :])} joins, in a node group that grows; jobs elsewhere run on")
     return _leave(
@@ -40,19 +38,20 @@ def count(edit: Edit) -> Impact:
 @rule(Effect.NOTHING, Effect.REPLACE)
 def recreated(edit: Edit) -> Impact:
     """What nodes of nodesets are made of; the services' nodes are not looked at."""
-    return _recreate(edit, reshaped(edit)) if reshaped(edit) else _SAME
+    changed = reshaped(edit)
+    return _recreate(edit, changed) if changed else _SAME
 
 
 @rule(Effect.NOTHING, Effect.REPLACE)
 def everything(edit: Edit) -> Impact:
     """What all node groups are made of: controller and login pods move to other nodes too."""
-    changed = _groups(edit)
-    if not changed and not reshaped(edit):
+    changed, nodesets = _groups(edit), reshaped(edit)
+    if not changed and not nodesets:
         return _SAME
     return Replace(
-        f"{_nodes(edit, reshaped(edit))}; nodes of {_groups_text(changed)} are recreated one after another: "
+        f"{_nodes(edit, nodesets)}; nodes of {', '.join(changed) or 'no other group'} are recreated one after another: "
         "slurmctld starts again with its state, commands wait for it, and sessions on login pods end",
-        show_jobs(_names(edit, reshaped(edit))),
+        show_jobs(_names(edit, nodesets)),
     )
 
 
@@ -71,15 +70,13 @@ def login(edit: Edit) -> Impact:
     """What login nodes are made of."""
     if "login" not in _groups(edit):
         return _SAME
-    return end_sessions(
-        [machine.name for machine in roster.machines(edit.before) if machine.roles == ("login",)], "is recreated"
-    )
+    return end_sessions(_logins(edit), "is recreated")
 
 
 @rule(Effect.NOTHING, Effect.REPLACE)
 def address(edit: Edit) -> Impact:
     """The login Service's type or exposure."""
-    logins = [machine.name for machine in roster.machines(edit.before) if machine.roles == ("login",)]
+    logins = _logins(edit)
     return Replace(
         f"users reach {names(logins)} at another address from then on: sessions there end, with the interactive jobs "
         "(srun, salloc) begun in them; batch jobs run on",
@@ -114,14 +111,6 @@ def services(edit: Edit) -> Impact:
     return NoEffect("nodes of operators are recreated one after another; Slurm and its jobs run on")
 
 
-def settings_of(config: ClusterConfig) -> Nebius:
-    """The section `nebius`; ValueError where there is none."""
-    section = config.section(Nebius)
-    if section is None:
-        raise ValueError(f"{config.name}: no section nebius")
-    return section
-
-
 def reshaped(edit: Edit) -> list[str]:
     """Nodesets whose nodes are recreated."""
     return [
@@ -129,6 +118,14 @@ def reshaped(edit: Edit) -> list[str]:
         for name in _both(edit)
         if len({shape(config, settings_of(config), name) for config in (edit.before, edit.after)}) > 1
     ]
+
+
+def _all_nodes(edit: Edit) -> list[str]:
+    return [name for nodeset in edit.before.nodesets for name in node_names(edit.before, nodeset)]
+
+
+def _logins(edit: Edit) -> list[str]:
+    return [machine.name for machine in machines(edit.before) if machine.roles == ("login",)]
 
 
 def _both(edit: Edit) -> list[str]:
@@ -141,22 +138,21 @@ def _workers(config: ClusterConfig, nodeset: str) -> Workers:
 
 def _groups(edit: Edit) -> list[str]:
     """Service groups whose nodes are recreated: what the API rolls out, so neither their number nor their labels."""
-    old, new = ({one.name: _template(one) for one in _all(config)} for config in (edit.before, edit.after))
+    old, new = (
+        {
+            group.name: (group.machine_type, group.disk_gib, group.tags, group.os)
+            for group in node_groups(config, settings_of(config))
+            if group.role != "worker"
+        }
+        for config in (edit.before, edit.after)
+    )
     return [name for name in old if name in new and old[name] != new[name]]
-
-
-def _all(config: ClusterConfig) -> list[NodeGroup]:
-    return [node_group for node_group in node_groups(config, settings_of(config)) if node_group.role != "worker"]
-
-
-def _template(group: NodeGroup) -> tuple[object, ...]:
-    return group.machine_type, group.disk_gib, group.tags, group.os
 
 
 def _leave(nodes: tuple[str, ...], more: str = "") -> Impact:
     return Drain(
         f"{names(nodes)} leaves: no new jobs start there, and `up` waits for those that run before it removes nodes; "
-        f"{_PENDING}{more}",
+        f"the next `up` continues to wait where this one gave up{more}",
         show_jobs(nodes),
     )
 
@@ -174,12 +170,10 @@ def _nodes(edit: Edit, nodesets: list[str]) -> str:
 
 def _names(edit: Edit, nodesets: Iterable[str]) -> list[str]:
     """Nodes of nodesets that are there before and after."""
-    after = {name for one in nodesets for name in roster.node_names(edit.after, one)}
-    return [name for one in nodesets for name in roster.node_names(edit.before, one) if name in after]
-
-
-def _groups_text(groups: list[str]) -> str:
-    return ", ".join(groups) if groups else "no other group"
+    before, after = (
+        [name for nodeset in nodesets for name in node_names(config, nodeset)] for config in (edit.before, edit.after)
+    )
+    return [name for name in before if name in after]
 
 
 @rule(Effect.REPLACE, Effect.REFUSED)
@@ -193,28 +187,26 @@ def kubernetes(edit: Edit) -> Impact:
             f"Kubernetes is upgraded one minor version at a time: write 1.{old + 1} first",
             command=f'write version: "1.{old + 1}", then ./hpc up {{stack}}',
         )
-    every = [name for one in edit.before.nodesets for name in node_names(edit.before, one)]
     return Replace(
         "the control plane is upgraded, then every node is recreated: Slurm nodes take no new jobs, and `up` waits "
         "until theirs have ended; slurmctld starts again with its state, and sessions on login pods end",
-        show_jobs(every),
+        show_jobs(_all_nodes(edit)),
     )
 
 
 @rule(Effect.REPLACE, Effect.REFUSED)
 def soperator(edit: Edit) -> Impact:
     """Soperator's version: all pods get other images."""
-    old, new = (versions.series(one).release for one in (edit.old, edit.new))
+    old, new = (versions.series(version).release for version in (edit.old, edit.new))
     if not takes_over(new, old) or versions.parse(edit.new) < versions.parse(edit.old):
         return Refuse(
             f"Slurm {new} of Soperator {edit.new} does not start on what Slurm {old} of {edit.old} left: put it back",
             command="put it back",
         )
-    every = [name for one in edit.before.nodesets for name in node_names(edit.before, one)]
     return Replace(
         "all pods are recreated with other images: Slurm nodes take no new jobs, and `up` waits until theirs have "
         "ended; slurmctld starts again with its state, and sessions on login pods end",
-        show_jobs(every),
+        show_jobs(_all_nodes(edit)),
     )
 
 
@@ -222,9 +214,7 @@ def soperator(edit: Edit) -> Impact:
 def driver(edit: Edit) -> Impact:
     """NVIDIA's driver on nodes with GPUs."""
     changed = reshaped(edit)
-    if not changed:
-        return NoEffect("no node has it")
-    return recreated(edit) or _SAME
+    return _recreate(edit, changed) if changed else NoEffect("no node has it")
 
 
 _OTHER = "what is in the one that nodes have now would be gone from the cluster: put it back"
@@ -265,17 +255,11 @@ def submount(edit: Edit) -> Impact:
 @rule(Effect.REPLACE)
 def mount(edit: Edit) -> Impact:
     """A submount at another place: pods are recreated, nodes stay."""
-    every = [name for one in reshaped(edit) for name in _mount_names(edit, one)]
     return Replace(
         f"pods are recreated with it at {edit.new}: Slurm nodes take no new jobs, and `up` waits until their jobs have "
         "ended; sessions on login pods end",
-        show_jobs(every),
+        show_jobs(_names(edit, reshaped(edit))),
     )
-
-
-def _mount_names(edit: Edit, nodeset: str) -> tuple[str, ...]:
-    from_, to = (config.nodesets[nodeset].count for config in (edit.before, edit.after))
-    return tuple(f"{nodeset}-{index}" for index in range(min(from_, to)))
 
 
 RULES: Mapping[str, Rule] = {name: found for name, found in vars().items() if isinstance(found, Rule)}

@@ -8,12 +8,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from cluster.config.capacity import Capacity
 from cluster.config.cluster import ClusterConfig
 from cluster.platforms.nebius import sizing
 from cluster.platforms.nebius.machine_types import PLATFORMS, preset_of
 from cluster.platforms.nebius.names import GPU, GROUP, JAIL_LABEL, NO_BALANCER_LABEL, NODESET_LABEL, NODESET_NAME_LABEL
-from cluster.platforms.nebius.section import Nebius, Workers
+from cluster.platforms.nebius.section import Filesystem, Nebius, Workers
 
 JAIL, SPOOL, ACCOUNTING = "jail", "controller-spool", "accounting"
 """Mount tags of file systems: what nodes know them by (virtiofs)."""
@@ -29,30 +28,6 @@ REPAIRED_BY_OPERATOR = (
 """Conditions for which Kubernetes would recreate a worker node at once: Soperator drains it first, so they are off."""
 REPAIR_ON = ("HardwareIssuesSuspected", "TRUE")
 """The condition that Soperator sets on a drained, idle node; Kubernetes then recreates it."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Repair:
-    """When Kubernetes recreates a node by itself, or that it does not."""
-
-    condition: str
-    status: str
-    """TRUE, FALSE or UNKNOWN."""
-    seconds: int | None
-    """Seconds of the condition after which the node is recreated; None turns the rule off."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Strategy:
-    """How nodes of a group are recreated when the group changes. All three are always given: Nebius's defaults
-    changed in 2026."""
-
-    unavailable: int = 1
-    """Nodes that may be away at the same time."""
-    surge: int = 0
-    """Nodes more than the group's count for the time of a change: each counts against the quota."""
-    drain_seconds: int = 600
-    """Seconds that a node's pods have to end, which a PodDisruptionBudget may prevent."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,8 +63,11 @@ class NodeGroup:
     """Whether nodes come from a capacity block: if there is one, never, or from `reservation` alone."""
     reservation: str | None = None
     """Id of the capacity block group that nodes must come from."""
-    strategy: Strategy = field(default_factory=Strategy)
-    repairs: tuple[Repair, ...] = ()
+    unavailable: int = 1
+    """Nodes that may be away at the same time while the group changes."""
+    repairs: tuple[tuple[str, str, int | None], ...] = ()
+    """When Kubernetes recreates a node by itself: a condition, its status (TRUE, FALSE or UNKNOWN), and the seconds
+    after which the node is recreated; None turns the rule off."""
     max_pods: int | None = None
     os: str
 
@@ -112,6 +90,14 @@ class NodeGroup:
 def submount_tag(name: str) -> str:
     """Mount tag of a submount."""
     return f"jail-submount-{name}"
+
+
+def filesystems(settings: Nebius) -> dict[str, Filesystem]:
+    """Every file system of the cluster, by its mount tag."""
+    return {
+        submount_tag(path[1]) if path[1:] else path[0].replace("_", "-"): section
+        for path, section in settings.filesystems.members().items()
+    }
 
 
 def split(nodes: int, most: int) -> list[int]:
@@ -168,7 +154,8 @@ def _workers(config: ClusterConfig, settings: Nebius) -> Iterator[NodeGroup]:
     for name, section in config.nodesets.items():
         extra = settings.workers.get(name) or Workers()
         machine_type = section.machine_type or config.controller.machine_type
-        gpus = preset_of(machine_type).gpus
+        gpus, capacity = preset_of(machine_type).gpus, section.capacity
+        way = capacity.way if capacity else None
         for index, count in enumerate(split(section.count, extra.nodes_per_group)):
             yield NodeGroup(
                 name=worker_group(name, index),
@@ -183,10 +170,11 @@ def _workers(config: ClusterConfig, settings: Nebius) -> Iterator[NodeGroup]:
                 gpus=gpus,
                 in_gpu_cluster=extra.infiniband is not None,
                 drivers_preset=settings.gpu.drivers_preset if gpus and settings.gpu.driver == "preinstalled" else "",
-                preemptible=_way(section.capacity) == "spot",
-                policy=_policy(section.capacity),
-                reservation=_reservation(section.capacity),
-                strategy=Strategy(unavailable=max(1, count * extra.max_unavailable_percent // 100)),
+                preemptible=way == "spot",
+                # Without `capacity`, nodes come from a capacity block where the project has one.
+                policy="FORBID" if way == "on_demand" else "STRICT" if way == "reservation" else "AUTO",
+                reservation=capacity.reservation.name if capacity and capacity.reservation else None,
+                unavailable=max(1, count * extra.max_unavailable_percent // 100),
                 repairs=_repairs(settings),
                 max_pods=WORKER_PODS,
                 os=node_os(settings, machine_type),
@@ -206,7 +194,7 @@ def shape(config: ClusterConfig, settings: Nebius, nodeset: str) -> str:
     gpu = (settings.gpu.driver, settings.gpu.driver_version) if group.gpus else ()
     mounts = [submount.mount for submount in settings.filesystems.submounts.values()]
     parts = (
-        replace(group, name="", count=0, strategy=Strategy(), repairs=()),
+        replace(group, name="", count=0, unavailable=1, repairs=()),
         (workers.infiniband, sorted(workers.local_disks.items()), workers.image_disk),
         (settings.kubernetes.version, settings.soperator.version, gpu, mounts),
     )
@@ -225,25 +213,10 @@ def _labels(role: str, nodeset: str = "", gpus: int = 0) -> dict[str, str]:
     }
 
 
-def _repairs(settings: Nebius) -> tuple[Repair, ...]:
+def _repairs(settings: Nebius) -> tuple[tuple[str, str, int | None], ...]:
     if not settings.health.replace_nodes:
         return ()
-    off = tuple(Repair(condition=name, status=status, seconds=None) for name, status in REPAIRED_BY_OPERATOR)
-    return (*off, Repair(condition=REPAIR_ON[0], status=REPAIR_ON[1], seconds=1))
-
-
-def _way(capacity: Capacity | None) -> str | None:
-    return capacity.way if capacity else None
-
-
-def _policy(capacity: Capacity | None) -> Literal["AUTO", "FORBID", "STRICT"]:
-    """`on_demand` sets it; without `capacity` nodes come from a capacity block where the project has one."""
-    way = _way(capacity)
-    return "FORBID" if way == "on_demand" else "STRICT" if way == "reservation" else "AUTO"
-
-
-def _reservation(capacity: Capacity | None) -> str | None:
-    return capacity.reservation.name if capacity and capacity.reservation else None
+    return (*((condition, status, None) for condition, status in REPAIRED_BY_OPERATOR), (*REPAIR_ON, 1))
 
 
 def node_os(settings: Nebius, machine_type: str) -> str:

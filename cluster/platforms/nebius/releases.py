@@ -10,7 +10,7 @@ from typing import Any
 
 from cluster.config.cluster import ClusterConfig
 from cluster.platforms.nebius.names import OPERATOR_NAMESPACE
-from cluster.platforms.nebius.section import Nebius
+from cluster.platforms.nebius.section import Nebius, settings_of
 from cluster.platforms.nebius.values import Facts, chart_values
 from cluster.platforms.nebius.versions import series
 from cluster.roster import has_gpus
@@ -51,12 +51,10 @@ class Release:
 def releases(config: ClusterConfig, facts: Facts) -> tuple[Release, ...]:
     """The releases of a cluster, each after those that it needs: values of `nebius.values` are laid over those that
     follow from the rest of the configuration."""
-    settings = config.section(Nebius)
-    if settings is None:
-        raise ValueError("the configuration has no section `nebius`")
+    settings = settings_of(config)
     return tuple(
-        replace(one, values=merged(one.values, settings.values.get(one.name, {})))
-        for one in configured(config, settings, facts)
+        replace(release, values=merged(release.values, settings.values.get(release.name, {})))
+        for release in configured(config, settings, facts)
     )
 
 

@@ -5,7 +5,6 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from cluster.config.cluster import ClusterConfig
-from cluster.platforms.nebius.checks import filesystems
 from cluster.platforms.nebius.machine_types import PLATFORMS, preset_of
 from cluster.platforms.nebius.node_groups import NodeGroup, node_groups
 from cluster.platforms.nebius.section import Nebius
@@ -65,8 +64,9 @@ def _way(group: NodeGroup) -> str:
 
 
 def _storage(config: ClusterConfig, settings: Nebius, groups: tuple[NodeGroup, ...]) -> Iterator[str]:
-    made = [(at[-1], one.spec.size_gib) for at, one in filesystems(settings) if one.spec]
-    there = [str(at[-1]) for at, one in filesystems(settings) if one.existing]
+    sections = {path[-1]: section for path, section in settings.filesystems.members().items()}
+    made = [(name, section.spec.size_gib) for name, section in sections.items() if section.spec]
+    there = [name for name, section in sections.items() if section.existing]
     if made:
         listed = ", ".join(f"{name} {_size(size)}" for name, size in made)
         kept = "kept by destroy" if config.deletion_protection else "deleted by destroy"
@@ -153,10 +153,10 @@ def _quotas_needed(settings: Nebius, groups: tuple[NodeGroup, ...]) -> Counter[s
             found[f"compute.instance.gpu.{one.platform.split('-')[1]}"] += count * preset.gpus
     joined = [worker.infiniband.fabric for worker in settings.workers.values() if worker.infiniband]
     found["compute.gpucluster.count"] = len({*joined} - {None})
-    for _, one in filesystems(settings):
-        if one.spec:
+    for filesystem in settings.filesystems.members().values():
+        if filesystem.spec:
             found["compute.filesystem.count"] += 1
-            found["compute.filesystem.size.network-ssd"] += one.spec.size_gib * _GIB
+            found["compute.filesystem.size.network-ssd"] += filesystem.spec.size_gib * _GIB
     return +found
 
 

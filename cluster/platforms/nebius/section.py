@@ -6,6 +6,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import AfterValidator, Field, Strict, WithJsonSchema, model_validator
 from typing_extensions import Self
 
+from cluster.config.cluster import ClusterConfig
 from cluster.config.impact import ByRule, Members, NoEffect, Refuse, Replace
 from cluster.config.section import Section
 from cluster.config.types import Flag, MachineTypeName, MountPoint, Positive, PublicKey, Seconds
@@ -134,6 +135,11 @@ class Filesystems(Section):
         default_factory=dict, max_length=50
     )
     """Further file systems inside the jail, by name."""
+
+    def members(self) -> dict[tuple[str, ...], Filesystem]:
+        """Every file system, by its path below `nebius.filesystems`."""
+        own = {("jail",): self.jail, ("controller_spool",): self.controller_spool, ("accounting",): self.accounting}
+        return {**own, **{("submounts", name): submount for name, submount in self.submounts.items()}}
 
 
 class Infiniband(Section):
@@ -388,6 +394,14 @@ class Nebius(Section):
     def slurm_release(self) -> str:
         """Slurm's release, which Soperator's version decides."""
         return versions.series(self.soperator.version).release
+
+
+def settings_of(config: ClusterConfig) -> Nebius:
+    """The section `nebius`. Raises ValueError for a configuration of another platform."""
+    section = config.section(Nebius)
+    if section is None:
+        raise ValueError(f"{config.name}: the configuration has no section `nebius`")
+    return section
 
 
 AUTO_LIMIT_GIB = 12 * 1024
