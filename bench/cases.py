@@ -12,7 +12,7 @@ from pathlib import Path
 
 from bench.environment import DEV, ROOT, Cluster, CommandError, Environment, ManualCluster, environment, sized
 from bench.report import Claim, Report, Result, Series, description, ratio
-from cluster.catalog.nccl_references import reference
+from cluster.catalog.nccl import reference
 from components.local.host.paths import HostError
 
 Answer = tuple[list[Series], list[Claim]]

@@ -1,8 +1,7 @@
 """Typed tables of what exists: machine types, operating systems, prologs. Each row names its source."""
 
-from cluster.catalog.disks import DISK_TYPES, DiskType
-from cluster.catalog.images import IMAGES, Image
+from cluster.catalog.images import IMAGES, SYSTEMS, Image
 from cluster.catalog.machine_types import MACHINE_TYPES, Gpu, MachineType
-from cluster.catalog.systems import SYSTEMS
+from cluster.catalog.storage import DISK_TYPES, DiskType
 
 __all__ = ["DISK_TYPES", "IMAGES", "MACHINE_TYPES", "SYSTEMS", "DiskType", "Gpu", "Image", "MachineType"]

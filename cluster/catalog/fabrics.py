@@ -8,7 +8,7 @@ cloud.google.com/compute/docs/gpus/gpu-network-bandwidth (NICs and their rates).
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from cluster.catalog.nccl_tests import PYTORCH, ContainerImage
+from cluster.catalog.nccl import PYTORCH, ContainerImage
 
 
 @dataclass(frozen=True, kw_only=True)

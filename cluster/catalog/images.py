@@ -1,5 +1,6 @@
-"""Operating systems that machines can run, and the Slurm that comes with each."""
+"""Operating systems that machines can run, the Slurm that comes with each, and what their os-release says."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -48,3 +49,30 @@ _ROWS = (
 # fmt: on
 
 IMAGES: dict[str, Image] = {row.name: row for row in _ROWS}
+
+
+SYSTEMS: Mapping[str, Mapping[str, str]] = {
+    # Source: base-files 12ubuntu4 of Ubuntu 22.04, without its web addresses.
+    "ubuntu-2204": {
+        "PRETTY_NAME": "Ubuntu 22.04.5 LTS",
+        "NAME": "Ubuntu",
+        "VERSION_ID": "22.04",
+        "VERSION": "22.04.5 LTS (Jammy Jellyfish)",
+        "VERSION_CODENAME": "jammy",
+        "ID": "ubuntu",
+        "ID_LIKE": "debian",
+        "UBUNTU_CODENAME": "jammy",
+    },
+    # base-files 13ubuntu10.3 of Ubuntu 24.04, likewise.
+    "ubuntu-2404": {
+        "PRETTY_NAME": "Ubuntu 24.04.3 LTS",
+        "NAME": "Ubuntu",
+        "VERSION_ID": "24.04",
+        "VERSION": "24.04.3 LTS (Noble Numbat)",
+        "VERSION_CODENAME": "noble",
+        "ID": "ubuntu",
+        "ID_LIKE": "debian",
+        "UBUNTU_CODENAME": "noble",
+    },
+}
+"""Fields of os-release(5) by the name of the system."""

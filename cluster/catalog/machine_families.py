@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from cluster.catalog import fabrics, zones
-from cluster.catalog.bandwidth import GBIT, Limit
 from cluster.catalog.fabrics import Fabric
+from cluster.catalog.storage import GBIT, Limit
 from cluster.platforms.nebius.machine_types import PLATFORMS, SOURCE, NebiusPlatform
 
 
@@ -127,3 +127,31 @@ def family_of(machine_type: str) -> Family:
     """The family of a machine type, by the longest name that the type's begins with. Raises KeyError without one."""
     found = [name for name in FAMILIES if machine_type.startswith((f"{name}-", f"{name}/"))]
     return FAMILIES[max(found, key=len)] if found else FAMILIES[machine_type]
+
+
+_GPU_DOCS = "cloud.google.com/compute/docs/gpus"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Accelerator:
+    type: str
+    """Slurm's gres type, and the type in the stack file."""
+    name: str
+    """Accelerator type of Compute Engine."""
+    counts: tuple[int, ...]
+    """How many of them one machine can have."""
+    open_driver: bool
+    """Whether NVIDIA's open kernel modules support it: GPUs before Turing need the proprietary ones (their README)."""
+    zones: tuple[str, ...] = ()
+    """Zones that have it; empty if unknown."""
+    source: str = _GPU_DOCS
+
+
+_ACCELERATORS = (
+    Accelerator(type="t4", name="nvidia-tesla-t4", counts=(1, 2, 4), open_driver=True, zones=zones.T4),
+    Accelerator(type="v100", name="nvidia-tesla-v100", counts=(1, 2, 4, 8), open_driver=False),
+    Accelerator(type="p4", name="nvidia-tesla-p4", counts=(1, 2, 4), open_driver=False, zones=zones.P4),
+    Accelerator(type="p100", name="nvidia-tesla-p100", counts=(1, 2, 4), open_driver=False),
+)
+
+ACCELERATORS: dict[str, Accelerator] = {row.type: row for row in _ACCELERATORS}

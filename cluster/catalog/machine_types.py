@@ -7,9 +7,9 @@ report (`free -m`), not as what is paid for.
 import math
 from dataclasses import dataclass
 
-from cluster.catalog.bandwidth import limit
 from cluster.catalog.fabrics import LineRate
 from cluster.catalog.machine_families import Family, family_of
+from cluster.catalog.storage import limit
 from cluster.platforms.nebius import machine_types
 
 

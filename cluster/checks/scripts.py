@@ -2,9 +2,9 @@
 
 from collections.abc import Collection, Iterator
 
-from cluster.catalog.parameters import CONF
-from cluster.catalog.programs import INTERPRETERS, missing_interpreter
+from cluster.catalog.base_system import INTERPRETERS, missing_interpreter
 from cluster.catalog.prologs import RXDM_VERSIONS
+from cluster.catalog.slurm_releases import CONF
 from cluster.config.cluster import ClusterConfig
 from cluster.config.slurm import Script
 from cluster.findings import Finding, Level, Location, listing, repeated, show, unknown, unknown_name

@@ -10,7 +10,7 @@ from typing import Any
 from cluster import roster
 from cluster.catalog import IMAGES
 from cluster.catalog.bounds import COUNT, NUMBERS
-from cluster.catalog.parameters import CONF, NODE, PARTITION, Table
+from cluster.catalog.slurm_releases import CONF, NODE, PARTITION, Table
 from cluster.config.cluster import ClusterConfig
 from cluster.config.fields import conf_fields
 from cluster.config.machines import Nodeset

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 
 from cluster import people, roster
 from cluster.catalog import IMAGES
-from cluster.catalog.programs import LOGIN_SHELLS
+from cluster.catalog.base_system import LOGIN_SHELLS
 from cluster.checks.scripts import programs_may_differ
 from cluster.config.accounting import Qos
 from cluster.config.cluster import ClusterConfig

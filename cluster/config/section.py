@@ -11,7 +11,7 @@ from typing import Any, ClassVar, TypeVar
 from pydantic import BaseModel, ConfigDict
 from pydantic.fields import FieldInfo
 
-from cluster.catalog.parameters import Table
+from cluster.catalog.slurm_releases import Table
 
 
 class Section(BaseModel):

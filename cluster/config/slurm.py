@@ -5,7 +5,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field, model_validator
 from typing_extensions import Self
 
-from cluster.catalog.parameters import PROLOG_FLAGS
+from cluster.catalog.slurm_releases import PROLOG_FLAGS
 from cluster.config.impact import ByRule, NoEffect, Reconfigure, Restart
 from cluster.config.section import Section, Slurm
 from cluster.config.types import (

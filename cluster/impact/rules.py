@@ -4,8 +4,7 @@ from collections.abc import Callable, Iterable
 
 from cluster import people, roster
 from cluster.catalog import IMAGES
-from cluster.catalog.parameters import CONF, NODE, RECONFIGURED
-from cluster.catalog.upgrades import UPGRADES, takes_over, way
+from cluster.catalog.slurm_releases import CONF, NODE, RECONFIGURED, UPGRADES, takes_over, upgrade_path
 from cluster.config.impact import Drain, Effect, Impact, NoEffect, Reconfigure, Refuse, Replace, Restart
 from cluster.findings import listing
 from cluster.impact.edits import Edit, Rule, rule
@@ -162,7 +161,7 @@ def _refused_release(edit: Edit) -> Impact | None:
     if takes_over(new, old):
         return None
     back = f"put Slurm {old} back, or give up job records and the queue"
-    steps = way(old, new)
+    steps = upgrade_path(old, new)
     if not steps:
         return Refuse(f"Slurm can't go back: {new} does not read the database and the state of {old}: {back}")
     there = {

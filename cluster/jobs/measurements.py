@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
-from cluster.catalog.health import (
+from cluster.catalog.nccl import (
     COLLECTIVE,
     PAIR_COLLECTIVE,
     PAIR_LARGEST,

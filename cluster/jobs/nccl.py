@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from cluster.catalog import IMAGES
-from cluster.catalog.nccl_tests import NCCL_TESTS, ContainerImage
+from cluster.catalog.nccl import NCCL_TESTS, ContainerImage
 from cluster.config.cluster import ClusterConfig
 from cluster.config.validators.settings import minutes
 from cluster.jobs.partition_facts import PartitionFacts

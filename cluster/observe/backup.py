@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, cast
 
-from cluster.catalog.upgrades import takes_over
+from cluster.catalog.slurm_releases import takes_over
 from cluster.regular_file import refuse_special
 
 FIRST = b"-- hpc accounting backup 1\n"

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any
 
+from cluster.catalog.base_system import JOB_PROGRAMS
 from cluster.catalog.bounds import MOST_NODES
-from cluster.catalog.programs import JOB_PROGRAMS
 from cluster.catalog.prologs import NEWEST, RxdmVersion
 from cluster.config.cluster import ClusterConfig
 from cluster.config.impact import Impact

@@ -1,6 +1,6 @@
 """Settings of nodes' health checks, with the config version: what each kind of node must have, and limits."""
 
-from cluster.catalog.health import NVLINKS
+from cluster.catalog.nccl import NVLINKS
 from cluster.config.cluster import ClusterConfig
 from cluster.config.machines import Nodeset
 from cluster.roster import node_names, nodeset_gpu, nodeset_type

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from functools import reduce
 
-from cluster.catalog.parameters import CONF, NODE, PARTITION
+from cluster.catalog.slurm_releases import CONF, NODE, PARTITION
 from cluster.config.cluster import ClusterConfig
 from cluster.config.fields import conf_fields
 from cluster.config.partitions import Partition

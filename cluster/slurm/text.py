@@ -5,7 +5,7 @@ import textwrap
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from cluster.catalog.parameters import Table
+from cluster.catalog.slurm_releases import Table
 from cluster.config.cluster import ClusterConfig
 from cluster.config.section import Value
 

@@ -3,7 +3,7 @@
 import pytest
 
 from cluster.catalog import DISK_TYPES, MACHINE_TYPES
-from cluster.catalog.bandwidth import disks_mbps
+from cluster.catalog.storage import disks_mbps
 from cluster.config.storage import Lustre, Oss, Targets
 from cluster.platforms.gcp.filesystems.exascaler import Exascaler, server_mbps
 from cluster.platforms.gcp.filesystems.lustre import Expected, Managed

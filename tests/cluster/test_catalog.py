@@ -3,9 +3,8 @@
 import pytest
 
 from cluster.catalog import DISK_TYPES, IMAGES, MACHINE_TYPES, Gpu, fabrics
-from cluster.catalog.gpus import ACCELERATORS
-from cluster.catalog.machine_families import FAMILIES, family_of
-from cluster.catalog.parameters import VERSIONS
+from cluster.catalog.machine_families import ACCELERATORS, FAMILIES, family_of
+from cluster.catalog.slurm_releases import VERSIONS
 from cluster.platforms.gcp.address_plan import plan
 from cluster.platforms.gcp.image import parts
 from cluster.platforms.registry import all_platforms

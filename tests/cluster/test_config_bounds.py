@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from cluster.catalog import accounts, bounds
-from cluster.catalog.parameters import CONF, NODE, PARTITION
-from cluster.catalog.programs import missing_interpreter
+from cluster.catalog import bounds
+from cluster.catalog.base_system import SYSTEM, missing_interpreter
+from cluster.catalog.slurm_releases import CONF, NODE, PARTITION
 from cluster.config.validators.settings import NODE_SIZES
 from cluster.findings import ConfigError
 from cluster.load.parse import parse
@@ -127,7 +127,7 @@ def test_an_interpreter_is_one_that_every_image_has(line: str, missing: str | No
     assert missing_interpreter(f"{line}\ntrue\n") == missing
 
 
-@pytest.mark.parametrize("name", sorted(accounts.SYSTEM))
+@pytest.mark.parametrize("name", sorted(SYSTEM))
 def test_no_person_and_no_group_is_called_as_the_systems_are(name: str) -> None:
     places = findings(users=[{**ALICE, "name": name}], groups={name: 3001})
     assert {"users[0].name", f"groups.{name}"} <= set(places)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from slurm import conf_changes
 
-from cluster.catalog.parameters import RECONFIGURED
+from cluster.catalog.slurm_releases import RECONFIGURED
 from cluster.config import ClusterConfig
 from cluster.config.fields import is_optional, unwrap
 from cluster.config.impact import Effect

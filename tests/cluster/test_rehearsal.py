@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from cluster.catalog.parameters import CONF
+from cluster.catalog.slurm_releases import CONF
 from cluster.checks.scripts import places
 from cluster.config import ClusterConfig
 from cluster.findings import ConfigError

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from cluster.catalog.parameters import CONF, NODE, PARTITION, VERSIONS
+from cluster.catalog.slurm_releases import CONF, NODE, PARTITION, VERSIONS
 from cluster.checks.settings import owned_conf, owned_node, owned_partition
 from cluster.config import ClusterConfig
 from cluster.slurm.files import render, render_slurmdbd
@@ -12,7 +12,7 @@ from cluster.slurm.slurm_conf import settings
 from tests.cluster.stacks import STACKS, config
 
 # Of files whose few parameters need no table of their own: src/interfaces/cgroup.c and src/slurmdbd/read_config.c at
-# the tags that cluster/catalog/parameters.py names; these are in all of them.
+# the tags that cluster/catalog/slurm_releases.py names; these are in all of them.
 CGROUP = {"CgroupPlugin", "ConstrainCores", "ConstrainRAMSpace", "ConstrainSwapSpace", "ConstrainDevices"}
 SLURMDBD = {
     *("ArchiveDir", "ArchiveEvents", "ArchiveJobs", "ArchiveSteps", "AuthType", "DbdHost", "DbdPort", "DebugLevel"),

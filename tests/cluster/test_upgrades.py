@@ -4,8 +4,7 @@ from itertools import pairwise
 
 import pytest
 
-from cluster.catalog.parameters import VERSIONS
-from cluster.catalog.upgrades import UPGRADES, takes_over, way
+from cluster.catalog.slurm_releases import UPGRADES, VERSIONS, takes_over, upgrade_path
 from cluster.config import ClusterConfig
 from cluster.config.impact import Effect
 from cluster.impact.table import effects
@@ -33,13 +32,13 @@ def test_every_release_of_the_tables_is_known_and_goes_forwards_only():
     ],
 )
 def test_the_way_is_the_shortest(old: str, new: str, found: tuple[str, ...]):
-    assert way(old, new) == found
+    assert upgrade_path(old, new) == found
 
 
 def test_every_step_of_every_way_is_one_that_slurm_takes():
     for old in UPGRADES:
         for new in UPGRADES:
-            steps = way(old, new)
+            steps = upgrade_path(old, new)
             assert bool(steps) is (old <= new)
             assert all(takes_over(later, earlier) for earlier, later in pairwise(steps))
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from cluster.catalog import MACHINE_TYPES
 from cluster.catalog.mlperf import DIFFUSION_CONFIGS, GPT3_SETTINGS, MINUTES, STORAGE, TARGETS
-from cluster.catalog.nccl_references import REFERENCES
+from cluster.catalog.nccl import REFERENCES
 from cluster.report.nccl.result import FLOOR_NICS
 from cluster.report.nccl.run import text_of
 from tests.cluster.report.mlperf_logs import reference, text

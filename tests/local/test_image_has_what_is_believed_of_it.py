@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from cluster.catalog.accounts import of_the_system
-from cluster.catalog.programs import INTERPRETERS, LOGIN_SHELLS, missing_interpreter
+from cluster.catalog.base_system import INTERPRETERS, LOGIN_SHELLS, missing_interpreter, of_the_system
 from cluster.config.validators.names import REGULAR_UIDS
 
 pytestmark = pytest.mark.e2e

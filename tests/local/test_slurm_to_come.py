@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from cluster.catalog.parameters import VERSIONS
+from cluster.catalog.slurm_releases import VERSIONS
 from cluster.slurm.files import render
 from components.local.host.images import host_sources
 from tests.cluster.stacks import STACKS, config

@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 from cluster.catalog.fabrics import ROCE, TCPXO
-from cluster.catalog.nccl_tests import PYTORCH
+from cluster.catalog.nccl import PYTORCH
 from cluster.jobs.nccl import NcclRun, run_script
 from cluster.jobs.partition_facts import partition_facts
 from tests.cluster import stacks

@@ -21,8 +21,8 @@ from pathlib import Path
 import pytest
 
 from cli.checks import _EMULATOR
+from cluster.catalog.base_system import JOB_PROGRAMS
 from cluster.catalog.images import IMAGES
-from cluster.catalog.programs import JOB_PROGRAMS
 from cluster.catalog.recipes import NEWEST, RECIPES, Recipe
 from cluster.config import ClusterConfig
 from cluster.platforms.gcp.image import parameters, steps

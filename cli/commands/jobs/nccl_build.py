@@ -9,7 +9,7 @@ from cli import console, options
 from cli.cluster.jobs import Jobs, Progress
 from cli.commands.jobs.job_cluster import As, DryRun, JobCluster, connected, described, print_scripts
 from cli.errors import CliError, hint
-from cluster.catalog.nccl_tests import NCCL_TESTS
+from cluster.catalog.nccl import NCCL_TESTS
 from cluster.config.cluster import ClusterConfig
 from cluster.jobs.nccl import BUILD_NAME, LOGS, build_script, image_file, tests_folder, way
 from cluster.jobs.partition_facts import PartitionFacts, partition_facts

@@ -17,7 +17,7 @@ from cli.commands.jobs import nccl_build, nccl_report
 from cli.commands.jobs.job_cluster import As, DryRun, JobCluster, described, print_scripts
 from cli.commands.jobs.nccl_build import is_built, read_log
 from cli.errors import CliError, hint
-from cluster.catalog.nccl_tests import NCCL_TESTS
+from cluster.catalog.nccl import NCCL_TESTS
 from cluster.config.cluster import ClusterConfig
 from cluster.findings import Level
 from cluster.jobs.nccl import LOGS, Measured, NcclRun, Pair, Pairs, run_script, way

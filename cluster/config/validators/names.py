@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection
 from datetime import datetime, timezone
 from typing import Any
 
-from cluster.catalog import DISK_TYPES, IMAGES, MACHINE_TYPES, SYSTEMS, accounts
+from cluster.catalog import DISK_TYPES, IMAGES, MACHINE_TYPES, SYSTEMS, base_system
 from cluster.catalog.recipes import VERSIONS
 from cluster.findings import RefusedError, listing, suggest
 
@@ -167,12 +167,12 @@ def unix_name(value: str) -> str:
         raise RefusedError(
             "1 to 32 of a-z, 0-9, - and _, a letter or _ first, e.g. alice", "write it as Debian's useradd takes it"
         )
-    if value in accounts.PRIVILEGED:
+    if value in base_system.PRIVILEGED:
         raise RefusedError(
             "a name of people who do not become root by it, e.g. alice or ml",
             f"choose another name: the members of group {value} become root, or read what is root's, on some system",
         )
-    if accounts.of_the_system(value):
+    if base_system.of_the_system(value):
         raise RefusedError(
             "a name that no system user or daemon has, e.g. alice",
             f"choose another name: {value} belongs to the operating system",

@@ -6,7 +6,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from cluster.catalog import bounds
-from cluster.catalog.parameters import NODE
+from cluster.catalog.slurm_releases import NODE
 from cluster.config.validators.names import matching
 from cluster.findings import RefusedError
 

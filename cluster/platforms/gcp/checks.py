@@ -7,8 +7,7 @@ from itertools import combinations
 
 from cluster import roster
 from cluster.catalog import DISK_TYPES, MACHINE_TYPES, DiskType, MachineType
-from cluster.catalog.gpus import ACCELERATORS
-from cluster.catalog.machine_families import FAMILIES
+from cluster.catalog.machine_families import ACCELERATORS, FAMILIES
 from cluster.catalog.prologs import RXDM_VERSIONS, branch, fitting
 from cluster.catalog.recipes import NEWEST, OLDEST_KERNEL
 from cluster.checks import machines

@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from cluster.catalog.fabrics import FABRICS
-from cluster.catalog.gpus import ACCELERATORS
+from cluster.catalog.machine_families import ACCELERATORS
 from cluster.catalog.prologs import NEWEST, RxdmVersion, fitting
 from cluster.catalog.recipes import RECIPES, Download, Recipe, Source
 from cluster.config.cluster import ClusterConfig

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from cluster.catalog import IMAGES, SYSTEMS
+from cluster.catalog.base_system import LOGIN_SHELLS, missing_interpreter
 from cluster.catalog.fabrics import ROCE
-from cluster.catalog.parameters import CONF, NODE, PARTITION, Table
-from cluster.catalog.programs import LOGIN_SHELLS, missing_interpreter
+from cluster.catalog.slurm_releases import CONF, NODE, PARTITION, Table
 from cluster.checks.scripts import places
 from cluster.config.cluster import ClusterConfig
 from cluster.config.slurm import Script

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 
-from cluster.catalog.upgrades import takes_over
+from cluster.catalog.slurm_releases import takes_over
 from cluster.config.cluster import ClusterConfig
 from cluster.config.impact import Drain, Effect, Impact, NoEffect, Reconfigure, Refuse, Replace
 from cluster.impact.edits import Edit, Rule, rule

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import Any
 
-from cluster.catalog.parameters import CONF, NODE
+from cluster.catalog.slurm_releases import CONF, NODE
 from cluster.config.cluster import ClusterConfig
 from cluster.config.fields import conf_fields
 from cluster.config.section import Value

@@ -9,7 +9,7 @@ from itertools import pairwise
 from cluster.catalog import MACHINE_TYPES, fabrics
 from cluster.catalog.fabrics import Fabric, LineRate
 from cluster.catalog.machine_types import MachineType
-from cluster.catalog.nccl_references import REFERENCES, Minimum, Reference, reference, references_of
+from cluster.catalog.nccl import REFERENCES, Minimum, Reference, reference, references_of
 from cluster.findings import Finding, Level
 from cluster.report.nccl.run import NcclLog, Quote, Run, candidates, is_of_nodes, is_ring, ranks_of, text_of
 

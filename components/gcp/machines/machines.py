@@ -7,7 +7,7 @@ from datetime import datetime
 import pulumi
 from pulumi_gcp import compute
 
-from cluster.catalog.gpus import ACCELERATORS
+from cluster.catalog.machine_families import ACCELERATORS
 from cluster.config import ClusterConfig
 from cluster.config.machines import BasicCapacity
 from cluster.config.machines import Nodeset as Section

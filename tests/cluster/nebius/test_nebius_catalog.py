@@ -3,7 +3,7 @@
 import pytest
 
 from cluster.catalog import IMAGES, MACHINE_TYPES
-from cluster.catalog.parameters import VERSIONS
+from cluster.catalog.slurm_releases import VERSIONS
 from cluster.platforms.nebius import versions
 from cluster.platforms.nebius.machine_types import (
     FABRICS,

@@ -3,7 +3,7 @@
 import pytest
 
 from cluster.catalog import MACHINE_TYPES
-from cluster.catalog.nccl_references import REFERENCES
+from cluster.catalog.nccl import REFERENCES
 from cluster.report.nccl.log import read_file, read_text
 from cluster.report.nccl.result import Given, NcclResult, Outcome, check
 from tests.cluster.report.nccl_logs import A3_MEGA, GIB, GUIDE, MIB, SIZES, log, measured

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
 from cluster.catalog import DISK_TYPES, MACHINE_TYPES
-from cluster.catalog.bandwidth import DISK_WRITES, WRITE_OVERHEAD, disks_mbps
+from cluster.catalog.storage import DISK_WRITES, WRITE_OVERHEAD, disks_mbps
 from cluster.checks.machines import wrong_platform
 from cluster.config.storage import Lustre, Targets
 from cluster.findings import Finding, Level

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from cluster.catalog.filesystems import MANAGED
 from cluster.catalog.recipes import RECIPES
+from cluster.catalog.storage import MANAGED
 from cluster.config.cluster import ClusterConfig
 from cluster.config.fields import given, shown
 from cluster.config.storage import Lustre

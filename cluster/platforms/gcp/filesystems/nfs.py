@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping
 from typing import ClassVar
 
-from cluster.catalog.filesystems import FILESTORE
+from cluster.catalog.storage import FILESTORE
 from cluster.config.cluster import ClusterConfig
 from cluster.config.storage import Filestore as Section
 from cluster.config.storage import Nfs as Directory

@@ -1,11 +1,12 @@
-"""Parameters of slurm.conf, and the releases of Slurm that know each.
+"""Releases of Slurm: the parameters of slurm.conf that each has, and which release takes over from which.
 
-Source: the option tables that slurmctld itself parses with (src/common/read_config.c of github.com/SchedMD/slurm at
-tags slurm-22-05-8-1, slurm-23-11-4-1, slurm-24-05-8-1, slurm-24-11-7-1, slurm-25-05-8-1, slurm-25-11-7-1 and
-slurm-26-05-3-1), without what these mark as defunct, refuse when it is set, or take only as an old spelling of
-something else.
+Source of parameters: the option tables that slurmctld itself parses with (src/common/read_config.c of
+github.com/SchedMD/slurm at tags slurm-22-05-8-1, slurm-23-11-4-1, slurm-24-05-8-1, slurm-24-11-7-1, slurm-25-05-8-1,
+slurm-25-11-7-1 and slurm-26-05-3-1), without what these mark as defunct, refuse when it is set, or take only as an old
+spelling of something else.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 VERSIONS = ("22.05", "23.11", "24.05", "24.11", "25.05", "25.11", "26.05")
@@ -179,3 +180,35 @@ RECONFIGURED = frozenset(
 The same as scripts/node/slurm/conf_changes.py, which decides on the machine, by the text of the files; a test
 compares the two.
 """
+
+
+UPGRADES: Mapping[str, tuple[str, ...]] = {
+    "22.05": (),
+    "23.02": ("22.05",),
+    "23.11": ("23.02", "22.05"),
+    "24.05": ("23.11", "23.02"),
+    "24.11": ("24.05", "23.11", "23.02"),
+    "25.05": ("24.11", "24.05", "23.11"),
+    "25.11": ("25.05", "24.11", "24.05"),
+    "26.05": ("25.11", "25.05", "24.11"),
+}
+"""Each release with those that it can be put in the place of, the newest first; those before 22.05 are left out.
+
+Source: the table "Compatibility Window" of SchedMD's upgrade guide (doc/html/upgrades.shtml at slurm-26-05-3-1) and the
+release notes of each release (RELEASE_NOTES at slurm-23-02-8-1 to slurm-26-05-3-1): the two releases before, and from
+24.11 on the three before. No release goes back to an earlier one."""
+
+
+def takes_over(new: str, old: str) -> bool:
+    """Whether slurmctld and slurmdbd of release `new` start on what release `old` left."""
+    return new == old or old in UPGRADES.get(new, ())
+
+
+def upgrade_path(old: str, new: str) -> tuple[str, ...]:
+    """The fewest releases that lead from `old` to `new`, both included, by the newest ones; empty where none do."""
+    ways = [(new,)]
+    for found in ways:  # grows while it is read: all ways of one step more come after those of this one
+        if found[0] == old:
+            return found
+        ways += [(before, *found) for before in UPGRADES.get(found[0], ())]
+    return ()

@@ -1,4 +1,4 @@
-"""What nccl-tests should measure, by machine type, collective and number of nodes. Bandwidths are busbw in GB/s.
+"""nccl-tests: the version that is built, in which container, and what it should measure. Bandwidths are busbw in GB/s.
 
 busbw is what nccl-tests computes from the time of a collective so that it can be compared with the hardware
 (github.com/NVIDIA/nccl-tests, doc/PERFORMANCE.md). The average that nccl-tests prints depends on the sizes that a run
@@ -8,6 +8,64 @@ every minimum here says which sizes it is about.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, kw_only=True)
+class ContainerImage:
+    """One image of a registry."""
+
+    registry: str
+    name: str
+    tag: str
+    source: str
+
+    @property
+    def enroot(self) -> str:
+        """As enroot names it."""
+        return f"docker://{self.registry}#{self.name}:{self.tag}"
+
+    @property
+    def docker(self) -> str:
+        """As apptainer and Docker name it."""
+        return f"docker://{self.registry}/{self.name}:{self.tag}"
+
+    @property
+    def file_name(self) -> str:
+        """Of the imported image, without its ending: as enroot calls it."""
+        return f"{self.name.replace('/', '+')}+{self.tag}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class NcclTests:
+    """One version of nccl-tests."""
+
+    version: str
+    commit: str
+    url: str
+    collectives: tuple[str, ...]
+    """Each is a program NAME_perf."""
+    source: str
+
+
+PYTORCH = ContainerImage(
+    registry="nvcr.io",
+    name="nvidia/pytorch",
+    tag="24.04-py3",
+    source="cluster-toolkit, examples/machine-learning/a3-megagpu-8g/nccl-tests/import_pytorch_container.sh; 18 GB",
+)
+NCCL_TESTS = NcclTests(
+    version="2.13.11",
+    commit="8dfeab9eb9bdfdf13503e71e1f33e7f8a208b540",
+    url="https://github.com/NVIDIA/nccl-tests",
+    collectives=(
+        "all_gather", "all_reduce", "alltoall", "broadcast", "gather", "reduce", "reduce_scatter", "scatter",
+        "sendrecv", "hypercube",
+    ),
+    # The version of the reference measurements of A3 Mega. From 2.16.8 on the warm-up covers more sizes, which changes
+    # what small messages measure.
+    source="github.com/NVIDIA/nccl-tests, tag v2.13.11 of 2024-10-24, src/Makefile (BIN_FILES_LIST)",
+)  # fmt: skip
+
 
 MIB, GIB = 2**20, 2**30
 
@@ -143,3 +201,35 @@ def reference(machine_type: str, collective: str, nodes: int, *, network_only: b
 def references_of(machine_type: str) -> tuple[Reference, ...]:
     """Every row of a machine type."""
     return tuple(row for row in REFERENCES.values() if row.machine_type == machine_type)
+
+
+NVLINKS: Mapping[tuple[str, int], int] = {("h100", 8): 18, ("h200", 8): 18, ("b200", 8): 18}
+"""Links of each GPU, by GPU and their number in a machine, on boards whose NVSwitches use all of them. Others have
+links that are inactive by design (Azure/azurehpc-health-checks, issue 162), or none. Sources: nvidia.com, NVLink
+(generations 4 and 5); aws-samples/awsome-distributed-ai, pull request 112 (18 links of H100)."""
+
+SAME_BASEBOARD: Mapping[str, str] = {"a3-megagpu-8g": "gpu-h100-sxm/8gpu-128vcpu-1600gb"}
+"""Machine types whose GPUs are on a baseboard of which another type has a reference: HGX H100 with eight GPUs."""
+COLLECTIVE = "all_reduce"
+"""What idle nodes are measured with, one by one; ours, as it says most of NVLink."""
+PAIR_COLLECTIVE, PAIR_SMALLEST, PAIR_LARGEST = "all_gather", "2G", "8G"
+"""What pairs of nodes are measured with: what the references of two nodes have a minimum of. Source:
+GoogleCloudPlatform/cluster-health-scanner, its pairwise test."""
+
+
+def min_pair_busbw(machine_type: str) -> int:
+    """Bus bandwidth in GB/s that two sound nodes reach at least, on average of 2 to 8 GiB; 0 if no reference has it."""
+    row = REFERENCES.get((machine_type, PAIR_COLLECTIVE, 2, False))
+    of_sizes = (
+        [minimum.busbw for minimum in row.minimums if (minimum.low, minimum.high) == (2 * GIB, 8 * GIB)] if row else []
+    )
+    return int(min(of_sizes, default=0))
+
+
+def min_busbw(machine_type: str) -> int:
+    """Bus bandwidth in GB/s that COLLECTIVE reaches at least on one sound node; 0 if no reference has it."""
+    for name in (machine_type, SAME_BASEBOARD.get(machine_type, "")):
+        row = REFERENCES.get((name, COLLECTIVE, 1, False))
+        if row and row.minimums:
+            return int(min(minimum.busbw for minimum in row.minimums))
+    return 0

@@ -1,0 +1,127 @@
+"""Disks and file systems of Google Cloud: what each can be, what it gives, and what a machine moves at most."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True)
+class DiskType:
+    name: str
+    smallest_gb: int
+    largest_gb: int
+    mbps_per_gb: float = 0
+    """MB/s for each GB, sustained; 0 where bandwidth is provisioned apart from the size."""
+    read_mbps: int
+    """MB/s of reading from one disk at most, however large."""
+    write_mbps: int
+    """MB/s of writing to one disk at most."""
+    iops: tuple[int, int] | None = None
+    """Least and most I/O operations per second that can be provisioned; None where they follow from the size."""
+    mbps: tuple[int, int] | None = None
+    """Least and most MB/s that can be provisioned; None where they follow from the size."""
+    bootable: bool = True
+    source: str
+
+
+_DOCS = "cloud.google.com/compute/docs/disks"
+
+# Machines that take them: machine_families.py. Sizes and rates: the page named with each.
+# fmt: off
+_ROWS = (
+    DiskType(
+        name="pd-standard", smallest_gb=10, largest_gb=65536, mbps_per_gb=0.12, read_mbps=1200, write_mbps=400,
+        source=f"{_DOCS}/performance"),
+    DiskType(
+        name="pd-balanced", smallest_gb=10, largest_gb=65536, mbps_per_gb=0.28, read_mbps=1200, write_mbps=1200,
+        source=f"{_DOCS}/performance"),
+    DiskType(
+        name="pd-ssd", smallest_gb=10, largest_gb=65536, mbps_per_gb=0.48, read_mbps=1200, write_mbps=1200,
+        source=f"{_DOCS}/performance"),
+    DiskType(
+        name="pd-extreme", smallest_gb=500, largest_gb=65536, read_mbps=4000, write_mbps=3000, iops=(10_000, 120_000),
+        bootable=False, source=f"{_DOCS}/extreme-persistent-disk"),
+    DiskType(
+        name="hyperdisk-balanced", smallest_gb=4, largest_gb=65536, read_mbps=2400, write_mbps=2400,
+        iops=(3000, 160_000), mbps=(140, 2400), source=f"{_DOCS}/hd-types/hyperdisk-balanced"),
+    DiskType(
+        name="hyperdisk-extreme", smallest_gb=64, largest_gb=65536, read_mbps=5000, write_mbps=5000, iops=(2, 350_000),
+        bootable=False, source=f"{_DOCS}/hd-types/hyperdisk-extreme"),
+    DiskType(
+        name="hyperdisk-throughput", smallest_gb=2048, largest_gb=32768, read_mbps=600, write_mbps=600, mbps=(10, 600),
+        bootable=False, source=f"{_DOCS}/hd-types/hyperdisk-throughput"),
+)
+# fmt: on
+
+DISK_TYPES: dict[str, DiskType] = {row.name: row for row in _ROWS}
+
+
+# What a machine of Compute Engine moves at most, to and from its disks and over its network. Source:
+# cloud.google.com/compute/docs/disks/performance and optimizing-pd-performance ("Network egress caps on write
+# throughput").
+DISK_WRITES = 0.6
+"""Part of the network's bandwidth that writes to disks can have beside other traffic."""
+WRITE_OVERHEAD = 1.16
+"""Bytes that go over the network for each byte written to a disk, as it is kept more than once."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limit:
+    """One row: machines with at least so many vCPUs, up to the next row."""
+
+    cpus: int
+    mbps: int
+
+
+_SSDS = (Limit(cpus=1, mbps=240), Limit(cpus=8, mbps=800), Limit(cpus=16, mbps=1200))
+"""MB/s of all SSD disks of a machine together."""
+_EXTREME = (*_SSDS, Limit(cpus=64, mbps=4000))
+_EXTREME_TYPES = ("pd-extreme", "hyperdisk-extreme")
+
+GBIT = 125
+"""MB/s of one Gbit/s."""
+
+
+def disks_mbps(disk_type: str, cpus: int) -> int:
+    """MB/s of all disks of a type together, on a machine with so many vCPUs."""
+    return limit(_EXTREME if disk_type in _EXTREME_TYPES else _SSDS, cpus)
+
+
+def limit(limits: tuple[Limit, ...], cpus: int) -> int:
+    """MB/s of the row that a machine with so many vCPUs is in."""
+    return [row.mbps for row in limits if row.cpus <= cpus][-1]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sizes:
+    """Capacities of one tier."""
+
+    least: int
+    most: int
+    step: int
+    """Capacities are multiples of it."""
+
+    def fit(self, size: int) -> bool:
+        """Whether that capacity is sold."""
+        return self.least <= size <= self.most and size % self.step == 0
+
+    def nearest(self, size: int) -> int:
+        """The next larger capacity that is sold."""
+        return max(self.least, min(self.most, -(-size // self.step) * self.step))
+
+
+MANAGED: Mapping[int, Sizes] = {
+    # cloud.google.com/managed-lustre/docs/increase-capacity: GiB by MB/s for each TiB.
+    125: Sizes(least=72_000, most=7_632_000, step=72_000),
+    250: Sizes(least=36_000, most=3_816_000, step=36_000),
+    500: Sizes(least=18_000, most=1_908_000, step=18_000),
+    1000: Sizes(least=9_000, most=954_000, step=9_000),
+}
+"""Managed Lustre, by throughput."""
+
+FILESTORE: Mapping[str, Sizes] = {
+    # cloud.google.com/filestore/docs/service-tiers: GiB.
+    "BASIC_SSD": Sizes(least=2560, most=65_408, step=1),
+    "ZONAL": Sizes(least=1024, most=102_400, step=256),
+    "REGIONAL": Sizes(least=1024, most=102_400, step=256),
+}
+"""Filestore, by tier. Above 10 TiB the two larger tiers grow by 2560."""
