@@ -1,4 +1,7 @@
-"""What every Debian and Ubuntu has before a stack's own people and packages come: accounts and programs."""
+"""What every Debian and Ubuntu has before a stack's own people and packages come: accounts and programs.
+
+Source: packages of Debian 12 and 13 and of Ubuntu 22.04 and 24.04, by the names given with each list.
+"""
 
 import re
 

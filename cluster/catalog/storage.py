@@ -1,4 +1,8 @@
-"""Disks and file systems of Google Cloud: what each can be, what it gives, and what a machine moves at most."""
+"""Disks and file systems of Google Cloud: what each can be, what it gives, and what a machine moves at most.
+
+Source, but for what names its own: cloud.google.com/compute/docs/disks/performance and optimizing-pd-performance
+("Network egress caps on write throughput").
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -55,9 +59,6 @@ _ROWS = (
 DISK_TYPES: dict[str, DiskType] = {row.name: row for row in _ROWS}
 
 
-# What a machine of Compute Engine moves at most, to and from its disks and over its network. Source:
-# cloud.google.com/compute/docs/disks/performance and optimizing-pd-performance ("Network egress caps on write
-# throughput").
 DISK_WRITES = 0.6
 """Part of the network's bandwidth that writes to disks can have beside other traffic."""
 WRITE_OVERHEAD = 1.16
