@@ -1,13 +1,17 @@
-"""The stack's configuration, read once by the program."""
+"""The stack's configuration, read once by the program, and its edits against what the cluster runs with."""
 
 from pathlib import Path
+from typing import Any
 
 import pulumi
+from pulumi.runtime import invoke, is_dry_run
 
 from cluster.checks.run import find_warnings
 from cluster.config import ClusterConfig
 from cluster.findings import ConfigError, Level
+from cluster.impact.table import effects, made_with, refusal, refused
 from cluster.load.parse import parse, provider_keys
+from cluster.platforms import registry
 from cluster.slurm.script_tree import Tree, tree
 
 PROJECT = Path(__file__).parents[1]
@@ -48,3 +52,52 @@ def load_scripts(config: ClusterConfig) -> Tree:
         return tree(config, PROJECT)
     except ConfigError as error:
         raise pulumi.RunError(str(error)) from None
+
+
+def accept_edits(config: ClusterConfig) -> ClusterConfig:
+    """The configuration with what the running cluster keeps, such as addresses; edits that it can't take are refused.
+
+    `./hpc up` refuses such an edit before it starts the program. `pulumi up` would run it: a new
+    name of the cluster would delete all machines and create others. A preview changes nothing, so it only warns.
+
+    Raises RunError with every field that can't be changed, before anything is registered.
+    """
+    last = _last_outputs()
+    was = made_with(last.get("config"))
+    if was and "machines" in last and "munge_key" not in last:
+        _warn_of_new_key()
+    kept = registry.get(config.platform).keep(was, config)
+    changes = effects(was, config, pulumi.get_stack()) if was else []
+    if not refused(changes):
+        return kept
+    if is_dry_run():
+        fields = "; ".join(change.shown for change in refused(changes))
+        pulumi.log.warn(f"`up` refuses this edit, which can't be made on a running cluster: {fields}")
+        return kept
+    raise pulumi.RunError(refusal(changes, pulumi.get_stack()))
+
+
+def _warn_of_new_key() -> None:
+    """Stacks of earlier versions have their MUNGE key in the state in plain text, as the id of a resource."""
+    pulumi.log.warn(
+        "The MUNGE key of this cluster is in its state in plain text, and in all copies of it: `up` replaces the key. "
+        "Controller and login machines are configured again, and nodes change to the new key within seconds of the "
+        "controller, on Google Cloud within a minute or two. No machine is recreated, and jobs continue. Slurm's "
+        "commands may fail meanwhile. The key in older copies of the state is useless afterwards."
+    )
+
+
+def _last_outputs() -> dict[str, Any]:
+    """The stack's outputs as the last run left them, none of a new stack.
+
+    By the engine's own function, the one behind StackReference, and not by a StackReference to the stack itself: that
+    one is a resource, which would keep a second copy of all outputs in the state, and whose answer comes when the
+    program has registered everything.
+    """
+    name = f"{pulumi.get_organization()}/{pulumi.get_project()}/{pulumi.get_stack()}"
+    try:
+        found = invoke("pulumi:pulumi:readStackOutputs", {"name": name}).value
+    except Exception as error:  # noqa: BLE001 - the SDK raises Exception itself, with the engine's message
+        pulumi.log.warn(f"the stack's last configuration can't be read, so impossible edits are not refused: {error}")
+        return {}
+    return (found or {}).get("outputs") or {}

@@ -93,9 +93,14 @@ class Machine:
                 host=jump.host, user="root", private_key=private_key, host_key=jump.host_key, **limits
             )
         return remote.ConnectionArgs(
-            host=reach.host, port=reach.port, user="root", private_key=private_key, host_key=self.host_key,
-            proxy=proxy, **limits,
-        )  # fmt: skip
+            host=reach.host,
+            port=reach.port,
+            user="root",
+            private_key=private_key,
+            host_key=self.host_key,
+            proxy=proxy,
+            **limits,
+        )
 
     @property
     def summary(self) -> Mapping[str, Any]:
@@ -121,16 +126,13 @@ class Machine:
         return {"address": self.address, "roles": list(self.spec.roles), "host_key": self.host_key}
 
 
-Mounts = Callable[[MachineSpec], Sequence[Mapping[str, pulumi.Input[str]]]]
-
-
 @dataclass(frozen=True, kw_only=True)
 class Machines:
     """Machines that answer SSH, and what Slurm's set-up must know of the platform."""
 
     machines: Sequence[Machine]
     """In the roster's order: controller, login machines, nodes."""
-    mounts: Mounts
+    mounts: Callable[[MachineSpec], Sequence[Mapping[str, pulumi.Input[str]]]]
     """Shared file systems of a machine: source, target, fs_type, options."""
     addresses: Mapping[str, str] = field(default_factory=dict)
     """Address of every machine by name, if the platform has it beforehand; else empty, and names are resolved."""

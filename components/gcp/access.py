@@ -125,11 +125,10 @@ class _Tunnel:
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 - read when gcloud has ended
         # Isolated: the folder of a script is the first that it imports from, and ours has modules of common names.
         command = [sys.executable, "-I", str(_GUARD), gcloud, *self.instance.listening(self._port)]
+        # In a session of its own: a terminal's Ctrl-C lets running steps finish, which need their tunnel.
         self._process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=self._log, stderr=self._log,
-            # A terminal's Ctrl-C lets running steps finish, which need their tunnel.
-            start_new_session=True,
-        )  # fmt: skip
+            command, stdin=subprocess.PIPE, stdout=self._log, stderr=self._log, start_new_session=True
+        )
         return self._process
 
     def _listens(self, process: "subprocess.Popen[bytes]") -> bool:

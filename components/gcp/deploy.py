@@ -1,7 +1,7 @@
 """The platform `gcp`: a cluster's networks, file systems, image and machines on Google Cloud."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import pulumi
@@ -14,34 +14,38 @@ from cluster.platforms.gcp.links import console_links, ssh_commands
 from cluster.roster import MachineSpec, node_names
 from cluster.slurm import hostlist, paths
 from cluster.slurm.script_tree import Tree
-from components import machines as on_machines
 from components.deploy import Deployment
 from components.gcp.access import Access
 from components.gcp.customize import Customizer
-from components.gcp.image import Image, ImageArgs
+from components.gcp.image import Image
 from components.gcp.machines.boot import STATE_DISK, BootArgs, metadata
-from components.gcp.machines.identity import BUILDER, INSTALL, SETUP, Identity, IdentityArgs, roles
-from components.gcp.machines.machines import MachineArgs, Machines
-from components.gcp.network import Network, NetworkArgs
+from components.gcp.machines.identity import BUILDER, INSTALL, SETUP, Identity, roles
+from components.gcp.machines.machines import MachineArgs
+from components.gcp.machines.machines import Machines as GoogleMachines
+from components.gcp.network import Network
 from components.gcp.services import Services
-from components.gcp.storage.filesystems import Storage, StorageArgs
-from components.machine import Machine
+from components.gcp.storage.filesystems import Storage
+from components.machine import Machine, Machines
+from components.slurm.cluster import deploy_machines
 from components.slurm.keys import ClusterKeys
 
 
 def deploy(config: ClusterConfig, scripts: Tree) -> Deployment:
-    return on_machines.deploy(config, scripts, _make)
+    return deploy_machines(config, scripts, _make)
 
 
-def _make(config: ClusterConfig, keys: ClusterKeys) -> on_machines.Machines:
-    made = GcpPlatform(config.name, GcpPlatformArgs(config=config, keys=keys))
-    return on_machines.Machines(
-        machines=made.machines, mounts=made.mounts, state=state(config), exports=exported(config), ready=made.ready,
+def _make(config: ClusterConfig, keys: ClusterKeys) -> Machines:
+    made = GcpPlatform(config.name, config, keys)
+    return Machines(
+        machines=made.machines,
+        mounts=made.mounts,
+        state=state(config),
+        exports=exported(config),
+        ready=made.ready,
         outputs=made.outputs,
-    )  # fmt: skip
+    )
 
 
-@dataclass(frozen=True, kw_only=True)
 class GcpPlatformArgs:
     config: ClusterConfig
     keys: ClusterKeys
@@ -57,35 +61,34 @@ class GcpPlatform(pulumi.ComponentResource):
     outputs: Mapping[str, Any]
     """What the stack exports of them."""
 
-    def __init__(self, name: str, args: GcpPlatformArgs, *, opts: pulumi.ResourceOptions | None = None) -> None:
-        customizer = Customizer(args.config)
+    def __init__(
+        self, name: str, config: ClusterConfig, keys: ClusterKeys, *, opts: pulumi.ResourceOptions | None = None
+    ) -> None:
+        customizer = Customizer(config)
         super().__init__("hpc:gcp:GcpPlatform", name, {}, pulumi.ResourceOptions.merge(opts, customizer.options()))
-        self._config, self._keys = args.config, args.keys
+        self._config, self._keys = config, keys
         child = pulumi.ResourceOptions(parent=self)
-        config = args.config
         enabled = Services(f"{name}-services", config, opts=child).ready
-        self._network = Network(f"{name}-network", NetworkArgs(config=config, after=enabled), opts=child)
-        self._identity = Identity(
-            f"{name}-identity", IdentityArgs(config=config, keys=args.keys, after=enabled), opts=child
-        )
+        self._network = Network(f"{name}-network", config, enabled, opts=child)
+        self._identity = Identity(f"{name}-identity", config, keys, enabled, opts=child)
         accounts = {role: self._identity.email(role) for role in roles(config) if role != BUILDER}
-        self._storage = Storage(
-            f"{name}-storage", StorageArgs(config=config, network=self._network, accounts=accounts), opts=child
+        self._storage = Storage(f"{name}-storage", config, self._network, accounts, opts=child)
+        image = self._image(f"{name}-image").self_link
+        args = MachineArgs(
+            config=config,
+            network=self._network,
+            identity=self._identity,
+            image=image,
+            metadata=self._metadata,
+            after=enabled,
+            mounted=self._storage.ready,
         )
-        image = self._image(f"{name}-image")
-        made = Machines(
-            f"{name}-machines",
-            MachineArgs(
-                config=config, network=self._network, identity=self._identity, image=image.self_link,
-                metadata=self._metadata, after=enabled, mounted=self._storage.ready,
-            ),
-            opts=child,
-        )  # fmt: skip
+        made = GoogleMachines(f"{name}-machines", args, opts=child)
         access = Access(config)
         self.machines = tuple(_reached(access, machine, made.public) for machine in made.machines)
         self.ready = self._lustre_ready(self.machines[0])
         self.outputs = {
-            "image": image.self_link,
+            "image": image,
             "addresses": dict(plan(config).of),
             "nodes": {nodeset: hostlist.compress(node_names(config, nodeset)) for nodeset in config.nodesets},
             "storage": self._storage.facts,
@@ -93,45 +96,46 @@ class GcpPlatform(pulumi.ComponentResource):
             "console": console_links(config),
         }
         customizer.report()
-        self.register_outputs({"machines": len(self.machines), "image": image.self_link})
+        self.register_outputs({"machines": len(self.machines), "image": image})
 
     def mounts(self, spec: MachineSpec) -> Sequence[Mapping[str, pulumi.Input[str]]]:
         """Shared file systems of a machine: source, target, fs_type, options."""
         return self._storage.mounts(spec)
 
     def _image(self, name: str) -> Image:
-        bakes = BUILDER in roles(self._config)
-        return Image(
-            name,
-            ImageArgs(
-                config=self._config,
-                network=self._network,
-                service_account_email=self._identity.email(BUILDER) if bakes else "",
-                after=[self._network.ready, *(self._identity.ready(BUILDER) if bakes else [])],
-            ),
-            opts=pulumi.ResourceOptions(parent=self),
-        )
+        own = pulumi.ResourceOptions(parent=self)
+        if BUILDER not in roles(self._config):
+            return Image(name, self._config, self._network, "", [self._network.ready], opts=own)
+        after = [self._network.ready, *self._identity.ready(BUILDER)]
+        return Image(name, self._config, self._network, self._identity.email(BUILDER), after, opts=own)
 
     def _lustre_ready(self, controller: Machine) -> list[pulumi.Resource]:
         """Check from the controller that Lustre is up, before any machine mounts it."""
         asked = self._storage.probe
         if asked is None:
             return []
-        command = remote.Command(
-            f"{self._config.name}-lustre-ready",
-            connection=controller.connection(self._keys.admin.private_key_openssh),
-            create=asked, update=asked, triggers=[controller.instance_id], add_previous_output_in_env=False,
-            opts=pulumi.ResourceOptions(parent=self),
-        )  # fmt: skip
-        return [command]
+        return [
+            remote.Command(
+                f"{self._config.name}-lustre-ready",
+                connection=controller.connection(self._keys.admin.private_key_openssh),
+                create=asked,
+                update=asked,
+                triggers=[controller.instance_id],
+                add_previous_output_in_env=False,
+                opts=pulumi.ResourceOptions(parent=self),
+            )
+        ]
 
     def _metadata(self, spec: MachineSpec) -> Mapping[str, pulumi.Input[str]]:
         keys, stored = self._keys, self._identity.objects
         args = BootArgs(
-            admin_key=keys.admin.public_key_openssh, cluster_key=keys.cluster.public_key_openssh,
-            secrets=self._identity.versions(spec), setup=stored[SETUP], install=stored.get(INSTALL),
+            admin_key=keys.admin.public_key_openssh,
+            cluster_key=keys.cluster.public_key_openssh,
+            secrets=self._identity.versions(spec),
+            setup=stored[SETUP],
+            install=stored.get(INSTALL),
             mounts=self.mounts(spec),
-        )  # fmt: skip
+        )
         return metadata(self._config, spec, args)
 
 
@@ -150,7 +154,11 @@ def _reached(access: Access, machine: Machine, public: Mapping[str, pulumi.Outpu
     """The machine, with how to reach it."""
     name = machine.spec.name
     reach = access.reach(
-        machine.spec, address=machine.address, public=public.get(name), instance_id=machine.instance_id, name=name,
+        machine.spec,
+        address=machine.address,
+        public=public.get(name),
+        instance_id=machine.instance_id,
+        name=name,
         host_key=machine.host_key,
-    )  # fmt: skip
+    )
     return replace(machine, reach=reach)

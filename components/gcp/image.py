@@ -1,7 +1,6 @@
 """The image that a cluster's machines boot: one that the stack bakes, one that is there, or the public one."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import pulumi
 
@@ -12,17 +11,6 @@ from cluster.platforms.gcp.names import labels, place
 from components.gcp.bake.design import image_link
 from components.gcp.bake.resource import BakedImage, BakeLeftovers
 from components.gcp.network import Network
-
-
-@dataclass(frozen=True, kw_only=True)
-class ImageArgs:
-    config: ClusterConfig
-    network: Network
-    """The builder's network, which needs access to package repositories."""
-    service_account_email: pulumi.Input[str]
-    """The builder's account."""
-    after: Sequence[pulumi.Resource] = ()
-    """What has to be there before a builder can install."""
 
 
 class Image(pulumi.ComponentResource):
@@ -38,41 +26,62 @@ class Image(pulumi.ComponentResource):
     baked: bool
     """Whether the stack makes it itself."""
 
-    def __init__(self, name: str, args: ImageArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        config: ClusterConfig,
+        network: Network,
+        account: pulumi.Input[str],
+        after: Sequence[pulumi.Resource] = (),
+        *,
+        opts: pulumi.ResourceOptions | None = None,
+    ) -> None:
+        """The builder is in `network`, which needs access to package repositories, and acts as the service account
+        with the email `account`. `after` has what has to be there before it can install.
+        """
         super().__init__("hpc:gcp:Image", name, {}, opts)
-        self.baked = bakes(args.config)
+        self.baked = bakes(config)
+        self._after = list(after)
         try:
-            link = self._bake(name, args) if self.baked else existing(args.config)
+            link = self._bake(name, config, network, account) if self.baked else existing(config)
         except ConfigError as error:
             raise pulumi.RunError(str(error)) from None
         self.self_link = pulumi.Output.from_input(link)
         self.register_outputs({"self_link": self.self_link, "baked": self.baked})
 
-    def _bake(self, name: str, args: ImageArgs) -> pulumi.Output[str]:
-        config, where, row = args.config, place(args.config), recipe(args.config)
-        hashed, builder = digest(config), config.image.builder
-        endpoint = pulumi.Config("gcp").get("computeCustomEndpoint") or ""
-        opts = pulumi.ResourceOptions(parent=self, depends_on=list(args.after))
-        leftovers = BakeLeftovers(
-            f"{name}-leftovers",
-            project=where.project,
-            zone=where.zone,
-            cluster=config.name,
-            endpoint=endpoint,
-            opts=opts,
-        )
-        return BakedImage(
-            f"{name}-bake", project=where.project, zone=where.zone, image=f"{config.name}-{hashed}", digest=hashed,
-            content=content(config), labels={**labels(config, "image"), **versions(config)},
-            builder_labels=labels(config, "image"),
-            description=f"Made for the cluster {config.name} from {row.image}; what is in it stands in its labels",
-            source_image=row.image, machine_type=builder.machine_type, size_gb=builder.size_gb,
-            minutes=builder.minutes, subnetwork=args.network.system, tag=args.network.tag,
-            service_account=args.service_account_email, script=bake_script(config), trial=trial_script(config),
+    def _bake(
+        self, name: str, config: ClusterConfig, network: Network, account: pulumi.Input[str]
+    ) -> pulumi.Output[str]:
+        row, hashed, builder = recipe(config), digest(config), config.image.builder
+        where = {
+            "project": place(config).project,
+            "zone": place(config).zone,
+            "endpoint": pulumi.Config("gcp").get("computeCustomEndpoint") or "",
+        }
+        after = pulumi.ResourceOptions(parent=self, depends_on=self._after)
+        leftovers = BakeLeftovers(f"{name}-leftovers", {**where, "cluster": config.name}, after)
+        made = {
+            **where,
+            "image": f"{config.name}-{hashed}",
+            "digest": hashed,
+            "content": content(config),
+            "labels": {**labels(config, "image"), **versions(config)},
+            "builder_labels": labels(config, "image"),
+            "description": f"Made for the cluster {config.name} from {row.image}; what is in it stands in its labels",
+            "source_image": row.image,
+            "machine_type": builder.machine_type,
+            "size_gb": builder.size_gb,
+            "minutes": builder.minutes,
+            "subnetwork": network.system,
+            "tag": network.tag,
+            "service_account": account,
+            "script": bake_script(config),
+            "trial": trial_script(config),
             # Where its machines are, and where an organisation's policies on locations allow it.
-            storage_location=where.region, endpoint=endpoint,
-            opts=pulumi.ResourceOptions(parent=self, depends_on=[leftovers, *args.after]),
-        ).self_link  # fmt: skip
+            "storage_location": place(config).region,
+        }
+        after = pulumi.ResourceOptions(parent=self, depends_on=[leftovers, *self._after])
+        return BakedImage(f"{name}-bake", made, after).self_link
 
 
 def existing(config: ClusterConfig) -> str:

@@ -2,7 +2,6 @@
 
 import ipaddress
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import pulumi
 from pulumi_gcp import compute, servicenetworking
@@ -64,39 +63,51 @@ def callback_ports(config: ClusterConfig) -> list[str] | None:
 
 
 def allow(
-    name: str, called: str, network: pulumi.Input[str], sources: list[str], *, allows: Mapping[str, list[str] | None],
-    tags: list[str] | None = None, project: str | None = None, opts: pulumi.ResourceOptions,
-) -> compute.Firewall:  # fmt: skip
+    name: str,
+    called: str,
+    network: pulumi.Input[str],
+    sources: list[str],
+    *,
+    allows: Mapping[str, list[str] | None],
+    tags: list[str] | None = None,
+    project: str | None = None,
+    opts: pulumi.ResourceOptions,
+) -> compute.Firewall:
     """Protocols and their ports (all, if None) to machines with one of the `tags` (to all, if None)."""
-    rules = [compute.FirewallAllowArgs(protocol=protocol, ports=ports) for protocol, ports in allows.items()]
     return compute.Firewall(
-        name, name=called, project=project, network=network, direction="INGRESS", source_ranges=sources,
-        target_tags=tags, allows=rules, opts=opts,
-    )  # fmt: skip
+        name,
+        name=called,
+        project=project,
+        network=network,
+        direction="INGRESS",
+        source_ranges=sources,
+        target_tags=tags,
+        allows=[compute.FirewallAllowArgs(protocol=protocol, ports=ports) for protocol, ports in allows.items()],
+        opts=opts,
+    )
 
 
 LEAST_PORTS, MOST_PORTS = 64, 4096
 """Ports of one machine: pulling a container opens many connections to the same registry."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class NatArgs:
-    config: ClusterConfig
-    network: pulumi.Input[str]
-    after: Sequence[pulumi.Resource] = ()
-
-
 class Nat(pulumi.ComponentResource):
     """A router with address translation. Its addresses stay the same, so that others can let them in."""
 
-    addresses: list[pulumi.Output[str]]
-    ready: list[pulumi.Resource]
+    ready: pulumi.Resource
 
-    def __init__(self, name: str, args: NatArgs, *, opts: pulumi.ResourceOptions | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        config: ClusterConfig,
+        network: pulumi.Input[str],
+        after: Sequence[pulumi.Resource],
+        *,
+        opts: pulumi.ResourceOptions,
+    ) -> None:
         super().__init__("hpc:gcp:Nat", name, {}, opts)
-        config = args.config
         region = place(config).region
-        child = pulumi.ResourceOptions(parent=self, depends_on=list(args.after))
+        child = pulumi.ResourceOptions(parent=self, depends_on=list(after))
         public = [
             compute.Address(
                 f"{name}-address-{index}",
@@ -109,15 +120,15 @@ class Nat(pulumi.ComponentResource):
             for index in range(NAT_ADDRESSES)
         ]
         router = compute.Router(
-            f"{name}-router", name=f"{config.name}-router", region=region, network=args.network, opts=child
+            f"{name}-router", name=f"{config.name}-router", region=region, network=network, opts=child
         )
-        gateway = compute.RouterNat(
+        self.ready = compute.RouterNat(
             f"{name}-gateway",
             name=f"{config.name}-nat",
             region=region,
             router=router.name,
             nat_ip_allocate_option="MANUAL_ONLY",
-            nat_ips=[one.self_link for one in public],
+            nat_ips=[address.self_link for address in public],
             source_subnetwork_ip_ranges_to_nat="ALL_SUBNETWORKS_ALL_IP_RANGES",
             enable_dynamic_port_allocation=True,
             # The two can't be had together.
@@ -126,17 +137,7 @@ class Nat(pulumi.ComponentResource):
             max_ports_per_vm=MOST_PORTS,
             opts=child,
         )
-        self.addresses = [one.address for one in public]
-        self.ready = [gateway]
-        self.register_outputs({"addresses": self.addresses})
-
-
-@dataclass(frozen=True, kw_only=True)
-class PeeringArgs:
-    config: ClusterConfig
-    network: pulumi.Input[str]
-    cidr: str
-    """Range that Google may take addresses from."""
+        self.register_outputs({"addresses": [address.address for address in public]})
 
 
 class Peering(pulumi.ComponentResource):
@@ -144,9 +145,12 @@ class Peering(pulumi.ComponentResource):
 
     connection: servicenetworking.Connection
 
-    def __init__(self, name: str, args: PeeringArgs, *, opts: pulumi.ResourceOptions | None = None) -> None:
+    def __init__(
+        self, name: str, config: ClusterConfig, network: pulumi.Input[str], given: str, *, opts: pulumi.ResourceOptions
+    ) -> None:
+        """`given` is the range that Google may take addresses from."""
         super().__init__("hpc:gcp:Peering", name, {}, opts)
-        config, cidr = args.config, ipaddress.IPv4Network(args.cidr)
+        cidr = ipaddress.IPv4Network(given)
         child = pulumi.ResourceOptions(parent=self)
         reserved = compute.GlobalAddress(
             f"{name}-range",
@@ -155,13 +159,13 @@ class Peering(pulumi.ComponentResource):
             prefix_length=cidr.prefixlen,
             address_type="INTERNAL",
             purpose="VPC_PEERING",
-            network=args.network,
+            network=network,
             labels=labels(config, "network"),
             opts=child,
         )
         self.connection = servicenetworking.Connection(
             f"{name}-connection",
-            network=args.network,
+            network=network,
             service="servicenetworking.googleapis.com",
             reserved_peering_ranges=[reserved.name],
             # Google keeps its side for days after the last instance is gone, and refuses to end the connection until
@@ -172,13 +176,6 @@ class Peering(pulumi.ComponentResource):
             opts=child,
         )
         self.register_outputs({"range": reserved.name, "connection": self.connection.id})
-
-
-@dataclass(frozen=True, kw_only=True)
-class NetworkArgs:
-    config: ClusterConfig
-    after: Sequence[pulumi.Resource] = ()
-    """What has to be there before: the services that are used."""
 
 
 class Network(pulumi.ComponentResource):
@@ -209,32 +206,43 @@ class Network(pulumi.ComponentResource):
     ready: pulumi.Resource
     """What all others depend on: without it they take an address that another is to have."""
 
-    def __init__(self, name: str, args: NetworkArgs, *, opts: pulumi.ResourceOptions | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        config: ClusterConfig,
+        after: Sequence[pulumi.Resource] = (),
+        *,
+        opts: pulumi.ResourceOptions | None = None,
+    ) -> None:
+        """`after` has what has to be there before: the services that are used."""
         super().__init__("hpc:gcp:Network", name, {}, opts)
-        self._name, self._config, self._after = name, args.config, list(args.after)
-        config, ranges = args.config, plan(args.config)
+        self._name, self._config, self._after = name, config, list(after)
+        ranges = plan(config)
         self.tag, self.login_tag, self.services = config.name, f"{config.name}-login", None
-        self.built, self._reserved = [], []
+        self.built, self._reserved, self._fabric = [], [], fabric_of(config)
         if config.network.existing:
             self._existing(config.network.existing)
         else:
             self._own(ranges)
         self.built += firewalls(f"{name}-fw", config, ranges, self.system_network, opts=self._child())
-        self._fabric = fabric_of(config)
         self.hosts = [self.system]
         if ranges.second:
             self.hosts.append(self._closed("second", ranges.second, mtu=self._fabric.system_mtu)[1])
         if self._fabric.profile:
             self.gpu = self._one_network(ranges.gpu)
         else:
-            self.gpu = [
-                self._closed(f"gpu-{index}", cidr, mtu=self._fabric.mtu) for index, cidr in enumerate(ranges.gpu)
-            ]
+            mtu = self._fabric.mtu
+            self.gpu = [self._closed(f"gpu-{index}", cidr, mtu=mtu) for index, cidr in enumerate(ranges.gpu)]
         self.addresses = {machine: self._address(machine, ranges.of.get(machine)) for machine in reserved(config)}
         self.ready = Barrier(f"{name}-ready", [*self.built, *self._reserved], parent=self)
-        gpu = [subnetwork for _, subnetwork in self.gpu]
-        found = {"system": self.system, "system_network": self.system_network, "gpu": gpu}
-        self.register_outputs({**found, "addresses": dict(self.addresses)})
+        self.register_outputs(
+            {
+                "system": self.system,
+                "system_network": self.system_network,
+                "gpu": [subnetwork for _, subnetwork in self.gpu],
+                "addresses": dict(self.addresses),
+            }
+        )
 
     def _child(self) -> pulumi.ResourceOptions:
         return pulumi.ResourceOptions(parent=self, depends_on=self._after)
@@ -251,18 +259,15 @@ class Network(pulumi.ComponentResource):
         self.system_network, self.system = pulumi.Output.from_input(network), pulumi.Output.from_input(subnetwork)
 
     def _own(self, ranges: Plan) -> None:
-        network, subnetwork = self._vpc(
-            "system", ranges.system, mtu=fabric_of(self._config).system_mtu, routing="GLOBAL"
-        )
+        network, subnetwork = self._vpc("system", ranges.system, mtu=self._fabric.system_mtu, routing="GLOBAL")
         self.system_network, self.system = network.id, subnetwork.id
         self.built.append(subnetwork)
         child = pulumi.ResourceOptions(parent=self)
         if self._config.network.nat:
-            args = NatArgs(config=self._config, network=network.id, after=self._after)
-            self.built += Nat(f"{self._name}-nat", args, opts=child).ready
+            self.built.append(Nat(f"{self._name}-nat", self._config, network.id, self._after, opts=child).ready)
         if ranges.managed:
-            args = PeeringArgs(config=self._config, network=network.id, cidr=ranges.managed)
-            self.services = Peering(f"{self._name}-services", args, opts=child).connection
+            peering = Peering(f"{self._name}-services", self._config, network.id, ranges.managed, opts=child)
+            self.services = peering.connection
 
     def _closed(self, part: str, cidr: str, *, mtu: int | None) -> tuple[pulumi.Output[str], pulumi.Output[str]]:
         """A network that nodes talk to each other in, and nobody else."""

@@ -3,25 +3,23 @@
 import hashlib
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 import pulumi
 
 from cluster.catalog import SYSTEMS
 from cluster.config import ClusterConfig
-from cluster.platforms.local.address_plan import AddressPlan, plan
+from cluster.platforms.local.address_plan import plan
 from cluster.roster import MachineSpec, controller_name, machines
 from cluster.slurm import paths
 from cluster.slurm.script_tree import Tree
-from components import machines as on_machines
 from components.deploy import Deployment
 from components.local.host.images import recipe
 from components.local.host.owner import state_id
 from components.local.host.paths import HostError, host_root, images_root
 from components.local.resources import Image, LocalMachine, Network, SharedFolder
-from components.machine import Boot, Machine
-from components.slurm.cluster import boot_files
+from components.machine import Boot, Machine, Machines
+from components.slurm.cluster import boot_files, deploy_machines
 from components.slurm.keys import ClusterKeys
 
 GPU_MAJOR = 60  # for local and experimental use (Linux' Documentation/admin-guide/devices.txt): no driver answers
@@ -35,99 +33,100 @@ MODES = {"/var/mail": (0o2775, MAIL_GID)}
 
 
 def deploy(config: ClusterConfig, scripts: Tree) -> Deployment:
-    return on_machines.deploy(config, scripts, _make)
+    return deploy_machines(config, scripts, _make)
 
 
-def _make(config: ClusterConfig, keys: ClusterKeys) -> on_machines.Machines:
-    made = LocalPlatform(
-        config.name,
-        LocalPlatformArgs(
-            config=config,
-            admin_key=keys.admin.public_key_openssh,
-            boot=boot_files(keys, mounts=mounts(config), controller=controller_name(config)),
-            os_release=SYSTEMS[config.image.presents_as] if config.image.presents_as else {},
-        ),
+def _make(config: ClusterConfig, keys: ClusterKeys) -> Machines:
+    boot = boot_files(keys, mounts=mounts(config), controller=controller_name(config))
+    made = LocalPlatform(config.name, config, keys.admin.public_key_openssh, boot)
+    return Machines(
+        machines=made.machines, mounts=lambda _: mounts(config), addresses=plan(config).of, state=state(config)
     )
-    return on_machines.Machines(
-        machines=made.machines, mounts=lambda _: made.mounts, addresses=made.addresses, state=state(config)
-    )
-
-
-def _no_files(_: MachineSpec) -> Boot:
-    return {}
-
-
-@dataclass(frozen=True, kw_only=True)
-class LocalPlatformArgs:
-    config: ClusterConfig
-    admin_key: pulumi.Input[str]
-    """Public half (OpenSSH) of the key that may log in as root everywhere."""
-    boot: Callable[[MachineSpec], Boot] = _no_files
-    """Files of each machine, in place before its first boot."""
-    os_release: Mapping[str, str] = field(default_factory=dict)
-    """/etc/os-release of the system that the machines present themselves as; what they are, if empty."""
 
 
 class LocalPlatform(pulumi.ComponentResource):
     """A cluster's machines on this host, answering SSH."""
 
-    def __init__(self, name: str, args: LocalPlatformArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+    machines: tuple[Machine, ...]
+    """In the roster's order: controller, login machines, nodes."""
+
+    def __init__(
+        self,
+        name: str,
+        config: ClusterConfig,
+        admin_key: pulumi.Input[str],
+        boot: Callable[[MachineSpec], Boot],
+        *,
+        opts: pulumi.ResourceOptions | None = None,
+    ) -> None:
+        """`admin_key` is the public half (OpenSSH) of the key that may log in as root everywhere; `boot` gives the
+        files of a machine that are in place before its first boot.
+        """
         super().__init__("hpc:local:LocalPlatform", name, {}, opts)
-        self._name, self._args = name, args
-        config, addresses = args.config, plan(args.config)
-        self._state = pulumi.Output.from_input(args.admin_key).apply(state_id)
+        addresses, presents_as = plan(config), config.image.presents_as
         try:
-            self._root, self._images = str(host_root()), str(images_root())
-            self._digest = recipe(config.image.base, config.image.packages).digest
+            place = {"root": str(host_root()), "stack": config.name}
+            images = str(images_root())
+            digest = recipe(config.image.base, config.image.packages).digest
         except HostError as error:
             raise pulumi.RunError(str(error)) from None
+        key = pulumi.Output.from_input(admin_key).apply(state_id)
         child = pulumi.ResourceOptions(parent=self)
-        image = Image(
-            f"{name}-image",
-            base=config.image.base, images=self._images, digest=self._digest,
-            packages=config.image.packages, opts=child,
-        )  # fmt: skip
+        made = {"base": config.image.base, "images": images, "digest": digest}
+        # Only where there are some: another input would be a change of every stack that is up.
+        own = {"packages": list(config.image.packages)} if config.image.packages else {}
+        image = Image(f"{name}-image", {**made, **own}, child)
         network = Network(
             f"{name}-network",
-            root=self._root, stack=config.name, owner=f"{pulumi.get_project()}/{pulumi.get_stack()}",
-            cidr=config.network.cidr, gateway=addresses.gateway, hosts=addresses.of, state=self._state, opts=child,
-        )  # fmt: skip
-        shared = [self._shared(target, network) for target in config.storage.shared]
-        shared.append(self._kept(STATE_FOLDER, network, mode=0o700))
-        self.addresses = addresses.of
-        self.mounts = mounts(config)
-        self.machines = tuple(
-            self._machine(spec, addresses, depends_on=[image, network, *shared]) for spec in machines(config)
+            {
+                **place,
+                "owner": f"{pulumi.get_project()}/{pulumi.get_stack()}",
+                "cidr": config.network.cidr,
+                "gateway": addresses.gateway,
+                "hosts": dict(addresses.of),
+                "state": key,
+            },
+            child,
         )
-        """In the roster's order: controller, login machines, nodes."""
+        # Data is protected, machines are not.
+        data = pulumi.ResourceOptions(parent=self, depends_on=[network], protect=config.deletion_protection)
+        folders = {folder_name(target): MODES.get(target, (0o755, 0)) for target in config.storage.shared}
+        shared = [
+            # Pulumi's numbers are floats; a mode is better kept as it is written.
+            SharedFolder(
+                f"{name}-{folder}",
+                {**place, "folder": folder, "mode": f"{mode:04o}", "gid": gid, "state": key},
+                data,
+            )
+            for folder, (mode, gid) in {**folders, STATE_FOLDER: (0o700, 0)}.items()
+        ]
+        common = {
+            **place,
+            "images": images,
+            "image": digest,
+            "prefix": addresses.prefix,
+            "authorized_keys": admin_key,
+            "os_release": _os_release(SYSTEMS[presents_as]) if presents_as else "",
+        }
+        after = pulumi.ResourceOptions(parent=self, depends_on=[image, network, *shared])
+        self.machines = tuple(
+            _machine(spec, {**common, "address": addresses.of[spec.name]}, boot(spec), after)
+            for spec in machines(config)
+        )
         self.register_outputs({"bridge": network.bridge, "machine_addresses": dict(addresses.of)})
 
-    def _shared(self, target: str, network: Network) -> SharedFolder:
-        mode, gid = MODES.get(target, (0o755, 0))
-        return self._kept(folder_name(target), network, mode=mode, gid=gid)
 
-    def _kept(self, folder: str, network: Network, *, mode: int, gid: int = 0) -> SharedFolder:
-        config = self._args.config
-        return SharedFolder(
-            f"{self._name}-{folder}",
-            root=self._root, stack=config.name, folder=folder, mode=mode, gid=gid, state=self._state,
-            # Data is protected, machines are not.
-            opts=pulumi.ResourceOptions(parent=self, depends_on=[network], protect=config.deletion_protection),
-        )  # fmt: skip
-
-    def _machine(self, spec: MachineSpec, addresses: AddressPlan, *, depends_on: list[pulumi.Resource]) -> Machine:
-        made = LocalMachine(
-            spec.name,
-            root=self._root, images=self._images, stack=self._args.config.name, machine=spec.name,
-            address=addresses.of[spec.name], prefix=addresses.prefix, image=self._digest,
-            authorized_keys=self._args.admin_key, files=self._args.boot(spec),
-            os_release=_os_release(self._args.os_release), devices=devices(spec),
-            orderly="controller" in spec.roles, opts=pulumi.ResourceOptions(parent=self, depends_on=depends_on),
-        )  # fmt: skip
-        return Machine(
-            spec=spec, address=addresses.of[spec.name], instance_id=made.instance_id, boot_id=made.boot_id,
-            resource=made, host_key=made.host_key,
-        )  # fmt: skip
+def _machine(spec: MachineSpec, common: Mapping[str, Any], files: Boot, opts: pulumi.ResourceOptions) -> Machine:
+    own = {"name": spec.name, "devices": devices(spec), "orderly": "controller" in spec.roles}
+    made = LocalMachine(spec.name, {**common, **own}, files, opts)
+    return Machine(
+        spec=spec,
+        address=common["address"],
+        instance_id=made.instance_id,
+        boot_id=made.boot_id,
+        resource=made,
+        host_key=made.host_key,
+    )
 
 
 def mounts(config: ClusterConfig) -> tuple[Mapping[str, str], ...]:

@@ -1,6 +1,6 @@
 """The resources of a stack on this host: base image, network, shared folders, machines."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -59,9 +59,14 @@ class NetworkProvider(ResourceProvider):
 
 def _network(props: Mapping[str, Any]) -> network.Network:
     return network.Network(
-        root=Path(props["root"]), stack=props["stack"], owner=props["owner"], cidr=props["cidr"],
-        gateway=props["gateway"], hosts=props["hosts"], state=props.get("state") or "",
-    )  # fmt: skip
+        root=Path(props["root"]),
+        stack=props["stack"],
+        owner=props["owner"],
+        cidr=props["cidr"],
+        gateway=props["gateway"],
+        hosts=props["hosts"],
+        state=props.get("state") or "",
+    )
 
 
 class Network(DynamicResource, module="local", name="Network"):
@@ -70,15 +75,8 @@ class Network(DynamicResource, module="local", name="Network"):
     bridge: pulumi.Output[str]
     """Name of the bridge."""
 
-    def __init__(
-        self, name: str, *, root: str, stack: str, owner: str, cidr: str, gateway: str, hosts: Mapping[str, str],
-        state: pulumi.Input[str], opts: pulumi.ResourceOptions | None = None,
-    ) -> None:  # fmt: skip
-        props = {
-            "root": root, "stack": stack, "owner": owner, "cidr": cidr, "gateway": gateway, "hosts": dict(hosts),
-            "state": state, "bridge": None,
-        }  # fmt: skip
-        super().__init__(NetworkProvider(), name, props, opts)
+    def __init__(self, name: str, props: Mapping[str, Any], opts: pulumi.ResourceOptions) -> None:
+        super().__init__(NetworkProvider(), name, {**props, "bridge": None}, opts)
 
 
 class SharedFolderProvider(ResourceProvider):
@@ -131,14 +129,8 @@ def _paths(props: dict[str, Any]) -> StackPaths:
 class SharedFolder(DynamicResource, module="local", name="SharedFolder"):
     """A folder that every machine of the stack has at /srv/shared/<folder>."""
 
-    def __init__(
-        self, name: str, *, root: str, stack: str, folder: str, mode: int, gid: int,
-        state: pulumi.Input[str],
-        opts: pulumi.ResourceOptions | None = None,
-    ) -> None:  # fmt: skip
-        # Pulumi's numbers are floats; a mode is better kept as it is written.
-        props = {"root": root, "stack": stack, "folder": folder, "mode": f"{mode:04o}", "gid": gid, "state": state}
-        super().__init__(SharedFolderProvider(), name, props, opts)
+    def __init__(self, name: str, props: Mapping[str, Any], opts: pulumi.ResourceOptions) -> None:
+        super().__init__(SharedFolderProvider(), name, dict(props), opts)
 
 
 class ImageProvider(ResourceProvider):
@@ -176,20 +168,8 @@ def _ensure(props: dict[str, Any]) -> None:
 class Image(DynamicResource, module="local", name="Image"):
     """A base image on this host."""
 
-    def __init__(
-        self,
-        name: str,
-        *,
-        base: str,
-        images: str,
-        digest: str,
-        packages: Sequence[str] = (),
-        opts: pulumi.ResourceOptions | None = None,
-    ) -> None:
-        props = {"base": base, "images": images, "digest": digest}
-        # Only where there are some: another input would be a change of every stack that is up.
-        props |= {"packages": list(packages)} if packages else {}
-        super().__init__(ImageProvider(), name, props, opts)
+    def __init__(self, name: str, props: Mapping[str, Any], opts: pulumi.ResourceOptions) -> None:
+        super().__init__(ImageProvider(), name, dict(props), opts)
 
 
 REPLACES = ("root", "images", "stack", "name", "address", "prefix", "image", "os_release", "devices")
@@ -244,14 +224,16 @@ def _outputs(props: Mapping[str, Any], facts: Facts) -> dict[str, Any]:
 
 def design(props: Mapping[str, Any]) -> Design:
     """The host's view of a machine's inputs; numbers come as Pulumi's floats."""
+    own = {name: props[name] for name in ("stack", "name", "address", "image", "authorized_keys", "os_release")}
     return Design(
-        root=Path(props["root"]), images=Path(props["images"]), stack=props["stack"], name=props["name"],
-        address=props["address"], prefix=int(props["prefix"]), image=props["image"],
-        authorized_keys=props["authorized_keys"],
-        files={path: _file(file) for path, file in props["files"].items()}, os_release=props["os_release"],
+        **own,
+        root=Path(props["root"]),
+        images=Path(props["images"]),
+        prefix=int(props["prefix"]),
+        files={path: _file(file) for path, file in props["files"].items()},
         devices=tuple((d["name"], int(d["major"]), int(d["minor"])) for d in props["devices"]),
         orderly=bool(props["orderly"]),
-    )  # fmt: skip
+    )
 
 
 def _file(file: str | Mapping[str, Any]) -> File:
@@ -285,18 +267,10 @@ class LocalMachine(DynamicResource, module="local", name="Machine"):
     boot_id: pulumi.Output[str]
     host_key: pulumi.Output[str]
 
-    def __init__(
-        self, name: str, *, root: str, images: str, stack: str, machine: str, address: str, prefix: int, image: str,
-        authorized_keys: pulumi.Input[str], files: Boot, os_release: str, devices: Sequence[Mapping[str, object]],
-        orderly: bool, opts: pulumi.ResourceOptions | None = None,
-    ) -> None:  # fmt: skip
-        props = {
-            "root": root, "images": images, "stack": stack, "name": machine, "address": address, "prefix": prefix,
-            "image": image, "authorized_keys": authorized_keys,
-            "files": {path: _file_input(file) for path, file in files.items()}, "os_release": os_release,
-            "devices": [dict(device) for device in devices], "orderly": orderly, "instance_id": None, "boot_id": None,
-            "host_key": None,
-        }  # fmt: skip
+    def __init__(self, name: str, props: Mapping[str, Any], files: Boot, opts: pulumi.ResourceOptions) -> None:
+        """`props` are the fields of `Design` but for its files."""
+        outputs = {"instance_id": None, "boot_id": None, "host_key": None}
+        props = {**props, "files": {path: _file_input(file) for path, file in files.items()}, **outputs}
         # Its folder, address and name on the host are the old one's. The diff has it too, but a forced
         # replacement (--replace) does not call it.
         first = pulumi.ResourceOptions(delete_before_replace=True)

@@ -1,7 +1,6 @@
 """Slurm on given machines: one remote command for each phase, each safe to run again."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import pulumi
@@ -14,19 +13,32 @@ from cluster.roster import MachineSpec
 from cluster.slurm.accounting import desired
 from cluster.slurm.files import digest
 from cluster.slurm.script_tree import Tree, has_scripts
-from components.deploy import config_text
+from components.deploy import Deployment, config_text
 from components.machine import Boot, BootFile, Machine, Machines
 from components.slurm import payload
 from components.slurm.keys import ClusterKeys
 
 
-@dataclass(frozen=True, kw_only=True)
-class SlurmClusterArgs:
-    config: ClusterConfig
-    keys: ClusterKeys
-    platform: Machines
-    scripts: Tree
-    """What slurmd runs before and after jobs."""
+def deploy_machines(
+    config: ClusterConfig, scripts: Tree, make: Callable[[ClusterConfig, ClusterKeys], Machines]
+) -> Deployment:
+    """Have a platform whose clusters are machines with SSH make them, and put Slurm on them."""
+    keys = ClusterKeys(config.name, tokens=config.slurm.slurmrestd)
+    made = make(config, keys)
+    slurm = SlurmCluster(config.name, config, keys, made, scripts)
+    return Deployment(
+        login=slurm.login,
+        targets={machine.spec.name: machine.target for machine in made.machines},
+        config=slurm.config,
+        outputs={
+            "machines": {machine.spec.name: machine.summary for machine in made.machines},
+            "admin_key": keys.admin.private_key_openssh,
+            "munge_key": slurm.munge_key,
+            "config_hash": slurm.config_hash,
+            "place": slurm.place,
+            **made.outputs,
+        },
+    )
 
 
 class SlurmCluster(pulumi.ComponentResource):
@@ -47,86 +59,98 @@ class SlurmCluster(pulumi.ComponentResource):
     login: pulumi.Output[str]
     """The machine where users log in: the first login machine, or the controller if it has that role."""
 
-    def __init__(self, name: str, args: SlurmClusterArgs, *, opts: pulumi.ResourceOptions | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        config: ClusterConfig,
+        keys: ClusterKeys,
+        platform: Machines,
+        scripts: Tree,
+        *,
+        opts: pulumi.ResourceOptions | None = None,
+    ) -> None:
+        """`scripts` is what slurmd runs before and after jobs."""
         super().__init__("hpc:slurm:SlurmCluster", name, {}, opts)
-        self._name, self._args, self._key = name, args, args.keys.munge_fingerprint
-        controller = next(m for m in args.platform.machines if "controller" in m.spec.roles)
-        self._controller = controller.spec.name
-        logins = [m for m in args.platform.machines if "login" in m.spec.roles and m is not controller]
-        self._digest = digest(payload.slurm_files(args.config, args.platform.addresses))
+        self._name, self._config, self._keys, self._platform = name, config, keys, platform
+        self._scripts, self._key = scripts, keys.munge_fingerprint
+        controller = next(m for m in platform.machines if "controller" in m.spec.roles)
+        logins = [m for m in platform.machines if "login" in m.spec.roles and m is not controller]
+        self._controller = controller
+        self._digest = digest(payload.slurm_files(config, platform.addresses))
         controls = self._configure(controller)
         # Not after the controller: a login machine waits for its files by itself, once its own part is done.
         reached = [self._configure(machine) for machine in logins]
-        joined = self._joined(controller, after=[controls])
-        accounts = self._phase(
-            controller, "accounting", stdin=payload.as_lines(desired(args.config)), after=[controls], whole=True
-        )
-        ready = self._ready(controller, after=[joined, accounts, *reached])
-        self._ends(controller, after=[ready])
-        if args.config.slurm.warm_up:
-            self._warm_up(controller, args.config.slurm.warm_up, after=[ready])
+        joined = self._joined(after=[controls])
+        accounts = self._whole("accounting", payload.as_lines(desired(config)), after=[controls])
+        ready = self._ready(after=[joined, accounts, *reached])
+        self._ends(after=[ready])
+        if config.slurm.warm_up:
+            self._warm_up(config.slurm.warm_up, after=[ready])
         # Computed once, not for each node: a preview of hundreds of nodes would be slower.
-        connection = pulumi.Output.from_input(controller.connection(args.keys.admin.private_key_openssh))
-        for machine in args.platform.machines:
+        connection = pulumi.Output.from_input(controller.connection(keys.admin.private_key_openssh))
+        for machine in platform.machines:
             if machine.spec.roles == ("node",):
-                self._leave(machine, controller, connection)
-        self.munge_key = pulumi.Output.all(ready.id, args.keys.munge_fingerprint).apply(lambda both: both[1])
+                self._leave(machine, connection)
+        self.munge_key = pulumi.Output.all(ready.id, keys.munge_fingerprint).apply(lambda both: both[1])
         # Known before anything is made, but true only once the controller runs with it.
         self.config_hash = controls.id.apply(lambda _: self._digest)
-        self.config = ready.id.apply(lambda _: config_text(args.config))
+        self.config = ready.id.apply(lambda _: config_text(config))
         self.place = {
-            "addresses": dict(args.platform.addresses),
+            "addresses": dict(platform.addresses),
             "mounts": {machine.spec.name: self._mounts(machine) for machine in (controller, *logins)},
-            "state": args.platform.state,
-            "exports": args.platform.exports,
+            "state": platform.state,
+            "exports": platform.exports,
         }
-        entrance = next((m for m in args.platform.machines if "login" in m.spec.roles), controller)
+        entrance = next((m for m in platform.machines if "login" in m.spec.roles), controller)
         self.login = pulumi.Output.from_input(entrance.spec.name)
         self.register_outputs({"config_hash": self.config_hash, "login": self.login})
 
     def _configure(self, machine: Machine) -> remote.Command:
         """Bring set-up and secrets to a machine, and configure it."""
-        args, keys = self._args, self._args.keys
+        keys, platform = self._keys, self._platform
         secrets: dict[str, pulumi.Output[str]] = {payload.MUNGE_KEY: keys.munge}
-        if "controller" in machine.spec.roles:
+        if machine is self._controller:
             secrets[payload.DATABASE_PASSWORD] = keys.database_password
             secrets["/root/.ssh/hpc_cluster"] = keys.cluster.private_key_openssh
             if keys.tokens is not None:
                 secrets[payload.TOKEN_KEY] = keys.tokens
-        there = self._phase(machine, "setup", command=payload.UNPACK, stdin=payload.packed_setup(), after=[])
+        there = self._phase(machine, "setup", payload.packed_setup(), command=payload.UNPACK)
         text = pulumi.Output.secret(pulumi.Output.json_dumps(secrets))
-        kept = self._phase(machine, "secrets", command=payload.KEEP, stdin=text, after=[])
+        kept = self._phase(machine, "secrets", text, command=payload.KEEP)
         text = self._mounts(machine).apply(
             lambda mounts: payload.configure(
-                args.config, machine.spec, mounts=mounts, addresses=args.platform.addresses,
-                controller=self._controller, state=args.platform.state, exports=args.platform.exports,
+                self._config,
+                machine.spec,
+                mounts=mounts,
+                addresses=platform.addresses,
+                controller=self._controller.spec.name,
+                state=platform.state,
+                exports=platform.exports,
             )
-        )  # fmt: skip
-        staged = self._stage(machine, after=[there, *args.platform.ready]) if "controller" in machine.spec.roles else []
+        )
+        staged = self._stage(after=[there, *platform.ready]) if machine is self._controller else []
         # Another key is taken up by munged here, and nowhere else.
-        after = [there, kept, *staged, *args.platform.ready]
-        return self._phase(machine, "configure", stdin=text, after=after, triggers=[self._key])
+        after = [there, kept, *staged, *platform.ready]
+        return self._phase(machine, "configure", text, after=after, triggers=[self._key])
 
     def _mounts(self, machine: Machine) -> pulumi.Output[list[dict[str, Any]]]:
         """The file systems of a machine; where a server is only being made, its address comes with it."""
-        return pulumi.Output.all(*[dict(mount) for mount in self._args.platform.mounts(machine.spec)])
+        return pulumi.Output.all(*[dict(mount) for mount in self._platform.mounts(machine.spec)])
 
-    def _stage(self, controller: Machine, *, after: Sequence[pulumi.Resource]) -> list[remote.Command]:
+    def _stage(self, *, after: Sequence[pulumi.Resource]) -> list[remote.Command]:
         """Scripts are staged before slurm.conf, which names what runs them; the last are removed after slurm.conf."""
-        args = self._args
-        if not has_scripts(args.config):
+        scripts = self._scripts
+        if not has_scripts(self._config):
             return []
-        text = self._mounts(controller).apply(
-            lambda mounts: payload.staged(args.config, args.scripts, mounts=mounts, state=args.platform.state)
+        text = self._mounts(self._controller).apply(
+            lambda mounts: payload.staged(self._config, scripts, mounts=mounts, state=self._platform.state)
         )
-        stage = self._phase(controller, "prologs", stdin=text, after=after, whole=True, undo="no-prologs")
-        if args.scripts.rxdm is None:
+        stage = self._whole("prologs", text, after=after, undo="no-prologs")
+        if scripts.rxdm is None:
             return [stage]
-        text = payload.patched(args.scripts)
-        patch = self._phase(controller, "rxdm", stdin=text, after=[stage], whole=True, undo="no-rxdm")
-        return [stage, patch]
+        return [stage, self._whole("rxdm", payload.patched(scripts), after=[stage], undo="no-rxdm")]
 
-    def _joined(self, controller: Machine, *, after: Sequence[pulumi.Resource]) -> remote.Command:
+    def _joined(self, *, after: Sequence[pulumi.Resource]) -> remote.Command:
         """Wait for the compute nodes, those that share the controller's machine included.
 
         Its input changes whenever it has to wait again: by another boot of a node or the controller, other files, users
@@ -134,78 +158,91 @@ class SlurmCluster(pulumi.ComponentResource):
         """
         nodes = [
             {"name": m.spec.name, "address": m.address, "host_key": m.host_key, "boot": m.boot_id}
-            for m in self._args.platform.machines
+            for m in self._platform.machines
             if "node" in m.spec.roles
         ]
-        users = payload.users(self._args.config)
         after_state = {
-            "boot": controller.boot_id,
+            "boot": self._controller.boot_id,
             "config": self._digest,
             "setup": payload.setup_version(),
-            "users": users,
+            "users": payload.users(self._config),
         }
-        stdin = pulumi.Output.json_dumps(
-            {"nodes": nodes, "seconds": self._args.config.slurm.join_seconds, "after": after_state}, indent=1
-        )
+        asked = {"nodes": nodes, "seconds": self._config.slurm.join_seconds, "after": after_state}
         # Nodes change to another MUNGE key by themselves, once the controller has.
-        return self._phase(controller, "nodes", stdin=stdin, after=after, whole=True, triggers=[self._key])
+        return self._whole("nodes", pulumi.Output.json_dumps(asked, indent=1), after=after, triggers=[self._key])
 
-    def _ready(self, controller: Machine, *, after: Sequence[pulumi.Resource]) -> remote.Command:
+    def _ready(self, *, after: Sequence[pulumi.Resource]) -> remote.Command:
         """Run a job through every partition, again after every change that could keep it from running."""
-        boots = {m.spec.name: m.boot_id for m in self._args.platform.machines}
+        boots = {m.spec.name: m.boot_id for m in self._platform.machines}
         after_state = {"config": self._digest, "setup": payload.setup_version(), "boots": boots}
-        if has_scripts(self._args.config):
-            after_state["scripts"] = payload.scripts_digest(self._args.scripts)
-        stdin = pulumi.Output.json_dumps({"probes": payload.probes(self._args.config), "after": after_state}, indent=1)
-        return self._phase(controller, "ready", stdin=stdin, after=after, whole=True, triggers=[self._key])
+        if has_scripts(self._config):
+            after_state["scripts"] = payload.scripts_digest(self._scripts)
+        stdin = pulumi.Output.json_dumps({"probes": payload.probes(self._config), "after": after_state}, indent=1)
+        return self._whole("ready", stdin, after=after, triggers=[self._key])
 
-    def _ends(self, controller: Machine, *, after: Sequence[pulumi.Resource]) -> None:
+    def _ends(self, *, after: Sequence[pulumi.Resource]) -> None:
         """Give Slurm the times when machines end, so that no job starts on one that it would not finish on."""
-        ends = {m.spec.name: m.ends for m in self._args.platform.machines if m.ends is not None}
+        ends = {m.spec.name: m.ends for m in self._platform.machines if m.ends is not None}
         if ends:
-            stdin = pulumi.Output.json_dumps({"ends": ends}, indent=1)
-            self._phase(controller, "ends", stdin=stdin, after=after, whole=True, undo="no-ends")
+            self._whole("ends", pulumi.Output.json_dumps({"ends": ends}, indent=1), after=after, undo="no-ends")
 
-    def _warm_up(self, controller: Machine, wanted: WarmUp, *, after: Sequence[pulumi.Resource]) -> remote.Command:
+    def _warm_up(self, wanted: WarmUp, *, after: Sequence[pulumi.Resource]) -> None:
         """Have nodes download what their first jobs would wait for; again after the boot of one, which may be new."""
-        asked = warm_up(self._args.config, wanted)
+        asked = warm_up(self._config, wanted)
         named = {node for part in asked["partitions"] for node in part["nodes"]}
-        boots = {m.spec.name: m.boot_id for m in self._args.platform.machines if m.spec.name in named}
+        boots = {m.spec.name: m.boot_id for m in self._platform.machines if m.spec.name in named}
         again: dict[str, Any] = {"boots": boots}
         if any(part["rxdm"] for part in asked["partitions"]):
-            again["scripts"] = payload.scripts_digest(self._args.scripts)
-        stdin = pulumi.Output.json_dumps({**asked, "after": again}, indent=1)
-        return self._phase(controller, "warm-up", stdin=stdin, after=after, whole=True)
+            again["scripts"] = payload.scripts_digest(self._scripts)
+        self._whole("warm-up", pulumi.Output.json_dumps({**asked, "after": again}, indent=1), after=after)
 
-    def _leave(
-        self, machine: Machine, controller: Machine, connection: pulumi.Output[remote.ConnectionArgs]
-    ) -> remote.Command:
+    def _leave(self, machine: Machine, connection: pulumi.Output[remote.ConnectionArgs]) -> None:
         """Drain a node before its machine is deleted: nothing is run on creation.
 
         Deleted before the machine, on which it depends; not run where the controller is deleted too, so that a whole
         cluster is destroyed without waiting for jobs, and with a controller that is dead.
         """
-        return remote.Command(
+        remote.Command(
             f"{machine.spec.name}-leave",
             connection=connection,
             delete=payload.undo_command("leave"),
             stdin=payload.as_lines({"node": machine.spec.name}),
             triggers=[machine.instance_id],
             add_previous_output_in_env=False,
-            opts=pulumi.ResourceOptions(parent=self, deleted_with=controller.resource),
+            opts=pulumi.ResourceOptions(parent=self, deleted_with=self._controller.resource),
         )
 
-    def _phase(
-        self, machine: Machine, phase: str, *, stdin: pulumi.Input[str], after: Sequence[pulumi.Resource],
-        command: str = "", whole: bool = False, undo: str | None = None, triggers: Sequence[pulumi.Input[str]] = (),
-    ) -> remote.Command:  # fmt: skip
-        """One phase of the set-up on one machine; `whole` when it is for the whole cluster and named after that.
+    def _whole(
+        self,
+        phase: str,
+        stdin: pulumi.Input[str],
+        *,
+        after: Sequence[pulumi.Resource],
+        undo: str | None = None,
+        triggers: Sequence[pulumi.Input[str]] = (),
+    ) -> remote.Command:
+        """One phase on the controller that is for the whole cluster, and named after that."""
+        machine = self._controller
+        return self._phase(machine, phase, stdin, after=after, name=self._name, undo=undo, triggers=triggers)
 
-        `undo` is the phase that undoes it when the stack no longer asks for it.
+    def _phase(
+        self,
+        machine: Machine,
+        phase: str,
+        stdin: pulumi.Input[str],
+        *,
+        after: Sequence[pulumi.Resource] = (),
+        name: str = "",
+        command: str = "",
+        undo: str | None = None,
+        triggers: Sequence[pulumi.Input[str]] = (),
+    ) -> remote.Command:
+        """One phase of the set-up on one machine. `undo` is the phase that undoes it when the stack no longer asks for
+        it.
         """
         return remote.Command(
-            f"{self._name if whole else machine.spec.name}-{phase}",
-            connection=machine.connection(self._args.keys.admin.private_key_openssh),
+            f"{name or machine.spec.name}-{phase}",
+            connection=machine.connection(self._keys.admin.private_key_openssh),
             create=command or payload.phase_command(phase),
             update=command or payload.phase_command(phase),
             delete=payload.undo_command(undo) if undo else None,

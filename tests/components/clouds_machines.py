@@ -6,9 +6,9 @@ from typing import Any
 
 import pulumi
 
-from components.gcp.machines.identity import Identity, IdentityArgs
+from components.gcp.machines.identity import Identity
 from components.gcp.machines.machines import MachineArgs, Machines
-from components.gcp.network import Network, NetworkArgs
+from components.gcp.network import Network
 from components.slurm.keys import ClusterKeys
 from tests.clouds import google
 from tests.harness import Recording, deploy
@@ -47,8 +47,8 @@ def _made(given: str) -> Recording:
     config = google(**changes)
 
     def program() -> None:
-        network = Network("cloud-network", NetworkArgs(config=config))
-        identity = Identity("cloud-identity", IdentityArgs(config=config, keys=ClusterKeys("cloud")))
+        network = Network("cloud-network", config)
+        identity = Identity("cloud-identity", config, ClusterKeys("cloud"))
         found = Machines(
             "cloud-machines",
             MachineArgs(

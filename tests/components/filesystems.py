@@ -7,8 +7,8 @@ import pulumi
 
 from cluster.config import ClusterConfig
 from cluster.roster import machines
-from components.gcp.network import Network, NetworkArgs
-from components.gcp.storage.filesystems import Storage, StorageArgs
+from components.gcp.network import Network
+from components.gcp.storage.filesystems import Storage
 from tests.clouds import EXASCALER, MANAGED, google
 from tests.harness import Recording, Registered, deploy
 
@@ -42,8 +42,8 @@ STORAGES: dict[str, dict[str, Any]] = {
 
 
 def make(config: ClusterConfig) -> None:
-    network = Network("cloud-network", NetworkArgs(config=config))
-    storage = Storage("cloud-storage", StorageArgs(config=config, network=network, accounts=ACCOUNTS))
+    network = Network("cloud-network", config)
+    storage = Storage("cloud-storage", config, network, ACCOUNTS)
     pulumi.export("facts", storage.facts)
     pulumi.export("mounts", {one.name: storage.mounts(one) for one in machines(config)})
     pulumi.export("ready", len(storage.ready))

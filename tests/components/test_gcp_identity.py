@@ -10,7 +10,7 @@ import pytest
 from cluster.platforms.gcp.image import bake_script
 from cluster.roster import machines
 from components.gcp.machines.boot import HOST_KEY, archive
-from components.gcp.machines.identity import Identity, IdentityArgs, roles
+from components.gcp.machines.identity import Identity, roles
 from components.slurm.keys import ClusterKeys
 from tests.clouds import google
 from tests.harness import FAKE_SECRETS, Recording, deploy
@@ -50,7 +50,7 @@ def made(**changes: Any) -> Recording:
     config = google(**changes)
 
     def program() -> None:
-        identity = Identity("cloud-identity", IdentityArgs(config=config, keys=ClusterKeys("cloud")))
+        identity = Identity("cloud-identity", config, ClusterKeys("cloud"))
         pulumi.export("emails", {role: identity.email(role) for role in roles(config)})
         pulumi.export("versions", {one.name: identity.versions(one) for one in machines(config)})
         pulumi.export("objects", {name: [one.url, one.sha256] for name, one in identity.objects.items()})

@@ -7,8 +7,8 @@ import pytest
 
 from cluster.config import ClusterConfig
 from components.gcp.bake.resource import BakeProvider
-from components.gcp.image import Image, ImageArgs
-from components.gcp.network import Network, NetworkArgs
+from components.gcp.image import Image
+from components.gcp.network import Network
 from lab.google.compute import FakeCompute
 from tests.clouds import A3, EXASCALER, google
 from tests.gcp.baking import PATIENT
@@ -21,11 +21,8 @@ JAMMY = {"base": "ubuntu-2204"}
 
 def made(config: ClusterConfig, **options: Any) -> Recording:
     def program() -> None:
-        network = Network("cloud-network", NetworkArgs(config=config))
-        image = Image(
-            "cloud-image",
-            ImageArgs(config=config, network=network, service_account_email=EMAIL, after=(network.ready,)),
-        )
+        network = Network("cloud-network", config)
+        image = Image("cloud-image", config, network, EMAIL, [network.ready])
         pulumi.export("image", image.self_link)
         pulumi.export("baked", image.baked)
 
@@ -123,8 +120,8 @@ class TestBake:
 
         def program() -> None:
             pulumi.runtime.set_all_config({"gcp:computeCustomEndpoint": "https://compute.example.com/compute/v1/"})
-            network = Network("cloud-network", NetworkArgs(config=config))
-            Image("cloud-image", ImageArgs(config=config, network=network, service_account_email=EMAIL))
+            network = Network("cloud-network", config)
+            Image("cloud-image", config, network, EMAIL)
 
         (one,) = deploy(program).all(BAKED)
         assert one.inputs["endpoint"] == "https://compute.example.com/compute/v1/"

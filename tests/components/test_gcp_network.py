@@ -7,7 +7,7 @@ import pulumi
 import pytest
 from pulumi_gcp import projects
 
-from components.gcp.network import Network, NetworkArgs
+from components.gcp.network import Network
 from components.gcp.services import Services
 from tests.clouds import A3, EXASCALER, MANAGED, google, settings
 from tests.components.graphs import graph, hold
@@ -32,7 +32,7 @@ def made(unknown: bool = False, **changes: Any) -> Recording:
     config = google(**changes)
 
     def program() -> None:
-        network = Network("cloud-network", NetworkArgs(config=config))
+        network = Network("cloud-network", config)
         pulumi.export("system", network.system)
         pulumi.export("system_network", network.system_network)
         pulumi.export("gpu", [list(one) for one in network.gpu])
@@ -179,7 +179,7 @@ class TestServices:
 
         def program() -> None:
             service = projects.Service("compute", service="compute.googleapis.com")
-            Network("cloud-network", NetworkArgs(config=config, after=[service]))
+            Network("cloud-network", config, [service])
 
         recording = deploy(program)
         service = recording.one("compute")

@@ -18,7 +18,7 @@ from cluster.platforms.gcp.permissions import policies, roles, services
 from cluster.platforms.gcp.request import describe_request
 from cluster.platforms.registry import get
 from cluster.roster import MachineSpec
-from components.gcp.storage.base import FileSystemComponent
+from components.gcp.storage.filesystems import FileSystemComponent
 from tests.clouds import google
 from tests.components.filesystems import make
 from tests.harness import deploy

@@ -67,7 +67,7 @@ def test_an_engine_that_does_not_tell_stops_nobody(monkeypatch: pytest.MonkeyPat
     def unknown(*_given: object) -> None:
         raise Exception("invoke of pulumi:pulumi:readStackOutputs failed: unknown stack")
 
-    monkeypatch.setattr("components.edits.invoke", unknown)
+    monkeypatch.setattr("components.config.invoke", unknown)
     assert deploy(settings(GROWN)).one("dev-cpu-1")
     (said,) = warned
     assert said.startswith("the stack's last configuration can't be read, so impossible edits are not refused: ")

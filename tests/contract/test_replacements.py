@@ -20,7 +20,7 @@ from cluster.config import ClusterConfig
 from cluster.config.impact import Effect
 from cluster.impact.table import FieldChange, effects, worst
 from cluster.load.parse import parse
-from components.gcp.deploy import GcpPlatform, GcpPlatformArgs
+from components.gcp.deploy import GcpPlatform
 from components.slurm.keys import ClusterKeys
 from tests.cluster import samples_google as google
 from tests.cluster import stacks
@@ -91,7 +91,7 @@ def graph(base: str, number: int | None) -> tuple[ClusterConfig, dict[str, Regis
     config = parse({"hpc:cluster": {key: one for key, one in cluster.items() if one is not None}, **place})
 
     def program() -> None:
-        GcpPlatform(config.name, GcpPlatformArgs(config=config, keys=ClusterKeys(config.name)))
+        GcpPlatform(config.name, config, ClusterKeys(config.name))
 
     return config, {one.urn: one for one in deploy(program).resources if one.type in TYPES}
 

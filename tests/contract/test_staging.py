@@ -90,13 +90,6 @@ class TestInput:
             deploy({"hpc:cluster": lab(scripts=[{"name": "check", "file": "scripts/gone.sh"}])})
 
 
-def test_machines_present_themselves_as_the_stack_says():
-    found = program(edited(lambda c: c.update(image={"presents_as": "ubuntu-2204"})))
-    text = found.one("lab-cpu-0").inputs["os_release"]
-    assert {"ID=ubuntu", "ID_LIKE=debian", 'VERSION_ID="22.04"'} <= set(text.splitlines())
-    assert program(LAB).one("lab-cpu-0").inputs["os_release"] == ""
-
-
 def test_packages_are_part_of_the_image_and_an_input_only_where_there_are_some():
     """With an input more, every stack that is up would show a change."""
     plain = program(LAB).one("lab-image").inputs

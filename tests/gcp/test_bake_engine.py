@@ -23,7 +23,7 @@ from tests.harness import ROOT
 PROGRAM = """
 import json, pathlib, pulumi
 from components.gcp.bake.resource import BakedImage
-image = BakedImage("image", **json.loads(pathlib.Path("inputs.json").read_text()))
+image = BakedImage("image", json.loads(pathlib.Path("inputs.json").read_text()))
 pulumi.export("image", image.self_link)
 """
 OTHER = IMAGE.replace("0123456789ab", "ba9876543210")

@@ -121,7 +121,8 @@ class TestResource:
     PROGRAM = """
 import json, pathlib, pulumi
 from components.gcp.flex.node import flex_nodes
-nodes = flex_nodes("gpu", **json.loads(pathlib.Path("inputs.json").read_text()))
+names, where, own = json.loads(pathlib.Path("inputs.json").read_text())
+nodes = flex_nodes("gpu", names, where, own)
 pulumi.export("address", nodes[0].address)
 """
 
@@ -131,9 +132,9 @@ pulumi.export("address", nodes[0].address)
         (tmp_path / "__main__.py").write_text(self.PROGRAM)
 
         def once(kind: str, *, ok: bool = True, **changes: Any) -> list[events.Event]:
-            inputs = {"names": ["a3-gpu-0"], **props(fake, **changes)}
-            inputs.pop("name")
-            (tmp_path / "inputs.json").write_text(json.dumps(inputs))
+            where = {key: one for key, one in props(fake, **changes).items() if key not in ("name", "names")}
+            own = {key: where.pop(key) for key in ("template", "labels", "metadata")}
+            (tmp_path / "inputs.json").write_text(json.dumps([changes.get("names", ["a3-gpu-0"]), where, own]))
             workspace = Workspace(tmp_path, backend=f"file://{tmp_path}/backend", passphrase=lambda: "correct horse")
             seen: list[events.Event] = []
             result = getattr(workspace.stack("test"), kind)(seen.append)
@@ -244,7 +245,7 @@ pulumi.export("address", nodes[0].address)
         assert [call.body["name"] for call in asked(fake)] == ["a3-gpu-1"]
         assert len(status(fake)) == 3
 
-    def test_the_node_of_an_earlier_version_is_made_anew(self, fake: FakeFlex):
+    def test_one_that_was_asked_for_in_another_way_is_recreated(self, fake: FakeFlex):
         olds = {"name": "a3-gpu-0", "zone": "us-central1-a", "project": "p", "sourceInstanceTemplate": TEMPLATE}
         found = FlexNodeProvider().diff("", olds, props(fake))
         assert found.changes

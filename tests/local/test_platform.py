@@ -8,7 +8,7 @@ import pytest
 
 from cluster.load.parse import parse
 from cluster.roster import MachineSpec, machines
-from components.local.deploy import LocalPlatform, LocalPlatformArgs, devices, folder_name
+from components.local.deploy import LocalPlatform, devices, mounts, folder_name
 from components.local.host.paths import checked_name
 from components.machine import Boot, BootFile
 from tests.harness import Recording, deploy
@@ -31,8 +31,8 @@ def _deploy(**changes: Any) -> Recording:
         return {"/etc/munge/munge.key": BootFile(content=key, mode=0o400, owner="munge:munge")}
 
     def program() -> None:
-        made = LocalPlatform("lab", LocalPlatformArgs(config=config, admin_key="ssh-ed25519 AAAA", boot=boot))
-        pulumi.export("mounts", list(made.mounts))
+        made = LocalPlatform("lab", config, "ssh-ed25519 AAAA", boot)
+        pulumi.export("mounts", list(mounts(config)))
         for machine in made.machines:
             # Host keys are pinned: nobody is trusted because he answered first.
             connection = machine.connection("PRIVATE")
@@ -141,10 +141,9 @@ def test_folders_of_different_places_are_different_and_can_be_made() -> None:
 
 
 def test_it_presents_itself_as_another_system() -> None:
-    config = parse({"hpc:cluster": CONFIG})
-    args = LocalPlatformArgs(config=config, admin_key="k", os_release={"ID": "ubuntu", "VERSION_ID": "22.04"})
-    recording = deploy(lambda: LocalPlatform("lab", args) and None)
-    assert recording.one("lab-cpu-0").inputs["os_release"] == 'ID=ubuntu\nVERSION_ID="22.04"\n'
+    text = _deploy(image={"presents_as": "ubuntu-2204"}).one("lab-cpu-0").inputs["os_release"]
+    assert {"ID=ubuntu", "ID_LIKE=debian", 'VERSION_ID="22.04"'} <= set(text.splitlines())
+    assert _deploy().one("lab-cpu-0").inputs["os_release"] == ""
 
 
 def test_a_folder_that_can_not_hold_machines_is_refused_in_words(monkeypatch: pytest.MonkeyPatch) -> None:

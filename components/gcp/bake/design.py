@@ -101,10 +101,8 @@ class Bake:
     @property
     def fingerprint(self) -> str:
         """A hash of the builder's inputs: an interrupted bake continues with a builder of the same."""
-        inputs = [
-            self.project, self.zone, self.digest, self.source_image, self.machine_type, self.size_gb, self.minutes,
-            self.subnetwork, self.tag, self.service_account, self.script,
-        ]  # fmt: skip
+        names = "project zone digest source_image machine_type size_gb minutes subnetwork tag service_account script"
+        inputs = [getattr(self, name) for name in names.split()]
         return hashlib.sha256(json.dumps(inputs).encode()).hexdigest()
 
 
@@ -134,10 +132,10 @@ def pace_of(props: Mapping[str, Any]) -> Pace:
 
 
 TEXTS = (
-    "project", "zone", "image", "digest", "description", "source_image", "machine_type", "subnetwork", "tag",
-    "service_account", "storage_location", "endpoint",
-)  # fmt: skip
-
+    *("project", "zone", "image", "digest", "description", "source_image", "machine_type"),
+    *("subnetwork", "tag", "service_account", "storage_location", "endpoint"),
+)
+"""Names of the fields of `Bake` that are texts, and always given."""
 
 LATER = frozenset({"rateLimitExceeded", "userRateLimitExceeded", "resourceNotReady"})
 """Reasons of a 403 or 400 that is worth a retry: too many requests, or another operation is under way."""

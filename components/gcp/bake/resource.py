@@ -22,10 +22,6 @@ from components.gcp.bake.design import (
 
 REPLACES_IMAGE = ("project", "content")
 """Inputs that make it another image. The others are its name and how it is made, and matter only for a new one."""
-BEFORE = ("project", "source_image", "size_gb")
-"""What is compared instead where the state is of a version that recorded no content..."""
-BEFORE_LABELS = ("kernel", "driver", "cuda", "slurm", "lustre")
-"""...and the labels that described the image's content."""
 OWN = ("image", "digest")
 """What an image keeps for as long as it is there, whatever a newer program would call it."""
 KEPT_BACK = ("script", "trial")
@@ -48,17 +44,12 @@ class BakeProvider(ResourceProvider):
 
         A newer program alone does not replace it.
         """
-        known = bool(_olds.get("content"))
-        replaces = changed(_olds, _news, REPLACES_IMAGE if known else BEFORE)
-        if not known and changed(_olds["labels"], _news["labels"], BEFORE_LABELS):
-            replaces = [*replaces, "labels"]
-        noted = bool(changed(_olds, _news, ("labels",))) or (not known and bool(_news.get("content")))
-        return DiffResult(
-            changes=bool(replaces or noted), replaces=replaces, stables=[] if replaces else ["self_link", *OWN]
-        )
+        replaces = changed(_olds, _news, REPLACES_IMAGE)
+        changes = bool(replaces or changed(_olds, _news, ("labels",)))
+        return DiffResult(changes=changes, replaces=replaces, stables=[] if replaces else ["self_link", *OWN])
 
     def update(self, _id: str, _olds: dict[str, Any], _news: dict[str, Any]) -> UpdateResult:
-        """Set its labels, and record its content; a deleted image is recreated."""
+        """Set its labels; a deleted image is recreated."""
         props = {**_news, **{name: _olds[name] for name in OWN}}
         with without_traceback(BakeError):
             compute = _google().Compute(bake_of(props))
@@ -102,23 +93,9 @@ class BakedImage(DynamicResource, module="gcp", name="BakedImage"):
 
     self_link: pulumi.Output[str]
 
-    def __init__(
-        self, name: str, *, project: str, zone: str, image: str, digest: str, labels: Mapping[str, str],
-        builder_labels: Mapping[str, str], description: str, source_image: str, machine_type: str, size_gb: int,
-        minutes: float, subnetwork: pulumi.Input[str], tag: pulumi.Input[str], service_account: pulumi.Input[str],
-        script: str, trial: str = "", content: Mapping[str, str] | None = None, storage_location: str = "",
-        endpoint: str = "", pace: Mapping[str, float] | None = None,
-        opts: pulumi.ResourceOptions | None = None,
-    ) -> None:  # fmt: skip
-        props = {
-            "project": project, "zone": zone, "image": image, "digest": digest, "labels": dict(labels),
-            "builder_labels": dict(builder_labels), "description": description, "source_image": source_image,
-            "machine_type": machine_type, "size_gb": size_gb, "minutes": minutes, "subnetwork": subnetwork, "tag": tag,
-            "service_account": service_account, "script": script, **({"trial": trial} if trial else {}),
-            **({"content": dict(content)} if content else {}), "storage_location": storage_location,
-            "endpoint": endpoint, **({"pace": dict(pace)} if pace else {}), "self_link": None,
-        }  # fmt: skip
-        super().__init__(BakeProvider(), name, props, opts)
+    def __init__(self, name: str, props: Mapping[str, Any], opts: pulumi.ResourceOptions | None = None) -> None:
+        """`props` are the fields of `Bake` but for its ending, and `content`: what is in the image."""
+        super().__init__(BakeProvider(), name, {**props, "self_link": None}, opts)
 
 
 REPLACES_LEFTOVERS = ("project", "cluster")
@@ -156,12 +133,9 @@ class LeftoversProvider(ResourceProvider):
 class BakeLeftovers(DynamicResource, module="gcp", name="BakeLeftovers"):
     """The bake depends on it, so it is deleted after the bake, and before the builder's network."""
 
-    def __init__(
-        self, name: str, *, project: str, zone: str, cluster: str, endpoint: str = "",
-        pace: Mapping[str, float] | None = None, opts: pulumi.ResourceOptions | None = None,
-    ) -> None:  # fmt: skip
-        props: dict[str, Any] = {"project": project, "zone": zone, "cluster": cluster, "endpoint": endpoint}
-        super().__init__(LeftoversProvider(), name, {**props, **({"pace": dict(pace)} if pace else {})}, opts)
+    def __init__(self, name: str, props: Mapping[str, str], opts: pulumi.ResourceOptions | None = None) -> None:
+        """`props` are project, zone, cluster and endpoint."""
+        super().__init__(LeftoversProvider(), name, dict(props), opts)
 
 
 def _remove_builders(props: Mapping[str, Any]) -> None:

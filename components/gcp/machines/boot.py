@@ -42,26 +42,25 @@ class StoredObject:
     sha256: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class SetupBucketArgs:
-    config: ClusterConfig
-    files: Mapping[str, tuple[bytes, str]]
-    """Content (text) and SHA-256 of each file, by its name: setup.json."""
-    members: Mapping[str, pulumi.Input[str]]
-    """IAM member (serviceAccount:...) of each role that fetches them."""
-    after: Sequence[pulumi.Resource] = ()
-    """What everything waits for: the services of Google Cloud that it uses."""
-
-
 class SetupBucket(pulumi.ComponentResource):
     """A private bucket with the set-up; nothing in it is secret, and nothing in it is data."""
 
     objects: Mapping[str, StoredObject]
     """The stored files, by the name that they were given with."""
 
-    def __init__(self, name: str, args: SetupBucketArgs, *, opts: pulumi.ResourceOptions | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        config: ClusterConfig,
+        files: Mapping[str, tuple[bytes, str]],
+        members: Mapping[str, pulumi.Input[str]],
+        after: Sequence[pulumi.Resource],
+        *,
+        opts: pulumi.ResourceOptions,
+    ) -> None:
+        """`files` has content (text) and SHA-256 by name, `members` the IAM member of each role that fetches them."""
         super().__init__("hpc:gcp:SetupBucket", name, {}, opts)
-        config, child = args.config, pulumi.ResourceOptions(parent=self, depends_on=list(args.after))
+        child = pulumi.ResourceOptions(parent=self, depends_on=list(after))
         bucket = storage.Bucket(
             f"{name}-bucket",
             name=bucket_name(config),
@@ -77,11 +76,11 @@ class SetupBucket(pulumi.ComponentResource):
         )
         self.objects = {
             file: _store(f"{name}-{file.partition('.')[0]}", bucket, file, *held, opts=child)
-            for file, held in args.files.items()
+            for file, held in files.items()
         }
         self._readers = {
             role: storage.BucketIAMMember(f"{name}-{role}", bucket=bucket.name, role=VIEWER, member=member, opts=child)
-            for role, member in args.members.items()
+            for role, member in members.items()
         }
         self.register_outputs({"bucket": bucket.name})
 
@@ -195,55 +194,49 @@ def _object(stored: StoredObject | None) -> dict[str, pulumi.Input[str]] | None:
 ACCESSOR = "roles/secretmanager.secretAccessor"
 
 
-@dataclass(frozen=True, kw_only=True)
-class SecretsArgs:
-    config: ClusterConfig
-    keys: ClusterKeys
-    members: Mapping[str, pulumi.Input[str]]
-    """IAM member (serviceAccount:...) of each role."""
-    after: Sequence[pulumi.Resource] = ()
-    """What everything waits for: the services of Google Cloud that it uses."""
-
-
 class Secrets(pulumi.ComponentResource):
     """The MUNGE key, the database's password, and SSH host keys of the machines that are set up over SSH.
 
     Machines fetch them at boot, as the service account that they run with: nothing secret is in their metadata.
     """
 
-    host_keys: Mapping[str, tls.PrivateKey]
+    host_keys: dict[str, tls.PrivateKey]
     """SSH host key of the controller and of each login machine, by name: known before the machine is, so that there is
     no trust on first use."""
 
-    def __init__(self, name: str, args: SecretsArgs, *, opts: pulumi.ResourceOptions | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        config: ClusterConfig,
+        keys: ClusterKeys,
+        members: Mapping[str, pulumi.Input[str]],
+        after: Sequence[pulumi.Resource],
+        *,
+        opts: pulumi.ResourceOptions,
+    ) -> None:
+        """`members` has the IAM member (serviceAccount:...) of each role."""
         super().__init__("hpc:gcp:Secrets", name, {}, opts)
-        self._name, self._args = name, args
-        self._readers: dict[str, list[pulumi.Resource]] = {role: [] for role in args.members}
-        cluster, keys = args.config.name, args.keys
-        known = [role for role in ("controller", "login", "node") if role in args.members]
+        self._name, self._config, self._members, self._after = name, config, members, list(after)
+        self._readers: dict[str, list[pulumi.Resource]] = {role: [] for role in members}
+        known = [role for role in ("controller", "login", "node") if role in members]
         password = keys.database_password
-        self._shared = {
-            MUNGE_KEY: self._secret("munge", f"{cluster}-munge", keys.munge, roles=known),
-            DATABASE_PASSWORD: self._secret("database", f"{cluster}-database", password, roles=["controller"]),
-        }
+        self._munge = self._secret("munge", f"{config.name}-munge", keys.munge, roles=known)
+        self._database = self._secret("database", f"{config.name}-database", password, roles=["controller"])
         child = pulumi.ResourceOptions(parent=self)
-        self.host_keys = {
-            spec.name: tls.PrivateKey(f"{name}-{spec.name}", algorithm="ED25519", opts=child)
-            for spec in machines(args.config)
-            if spec.roles != ("node",)
-        }
-        self._own: dict[str, pulumi.Output[str]] = {}
-        for spec in machines(args.config):
-            if spec.name in self.host_keys:
-                key, secret = self.host_keys[spec.name].private_key_openssh, f"{spec.name}-host-key"
-                self._own[spec.name] = self._secret(secret, secret, key, roles=[spec.roles[0]])
+        self.host_keys, self._own = {}, {}
+        for spec in machines(config):
+            if spec.roles != ("node",):
+                key = tls.PrivateKey(f"{name}-{spec.name}", algorithm="ED25519", opts=child)
+                secret = f"{spec.name}-host-key"
+                self._own[spec.name] = self._secret(secret, secret, key.private_key_openssh, roles=[spec.roles[0]])
+                self.host_keys[spec.name] = key
         self.register_outputs({"host_keys": {name: key.public_key_openssh for name, key in self.host_keys.items()}})
 
     def versions(self, spec: MachineSpec) -> dict[str, pulumi.Output[str]]:
         """What a machine fetches: resource name of each secret's version, by the path that it is kept at."""
-        found = {MUNGE_KEY: self._shared[MUNGE_KEY]}
+        found = {MUNGE_KEY: self._munge}
         if "controller" in spec.roles:
-            found[DATABASE_PASSWORD] = self._shared[DATABASE_PASSWORD]
+            found[DATABASE_PASSWORD] = self._database
         if spec.name in self._own:
             found[HOST_KEY] = self._own[spec.name]
         return found
@@ -255,12 +248,11 @@ class Secrets(pulumi.ComponentResource):
     def _secret(
         self, name: str, secret_id: str, value: pulumi.Output[str], *, roles: Sequence[str]
     ) -> pulumi.Output[str]:
-        config = self._args.config
-        child = pulumi.ResourceOptions(parent=self, depends_on=list(self._args.after))
+        child = pulumi.ResourceOptions(parent=self, depends_on=self._after)
         secret = secretmanager.Secret(
             f"{self._name}-{name}",
             secret_id=secret_id,
-            labels=labels(config, roles[0]),
+            labels=labels(self._config, roles[0]),
             replication=secretmanager.SecretReplicationArgs(auto=secretmanager.SecretReplicationAutoArgs()),
             opts=child,
         )
@@ -272,7 +264,7 @@ class Secrets(pulumi.ComponentResource):
             opts=child,
         )
         for role in roles:
-            member, reader = self._args.members[role], f"{self._name}-{name}-{role}"
+            reader, member = f"{self._name}-{name}-{role}", self._members[role]
             grant = secretmanager.SecretIamMember(reader, secret_id=secret.id, role=ACCESSOR, member=member, opts=child)
             self._readers[role].append(grant)
         return version.name

@@ -2,7 +2,6 @@
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import pulumi
 import pulumi_tls as tls
@@ -12,7 +11,7 @@ from cluster.config import ClusterConfig
 from cluster.platforms.gcp.image import bake_script, bakes, installs
 from cluster.platforms.gcp.names import account_id, place
 from cluster.roster import MachineSpec, machines
-from components.gcp.machines.boot import Secrets, SecretsArgs, SetupBucket, SetupBucketArgs, StoredObject, archive
+from components.gcp.machines.boot import Secrets, SetupBucket, StoredObject, archive
 from components.slurm.keys import ClusterKeys
 
 PROJECT_ROLES = ("roles/logging.logWriter", "roles/monitoring.metricWriter")
@@ -27,31 +26,30 @@ SETUP, INSTALL = "setup.json", "install.sh"
 """Names of the stored files: the set-up, and what machines run at their first boot where nothing is baked."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class IdentityArgs:
-    config: ClusterConfig
-    keys: ClusterKeys
-    after: Sequence[pulumi.Resource] = ()
-    """What everything waits for: the services of Google Cloud that it uses."""
-
-
 class Identity(pulumi.ComponentResource):
     """One service account for each role, with the least roles; the secrets and files that it can read."""
 
     objects: dict[str, StoredObject]
     """What machines fetch from the set-up bucket, by name: setup.json, and install.sh where nothing is baked."""
 
-    def __init__(self, name: str, args: IdentityArgs, *, opts: pulumi.ResourceOptions | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        config: ClusterConfig,
+        keys: ClusterKeys,
+        after: Sequence[pulumi.Resource] = (),
+        *,
+        opts: pulumi.ResourceOptions | None = None,
+    ) -> None:
+        """`after` has what everything waits for: the services of Google Cloud that it uses."""
         super().__init__("hpc:gcp:Identity", name, {}, opts)
-        self._name, self._config = name, args.config
-        self._accounts = {role: self._account(role, after=args.after) for role in roles(args.config)}
+        self._name, self._config = name, config
+        self._accounts = {role: self._account(role, after=after) for role in roles(config)}
         self._grants = {role: self._grant(role) for role in self._accounts}
         members = {role: account.member for role, account in self._accounts.items() if role != BUILDER}
         child = pulumi.ResourceOptions(parent=self)
-        kept = SecretsArgs(config=args.config, keys=args.keys, members=members, after=args.after)
-        self._secrets = Secrets(f"{name}-secrets", kept, opts=child)
-        files = SetupBucketArgs(config=args.config, files=_files(args.config), members=members, after=args.after)
-        self._bucket = SetupBucket(f"{name}-setup", files, opts=child)
+        self._secrets = Secrets(f"{name}-secrets", config, keys, members, after, opts=child)
+        self._bucket = SetupBucket(f"{name}-setup", config, _files(config), members, after, opts=child)
         self.objects = dict(self._bucket.objects)
         self.register_outputs({"emails": {role: account.email for role, account in self._accounts.items()}})
 
@@ -70,7 +68,7 @@ class Identity(pulumi.ComponentResource):
     def ready(self, role: str) -> list[pulumi.Resource]:
         """The grants that a machine of this role waits for: it could fetch nothing without."""
         if role == BUILDER:
-            return [*self._grants[role]]
+            return self._grants[role]
         return [*self._grants[role], *self._secrets.readers(role), self._bucket.reader(role)]
 
     def _account(self, role: str, *, after: Sequence[pulumi.Resource]) -> serviceaccount.Account:

@@ -60,35 +60,39 @@ class MachineArgs:
         """All that must be there before a machine is."""
         return [self.network.ready, *self.identity.ready(spec.roles[0]), *self.after, *self.mounted]
 
-    def zone(self) -> str:
-        return place(self.config).zone
-
     def tags(self, spec: MachineSpec) -> list[str]:
         """Network tags, by which firewall rules know a machine."""
         return [self.network.tag, *([self.network.login_tag] if "login" in spec.roles else [])]
 
 
 def ssh_machine(
-    args: MachineArgs, spec: MachineSpec, capacity: BasicCapacity | None, *, public: pulumi.Input[str] | None,
-    attached: Sequence[compute.InstanceAttachedDiskArgs] = (), parent: pulumi.Resource,
-) -> Machine:  # fmt: skip
+    args: MachineArgs,
+    spec: MachineSpec,
+    capacity: BasicCapacity | None,
+    *,
+    public: pulumi.Input[str] | None,
+    attached: Sequence[compute.InstanceAttachedDiskArgs] = (),
+    parent: pulumi.Resource,
+) -> Machine:
     """A machine with a fixed address, which is set up over SSH, by the host key that the stack gave it.
 
     It is stopped and started to change its type, and recreated for another image or boot disk: the old one is deleted
     first, since it has name and address.
     """
     config, (disk_type, size) = args.config, boot_disk(args.config, spec)
-    access = [compute.InstanceNetworkInterfaceAccessConfigArgs(nat_ip=public)] if public is not None else []
+    address = args.network.addresses[spec.name]
     nic = compute.InstanceNetworkInterfaceArgs(
-        subnetwork=args.network.system, network_ip=args.network.addresses[spec.name], nic_type=NIC_TYPE,
-        access_configs=access,
-    )  # fmt: skip
+        subnetwork=args.network.system,
+        network_ip=address,
+        nic_type=NIC_TYPE,
+        access_configs=[] if public is None else [compute.InstanceNetworkInterfaceAccessConfigArgs(nat_ip=public)],
+    )
     marks, scheduling = labels(config, spec.roles[0]), of_machine(capacity).scheduling(migrates=spec.gpu is None)
     made = compute.Instance(
         spec.name,
         name=spec.name,
         machine_type=spec.machine_type.name,
-        zone=args.zone(),
+        zone=place(config).zone,
         boot_disk=compute.InstanceBootDiskArgs(
             auto_delete=True,
             initialize_params=compute.InstanceBootDiskInitializeParamsArgs(
@@ -120,7 +124,7 @@ def ssh_machine(
     )
     return Machine(
         spec=spec,
-        address=args.network.addresses[spec.name],
+        address=address,
         instance_id=made.instance_id,
         # New at each start that the program makes: of a new machine, and of one that was stopped to change its type.
         boot_id=made.instance_id.apply(lambda id_: f"{id_}/{spec.machine_type.name}"),
@@ -197,7 +201,7 @@ class Controller(pulumi.ComponentResource):
             name=f"{spec.name}-state",
             type=disk_type,
             size=size,
-            zone=args.zone(),
+            zone=place(config).zone,
             labels=labels(config, "controller"),
             opts=pulumi.ResourceOptions(parent=self, depends_on=list(args.after), protect=config.deletion_protection),
         )
@@ -247,9 +251,14 @@ class Nodeset(pulumi.ComponentResource):
     machines: Sequence[Machine]
 
     def __init__(
-        self, name: str, args: MachineArgs, section: Section, specs: Sequence[MachineSpec], *,
-        opts: pulumi.ResourceOptions | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        name: str,
+        args: MachineArgs,
+        section: Section,
+        specs: Sequence[MachineSpec],
+        *,
+        opts: pulumi.ResourceOptions,
+    ) -> None:
         super().__init__("hpc:gcp:Nodeset", name, {}, opts)
         self._name, self._args = name, args
         capacity, first = of_nodes(section.capacity), specs[0]
@@ -257,37 +266,47 @@ class Nodeset(pulumi.ComponentResource):
         # Computed once, not for each of 256 nodes. The template waits for networks and grants, and machines for it.
         source = template.self_link
         metadata = pulumi.Output.from_input(dict(args.metadata(first)))
-        marks, zone = labels(args.config, "node"), args.zone()
+        marks, zone = labels(args.config, "node"), place(args.config).zone
         # The node generates it, and reports it in the cluster state.
         host_key = pulumi.Output.from_input("")
         if isinstance(capacity, Flex):
             child = pulumi.ResourceOptions(parent=self, depends_on=[template])
-            made = flex_nodes(
-                name, [spec.name for spec in specs], project=place(args.config).project, zone=zone,
-                cluster=args.config.name, template=source, labels=marks, metadata=metadata,
-                endpoint=pulumi.Config("gcp").get("computeCustomEndpoint") or "", opts=child,
-            )  # fmt: skip
-            addresses = [one.address for one in made]
-            ends = [one.ends for one in made]
+            where = {"project": place(args.config).project, "zone": zone, "cluster": args.config.name}
+            where["endpoint"] = pulumi.Config("gcp").get("computeCustomEndpoint") or ""
+            own = {"template": source, "labels": marks, "metadata": metadata}
+            made = flex_nodes(name, [spec.name for spec in specs], where, own, child)
+            addresses = [node.address for node in made]
+            ends = [node.ends for node in made]
         else:
             child = pulumi.ResourceOptions(parent=self, delete_before_replace=True, aliases=[pulumi.Alias(type_=FLEX)])
             made = [
                 # A spot node that was preempted is started by `pulumi up --refresh` (desired_status).
                 compute.InstanceFromTemplate(
-                    spec.name, name=spec.name, zone=zone, source_instance_template=source, metadata=metadata,
-                    labels=marks, desired_status="RUNNING", opts=child,
+                    spec.name,
+                    name=spec.name,
+                    zone=zone,
+                    source_instance_template=source,
+                    metadata=metadata,
+                    labels=marks,
+                    desired_status="RUNNING",
+                    opts=child,
                 )
                 for spec in specs
-            ]  # fmt: skip
-            addresses = [one.network_interfaces.apply(lambda nics: nics[0].network_ip or "") for one in made]
+            ]
+            addresses = [node.network_interfaces.apply(lambda nics: nics[0].network_ip or "") for node in made]
             ends = [_ends(capacity)] * len(made)
         self.machines = [
             Machine(
-                spec=spec, address=address, instance_id=one.instance_id, boot_id=one.instance_id, resource=one,
-                host_key=host_key, ends=end,
+                spec=spec,
+                address=address,
+                instance_id=node.instance_id,
+                boot_id=node.instance_id,
+                resource=node,
+                host_key=host_key,
+                ends=end,
             )
-            for spec, one, address, end in zip(specs, made, addresses, ends, strict=True)
-        ]  # fmt: skip
+            for spec, node, address, end in zip(specs, made, addresses, ends, strict=True)
+        ]
         self.register_outputs({"template": template.name, "nodes": len(specs)})
 
     def _template(self, spec: MachineSpec, section: Section, capacity: Way) -> compute.InstanceTemplate:

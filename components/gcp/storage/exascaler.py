@@ -12,7 +12,7 @@ from cluster.platforms.gcp.filesystems.exascaler import PERMISSIONS, TARGET_OF, 
 from cluster.platforms.gcp.names import account_id, labels, place
 from components.gcp.network import LNET_PORT, allow, host
 from components.gcp.services import Barrier
-from components.gcp.storage.lustre import LustreComponent
+from components.gcp.storage.filesystems import LustreComponent
 
 BOOT_DISK = "pd-standard"
 
@@ -139,16 +139,22 @@ class ExascalerLustre(LustreComponent[Exascaler]):
         made: dict[str, list[pulumi.Resource]] = {"mgs": [], "mds": [], "oss": []}
         earlier = {"mgs": [], "mds": made["mgs"], "oss": made["mds"]}
         for server in args.kind.servers():
-            one = ExascalerServer(
+            component = ExascalerServer(
                 f"{name}-{server.kind}{server.index}",
                 ExascalerServerArgs(
-                    config=config, server=server, image=args.kind.section.image, script=script, service_account=email,
-                    subnetwork=args.network.system, address=args.network.addresses[server.name], after=before,
+                    config=config,
+                    server=server,
+                    image=args.kind.section.image,
+                    script=script,
+                    service_account=email,
+                    subnetwork=args.network.system,
+                    address=args.network.addresses[server.name],
+                    after=before,
                     servers_before=earlier[server.kind],
                 ),
                 opts=pulumi.ResourceOptions(parent=self),
-            )  # fmt: skip
-            made[server.kind].append(one.instance)
+            )
+            made[server.kind].append(component.instance)
         self.ready = [Barrier(f"{name}-servers", [*made["mgs"], *made["mds"], *made["oss"]], parent=self)]
         address = args.network.addresses[f"{config.name}-mgs0"]
         self.finish(address, pulumi.Output.format("{0}@tcp:/{1}", address, args.kind.section.fsname))
@@ -192,11 +198,13 @@ class ExascalerLustre(LustreComponent[Exascaler]):
         name = self.args.config.name
         return [
             runtimeconfig.Config(
-                f"{self.name}-{table}", name=f"{name}-{table}",
-                description=f"hpc: kept by the Lustre servers of {name}", opts=self._child(),
+                f"{self.name}-{table}",
+                name=f"{name}-{table}",
+                description=f"hpc: kept by the Lustre servers of {name}",
+                opts=self._child(),
             )
             for table in TABLES
-        ]  # fmt: skip
+        ]
 
     def _firewalls(self) -> list[pulumi.Resource]:
         """Lustre itself between all machines, which servers connect back to; the clients' packages from MGS."""
@@ -204,8 +212,14 @@ class ExascalerLustre(LustreComponent[Exascaler]):
         rules = (("lnet", str(LNET_PORT), network.tag), ("repo", "80", http_tag(config.name)))
         return [
             allow(
-                f"{self.name}-{part}", f"{config.name}-{part}", network.system_network, [config.network.cidr],
-                allows={"tcp": [port]}, tags=[tag], project=host(config), opts=self._child(),
+                f"{self.name}-{part}",
+                f"{config.name}-{part}",
+                network.system_network,
+                [config.network.cidr],
+                allows={"tcp": [port]},
+                tags=[tag],
+                project=host(config),
+                opts=self._child(),
             )
             for part, port, tag in rules
-        ]  # fmt: skip
+        ]

@@ -23,7 +23,8 @@ TASKS = 1024
 beyond this fails with EAGAIN there; it took the host's process table (32,768 by default) and its cores along before.
 With twice as many, small machines ran out of memory first, and two cores were busy with ending what exceeded it."""
 _MOUNTS = Path("/proc/self/mountinfo")
-_BOOTED = Path("/run/systemd/system")  # sd_booted(3)
+_BOOTED = Path("/run/systemd/system")
+"""Is there where systemd runs the host (sd_booted(3))."""
 
 
 @dataclass(frozen=True)
@@ -35,31 +36,24 @@ class Hierarchy:
     """cgroup v1 with the cpuset controller, whose groups are born without CPUs."""
 
 
-def host_has_systemd() -> bool:
-    return _BOOTED.is_dir()
-
-
-def scope(machine_id: str) -> str:
-    """The systemd scope of a machine, where systemd runs the host."""
+def _scope(machine_id: str) -> str:
     return f"hpc-{machine_id}.scope"
 
 
 def prefix(machine_id: str, root: Path) -> list[str]:
     """Command to put before the machine's own, so that it starts in its control group."""
-    if host_has_systemd():
-        return [
-            "systemd-run", "--scope", "--quiet", "--collect", f"--unit={scope(machine_id)}",
-            "--property=Delegate=yes", f"--property=TasksMax={TASKS}", "--",
-        ]  # fmt: skip
+    if _BOOTED.is_dir():
+        limits = ("--property=Delegate=yes", f"--property=TasksMax={TASKS}")
+        return ["systemd-run", "--scope", "--quiet", "--collect", f"--unit={_scope(machine_id)}", *limits, "--"]
     tasks = [str(folder / "cgroup.procs") for folder in _make(machine_id, root)]
-    return ["sh", "-c", 'while [ "$1" != -- ]; do echo $$ > "$1" || exit 1; shift; done; shift; exec "$@"', "sh",
-            *tasks, "--"]  # fmt: skip
+    join = 'while [ "$1" != -- ]; do echo $$ > "$1" || exit 1; shift; done; shift; exec "$@"'
+    return ["sh", "-c", join, "sh", *tasks, "--"]
 
 
 def remove(machine_id: str, root: Path) -> None:
     """End whatever still runs in the machine's group, and remove the group."""
-    if host_has_systemd():
-        _end_scope(scope(machine_id))
+    if _BOOTED.is_dir():
+        _end_scope(_scope(machine_id))
         return
     for hierarchy in hierarchies():
         _remove_tree(hierarchy.mount / "hpc" / _key(root) / machine_id)
@@ -105,25 +99,11 @@ def _make(machine_id: str, root: Path) -> Iterator[Path]:
             if hierarchy.cpuset:
                 for setting in ("cpuset.cpus", "cpuset.mems"):
                     (folder / setting).write_text((folder.parent / setting).read_text())
-        _bound(folder)
+        # In the hierarchy that has the controller `pids`; a host without it has no limit to set.
+        with contextlib.suppress(OSError):
+            if (folder / "pids.max").exists():
+                (folder / "pids.max").write_text(str(TASKS))
         yield folder
-
-
-def bound(machine_id: str, root: Path) -> None:
-    """Have the limit of tasks hold for a machine that runs: one that was started before there was any."""
-    if host_has_systemd():
-        with contextlib.suppress(HostError):
-            run(["systemctl", "set-property", "--runtime", scope(machine_id), f"TasksMax={TASKS}"])
-        return
-    for hierarchy in hierarchies():
-        _bound(hierarchy.mount / "hpc" / _key(root) / machine_id)
-
-
-def _bound(group: Path) -> None:
-    # In the hierarchy that has the controller `pids`; a host without it has no limit to set.
-    with contextlib.suppress(OSError):
-        if (group / "pids.max").exists():
-            (group / "pids.max").write_text(str(TASKS))
 
 
 def _enable_controllers(folder: Path) -> None:

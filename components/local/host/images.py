@@ -28,25 +28,23 @@ SUITES = {"debian-12": "bookworm", "debian-13": "trixie"}
 """Base images by their name in `image.base`, and the Debian release that each is."""
 
 PACKAGES = (
-    "systemd", "systemd-sysv", "dbus", "iproute2", "usr-is-merged",
-    "openssh-server",
-    "munge", "slurmctld", "slurmd", "slurm-client", "slurmdbd", "libpmix2",
-    "mariadb-server",
-    "python3",                              # the node's set-up is Python
-    "logrotate",                            # the daemons' logs grow, and those of prologs
-    "lsb-release",                          # prologs of the field ask it which system they run on
-    "libfaketime",                          # a machine's clock can be put wrong; it is the host's otherwise
-    "bsd-mailx", "dma",                     # /usr/bin/mail, and an agent that delivers on the machine itself
-    "procps", "psmisc", "iputils-ping", "less", "nano-tiny",  # what one reaches for when something is wrong
-)  # fmt: skip
+    *"systemd systemd-sysv dbus iproute2 usr-is-merged openssh-server".split(),
+    *"munge slurmctld slurmd slurm-client slurmdbd libpmix2 mariadb-server".split(),
+    "python3",  # the node's set-up is Python
+    "logrotate",  # the daemons' logs grow, and those of prologs
+    "lsb-release",  # prologs of the field ask it which system they run on
+    "libfaketime",  # a machine's clock can be put wrong; it is the host's otherwise
+    *"bsd-mailx dma".split(),  # /usr/bin/mail, and an agent that delivers on the machine itself
+    *"procps psmisc iputils-ping less nano-tiny".split(),  # what one reaches for when something is wrong
+)
 MORE: dict[str, tuple[str, ...]] = {
     "debian-13": (
-        "libpam-slurm-adopt",                   # users reach the nodes of their jobs, within those
-        "slurmrestd", "slurm-wlm-jwt-plugin",   # REST, and the tokens that it takes
-        "xauth",                                # X11 of jobs
-        "python3-venv", "git", "tmux",          # what users of login machines reach for; the editor is nano-tiny
+        "libpam-slurm-adopt",  # users reach the nodes of their jobs, within those
+        *"slurmrestd slurm-wlm-jwt-plugin".split(),  # REST, and the tokens that it takes
+        "xauth",  # X11 of jobs
+        *"python3-venv git tmux".split(),  # what users of login machines reach for; the editor is nano-tiny
     ),
-}  # fmt: skip
+}
 """Further packages of some images. Not for debian-12: its machines would be recreated."""
 
 
@@ -294,13 +292,10 @@ def _command(wanted: Recipe, work: Path, *, memory: bool = True) -> list[str]:
         path.write_text(source.text)
         files.append(str(path))
     in_memory = "yes" if memory and _free_memory() >= MEMORY_NEEDED else "no"
-    return [
-        # If we are killed so is unshare, and with it, as it is their first process, all in the new namespaces.
-        "setpriv", "--pdeathsig", "KILL",
-        "unshare", "--mount", "--propagation", "private", "--pid", "--fork", "--kill-child", "--mount-proc",
-        str(BUILD), str(work), in_memory, wanted.suite, ",".join(wanted.packages), str(ROOTFS), str(wanted.trim),
-        *files,
-    ]  # fmt: skip
+    # If we are killed so is unshare, and with it, as it is their first process, all in the new namespaces.
+    apart = "setpriv --pdeathsig KILL unshare --mount --propagation private --pid --fork --kill-child --mount-proc"
+    build = (BUILD, work, in_memory, wanted.suite, ",".join(wanted.packages), ROOTFS, wanted.trim)
+    return [*apart.split(), *map(str, build), *files]
 
 
 def _run(wanted: Recipe, command: Sequence[str], report: Report, images: Path, scratch: Path) -> None:
@@ -309,9 +304,15 @@ def _run(wanted: Recipe, command: Sequence[str], report: Report, images: Path, s
     env = {"PATH": os.environ.get("PATH", "/usr/sbin:/usr/bin:/sbin:/bin"), "LC_ALL": "C.UTF-8", "TMPDIR": str(scratch)}
     env |= {name: value for name, value in os.environ.items() if name.lower().endswith("_proxy")}
     with subprocess.Popen(
-        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=env, cwd="/",
-        text=True, errors="replace",
-    ) as build:  # fmt: skip
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        env=env,
+        cwd="/",
+        text=True,
+        errors="replace",
+    ) as build:
         for line in build.stdout or ():
             output.append(line.rstrip())
             if line.startswith("I: ") and line.rstrip().endswith("..."):

@@ -8,7 +8,7 @@ import socket
 import subprocess
 import time
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -67,7 +67,7 @@ class Facts:
     """Its SSH host key, public half, as known_hosts has it."""
 
 
-def own_files(design: Design, instance_id: str) -> dict[str, File]:
+def _own_files(design: Design, instance_id: str) -> dict[str, File]:
     """Files that every machine is made with."""
     files = {
         "/etc/hostname": File(content=f"{design.name}\n"),
@@ -76,7 +76,7 @@ def own_files(design: Design, instance_id: str) -> dict[str, File]:
             content=f"[Match]\nName=host0\n\n[Network]\nAddress={design.address}/{design.prefix}\n"
             "DHCP=no\nLinkLocalAddressing=no\nIPv6AcceptRA=no\n"
         ),
-        **access_files(design),
+        **_access_files(design),
     }
     if design.os_release:
         files["/usr/lib/os-release"] = File(content=design.os_release)
@@ -87,53 +87,47 @@ def own_files(design: Design, instance_id: str) -> dict[str, File]:
     return files
 
 
-def access_files(design: Design) -> dict[str, File]:
+def _access_files(design: Design) -> dict[str, File]:
     """Those of them that may change while it lives."""
     return {"/root/.ssh/authorized_keys": File(content=design.authorized_keys.strip() + "\n", mode=0o600)}
 
 
-def generate() -> tuple[str, str]:
+def _generate_key() -> tuple[str, str]:
     """A new ed25519 key pair: the text of OpenSSH's key file, and "ssh-ed25519 AAAA...".
 
     Made in this process, not by ssh-keygen: a child outlives a run that is killed, and would still write its file
     into the folder of the next run.
     """
     # Slow to import, and a preview makes no key.
+    from cryptography.hazmat.primitives import serialization as forms  # noqa: PLC0415
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey  # noqa: PLC0415
-    from cryptography.hazmat.primitives.serialization import (  # noqa: PLC0415
-        Encoding,
-        NoEncryption,
-        PrivateFormat,
-        PublicFormat,
-    )  # fmt: skip
 
-    key = Ed25519PrivateKey.generate()
-    private = key.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption()).decode()
-    return private, key.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH).decode()
+    key, ssh = Ed25519PrivateKey.generate(), forms.Encoding.OpenSSH
+    private = key.private_bytes(forms.Encoding.PEM, forms.PrivateFormat.OpenSSH, forms.NoEncryption()).decode()
+    return private, key.public_key().public_bytes(ssh, forms.PublicFormat.OpenSSH).decode()
 
 
 _ESCAPES = re.compile(r"\x1b(\[[0-9;?]*[A-Za-z]|\][^\x07]*\x07|[=>])|\r")
 
 
-def nspawn_command(
-    *, machine_id: str, hostname: str, root: Path, bridge: str, binds: Sequence[tuple[Path, str]],
-    read_only_binds: Sequence[tuple[Path, str]], uuid: str,
-) -> list[str]:  # fmt: skip
+def nspawn_command(design: Design, instance: str) -> list[str]:
     """systemd-nspawn(1) for one machine.
 
     It is registered nowhere, as there may be no systemd to register it with, and takes nothing from the host but the
     folders bound into it: no resolver, time zone, journal or settings file.
     """
+    stack = design.stack_paths
     return [
-        "systemd-nspawn", "--quiet", "--boot", "--register=no", "--keep-unit", "--settings=no",
-        f"--machine={machine_id}", f"--hostname={hostname}", f"--uuid={uuid}", f"--directory={root}",
-        f"--network-bridge={bridge}",
-        "--console=read-only", "--resolv-conf=off", "--timezone=off", "--link-journal=no",
+        *"systemd-nspawn --quiet --boot --register=no --keep-unit --settings=no".split(),
+        *(f"--machine={design.host_id}", f"--hostname={design.name}", f"--uuid={instance}"),
+        f"--directory={design.paths.root}",
+        f"--network-bridge={bridge.bridge_name(design.root, design.stack)}",
+        *"--console=read-only --resolv-conf=off --timezone=off --link-journal=no".split(),
         # On cgroup v2 a job is kept from other jobs' devices by a BPF program, which slurmstepd loads.
-        "--capability=CAP_BPF", "--system-call-filter=bpf",
-        *[f"--bind={source}:{target}" for source, target in binds],
-        *[f"--bind-ro={source}:{target}" for source, target in read_only_binds],
-    ]  # fmt: skip
+        *("--capability=CAP_BPF", "--system-call-filter=bpf"),
+        f"--bind={stack.shared}:/srv/shared",
+        f"--bind-ro={stack.hosts}:/etc/hosts",
+    ]
 
 
 def console_tail(path: Path, lines: int = 20) -> list[str]:
@@ -255,10 +249,9 @@ def update(design: Design) -> Facts:
         with layer.running(inside) if inside else _stopped(design) as root:
             for path in sorted(set(record["files"]) - set(design.files)):
                 root.remove(path)
-            for path, file in (access_files(design) | dict(design.files)).items():
+            for path, file in (_access_files(design) | dict(design.files)).items():
                 root.write(path, file)
         if inside:
-            cgroups.bound(design.host_id, design.root)
             _plug(design, inside)
         _record(design, record["instance_id"], record["host_key"])
         boot = _boot_id(design.paths) if inside else _start(design, record["instance_id"])
@@ -272,12 +265,6 @@ def stop(design: Design, *, orderly: bool = False) -> None:
     """
     with locked(design.paths.lock):
         _stop(design, orderly=orderly)
-
-
-def restart(design: Design) -> Facts:
-    """Stop the machine (in order, if it asks for that) and start it again, its files kept."""
-    stop(design, orderly=design.orderly)
-    return update(design)
 
 
 def delete(design: Design) -> None:
@@ -315,9 +302,7 @@ def facts(design: Design) -> Facts | None:
     record = _read_record(design.paths)
     if record is None:
         return None
-    return Facts(
-        instance_id=record["instance_id"], host_key=record["host_key"], boot_id=_boot_id(design.paths),
-    )  # fmt: skip
+    return Facts(instance_id=record["instance_id"], host_key=record["host_key"], boot_id=_boot_id(design.paths))
 
 
 def running(paths: MachinePaths) -> Process | None:
@@ -356,10 +341,10 @@ def _make(design: Design) -> Facts:
     # Others on the host have no business in a machine's files; the layer's own top is the machine's `/`.
     design.paths.folder.chmod(0o700)
     instance = uuid.uuid4().hex
-    private, public = generate()
+    private, public = _generate_key()
     keys = {_HOST_KEY: File(content=private, mode=0o600), f"{_HOST_KEY}.pub": File(content=f"{public}\n")}
     with _stopped(design) as root:
-        for path, file in (keys | own_files(design, instance) | dict(design.files)).items():
+        for path, file in (keys | _own_files(design, instance) | dict(design.files)).items():
             root.write(path, file)
     _record(design, instance, public)
     return Facts(instance_id=instance, boot_id=_start(design, instance), host_key=public)
@@ -375,21 +360,17 @@ def _start(design: Design, instance: str) -> str:
     paths.run.unlink(missing_ok=True)
     # A start of a killed run that is not on record yet must not become the machine.
     write_atomically(paths.wanted, boot)
-    stack = design.stack_paths
-    for folder in (stack.shared, paths.root):
+    for folder in (design.stack_paths.shared, paths.root):
         folder.mkdir(parents=True, exist_ok=True)
-    machine = nspawn_command(
-        machine_id=design.host_id, hostname=design.name, uuid=instance, root=paths.root,
-        bridge=bridge.bridge_name(design.root, design.stack), binds=[(stack.shared, "/srv/shared")],
-        read_only_binds=[(stack.hosts, "/etc/hosts")],
-    )  # fmt: skip
+    layers = (image_root(design.images, design.image), paths.upper, paths.work, paths.root)
     command = [
         # A session of its own, not a child of ours: it outlives the command that started it.
-        "setsid", "--fork", str(_KEEP), str(paths.run), boot, *cgroups.prefix(design.host_id, design.root),
-        "unshare", "--mount", "--propagation", "slave",
-        str(_START), str(paths.run), boot, str(image_root(design.images, design.image)),
-        str(paths.upper), str(paths.work), str(paths.root), *machine,
-    ]  # fmt: skip
+        *("setsid", "--fork", str(_KEEP), str(paths.run), boot),
+        *cgroups.prefix(design.host_id, design.root),
+        *("unshare", "--mount", "--propagation", "slave"),
+        *(str(_START), str(paths.run), boot, *map(str, layers)),
+        *nspawn_command(design, instance),
+    ]
     with paths.console.open("wb") as console:
         subprocess.run(command, stdin=subprocess.DEVNULL, stdout=console, stderr=console, cwd="/", check=True)
     process = wait_for_record(design.name, paths.run, paths.console)
@@ -429,9 +410,12 @@ def _remove(design: Design) -> None:
 def _record(design: Design, instance: str, host_key: str) -> None:
     """Keep what the machine was made from; of its files the names only, as there are secrets in them."""
     record = {
-        "instance_id": instance, "host_key": host_key, "image": design.image, "address": design.address,
+        "instance_id": instance,
+        "host_key": host_key,
+        "image": design.image,
+        "address": design.address,
         "files": sorted(design.files),
-    }  # fmt: skip
+    }
     note_root(design.images, design.root)
     write_atomically(design.paths.record, json.dumps(record, indent=1))
 

@@ -18,9 +18,14 @@ def run(command: Sequence[str], *, stdin: str | None = None, env: Mapping[str, s
     """Run a short command and return its output; HostError with its error when it fails."""
     try:
         done = subprocess.run(
-            list(command), input=stdin, stdin=None if stdin is not None else subprocess.DEVNULL, capture_output=True,
-            text=True, check=False, env=dict(env) if env is not None else None,
-        )  # fmt: skip
+            command,
+            input=stdin,
+            stdin=None if stdin is not None else subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+            env=env,
+        )
     except FileNotFoundError:
         raise HostError(f"{command[0]}: not found on this machine") from None
     if done.returncode != 0:

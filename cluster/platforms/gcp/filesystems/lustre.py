@@ -121,7 +121,7 @@ class Managed(LustreKind):
     """Lustre whose servers Google runs."""
 
     name = client = "managed"
-    component = "components.gcp.storage.lustre:ManagedLustre"
+    component = "components.gcp.storage.filesystems:ManagedLustre"
     needs: ClassVar[Mapping[str, Need]] = {"gcp:lustre/": Need(services=("lustre",), roles=("roles/lustre.admin",))}
     keys = ("size_gib", "throughput")
     ready_seconds = 300  # Google's servers are up when they are made
