@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from components.gcp.flex.node import FlexNodeProvider, FlexRequestProvider, wanted_of
+from components.gcp.flex.design import wanted_of
+from components.gcp.flex.node import FlexNodeProvider, FlexRequestProvider
 from components.gcp.flex.start import FlexCompute, start
 from lab.google.compute import FakeFlex
 from lab.google.http import Call

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from components.local.host.machine import console_tail, nspawn_command
+from components.local.host.machine import Design, console_tail, nspawn_command
 
 
 def test_colours_and_empty_lines_are_left_out(tmp_path: Path) -> None:
@@ -22,14 +22,14 @@ def test_no_console_is_no_error(tmp_path: Path) -> None:
 
 
 def test_a_machine_takes_nothing_from_the_host_but_what_is_bound_into_it() -> None:
-    made = nspawn_command(
-        machine_id="h1", hostname="dev-cpu-0", root=Path("/m/root"), bridge="hpc-dev", uuid="0" * 32,
-        binds=[(Path("/s/shared"), "/srv/shared")], read_only_binds=[(Path("/s/hosts"), "/etc/hosts")],
-    )  # fmt: skip
+    design = Design(
+        root=Path("/m"), images=Path("/i"), stack="dev", name="dev-cpu-0", address="10.77.0.9", prefix=20, image="x"
+    )
+    made = nspawn_command(design, "0" * 32)
     assert made[0] == "systemd-nspawn"
     assert {"--resolv-conf=off", "--timezone=off", "--link-journal=no", "--settings=no", "--register=no"} <= set(made)
-    assert "--network-bridge=hpc-dev" in made
+    assert "--hostname=dev-cpu-0" in made
     assert [item for item in made if "bind" in item] == [
-        "--bind=/s/shared:/srv/shared",
-        "--bind-ro=/s/hosts:/etc/hosts",
+        "--bind=/m/stacks/dev/shared:/srv/shared",
+        "--bind-ro=/m/stacks/dev/hosts:/etc/hosts",
     ]

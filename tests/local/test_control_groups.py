@@ -55,7 +55,7 @@ def test_its_tasks_are_bounded_where_the_host_can(mounts: Path) -> None:
     group = next(iter((mounts / "memory/hpc").glob("*/h1")))
     assert not (group / "pids.max").exists(), "another hierarchy's controller"
     (group / "pids.max").write_text("max\n")
-    cgroups.bound("h1", Path("/r"))
+    list(cgroups._make("h1", Path("/r")))
     assert (group / "pids.max").read_text() == str(cgroups.TASKS)
 
 

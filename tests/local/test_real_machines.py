@@ -139,7 +139,8 @@ class TestChanged:
     def test_a_restart_in_order_lets_services_end(self, stack: RealStack) -> None:
         stack.ssh("m1", "systemd-run --unit=last -p ExecStop='/bin/touch /root/ended' sleep 600")
         before = machine.facts(_design(stack, "m1"))
-        after = machine.restart(_design(stack, "m1"))
+        machine.stop(_design(stack, "m1"), orderly=True)
+        after = machine.update(_design(stack, "m1"))
         assert before is not None
         assert (after.instance_id, after.boot_id != before.boot_id) == (before.instance_id, True)
         assert stack.ssh("m1", "ls /root") == "ended"

@@ -12,7 +12,7 @@ from google.cloud import compute_v1
 
 from components.gcp.bake.compute import Compute, of_operation, once
 from components.gcp.bake.design import CLUSTER_LABEL, LOG_IN, Bake, BakeError, Complaint, advice, bake_error, refusal
-from components.gcp.flex.node import MARGIN_SECONDS, TEMPLATE_KEY, WAIT_SECONDS, Wanted
+from components.gcp.flex.design import MARGIN_SECONDS, TEMPLATE_KEY, WAIT_SECONDS, Wanted
 
 
 class FlexCompute(Compute):
