@@ -8,7 +8,7 @@ import pytest
 
 from cluster.load.parse import parse
 from cluster.roster import MachineSpec, machines
-from components.local.deploy import LocalPlatform, devices, mounts, folder_name
+from components.local.deploy import LocalPlatform, devices, folder_name, mounts
 from components.local.host.paths import checked_name
 from components.machine import Boot, BootFile
 from tests.harness import Recording, deploy

@@ -92,7 +92,7 @@ class FileSystem(ABC):
     key: ClassVar[str]
     """In the stack's outputs, in names of resources and as the kind of its mounts."""
     component: ClassVar[str]
-    """Its Pulumi component, `module:class`, which is made with FileSystemArgs (components/gcp/storage/filesystems.py)."""
+    """Its Pulumi component, `module:class`, which is made with FileSystemArgs (components/gcp/storage)."""
     needs: ClassVar[Mapping[str, Need]] = {}
     """By the beginning of a resource's type, what the resources need that only this kind has."""
     client: str | None = None
