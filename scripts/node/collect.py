@@ -34,7 +34,7 @@ from system import (
     text_block,
     users,
 )
-from system.host import Part, SetupError, read_json, run, side_by_side, timeout_factor
+from system.host import Part, SetupError, journal, read_json, run, side_by_side, timeout_factor
 
 UNITS = {
     "controller": ("munge", "mariadb", "slurmdbd", "slurmctld", "ssh"),
@@ -44,9 +44,8 @@ UNITS = {
 JOINING = ("hpc-node", "hpc-watch")  # on machines that set themselves up
 JOURNAL_LINES = 12
 PROPERTIES = (
-    "Id", "LoadState", "ActiveState", "SubState", "Result", "NRestarts", "StateChangeTimestampMonotonic",
-    "ActiveEnterTimestampMonotonic",
-)  # fmt: skip
+    "Id,LoadState,ActiveState,SubState,Result,NRestarts,StateChangeTimestampMonotonic,ActiveEnterTimestampMonotonic"
+)
 
 
 def units_of(roles: list[str]) -> list[str]:
@@ -61,11 +60,11 @@ def units_of(roles: list[str]) -> list[str]:
 
 def unit_states(units: list[str]) -> dict[str, dict[str, Any]]:
     """Each unit's state, since when (seconds since the epoch, 0: never) and restarts; last messages of a bad one."""
-    text = run("systemctl", "show", f"--property={','.join(PROPERTIES)}", *units, timeout=3)
+    text = run("systemctl", "show", f"--property={PROPERTIES}", *units, timeout=3)
     found = parse_units(text, now=time.time(), monotonic=time.monotonic())
     for unit, row in found.items():
         if row["state"] != "active" or row["restarts"]:
-            row["journal"] = _last_messages(unit)
+            row["journal"] = journal(unit, JOURNAL_LINES, timeout=2).splitlines()
     return found
 
 
@@ -90,14 +89,6 @@ def parse_units(text: str, *, now: float, monotonic: float) -> dict[str, dict[st
 
 def _when(microseconds: str, now: float, monotonic: float) -> float:
     return round(now - monotonic + int(microseconds) / 1e6, 1) if microseconds.strip("0") else 0.0
-
-
-def _last_messages(unit: str) -> list[str]:
-    command = ["journalctl", "--no-pager", "--quiet", "--output=cat", f"--lines={JOURNAL_LINES}", f"--unit={unit}"]
-    try:
-        return run(*command, timeout=2).strip().splitlines()
-    except SetupError as error:
-        return [str(error)]
 
 
 def unix_accounts() -> dict[str, Any]:
@@ -132,20 +123,14 @@ def user_keys() -> dict[str, str]:
 
     Where they can't be read, what is in the way.
     """
-    managed = read_json(users.MANAGED, {})
-    return {name: _user_keys(str(homes.HOMES / name)) for name in managed.get("users", ())}
-
-
-def _user_keys(home: str) -> str:
-    try:
-        return keys_digest(text_block.block(authorized_keys.text(home)))
-    except (authorized_keys.StrangeError, OSError) as error:
-        return str(error)
-
-
-def keys_digest(lines: list[str]) -> str:
-    """A hash of keys, in their order."""
-    return hashlib.sha256("\n".join(lines).encode(errors="surrogateescape")).hexdigest()[:16]
+    found: dict[str, str] = {}
+    for name in read_json(users.MANAGED, {}).get("users", ()):
+        try:
+            lines = text_block.block(authorized_keys.text(str(homes.HOMES / name)))
+            found[name] = _hash("\n".join(lines).encode(errors="surrogateescape"))
+        except (authorized_keys.StrangeError, OSError) as error:
+            found[name] = str(error)
+    return found
 
 
 SECONDS = 4.0  # for all parts together: they are read side by side
@@ -227,11 +212,12 @@ def _boot() -> dict[str, Any]:
 
 def _cluster_state(*, controls: bool) -> dict[str, Any]:
     """The newest config version, this machine's report, and what is damaged in the cluster state, if anything."""
-    config, wrong = read_json(cluster_state.CONFIG, None), ""
-    config = config if isinstance(config, dict) else None
-    mine = cluster_state.given(cluster_state.REPORTS / f"{socket.gethostname()}.json") or None
-    hashed = {name: value for name, value in (config or {}).items() if name != "digest"}
-    published = cluster_state.CLIENT / "slurm.conf"
+    read, wrong = read_json(cluster_state.CONFIG, None), ""
+    config: dict[str, Any] = read if isinstance(read, dict) else {}
+    report = cluster_state.REPORTS / f"{socket.gethostname()}.json"
+    mine = cluster_state.given(report)
+    hashed = {name: value for name, value in config.items() if name != "digest"}
+    published, applied = cluster_state.CLIENT / "slurm.conf", slurmctld.applied().get("slurm.conf", "").encode()
     if not (_exists(cluster_state.CONFIG) or mine):
         # Elsewhere its file system may not be mounted, which is reported as such.
         if not controls:
@@ -239,16 +225,12 @@ def _cluster_state(*, controls: bool) -> dict[str, Any]:
         wrong = f"{cluster_state.FOLDER} is empty"
     elif not config or config.get("digest") != cluster_state.digest(hashed):
         wrong = f"{cluster_state.CONFIG} is not what the controller wrote"
-    elif mine is None and _exists(cluster_state.REPORTS / f"{socket.gethostname()}.json"):
+    elif not mine and _exists(report):
         wrong = "what this machine reported can't be read"
-    elif controls and _hash(published.read_bytes() if _exists(published) else b"") != _applied():
+    elif controls and (published.read_bytes() if _exists(published) else b"") != applied:
         wrong = f"{published} is not what the controller wrote"
-    newest = {name: (config or {}).get(name, "") for name in ("digest", "setup", "slurmd")}
-    return {"newest": newest, "report": mine or {}, "damaged": wrong}
-
-
-def _applied() -> str:
-    return _hash(slurmctld.applied().get("slurm.conf", "").encode())
+    newest = {name: config.get(name, "") for name in ("digest", "setup", "slurmd")}
+    return {"newest": newest, "report": mine, "damaged": wrong}
 
 
 def _setup() -> str:
@@ -263,24 +245,18 @@ def _setup() -> str:
 
 def _versions() -> dict[str, str]:
     """Slurm, MUNGE, MariaDB where it is, and the system."""
-    os_release = dict(
-        line.split("=", 1) for line in Path("/etc/os-release").read_text().splitlines() if "=" in line
-    )  # fmt: skip
+    lines = Path("/etc/os-release").read_text().splitlines()
+    # From a daemon where there is one: commands look for slurm.conf first, and wait for it.
+    slurm = next((name for name in ("slurmctld", "slurmd") if shutil.which(name)), "scontrol")
     found = {
-        "os": os_release.get("PRETTY_NAME", "").strip('"'),
+        "os": next((line[12:].strip('"') for line in lines if line.startswith("PRETTY_NAME=")), ""),
         "kernel": platform.release(),
-        "slurm": _slurm(),
+        "slurm": run(slurm, "-V", timeout=2).split()[-1],
         "munge": run("munge", "--version").split()[0],
     }
     if _exists(Path("/usr/sbin/mariadbd")):
         found["mariadb"] = run("mariadbd", "--version").partition("Ver ")[2].split("-")[0]
     return found
-
-
-def _slurm() -> str:
-    """The version, from a daemon where there is one: commands look for slurm.conf first, and wait for it."""
-    program = next((name for name in ("slurmctld", "slurmd") if shutil.which(name)), "scontrol")
-    return run(program, "-V", timeout=2).split()[-1]
 
 
 def _files(*, controls: bool) -> dict[str, Any]:

@@ -173,7 +173,7 @@ def test_a_ledger_without_its_daemon_says_so_at_once(monkeypatch: pytest.MonkeyP
     with pytest.raises(SetupError, match="slurmdbd's port 6819"):
         accounts.known_qos()
     with pytest.raises(SetupError, match="slurmctld's port 6817"):
-        scheduler.nodes()
+        scheduler.PARTS["nodes"]()
     assert scheduler.database() == {"up": False, "said": "nothing listens on port 6819"}
 
 

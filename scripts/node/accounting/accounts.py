@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from accounting import database
 from slurm import join, output, slurmctld
 from system.host import SetupError, listens, log, read_json, run, write
 
@@ -56,7 +57,20 @@ def converge(desired: dict[str, Any]) -> None:
     before = both(before, desired)
     # Ours from here on, however far this run comes: the next one takes back what is too much.
     write(MANAGED, json.dumps(before, indent=1) + "\n", quiet=True)
-    _obey(desired, before, mend=mend)
+    commands, failed = plan(desired, before, existing(), mend=mend), list[Command]()
+    while commands:
+        command = commands[0]
+        try:
+            _modify(command)
+        except SetupError:
+            # A run that was killed may have left its sacctmgr running: what counts is what the database holds now.
+            commands = plan(desired, before, existing(), mend=mend)
+            if command in commands or command in failed:
+                raise
+            failed.append(command)
+        else:
+            log("sacctmgr " + " ".join(command))
+            commands = commands[1:]
     write(MANAGED, json.dumps(desired, indent=1) + "\n")
 
 
@@ -76,24 +90,6 @@ def both(before: dict[str, Any], desired: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-def _obey(desired: dict[str, Any], before: dict[str, Any], *, mend: bool) -> None:
-    commands = plan(desired, before, existing(), mend=mend)
-    failed: list[Command] = []
-    while commands:
-        command = commands[0]
-        try:
-            _modify(command)
-        except SetupError:
-            # A run that was killed may have left its sacctmgr running: what counts is what the database holds now.
-            commands = plan(desired, before, existing(), mend=mend)
-            if command in commands or command in failed:
-                raise
-            failed.append(command)
-        else:
-            log("sacctmgr " + " ".join(command))
-            commands = commands[1:]
-
-
 def _modify(command: Command) -> None:
     """Run one command, again while the database does not know a resource yet that slurmctld is about to register."""
     end = time.monotonic() + TRES_SECONDS
@@ -111,7 +107,7 @@ def _modify(command: Command) -> None:
 
 
 def existing() -> dict[str, Any]:
-    """What the database holds, as sacctmgr prints it."""
+    """Return what the database holds, as sacctmgr prints it."""
     return {name: read(seconds=READ_SECONDS) for name, read in PARTS.items()}
 
 
@@ -252,10 +248,8 @@ def _depth(name: str, parents: dict[str, str]) -> int:
 
 def known_accounts(*, seconds: float = SACCTMGR_SECONDS) -> dict[str, dict[str, str]]:
     """Every account: description, organization."""
-    return {
-        name: {"description": d, "organization": o}
-        for name, d, o in _show("account", "account", "descr", "org", seconds=seconds)
-    }
+    rows = _show("account", "account", "descr", "org", seconds=seconds)
+    return {name: {"description": text, "organization": owner} for name, text, owner in rows}
 
 
 def associations(*, seconds: float = SACCTMGR_SECONDS) -> list[dict[str, str]]:
@@ -272,18 +266,18 @@ def default_accounts(*, seconds: float = SACCTMGR_SECONDS) -> dict[str, str]:
 
 def known_qos(*, seconds: float = SACCTMGR_SECONDS) -> dict[str, dict[str, str]]:
     """Every QOS with the limits that it has, by the names of sacctmgr's options."""
-    found = {}
-    for name, *values in _show("qos", "name", *QOS_LIMITS.values(), seconds=seconds):
-        found[name] = {key: value for key, value in zip(QOS_LIMITS, values) if value}  # noqa: B905 - 3.8
-    return found
+    rows = _show("qos", "name", *QOS_LIMITS.values(), seconds=seconds)
+    return {
+        name: {key: value for key, value in zip(QOS_LIMITS, values) if value}  # noqa: B905 - 3.8
+        for name, *values in rows
+    }
 
 
 def _show(kind: str, *fields: str, seconds: float) -> list[list[str]]:
     # Without slurmdbd, sacctmgr tries for many seconds before it says so. Pods have their slurmdbd elsewhere.
     if (slurmctld.ETC / "slurmdbd.conf").exists() and not listens(slurmctld.SLURMDBD_PORT):
         raise SetupError(f"nothing listens on slurmdbd's port {slurmctld.SLURMDBD_PORT}")
-    text = run("sacctmgr", "--noheader", "--parsable2", "show", kind, f"format={','.join(fields)}", timeout=seconds)
-    return [line.split("|") for line in text.split("\n") if line]
+    return database.sacctmgr_show(kind, *fields, timeout=seconds)
 
 
 PARTS: dict[str, Callable[..., Any]] = {

@@ -31,8 +31,8 @@ from pathlib import Path
 from typing import IO, Any
 
 from accounting import accounts, merge_jobs
-from accounting.database import DATABASE, cluster_name, query, tables
-from slurm import slurmctld
+from accounting.database import DATABASE, cluster_name, query, sacctmgr_show, tables
+from slurm import scheduler, slurmctld
 from system.host import SetupError, folder, listens, log, run, succeeds, wait, write
 
 # Not by Slurm's own tools: `sacctmgr dump` has no job records, and `sacctmgr archive dump` purges those that it writes.
@@ -175,13 +175,13 @@ def restore(payload: dict[str, Any]) -> None:
         # With the old tables or the new ones: whole they are either way.
         run("systemctl", "start", "slurmdbd")
     wait("slurmdbd", lambda: listens(slurmctld.SLURMDBD_PORT), seconds=START_SECONDS, interval=0.3, unit="slurmdbd")
-    wait("sacctmgr's answer", lambda: cluster in known_clusters(), seconds=60, interval=0.3, unit="slurmdbd")
+    wait("sacctmgr's answer", lambda: has_cluster(cluster), seconds=60, interval=0.3, unit="slurmdbd")
     log("slurmdbd runs with the restored records")
     # What the stack gave and took since the backup was made, it gives and takes again.
     write(accounts.MANAGED, json.dumps(made["managed"] or accounts.NOTHING, indent=1) + "\n", quiet=True)
     accounts.converge(payload["desired"])
     # slurmctld identifies accounts, users and resources by their numbers in the database, and reads these at its start.
-    restart_slurmctld(highest(cluster))
+    restart_slurmctld(int(query(f"SELECT COALESCE(MAX(id_job), 0) FROM {DATABASE}.`{cluster}_job_table`;")[0][0]))
     wait("slurmctld's registration", lambda: registered(cluster), seconds=120, interval=0.5, unit="slurmctld")
     lost = working - running_jobs()
     if lost:
@@ -253,22 +253,17 @@ def running_jobs() -> set[str]:
     return set(run("squeue", "--noheader", "--states=running", "--format=%A").split())
 
 
-def known_clusters() -> list[str]:
-    """Clusters that slurmdbd answers for; none while it does not answer."""
-    command = ("sacctmgr", "--noheader", "--parsable2", "show", "cluster", "format=cluster")
-    return run(*command).split() if succeeds(*command) else []
+def has_cluster(cluster: str) -> bool:
+    """Whether slurmdbd answers, and has the cluster."""
+    with contextlib.suppress(SetupError):
+        return [cluster] in sacctmgr_show("cluster", "cluster")
+    return False
 
 
 def registered(cluster: str) -> bool:
     """Whether slurmctld is in touch with slurmdbd."""
-    found = run("sacctmgr", "--noheader", "--parsable2", "show", "cluster", cluster, "format=controlport").strip()
-    return found not in ("", "0") and succeeds("scontrol", "ping")
-
-
-def highest(cluster: str) -> int:
-    """The highest number that a recorded job has."""
-    found = query(f"SELECT COALESCE(MAX(id_job), 0) FROM {DATABASE}.`{cluster}_job_table`;")
-    return int(found[0][0])
+    found = sacctmgr_show(f"cluster {cluster}", "controlport")
+    return found not in ([], [["0"]]) and succeeds("scontrol", "ping")
 
 
 def restart_slurmctld(recorded: int) -> None:
@@ -314,7 +309,7 @@ def without_first(conf: str) -> str:
 
 def _restart() -> None:
     run("systemctl", "restart", "slurmctld")
-    wait("slurmctld's answer", lambda: succeeds("scontrol", "ping"), seconds=60, interval=0.2, unit="slurmctld")
+    scheduler.wait_until_answers()
     log("restarted slurmctld; jobs go on")
 
 

@@ -92,6 +92,13 @@ def query(statement: str) -> list[list[str]]:
     return [line.split("\t") for line in out.removesuffix("\n").split("\n")] if out else []
 
 
+def sacctmgr_show(kind: str, *fields: str, timeout: float = 120) -> list[list[str]]:
+    """The rows that `sacctmgr show` prints of a kind. Raises SetupError where slurmdbd does not answer."""
+    form = f"format={','.join(fields)}"
+    text = run("sacctmgr", "--noheader", "--parsable2", "show", *kind.split(), form, timeout=timeout)
+    return [line.split("|") for line in text.split("\n") if line]
+
+
 def tables(database: str) -> set[str]:
     """Names of a database's tables; none if there is no such database."""
     found = query(f"SELECT table_name FROM information_schema.tables WHERE table_schema = '{database}';")  # noqa: S608 - constants of ours

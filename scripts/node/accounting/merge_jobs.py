@@ -12,9 +12,9 @@ reports their end again at its start. A job that ran when the backup was made ha
 
 from __future__ import annotations
 
-import calendar
 import time
 from collections.abc import Iterator
+from datetime import datetime
 
 from accounting.database import query, tables
 from system.host import SetupError, run
@@ -45,7 +45,7 @@ def over(cluster: str, *, live: str, fresh: str, date: str) -> Iterator[str]:
     query(go_on_from(f"{fresh}.`{job}`", 0 if why else int(query(next_row(live, job))[0][0])))
     if why:
         yield f"jobs that began after the backup, and go on, have no record now: {why}"
-    moment = calendar.timegm(time.strptime(date[:19], "%Y-%m-%dT%H:%M:%S")) - _offset(date)
+    moment = int(datetime.strptime(date, "%Y-%m-%dT%H:%M:%S%z").timestamp())
     ended = int(query(close(cluster, fresh, moment, known))[-1][0])
     if ended:
         yield f"{count(ended)} that ran or waited when the backup was made: gone, and recorded as cancelled"
@@ -196,14 +196,5 @@ def _pairs(known: Jobs) -> str:
 
 
 def _columns(database: str, table: str) -> set[str]:
-    found = query(
-        "SELECT column_name FROM information_schema.columns "
-        f"WHERE table_schema = '{database}' AND table_name = '{table}';"
-    )
-    return {name for (name,) in found}
-
-
-def _offset(date: str) -> int:
-    """Seconds that a time's zone, `+0130` at its end, is ahead of UTC."""
-    sign = -1 if date[19:20] == "-" else 1
-    return sign * (int(date[20:22]) * 3600 + int(date[22:24]) * 60)
+    where = f"WHERE table_schema = '{database}' AND table_name = '{table}'"
+    return {name for (name,) in query(f"SELECT column_name FROM information_schema.columns {where};")}

@@ -22,9 +22,8 @@ from accounting.merge_jobs import count
 from slurm import scheduler
 from system.host import SetupError, log, open_regular, run
 
-# The name of the table is the stack's checked cluster name, all else are numbers.
+# Names of tables have the stack's checked cluster name, texts of users are hexadecimal, all else are numbers.
 # ruff: noqa: S608
-
 
 COMPLETIONS = Path("/var/log/slurm/job_completions.log")
 ROTATED = 6  # weekly files that have jobs of LATELY
@@ -128,17 +127,12 @@ def _read(path: Path, most: int) -> bytes:
         return b""
 
 
-# Names of tables are constants of ours with the stack's checked cluster name, texts of users are hexadecimal.
-# ruff: noqa: S608
-
-
 MARK = "rebuilt from job_completions.log"
 NO_VAL = 4294967294  # slurm.h
 REQUEUED = 0x400  # JOB_REQUEUE of slurm.h, a flag that the database has as a state
 STATES = (
-    "PENDING", "RUNNING", "SUSPENDED", "COMPLETED", "CANCELLED", "FAILED", "TIMEOUT", "NODE_FAIL", "PREEMPTED",
-    "BOOT_FAIL", "DEADLINE", "OUT_OF_MEMORY",
-)  # fmt: skip
+    "PENDING RUNNING SUSPENDED COMPLETED CANCELLED FAILED TIMEOUT NODE_FAIL PREEMPTED BOOT_FAIL DEADLINE OUT_OF_MEMORY"
+).split()
 # Since 24.11 slurmctld numbers rows itself: cluster << 52 | milliseconds << 10 | counter (sluid.c). Rows of ours have
 # the milliseconds of January 1970, so that none is in the way of one that slurmctld has yet to send.
 CLUSTER_BITS, OURS = 52, 1 << 36

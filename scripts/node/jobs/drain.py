@@ -17,7 +17,7 @@ from typing import Any
 
 from slurm import conf_changes, output, scheduler
 from slurm.scheduler import ENDED, Job, everywhere, jobs_left
-from system.host import SetupError, log, read_json, run, succeeds, wait, write
+from system.host import SetupError, log, read_json, run, succeeds, write
 
 TIMEOUT = Path("/etc/hpc/drain-seconds")  # as the stack says; `leave` has no other word from it
 PARTITIONS = Path("/etc/hpc/partitions-drained.json")  # a partition's state has no reason: these are ours
@@ -72,17 +72,14 @@ def refuse_busy(users: set[str]) -> None:
     busy = [job for job in everywhere() if job.user in users and job.state not in ENDED]
     if busy:
         names = ",".join(sorted({job.user for job in busy}))
-        raise SetupError(
-            "\n".join(
-                [
-                    f"{names} leaves the cluster and has jobs:",
-                    *(f"  {job}" for job in busy),
-                    "Nothing was changed.",
-                    f"  to end them:      scancel --user={names} (on the controller), then `up`",
-                    "  to let them be:   put the user back, and take the user away when they have ended",
-                ]
-            )
-        )
+        lines = [
+            f"{names} leaves the cluster and has jobs:",
+            *(f"  {job}" for job in busy),
+            "Nothing was changed.",
+            f"  to end them:      scancel --user={names} (on the controller), then `up`",
+            "  to let them be:   put the user back, and take the user away when they have ended",
+        ]
+        raise SetupError("\n".join(lines))
 
 
 def resume_drained(conf: str) -> None:
@@ -102,10 +99,8 @@ def leaving(old: str, new: str) -> dict[str, str]:
 
 def resume_if(nodes: set[str], partitions: set[str], reasons: tuple[str, ...]) -> None:
     """Resume those of the nodes that were drained here for one of the reasons, and open partitions closed here."""
-    found = scheduler.states()
-    scheduler.resume_nodes(
-        sorted(n for n in nodes if n in found and found[n]["reason"] in reasons and _drained(found[n]))
-    )
+    found = {name: state for name, state in scheduler.states().items() if name in nodes and state["reason"] in reasons}
+    scheduler.resume_nodes(sorted(name for name, state in found.items() if state["states"] & {"DRAIN", "DOWN"}))
     closed = _closed()
     for name in sorted(closed & partitions):
         run("scontrol", "update", f"PartitionName={name}", "State=UP")
@@ -120,18 +115,12 @@ def _closed() -> set[str]:
     return set(read_json(PARTITIONS, []))
 
 
-def _drained(state: scheduler.State) -> bool:
-    return bool(state["states"] & {"DRAIN", "DOWN"})
-
-
 def _answer() -> None:
     """slurmctld must say who is there. One that was stopped is started; with the files that it had."""
     if not succeeds("scontrol", "ping"):
         run("systemctl", "start", "slurmctld")
-        wait(
-            "slurmctld's answer", lambda: succeeds("scontrol", "ping"), seconds=60, interval=0.2, unit="slurmctld",
-            hint="something leaves, and only slurmctld can list the jobs there: put it back to mend slurmctld first",
-        )  # fmt: skip
+        hint = "something leaves, and only slurmctld can list the jobs there: put it back to mend slurmctld first"
+        scheduler.wait_until_answers(hint=hint)
 
 
 def _drain(names: list[str], reason: str) -> None:
@@ -160,26 +149,25 @@ def _wait(nodes: set[str], partitions: set[str], seconds: float) -> None:
     while True:
         jobs = jobs_left(everywhere(), nodes, partitions)
         if not jobs:
-            _refuse_resumed(nodes)
+            # Jobs may have begun on a node that somebody resumed meanwhile.
+            found = scheduler.states()
+            resumed = sorted(name for name in nodes if name in found and "DRAIN" not in found[name]["states"])
+            if resumed:
+                raise SetupError(f"{', '.join(resumed)} was resumed while its jobs were waited for: run `up` again")
             return
         now = time.monotonic()
         if now > end:
             raise SetupError(timeout_error(jobs, nodes, partitions, seconds))
         if {job.number for job in jobs} != named or now > again:
             named, again = {job.number for job in jobs}, now + REPEAT_SECONDS
-            log(f"waiting for {_count(len(jobs), 'job')}, {_span(end - now)} at most: {_some(jobs)}")
+            span = f"{end - now:.0f} s" if end - now < 120 else f"{(end - now) / 60:.0f} min"
+            more = f"; and {len(jobs) - 5} more" if len(jobs) > 5 else ""
+            some = "; ".join(map(str, jobs[:5])) + more
+            log(f"waiting for {len(jobs)} job{'' if len(jobs) == 1 else 's'}, {span} at most: {some}")
         if not listened() or (WANTED.exists() and WANTED.stat().st_mtime > began):
             # Whoever started this is gone, or the next `up` is here, perhaps with the edit taken back.
             raise SetupError("interrupted: what is drained stays so, and the next `up` goes on waiting")
         time.sleep(0.5 if seconds - (end - now) < 20 else 2)
-
-
-def _refuse_resumed(nodes: set[str]) -> None:
-    """Jobs may have begun on a node that somebody resumed meanwhile."""
-    found = scheduler.states()
-    resumed = sorted(name for name in nodes if name in found and "DRAIN" not in found[name]["states"])
-    if resumed:
-        raise SetupError(f"{', '.join(resumed)} was resumed while its jobs were waited for: run `up` again")
 
 
 def timeout_error(jobs: list[Job], nodes: set[str], partitions: set[str], seconds: float) -> str:
@@ -187,30 +175,16 @@ def timeout_error(jobs: list[Job], nodes: set[str], partitions: set[str], second
     resume = [f"scontrol update NodeName={','.join(sorted(nodes))} State=RESUME"] if nodes else []
     resume += [f"scontrol update PartitionName={name} State=UP" for name in sorted(partitions)]
     what = [f"node {name}" for name in sorted(nodes)] + [f"partition {name}" for name in sorted(partitions)]
-    return "\n".join(
-        [
-            f"{', '.join(what)}: jobs are still there after {seconds:.0f} s (slurm.drain_seconds), and would end:",
-            *(f"  {job}" for job in jobs),
-            "Nothing was changed, and no new job starts there.",
-            "  to go on waiting: run `up` again",
-            f"  to end them:      scancel {' '.join(job.number for job in jobs)} (on the controller), then `up`",
-            "  to let them be:   put the old value back, then ./hpc up; or, on the controller:",
-            *(f"                    {line}" for line in resume),
-        ]
-    )
-
-
-def _some(jobs: list[Job]) -> str:
-    shown = "; ".join(map(str, jobs[:5]))
-    return shown + (f"; and {len(jobs) - 5} more" if len(jobs) > 5 else "")
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}{'' if number == 1 else 's'}"
-
-
-def _span(seconds: float) -> str:
-    return f"{seconds:.0f} s" if seconds < 120 else f"{seconds / 60:.0f} min"
+    lines = [
+        f"{', '.join(what)}: jobs are still there after {seconds:.0f} s (slurm.drain_seconds), and would end:",
+        *(f"  {job}" for job in jobs),
+        "Nothing was changed, and no new job starts there.",
+        "  to go on waiting: run `up` again",
+        f"  to end them:      scancel {' '.join(job.number for job in jobs)} (on the controller), then `up`",
+        "  to let them be:   put the old value back, then ./hpc up; or, on the controller:",
+        *(f"                    {line}" for line in resume),
+    ]
+    return "\n".join(lines)
 
 
 def _listener() -> Callable[[], bool]:
@@ -226,11 +200,14 @@ RESERVATION_MINUTES = 60  # of the reservation: the machine is gone by then, and
 
 def reserve_ends(payload: dict[str, Any]) -> None:
     """A reservation of each node from its end on, and of no other; an end that is not known (0) or over has none."""
-    now = time.time()
-    wanted = {
-        f"{RESERVATION_PREFIX}{node}": (node, _local_time(end)) for node, end in payload["ends"].items() if end > now
-    }
-    there = _reservations()
+    wanted: dict[str, tuple[str, str]] = {}
+    for node, end in payload["ends"].items():
+        if end > time.time():
+            wanted[f"{RESERVATION_PREFIX}{node}"] = (node, time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(end)))
+    rows = output.rows(run("scontrol", "--oneliner", "show", "reservation"))
+    starts = {row.get("ReservationName", ""): row.get("StartTime", "") for row in rows}
+    # Slurm prints times in the machine's own zone.
+    there = {name: start for name, start in starts.items() if name.startswith(RESERVATION_PREFIX)}
     for name in sorted(there):
         if name not in wanted or there[name] != wanted[name][1]:
             run("scontrol", "delete", f"ReservationName={name}")
@@ -239,19 +216,6 @@ def reserve_ends(payload: dict[str, Any]) -> None:
         if there.get(name) != start:
             # As slurm-gcp's dws-eol: jobs that run go on until the machine is deleted.
             options = ("Users=root", f"Nodes={node}", "Flags=MAINT,IGNORE_JOBS")
-            run(
-                "scontrol", "create", "reservation", f"ReservationName={name}", f"StartTime={start}",
-                f"Duration={RESERVATION_MINUTES}", *options,
-            )  # fmt: skip
+            span = (f"StartTime={start}", f"Duration={RESERVATION_MINUTES}")
+            run("scontrol", "create", "reservation", f"ReservationName={name}", *span, *options)
             log(f"{node} ends at {start}: jobs that would run longer do not start there")
-
-
-def _reservations() -> dict[str, str]:
-    """Start of each of these reservations, as Slurm prints it: in the machine's own time."""
-    rows = output.rows(run("scontrol", "--oneliner", "show", "reservation"))
-    named = {row.get("ReservationName", ""): row.get("StartTime", "") for row in rows}
-    return {name: start for name, start in named.items() if name.startswith(RESERVATION_PREFIX)}
-
-
-def _local_time(end: float) -> str:
-    return time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(end))

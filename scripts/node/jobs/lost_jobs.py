@@ -45,7 +45,9 @@ class Job:
 
 def end_lost_jobs() -> None:
     """Requeue jobs from before a boot of a node of theirs, or end those that cannot be requeued."""
-    _end(lost(_running(), _boots()), "ended with its machine")
+    # A node that has not registered since slurmctld's start has no boot time: `None`.
+    boots = {name: row.get("BootTime", "None") for name, row in _nodes().items()}
+    _end(lost(_running(), {name: boot for name, boot in boots.items() if boot != "None"}), "ended with its machine")
 
 
 def end_missing_jobs() -> None:
@@ -118,18 +120,14 @@ def alive(processes: Path = Path("/proc")) -> set[str]:
 
 def _asked(jobs: list[Job]) -> dict[str, set[str]]:
     """Numbers of the jobs that have a process, for each node of `jobs` that answered and whose slurmd runs."""
-    here = socket.gethostname()
-    addresses = {
-        row["NodeName"]: row.get("NodeAddr", "")
-        for row in output.rows(run("scontrol", "--oneliner", "--all", "show", "node"))
-        if "NodeName" in row
-    }
+    here, rows = socket.gethostname(), _nodes()
 
     def ask(node: str) -> set[str] | None:
         if node == here:
             return alive()
         try:
-            text = remote_node.run_there(node, addresses[node], f"systemctl is-active --quiet slurmd && {PROGRAM} jobs")
+            script = f"systemctl is-active --quiet slurmd && {PROGRAM} jobs"
+            text = remote_node.run_there(node, rows[node].get("NodeAddr", ""), script)
         except (SetupError, KeyError):
             return None
         *numbers, end = text.split() or [""]
@@ -151,10 +149,5 @@ def _running() -> list[Job]:
     return found
 
 
-def _boots() -> dict[str, str]:
-    boots: dict[str, str] = {}
-    for words in output.rows(run("scontrol", "--oneliner", "--all", "show", "node")):
-        # A node that has not registered since slurmctld's start has no boot time: `None`.
-        if words.get("BootTime", "None") != "None":
-            boots[words["NodeName"]] = words["BootTime"]
-    return boots
+def _nodes() -> dict[str, dict[str, str]]:
+    return output.node_rows(run("scontrol", "--oneliner", "--all", "show", "node"))

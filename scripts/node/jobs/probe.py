@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import enum
 import re
 import subprocess
 import time
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 from interface import Probe
 from jobs.rxdm import DEVICES, PROFILE
@@ -22,14 +22,6 @@ _LOOK = (
 _WORKING = ("idle", "mixed", "allocated", "completing", "planned", "reserved")
 
 
-class Trial(enum.Enum):
-    """What can be tried in a partition."""
-
-    RUN = "a job"
-    ASK = "whether a job would be accepted"
-    NONE = "nothing"
-
-
 def prove(probes: list[Probe]) -> None:
     """Run a job once in every partition: on one node, or on all idle ones where rxdm serves jobs on several.
 
@@ -42,55 +34,48 @@ def prove(probes: list[Probe]) -> None:
 
 
 def _prove(probe: Probe) -> str:
-    name = probe["partition"]
-    if not probe["user"]:
+    """Try a job; the reason where it did not run."""
+    name, user = probe["partition"], probe["user"]
+    if not user:
         log(f"partition {name}: nobody of the stack may use it, so no job was tried")
         return ""
     states = run("sinfo", "--noheader", "--partition", name, "--Node", "--format", "%T").split()
     trial = _trial(states)
-    if trial is Trial.NONE:
+    if not trial:
         log(f"partition {name}: no node takes jobs, so none was tried{_drained(name)}")
         return ""
-    if trial is Trial.RUN and probe["rxdm"] and (nodes := _idle(name, states)) > 1:
-        return _prove_rxdm(probe, nodes)
-    busy = trial is Trial.ASK
-    command = _options(probe, nodes=1)
-    program = ["sbatch", "--test-only", *command, "--wrap", "true"] if busy else ["srun", "--quiet", *command, "true"]
-    seconds = _timeout(probe)
+    nodes = _idle(name, states) if trial == "run" and probe["rxdm"] else 1
+    options = _options(probe, nodes=nodes)
+    job, failure, end = f"a job of {user}'s", f"a job of {user}'s failed", "a job has run"
+    program = ["srun", "--quiet", *options, "true"]
+    if trial == "ask":
+        program, end = (
+            ["sbatch", "--test-only", *options, "--wrap", "true"],
+            "every node is busy; a job would be accepted",
+        )
+    elif nodes > 1:
+        text = "tries rxdm; the first one pulls its containers, which takes minutes"
+        log(f"partition {name}: a job on {nodes} nodes {text}")
+        program = ["srun", "--quiet", *options, "--ntasks-per-node", "1", "sh", "-c", _LOOK]
+        job, failure = f"a job on {nodes} nodes", f"rxdm did not do its work for a job on {nodes} nodes"
+        end = f"rxdm has run on {nodes} nodes, and NCCL's profile has its exports"
+    seconds = TIMEOUT + 60 * probe["minutes"]
     try:
-        done = _run(["runuser", "-u", probe["user"], "--", *program], seconds=seconds)
-        end = time.monotonic() + SETTLING
-        while busy and done.returncode and time.monotonic() < end:
+        done = _run(user, program, seconds=seconds)
+        settled = time.monotonic() + SETTLING
+        while trial == "ask" and done.returncode and time.monotonic() < settled:
             # A slurmctld that has just started has its nodes' jobs before it counts the nodes in.
             time.sleep(1)
-            done = _run(["runuser", "-u", probe["user"], "--", *program])
+            done = _run(user, program, seconds=TIMEOUT)
     except subprocess.TimeoutExpired:
         run("scancel", "--partition", name, "--name", JOB)
-        return f"partition {name}: a job of {probe['user']}'s did not run within {seconds} s.\n{_pending(name)}"
+        nodes_now = run("sinfo", "--partition", name, "--Node", "--long").strip()
+        return f"partition {name}: {job} did not run within {seconds} s.\n{nodes_now}"
     if done.returncode:
-        said = (done.stderr or done.stdout).strip()
-        return f"partition {name}: a job of {probe['user']}'s failed:\n{said}{_drained(name)}"
-    log(f"partition {name}: " + ("every node is busy; a job would be accepted" if busy else "a job has run"))
-    if probe["rxdm"]:
+        return f"partition {name}: {failure}:\n{(done.stderr or done.stdout).strip()}{_drained(name)}"
+    log(f"partition {name}: {end}")
+    if probe["rxdm"] and nodes == 1:
         log(f"partition {name}: rxdm was not tried: it serves jobs on two or more nodes, and fewer are idle")
-    return ""
-
-
-def _prove_rxdm(probe: Probe, nodes: int) -> str:
-    """Run a job on so many nodes, and look for NCCL's profile in it."""
-    name, seconds = probe["partition"], _timeout(probe)
-    log(f"partition {name}: a job on {nodes} nodes tries rxdm; the first one pulls its containers, which takes minutes")
-    options = _options(probe, nodes=nodes)
-    program = ["srun", "--quiet", *options, "--ntasks-per-node", "1", "sh", "-c", _LOOK]
-    try:
-        done = _run(["runuser", "-u", probe["user"], "--", *program], seconds=seconds)
-    except subprocess.TimeoutExpired:
-        run("scancel", "--partition", name, "--name", JOB)
-        return f"partition {name}: a job on {nodes} nodes did not run within {seconds} s.\n{_pending(name)}"
-    if done.returncode:
-        said = (done.stderr or done.stdout).strip()
-        return f"partition {name}: rxdm did not do its work for a job on {nodes} nodes:\n{said}{_drained(name)}"
-    log(f"partition {name}: rxdm has run on {nodes} nodes, and NCCL's profile has its exports")
     return ""
 
 
@@ -100,10 +85,6 @@ def _idle(partition: str, states: list[str]) -> int:
     return min(states.count("idle"), int(most[1]) if most else len(states))
 
 
-def _timeout(probe: Probe) -> int:
-    return TIMEOUT + 60 * probe["minutes"]
-
-
 def _options(probe: Probe, *, nodes: int) -> list[str]:
     options = ["--partition", probe["partition"], "--nodes", str(nodes), "--ntasks", str(nodes)]
     options += ["--time", str(probe["minutes"]), "--job-name", JOB, "--chdir", "/"]
@@ -111,21 +92,22 @@ def _options(probe: Probe, *, nodes: int) -> list[str]:
     return options + (["--qos", probe["qos"]] if probe["qos"] else [])
 
 
-def _run(command: list[str], *, seconds: int = TIMEOUT) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        command, capture_output=True, text=True, timeout=seconds, check=False, stdin=subprocess.DEVNULL
-    )
+def _run(user: str, program: list[str], *, seconds: int) -> subprocess.CompletedProcess[str]:
+    command = ["runuser", "-u", user, "--", *program]
+    streams: dict[str, Any] = {"stdin": subprocess.DEVNULL, "capture_output": True, "text": True}
+    return subprocess.run(command, timeout=seconds, check=False, **streams)
 
 
-def _trial(states: list[str]) -> Trial:
-    """What to try in a partition whose nodes are in these states, as `sinfo --format %T` has them. A pure function.
+def _trial(states: list[str]) -> str:
+    """What to try in a partition whose nodes are in these states, as `sinfo --format %T` has them: to run a job, to
+    ask whether one would be accepted, or nothing. A pure function.
 
     Beside a full cluster a job would wait for hours: asking whether it could run is all that can be asked then. Nodes
     that an operator has drained are for the operator to bring back, as `nodes` has it.
     """
     if "idle" in states:
-        return Trial.RUN
-    return Trial.ASK if any(state.startswith(_WORKING) for state in states) else Trial.NONE
+        return "run"
+    return "ask" if any(state.startswith(_WORKING) for state in states) else ""
 
 
 def _drained(partition: str) -> str:
@@ -135,7 +117,3 @@ def _drained(partition: str) -> str:
         return ""
     where = "/var/log/slurm/prolog.log or epilog.log on the node has the script's own words; resume it when mended"
     return f"\ndrained nodes:\n{found}" + (f"\n({where})" if "log error" in found else "")
-
-
-def _pending(partition: str) -> str:
-    return run("sinfo", "--partition", partition, "--Node", "--long").strip()

@@ -8,9 +8,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 from interface import Node
 from jobs import lost_jobs
-from slurm.scheduler import BROKEN, OURS, WORKING, State, resume_nodes, states
+from slurm.scheduler import BROKEN, OURS, WORKING, State, resume_nodes, states, wait_until_answers
 from system import cluster_state, remote_node
-from system.host import SetupError, log, succeeds, wait
+from system.host import SetupError, log, wait
 
 LOG_LINES = 15
 
@@ -23,7 +23,7 @@ def wait_for(nodes: list[Node], *, seconds: float) -> None:
     """
     end = time.monotonic() + seconds
     # After a boot of this machine it is not there at once.
-    wait("slurmctld", lambda: succeeds("scontrol", "ping"), seconds=60, interval=0.2, unit="slurmctld")
+    wait_until_answers()
     config = cluster_state.wait_for_config()
     pending = {node["name"]: node for node in nodes}
     waiting = -1

@@ -8,13 +8,13 @@ from collections import Counter
 from typing import Any
 
 KEPT = (
-    "State", "Reason", "CPUTot", "CPUAlloc", "RealMemory", "AllocMem", "Gres", "GresUsed", "Version", "NodeAddr",
-    "BootTime", "SlurmdStartTime", "LastBusyTime", "Partitions",
-)  # fmt: skip
+    "State Reason CPUTot CPUAlloc RealMemory AllocMem Gres GresUsed Version NodeAddr BootTime SlurmdStartTime "
+    "LastBusyTime Partitions"
+).split()
 PARTITION = (
-    "Default", "MaxTime", "DefaultTime", "State", "Nodes", "TotalCPUs", "TotalNodes", "AllowAccounts", "AllowQos",
-    "AllowGroups", "PriorityTier", "OverSubscribe",
-)  # fmt: skip
+    "Default MaxTime DefaultTime State Nodes TotalCPUs TotalNodes AllowAccounts AllowQos AllowGroups PriorityTier "
+    "OverSubscribe"
+).split()
 # A Reason runs on to the end of its line, or to what later releases print behind it.
 _REASON = re.compile(r" Reason=(?P<reason>.*?)(?: (?:Comment|Extra|InstanceId|InstanceType)=.*)?$")
 _SIGNED = re.compile(r"^(?P<text>.*?)(?:(?:^| )\[(?P<by>\S+?)@(?P<at>\S+?)\])?$")
@@ -72,10 +72,11 @@ def parameters(text: str) -> dict[str, str]:
 
 
 JOBS = 50  # as many are reported each by itself; the others are counted
-COLUMNS = {  # as squeue(1) calls them; `id` of an array's task is 7_2, `number` what its processes know it by
-    "id": "i", "number": "A", "user": "u", "state": "T", "seconds": "M", "limit": "l", "nodes": "N", "count": "D",
-    "partition": "P", "reason": "r", "name": "j",
-}  # fmt: skip
+COLUMNS = {
+    column[:-2]: column[-1]
+    for column in "id:i number:A user:u state:T seconds:M limit:l nodes:N count:D partition:P reason:r name:j".split()
+}
+"""Letters of squeue(1)'s format, by column. The `id` of an array's task is 7_2; its processes have the `number`."""
 # Of these, squeue may still name the nodes of their last run (job_state_string of src/common; %T of squeue(1)). A state
 # that is not known here counts as one that holds its nodes.
 WAITING = {"PENDING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "RESV_DEL_HOLD", "SPECIAL_EXIT"}

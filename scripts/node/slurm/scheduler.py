@@ -9,21 +9,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypedDict
 
+from accounting.database import sacctmgr_show
 from slurm import conf_changes, output, slurmctld
 from slurm.output import WAITING, columns, rows, signed, summary, table
-from system.host import SetupError, listens, log, run
+from system.host import SetupError, listens, log, run, succeeds, wait
 
 ASK_SECONDS = 3
-
-
-def nodes() -> dict[str, dict[str, str]]:
-    """Every node, by name, with the fields of KEPT that `scontrol show node` has."""
-    return output.node_rows(_ask("scontrol", "-o", "show", "node"))
-
-
-def partitions() -> dict[str, dict[str, str]]:
-    """Every partition, by name, with the fields of PARTITION."""
-    return output.partition_rows(_ask("scontrol", "-o", "--all", "show", "partition"))
 
 
 def job_summary() -> dict[str, Any]:
@@ -36,11 +27,6 @@ def job_summary() -> dict[str, Any]:
     mark = secrets.token_hex(8)
     text = _ask("squeue", "--noheader", "--sort=-t,-p", f"--format={columns(mark)}")
     return summary(table(text, mark))
-
-
-def config() -> dict[str, str]:
-    """The values that slurmctld runs with, by parameter, as `scontrol show config` prints them."""
-    return output.parameters(_ask("scontrol", "show", "config"))
 
 
 def ping() -> dict[str, Any]:
@@ -64,7 +50,7 @@ def database() -> dict[str, Any]:
     if not listens(slurmctld.SLURMDBD_PORT):
         return {"up": False, "said": f"nothing listens on port {slurmctld.SLURMDBD_PORT}"}
     try:
-        run("sacctmgr", "--noheader", "--parsable2", "show", "cluster", "format=cluster", timeout=ASK_SECONDS)
+        sacctmgr_show("cluster", "cluster", timeout=ASK_SECONDS)
     except SetupError as error:
         return {"up": False, "said": str(error)}
     return {"up": True, "said": ""}
@@ -78,22 +64,22 @@ def _ask(*command: str) -> str:
 
 
 PARTS: dict[str, Callable[[], Any]] = {
-    "nodes": nodes,
-    "partitions": partitions,
+    "nodes": lambda: output.node_rows(_ask("scontrol", "-o", "show", "node")),
+    "partitions": lambda: output.partition_rows(_ask("scontrol", "-o", "--all", "show", "partition")),
     "jobs": job_summary,
-    "config": config,
+    "config": lambda: output.parameters(_ask("scontrol", "show", "config")),
     "ping": ping,
     "statistics": statistics,
     "database": database,
 }
+"""The parts of what a controller reports under `slurm`."""
 
 
 # States in which a node takes or runs jobs, and those in which it does not; cluster/slurm/node_states.py has them all.
 WORKING = {"IDLE", "MIXED", "ALLOCATED", "COMPLETING"}
-BROKEN = {
-    "DOWN", "DRAIN", "ERROR", "FAIL", "FUTURE", "INVALID_REG", "NOT_RESPONDING", "NO_RESPOND", "POWERED_DOWN",
-    "REBOOT_ISSUED", "UNKNOWN",
-}  # fmt: skip
+BROKEN = set(
+    "DOWN DRAIN ERROR FAIL FUTURE INVALID_REG NOT_RESPONDING NO_RESPOND POWERED_DOWN REBOOT_ISSUED UNKNOWN".split()
+)
 # Why a node was drained here (drain.py), and that it may be resumed as soon as it is there. Known by these texts, also
 # to other versions.
 LEAVES = "hpc: leaves the cluster"
@@ -126,6 +112,12 @@ def parse_nodes(text: str) -> dict[str, State]:
     }
 
 
+def wait_until_answers(*, seconds: float = 60, hint: str = "") -> None:
+    """Wait until slurmctld answers. Raises SetupError with the end of its journal."""
+    answers = ("scontrol", "ping")
+    wait("slurmctld's answer", lambda: succeeds(*answers), seconds=seconds, interval=0.2, hint=hint, unit="slurmctld")
+
+
 def resume_nodes(names: list[str]) -> None:
     """Resume nodes that slurmctld holds although they answer."""
     for name in names:
@@ -139,10 +131,7 @@ def resume_nodes(names: list[str]) -> None:
         log(f"resumed {name}")
 
 
-ENDED = {
-    "BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY", "PREEMPTED", "REVOKED",
-    "TIMEOUT",
-}  # fmt: skip
+ENDED = set("BOOT_FAIL CANCELLED COMPLETED DEADLINE FAILED NODE_FAIL OUT_OF_MEMORY PREEMPTED REVOKED TIMEOUT".split())
 RESTART_SECONDS = 30
 CUT_OFF = ("Connection reset by peer", "Zero Bytes were transmitted or received")
 """What squeue prints when slurmctld ends while it answers."""
@@ -175,9 +164,8 @@ def everywhere() -> list[Job]:
     end = time.monotonic() + RESTART_SECONDS
     while True:
         try:
-            return parse_jobs(
-                run("squeue", "--noheader", "--all", "--states=all", "--array", "--format=%A|%u|%M|%l|%T|%P|%N")
-            )
+            form = "--format=%A|%u|%M|%l|%T|%P|%N"
+            return parse_jobs(run("squeue", "--noheader", "--all", "--states=all", "--array", form))
         except SetupError as error:
             if not any(text in str(error) for text in CUT_OFF) or time.monotonic() > end:
                 raise

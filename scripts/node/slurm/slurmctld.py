@@ -6,10 +6,9 @@ import contextlib
 import ctypes
 import hashlib
 import json
-import pwd
 import re
 import socket
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -21,6 +20,7 @@ from system.host import (
     SetupError,
     folder,
     forget,
+    has_user,
     journal,
     link,
     listens,
@@ -131,14 +131,18 @@ def accounting_daemon(conf: str) -> None:
     text = conf.replace(PASSWORD_MARK, database.PASSWORD.read_text().strip())
     write(ETC / "slurmdbd.conf", text, mode=0o600, owner="slurm")
     database.prepare()
-    service("slurmdbd", settings=text + DROP_INS["slurmdbd"])
+    _start_slurmdbd(text)
+
+
+def _start_slurmdbd(conf: str) -> None:
+    service("slurmdbd", settings=conf + DROP_INS["slurmdbd"])
     # Also where nothing was to be done: after a boot it runs for seconds before it listens.
     wait("slurmdbd", lambda: listens(SLURMDBD_PORT), seconds=60, unit="slurmdbd")
 
 
 def register_cluster(name: str) -> None:
     """Make the cluster known to slurmdbd before slurmctld first speaks to it: else the cluster ids will not match."""
-    if name not in run("sacctmgr", "--noheader", "--parsable2", "show", "cluster", "format=cluster").split():
+    if [name] not in database.sacctmgr_show("cluster", "cluster"):
         run("sacctmgr", "--immediate", "add", "cluster", name)
         log(f"registered cluster {name}")
 
@@ -150,9 +154,9 @@ def register_qos(names: list[str]) -> None:
     """
     if not names:
         return
-    known = run("sacctmgr", "--noheader", "--parsable2", "show", "qos", "format=name").split()
+    known = database.sacctmgr_show("qos", "name")
     for name in names:
-        if name not in known:
+        if [name] not in known:
             run("sacctmgr", "--immediate", "add", "qos", name)
             log(f"registered QOS {name}")
 
@@ -186,18 +190,16 @@ def controller_daemon(files: dict[str, str]) -> None:
 def answer() -> None:
     """Wait until slurmctld answers. Raises SetupError with its last messages when it does not, or keeps exiting."""
 
-    def lives(there: Callable[[], bool]) -> bool:
-        if there():
-            return True
-        if restarts("slurmctld") >= TRIES:
+    def lives(*, there: bool) -> bool:
+        if not there and restarts("slurmctld") >= TRIES:
             raise SetupError(f"slurmctld ends as soon as it has started:\n{_complaints() or journal('slurmctld')}")
-        return False
+        return there
 
-    wait("slurmctld", lambda: lives(lambda: listens(SLURMCTLD_PORT)), seconds=60, interval=0.2, unit="slurmctld")
-    wait(
-        "slurmctld's answer", lambda: lives(lambda: succeeds("scontrol", "ping")), seconds=60, interval=0.2,
-        unit="slurmctld",
-    )  # fmt: skip
+    for what, test in (
+        ("slurmctld", lambda: lives(there=listens(SLURMCTLD_PORT))),
+        ("slurmctld's answer", lambda: lives(there=succeeds("scontrol", "ping"))),
+    ):
+        wait(what, test, seconds=60, interval=0.2, unit="slurmctld")
 
 
 def _begin() -> None:
@@ -248,8 +250,7 @@ def _back(old: dict[str, str], dbd: str, *, gone: set[str]) -> None:
         (ETC / name).unlink(missing_ok=True)
     write_files(old)
     write(ETC / "slurmdbd.conf", dbd, mode=0o600, owner="slurm")
-    service("slurmdbd", settings=dbd + DROP_INS["slurmdbd"])
-    wait("slurmdbd", lambda: listens(SLURMDBD_PORT), seconds=60, unit="slurmdbd")
+    _start_slurmdbd(dbd)
     # It may run still, with some of the new files taken in, or be about to be started again by systemd.
     forget("slurmctld")
     _begin()
@@ -281,8 +282,6 @@ TOKEN_KEY_DELIVERED = Path("/etc/hpc/jwt.key")  # put here by the stack, root on
 TOKEN_KEY = Path("/etc/slurm/jwt.key")  # as rendered (AuthAltParameters)
 SLURMRESTD_UNIT = Path("/etc/systemd/system/slurmrestd.service")  # in the place of the package's own
 SLURMRESTD, SLURMRESTD_PORT, SLURMRESTD_USER = "/usr/sbin/slurmrestd", 6820, "slurmrestd"
-SHELL = "/usr/sbin/nologin"
-LOOPBACK = "127."
 
 
 def keep_token_key() -> None:
@@ -306,16 +305,12 @@ def keep_token_key() -> None:
 
 def start_slurmrestd() -> None:
     """Have slurmrestd running as a user of its own: it refuses root and slurm. slurmctld must answer."""
-    try:
-        pwd.getpwnam(SLURMRESTD_USER)
-    except KeyError:
-        run(
-            "useradd", "--system", "--user-group", "--no-create-home", "--home-dir", "/nonexistent", "--shell", SHELL,
-            SLURMRESTD_USER,
-        )  # fmt: skip
+    if not has_user(SLURMRESTD_USER):
+        home = ("--no-create-home", "--home-dir", "/nonexistent")
+        run("useradd", "--system", "--user-group", *home, "--shell", "/usr/sbin/nologin", SLURMRESTD_USER)
         log(f"made the user {SLURMRESTD_USER}")
     address = socket.gethostbyname(socket.gethostname())
-    if address.startswith(LOOPBACK):
+    if address.startswith("127."):
         raise SetupError(f"{socket.gethostname()} is {address} on this machine, where no other reaches slurmrestd")
     text = slurmrestd_unit(address)
     write_unit(SLURMRESTD_UNIT, text)
@@ -358,7 +353,7 @@ def remove_slurmrestd() -> None:
         log("removed slurmrestd's unit")
     for path in (TOKEN_KEY, TOKEN_KEY_DELIVERED):
         path.unlink(missing_ok=True)
-    if any(row.pw_name == SLURMRESTD_USER for row in pwd.getpwall()):
+    if has_user(SLURMRESTD_USER):
         run("userdel", SLURMRESTD_USER)
 
 

@@ -43,7 +43,7 @@ def database(tmp_path, monkeypatch):
 
 def _connect(patch, folder):
     there = Database()
-    for module in (accounts, accounts):
+    for module in (accounts, accounts.database):
         patch.setattr(module, "run", there.run)
     patch.setattr(accounts, "listens", lambda _: True)
     patch.setattr(accounts.join, "wait_for_config_version", lambda **_: None)

@@ -193,7 +193,7 @@ def test_it_listens_on_one_address_and_takes_tokens_alone():
 
 
 def test_an_address_that_no_other_machine_reaches_is_refused(machine: list[str], monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(slurmctld.pwd, "getpwnam", lambda _: None)
+    monkeypatch.setattr(slurmctld, "has_user", lambda _: True)
     monkeypatch.setattr(slurmctld.socket, "gethostbyname", lambda _: "127.0.1.1")
     with pytest.raises(SetupError, match=r"is 127\.0\.1\.1 on this machine"):
         slurmctld.start_slurmrestd()
