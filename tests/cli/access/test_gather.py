@@ -11,7 +11,7 @@ import pytest
 
 from cli.access.remote import UNREACHED, capture, gather
 from cli.cluster.cluster import from_outputs
-from tests.cli.test_reach import OUTPUTS
+from tests.cli.clusters import OUTPUTS
 
 CLUSTER = from_outputs("dev", OUTPUTS)
 # The last two words are where and what; what comes in goes out again behind the name.

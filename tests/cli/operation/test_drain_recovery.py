@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from cli.operation import drain_recovery
-from tests.cli.test_day_two import OUTPUTS
+from tests.cli.clusters import OUTPUTS
 
 
 def test_one_machine_of_two_roles_is_asked_once(
@@ -16,7 +16,9 @@ def test_one_machine_of_two_roles_is_asked_once(
     tool("ssh", f"cat >/dev/null; echo asked >>{log}; echo resumed dev-cpu-0")
     assert not drain_recovery.begin("dev")
     assert drain_recovery.begin("dev"), "the one before has not ended"
-    drain_recovery.recover("dev", OUTPUTS, quiet=False)
+    controller = {**OUTPUTS["targets"]["dev-controller"], "roles": ["controller", "login"]}
+    outputs = {**OUTPUTS, "targets": {"dev-controller": controller}, "login": "dev-controller"}
+    drain_recovery.recover("dev", outputs, quiet=False)
     assert log.read_text() == "asked\n"
     assert capfd.readouterr().out == "  dev-controller: resumed dev-cpu-0\n"
     assert not drain_recovery.begin("dev")

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from cluster.platforms.nebius.login_address import address, missing
+from tests.cli.clusters import FAKE_SSH, OUTPUTS, said
 from tests.cli.conftest import stand_for_state
-from tests.cli.test_reach import FAKE_SSH, OUTPUTS, said
 from tests.nebius.access.conftest import Hpc, calls
 
 Made = Callable[[str], Path]

@@ -258,7 +258,7 @@ def test_no_cloud_is_loaded(root: Path, mega: Path) -> None:
         f"rehearsed(parse(yaml.safe_load(open({str(mega)!r}))['config']));"
         "sys.exit(any(name.startswith(('pulumi', 'google.cloud')) for name in sys.modules))"
     )
-    done = subprocess.run([sys.executable, "-c", program], cwd=Path(__file__).parents[2], check=False)
+    done = subprocess.run([sys.executable, "-c", program], cwd=Path(__file__).parents[3], check=False)
     assert done.returncode == 0
 
 

@@ -1,4 +1,4 @@
-"""Capabilities and drivers: a command that a platform can't do is refused by name, and any driver runs commands."""
+"""A cluster from a stack's outputs: names of machines, users, capabilities, and drivers of any kind."""
 
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
@@ -9,9 +9,12 @@ import pytest
 
 from cli.access import remote
 from cli.access.target import Target
+from cli.cluster.cluster import from_outputs
+from cli.errors import CliError
+from tests.cli.clusters import OUTPUTS
 from tests.cli.conftest import Hpc, stand_for_state
 
-OUTPUTS = {
+TOY = {
     "cluster": "toy",
     "platform": {"name": "toy", "title": "Toy pods", "capabilities": ["run", "nodes"]},
     "targets": {"toy-login": {"method": "toy", "roles": ["controller", "login"], "pod": "login-0"}},
@@ -39,7 +42,7 @@ class ToyDriver:
 @pytest.fixture
 def up(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A stack of a platform that has two capabilities and a driver of its own is up."""
-    stand_for_state(monkeypatch, OUTPUTS)
+    stand_for_state(monkeypatch, TOY)
     monkeypatch.setattr(remote, "DRIVERS", {"toy": cache(ToyDriver)})
 
 
@@ -63,3 +66,23 @@ def test_a_command_without_its_capability_is_refused(hpc: Hpc, up: None, words: 
 def test_a_command_with_its_capability_goes_by_the_targets_driver(hpc: Hpc, up: None) -> None:
     ended = hpc("run", "dev", "--", "hostname", "-f")
     assert (ended.code, ended.out) == (0, "login-0 alice hostname -f\n"), ended.err
+
+
+class TestNames:
+    @pytest.mark.parametrize("given", ["dev-cpu-0", "cpu-0", "cpu"])
+    def test_with_or_without_the_clusters(self, given: str) -> None:
+        assert from_outputs("dev", OUTPUTS).target(given).name == "dev-cpu-0"
+
+    def test_a_stack_that_is_down_says_how_to_bring_it_up(self) -> None:
+        with pytest.raises(CliError, match=r"^stack dev is not up\. Bring it up with: \./hpc up dev$"):
+            from_outputs("dev", {})
+
+    def test_a_half_made_stack_says_what_is_missing(self) -> None:
+        with pytest.raises(CliError, match="no output admin_key"):
+            from_outputs("dev", {key: value for key, value in OUTPUTS.items() if key != "admin_key"})
+
+    def test_a_cluster_without_users_can_be_entered_as_root_only(self) -> None:
+        cluster = from_outputs("dev", OUTPUTS | {"users": []})
+        assert cluster.user("root") == "root"
+        with pytest.raises(CliError, match="use --as root"):
+            cluster.user(None)

@@ -1,4 +1,4 @@
-"""check jobs and warm-up: what they ask for, what they print, and their exit codes; the cluster is a stand-in."""
+"""`./hpc check jobs`: what it asks for, what it prints, and its exit codes; the cluster is a stand-in."""
 
 import json
 from collections.abc import Callable, Iterator, Mapping
@@ -9,14 +9,13 @@ import pytest
 from cli.cluster import quickcheck
 from cli.cluster.jobs import Jobs
 from cli.cluster.scheduler import Scheduler
-from cli.commands.jobs import warm_up
 from cluster.jobs.quickcheck_plan import CheckPlan
 from cluster.jobs.quickcheck_results import MARK, Event
 from cluster.observe.nodes import parse_nodes
 from cluster.slurm.hostlist import expand
 from components.deploy import config_text
+from tests.cli import clusters
 from tests.cli.conftest import Hpc, stand_for_state
-from tests.cli.test_reach import KEY
 from tests.cluster.stacks import cluster
 
 CONFIG = cluster(
@@ -28,21 +27,7 @@ NodeName=dev-cpu-0 CPUAlloc=0 CPUTot=2 RealMemory=2048 AllocMem=0 State=IDLE
 NodeName=dev-cpu-1 CPUAlloc=2 CPUTot=2 RealMemory=2048 AllocMem=0 State=ALLOCATED
 NodeName=dev-gpu-0 CPUAlloc=0 CPUTot=2 RealMemory=2048 AllocMem=0 State=IDLE+DRAIN Reason=fan [root@2026-11-21T05:43:58]
 """
-OUTPUTS: dict[str, Any] = {
-    "cluster": "dev",
-    "targets": {
-        "dev-controller": {
-            "method": "ssh",
-            "address": "10.77.0.2",
-            "roles": ["controller", "login"],
-            "host_key": "ssh-ed25519 A",
-        }
-    },
-    "admin_key": KEY,
-    "users": ["alice", "bob"],
-    "login": "dev-controller",
-    "config": config_text(CONFIG),
-}
+OUTPUTS = {**clusters.OUTPUTS, "config": config_text(CONFIG)}
 
 
 def answers(spec: Mapping[str, Any]) -> Iterator[Event]:
@@ -55,10 +40,8 @@ def answers(spec: Mapping[str, Any]) -> Iterator[Event]:
                 first = {"node": node, "task": 0, "cpus": 2, "gpus": {}, "memory": 1, "home": {}, "shared": True}
                 second = {"node": node, "task": 1, "cpus": 2}
                 out = "".join(f"{MARK}{json.dumps(one)}\n" for one in (first, second))
-                yield {
-                    "event": "end", "key": "node", "partition": job["partition"], "nodes": [node], "code": 0,
-                    "late": False, "seconds": 1.0, "out": out, "err": "",
-                }  # fmt: skip
+                ended = {"code": 0, "late": False, "seconds": 1.0, "out": out, "err": ""}
+                yield {"event": "end", "key": "node", "partition": job["partition"], "nodes": [node], **ended}
     yield {"event": "home", "files": {node: {"own": True, "text": f"{run} {node}"} for node in nodes}}
     rows = "".join(f"1|alice|research|normal|COMPLETED|{node}\n" for node in nodes)
     yield {"event": "accounting", "text": rows}
@@ -104,18 +87,15 @@ def test_nodes_that_could_not_be_checked_are_listed_with_the_reason(up: dict[str
 
 
 def test_a_busy_node_is_no_failure(up: dict[str, Any], hpc: Hpc):
-    done = hpc("check", "jobs", "dev", "--suite", "hello", "--partition", "cpu")
-    assert done.code == 0, done.out
-    assert "busy" in done.out
+    assert hpc("check", "jobs", "dev", "--suite", "hello", "--partition", "cpu").code == 0
 
 
 def test_options_reach_the_plan(up: dict[str, Any], hpc: Hpc):
     hpc("check", "jobs", "dev", "--nodes", "cpu-[0-1]", "--as", "bob", "--wait", "--exclusive", "--image", "/a.sif")
     spec = up["spec"]
     assert (up["user"], spec["wait"], spec["image"]) == ("bob", True, "/a.sif")
-    assert {job["key"]: job["nodes"] for job in spec["jobs"]} == {
-        "node": "dev-cpu-[0-1]", "container": "dev-cpu-[0-1]", "together": "dev-cpu-[0-1]",
-    }  # fmt: skip
+    assert [job["key"] for job in spec["jobs"]] == ["node", "container", "together"]
+    assert {job["nodes"] for job in spec["jobs"]} == {"dev-cpu-[0-1]"}
     assert all("--exclusive" in job["options"] for job in spec["jobs"])
 
 
@@ -173,47 +153,3 @@ def test_a_nodes_escape_sequences_reach_no_terminal(up: dict[str, Any], hpc: Hpc
     assert "dev-cpu-0: hello failed: 0 of 2 tasks answered, exit code 1" in done.out
     assert "\\x1b[2Jgone" in done.out
     assert "\x1b" not in done.out
-
-
-class TestWarmUp:
-    @pytest.fixture
-    def ran(self, up: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
-        """What the nodes were asked to download."""
-        asked: list[dict[str, Any]] = []
-        monkeypatch.setattr(warm_up, "_run", lambda _, text: asked.append(json.loads(text)) or 0)
-        return asked
-
-    def test_images_of_the_command_line(self, ran: list[dict[str, Any]], up: dict[str, Any], hpc: Hpc):
-        assert hpc("warm-up", "dev", "--image", "alpine:3.20", "--nodes", "cpu-1", "--seconds", "90").code == 0
-        assert ran == [
-            {
-                "images": ["alpine:3.20"],
-                "partitions": [
-                    {
-                        "name": "cpu",
-                        "nodes": ["dev-cpu-1"],
-                        "others": ["dev-cpu-0"],
-                        "rxdm": False,
-                        "cpus": 2,
-                        "memory": 1024,
-                        "minutes": None,
-                    }
-                ],
-                "seconds": 90,
-            }
-        ]
-        assert set(up["files"]) == {"/opt/apps/hpc/warm_up/warm_up.py", "/opt/apps/hpc/warm_up/warm_up.sh"}
-
-    @pytest.mark.parametrize(
-        ("words", "text"),
-        [
-            ([], "there is nothing to download"),
-            (["--image", "docker://alpine"], "--image 'docker://alpine': allowed is an image as registries name it"),
-            (["--image", "nvcr.io#nvidia/pytorch"], "with / after the registry"),
-        ],
-    )
-    def test_what_is_wrong_is_refused(self, ran: list[dict[str, Any]], hpc: Hpc, words: list[str], text: str):
-        done = hpc("warm-up", "dev", *words)
-        assert done.code == 1
-        assert text in done.err
-        assert ran == []

@@ -20,7 +20,7 @@ from engine.errors import EngineError
 from engine.project import Project
 from engine.state.crypter import from_environment
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 STACKS = {path.name: path.read_text() for path in sorted(ROOT.glob("Pulumi.*.yaml"))}
 SECONDS = 10
 """What reading may take on a busy machine; a file that hangs takes minutes, or all memory."""

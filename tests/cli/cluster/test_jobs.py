@@ -10,7 +10,7 @@ from cli.cluster.cluster import from_outputs
 from cli.cluster.jobs import Jobs, JobState
 from cli.errors import CliError
 from cluster.observe.job_states import parse_sacct, parse_squeue
-from tests.cli.test_reach import OUTPUTS
+from tests.cli.clusters import OUTPUTS
 
 Tool = Callable[[str, str], Path]
 SQUEUE_WIDTHS = (16, 20, 12, 20, 60, 4000)

@@ -2,14 +2,13 @@
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
@@ -17,56 +16,17 @@ from cli import interrupts
 from cli.access.remote import run as run_remote
 from cli.cluster.cluster import from_outputs
 from cli.errors import CliError
-from tests.cli.conftest import Hpc, stand_for_state
-
-KEY = "-----BEGIN OPENSSH PRIVATE KEY-----\nsecret\n-----END OPENSSH PRIVATE KEY-----\n"
-OUTPUTS: dict[str, Any] = {
-    "cluster": "dev",
-    "targets": {
-        "dev-controller": {
-            "method": "ssh",
-            "address": "10.77.0.2",
-            "roles": ["controller"],
-            "host_key": "ssh-ed25519 AAA1\n",
-        },
-        "dev-login-0": {"method": "ssh", "address": "10.77.0.3", "roles": ["login"], "host_key": "ssh-ed25519 AAA2"},
-        "dev-cpu-0": {"method": "ssh", "address": "10.77.2.0", "roles": ["node"], "host_key": "ssh-ed25519 AAA3"},
-    },
-    "admin_key": KEY,
-    "users": ["alice", "bob"],
-    "login": "dev-login-0",
-}
-FAKE_SSH = """\
-{
-    printf 'word %s\\n' "$@"
-    sed 's/^ */option /' "$2"
-    key=$(sed -n 's/^ *IdentityFile //p' "$2")
-    printf 'mode %s\\n' "$(stat -Lc %a "$key")" "$(stat -c %a "${2%/*}")"
-    sed 's/^/key /' "$key"
-    sed 's/^/known /' "$(sed -n 's/^ *UserKnownHostsFile //p' "$2")"
-    sed 's/^/input /'
-} >"$LOG"
-exit 7
-"""
+from tests.cli.clusters import FAKE_SSH, KEY, OUTPUTS, Tool, said
+from tests.cli.conftest import Hpc
 
 
 @pytest.fixture
-def up(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Stack `dev` is up, as far as its outputs tell."""
-    stand_for_state(monkeypatch, OUTPUTS)
-
-
-@pytest.fixture
-def log(tool: Callable[[str, str], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def log(tool: Tool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """What an `ssh` that ends with exit code 7 was given."""
     tool("ssh", FAKE_SSH)
     path = tmp_path / "log"
     monkeypatch.setenv("LOG", str(path))
     return path
-
-
-def said(log: Path, kind: str) -> list[str]:
-    return [line.removeprefix(f"{kind} ") for line in log.read_text().splitlines() if line.startswith(f"{kind} ")]
 
 
 @pytest.mark.usefixtures("up")
@@ -78,23 +38,21 @@ class TestCommands:
         assert words[-2:] == ["dev-login-0", """exec runuser -l alice -c 'srun -N2 -l echo '"'"'a b'"'"''"""]
         assert "-T" in words
 
-    def test_another_user_and_machine(self, hpc: Hpc, log: Path) -> None:
-        hpc("run", "dev", "--as", "bob", "--login", "controller", "--", "id")
-        assert said(log, "word")[-2:] == ["dev-controller", "exec runuser -l bob -c id"]
-
-    def test_ssh_is_root_on_the_named_machine(self, hpc: Hpc, log: Path) -> None:
-        hpc("ssh", "dev", "cpu-0", "--", "journalctl", "-u", "slurmd")
-        assert said(log, "word")[-2:] == ["dev-cpu-0", "journalctl -u slurmd"]
-
-    def test_ssh_alone_is_a_shell_on_the_login_machine(self, hpc: Hpc, log: Path) -> None:
-        hpc("ssh", "dev")
-        assert said(log, "word")[-1] == "dev-login-0"
-
-    def test_ssh_takes_a_command_for_the_login_machine_too(self, hpc: Hpc, log: Path) -> None:
-        hpc("ssh", "dev", "--", "sh", "-c", "a; b", "--")
-        assert said(log, "word")[-2:] == ["dev-login-0", "sh -c 'a; b' --"]
-        hpc("ssh", "dev", "cpu-0", "--as", "bob", "uptime", "--", "-p")
-        assert said(log, "word")[-2:] == ["dev-cpu-0", "exec runuser -l bob -c 'uptime -p'"]
+    @pytest.mark.parametrize(
+        ("line", "words"),
+        [
+            ("run dev --as bob --login controller -- id", ["dev-controller", "exec runuser -l bob -c id"]),
+            ("ssh dev cpu-0 -- journalctl -u slurmd", ["dev-cpu-0", "journalctl -u slurmd"]),
+            ("ssh dev", ["dev-login-0"]),
+            ("ssh dev -- sh -c 'a; b' --", ["dev-login-0", "sh -c 'a; b' --"]),
+            ("ssh dev cpu-0 --as bob uptime -- -p", ["dev-cpu-0", "exec runuser -l bob -c 'uptime -p'"]),
+        ],
+    )
+    def test_machine_user_and_command_are_those_of_the_line(
+        self, hpc: Hpc, log: Path, line: str, words: list[str]
+    ) -> None:
+        hpc(*shlex.split(line))
+        assert said(log, "word")[-len(words) :] == words
 
     def test_the_host_key_is_pinned_and_the_private_key_private(self, hpc: Hpc, log: Path) -> None:
         hpc("ssh", "dev", "controller")
@@ -105,7 +63,7 @@ class TestCommands:
         assert said(log, "mode") == ["600", "700"]
 
     def test_a_machine_that_does_not_answer_is_named(
-        self, hpc: Hpc, tool: Callable[[str, str], Path], monkeypatch: pytest.MonkeyPatch
+        self, hpc: Hpc, tool: Tool, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         def refused(_address: tuple[str, int], **_options: object) -> None:
             raise ConnectionRefusedError
@@ -136,26 +94,6 @@ class TestCommands:
         assert set(tmp_path.iterdir()) - before == {log}
 
 
-class TestNames:
-    @pytest.mark.parametrize("given", ["dev-cpu-0", "cpu-0", "cpu"])
-    def test_with_or_without_the_clusters(self, given: str) -> None:
-        assert from_outputs("dev", OUTPUTS).target(given).name == "dev-cpu-0"
-
-    def test_a_stack_that_is_down_says_how_to_bring_it_up(self) -> None:
-        with pytest.raises(CliError, match=r"^stack dev is not up\. Bring it up with: \./hpc up dev$"):
-            from_outputs("dev", {})
-
-    def test_a_half_made_stack_says_what_is_missing(self) -> None:
-        with pytest.raises(CliError, match="no output admin_key"):
-            from_outputs("dev", {key: value for key, value in OUTPUTS.items() if key != "admin_key"})
-
-    def test_a_cluster_without_users_can_be_entered_as_root_only(self) -> None:
-        cluster = from_outputs("dev", OUTPUTS | {"users": []})
-        assert cluster.user("root") == "root"
-        with pytest.raises(CliError, match="use --as root"):
-            cluster.user(None)
-
-
 class TestStreams:
     def test_input_passes_through(self, log: Path, tmp_path: Path) -> None:
         with child("dev-login-0", stdin=subprocess.PIPE) as process:
@@ -163,7 +101,7 @@ class TestStreams:
             assert process.returncode == 7
         assert said(log, "input") == ["#!/bin/sh", "srun hostname"]
 
-    def test_termination_ends_ssh_too(self, tool: Callable[[str, str], Path], tmp_path: Path) -> None:
+    def test_termination_ends_ssh_too(self, tool: Tool, tmp_path: Path) -> None:
         pid = tmp_path / "pid"
         tool("ssh", f"echo $$ >{pid}.new; mv {pid}.new {pid}; exec sleep 60")
         with child("dev-login-0", stdin=subprocess.DEVNULL) as process:
@@ -198,7 +136,7 @@ def child(machine: str, *, stdin: int) -> "subprocess.Popen[bytes]":
         "cluster = from_outputs('dev', json.loads(sys.argv[2]))\n"
         "sys.exit(run(cluster.target(sys.argv[3]), cluster.admin_key, 'alice', ['sbatch']))\n"
     )
-    root = str(Path(__file__).parents[2])
+    root = str(Path(__file__).parents[3])
     return subprocess.Popen([sys.executable, "-c", program, root, json.dumps(OUTPUTS), machine], stdin=stdin)
 
 

@@ -1,14 +1,10 @@
-"""What a person gets wrong, or finds broken, at the command line: said in words that end with what to do, and nothing
-is lost by it."""
+"""stacks, outputs and state: what goes out and in, and a state that is damaged, in use or under another passphrase."""
 
 import json
-import os
 from pathlib import Path
 
 import pytest
 
-from cli.operation import localhost
-from components.local.host.paths import MachinePaths
 from engine.state import crypter
 from tests.cli.conftest import Hpc
 
@@ -86,26 +82,52 @@ def test_a_stack_in_use_names_its_holder_and_how_to_free_it(hpc: Hpc, state: Pat
     assert hpc("refresh", "dev").code == 0
 
 
-class TestConsoles:
-    """What is shown of a machine that SSH did not get through to."""
+class TestState:
+    def test_of_a_stack_that_was_never_up(self, hpc: Hpc) -> None:
+        for command in (["outputs", "dev"], ["run", "dev", "--", "id"], ["state", "export", "dev"]):
+            ended = hpc(*command)
+            assert ended.code == 1
+            assert ended.err == "error: stack 'dev' has not been brought up. Do so with: ./hpc up dev\n"
 
-    def test_of_one_that_is_dead(self, tmp_path: Path) -> None:
-        (tmp_path / "console.log").write_text("Kernel panic\n\x1b[31mred\x1b[0m\n")
-        assert localhost.describe_machine(MachinePaths(tmp_path), "dev") == [
-            f"Machine {tmp_path.name} does not run; the last lines of its console:",
-            "  Kernel panic",
-            "  red",
-            "Restart it, with its disk as it is: ./hpc up dev",
-        ]
+    @pytest.mark.parametrize(("text", "said"), [("{", "not JSON"), ("[]", "no state"), ("{}", "no state")])
+    def test_that_is_none_is_not_imported(self, hpc: Hpc, tmp_path: Path, text: str, said: str) -> None:
+        file = tmp_path / "state.json"
+        file.write_text(text)
+        ended = hpc("state", "import", "dev", str(file))
+        assert ended.code == 1
+        assert ended.err.startswith(f"error: {file}: {said}")
 
-    def test_of_one_that_runs(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        class Process:
-            def children(self) -> list[int]:
-                return [os.getpid()]
+    def test_that_is_damaged_does_not_hide_the_other_stacks(self, hpc: Hpc, tmp_path: Path) -> None:
+        folder = tmp_path / "home/.pulumi/stacks/hpc"
+        folder.mkdir(parents=True)
+        (folder / "old.json").write_text('{"version": 3, "check')
+        listed = [line.split()[0] for line in hpc("stacks").out.splitlines()]
+        assert listed == ["STACK", "dev", "old"]
+        ended = hpc("outputs", "old")
+        assert ended.code == 1
+        assert "old.json: damaged" in ended.err
 
-        monkeypatch.setattr("cli.operation.localhost.running", lambda _paths: Process())
-        paths = MachinePaths(tmp_path)
-        assert localhost.describe_machine(paths, "dev") == [
-            f"Machine {tmp_path.name} runs, but does not answer SSH; its console is empty ({paths.console})",
-            f"End it and restart it, with its disk as it is: kill -KILL {os.getpid()}; ./hpc up dev",
-        ]
+    def test_goes_out_and_in_and_is_listed(self, hpc: Hpc, tmp_path: Path) -> None:
+        stack = {
+            "urn": "urn:pulumi:dev::hpc::pulumi:pulumi:Stack::hpc-dev",
+            "type": "pulumi:pulumi:Stack",
+            "outputs": {"login": "dev-login-0", "users": ["alice"]},
+        }
+        document = {
+            "version": 3,
+            "deployment": {"manifest": {"time": "2026-01-02T03:04:05.678Z"}, "resources": [stack]},
+        }
+        file = tmp_path / "state.json"
+        file.write_text(json.dumps(document))
+        assert hpc("state", "import", "dev", str(file)).code == 0
+        assert json.loads(hpc("state", "export", "dev").out)["deployment"]["resources"] == [stack]
+        assert hpc("state", "export", "dev", str(tmp_path / "out.json")).code == 0
+        assert json.loads((tmp_path / "out.json").read_text())["version"] == 3
+        assert hpc("outputs", "dev").out == "login: dev-login-0\nusers:\n- alice\n"
+        assert hpc("outputs", "dev", "login").out == "dev-login-0\n"
+        assert json.loads(hpc("outputs", "dev", "users").out) == ["alice"]
+        assert json.loads(hpc("outputs", "dev", "--json").out) == stack["outputs"]
+        assert hpc("outputs", "dev", "lgin").err == "error: stack dev has no output 'lgin'. There are: login, users.\n"
+        assert hpc("stacks").out.splitlines()[1].split()[:3] == ["dev", "local", "1"]
+        assert json.loads(hpc("ls", "--json").out)[0]["resources"] == 1
+        assert hpc("state", "unlock", "dev").code == 0

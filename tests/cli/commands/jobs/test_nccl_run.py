@@ -21,9 +21,9 @@ from cluster.load.parse import parse as parse_stack
 from cluster.observe.nodes import Node
 from cluster.slurm.node_states import parse
 from components.deploy import config_text
+from tests.cli.cluster.test_jobs import row
+from tests.cli.clusters import OUTPUTS
 from tests.cli.conftest import Ended, Hpc, stand_for_state
-from tests.cli.test_jobs import row
-from tests.cli.test_reach import OUTPUTS
 from tests.cluster.report.nccl_logs import GIB, log, measured
 from tests.cluster.stacks import ROOT, config, load
 

@@ -14,11 +14,11 @@ from cluster.printable import printable
 from cluster.report.nccl.log import read_text
 from cluster.report.nccl.result import check
 from cluster.report.nccl.table import lines_of
+from tests.cli.clusters import OUTPUTS
 from tests.cli.conftest import Hpc, hpc, root, stand_for_state, tool  # noqa: F401 - fixtures
-from tests.cli.test_reach import OUTPUTS
 from tests.cluster.report.nccl_logs import A3_MEGA, GUIDE, log, measured
 
-GOLDEN = Path(__file__).parents[1] / "golden" / "report"
+GOLDEN = Path(__file__).parents[3] / "golden" / "report"
 SLOW = [min(one, 141.0) for one in GUIDE]
 FALLBACK = [3, 5, 8, 10, 12, 14, 16, 17, 17.5, 18, 18]
 SMALL = [0.01 * 2**number for number in range(12)]

@@ -1,0 +1,46 @@
+"""A stack that is up, whose controller answers for two nodes."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.cli.clusters import OUTPUTS, Tool
+from tests.cli.conftest import stand_for_state
+
+NODES = """\
+NodeName=dev-cpu-0 State=MIXED SlurmdStartTime=2026-11-21T05:43:27
+NodeName=dev-cpu-1 State=IDLE+DRAIN SlurmdStartTime=2026-11-21T05:43:27 Reason=fan [root@2026-11-21T05:43:58]
+--jobs--
+7|alice|RUNNING|1:02|22:58:58|dev-cpu-0|train|
+"""
+# Keeps every line that a machine is given, and answers as slurmctld and the controller's set-up would.
+MACHINES = """\
+for line; do :; done
+printf '%s\\n' "$line" >>"$LOG"
+case $line in
+    *"scontrol --oneliner"*)
+        mark=${line##* && echo }
+        mark=${mark%% *}
+        sed "s/--jobs--/$mark/; s/|/$mark/g" "$NODES"
+        ;;
+    *health-results*) cat "$RESULTS" ;;
+    *"hpc-health now"*) echo '{}' ;;
+esac
+"""
+
+
+@pytest.fixture
+def up(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stack `dev` is up, as far as its outputs tell."""
+    stand_for_state(monkeypatch, OUTPUTS)
+
+
+@pytest.fixture
+def asked(up: None, tool: Tool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], list[str]]:
+    """A controller that answers for two nodes; gives the lines of machines that are more than a question on nodes."""
+    for name, text in {"LOG": "", "NODES": NODES, "RESULTS": ""}.items():
+        (tmp_path / name).write_text(text)
+        monkeypatch.setenv(name, str(tmp_path / name))
+    tool("ssh", MACHINES)
+    return lambda: [line for line in (tmp_path / "LOG").read_text().splitlines() if "--oneliner" not in line]

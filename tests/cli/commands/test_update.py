@@ -1,0 +1,254 @@
+"""preview, up and destroy: stack files that are refused, what destroying takes, and previews that ask nobody."""
+
+import gc
+import json
+import os
+import sys
+import time
+from pathlib import Path
+
+import pulumi
+import pytest
+import yaml
+
+from cli.errors import CliError
+from cli.operation import localhost
+from cli.stack import project, stack_config, stackfile
+from components.config import load
+from components.local.host.paths import MachinePaths
+from tests.cli.conftest import CLOUD, Hpc
+from tests.clouds import settings
+from tests.cluster.test_config_errors import CLOUD as CLOUD_ERRORS
+
+ROOT = Path(__file__).parents[3]
+
+
+class TestStackFiles:
+    def test_every_error_comes_at_once_under_the_files_name(self, hpc: Hpc, root: Path) -> None:
+        file = root / "Pulumi.dev.yaml"
+        file.write_text(file.read_text().replace("count: 1", "count: 0").replace("name: dev", "name: UPPER"))
+        ended = hpc("preview", "dev")
+        assert ended.code == 1
+        assert ended.err.startswith(f"error: {file}: 2 errors in the stack configuration")
+        assert "hpc:cluster.name" in ended.err
+        assert "hpc:cluster.nodesets.cpu.count" in ended.err
+        for command in ("preview", "up"):
+            document = json.loads(hpc(command, "dev", "--json").out)
+            assert (document["kind"], document["ok"]) == (command, False)
+            assert [(one["id"], one["where"], one["given"]) for one in document["errors"]] == [
+                ("value-invalid", "hpc:cluster.name", "UPPER"),
+                ("value-invalid", "hpc:cluster.nodesets.cpu.count", "0"),
+            ]
+
+    @pytest.mark.parametrize(
+        ("text", "said"),
+        [
+            ("config: [", "not valid YAML"),
+            ("- a\n- b\n", "a mapping is expected"),
+            ("config: 3\n", "a mapping is expected"),
+            ("", "nothing"),
+        ],
+    )
+    def test_that_are_none_are_named(self, hpc: Hpc, root: Path, text: str, said: str) -> None:
+        file = root / "Pulumi.dev.yaml"
+        file.write_text(text)
+        ended = hpc("up", "dev")
+        assert ended.code == 1
+        assert ended.err.startswith(f"error: {file}: ")
+        assert said in ended.err
+
+    def test_a_name_that_can_be_none_is_refused(self, root: Path) -> None:
+        with pytest.raises(CliError, match="is no stack name"):
+            stackfile.read(root, "../dev")
+
+    def test_a_missing_config_file_is_named(self, hpc: Hpc) -> None:
+        ended = hpc("preview", "dev", "--config-file", "nowhere.yaml")
+        assert ended.code == 1
+        assert "nowhere.yaml: no such file. Correct --config-file." in ended.err
+
+    @pytest.mark.parametrize(
+        ("platform", "more", "protected"),
+        [
+            ("local", "", False),
+            ("local", "    deletion_protection: true\n", True),
+            ("gcp", "", True),
+            ("gcp", "    deletion_protection: false\n", True),
+        ],
+    )
+    def test_say_what_destroying_takes(self, root: Path, platform: str, more: str, protected: object) -> None:
+        (root / "Pulumi.x.yaml").write_text(f"config:\n  hpc:cluster:\n    platform: {platform}\n{more}")
+        assert stack_config.protected(stackfile.read(root, "x")) is protected
+
+
+class TestDestroy:
+    @pytest.fixture
+    def state(self, root: Path) -> None:
+        """A state of `dev`, with nothing that is protected."""
+        file = root.parent / "home/.pulumi/stacks/hpc/dev.json"
+        file.parent.mkdir(parents=True)
+        file.write_text('{"version": 3, "checkpoint": {"stack": "organization/hpc/dev", "latest": {}}}')
+
+    @pytest.mark.usefixtures("state")
+    def test_of_what_is_protected_needs_yes_without_a_terminal(self, hpc: Hpc, root: Path) -> None:
+        with (root / "Pulumi.dev.yaml").open("a") as file:
+            file.write("    deletion_protection: true\n")
+        ended = hpc("destroy", "dev")
+        assert ended.code == 1
+        assert ended.err == (
+            "error: stack dev has deletion_protection: destroying it without a terminal needs --yes.\n"
+        )
+
+    @pytest.mark.usefixtures("state")
+    def test_of_what_has_lost_its_file_needs_yes(self, hpc: Hpc, root: Path) -> None:
+        (root / "Pulumi.dev.yaml").unlink()
+        ended = hpc("destroy", "dev")
+        assert ended.code == 1
+        assert ended.err.startswith("error: stack dev has lost its file Pulumi.dev.yaml")
+
+    def test_of_what_never_was_is_nothing(self, hpc: Hpc, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("cli.operation.localhost.prepare", lambda: None)
+        ended = hpc("destroy", "dev")
+        assert ended.code == 0
+        assert ended.err == "Nothing to do: stack dev has not been brought up.\n"
+        document = json.loads(hpc("destroy", "dev", "--json").out)
+        assert (document["stack"], document["kind"], document["ok"], document["steps"]) == ("dev", "destroy", True, [])
+
+
+class TestConsoles:
+    """What is shown of a machine that SSH did not get through to."""
+
+    def test_of_one_that_is_dead(self, tmp_path: Path) -> None:
+        (tmp_path / "console.log").write_text("Kernel panic\n\x1b[31mred\x1b[0m\n")
+        assert localhost.describe_machine(MachinePaths(tmp_path), "dev") == [
+            f"Machine {tmp_path.name} does not run; the last lines of its console:",
+            "  Kernel panic",
+            "  red",
+            "Restart it, with its disk as it is: ./hpc up dev",
+        ]
+
+    def test_of_one_that_runs(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        class Process:
+            def children(self) -> list[int]:
+                return [os.getpid()]
+
+        monkeypatch.setattr("cli.operation.localhost.running", lambda _paths: Process())
+        paths = MachinePaths(tmp_path)
+        assert localhost.describe_machine(paths, "dev") == [
+            f"Machine {tmp_path.name} runs, but does not answer SSH; its console is empty ({paths.console})",
+            f"End it and restart it, with its disk as it is: kill -KILL {os.getpid()}; ./hpc up dev",
+        ]
+
+
+@pytest.mark.parametrize("command", ["preview", "up"])
+def test_a_stack_that_google_cloud_could_not_make_is_refused_and_nothing_is_made(
+    hpc: Hpc, root: Path, command: str
+) -> None:
+    changes, *parts = CLOUD_ERRORS["a reservation with placement"]
+    (root / "Pulumi.cloud.yaml").write_text(yaml.safe_dump({"config": settings(**changes)}, sort_keys=False))
+    ended = hpc(command, "cloud")
+    assert ended.code == 1
+    assert "1 error in the stack configuration" in ended.err
+    assert all(words in ended.err for words in parts)
+    assert not list((root.parent / "home").rglob("cloud.json*"))
+
+
+def test_the_program_itself_refuses_it_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the Pulumi CLI runs it, with nobody who has read the file before."""
+    stack: dict[str, str] = {}
+    monkeypatch.setattr("pulumi.config.get_config", stack.get)
+    wrong = settings(storage={"lustre": {"kind": "exascaler", "fsname": "exacloud9"}})
+    stack.update({"hpc:cluster": json.dumps(wrong["hpc:cluster"]), "gcp:project": wrong["gcp:project"]})
+    with pytest.raises(pulumi.RunError, match=r"2 errors(?s:.)*1 to 8 letters(?s:.)*gcp:zone us-central1-a"):
+        load()
+    stack.update({"hpc:cluster": json.dumps(settings()["hpc:cluster"]), "gcp:zone": "europe-west4-a"})
+    found = load().gcp
+    assert found is not None
+    assert found.region == "europe-west4"
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000 + "]" * 100_000, '{"a": ' * 100_000 + "1" + "}" * 100_000, "dev", "{"])
+def test_the_program_refuses_what_is_no_mapping_that_can_be_read(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    monkeypatch.setattr("pulumi.config.get_config", {"hpc:cluster": text}.get)
+    with pytest.raises(pulumi.RunError, match="the cluster as a mapping") as caught:
+        load()
+    assert len(str(caught.value)) < 1000
+
+
+class TestCloudPreview:
+    """With no credential, no cloud and no tool of a cloud's or Pulumi's."""
+
+    @pytest.fixture(autouse=True)
+    def alone(self, root: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+        def refused(*_: object, **__: object) -> None:
+            raise AssertionError("a preview connected to something")
+
+        monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+        monkeypatch.setattr(project, "ROOT", ROOT)
+        for name in os.environ:
+            if name.startswith(("GOOGLE_", "CLOUDSDK_", "NEBIUS_")):
+                monkeypatch.delenv(name)
+        monkeypatch.setattr("socket.create_connection", refused)
+        # Whatever other tests of this process have imported: an import of these raises.
+        monkeypatch.setitem(sys.modules, "nebius.sdk", None)
+        monkeypatch.setitem(sys.modules, "googleapiclient", None)
+
+    @pytest.mark.slow
+    def test_of_google_clouds_shows_all_and_asks_nobody(self, hpc: Hpc, tmp_path: Path) -> None:
+        file = tmp_path / "Pulumi.small.yaml"
+        file.write_text(CLOUD + "    login: {public: true}\n    network: {admin_cidrs: [203.0.113.7/32]}\n")
+        ended = hpc("preview", "small", "--config-file", str(file), "--json")
+        assert ended.code == 0, ended.err
+        planned = json.loads(ended.out)
+        assert planned["ok"]
+        types = {row["type"] for row in planned["steps"]}
+        assert {"gcp:compute/instance:Instance", "command:remote:Command"} <= types
+        assert any("nodeset" in line and "CPUs" in line for line in planned["asks"])
+
+    @pytest.mark.slow
+    def test_of_google_clouds_ends_with_what_costs_money(self, hpc: Hpc, tmp_path: Path) -> None:
+        file = tmp_path / "Pulumi.small.yaml"
+        file.write_text(CLOUD)
+        ended = hpc("preview", "small", "--config-file", str(file))
+        assert ended.code == 0, ended.err
+        _, whole, asked = ended.out.partition("What the stack asks Google Cloud for, whole")
+        assert whole
+        assert "GB of pd-" in asked
+        assert "system network" in asked
+
+    def test_of_nebius_is_complete_and_64_nodes_are_as_readable_as_2(self, hpc: Hpc, tmp_path: Path) -> None:
+        shown, took = self.nebius(hpc, tmp_path, 2)
+        assert took < 4
+        for text in (
+            "pulumi-python:dynamic/nebius:Cluster",
+            "worker-worker-0",
+            "jail-submount-mlperf-sd",
+            "soperator-gpu-fabric-3",
+            "kubernetes:helm.sh/v3:Release",
+            "What the stack asks Nebius for, whole",
+            "16 GPUs",
+        ):
+            assert text in shown
+        many, _ = self.nebius(hpc, tmp_path, 64)
+        lines = many.splitlines()
+        assert len(shown.splitlines()) == len(lines)
+        assert any("512 GPUs" in line for line in lines)
+        assert max(map(len, lines)) < 200
+
+    @staticmethod
+    def nebius(hpc: Hpc, path: Path, count: int) -> tuple[str, float]:
+        """The preview of that many nodes, and its CPU seconds."""
+        file = path / f"Pulumi.nodes{count}.yaml"
+        text = (ROOT / "Pulumi.nebius.yaml").read_text()
+        assert "        count: 2\n" in text
+        file.write_text(text.replace("        count: 2\n", f"        count: {count}\n"))
+        # What other tests left on the heap is not collected meanwhile.
+        gc.collect()
+        gc.freeze()
+        try:
+            before = time.process_time()
+            ended = hpc("preview", f"nodes{count}", "--config-file", str(file))
+            took = time.process_time() - before
+        finally:
+            gc.unfreeze()
+        assert ended.code == 0, ended.err
+        return ended.out, took

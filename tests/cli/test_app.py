@@ -1,0 +1,161 @@
+"""`./hpc`: help, exit codes, completion, and what starting costs."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cli.stack import project
+from tests.cli.clusters import OUTPUTS
+from tests.cli.conftest import Hpc
+
+ROOT = Path(__file__).parents[2]
+COMMANDS = ["up", "ssh", "state", "state export", "install-pulumi", "test", "check jobs", "nccl run"]
+
+
+class TestHelp:
+    def test_comes_without_a_command_too(self, hpc: Hpc) -> None:
+        alone = hpc()
+        assert alone == hpc("--help")
+        assert alone.code == 0
+        assert all(f" {command.split()[0]} " in alone.out for command in COMMANDS)
+
+    @pytest.mark.parametrize("command", COMMANDS)
+    def test_of_each_command_has_an_example_and_no_colour_in_a_pipe(self, hpc: Hpc, command: str) -> None:
+        ended = hpc(*command.split(), "--help")
+        assert ended.code == 0
+        assert f"./hpc {command}" in ended.out
+        assert command == "state" or "Examples:" in ended.out
+        assert "\x1b" not in ended.out
+
+
+class TestExitCodes:
+    def test_a_wrong_command_line_is_2(self, hpc: Hpc) -> None:
+        for line in (["upp"], ["up"], ["up", "dev", "--engine", "terraform"], ["up", "dev", "--parallel", "0"]):
+            ended = hpc(*line)
+            assert (ended.code, ended.out) == (2, "")
+            assert "Usage: ./hpc" in ended.err
+
+    def test_an_error_is_1_and_its_text(self, hpc: Hpc) -> None:
+        ended = hpc("up", "prod")
+        assert ended.code == 1
+        assert ended.err == "error: there is no stack 'prod': Pulumi.prod.yaml does not exist. There is: dev.\n"
+
+    def test_ctrl_c_is_130(self, hpc: Hpc, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(project, "known", raising(KeyboardInterrupt()))
+        ended = hpc("stacks")
+        assert (ended.code, ended.err) == (130, "Interrupted.\n")
+
+    def test_a_reader_that_has_seen_enough_is_no_error(self) -> None:
+        command = f"{sys.executable} {ROOT}/cli schema; echo $? >&2"
+        done = subprocess.run(["bash", "-c", f"{{ {command}; }} | head -1"], capture_output=True, text=True, check=True)
+        assert done.stdout == "{\n"
+        assert done.stderr.strip() in ("0", str(128 + signal.SIGPIPE))
+
+    def test_a_defect_is_one_line_and_a_file(self, hpc: Hpc, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+        monkeypatch.setattr(project, "known", raising(RuntimeError("of all things\nmore")))
+        ended = hpc("stacks")
+        assert ended.code == 1
+        found = re.fullmatch(
+            r"error: Unexpected error: RuntimeError: of all things\nThis is a defect: please report it with (.*)\n",
+            ended.err,
+        )
+        assert found
+        log = Path(found[1])
+        assert log.parent == tmp_path / "home/logs"
+        assert log.stat().st_mode & 0o077 == 0
+        assert "Traceback (most recent call last)" in log.read_text()
+
+
+class TestNamesAndFiles:
+    @pytest.mark.parametrize("command", ["status", "outputs", "destroy", "drift", "ssh-config", "preview"])
+    @pytest.mark.parametrize("name", ["a" * 5000, "..", "a/b"])
+    def test_a_name_is_checked_before_it_is_part_of_a_path(self, hpc: Hpc, command: str, name: str) -> None:
+        ended = hpc(command, name)
+        assert (ended.code, ended.out) == (1, "")
+        assert "is no stack name: 1 to 100 letters" in ended.err
+        assert len(ended.err) < 300
+
+    @pytest.mark.parametrize(
+        "words",
+        [
+            "preview dev --config-file FILE",
+            "state import dev FILE",
+            "user add dev carol --no-apply --key FILE",
+            "accounting restore dev FILE",
+        ],
+    )
+    @pytest.mark.parametrize("kind", ["pipe", "device"])
+    def test_what_may_never_end_is_not_read(self, hpc: Hpc, tmp_path: Path, words: str, kind: str) -> None:
+        file = Path("/dev/zero") if kind == "device" else tmp_path / "pipe"
+        if kind == "pipe":
+            os.mkfifo(file)
+        ended = hpc(*words.replace("FILE", str(file)).split())
+        assert ended.code == 1
+        assert "not a regular file" in ended.err
+
+
+CONFIG = {
+    "platform": "local",
+    "name": "dev",
+    "nodesets": {"cpu": {"count": 2}},
+    "partitions": {"batch": {"nodesets": ["cpu"], "default": True}},
+}
+
+
+@pytest.mark.parametrize(
+    ("typed", "offered"),
+    [
+        ("./hpc stat", ["status", "state"]),
+        ("./hpc user ad", ["add"]),
+        ("./hpc status d", ["dev"]),
+        ("./hpc ssh dev c", ["controller", "cpu-0", "cpu-1"]),
+        ("./hpc nodes dev drain ", ["cpu-0", "cpu-1"]),
+        ("./hpc logs dev slurmd --on co", ["controller"]),
+        ("./hpc check jobs dev --partition ", ["batch"]),
+        ("./hpc status dev --ti", ["--timeout"]),
+        ("./hpc ssh nowhere ", []),
+    ],
+)
+def test_the_tab_key_offers_what_there_is(
+    hpc: Hpc, monkeypatch: pytest.MonkeyPatch, typed: str, offered: list[str]
+) -> None:
+    def read(stack: str, *, show_secrets: bool) -> dict[str, Any]:
+        assert not show_secrets
+        return {**OUTPUTS, "config": CONFIG} if stack == "dev" else {}
+
+    monkeypatch.setattr("cli.stack.outputs.read", read)
+    for name, value in {"COMPLETE": "complete_bash", "WORDS": typed, "CWORD": str(typed.count(" "))}.items():
+        monkeypatch.setenv(f"{'_HPC' if name == 'COMPLETE' else 'COMP'}_{name}", value)
+    assert hpc("").out.split() == offered
+
+
+HEAVY = {"pulumi", "grpc", "engine.core.operation", "cluster.config", "rich.live"}
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["--help"], ["up", "--help"], ["stacks"], ["run", "dev", "--", "id"], ["outputs", "dev"]],
+    ids=" ".join,
+)
+def test_light_commands_stay_light(arguments: list[str], tmp_path: Path) -> None:
+    env = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "PYTHONDONTWRITEBYTECODE": "1"}
+    command = [sys.executable, "-X", "importtime", str(ROOT / "cli"), *arguments]
+    done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, check=False)
+    imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines() if line.startswith("import time:")}
+    assert "cli.app" in imported
+    assert "Traceback" not in done.stderr
+    assert not imported & HEAVY
+
+
+def raising(error: BaseException) -> Callable[[], None]:
+    def function() -> None:
+        raise error
+
+    return function
