@@ -10,8 +10,7 @@ from cli.access.ssh import shell_line
 from cli.cluster.jobs import Jobs
 from cli.cluster.scheduler import Scheduler
 from cli.errors import CliError
-from cluster.jobs.quickcheck_plan import CheckPlan
-from cluster.jobs.quickcheck_results import FAIL, PASS, SKIP, CheckResult, Event, parse_events
+from cluster.jobs.quickcheck import FAIL, PASS, SKIP, CheckPlan, CheckResult, Event, parse_events
 from cluster.jobs.script import FOLDER
 
 _PROGRAMS = Path(__file__).parents[2] / "scripts" / "jobs" / "checks"

@@ -8,8 +8,7 @@ from rich.status import Status
 from typing_extensions import Self
 
 from cli import console
-from cluster.jobs.quickcheck_plan import NotChecked
-from cluster.jobs.quickcheck_results import FAIL, PASS, SKIP, CheckReport, CheckResult
+from cluster.jobs.quickcheck import FAIL, PASS, SKIP, CheckReport, CheckResult, NotChecked
 from cluster.printable import one_line
 from cluster.slurm.hostlist import compress
 

@@ -19,8 +19,19 @@ from cli.errors import CliError
 from cluster.config.cluster import ClusterConfig
 from cluster.jobs.nccl import LOGS, RUN_MINUTES, NcclRun, run_script, way
 from cluster.jobs.partition_facts import PartitionFacts, partition_facts
-from cluster.jobs.quickcheck_plan import NODE, CheckPlan, Options, parse_rooms, plan
-from cluster.jobs.quickcheck_results import FAIL, PASS, SKIP, CheckResult, Event, results
+from cluster.jobs.quickcheck import (
+    FAIL,
+    NODE,
+    PASS,
+    SKIP,
+    CheckPlan,
+    CheckResult,
+    Event,
+    Options,
+    parse_rooms,
+    plan,
+    results,
+)
 from cluster.observe.nodes import NODES
 from cluster.platforms.capability import Capability
 from cluster.report.nccl.log import NotALogError, read_text

@@ -116,17 +116,12 @@ def _read(file: BinaryIO, sample: bytes, size: int, name: str) -> NcclLog:
 
 def _lines(file: BinaryIO) -> Iterator[tuple[int, str]]:
     """Lines with their numbers, without their ends; no empty ones, and of a very long one the beginning."""
-    number, rest = 0, b""
-    while block := file.read(_BLOCK):
-        block = rest + block
-        end = block.rfind(b"\n") + 1
-        for raw in block[:end].split(b"\n")[:-1]:
-            number += 1
+    number = 1
+    while block := file.read(_BLOCK) + file.readline(_BLOCK):
+        for at, raw in enumerate(block.split(b"\n"), number):
             if raw and not (b" NCCL INFO " in raw and _is_chatter(raw)):
-                yield number, raw[:_LONGEST_LINE].decode("utf-8", "replace")
-        rest = block[end : end + _LONGEST_LINE]
-    if rest:
-        yield number + 1, rest.decode("utf-8", "replace")
+                yield at, raw[:_LONGEST_LINE].decode("utf-8", "replace")
+        number += block.count(b"\n")
 
 
 def _is_chatter(raw: bytes) -> bool:

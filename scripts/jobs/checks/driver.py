@@ -1,6 +1,6 @@
 """Runs the checks of a cluster from its login machine, as a user. Standard library only.
 
-    python3 driver.py SPEC      SPEC: JSON, as cluster/jobs/quickcheck_plan.py writes it
+    python3 driver.py SPEC      SPEC: JSON, as cluster/jobs/quickcheck.py writes it
 
 Starts srun for each node, side by side, and prints an event, a line of JSON, for each that ends. srun, not sbatch: what
 a job prints comes back by the network, so a node without its file systems can be read too. The programs travel on

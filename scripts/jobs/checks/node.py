@@ -4,7 +4,7 @@
     python3 node.py node TOKEN        also home, shared folder, memory limit and GPUs (the first task of the node)
     python3 node.py gpus              GPUs only
 
-It prints what it finds and compares nothing: cluster/jobs/quickcheck_results.py has what was promised.
+It prints what it finds and compares nothing: cluster/jobs/quickcheck.py has what was promised.
 """
 
 from __future__ import annotations

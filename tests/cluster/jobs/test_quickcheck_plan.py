@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cluster.jobs.partition_facts import partition_facts
-from cluster.jobs.quickcheck_plan import LEAST_MEMORY, CheckPlan, Options, Room, parse_rooms, plan
+from cluster.jobs.quickcheck import LEAST_MEMORY, CheckPlan, Options, Room, parse_rooms, plan
 from cluster.observe.nodes import Job, parse_nodes
 from cluster.slurm.hostlist import expand
 from tests.cluster.stacks import cluster

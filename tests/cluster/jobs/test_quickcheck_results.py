@@ -5,8 +5,17 @@ from typing import Any
 
 import pytest
 
-from cluster.jobs.quickcheck_plan import CheckJob, CheckPlan, Expected, Options
-from cluster.jobs.quickcheck_results import MARK, CheckReport, CheckResult, parse_events, results
+from cluster.jobs.quickcheck import (
+    MARK,
+    CheckJob,
+    CheckPlan,
+    CheckReport,
+    CheckResult,
+    Expected,
+    Options,
+    parse_events,
+    results,
+)
 from cluster.observe.nodes import parse_nodes
 
 MIB = 1024 * 1024

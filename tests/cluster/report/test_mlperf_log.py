@@ -14,7 +14,7 @@ from cli.commands.jobs.mlperf_report import report
 from cli.errors import CliError
 from cluster.catalog.mlperf import TARGETS
 from cluster.printable import document
-from cluster.report.mlperf_log import NotAnMlperfLogError, scan
+from cluster.report.mlperf_log import NotAnMlperfLogError
 from cluster.report.mlperf_report import MlperfReport, UnknownSetupError, report_of
 from cluster.report.plot import print_plot, save_png
 from tests.cluster.report.mlperf_logs import DURATIONS, FIRST_MS, GUIDE, blocks, event, gpt3, preamble, reference, text
@@ -462,14 +462,6 @@ def test_a_damaged_log_is_reported_or_refused(cuts: list[tuple[int, int, bytes]]
     curves, _, _ = found.curves()
     if curves:
         print_plot(curves)
-
-
-def test_lines_are_found_wherever_the_file_is_cut_into_pieces(monkeypatch) -> None:
-    whole = text(reference())
-    expected = list(scan(io.BytesIO(whole)))
-    for size in (7, 64, 1000, 4096):
-        monkeypatch.setattr("cluster.report.mlperf_log._CHUNK", size)
-        assert list(scan(io.BytesIO(whole))) == expected
 
 
 def test_what_others_wrote_cant_act_on_the_terminal(tmp_path) -> None:

@@ -9,8 +9,7 @@ import pytest
 from cli.cluster import quickcheck
 from cli.cluster.jobs import Jobs
 from cli.cluster.scheduler import Scheduler
-from cluster.jobs.quickcheck_plan import CheckPlan
-from cluster.jobs.quickcheck_results import MARK, Event
+from cluster.jobs.quickcheck import MARK, CheckPlan, Event
 from cluster.observe.nodes import parse_nodes
 from cluster.slurm.hostlist import expand
 from components.deploy import config_text

@@ -14,8 +14,7 @@ from cli.commands.jobs.job_cluster import JobCluster
 from cli.errors import CliError
 from cluster.config import ClusterConfig
 from cluster.jobs.partition_facts import partition_facts
-from cluster.jobs.quickcheck_plan import CheckPlan, Options, parse_rooms, plan
-from cluster.jobs.quickcheck_results import CheckResult
+from cluster.jobs.quickcheck import CheckPlan, CheckResult, Options, parse_rooms, plan
 from cluster.observe.nodes import parse_nodes
 from tests.cli.commands.jobs.test_check import CONFIG, NODES, OUTPUTS
 from tests.cluster.stacks import cluster

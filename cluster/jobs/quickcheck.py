@@ -1,0 +1,637 @@
+"""Checks of a cluster by small jobs: one on each node that has room for it, then one over all nodes of a partition.
+
+`plan` says which jobs; the driver on the login machine (scripts/jobs/checks/driver.py) starts them and prints a line of
+JSON, an event, for each that ends; `results` reads these.
+"""
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+from cluster.config.validators.settings import minutes
+from cluster.jobs.partition_facts import PartitionFacts
+from cluster.observe.nodes import Node
+from cluster.slurm.hostlist import compress
+from scripts.node.health.kinds import smi_exit
+from scripts.node.slurm.output import rows
+
+NODE, GPUS, CONTAINER, TOGETHER = "node", "gpus", "container", "together"
+"""Keys of jobs: what they check."""
+TASKS = 2
+MEMORY = 512
+"""MiB of a node's job; nvidia-smi alone takes some hundred."""
+CONTAINER_MEMORY = 1024
+"""MiB of a job that starts a container: enroot unpacks its image within it."""
+LEAST_MEMORY = 64
+IMMEDIATE = 15
+"""Seconds for a node that was free to be free: the epilog of its last job may still run."""
+_GPUS = re.compile(r"(?:^|,)gpu(?::[^:,()]+)?:([0-9]+)")
+_GPUS_ALLOCATED = re.compile(r"(?:^|,)gres/gpu=([0-9]+)")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Room:
+    """CPUs, memory and GPUs of a node."""
+
+    cpus: int = 0
+    free_cpus: int = 0
+    memory: int = 0
+    """MiB."""
+    free_memory: int = 0
+    """MiB."""
+    gpus: int = 0
+    free_gpus: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckJob:
+    """Jobs of one kind on nodes of one partition, as the driver on the login machine starts them."""
+
+    key: str
+    partition: str
+    nodes: str
+    """Host list."""
+    each: bool
+    """One job for each node; else one over all of them."""
+    tasks: int
+    """On each node."""
+    options: tuple[str, ...]
+    """Of srun."""
+    program: tuple[str, ...]
+    """A file beside the driver, and its arguments."""
+    seconds: int
+    """How long it may take, with its wait for the nodes."""
+    minutes: int = 0
+    """Its time limit in Slurm."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class NotChecked:
+    """A node without any result."""
+
+    node: str
+    partition: str
+    why: str
+    todo: str = ""
+    unavailable: bool = False
+    """Something must be done about it; not only busy."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckResult:
+    """How one check ended on one node, or on all of them."""
+
+    check: str
+    status: str
+    node: str = ""
+    """Empty for a check of the whole cluster or of a partition."""
+    partition: str = ""
+    text: str = ""
+    """What was found, on one line; of a skipped one why."""
+    output: str = ""
+    """What the node printed."""
+    todo: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Expected:
+    """What a node's jobs have to show."""
+
+    node: str
+    partition: str
+    tasks: int
+    memory: int
+    """MiB that its job may use."""
+    container_memory: int
+    """MiB for the start of a container."""
+    gpus: int
+    """That the stack file promises."""
+    no_gpus: str = ""
+    """Why they are not looked for, if they are not."""
+    held_gpus: str = ""
+    """Why its GPUs can't be had now, if they can't."""
+    all_gpus: str = ""
+    """Why not all its GPUs can be had at once, if they can't."""
+    shared: str = ""
+    """Why a job can't have the whole node, if it can't."""
+
+    def result(self, check: str, status: str, text: str = "", output: str = "", todo: str = "") -> CheckResult:
+        """The result of a check on this node."""
+        about = {"check": check, "node": self.node, "partition": self.partition}
+        return CheckResult(**about, status=status, text=text, output=output, todo=todo)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """What the user asked for."""
+
+    run: str
+    """Unique for each run: names of jobs and files have it."""
+    suites: frozenset[str] = frozenset({"hello"})
+    wait: bool = False
+    exclusive: bool = False
+    seconds: int = 60
+    """For one job to start and end."""
+    image: str = ""
+    pyxis: bool = False
+    mail: bool = False
+    rehearsed: bool = False
+    """Machines stand for others, and may lack their GPUs."""
+    shared_home: bool = True
+    """Whether the user's home is on the shared file system; root's is not."""
+    most_nodes: Mapping[str, int] = field(default_factory=dict)
+    """Of one job, in partitions that have such a limit."""
+    prolog_seconds: Mapping[str, int] = field(default_factory=dict)
+    """Partitions whose prolog takes long for jobs on several nodes, as the one of A3 Mega."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckPlan:
+    """All jobs, what is expected of them, and what is not checked."""
+
+    jobs: tuple[CheckJob, ...]
+    expected: Mapping[str, Expected]
+    """By node."""
+    not_checked: tuple[NotChecked, ...]
+    options: Options
+
+    def spec(self) -> str:
+        """The driver's argument (scripts/jobs/checks/driver.py)."""
+        spec = {name: getattr(self.options, name) for name in ("run", "wait", "image", "pyxis", "shared_home")}
+        spec |= {"immediate": IMMEDIATE, "image_seconds": 600, "accounting_seconds": 20}
+        spec["mail"] = next(iter(self.expected), "") if self.options.mail else ""
+        return json.dumps({**spec, "jobs": [asdict(job) for job in self.jobs]})
+
+
+def plan(
+    facts: Sequence[PartitionFacts],
+    nodes: Mapping[str, Node],
+    rooms: Mapping[str, Room],
+    options: Options,
+    *,
+    only: frozenset[str] | None = None,
+) -> CheckPlan:
+    """Jobs for the nodes of these partitions; `only` names the nodes to check, all if None."""
+    expected: dict[str, Expected] = {}
+    missing: dict[str, NotChecked] = {}
+    together: dict[str, list[str]] = {}
+    for row in facts:
+        for name in row.nodes:
+            if only is not None and name not in only:
+                continue
+            if name not in expected and name not in missing:
+                found = _expected(row, name, nodes.get(name), rooms.get(name, Room()), options)
+                if isinstance(found, NotChecked):
+                    missing[name] = found
+                else:
+                    expected[name] = found
+            if name in expected:
+                together.setdefault(row.name, []).append(name)
+    jobs = [*_jobs_of_each(expected, options), *_jobs_of_all(together, expected, options)]
+    longest = {row.name: minutes(row.max_time) for row in facts}
+    # A job that asks for longer than its partition allows never starts.
+    jobs = [replace(job, minutes=max(1, int(min(-(-job.seconds // 60), longest[job.partition])))) for job in jobs]
+    return CheckPlan(jobs=tuple(jobs), expected=expected, not_checked=tuple(missing.values()), options=options)
+
+
+def _expected(row: PartitionFacts, name: str, node: Node | None, room: Room, options: Options) -> Expected | NotChecked:
+    if node is None:
+        todo = "run ./hpc up, or add it to slurmctld"
+        return NotChecked(node=name, partition=row.name, why="slurmctld does not know it", todo=todo, unavailable=True)
+    if why := _why_unusable(node):
+        todo = f"./hpc status STACK; once it is mended ./hpc nodes STACK resume {name}"
+        return NotChecked(node=name, partition=row.name, why=why, todo=todo, unavailable=True)
+    whole = options.exclusive or row.exclusive
+    cpus, gpus = (room.cpus, room.gpus) if whole else (1, 0)
+    busy = _why_busy(node, room, cpus=cpus, memory=LEAST_MEMORY, gpus=gpus)
+    if busy and not options.wait:
+        return NotChecked(node=name, partition=row.name, why=busy, todo="--wait waits for these jobs to end")
+    free = replace(room, free_cpus=room.cpus, free_memory=room.memory, free_gpus=room.gpus) if options.wait else room
+    promised = row.gpu.count if row.gpu else 0
+    return Expected(
+        node=name,
+        partition=row.name,
+        tasks=min(TASKS, max(1, free.free_cpus)),
+        memory=max(LEAST_MEMORY, min(MEMORY, free.free_memory)),
+        container_memory=max(LEAST_MEMORY, min(CONTAINER_MEMORY, free.free_memory)),
+        gpus=promised,
+        no_gpus="nodes of this rehearsal have no GPUs" if promised and options.rehearsed and not room.gpus else "",
+        held_gpus=_why_busy(node, free, gpus=1) if promised else "",
+        all_gpus=_why_busy(node, free, gpus=promised) if promised else "",
+        shared=_why_busy(node, free, cpus=room.cpus),
+    )
+
+
+def _jobs_of_each(expected: Mapping[str, Expected], options: Options) -> list[CheckJob]:
+    """One job of each kind for nodes that get the same request."""
+    kinds: dict[CheckJob, list[str]] = {}
+    for node in expected.values():
+        for job in _jobs_of(node, options):
+            kinds.setdefault(job, []).append(node.node)
+    return [replace(job, nodes=compress(nodes)) for job, nodes in kinds.items()]
+
+
+def _jobs_of(node: Expected, options: Options) -> Iterator[CheckJob]:
+    exclusive = ("--exclusive",) if options.exclusive else ()
+
+    def job(key: str, tasks: int, memory: int, *gres: str, program: tuple[str, ...], seconds: int = 0) -> CheckJob:
+        return CheckJob(
+            key=key,
+            partition=node.partition,
+            nodes="",
+            each=True,
+            tasks=tasks,
+            options=("--mpi=none", f"--mem={memory}M", *gres, *exclusive),
+            program=program,
+            seconds=max(options.seconds, seconds),
+        )
+
+    gpu = ("--gres=gpu:1",) if node.gpus and not node.held_gpus else ()
+    token = options.run if options.shared_home else ""
+    yield job(NODE, node.tasks, node.memory, *gpu, program=("node.py", "node", token))
+    if node.gpus and not node.all_gpus:
+        yield job(GPUS, 1, node.memory, f"--gres=gpu:{node.gpus}", program=("node.py", "gpus"))
+    if "container" in options.suites:
+        yield job(CONTAINER, 1, node.container_memory, program=("container.py",), seconds=300)
+
+
+def _jobs_of_all(
+    partitions: Mapping[str, list[str]], expected: Mapping[str, Expected], options: Options
+) -> Iterator[CheckJob]:
+    """One job over all nodes of each partition, or several where the partition limits the nodes of a job."""
+    for name, every in partitions.items():
+        most = options.most_nodes.get(name, len(every))
+        for start in range(0, len(every), most):
+            nodes = every[start : start + most]
+            if len(nodes) > 1:
+                memory = min(expected[node].memory for node in nodes)
+                yield CheckJob(
+                    key=TOGETHER,
+                    partition=name,
+                    nodes=compress(nodes),
+                    each=False,
+                    tasks=min(expected[node].tasks for node in nodes),
+                    options=(f"--mem={memory}M", *(("--exclusive",) if options.exclusive else ())),
+                    program=("node.py", "hello"),
+                    seconds=options.seconds + options.prolog_seconds.get(name, 0),
+                )
+
+
+def parse_rooms(text: str) -> dict[str, Room]:
+    """What `scontrol --oneliner show node` prints, by the node's name."""
+    return {row["NodeName"]: _room(row) for row in rows(text) if "NodeName" in row}
+
+
+def _room(row: Mapping[str, str]) -> Room:
+    cpus, memory = _number(row.get("CPUEfctv") or row.get("CPUTot")), _number(row.get("RealMemory"))
+    gpus = sum(int(count) for count in _GPUS.findall(row.get("Gres", "")))
+    used = _GPUS_ALLOCATED.search(row.get("AllocTRES", ""))
+    return Room(
+        cpus=cpus,
+        free_cpus=max(0, cpus - _number(row.get("CPUAlloc"))),
+        memory=memory,
+        free_memory=max(0, memory - _number(row.get("MemSpecLimit")) - _number(row.get("AllocMem"))),
+        gpus=gpus,
+        free_gpus=max(0, gpus - (int(used[1]) if used else 0)),
+    )
+
+
+def _number(text: str | None) -> int:
+    return int(text) if text and text.isdigit() else 0
+
+
+def _why_unusable(node: Node) -> str:
+    """Why a node takes no jobs at all; empty if it does."""
+    # A node whose last job is only cleaned up after is soon free.
+    if replace(node, states=node.states - {"COMPLETING"}).fine:
+        return ""
+    reason = f": {node.reason}" if node.reason else ""
+    return f"{node.word}{reason}"
+
+
+def _why_busy(node: Node, room: Room, *, cpus: int = 0, memory: int = 0, gpus: int = 0) -> str:
+    """Why a job of this size can't start on a node now; empty if it can."""
+    if gpus > room.gpus:
+        return f"slurmctld has {room.gpus} GPUs of {node.name}"
+    needed = {"CPU": (room.free_cpus, cpus), "memory": (room.free_memory, memory), "GPU": (room.free_gpus, gpus)}
+    lacking = [name for name, (free, least) in needed.items() if free < least]
+    if not lacking:
+        return ""
+    numbers = ", ".join(job.number for job in node.busy)
+    jobs = f"busy with job{'s' if len(node.busy) > 1 else ''} {numbers}" if numbers else "busy"
+    return f"no free {' and '.join(lacking)} on {node.name}: {jobs}"
+
+
+PASS, FAIL, SKIP = "pass", "fail", "skip"
+MARK = "hpc-check "
+"""In front of what programs of scripts/jobs/checks print for this package."""
+Event = Mapping[str, Any]
+"""A line of the driver's (scripts/jobs/checks/driver.py)."""
+_BUSY = ("nodes are busy", "Immediate execution impossible", "Resources temporarily unavailable")
+"""What srun prints when --immediate has passed (slurm_errno.c: ESLURM_NODES_BUSY, ESLURM_CAN_NOT_START_IMMEDIATELY)."""
+_MIB = 1024 * 1024
+_PAGE = 65_536
+"""The kernel rounds a limit to pages; the largest base page of Linux."""
+_REFUSED = (
+    "Invalid account",
+    "not permitted to use this partition",
+    "Required partition not available",
+    "Invalid qos",
+    "violates accounting/QOS policy",
+    "Access/permission denied",
+    "node count specification invalid",
+    "Requested node configuration is not available",
+)
+"""What slurmctld answers to a job that this user can't have (slurm_errno.c)."""
+
+
+def found_no_room(event: Event | None) -> bool:
+    """Whether a job did not begin, because others have its nodes."""
+    return event is not None and bool(event["code"]) and any(text in str(event["err"]) for text in _BUSY)
+
+
+def tasks_of(event: Event | None) -> list[dict[str, Any]]:
+    """What the tasks of a job printed."""
+    found: list[dict[str, Any]] = []
+    for line in str(event["out"]).splitlines() if event else ():
+        if line.startswith(MARK):
+            try:
+                task = json.loads(line[len(MARK) :])
+            except ValueError:
+                continue
+            if isinstance(task, dict):
+                found.append(task)
+    return found
+
+
+def output_of(event: Event | None) -> str:
+    """What a job printed, without what is for this module."""
+    if event is None:
+        return ""
+    text = f"{event['err']}\n{event['out']}"
+    return "\n".join(line for line in text.splitlines() if line.strip() and not line.startswith(MARK))
+
+
+def _node_results(
+    plan: CheckPlan, expected: Expected, events: Mapping[str, Event], last: Mapping[str, Event]
+) -> Iterator[CheckResult]:
+    """Results of a node. `events`: how its jobs ended, by their keys; `last`: what the driver found on the login
+    machine."""
+    job, result = events.get(NODE), expected.result
+    tasks = tasks_of(job)
+    if wrong := _hello(expected, job, tasks):
+        todo = f"./hpc logs STACK slurmd --on {expected.node}, and ./hpc nodes STACK drain it while it is looked after"
+        yield result("hello", FAIL, wrong, output_of(job), todo)
+        return
+    cpus = max(int(task.get("cpus", 0)) for task in tasks)
+    yield result("hello", PASS, f"{len(tasks)} tasks, {cpus} CPUs")
+    full = next((task for task in tasks if "gpus" in task), {})
+    yield _home(plan, expected, full, last.get("home"))
+    if full.get("shared"):
+        yield result("shared", PASS)
+    else:
+        yield result("shared", FAIL, "/opt/apps/hpc can't be read", todo=f"./hpc ssh STACK {expected.node} -- findmnt")
+    yield _memory(expected, full)
+    if expected.no_gpus:
+        yield result("gpus", SKIP, expected.no_gpus)
+        yield result("confined", SKIP, expected.no_gpus)
+    elif expected.gpus:
+        yield from _gpus(expected, full.get("gpus") or {}, events.get(GPUS))
+    if "container" in plan.options.suites:
+        yield _container(expected, events.get(CONTAINER))
+    yield _accounting(expected, last.get("accounting"))
+
+
+def _hello(expected: Expected, event: Event | None, tasks: list[dict[str, Any]]) -> str:
+    """What is wrong with a node's answer; empty if nothing."""
+    if event is None:
+        return "the check ended before this node's job did"
+    if event.get("late"):
+        return f"no end within {event['seconds']:.0f} s"
+    if len(tasks) < expected.tasks:
+        return f"{len(tasks)} of {expected.tasks} tasks answered, exit code {event['code']}"
+    if others := {str(task.get("node")) for task in tasks} - {expected.node}:
+        return f"answered as {', '.join(sorted(others))}"
+    if not any("gpus" in task for task in tasks):
+        return "the first task did not look at the node"
+    return f"exit code {event['code']}" if event["code"] else ""
+
+
+def _home(plan: CheckPlan, expected: Expected, full: Mapping[str, Any], event: Event | None) -> CheckResult:
+    if not plan.options.shared_home:
+        return expected.result("home", SKIP, "root's home is not shared: name a user with --as")
+    there = full.get("home") or {}
+    back = (event or {}).get("files", {}).get(expected.node)
+    wrong = str(there.get("error") or (back or {}).get("error") or "")
+    if back is None:
+        wrong = wrong or "what the node wrote is not on the login machine"
+    elif not wrong and not back.get("own"):
+        wrong = "what the node wrote has another owner on the login machine"
+    elif not wrong and str(back.get("text", "")).split() != [plan.options.run, expected.node]:
+        wrong = "what the node wrote has another content on the login machine"
+    if wrong:
+        todo = f"./hpc ssh STACK {expected.node} -- findmnt; ./hpc status STACK"
+        return expected.result("home", FAIL, wrong, todo=todo)
+    return expected.result("home", PASS)
+
+
+def _memory(expected: Expected, full: Mapping[str, Any]) -> CheckResult:
+    limit, wanted = full.get("memory"), expected.memory * _MIB
+    if limit is None:
+        return expected.result("memory", SKIP, "the job sees no memory cgroup")
+    todo = "ConstrainRAMSpace=yes in cgroup.conf, and cgroups with memory on the node: ./hpc drift STACK"
+    if limit < 0:
+        return expected.result("memory", FAIL, "no limit on a job's memory", todo=todo)
+    if limit > wanted + _PAGE:
+        return expected.result("memory", FAIL, f"limit {limit // _MIB} MiB, asked for {expected.memory} MiB", todo=todo)
+    return expected.result("memory", PASS, f"{expected.memory} MiB")
+
+
+def _gpus(expected: Expected, seen: Mapping[str, Any], whole: Event | None) -> Iterator[CheckResult]:
+    """GPUs as many as promised, and a job that sees and opens its own only."""
+    count = seen["driver"] if seen.get("driver") is not None else len(seen.get("devices", ()))
+    source = "the driver" if seen.get("driver") is not None else "device files"
+    todo = f"./hpc nodes STACK drain {expected.node} --reason 'GPU missing'; then ./hpc status STACK"
+    problems = [] if count == expected.gpus else [f"{count} of {expected.gpus} GPUs by {source}"]
+    output, skipped = "", expected.all_gpus
+    if whole is None and not skipped:
+        problems.append(f"the job with all {expected.gpus} GPUs did not end")
+    elif found_no_room(whole):
+        skipped = "other jobs took GPUs of the node meanwhile"
+    elif whole is not None:
+        tasks = tasks_of(whole)
+        full = (tasks[0].get("gpus") if tasks else None) or {}
+        if not tasks:
+            problems.append(f"a job with all {expected.gpus} GPUs gave no answer, exit code {whole['code']}")
+            output = output_of(whole)
+        for name, what in (("open", "can be opened"), ("visible", "in CUDA_VISIBLE_DEVICES"), ("smi", "by nvidia-smi")):
+            if name in full and len(full[name]) != expected.gpus:
+                problems.append(f"{len(full[name])} of {expected.gpus} GPUs {what} in a job that has all")
+        if "smi_error" in full:
+            problems.append(f"nvidia-smi ended with {smi_exit(int(full.get('smi_code') or 255))}")
+            output = str(full["smi_error"])
+    if problems:
+        yield expected.result("gpus", FAIL, "; ".join(problems), output, todo)
+    else:
+        note = f"; not tried together: {skipped}" if skipped else ""
+        yield expected.result("gpus", PASS, f"{count} GPUs by {source}{note}")
+    yield _confined(expected, seen)
+
+
+def _confined(expected: Expected, seen: Mapping[str, Any]) -> CheckResult:
+    if expected.held_gpus:
+        return expected.result("confined", SKIP, expected.held_gpus)
+    counts = {
+        "in CUDA_VISIBLE_DEVICES": len(seen.get("visible", ())),
+        "can be opened": len(seen.get("open", ())),
+        **({"by nvidia-smi": len(seen["smi"])} if "smi" in seen else {}),
+    }
+    wrong = [f"{count} {what}" for what, count in counts.items() if count != 1]
+    if wrong:
+        todo = "ConstrainDevices=yes in cgroup.conf, and gres.conf's device files: ./hpc drift STACK"
+        return expected.result("confined", FAIL, f"a job with 1 GPU: {', '.join(wrong)}", todo=todo)
+    return expected.result("confined", PASS, "a job with 1 GPU opens that one only")
+
+
+def _container(expected: Expected, event: Event | None) -> CheckResult:
+    todo = "start one manually on the node, with ./hpc run STACK -- srun; docs/guides/quickcheck.md has the commands"
+    if event is None or found_no_room(event):
+        status, text = (SKIP, "other jobs took the node meanwhile") if event else (FAIL, "its job did not end")
+        return expected.result("container", status, text, todo="" if event else todo)
+    seen = next(iter(tasks_of(event)), None)
+    if seen is None:
+        # pyxis: what the container printed comes as it is.
+        if event["code"] == 0 and "ID=" in event["out"]:
+            return expected.result("container", PASS, "pyxis")
+        late = "no end in time" if event.get("late") else f"exit code {event['code']}"
+        return expected.result("container", FAIL, f"no container started, {late}", output_of(event), todo)
+    runtime = seen.get("runtime")
+    if not runtime or "skip" in seen:
+        return expected.result(
+            "container", SKIP, str(seen.get("skip") or "no pyxis, enroot, apptainer or podman on the node")
+        )
+    if "error" in seen or str(seen.get("wanted")) not in str(seen.get("out")):
+        return expected.result("container", FAIL, f"{runtime} did not start one", str(seen.get("error", "")), todo)
+    return expected.result("container", PASS, str(runtime))
+
+
+def _accounting(expected: Expected, event: Event | None) -> CheckResult:
+    todo = "./hpc logs STACK slurmdbd; sacctmgr show runaway"
+    if event is None or event.get("error"):
+        return expected.result("accounting", FAIL, "sacct gave no answer", str((event or {}).get("error", "")), todo)
+    rows = [line.split("|") for line in str(event["text"]).splitlines()]
+    mine = [row for row in rows if len(row) == 6 and row[5] == expected.node]
+    if not mine:
+        return expected.result("accounting", FAIL, "sacct has no job of this node", todo=todo)
+    number, user, account, qos = mine[0][:4]
+    lacking = [name for name, value in (("user", user), ("account", account), ("QOS", qos)) if not value]
+    if lacking:
+        text = f"job {number} is recorded without {', '.join(lacking)}"
+        return expected.result("accounting", FAIL, text, todo="./hpc up STACK applies accounts and users")
+    return expected.result("accounting", PASS, f"account {account}, QOS {qos}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckReport:
+    """All results."""
+
+    results: tuple[CheckResult, ...]
+    not_checked: tuple[NotChecked, ...]
+
+    @property
+    def passed(self) -> bool:
+        """Nothing failed, no node is out of service, and something was checked."""
+        return (
+            not any(result.status == FAIL for result in self.results)
+            and not any(missing.unavailable for missing in self.not_checked)
+            and any(result.status == PASS for result in self.results)
+        )
+
+
+def parse_events(lines: Iterable[str]) -> Iterator[Event]:
+    """The driver's lines; what else stands on its output is left out."""
+    for line in lines:
+        try:
+            event = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(event, dict) and isinstance(event.get("event"), str):
+            yield event
+
+
+def results(
+    plan: CheckPlan, events: Iterable[Event], *, more: Iterable[CheckResult] = (), now: Mapping[str, Node] | None = None
+) -> CheckReport:
+    """The report of a run. A check that never ended failed.
+
+    `more` are results of other checks; `now` has the jobs of nodes that became busy meanwhile.
+    """
+    every = list(events)
+    ended = {(event["key"], tuple(event["nodes"])): event for event in every if event["event"] == "end"}
+    last = {event["event"]: event for event in every if event["event"] in ("home", "accounting", "failed")}
+    found: list[CheckResult] = []
+    missing = list(plan.not_checked)
+    for node, expected in plan.expected.items():
+        of_node = {key: event for (key, nodes), event in ended.items() if nodes == (node,)}
+        if lost := _lost(expected, of_node.get(NODE), (now or {}).get(node)):
+            missing.append(lost)
+        else:
+            found += _node_results(plan, expected, of_node, last)
+    found += _of_partitions(plan, ended)
+    if "failed" in last:
+        found.append(CheckResult(check="driver", status=FAIL, text=str(last["failed"].get("text"))))
+    found += more
+    return CheckReport(results=tuple(found), not_checked=tuple(missing))
+
+
+def _lost(expected: Expected, event: Event | None, now: Node | None) -> NotChecked | None:
+    """A node on which no job could begin, because others were faster or the user may not use it."""
+    if event is None or event["code"] == 0 or MARK in event["out"]:
+        return None
+    why = " ".join(str(event["err"]).split())
+    if found_no_room(event):
+        jobs = [f"{job.number}{'' if job.running else ' (completing)'}" for job in now.jobs] if now else []
+        busy = f"busy with jobs {', '.join(jobs)}" if jobs else why
+        text = f"no room on {expected.node}: {busy}"
+        todo = "run it again, or with --wait"
+        return NotChecked(node=expected.node, partition=expected.partition, why=text, todo=todo)
+    if any(text in why for text in _REFUSED):
+        todo = "choose a user who may with --as USER, or other nodes with --partition or --nodes"
+        return NotChecked(node=expected.node, partition=expected.partition, why=why, todo=todo, unavailable=True)
+    return None
+
+
+def _of_partitions(plan: CheckPlan, ended: Mapping[tuple[str, tuple[str, ...]], Event]) -> Iterator[CheckResult]:
+    """Results of the jobs over all nodes of each partition."""
+    for partition in dict.fromkeys(job.partition for job in plan.jobs if job.key == TOGETHER):
+        tasks = min(job.tasks for job in plan.jobs if job.key == TOGETHER and job.partition == partition)
+        every = [event for (key, _), event in ended.items() if key == TOGETHER and event["partition"] == partition]
+        for event in every or [None]:
+            status, text = _together(tasks, event)
+            failed = status == FAIL
+            yield CheckResult(
+                check="together",
+                status=status,
+                partition=partition,
+                text=text,
+                output=output_of(event) if failed else "",
+                todo="srun over these nodes manually; nodes must reach each other's slurmd" if failed else "",
+            )
+
+
+def _together(tasks: int, event: Event | None) -> tuple[str, str]:
+    """Status and text of a job over several nodes."""
+    if event is None:
+        return SKIP, "fewer than two nodes answered alone"
+    nodes = list(event["nodes"])
+    found = {(str(task.get("node")), task.get("task")) for task in tasks_of(event)}
+    silent = [node for node in nodes if sum(name == node for name, _ in found) < tasks]
+    if found_no_room(event):
+        return SKIP, f"no room on all {len(nodes)} nodes at once"
+    if silent or event["code"]:
+        late = f"no end within {event['seconds']:.0f} s" if event.get("late") else f"exit code {event['code']}"
+        text = f"{len(found)} of {len(nodes) * tasks} tasks on {len(nodes)} nodes answered, {late}"
+        return FAIL, text + (f"; not all of {compress(silent)}" if silent else "")
+    return PASS, f"{len(nodes) * tasks} tasks on {len(nodes)} nodes"
