@@ -17,8 +17,8 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from cli.access.ssh import UNREACHED, shell_line
-from cli.access.target import Target
+from cli.access.ssh import shell_line
+from cli.access.target import UNREACHED, Driver, Target
 from cli.errors import CliError
 from cli.interrupts import unwound
 from cluster.platforms.nebius.kubectl import INSTALL_KUBECTL, kubeconfig, reason, selector
@@ -32,6 +32,7 @@ _FAILED = 1
 followed by a line that says so."""
 _START_SECONDS = 10
 """More than other drivers need: kubectl asks the API server for its kinds, and runs the credential command."""
+_ENDED = re.compile(r"command terminated with exit code (?P<code>[0-9]+)\n?\Z")
 _TERM = re.compile(r"[A-Za-z0-9._+-]+")
 
 
@@ -117,38 +118,34 @@ class KubeApi:
         return reason(stderr, self.kubernetes.command)
 
 
-class Kubectl:
+class Kubectl(Driver):
     """Runs commands in containers, as root, over the kubectl on PATH."""
 
-    needs_admin_key = False
     own = re.compile(
         r"command terminated|[Ee]rror: |Error from server|Unable to connect|The connection to|[EWI][0-9]{4} "
     )
-    last = re.compile(r"command terminated with exit code (?P<code>[0-9]+)\n?\Z")
+    last = _ENDED
 
     @contextmanager
     def connected(self, targets: Sequence[Target], admin_key: str, *, seconds: float) -> Generator["_Session"]:
-        """What gives the argv for these targets, while the kubeconfig is there. Each command connects by itself, so
-        `seconds` are its caller's to keep. Raises CliError: there is no kubectl here, or an output is not complete."""
+        """As every driver's, but each command connects by itself, so `seconds` are its caller's to keep. Raises
+        CliError: there is no kubectl here, or an output is not complete."""
         del admin_key, seconds
         with ExitStack() as stack:
             yield _Session(stack, targets)
 
     @staticmethod
     def extra_seconds(target: Target) -> float:
-        """How much longer a target may take to reach than one that answers here."""
         del target
         return _START_SECONDS
 
     @staticmethod
     def explain(target: Target, stderr: str) -> str:
-        """Why a target was not reached, from what kubectl printed."""
         return reason(stderr, Kubernetes.of(target.row.get("kubernetes")).command)
 
     @classmethod
     def outcome(cls, code: int, stderr: str) -> tuple[int, str]:
-        """The command's own exit code and standard error; UNREACHED where kubectl failed itself."""
-        ended = cls.last.search(stderr)
+        ended = _ENDED.search(stderr)
         if ended and int(ended["code"]) == code:
             return code, stderr[: ended.start()]
         return (UNREACHED if code == _FAILED else code), stderr
@@ -168,11 +165,8 @@ class Kubectl:
             if service.code:
                 raise CliError(f"service {name}: {service.why}")
             found = json.loads(service.out)
-            nodes = (
-                []
-                if found["spec"].get("type") == "LoadBalancer"
-                else api.ask("get", "nodes", *NODES, seconds=seconds).items
-            )
+            balanced = found["spec"].get("type") == "LoadBalancer"
+            nodes = [] if balanced else api.ask("get", "nodes", *NODES, seconds=seconds).items
             where = address(found, nodes)
             if where is None:
                 about = selector("Service", name)
@@ -180,18 +174,8 @@ class Kubectl:
                 raise CliError(
                     f"{missing(found, events.items)} Without it: ./hpc ssh STACK {target.name} goes in by kubectl exec."
                 )
-            key = api.ask(
-                "exec",
-                str(target.row["pod"]),
-                *inside,
-                "--container",
-                str(target.row["container"]),
-                "--",
-                "/bin/sh",
-                "-c",
-                HOST_KEY,
-                seconds=seconds,
-            )
+            pod = [str(target.row["pod"]), *inside, "--container", str(target.row["container"])]
+            key = api.ask("exec", *pod, "--", "/bin/sh", "-c", HOST_KEY, seconds=seconds)
             if key.code or not key.out.strip():
                 raise CliError(f"{target.name}: its host key can't be read: {key.why or 'there is none'}")
         words = key.out.split()
@@ -212,18 +196,10 @@ class _Session:
         """The program and arguments that run a command as a user on a target."""
         row = target.row
         api = self._apis[Kubernetes.of(row.get("kubernetes"))]
-        return api.argv(
-            "exec",
-            str(row["pod"]),
-            "--namespace",
-            str(row.get("namespace") or api.kubernetes.namespace),
-            "--container",
-            str(row["container"]),
-            "--stdin",
-            *(["--tty"] if terminal else []),
-            "--",
-            *entered(str(row.get("jail") or ""), shell_line(user, command, terminal=terminal), terminal=terminal),
-        )
+        namespace = str(row.get("namespace") or api.kubernetes.namespace)
+        pod = [str(row["pod"]), "--namespace", namespace, "--container", str(row["container"])]
+        inside = entered(str(row.get("jail") or ""), shell_line(user, command, terminal=terminal), terminal=terminal)
+        return api.argv("exec", *pod, "--stdin", *(["--tty"] if terminal else []), "--", *inside)
 
 
 def entered(jail: str, line: str, *, terminal: bool) -> list[str]:

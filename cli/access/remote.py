@@ -10,67 +10,20 @@ import threading
 import time
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import IO, Protocol, runtime_checkable
+from typing import IO
 
 from cli import console
-from cli.access.ssh import CONNECT_SECONDS, IAP, UNREACHED, Ssh
-from cli.access.target import Target
+from cli.access.ssh import CONNECT_SECONDS, IAP, Ssh
+from cli.access.target import UNREACHED, Argv, Driver, Target
 from cli.errors import CliError
 from cli.interrupts import child, left_to_child, unwound
 
 LOOK_UP_SECONDS = 20
 """For each question to a cluster that a target's address is asked of."""
-Argv = Callable[..., list[str]]
-"""argv(target, user, command, terminal=False): the program and arguments that run a command as a user on a target.
-
-No command is the user's login shell. One single word that could not be a program's name is a line for a shell."""
-
-
-class Driver(Protocol):
-    """Reaches the targets of one method. What its program ends with if a target is not reached is UNREACHED."""
-
-    needs_admin_key: bool
-    """Whether it logs in with the stack's admin key."""
-
-    def connected(self, targets: Sequence[Target], admin_key: str, *, seconds: float) -> AbstractContextManager[Argv]:
-        """What gives the argv for these targets, while their connections are open; CliError if it can't be used here.
-
-        A target that does not answer within `seconds` is given up.
-        """
-        ...
-
-    def extra_seconds(self, target: Target) -> float:
-        """How much longer this target may take to reach than one that answers here."""
-        ...
-
-    def explain(self, target: Target, stderr: str) -> str:
-        """Why a target was not reached, on one line, from what the program printed."""
-        ...
-
-
-@runtime_checkable
-class Indirect(Protocol):
-    """A driver whose program has exit codes and messages of its own beside the command's, and login targets with an SSH
-    server besides."""
-
-    own: re.Pattern[str]
-    """How lines begin that the program prints itself on standard error."""
-    last: re.Pattern[str]
-    """What it prints last once the command has failed; behind the command's own last words, if those had no line
-    break."""
-
-    def outcome(self, code: int, stderr: str) -> tuple[int, str]:
-        """The command's own exit code and standard error; UNREACHED where the program failed itself."""
-        ...
-
-    def over_ssh(self, target: Target, seconds: float) -> Target:
-        """A login target as SSH reaches it from here, looked up now. Raises CliError: it has no address."""
-        ...
-
 
 _SSH = Ssh()
 
@@ -100,17 +53,11 @@ def driver_of(target: Target) -> Driver:
 _CHUNK = 65536
 
 
-def relayed(
-    command: Sequence[str],
-    outcome: Callable[[int, str], tuple[int, str]],
-    *,
-    own: re.Pattern[str],
-    last: re.Pattern[str],
-) -> int:
-    """Run the command; the exit code that `outcome` makes of its own and of its last lines on standard error.
+def _relayed(command: Sequence[str], driver: Driver, own: re.Pattern[str], last: re.Pattern[str]) -> int:
+    """Run the command; the exit code that the driver makes of its own and of its last lines on standard error.
 
     Lines that begin as `own` says are held back until others come or the command ends, since they may be the program's
-    own, and so is what `last` finds at the end of a line: `outcome` returns what is to be printed of them. Nothing is
+    own, and so is what `last` finds at the end of a line: the driver returns what is to be printed of them. Nothing is
     where the command was not reached: the caller explains.
     """
     with left_to_child(), child(command, stderr=subprocess.PIPE) as process:
@@ -121,7 +68,7 @@ def relayed(
         code = process.wait()
         # A process that outlives it may have its standard error; it is not waited for.
         reader.join(1.0)
-        status, left = outcome(code, "".join(held))
+        status, left = driver.outcome(code, "".join(held))
         if status != UNREACHED or code == UNREACHED:
             _print(left.encode(errors="surrogateescape"))
     return status
@@ -170,8 +117,8 @@ def run(target: Target, admin_key: str, user: str, command: Sequence[str]) -> in
     driver = driver_of(target)
     with unwound(), _sessions([target], admin_key, CONNECT_SECONDS) as argv:
         there = argv(target, user, command, terminal=on_terminal())
-        if isinstance(driver, Indirect):
-            code = relayed(there, driver.outcome, own=driver.own, last=driver.last)
+        if driver.own and driver.last:
+            code = _relayed(there, driver, driver.own, driver.last)
         else:
             with left_to_child(), child(there) as process:
                 code = process.wait()
@@ -250,11 +197,9 @@ def gather(
             except subprocess.TimeoutExpired as expired:
                 # Whatever it printed came from there.
                 return _late(target, allowed, let_in=bool(expired.stdout))
-            code, err = done.returncode, done.stderr
-            if code == UNREACHED and target.direct and _TIMED_OUT in err and not done.stdout:
+            if done.returncode == UNREACHED and target.direct and _TIMED_OUT in done.stderr and not done.stdout:
                 return _late(target, allowed, let_in=False)
-            if isinstance(driver, Indirect):
-                code, err = driver.outcome(code, err)
+            code, err = driver.outcome(done.returncode, done.stderr)
             if code == UNREACHED and not target.direct:
                 err = driver.explain(target, err)
             return Done(code=code, out=done.stdout, err=err, asked=asked, answered=time.time())

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from cli.access.target import Target
+from cli.access.target import UNREACHED, Driver, Target
 from cli.errors import CliError
 from cluster.platforms.gcp import iap
 from engine.private import PrivateFolder
@@ -132,8 +132,6 @@ def shell_line(user: str, command: Sequence[str], *, terminal: bool) -> str:
     return f"exec runuser -l {shlex.quote(user)} {option} {shlex.quote(words)}"
 
 
-UNREACHED = 255
-"""ssh's own exit code, which a command on a target may have as well."""
 CONNECT_SECONDS = 15
 _IAP_SECONDS = 20
 """More than that for Identity-Aware Proxy: gcloud takes two seconds to start, and as many for each connection."""
@@ -148,18 +146,15 @@ _NO_REASON = re.compile(
 """How lines begin that ssh ends with, whatever the reason was."""
 
 
-class Ssh:
+class Ssh(Driver):
     """Runs commands over the system's ssh, which logs in as root."""
 
     needs_admin_key = True
 
     @contextmanager
     def connected(self, targets: Sequence[Target], admin_key: str, *, seconds: float) -> Generator["_Session"]:
-        """What gives the argv for these targets, while keys and connections are there.
-
-        A target that does not answer within `seconds` is given up. For one that can't be reached the argv prints the
-        reason and ends like ssh. Raises CliError: there is no ssh here, or an output of the stack is no
-        name, address or key."""
+        """As every driver's. For a target that can't be reached the argv prints the reason and ends like ssh. Raises
+        CliError: there is no ssh here, or an output of the stack is no name, address or key."""
         with ExitStack() as stack:
             session = _Session(stack, admin_key, targets, seconds)
             session.open()
@@ -186,12 +181,11 @@ class Ssh:
 
     @staticmethod
     def extra_seconds(target: Target) -> float:
-        """How much longer this target may take to reach than one that answers here."""
         return _IAP_SECONDS if target.method == IAP else 0
 
     @staticmethod
     def explain(target: Target, stderr: str) -> str:
-        """Why a target was not reached, from what ssh printed: the last line that has a reason."""
+        """The last line of what ssh printed that has a reason."""
         if target.method == IAP and "ERROR: (gcloud" in stderr:
             return iap.explain(stderr, instance(target))
         if target.jump and "Session open refused" in stderr:

@@ -1,8 +1,13 @@
-"""A target: one machine or pod of a cluster, and how it is reached, as the stack's outputs describe it."""
+"""A target: one machine or pod of a cluster, as the stack's outputs describe it, and what every driver has."""
 
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any
+
+UNREACHED = 255
+"""ssh's own exit code, which a command on a target may have as well."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,3 +56,49 @@ def _target(name: str, rows: Mapping[str, Any]) -> Target:
         jump=_target(row["jump"], rows) if row.get("jump") else None,
         row=row,
     )
+
+
+Argv = Callable[..., list[str]]
+"""argv(target, user, command, terminal=False): the program and arguments that run a command as a user on a target.
+
+No command is the user's login shell. One single word that could not be a program's name is a line for a shell."""
+
+
+class Driver:
+    """Reaches the targets of one method. What its program ends with if a target is not reached is UNREACHED."""
+
+    needs_admin_key = False
+    """Whether it logs in with the stack's admin key."""
+    own: re.Pattern[str] | None = None
+    """How lines begin that the program prints itself on standard error, where it has messages and exit codes of its own
+    beside the command's."""
+    last: re.Pattern[str] | None = None
+    """What such a program prints last once the command has failed; behind the command's own last words, if those had no
+    line break."""
+
+    def connected(self, targets: Sequence[Target], admin_key: str, *, seconds: float) -> AbstractContextManager[Argv]:
+        """What gives the argv for these targets, while their connections are open; CliError if it can't be used here.
+
+        A target that does not answer within `seconds` is given up.
+        """
+        raise NotImplementedError
+
+    @staticmethod
+    def extra_seconds(target: Target) -> float:
+        """How much longer this target may take to reach than one that answers here."""
+        return 0
+
+    @staticmethod
+    def explain(target: Target, stderr: str) -> str:
+        """Why a target was not reached, on one line, from what the program printed."""
+        raise NotImplementedError
+
+    @classmethod
+    def outcome(cls, code: int, stderr: str) -> tuple[int, str]:
+        """The command's own exit code and standard error; UNREACHED where the program failed itself."""
+        return code, stderr
+
+    @staticmethod
+    def over_ssh(target: Target, seconds: float) -> Target:
+        """A login target as SSH reaches it from here, looked up now. Raises CliError: it has no address."""
+        return target

@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from cli.access import ssh
-from cli.access.remote import LOOK_UP_SECONDS, Indirect, driver_of
+from cli.access.remote import LOOK_UP_SECONDS, driver_of
 from cli.access.ssh import Host, Ssh
 from cli.access.target import Target
 from cli.cluster.cluster import Cluster
@@ -51,8 +51,7 @@ def render(cluster: Cluster, files: Files, *, user: str, admin: bool, nodes: boo
     A user gets the login machines, and with `nodes` the nodes through them. `admin` gets every machine, as root. Raises
     CliError: no target is reached by ssh, or nothing can be written there."""
     login = cluster.target(None)
-    if isinstance(driver := driver_of(login), Indirect):
-        login = driver.over_ssh(login, LOOK_UP_SECONDS)
+    login = driver_of(login).over_ssh(login, LOOK_UP_SECONDS)
     reached = {**cluster.targets, login.name: login}
     targets = [one for one in reached.values() if isinstance(driver_of(one), Ssh)]
     if not admin:

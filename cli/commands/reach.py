@@ -7,7 +7,7 @@ from typer import Argument, Exit, Option
 
 from cli import console, options
 from cli.access import remote
-from cli.access.remote import LOOK_UP_SECONDS, Indirect, driver_of
+from cli.access.remote import LOOK_UP_SECONDS, driver_of
 from cli.access.ssh import quoted
 from cli.access.target import Target
 from cli.cluster.cluster import Cluster, from_outputs
@@ -130,7 +130,7 @@ def _by_ssh(cluster: Cluster, name: str | None, key: Path | None) -> Target:
     """The target of a name, by its SSH server where it has one besides its driver. Raises CliError: it is not found."""
     target = cluster.target(name)
     driver = driver_of(target)
-    if not isinstance(driver, Indirect) or (name and not key) or "login" not in target.roles:
+    if driver.own is None or (name and not key) or "login" not in target.roles:
         return target
     if not key and not cluster.admin_key:
         raise CliError("the stack has no output admin_key. Give a key of your own: -k KEY, with -u USER.")

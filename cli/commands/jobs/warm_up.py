@@ -9,7 +9,7 @@ from typing import Annotated
 from typer import Exit, Option
 
 from cli import console, options
-from cli.access.remote import Indirect, driver_of, follow
+from cli.access.remote import driver_of, follow
 from cli.cluster.cluster import Cluster, from_outputs
 from cli.cluster.jobs import Jobs
 from cli.cluster.scheduler import Scheduler
@@ -93,8 +93,7 @@ def _wanted(config: ClusterConfig, images: list[str], seconds: int | None) -> Wa
 def _run(cluster: Cluster, text: str) -> int:
     """Run it on the login machine; its exit code."""
     target = cluster.target(None)
-    driver = driver_of(target)
-    own = driver.own if isinstance(driver, Indirect) else None
+    own = driver_of(target).own
 
     def show(lines: Mapping[str, list[str]]) -> None:
         console.lines(line for some in lines.values() for line in some)
