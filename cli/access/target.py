@@ -84,7 +84,7 @@ class Driver:
         raise NotImplementedError
 
     @staticmethod
-    def extra_seconds(target: Target) -> float:
+    def extra_seconds(target: Target) -> float:  # noqa: ARG004
         """How much longer this target may take to reach than one that answers here."""
         return 0
 
@@ -99,6 +99,6 @@ class Driver:
         return code, stderr
 
     @staticmethod
-    def over_ssh(target: Target, seconds: float) -> Target:
+    def over_ssh(target: Target, seconds: float) -> Target:  # noqa: ARG004
         """A login target as SSH reaches it from here, looked up now. Raises CliError: it has no address."""
         return target
