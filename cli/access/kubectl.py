@@ -25,7 +25,7 @@ from cluster.platforms.nebius.kubectl import INSTALL_KUBECTL, kubeconfig, reason
 from cluster.platforms.nebius.login_address import HOST_KEY, NODES, address, missing
 from cluster.platforms.nebius.names import ROOT_PATH, login_service
 from cluster.platforms.observer import Answer
-from engine.private import PrivateFolder
+from hostfiles import PrivateFolder
 
 _FAILED = 1
 """Exit code of kubectl itself, whatever failed (DefaultErrorExitCode of k8s.io/kubectl). A command's own 1 is

@@ -9,7 +9,7 @@ from typer import Argument, Option
 from cli import console, options
 from cli.errors import CliError
 from cli.stack import edits as text_file
-from cli.stack import encryption_keys, project, state_dir
+from cli.stack import project, stackfile, state_dir
 from cli.stack.edits import with_setting
 from cli.stack.stackfile import StackFile
 from engine.state.crypter import Crypter
@@ -59,12 +59,12 @@ def _asked(key: str) -> str:
 
 def _crypter(file: StackFile) -> Crypter:
     """What encrypts under the stack's salt, which the file gets where it lacks one."""
-    kept = encryption_keys.read(file.path)
+    kept = stackfile.encryption_keys(file.path)
     if _FOREIGN in kept or not (state_dir.on_files(file.stack) or kept):
         who = kept.get(_FOREIGN, state_dir.backend(file.stack))
         raise CliError(f"secrets of stack {file.stack} are kept by {who}: use `pulumi config set --secret`")
-    known = kept.get(encryption_keys.KEYS[0]) or project.state_salt(file.stack)
+    known = kept.get(stackfile.ENCRYPTION_KEYS[0]) or project.state_salt(file.stack)
     crypter = Crypter(state_dir.passphrase, known)
     crypter.unlock()
-    encryption_keys.append(file.path, {encryption_keys.KEYS[0]: crypter.salt})
+    stackfile.add_encryption_keys(file.path, {stackfile.ENCRYPTION_KEYS[0]: crypter.salt})
     return crypter

@@ -16,8 +16,7 @@ from cli.stack.edits import with_item, without_item
 from cli.stack.stackfile import StackFile
 from cli.users import edit, keys
 from cli.users.edit import AddRequest
-from cli.users.in_effect import InEffect, Seen, fingerprint, look
-from cli.users.running import Running
+from cli.users.in_effect import InEffect, Running, Seen, fingerprint, look
 from cluster import people
 from cluster.config import ClusterConfig
 from cluster.config.users import User

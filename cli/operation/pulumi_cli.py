@@ -17,7 +17,7 @@ from cli import console
 from cli.display.views import DocumentView
 from cli.interrupts import INTERRUPTED, left_to_child
 from cli.operation.run_options import RunOptions
-from cli.stack import encryption_keys, outputs, project, state_dir
+from cli.stack import outputs, project, stackfile, state_dir
 from cli.stack.impact import Effects
 from cli.stack.pulumi_program import run_captured, run_on_terminal
 from cli.stack.stackfile import StackFile
@@ -189,10 +189,10 @@ def ensure_stack(pulumi: str, kind: str, file: StackFile) -> None:
     """Create the stack if the backend does not have it, with our passphrase. Then add the encryption keys to its file,
     before the CLI does, which would rewrite the whole file."""
     if kind in ("preview", "up") and not has(pulumi, file.stack):
-        encryption_keys.append(file.path, _create_stack(pulumi, file))
-    elif state_dir.on_files(file.stack) and file.settings is not None and not encryption_keys.read(file.path):
+        stackfile.add_encryption_keys(file.path, _create_stack(pulumi, file))
+    elif state_dir.on_files(file.stack) and file.settings is not None and not stackfile.encryption_keys(file.path):
         salt = project.state_salt(file.stack)
-        encryption_keys.append(file.path, {encryption_keys.KEYS[0]: salt} if salt else {})
+        stackfile.add_encryption_keys(file.path, {stackfile.ENCRYPTION_KEYS[0]: salt} if salt else {})
 
 
 def _create_stack(pulumi: str, file: StackFile) -> dict[str, str]:
@@ -201,8 +201,8 @@ def _create_stack(pulumi: str, file: StackFile) -> dict[str, str]:
     with tempfile.TemporaryDirectory(prefix="hpc-stack-") as folder:
         shutil.copyfile(project.ROOT / "Pulumi.yaml", Path(folder) / "Pulumi.yaml")
         copy = Path(folder) / f"Pulumi.{file.stack}.yaml"
-        copy.write_text(jsonlib.dumps(encryption_keys.read(file.path)), encoding="utf-8")
-        provider = encryption_keys.read(file.path).get("secretsprovider", "passphrase")
+        copy.write_text(jsonlib.dumps(stackfile.encryption_keys(file.path)), encoding="utf-8")
+        provider = stackfile.encryption_keys(file.path).get("secretsprovider", "passphrase")
         init = ["stack", "init", file.stack, "--no-select", "--secrets-provider", provider]
         run_captured([pulumi, *init, "--cwd", folder], file.stack)
-        return encryption_keys.read(copy)
+        return stackfile.encryption_keys(copy)

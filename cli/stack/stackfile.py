@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from cli import console
 from cli.errors import CliError
 from cli.stack import rehearsals
 
@@ -92,3 +93,38 @@ def read(root: Path, stack: str, config_file: Path | None = None) -> StackFile:
             f"{path}: a mapping is expected, with the settings under `config:`; Pulumi.dev.yaml is an example."
         )
     return StackFile(stack=stack, path=path, settings=settings or {})
+
+
+ENCRYPTION_KEYS = ("encryptionsalt", "secretsprovider", "encryptedkey")
+"""The keys of a stack file (workspace.ProjectStack) that say how its secrets are encrypted. The CLI rewrites the whole
+file to add them (sdk/go/common/workspace/project.go, save), which loses blank lines and whatever its model of the file
+lacks. It does not touch a file that has them."""
+
+
+def encryption_keys(path: Path) -> dict[str, str]:
+    """Those keys as a stack file has them; none of one that is not there or can't be read."""
+    import yaml
+
+    try:
+        document = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, yaml.YAMLError):
+        return {}
+    found = document if isinstance(document, dict) else {}
+    return {key: str(found[key]) for key in ENCRYPTION_KEYS if found.get(key)}
+
+
+def add_encryption_keys(path: Path, found: dict[str, str]) -> None:
+    """Add keys that the file lacks at its end, and leave the rest as it is."""
+    missing = {key: value for key, value in found.items() if key not in encryption_keys(path)}
+    if not missing:
+        return
+    try:
+        text = path.read_text(encoding="utf-8")
+        lines = "".join(f"{key}: {value}\n" for key, value in missing.items())
+        with path.open("a", encoding="utf-8") as file:
+            file.write(("" if text.endswith("\n") or not text else "\n") + lines)
+    except OSError as error:
+        # The state has it too, so the run can do without.
+        console.note(f"{path}: {', '.join(missing)} can't be added: {error.strerror}.")
+        return
+    console.note(f"Added to {path.name}: {', '.join(missing)} (no secret; keep it with the file)")

@@ -1,4 +1,5 @@
-"""What is in effect of users on a cluster that is up, read on its login machine or in its jail."""
+"""What is in effect of users on a cluster that is up, read on its login machine or in its jail; and the `up` that
+applies an edit of them."""
 
 import json
 import shlex
@@ -8,12 +9,17 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from cli import ROOT
+from cli import ROOT, console
 from cli.access import remote
 from cli.cluster.cluster import Cluster, from_outputs
 from cli.errors import CliError
+from cli.operation.run_options import RunOptions
+from cli.stack import outputs, project, stack_config, state_dir
+from cluster.config import ClusterConfig
 from cluster.config.validators.ssh_key import read_key
-from cluster.findings import RefusedError
+from cluster.findings import ConfigError, RefusedError
+from cluster.impact.table import effects
+from cluster.load.parse import parse_output
 from cluster.platforms.capability import Capability
 
 SECONDS = 60
@@ -116,3 +122,82 @@ def fingerprint(line: str) -> str:
 def _files() -> Mapping[str, str]:
     node = ROOT / "scripts" / "node"
     return {**{name: Path(node, name).read_text() for name in _MODULES}, _PROGRAM.name: _PROGRAM.read_text()}
+
+
+class Running:
+    """The cluster of a stack, if it is up."""
+
+    def __init__(self, stack: str, config_file: Path | None) -> None:
+        self.stack, self._config_file = stack, config_file
+        self.config: ClusterConfig | None = None
+        """What it runs with; None if it is not up, or its state can't be read here."""
+        self._why = f"stack {stack} is not up."
+        try:
+            self.config = parse_output(outputs.read(stack, show_secrets=True)["config"])
+        except (CliError, ConfigError) as error:
+            self._why = str(error)
+        except KeyError:  # never finished, or of an older version
+            pass
+
+    def has(self, name: str) -> bool:
+        """Whether it was given a user of this name."""
+        return self.config is not None and any(user.name == name for user in self.config.users)
+
+    def may_have(self, name: str) -> bool:
+        """`has`; also where that can't be known here: the state can't be read, or no `up` has ended."""
+        if self.config is not None:
+            return self.has(name)
+        return not state_dir.on_files(self.stack) or self.stack in project.workspace(self.stack).stacks()
+
+    def seen(self) -> Seen:
+        """What is on it; nothing if it is not up or does not answer, which is printed."""
+        if self.config is None:
+            return Seen()
+        try:
+            return look(self.stack, outputs.read(self.stack, show_secrets=True), [])
+        except CliError as error:
+            console.note(f"The cluster was not asked for uids of home directories: {error}")
+            return Seen()
+
+    def confirm_other_edits(self, name: str, *, yes: bool) -> None:
+        """Before the file is edited: `up` applies all that it says. Raises CliError: somebody has edited more than this
+        user, and that is not to be applied, or nobody can be asked."""
+        if self.config is None:
+            return
+        file = project.require_file(self.stack, self._config_file)
+        mine = (f"users.{name}", f"former_users.{name}")
+        others = [
+            change
+            for change in effects(self.config, stack_config.parse(file), self.stack)
+            if not f"{change.path}.".startswith(tuple(f"{one}." for one in mine))
+        ]
+        if not others:
+            return
+        console.note(f"{file.path.name} has other edits, which `up` applies as well:")
+        for change in others:
+            console.note(f"  {change.effect.value}: {change.shown}")
+        if not yes:
+            no = "nothing was changed. To edit the file only: --no-apply"
+            hint = "--yes, or --no-apply. Nothing was changed."
+            console.confirm("Apply them too?", doing="applying them", no=no, hint=hint)
+
+    def apply(self, chosen: RunOptions) -> int:
+        """Run `up`; its exit code. However it ends, the file stays edited, and how to go on is printed. A cluster that
+        is not up is not created by this."""
+        if self.config is None:
+            console.note(f"Not applied: {self._why}")
+            return 0
+        from cli.operation import operation  # slow to import, and most commands of users run nothing
+
+        code = 1
+        try:
+            code = operation.run("up", self.stack, chosen)
+        finally:
+            if code != 0:
+                console.note(f"The stack file is edited. To apply it: {self.command}")
+        return code
+
+    @property
+    def command(self) -> str:
+        """The `up` of the stack, as somebody types it."""
+        return f"./hpc up {self.stack}" + (f" --config-file {self._config_file}" if self._config_file else "")

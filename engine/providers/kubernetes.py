@@ -12,13 +12,12 @@ from pathlib import Path
 
 from engine.core.diff import Diff, contains, differences, parse_path
 from engine.errors import EngineError
-from engine.private import PrivateFolder
 from engine.project import KubernetesTools
 from engine.providers import process
 from engine.providers.base import Context, Provider, UnfinishedStepError
 from engine.providers.process import Outcome
 from engine.values import Props, Value, contains_unknown, secret
-from hostfiles import write_atomically
+from hostfiles import PrivateFolder, write_atomically
 
 AUTONAMED = "pulumi.com/autonamed"
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from cli.operation.pulumi_cli import RunEvents
-from cli.stack import encryption_keys, project
+from cli.stack import project, stackfile
 from engine.state.crypter import Crypter
 from tests.cli.conftest import STACK, Hpc
 
@@ -70,7 +70,7 @@ class TestStackFile:
         assert [line.split()[0] for line in log.read_text().splitlines()] == ["preview", "refresh"]
         (root / "Pulumi.dev.yaml").write_text(COMMENTED)
         hpc("destroy", "dev")  # the CLI would write the file for that, too
-        assert encryption_keys.read(root / "Pulumi.dev.yaml") == {"encryptionsalt": kept}
+        assert stackfile.encryption_keys(root / "Pulumi.dev.yaml") == {"encryptionsalt": kept}
 
     def test_named_for_a_new_stack_is_the_one_that_gets_it(
         self, hpc: Hpc, root: Path, tmp_path: Path, log: Path
@@ -78,7 +78,7 @@ class TestStackFile:
         other = tmp_path / "other.yaml"
         other.write_text(STACK)
         assert hpc("preview", "new", "--config-file", str(other)).code == 0
-        assert encryption_keys.read(other) == {"encryptionsalt": "v1:made"}
+        assert stackfile.encryption_keys(other) == {"encryptionsalt": "v1:made"}
         assert not (root / "Pulumi.new.yaml").exists()
         assert log.read_text().splitlines()[-1] == f"preview --stack new --config-file {other}"
 

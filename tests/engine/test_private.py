@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from engine import private
-from engine.private import PrivateFolder
+import hostfiles
+from hostfiles import PrivateFolder
 
 ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(private, "PARENT", tmp_path)
+    monkeypatch.setattr(hostfiles, "PARENT", tmp_path)
     return tmp_path
 
 
@@ -34,8 +34,8 @@ def test_it_is_the_users_alone_and_goes(place: Path) -> None:
 
 
 def test_a_living_holders_stays_and_a_dead_ones_goes(place: Path) -> None:
-    code = "import sys; from pathlib import Path; from engine import private; private.PARENT = Path(sys.argv[1])\n"
-    code += "folder = private.PrivateFolder('kind'); print(folder.path, flush=True); sys.stdin.read()"
+    code = "import sys; from pathlib import Path; import hostfiles; hostfiles.PARENT = Path(sys.argv[1])\n"
+    code += "folder = hostfiles.PrivateFolder('kind'); print(folder.path, flush=True); sys.stdin.read()"
     holder = subprocess.Popen(
         [sys.executable, "-c", code, str(place)], cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
@@ -98,8 +98,8 @@ def test_many_at_once_take_nothing_from_each_other(place: Path) -> None:
 def test_one_that_was_never_held_goes_in_time(place: Path) -> None:
     half = place / ".new-kind-1-x"
     half.mkdir()
-    private.sweep("kind")
+    hostfiles.sweep("kind")
     assert half.exists()
     os.utime(half, (0, 0))
-    private.sweep("kind")
+    hostfiles.sweep("kind")
     assert not half.exists()

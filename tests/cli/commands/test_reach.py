@@ -86,7 +86,7 @@ class TestCommands:
         self, hpc: Hpc, log: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     ) -> None:
         monkeypatch.delattr(os, "memfd_create")
-        monkeypatch.setattr("engine.private.PARENT", tmp_path)
+        monkeypatch.setattr("hostfiles.PARENT", tmp_path)
         before = set(tmp_path.iterdir())
         hpc("ssh", "dev", "controller")
         assert "\n".join(said(log, "key")) + "\n" == KEY

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cli.errors import CliError
-from cli.stack import encryption_keys, project
+from cli.stack import project, stackfile
 from cli.stack.edits import with_setting
 from engine.project import Project
 from tests.cli.conftest import STACK, Hpc
@@ -67,10 +67,10 @@ class TestCommand:
         assert (root / "Pulumi.dev.yaml").read_text() == STACK
 
     def test_it_is_kept_under_the_states_salt(self, hpc: Hpc, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        made = encryption_keys.read(root / "nowhere")
+        made = stackfile.encryption_keys(root / "nowhere")
         monkeypatch.setattr(sys, "stdin", io.StringIO("hush"))
         hpc("config", "set", "dev", "gcp:credentials", "--secret")
-        first = encryption_keys.read(root / "Pulumi.dev.yaml")
+        first = stackfile.encryption_keys(root / "Pulumi.dev.yaml")
         assert made == {}
         stack = project.workspace("dev").stack("dev")
         secrets = {"type": "passphrase", "state": {"salt": first["encryptionsalt"]}}
@@ -78,7 +78,7 @@ class TestCommand:
         (root / "Pulumi.dev.yaml").write_text(STACK)
         monkeypatch.setattr(sys, "stdin", io.StringIO("hush"))
         hpc("config", "set", "dev", "gcp:credentials", "--secret")
-        assert encryption_keys.read(root / "Pulumi.dev.yaml") == first
+        assert stackfile.encryption_keys(root / "Pulumi.dev.yaml") == first
 
     def test_what_it_is_not_for_is_said(self, hpc: Hpc, root: Path) -> None:
         for key in ("zone", "hpc:cluster"):

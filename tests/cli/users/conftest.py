@@ -59,7 +59,7 @@ def running(file: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
         config["users"] += [{"name": "gone", "uid": 2004, "account": "research"}] if gone else []
         monkeypatch.setattr("cli.stack.outputs.read", lambda *_, **__: {**OUTPUTS, "config": json.dumps(config)})
         found = Seen(**{"homes": HOMES, **seen})
-        monkeypatch.setattr("cli.users.running.look", lambda *_: found)
+        monkeypatch.setattr("cli.users.in_effect.look", lambda *_: found)
         monkeypatch.setattr("cli.commands.user.look", lambda *_: found)
         done = remote.Done(code=0, out=jobs, err="")
         monkeypatch.setattr(remote, "capture", lambda *_, **__: done)

@@ -146,7 +146,7 @@ class TestNumbers:
         def look(*_: Any) -> Seen:
             raise CliError("dev-login-0: does not answer")
 
-        monkeypatch.setattr("cli.users.running.look", look)
+        monkeypatch.setattr("cli.users.in_effect.look", look)
         ended = hpc("user", "add", "dev", "carol", "--account", "research", "--no-apply")
         assert "The cluster was not asked" in ended.err
         assert item(uid=2005, account="research") in file.read_text()
