@@ -8,3 +8,73 @@ from pathlib import Path
 import pytest
 
 from cli.access import remote
+from cli.access.target import Driver, Target
+from cli.cluster.cluster import from_outputs
+from cli.errors import CliError
+from tests.cli.clusters import OUTPUTS
+from tests.cli.conftest import Hpc, stand_for_state
+
+TOY = {
+    "cluster": "toy",
+    "platform": {"name": "toy", "title": "Toy pods", "capabilities": ["run", "nodes"]},
+    "targets": {"toy-login": {"method": "toy", "roles": ["controller", "login"], "pod": "login-0"}},
+    "login": "toy-login",
+    "users": ["alice"],
+}
+
+
+class ToyDriver(Driver):
+    """Runs commands on this host, as nobody else."""
+
+    @contextmanager
+    def connected(self, targets: Sequence[Target], admin_key: str, *, seconds: float) -> Generator[Callable]:
+        yield lambda target, user, command, **_: ["echo", target.row["pod"], user, *command]
+
+
+@pytest.fixture
+def up(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stack of a platform that has two capabilities and a driver of its own is up."""
+    stand_for_state(monkeypatch, TOY)
+    monkeypatch.setattr(remote, "DRIVERS", {"toy": cache(ToyDriver)})
+
+
+@pytest.mark.parametrize(
+    ("words", "missing"),
+    [
+        (["ssh", "dev"], "ssh"), (["ssh-config", "dev"], "ssh"), (["status", "dev"], "status"),
+        (["drift", "dev"], "drift"), (["logs", "dev", "slurmd"], "logs"), (["usage", "dev"], "usage"),
+        (["nodes", "dev", "reboot", "cpu-0"], "reboot"), (["accounting", "backup", "dev"], "backup"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else value,
+)  # fmt: skip
+def test_a_command_without_its_capability_is_refused(hpc: Hpc, up: None, words: list[str], missing: str) -> None:
+    ended = hpc(*words)
+    assert (ended.code, ended.out) == (1, "")
+    assert ended.err == (
+        f"error: stack dev is on Toy pods, a platform without the capability {missing}. It has: run, nodes.\n"
+    )
+
+
+def test_a_command_with_its_capability_goes_by_the_targets_driver(hpc: Hpc, up: None) -> None:
+    ended = hpc("run", "dev", "--", "hostname", "-f")
+    assert (ended.code, ended.out) == (0, "login-0 alice hostname -f\n"), ended.err
+
+
+class TestNames:
+    @pytest.mark.parametrize("given", ["dev-cpu-0", "cpu-0", "cpu"])
+    def test_with_or_without_the_clusters(self, given: str) -> None:
+        assert from_outputs("dev", OUTPUTS).target(given).name == "dev-cpu-0"
+
+    def test_a_stack_that_is_down_says_how_to_bring_it_up(self) -> None:
+        with pytest.raises(CliError, match=r"^stack dev is not up\. Bring it up with: \./hpc up dev$"):
+            from_outputs("dev", {})
+
+    def test_a_half_made_stack_says_what_is_missing(self) -> None:
+        with pytest.raises(CliError, match="no output admin_key"):
+            from_outputs("dev", {key: value for key, value in OUTPUTS.items() if key != "admin_key"})
+
+    def test_a_cluster_without_users_can_be_entered_as_root_only(self) -> None:
+        cluster = from_outputs("dev", OUTPUTS | {"users": []})
+        assert cluster.user("root") == "root"
+        with pytest.raises(CliError, match="use --as root"):
+            cluster.user(None)
