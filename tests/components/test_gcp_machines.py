@@ -1,40 +1,89 @@
-"""Machines: who they are to Google Cloud, and what outlives what."""
+"""Machines on Google Cloud: who they are, how Google is asked for them, what outlives what, what a change recreates."""
 
 import json
 import re
+from functools import cache
 from typing import Any
 
+import pulumi
 import pytest
 
 from cluster.roster import machines
-from components.gcp.machines.boot import STATE_DEVICE
+from components.gcp.machines.identity import Identity
+from components.gcp.machines.machines import MachineArgs, Machines
+from components.gcp.network import Network
+from components.slurm.keys import ClusterKeys
 from tests.clouds import A3, EXASCALER, google
-from tests.components.clouds_machines import (
-    C2,
-    CLASSIC,
-    DISK,
-    INSTANCE,
-    NOBLE,
-    NODE,
-    T4,
-    TEMPLATE,
-    made,
-    template,
-)
 from tests.components.graphs import graph, hold
-from tests.harness import FAKE_SECRETS, Registered
+from tests.harness import FLEX, Recording, Registered, deploy
+
+INSTANCE, NODE = "gcp:compute/instance:Instance", "gcp:compute/instanceFromTemplate:InstanceFromTemplate"
+TEMPLATE, DISK = "gcp:compute/instanceTemplate:InstanceTemplate", "gcp:compute/disk:Disk"
+POLICY, ADDRESS = "gcp:compute/resourcePolicy:ResourcePolicy", "gcp:compute/address:Address"
+NOBLE = {"base": "ubuntu-2404"}
+C2 = {"machine_type": "c2-standard-8", "count": 1}
+T4 = {"machine_type": "n1-standard-1", "count": 2, "gpus": {"type": "t4", "count": 2}, "disk": {"size_gb": 80}}
+CLASSIC: dict[str, Any] = {
+    "image": NOBLE,
+    "controller": {
+        "machine_type": "e2-standard-4",
+        "disk": {"type": "pd-balanced", "size_gb": 120},
+        "capacity": {"spot": {}},
+    },
+    "network": {"admin_cidrs": ["203.0.113.0/24"]},
+    "login": {"on": "controller", "public": True},
+    "nodesets": {"cpu": {"on": "controller"}, "gpu": T4},
+}
+
+
+def made(**changes: Any) -> Recording:
+    """What a cluster's machines register; `path` is their image, `told` a key of their metadata."""
+    return _made(json.dumps(changes))
+
+
+@cache
+def _made(given: str) -> Recording:
+    """Once for all tests: none of them changes what it looks at."""
+    changes: dict[str, Any] = json.loads(given)
+    options = {key: changes.pop(key) for key in ("preview", "unknown") if key in changes}
+    image = changes.pop("path", "projects/my-project/global/images/ours")
+    told = changes.pop("told", "orders")
+    config = google(**changes)
+
+    def program() -> None:
+        network = Network("cloud-network", config)
+        identity = Identity("cloud-identity", config, ClusterKeys("cloud"))
+        found = Machines(
+            "cloud-machines",
+            MachineArgs(
+                config=config,
+                network=network,
+                identity=identity,
+                image=image,
+                metadata=lambda spec: {told: pulumi.Output.json_dumps(identity.versions(spec))},
+            ),
+        )
+        pulumi.export("machines", {one.spec.name: one.summary for one in found.machines})
+        pulumi.export("ids", {one.spec.name: [one.instance_id, one.boot_id] for one in found.machines})
+        pulumi.export("public", found.public)
+        pulumi.export("order", [one.spec.name for one in found.machines])
+
+    return deploy(program, **options)
+
+
+def inputs(recording: Recording) -> dict[str, tuple[str, Any]]:
+    """Type and inputs of each resource, by URN."""
+    return {one.urn: (one.type, one.inputs) for one in recording.resources}
+
+
+def template(**nodeset: Any) -> dict[str, Any]:
+    """Inputs of the template of a nodeset."""
+    # T4 machines install their driver themselves.
+    (one,) = made(nodesets={"gpu": nodeset}, **({"image": NOBLE} if "gpus" in nodeset else {})).all(TEMPLATE)
+    return one.inputs
 
 
 class TestStateDisk:
-    def test_it_outlives_the_controller(self):
-        recording = made()
-        (disk,), controller = recording.all(DISK), recording.one("cloud-controller")
-        assert recording.waits_for(controller, disk)
-        assert not recording.waits_for(disk, controller)
-        assert disk.request.protect
-        assert not controller.request.protect
-        assert controller.inputs["attachedDisks"] == [{"deviceName": STATE_DEVICE, "source": f"{disk.name}-id"}]
-
     def test_nothing_that_makes_the_controller_anew_reaches_it(self):
         before = made()
         after = made(
@@ -45,10 +94,6 @@ class TestStateDisk:
         (old,), (new,) = before.all(DISK), after.all(DISK)
         assert (old.urn, old.inputs) == (new.urn, new.inputs)
         assert before.one("cloud-controller").inputs != after.one("cloud-controller").inputs
-
-    def test_it_can_be_given_up(self):
-        (disk,) = made(deletion_protection=False).all(DISK)
-        assert not disk.request.protect
 
 
 class TestMachines:
@@ -101,19 +146,6 @@ class TestMachines:
             "scopes": ["https://www.googleapis.com/auth/cloud-platform"],
         }
 
-    def test_gpus_are_attached_and_those_that_come_with_a_machine_are_not_listed(self):
-        assert template(**T4)["guestAccelerators"] == [{"type": "nvidia-tesla-t4", "count": 2}]
-        bare = template(**A3)
-        assert "guestAccelerators" not in bare
-        assert len(bare["disks"]) == 1, "local SSDs come with the machine"
-
-    def test_disks_are_as_the_file_says(self):
-        (disk,) = template(**T4)["disks"]
-        assert (disk["diskType"], disk["diskSizeGb"], disk["boot"], disk["autoDelete"]) == ("pd-ssd", 80, True, True)
-        controller = made(**CLASSIC).one("cloud-controller").inputs["bootDisk"]
-        assert controller["initializeParams"]["size"] == 120
-        assert controller["initializeParams"]["type"] == "pd-balanced"
-
     @pytest.mark.parametrize(
         ("changes", "signed"),
         [
@@ -133,17 +165,199 @@ class TestMachines:
                 "enableIntegrityMonitoring": True,
             }
 
-    def test_secure_boot_is_off_on_a_machine_with_gpus(self):
-        recording = made(**CLASSIC)
-        assert recording.all(TEMPLATE)[0].inputs["shieldedInstanceConfig"]["enableSecureBoot"] is False
-        assert recording.one("cloud-controller").inputs["shieldedInstanceConfig"]["enableSecureBoot"] is True
+
+def aliases(one: Registered) -> set[str]:
+    """Types that it was of."""
+    return {alias.spec.type or alias.urn.split("::")[2].rpartition("$")[2] for alias in one.request.aliases} | {
+        urn.split("::")[2].rpartition("$")[2] for urn in one.request.aliasURNs
+    }
 
 
-def test_nothing_secret_is_in_what_google_shows_of_a_machine():
-    recording = made(nodesets={"gpu": A3})
-    for one in [*recording.all(INSTANCE), *recording.all(NODE), *recording.all(TEMPLATE)]:
-        assert [secret for secret in FAKE_SECRETS if secret in json.dumps(one.inputs)] == []
-        assert not one.secret("metadata")
+class TestCapacity:
+    """What each way of asking comes to in the provider's own inputs."""
+
+    @pytest.mark.parametrize(
+        ("capacity", "scheduling"),
+        [
+            (
+                {"on_demand": {}},
+                {"provisioningModel": "STANDARD", "preemptible": False, "automaticRestart": True},
+            ),
+            (
+                {"spot": {}},
+                {
+                    "provisioningModel": "SPOT",
+                    "preemptible": True,
+                    "automaticRestart": False,
+                    "instanceTerminationAction": "STOP",
+                },
+            ),
+            (
+                {"reservation": "mine"},
+                {"provisioningModel": "STANDARD", "preemptible": False, "automaticRestart": True},
+            ),
+            (
+                {"flex": {"max_run": "1-00:00:00"}},
+                {
+                    "provisioningModel": "FLEX_START",
+                    "preemptible": False,
+                    "automaticRestart": False,
+                    "instanceTerminationAction": "DELETE",
+                    "maxRunDuration": {"seconds": 86400},
+                },
+            ),
+            (
+                {"calendar": "my-week"},
+                {
+                    "provisioningModel": "RESERVATION_BOUND",
+                    "preemptible": False,
+                    "automaticRestart": True,
+                    "instanceTerminationAction": "DELETE",
+                },
+            ),
+        ],
+        ids=lambda value: next(iter(value)),
+    )
+    def test_nodes_are_asked_for_so(self, capacity: dict[str, Any], scheduling: dict[str, Any]):
+        # Machines with GPUs can't move to another host.
+        assert template(**A3, capacity=capacity)["scheduling"] == {**scheduling, "onHostMaintenance": "TERMINATE"}
+
+    def test_machines_without_gpus_move_to_another_host_instead_of_ending(self):
+        assert template(**C2)["scheduling"]["onHostMaintenance"] == "MIGRATE"
+        assert template(**C2, capacity={"spot": {}})["scheduling"]["onHostMaintenance"] == "TERMINATE"
+
+    @pytest.mark.parametrize(
+        ("capacity", "named"),
+        [
+            ({"reservation": "mine"}, "mine"),
+            (
+                {"reservation": "projects/other-project/reservations/theirs"},
+                "projects/other-project/reservations/theirs",
+            ),
+            ({"calendar": "my-week"}, "my-week"),
+        ],
+    )
+    def test_a_reservation_is_taken_by_its_name(self, capacity: dict[str, Any], named: str):
+        assert template(**A3, capacity=capacity)["reservationAffinity"] == {
+            "type": "SPECIFIC_RESERVATION",
+            "specificReservation": {"key": "compute.googleapis.com/reservation-name", "values": [named]},
+        }
+
+    def test_flex_start_takes_no_reservation_and_the_others_say_nothing(self):
+        assert template(**A3, capacity={"flex": {}})["reservationAffinity"] == {"type": "NO_RESERVATION"}
+        assert "reservationAffinity" not in template(**A3)
+        assert "reservationAffinity" not in template(**A3, capacity={"spot": {}})
+
+    def test_flex_start_is_asked_for_by_a_resource_that_waits(self):
+        nodeset = {**A3, "count": 2, "capacity": {"flex": {}}}
+        recording = made(nodesets={"gpu": nodeset})
+        (template_,), nodes = recording.all(TEMPLATE), recording.all(FLEX)
+        assert recording.all(NODE) == []
+        assert {one.inputs["name"] for one in nodes} == {"cloud-gpu-0", "cloud-gpu-1"}
+        for one in nodes:
+            assert (one.inputs["project"], one.inputs["zone"]) == ("my-project", "us-central1-a")
+            assert one.inputs["cluster"] == one.inputs["labels"]["hpc-cluster"] == "cloud"
+            assert one.inputs["template"] == f"templates/{template_.inputs['machineType']}"
+            assert one.request.deleteBeforeReplace
+            # In the state before Google is asked, and gone only after the node is.
+            request, queue = recording.one(f"{one.name}-request"), recording.one("cloud-gpu-queue")
+            assert recording.waits_for(one, queue)
+            assert recording.waits_for(queue, request)
+            assert recording.waits_for(request, template_)
+        assert recording.outputs["machines"]["cloud-gpu-1"]["address"] == "ip-of-cloud-gpu-1"
+        assert recording.outputs["ids"]["cloud-gpu-1"] == ["instance-cloud-gpu-1"] * 2
+
+    def test_a_node_that_is_asked_for_in_another_way_is_known_as_the_same(self):
+        """Two resources of one name would be two machines of one name: the new one comes first."""
+        flex, plain = ({**A3, "count": 1, "capacity": way} for way in ({"flex": {}}, {"on_demand": {}}))
+        (one,), (other,) = made(nodesets={"gpu": flex}).all(FLEX), made(nodesets={"gpu": plain}).all(NODE)
+        assert aliases(one) == {NODE}
+        assert aliases(other) == {FLEX}
+
+    def test_a_placement_is_a_policy_of_the_nodeset_where_it_is_asked_for(self):
+        close = {**C2, "capacity": {"on_demand": {"placement": {"max_distance": 2}}}}
+        recording = made(nodesets={"gpu": close})
+        (policy,) = recording.all(POLICY)
+        assert policy.inputs == {
+            "region": "us-central1",
+            "groupPlacementPolicy": {"collocation": "COLLOCATED", "maxDistance": 2},
+        }
+        (one,) = recording.all(TEMPLATE)
+        assert one.inputs["resourcePolicies"] == "policies/placement"
+        assert one.inputs["scheduling"]["onHostMaintenance"] == "TERMINATE"
+        plain = made(nodesets={"gpu": C2})
+        assert plain.all(POLICY) == []
+        assert "resourcePolicies" not in plain.all(TEMPLATE)[0].inputs
+
+    @pytest.mark.parametrize(
+        ("policy", "path"),
+        [
+            ("tight", "projects/my-project/regions/us-central1/resourcePolicies/tight"),
+            ("projects/my-project/regions/us-central1/resourcePolicies/tight",) * 2,
+        ],
+    )
+    def test_a_reservations_own_policy_is_named_and_none_is_made(self, policy: str, path: str):
+        recording = made(
+            nodesets={"gpu": {**A3, "capacity": {"reservation": {"name": "r", "placement_policy": policy}}}}
+        )
+        (one,) = recording.all(TEMPLATE)
+        assert recording.all(POLICY) == []
+        assert one.inputs["resourcePolicies"] == path
+        assert one.inputs["reservationAffinity"]["specificReservation"]["values"] == ["r"]
+        assert "resourcePolicies" not in template(**A3, capacity={"reservation": {"name": "r"}})
+
+
+class TestNetwork:
+    def test_rdma_nics_come_after_those_of_the_host(self):
+        nics = deploy("a4").one("a4h-a4-template").inputs["networkInterfaces"]
+        names = ["system", "second", *(f"gpu-{index}" for index in range(8))]
+        assert [one["subnetwork"] for one in nics] == [f"a4h-network-{name}-subnet-id" for name in names]
+        assert [one["nicType"] for one in nics] == ["GVNIC"] * 2 + ["MRDMA"] * 8
+
+    def test_a_nodeset_without_gpu_nics_has_one_beside_one_that_has_nine(self):
+        recording = made(nodesets={"gpu": A3, "cpu": C2})
+        nics = {one.name: len(one.inputs["networkInterfaces"]) for one in recording.all(TEMPLATE)}
+        assert nics == {"cloud-gpu-template": 9, "cloud-cpu-template": 1}
+
+    def test_login_machines_that_are_to_have_one_that_stays(self):
+        admins = {"admin_cidrs": ["203.0.113.7/32"]}
+        recording = made(login={"count": 2, "public": True}, network=admins)
+        assert set(recording.outputs["public"]) == {"cloud-login-0", "cloud-login-1"}
+        told = {one.name: one.inputs["networkInterfaces"][0].get("accessConfigs") for one in recording.all(INSTANCE)}
+        assert not told["cloud-controller"]
+        assert told["cloud-login-0"] == [{"natIp": recording.outputs["public"]["cloud-login-0"]}]
+        kept = recording.one("cloud-login-0-public")
+        assert (kept.inputs["addressType"], kept.inputs["networkTier"]) == ("EXTERNAL", "PREMIUM")
+
+
+class TestChanges:
+    def test_what_nodes_are_told_changes_without_their_template(self):
+        before, after = inputs(made()), inputs(made(told="new-orders"))
+        changed = {urn for urn in before if before[urn] != after[urn]}
+        assert {before[urn][0] for urn in changed} == {INSTANCE, NODE}
+        for urn in changed:
+            kept = [{**one[urn][1], "metadata": None} for one in (before, after)]
+            assert kept[0] == kept[1]
+
+    def test_what_nodes_are_changes_their_template(self):
+        before = inputs(made())
+        for changes in (
+            {"path": "projects/my-project/global/images/newer"},
+            {"nodesets": {"cpu": {"count": 2, "disk": {"size_gb": 300}}}},
+            {"nodesets": {"cpu": {"count": 2, "capacity": {"spot": {}}}}},
+        ):
+            after = inputs(made(**changes))
+            changed = {before[urn][0] for urn in before if before[urn] != after[urn]}
+            assert TEMPLATE in changed
+            assert NODE not in changed, "an instance follows its template, and has nothing of its own that could differ"
+
+    def test_who_has_a_name_of_its_own_goes_before_its_successor_comes(self):
+        recording = made()
+        for one in [*recording.all(INSTANCE), *recording.all(NODE)]:
+            assert one.inputs["name"] == one.name
+            assert one.request.deleteBeforeReplace
+        for one in recording.all(TEMPLATE):
+            assert not one.request.deleteBeforeReplace
 
 
 @pytest.mark.parametrize("options", [{"preview": True}, {"unknown": True}], ids=["previewed", "unknown"])

@@ -20,7 +20,7 @@ from cluster.platforms.registry import get
 from cluster.roster import MachineSpec
 from components.gcp.storage.filesystems import FileSystemComponent
 from tests.clouds import google
-from tests.components.filesystems import make
+from tests.components.test_gcp_storage import make
 from tests.harness import deploy
 
 

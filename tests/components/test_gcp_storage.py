@@ -1,39 +1,69 @@
 """Shared file systems: made where the stack file says, protected where data is, mounted where they lie."""
 
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pulumi
 import pytest
 
+from cluster.config import ClusterConfig
+from cluster.platforms.gcp.filesystems.exascaler import Exascaler, loci_version, startup_script
 from cluster.platforms.gcp.filesystems.lustre import ExistingLustre
 from cluster.platforms.gcp.filesystems.registry import lustre_client
 from cluster.platforms.gcp.permissions import services
-from components.gcp.storage.filesystems import share_name
-from tests.clouds import A3, google
-from tests.components.filesystems import (
-    ACCESS,
-    ACCOUNTS,
-    DISK,
-    FILESTORE,
-    GUIDE,
-    INSTANCE,
-    LUSTRE,
-    STORAGES,
-    made,
-    make,
-    own,
-)
+from cluster.roster import machines
+from components.gcp.network import Network
+from components.gcp.storage.filesystems import Storage, share_name
+from tests.clouds import EXASCALER, MANAGED, google
 from tests.components.graphs import graph, hold
-from tests.harness import deploy
+from tests.harness import Recording, deploy
+
+INSTANCE, DISK = "gcp:compute/instance:Instance", "gcp:compute/disk:Disk"
+LUSTRE, FILESTORE = "gcp:lustre/instance:Instance", "gcp:filestore/instance:Instance"
+ACCOUNTS = {role: f"{role}@my-project.iam.gserviceaccount.com" for role in ("controller", "login", "node")}
+GUIDE = {**EXASCALER, "oss": {"count": 3, "ost": {"type": "pd-ssd", "size_gb": 3500}}}
+SMALL: dict[str, Any] = {
+    **EXASCALER,
+    "image": "projects/ddn-public/global/images/family/exascaler-cloud-6-2-rocky-linux-8",
+    "mgs": {"machine_type": "n2-standard-2"},
+    "mds": {"machine_type": "n2-standard-2", "mdt": {"type": "pd-ssd", "size_gb": 256}},
+    "oss": {"machine_type": "n2-standard-2", "count": 1, "ost": {"type": "pd-standard", "size_gb": 512}},
+}
+"""DDN's own defaults."""
+BASIC = {"tier": "BASIC_SSD", "size_gb": 2560}
+STORAGES: dict[str, dict[str, Any]] = {
+    "guide": {"lustre": GUIDE},
+    "small": {"lustre": SMALL},
+    "managed": {"lustre": {**MANAGED, "mount": "/home"}},
+    "filestore": {"filestore": {"tier": "REGIONAL"}},
+    "basic": {"filestore": BASIC},
+    "buckets": {
+        "buckets": [
+            {"name": "my-datasets", "mount": "/gcs", "read_only": True},
+            {"name": "my-results", "mount": "/results"},
+        ]
+    },
+}
+
+
+def make(config: ClusterConfig) -> None:
+    network = Network("cloud-network", config)
+    storage = Storage("cloud-storage", config, network, ACCOUNTS)
+    pulumi.export("facts", storage.facts)
+    pulumi.export("mounts", {spec.name: storage.mounts(spec) for spec in machines(config)})
+
+
+@cache
+def made(kind: str, *, unknown: bool = False, existing: bool = False) -> Recording:
+    network = {"network": {"existing": {"network": "net", "subnetwork": "sub"}}} if existing else {}
+    config = google(storage=STORAGES[kind], **network)
+    return deploy(lambda: make(config), unknown=unknown)
 
 
 class TestManaged:
-    def test_it_is_in_the_peered_network(self):
-        recording = made("managed")
-        (instance,) = recording.all(LUSTRE)
-        (connection,) = recording.all("gcp:servicenetworking/connection:Connection")
-        assert recording.waits_for(instance, connection)
-        assert (instance.inputs["capacityGib"], instance.inputs["perUnitStorageThroughput"]) == ("36000", "500")
-        assert (instance.inputs["location"], instance.inputs["filesystem"]) == ("us-central1-a", "exacloud")
-        assert recording.all(INSTANCE) == []
-
     def test_in_a_network_that_was_there_it_uses_the_peering_of_that(self):
         recording = made("managed", existing=True)
         (instance,) = recording.all(LUSTRE)
@@ -70,31 +100,9 @@ class TestExisting:
         assert not {"lustre.googleapis.com", "file.googleapis.com"} & set(services(self.CONFIG))
 
 
-class TestFilestore:
-    def test_each_tier_is_where_and_how_it_can_be(self):
-        (regional,), (basic,) = made("filestore").all(FILESTORE), made("basic").all(FILESTORE)
-        assert regional.inputs["location"] == "us-central1"
-        assert regional.inputs["networks"][0]["connectMode"] == "PRIVATE_SERVICE_ACCESS"
-        assert "reservedIpRange" not in regional.inputs["networks"][0]
-        assert basic.inputs["location"] == "us-central1-a"
-        assert basic.inputs["networks"][0]["connectMode"] == "DIRECT_PEERING"
-        assert basic.inputs["networks"][0]["reservedIpRange"] == "10.128.15.248/29"
-
-    @pytest.mark.parametrize("mount", ["/home", "/shared", "/data/files", "/files"])
-    def test_the_share_is_not_called_as_it_is_mounted(self, mount):
-        assert share_name(mount) != mount.rpartition("/")[2]
-
-
-class TestBuckets:
-    def test_none_is_made_and_each_role_gets_the_least(self):
-        recording = made("buckets")
-        assert recording.all("gcp:storage/bucket:Bucket") == []
-        given = {(one.inputs["bucket"], one.inputs["member"]): one.inputs["role"] for one in recording.all(ACCESS)}
-        assert given == {
-            (bucket, f"serviceAccount:{email}"): f"roles/storage.{role}"
-            for bucket, role in (("my-datasets", "objectViewer"), ("my-results", "objectUser"))
-            for email in ACCOUNTS.values()
-        }
+@pytest.mark.parametrize("mount", ["/home", "/shared", "/data/files", "/files"])
+def test_a_share_of_filestore_is_not_called_as_it_is_mounted(mount):
+    assert share_name(mount) != mount.rpartition("/")[2]
 
 
 class TestMounts:
@@ -135,39 +143,17 @@ class TestFacts:
         assert (managed["capacity_gib"], managed["bandwidth_mbps"]) == (36000, {"read": 17578, "write": 17578})
 
 
-class TestProtection:
-    DATA = (DISK, LUSTRE, FILESTORE)
-
-    @pytest.mark.parametrize("protected", [True, False])
-    @pytest.mark.parametrize("kind", STORAGES)
-    def test_data_is_kept_where_the_stack_says_so_and_nothing_else(self, kind, protected):
-        recording = made(kind, protected=protected)
-        data = {one.name for one in recording.resources if one.type in self.DATA}
-        assert data or kind == "buckets"
-        assert {one.name for one in recording.resources if one.request.protect} == (data if protected else set())
-
-    def test_one_server_more_touches_no_other(self):
-        config = google(storage={"lustre": {**GUIDE, "oss": {**GUIDE["oss"], "count": 4}}})
-        before = {one.name: one.inputs for one in made("guide").resources if one.custom}
-        after = {one.name: one.inputs for one in deploy(lambda: make(config)).resources if one.custom}
-        assert set(before) < set(after)
-        changed = {name for name in before if before[name] != after[name]}
-        told = {f"cloud-storage-lustre-{one}-server" for one in ("mgs0", "mds0", "oss0", "oss1", "oss2")}
-        assert changed == told, "each is told of the new one in its metadata, which changes in place"
-        for name in told:
-            rest = [{k: v for k, v in one.items() if k != "metadata"} for one in (before[name], after[name])]
-            assert rest[0] == rest[1]
-
-
-@pytest.mark.parametrize("kind", [kind for kind in STORAGES if kind != "buckets"])
-def test_nothing_is_made_before_the_network(kind):
-    recording = made(kind)
-    subnetwork = recording.one("cloud-network-system-subnet")
-    disks_and_more = [one for one in own(recording).resources if one.custom]
-    # What Google runs waits for the peering, which is of the network as well.
-    first = [subnetwork, *recording.all("gcp:servicenetworking/connection:Connection")]
-    assert disks_and_more
-    assert all(any(recording.waits_for(one, earlier) for earlier in first) for one in disks_and_more)
+def test_one_server_more_touches_no_other():
+    config = google(storage={"lustre": {**GUIDE, "oss": {**GUIDE["oss"], "count": 4}}})
+    before = {one.name: one.inputs for one in made("guide").resources if one.custom}
+    after = {one.name: one.inputs for one in deploy(lambda: make(config)).resources if one.custom}
+    assert set(before) < set(after)
+    changed = {name for name in before if before[name] != after[name]}
+    told = {f"cloud-storage-lustre-{one}-server" for one in ("mgs0", "mds0", "oss0", "oss1", "oss2")}
+    assert changed == told, "each is told of the new one in its metadata, which changes in place"
+    for name in told:
+        rest = [{k: v for k, v in one.items() if k != "metadata"} for one in (before[name], after[name])]
+        assert rest[0] == rest[1]
 
 
 @pytest.mark.parametrize("kind", STORAGES)
@@ -177,8 +163,53 @@ def test_all_of_it_was_reviewed(kind, update_golden):
     hold(f"storage-{kind}.txt", text, update=update_golden)
 
 
-def test_gpu_nodes_and_lustre_go_together():
-    config = google(storage={"lustre": GUIDE, "buckets": STORAGES["buckets"]["buckets"]}, nodesets={"gpu": A3})
-    recording = deploy(lambda: make(config))
-    targets = [one["target"] for one in recording.outputs["mounts"]["cloud-gpu-0"]]
-    assert targets == ["/gcs", "/home", "/lustre", "/results", "/opt/apps"]
+class TestExascaler:
+    def test_targets_of_one_role_are_numbered_through(self):
+        oss = {"count": 2, "ost": {"type": "pd-ssd", "size_gb": 900, "count": 3}}
+        config = google(storage={"lustre": {**EXASCALER, "oss": oss}})
+        disks = [disk for one in Exascaler(config).servers() if one.kind == "oss" for disk in one.disks]
+        assert [disk.index for disk in disks] == list(range(6))
+        assert [disk.name for disk in disks][3:5] == ["cloud-oss1-ost0-disk", "cloud-oss1-ost1-disk"]
+
+    def test_provisioned_figures_reach_the_disks(self):
+        ost = {"type": "hyperdisk-throughput", "size_gb": 6000, "mbps": 500}
+        config = google(storage={"lustre": {**EXASCALER, "oss": {"machine_type": "n2-standard-32", "ost": ost}}})
+        recording = deploy(lambda: make(config))
+        (disk,) = [one for one in recording.all(DISK) if one.inputs["name"] == "cloud-oss0-ost0-disk"]
+        assert disk.inputs["provisionedThroughput"] == 500
+        assert "provisionedIops" not in disk.inputs
+
+    @pytest.mark.parametrize("kind", ["guide", "small"])
+    def test_what_servers_are_told_was_reviewed(self, kind, update_golden, tmp_path):
+        config = google(storage=STORAGES[kind])
+        text = startup_script(Exascaler(config))
+        hold(f"exascaler-{kind}.sh", text, update=update_golden)
+        script = tmp_path / "startup.sh"
+        script.write_text(text)
+        lint = Path(sys.executable).parent / "shellcheck"
+        run = subprocess.run([lint, script], capture_output=True, text=True, timeout=60, check=False)
+        assert run.stdout == ""
+
+    def test_the_script_writes_the_file_and_starts_the_images_program(self, tmp_path):
+        """Run here, with the file in another place and a program in loci's place: twice, as at a second boot."""
+        config = google(storage=STORAGES["guide"])
+        (tmp_path / "loci").write_text(f'#!/bin/sh\necho "$@" >>{tmp_path}/called\n')
+        (tmp_path / "loci").chmod(0o755)
+        text = startup_script(Exascaler(config)).replace("/etc/", f"{tmp_path}/")
+        for _ in range(2):
+            subprocess.run(["sh", "-c", text], env={"PATH": f"{tmp_path}:/usr/bin:/bin"}, timeout=120, check=True)
+        assert (tmp_path / "called").read_text() == "init\ninit\n"
+        rows = dict(row.split(": ") for row in (tmp_path / "loci.conf").read_text().splitlines()[1:])
+        assert (rows["OssCount"], rows["OstSize"], rows["MgsType"]) == ("3", "3500", "n2-standard-32")
+        assert [one.name for one in tmp_path.iterdir() if one.name.endswith(".new")] == []
+
+    @pytest.mark.parametrize(
+        ("image", "version"),
+        [
+            ("projects/ddn-public/global/images/family/exascaler-cloud-6-2-rocky-linux-8", "2.1.0"),
+            ("projects/ddn-public/global/images/family/exascaler-cloud-6-3-rocky-linux-8-optimized-gcp", "2.2.1"),
+            ("our-own-copy", "2.2.1"),
+        ],
+    )
+    def test_the_version_is_the_images(self, image, version):
+        assert loci_version(image) == version

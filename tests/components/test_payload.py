@@ -107,8 +107,8 @@ class TestSetup:
             assert self.texts(tmp_path) == payload.setup_files()
         assert "system/host.py" in payload.setup_files()
 
-    def test_what_an_earlier_flat_one_left_goes(self, tmp_path: Path):
-        """Its modules have the names that are folders now, and its leftovers would be imported in place of ours."""
+    def test_what_another_version_left_goes(self, tmp_path: Path):
+        """Its modules may have the names of our folders, and would be imported in place of ours."""
         for name in ("system.py", "jobs.py", "accounting.py", "__pycache__/system.pyc", "gone/deeper/x.py", ".half.py"):
             (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
             (tmp_path / name).write_text("raise SystemExit(3)\n")
@@ -120,15 +120,6 @@ class TestSetup:
         }
         done = subprocess.run([sys.executable, str(tmp_path), "help"], capture_output=True, text=True, check=False)
         assert (done.returncode, "python3 FOLDER configure" in done.stderr) == (2, True)
-
-    def test_a_flat_one_that_is_put_back_runs(self, tmp_path: Path):
-        """An earlier version unpacks files alone, and leaves the folders that it does not know."""
-        self.unpack(tmp_path, payload.packed_setup())
-        (tmp_path / "__main__.py").write_text("import accounting, jobs, system\nprint(system.VERSION)\n")
-        for name in ("accounting", "jobs", "system"):
-            (tmp_path / f"{name}.py").write_text("VERSION = 'flat'\n")
-        done = subprocess.run([sys.executable, str(tmp_path)], capture_output=True, text=True, check=False)
-        assert done.stdout == "flat\n", done.stderr
 
     def test_a_machine_hashes_what_it_has_as_the_stack_does(self, tmp_path: Path):
         self.unpack(tmp_path, payload.packed_setup())

@@ -3,7 +3,7 @@
 import ipaddress
 import itertools
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -11,6 +11,7 @@ import pytest
 from components.local.host import bridge
 from components.local.host.images import ensure_image, recipe
 from components.local.host.paths import images_root
+from tests.local.real import RealStack
 from tests.places import own_root
 
 
@@ -43,3 +44,16 @@ def free_networks() -> Iterator[ipaddress.IPv4Network]:
         ipaddress.IPv4Network(f"10.{200 + (start + n) % 50}.{os.getpid() % 250}.0/24") for n in itertools.count()
     )
     return (network for network in candidates if bridge.taken_by(network, but="") is None)
+
+
+@pytest.fixture(scope="session")
+def new_stack(
+    real_root: Path, real_images: Path, digest: str, free_networks: Iterator[ipaddress.IPv4Network]
+) -> Callable[..., RealStack]:
+    """A function that gives a stack its root, image, network and key; nothing is made yet."""
+    key = RealStack.keygen(real_root)
+
+    def stack(name: str, kind: type[RealStack] = RealStack) -> RealStack:
+        return kind(real_root, real_images, digest, name, next(free_networks), key)
+
+    return stack

@@ -4,11 +4,9 @@ Its steps here are small ones; the machine has a metadata server of the tests' o
 """
 
 import base64
-import ipaddress
 import textwrap
 import time
-from collections.abc import Iterator, Mapping
-from pathlib import Path
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import pytest
@@ -58,17 +56,9 @@ class WithMetadata(RealStack):
 
 
 @pytest.fixture(scope="module")
-def stack(
-    real_root: Path,
-    real_images: Path,
-    digest: str,
-    free_networks: Iterator[ipaddress.IPv4Network],
-    tmp_path_factory: pytest.TempPathFactory,
-) -> Iterator[RealStack]:
+def stack(new_stack: Callable[..., RealStack]) -> Iterator[RealStack]:
     """One machine with a metadata server, which runs /root/install at every boot, as Compute Engine does."""
-    made = WithMetadata(
-        real_root, real_images, digest, "ti", next(free_networks), RealStack.keygen(tmp_path_factory.mktemp("key"))
-    )
+    made = new_stack("ti", WithMetadata)
     units = {
         "hpc-test-metadata": UNIT.format("A metadata server", "simple", "/usr/bin/python3 /root/server.py"),
         "hpc-test-startup": UNIT.format("The start-up script", "exec", "/bin/bash /root/install"),

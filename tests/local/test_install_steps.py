@@ -4,10 +4,8 @@ Its apt has one source: a folder with packages made here, empty but for a daemon
 """
 
 import base64
-import ipaddress
 import json
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -76,17 +74,9 @@ SEEN = "find /etc /usr/local/lib/hpc -type f -newermt 2000-01-01 -exec stat -c '
 
 
 @pytest.fixture(scope="module")
-def stack(
-    real_root: Path,
-    real_images: Path,
-    digest: str,
-    free_networks: Iterator[ipaddress.IPv4Network],
-    tmp_path_factory: pytest.TempPathFactory,
-) -> Iterator[RealStack]:
+def stack(new_stack: Callable[..., RealStack]) -> Iterator[RealStack]:
     """A machine on which the steps have been run once."""
-    made = RealStack(
-        real_root, real_images, digest, "tj", next(free_networks), RealStack.keygen(tmp_path_factory.mktemp("key"))
-    )
+    made = new_stack("tj")
     made.up(made.machine("m0"))
     packages = "".join(f"make_package {name} {' '.join(files)}\n" for name, files in PACKAGES.items())
     made.ssh("m0", MAKE + packages + USE.replace("NEW", " ".join(ON_A_NEW_MACHINE)))

@@ -1,6 +1,5 @@
 """Machines of a stack, for real: they are reached only by their own key, live on through changes, and leave nothing."""
 
-import ipaddress
 import json
 import signal
 import socket
@@ -28,11 +27,9 @@ NOTE = {"content": "first", "mode": "0640", "owner": "root:munge"}
 
 
 @pytest.fixture(scope="module")
-def stack(
-    real_root: Path, real_images: Path, digest: str, free_networks: Iterator[ipaddress.IPv4Network]
-) -> Iterator[RealStack]:
+def stack(new_stack: Callable[..., RealStack]) -> Iterator[RealStack]:
     """Two machines, made side by side."""
-    made = RealStack(real_root, real_images, digest, "ta", next(free_networks), RealStack.keygen(real_root))
+    made = new_stack("ta")
     devices = [{"name": "nvidia0", "major": 60.0, "minor": 0.0}, {"name": "nvidia1", "major": 60.0, "minor": 1.0}]
     made.up(
         made.machine("m0", files={"/etc/hpc/note": NOTE, "/etc/hpc/link": {"link": "note"}}),
@@ -207,11 +204,42 @@ class TestDead:
         assert not (stack.root / "stacks/ta/machines/m7").exists()
 
 
-def test_two_stacks_run_side_by_side(
-    stack: RealStack, free_networks: Iterator[ipaddress.IPv4Network], monkeypatch: pytest.MonkeyPatch
-) -> None:
+CUTS = (
+    "ip link del dev {bridge}",
+    "ip link set dev {bridge} down",
+    "ip link set dev {cable} down",
+    "ip link set dev {cable} nomaster",
+    "nsenter --net=/proc/{inside}/ns/net ip link set dev host0 down",
+    "nft delete table inet {bridge}",
+)
+
+
+@pytest.mark.parametrize("cut", CUTS)
+def test_a_cable_that_leads_nowhere_is_plugged_in_by_the_next_up(stack: RealStack, cut: str) -> None:
+    before = stack.state["m0"]
+    names = {
+        "bridge": bridge_name(stack.root, stack.name),
+        "cable": interface_name(stack.root, stack.name, "m0"),
+        "inside": _process(stack, "m0").children()[0],
+    }
+    subprocess.run(cut.format(**names).split(), check=True)
+    given = stack.network()
+    if NetworkProvider().diff("id", given, given).changes:
+        NetworkProvider().update("id", given, given)
+    for name in ("m0", "m1"):
+        old = stack.state[name]
+        diff = MachineProvider().diff("id", old, old)
+        assert not diff.replaces
+        if diff.changes:
+            stack.state[name] = MachineProvider().update("id", old, old).outs or {}
+    assert stack.ssh("m0", "timeout 9 sh -c 'until ping -c1 -W1 m1 >/dev/null; do :; done'; hostname") == "m0"
+    assert stack.state["m0"] == before, "neither started nor made anew"
+    assert not NetworkProvider().diff("id", given, given).changes
+
+
+def test_two_stacks_run_side_by_side(stack: RealStack, new_stack: Callable[..., RealStack]) -> None:
     """The same machine names in both; removing one does not touch the other."""
-    other = RealStack(stack.root, stack.images, stack.digest, "tb", next(free_networks), stack.key)
+    other = new_stack("tb")
     other.up(other.machine("m0"))
     assert (stack.ssh("m0", "hostname -I"), other.ssh("m0", "hostname -I")) == (
         stack.address("m0"),
@@ -266,9 +294,9 @@ def test_a_start_that_was_overtaken_does_not_become_the_machine(tmp_path: Path) 
 
 
 def test_destroy_leaves_nothing_not_even_what_nobody_knows_of(
-    stack: RealStack, free_networks: Iterator[ipaddress.IPv4Network]
+    stack: RealStack, new_stack: Callable[..., RealStack]
 ) -> None:
-    gone = RealStack(stack.root, stack.images, stack.digest, "td", next(free_networks), stack.key)
+    gone = new_stack("td")
     gone.up(gone.machine("m0"), gone.machine("m1"))
     gone.state.pop("m1")  # as if the run that made it had been killed before it could write that down
     processes = [_process(gone, name) for name in ("m0", "m1")]

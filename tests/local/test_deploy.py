@@ -1,4 +1,4 @@
-"""The whole platform as a program sees it: order of making, what is protected, what is secret."""
+"""The resources of a local cluster: in which order, what is protected, what is secret."""
 
 import pickle
 from typing import Any

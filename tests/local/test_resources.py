@@ -1,4 +1,4 @@
-"""What a change of an input does to what exists: nothing, a change in place, or a new one; and what counts as drift."""
+"""What a change of an input does: nothing, a change in place, or a new one; and what counts as drift."""
 
 import base64
 import shutil

@@ -1,10 +1,11 @@
-"""Every machine has a control group of its own, by hand or from the host's systemd, and it ends with the machine."""
+"""Every machine has a control group of its own, made here or by the host's systemd, and it ends with the machine."""
 
 from pathlib import Path
 
 import pytest
 
 from components.local.host import cgroups
+from components.local.host.cgroups import allow_watches
 from components.local.host.process import run
 
 V1 = "{n} 1 0:{n} / {mount} rw,relatime - cgroup cgroup rw,{controllers}\n"
@@ -82,3 +83,15 @@ def test_a_scope_is_gone_before_its_name_is_used_again(monkeypatch: pytest.Monke
     cgroups.remove("h1", Path("/r"))
     assert killed == ["hpc-h1.scope", "hpc-h1.scope"]
     assert next(states, None) is None
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "lines"), [("128\n", "8192", 1), ("8192\n", "8192\n", 0), ("65536\n", "65536\n", 0)]
+)
+def test_watches_are_only_ever_raised_and_that_is_said(tmp_path: Path, before: str, after: str, lines: int) -> None:
+    path = tmp_path / "max_user_instances"
+    path.write_text(before)
+    said: list[str] = []
+    allow_watches(said.append, path)
+    assert path.read_text() == after
+    assert len(said) == lines

@@ -1,4 +1,4 @@
-"""A cluster's machines belong to the state that made them: no other one makes them anew, or removes them."""
+"""A stack's network and machines belong to the state that created them; its hosts file stays the same file."""
 
 import json
 from pathlib import Path
@@ -8,8 +8,24 @@ import pytest
 
 from components.local.host import machine, network, owner
 from components.local.host.machine import Design
+from components.local.host.network import render_hosts, write_in_place
 from components.local.host.paths import HostError, StackPaths
 from components.local.resources import SharedFolderProvider
+
+
+def test_machines_come_in_the_order_of_their_addresses() -> None:
+    text = render_hosts({"b": "10.0.0.10", "a": "10.0.0.9"}, "10.0.0.1")
+    assert text.splitlines()[-3:] == ["10.0.0.1 gateway", "10.0.0.9 a", "10.0.0.10 b"]
+
+
+def test_new_text_comes_into_the_same_file(tmp_path: Path) -> None:
+    path = tmp_path / "stack" / "hosts"
+    write_in_place(path, "a long first text\n")
+    inode = path.stat().st_ino
+    write_in_place(path, "short\n")
+    assert path.read_text() == "short\n"
+    assert path.stat().st_ino == inode
+
 
 OURS, THEIRS = "ssh-ed25519 AAAAours", "ssh-ed25519 AAAAtheirs"
 

@@ -1,4 +1,4 @@
-"""The small programs that a machine's image brings: they stand for real ones, so they answer as those do."""
+"""The small programs in the image of a machine: they stand for real ones, so they answer as those do."""
 
 import shutil
 import subprocess
