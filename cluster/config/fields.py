@@ -62,11 +62,14 @@ def edit_patterns(section: type[Section], above: str = "") -> Iterator[str]:
             yield here + (MEMBER if get_origin(unwrap(info.annotation)) is Mapping else "")
 
 
-def conf_fields(model: type[Section]) -> Iterator[tuple[str, Slurm]]:
+@cache
+def conf_fields(model: type[Section]) -> tuple[tuple[str, Slurm], ...]:
     """Dotted path of every field that sets a parameter of slurm.conf, and the parameter; members have other lines."""
-    for pattern, info in patterns(model):
-        if MEMBER not in pattern and (slurm := metadata(info, Slurm)):
-            yield pattern, slurm
+    return tuple(
+        (pattern, slurm)
+        for pattern, info in patterns(model)
+        if MEMBER not in pattern and (slurm := metadata(info, Slurm))
+    )
 
 
 def member_section(info: FieldInfo) -> type[Section] | None:
