@@ -271,12 +271,6 @@ class TestDiag:
         assert (tmp_path / "ran").read_text() == "x\n"
 
 
-@pytest.fixture(autouse=True)
-def kernel(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """A kernel that is no container."""
-    monkeypatch.setattr(outcome, "CONTAINER", tmp_path / "none")
-
-
 class TestXids:
     """Records as /dev/kmsg has them."""
 

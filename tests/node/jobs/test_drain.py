@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 from jobs import drain
-from slurm import conf_changes, join, scheduler
+from slurm import conf_changes, scheduler
 
 CONF = (
     "# a comment\nClusterName=dev\nTaskPlugin=task/cgroup\n"
@@ -97,25 +97,6 @@ class TestJobs:
             "PartitionName=gpu State=UP",
         ):  # fmt: skip
             assert way in text
-
-
-class TestComingBack:
-    """A node that was drained here counts as there when it is resumed, which is as soon as it answers."""
-
-    REPORT = {"state": "configured", "digest": "new", "message": "", "boot": "b"}  # noqa: RUF012
-
-    def why(self, state, reason):
-        found = scheduler.parse_nodes(f"NodeName=n State={state} Reason={reason} [root@2026]")
-        return join.missing(["n"], found, {"n": self.REPORT}, "new").get("n", "")
-
-    @pytest.mark.parametrize("reason", scheduler.OURS)
-    def test_it_is_resumed_when_it_answers(self, reason):
-        assert self.why("IDLE+DRAIN", reason) == f"down: {reason}"
-        assert self.why("DOWN+DRAIN", reason) == f"down: {reason}"
-        assert self.why("DOWN*+DRAIN", reason).startswith("slurmd has not registered")
-
-    def test_an_operators_drain_is_left_alone(self):
-        assert self.why("IDLE+DRAIN", "bad fan") == ""
 
 
 def test_the_clusters_name_and_partitions_are_read():

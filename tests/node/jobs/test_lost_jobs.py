@@ -119,25 +119,18 @@ def test_processes_are_known_by_title_and_environment(tmp_path):
     assert lost_jobs.alive(tmp_path) == {"7", "12", "13"}
 
 
-def test_every_node_of_a_job_has_to_be_asked():
-    job = Job("7", OLD, ("n0", "n1"))
-    assert lost_jobs.missing([job], {"n0": set()}) == []
-    assert lost_jobs.missing([Job("7", OLD, ())], {}) == []
-    assert lost_jobs.missing([job], {"n0": set(), "n1": {"8"}}) == [job]
-
-
 BEFORE, BOOT, AFTER = "2026-01-02T03:04:05", "2026-01-02T03:04:06", "2026-01-02T03:04:07"
 
 
-def test_a_job_from_before_a_boot_of_any_of_its_nodes_is_one():
-    job = Job("7", BEFORE, ("n0", "n1"))
-    assert lost([job], {"n0": BEFORE, "n1": BOOT}) == [job]
-
-
-def test_a_job_that_began_with_the_boot_or_later_lives():
-    jobs = [Job("7", BOOT, ("n0",)), Job("8", AFTER, ("n0",))]
-    assert lost(jobs, {"n0": BOOT}) == []
-
-
-def test_a_boot_elsewhere_or_an_unknown_one_means_nothing():
-    assert lost([Job("7", BEFORE, ("n0",))], {"n1": BOOT}) == []
+@pytest.mark.parametrize(
+    ("began", "boots", "ended"),
+    [
+        (BEFORE, {"n0": BEFORE, "n1": BOOT}, True),
+        (BOOT, {"n0": BOOT, "n1": BOOT}, False),
+        (AFTER, {"n0": BOOT}, False),
+        (BEFORE, {"n2": BOOT}, False),
+    ],
+)
+def test_a_job_from_before_a_boot_of_any_of_its_nodes_has_ended_and_no_other(began, boots, ended):
+    job = Job("7", began, ("n0", "n1"))
+    assert lost([job], boots) == [job] * ended

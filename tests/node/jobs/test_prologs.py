@@ -280,6 +280,22 @@ def test_redirects_are_followed(server, tmp_path):
     assert obtain("a", source(f"{server}/moved"), tmp_path / "script") == SCRIPT
 
 
+@pytest.mark.parametrize(
+    ("page", "data", "why", "asked"),
+    [
+        ("page", PAGE, rf"(?s)/page is not a script: its first line names no interpreter.*{digest(PAGE)}", 1),
+        ("empty", b"", r"found:    \(nothing\)", 1),
+        ("gone", SCRIPT, "the server answered 404 Not Found", 1),
+        ("busy", SCRIPT, "the server answered 503", prologs.TRIES),
+        ("large", SCRIPT, "larger than 4 MiB", 1),
+    ],
+)
+def test_what_is_no_script_is_refused_and_only_a_busy_server_asked_again(server, tmp_path, page, data, why, *, asked):
+    with pytest.raises(SetupError, match=why):
+        obtain("a", source(f"{server}/{page}", data), tmp_path / "script")
+    assert _Server.asked == [f"/{page}"] * asked
+
+
 def test_another_content_shows_itself(server, tmp_path):
     with pytest.raises(SetupError) as caught:
         obtain("a", source(f"{server}/page"), tmp_path / "script")
@@ -288,34 +304,6 @@ def test_another_content_shows_itself(server, tmp_path):
     assert f"expected sha256: {digest(SCRIPT)}" in said
     assert f"found sha256:    {digest(PAGE)}" in said
     assert "first line:      <!DOCTYPE html>" in said
-
-
-def test_a_pinned_page_is_no_script_either(server, tmp_path):
-    with pytest.raises(SetupError, match=r"/page is not a script: its first line names no interpreter") as caught:
-        obtain("a", source(f"{server}/page", PAGE), tmp_path / "script")
-    assert digest(PAGE) in str(caught.value)
-
-
-def test_nothing_at_all_is_no_script(server, tmp_path):
-    with pytest.raises(SetupError, match=r"found:    \(nothing\)"):
-        obtain("a", source(f"{server}/empty", b""), tmp_path / "script")
-
-
-def test_an_address_that_leads_nowhere_is_asked_once(server, tmp_path):
-    with pytest.raises(SetupError, match="the server answered 404 Not Found"):
-        obtain("a", source(f"{server}/gone"), tmp_path / "script")
-    assert _Server.asked == ["/gone"]
-
-
-def test_a_server_that_is_busy_is_asked_again(server, tmp_path):
-    with pytest.raises(SetupError, match="the server answered 503"):
-        obtain("a", source(f"{server}/busy"), tmp_path / "script")
-    assert len(_Server.asked) == prologs.TRIES
-
-
-def test_a_page_without_end_is_not_kept(server, tmp_path):
-    with pytest.raises(SetupError, match="larger than 4 MiB"):
-        obtain("a", source(f"{server}/large"), tmp_path / "script")
 
 
 def test_a_network_without_a_way_out_is_said(server, tmp_path):

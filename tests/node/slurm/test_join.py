@@ -24,7 +24,7 @@ class TestParse:
 
 class TestMissing:
     @pytest.mark.parametrize(
-        "state", ["IDLE", "MIXED", "ALLOCATED", "IDLE+DRAIN", "ALLOCATED+DRAIN", "ALLOCATED+COMPLETING"]
+        "state", ["IDLE", "MIXED", "ALLOCATED", "IDLE+DRAIN Reason=bad fan", "ALLOCATED+DRAIN", "ALLOCATED+COMPLETING"]
     )
     def test_a_working_or_deliberately_drained_node_is_there(self, state):
         found = scheduler.parse_nodes(f"NodeName=n State={state}")
@@ -41,6 +41,16 @@ class TestMissing:
             ("DOWN*", CONFIGURED, "slurmd has not registered (DOWN+NOT_RESPONDING)"),
             ("DOWN", CONFIGURED, "down: no reason given"),
             ("DOWN+DRAIN Reason=Low memory [root@2026]", CONFIGURED, "down: Low memory"),
+            *(
+                (f"{state} Reason={reason} [root@2026]", CONFIGURED, f"down: {reason}")
+                for state in ("IDLE+DRAIN", "DOWN+DRAIN")
+                for reason in scheduler.OURS  # it is resumed as soon as it answers
+            ),
+            (
+                f"DOWN*+DRAIN Reason={scheduler.LEAVES} [root@2026]",
+                CONFIGURED,
+                "slurmd has not registered (DOWN+DRAIN+NOT_RESPONDING)",
+            ),
             ("DOWN+DRAIN+REBOOT_ISSUED Reason=new kernel [root@2026]", CONFIGURED, "it reboots: new kernel"),
         ],
     )

@@ -1,4 +1,4 @@
-"""plugstack.conf of Debian 13 includes a pattern that slurmctld can't send, and that stands for no file."""
+"""plugstack.conf of Debian 13 includes a pattern that slurmctld can't send; MPI's library gets its plain name."""
 
 from pathlib import Path
 
@@ -30,3 +30,12 @@ def test_what_else_it_says_stays(tmp_path: Path):
     assert (tmp_path / "plugstack.conf").read_text() == text
     (tmp_path / "plugstack.conf").unlink()
     assert not slurmd.drop_empty_include(tmp_path)
+
+
+def test_the_library_gets_the_name_that_the_plugin_opens(tmp_path: Path):
+    lib = tmp_path / "x86_64-linux-gnu" / "pmix2" / "lib"
+    lib.mkdir(parents=True)
+    (lib / "libpmix.so.2").write_text("the library")
+    assert slurmd.link_pmix(tmp_path)
+    assert not slurmd.link_pmix(tmp_path)
+    assert (lib / "libpmix.so").read_text() == "the library"

@@ -1,6 +1,8 @@
-"""A unit is enabled exactly where systemd starts it at a boot; shared folders are root's alone."""
+"""Files are changed only where they differ and never seen half-written; units start once; shared folders are root's."""
 
+import errno
 import os
+import pwd
 import stat
 import subprocess
 import tempfile
@@ -12,6 +14,76 @@ import pytest
 from jobs import prologs
 from system import cluster_state, host
 from system.host import SetupError
+
+ME = pwd.getpwuid(os.geteuid()).pw_name
+
+
+class TestWrite:
+    def test_says_whether_it_changed_anything(self, tmp_path):
+        path = tmp_path / "a" / "file"
+        assert host.write(path, "x\n", owner=ME)
+        before = path.stat().st_ino
+        assert not host.write(path, "x\n", owner=ME)
+        assert path.stat().st_ino == before
+        assert host.write(path, "x\n", mode=0o600, owner=ME)
+        assert path.stat().st_mode & 0o777 == 0o600
+
+    def test_leaves_no_other_file_behind(self, tmp_path):
+        host.write(tmp_path / "file", b"\x00", owner=ME)
+        host.write(tmp_path / "file", b"\x01", owner=ME)
+        assert [p.name for p in tmp_path.iterdir()] == ["file"]
+
+    def test_replaces_a_link_by_a_file_and_leaves_its_target(self, tmp_path):
+        (tmp_path / "target").write_text("kept")
+        (tmp_path / "file").symlink_to("target")
+        host.write(tmp_path / "file", "new", owner=ME)
+        assert (tmp_path / "target").read_text() == "kept"
+        assert (tmp_path / "file").read_text() == "new"
+
+
+class TestLink:
+    def test_is_made_moved_and_left_alone(self, tmp_path):
+        path = tmp_path / "link"
+        assert host.link(path, "one")
+        assert not host.link(path, "one")
+        assert host.link(path, "two")
+        assert str(path.readlink()) == "two"
+
+
+class TestRun:
+    def test_a_failure_carries_the_command_and_the_end_of_its_output(self):
+        with pytest.raises(SetupError, match=r"`sh -c .*` failed with exit code 3:\nsaid why"):
+            host.run("sh", "-c", "echo said why >&2; exit 3")
+
+    def test_a_missing_program_is_said_plainly(self):
+        with pytest.raises(SetupError, match="`no-such-program` is not installed"):
+            host.run("no-such-program")
+
+    def test_it_never_waits_for_ever(self):
+        with pytest.raises(SetupError, match="did not end within 0 s"):
+            host.run("sleep", "5", timeout=0.05)
+
+
+class TestWait:
+    def test_names_what_did_not_come_and_where_to_look(self):
+        with pytest.raises(SetupError, match="the moon did not come within 0 s; look up"):
+            host.wait("the moon", lambda: False, seconds=0.05, interval=0.01, hint="look up")
+
+
+class TestFileSystemsThatCannotBeWritten:
+    def test_are_told_in_words_with_the_file_and_what_to_do(self, tmp_path, monkeypatch):
+        def refuse(*_: object, **__: object) -> None:
+            raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(tmp_path / "slurm.conf"))
+
+        monkeypatch.setattr(host.tempfile, "mkstemp", refuse)
+        with pytest.raises(OSError, match="Read-only") as caught:
+            host.write(tmp_path / "slurm.conf", "")
+        assert host.describe_os_error(caught.value).startswith(
+            f"{tmp_path}/slurm.conf: Read-only file system; mount its file system for writing"
+        )
+
+    def test_other_errors_are_faults_of_ours(self):
+        assert host.describe_os_error(FileNotFoundError(errno.ENOENT, "No such file or directory", "x")) == ""
 
 
 @pytest.fixture
@@ -84,11 +156,16 @@ def test_systemd_reads_unit_files_once_before_a_start_and_after_a_kill(systemd, 
 
 ALICE = 61001
 
-pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="gives folders to users")
+
+@pytest.fixture
+def root() -> None:
+    if os.geteuid():
+        pytest.skip("gives folders to users")
 
 
 @pytest.fixture
-def shared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def shared(root: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The shared folder, in a place of the test's."""
     found = tmp_path / "apps"
     found.mkdir()
     monkeypatch.setattr(host, "SHARED", found)
@@ -141,17 +218,18 @@ def test_what_others_may_have_written_is_not_believed(shared: Path, make, why: s
         assert "move it away" in str(caught.value)
 
 
+@pytest.fixture
+def state(shared: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where the cluster state goes, which is not there yet."""
+    folder = shared / "adm" / "hpc"
+    for part, name in (("FOLDER", ""), ("CONFIG", "cluster.json"), ("CLIENT", "etc"), ("REPORTS", "nodes")):
+        monkeypatch.setattr(cluster_state, part, folder / name)
+    return folder
+
+
 @pytest.mark.parametrize("name", ["etc", "nodes", "health", "jobs"])
-def test_a_link_in_the_cluster_state_leads_root_nowhere(shared: Path, monkeypatch: pytest.MonkeyPatch, name: str):
+def test_a_link_in_the_cluster_state_leads_root_nowhere(shared: Path, state: Path, name: str):
     """Root of a node can make one; what is no longer published there is removed by the controller's root."""
-    state = shared / "adm" / "hpc"
-    for part, path in (
-        ("FOLDER", state),
-        ("CONFIG", state / "o"),
-        ("CLIENT", state / "etc"),
-        ("REPORTS", state / "nodes"),
-    ):
-        monkeypatch.setattr(cluster_state, part, path)
     state.mkdir(parents=True)
     precious = shared / "precious"
     precious.mkdir()
@@ -165,7 +243,7 @@ def test_a_link_in_the_cluster_state_leads_root_nowhere(shared: Path, monkeypatc
 
 
 @pytest.fixture
-def reports(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def reports(root: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """Where machines report, in a folder that every user reaches."""
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place) / "nodes"
@@ -201,10 +279,7 @@ def test_what_machines_report_is_read_from_regular_files_alone(reports: Path):
     assert cluster_state.reports() == {"good": {"state": "configured"}}
 
 
-def test_a_file_in_the_place_of_the_cluster_state_is_replaced(shared: Path, monkeypatch: pytest.MonkeyPatch):
-    state = shared / "adm" / "hpc"
-    for part, name in (("FOLDER", ""), ("CONFIG", "cluster.json"), ("CLIENT", "etc"), ("REPORTS", "nodes")):
-        monkeypatch.setattr(cluster_state, part, state / name)
+def test_a_file_in_the_place_of_the_cluster_state_is_replaced(state: Path):
     state.parent.mkdir()
     state.write_text("x")
     assert cluster_state.publish({}, {"slurm.conf": ""})

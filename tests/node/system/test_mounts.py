@@ -13,25 +13,33 @@ def mount(source: str, kind: str = "lustre") -> Mount:
     return Mount(source=source, target="/data", fs_type=kind, options="")
 
 
-class TestSeen:
-    def test_a_server_that_is_not_there(self):
-        told = mounts.seen(mount("127.0.0.1@tcp:/fs"))
-        assert told.startswith("\n127.0.0.1:988 can't be reached ([Errno 111] Connection refused): is the server up")
+def test_a_server_that_is_not_there():
+    seen = mounts.seen(mount("127.0.0.1@tcp:/fs"))
+    assert seen.startswith("\n127.0.0.1:988 can't be reached ([Errno 111] Connection refused): is the server up")
 
-    def test_one_that_answers(self, monkeypatch):
-        with socket.create_server(("127.0.0.1", 0)) as server:
-            monkeypatch.setitem(mounts.PORTS, "nfs", server.getsockname()[1])
-            assert "answers: the server is up, but does not give" in mounts.seen(mount("127.0.0.1:/home", "nfs"))
 
-    def test_one_that_swallows_everything(self, monkeypatch):
-        def never(*_: object, **__: object) -> None:
-            raise TimeoutError
+def test_a_server_that_answers(monkeypatch):
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        monkeypatch.setitem(mounts.PORTS, "nfs", server.getsockname()[1])
+        assert "answers: the server is up, but does not give" in mounts.seen(mount("127.0.0.1:/home", "nfs"))
 
-        monkeypatch.setattr(mounts.socket, "create_connection", never)
-        assert "10.9.9.9:2049 does not answer: is the server up" in mounts.seen(mount("10.9.9.9:/home", "nfs"))
 
-    def test_a_bucket_has_none(self):
-        assert mounts.seen(mount("my-bucket", "gcsfuse")) == ""
+def test_a_server_that_does_not_answer_and_a_bucket_which_has_none(monkeypatch):
+    def never(*_: object, **__: object) -> None:
+        raise TimeoutError
+
+    monkeypatch.setattr(mounts.socket, "create_connection", never)
+    assert "10.9.9.9:2049 does not answer: is the server up" in mounts.seen(mount("10.9.9.9:/home", "nfs"))
+    assert mounts.seen(mount("my-bucket", "gcsfuse")) == ""
+
+
+@pytest.fixture
+def refusing(monkeypatch):
+    """A machine whose kernel refuses every mount, as one that is there already (EBUSY, mount(2))."""
+    monkeypatch.setattr(mounts, "refuse_unknown", lambda _: None)
+    monkeypatch.setattr(mounts, "write_unit", lambda *_: False)
+    monkeypatch.setattr(mounts, "succeeds", lambda *command, **_: command[0] != "mount")
+    monkeypatch.setattr(mounts.Path, "mkdir", lambda *_, **__: None)
 
 
 def test_what_this_machine_cannot_mount_is_not_waited_for(tmp_path):
@@ -40,11 +48,7 @@ def test_what_this_machine_cannot_mount_is_not_waited_for(tmp_path):
     assert not (tmp_path / "fstab").exists()
 
 
-def test_a_mount_that_never_comes_names_its_server(tmp_path, monkeypatch):
-    monkeypatch.setattr(mounts, "refuse_unknown", lambda _: None)
-    monkeypatch.setattr(mounts, "write_unit", lambda *_: False)
-    monkeypatch.setattr(mounts, "succeeds", lambda *command, **_: command[0] != "mount")
-    monkeypatch.setattr(mounts.Path, "mkdir", lambda *_, **__: None)
+def test_a_mount_that_never_comes_names_its_server(refusing, tmp_path, monkeypatch):
 
     def refuse(*_: object) -> str:
         raise SetupError("`mount /data` failed: no such device")
@@ -54,24 +58,20 @@ def test_a_mount_that_never_comes_names_its_server(tmp_path, monkeypatch):
         mounts.mount_all([mount("127.0.0.1@tcp:/fs")], fstab=tmp_path / "fstab", seconds=0)
 
 
-def test_one_that_systemd_mounts_meanwhile_is_there(tmp_path, monkeypatch):
+def test_one_that_systemd_mounts_meanwhile_is_there(refusing, tmp_path, monkeypatch):
     seen = iter([False, True])
-    monkeypatch.setattr(mounts, "refuse_unknown", lambda _: None)
-    monkeypatch.setattr(mounts, "write_unit", lambda *_: False)
-    # The kernel refuses what is mounted there already (EBUSY, mount(2)).
-    monkeypatch.setattr(mounts, "succeeds", lambda *command, **_: command[0] != "mount")
-    monkeypatch.setattr(mounts.Path, "mkdir", lambda *_, **__: None)
     monkeypatch.setattr(mounts, "mounted", lambda _: next(seen))
     assert mounts.mount_all([mount("127.0.0.1@tcp:/fs")], fstab=tmp_path / "fstab", seconds=0)
 
 
 @pytest.mark.parametrize(("source", "seconds"), [("lab-controller:/home", 900), ("10.0.0.9:/home", 120)])
-def test_the_controller_is_given_the_time_that_its_own_set_up_takes(tmp_path, monkeypatch, source, seconds):
+def test_the_controller_is_given_the_time_that_its_own_set_up_takes(refusing, tmp_path, monkeypatch, source, seconds):
     asked: list[float] = []
-    monkeypatch.setattr(mounts, "refuse_unknown", lambda _: None)
-    monkeypatch.setattr(mounts, "write_unit", lambda *_: False)
-    monkeypatch.setattr(mounts, "succeeds", lambda *command, **_: command[0] != "mount")
-    monkeypatch.setattr(mounts.Path, "mkdir", lambda *_, **__: None)
     monkeypatch.setattr(mounts, "wait", lambda *_, seconds, **__: asked.append(seconds))
     mounts.mount_all([mount(source, "nfs")], fstab=tmp_path / "fstab", controller="lab-controller:6817")
     assert asked == [seconds]
+
+
+def test_a_blank_in_an_fstab_field_is_escaped():
+    line = Mount(source="10.0.0.1@tcp:/home", target="/my home", fs_type="lustre", options="")
+    assert mounts.fstab_lines([line]) == ["10.0.0.1@tcp:/home /my\\040home lustre defaults,nosuid,nodev 0 0"]

@@ -56,7 +56,7 @@ def test_a_kill_between_key_and_start_is_made_good(machine, tmp_path, monkeypatc
     assert machine == ["restart munge", "restart munge"]
 
 
-def test_one_that_runs_and_does_not_vouch_is_started_anew(machine, monkeypatch):
+def test_one_that_runs_and_does_not_authenticate_is_restarted(machine, monkeypatch):
     munge.start()
     monkeypatch.setattr(munge, "authenticates", lambda: len(machine) > 1)
     assert munge.start()
@@ -64,7 +64,7 @@ def test_one_that_runs_and_does_not_vouch_is_started_anew(machine, monkeypatch):
     assert not munge.start()
 
 
-def test_what_does_not_vouch_after_that_either_is_told(machine, monkeypatch):
+def test_one_that_does_not_authenticate_after_that_either_is_an_error(machine, monkeypatch):
     munge.start()
 
     def refuse(*_: str, **__: object) -> str:
@@ -75,42 +75,30 @@ def test_what_does_not_vouch_after_that_either_is_told(machine, monkeypatch):
         munge.start()
 
 
-class TestAnotherKeyOfTheStack:
-    """A node changes to it together with the controller: jobs' messages between two keys are believed by nobody."""
-
-    OLD, NEW = munge.fingerprint(b"right"), munge.fingerprint(b"newer")
-
-    @pytest.fixture
-    def node(self, machine, tmp_path):
-        """A node that runs with the old key, to which the new one was delivered; the key that it then runs with."""
-        munge.start()
-        (tmp_path / "delivered").write_bytes(b"newer")
-        return (tmp_path / "munge.key").read_bytes
-
-    def test_it_waits_for_the_controller(self, machine, node):
-        munge.start(self.OLD)
-        assert node() == b"right"
-        assert machine == ["restart munge"]
-
-    def test_it_follows_the_controller(self, machine, node):
-        munge.start(self.NEW)
-        assert node() == b"newer"
-        assert machine == ["restart munge", "restart munge"]
-
-    def test_the_controller_asks_nobody(self, node):
-        munge.start()
-        assert node() == b"newer"
-
-    def test_one_that_was_put_there_by_hand_goes(self, node, tmp_path):
-        (tmp_path / "munge.key").write_bytes(b"wrong")
-        munge.start(self.OLD)
-        assert node() == b"newer"
-
-    def test_a_new_node_takes_what_it_was_given(self, node, tmp_path):
-        (tmp_path / "munge.key").unlink()
-        munge.start(self.OLD)
-        assert node() == b"newer"
+OLD, NEW = munge.fingerprint(b"right"), munge.fingerprint(b"newer")
 
 
-def test_the_program_knows_a_key_by_the_same_mark():
+@pytest.mark.parametrize(
+    ("wanted", "there", "key", "restarts"),
+    [
+        (OLD, b"right", b"right", 0),  # it waits for the controller
+        (NEW, b"right", b"newer", 1),  # and follows it
+        (None, b"right", b"newer", 1),  # the controller itself
+        (OLD, b"wrong", b"newer", 1),  # a key that somebody put there
+        (OLD, None, b"newer", 1),  # a new node takes what was delivered
+    ],
+)
+def test_a_node_changes_to_another_key_together_with_the_controller(machine, tmp_path, wanted, there, key, *, restarts):
+    """Messages of jobs between two keys are refused."""
+    munge.start()
+    (tmp_path / "delivered").write_bytes(b"newer")
+    (tmp_path / "munge.key").unlink()
+    if there:
+        (tmp_path / "munge.key").write_bytes(there)
+    munge.start(wanted)
+    assert (tmp_path / "munge.key").read_bytes() == key
+    assert machine == ["restart munge"] * (1 + restarts)
+
+
+def test_the_program_has_the_same_fingerprint():
     assert munge.fingerprint(b"key\n") == keys.fingerprint("key")

@@ -42,26 +42,16 @@ class TestKeys:
         }
 
 
-class TestModes:
-    @pytest.fixture(autouse=True)
-    def table(self, tmp_path, monkeypatch):
-        (tmp_path / "key").write_text("secret")
-        (tmp_path / "key").chmod(0o600)
-        monkeypatch.setattr(protected_files, "MODES", {tmp_path / "key": (0o600, ME), tmp_path / "none": (0o600, ME)})
-
-    def test_what_is_right_or_not_there_is_not_told(self):
-        assert protected_files.modes() == {}
-
-    def test_what_others_can_read_is(self, tmp_path):
-        (tmp_path / "key").chmod(0o644)
-        assert protected_files.modes() == {str(tmp_path / "key"): {"wanted": f"0600 {ME}", "there": f"0644 {ME}"}}
-
-    def test_what_is_there_gets_its_own_back(self, tmp_path):
-        (tmp_path / "key").chmod(0o644)
-        protected_files.restore_modes()
-        assert protected_files.modes() == {}
-
-    def test_a_link_in_its_place_is(self, tmp_path):
-        (tmp_path / "key").rename(tmp_path / "moved")
-        (tmp_path / "key").symlink_to("moved")
-        assert protected_files.modes()[str(tmp_path / "key")]["there"] == "a link to moved"
+def test_modes_that_differ_are_reported_and_given_back(tmp_path, monkeypatch):
+    key = tmp_path / "key"
+    key.write_text("secret")
+    key.chmod(0o600)
+    monkeypatch.setattr(protected_files, "MODES", {key: (0o600, ME), tmp_path / "none": (0o600, ME)})
+    assert protected_files.modes() == {}
+    key.chmod(0o644)
+    assert protected_files.modes() == {str(key): {"wanted": f"0600 {ME}", "there": f"0644 {ME}"}}
+    protected_files.restore_modes()
+    assert protected_files.modes() == {}
+    key.rename(tmp_path / "moved")
+    key.symlink_to("moved")
+    assert protected_files.modes()[str(key)]["there"] == "a link to moved"

@@ -3,8 +3,10 @@ end (tests/e2e/test_day_two.py); here is what it is asked for."""
 
 import re
 
-from accounting import backup, merge_jobs
+import pytest
+from accounting import backup, database, merge_jobs
 from accounting.merge_jobs import close, go_on_from, make_way, pick, resources, translate
+from system.host import SetupError
 
 ROWS = "3,5"
 
@@ -55,3 +57,13 @@ class TestNumbersOfJobs:
         # Also after a run that was cut off.
         assert backup.with_first(changed, 40).count("FirstJobId") == 1
         assert backup.without_first(conf) == conf
+
+
+def test_the_buffer_pool_fits_the_machine():
+    for memory, pool in ((64, 4096), (16, 2048), (4, 512), (1, 512)):
+        assert f"innodb_buffer_pool_size = {pool}M" in database.settings(memory << 30)
+
+
+def test_a_password_that_could_end_a_statement_is_refused():
+    with pytest.raises(SetupError, match="letters and digits"):
+        database.statements("x'; DROP DATABASE slurm_acct_db; --")
