@@ -9,7 +9,7 @@ from pulumi_random import RandomPassword
 from cluster.config.cluster import ClusterConfig
 from cluster.slurm.script_tree import Tree
 from components.deploy import Deployment, config_text
-from tests.cluster.observations import FACTS
+from tests.cluster.observe.observations import FACTS
 from tests.platforms.toy import Pods
 
 POD = """\

@@ -14,7 +14,7 @@ from cluster.observe.health.findings import findings
 from cluster.observe.observation import ClusterObservation, MachineObservation
 from components.slurm import payload
 from tests.cli.conftest import Hpc
-from tests.cluster.observations import NOW, facts, healthy
+from tests.cluster.observe.observations import NOW, facts, healthy
 
 STACK = {
     "platform": "local",

@@ -18,7 +18,7 @@ from components.config import load
 from components.local.host.paths import MachinePaths
 from tests.cli.conftest import CLOUD, Hpc
 from tests.clouds import settings
-from tests.cluster.test_config_errors import CLOUD as CLOUD_ERRORS
+from tests.cluster.checks.refused_google import CASES as CLOUD_ERRORS
 
 ROOT = Path(__file__).parents[3]
 
@@ -143,12 +143,12 @@ class TestConsoles:
 def test_a_stack_that_google_cloud_could_not_make_is_refused_and_nothing_is_made(
     hpc: Hpc, root: Path, command: str
 ) -> None:
-    changes, *parts = CLOUD_ERRORS["a reservation with placement"]
+    changes, words = CLOUD_ERRORS["a reservation with placement"]
     (root / "Pulumi.cloud.yaml").write_text(yaml.safe_dump({"config": settings(**changes)}, sort_keys=False))
     ended = hpc(command, "cloud")
     assert ended.code == 1
     assert "1 error in the stack configuration" in ended.err
-    assert all(words in ended.err for words in parts)
+    assert all(part in ended.err for part in words.split(" | "))
     assert not list((root.parent / "home").rglob("cloud.json*"))
 
 

@@ -4,7 +4,7 @@ import ast
 from collections import Counter
 from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 IDS = """
 account-circle account-parent-unknown account-root accounting-name-twice addresses-missing addresses-outside
 addresses-overlap addresses-too-few admin-cidrs-unused bucket-twice calendar-ends calendar-family cluster-shape

@@ -4,7 +4,7 @@ import pytest
 
 from cluster.observe.health.findings import findings
 from cluster.observe.nodes import Node
-from tests.cluster.observations import NOW, facts, healthy, only, state, stop, without
+from tests.cluster.observe.observations import NOW, facts, healthy, only, state, stop, without
 
 
 class TestNodes:

@@ -17,11 +17,10 @@ from cluster.config.validators.settings import NODE_SIZES
 from cluster.findings import ConfigError
 from cluster.load.parse import parse
 from cluster.reference import json_schema
-from tests.cluster.bad.change import ALICE, KEY
-from tests.cluster.bad.change import PARTITION as QUEUE
-from tests.cluster.stacks import findings, local
+from tests.cluster.stacks import ALICE, KEY, ROOT, findings, local
+from tests.cluster.stacks import PARTITION as QUEUE
 
-SOURCES = sorted((Path(__file__).parents[2] / "cluster/config").rglob("*.py"))
+SOURCES = sorted((ROOT / "cluster/config").rglob("*.py"))
 SCHEMA = json_schema()
 
 

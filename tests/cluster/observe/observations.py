@@ -12,7 +12,7 @@ from cluster.observe.health.cluster_finding import ClusterFinding
 from cluster.observe.health.findings import findings
 from cluster.observe.observation import ClusterObservation, MachineObservation, Observation
 
-FACTS = Path(__file__).parent / "facts"
+FACTS = Path(__file__).parents[1] / "facts"
 ROLES = {"controller": "controller", "login-0": "login", "cpu-0": "node", "cpu-1": "node"}
 NOW = 1795242470.0
 
