@@ -7,11 +7,14 @@ import re
 import tarfile
 import urllib.error
 import urllib.request
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import yaml
+
+from cluster.findings import listing, nearest
 from cluster.platforms.nebius.releases import Release
 from components.dynamic import report, without_traceback
 from components.nebius.actions import ActingProvider, Action
@@ -31,40 +34,59 @@ _VERSION = re.compile(r"^  (?:- |  )version: [\"']?(?P<version>[^\"'\s]+)", re.M
 _CHALLENGE = re.compile(r'(?P<name>realm|service|scope)="(?P<value>[^"]*)"')
 
 
-class MissingChartError(RuntimeError):
-    """A registry answered that there is no such chart or version; the text says which there are."""
+class ChartError(RuntimeError):
+    """There is no such chart or version, or a chart has no such value; the text says which there are."""
 
 
 def check_exists(repo: str, chart: str, version: str) -> str:
     """Nothing, or why it is not known whether the version can be had.
 
-    Raises MissingChartError if it can't.
+    Raises ChartError if it can't.
     """
     if repo.startswith(_OCI):
         return _in_registry(repo.removeprefix(_OCI).rstrip("/"), chart, version)
     if repo.startswith(("https://", "http://")):
         return _in_repository(repo.rstrip("/"), chart, version)
     if not Path(repo, chart, "Chart.yaml").is_file():
-        raise MissingChartError(f"{chart}: there is no chart in the folder {Path(repo, chart)}")
+        raise ChartError(f"{chart}: there is no chart in the folder {Path(repo, chart)}")
     return ""
 
 
 def definitions(repo: str, chart: str, version: str) -> str:
     """The CustomResourceDefinitions in the `crds/` of a chart in a registry or a folder, as one text of YAML.
 
-    Raises MissingChartError: it can't be read, or has none.
+    Raises ChartError: it can't be read, or has none.
     """
-    if not repo.startswith(_OCI):
-        found = {str(file): file.read_bytes() for file in Path(repo, chart, "crds").glob("*.yaml")}
-    else:
-        place = repo.removeprefix(_OCI).rstrip("/")
-        try:
-            found = _files(_archive(place, chart, version), "crds")
-        except (OSError, ValueError, KeyError, tarfile.TarError) as error:
-            raise MissingChartError(f"{chart} {version} can't be read from {place}: {error}") from None
+    found = _part(repo, chart, version, "crds")
     if not found:
-        raise MissingChartError(f"{chart} {version} of {repo} has no definitions in crds/")
+        raise ChartError(f"{chart} {version} of {repo} has no definitions in crds/")
     return "\n---\n".join(text.decode() for _, text in sorted(found.items()))
+
+
+def unknown_values(given: Mapping[str, Any], known: Mapping[str, Any], path: str) -> Iterator[tuple[str, str]]:
+    """Keys that the values.yaml of a chart lacks: what is wrong, and what to do where another key was surely meant.
+
+    A mapping that is empty there takes any key. One that is not may still be passed on as a whole.
+    """
+    for key, below in given.items():
+        if key not in known:
+            meant = nearest(key, known)
+            todo = f"write {meant}" if meant else ""
+            yield f"{path}.{key}: the chart's values.yaml has no such key\n  allowed: {listing(known)}", todo
+        elif below and known[key] and isinstance(known[key], Mapping):
+            yield from unknown_values(below, known[key], f"{path}.{key}")
+
+
+def _part(repo: str, chart: str, version: str, part: str) -> dict[str, bytes]:
+    """A file of a chart in a registry or a folder, or the files of a folder of it, by name."""
+    if not repo.startswith(_OCI):
+        place = Path(repo, chart, part)
+        return {str(file): file.read_bytes() for file in ([place] if place.is_file() else place.glob("*.yaml"))}
+    where = repo.removeprefix(_OCI).rstrip("/")
+    try:
+        return _files(_archive(where, chart, version), part)
+    except (OSError, ValueError, KeyError, tarfile.TarError) as error:
+        raise ChartError(f"{chart} {version} can't be read from {where}: {error}") from None
 
 
 def _archive(place: str, chart: str, version: str) -> bytes:
@@ -78,11 +100,10 @@ def _archive(place: str, chart: str, version: str) -> bytes:
     return archive
 
 
-def _files(archive: bytes, folder: str) -> dict[str, bytes]:
-    """Files in a folder of a chart, by name."""
+def _files(archive: bytes, part: str) -> dict[str, bytes]:
     with tarfile.open(fileobj=io.BytesIO(archive), mode="r:gz") as chart:
-        inside = [one for one in chart if one.isfile() and one.name.split("/")[1:2] == [folder]]
-        return {one.name: file.read() for one in inside if (file := chart.extractfile(one))}
+        inside = [member for member in chart if member.isfile() and member.name.split("/")[1:2] == [part]]
+        return {member.name: file.read() for member in inside if (file := chart.extractfile(member))}
 
 
 def _base(place: str, chart: str) -> str:
@@ -134,9 +155,9 @@ def versions(index: str, chart: str) -> list[str]:
     return [one["version"] for one in found]
 
 
-def _missing(chart: str, version: str, place: str, known: list[str]) -> MissingChartError:
+def _missing(chart: str, version: str, place: str, known: list[str]) -> ChartError:
     some = ", ".join(known[:_SHOWN]) if known else "none that it lists"
-    return MissingChartError(
+    return ChartError(
         f"{chart} {version} is not in {place}. It has: {some}\n"
         "to do: choose an nebius.soperator.version that exists, or another nebius.soperator.charts"
     )
@@ -173,39 +194,58 @@ class ChartVersionsProvider(ActingProvider):
     ACTED_ON = ("charts",)
 
     def act(self, news: Mapping[str, Any], olds: Mapping[str, Any] | None, /) -> None:
-        """Check all charts, or those that are new. Fails with every chart that can't be had."""
+        """Check all charts, or those that are new. Fails with every chart or value that there is not."""
         known = [dict(chart) for chart in olds["charts"]] if olds else []
-        _check_charts([chart for chart in news["charts"] if dict(chart) not in known])
+        with ThreadPoolExecutor(8) as pool:
+            answers = list(pool.map(_check_chart, (row for row in news["charts"] if dict(row) not in known)))
+        for line in sorted({line for _, lines in answers for line in lines}):
+            report(line)
+        if errors := [error for errors, _ in answers for error in errors]:
+            with without_traceback(ChartError):
+                raise ChartError("\n".join(errors))
 
 
 class ChartVersions(Action, module="nebius", name="ChartVersions"):
-    """Everything else waits for it. Input: `charts`, rows of repo, chart and version."""
+    """Everything else waits for it. Input: `charts`, rows of repo, chart and version, and of Soperator's charts
+    `release` and `values`: the keys that the stack file gives."""
 
     PROVIDER = ChartVersionsProvider
 
 
-def charts_of(releases: Sequence[Release]) -> list[dict[str, str]]:
-    """The charts of releases, each once."""
-    charts = sorted({(release.repo, release.chart, release.version) for release in releases})
-    return [{"repo": repo, "chart": chart, "version": version} for repo, chart, version in charts]
+def charts_of(releases: Iterable[Release], values: Mapping[str, Any] | None = None) -> list[dict[str, Any]]:
+    """The charts of releases, each once; `values` are those of the stack file by release."""
+    rows = {
+        (release.repo, release.chart, release.version): {"release": release.name, "values": _keys(given)}
+        if (given := (values or {}).get(release.name)) and not release.repo.startswith("http")
+        else {}
+        for release in releases
+    }
+    return [
+        {"repo": repo, "chart": chart, "version": version, **rows[repo, chart, version]}
+        for repo, chart, version in sorted(rows)
+    ]
 
 
-def _check_charts(charts: Sequence[dict[str, Any]]) -> None:
-    def look(row: dict[str, Any]) -> tuple[str, str]:
-        try:
-            return check_exists(row["repo"], row["chart"], row["version"]), ""
-        except MissingChartError as error:
-            return "", str(error)
+def _keys(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The keys of values: the values themselves may be secret."""
+    return {key: _keys(value) if isinstance(value, Mapping) else None for key, value in values.items()}
 
-    with ThreadPoolExecutor(8) as pool:
-        answers = list(pool.map(look, charts))
-    unknown = sorted({one for one, _ in answers if one})
-    for text in unknown:
-        report(f"whether all charts exist is not known: {text}")
-    errors = [one for _, one in answers if one]
-    if errors:
-        with without_traceback(MissingChartError):
-            raise MissingChartError("\n".join(errors))
+
+def _check_chart(row: Mapping[str, Any]) -> tuple[list[str], list[str]]:
+    """What is wrong with a chart, and lines about what is not known or may be ignored."""
+    place = {key: row[key] for key in ("repo", "chart", "version")}
+    errors, lines = list[str](), list[str]()
+    try:
+        if unsure := check_exists(**place):
+            lines.append(f"whether all charts exist is not known: {unsure}")
+        for text in _part(**place, part="values.yaml").values() if "values" in row and not unsure else ():
+            known = yaml.safe_load(text) or {}
+            for what, todo in unknown_values(row["values"], known, f"nebius.values.{row['release']}"):
+                errors += [f"{what}\n  to do: {todo}"] if todo else []
+                lines += [] if todo else [f"{what}; Helm ignores it, unless a template reads it all the same"]
+    except ChartError as error:
+        errors.append(str(error))
+    return errors, lines
 
 
 _DEFINITION_SECONDS = 300
@@ -224,7 +264,7 @@ class DefinitionsProvider(ActingProvider):
 
     def act(self, news: Mapping[str, Any], _olds: Mapping[str, Any] | None, /) -> None:
         """Apply those of the version, and wait until the API server serves them."""
-        with without_traceback(MissingChartError):
+        with without_traceback(ChartError):
             text = definitions(**news["chart"])
         with without_traceback(KubectlError), Kubectl(news["access"]) as kubectl:
             apply = ("apply", "--server-side", "--force-conflicts", f"--field-manager={_MANAGER}", "--filename=-")

@@ -108,7 +108,9 @@ class Infrastructure(pulumi.ComponentResource):
         planned = releases(
             config, Facts(root_keys=(), backups={"name": "", "endpoint": ""} if backs_up(settings) else {})
         )
-        charts = ChartVersions(f"{name}-chart-versions", charts=charts_of(planned), opts=self._child)
+        # Charts of a rehearsal take any value.
+        rows = charts_of(planned, {} if settings.endpoint else settings.values)
+        charts = ChartVersions(f"{name}-chart-versions", charts=rows, opts=self._child)
         asked = Preflight(
             f"{name}-preflight",
             tenant=settings.tenant,

@@ -1,4 +1,7 @@
-"""Releases as Helm 3 records them: in Secrets of the type helm.sh/release.v1, one for each revision."""
+"""Manual changes of a cluster of pods: releases as Helm 3 records them, their objects, and Slurm's own view.
+
+Helm keeps each revision in a Secret of the type helm.sh/release.v1.
+"""
 
 import base64
 import binascii
@@ -11,7 +14,7 @@ from decimal import Decimal, InvalidOperation
 from typing import Any
 
 from cluster.config.cluster import ClusterConfig
-from cluster.observe.drift import NOTHING, Difference
+from cluster.observe.drift import NOTHING, Difference, Mends
 from cluster.observe.observation import ClusterObservation
 from cluster.platforms.nebius.names import GROUP, NODESET_LABEL, NODESET_NAME_LABEL
 from cluster.platforms.nebius.observation import View
@@ -77,10 +80,9 @@ COMPARED = ("data", "spec")
 LONGEST = 120
 _HPC_PARTITIONS = ("hidden", "background")
 """Partitions that Soperator adds for its own checks (values.yaml of helm-slurm-cluster)."""
-_SUFFIXES = {
-    "m": Decimal("0.001"), "": Decimal(1), "k": Decimal(10**3), "M": Decimal(10**6), "G": Decimal(10**9),
-    "T": Decimal(10**12), "Ki": Decimal(2**10), "Mi": Decimal(2**20), "Gi": Decimal(2**30), "Ti": Decimal(2**40),
-}  # fmt: skip
+_SUFFIXES = {"m": Decimal("0.001"), "": Decimal(1)}
+_SUFFIXES |= {suffix: Decimal(10 ** (3 * power)) for power, suffix in enumerate("kMGT", 1)}
+_SUFFIXES |= {f"{suffix}i": Decimal(2 ** (10 * power)) for power, suffix in enumerate("KMGT", 1)}
 _QUANTITY = re.compile(r"([0-9]+(?:\.[0-9]+)?)([a-zA-Z]{0,2})")
 
 
@@ -127,45 +129,38 @@ def key(item: Object, namespace: str = "") -> tuple[str, str, str]:
     return str(item["kind"]), str(metadata.get("namespace") or namespace), str(metadata["name"])
 
 
+def _differs(id_: str, where: str, what: str, stack: object, there: object, *, mends: Mends = "up") -> Difference:
+    return Difference(id=id_, where=(where,), what=what, stack=_text(stack), there=_text(there), mends=mends)
+
+
 def _releases(wanted: Sequence[Release], live: Live) -> Iterator[Difference]:
     if live.releases is None:
         return
-    for one in wanted:
-        found = live.releases.get(one.name)
+    for release in wanted:
+        name, found = release.name, live.releases.get(release.name)
         if found is None:
-            yield _release(one.name, "release-missing", f"Helm release {one.name}", "installed", NOTHING)
+            yield _differs("release-missing", name, f"Helm release {name}", "installed", NOTHING)
             continue
         # A chart of a folder has the version that its file says, whatever was asked for.
-        if "://" in one.repo and found.version != one.version:
-            yield _release(one.name, "release-version", f"version of chart {one.chart}", one.version, found.version)
-        for path, said, there in both_ways(one.values, found.values):
-            what = f"values of release {one.name}: {path}"
-            yield _release(one.name, "release-values", what, _text(said), _text(there))
-
-
-def _release(name: str, id_: str, what: str, stack: str, there: str) -> Difference:
-    return Difference(id=id_, where=(name,), what=what, stack=stack, there=there, mends="up")
+        if "://" in release.repo and found.version != release.version:
+            what = f"version of chart {release.chart}"
+            yield _differs("release-version", name, what, release.version, found.version)
+        for path, said, there in both_ways(release.values, found.values):
+            yield _differs("release-values", name, f"values of release {name}: {path}", said, there)
 
 
 def _objects(live: Live) -> Iterator[Difference]:
     for wanted in live.manifests:
-        name = key(wanted)
-        where, shown = (name[2],), f"{name[0]} {name[1]}/{name[2]}" if name[1] else f"{name[0]} {name[2]}"
-        found = live.objects.get(name)
+        kind, namespace, name = key(wanted)
+        shown = f"{kind} {namespace}/{name}" if namespace else f"{kind} {name}"
+        found = live.objects.get((kind, namespace, name))
         if found is None:
-            yield Difference(
-                id="object-missing", where=where, what=shown, stack="applied by its chart", there=NOTHING, mends="up"
-            )
-            continue
-        if not str(wanted.get("apiVersion", "")).startswith(f"{GROUP}/") and name[0] != "ConfigMap":
-            # The API server and controllers fill in and rewrite what these have.
-            continue
-        for part in COMPARED:
-            for path, said, there in changed(wanted.get(part), found.get(part), part):
-                yield Difference(
-                    id="object-changed", where=where, what=f"{shown}: {path}", stack=_text(said), there=_text(there),
-                    mends="hand",
-                )  # fmt: skip
+            yield _differs("object-missing", name, shown, "applied by its chart", NOTHING)
+        # The API server and controllers fill in and rewrite what others have.
+        elif str(wanted.get("apiVersion", "")).startswith(f"{GROUP}/") or kind == "ConfigMap":
+            for part in COMPARED:
+                for path, said, there in changed(wanted.get(part), found.get(part), part):
+                    yield _differs("object-changed", name, f"{shown}: {path}", said, there, mends="hand")
 
 
 def changed(wanted: Any, found: Any, path: str = "") -> Iterator[tuple[str, Any, Any]]:  # noqa: ANN401 - any JSON
@@ -216,18 +211,13 @@ def _quantity(value: object) -> Decimal | None:
 def _nodesets(config: ClusterConfig, live: Live) -> Iterator[Difference]:
     if "NodeSets" in live.view.unread or "SlurmCluster" in live.view.unread:
         return
+    none = "no such nodeset"
     found = {nodeset.name: nodeset.wanted for nodeset in live.view.nodesets}
     wanted = {name: section.count for name, section in config.nodesets.items()}
     for name in sorted(found.keys() | wanted.keys()):
         if found.get(name) != wanted.get(name) and (name in wanted or found[name]):
-            yield Difference(
-                id="nodeset-size",
-                where=(name,),
-                what=f"replicas of nodeset {name}",
-                stack=str(wanted.get(name, "no such nodeset")),
-                there=str(found.get(name, "no such nodeset")),
-                mends="up",
-            )
+            stack, there = wanted.get(name, none), found.get(name, none)
+            yield _differs("nodeset-size", name, f"replicas of nodeset {name}", stack, there)
 
 
 def _hosts(config: ClusterConfig, live: Live) -> Iterator[Difference]:
@@ -235,16 +225,12 @@ def _hosts(config: ClusterConfig, live: Live) -> Iterator[Difference]:
     labels = [item["metadata"].get("labels") or {} for item in live.hosts]
     if not any(NODESET_LABEL in row for row in labels):
         return
-    wanted = {("nodeset", name): section.count for name, section in config.nodesets.items()}
-    wanted |= {("role", "controller"): 1, ("role", "login"): config.login.count}
-    for (kind, name), count in wanted.items():
-        key_ = NODESET_NAME_LABEL if kind == "nodeset" else NODESET_LABEL
-        there = sum(row.get(key_) == name for row in labels)
+    wanted = {(NODESET_NAME_LABEL, "nodeset", name): section.count for name, section in config.nodesets.items()}
+    wanted |= {(NODESET_LABEL, "role", "controller"): 1, (NODESET_LABEL, "role", "login"): config.login.count}
+    for (label, kind, name), count in wanted.items():
+        there = sum(row.get(label) == name for row in labels)
         if there != count:
-            yield Difference(
-                id="node-group-size", where=(name,), what=f"Kubernetes nodes of {kind} {name}", stack=str(count),
-                there=str(there), mends="up",
-            )  # fmt: skip
+            yield _differs("node-group-size", name, f"Kubernetes nodes of {kind} {name}", count, there)
 
 
 def _nodes(config: ClusterConfig, live: Live) -> Iterator[Difference]:
@@ -253,15 +239,9 @@ def _nodes(config: ClusterConfig, live: Live) -> Iterator[Difference]:
         return
     wanted = {name for nodeset in config.nodesets for name in node_names(config, nodeset)}
     for name in sorted(wanted - found.keys()):
-        yield Difference(
-            id="node-unknown", where=(name,), what=f"node {name}", stack="a node", there="slurmctld does not know it",
-            mends="up",
-        )  # fmt: skip
+        yield _differs("node-unknown", name, f"node {name}", "a node", "slurmctld does not know it")
     for name in sorted(found.keys() - wanted):
-        yield Difference(
-            id="node-unknown", where=(name,), what=f"node {name}", stack="no such node", there="slurmctld has it",
-            mends="hand",
-        )  # fmt: skip
+        yield _differs("node-unknown", name, f"node {name}", "no such node", "slurmctld has it", mends="hand")
 
 
 def _partitions(config: ClusterConfig, live: Live) -> Iterator[Difference]:
@@ -269,45 +249,41 @@ def _partitions(config: ClusterConfig, live: Live) -> Iterator[Difference]:
     if found is None:
         return
     for name in sorted(config.partitions.keys() - found.keys()):
-        yield _of(live, f"partition {name}", "a partition", "slurmctld does not know it")
+        yield _of_slurm(live, f"partition {name}", "a partition", "slurmctld does not know it")
     for name in sorted(found.keys() - config.partitions.keys() - set(_HPC_PARTITIONS)):
-        yield _of(live, f"partition {name}", "no such partition", "a partition")
+        yield _of_slurm(live, f"partition {name}", "no such partition", "a partition")
     for name, section in config.partitions.items():
         row = found.get(name)
         if row is None:
             continue
         if row.get("State", "UP") != "UP":
-            yield _of(live, f"partition {name}: State", "UP", row["State"])
-        if (row.get("Default") == "YES") != section.default:
-            yield _of(live, f"partition {name}: Default", "YES" if section.default else "NO", row.get("Default", "NO"))
+            yield _of_slurm(live, f"partition {name}: State", "UP", row["State"])
+        default, there = "YES" if section.default else "NO", row.get("Default", "NO")
+        if (there == "YES") != section.default:
+            yield _of_slurm(live, f"partition {name}: Default", default, there)
 
 
 def _database(config: ClusterConfig, live: Live) -> Iterator[Difference]:
     """Accounts, users and QOS that Slurm's database has not, and users with another default account."""
-    controller = live.seen.controller
     wanted = desired(config)
     for part, what in (("accounts", "account"), ("qos", "QOS")):
-        rows = controller.part("slurm", part)
-        if rows is not None:
-            there = {row[0] for row in rows}
-            for name in (row["name"] for row in wanted[part]):
-                if name not in there:
-                    yield _of(live, f"{what} {name}", f"{what}", f"no such {what}")
-    rows = controller.part("slurm", "users")
-    if rows is not None:
-        defaults = {row[0]: row[1] for row in rows if len(row) > 1}
-        for row in wanted["users"]:
-            there = defaults.get(row["name"])
-            if there is None:
-                yield _of(live, f"user {row['name']} in the accounting", "a user", "no such user")
-            elif there != row["default_account"]:
-                yield _of(live, f"user {row['name']}: default account", row["default_account"], there)
+        rows = live.seen.controller.part("slurm", part)
+        there = None if rows is None else {row[0] for row in rows}
+        for name in (row["name"] for row in wanted[part]):
+            if there is not None and name not in there:
+                yield _of_slurm(live, f"{what} {name}", what, f"no such {what}")
+    rows = live.seen.controller.part("slurm", "users")
+    defaults = {row[0]: row[1] for row in rows or () if len(row) > 1}
+    for row in wanted["users"] if rows is not None else ():
+        name, account = row["name"], row["default_account"]
+        if name not in defaults:
+            yield _of_slurm(live, f"user {name} in the accounting", "a user", "no such user")
+        elif defaults[name] != account:
+            yield _of_slurm(live, f"user {name}: default account", account, defaults[name])
 
 
-def _of(live: Live, what: str, stack: str, there: str) -> Difference:
-    return Difference(
-        id="value-changed", where=(live.seen.controller.name,), what=what, stack=stack, there=there, mends="hand"
-    )
+def _of_slurm(live: Live, what: str, stack: str, there: str) -> Difference:
+    return _differs("value-changed", live.seen.controller.name, what, stack, there, mends="hand")
 
 
 def _text(value: object) -> str:

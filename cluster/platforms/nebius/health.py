@@ -7,7 +7,7 @@ helm/soperator-activechecks/values.yaml, docs/active-checks.md.
 """
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from cluster.observe.health.cluster_finding import Actor, ClusterFinding, together
@@ -47,8 +47,10 @@ PROBLEMS: Sequence[Problem] = (
     ),
     Problem(
         number=9,
-        symptom=re.compile(r"Switch configuration \S+ has invalid child \(\S*?[0-9]{19,}\)|"
-                           r"Switch configuration \S*?[0-9]{19,} has invalid child"),
+        symptom=re.compile(
+            r"Switch configuration \S+ has invalid child \(\S*?[0-9]{19,}\)|"
+            r"Switch configuration \S*?[0-9]{19,} has invalid child"
+        ),
         what="slurmctld does not start: names of InfiniBand switches end in more digits than Slurm can read",
         todo="set nebius.values: {slurm-cluster: {slurmConfig: {topologyPlugin: topology/default}}} in the stack file, "
         "then: ./hpc up STACK",
@@ -63,7 +65,7 @@ PROBLEMS: Sequence[Problem] = (
         fixed="",
         source="soperator issue 1468; helm/slurm-cluster/slurm_scripts/boot_disk_full.sh",
     ),
-)  # fmt: skip
+)
 BRING_UP, VANISHED = 16, 17
 """Numbers of the problems that objects reveal, not texts: see `blocking`; and nodes that slurmctld still lists although
 they have no pod, after a nodeset became smaller. Nodes are dynamic: slurmctld keeps one until it is deleted
@@ -92,99 +94,80 @@ OPERATOR_SECONDS = 2 * 3600
 holds it up."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Reason:
-    """One kind of reason."""
+@dataclass(frozen=True)
+class Action:
+    """Who has to act on a drained node, and how."""
 
-    beginning: str
-    """Of the reason, without quotes."""
-    what: str
-    """Its meaning, as a clause."""
     actor: Actor
+    what: str
+    """Why it is drained, as a clause."""
     todo: str
     """What the actor does."""
+    known: bool = True
+    """Whether the reason is one of Soperator's."""
     replaces: bool = False
     """Whether the operator acts only where it may replace nodes (checks.manager.enableNodeReplacement of
     helm-soperatorchecks, off unless it is set)."""
 
 
 # The first that fits: longer beginnings stand before those that they begin with.
-REASONS: Sequence[Reason] = (
-    Reason(
-        beginning="Kill task failed",
-        what="processes of a job did not end when it was killed",
-        actor=Actor.OPERATOR,
-        todo="it reboots the node and resumes it",
+REASONS: Mapping[str, Action] = {
+    "Kill task failed": Action(
+        Actor.OPERATOR,
+        "processes of a job did not end when it was killed",
+        "it reboots the node and resumes it",
     ),
-    Reason(
-        beginning="[compute_maintenance] node replacement process",
-        what="Nebius has scheduled maintenance of its host, and the node is being replaced",
-        actor=Actor.OPERATOR,
-        todo="it waits for the jobs, has the instance recreated and resumes the node",
+    "[compute_maintenance] node replacement process": Action(
+        Actor.OPERATOR,
+        "Nebius has scheduled maintenance of its host, and the node is being replaced",
+        "it waits for the jobs, has the instance recreated and resumes the node",
     ),
-    Reason(
-        beginning="[compute_maintenance] node reboot process",
-        what="the node is being rebooted",
-        actor=Actor.OPERATOR,
-        todo="it waits for the jobs, reboots the node and resumes it",
+    "[compute_maintenance] node reboot process": Action(
+        Actor.OPERATOR,
+        "the node is being rebooted",
+        "it waits for the jobs, reboots the node and resumes it",
     ),
-    Reason(
-        beginning="[compute_maintenance]",
-        what="Nebius has scheduled maintenance of its host",
-        actor=Actor.OPERATOR,
-        todo="it resumes the node after the maintenance",
+    "[compute_maintenance]": Action(
+        Actor.OPERATOR,
+        "Nebius has scheduled maintenance of its host",
+        "it resumes the node after the maintenance",
     ),
-    Reason(
-        beginning="[hardware_problem]",
-        what="the extensive check found broken hardware",
-        actor=Actor.OPERATOR,
-        todo="it has the instance recreated once the node is idle, and resumes the node",
+    "[hardware_problem]": Action(
+        Actor.OPERATOR,
+        "the extensive check found broken hardware",
+        "it has the instance recreated once the node is idle, and resumes the node",
         replaces=True,
     ),
-    Reason(
-        beginning="[node_problem]",
-        what="a health check of the node failed",
-        actor=Actor.OPERATOR,
-        todo="it checks the node again, or has its instance recreated, and resumes the node",
+    "[node_problem]": Action(
+        Actor.OPERATOR,
+        "a health check of the node failed",
+        "it checks the node again, or has its instance recreated, and resumes the node",
         replaces=True,
     ),
-    Reason(
-        beginning="[user_problem]",
-        what="users' processes, files or containers hold what jobs need",
-        actor=Actor.USER,
-        todo="remove what the reason names; the next health check, within minutes, resumes the node",
+    "[user_problem]": Action(
+        Actor.USER,
+        "users' processes, files or containers hold what jobs need",
+        "remove what the reason names; the next health check, within minutes, resumes the node",
     ),
-)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Action:
-    """Who has to act on a drained node, and how."""
-
-    actor: Actor
-    what: str
-    todo: str
-    known: bool
-    """Whether the reason is one of Soperator's."""
+}
+"""Kinds of reasons, by their beginning without quotes."""
 
 
 def action(reason: str, seconds: float | None, *, replacement: bool) -> Action:
     """Who acts on a node that is drained with this reason since so many seconds, if that is known. `replacement` is
     whether the operator may replace nodes."""
     text = reason.strip().strip("\"'")
-    found = next((one for one in REASONS if text.startswith(one.beginning)), None)
+    found = next((action for beginning, action in REASONS.items() if text.startswith(beginning)), None)
     if found is None:
         what = "somebody has drained it" if text else "it is drained, and no reason is given"
-        return Action(actor=Actor.ADMIN, what=what, todo="resume it once the reason is gone", known=False)
-    if found.actor is not Actor.OPERATOR:
-        return Action(actor=found.actor, what=found.what, todo=found.todo, known=True)
-    if found.replaces and not replacement:
+        return Action(Actor.ADMIN, what, "resume it once the reason is gone", known=False)
+    if found.actor is Actor.OPERATOR and found.replaces and not replacement:
         todo = "the operator program may not replace nodes here: ask for another host, or resume it once it is well"
-        return Action(actor=Actor.SUPPORT, what=found.what, todo=todo, known=True)
-    if seconds is not None and seconds > OPERATOR_SECONDS:
+        return replace(found, actor=Actor.SUPPORT, todo=todo)
+    if found.actor is Actor.OPERATOR and seconds is not None and seconds > OPERATOR_SECONDS:
         todo = f"the operator program should have acted by now ({found.todo}); ask why it has not"
-        return Action(actor=Actor.SUPPORT, what=found.what, todo=todo, known=True)
-    return Action(actor=Actor.OPERATOR, what=found.what, todo=found.todo, known=True)
+        return replace(found, actor=Actor.SUPPORT, todo=todo)
+    return found
 
 
 def findings(seen: ClusterObservation, view: View, *, now: float) -> list[ClusterFinding]:

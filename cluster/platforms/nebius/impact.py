@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Mapping
 
 from cluster.catalog.slurm_releases import takes_over
-from cluster.config.cluster import ClusterConfig
 from cluster.config.impact import Drain, Effect, Impact, NoEffect, Reconfigure, Refuse, Replace
 from cluster.impact.edits import Edit, Rule, rule
 from cluster.impact.rules import end_sessions, names, show_jobs
@@ -88,7 +87,10 @@ def address(edit: Edit) -> Impact:
 def nodes_per_group(edit: Edit) -> Impact:
     """Where a nodeset's nodes are split."""
     old, new = (
-        [split(config.nodesets[name].count, _workers(config, name).nodes_per_group) for name in _both(edit)]
+        [
+            split(config.nodesets[name].count, (settings_of(config).workers.get(name) or Workers()).nodes_per_group)
+            for name in _both(edit)
+        ]
         for config in (edit.before, edit.after)
     )
     if old == new:
@@ -130,10 +132,6 @@ def _logins(edit: Edit) -> list[str]:
 
 def _both(edit: Edit) -> list[str]:
     return [name for name in edit.before.nodesets if name in edit.after.nodesets]
-
-
-def _workers(config: ClusterConfig, nodeset: str) -> Workers:
-    return settings_of(config).workers.get(nodeset) or Workers()
 
 
 def _groups(edit: Edit) -> list[str]:

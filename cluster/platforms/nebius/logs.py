@@ -64,27 +64,31 @@ class Source:
 
 def of_kind(log: Log, pods: Iterable[Object], namespace: str) -> list[Source]:
     """The containers that write a log."""
-    wanted = OPERATOR_NAMESPACE if log.system else namespace
-    found = [
-        Source(namespace=wanted, pod=pod["metadata"]["name"], container=name)
-        for pod in pods
-        for name in (log.container, log.also)
-        if pod["metadata"]["namespace"] == wanted and name in _containers(pod) and not _placeholder(pod)
-    ]
+    wanted, found = OPERATOR_NAMESPACE if log.system else namespace, list[Source]()
+    key, placeholder = _PLACEHOLDER
+    for pod in pods:
+        metadata, spec = pod["metadata"], pod.get("spec") or {}
+        if metadata["namespace"] == wanted and (metadata.get("labels") or {}).get(key) != placeholder:
+            names = {row["name"] for row in (*(spec.get("containers") or ()), *(spec.get("initContainers") or ()))}
+            wrote = sorted(names & {log.container, log.also})
+            found += [Source(namespace=wanted, pod=metadata["name"], container=name) for name in wrote]
     return sorted(found)
 
 
 def of_name(name: str, pods: Iterable[Object], namespace: str) -> list[Source]:
     """The pods that a name means: a pod's, with or without its namespace and `/`, or a check's or job's."""
     where, _, pod = name.rpartition("/")
-    every = [pod for pod in pods if pod["metadata"]["namespace"] == (where or namespace)]
-    exact = [one for one in every if one["metadata"]["name"] == pod]
+    every = [pod["metadata"] for pod in pods if pod["metadata"]["namespace"] == (where or namespace)]
+    of_jobs = [
+        metadata["name"]
+        for metadata in every
+        if any(row.get("kind") == "Job" for row in metadata.get("ownerReferences") or ())
+    ]
     # Pods of a job have its name and five characters more; jobs of a CronJob have its name and a number.
     pattern = re.compile(rf"{re.escape(pod)}(-[0-9a-z]+)*-[0-9a-z]{{5}}")
-    mine = exact or [one for one in every if _job(one) and pattern.fullmatch(one["metadata"]["name"])]
-    return sorted(
-        Source(namespace=one["metadata"]["namespace"], pod=one["metadata"]["name"], container="") for one in mine
-    )
+    mine = [metadata["name"] for metadata in every if metadata["name"] == pod]
+    names = mine or [name for name in of_jobs if pattern.fullmatch(name)]
+    return sorted(Source(namespace=where or namespace, pod=name, container="") for name in names)
 
 
 def chosen(what: str, on: Sequence[str], pods: Sequence[Object], namespace: str) -> list[Source]:
@@ -109,17 +113,3 @@ def plain(line: str) -> str:
     """A line without the time that Kubernetes put in front, if it has one of its own."""
     _, _, text = line.partition(" ")
     return text if re.match(r"\[?[0-9]{4}-[0-9]{2}-[0-9]{2}[T ]", text) else line
-
-
-def _containers(pod: Object) -> set[str]:
-    spec = pod.get("spec") or {}
-    return {row["name"] for row in (*(spec.get("containers") or ()), *(spec.get("initContainers") or ()))}
-
-
-def _placeholder(pod: Object) -> bool:
-    key, value = _PLACEHOLDER
-    return (pod["metadata"].get("labels") or {}).get(key) == value
-
-
-def _job(pod: Object) -> bool:
-    return any(row.get("kind") == "Job" for row in pod["metadata"].get("ownerReferences") or ())

@@ -17,6 +17,7 @@ from cluster.roster import has_gpus
 
 __all__ = ["BACKUP_SECRET", "FIXED", "Facts", "Release", "configured", "releases"]
 
+PROMETHEUS = "https://prometheus-community.github.io"
 BACKUP_SECRET = "jail-backup"  # noqa: S105 - the name of a Secret
 """Secret in the cluster's namespace, with the keys aws-access-key-id, aws-access-secret-key and backup-password."""
 
@@ -76,7 +77,8 @@ def configured(config: ClusterConfig, settings: Nebius, facts: Facts) -> tuple[R
             **more,
         )
 
-    def other(name: str, version: str, namespace: str, repo: str, **more: Any) -> Release:  # noqa: ANN401
+    def other(name: str, **more: Any) -> Release:  # noqa: ANN401
+        version, namespace, repo = others[name]
         return Release(
             name=name,
             chart=name,
@@ -88,35 +90,26 @@ def configured(config: ClusterConfig, settings: Nebius, facts: Facts) -> tuple[R
         )
 
     mariadb = ("25.10.2", "mariadb-operator-system", "https://helm.mariadb.com/mariadb-operator")
+    others = {
+        "prometheus-operator-crds": ("19.1.0", "monitoring-system", f"{PROMETHEUS}/helm-charts"),
+        "mariadb-operator-crds": mariadb,
+        "mariadb-operator": mariadb,
+        "cert-manager": (series(version).cert_manager, "cert-manager-system", "https://charts.jetstack.io"),
+        "kruise": ("1.8.0", "kruise-system", "https://openkruise.github.io/charts/"),
+        "k8up": ("4.8.7", "k8up-system", "https://k8up-io.github.io/k8up"),
+    }
     gpus = has_gpus(config)
     ready = ("nodes", "gpu") if gpus else ("nodes",)
+    # As the post-renderer of helm/soperator-fluxcd/templates/kruise.yaml.
+    limited = "scripts/kubernetes/webhook_namespace.py"
     found = [
         # What charts describe their metrics with: some can't be installed without. Nothing reads them here; a
         # Prometheus of your own does.
-        other(
-            "prometheus-operator-crds",
-            "19.1.0",
-            "monitoring-system",
-            "https://prometheus-community.github.io/helm-charts",
-        ),
+        other("prometheus-operator-crds"),
         # Soperator looks for MariaDB's custom resources when it starts.
-        other("mariadb-operator-crds", *mariadb),
-        other(
-            "cert-manager",
-            series(version).cert_manager,
-            "cert-manager-system",
-            "https://charts.jetstack.io",
-            needs=("prometheus-operator-crds",),
-        ),
-        other(
-            "kruise",
-            "1.8.0",
-            "kruise-system",
-            "https://openkruise.github.io/charts/",
-            needs=("cert-manager",),
-            # As the post-renderer of helm/soperator-fluxcd/templates/kruise.yaml.
-            post_renderer="scripts/kubernetes/webhook_namespace.py",
-        ),
+        other("mariadb-operator-crds"),
+        other("cert-manager", needs=("prometheus-operator-crds",)),
+        other("kruise", needs=("cert-manager",), post_renderer=limited),
         # With its custom resources in the chart's `crds/`: the chart helm-soperator-crds can't be installed, since its
         # release record is larger than a Secret may be.
         soperator(
@@ -124,7 +117,7 @@ def configured(config: ClusterConfig, settings: Nebius, facts: Facts) -> tuple[R
             OPERATOR_NAMESPACE,
             needs=("prometheus-operator-crds", "cert-manager", "kruise", "mariadb-operator-crds"),
         ),
-        other("mariadb-operator", *mariadb, needs=("mariadb-operator-crds", "cert-manager")),
+        other("mariadb-operator", needs=("mariadb-operator-crds", "cert-manager")),
         soperator("storageclasses", "storage-system"),
         # Volumes, once there are nodes that can mount them.
         soperator("slurm-cluster-storage", needs=("soperator", "storageclasses"), after=("nodes",)),
@@ -158,7 +151,7 @@ def configured(config: ClusterConfig, settings: Nebius, facts: Facts) -> tuple[R
         # The schedule comes after the jail is populated: a backup that starts before ends in a repository that no later
         # backup can use (github.com/nebius/nebius-solutions-library issue 217).
         found += [
-            other("k8up", "4.8.7", "k8up-system", "https://k8up-io.github.io/k8up", needs=("cert-manager",)),
+            other("k8up", needs=("cert-manager",)),
             soperator("soperator-backup-config", needs=("k8up", "slurm-cluster"), after=("populated",)),
         ]
     return tuple(found)

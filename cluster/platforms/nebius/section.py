@@ -228,9 +228,6 @@ class Backups(Section):
     """Daily backups that are kept."""
 
 
-__all__ = ["Filesystem", "Infiniband", "Jail", "Nebius", "Submount", "Workers"]
-
-
 _OPERATORS = NoEffect("nodes of operators come or go; Slurm and its jobs run on")
 
 
@@ -376,8 +373,9 @@ class Nebius(Section):
         default_factory=dict, max_length=20, examples=[{"slurm-cluster": {"slurmConfig": {"completeWait": 10}}}]
     )
     """Values of Helm charts to change or add, by the name of the release: a mapping is merged into what is there, as is
-    a list of members with a `name`; other lists and single values replace it. Helm ignores a key that the
-    chart does not have: compare with the chart's own values.yaml."""
+    a list of members with a `name`; other lists and single values replace it. Before `up` changes
+    anything, it compares keys with the values.yaml of Soperator's charts: Helm ignores a key that a chart does not
+    have."""
     endpoint: str = Field(default="", max_length=200)
     """Address of the API in place of Nebius's own, as [TOKEN@]HOST:PORT without encryption. For rehearsals."""
     token_command: Annotated[

@@ -9,10 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 LOOKED = "2026-09-23"
-KUBERNETES_SOURCE = (
-    f"ListControlPlaneVersions as seen on {LOOKED} (nebius/api, mk8s/v1/cluster_service.proto); driver presets: "
-    "nebius-solutions-library, soperator/installations/example/driver_presets.tf"
-)
+"""Day of what ListControlPlaneVersions returned (nebius/api, mk8s/v1/cluster_service.proto). Driver presets:
+nebius-solutions-library, soperator/installations/example/driver_presets.tf."""
 KUBERNETES = "1.35"
 """The newest but one: the newest has the fewest months of use."""
 NEWEST_PRESET = "cuda13.0"

@@ -53,7 +53,7 @@ def test_an_operator_that_may_not_replace_nodes_does_not_act_on_them() -> None:
 
 
 def test_no_beginning_hides_a_longer_one() -> None:
-    beginnings = [one.beginning for one in REASONS]
+    beginnings = list(REASONS)
     hidden = [
         (first, later)
         for index, first in enumerate(beginnings)

@@ -10,6 +10,7 @@ import threading
 import pytest
 
 from cluster.observe.nodes import parse_nodes
+from cluster.platforms.nebius.releases import Release
 from components.nebius import chart_sources, waits
 from components.nebius.drain import leaving
 from components.nebius.kubectl import KubectlError
@@ -153,11 +154,15 @@ generated: now
 """
 
 
+VALUES = b"manager: {replicas: 1, labels: {}}\n"
+
+
 def _archive() -> bytes:
     """A chart's archive: definitions, and what is none."""
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w:gz") as archive:
-        for name, text in (("crds/b.yaml", b"b: 2"), ("crds/a.yaml", b"a: 1"), ("templates/crds/x.yaml", b"x")):
+        files = {"crds/b.yaml": b"b: 2", "crds/a.yaml": b"a: 1", "templates/crds/x.yaml": b"x", "values.yaml": VALUES}
+        for name, text in files.items():
             member = tarfile.TarInfo(f"helm-soperator/{name}")
             member.size = len(text)
             archive.addfile(member, io.BytesIO(text))
@@ -223,20 +228,18 @@ class TestVersions:
     def test_in_a_registry(self, registry):
         repo = f"oci://{registry}/soperator"
         assert chart_sources.check_exists(repo, "helm-soperator", "4.1.7") == ""
-        with pytest.raises(
-            chart_sources.MissingChartError, match=r"helm-soperator 4.9.9 is not in .* It has: 4.1.7, 4.1.6"
-        ):
+        with pytest.raises(chart_sources.ChartError, match=r"helm-soperator 4.9.9 is not in .* It has: 4.1.7, 4.1.6"):
             chart_sources.check_exists(repo, "helm-soperator", "4.9.9")
 
     def test_definitions_in_a_registry(self, registry):
         repo = f"oci://{registry}/soperator"
         assert chart_sources.definitions(repo, "helm-soperator", "4.1.7") == "a: 1\n---\nb: 2"
-        with pytest.raises(chart_sources.MissingChartError, match=r"helm-soperator 4.9.9 can't be read from"):
+        with pytest.raises(chart_sources.ChartError, match=r"helm-soperator 4.9.9 can't be read from"):
             chart_sources.definitions(repo, "helm-soperator", "4.9.9")
 
     def test_definitions_in_a_folder(self, tmp_path):
         (tmp_path / "helm-soperator" / "crds").mkdir(parents=True)
-        with pytest.raises(chart_sources.MissingChartError, match="no definitions in crds/"):
+        with pytest.raises(chart_sources.ChartError, match="no definitions in crds/"):
             chart_sources.definitions(str(tmp_path), "helm-soperator", "4.1.7")
         (tmp_path / "helm-soperator" / "crds" / "one.yaml").write_text("a: 1")
         assert chart_sources.definitions(str(tmp_path), "helm-soperator", "4.1.7") == "a: 1"
@@ -244,10 +247,35 @@ class TestVersions:
     def test_in_a_repository(self, registry):
         repo = f"http://{registry}/charts"
         assert chart_sources.check_exists(repo, "k8up", "4.8.6") == ""
-        with pytest.raises(chart_sources.MissingChartError, match=r"k8up 4.9.0 is not in .* It has: 4.8.7, 4.8.6"):
+        with pytest.raises(chart_sources.ChartError, match=r"k8up 4.9.0 is not in .* It has: 4.8.7, 4.8.6"):
             chart_sources.check_exists(repo, "k8up", "4.9.0")
-        with pytest.raises(chart_sources.MissingChartError, match="none that it lists"):
+        with pytest.raises(chart_sources.ChartError, match="none that it lists"):
             chart_sources.check_exists(repo, "absent", "1.0.0")
+
+    @pytest.mark.parametrize("where", ["registry", "folder"])
+    def test_values_that_the_chart_does_not_have(self, registry, tmp_path, capfd, where):
+        (tmp_path / "helm-soperator").mkdir()
+        for name, text in (("Chart.yaml", b""), ("values.yaml", VALUES)):
+            (tmp_path / "helm-soperator" / name).write_bytes(text)
+        repo = f"oci://{registry}/soperator" if where == "registry" else str(tmp_path)
+        release = Release(name="soperator", chart="helm-soperator", repo=repo, version="4.1.7", namespace="n")
+
+        def check(**values):
+            rows = chart_sources.charts_of([release], {"soperator": values})
+            chart_sources.ChartVersionsProvider().create({"charts": rows})
+            return rows
+
+        assert "s3cret" not in str(check(manager={"replicas": "s3cret", "labels": {"any": 1}}))
+        with pytest.raises(chart_sources.ChartError) as error:
+            check(manager={"replica": 2}, mangaer=1)
+        assert str(error.value).splitlines() == [
+            "nebius.values.soperator.manager.replica: the chart's values.yaml has no such key",
+            "  allowed: replicas, labels", "  to do: write replicas",
+            "nebius.values.soperator.mangaer: the chart's values.yaml has no such key",
+            "  allowed: manager", "  to do: write manager",
+        ]  # fmt: skip
+        check(quite={"another": 1})
+        assert "nebius.values.soperator.quite: the chart's values.yaml has no such key" in "".join(capfd.readouterr())
 
     def test_a_registry_that_does_not_answer_proves_nothing(self):
         assert "does not answer" in chart_sources.check_exists("oci://127.0.0.1:1/soperator", "helm-soperator", "4.1.7")
@@ -256,5 +284,5 @@ class TestVersions:
         (tmp_path / "k8up").mkdir()
         (tmp_path / "k8up" / "Chart.yaml").touch()
         assert chart_sources.check_exists(str(tmp_path), "k8up", "4.8.7") == ""
-        with pytest.raises(chart_sources.MissingChartError, match="there is no chart in the folder"):
+        with pytest.raises(chart_sources.ChartError, match="there is no chart in the folder"):
             chart_sources.check_exists(str(tmp_path), "absent", "1")
