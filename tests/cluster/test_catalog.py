@@ -5,6 +5,7 @@ import pytest
 from cluster.catalog import DISK_TYPES, IMAGES, MACHINE_TYPES, Gpu, fabrics
 from cluster.catalog.machine_families import ACCELERATORS, FAMILIES, family_of
 from cluster.catalog.slurm_releases import VERSIONS
+from cluster.catalog.storage import disks_mbps
 from cluster.platforms.gcp.address_plan import plan
 from cluster.platforms.gcp.image import parts
 from cluster.platforms.registry import all_platforms
@@ -13,41 +14,35 @@ from tests.cluster.stacks import ROOT
 
 
 @pytest.mark.parametrize("row", MACHINE_TYPES.values(), ids=lambda row: row.name)
-class TestMachineTypes:
-    def test_names_its_source(self, row):
-        assert row.source
-
-    def test_promises_no_more_memory_than_there_is(self, row):
-        assert 0 < row.real_memory <= row.memory_mib
-        # A machine of a cloud keeps some for kernel and firmware.
-        assert row.platform == "local" or row.real_memory < row.memory_mib
-
-    def test_has_sizes(self, row):
-        assert row.cpus == row.sockets * row.cores_per_socket * row.threads_per_core > 0
-
-    def test_takes_gpus_or_has_its_own(self, row):
-        assert not (row.gpu and row.family.gpus) or row.platform == "local"
+def test_a_machine_type_has_its_source_and_promises_no_more_than_there_is(row):
+    assert row.source
+    assert row.cpus == row.sockets * row.cores_per_socket * row.threads_per_core > 0
+    assert 0 < row.real_memory <= row.memory_mib
+    # A machine of a cloud keeps some for kernel and firmware.
+    assert row.platform == "local" or row.real_memory < row.memory_mib
+    assert not (row.gpu and row.family.gpus) or row.platform == "local"
+    if row.platform == "gcp":
+        assert row.egress_mbps > 0
+        assert disks_mbps("pd-ssd", row.cpus) > 0
+        assert any(row.takes(disk.name) for disk in DISK_TYPES.values() if disk.bootable)
 
 
-def test_a3_mega_is_as_published():
+def test_figures_are_as_published_and_as_machines_showed():
     row = MACHINE_TYPES["a3-megagpu-8g"]
     assert (row.cpus, row.sockets, row.family.local_ssds) == (208, 2, 16)
-    assert row.family.fabric is fabrics.TCPXO
     assert row.gpu == Gpu(type="h100", count=8)
     assert row.real_memory == 1_860_368
+    # What `free` was seen to print.
+    assert MACHINE_TYPES["e2-standard-4"].real_memory <= 15_990
+    assert MACHINE_TYPES["n1-standard-1"].real_memory <= 3_661
 
 
 @pytest.mark.parametrize("row", FAMILIES.values(), ids=lambda row: row.name)
-class TestFamilies:
-    def test_names_its_source(self, row):
-        assert row.source
-
-    def test_has_a_machine_type(self, row):
-        assert any(kind.family is row for kind in MACHINE_TYPES.values())
-
-    def test_takes_disks_and_gpus_that_there_are(self, row):
-        assert set(row.disks) <= set(DISK_TYPES)
-        assert set(row.gpus) <= {*ACCELERATORS, "standin"}
+def test_a_family_has_its_source_and_machine_types_and_takes_what_there_is(row):
+    assert row.source
+    assert any(kind.family is row for kind in MACHINE_TYPES.values())
+    assert set(row.disks) <= set(DISK_TYPES)
+    assert set(row.gpus) <= {*ACCELERATORS, "standin"}
 
 
 def test_the_longest_name_of_a_family_decides():
@@ -57,19 +52,20 @@ def test_the_longest_name_of_a_family_decides():
         family_of("a3-othergpu-8g")
 
 
+@pytest.mark.parametrize("row", DISK_TYPES.values(), ids=lambda row: row.name)
+def test_a_disk_type_is_taken_by_some_machine(row):
+    assert any(kind.takes(row.name) for kind in MACHINE_TYPES.values())
+    assert row.smallest_gb < row.largest_gb
+
+
 @pytest.mark.parametrize("row", fabrics.FABRICS, ids=lambda row: row.name)
-class TestFabrics:
-    def test_has_networks_for_its_nics_or_neither(self, row):
-        assert bool(row.nics) == bool(row.mtu)
-        assert len(set(row.nic_names)) in (0, row.nics)
-
-    def test_has_a_rate_with_a_source_or_neither(self, row):
-        assert bool(row.gbps) == bool(row.rate_source)
-
-    def test_names_what_there_is(self, row):
-        scripts = ROOT / "scripts"
-        assert all((scripts / "jobs" / "environment" / f"{name}.sh").exists() for name in row.environment)
-        assert all(list((scripts / "image").glob(f"*/{name}.sh")) for name in row.image_steps)
+def test_a_fabric_has_networks_for_its_nics_a_source_of_its_rate_and_files_that_there_are(row):
+    assert bool(row.nics) == bool(row.mtu)
+    assert len(set(row.nic_names)) in (0, row.nics)
+    assert bool(row.gbps) == bool(row.rate_source)
+    scripts = ROOT / "scripts"
+    assert all((scripts / "jobs" / "environment" / f"{name}.sh").exists() for name in row.environment)
+    assert all(list((scripts / "image").glob(f"*/{name}.sh")) for name in row.image_steps)
 
 
 def test_machines_with_ten_nics_are_not_taken_for_tcpxo():
@@ -78,11 +74,6 @@ def test_machines_with_ten_nics_are_not_taken_for_tcpxo():
     assert {name for name, config in found.items() if parts(config)["tcpxo"]} == {"a3-megagpu-8g"}
     assert {name for name, config in found.items() if parts(config)["gib"]} == {"a3-ultragpu-8g", "a4-highgpu-8g"}
     assert {len(plan(config).gpu) for config in found.values()} == {8}
-
-
-def test_real_memory_stays_below_what_free_was_seen_to_show():
-    assert MACHINE_TYPES["e2-standard-4"].real_memory <= 15_990
-    assert MACHINE_TYPES["n1-standard-1"].real_memory <= 3_661
 
 
 def test_defaults_exist():

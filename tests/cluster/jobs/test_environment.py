@@ -1,7 +1,6 @@
 """env.sh in a real bash, as jobs source it."""
 
 import re
-import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,8 @@ import pytest
 
 from cluster.jobs.environment import environment
 from cluster.load.parse import parse
-from tests.cluster.stacks import EVERY, ROOT, config, load
+from tests.cluster.shell import shellcheck
+from tests.cluster.stacks import EVERY, config, load
 
 PROFILE = "export NCCL_FASTRAK_IFNAME=eth1\nexport NCCL_SOCKET_IFNAME=eth0\nexport NCCL_TUNER=$NCCL_LIB_DIR\n"
 LATER = PROFILE + "export LD_LIBRARY_PATH=/var/lib/tcpxo/lib64:${LD_LIBRARY_PATH}\n"
@@ -254,6 +254,5 @@ class TestOthers:
 
 @pytest.mark.parametrize("stack", EVERY)
 def test_the_file_is_clean_for_shellcheck(stack: str, tmp_path: Path):
-    checker = shutil.which("shellcheck", path=str(ROOT / ".venv/bin")) or "shellcheck"
     (tmp_path / "env.sh").write_text(environment(config(stack)))
-    assert subprocess.run([checker, tmp_path / "env.sh"], capture_output=True, text=True, check=False).stdout == ""
+    assert shellcheck(tmp_path / "env.sh") == ""

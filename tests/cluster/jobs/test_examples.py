@@ -3,8 +3,6 @@
 import ast
 import hashlib
 import re
-import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -28,7 +26,8 @@ from cluster.jobs.partition_facts import partition_facts
 from cluster.jobs.script import BODIES, ENV
 from cluster.platforms import registry
 from tests.cluster import stacks
-from tests.cluster.stacks import ROOT, cluster
+from tests.cluster.shell import shellcheck
+from tests.cluster.stacks import cluster
 
 FOLDER = BODIES / "examples"
 ALL = {NCCL, *(f"{kind.name}.sh" for kind in KINDS)}
@@ -74,13 +73,8 @@ class TestEveryStack:
         files = {name: text for name, text in example_files(stacks.config(stack)).items() if name.endswith(".sh")}
         for name, text in files.items():
             (tmp_path / name).write_text(text)
-        checker = shutil.which("shellcheck", path=str(ROOT / ".venv/bin")) or "shellcheck"
         # SC1091: env.sh is another file, of the cluster. SC2016: what is for the shell of a task is in single quotes.
-        checked = subprocess.run(
-            [checker, "--exclude=SC1091,SC2016", *files], cwd=tmp_path, capture_output=True, text=True, check=False
-        )
-        assert checked.stdout == ""
-        assert checked.returncode == 0
+        assert shellcheck(*files, options=("--exclude=SC1091,SC2016",), cwd=tmp_path) == ""
 
     def test_what_scripts_name_is_put_beside_them(self, stack: str):
         config = stacks.config(stack)

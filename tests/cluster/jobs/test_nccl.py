@@ -1,7 +1,6 @@
 """The NCCL test as jobs, and pairs of nodes that show which node is slow."""
 
 import math
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from cluster.jobs.script import ENV, JobScript
 from cluster.report.nccl.log import read_text
 from cluster.report.nccl.result import check
 from tests.cluster.report.nccl_logs import log
+from tests.cluster.shell import shellcheck
 from tests.cluster.stacks import ROOT, config
 
 GOLDEN = ROOT / "tests" / "golden" / "jobs"
@@ -67,11 +67,9 @@ def test_the_environment_of_a3_mega_is_what_was_reviewed(update_golden: bool):
 
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_scripts_are_clean_for_shellcheck(name: str, tmp_path: Path):
-    checker = shutil.which("shellcheck", path=str(ROOT / ".venv/bin")) or "shellcheck"
     (tmp_path / "job.sh").write_text(SCRIPTS[name].text().replace(ENV, "env.sh"))
     (tmp_path / "env.sh").write_text(environment(config(name.partition("-")[0])))
-    done = subprocess.run([checker, "-x", "job.sh"], cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert done.stdout == ""
+    assert shellcheck("job.sh", options=("-x",), cwd=tmp_path) == ""
 
 
 def test_nothing_is_built_where_it_is_installed():

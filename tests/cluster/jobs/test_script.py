@@ -1,7 +1,5 @@
 """Job scripts, and what they must know of partitions."""
 
-import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -10,6 +8,7 @@ from cluster.catalog import Gpu, fabrics
 from cluster.jobs import script
 from cluster.jobs.partition_facts import partition_facts
 from cluster.jobs.script import JobScript, source, words
+from tests.cluster.shell import shellcheck
 from tests.cluster.stacks import EVERY, ROOT, config
 
 
@@ -63,11 +62,7 @@ class TestScripts:
 
 
 def test_bodies_are_clean_for_shellcheck():
-    checker = shutil.which("shellcheck", path=str(ROOT / ".venv/bin")) or "shellcheck"
-    files = sorted(map(str, (ROOT / "scripts" / "jobs").rglob("*.sh")))
-    done = subprocess.run([checker, *files], capture_output=True, text=True, check=False)
-    assert done.stdout == ""
-    assert files
+    assert shellcheck(*sorted((ROOT / "scripts" / "jobs").rglob("*.sh"))) == ""
 
 
 def test_the_prologs_stand_in_names_the_nics_as_the_real_prolog_does():

@@ -3,7 +3,6 @@
 import dataclasses
 import json
 import re
-import shutil
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -11,14 +10,17 @@ from pathlib import Path
 import pytest
 
 from cluster.catalog import IMAGES
-from cluster.catalog.recipes import DEFAULT, NEWEST, RECIPES, SNAPSHOTS, VERSIONS, Download, Source
+from cluster.catalog.recipes import DEFAULT, NEWEST, RECIPES, SNAPSHOTS, VERSIONS, Download
 from cluster.findings import ConfigError
+from cluster.load.parse import parse
 from cluster.platforms.gcp import install_program
 from cluster.platforms.gcp.image import bake_script, content, digest, parameters, recipe, steps, trial_script, versions
 from cluster.platforms.gcp.install_program import FOLDER, LARGEST
 from cluster.platforms.gcp.platform import BASE_IMAGES
+from cluster.platforms.local.rehearsal import stood_in
 from tests.clouds import A3, EXASCALER, MANAGED, google, unchecked
-from tests.cluster.stacks import ROOT, STACKS, config
+from tests.cluster.shell import shellcheck
+from tests.cluster.stacks import ROOT, STACKS, config, load
 
 GOLDEN = ROOT / "tests" / "golden" / "gcp"
 GCP = [name for name in STACKS if config(name).platform == "gcp"]
@@ -59,29 +61,11 @@ def test_a_version_of_the_recipes_never_changes(update_golden):
 
 
 class TestOrder:
-    @pytest.mark.parametrize("storage", [{"lustre": EXASCALER}, {"lustre": MANAGED}, {}])
-    def test_what_is_built_for_the_kernel_comes_after_it(self, storage):
-        found = names(a3mega(storage=storage))
-        assert found[:2] == ["10-updates", "12-kernel"]
-        built = ["16-gvnic", "20-nvidia", "26-dmabuf", "40-lustre-client", "41-lustre-managed"]
-        there = [name for name in built if name in found]
-        assert there
-        assert all(found.index("14-tools") < found.index(name) for name in there)
-        assert found.index("20-nvidia") < found.index("22-containers")
-        assert found.index("20-nvidia") < found.index("26-dmabuf")
-        assert found.index("30-slurm") < found.index("34-pyxis")
-        assert found.index("32-enroot") < found.index("34-pyxis")
-
     def test_own_steps_come_after_all_of_ours_but_gcloud_the_tests_and_the_clean_up(self):
         own = {"provision": [{"name": name, "text": "#!/bin/sh\n"} for name in ("b-tools", "a-data")]}
         assert names(a3mega(image=own))[-7:] == [
             "56-hostname", "70.00-b-tools", "70.01-a-data", "80-gcloud", "90-smoke", "92-image", "95-clean-up",
         ]  # fmt: skip
-
-    def test_a_first_boot_is_not_cleaned_up_but_started(self):
-        found = names(a3mega(image={"bake": False}))
-        assert found[-3:] == ["90-smoke", "92-image", "94-start"]
-        assert parameters(a3mega(image={"bake": False}))["BAKE"] == "0"
 
     def test_every_step_is_part_of_some_machine(self):
         t4 = {"gpu": {"machine_type": "n1-standard-4", "gpus": {"type": "t4", "count": 1}}}
@@ -94,19 +78,10 @@ class TestOrder:
         assert used | booting == {path.stem for path in STEPS}
         assert "91-boot" in trial_script(a3mega())
 
-
-class TestWhatIsLeftOut:
     def test_without_gpus_there_is_nothing_of_nvidias(self):
         found = names(google())
         assert not {"20-nvidia", "22-containers", "24-dcgm", "26-dmabuf", "28-aperture", "50-localssd"} & set(found)
         assert "30-slurm" in found
-
-    def test_gpus_without_networks_of_their_own_need_no_tcpxo(self):
-        gpu = {"gpu": {"machine_type": "n1-standard-4", "gpus": {"type": "t4", "count": 1}}}
-        cluster = google(nodesets=gpu, partitions={"main": {"nodesets": ["gpu"], "default": True}})
-        assert "20-nvidia" in names(cluster)
-        assert not {"26-dmabuf", "28-aperture", "54-network"} & set(names(cluster))
-        assert parameters(cluster)["DRIVER_FLAVOUR"] == "-open"
 
     def test_gpus_too_old_for_the_open_modules_get_the_others(self):
         gpu = {"gpu": {"machine_type": "n1-standard-4", "gpus": {"type": "v100", "count": 1}}}
@@ -115,33 +90,21 @@ class TestWhatIsLeftOut:
 
 
 class TestPins:
-    def test_every_system_of_google_cloud_has_recipes_for_its_releases(self):
-        for (_, base, _), row in RECIPES.items():
-            assert base in BASE_IMAGES
-            assert not row.slurm or set(row.slurm) == set(IMAGES[base].slurm_versions)
-
     @pytest.mark.parametrize("row", RECIPES.values(), ids=lambda row: f"{row.version}-{row.base}-{row.lustre}")
-    def test_every_source_is_a_commit_and_every_file_has_its_hash(self, row):
-        sources = [row.gve, row.client, row.enroot, row.pyxis, row.apptainer, *row.slurm.values()]
-        for source in filter(None, sources):
+    def test_a_row_names_commits_hashes_one_image_and_a_kernel_that_its_client_takes(self, row):
+        assert row.base in BASE_IMAGES
+        assert not row.slurm or set(row.slurm) == set(IMAGES[row.base].slurm_versions)
+        for source in filter(None, [row.gve, row.client, row.enroot, row.pyxis, row.apptainer, *row.slurm.values()]):
             assert source.url.startswith("https://")
             if isinstance(source, Download):
                 assert re.fullmatch(r"[0-9a-f]{64}", source.sha256)
                 assert source.version in source.url
             else:
-                assert isinstance(source, Source)
                 assert re.fullmatch(r"[0-9a-f]{40}", source.commit)
-
-    @pytest.mark.parametrize("row", RECIPES.values(), ids=lambda row: f"{row.version}-{row.base}-{row.lustre}")
-    def test_images_are_named_and_no_family(self, row):
-        assert re.fullmatch(r"projects/[a-z-]+/global/images/[a-z0-9-]+-v\d{8}[a-z]?", row.image)
-
-    def test_a_kernel_is_one_that_its_lustre_client_takes(self):
-        for (_, _, lustre), row in RECIPES.items():
-            if lustre == "exascaler":
-                assert (5, 15) <= tuple(map(int, row.kernel.split(".")[:2])) <= (6, 2)
-            if lustre != "none":
-                assert row.kernel
+        assert re.fullmatch(r"projects/[a-z-]+/global/images/[a-z0-9-]+-v\d{8}[a-z]?", row.image)  # no family
+        if row.lustre == "exascaler":
+            assert (5, 15) <= tuple(map(int, row.kernel.split(".")[:2])) <= (6, 2)
+        assert row.kernel or row.lustre == "none"
 
     def test_no_step_reads_what_may_change_unseen(self):
         # A URL stands only where a key's fingerprint is compared, or in a parameter that has a hash beside it.
@@ -152,23 +115,16 @@ class TestPins:
                     assert allowed.search(line) or "fingerprint" in line.lower(), f"{path.name}: {line}"
 
     @pytest.mark.parametrize("path", STEPS, ids=lambda path: path.stem)
-    def test_what_one_update_would_break_is_held(self, path):
+    def test_what_one_update_would_break_is_held_and_no_key_is_trusted_that_nobody_has_named(self, path):
         text = path.read_text()
+        assert "trusted=yes" not in text
+        assert "--allow-unauthenticated" not in text
         for word in ("linux-image-", "nvidia-dkms-", "lustre-client-modules-", "slurmd", "datacenter-gpu-manager"):
             if re.search(rf"^\s*(packages|names=\(|of\+=\(|name=).*{word}", text, re.MULTILINE):
                 assert re.search(r"^hold ", text, re.MULTILINE), f"{path.name} installs {word}... and does not hold it"
 
-    def test_no_key_is_trusted_that_nobody_has_named(self):
-        for path in STEPS:
-            assert "trusted=yes" not in path.read_text()
-            assert "--allow-unauthenticated" not in path.read_text()
-
 
 class TestName:
-    def test_it_is_twelve_hex_digits_and_the_same_each_time(self):
-        assert digest(a3mega()) == digest(a3mega())
-        assert re.fullmatch(r"[0-9a-f]{12}", digest(a3mega()))
-
     @pytest.mark.parametrize(
         "changes",
         [
@@ -195,6 +151,7 @@ class TestName:
         ],
     )
     def test_what_is_not_does_not(self, changes):
+        assert re.fullmatch(r"[0-9a-f]{12}", digest(a3mega()))
         assert digest(a3mega(**changes)) == digest(a3mega())
         assert content(a3mega(**changes)) == content(a3mega())
 
@@ -261,9 +218,7 @@ class TestProgram:
         text = bake_script(config(stack))
         assert len(text.encode()) < LARGEST / 2
         (tmp_path / "install.sh").write_text(text)
-        checker = shutil.which("shellcheck", path=str(ROOT / ".venv/bin")) or "shellcheck"
-        done = subprocess.run([checker, str(tmp_path / "install.sh")], capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stdout
+        assert shellcheck(tmp_path / "install.sh") == ""
 
     def test_parameters_and_own_steps_reach_bash_as_they_are(self):
         text = "#!/bin/bash\ncat <<'EOF'\n$HOME `x` \\\nEOF\n"
@@ -289,6 +244,43 @@ class TestProgram:
     def test_a_lustre_that_no_system_has_a_client_for_is_refused(self):
         with pytest.raises(ConfigError, match="write `base: ubuntu-2204`"):
             bake_script(unchecked(image={"base": "ubuntu-2404"}, storage={"lustre": MANAGED}))
+
+
+class TestPackages:
+    """`image.packages`: part of the image, and of no image that does without."""
+
+    def test_their_order_is_no_other_image(self):
+        one, other = (a3mega(image={"packages": names}) for names in (["podman", "crun"], ["crun", "podman", "crun"]))
+        assert digest(one) == digest(other) != digest(a3mega())
+        assert content(one) == {**content(a3mega()), "packages": "crun podman"}
+
+    @pytest.mark.parametrize("bake", [True, False])
+    def test_a_step_installs_them_before_the_stacks_own(self, bake: bool):
+        own = [{"name": "ours", "text": "#!/bin/sh\n"}]
+        found = a3mega(image={"bake": bake, "packages": ["podman", "crun"], "provision": own})
+        names = [step.name for step in steps(found)]
+        assert names.index("60-packages") == names.index("70.00-ours") - 1
+        assert parameters(found)["IMAGE_PACKAGES"] == "crun podman"
+        assert "export IMAGE_PACKAGES='crun podman'" in bake_script(found)
+
+    def test_without_them_no_step_knows_of_them(self):
+        assert "60-packages" not in {step.name for step in steps(a3mega())}
+        assert "IMAGE_PACKAGES" not in bake_script(a3mega())
+        using = [path.stem for path in FOLDER.rglob("*.sh") if re.search("IMAGE_PACKAGES", path.read_text())]
+        assert using == ["60-packages"]
+
+    def test_a_rehearsal_says_that_it_has_none_of_them(self):
+        assert any(
+            "packages podman: not installed" in line for line in stood_in(a3mega(image={"packages": ["podman"]}))
+        )
+        assert not any("packages" in line for line in stood_in(a3mega()))
+
+    def test_nebius_refuses_them(self):
+        settings = load("nebius")
+        settings["hpc:cluster"]["image"] = {"packages": ["podman"]}
+        with pytest.raises(ConfigError) as caught:
+            parse(settings)
+        assert "packages is for local machines and Google Cloud" in str(caught.value)
 
 
 def test_the_documentation_has_the_versions():
