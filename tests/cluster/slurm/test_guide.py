@@ -7,8 +7,8 @@ replaced by something better that is named here.
 import pytest
 
 from cluster.slurm.files import render, render_slurmdbd
+from tests.cluster.catalog.test_slurm_releases import lines
 from tests.cluster.stacks import cluster
-from tests.cluster.test_slurm_versions import lines
 
 GUIDE_CONF = {
     "ProctrackType": "proctrack/cgroup",

@@ -11,8 +11,8 @@ from cluster.load.parse import parse
 from cluster.platforms.local.address_plan import plan
 from cluster.slurm import hostlist
 from cluster.slurm.files import digest, render, render_slurmdbd
+from tests.cluster.catalog.test_slurm_releases import lines
 from tests.cluster.stacks import cluster, config, local
-from tests.cluster.test_slurm_versions import lines
 
 
 def large():

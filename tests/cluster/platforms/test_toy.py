@@ -13,8 +13,8 @@ from cluster.impact.table import effects
 from cluster.load.parse import parse, parse_output
 from cluster.platforms import registry
 from cluster.reference import json_schema, reference
+from tests.cluster.platforms import toy
 from tests.cluster.stacks import cloud_findings, local, told
-from tests.platforms import toy
 
 
 @pytest.fixture(autouse=True)
@@ -89,8 +89,9 @@ def test_schema_and_reference_have_the_section() -> None:
     assert "| `replicas` | Copies of each pod." in "".join(reference().values())
 
 
-def test_nothing_is_left_of_a_platform_that_is_no_longer_registered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delitem(registry.MODULES, "toy")
-    with pytest.raises(ConfigError, match="local, gcp"):
-        parse(stack())
-    assert "pods" not in json_schema()["$defs"]["ClusterConfig"]["properties"]
+def test_nothing_is_left_of_a_platform_that_is_no_longer_registered() -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delitem(registry.MODULES, "toy")
+        with pytest.raises(ConfigError, match="local, gcp"):
+            parse(stack())
+        assert "pods" not in json_schema()["$defs"]["ClusterConfig"]["properties"]

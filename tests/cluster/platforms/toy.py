@@ -65,5 +65,5 @@ PLATFORM = Platform(
     warnings=_warnings,
     impacts=lambda: {"pods.project": Replace("pods move to the other project")},
     summary=_summary,
-    deploy="tests.platforms.toy_deploy",
+    deploy="tests.cluster.platforms.toy_deploy",
 )

@@ -10,7 +10,7 @@ from cluster.config.cluster import ClusterConfig
 from cluster.slurm.script_tree import Tree
 from components.deploy import Deployment, config_text
 from tests.cluster.observe.observations import FACTS
-from tests.platforms.toy import Pods
+from tests.cluster.platforms.toy import Pods
 
 POD = """\
 mkdir -p {folder}/bin && cd {folder}/bin && printf '%s' "$FACTS" >../facts.json

@@ -16,11 +16,11 @@ from cli.access.remote import Argv
 from cli.access.target import Target
 from cluster.platforms import registry
 from tests.cli.conftest import Hpc, hpc, root
+from tests.cluster.platforms import toy
 from tests.cluster.stacks import local
-from tests.platforms import toy
 
 __all__ = ["hpc", "root"]  # fixtures
-PROGRAM = Path(__file__).parents[2] / "__main__.py"
+PROGRAM = Path(__file__).parents[3] / "__main__.py"
 TYPES = ["command:local:Command", "command:local:Command", "random:index/randomPassword:RandomPassword"]
 
 
