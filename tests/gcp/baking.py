@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
+import multiprocessing
+import os
+import signal
 from collections.abc import Callable
 from typing import Any
+
+from pulumi.dynamic import ResourceProvider
 
 from components.gcp.bake.bake import bake
 from components.gcp.bake.compute import Compute
 from components.gcp.bake.design import bake_of
 from components.gcp.bake.resource import BakeProvider
 from lab.google.compute import FakeCompute
-from tests.gcp import killed
+from lab.google.http import Call
 
 IMAGE = "projects/p/global/images/a3mega-0123456789ab"
 BUILDER = "projects/p/zones/us-central1-a/instances/a3mega-0123456789ab-builder"
@@ -55,7 +61,7 @@ def make(fake: FakeCompute, say: Callable[[str], None] = lambda _: None, **chang
 
 def make_and_be_killed(fake: FakeCompute, number: int) -> bool:
     """Bake in another process, which is killed at the request of that number; whether it came to that."""
-    return killed.make_and_be_killed(fake, BakeProvider, props(fake), number)
+    return created_and_killed(fake, BakeProvider, props(fake), number)
 
 
 def settled(fake: FakeCompute) -> FakeCompute:
@@ -84,3 +90,44 @@ def what_is_left_ends_by_itself(fake: FakeCompute) -> None:
         assert scheduling["instanceTerminationAction"] == "DELETE"
         assert 0 < int(scheduling["maxRunDuration"]["seconds"]) <= 25 * 3600
         assert all(disk["autoDelete"] for disk in machine.resource["disks"])
+
+
+_FORKS = multiprocessing.get_context("forkserver")
+# So that a child is there at once: Google's client takes seconds to import.
+_FORKS.set_forkserver_preload(
+    [
+        "google.cloud.compute_v1",
+        "google.auth.credentials",
+        "components.gcp.bake.resource",
+        "components.gcp.flex.node",
+    ]
+)
+
+
+def created_and_killed(fake: FakeCompute, provider: type[ResourceProvider], given: dict[str, Any], number: int) -> bool:
+    """Create a resource in another process, which is killed when the server has done what the request of that number
+    asked for. Says whether it came to that."""
+    first, killed = len(fake.calls), False
+    child = _FORKS.Process(target=_create, args=(provider, given))
+
+    def kill(now: int, _call: Call) -> None:
+        nonlocal killed
+        if now == first + number:
+            killed = True
+            os.kill(child.pid or 0, signal.SIGKILL)
+
+    fake.after = kill
+    try:
+        child.start()
+        child.join(60)
+        assert child.exitcode == (-signal.SIGKILL if killed else 0)
+    finally:
+        fake.after = lambda _number, _call: None
+        child.close()
+    return killed
+
+
+def _create(provider: type[ResourceProvider], given: dict[str, Any]) -> None:
+    # What it says is of no interest, and goes nowhere in a process without an engine.
+    with open(os.devnull, "w") as nowhere, contextlib.redirect_stderr(nowhere):  # noqa: PTH123
+        provider().create(given)

@@ -6,18 +6,19 @@ from pathlib import Path
 import pytest
 
 from components.gcp import access
-from tests.gcp.doors import Cloud, Door, fake_gcloud, free_port, sshd, wait_for
+from lab.google.compute import FakeCompute
+from tests.gcp.servers import Cloud, SshServer, fake_gcloud, free_port, sshd, wait_for
 
 JUMP, TARGET, NODE = "127.85.0.2", "127.85.0.3", "127.85.0.4"
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("doors")
+    return tmp_path_factory.mktemp("servers")
 
 
 @pytest.fixture(scope="module")
-def doors(folder: Path) -> Iterator[dict[str, Door]]:
+def servers(folder: Path) -> Iterator[dict[str, SshServer]]:
     """A login machine, the controller behind it, a node behind that; all on one port, as machines are."""
     port = free_port()
     with (
@@ -30,7 +31,9 @@ def doors(folder: Path) -> Iterator[dict[str, Door]]:
 
 
 @pytest.fixture
-def cloud(tmp_path: Path, folder: Path, doors: dict[str, Door], monkeypatch: pytest.MonkeyPatch) -> Iterator[Cloud]:
+def cloud(
+    tmp_path: Path, folder: Path, servers: dict[str, SshServer], monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Cloud]:
     """A fake gcloud on PATH."""
     tools = tmp_path / "bin"
     made = fake_gcloud(tools)
@@ -39,3 +42,10 @@ def cloud(tmp_path: Path, folder: Path, doors: dict[str, Door], monkeypatch: pyt
     yield made
     access.end_all()
     wait_for(lambda: not made.running, "the end of every gcloud")
+
+
+@pytest.fixture
+def fake() -> Iterator[FakeCompute]:
+    """A Compute Engine on this machine."""
+    with FakeCompute() as server:
+        yield server

@@ -13,7 +13,7 @@ from cluster.platforms.gcp import iap
 from cluster.roster import machines
 from components.gcp.access import Access
 from components.machine import Machine
-from tests.gcp.fake_gcloud import WORDS
+from lab.google.gcloud import WORDS
 from tests.harness import Recording, deploy
 
 INSTANCE = iap.Instance(name="gone", project="my-project", zone="us-central1-a")

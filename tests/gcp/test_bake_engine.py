@@ -32,12 +32,6 @@ Run = Callable[..., list[events.Event]]
 
 
 @pytest.fixture
-def fake() -> Iterator[FakeCompute]:
-    with FakeCompute() as server:
-        yield server
-
-
-@pytest.fixture
 def run(fake: FakeCompute, tmp_path: Path) -> Run:
     """Runs the engine on a stack with an image: `run("up", digest=...)`, or with `only` these inputs."""
     (tmp_path / "Pulumi.yaml").write_text("name: bake\nruntime: python\n")

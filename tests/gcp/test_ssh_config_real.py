@@ -10,13 +10,13 @@ import pytest
 
 from cli.cluster import user_config
 from cli.cluster.cluster import Cluster, from_outputs
-from tests.gcp.doors import Door
+from tests.gcp.servers import SshServer
 
 pytestmark = pytest.mark.e2e
 
 
 @pytest.fixture
-def cluster(folder: Path, doors: dict[str, Door]) -> Cluster:
+def cluster(folder: Path, servers: dict[str, SshServer]) -> Cluster:
     """A controller behind a login machine."""
     rows = {
         name: {
@@ -24,8 +24,8 @@ def cluster(folder: Path, doors: dict[str, Door]) -> Cluster:
             "jump": jump,
         }
         for name, role, door, jump in (
-            ("small-login-0", "login", doors["jump"], None),
-            ("small-controller", "controller", doors["target"], "small-login-0"),
+            ("small-login-0", "login", servers["jump"], None),
+            ("small-controller", "controller", servers["target"], "small-login-0"),
         )
     }  # fmt: skip
     key = (folder / "user").read_text()
@@ -58,7 +58,7 @@ def ssh(config: Path, *words: str) -> "subprocess.CompletedProcess[str]":
 
 def test_machines_answer_by_their_names_and_the_stacks(written: Callable[..., Path]) -> None:
     config = written()
-    assert [ssh(config, name, "echo $DOOR").stdout for name in ("small", "small-controller")] == ["jump\n", "target\n"]
+    assert [ssh(config, name, "echo $SSHD").stdout for name in ("small", "small-controller")] == ["jump\n", "target\n"]
 
 
 def test_scp_and_rsync_go_through_the_jump_host(written: Callable[..., Path], tmp_path: Path) -> None:
@@ -80,6 +80,6 @@ def test_a_changed_host_key_is_refused(written: Callable[..., Path], folder: Pat
     other = (folder / "node.pub").read_text().split()[1]
     lines = [line.split() for line in pinned.read_text().splitlines()]
     pinned.write_text("".join(f"{name} {kind} {other if name == changed else key}\n" for name, kind, key in lines))
-    done = ssh(config, "small-controller", "echo $DOOR")
+    done = ssh(config, "small-controller", "echo $SSHD")
     assert (done.returncode, done.stdout) == (255, "")
     assert "Host key verification failed" in done.stderr

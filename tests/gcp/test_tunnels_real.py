@@ -15,7 +15,7 @@ import pytest
 from cluster.platforms.gcp import iap
 from components.gcp import access
 from engine import Workspace
-from tests.gcp.doors import Cloud, answers, free_port, wait_for
+from tests.gcp.servers import Cloud, answers, free_port, wait_for
 
 ROOT = Path(__file__).parents[2]
 INSTANCE = iap.Instance(name="small-controller", project="my-project", zone="us-central1-a")
@@ -38,7 +38,7 @@ reach = access.reach(
 machine = Machine(
     spec=spec, address="172.16.0.2", instance_id=identity, boot_id=identity, resource=None, host_key=key, reach=reach,
 )
-done = remote.Command("c", connection=machine.connection(KEY), create="echo $DOOR >>LOG; tail -n 1 LOG")
+done = remote.Command("c", connection=machine.connection(KEY), create="echo $SSHD >>LOG; tail -n 1 LOG")
 pulumi.export("out", done.stdout)
 """
 
@@ -47,17 +47,17 @@ pytestmark = pytest.mark.e2e
 
 class TestTunnels:
     @pytest.fixture
-    def port(self, doors: dict, cloud: Cloud) -> int:
+    def port(self, servers: dict, cloud: Cloud) -> int:
         """Where a tunnel to the target shall begin."""
-        cloud.tell(ports={INSTANCE.name: doors["target"].at})
+        cloud.tell(ports={INSTANCE.name: servers["target"].at})
         return free_port()
 
     def test_a_command_of_the_program_goes_through_and_is_not_run_again(
-        self, tmp_path: Path, folder: Path, doors: dict, cloud: Cloud, port: int
+        self, tmp_path: Path, folder: Path, servers: dict, cloud: Cloud, port: int
     ) -> None:
         project, log = tmp_path / "project", tmp_path / "log"
         project.mkdir()
-        (project / "Pulumi.yaml").write_text("name: doors\nruntime: python\n")
+        (project / "Pulumi.yaml").write_text("name: servers\nruntime: python\n")
         settings = {
             "gcp:project": INSTANCE.project, "gcp:zone": INSTANCE.zone,
             "hpc:cluster": {
@@ -66,7 +66,7 @@ class TestTunnels:
             },
         }  # fmt: skip
         values = {
-            "CONFIG": repr(settings), "HOST_KEY": repr(doors["target"].host_key), "LOG": str(log),
+            "CONFIG": repr(settings), "HOST_KEY": repr(servers["target"].host_key), "LOG": str(log),
             "connection(KEY)": f"connection({(folder / 'user').read_text()!r})",
         }  # fmt: skip
         text = PROGRAM

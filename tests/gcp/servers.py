@@ -11,8 +11,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from lab.google import gcloud
+
 SSHD = shutil.which("sshd") or "/usr/sbin/sshd"
-FAKE = Path(__file__).with_name("fake_gcloud.py")
+FAKE = gcloud.__file__
 
 
 def wait_for(condition: Callable[[], object], what: str, seconds: float = 60) -> None:
@@ -48,7 +50,7 @@ def lives(pid: int) -> bool:
 
 
 @dataclass(frozen=True)
-class Door:
+class SshServer:
     """One SSH server of a machine."""
 
     address: str
@@ -62,23 +64,30 @@ class Door:
 
 
 @contextmanager
-def sshd(folder: Path, name: str, address: str, port: int, **more: str) -> Iterator[Door]:
-    """An SSH server that lets in who has `folder`/user; commands there find its name in DOOR."""
+def sshd(folder: Path, name: str, address: str, port: int, **more: str) -> Iterator[SshServer]:
+    """An SSH server that lets in who has `folder`/user; commands there find its name in SSHD."""
     for key in (name, "user"):
         if not (folder / key).exists():
             subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "", "-f", folder / key], check=True)
     # sshd wants a folder that only root may write to, and its own to be there.
     Path("/run/sshd").mkdir(exist_ok=True)
     options = {
-        "ListenAddress": f"{address}:{port}", "HostKey": folder / name, "AuthorizedKeysFile": folder / "user.pub",
-        "PidFile": "none", "StrictModes": "no", "UsePAM": "no", "PermitRootLogin": "prohibit-password",
-        "SetEnv": f"DOOR={name}", "Subsystem": "sftp internal-sftp", **more,
-    }  # fmt: skip
+        "ListenAddress": f"{address}:{port}",
+        "HostKey": folder / name,
+        "AuthorizedKeysFile": folder / "user.pub",
+        "PidFile": "none",
+        "StrictModes": "no",
+        "UsePAM": "no",
+        "PermitRootLogin": "prohibit-password",
+        "SetEnv": f"SSHD={name}",
+        "Subsystem": "sftp internal-sftp",
+        **more,
+    }
     argv = [SSHD, "-D", "-e", "-f", "/dev/null", *(w for k, v in options.items() for w in ("-o", f"{k}={v}"))]
     with subprocess.Popen(argv, stderr=subprocess.DEVNULL) as process:
         try:
             wait_for(lambda: answers(address, port), f"sshd {name}")
-            yield Door(address, port, (folder / f"{name}.pub").read_text().strip())
+            yield SshServer(address, port, (folder / f"{name}.pub").read_text().strip())
         finally:
             process.terminate()
 

@@ -1,7 +1,6 @@
 """Stands for `gcloud compute start-iap-tunnel`: the same arguments, the same words, and connections that really go on.
 
-What it shall do stands in the file that FAKE_GCLOUD names: {"ports":
-{instance: [address, port]}, "mood": ..., "boots": n}.
+The file that FAKE_GCLOUD names says what it does: {"ports": {instance: [address, port]}, "mood": ..., "boots": n}.
 Each call adds its process id and arguments to the same file with `.log` behind.
 """
 
@@ -41,9 +40,9 @@ def relay(here, target):
     there = socket.create_connection(target)
 
     def close():
-        for one in (here, there):
+        for end in (here, there):
             with suppress(OSError):
-                one.shutdown(socket.SHUT_RDWR)
+                end.shutdown(socket.SHUT_RDWR)
 
     threading.Thread(target=pump, args=(lambda: here.recv(65536), there.sendall, close), daemon=True).start()
     pump(lambda: there.recv(65536), here.sendall, close)
@@ -59,7 +58,7 @@ def stdin(target):
 
 
 def main():
-    """Do as told."""
+    """Open the tunnel, or print the words of the mood."""
     parser = argparse.ArgumentParser()
     for name in ("group", "verb", "instance"):
         parser.add_argument(name)
@@ -71,10 +70,10 @@ def main():
     file = Path(os.environ["FAKE_GCLOUD"])
     with Path(f"{file}.log").open("a") as log:
         log.write(json.dumps({"pid": os.getpid(), "args": sys.argv[1:]}) + "\n")
-    told = json.loads(file.read_text())
-    mood = told.get("mood")
-    if mood == "booting" and told["boots"]:
-        file.write_text(json.dumps({**told, "boots": told["boots"] - 1}))
+    wanted = json.loads(file.read_text())
+    mood = wanted.get("mood")
+    if mood == "booting" and wanted["boots"]:
+        file.write_text(json.dumps({**wanted, "boots": wanted["boots"] - 1}))
     elif mood == "booting":
         mood = None
     if mood:
@@ -82,7 +81,7 @@ def main():
         return 1
     assert (given.group, given.verb, given.port) == ("compute", "start-iap-tunnel", 22)
     assert (given.project, given.zone) == ("my-project", "us-central1-a")
-    target = tuple(told["ports"][given.instance])
+    target = tuple(wanted["ports"][given.instance])
     if given.listen_on_stdin:
         stdin(target)
         return 0
