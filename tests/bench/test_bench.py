@@ -30,10 +30,8 @@ NODES = Result(
     claims=(Claim(what="up with 32 nodes", value=70.0, limit=60.0),),
 )
 BROKEN = Result(case="jobs", title="Jobs <fast>", problem="sbatch failed\nmore")
-MACHINE = {
-    "processor": "A <CPU> & more", "cores": "2", "memory": "4 GiB", "kernel": "Linux 6", "distribution": "Debian",
-    "python": "3.11",
-}  # fmt: skip
+MACHINE = {"processor": "A <CPU> & more", "cores": "2", "memory": "4 GiB", "kernel": "Linux 6"}
+MACHINE |= {"distribution": "Debian", "python": "3.11"}
 REPORT = Report(machine=MACHINE, date="2026-01-02", results=(UP, NODES, BROKEN))
 
 

@@ -1,17 +1,6 @@
 """Runs as the engine would tell them, for views to show."""
 
-from engine.events import (
-    Change,
-    Event,
-    Finished,
-    Log,
-    Planned,
-    Result,
-    Started,
-    StepDone,
-    StepFailed,
-    StepStarted,
-)
+from engine.events import Change, Event, Finished, Log, Planned, Result, Started, StepDone, StepFailed, StepStarted
 
 STACK = Planned("urn:pulumi:dev::hpc::pulumi:pulumi:Stack::hpc-dev", "pulumi:pulumi:Stack", "hpc-dev", "", "same")
 

@@ -84,26 +84,13 @@ def test_nothing_stands_beside_a_question(
 def test_a_table_is_folded_on_a_narrow_terminal_and_nowhere_else(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    rows = [
-        ("NODES", "COUNT", "REASON"),
-        ("dev-cpu-[0-1]", "2", "Kill task failed and not resumed since"),
-        ("b", "", ""),
-    ]
+    reason = "Kill task failed and not resumed since"
+    rows = [("NODES", "COUNT", "REASON"), ("dev-cpu-[0-1]", "2", reason), ("b", "", "")]
     monkeypatch.setenv("COLUMNS", "40")
-    for told, lines in (
-        ("", [f"{'NODES':13}  COUNT  REASON", "dev-cpu-[0-1]  2      Kill task failed and not resumed since", "b"]),
-        (
-            "1",
-            [
-                "NODES          COUNT  REASON",
-                "dev-cpu-[0-1]  2      Kill task failed",
-                "                      and not resumed",
-                "                      since",
-                "b",
-            ],
-        ),
-    ):
-        monkeypatch.setenv("FORCE_COLOR", told)
+    wide = [f"{'NODES':13}  COUNT  REASON", "dev-cpu-[0-1]  2      Kill task failed and not resumed since", "b"]
+    narrow = [wide[0], "dev-cpu-[0-1]  2      Kill task failed", " " * 22 + "and not resumed", " " * 22 + "since", "b"]
+    for forced, lines in (("", wide), ("1", narrow)):
+        monkeypatch.setenv("FORCE_COLOR", forced)
         monkeypatch.setenv("NO_COLOR", "1")
         console.stdout.cache_clear()
         console.table(rows)

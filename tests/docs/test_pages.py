@@ -67,18 +67,6 @@ def test_paths_exist(page: Path) -> None:
         assert not missing
 
 
-PRIVATE = re.compile(
-    r"\b(anew|laments?|verdicts?|lay to rest|laid to rest|told in words|vouch\w*|hands have)\b", re.IGNORECASE
-)
-"""Words that docs/style.md replaces."""
-
-
-@each_page
-def test_words_are_those_of_the_style_guide(page: Path) -> None:
-    if page.name != "style.md" and page.parent.name != "stack-file":  # the list itself; made from docstrings
-        assert PRIVATE.findall(page.read_text()) == []
-
-
 def command_lines(text: str) -> Iterator[tuple[str, bool]]:
     """Every `./hpc` command that a page shows, and whether it is complete: those of code blocks are; those in the text
     may leave out arguments."""

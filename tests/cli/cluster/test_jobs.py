@@ -1,6 +1,5 @@
 """Jobs of a user on a cluster that is up; ssh is a stand-in that runs the line here, as are Slurm's commands."""
 
-from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
@@ -10,9 +9,8 @@ from cli.cluster.cluster import from_outputs
 from cli.cluster.jobs import Jobs, JobState
 from cli.errors import CliError
 from cluster.observe.job_states import parse_sacct, parse_squeue
-from tests.cli.clusters import OUTPUTS
+from tests.cli.clusters import OUTPUTS, Tool
 
-Tool = Callable[[str, str], Path]
 SQUEUE_WIDTHS = (16, 20, 12, 20, 60, 4000)
 
 
@@ -38,11 +36,8 @@ class TestFiles:
         files = {f"{folder}/a/run.sh": "#!/bin/bash\n", f"{folder}/a/b/data": odd}
         assert jobs.put(files) == list(files)
         assert (folder / "a/b/data").read_text() == odd
-        assert [(folder / name).stat().st_mode & 0o777 for name in ("a", "a/run.sh", "a/b/data")] == [
-            0o755,
-            0o755,
-            0o644,
-        ]
+        modes = {"a": 0o755, "a/run.sh": 0o755, "a/b/data": 0o644}
+        assert {name: (folder / name).stat().st_mode & 0o777 for name in modes} == modes
         assert jobs.put(files) == []
         (folder / "a/run.sh").chmod(0o700)
         (folder / "a/b/data").write_text("x")
@@ -131,14 +126,10 @@ class TestWaiting:
         runs = row("7", "RUNNING", "0:0", "0:03", "None", "dev-cpu-[0-1]")
         ended = row("7", "COMPLETED", "0:0", "1:00:00", "None", "dev-cpu-[0-1]")
         other = row("8", "FAILED", "1:0", "0:01", "NonZeroExitCode", "dev-cpu-0")
-        texts = ["\n".join([one, other]) for one in (waits, waits, runs, runs, ended)]
+        texts = ["\n".join([line, other]) for line in (waits, waits, runs, runs, ended)]
         self.answers(tool, tmp_path, *texts)
         seen: list[str] = []
-
-        def note(found: Mapping[str, JobState]) -> None:
-            seen.append(found["7"].state)
-
-        last = jobs.wait(["7"], note)
+        last = jobs.wait(["7"], lambda found: seen.append(found["7"].state))
         assert seen == ["PENDING", "RUNNING", "COMPLETED"]
         assert last["7"].elapsed == "1:00:00"
         assert last["7"].completed
@@ -169,7 +160,7 @@ class TestWaiting:
 
 class TestStates:
     @pytest.mark.parametrize(
-        ("tasks", "state"),
+        ("tasks", "whole"),
         [
             (["COMPLETED", "PENDING"], "PENDING"),
             (["COMPLETED", "RUNNING", "PENDING"], "RUNNING"),
@@ -178,11 +169,11 @@ class TestStates:
             (["COMPLETED", "COMPLETED"], "COMPLETED"),
         ],
     )
-    def test_an_array_has_one(self, tasks: list[str], state: str):
-        squeue = "\n".join(row("4", one, "0:0", "0:00", "None", "") for one in tasks)
-        sacct = "\n".join(f"4_{number}|{one}|0:0|00:00:01|n" for number, one in enumerate(tasks))
-        assert parse_squeue(squeue, ["4"])["4"].state == state
-        assert parse_sacct(sacct, ["4"])["4"].state == state
+    def test_an_array_has_one(self, tasks: list[str], whole: str):
+        squeue = "\n".join(row("4", state, "0:0", "0:00", "None", "") for state in tasks)
+        sacct = "\n".join(f"4_{number}|{state}|0:0|00:00:01|n" for number, state in enumerate(tasks))
+        assert parse_squeue(squeue, ["4"])["4"].state == whole
+        assert parse_sacct(sacct, ["4"])["4"].state == whole
 
     @pytest.mark.parametrize(
         ("printed", "meant"),

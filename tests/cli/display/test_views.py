@@ -119,6 +119,10 @@ class TestPipe:
         assert re.match(r"  creating dev-cpu-2, 0\.\d s so far\n", out)
 
 
+def shown_on(screen: io.StringIO) -> str:
+    return re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", screen.getvalue())
+
+
 class TestTerminal:
     @pytest.fixture
     def terminal(self, monkeypatch: pytest.MonkeyPatch) -> io.StringIO:
@@ -126,13 +130,7 @@ class TestTerminal:
             monkeypatch.delenv(name, raising=False)
         screen = io.StringIO()
         terminal = Console(
-            file=screen,
-            force_terminal=True,
-            width=60,
-            height=10,
-            highlight=False,
-            markup=False,
-            _environ={"TERM": "xterm"},
+            file=screen, force_terminal=True, width=60, height=10, markup=False, _environ={"TERM": "xterm"}
         )
         monkeypatch.setattr(console, "stdout", lambda: terminal)
         return screen
@@ -141,7 +139,7 @@ class TestTerminal:
         view = views.choose(json=False)
         assert isinstance(view, LiveView)
         show(view, events.up())
-        text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", terminal.getvalue())
+        text = shown_on(terminal)
         assert "~ updated   slurm-conf" in text
         assert "  warning: little memory" in text
         assert "1 created, 1 updated, 3 unchanged" in text
@@ -156,7 +154,7 @@ class TestTerminal:
         monkeypatch.setattr(sys, "stderr", errors)
         with LiveView():
             console.note("careful")
-        lines = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", terminal.getvalue()).replace("\r", "\n").splitlines()
+        lines = shown_on(terminal).replace("\r", "\n").splitlines()
         assert ("careful" in lines) is terminal_too
         assert errors.getvalue() == ("" if terminal_too else "careful\n")
 
@@ -168,7 +166,7 @@ class TestTerminal:
             view.on_event(StepStarted(machine.urn, "create"))
         view.row(events.urn("command:remote:Command", "m-0")).log.append("unpacking " + "x" * 100)
         console.stdout().print(view)
-        lines = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", terminal.getvalue()).splitlines()
+        lines = shown_on(terminal).splitlines()
         assert len(lines) == 8
         assert max(map(len, lines)) < 60
         assert lines[0].startswith("+ creating  m-0  command:remote:Command  0.0 s  unpacking …")
@@ -180,17 +178,12 @@ class TestDocument:
         show(views.choose(json=True), events.preview())
         document = json.loads(capsys.readouterr().out)
         assert (document["stack"], document["kind"], document["ok"]) == ("dev", "preview", True)
-        assert [(step["name"], step["op"]) for step in document["steps"]] == [
-            ("slurm-conf", "update"),
-            ("dev-cpu-2", "create"),
-        ]
-        assert document["steps"][0]["changes"][2] == {
-            "path": "environment.KEY",
-            "kind": "add",
-            "old": None,
-            "new": "[secret]",
-            "replaces": False,
+        assert {step["name"]: step["op"] for step in document["steps"]} == {
+            "slurm-conf": "update",
+            "dev-cpu-2": "create",
         }
+        change = {"path": "environment.KEY", "kind": "add", "old": None, "new": "[secret]", "replaces": False}
+        assert document["steps"][0]["changes"][2] == change
         assert "outputs" not in document
 
     def test_an_up_has_outputs_and_messages(self, capsys: pytest.CaptureFixture[str]) -> None:

@@ -5,7 +5,6 @@ import os
 import shlex
 import struct
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,8 +13,8 @@ from cluster.printable import printable
 from cluster.report.nccl.log import read_text
 from cluster.report.nccl.result import check
 from cluster.report.nccl.table import lines_of
-from tests.cli.clusters import OUTPUTS
-from tests.cli.conftest import Hpc, hpc, root, stand_for_state, tool  # noqa: F401 - fixtures
+from tests.cli.clusters import OUTPUTS, Tool
+from tests.cli.conftest import Hpc, stand_for_state
 from tests.cluster.report.nccl_logs import A3_MEGA, GUIDE, log, measured
 
 GOLDEN = Path(__file__).parents[3] / "golden" / "report"
@@ -53,13 +52,13 @@ def logs(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize(("name", "code"), [("pass", 0), ("slow", 1), ("fallback", 1), ("small", 0), ("cut", 1)])
-def test_the_exit_code_is_that_of_the_result(hpc: Hpc, logs: Path, name, code):  # noqa: F811
+def test_the_exit_code_is_that_of_the_result(hpc: Hpc, logs: Path, name, code):
     ended = hpc("nccl", "report", str(logs / f"{name}.log"))
     assert (ended.code, ended.err) == (code, "")
     assert "bus bandwidth" in ended.out, "the plot"
 
 
-def test_json_is_one_document(hpc: Hpc, logs: Path):  # noqa: F811
+def test_json_is_one_document(hpc: Hpc, logs: Path):
     beside = logs / ".." / "logs"
     ended = hpc("nccl", "report", str(logs / "slow.log"), "--against", str(beside), "--json")
     document = json.loads(ended.out)
@@ -72,13 +71,13 @@ def test_json_is_one_document(hpc: Hpc, logs: Path):  # noqa: F811
     assert document["against"]["left_out"] == 3
 
 
-def test_a_number_that_is_not_finite_is_null_in_json(hpc: Hpc, tmp_path: Path):  # noqa: F811
+def test_a_number_that_is_not_finite_is_null_in_json(hpc: Hpc, tmp_path: Path):
     (tmp_path / "x.log").write_text(log(facts=A3_MEGA).replace("  22.52", "    nan").replace("  24.02", "    inf"))
     ended = hpc("nccl", "report", str(tmp_path / "x.log"), "--json")
     assert json.loads(ended.out, parse_constant=pytest.fail)["runs"][0]["rows"][0]["in_place"]["busbw"] is None
 
 
-def test_the_picture_is_written(hpc: Hpc, logs: Path, tmp_path: Path):  # noqa: F811
+def test_the_picture_is_written(hpc: Hpc, logs: Path, tmp_path: Path):
     ended = hpc("nccl", "report", str(logs / "pass.log"), "--png", str(tmp_path / "x.png"))
     assert ended.err == f"Wrote {tmp_path / 'x.png'}\n"
     assert struct.unpack(">II", (tmp_path / "x.png").read_bytes()[16:24]) == (1080, 600)
@@ -87,7 +86,7 @@ def test_the_picture_is_written(hpc: Hpc, logs: Path, tmp_path: Path):  # noqa: 
     assert "can't write /proc/x.png" in ended.err
 
 
-def test_a_folder_has_a_line_for_each_log(hpc: Hpc, logs: Path):  # noqa: F811
+def test_a_folder_has_a_line_for_each_log(hpc: Hpc, logs: Path):
     (logs / "17-warm-up.log").write_text(TEXTS["small"])
     (logs / "notes.txt").write_text("remember\n")
     ended = hpc("nccl", "report", str(logs))
@@ -113,15 +112,15 @@ def test_a_folder_has_a_line_for_each_log(hpc: Hpc, logs: Path):  # noqa: F811
         (("/dev/null",), "an empty file"),
     ],
 )
-def test_what_can_not_be_reported(hpc: Hpc, logs: Path, arguments, said):  # noqa: F811
-    ended = hpc("nccl", "report", *(one.format(logs=logs) for one in arguments))
+def test_what_can_not_be_reported(hpc: Hpc, logs: Path, arguments, said):
+    ended = hpc("nccl", "report", *(word.format(logs=logs) for word in arguments))
     assert ended.code in (1, 2)
     assert said in ended.err
     assert "Traceback" not in ended.err
     assert "defect" not in ended.err
 
 
-def test_a_log_comes_through_a_pipe(hpc: Hpc, logs: Path, tmp_path: Path):  # noqa: F811
+def test_a_log_comes_through_a_pipe(hpc: Hpc, logs: Path, tmp_path: Path):
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     with subprocess.Popen(["cp", f"{logs}/pass.log", str(pipe)]) as writer:
@@ -131,7 +130,7 @@ def test_a_log_comes_through_a_pipe(hpc: Hpc, logs: Path, tmp_path: Path):  # no
     assert "Result: pass" in ended.out
 
 
-def test_what_others_wrote_does_not_reach_the_terminal(hpc: Hpc, tmp_path: Path):  # noqa: F811
+def test_what_others_wrote_does_not_reach_the_terminal(hpc: Hpc, tmp_path: Path):
     name = tmp_path / "a\x1b[2Jb.log"
     name.write_text(log(facts=A3_MEGA, hosts=("a\x1b[31m", "b")) + "\nsrun: error: \x1b]0;title\x07\n")
     for more in ((), ("--json",)):
@@ -143,19 +142,14 @@ class TestJobs:
     """slurmctld and sacct are stand-ins; ssh runs the line here."""
 
     @pytest.fixture
-    def cluster(
-        self,
-        tool: Callable[[str, str], Path],  # noqa: F811
-        tmp_path: Path,
-        monkeypatch: pytest.MonkeyPatch,
-    ) -> Callable[[str, str], Path]:
+    def cluster(self, tool: Tool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Tool:
         stand_for_state(monkeypatch, OUTPUTS)
         tool("ssh", 'for word; do last=$word; done; exec bash -c "$last"')
         tool("runuser", f'echo "$2" >>{tmp_path}/as; exec bash -c "$4"')
         return tool
 
     @pytest.mark.parametrize("job_name", ["test", "x UserId=root(0) StdOut=/etc/shadow", "x\n   StdOut=/etc/shadow"])
-    def test_the_log_of_a_job_is_read_as_its_user(self, hpc: Hpc, cluster, logs: Path, tmp_path: Path, job_name: str):  # noqa: F811
+    def test_the_log_of_a_job_is_read_as_its_user(self, hpc: Hpc, cluster, logs: Path, tmp_path: Path, job_name: str):
         head = f"JobId=17 JobName={job_name}\n   UserId=alice(2001) GroupId=alice(2001)\n"
         shown = f"{head}   StdErr=/x\n   StdOut={logs}/pass.log\n"
         cluster("scontrol", f"printf %s {shlex.quote(shown)}")
@@ -165,7 +159,7 @@ class TestJobs:
         assert ended.out.startswith(f"{logs}/pass.log: all_gather, 2 nodes")
         assert (tmp_path / "as").read_text().split()[-1] == "alice"
 
-    def test_of_an_old_job_the_database_has_the_user(self, hpc: Hpc, cluster, tmp_path: Path):  # noqa: F811
+    def test_of_an_old_job_the_database_has_the_user(self, hpc: Hpc, cluster, tmp_path: Path):
         cluster("squeue", "echo slurm_load_jobs error: Invalid job id specified >&2; exit 1")
         cluster("sacct", "echo alice")
         ended = hpc("nccl", "report", "17", "--stack", "dev")
@@ -175,7 +169,7 @@ class TestJobs:
         (tmp_path / "nccl/logs/17.log").write_text(TEXTS["pass"])
         assert hpc("nccl", "report", "17", "--stack", "dev").code == 0
 
-    def test_a_job_that_nobody_knows(self, hpc: Hpc, cluster):  # noqa: F811
+    def test_a_job_that_nobody_knows(self, hpc: Hpc, cluster):
         cluster("squeue", "exit 1")
         cluster("sacct", "true")
         ended = hpc("nccl", "report", "17", "--stack", "dev")
