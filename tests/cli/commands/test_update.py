@@ -14,7 +14,7 @@ import yaml
 
 from cli.operation import localhost
 from cli.stack import project, stack_config, stackfile
-from cluster.platforms.gcp.section import place
+from cluster.platforms.gcp.names import place
 from components.config import load
 from components.local.host.paths import MachinePaths
 from tests.cli.conftest import CLOUD, Hpc
