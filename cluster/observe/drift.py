@@ -98,26 +98,24 @@ def unseen(seen: ClusterObservation) -> list[str]:
 
 
 def _together(found: Iterable[Difference]) -> list[Difference]:
-    groups: dict[tuple[str, ...], Difference] = {}
-    for one in found:
-        key = (one.id, one.what, one.stack, one.there)
-        known = groups.get(key)
-        groups[key] = replace(known, where=(*known.where, *one.where)) if known else one
-    return list(groups.values())
+    groups: dict[Difference, tuple[str, ...]] = {}
+    for difference in found:
+        key = replace(difference, where=())
+        groups[key] = (*groups.get(key, ()), *difference.where)
+    return [replace(difference, where=where) for difference, where in groups.items()]
+
+
+def _on(
+    machine: MachineObservation, kind: str, what: str, stack: str, there: str, *, mends: Mends = "mend"
+) -> Difference:
+    return Difference(id=kind, where=(machine.name,), what=what, stack=stack, there=there, mends=mends)
 
 
 def _gone(seen: ClusterObservation) -> Iterator[Difference]:
     """Machines that do not answer: nothing can be said of what is on them."""
     for machine in seen.machines:
         if not machine.reached and not machine.late:
-            yield Difference(
-                id="machine-gone",
-                where=(machine.name,),
-                what="the machine",
-                stack="running",
-                there=f"no answer: {machine.why}",
-                mends="up",
-            )
+            yield _on(machine, "machine-gone", "the machine", "running", f"no answer: {machine.why}", mends="up")
 
 
 def _daemons(seen: ClusterObservation) -> Iterator[Difference]:
@@ -126,7 +124,7 @@ def _daemons(seen: ClusterObservation) -> Iterator[Difference]:
         for name, unit in machine.daemons.items():
             if unit["state"] not in ("active", "reloading"):
                 text = unit["state"] if unit["state"] == unit["sub"] else f"{unit['state']} ({unit['sub']})"
-                yield Difference(id="daemon-stopped", where=(machine.name,), what=name, stack="running", there=text)
+                yield _on(machine, "daemon-stopped", name, "running", text)
 
 
 def _setups(wanted: Wanted, seen: ClusterObservation) -> Iterator[Difference]:
@@ -134,27 +132,15 @@ def _setups(wanted: Wanted, seen: ClusterObservation) -> Iterator[Difference]:
     stack = wanted.setup_of_stack
     if stack and stack != wanted.setup:
         # Not drift of the cluster's, but nothing can be mended with another set-up than its own.
-        yield Difference(
-            id="setup-old",
-            where=(seen.controller.name,),
-            what="version of the set-up",
-            stack=f"{wanted.setup}, which this program brings",
-            there=f"{stack}, which the last `up` brought",
-            mends="up",
-        )
+        brings, brought = f"{wanted.setup}, which this program brings", f"{stack}, which the last `up` brought"
+        yield _on(seen.controller, "setup-old", "version of the set-up", brings, brought, mends="up")
     for machine in seen.machines:
         if machine.reached and not machine.has_facts:
-            kind: str = "setup-old" if machine.old else "setup-damaged"
-            mends: Mends = "up" if machine.old else "mend"
-            yield Difference(
-                id=kind, where=(machine.name,), what="the set-up", stack=wanted.setup, there=machine.why, mends=mends
-            )
+            kind, mends = ("setup-old", "up") if machine.old else ("setup-damaged", "mend")
+            yield _on(machine, kind, "the set-up", wanted.setup, machine.why, mends=mends)
         there = machine.part("setup")
         if there and there != (stack or wanted.setup):
-            yield Difference(
-                id="setup-changed", where=(machine.name,), what="files of the set-up", stack=stack or wanted.setup,
-                there=there,
-            )  # fmt: skip
+            yield _on(machine, "setup-changed", "files of the set-up", stack or wanted.setup, there)
 
 
 def _cluster_states(seen: ClusterObservation) -> Iterator[Difference]:
@@ -162,9 +148,7 @@ def _cluster_states(seen: ClusterObservation) -> Iterator[Difference]:
     for machine in seen.machines:
         if why := machine.part("cluster_state", "damaged"):
             stack = "the config version, and a report of every machine"
-            yield Difference(
-                id="cluster-state-damaged", where=(machine.name,), what="the cluster state", stack=stack, there=why
-            )
+            yield _on(machine, "cluster-state-damaged", "the cluster state", stack, why)
 
 
 CONTROLLER_FILES = {"slurmdbd.conf", JOB_SUBMIT}
@@ -178,14 +162,10 @@ def _controller_files(wanted: Wanted, seen: ClusterObservation) -> Iterator[Diff
         return
     for name, text in sorted(wanted.files.items()):
         if name not in texts:
-            yield Difference(
-                id="file-missing", where=(seen.controller.name,), what=name, stack="a file", there="no such file"
-            )
+            yield _on(seen.controller, "file-missing", name, "a file", "no such file")
             continue
         for number, said, found in _lines(text, texts[name]):
-            yield Difference(
-                id="file-changed", where=(seen.controller.name,), what=f"{name}, line {number}", stack=said, there=found
-            )
+            yield _on(seen.controller, "file-changed", f"{name}, line {number}", said, found)
 
 
 def _lines(wanted: str, found: str) -> Iterator[tuple[int, str, str]]:
@@ -200,22 +180,16 @@ def _lines(wanted: str, found: str) -> Iterator[tuple[int, str, str]]:
 def _copies(wanted: Wanted, seen: ClusterObservation) -> Iterator[Difference]:
     """Files that slurmd fetched, and the one that login machines read, as far as they are other ones."""
     for machine in seen.machines:
-        cached = machine.part("files", "cache") or {}
-        if "node" in machine.roles and cached:
-            yield from _copy(
-                wanted, machine.name, cached, "slurmd's copy of", sorted(set(wanted.files) - CONTROLLER_FILES)
-            )
-        elif machine.roles == ("login",) and (here := machine.part("files", "etc")) is not None:
-            yield from _copy(wanted, machine.name, here, "/etc/slurm/", ["slurm.conf"])
-
-
-def _copy(wanted: Wanted, machine: str, found: dict[str, str], what: str, names: list[str]) -> Iterator[Difference]:
-    for name in names:
-        if found.get(name) != short_hash(wanted.files[name]):
-            there = f"hash {found[name]}" if name in found else "no such file"
-            title = f"{what}{name}" if what.endswith("/") else f"{what} {name}"
-            stack = f"hash {short_hash(wanted.files[name])}"
-            yield Difference(id="copy-changed", where=(machine,), what=title, stack=stack, there=there)
+        there: Mapping[str, str] = machine.part("files", "cache") or {}
+        title, names = "slurmd's copy of ", sorted(set(wanted.files) - CONTROLLER_FILES)
+        if machine.roles == ("login",) and (etc := machine.part("files", "etc")) is not None:
+            there, title, names = etc, "/etc/slurm/", ["slurm.conf"]
+        elif "node" not in machine.roles or not there:
+            continue
+        for name in names:
+            if there.get(name) != (right := short_hash(wanted.files[name])):
+                found = f"hash {there[name]}" if name in there else "no such file"
+                yield _on(machine, "copy-changed", f"{title}{name}", f"hash {right}", found)
 
 
 def short_hash(text: str) -> str:
@@ -223,6 +197,7 @@ def short_hash(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
+_UNKNOWN = "slurmctld does not know it"
 _LISTS = {"nodename", "nodeset", "partitionname", "slurmctldhost", "downnodes", "frontendname", "switchname", "include"}
 """Lines of slurm.conf that describe things instead of setting a value."""
 _UNLIMITED = {"unlimited", "infinite", "none", "n/a", "(null)", "(null type)", ""}
@@ -250,12 +225,13 @@ def _partitions(wanted: Wanted, seen: ClusterObservation) -> Iterator[Difference
     if found is None:
         return
     lines = [line for line in wanted.files["slurm.conf"].split("\n") if line.startswith("PartitionName=")]
-    ours = {row["PartitionName"]: row for row in (dict(_line_settings(line)) for line in lines)}
+    rows = ({key: value for key, _, value in (word.partition("=") for word in line.split())} for line in lines)
+    ours = {row["PartitionName"]: row for row in rows}
     # Not a partition, but what holds for all of them.
     ours.pop("DEFAULT", None)
     for name, row in ours.items():
         if name not in found:
-            yield _value(seen, f"partition {name}", "a partition", "slurmctld does not know it")
+            yield _value(seen, f"partition {name}", "a partition", _UNKNOWN)
             continue
         there: Mapping[str, str] = {key.lower(): value for key, value in found[name].items()}
         for key, said in row.items():
@@ -275,27 +251,14 @@ def _nodes(wanted: Wanted, seen: ClusterObservation) -> Iterator[Difference]:
         return
     for name in wanted.nodes:
         if name not in found:
-            yield Difference(
-                id="node-unknown",
-                where=(name,),
-                what=f"node {name}",
-                stack="a node",
-                there="slurmctld does not know it",
-            )
+            yield Difference(id="node-unknown", where=(name,), what=f"node {name}", stack="a node", there=_UNKNOWN)
     for name in sorted(found.keys() - set(wanted.nodes)):
-        yield Difference(
-            id="node-unknown", where=(name,), what=f"node {name}", stack="no such node", there="slurmctld has it"
-        )
+        there = "slurmctld has it"
+        yield Difference(id="node-unknown", where=(name,), what=f"node {name}", stack="no such node", there=there)
 
 
 def _value(seen: ClusterObservation, what: str, stack: str, there: str) -> Difference:
-    return Difference(id="value-changed", where=(seen.controller.name,), what=what, stack=stack, there=there)
-
-
-def _line_settings(line: str) -> Iterator[tuple[str, str]]:
-    for word in line.split():
-        key, _, value = word.partition("=")
-        yield key, value
+    return _on(seen.controller, "value-changed", what, stack, there)
 
 
 def alike(said: str, shown: str) -> bool:
@@ -340,13 +303,8 @@ def script_differences(wanted: Wanted, seen: ClusterObservation) -> Iterator[Dif
             kind = "script-changed"
         else:
             continue
-        yield Difference(
-            id=kind,
-            where=(seen.controller.name,),
-            what=f"{SCRIPT_TREE}/{path}",
-            stack=_link_or_hash(said) or "as it was staged",
-            there="no such file" if there is None else _link_or_hash(there),
-        )
+        shown = "no such file" if there is None else _link_or_hash(there)
+        yield _on(seen.controller, kind, f"{SCRIPT_TREE}/{path}", _link_or_hash(said) or "as it was staged", shown)
 
 
 def _link_or_hash(text: str) -> str:
@@ -361,41 +319,39 @@ def _people(wanted: Wanted, seen: ClusterObservation) -> Iterator[Difference]:
         if found is None:
             continue
         for group in wanted.groups:
-            gid = found["groups"].get(group["name"])
+            name, right = group["name"], group["gid"]
+            gid = found["groups"].get(name)
             if gid is None:
-                yield _on_machine(
-                    machine, "group-changed", f"group {group['name']}", f"gid {group['gid']}", "no such group"
-                )
-            elif gid != group["gid"]:
-                text = f"group {group['name']}: gid"
-                yield _on_machine(machine, "group-changed", text, str(group["gid"]), str(gid), hand=True)
+                yield _on(machine, "group-changed", f"group {name}", f"gid {right}", "no such group")
+            elif gid != right:
+                yield _on(machine, "group-changed", f"group {name}: gid", str(right), str(gid), mends="hand")
         for user in wanted.users:
             yield from _unix_user(machine, user, found["users"].get(user["name"]))
-        managed = found["managed"]
-        for name in sorted(set(managed.get("users", ())) - {user["name"] for user in wanted.users}):
+        for name in sorted(set(found["managed"].get("users", ())) - {user["name"] for user in wanted.users}):
             if name in found["users"]:
-                yield _on_machine(machine, "user-changed", f"user {name}", "no such user", "a user")
+                yield _on(machine, "user-changed", f"user {name}", "no such user", "a user")
 
 
 def _unix_user(
-    one: MachineObservation, user: Mapping[str, Any], found: Mapping[str, Any] | None
+    machine: MachineObservation, user: Mapping[str, Any], found: Mapping[str, Any] | None
 ) -> Iterator[Difference]:
     name = user["name"]
     if found is None:
-        yield _on_machine(one, "user-changed", f"user {name}", f"uid {user['uid']}", "no such user")
+        yield _on(machine, "user-changed", f"user {name}", f"uid {user['uid']}", "no such user")
         return
     for key in ("uid", "gid", "groups", "shell"):
-        said, there = _text(user[key]), _text(found[key])
+        said, there = (
+            ", ".join(side[key]) or "none" if isinstance(side[key], list) else str(side[key]) for side in (user, found)
+        )
         if said != there:
             # Files belong to a number: it is not changed behind anybody's back.
-            yield _on_machine(one, "user-changed", f"user {name}: {key}", said, there, hand=key == "uid")
+            what = f"user {name}: {key}"
+            yield _on(machine, "user-changed", what, said, there, mends="hand" if key == "uid" else "mend")
     for key, default in (("sudo", False), ("containers", None)):
-        # A machine of an earlier version reports neither, one without sudo not this.
+        # One without sudo reports no right to it.
         right = user.get(key, default)
         if right is not None and key in found and found[key] != right:
-            yield _on_machine(
-                one, "user-changed", f"user {name}: {key}", *(str(yes).lower() for yes in (right, found[key]))
-            )
+            yield _on(machine, "user-changed", f"user {name}: {key}", str(right).lower(), str(found[key]).lower())
 
 
 def _keys(wanted: Wanted, seen: ClusterObservation) -> Iterator[Difference]:
@@ -407,22 +363,12 @@ def _keys(wanted: Wanted, seen: ClusterObservation) -> Iterator[Difference]:
             if there is not None and there != keys_digest(user["keys"]):
                 text = f"user {user['name']}: authorized_keys"
                 what = there if " " in there else "others"  # no hash: what kept them from being read
-                yield _on_machine(machine, "keys-changed", text, f"{len(user['keys'])} of the stack's", what)
+                yield _on(machine, "keys-changed", text, f"{len(user['keys'])} of the stack's", what)
 
 
 def keys_digest(lines: list[str]) -> str:
     """The hash that scripts/node/collect.py reports."""
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
-
-
-def _on_machine(
-    one: MachineObservation, kind: str, what: str, stack: str, there: str, *, hand: bool = False
-) -> Difference:
-    return Difference(id=kind, where=(one.name,), what=what, stack=stack, there=there, mends="hand" if hand else "mend")
-
-
-def _text(value: Any) -> str:  # noqa: ANN401 - a number, a text or a list of texts
-    return ", ".join(value) or "none" if isinstance(value, list) else str(value)
 
 
 def _guarded(wanted: Wanted, seen: ClusterObservation) -> Iterator[Difference]:
@@ -433,26 +379,15 @@ def _guarded(wanted: Wanted, seen: ClusterObservation) -> Iterator[Difference]:
         if found is None:
             continue
         for path, row in found["modes"].items():
-            yield Difference(
-                id="mode-changed", where=(machine.name,), what=f"{path}: mode and owner", stack=row["wanted"],
-                there=row["there"],
-            )  # fmt: skip
+            yield _on(machine, "mode-changed", f"{path}: mode and owner", row["wanted"], row["there"])
         # The controller has a key of its own, which it reports.
         if wanted.root_keys and seen.controller.part("guarded") is not None:
             for key in sorted(set(found["root"]) - own):
-                yield Difference(
-                    id="root-key", where=(machine.name,), what="a key that may log in as root", stack="no such key",
-                    there=found["root"][key], mends="hand",
-                )  # fmt: skip
+                what = "a key that may log in as root"
+                yield _on(machine, "root-key", what, "no such key", found["root"][key], mends="hand")
         munge = machine.munge or {}
         if munge.get("delivered") and munge.get("key") != munge["delivered"]:
-            yield Difference(
-                id="munge-key-changed",
-                where=(machine.name,),
-                what="the MUNGE key",
-                stack="as delivered",
-                there="another",
-            )
+            yield _on(machine, "munge-key-changed", "the MUNGE key", "as delivered", "another")
 
 
 def key_id(private: str) -> str:
@@ -482,36 +417,40 @@ def _accounting(wanted: Wanted, seen: ClusterObservation) -> Iterator[Difference
     found = {name: seen.controller.part("accounting", name) for name in ("accounts", "associations", "users", "qos")}
     if any(part is None for part in found.values()):
         return
-    where = seen.controller.name
+    ledger = seen.controller
     for row in wanted.accounting["qos"]:
-        yield from _qos(where, row, found["qos"].get(row["name"]))
+        yield from _qos(ledger, row, found["qos"].get(row["name"]))
     places = {association["account"]: association for association in found["associations"] if not association["user"]}
     for row in wanted.accounting["accounts"]:
-        yield from _account(where, row, found["accounts"].get(row["name"]), places.get(row["name"], {}))
+        yield from _account(ledger, row, found["accounts"].get(row["name"]), places.get(row["name"], {}))
     for row in wanted.accounting["users"]:
         mine = {
             association["account"]: association
             for association in found["associations"]
             if association["user"] == row["name"]
         }
-        yield from _accounting_user(where, row, found["users"].get(row["name"]), mine)
+        yield from _accounting_user(ledger, row, found["users"].get(row["name"]), mine)
 
 
-def _qos(where: str, row: Row, found: Row | None) -> Iterator[Difference]:
+def _row(machine: MachineObservation, what: str, stack: str, there: str) -> Difference:
+    return _on(machine, "accounting-changed", what, stack, there)
+
+
+def _qos(machine: MachineObservation, row: Row, found: Row | None) -> Iterator[Difference]:
     name = row["name"]
     if found is None:
-        yield _in_accounting(where, f"QOS {name}", "a QOS", "no such QOS")
+        yield _row(machine, f"QOS {name}", "a QOS", "no such QOS")
         return
     for key in QOS_LIMITS:
         said, there = row.get(key, ""), found.get(key, "")
         if not same_limit(key, said, there):
-            yield _in_accounting(where, f"QOS {name}: {key}", said or "no limit", there or "no limit")
+            yield _row(machine, f"QOS {name}: {key}", said or "no limit", there or "no limit")
 
 
-def _account(where: str, row: Row, found: Row | None, place: Row) -> Iterator[Difference]:
+def _account(machine: MachineObservation, row: Row, found: Row | None, place: Row) -> Iterator[Difference]:
     name = row["name"]
     if found is None:
-        yield _in_accounting(where, f"account {name}", "an account", "no such account")
+        yield _row(machine, f"account {name}", "an account", "no such account")
         return
     there = {
         "description": found["description"],
@@ -523,40 +462,38 @@ def _account(where: str, row: Row, found: Row | None, place: Row) -> Iterator[Di
     for key, text in there.items():
         # Slurm keeps descriptions and organizations in lower case.
         if str(said[key]).lower() != text.lower():
-            yield _in_accounting(where, f"account {name}: {key}", str(said[key]), text or "none")
-    yield from _limits(where, f"account {name}", place)
+            yield _row(machine, f"account {name}: {key}", str(said[key]), text or "none")
+    yield from _limits(machine, f"account {name}", place)
 
 
-def _accounting_user(where: str, row: Row, default: str | None, mine: Mapping[str, Row]) -> Iterator[Difference]:
+def _accounting_user(
+    machine: MachineObservation, row: Row, default: str | None, mine: Mapping[str, Row]
+) -> Iterator[Difference]:
     name = row["name"]
     if default is None:
-        yield _in_accounting(where, f"user {name} in the accounting", "a user", "no such user")
+        yield _row(machine, f"user {name} in the accounting", "a user", "no such user")
         return
     if default != row["default_account"]:
-        yield _in_accounting(where, f"user {name}: default account", row["default_account"], default or "none")
+        yield _row(machine, f"user {name}: default account", row["default_account"], default or "none")
     for account in row["accounts"]:
         if account not in mine:
-            yield _in_accounting(where, f"user {name}: account {account}", "a member", "not a member")
+            yield _row(machine, f"user {name}: account {account}", "a member", "not a member")
             continue
         place = mine[account]
         said, there = row["qos"] or ["normal"], sorted(filter(None, place["qos"].split(",")))
         if sorted(said) != there:
-            yield _in_accounting(where, f"user {name} in {account}: QOS", ",".join(said), ",".join(there) or "none")
+            yield _row(machine, f"user {name} in {account}: QOS", ",".join(said), ",".join(there) or "none")
         first = row["qos"][0] if row["qos"] else ""
         if place["defaultqos"] != first:
             there = place["defaultqos"] or "none"
-            yield _in_accounting(where, f"user {name} in {account}: default QOS", first or "none", there)
+            yield _row(machine, f"user {name} in {account}: default QOS", first or "none", there)
         if place["share"] != "1":
-            yield _in_accounting(where, f"user {name} in {account}: fairshare", "1", place["share"])
-        yield from _limits(where, f"user {name} in {account}", place)
+            yield _row(machine, f"user {name} in {account}: fairshare", "1", place["share"])
+        yield from _limits(machine, f"user {name} in {account}", place)
 
 
-def _limits(where: str, what: str, place: Row) -> Iterator[Difference]:
+def _limits(machine: MachineObservation, what: str, place: Row) -> Iterator[Difference]:
     """Limits of an account or of a user in one. A stack sets none: it limits by QOS."""
     for key, there in place.items():
         if key not in NOT_LIMITS and there:
-            yield _in_accounting(where, f"{what}: {key}", "no limit", there)
-
-
-def _in_accounting(where: str, what: str, stack: str, there: str) -> Difference:
-    return Difference(id="accounting-changed", where=(where,), what=what, stack=stack, there=there)
+            yield _row(machine, f"{what}: {key}", "no limit", there)
