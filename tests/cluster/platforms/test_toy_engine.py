@@ -12,8 +12,7 @@ import pytest
 import yaml
 
 from cli.access import remote
-from cli.access.remote import Argv
-from cli.access.target import Target
+from cli.access.target import Argv, Driver, Target
 from cluster.platforms import registry
 from tests.cli.conftest import Hpc, hpc, root
 from tests.cluster.platforms import toy
@@ -24,10 +23,8 @@ PROGRAM = Path(__file__).parents[3] / "__main__.py"
 TYPES = ["command:local:Command", "command:local:Command", "random:index/randomPassword:RandomPassword"]
 
 
-class ToyDriver:
+class ToyDriver(Driver):
     """Runs commands in a pod: in its directory, its programs before this host's."""
-
-    needs_admin_key = False
 
     @contextmanager
     def connected(self, targets: Sequence[Target], admin_key: str, *, seconds: float) -> Generator[Argv]:
@@ -38,10 +35,8 @@ class ToyDriver:
         words = ["sh", "-c", *command] if len(command) == 1 else [*command]
         return ["env", f"--chdir={pod}", f"PATH={pod}/bin:{os.environ['PATH']}", f"POD_USER={user}", *words]
 
-    def extra_seconds(self, target: Target) -> float:
-        return 0
-
-    def explain(self, target: Target, stderr: str) -> str:
+    @staticmethod
+    def explain(target: Target, stderr: str) -> str:
         return stderr
 
 
