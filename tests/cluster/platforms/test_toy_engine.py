@@ -36,7 +36,7 @@ class ToyDriver(Driver):
         return ["env", f"--chdir={pod}", f"PATH={pod}/bin:{os.environ['PATH']}", f"POD_USER={user}", *words]
 
     @staticmethod
-    def explain(target: Target, stderr: str) -> str:
+    def explain(target: Target, stderr: str) -> str:  # noqa: ARG004
         return stderr
 
 
