@@ -8,7 +8,7 @@ import fcntl
 import os
 import re
 import stat
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
@@ -64,8 +64,37 @@ def write(path: Path, text: str) -> None:
         raise CliError(f"{path}: can't be written: {error.strerror}. Nothing was changed.") from None
 
 
+def refused(name: str, why: str) -> CliError:
+    return CliError(f"{name} can't be edited here: {why}. Edit the file instead.")
+
+
+_LONGEST = 120
+"""Columns of a line that is written in braces, where no item beside it says how items are written."""
+Item = Mapping[str, Any]
+
+
+def with_item(text: str, path: Sequence[str], item: Item, *, after: str = "") -> str:
+    """The text with an item at the end of the list at `path`, in the style of the last one there. A mapping without the
+    list gets it, after the key `after` if it has this one, else at its end. Raises CliError: it is written in a way in
+    which nothing can be inserted."""
+    found = _find(text, path)
+    return _checked(text, [found.appended(item, after)], path, lambda items: [*items, dict(item)])
+
+
+def without_item(text: str, path: Sequence[str], number: int) -> str:
+    """The text without an item of the list at `path`; the first is 0. Without its only item, the key of a list goes as
+    well, unless a comment is about it. Raises CliError: it can't be removed from the text."""
+    found = _find(text, path)
+    return _checked(text, found.removed(number), path, lambda items: [*items[:number], *items[number + 1 :]])
+
+
+def line_of_item(text: str, path: Sequence[str], number: int) -> int:
+    """The line where an item of the list at `path` begins, counted from 1."""
+    return _find(text, path).items[number].start_mark.line + 1
+
+
 @dataclass(frozen=True)
-class ListPlaces:
+class _List:
     """A list in a text: the mapping that has it, its key and its value; no key if the mapping does not have it."""
 
     text: str
@@ -157,39 +186,6 @@ class ListPlaces:
     def on_own_line(self, node: yaml.Node) -> bool:
         start = node.start_mark.index
         return not self.text[self.line_start(start) : start].strip()
-
-
-def refused(name: str, why: str) -> CliError:
-    return CliError(f"{name} can't be edited here: {why}. Edit the file instead.")
-
-
-_LONGEST = 120
-"""Columns of a line that is written in braces, where no item beside it says how items are written."""
-Item = Mapping[str, Any]
-
-
-def with_item(text: str, path: Sequence[str], item: Item, *, after: str = "") -> str:
-    """The text with an item at the end of the list at `path`, in the style of the last one there. A mapping without the
-    list gets it, after the key `after` if it has this one, else at its end. Raises CliError: it is written in a way in
-    which nothing can be inserted."""
-    found = _find(text, path)
-    return _checked(text, [found.appended(item, after)], path, lambda items: [*items, dict(item)])
-
-
-def without_item(text: str, path: Sequence[str], number: int) -> str:
-    """The text without an item of the list at `path`; the first is 0. Without its only item, the key of a list goes as
-    well, unless a comment is about it. Raises CliError: it can't be removed from the text."""
-    found = _find(text, path)
-    return _checked(text, found.removed(number), path, lambda items: [*items[:number], *items[number + 1 :]])
-
-
-def line_of_item(text: str, path: Sequence[str], number: int) -> int:
-    """The line where an item of the list at `path` begins, counted from 1."""
-    return _find(text, path).items[number].start_mark.line + 1
-
-
-class _List(ListPlaces):
-    """The edits of a list."""
 
     def appended(self, item: Item, after: str) -> str:
         if self.node is None:
@@ -318,19 +314,22 @@ def _entry(node: yaml.Node | None, key: str, name: str) -> tuple[yaml.MappingNod
     """A mapping, and the key and its value in it, if it has them."""
     if not isinstance(node, yaml.MappingNode):
         raise refused(name, "what is around it is not a mapping")
-    for one, value in node.value:
-        if one.value == key:
-            if value.start_mark.index < one.end_mark.index:
-                raise refused(name, "it is written by an alias (*)")
-            return node, one, value
-    return node, None, None
+    found, value = _pair(node, key) or (None, None)
+    if found and value and value.start_mark.index < found.end_mark.index:
+        raise refused(name, "it is written by an alias (*)")
+    return node, found, value
+
+
+def _pair(node: yaml.Node | None, key: str) -> tuple[yaml.Node, yaml.Node] | None:
+    pairs = node.value if isinstance(node, yaml.MappingNode) else ()
+    return next(((name, value) for name, value in pairs if name.value == key), None)
 
 
 def _lines(key: str, value: Any) -> list[str]:  # noqa: ANN401 - any value of YAML
     line = f"{key}: {_flow(value)}"
     if not isinstance(value, list | tuple) or len(line) <= _LONGEST // 2:
         return [line]
-    return [f"{key}:", *(f"  - {_flow(one)}" for one in value)]
+    return [f"{key}:", *(f"  - {_flow(item)}" for item in value)]
 
 
 def _flow(value: Any) -> str:  # noqa: ANN401 - any value of YAML
@@ -339,19 +338,23 @@ def _flow(value: Any) -> str:  # noqa: ANN401 - any value of YAML
     return text.removesuffix("\n").removesuffix("\n...")
 
 
-def _checked(
-    before: str, texts: Sequence[str] | Iterator[str], path: Sequence[str], change: Callable[[list[Any]], list[Any]]
-) -> str:
+def _checked(before: str, texts: Iterable[str], path: Sequence[str], change: Callable[[list[Any]], list[Any]]) -> str:
     """The first of the texts that says what the old one did, but for this change of the list."""
     wanted = _with_list(yaml.safe_load(before), path, change)
+    found = _first_that_says(wanted, texts, lambda document: _with_list(document, path, lambda items: items))
+    if found is None:
+        raise refused(path[-1], "it is written in an unusual way")
+    return found
+
+
+def _first_that_says(wanted: Any, texts: Iterable[str], read: Callable[[Any], Any]) -> str | None:  # noqa: ANN401
     for text in texts:
         try:
-            found = yaml.safe_load(text)
+            if read(yaml.safe_load(text)) == wanted:
+                return text
         except yaml.YAMLError:
             continue
-        if _with_list(found, path, lambda items: items) == wanted:
-            return text
-    raise refused(path[-1], "it is written in an unusual way")
+    return None
 
 
 def _with_list(document: Any, path: Sequence[str], change: Callable[[list[Any]], list[Any]]) -> Any:  # noqa: ANN401
@@ -364,42 +367,25 @@ def with_setting(text: str, key: str, value: Mapping[str, str] | str) -> str:
     """The text of a stack file with a setting under `config:`, in its old place or as the first one. Raises CliError:
     it is written in a way in which nothing can be put in by itself."""
     shown = f"{_flow(key)}: {_flow(value)}"
-    root = yaml.compose(text, Loader=yaml.SafeLoader)
-    config = _setting_entry(root, "config")
+    config = _pair(yaml.compose(text, Loader=yaml.SafeLoader), "config")
     if config is None:
         head = "" if text.endswith("\n") or not text else "\n"
-        return _checked_setting(text, f"{text}{head}config:\n  {shown}\n", key, value)
-    name, block = config
-    if isinstance(block, yaml.ScalarNode) and not block.value:  # `config:` and nothing below
-        at = name.end_mark.index + 1
-        return _checked_setting(text, f"{text[:at]}\n  {shown}{text[at:]}", key, value)
-    if not isinstance(block, yaml.MappingNode) or block.flow_style:
+        after = f"{text}{head}config:\n  {shown}\n"
+    elif isinstance(config[1], yaml.ScalarNode) and not config[1].value:  # `config:` and nothing below
+        at = config[0].end_mark.index + 1
+        after = f"{text[:at]}\n  {shown}{text[at:]}"
+    elif not isinstance(config[1], yaml.MappingNode) or config[1].flow_style:
         raise CliError("`config` does not have its settings on lines below it: edit the file instead.")
-    old = _setting_entry(block, key)
-    if old is not None:
-        end = old[1].end_mark.index
-        while text[end - 1 : end].isspace():  # a mapping ends where the next thing begins
-            end -= 1
-        return _checked_setting(text, text[: old[0].start_mark.index] + shown + text[end:], key, value)
-    first = block.start_mark
-    return _checked_setting(
-        text, f"{text[: first.index]}{shown}\n{' ' * first.column}{text[first.index :]}", key, value
-    )
-
-
-def _setting_entry(node: yaml.Node | None, key: str) -> tuple[yaml.Node, yaml.Node] | None:
-    if not isinstance(node, yaml.MappingNode):
-        return None
-    return next(((name, value) for name, value in node.value if name.value == key), None)
-
-
-def _checked_setting(before: str, after: str, key: str, value: Mapping[str, str] | str) -> str:
-    """The new text, if it says what the old one did, and this."""
-    wanted: Any = yaml.safe_load(before) or {}
+    elif old := _pair(config[1], key):
+        # A mapping ends where the next thing begins.
+        end = len(text[: old[1].end_mark.index].rstrip())
+        after = text[: old[0].start_mark.index] + shown + text[end:]
+    else:
+        first = config[1].start_mark
+        after = f"{text[: first.index]}{shown}\n{' ' * first.column}{text[first.index :]}"
+    wanted: Any = yaml.safe_load(text) or {}
     wanted = {**wanted, "config": {**(wanted.get("config") or {}), key: value}}
-    try:
-        if yaml.safe_load(after) == wanted:
-            return after
-    except yaml.YAMLError:
-        pass
-    raise CliError(f"{key} can't be inserted: edit the file instead.")
+    found = _first_that_says(wanted, [after], lambda document: document)
+    if found is None:
+        raise CliError(f"{key} can't be inserted: edit the file instead.")
+    return found
