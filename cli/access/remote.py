@@ -165,6 +165,16 @@ def capture(target: Target, admin_key: str, line: str, *, stdin: str = "", secon
     return gather([target], admin_key, line, stdin=stdin, seconds=seconds)[target.name]
 
 
+def output(target: Target, admin_key: str, line: str, *, stdin: str = "", seconds: float = 30) -> str:
+    """Run one line as root, and return its standard output. Raises CliError: it failed, or the target does not
+    answer."""
+    done = capture(target, admin_key, line, stdin=stdin, seconds=seconds)
+    if done.code:
+        error = (done.err or done.out).strip() or f"exit code {done.code}"
+        raise CliError(f"{target.name}: {error if done.reached else f'does not answer: {error}'}")
+    return done.out
+
+
 def gather(
     targets: Iterable[Target],
     admin_key: str,

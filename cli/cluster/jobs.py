@@ -55,7 +55,9 @@ class Jobs:
         program = (BODIES / "put.py").read_text(encoding="utf-8")
         call = f"\n\nput({FOLDER!r}, json.loads({json.dumps(rows)!r}))\n"
         machine = self.cluster.controller if driver_of(self._login).needs_admin_key else self._login
-        return json.loads(self._ask("python3 -", stdin=program + call, seconds=120, machine=machine))
+        return json.loads(
+            remote.output(machine, self.cluster.admin_key, "python3 -", stdin=program + call, seconds=120)
+        )
 
     def submit(self, script: str, *arguments: str, options: Mapping[str, Option] | None = None) -> str:
         """Submit a batch script and return the job's id.
@@ -70,7 +72,7 @@ class Jobs:
         if text and arguments:
             raise ValueError("arguments need a script that is a file")
         given = ["sbatch", "--parsable", *words(options or {}), *([] if text else [script, *arguments])]
-        printed = self._as_user(shlex.join(given), stdin=text)
+        printed = self.run(shlex.join(given), stdin=text)
         found = _SUBMITTED.fullmatch(printed.strip().rpartition("\n")[2])
         if not found:
             raise CliError(
@@ -81,9 +83,9 @@ class Jobs:
     def states(self, ids: Iterable[str]) -> dict[str, JobState]:
         """The state of jobs of this user; those that neither slurmctld nor the database has (yet) are left out."""
         wanted = list(ids)
-        found = parse_squeue(self._as_user(squeue_line()), wanted)
-        if missing := [one for one in wanted if one not in found]:
-            found |= parse_sacct(self._as_user(sacct_line(missing)), missing)
+        found = parse_squeue(self.run(squeue_line()), wanted)
+        if missing := [job for job in wanted if job not in found]:
+            found |= parse_sacct(self.run(sacct_line(missing)), missing)
         return found
 
     def wait(
@@ -104,11 +106,11 @@ class Jobs:
         start, pause, shown, unknown_since = time.monotonic(), 0.5, None, None
         while True:
             found = self.states(wanted)
-            seen = {one: (row.state, row.reason, row.nodes) for one, row in found.items()}
+            seen = {job: (row.state, row.reason, row.nodes) for job, row in found.items()}
             if seen != shown and on_change:
                 on_change(found)
             now = time.monotonic()
-            missing = [one for one in wanted if one not in found]
+            missing = [job for job in wanted if job not in found]
             unknown_since = (unknown_since or now) if missing else None
             if unknown_since and now - unknown_since > _RECORD_SECONDS:
                 raise CliError(f"job {', '.join(missing)}: slurmctld and the accounting database do not know it.")
@@ -123,7 +125,7 @@ class Jobs:
     def cancel(self, ids: Iterable[str]) -> None:
         """Cancel jobs; those that have ended are left as they are."""
         if wanted := list(ids):
-            self._as_user(shlex.join(["scancel", "--quiet", *wanted]))
+            self.run(shlex.join(["scancel", "--quiet", *wanted]))
 
     def read(self, path: str, most: int = 20_000_000) -> str:
         """The first `most` bytes of a file, as the user.
@@ -131,30 +133,20 @@ class Jobs:
         Raises:
             CliError: the user can't read it.
         """
-        return self._as_user(f"head -c {most} -- {shlex.quote(path)}", seconds=300)
+        return self.run(f"head -c {most} -- {shlex.quote(path)}", seconds=300)
 
-    def run(self, line: str, seconds: float = _SECONDS) -> str:
+    def run(self, line: str, *, stdin: str = "", seconds: float = _SECONDS) -> str:
         """Run a line of the user's login shell on the login machine; its standard output.
 
         Raises:
             CliError: it failed, or the machine does not answer.
         """
-        return self._as_user(line, seconds=seconds)
+        words = shell_line(self.user, ["bash", "-c", line], terminal=False)
+        return remote.output(self._login, self.cluster.admin_key, words, stdin=stdin, seconds=seconds)
 
     @property
     def _login(self) -> Target:
         return self.cluster.target(None)
-
-    def _as_user(self, line: str, *, stdin: str = "", seconds: float = _SECONDS) -> str:
-        return self._ask(shell_line(self.user, ["bash", "-c", line], terminal=False), stdin=stdin, seconds=seconds)
-
-    def _ask(self, line: str, *, stdin: str = "", seconds: float = _SECONDS, machine: Target | None = None) -> str:
-        machine = machine or self._login
-        done = remote.capture(machine, self.cluster.admin_key, line, stdin=stdin, seconds=seconds)
-        if done.code:
-            error = (done.err or done.out).strip() or f"exit code {done.code}"
-            raise CliError(f"{machine.name}: {error if done.reached else f'does not answer: {error}'}")
-        return done.out
 
 
 _USER = re.compile("[a-z_][a-z0-9_-]*")
@@ -274,9 +266,9 @@ class Progress:
 
     def _note_log(self) -> None:
         line = f"grep -aE {shlex.quote(self.shown)} {shlex.quote(self.log)} 2>/dev/null | tail -n +{self._lines + 1}"
-        for one in self.jobs.run(line).splitlines():
+        for found in self.jobs.run(line).splitlines():
             self._lines += 1
-            if text := self.text(one):
+            if text := self.text(found):
                 self._note(text)
 
     def _note(self, text: str) -> None:

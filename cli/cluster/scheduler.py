@@ -111,12 +111,7 @@ class Scheduler:
         Raises:
             CliError: it failed, or the controller does not answer.
         """
-        controller = self.cluster.controller
-        done = remote.capture(controller, self.cluster.admin_key, line, seconds=seconds)
-        if done.code:
-            error = (done.err or done.out).strip() or f"exit code {done.code}"
-            raise CliError(f"{controller.name}: {error if done.reached else f'does not answer: {error}'}")
-        return done.out
+        return remote.output(self.cluster.controller, self.cluster.admin_key, line, seconds=seconds)
 
     def wait(
         self,

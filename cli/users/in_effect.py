@@ -11,7 +11,7 @@ from typing import Any
 
 from cli import ROOT, console
 from cli.access import remote
-from cli.cluster.cluster import Cluster, from_outputs
+from cli.cluster.cluster import from_outputs
 from cli.errors import CliError
 from cli.operation.run_options import RunOptions
 from cli.stack import outputs, project, stack_config, state_dir
@@ -65,22 +65,15 @@ class Seen:
     """Owners of the directories in /home, by the directory's name."""
 
 
-def look(stack: str, outputs: Mapping[str, Any], names: Sequence[str]) -> Seen:
-    """Ask a cluster. Raises CliError: it is not up, does not answer, or its answer can't be read."""
-    return ask(from_outputs(stack, outputs, Capability.RUN), names)
-
-
-def ask(cluster: Cluster, names: Sequence[str]) -> Seen:
-    """Ask a cluster's login machine. Raises CliError as `look`."""
+def look(stack: str, values: Mapping[str, Any], names: Sequence[str]) -> Seen:
+    """Ask a cluster's login machine. Raises CliError: it is not up, does not answer, or its answer can't be read."""
+    cluster = from_outputs(stack, values, Capability.RUN)
     login = cluster.target(None)
     stdin = json.dumps({"files": dict(_files()), "asked": {"users": list(names)}})
     line = f"python3 -c {shlex.quote(_START)}"
-    done = remote.capture(login, cluster.admin_key, line, stdin=stdin, seconds=SECONDS)
-    if done.code:
-        error = (done.err or done.out).strip() or f"exit code {done.code}"
-        raise CliError(f"{login.name}: {error if done.reached else f'does not answer: {error}'}")
+    said = remote.output(login, cluster.admin_key, line, stdin=stdin, seconds=SECONDS)
     try:
-        return parse(json.loads(done.out))
+        return parse(json.loads(said))
     except (ValueError, KeyError, TypeError, AttributeError):
         raise CliError(f"{login.name}: what it printed of its users can't be read") from None
 

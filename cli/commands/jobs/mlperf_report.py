@@ -76,7 +76,7 @@ def fetched_log(jobs: Jobs, path: str) -> Iterator[BinaryIO]:
     file = shlex.quote(path)
     first = f"head -c {_BEGINNING} {file} | head -n 1 | awk '{{ print \"1:\" $0 }}'"
     wanted = f"grep -anE -- {shlex.quote(pattern)} {file}"
-    text = jobs.run(f"{{ {first} ; {wanted} ; }} 2>/dev/null | head -c {_MOST} || true", 600)
+    text = jobs.run(f"{{ {first} ; {wanted} ; }} 2>/dev/null | head -c {_MOST} || true", seconds=600)
     rows = text.encode("utf-8", "replace").split(b"\n")
     if rows[1:] and rows[1].startswith(b"1:"):
         del rows[0]  # the first line is one that a report needs
