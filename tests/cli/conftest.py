@@ -1,5 +1,6 @@
 """A project of its own for each test: stack files, a home for the state, and nobody's environment."""
 
+import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 from cli import console
 from cli.app import main
 from cli.stack import project, state_dir
+from engine.state.crypter import Crypter
 
 PULUMI_YAML = "name: hpc\nruntime: python\n"
 STACK = """\
@@ -52,6 +54,21 @@ def stand_for_state(monkeypatch: pytest.MonkeyPatch, outputs: dict[str, Any]) ->
         return outputs
 
     monkeypatch.setattr("cli.stack.outputs.read", read)
+
+
+def made(stack: str = "dev", *types: str) -> Path:
+    """Give a stack a state with a resource of each type, as another engine left it; the state's file."""
+    file = project.workspace().stack(stack).file
+    file.parent.mkdir(parents=True, exist_ok=True)
+    resources = [
+        {"urn": f"urn:pulumi:{stack}::hpc::{type_}::made", "type": type_, "custom": True, "id": "made"}
+        for type_ in types
+    ]
+    secrets = {"type": "passphrase", "state": {"salt": Crypter(lambda: "mine").salt}}
+    latest = {"manifest": {}, "secrets_providers": secrets, "resources": resources}
+    checkpoint = {"stack": f"organization/hpc/{stack}", "latest": latest}
+    file.write_text(json.dumps({"version": 3, "checkpoint": checkpoint}))
+    return file
 
 
 @pytest.fixture

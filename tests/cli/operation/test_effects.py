@@ -114,7 +114,12 @@ class TestShown:
 
 class TestRefused:
     def test_up_stops_before_the_first_step_and_names_the_way_out(
-        self, hpc: Hpc, root: Path, made: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+        self,
+        hpc: Hpc,
+        root: Path,
+        made: Callable[..., None],
+        tool: Callable[[str, str], Path],
+        monkeypatch: pytest.MonkeyPatch,
     ) -> None:
         monkeypatch.setattr("cli.operation.localhost.prepare", lambda: pytest.fail("a step was begun"))
         made(config=MADE_WITH)
@@ -132,6 +137,9 @@ class TestRefused:
         )
         document = json.loads(hpc("up", "dev", "--json").out)
         assert (document["ok"], document["effects"]["worst"]) == (False, "refused")
+        tool("pulumi", "echo begun; exit 0")
+        ended = hpc("up", "dev")
+        assert (ended.code, ended.out) == (1, ""), "nor does the Pulumi CLI begin it"
 
     def test_a_preview_shows_it_in_the_same_words(self, root: Path, made: Callable[..., None]) -> None:
         made(config=MADE_WITH)
@@ -162,12 +170,3 @@ class TestPulumiCli:
         assert hpc("preview", "dev").out == '{"steps": []}\n' + CLOSING
         document = json.loads(hpc("preview", "dev", "--json").out)
         assert (document["steps"], document["effects"]["worst"]) == ([], "restart")
-
-    def test_its_up_is_not_begun_with_what_is_refused(
-        self, hpc: Hpc, root: Path, made: Callable[..., None], tool: Callable[[str, str], Path]
-    ) -> None:
-        made(config=MADE_WITH)
-        (root / "Pulumi.dev.yaml").write_text(REFUSED)
-        tool("pulumi", "echo begun; exit 0")
-        ended = hpc("up", "dev")
-        assert (ended.code, ended.out) == (1, "")

@@ -1,16 +1,16 @@
 """What the Pulumi CLI is given to do, and what becomes of stack files, interrupts and its JSON."""
 
 import json
+import socket
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from cli.operation.pulumi_cli import RunEvents
-from cli.stack import project, stackfile
+from cli.stack import stackfile
 from engine.state.crypter import Crypter
-from tests.cli.conftest import STACK, Hpc
+from tests.cli.conftest import STACK, Hpc, made
 
 Tool = Callable[[str, str], Path]
 HERE = Path(__file__).parent
@@ -33,21 +33,6 @@ def log(tool: Tool, root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     path = tmp_path / "pulumi.log"
     monkeypatch.setenv("PULUMI_LOG", str(path))
     return path
-
-
-def made(stack: str = "dev", **rows: Any) -> Path:
-    """Give a stack a state with resources of these names; the state's file."""
-    kept = project.workspace().stack(stack)
-    kept.file.parent.mkdir(parents=True, exist_ok=True)
-    resources = [
-        {"urn": f"urn:pulumi:{stack}::hpc::a:b:C::{name}", "type": "a:b:C", **row} for name, row in rows.items()
-    ]
-    secrets = {"type": "passphrase", "state": {"salt": Crypter(lambda: "mine").salt}}
-    latest = {"manifest": {}, "secrets_providers": secrets, "resources": resources}
-    kept.file.write_text(
-        json.dumps({"version": 3, "checkpoint": {"stack": f"organization/hpc/{stack}", "latest": latest}})
-    )
-    return kept.file
 
 
 class TestStackFile:
@@ -89,6 +74,69 @@ class TestStackFile:
 
 
 class TestRun:
+    def test_is_with_the_project_and_the_state_of_the_embedded_engine(
+        self, hpc: Hpc, log: Path, root: Path, tool: Tool, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.delenv("PULUMI_CONFIG_PASSPHRASE")
+        tool("pulumi", f"""echo "$PWD $PULUMI_BACKEND_URL $PULUMI_CONFIG_PASSPHRASE_FILE" >>{log}; exit 5""")
+        made()
+        home = root.parent / "home"
+        (home / "passphrase").write_text("mine\n")
+        assert hpc("up", "dev").code == 5
+        assert log.read_text() == f"{root} file://{home} {home}/passphrase\n"
+
+    @pytest.mark.parametrize("kind", ["up", "destroy", "refresh"])
+    def test_is_not_begun_with_a_passphrase_that_does_not_fit(self, hpc: Hpc, log: Path, root: Path, kind: str) -> None:
+        salt = Crypter(lambda: "another").salt
+        (root / "Pulumi.dev.yaml").write_text(f"encryptionsalt: {salt}\n{STACK}")
+        made()
+        ended = hpc(kind, "dev", "--engine", "pulumi", *(["--yes"] if kind == "destroy" else []))
+        assert ended.code == 1
+        assert "the passphrase does not fit" in ended.err
+        assert "the variable PULUMI_CONFIG_PASSPHRASE. Nothing was changed" in ended.err
+        assert not log.exists()
+
+    def test_does_not_find_the_lock_of_a_dead_run_of_ours(self, hpc: Hpc, log: Path) -> None:
+        lock = made().parents[2] / "locks/organization/hpc/dev/left.json"
+        lock.parent.mkdir(parents=True)
+        row = {"pid": 2**22 + 1, "username": "u", "hostname": socket.gethostname(), "timestamp": "2026-01-01T00:00:00Z"}
+        lock.write_text(json.dumps(row))
+        hpc("refresh", "dev", "--engine", "pulumi")
+        assert not lock.exists()
+        assert log.read_text().splitlines()[-1].startswith("refresh --stack dev")
+
+    def test_says_yes_for_nothing_that_is_protected(self, hpc: Hpc, log: Path, root: Path) -> None:
+        with (root / "Pulumi.dev.yaml").open("a") as file:
+            file.write("    deletion_protection: true\n")
+        hpc("up", "dev", "--engine", "pulumi")
+        assert log.read_text().splitlines()[-1] == "up --stack dev"
+
+    def test_asks_other_backends_for_stacks_and_outputs(
+        self, hpc: Hpc, log: Path, tool: Tool, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        answers = """[ "$1 $2" != 'stack ls' ] || echo '[{"name": "organization/hpc/other"}]'
+[ "$1 $2" != 'stack output' ] || echo '{"login": "dev-login-0"}'"""
+        tool("pulumi", PULUMI + answers)
+        monkeypatch.setenv("PULUMI_BACKEND_URL", "gs://bucket")
+        assert json.loads(hpc("outputs", "dev", "--json").out) == {"login": "dev-login-0"}
+        hpc("up", "dev")
+        assert [line.split(" --")[0] for line in log.read_text().splitlines()] == [
+            "stack output",
+            "stack output",  # what the cluster runs with, for the edit's effects
+            "stack ls",
+            "stack init dev",
+            "up",
+        ]
+
+    def test_that_fails_without_an_event_shows_the_clis_reason(self, hpc: Hpc, log: Path, tool: Tool) -> None:
+        tool("pulumi", "echo 'error: no such bucket' >&2; exit 255")
+        ended = hpc("up", "dev")
+        assert (ended.code, ended.err.splitlines()[-1]) == (1, "error: stack init failed: no such bucket")
+        made()
+        ended = hpc("up", "dev", "--json")
+        document = json.loads(ended.out)
+        assert (ended.code, document["ok"], document["error"]) == (255, False, "no such bucket")
+
     def test_nobody_is_asked_and_nothing_worked_out_to_be_asked_about(self, hpc: Hpc, log: Path) -> None:
         made()
         hpc("up", "dev")
@@ -171,13 +219,6 @@ class TestJson:
         assert failure["message"].startswith("exit status 3: running")
         assert [step["name"] for step in document["steps"]] == ["pet", "pw", "sec", "ok", "bad"]
         assert "[secret]" not in json.dumps(document["steps"])  # an `up` tells no inputs
-
-    def test_is_one_also_where_the_cli_gives_none(self, hpc: Hpc, log: Path, tool: Tool) -> None:
-        made()
-        tool("pulumi", "echo 'error: no such bucket' >&2; exit 255")
-        ended = hpc("up", "dev", "--json")
-        document = json.loads(ended.out)
-        assert (ended.code, document["ok"], document["error"]) == (255, False, "no such bucket")
 
     def test_secrets_that_differ_are_named_and_not_shown(self) -> None:
         secret = {"4dabf18193072939515e22adb298388d": "1b47061264138c4ac30d75fd1eb44270", "ciphertext": "[secret]"}
