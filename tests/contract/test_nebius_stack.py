@@ -9,7 +9,7 @@ from cluster.load.parse import parse_output
 from cluster.platforms.nebius.node_groups import node_groups
 from cluster.roster import machines
 from tests.cluster import stacks
-from tests.cluster.nebius.samples import settings
+from tests.cluster.nebius.clusters import settings
 from tests.contract.seen import MODES, Seen, components_of, record, texts
 from tests.harness import FAKE_SECRETS, deploy
 

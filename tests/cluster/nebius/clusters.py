@@ -1,57 +1,95 @@
-"""Clusters on Nebius, for tests of their releases."""
+"""Clusters on Nebius for tests to vary: what a stack file gives, its configuration, its releases and node groups."""
 
+from copy import deepcopy
 from typing import Any
 
 from cluster.config import ClusterConfig
+from cluster.findings import Finding
 from cluster.load.parse import parse
 from cluster.platforms.nebius.node_groups import NodeGroup, node_groups
 from cluster.platforms.nebius.releases import Facts, Release, releases
-from cluster.platforms.nebius.section import Nebius
+from cluster.platforms.nebius.section import settings_of as settings
+from tests.cluster.stacks import told
 
+__all__ = ["settings"]
 KEY = "ssh-ed25519 " + "AAAAC3NzaC1lZDI1NTE5AAAAI" + "A" * 43
 FACTS = Facts(root_keys=[f"{KEY} admin"], allocation="vpcallocation-e00one")
+BACKUPS = {"name": "soperator-backups", "endpoint": "https://storage.eu-north1.nebius.cloud:443"}
+BACKED_UP = Facts(root_keys=FACTS.root_keys, allocation=FACTS.allocation, backups=BACKUPS)
 H100 = "gpu-h100-sxm/8gpu-128vcpu-1600gb"
+ONE_GPU = "gpu-h100-sxm/1gpu-16vcpu-200gb"
+GB300 = "gpu-gb300/4gpu-112vcpu-800gb"
 CPU = "cpu-d3/16vcpu-64gb"
-PROJECT = {"tenant": "tenant-e00one", "project": "project-e00one", "region": "eu-north1"}
+PLACE = {"tenant": "tenant-e00abc", "project": "project-e00abc", "region": "eu-north1"}
 FABRIC = {"infiniband": {"fabric": "fabric-3"}}
 
 Description = dict[str, Any]
 
 
+def given(*, nebius: Description | None = None, **changes: Any) -> Description:
+    """The description of a cluster of two nodes without GPUs; `nebius` is added to its section."""
+    nodesets = changes.get("nodesets", {"worker": {"count": 2}})
+    cluster = {
+        "platform": "nebius", "name": "soperator", "nebius": {**PLACE, **(nebius or {})}, "nodesets": nodesets,
+        "partitions": {"main": {"nodesets": [*nodesets], "default": True}},
+    }  # fmt: skip
+    return deepcopy({**cluster, **changes})
+
+
+def gpus(machine_type: str = H100, count: int = 2, *, nebius: Description | None = None, **more: Any) -> Description:
+    """Keys of a cluster whose one nodeset has GPUs; nodes with all GPUs of a host are on a fabric."""
+    workers = {} if machine_type == ONE_GPU else FABRIC
+    nodesets = {"worker": {"machine_type": machine_type, "count": count, **more}}
+    return {"nodesets": nodesets, "nebius": {"workers": {"worker": workers}, **(nebius or {})}}
+
+
 def described(version: str = "4.1.7", nebius: Description | None = None, **changes: Any) -> Description:
-    """A cluster of two H100 workers, with some of its keys replaced."""
-    given = nebius or {}
-    settings = {**PROJECT, "soperator": {"version": version, **given.pop("soperator", {})}, **given}
-    return {
-        "platform": "nebius",
-        "name": "soperator",
-        "nebius": {"workers": {"worker": FABRIC}, **settings},
-        "nodesets": {"worker": {"machine_type": H100, "count": 2}},
-        "partitions": {"main": {"nodesets": ["worker"], "default": True}},
-        **changes,
-    }
+    """A cluster of two H100 workers on a fabric, with some of its keys replaced."""
+    section = {**(nebius or {}), "soperator": {"version": version, **(nebius or {}).get("soperator", {})}}
+    return given(**{**gpus(nebius=section), **changes})
 
 
-def cpu(version: str = "4.1.7", nebius: Description | None = None, **changes: Any) -> Description:
-    """A cluster without GPUs."""
-    given = {"workers": {}, **(nebius or {})}
-    return described(version, given, **{"nodesets": {"worker": {"machine_type": CPU, "count": 3}}, **changes})
+def config(described: Description) -> ClusterConfig:
+    """The cluster of a description."""
+    return parse({"hpc:cluster": described})
 
 
-def _submount(name: str, size_gib: int) -> Description:
+def nebius(**changes: Any) -> ClusterConfig:
+    """A cluster on Nebius, with some of its keys replaced."""
+    return config(given(**changes))
+
+
+def findings(**changes: Any) -> dict[str, Finding]:
+    """What is wrong with such a cluster, by place."""
+    return told({"hpc:cluster": given(**changes)})
+
+
+def groups(cluster: ClusterConfig) -> tuple[NodeGroup, ...]:
+    """Its node groups."""
+    return node_groups(cluster, settings(cluster))
+
+
+def made(described: Description, facts: Facts = BACKED_UP) -> dict[str, Release]:
+    """Its releases by name, in order."""
+    return {release.name: release for release in releases(config(described), facts)}
+
+
+def submount(name: str, size_gib: int) -> Description:
+    """A submount of the stack's own."""
     return {name: {"spec": {"size_gib": size_gib}, "mount": f"/{name}"}}
 
 
-def _large() -> Description:
-    """64 workers in two nodesets of different GPUs, two login nodes, disks of the nodes, partitions and QOS."""
-    disks = {
-        "local_disks": {"scratch": {"size_gib": 930, "mount": "/scratch"}},
-        "image_disk": {"size_gib": 930},
-    }
-    return described(
+DISKS = {
+    "local_disks": {"scratch": {"size_gib": 930, "mount": "/scratch"}},
+    "image_disk": {"size_gib": 930},
+}
+CASES: dict[str, Description] = {
+    "h100": described(nebius={"filesystems": {"submounts": submount("mlperf-sd", 2048)}}),
+    # 64 workers in two nodesets of different GPUs, two login nodes, disks of the nodes, partitions and QOS.
+    "large": described(
         nebius={
-            "filesystems": {"submounts": _submount("data", 4096)},
-            "workers": {"h100": {**FABRIC, **disks}, "h200": {"infiniband": {"fabric": "fabric-7"}}},
+            "filesystems": {"submounts": submount("data", 4096)},
+            "workers": {"h100": {**FABRIC, **DISKS}, "h200": {"infiniband": {"fabric": "fabric-7"}}},
             "health": {"scope": "prod_acceptance"},
         },
         login={"count": 2},
@@ -69,34 +107,7 @@ def _large() -> Description:
             "purge_after_months": 12,
         },
         slurm={"timers": {"min_job_age": 600, "kill_wait": 60}, "extra": {"MaxArraySize": 10001, "CompleteWait": 30}},
-    )
-
-
-CASES: dict[str, Description] = {
-    "h100": described(nebius={"filesystems": {"submounts": _submount("mlperf-sd", 2048)}}),
-    "large": _large(),
-    "cpu": cpu(),
+    ),
+    "cpu": given(nodesets={"worker": {"count": 3}}),
 }
 """By name."""
-BACKED_UP = Facts(
-    root_keys=FACTS.root_keys,
-    allocation=FACTS.allocation,
-    backups={"name": "soperator-backups", "endpoint": "https://storage.eu-north1.nebius.cloud:443"},
-)
-
-
-def groups(cluster: ClusterConfig) -> tuple[NodeGroup, ...]:
-    """Its node groups."""
-    settings = cluster.section(Nebius)
-    assert settings
-    return node_groups(cluster, settings)
-
-
-def config(described: Description) -> ClusterConfig:
-    """The cluster of a description."""
-    return parse({"hpc:cluster": described})
-
-
-def made(described: Description, facts: Facts = BACKED_UP) -> dict[str, Release]:
-    """Its releases by name, in order."""
-    return {one.name: one for one in releases(config(described), facts)}

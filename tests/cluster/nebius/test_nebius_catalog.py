@@ -12,7 +12,7 @@ from cluster.platforms.nebius.machine_types import (
     fabrics_of,
     preset_of,
 )
-from tests.cluster.nebius.samples import GB300, H100, nebius
+from tests.cluster.nebius.clusters import GB300, H100, nebius
 
 TYPES = [one for one in MACHINE_TYPES.values() if one.platform == "nebius"]
 

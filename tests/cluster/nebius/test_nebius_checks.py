@@ -6,11 +6,10 @@ import pytest
 
 from cluster.checks.run import find_warnings
 from cluster.findings import Level
-from tests.cluster.nebius.samples import CPU, FABRIC, GB300, H100, ONE_GPU, findings, gpus, nebius
+from tests.cluster.nebius.clusters import CPU, FABRIC, GB300, H100, KEY, ONE_GPU, findings, gpus, nebius
 from tests.cluster.stacks import config
 
 Changes = dict[str, Any]
-KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIGFjY2VwdGVkLWJ5LW5vYm9keS1hdC1hbGwtLS0t alice@laptop"
 
 
 def filesystems(**values: Any) -> Changes:
@@ -31,6 +30,10 @@ def nodeset(**values: Any) -> Changes:
 
 def version(number: str, **values: Any) -> Changes:
     return {**values, "nebius": {**values.get("nebius", {}), "soperator": {"version": number}}}
+
+
+def values(given: Changes) -> Changes:
+    return {"nebius": {"values": given}}
 
 
 SPEC = {"size_gib": 100}
@@ -123,7 +126,7 @@ NODES: dict[str, Case] = {
         {"nodesets": {"cpu": {"machine_type": CPU}, "gpu": {"machine_type": GB300}}},
         "nodesets.gpu.machine_type", "gpu-gb300, which is arm64", "x86_64, as nodeset cpu", "a stack of its own"),
     "a region without the platform": (
-        {**gpus(), "nebius": {"region": "us-north1", "workers": {"worker": FABRIC}}},
+        gpus(nebius={"region": "us-north1"}),
         "nodesets.worker.machine_type", H100, "gpu-b300-sxm", "nebius.region"),
     "a region that is none": (
         {"nebius": {"region": "eu-nort1"}}, "nebius.region", "eu-nort1", "a region of Nebius", "write eu-north1"),
@@ -215,10 +218,10 @@ NODES: dict[str, Case] = {
         {"slurm": {"extra": {"HealthCheckTimeout": 10}}},
         "slurm.extra.HealthCheckTimeout", "HealthCheckTimeout", "is in 26.05", "such a release"),
     "drivers that Kubernetes 1.30 does not have": (
-        {**gpus(), "nebius": {"kubernetes": {"version": "1.30"}, "workers": {"worker": FABRIC}}},
+        gpus(nebius={"kubernetes": {"version": "1.30"}}),
         "nebius.gpu.drivers_preset", "cuda13.0", "with Kubernetes 1.30 on gpu-h100-sxm: cuda12", "write cuda12"),
     "drivers that Kubernetes 1.35 has no more": (
-        {**gpus(), "nebius": {"gpu": {"drivers_preset": "cuda12.8"}, "workers": {"worker": FABRIC}}},
+        gpus(nebius={"gpu": {"drivers_preset": "cuda12.8"}}),
         "nebius.gpu.drivers_preset", "cuda12.8", "with Kubernetes 1.35 on gpu-h100-sxm: cuda13.0", "write cuda13.0"),
     "an internal address of nodes": (
         {"nebius": {"login": {"service": "NodePort", "exposure": "internal"}}},
@@ -242,26 +245,30 @@ NODES: dict[str, Case] = {
         {"nebius": {"project": None}}, "nebius.project", "nothing", "text", "write it so"),
     "no MPI": ({"slurm": {"mpi_default": "none"}}, "slurm.mpi_default", "none", "nothing on Nebius", "remove it"),
     "values of no release": (
-        {"nebius": {"values": {"slurm-clusters": {"maintenance": "none"}}}},
-        "nebius.values.slurm-clusters",
-        "slurm-clusters",
-        "a release of this cluster",
-        "write slurm-cluster",
-    ),
+        values({"slurm-clusters": {"maintenance": "none"}}),
+        "nebius.values.slurm-clusters", "slurm-clusters", "a release of this cluster", "write slurm-cluster"),
     "a value that deletes the jail": (
-        {"nebius": {"values": {"slurm-cluster": {"populateJail": {"overwrite": True}}}}},
-        "nebius.values.slurm-cluster.populateJail.overwrite",
-        "true",
-        "deletes everything in the jail",
-        "remove it",
-    ),
+        values({"slurm-cluster": {"populateJail": {"overwrite": True}}}),
+        "nebius.values.slurm-cluster.populateJail.overwrite", "true", "deletes everything in the jail", "remove it"),
+    "a value that deletes the jail or every pod": (
+        values({"slurm-cluster": {"maintenance": "downscale"}}),
+        "nebius.values.slurm-cluster.maintenance", "downscale", "delete the jail", "remove it"),
+    "a value that sets nodes DOWN while their pods start": (
+        values({"nodesets": {"nodesets": [{"name": "worker", "ephemeralNodes": True}]}}),
+        "nebius.values.nodesets.nodesets.ephemeralNodes", "true", "is set DOWN while its pod is still starting",
+        "remove it"),
     "a value that the stack file decides": (
-        {"nebius": {"values": {"slurm-cluster": {"clusterName": "other"}}}},
-        "nebius.values.slurm-cluster.clusterName",
-        "other",
-        "decides this one",
-        "remove it",
-    ),
+        values({"slurm-cluster": {"clusterName": "other"}}),
+        "nebius.values.slurm-cluster.clusterName", "other", "decides this one", "and write name"),
+    "the number of login pods": (
+        values({"slurm-cluster": {"slurmNodes": {"login": {"size": 3}}}}),
+        "nebius.values.slurm-cluster.slurmNodes.login.size", "3", "decides this one", "and write login.count"),
+    "the number of a nodeset's pods": (
+        values({"nodesets": {"nodesets": [{"name": "worker", "replicas": 9}]}}),
+        "nebius.values.nodesets.nodesets.replicas", "9", "decides this one", "and write nodesets.NAME.count"),
+    "values of a nodeset that there is not": (
+        values({"nodesets": {"nodesets": [{"name": "wroker"}]}}),
+        "nebius.values.nodesets.nodesets[0]", "wroker", "the name of a nodeset: worker", "write name: worker"),
     "more nodes than Soperator has": (
         {**gpus(count=1100)}, "nodesets.worker.count", "1100", "MaxNodeCount", "lower the count"),
 }  # fmt: skip
@@ -316,13 +323,13 @@ def test_the_stack_that_is_here_to_start_from_has_no_warning() -> None:
 
 def test_a_fabric_of_another_region_or_platform() -> None:
     workers = {"worker": {"infiniband": {"fabric": "fabric-5"}}}
-    what = told(**{**gpus(), "nebius": {"workers": workers}})["nebius-fabric"]
+    what = told(**gpus(nebius={"workers": workers}))["nebius-fabric"]
     assert "fabric-5 is of gpu-h200-sxm in eu-west1, and the nodes are gpu-h100-sxm in eu-north1" in what
 
 
 def test_a_fabric_that_is_not_known_here() -> None:
     workers = {"worker": {"infiniband": {"fabric": "fabric-99"}}}
-    assert "none of those that are known" in told(**{**gpus(), "nebius": {"workers": workers}})["nebius-fabric"]
+    assert "none of those that are known" in told(**gpus(nebius={"workers": workers}))["nebius-fabric"]
 
 
 def test_gpu_nodes_without_infiniband() -> None:
@@ -339,21 +346,17 @@ def test_gpu_nodes_without_infiniband() -> None:
 )
 def test_a_version_of_kubernetes_that_no_new_cluster_has(version: str, why: str) -> None:
     """One that is up with it stays up, so it is no error."""
-    section = {"workers": {"worker": FABRIC}, "kubernetes": {"version": version}, "gpu": {"driver": "operator"}}
-    assert why in told(**{**gpus(), "nebius": section})["nebius-kubernetes-version"]
+    section = {"kubernetes": {"version": version}, "gpu": {"driver": "operator"}}
+    assert why in told(**gpus(nebius=section))["nebius-kubernetes-version"]
 
 
 def test_a_version_with_faults_that_are_not_fatal() -> None:
-    section = {"workers": {"worker": FABRIC}, "soperator": {"version": "4.1.6"}}
-    what = told(**{**gpus(), "nebius": section})["nebius-soperator-faults"]
-    assert "node-undrained" in what
+    assert "node-undrained" in told(**version("4.1.6", **gpus()))["nebius-soperator-faults"]
 
 
 def test_an_unknown_version() -> None:
-    assert (
-        "without charts of that version" in told(nebius={"soperator": {"version": "4.9.0"}})["nebius-soperator-unknown"]
-    )
-    assert told(nebius={"soperator": {"version": "4.1.11"}}) == {}
+    assert "without charts of that version `up` fails" in told(**version("4.9.0"))["nebius-soperator-unknown"]
+    assert told(**version("4.1.11")) == {}
 
 
 def test_large_file_systems_need_a_request() -> None:

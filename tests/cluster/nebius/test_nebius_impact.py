@@ -10,7 +10,7 @@ from cluster.impact.edits import edits
 from cluster.impact.table import editable, find_rule, impact, possible
 from cluster.load.model import cluster_model
 from cluster.load.parse import parse
-from tests.cluster.nebius.samples import H100, PLACE, given
+from tests.cluster.nebius.clusters import H100, PLACE, given
 from tests.cluster.samples import at, gone
 
 Cluster = dict[str, Any]

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cluster.platforms.nebius.node_groups import NodeGroup, node_groups, shape, split
-from tests.cluster.nebius.samples import FABRIC, GB300, gpus, nebius, settings
+from tests.cluster.nebius.clusters import FABRIC, GB300, gpus, nebius, settings
 
 
 def groups(**changes: object) -> dict[str, NodeGroup]:
@@ -23,10 +23,8 @@ def test_groups_have_all_nodes_and_the_last_one_the_rest(nodes: int, most: int) 
 
 def test_101_nodes_are_two_groups() -> None:
     found = groups(**gpus(count=101))
-    assert [(one.name, one.count) for one in found.values() if one.role == "worker"] == [
-        ("worker-worker-0", 100),
-        ("worker-worker-1", 1),
-    ]
+    counts = {group.name: group.count for group in found.values() if group.role == "worker"}
+    assert counts == {"worker-worker-0": 100, "worker-worker-1": 1}
 
 
 class TestServices:
@@ -106,8 +104,7 @@ class TestWorkers:
 def test_nodes_have_the_system_that_goes_with_the_driver(
     kubernetes: str, preset: str, nodes: str, service: str
 ) -> None:
-    given_ = {"kubernetes": {"version": kubernetes}, "gpu": {"drivers_preset": preset}, "workers": {"worker": FABRIC}}
-    found = groups(**{**gpus(), "nebius": given_})
+    found = groups(**gpus(nebius={"kubernetes": {"version": kubernetes}, "gpu": {"drivers_preset": preset}}))
     assert (found["worker-worker-0"].os, found["system"].os) == (nodes, service)
 
 
@@ -134,8 +131,7 @@ class TestShape:
         ],
     )
     def test_it_follows_what_they_are_made_of(self, section: dict[str, object]) -> None:
-        base = gpus()
-        assert self.of(**base) != self.of(**{**base, "nebius": {**base["nebius"], **section}})
+        assert self.of(**gpus()) != self.of(**gpus(nebius=section))
 
     def test_it_does_not_follow_services(self) -> None:
         assert self.of() == self.of(nebius={"health": {"replace_nodes": False}}, login={"count": 3})

@@ -6,10 +6,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from cluster.findings import ConfigError
 from cluster.platforms.nebius.machine_types import GIB, allocatable, preset_of
 from cluster.platforms.nebius.releases import Facts, Release, merged
-from tests.cluster.nebius.clusters import CASES, FACTS, config, cpu, described, groups, made
+from tests.cluster.nebius.clusters import CASES, FACTS, config, described, given, groups, made
 
 VERSIONS = ("4.1.4", "4.1.7", "5.0.0")
 
@@ -44,13 +43,8 @@ class TestOrder:
             before.add(one.name)
 
     def test_what_is_waited_for_is_known(self, every):
-        assert {word for one in every.values() for word in one.after} <= {
-            "nodes",
-            "gpu",
-            "populated",
-            "available",
-            "people",
-        }
+        words = {word for release in every.values() for word in release.after}
+        assert words <= {"nodes", "gpu", "populated", "available", "people"}
 
     # Known problem: nothing comes up without OpenKruise.
     def test_soperator_needs_open_kruise(self, every):
@@ -148,9 +142,13 @@ class TestSizes:
         }  # fmt: skip
 
     def test_rest_fits_a_system_node_of_any_size(self):
-        workers = {"worker": {"machine_type": "cpu-d3/16vcpu-64gb", "count": 1000}}
-        rest = made(cpu(nodesets=workers))["slurm-cluster"].values["slurmNodes"]["rest"]["rest"]["resources"]
-        assert rest["memory"] == "28Gi"
+        slurm = made(given(nodesets={"worker": {"count": 1000}}))["slurm-cluster"].values["slurmNodes"]
+        assert slurm["rest"]["rest"]["resources"]["memory"] == "28Gi"
+
+    def test_services_of_large_clusters_have_more(self):
+        made_of = [made(given(nodesets={"worker": {"count": count}}))["kruise"] for count in (2, 150, 600)]
+        sizes = [release.values["manager"]["resources"]["limits"]["memory"] for release in made_of]
+        assert sizes == ["2Gi", "4Gi", "8Gi"]
 
 
 def _amounts(resources):
@@ -234,12 +232,6 @@ def test_no_golden_file_outlives_its_cluster():
     assert {one.stem for one in GOLDEN.iterdir()} == set(CASES)
 
 
-def refused(values):
-    with pytest.raises(ConfigError) as raised:
-        config(described(nebius={"values": values}))
-    return {one.where.removeprefix("hpc:cluster.nebius.values."): one for one in raised.value.findings}
-
-
 class TestMerged:
     @pytest.mark.parametrize(
         ("values", "over", "wanted"),
@@ -248,15 +240,12 @@ class TestMerged:
             ({"a": {"b": 1, "c": 2}}, {"a": {"b": 3}}, {"a": {"b": 3, "c": 2}}),
             ({"a": [1, 2]}, {"a": [3]}, {"a": [3]}),
             ({"a": {"b": 1}}, {"a": None}, {"a": None}),
-            (
-                {"a": [{"name": "x", "b": 1}, {"name": "y"}]},
-                {"a": [{"name": "x", "c": 2}, {"name": "z"}]},
-                {"a": [{"name": "x", "b": 1, "c": 2}, {"name": "y"}, {"name": "z"}]},
-            ),
+            ([{"name": "x", "b": 1}, {"name": "y"}], [{"name": "x", "c": 2}, {"name": "z"}],
+             [{"name": "x", "b": 1, "c": 2}, {"name": "y"}, {"name": "z"}]),
         ],
-    )
+    )  # fmt: skip
     def test_mappings_and_named_members_are_merged_and_the_rest_is_replaced(self, values, over, wanted):
-        assert merged(values, over) == wanted
+        assert merged({"of": values}, {"of": over}) == {"of": wanted}
 
 
 class TestTaken:
@@ -270,64 +259,7 @@ class TestTaken:
     def test_a_nodeset_keeps_what_is_not_given(self):
         memory = {"name": "worker", "slurmd": {"volumes": {"sharedMemorySize": "512Gi"}}}
         (before,) = made(described())["nodesets"].values["nodesets"]
-        (after,) = made(described(nebius={"values": {"nodesets": {"nodesets": [memory]}}}))["nodesets"].values[
-            "nodesets"
-        ]
+        changed = made(described(nebius={"values": {"nodesets": {"nodesets": [memory]}}}))
+        (after,) = changed["nodesets"].values["nodesets"]
         assert after["slurmd"]["volumes"] == {**before["slurmd"]["volumes"], "sharedMemorySize": "512Gi"}
         assert after["nodeConfig"] == before["nodeConfig"]
-
-
-class TestRefused:
-    def test_a_release_that_the_cluster_does_not_have_is_refused(self):
-        found = refused({"slurm-clusters": {"a": 1}})
-        assert found["slurm-clusters"].todo.startswith("write slurm-cluster if that was meant")
-
-    @pytest.mark.parametrize(
-        ("values", "where", "field"),
-        [
-            ({"slurm-cluster": {"clusterName": "x"}}, "slurm-cluster.clusterName", "name"),
-            (
-                {"slurm-cluster": {"slurmNodes": {"login": {"size": 3}}}},
-                "slurm-cluster.slurmNodes.login.size",
-                "login.count",
-            ),
-            (
-                {"nodesets": {"nodesets": [{"name": "worker", "replicas": 9}]}},
-                "nodesets.nodesets.replicas",
-                "nodesets.NAME.count",
-            ),
-        ],
-    )
-    def test_what_a_field_sets_is_refused_with_the_field(self, values, where, field):
-        assert field in refused(values)[where].todo
-
-    def test_a_nodeset_that_there_is_not_is_refused(self):
-        found = refused({"nodesets": {"nodesets": [{"name": "wroker"}]}})
-        assert found["nodesets.nodesets[0]"].todo == "write name: worker"
-
-    @pytest.mark.parametrize(
-        ("values", "where", "why"),
-        [
-            # Known problem: an existing jail is overwritten.
-            (
-                {"slurm-cluster": {"populateJail": {"overwrite": True}}},
-                "slurm-cluster.populateJail.overwrite",
-                "deletes everything in the jail",
-            ),
-            ({"slurm-cluster": {"maintenance": "downscale"}}, "slurm-cluster.maintenance", "delete the jail"),
-            # Known problem: nodes of ephemeral nodesets are set DOWN while their pods start (pull request 2859).
-            (
-                {"nodesets": {"nodesets": [{"name": "worker", "ephemeralNodes": True}]}},
-                "nodesets.nodesets.ephemeralNodes",
-                "is set DOWN while its pod is still starting",
-            ),
-        ],
-    )
-    def test_what_destroys_a_cluster_is_refused_with_the_reason(self, values, where, why):
-        assert why in refused(values)[where].allowed
-
-    def test_it_is_reported_beside_errors_elsewhere(self):
-        with pytest.raises(ConfigError) as raised:
-            config(described(nebius={"system": {"machine_type": "cpu-x/1"}, "values": {"kruse": {"x": 1}}}))
-        found = {one.where.removeprefix("hpc:cluster.nebius.") for one in raised.value.findings}
-        assert "system.machine_type" in found

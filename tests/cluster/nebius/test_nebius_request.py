@@ -6,7 +6,7 @@ import pytest
 
 from cluster.platforms.nebius import platform
 from cluster.platforms.nebius.request import describe_request
-from tests.cluster.nebius.samples import FABRIC, gpus, nebius
+from tests.cluster.nebius.clusters import FABRIC, gpus, nebius
 from tests.cluster.stacks import config
 
 

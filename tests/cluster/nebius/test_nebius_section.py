@@ -96,8 +96,7 @@ READ: dict[str, str] = {
 def _cluster(settings: dict[str, Any]) -> dict[str, Any]:
     given = dict(settings)
     kind = given.pop("kind", "")
-    if kind == "large":
-        given = {"workers": {}, **given}
+    given = {"workers": {}, **given} if kind == "large" else given
     sizes = {"large": ("cpu-d3/16vcpu-64gb", 600), "many": ("gpu-h100-sxm/8gpu-128vcpu-1600gb", 40)}
     if kind in sizes:
         machine_type, count = sizes[kind]

@@ -15,7 +15,7 @@ from cluster.platforms.nebius.machine_types import (
     preset_of,
     slurmd_resources,
 )
-from tests.cluster.nebius.samples import H100, gpus, nebius, settings
+from tests.cluster.nebius.clusters import H100, gpus, nebius, settings
 
 TYPES = [f"{platform.name}/{preset.name}" for platform in PLATFORMS.values() for preset in platform.presets]
 

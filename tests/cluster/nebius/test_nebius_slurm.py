@@ -4,7 +4,7 @@ import pytest
 
 from cluster.platforms.nebius.slurm import accounts
 from cluster.slurm.accounting import desired
-from tests.cluster.nebius.clusters import CPU, H100, config, cpu, described, made
+from tests.cluster.nebius.clusters import CPU, H100, config, described, given, made
 
 
 def conf(version="4.1.7", **changes):
@@ -107,7 +107,7 @@ class TestPartitions:
 
 
 def test_without_gpus_none_are_accounted_or_checked():
-    every = made(cpu())
+    every = made(given())
     accounting = every["slurm-cluster"].values["slurmNodes"]["accounting"]["slurmConfig"]
     assert "gpu" not in accounting["accountingStorageTRES"].lower()
     assert "soperator-dcgm-exporter" not in every

@@ -138,7 +138,29 @@ class TestHealth:
         assert checks["manage-jail-state"]["runAfterCreation"] is jail
 
 
+def test_a_cluster_can_do_without_names_of_switches():
+    """Where slurmctld can't read them (known problem 9)."""
+    plain, conf = made(described()), {"topologyPlugin": "topology/default"}
+    without = made(described(nebius={"values": {"slurm-cluster": {"slurmConfig": conf}}}))
+    waits = [
+        every["soperator-activechecks"].values["checks"].get("wait-for-topology", {}).get("runAfterCreation", True)
+        for every in (plain, without)
+    ]
+    assert waits == [True, False]
+    assert conf.items() <= without["slurm-cluster"].values["slurmConfig"].items()
+
+
 class TestRegistry:
+    @pytest.mark.parametrize("version", ["4.1.4", "4.1.7", "5.0.0"])
+    def test_the_registry_of_charts_and_images_is_one_setting(self, version):
+        mirror = "cr.nebius.cloud/soperator"
+        every = made(described(version, nebius={"soperator": {"charts": f"oci://{mirror}"}}))
+        own = [release for release in every.values() if release.name.startswith(("soperator", "slurm-", "nodesets"))]
+        assert {release.repo for release in own} == {f"oci://{mirror}"}
+        texts = [str(value) for release in every.values() for _, value in flat(release.values)]
+        assert [text for text in texts if f"{mirror}/" in text]
+        assert not [text for text in texts if "cr.eu-north1" in text]
+
     def test_charts_of_a_folder_are_all_there(self):
         every = made(described(nebius={"soperator": {"charts": "/srv/charts"}}))
         assert {one.repo for one in every.values()} == {"/srv/charts"}

@@ -15,7 +15,7 @@ import yaml
 from cluster.platforms.nebius.drift import UNKNOWN, both_ways, changed, installed, wanted_releases
 from cluster.platforms.nebius.releases import Release
 from components.deploy import config_text
-from tests.cluster.nebius.samples import nebius, settings
+from tests.cluster.nebius.clusters import nebius, settings
 from tests.nebius.access.cluster_objects import IDLE, World, host, node_set
 from tests.nebius.access.conftest import Hpc
 

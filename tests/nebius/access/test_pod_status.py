@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from components.deploy import config_text
-from tests.cluster.nebius.samples import nebius
+from tests.cluster.nebius.clusters import nebius
 from tests.nebius.access.cluster_objects import (
     IDLE,
     PODS,

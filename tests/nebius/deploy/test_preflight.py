@@ -14,7 +14,7 @@ from components.nebius.api.client import NebiusError
 from lab.nebius_api.faults import Fault
 from lab.nebius_api.identity import Place
 from lab.nebius_api.server import NebiusServer
-from tests.cluster.nebius.samples import FABRIC, gpus, nebius, settings
+from tests.cluster.nebius.clusters import FABRIC, gpus, nebius, settings
 
 TIB = 1 << 40
 CREDENTIAL = {
