@@ -1,5 +1,6 @@
-"""Everything that goes wrong at Nebius: what the person who ran the command reads, and that every wait ends."""
+"""Objects of Nebius's API: every error in words, every wait ends, and no orphan or double after a kill."""
 
+import random
 import time
 from typing import Any
 
@@ -283,3 +284,110 @@ class TestLookUps:
 def test_every_error_that_is_a_detail_can_be_packed(api: NebiusServer) -> None:
     for what in ERRORS:
         assert refusal(what, "NodeGroup", "x").plain()["code"] == ERRORS[what][0]
+
+
+@pytest.mark.parametrize("what", ["resource_not_found", "permission_denied"])
+def test_a_membership_waits_until_iam_knows_the_account_and_the_group(api: NebiusServer, what: str) -> None:
+    with api.lock:
+        group, account = (api.methods.seed(kind, PROJECT_ID, "new", {}) for kind in ("Group", "ServiceAccount"))
+    api.faults.append(Fault(kind="GroupMembership", verb="create", what=what, count=3))
+    created(api, "GroupMembership", parent_id=group, spec={"member_id": account})
+    calls = [call for call in api.calls if call.method.endswith("GroupMembershipService/Create")]
+    assert len(calls) == 4
+
+
+def test_others_fail_at_once(api: NebiusServer) -> None:
+    api.faults.append(Fault(kind="GpuCluster", verb="create", what="permission_denied", count=None))
+    assert "take the role `admin` of the project" in told(api)
+    assert len([call for call in api.calls if call.method.endswith("GpuClusterService/Create")]) == 1
+
+
+SEEDS = (1, 2, 3)
+
+
+def no_doubles(api: NebiusServer) -> None:
+    assert {name: ids for name, ids in owned(api).items() if len(ids) > 1} == {}
+
+
+class TestKilled:
+    # The calls of a creation: log in, list, create, poll, read; whichever resource makes them.
+    @pytest.mark.parametrize("number", [2, 3, 4, 5, 7])
+    def test_at_a_call_of_up_and_then_up(self, api: NebiusServer, project: Project, number: int) -> None:
+        project.write(few_rows())
+        assert project.killed("up", number)
+        no_doubles(api)
+        project.run("up")
+        no_doubles(api)
+        assert len(owned(api)) == len(few_rows())
+        assert project.pending() == []
+        assert project.run("preview") == {}
+        project.run("destroy")
+        assert owned(api) == {}
+
+    @pytest.mark.parametrize("number", [3, 4, 8])
+    def test_at_a_call_of_up_and_then_destroy(self, api: NebiusServer, project: Project, number: int) -> None:
+        project.write(few_rows())
+        assert project.killed("up", number)
+        project.run("destroy")
+        assert owned(api) == {}
+        assert project.state() == {}
+
+    @pytest.mark.slow
+    @pytest.mark.parametrize("seed", SEEDS)
+    def test_at_random_calls_one_after_another(self, api: NebiusServer, project: Project, seed: int) -> None:
+        chance = random.Random(seed)  # noqa: S311 - not for secrets
+        project.write(cluster_rows())
+        kills = 0
+        for _ in range(8):
+            kills += project.killed("destroy" if chance.random() < 0.2 else "up", chance.randint(2, 50))
+            no_doubles(api)
+        assert kills
+        project.run("up")
+        assert len(owned(api)) == len(cluster_rows())
+        no_doubles(api)
+        assert project.run("preview") == {}
+        for _ in range(4):
+            project.killed("destroy", chance.randint(2, 20))
+            no_doubles(api)
+        project.run("destroy")
+        assert owned(api) == {}
+        assert project.state() == {}
+
+    def test_in_an_update(self, api: NebiusServer, project: Project) -> None:
+        rows = few_rows()
+        project.up(rows)
+        rows[1]["spec"]["ipv4_private_pools"] = {"use_network_pools": True}
+        project.write(rows)
+        assert project.killed("up", 3)
+        project.run("up")
+        (subnet,) = (row for row in api.store.of("Subnet") if row["metadata"]["name"] == "subnet")
+        assert subnet["spec"]["ipv4_private_pools"] == {"use_network_pools": True}
+        assert project.run("preview") == {}
+
+    def test_in_a_creation_whose_inputs_change_before_the_next_run(self, api: NebiusServer, project: Project) -> None:
+        rows = [row for row in cluster_rows() if row["name"] == "account"]
+        project.write(rows)
+        assert project.killed("up", 3)
+        rows[0]["spec"]["description"] = "another"
+        project.up(rows)
+        no_doubles(api)
+        (row,) = api.store.of("ServiceAccount")
+        assert row["spec"]["description"] == "another"
+        project.run("destroy")
+        assert owned(api) == {}
+
+
+def test_an_api_that_is_restarted_remembers(api: NebiusServer, project: Project) -> None:
+    """Also in the middle of an operation, and with the keys of requests that it answered."""
+    state = project.root / "nebius.json"
+    with NebiusServer(seconds=0.2, state=state) as first:
+        project.api = first
+        project.write(few_rows())
+        assert project.killed("up", 3)
+        objects = dict(first.store.objects)
+    with NebiusServer(port=first.port, seconds=0.2, state=state) as second:
+        assert second.store.objects == objects
+        project.api = second
+        project.run("up")
+        no_doubles(second)
+        assert len(owned(second)) == len(few_rows())

@@ -1,8 +1,11 @@
-"""A whole stack: up, changes, refresh, destroy; with the API, a real Kubernetes API and real Helm."""
+"""A whole stack: up, changes, failures, refresh, kill -9, destroy; with a real Kubernetes API and real Helm."""
 
 import json
+import random
 
 import pytest
+
+from lab.nebius_api.faults import Fault
 
 pytestmark = pytest.mark.slow
 
@@ -89,3 +92,81 @@ def test_what_is_deleted_behind_its_back_comes_again_and_protected_data_stays(si
     for row in site.api.store.of("Filesystem"):
         assert f"kept: Filesystem {row['metadata']['name']} ({row['metadata']['id']}, " in site.logs()
     assert "`existing: computefilesystem-" in site.logs()
+
+
+SOON = {"timeouts": {"available": 12, "login": 6}}
+
+
+def test_each_wait_says_what_is_missing_and_the_next_up_goes_on(site):
+    site.write(nebius=SOON)
+    site.api.faults.append(Fault(kind="NodeGroup", verb="create", mode="refuse", what="quota_failure", name="worker*"))
+    site.run("up", ok=False)
+    assert "compute.instance.gpu.h100" in site.failure()
+
+    site.behaviour.populate_fails = True
+    site.run("up", ok=False)
+    assert "Job soperator-populate-jail failed" in site.failure()
+    assert "kubectl delete job soperator-populate-jail" in site.failure()
+
+    site.behaviour.populate_fails = False
+    site.kube.delete(site.kube.get("batch/v1", "Job", "soperator-populate-jail", "soperator"))
+    site.behaviour.missing_pods = 1
+    site.behaviour.unavailable, site.behaviour.no_address = "back-off restarting failed container", True
+    site.run("up", ok=False)
+    assert (
+        "SlurmCluster soperator did not come within 12 s (nebius.timeouts.available): phase Not available"
+        in site.failure()
+    )
+    assert "ControllersAvailable=False" in site.failure()
+    assert "controller-0: " in site.failure()
+    assert "CrashLoopBackOff" in site.failure()
+
+    site.behaviour.unavailable = ""
+    site.run("up", ok=False)
+    assert "gpu has 1 of 2 pods" in site.failure()
+    assert "the address of Service soperator-login-svc did not come within 6 s" in site.failure()
+    assert "nebius.login.exposure: internal" in site.failure()
+
+    site.behaviour.missing_pods, site.behaviour.no_address = 0, False
+    site.write()
+    site.run("up")
+    assert site.run("preview") == {}
+    site.run("destroy")
+    assert site.owned() == []
+
+
+def test_a_chart_that_does_not_exist_stops_before_anything_is_created(site):
+    site.write(nebius={"soperator": {"version": "4.1.7", "charts": str(site.folder)}})
+    site.run("up", ok=False)
+    assert "there is no chart in the folder" in site.failure()
+    assert site.owned() == []
+    site.run("destroy")
+
+
+@pytest.mark.parametrize("seed", [1])
+def test_killed_again_and_again(site, seed):
+    chance = random.Random(seed)  # noqa: S311 - not for secrets
+    site.write()
+    kills = 0
+    while kills < 4 and site.killed("up", chance.uniform(2, 9)):
+        kills += 1
+        names = [name for name in site.owned() if not name.startswith("Disk")]
+        assert len(names) == len(set(names)), names
+    assert kills
+    site.run("up")
+    assert site.run("preview") == {}
+    # Later each time: on a busy machine, nothing is done in the first seconds.
+    while site.killed("destroy", chance.uniform(1.5, 4) * (1 + kills / 8)):
+        kills += 1
+        assert kills < 25
+    assert site.owned() == []
+    assert site.in_cluster() == []
+    assert site.resources() == []
+
+
+def test_killed_in_up_and_then_destroyed(site):
+    site.write()
+    assert site.killed("up", 10)
+    site.run("destroy")
+    assert site.owned() == []
+    assert site.in_cluster() == []

@@ -1,4 +1,4 @@
-"""Known problems that a wait of `up` catches: it passes in the end, or says what was missing."""
+"""Waits of `up`: each passes in the end, or says what was missing."""
 
 import json
 import time
@@ -7,10 +7,111 @@ from typing import Any, cast
 
 import pytest
 
+from cluster.observe.nodes import parse_nodes
 from components.nebius import waits
-from components.nebius.kubectl import Kubectl
-from components.nebius.waits import WaitError
-from tests.nebius.docs.kubectl import Cluster, row
+from components.nebius.kubectl import Kubectl, KubectlError
+from components.nebius.waits import Awaited, Look, WaitError, wait_for
+from tests.nebius.deploy.kubectl_stand_in import Cluster, row
+
+
+def kube_node(name, group="g", ready=True, gpus=0):
+    return {
+        "metadata": {"name": name, "labels": {waits.NODE_GROUP_LABEL: group}},
+        "status": {
+            "conditions": [{"type": "Ready", "status": "True" if ready else "False", "reason": "KubeletNotReady"}],
+            "allocatable": {waits.GPU: str(gpus)} if gpus else {},
+        },
+    }
+
+
+class TestNodes:
+    GROUP = {"name": "worker-gpu-0", "id": "g", "count": 2, "gpus": 8}  # noqa: RUF012
+
+    def test_all_are_there(self):
+        assert waits.nodes_state([self.GROUP], [kube_node("a", gpus=8), kube_node("b", gpus=8)]).done
+
+    def test_one_is_not_ready(self):
+        found = waits.nodes_state([self.GROUP], [kube_node("a", gpus=8), kube_node("b", ready=False)])
+        assert not found.done
+        assert found.text == "worker-gpu-0: 1 of 2 nodes are Ready (b: KubeletNotReady: )"
+
+    def test_one_has_too_few_gpus(self):
+        found = waits.nodes_state([self.GROUP], [kube_node("a", gpus=8), kube_node("b", gpus=7)])
+        assert "1 nodes do not advertise 8 nvidia.com/gpu: b has 7" in found.text
+
+    def test_nodes_of_other_groups_do_not_count(self):
+        assert not waits.nodes_state([self.GROUP], [kube_node("a", group="other", gpus=8)] * 2).done
+
+
+class TestNodeSets:
+    @pytest.mark.parametrize(
+        ("has", "asked", "text"),
+        [(2, 2, ""), (1, 2, "gpu has 1 of 2 pods"), (2, 3, "gpu has 2 of 2 pods"), (None, 0, "gpu is not there")],
+    )
+    def test_each_has_as_many_as_it_should(self, has, asked, text):
+        found = [{"metadata": {"name": "gpu"}, "status": {"replicas": has}, "spec": {"replicas": asked}}]
+        look = waits.nodesets_state({"gpu": 2}, [] if has is None else found)
+        assert (look.done, look.text) == (not text, text)
+
+
+class TestScheduler:
+    WANTED = {"gpu-0": 8, "gpu-1": 8}  # noqa: RUF012
+    GRES = {"gpu-0": "gpu:nvidia_h100_80gb_hbm3:8(S:0-1)", "gpu-1": "gpu:h100:8"}  # noqa: RUF012
+
+    def look(self, *states, gres=None):
+        text = "\n".join(f"NodeName=gpu-{index} State={state}" for index, state in enumerate(states))
+        return waits.scheduler_state(self.WANTED, parse_nodes(text), gres or self.GRES)
+
+    @pytest.mark.parametrize("state", ["IDLE", "MIXED+DYNAMIC_NORM", "ALLOCATED"])
+    def test_nodes_that_take_jobs(self, state):
+        assert self.look("IDLE+DYNAMIC_NORM", state).done
+
+    def test_a_drained_node_counts_with_a_warning(self):
+        text = "IDLE+DRAIN Reason=[node_problem] NCCL [root@2026-01-01T00:00:00]"
+        found = self.look("IDLE", text)
+        assert found.done
+        assert "gpu-1 is drained: [node_problem] NCCL (root)" in found.facts["drained"][0]
+
+    @pytest.mark.parametrize("state", ["DOWN", "IDLE*", "DOWN+DRAIN"])
+    def test_nodes_that_do_not(self, state):
+        assert not self.look("IDLE", state).done
+
+    def test_nodes_that_are_missing_or_have_other_gpus(self):
+        assert "gpu-1 has not registered" in self.look("IDLE").text
+        assert (
+            "gpu-1 has 7 GPUs in Slurm, not 8" in self.look("IDLE", "IDLE", gres={**self.GRES, "gpu-1": "gpu:7"}).text
+        )
+
+
+class TestWait:
+    def test_it_ends_with_what_was_missing_and_what_to_do(self):
+        awaited = Awaited("a thing", lambda: Look("half of it"), "look", lambda: "  an event", "nebius.timeouts.login")
+        with pytest.raises(WaitError) as error:
+            wait_for(awaited, seconds=0.02, pace=0.01)
+        assert str(error.value).splitlines() == [
+            "a thing did not come within 0 s (nebius.timeouts.login): half of it", "  an event", "to do: look",
+        ]  # fmt: skip
+
+    def test_it_does_not_wait_for_what_can_not_come(self):
+        def look():
+            raise KubectlError("`kubectl get` failed: getting credentials: exec: executable nebius not found")
+
+        with pytest.raises(WaitError, match=r"nebius.token_command"):
+            wait_for(Awaited("a thing", look), seconds=60, pace=10)
+        with pytest.raises(WaitError, match="a thing failed: BackoffLimitExceeded"):
+            wait_for(Awaited("a thing", lambda: Look("BackoffLimitExceeded", failed=True)), seconds=60, pace=10)
+
+    def test_an_api_server_that_does_not_answer_is_asked_again(self):
+        answers = iter([KubectlError("connection refused"), Look(done=True, facts={"a": 1})])
+
+        def look():
+            found = next(answers)
+            if isinstance(found, Exception):
+                raise found
+            return found
+
+        assert wait_for(Awaited("a thing", look), seconds=5, pace=0.01) == {"a": 1}
+
 
 GROUPS = [{"name": "worker-worker-0", "id": "mk8snodegroup-1", "count": 2, "gpus": 8}]
 

@@ -1,12 +1,34 @@
-"""Partitions that leave are closed, and their jobs waited for."""
+"""Nodes and partitions that leave: what is closed, and whose jobs are waited for."""
 
 from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
-from components.nebius.drain import DrainError, PartitionsProvider, empty
+from components.nebius.drain import DrainError, PartitionsProvider, empty, leaving
 from components.nebius.kubectl import KubectlError
+from components.nebius.waits import LEAVES, REMADE
+
+
+class TestDrain:
+    OLD = {"gpu": {"count": 3, "shape": "a"}, "cpu": {"count": 1, "shape": "a"}}  # noqa: RUF012
+
+    def test_nothing_leaves_when_nodes_are_added(self):
+        assert leaving(self.OLD, {**self.OLD, "gpu": {"count": 5, "shape": "a"}}) == {}
+
+    def test_the_last_ones_leave(self):
+        assert leaving(self.OLD, {**self.OLD, "gpu": {"count": 1, "shape": "a"}}) == {"gpu-1": LEAVES, "gpu-2": LEAVES}
+
+    def test_all_of_a_nodeset_that_is_gone(self):
+        assert leaving(self.OLD, {"gpu": self.OLD["gpu"]}) == {"cpu-0": LEAVES}
+
+    def test_all_that_are_recreated(self):
+        found = leaving(self.OLD, {**self.OLD, "gpu": {"count": 2, "shape": "b"}})
+        assert found == {"gpu-0": REMADE, "gpu-1": REMADE, "gpu-2": LEAVES}
+
+    def test_numbers_come_back_from_the_state_as_fractions(self):
+        olds = {"gpu": {"count": 2.0, "shape": "a"}}
+        assert leaving(olds, {"gpu": {"count": 1, "shape": "a"}}) == {"gpu-1": LEAVES}
 
 
 class Slurm:

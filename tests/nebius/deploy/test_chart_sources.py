@@ -1,141 +1,23 @@
-"""Rules of the waits and of the drain, without a cluster."""
+"""Charts in registries, repositories and folders: versions, values, and definitions on a real API server."""
 
 import hashlib
 import http.server
 import io
 import json
+import re
 import tarfile
 import threading
 
 import pytest
 
-from cluster.observe.nodes import parse_nodes
+from cluster.platforms.nebius.kubectl import kubeconfig
 from cluster.platforms.nebius.releases import Release
-from components.nebius import chart_sources, waits
-from components.nebius.drain import leaving
+from components.nebius import chart_sources
+from components.nebius.chart_sources import DefinitionsProvider
 from components.nebius.kubectl import KubectlError
-from components.nebius.waits import LEAVES, REMADE, Awaited, Look, WaitError, wait_for
-
-
-def kube_node(name, group="g", ready=True, gpus=0):
-    return {
-        "metadata": {"name": name, "labels": {waits.NODE_GROUP_LABEL: group}},
-        "status": {
-            "conditions": [{"type": "Ready", "status": "True" if ready else "False", "reason": "KubeletNotReady"}],
-            "allocatable": {waits.GPU: str(gpus)} if gpus else {},
-        },
-    }
-
-
-class TestNodes:
-    GROUP = {"name": "worker-gpu-0", "id": "g", "count": 2, "gpus": 8}  # noqa: RUF012
-
-    def test_all_are_there(self):
-        assert waits.nodes_state([self.GROUP], [kube_node("a", gpus=8), kube_node("b", gpus=8)]).done
-
-    def test_one_is_not_ready(self):
-        found = waits.nodes_state([self.GROUP], [kube_node("a", gpus=8), kube_node("b", ready=False)])
-        assert not found.done
-        assert found.text == "worker-gpu-0: 1 of 2 nodes are Ready (b: KubeletNotReady: )"
-
-    def test_one_has_too_few_gpus(self):
-        found = waits.nodes_state([self.GROUP], [kube_node("a", gpus=8), kube_node("b", gpus=7)])
-        assert "1 nodes do not advertise 8 nvidia.com/gpu: b has 7" in found.text
-
-    def test_nodes_of_other_groups_do_not_count(self):
-        assert not waits.nodes_state([self.GROUP], [kube_node("a", group="other", gpus=8)] * 2).done
-
-
-class TestNodeSets:
-    @pytest.mark.parametrize(
-        ("has", "asked", "text"),
-        [(2, 2, ""), (1, 2, "gpu has 1 of 2 pods"), (2, 3, "gpu has 2 of 2 pods"), (None, 0, "gpu is not there")],
-    )
-    def test_each_has_as_many_as_it_should(self, has, asked, text):
-        found = [{"metadata": {"name": "gpu"}, "status": {"replicas": has}, "spec": {"replicas": asked}}]
-        look = waits.nodesets_state({"gpu": 2}, [] if has is None else found)
-        assert (look.done, look.text) == (not text, text)
-
-
-class TestScheduler:
-    WANTED = {"gpu-0": 8, "gpu-1": 8}  # noqa: RUF012
-    GRES = {"gpu-0": "gpu:nvidia_h100_80gb_hbm3:8(S:0-1)", "gpu-1": "gpu:h100:8"}  # noqa: RUF012
-
-    def look(self, *states, gres=None):
-        text = "\n".join(f"NodeName=gpu-{index} State={state}" for index, state in enumerate(states))
-        return waits.scheduler_state(self.WANTED, parse_nodes(text), gres or self.GRES)
-
-    @pytest.mark.parametrize("state", ["IDLE", "MIXED+DYNAMIC_NORM", "ALLOCATED"])
-    def test_nodes_that_take_jobs(self, state):
-        assert self.look("IDLE+DYNAMIC_NORM", state).done
-
-    def test_a_drained_node_counts_with_a_warning(self):
-        text = "IDLE+DRAIN Reason=[node_problem] NCCL [root@2026-01-01T00:00:00]"
-        found = self.look("IDLE", text)
-        assert found.done
-        assert "gpu-1 is drained: [node_problem] NCCL (root)" in found.facts["drained"][0]
-
-    @pytest.mark.parametrize("state", ["DOWN", "IDLE*", "DOWN+DRAIN"])
-    def test_nodes_that_do_not(self, state):
-        assert not self.look("IDLE", state).done
-
-    def test_nodes_that_are_missing_or_have_other_gpus(self):
-        assert "gpu-1 has not registered" in self.look("IDLE").text
-        assert (
-            "gpu-1 has 7 GPUs in Slurm, not 8" in self.look("IDLE", "IDLE", gres={**self.GRES, "gpu-1": "gpu:7"}).text
-        )
-
-
-class TestDrain:
-    OLD = {"gpu": {"count": 3, "shape": "a"}, "cpu": {"count": 1, "shape": "a"}}  # noqa: RUF012
-
-    def test_nothing_leaves_when_nodes_are_added(self):
-        assert leaving(self.OLD, {**self.OLD, "gpu": {"count": 5, "shape": "a"}}) == {}
-
-    def test_the_last_ones_leave(self):
-        assert leaving(self.OLD, {**self.OLD, "gpu": {"count": 1, "shape": "a"}}) == {"gpu-1": LEAVES, "gpu-2": LEAVES}
-
-    def test_all_of_a_nodeset_that_is_gone(self):
-        assert leaving(self.OLD, {"gpu": self.OLD["gpu"]}) == {"cpu-0": LEAVES}
-
-    def test_all_that_are_recreated(self):
-        found = leaving(self.OLD, {**self.OLD, "gpu": {"count": 2, "shape": "b"}})
-        assert found == {"gpu-0": REMADE, "gpu-1": REMADE, "gpu-2": LEAVES}
-
-    def test_numbers_come_back_from_the_state_as_fractions(self):
-        olds = {"gpu": {"count": 2.0, "shape": "a"}}
-        assert leaving(olds, {"gpu": {"count": 1, "shape": "a"}}) == {"gpu-1": LEAVES}
-
-
-class TestWait:
-    def test_it_ends_with_what_was_missing_and_what_to_do(self):
-        awaited = Awaited("a thing", lambda: Look("half of it"), "look", lambda: "  an event", "nebius.timeouts.login")
-        with pytest.raises(WaitError) as error:
-            wait_for(awaited, seconds=0.02, pace=0.01)
-        assert str(error.value).splitlines() == [
-            "a thing did not come within 0 s (nebius.timeouts.login): half of it", "  an event", "to do: look",
-        ]  # fmt: skip
-
-    def test_it_does_not_wait_for_what_can_not_come(self):
-        def look():
-            raise KubectlError("`kubectl get` failed: getting credentials: exec: executable nebius not found")
-
-        with pytest.raises(WaitError, match=r"nebius.token_command"):
-            wait_for(Awaited("a thing", look), seconds=60, pace=10)
-        with pytest.raises(WaitError, match="a thing failed: BackoffLimitExceeded"):
-            wait_for(Awaited("a thing", lambda: Look("BackoffLimitExceeded", failed=True)), seconds=60, pace=10)
-
-    def test_an_api_server_that_does_not_answer_is_asked_again(self):
-        answers = iter([KubectlError("connection refused"), Look(done=True, facts={"a": 1})])
-
-        def look():
-            found = next(answers)
-            if isinstance(found, Exception):
-                raise found
-            return found
-
-        assert wait_for(Awaited("a thing", look), seconds=5, pace=0.01) == {"a": 1}
-
+from lab import nebius_rehearsal
+from tests.nebius.kube.cluster import kube
+from tests.nebius.kube.conftest import namespace, project
 
 INDEX = """apiVersion: v1
 entries:
@@ -286,3 +168,87 @@ class TestVersions:
         assert chart_sources.check_exists(str(tmp_path), "k8up", "4.8.7") == ""
         with pytest.raises(chart_sources.ChartError, match="there is no chart in the folder"):
             chart_sources.check_exists(str(tmp_path), "absent", "1")
+
+
+__all__ = ["kube", "namespace", "project"]
+
+LARGE = """
+k.helm.v3.Release("large", name="large", chart="charts/%s", namespace=%r, skip_await=True, opts=options)
+"""
+
+
+def chart(folder, folder_inside, **files):
+    place = folder / folder_inside
+    place.mkdir(parents=True)
+    (folder / "Chart.yaml").write_text("apiVersion: v2\nname: helm-soperator\nversion: 1.0.0\n")
+    for name, text in files.items():
+        (place / f"{name}.yaml").write_text(text)
+
+
+@pytest.fixture
+def props(kube, tmp_path):
+    access = {
+        "server": kube.access.server, "certificate_authority": kube.access.certificate_authority, "context": "test",
+        "namespace": "default", "command": ["cat", str(tmp_path / "credential.json")],
+    }  # fmt: skip
+    exec_api = re.search(r"client\.authentication\.k8s\.io/\w+", kubeconfig("", "", ["cat"], "test", "default"))
+    assert exec_api is not None
+    credential = {"apiVersion": exec_api[0], "kind": "ExecCredential", "status": {"token": kube.access.token}}
+    (tmp_path / "credential.json").write_text(json.dumps(credential))
+    return {"chart": {"repo": str(tmp_path), "chart": "helm-soperator", "version": "4.1.7"}, "access": access}
+
+
+@pytest.mark.slow
+def test_another_version_has_its_own_definitions_before_its_chart(kube, props, tmp_path):
+    chart(tmp_path / "helm-soperator", "crds", rack=nebius_rehearsal.definition("rack", "before"))
+    DefinitionsProvider().create(props)
+    assert served(kube, "rack") == ["before"]
+    file = tmp_path / "helm-soperator" / "crds" / "rack.yaml"
+    file.write_text(nebius_rehearsal.definition("rack", "before", "after"))
+    newer = {**props, "chart": {**props["chart"], "version": "4.1.8"}}
+    assert DefinitionsProvider().diff("", props, newer).changes
+    assert not DefinitionsProvider().diff("", props, dict(props)).changes
+    DefinitionsProvider().update("", props, newer)
+    assert served(kube, "rack") == ["after", "before"]
+
+
+@pytest.mark.slow
+def test_those_as_large_as_soperators_fit_a_release_in_crds_alone(kube, namespace, project, props, tmp_path):
+    nebius_rehearsal.write_charts(tmp_path / "charts", "4.1.7")
+    soperator = tmp_path / "charts" / "helm-soperator"
+    every = {file.stem: file.read_text() for file in (soperator / "crds").glob("ballast*.yaml")}
+    chart(project.root / "charts" / "templates", "templates", **every)
+    assert not project.up(LARGE % ("templates", namespace)).ok
+    assert "Too long" in " ".join(project.failures())
+    DefinitionsProvider().create({**props, "chart": {**props["chart"], "repo": str(tmp_path / "charts")}})
+    assert served(kube, "ballast0")[0] == "pad0"
+    (project.root / "charts" / "crds").symlink_to(soperator)
+    assert project.up(LARGE % ("crds", namespace)).ok, project.failures()
+    record = kube.get("secret", "sh.helm.release.v1.large.v1", f"--namespace={namespace}")["data"]["release"]
+    # 952 KB of the real one.
+    assert 930_000 < len(record) * 3 // 4 < 1 << 20
+
+
+@pytest.mark.slow
+def test_active_checks_of_a_rehearsal_are_in_the_namespace_that_real_ones_name(kube, namespace, project, tmp_path):
+    none = (LARGE % ("checks", namespace)).replace("skip_await", 'values={"checks": None}, skip_await')
+    checks = project.root / "charts" / "checks"
+    checks.symlink_to(tmp_path / "charts" / "helm-soperator-activechecks")
+    nebius_rehearsal.write_charts(tmp_path / "charts", "4.1.7")
+    assert not project.up(none).ok
+    assert 'namespaces "soperator" not found' in " ".join(project.failures())
+    nebius_rehearsal.write_charts(tmp_path / "charts", "5.0.0")
+    assert project.up(none).ok, project.failures()
+
+
+@pytest.mark.slow
+def test_a_refusal_of_the_api_server_is_kubectls_own_text(props, tmp_path):
+    chart(tmp_path / "helm-soperator", "crds", rack="apiVersion: v1\nkind: Nonsense\nmetadata: {name: x}\n")
+    with pytest.raises(KubectlError, match="Nonsense"):
+        DefinitionsProvider().create(props)
+
+
+def served(kube, name):
+    crd = kube.get("crd", f"{name}s.rehearsal.hpc")
+    schema = crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+    return sorted(schema["properties"]["spec"]["properties"])

@@ -1,0 +1,339 @@
+"""`status` and `health` of a cluster of pods: what is wrong, in words, and who must act."""
+
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cluster.platforms.nebius.health import OPERATOR_SECONDS, PROBLEMS, REASONS, Actor, action, blocking, recognized
+from cluster.platforms.nebius.observation import Check
+from components.deploy import config_text
+from tests.cluster.nebius.clusters import nebius
+from tests.nebius.access.cluster_objects import (
+    IDLE,
+    PODS,
+    SINCE,
+    World,
+    active_check,
+    checks_manager,
+    condition,
+    event,
+    host,
+    node_set,
+    pod,
+    slurm_cluster,
+)
+from tests.nebius.access.conftest import Hpc
+
+DISK = (
+    "[user_problem] boot_disk_full: 85% of node boot disk is used. Clean up volumes from 'ssh worker-0 "
+    "/opt/soperator_utils/fs_usage.sh -l' [hc_program]"
+)
+
+
+@pytest.mark.parametrize(
+    ("reason", "actor"),
+    [
+        (DISK, Actor.USER),
+        (f'"{DISK}"', Actor.USER),
+        ("[user_problem] alloc_gpus_busy: Allocated GPUs are used [prolog]", Actor.USER),
+        ("[node_problem] gpu_health_check: ibperf: failed [hc_program]", Actor.OPERATOR),
+        ("[hardware_problem] extensive-check: job 7 failed", Actor.OPERATOR),
+        ("[compute_maintenance] node replacement process", Actor.OPERATOR),
+        ("[compute_maintenance] node reboot process", Actor.OPERATOR),
+        ("Kill task failed", Actor.OPERATOR),
+        ("replacing a cable", Actor.ADMIN),
+        ("", Actor.ADMIN),
+    ],
+)
+def test_the_beginning_says_who_acts(reason: str, actor: Actor) -> None:
+    found = action(reason, 60, replacement=True)
+    assert found.actor is actor
+    assert found.known is (actor is not Actor.ADMIN)
+
+
+@pytest.mark.parametrize(
+    "reason", ["[node_problem] x: y", "[hardware_problem] x", "[compute_maintenance] node reboot process"]
+)
+def test_an_operator_that_does_not_act_is_for_nebius_support(reason: str) -> None:
+    assert action(reason, OPERATOR_SECONDS - 1, replacement=True).actor is Actor.OPERATOR
+    late = action(reason, OPERATOR_SECONDS + 1, replacement=True)
+    assert late.actor is Actor.SUPPORT
+    assert "should have acted by now" in late.todo
+    assert action(reason, None, replacement=True).actor is Actor.OPERATOR
+
+
+def test_an_operator_that_may_not_replace_nodes_does_not_act_on_them() -> None:
+    assert action("[node_problem] x: y", 60, replacement=False).actor is Actor.SUPPORT
+    assert action("[hardware_problem] x", 60, replacement=False).actor is Actor.SUPPORT
+    # These need no other host.
+    assert action("Kill task failed", 60, replacement=False).actor is Actor.OPERATOR
+
+
+def test_no_beginning_hides_a_longer_one() -> None:
+    beginnings = list(REASONS)
+    hidden = [
+        (first, later)
+        for index, first in enumerate(beginnings)
+        for later in beginnings[index + 1 :]
+        if later.startswith(first)
+    ]
+    assert hidden == []
+
+
+TEXTS = {
+    7: [
+        "NVIDIA-SMI couldn't find libnvidia-ml.so library in your system. Please make sure",
+        "nvidia-container-cli: initialization error: load library failed: libnvidia-ml.so.1: cannot open shared object",
+    ],
+    9: ["slurmctld: fatal: Switch configuration a1b2 has invalid child (0f12345678901234567890)"],
+    14: [DISK],
+}
+HARMLESS = [
+    "[2026-03-10T10:00:00.000] error: Node worker-0 has low real_memory size",
+    "slurmctld: fatal: Switch configuration root has invalid child (leaf-7)",
+    "mount: /dev/sda1 mounted on /mnt",
+    "[user_problem] alloc_gpus_busy: Allocated GPUs are used by processes not managed by Slurm",
+    "Jail directory is already populated (sentinel exists), exiting",
+    "topology/tree: init: topology tree plugin loaded",
+    "",
+]
+
+
+@pytest.mark.parametrize(("number", "text"), [(number, text) for number, texts in TEXTS.items() for text in texts])
+def test_each_is_recognized_in_its_own_text_alone(number: int, text: str) -> None:
+    assert [one.number for one in recognized(["before", text, "after"])] == [number]
+
+
+@pytest.mark.parametrize("text", HARMLESS)
+def test_other_texts_reveal_none(text: str) -> None:
+    assert list(recognized([text])) == []
+
+
+def test_every_problem_has_a_text_here() -> None:
+    assert {one.number for one in PROBLEMS} == set(TEXTS)
+
+
+def test_one_is_reported_once() -> None:
+    assert [one.number for one in recognized(TEXTS[9] * 3)] == [9]
+
+
+@pytest.mark.parametrize(
+    ("checks", "blocked"),
+    [
+        (
+            [
+                Check(name="ib-gpu-perf", result="Failed"),
+                Check(name="ensure-healthy-nodes", result="", needs=("ib-gpu-perf", "ssh-check")),
+                Check(name="ssh-check", result="Complete"),
+            ],
+            {"ib-gpu-perf": ("ensure-healthy-nodes",)},
+        ),
+        ([Check(name="drains", result="Failed", drains=True), Check(name="x", result="", needs=("drains",))], {}),
+        ([Check(name="comments", result="Failed"), Check(name="x", result="Complete", needs=("comments",))], {}),
+    ],
+)
+def test_a_failed_check_that_only_comments_holds_up_what_depends_on_it(checks: list[Check], blocked: object) -> None:
+    """Neither a check that drains, nor one whose dependants ran."""
+    assert {name: waiting for name, waiting in blocking(checks).items() if waiting} == blocked
+
+
+Made = Callable[[str], Path]
+Status = Callable[..., dict[str, dict[str, Any]]]
+pytestmark = pytest.mark.usefixtures("up")
+CRASHING = {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 5m0s restarting"}}
+INVALID = "fatal: Switch configuration ab has invalid child (0f12345678901234567890)"
+NO_LIBRARY = "NVIDIA-SMI couldn't find libnvidia-ml.so library in your system."
+NOWHERE = condition("PodScheduled", "False", "Unschedulable", "0/5 nodes are available")
+LATER = condition("LoginAvailable", "False", "NotAvailable", "Login is not available yet")
+SUSPECTED = condition("HardwareIssuesSuspected", "True", "GPUHealthCheckFailedSoperator", "xid 79")
+
+
+def drained(reason: str, **more: Any) -> dict[str, Any]:
+    """What a world has whose second worker is drained."""
+    return {"nodes": {**IDLE, "worker-1": ("IDLE+DRAIN+DYNAMIC_NORM", reason)}, **more}
+
+
+@pytest.fixture
+def status(hpc: Hpc, kubectl: Made) -> Status:
+    """Findings of `status --json` by id and place, of a world with some things changed."""
+
+    def run(**changes: Any) -> dict[str, dict[str, Any]]:
+        world = World()
+        vars(world).update(changes)
+        kubectl(world.script())
+        ended = hpc("status", "nebius", "--json")
+        document = json.loads(ended.out)
+        assert ended.code == (0 if document["ok"] else 1), ended.err
+        return {f"{row['id']} {','.join(row['where'])}": row for row in document["findings"]}
+
+    return run
+
+
+FINDINGS: dict[str, tuple[dict[str, Any], str, dict[str, str]]] = {
+    "conditions that are false": (
+        {"clusters": [slurm_cluster("Not available", condition("CommonAvailable"), LATER)]},
+        "cluster-unavailable controller-0",
+        {"what": "the SlurmCluster is Not available: LoginAvailable is False (NotAvailable: Login is not available"}),
+    "no SlurmCluster": ({"clusters": []}, "cluster-unavailable controller-0", {"what": "SlurmCluster is not there"}),
+    "a node set that is not full": (
+        {"node_sets": [node_set(wanted=4, ready=2, phase="Provisioning"), node_set("cpu", 1, 1)]},
+        "nodeset-incomplete worker", {"what": "has 2 of 4 nodes ready, phase Provisioning"}),
+    "a pod that crashes, with its events": (
+        {"pods": [*PODS, pod("worker-2", ready=False, state=CRASHING, restarts=7)],
+         "logs": {"worker-2": "nothing that is known"},
+         "events": [event("worker-2", "BackOff", "Back-off restarting"), event("x", "No", "not its")]},
+        "pod-not-ready worker-2",
+        {"what": "is not ready (Running): CrashLoopBackOff: back-off 5m0s restarting. Its last events: BackOff: Back-",
+         "todo": "./hpc logs nebius worker-2"}),
+    "a pod that finds no place": (
+        {"pods": [*PODS, pod("worker-2", ready=False, phase="Pending", scheduled=NOWHERE, node="")]},
+        "pod-not-ready worker-2", {"what": "Pending): Unschedulable: 0/5 nodes are available"}),
+    "a known problem in the log of one that crashes": (
+        {"pods": [pod("controller-0", container="slurmctld", ready=False, state=CRASHING, restarts=3), *PODS[1:]],
+         "logs": {"controller-0": f"before\n{INVALID}\nafter"}},
+        "known-problem-9 controller-0", {"what": "more digits than Slurm"}),
+    "a drained node that its user must act on": (
+        drained("[user_problem] alloc_gpus_busy: Allocated GPUs are used [prolog]"), "node-drained worker-1",
+        {"what": "Who must act: user", "note": "Remove what the reason names"}),
+    "one that the operator has left": (
+        drained("[node_problem] gpu_health_check: ib [hc_program]"), "node-drained worker-1",
+        {"what": "Who must act: cloud support", "note": "The operator program should have"}),
+    "one that an administrator drained": (
+        drained("replacing a cable"), "node-drained worker-1",
+        {"what": "replacing a cable", "note": "Resume it once the reason is gone."}),
+    "an operator that may not replace nodes": (
+        drained("[hardware_problem] extensive-check", pods=[*PODS, checks_manager(replacement=False)]),
+        "node-drained worker-1", {"note": "may not replace nodes here"}),
+    "a full boot disk": (
+        drained(DISK), "known-problem-14 worker-1", {"todo": "./hpc ssh nebius worker-1 -- 'enroot list"}),
+    "a node whose pod is gone": (
+        {"nodes": {**IDLE, "worker-7": ("DOWN*+DYNAMIC_NORM", "Not responding")}}, "known-problem-17 worker-7",
+        {"todo": "./hpc ssh nebius controller -- scontrol delete NodeName=worker-7"}),
+    "a host with suspected hardware": (
+        {"hosts": [host("host-1"), host("host-2", SUSPECTED)]}, "host-condition host-2",
+        {"what": "where worker-1 runs: HardwareIssuesSuspected is True (GPUHealthCheckFailedSoperator: xid 79)"}),
+    "a failed check, with its jobs": (
+        {"checks": [active_check("gpu-fryer", slurm="Failed", drains=True, failed={"71": "too slow"})]},
+        "check-failed gpu-fryer", {"what": "the last run of this check ended as Failed: job 71: too slow"}),
+    "a check that holds up the bring-up": (
+        {"checks": [active_check("ib-gpu-perf", slurm="Failed"),
+                    active_check("ensure-healthy-nodes", pods="Pending", needs=["ib-gpu-perf"])]},
+        "known-problem-16 ib-gpu-perf",
+        {"what": "ensure-healthy-nodes waits for it",
+         "todo": "kubectl create job --namespace soperator --from=cronjob/ib-gpu-perf ib-gpu-perf-again"}),
+    "missing libraries in containers": (
+        {"checks": [active_check("nccl-in-docker", slurm="Failed", failed={"3": NO_LIBRARY})]},
+        "known-problem-7 nccl-in-docker", {"todo": "./hpc ssh nebius login-0 -- ldconfig"}),
+    "slurmctld that is down": (
+        {"ping": "Slurmctld(primary) at controller-0 is DOWN"}, "slurmctld-down controller-0",
+        {"what": "is DOWN", "todo": "./hpc logs nebius slurmctld"}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", FINDINGS)
+def test_what_is_wrong_is_found_with_what_to_do(status: Status, case: str) -> None:
+    changes, finding, texts = FINDINGS[case]
+    found = status(**changes)
+    for field, text in texts.items():
+        assert text in found[finding][field]
+    assert "nodeset-incomplete cpu" not in found
+
+
+def test_the_cause_stands_before_its_effects(status: Status) -> None:
+    assert next(iter(status(**drained(DISK)))) == "known-problem-14 worker-1"
+
+
+@pytest.mark.parametrize("changes", [{}, {"nodes": {**IDLE, "worker-7": ("IDLE+CLOUD+POWERED_DOWN", "")}}])
+def test_pods_of_completed_jobs_and_nodes_that_are_off_on_request_are_no_findings(status: Status, changes: Any) -> None:
+    assert status(**changes) == {}
+
+
+def test_a_drained_node_is_in_a_table_with_who_must_act_and_since_when_in_utc(
+    hpc: Hpc, status: Status, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TZ", "America/New_York")
+    assert status(**drained("cable"))["node-drained worker-1"]["since"] == pytest.approx(1767589200.0), SINCE
+    rows = hpc("status", "nebius").out.partition("\nDRAINED")[2].splitlines()
+    assert rows[1].startswith("worker-1")
+    assert "administrator" in rows[1]
+
+
+def test_a_cluster_that_is_well(hpc: Hpc, kubectl: Made) -> None:
+    kubectl(World().script())
+    ended = hpc("status", "nebius")
+    assert (ended.code, ended.err) == (0, "")
+    assert ended.out.startswith("nebius: all is well: 2 nodes idle, 0 jobs.\n")
+    rows = [line.split() for line in ended.out.splitlines()]
+    assert ["SlurmCluster", "Available", "-"] in rows
+    assert ["worker", "2", "2", "Ready"] in rows
+    assert ["all-reduce-perf", "Complete"] in [row[:2] for row in rows]
+    assert ["main*", "up", "unlimited", "2", "256", "worker-[0-1]"] in rows
+
+
+def test_json_has_the_keys_of_every_platform_and_kubernetes_beside_them(hpc: Hpc, kubectl: Made) -> None:
+    kubectl(World().script())
+    document = json.loads(hpc("status", "nebius", "--json").out)
+    assert (document["stack"], document["ok"], document["findings"]) == ("nebius", True, [])
+    assert document["machines"]["worker-0"] == {"roles": ["node"], "reached": True, "why": "", "facts": {}}
+    assert document["machines"]["controller-0"]["facts"]["slurm"]["nodes"]["worker-1"]["CPUTot"] == "128"
+    kubernetes = document["kubernetes"]
+    assert (kubernetes["phase"], kubernetes["pods"], kubernetes["drained"]) == ("Available", [], [])
+    assert kubernetes["nodesets"] == [{"name": "worker", "wanted": 2, "ready": 2, "phase": "Ready"}]
+
+
+@pytest.mark.parametrize("command", ["status", "drift"])
+def test_each_question_has_the_seconds_that_are_given(
+    hpc: Hpc, kubectl: Made, up: dict[str, Any], monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    monkeypatch.setattr("cli.access.kubectl._START_SECONDS", 0)
+    up["config"] = config_text(nebius())
+    kubectl("sleep 30")
+    began = time.monotonic()
+    ended = hpc(command, "nebius", "--timeout", "1", "--json")
+    assert ended.code == 1, ended.err
+    assert time.monotonic() - began < 15
+    assert "no answer within 1 s" in ended.out
+
+
+def test_an_api_that_does_not_answer_is_one_finding_with_its_reason(hpc: Hpc, kubectl: Made) -> None:
+    kubectl("echo 'The connection to the server 203.0.113.7 was refused' >&2; exit 1")
+    ended = hpc("status", "nebius", "--json")
+    document = json.loads(ended.out)
+    assert ended.code == 1
+    assert {row["id"] for row in document["findings"]} == {"not-read"}
+    assert "was refused" in document["findings"][0]["what"]
+    assert not document["machines"]["controller-0"]["reached"]
+    assert "nodes' states are not known" in hpc("status", "nebius").out
+
+
+class TestHealth:
+    """`./hpc health`: what Soperator's checks found, and nothing else."""
+
+    def test_a_cluster_that_is_well(self, hpc: Hpc, kubectl: Made) -> None:
+        kubectl(World().script())
+        ended = hpc("health", "nebius")
+        assert (ended.code, ended.err) == (0, "")
+        assert "all-reduce-perf" in ended.out
+        assert "NODESET" not in ended.out
+
+    def test_drained_nodes_and_failed_checks(self, hpc: Hpc, kubectl: Made) -> None:
+        world = World()
+        world.checks = [active_check("gpu-fryer", slurm="Failed", drains=True, failed={"71": "too slow"})]
+        world.nodes = drained("[user_problem] alloc_gpus_busy")["nodes"]
+        kubectl(world.script())
+        ended = hpc("health", "nebius", "--json")
+        document = json.loads(ended.out)
+        assert (ended.code, document["ok"]) == (1, False)
+        assert {row["id"] for row in document["findings"]} == {"node-drained", "check-failed"}
+        assert [(row["node"], row["actor"]) for row in document["drained"]] == [("worker-1", "user")]
+        assert document["checks"][0]["name"] == "gpu-fryer"
+
+    def test_it_starts_no_check(self, hpc: Hpc, kubectl: Made) -> None:
+        kubectl(World().script())
+        ended = hpc("health", "nebius", "--run")
+        assert ended.code == 1
+        assert "Soperator runs its checks by itself" in ended.err
