@@ -14,7 +14,7 @@ from cluster.jobs.examples import examples
 from cluster.load.parse import parse
 from cluster.platforms.local.rehearsal import lines
 from tests.cluster import stacks
-from tests.cluster.told import told
+from tests.cluster.platforms.local.test_rehearsal import expected_files
 from tests.e2e.cluster import ROOT, Cluster, eventually, free
 
 pytestmark = pytest.mark.e2e
@@ -75,7 +75,7 @@ def test_slurms_files_on_the_controller_are_productions_but_for_what_is_told(
     cluster = rehearsals[stack]
     file = cluster.file.parent / f"rehearsals/Pulumi.{stack}-rehearsal.yaml"
     local = parse(yaml.safe_load(file.read_text())["config"])
-    expected = told(parse(production(stack)), local)
+    expected = expected_files(parse(production(stack)), local)
     read = cluster.ssh("controller", f"cd /etc/slurm && for name in {' '.join(expected)}; do cat $name; echo %%; done")
     assert dict(zip(expected, map(lines, read.split("%%")), strict=False)) == expected
 

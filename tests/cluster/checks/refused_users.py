@@ -13,8 +13,6 @@ USERS = {
     "a name twice": (users({"name": "alice", "uid": 2002}), "users[1].name | alice | no other user | rename"),
     "a system uid": (user(uid=999), "users[0].uid | 999 | 1000 to 60000 | outside the operating system's"),
     "the uid of nobody": (user(uid=65534), "users[0].uid | 65534 | 65536 to 524287 | outside"),
-    "a system user": (user(name="slurm"), "users[0].name | slurm | no system user | choose another name"),
-    "a user of a package of the image": (user(name="dma"), "users[0].name | dma | no system user | operating system"),
     "a user with a name of systemd's": (user(name="systemd-x"), "users[0].name | systemd-x | no system user | choose"),
     "a group whose members become root": (
         {"groups": {"wheel": 3001}},
@@ -32,10 +30,6 @@ USERS = {
         user(keys=[f"{KEY}\u2028ssh-rsa x"]),
         "users[0].keys[0] | ssh-ed25519 AAAA | one line | remove what can't be printed",
     ),
-    "a key with an escape sequence": (
-        user(keys=[f"{KEY}\x1b[2J"]),
-        "users[0].keys[0] | ssh-ed25519 AAAA | one line | remove what can't be printed",
-    ),
     "a name that useradd refuses": (user(name="Al Ice"), "users[0].name | Al Ice | e.g. alice | useradd"),
     "a user's uid as a group's gid": ({**user(), "groups": {"ml": 2001}}, "users[0].uid | 2001 | ml | `gid: 2001`"),
     "a gid twice": ({"groups": {"ml": 3001, "bio": 3001}}, "groups.bio | 3001 | ml's | e.g. 3002"),
@@ -45,7 +39,6 @@ USERS = {
     ),
     "a group with a user's name": ({**user(), "groups": {"alice": 3001}}, "groups.alice | alice | same name | rename"),
     "a group that is not defined": (user(groups=["ml"]), "users[0].groups[0] | ml | none | define ml under `groups`"),
-    "a key that is no key": (user(keys=["hello"]), "users[0].keys[0] | hello | ssh-ed25519 | ssh-keygen"),
     "a key cut short": (user(keys=[KEY[:50]]), "users[0].keys[0] | ssh-ed25519 AAAA | ssh-ed25519 | id_ed25519.pub"),
     "a key of another type": (
         user(keys=["ssh-rsa " + KEY.split()[1]]),
@@ -72,14 +65,6 @@ ACCOUNTING = {
         accounting(qos=[{"name": "q", "max_tres_per_user": {"gres/gpu": 1}}]),
         "accounting.qos[0].max_tres_per_user.gres/gpu | gres/gpu | cpu, mem, node | remove the limit",
     ),
-    "more shares than the database keeps": (
-        accounting(accounts=[{"name": "a", "fairshare": 2**31 - 1}]),
-        "accounting.accounts[0].fairshare | 2147483647 | at most 2147483646 | lower it",
-    ),
-    "a priority that the database would leave out": (
-        accounting(qos=[{"name": "q", "priority": 2**31}]),
-        "accounting.qos[0].priority | 2147483648 | at most 2147483647 | lower it",
-    ),
     "a limit beyond what JSON keeps": (
         accounting(qos=[{"name": "q", "grp_tres": {"cpu": 2**70}}]),
         "accounting.qos[0].grp_tres.cpu | 1180591620717411303424 | at most 9007199254740991 | lower it",
@@ -87,10 +72,6 @@ ACCOUNTING = {
     "a description over two lines": (
         accounting(accounts=[{"name": "a", "description": "one\ntwo"}]),
         "accounting.accounts[0].description | one two | on one line | remove line ends",
-    ),
-    "an organization that clears the screen": (
-        accounting(accounts=[{"name": "a", "organization": "\x1b[2J"}]),
-        "accounting.accounts[0].organization | \\x1b[2J | can be printed | control characters",
     ),
     "a description of a page": (
         accounting(accounts=[{"name": "a", "description": "x" * 256}]),

@@ -45,8 +45,3 @@ def test_every_stack_renders_what_was_reviewed(stack, update_golden):
 def test_no_golden_folder_outlives_its_stack():
     ours = {path.name for path in GOLDEN.iterdir() if (path / "slurm.conf").exists()}
     assert ours == set(STACKS)
-
-
-@pytest.mark.parametrize("stack", STACKS)
-def test_rendering_twice_gives_the_same_text(stack):
-    assert rendered(config(stack)) == rendered(config(stack))
