@@ -89,7 +89,7 @@ class ConfigError(Exception):
         if self.more:
             parts.append(f"and {self.more} more, which are not listed")
         if self.unchecked:
-            places = ", ".join(short(one, _LONGEST_PLACE) for one in self.unchecked)
+            places = ", ".join(short(place, _LONGEST_PLACE) for place in self.unchecked)
             parts.append(f"Not compared with the rest of the file until they are right: {places}")
         return "\n\n".join(parts)
 
@@ -165,7 +165,7 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
     """The known name that was probably meant."""
     if len(name) > _LONGEST_VALUE:
         return None
-    by_lower = {one.lower(): one for one in known}
+    by_lower = {word.lower(): word for word in known}
     found = difflib.get_close_matches(name.lower(), by_lower, n=1, cutoff=0.6)
     return by_lower[found[0]] if found else None
 

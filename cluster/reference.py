@@ -115,7 +115,7 @@ def _tidy(key: dict[str, Any]) -> None:
     """Put the description on one line, and say nothing of null: a key is left out rather than written as nothing."""
     if "description" in key:
         key["description"] = " ".join(key["description"].split())
-    choices = [one for one in key.get("anyOf", []) if one != {"type": "null"}]
+    choices = [choice for choice in key.get("anyOf", []) if choice != {"type": "null"}]
     if len(choices) == 1 and len(key["anyOf"]) == 2:
         del key["anyOf"]
         key.update(choices[0])
@@ -230,7 +230,7 @@ def _allowed(field: dict[str, Any]) -> str:
     if "const" in field:
         return f"`{field['const']}`"
     kind = field.get("type")
-    choices = [{**field, "type": one} for one in kind] if isinstance(kind, list) else field.get("anyOf")
+    choices = [{**field, "type": type_} for type_ in kind] if isinstance(kind, list) else field.get("anyOf")
     if choices:
         return " or ".join(dict.fromkeys(filter(None, map(_allowed, choices))))
     if kind == "array":

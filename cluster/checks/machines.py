@@ -96,7 +96,11 @@ def wrong_platform(at: Location, name: str, platform: str) -> Iterator[Finding]:
     """A machine type that the platform does not have."""
     if registry.get(platform).any_machine_type or platform == MACHINE_TYPES[name].platform:
         return
-    fitting = [one.name for one in MACHINE_TYPES.values() if one.platform == platform and one.family.fabric.set_up]
+    fitting = [
+        machine_type.name
+        for machine_type in MACHINE_TYPES.values()
+        if machine_type.platform == platform and machine_type.family.fabric.set_up
+    ]
     yield Finding(
         id="machine-type-platform",
         at=at,
@@ -121,7 +125,7 @@ def _gpus(config: ClusterConfig) -> Iterator[Finding]:
                 todo="remove `gpus`",
             )
         elif section.gpus.type not in kind.family.gpus:
-            takers = [one.name for one in MACHINE_TYPES.values() if section.gpus.type in one.family.gpus]
+            takers = [row.name for row in MACHINE_TYPES.values() if section.gpus.type in row.family.gpus]
             yield Finding(
                 id="gpus-unknown",
                 at=(*at, "type"),

@@ -37,7 +37,7 @@ def _platform_fields(config: ClusterConfig) -> Iterator[Finding]:
     platform, everyone = registry.get(config.platform), registry.all_platforms()
     for at, section in _sections((), config):
         for key in type(section).model_fields:
-            owners = [one for one in everyone if key in _own_fields(one, section)]
+            owners = [owner for owner in everyone if key in _own_fields(owner, section)]
             if not owners or platform in owners or (value := given(section, key)) is None:
                 continue
             yield Finding(

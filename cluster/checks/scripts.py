@@ -191,5 +191,5 @@ def _warm_up(config: ClusterConfig) -> Iterator[Finding]:
 def _closed_to_root(config: ClusterConfig, wanted: Collection[str]) -> list[str]:
     """Partitions without root whose nodes are in no other of those that are warmed."""
     there = {name: config.partitions[name] for name in wanted if name in config.partitions}
-    open_ones = {nodeset for one in there.values() if admits_root(one) for nodeset in one.nodesets}
+    open_ones = {nodeset for partition in there.values() if admits_root(partition) for nodeset in partition.nodesets}
     return [name for name, one in there.items() if not admits_root(one) and not open_ones >= set(one.nodesets)]

@@ -128,7 +128,7 @@ def _programs(config: ClusterConfig) -> Iterator[Finding]:
         return
     for key, value in config.slurm.extra.items():
         for path in re.split("[,:]", str(value)) if CONF.canonical(key) in RUN_BY_SLURMCTLD else ():
-            below = [one for one in NOT_EXECUTED if PurePosixPath(normpath(path)).is_relative_to(one)]
+            below = [folder for folder in NOT_EXECUTED if PurePosixPath(normpath(path)).is_relative_to(folder)]
             if below:
                 yield Finding(
                     id="slurmctld-program",

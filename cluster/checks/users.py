@@ -1,6 +1,7 @@
 """People and accounting: names, uids and gids belong to one of them, what they name exists, accounts form a tree."""
 
 from collections.abc import Iterator, Mapping
+from graphlib import CycleError, TopologicalSorter
 
 from cluster import people, roster
 from cluster.catalog import IMAGES
@@ -35,7 +36,7 @@ def find_errors(config: ClusterConfig) -> Iterator[Finding]:
                 at=(*at, "uid"),
                 given=str(user.uid),
                 allowed=f"a number that no other user has; {user.uid} is {seen_uids[user.uid]}'s",
-                todo=f"choose another number, e.g. {max(one.uid for one in config.users) + 1}",
+                todo=f"choose another number, e.g. {max(other.uid for other in config.users) + 1}",
             )
         seen_names.add(user.name)
         seen_uids.setdefault(user.uid, user.name)
@@ -85,7 +86,7 @@ def _former(config: ClusterConfig) -> Iterator[Finding]:
                 allowed=f"a number that no former user had; {user.uid} was {owner}'s, whose files are still there",
                 todo=f"write {own}"
                 if own != user.uid
-                else "choose another number, e.g. " + str(max([*owners, *(one.uid for one in config.users)]) + 1),
+                else "choose another number, e.g. " + str(max([*owners, *(other.uid for other in config.users)]) + 1),
             )
         elif own != user.uid:
             yield Finding(
@@ -189,7 +190,7 @@ def _database(config: ClusterConfig) -> Iterator[Finding]:
     yield from _twice("qos", [level.name for level in given.qos])
     parents = {account.name: account.parent for account in given.accounts}
     above = {name: (parent,) if parent else () for name, parent in parents.items()}
-    doubtful = _in_circles(above)
+    doubtful = _has_circle(above)
     for position, account in enumerate(given.accounts):
         at = ("accounting", "accounts", position)
         if account.name == "root":
@@ -210,7 +211,7 @@ def _database(config: ClusterConfig) -> Iterator[Finding]:
                 todo=suggest(str(account.parent), known, f"define {account.parent}, or leave `parent` out"),
                 missing=account.parent,
             )
-        elif account.name in doubtful and (circle := _circle(account.name, above)):
+        elif doubtful and (circle := _circle(account.name, above)):
             yield Finding(
                 id="account-circle",
                 at=(*at, "parent"),
@@ -221,13 +222,13 @@ def _database(config: ClusterConfig) -> Iterator[Finding]:
     yield from _preemption(config)
     names = people.qos_names(config)
     preempted = {level.name: level.preempt for level in given.qos}
-    doubtful = _in_circles(preempted)
+    doubtful = _has_circle(preempted)
     tracked = _tracked(config)
     for position, qos in enumerate(given.qos):
         at = ("accounting", "qos", position)
         yield from unknown((*at, "preempt"), qos.preempt, names, "a QOS", "accounting.qos")
         yield from _resources(tracked, at, qos)
-        if qos.name in doubtful and (circle := _circle(qos.name, preempted)):
+        if doubtful and (circle := _circle(qos.name, preempted)):
             yield Finding(
                 id="qos-circle",
                 at=(*at, "preempt"),
@@ -242,7 +243,7 @@ def _preemption(config: ClusterConfig) -> Iterator[Finding]:
     fits = {"preempttype": ("preempt/qos",), "preemptmode": ("CANCEL", "REQUEUE", "SUSPEND,GANG")}
     for name, value in config.slurm.extra.items():
         allowed = fits.get(name.lower())
-        if allowed and people.preempts(config) and str(value).lower() not in {one.lower() for one in allowed}:
+        if allowed and people.preempts(config) and str(value).lower() not in {choice.lower() for choice in allowed}:
             yield Finding(
                 id="preemption-settings",
                 at=("slurm", "extra", name),
@@ -304,20 +305,9 @@ def _circle(name: str, named: Mapping[str, tuple[str, ...]]) -> list[str]:
     return []
 
 
-def _in_circles(named: Mapping[str, tuple[str, ...]]) -> set[str]:
-    """Names that may be in a circle. Every other name leads to one that names nothing."""
-    left = {name: {one for one in names if one in named} for name, names in named.items()}
-    naming: dict[str, list[str]] = {}
-    for name, names in left.items():
-        for one in names:
-            naming.setdefault(one, []).append(name)
-    free = [name for name, names in left.items() if not names]
-    while free:
-        gone = free.pop()
-        del left[gone]
-        for name in naming.get(gone, ()):
-            if name in left:
-                left[name].discard(gone)
-                if not left[name]:
-                    free.append(name)
-    return set(left)
+def _has_circle(named: Mapping[str, tuple[str, ...]]) -> bool:
+    try:
+        TopologicalSorter(named).prepare()
+    except CycleError:
+        return True
+    return False

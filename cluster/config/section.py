@@ -68,7 +68,7 @@ Kind = TypeVar("Kind")
 
 def metadata(info: FieldInfo, kind: type[Kind]) -> Kind | None:
     """A field's annotation of one kind."""
-    return next((one for one in info.metadata if isinstance(one, kind)), None)
+    return next((note for note in info.metadata if isinstance(note, kind)), None)
 
 
 def slurm_fields(section: Section | type[Section]) -> Iterator[tuple[str, Slurm]]:

@@ -82,7 +82,7 @@ def _named(value: Any, info: FieldInfo) -> Mapping[str, Any] | None:  # noqa: AN
     """A mapping as it is, a list of sections by their names; None for every other value."""
     if isinstance(value, Mapping):
         return value
-    return {one.name: one for one in value} if member_section(info) else None
+    return {member.name: member for member in value} if member_section(info) else None
 
 
 @dataclass(frozen=True, eq=False)

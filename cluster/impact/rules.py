@@ -172,7 +172,7 @@ def _refused_release(edit: Edit) -> Impact | None:
     }
     between = steps[1:-1]
     known = f"Slurm {new} takes over from {listing(UPGRADES[new])} only: the way from {old} is {' -> '.join(steps)}"
-    if missing := [one for one in between if one not in there]:
+    if missing := [release for release in between if release not in there]:
         return Refuse(f"{known}, and no image of platform {edit.after.platform} has {listing(missing)}: {back}")
     first = f'`image: {{base: {there[between[0]]}}}`, `slurm: {{version: "{between[0]}"}}`'
     return Refuse(f"{known}; begin with {first}", command="./hpc up {stack}")

@@ -29,9 +29,9 @@ def declared(model: type[Section] = ClusterConfig) -> Mapping[str, Impact | ByRu
     """The impacts that fields declare, by pattern: of all platforms."""
     found: dict[str, Impact | ByRule] = {}
     for pattern, info in patterns(model):
-        for one in info.metadata:
-            if isinstance(one, Impact | ByRule):
-                found[f"{pattern}{MEMBER}" if isinstance(one, Members) else pattern] = one
+        for note in info.metadata:
+            if isinstance(note, Impact | ByRule):
+                found[f"{pattern}{MEMBER}" if isinstance(note, Members) else pattern] = note
     return found
 
 
@@ -81,7 +81,6 @@ def impact(edit: Edit) -> Impact | None:
     return found if isinstance(found, Impact) else found(edit)
 
 
-_NOTHING, _THERE = "nothing", "(as written)"
 _NOTHING, _THERE = "nothing", "(as written)"
 
 

@@ -118,14 +118,14 @@ def _cluster(given: Any, findings: list[Finding]) -> Mapping[str, Any]:  # noqa:
 def _too_deep(tree: Any, levels: int = _DEEPEST) -> bool:  # noqa: ANN401 - what stands in the file may have any shape
     """Whether a tree has more levels, as one that holds itself has."""
     below = tree.values() if isinstance(tree, Mapping) else tree if isinstance(tree, list) else ()
-    return not levels or any(_too_deep(one, levels - 1) for one in below)
+    return not levels or any(_too_deep(branch, levels - 1) for branch in below)
 
 
 def _sorted(tree: Any) -> Any:  # noqa: ANN401 - what stands in the file may have any shape
     """The same with the keys of every mapping sorted."""
     if isinstance(tree, Mapping):
         return {key: _sorted(tree[key]) for key in sorted(tree, key=str)}
-    return [_sorted(one) for one in tree] if isinstance(tree, list) else tree
+    return [_sorted(branch) for branch in tree] if isinstance(tree, list) else tree
 
 
 def _keys_as_written(tree: Any) -> Any:  # noqa: ANN401 - what stands in the file may have any shape
@@ -134,7 +134,7 @@ def _keys_as_written(tree: Any) -> Any:  # noqa: ANN401 - what stands in the fil
         return {
             "on" if key is True or key == "true" else str(key): _keys_as_written(value) for key, value in tree.items()
         }
-    return [_keys_as_written(one) for one in tree] if isinstance(tree, list) else tree
+    return [_keys_as_written(branch) for branch in tree] if isinstance(tree, list) else tree
 
 
 def provider_keys() -> dict[str, tuple[str, ...]]:

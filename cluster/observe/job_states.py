@@ -87,7 +87,7 @@ def parse_sacct(text: str, ids: Iterable[str]) -> dict[str, JobState]:
 
 def _merged(rows: Iterable[JobState], ids: Iterable[str]) -> dict[str, JobState]:
     """One state for each job: of an array, the state of a task that has not ended, else of one that failed."""
-    wanted: Mapping[str, list[JobState]] = {one: [] for one in ids}
+    wanted: Mapping[str, list[JobState]] = {id_: [] for id_ in ids}
     for row in rows:
         if row.id in wanted:
             wanted[row.id].append(row)

@@ -108,7 +108,7 @@ def parse_jobs(text: str, mark: str) -> list[Job]:
 def parse_nodes(text: str, jobs: Sequence[Job] = ()) -> dict[str, Node]:
     """What NODES prints, by name and in slurmctld's order, with the jobs on each."""
     found = (Node.of(row["NodeName"], row) for row in rows(text) if "NodeName" in row)
-    return {one.name: replace(one, jobs=tuple(job for job in jobs if one.name in job.nodes)) for one in found}
+    return {node.name: replace(node, jobs=tuple(job for job in jobs if node.name in job.nodes)) for node in found}
 
 
 def chosen(given: Iterable[str], nodes: Mapping[str, Node], cluster: str) -> tuple[list[Node], list[str]]:

@@ -21,9 +21,9 @@ def desired(config: ClusterConfig) -> Accounting:
     """
     return {
         "cluster": config.name,
-        "accounts": [_account(one) for one in _in_order(accounts(config), lambda one: [one.parent])],
+        "accounts": [_account(row) for row in _in_order(accounts(config), lambda row: [row.parent])],
         "users": [_user(config, user) for user in config.users],
-        "qos": [_qos(one) for one in _in_order(config.accounting.qos, lambda one: one.preempt)],
+        "qos": [_qos(row) for row in _in_order(config.accounting.qos, lambda row: row.preempt)],
     }
 
 
@@ -40,10 +40,12 @@ def _in_order(given: Sequence[_Named], needs: Callable[[_Named], Iterable[str | 
     ordered: list[_Named] = []
     waiting = list(given)
     while waiting:
-        late = {one.name for one in waiting}
-        ready = [one for one in waiting if not late & set(needs(one))] or waiting  # parsing has refused circles
+        late = {member.name for member in waiting}
+        ready = [
+            member for member in waiting if not late & set(needs(member))
+        ] or waiting  # parsing has refused circles
         ordered += ready
-        waiting = [one for one in waiting if one not in ready]
+        waiting = [member for member in waiting if member not in ready]
     return ordered
 
 

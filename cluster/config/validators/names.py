@@ -276,8 +276,8 @@ def cluster_cidr(value: str) -> str:
 def mount_point(value: str) -> str:
     """A directory that may be replaced by a shared one."""
     path = absolute_path(value)
-    taken = path == "/srv" or any(is_within(path, one) for one in (*_SYSTEM, *_OURS))
-    if taken and not any(is_within(path, one) for one in _SITES_OWN):
+    taken = path == "/srv" or any(is_within(path, folder) for folder in (*_SYSTEM, *_OURS))
+    if taken and not any(is_within(path, folder) for folder in _SITES_OWN):
         raise RefusedError(
             "a directory that neither the operating system nor the set-up needs: at the top, or below /home, /opt, "
             "/mnt, /media or /srv, e.g. /data or /opt/apps",

@@ -35,10 +35,10 @@ def _as_one(group: list[ClusterFinding]) -> ClusterFinding:
     first = group[0]
     if len(group) == 1:
         return first
-    times = [one.since for one in group if one.since is not None]
+    times = [finding.since for finding in group if finding.since is not None]
     return ClusterFinding(
         id=first.id,
-        where=tuple(name for one in group for name in one.where),
+        where=tuple(name for finding in group for name in finding.where),
         what=first.what,
         todo=first.todo,
         note=first.note,

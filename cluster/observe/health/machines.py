@@ -48,18 +48,20 @@ def late(seen: ClusterObservation) -> Iterator[ClusterFinding]:
     if len(silent) == len(seen.machines) > 1:
         yield ClusterFinding(
             id="host-busy",
-            where=tuple(one.name for one in silent),
+            where=tuple(machine.name for machine in silent),
             what=f"each accepts connections, and none gave a report ({silent[0].why}): this host is busy, or the "
             "network to them is slow. Nothing is known of the cluster",
             todo=todo,
         )
         return
-    for one in seen.machines:
-        if one.late or one.is_busy:
+    for machine in seen.machines:
+        if machine.late or machine.is_busy:
             yield ClusterFinding(
                 id="machine-late",
-                where=(one.name,),
-                what=f"is there, and gave no report: {one.why}" if one.late else "gave a part of its report only",
+                where=(machine.name,),
+                what=f"is there, and gave no report: {machine.why}"
+                if machine.late
+                else "gave a part of its report only",
                 todo=todo,
                 note="It or this host is busy, or it hangs. What is missing is not checked.",
             )
