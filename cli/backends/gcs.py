@@ -9,7 +9,7 @@ from cli.backends import buckets
 from cli.backends.buckets import Backend, Done, Record, Step, Version
 from cli.errors import CliError
 from cluster.config import ClusterConfig
-from cluster.platforms.gcp.section import GoogleCloud
+from cluster.platforms.gcp.names import GoogleCloud
 from components.environment import Environment
 from components.gcp.state import Storage
 

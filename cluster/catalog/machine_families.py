@@ -112,10 +112,10 @@ _ROWS = (
         builds_images=False, source=f"{_DOCS}/general-purpose-machines"),
     *(
         Family(
-            name=one.name, platform="nebius",
-            fabric=_nebius_fabric(one),
-            architecture=one.architecture, source=SOURCE)
-        for one in PLATFORMS.values()
+            name=platform.name, platform="nebius",
+            fabric=_nebius_fabric(platform),
+            architecture=platform.architecture, source=SOURCE)
+        for platform in PLATFORMS.values()
     ),
 )
 # fmt: on

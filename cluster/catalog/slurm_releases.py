@@ -32,7 +32,7 @@ class Table:
     def versions(self, name: str) -> tuple[str, ...]:
         """Releases that know a parameter, given in the spelling of the manual."""
         if name in self.some:
-            first, last = (VERSIONS.index(one) for one in self.some[name])
+            first, last = (VERSIONS.index(version) for version in self.some[name])
             return VERSIONS[first : last + 1]
         return VERSIONS if name in self.always else ()
 

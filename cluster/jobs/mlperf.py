@@ -175,11 +175,11 @@ def _known(rows: Sequence[PartitionFacts], name: str) -> None:
 def diffusion_config(given: str, nodes: int) -> DiffusionConfig:
     """The configuration of a run of Stable Diffusion. Without a name, that of the number of nodes; another number is
     given to the one of two nodes, as the recipe does. Raises RequestError."""
-    by_name = {one.name: one for one in DIFFUSION_CONFIGS}
+    by_name = {config.name: config for config in DIFFUSION_CONFIGS}
     if given and given not in by_name:
         todo = suggest(given, by_name, "leave --config out")
         raise RequestError(f"there is no configuration {given!r}. There are: {', '.join(by_name)}. To do: {todo}")
-    fitting = [one for one in DIFFUSION_CONFIGS if one.nodes == nodes and one.batch == 8]
+    fitting = [config for config in DIFFUSION_CONFIGS if config.nodes == nodes and config.batch == 8]
     return by_name[given] if given else fitting[0] if fitting else by_name["02x08x08"]
 
 
@@ -196,8 +196,8 @@ class Sizes:
 def gpt3_setting(row: PartitionFacts, nodes: int, sizes: Sizes) -> Gpt3Setting:
     """The sizes of a run of GPT-3. Raises RequestError: they do not fit each other, or the GPUs."""
     # Slurm's type may be all that nvidia-smi prints: nvidia_h100_80gb_hbm3.
-    kind = next((one for one in GPU_GB if row.gpu and one in row.gpu.type.lower()), "")
-    usual = [one for one in GPT3_SETTINGS if one.gpu == kind and one.nodes == nodes]
+    kind = next((name for name in GPU_GB if row.gpu and name in row.gpu.type.lower()), "")
+    usual = [setting for setting in GPT3_SETTINGS if setting.gpu == kind and setting.nodes == nodes]
     base = usual[0] if usual else Gpt3Setting(gpu=kind, nodes=nodes, batch=GPT3_SETTINGS[0].batch)
     found = Gpt3Setting(
         gpu=kind,
@@ -212,25 +212,25 @@ def gpt3_setting(row: PartitionFacts, nodes: int, sizes: Sizes) -> Gpt3Setting:
     return found
 
 
-def _misfits(one: Gpt3Setting, gpus: int) -> list[str]:
+def _misfits(row: Gpt3Setting, gpus: int) -> list[str]:
     found: list[str] = []
-    parts = one.tensor * one.pipeline
-    if HEADS % one.tensor or one.tensor > GPUS:
-        found.append(f"--tensor {one.tensor}: allowed is a divisor of {HEADS} up to {GPUS}, the GPUs of a node")
-    if LAYERS % one.pipeline:
-        found.append(f"--pipeline {one.pipeline}: allowed is a divisor of {LAYERS}, the layers")
+    parts = row.tensor * row.pipeline
+    if HEADS % row.tensor or row.tensor > GPUS:
+        found.append(f"--tensor {row.tensor}: allowed is a divisor of {HEADS} up to {GPUS}, the GPUs of a node")
+    if LAYERS % row.pipeline:
+        found.append(f"--pipeline {row.pipeline}: allowed is a divisor of {LAYERS}, the layers")
     if gpus % parts:
         found.append(
-            f"--nodes {one.nodes}: allowed is a multiple of {-(-parts // GPUS)}, so that {GPUS} GPUs each make groups "
-            f"of {parts} (tensor {one.tensor} x pipeline {one.pipeline})"
+            f"--nodes {row.nodes}: allowed is a multiple of {-(-parts // GPUS)}, so that {GPUS} GPUs each make groups "
+            f"of {parts} (tensor {row.tensor} x pipeline {row.pipeline})"
         )
-    elif one.batch % (each := gpus // parts * one.micro):
-        groups = f"{gpus // parts} groups of GPUs x {one.micro} samples"
-        found.append(f"--batch {one.batch}: allowed is a multiple of {each} ({groups})")
-    need, have = PARAMETERS * PARAMETER_BYTES / parts / 1e9, GPU_GB.get(one.gpu)
+    elif row.batch % (each := gpus // parts * row.micro):
+        groups = f"{gpus // parts} groups of GPUs x {row.micro} samples"
+        found.append(f"--batch {row.batch}: allowed is a multiple of {each} ({groups})")
+    need, have = PARAMETERS * PARAMETER_BYTES / parts / 1e9, GPU_GB.get(row.gpu)
     if have and need > 0.9 * have:
         found.append(
-            f"--tensor {one.tensor} --pipeline {one.pipeline}: each GPU would need {need:.0f} GB for its parameters, "
+            f"--tensor {row.tensor} --pipeline {row.pipeline}: each GPU would need {need:.0f} GB for its parameters, "
             f"and has {have} GB. Allowed is a division into more parts: with 8 and 8 it needs "
             f"{PARAMETERS * PARAMETER_BYTES / 64e9:.0f} GB"
         )
@@ -485,4 +485,4 @@ def _options(wanted: Training, name: str, limit: int) -> dict[str, Option]:
 
 
 def _body(values: dict[str, str | int], path: str) -> str:
-    return variables(values) + "".join(f"\n{source(f'mlperf/{one}')}" for one in ("pyxis.sh", path))
+    return variables(values) + "".join(f"\n{source(f'mlperf/{name}')}" for name in ("pyxis.sh", path))

@@ -219,27 +219,27 @@ class Pairs:
     @property
     def best(self) -> float:
         """The fastest pair, GB/s."""
-        return max((one.busbw for one in self.measured), default=0.0)
+        return max((pair.busbw for pair in self.measured), default=0.0)
 
     @property
     def rounds(self) -> int:
-        return max((one.round for one in self.measured), default=0)
+        return max((pair.round for pair in self.measured), default=0)
 
-    def is_slow(self, one: Measured) -> bool:
+    def is_slow(self, pair: Measured) -> bool:
         """Whether a pair is slow."""
-        return bool(one.failure) or one.busbw < SLOW * self.best
+        return bool(pair.failure) or pair.busbw < SLOW * self.best
 
     @property
     def sound(self) -> list[str]:
         """Nodes that were fast with somebody, so that nothing is wrong with them."""
-        fast = {node for one in self.measured if not self.is_slow(one) for node in one.nodes}
+        fast = {node for pair in self.measured if not self.is_slow(pair) for node in pair.nodes}
         return [node for node in self.nodes if node in fast]
 
     @property
     def slow(self) -> list[str]:
         """Nodes that were slow with a sound one, and fast with none."""
         sound = set(self.sound)
-        met = {node for one in self.measured if self.is_slow(one) and sound & set(one.nodes) for node in one.nodes}
+        met = {node for pair in self.measured if self.is_slow(pair) and sound & set(pair.nodes) for node in pair.nodes}
         return [node for node in self.nodes if node in met - sound]
 
     @property
@@ -252,7 +252,7 @@ class Pairs:
     def odd(self) -> list[Measured]:
         """Slow pairs of two sound nodes: the way between them."""
         sound = set(self.sound)
-        return [one for one in self.measured if self.is_slow(one) and sound.issuperset(one.nodes)]
+        return [pair for pair in self.measured if self.is_slow(pair) and sound.issuperset(pair.nodes)]
 
     @property
     def passed(self) -> bool:
@@ -261,18 +261,19 @@ class Pairs:
 
     def of(self, node: str) -> list[Measured]:
         """What was measured with a node."""
-        return [one for one in self.measured if node in one.nodes]
+        return [pair for pair in self.measured if node in pair.nodes]
 
     def next(self) -> list[Pair]:
         """Pairs to measure side by side; empty where all is known, or more pairs would show no more."""
         sound = self.sound
         if self.rounds >= (ROUNDS if sound else ROUNDS_WITHOUT_FAST):
             return []
-        tried = {frozenset(one.nodes) for one in self.measured}
+        tried = {frozenset(pair.nodes) for pair in self.measured}
         found: list[Pair] = []
         used: set[str] = set()
         for node in (unknown := self.open):
-            free = (one for one in sound or unknown if one not in {node, *used} and frozenset((node, one)) not in tried)
+            others = sound or unknown
+            free = (name for name in others if name not in {node, *used} and frozenset((node, name)) not in tried)
             if node not in used and (partner := next(free, "")):
                 found.append((node, partner))
                 used |= {node, partner}

@@ -89,7 +89,7 @@ def _intervals(run: MlperfRun) -> tuple[tuple[Interval, ...], list[str]]:
     found = []
     for begin in range(0, len(run.step_ms), size):
         group = run.step_ms[begin : begin + size]
-        ms = round(sum(one for _, one in group))
+        ms = round(sum(duration for _, duration in group))
         found.append(Interval(first=group[0][0] - 1, last=group[-1][0], ms=max(ms, 1), line=run.line))
     return tuple(found), [f"intervals are sums of {size} times that Megatron-LM wrote for its iterations"]
 
@@ -133,9 +133,9 @@ def table(found: TargetComparison, unit: str) -> Iterator[str]:
     """Lines of the table; `unit` of its intervals."""
     yield f" interval |{unit:^15}|     duration     "
     yield _RULE
-    for number, one in enumerate(found.intervals, 1):
-        part = f"{_count(one.first):>6}-{_count(one.last):<6}"
-        yield f" {number:8d} | {part} | {one.ms / 1000:6.2f}s ({one.ms}ms)"
+    for number, interval in enumerate(found.intervals, 1):
+        part = f"{_count(interval.first):>6}-{_count(interval.last):<6}"
+        yield f" {number:8d} | {part} | {interval.ms / 1000:6.2f}s ({interval.ms}ms)"
     yield _RULE
     against = ""
     if found.target:
@@ -192,18 +192,18 @@ class MlperfReport:
     def lines(self) -> list[str]:
         """The report as text."""
         found: list[str] = []
-        for number, (run, one) in enumerate(zip(self.log.runs, self.comparisons, strict=True), 1):
+        for number, (run, comparison) in enumerate(zip(self.log.runs, self.comparisons, strict=True), 1):
             if len(self.log.runs) > 1:
                 found += ([""] if number > 1 else []) + [heading(run, number, len(self.log.runs))]
-            found += [*(table(one, run.unit) if one else [" no training steps"]), *more(run)]
+            found += [*(table(comparison, run.unit) if comparison else [" no training steps"]), *more(run)]
         return found
 
     def notes(self) -> list[str]:
         """Sentences on what is wrong with the log, and on what the comparison rests."""
         found = list(self.log.notes)
-        for number, (run, one) in enumerate(zip(self.log.runs, self.comparisons, strict=True), 1):
+        for number, (run, comparison) in enumerate(zip(self.log.runs, self.comparisons, strict=True), 1):
             which = f"run {number}: " if len(self.log.runs) > 1 else ""
-            found += [f"{which}{note}" for note in (*run.notes, *(one.notes if one else ()))]
+            found += [f"{which}{note}" for note in (*run.notes, *(comparison.notes if comparison else ()))]
         return found
 
     def document(self) -> dict[str, Any]:
@@ -220,10 +220,10 @@ class MlperfReport:
         }
         per = LOG_STEPS if targets else 1
         found: list[Curve] = []
-        for number, one in enumerate(self.comparisons, 1):
-            if one:
-                every = -(-len(one.intervals) // _MOST_POINTS)
-                points = [(it.last, per * it.ms / 1000 / (it.last - it.first)) for it in one.intervals[::every]]
+        for number, comparison in enumerate(self.comparisons, 1):
+            if comparison:
+                every = -(-len(comparison.intervals) // _MOST_POINTS)
+                points = [(it.last, per * it.ms / 1000 / (it.last - it.first)) for it in comparison.intervals[::every]]
                 found.append(Curve(f"run {number}" if len(self.comparisons) > 1 else "this run", points))
         ends = [x for curve in found for x, _ in curve.points]
         for target in targets.values():

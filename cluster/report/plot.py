@@ -111,7 +111,7 @@ def print_plot(
     """
     import plotext
 
-    lines = sorted(_drawable(curves, x_log=x_log), key=lambda one: not one.reference)  # what was measured on top
+    lines = sorted(_drawable(curves, x_log=x_log), key=lambda curve: not curve.reference)  # what was measured on top
     width = max(width, _NARROWEST)
     xs = [x for line in lines for x, _ in line.points]
     ys = [y for line in lines for _, y in line.points]
@@ -156,7 +156,7 @@ def _drawable(curves: Sequence[Curve], *, x_log: bool) -> list[Curve]:
         Curve(curve.name, sorted(point for point in curve.points if _can_be_drawn(point, x_log=x_log)), curve.reference)
         for curve in curves
     ]
-    if not (found := [one for one in every if one.points]):
+    if not (found := [curve for curve in every if curve.points]):
         raise ValueError("no curve has a point to draw")
     return found
 
@@ -186,7 +186,7 @@ def _round_values(low: float, high: float) -> list[float]:
     """About five round numbers, from `low` or a little below to `high` or a little above."""
     length = max(high - low, abs(high) * 1e-6, 1e-9)
     unit = 10.0 ** math.floor(math.log10(length / 4))
-    step = next(unit * one for one in (1, 2, 2.5, 5, 10) if unit * one >= length / 5)
+    step = next(unit * factor for factor in (1, 2, 2.5, 5, 10) if unit * factor >= length / 5)
     first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
     return [step * number for number in range(first, max(last, first + 1) + 1)]
 

@@ -105,10 +105,10 @@ def room(config: ClusterConfig) -> dict[str, tuple[int, int]]:
     # Among the nodes' addresses is the controller's, and the builder's for as long as that lives.
     nodes = LOGIN * part - FIRST - 2
     return {
-        "login machines": (sum(one.roles == ("login",) for one in found), part - 1),
+        "login machines": (sum(machine.roles == ("login",) for machine in found), part - 1),
         "Lustre metadata servers": (lustre.count("mds"), part - 2),
         "Lustre object storage servers": (lustre.count("oss"), (PARTS - OBJECTS) * part - 1 - KEPT_AT_END),
-        "nodes": (sum(one.roles == ("node",) for one in found), nodes),
+        "nodes": (sum(machine.roles == ("node",) for machine in found), nodes),
     }
 
 

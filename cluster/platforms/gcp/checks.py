@@ -71,12 +71,12 @@ def _overlaps(config: ClusterConfig) -> Iterator[Finding]:
         "second_cidr": "of the nodes' second NIC",
         "services_cidr": "for what Google runs",
     }
-    for (one, left), (other, right) in combinations(_used(config).items(), 2):
+    for (key, left), (other, right) in combinations(_used(config).items(), 2):
         if not left.overlaps(right):
             continue
         # What the file says is at fault before a default.
-        fault, against = (one, other) if str(right) == NETWORK[other] else (other, one)
-        networks = {one: left, other: right}
+        fault, against = (key, other) if str(right) == NETWORK[other] else (other, key)
+        networks = {key: left, other: right}
         yield Finding(
             id="network-overlap",
             at=("network", fault),
@@ -337,7 +337,7 @@ def _boot_size(config: ClusterConfig, at: Location, row: DiskType, size: int) ->
 
 MOST_FLEX_MINUTES = 7 * 24 * 60
 LEAST_FLEX_MINUTES = 10
-_NO_PLACEMENT = [one.name for one in FAMILIES.values() if one.platform == "gcp" and not one.compact_placement]
+_NO_PLACEMENT = [row.name for row in FAMILIES.values() if row.platform == "gcp" and not row.compact_placement]
 
 
 def _capacity_errors(config: ClusterConfig) -> Iterator[Finding]:
@@ -399,7 +399,7 @@ def _capacity_warnings(config: ClusterConfig) -> Iterator[Finding]:
 def _fabric_error(nodeset: str, kind: MachineType) -> Finding:
     """A machine type whose GPUs would have no network between machines."""
     usable = [
-        one.name for one in MACHINE_TYPES.values() if one.platform == "gcp" and one.gpu and one.family.fabric.set_up
+        row.name for row in MACHINE_TYPES.values() if row.platform == "gcp" and row.gpu and row.family.fabric.set_up
     ]
     return Finding(
         id="machine-type-fabric",
@@ -489,7 +489,7 @@ def _flex_errors(at: Location, max_run: str) -> Iterator[Finding]:
         )
 
 
-_TCPXO = tuple(one.name for one in MACHINE_TYPES.values() if one.family.fabric.rxdm)
+_TCPXO = tuple(known.name for known in MACHINE_TYPES.values() if known.family.fabric.rxdm)
 _TIMERS = {"prolog_epilog": "Slurm ends the prolog and drains the node", "batch_start": "Slurm requeues the batch job"}
 _SECONDS = 600
 """What the configuration that Google ships with rxdm gives both: etc/long-prolog-slurm.conf.tpl of slurm-gcp."""
@@ -519,7 +519,7 @@ def rxdm_warnings(config: ClusterConfig) -> Iterator[Finding]:
     runs = config.slurm.rxdm.partitions if config.slurm.rxdm else ()
     for name, partition in config.partitions.items():
         kinds = {nodeset: nodeset_type(config, config.nodesets[nodeset]) for nodeset in partition.nodesets}
-        mega = [one for one, kind in kinds.items() if kind.family.fabric.rxdm]
+        mega = [nodeset for nodeset, kind in kinds.items() if kind.family.fabric.rxdm]
         if mega and name not in runs:
             yield Finding(
                 id="rxdm-partition-missing",
@@ -597,8 +597,8 @@ CUSTOMIZE_KEYS: Mapping[str, frozenset[str]] = {
 
 
 def _customize_errors(config: ClusterConfig) -> Iterator[Finding]:
-    for index, one in enumerate(config.customize):
-        for name, value in one.set.items():
+    for index, row in enumerate(config.customize):
+        for name, value in row.set.items():
             at = ("customize", index, "set", name)
             if name in CUSTOMIZE_INPUTS:
                 yield Finding(
@@ -656,7 +656,7 @@ def _wanted(config: ClusterConfig) -> dict[str, tuple[str, tuple[str, ...]]]:
 def _zones(zones: tuple[str, ...], zone: str) -> str:
     """Zones in one line, those in the same part of the world first."""
     part = zone.partition("-")[0]
-    return listing(sorted(zones, key=lambda one: not one.startswith(f"{part}-")))
+    return listing(sorted(zones, key=lambda zone: not zone.startswith(f"{part}-")))
 
 
 def find_errors(config: ClusterConfig) -> Iterator[Finding]:

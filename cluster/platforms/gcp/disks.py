@@ -43,7 +43,7 @@ def state_disk(config: ClusterConfig) -> tuple[str, int]:
 
 def find_type_errors(at: Location, row: DiskType, kind: MachineType, *, boot: bool = False) -> Iterator[Finding]:
     """A disk type that a machine type does not take, or does not boot from."""
-    takes = [one.name for one in DISK_TYPES.values() if kind.takes(one.name) and (one.bootable or not boot)]
+    takes = [disk.name for disk in DISK_TYPES.values() if kind.takes(disk.name) and (disk.bootable or not boot)]
     if row.name not in takes:
         least = kind.family.disks.get(row.name)
         more = f" ({row.name} needs {least} vCPUs)" if least and least > kind.cpus else ""
@@ -72,7 +72,7 @@ def find_rate_errors(at: Location, row: DiskType, targets: Targets) -> Iterator[
         value = getattr(targets, key)
         if value is None or (bounds and bounds[0] <= value <= bounds[1]):
             continue
-        takers = [one.name for one in DISK_TYPES.values() if getattr(one, key)]
+        takers = [disk.name for disk in DISK_TYPES.values() if getattr(disk, key)]
         yield Finding(
             id="disk-provisioned",
             at=(*at, key),

@@ -139,7 +139,7 @@ def filestore(edit: Edit) -> Impact:
 @rule(Effect.NOTHING, Effect.REFUSED)
 def nfs(edit: Edit) -> Impact:
     """Directories of NFS servers that came or went, or are mounted otherwise; what is in them is never changed."""
-    new = {one.mount for one in edit.new} - {one.mount for one in edit.old}
+    new = {directory.mount for directory in edit.new} - {directory.mount for directory in edit.old}
     return next(filter(None, map(_hidden, sorted(new))), AT_BOOT)
 
 

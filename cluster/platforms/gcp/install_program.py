@@ -69,14 +69,14 @@ def own_steps(config: ClusterConfig, folder: Path, parameters: Mapping[str, str]
     """
     findings: list[Finding] = []
     found: list[Step] = []
-    for index, one in enumerate(config.image.provision):
-        if one.url:
-            text = _fetching(one.url, one.sha256 or "")
-        elif one.text is not None:
-            text = one.text
+    for index, wish in enumerate(config.image.provision):
+        if wish.url:
+            text = _fetching(wish.url, wish.sha256 or "")
+        elif wish.text is not None:
+            text = wish.text
         else:
-            text = read_script(str(one.file), ("image", "provision", index, "file"), folder, findings)
-        found.append(of_text(f"70.{index:02d}-{one.name}", text, parameters))
+            text = read_script(str(wish.file), ("image", "provision", index, "file"), folder, findings)
+        found.append(of_text(f"70.{index:02d}-{wish.name}", text, parameters))
     if findings:
         raise ConfigError(findings)
     return found

@@ -15,7 +15,7 @@ from cluster.config.slurm import SlurmSettings
 from cluster.config.storage import Storage
 from cluster.findings import Finding, show
 from cluster.platforms.base import ON_MACHINES, Capability, Credentials, Limit, Platform, Provider, later
-from cluster.platforms.gcp.section import GoogleCloud
+from cluster.platforms.gcp.names import GoogleCloud
 
 NETWORK: Mapping[str, str] = {
     "cidr": "172.16.0.0/20",

@@ -43,7 +43,7 @@ class Comparison:
 
     def ratios(self) -> dict[int, tuple[float, float]]:
         """Size -> median of the earlier runs in GB/s, and this run as a share of it."""
-        curves = [one.run.curve() for one in self.earlier]
+        curves = [earlier.run.curve() for earlier in self.earlier]
         found: dict[int, tuple[float, float]] = {}
         for size, busbw in self.run.curve().items():
             if values := [curve[size] for curve in curves if curve.get(size)]:
@@ -96,7 +96,7 @@ class Comparison:
     def curves(self) -> list[Curve]:
         """The median of the earlier runs, or each where they are few."""
         if len(self.earlier) <= _MOST_CURVES:
-            return [Curve(one.name, list(one.run.curve().items())) for one in self.earlier]
+            return [Curve(earlier.name, list(earlier.run.curve().items())) for earlier in self.earlier]
         medians = [(size, median) for size, (median, _) in self.ratios().items()]
         return [Curve(f"median of {len(self.earlier)}", medians)]
 
@@ -139,7 +139,7 @@ def level(run: Run) -> float:
 
 def _since(earlier: Sequence[EarlierRun]) -> str:
     """The step in a series of runs after which it stayed lower, as a sentence; empty where it was steady."""
-    values = [level(one.run) for one in earlier]
+    values = [level(other.run) for other in earlier]
     steps = (
         (statistics.fmean(values[at:]) / statistics.fmean(values[:at]), at)
         for at in range(1, len(values))
@@ -206,7 +206,7 @@ class Folder:
     def lines(self) -> list[str]:
         """One line for each log, then each kind, each pair of nodes, and the slow nodes."""
         found = [f"{'result':10}  {'GB/s':>6}  log", *(entry.line() for entry in self.entries)]
-        found += [f"{'no log':10}  {'':6}  {one.where}: {one.given}" for one in self.unread]
+        found += [f"{'no log':10}  {'':6}  {finding.where}: {finding.given}" for finding in self.unread]
         found += ["", *_summary("", self._by_kind())]
         if len(by_nodes := self._by_nodes()) > 1:
             found += ["", *_summary(" nodes", by_nodes)]
@@ -246,7 +246,7 @@ class Folder:
         outcomes = {entry.result.outcome for entry in self.entries}
         if any(finding.level is Level.ERROR for finding in self.findings()):
             return Outcome.FAIL
-        return next((one for one in (Outcome.FAIL, Outcome.PASS) if one in outcomes), Outcome.NONE)
+        return next((outcome for outcome in (Outcome.FAIL, Outcome.PASS) if outcome in outcomes), Outcome.NONE)
 
     def document(self) -> dict[str, Any]:
         """The same for programs."""
@@ -268,7 +268,7 @@ class Folder:
             "slow": [
                 {"node": finding.where, "what": finding.what, "todo": finding.todo} for finding in self.findings()
             ],
-            "unread": [{"file": one.where, "given": one.given} for one in self.unread],
+            "unread": [{"file": finding.where, "given": finding.given} for finding in self.unread],
         }
 
     def _by_kind(self) -> Mapping[str, list[Entry]]:

@@ -521,14 +521,14 @@ def _run_of(document: Mapping[str, Any]) -> Run:
         # The document also has the whole environment, of which nothing but NCCL's variables is read.
         environment=dict(re.findall(r"(?m)^(NCCL_[A-Z0-9_]+)=(.*)$", "\n".join(map(str, document.get("env") or ())))),
         devices=[
-            Device(int(one["rank"]), str(one["hostname"]), str(one["device_info"])) for one in config.get("devices", ())
+            Device(int(row["rank"]), str(row["hostname"]), str(row["device_info"])) for row in config.get("devices", ())
         ],
         rows=[_json_row(row) for row in document["results"]],
         out_of_bounds=int(bounds["count"]) if bounds else None,
         average=float(average["bandwidth"]) if average else None,
         average_failed=bool(average) and average["okay"] == "false",
     )
-    run.complaints = [Quote(1, str(one)) for one in document.get("errors") or () if one]
+    run.complaints = [Quote(1, str(error)) for error in document.get("errors") or () if error]
     return run
 
 

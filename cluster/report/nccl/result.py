@@ -270,7 +270,7 @@ def _other_runs(log: NcclLog, run: Run, where: str) -> Iterator[Finding]:
         yield _finding("nccl-runs-by-task", where, what)
         return
     lines = ", ".join(str(run.line) for run in log.runs)
-    number = [one is run for one in log.runs].index(True) + 1
+    number = [other is run for other in log.runs].index(True) + 1
     what = f"{len(log.runs)} runs, which begin at lines {lines}. The result is about number {number}"
     yield _finding("nccl-several-runs", where, what)
 
@@ -412,6 +412,6 @@ def _unknown(subject: Subject, where: str) -> Iterator[Finding]:
         todo = "name them with `--machine-type` and `--nodes`; jobs of `./hpc nccl run` write both into their logs"
     else:
         what = f"No reference for {subject.collective or 'this collective'} on {subject.nodes} x {named}"
-        if known := ", ".join(f"{one.collective} on {one.nodes}" for one in references_of(named)):
+        if known := ", ".join(f"{row.collective} on {row.nodes}" for row in references_of(named)):
             todo = f"run one that has one ({known})"
     yield _finding("nccl-no-reference", where, what, todo=todo)

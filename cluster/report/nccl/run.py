@@ -234,7 +234,7 @@ def candidates(run: Run) -> tuple[str, ...]:
     if run.columns is None:
         return found
     had = _BY_HEADER[run.columns]
-    return tuple(one for one in found if one in had) or tuple(sorted(had))
+    return tuple(name for name in found if name in had) or tuple(sorted(had))
 
 
 def _by_columns(run: Run) -> tuple[str, ...]:

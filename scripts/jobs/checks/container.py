@@ -49,7 +49,7 @@ def commands(runtime: str, token: str, root: str, image: str) -> list[list[str]]
 
 def start(token: str, image: str) -> dict[str, object]:
     """Start a container; what it printed, or why it did not start."""
-    runtime = next((one for one in RUNTIMES if shutil.which(one)), "")
+    runtime = next((name for name in RUNTIMES if shutil.which(name)), "")
     if not runtime:
         return {}
     if runtime == "enroot" and not image:

@@ -27,15 +27,20 @@ class Buckets(FileSystem):
 
     def places(self) -> Iterable[Place]:
         return [
-            Place(at=("storage", "buckets", index), path=one.mount, owner=f"bucket {one.name}'s", posix=False)
-            for index, one in enumerate(self.config.storage.buckets)
+            Place(at=("storage", "buckets", index), path=bucket.mount, owner=f"bucket {bucket.name}'s", posix=False)
+            for index, bucket in enumerate(self.config.storage.buckets)
         ]
 
     def mounts(self, spec: MachineSpec) -> Iterable[Mount]:
-        kinds = [(bucket, gcsfuse_options(bucket, spec)) for bucket in self.config.storage.buckets]
         return [
-            Mount(kind="bucket", target=one.mount, fs_type="gcsfuse", options=options, source=one.name)
-            for one, options in kinds
+            Mount(
+                kind="bucket",
+                target=bucket.mount,
+                fs_type="gcsfuse",
+                options=gcsfuse_options(bucket, spec),
+                source=bucket.name,
+            )
+            for bucket in self.config.storage.buckets
         ]
 
     def pages(self) -> Mapping[str, str]:

@@ -107,7 +107,7 @@ class LustreKind(FileSystem):
                     )
         base, version = self.config.image.base, self.config.image.recipe
         if (version, base, self.client) not in RECIPES and base in BASE_IMAGES:
-            bases = [one for of, one, lustre in RECIPES if (of, lustre) == (version, self.client)]
+            bases = [base for of, base, lustre in RECIPES if (of, lustre) == (version, self.client)]
             yield Finding(
                 id="lustre-client",
                 at=("image", "base"),

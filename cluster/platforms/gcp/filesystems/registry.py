@@ -55,8 +55,8 @@ def mounts(config: ClusterConfig, spec: MachineSpec) -> tuple[Mount, ...]:
         for path in paths
     ]
     found += [mount for file_system in file_systems(config) for mount in file_system.mounts(spec)]
-    order = _parents_first({one.target for one in found})
-    return tuple(sorted(found, key=lambda one: order.index(one.target)))
+    order = _parents_first({mount.target for mount in found})
+    return tuple(sorted(found, key=lambda mount: order.index(mount.target)))
 
 
 def _own(config: ClusterConfig) -> set[str]:
