@@ -173,7 +173,7 @@ class _Reader:
         self._add(value, 1, event, event.value)
 
     def _alias(self, event: Value) -> None:
-        if any(one.anchor == event.anchor for one in self._open):
+        if any(within.anchor == event.anchor for within in self._open):
             self._refuse(event, f"*{_plain(event.anchor)} stands within what it stands for. Remove it")
         if event.anchor not in self._anchors:
             self._refuse(event, f"*{_plain(event.anchor)} stands for nothing: no &{_plain(event.anchor)} is before it")
@@ -231,9 +231,9 @@ class _Reader:
         return key if key is _MERGE else _as_json(key)
 
     def _merge(self, within: _Open, value: Value, event: Value) -> None:
-        for one in value if isinstance(value, list) else [value]:
-            if isinstance(one, dict):
-                within.merged.append(one)
+        for below in value if isinstance(value, list) else [value]:
+            if isinstance(below, dict):
+                within.merged.append(below)
             else:
                 self._fault(event, "`<<` takes a mapping, or a list of mappings, e.g. <<: *defaults")
 

@@ -191,7 +191,7 @@ def gather(
     every = list(targets)
     with connected(every, admin_key, seconds=min(connect, seconds)) as argv:
 
-        def one(target: Target) -> Done:
+        def ask(target: Target) -> Done:
             driver = driver_of(target)
             asked, allowed = time.time(), seconds + driver.extra_seconds(target)
             try:
@@ -215,7 +215,7 @@ def gather(
             return Done(code=code, out=done.stdout, err=err, asked=asked, answered=time.time())
 
         with ThreadPoolExecutor(max_workers=_AT_ONCE) as pool:
-            return dict(zip((target.name for target in every), pool.map(one, every), strict=True))
+            return dict(zip((target.name for target in every), pool.map(ask, every), strict=True))
 
 
 @contextmanager
@@ -269,7 +269,6 @@ def _why_unreached(target: Target, admin_key: str) -> str:
 
 
 def _answers(address: str, port: int) -> bool:
-    """Whether something listens where sshd should."""
     try:
         socket.create_connection((address, port), timeout=3).close()
     except OSError:

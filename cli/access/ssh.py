@@ -217,7 +217,7 @@ class _Session:
         self._ssh = [ssh, "-F", f"{self._folder}/config"]
         self._login, self._asked = login, {target.name for target in targets}
         # With the jump hosts, each before what is behind it.
-        self._targets = {one.name: one for target in targets for one in reversed(_chain(target))}
+        self._targets = {host.name: host for target in targets for host in reversed(_chain(target))}
         self._jumps = list(dict.fromkeys(target.jump.name for target in self._targets.values() if target.jump))
         self._closed: dict[str, str] = {}
         """Why a jump host leads nowhere, by its name."""
@@ -376,7 +376,6 @@ def _held_open(ssh: Sequence[str], name: str, seconds: float) -> Generator[str |
 
 
 def _is_ready(process: "subprocess.Popen[bytes]", seconds: float) -> bool:
-    """Whether the host let us in within the time."""
     assert process.stdout  # noqa: S101 - a pipe
     deadline, output = time.monotonic() + seconds, b""
     while (left := deadline - time.monotonic()) > 0:

@@ -64,7 +64,7 @@ def _bucket(file: StackFile, given: str | None, project: str) -> Backend | None:
     if given is not None:
         record = buckets.load(given)
         if record is None:
-            known = ", ".join(one.bucket for one in buckets.load_all()) or "none"
+            known = ", ".join(record.bucket for record in buckets.load_all()) or "none"
             raise CliError(f"--backend\n  given: {given}\n  allowed: {known}\n  to do: ./hpc backend init nebius|gcs")
         return buckets.backend(record)
     rows = buckets.load_all()

@@ -58,8 +58,8 @@ def require_capabilities(stack: str, outputs: Mapping[str, Any], *needed: Capabi
     """Nothing, if the stack's platform has these capabilities; one that does not say which it has, has all of them.
     Raises CliError: one is missing; the message says which there are."""
     platform = outputs.get("platform") or {}
-    there = platform.get("capabilities", [one.value for one in Capability])
-    missing = [one.value for one in needed if one.value not in there]
+    there = platform.get("capabilities", [capability.value for capability in Capability])
+    missing = [capability.value for capability in needed if capability.value not in there]
     if missing:
         raise CliError(
             f"stack {stack} is on {platform['title']}, a platform without the capability {', '.join(missing)}. "

@@ -94,24 +94,24 @@ def mend(of: Stack, reached: Cluster, seen: ClusterObservation, found: Sequence[
     Raises:
         CliError: a command failed on a machine; the message ends with what it printed.
     """
-    if any(one.id == "setup-old" for one in found):
+    if any(difference.id == "setup-old" for difference in found):
         raise CliError(
             f"the machines' set-up is of another version than this program's, and mending would mix the two. "
             f"Bring this one first: ./hpc up {of.name}"
         )
-    found = [one for one in found if one.mends == "mend"]
+    found = [difference for difference in found if difference.mends == "mend"]
     if not found:
         return
     there = {machine.name: machine for machine in seen.machines if machine.reached}
-    differing = {name for one in found for name in one.where if name in there}
-    for name in differing & {name for one in found if one.id in _SETUP for name in one.where}:
+    differing = {name for difference in found for name in difference.where if name in there}
+    for name in differing & {name for difference in found if difference.id in _SETUP for name in difference.where}:
         _run(reached, name, payload.UNPACK, stdin=payload.packed_setup(), note="set-up copied again")
-    if any(one.id.startswith("script-") for one in found):
+    if any(difference.id.startswith("script-") for difference in found):
         _stage(of, reached, seen.controller.name)
     # The controller first: nodes and login machines read what it publishes.
     names = [machine.name for machine in seen.machines if machine.name in differing]
     for name in sorted(names, key=lambda name: "controller" not in there[name].roles):
-        mine = {one.id for one in found if name in one.where}
+        mine = {difference.id for difference in found if name in difference.where}
         if there[name].roles == ("node",):
             restarted = [_SLURMD] if mine & {"copy-changed", "daemon-stopped"} else []
             _run(reached, name, _forget(restarted) + _JOIN, note="joined the cluster again")
@@ -129,7 +129,7 @@ def mend(of: Stack, reached: Cluster, seen: ClusterObservation, found: Sequence[
         restarted = [_SLURMCTLD] if mine & _READS else []
         restarted += [_SLURMD] if "node" in there[name].roles and "copy-changed" in mine else []
         _run(reached, name, _forget(restarted) + payload.phase_command("configure"), stdin=text)
-    if any(one.id == "accounting-changed" for one in found):
+    if any(difference.id == "accounting-changed" for difference in found):
         text = json.dumps({**desired(of.config), "mend": True})
         _run(reached, seen.controller.name, payload.phase_command("accounting"), stdin=text)
 

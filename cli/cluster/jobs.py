@@ -183,7 +183,6 @@ def read_job_log(cluster: Cluster, stack: str, job: str, most: int) -> tuple[str
 
 
 def _first(jobs: Jobs, line: str) -> str:
-    """The first line that a command prints, without blanks around it."""
     return jobs.run(line).strip().partition("\n")[0].strip()
 
 

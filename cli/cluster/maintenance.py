@@ -265,8 +265,8 @@ def _wait_for_boot(
         booted |= {name for name, done in answers.items() if done.code == 0}
         nodes = scheduler.nodes()
         # It has registered again, and slurmctld does not accept its boot time: in a rehearsal it may be the host's.
-        there = [nodes[name] for name in names if name in nodes]
-        doubted = [one.name for one in there if "REBOOT_ISSUED" in one.states and one.started != before.get(one.name)]
+        issued = [name for name in names if name in nodes and "REBOOT_ISSUED" in nodes[name].states]
+        doubted = [name for name in issued if nodes[name].started != before.get(name)]
         if doubted:
             scheduler.resume(doubted)
         back = [name for name in names if name in booted and _registered(nodes.get(name), before.get(name, ""))]

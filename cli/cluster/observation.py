@@ -29,9 +29,9 @@ def ask(stack: str, outputs: Mapping[str, Any], *, seconds: float | None = None)
     cluster = from_outputs(stack, outputs)
     usual = timeout(len(cluster.targets))
     seen = _ask(cluster, cluster.targets, seconds or usual, factor=(seconds or usual) / usual)
-    if not seconds and (again := [name for name, one in seen.items() if one.deserves_longer]):
-        for name, one in _ask(cluster, again, LONGER * usual, factor=LONGER).items():
-            seen[name] = one if one.has_facts or not seen[name].has_facts else seen[name]
+    if not seconds and (again := [name for name, machine in seen.items() if machine.deserves_longer]):
+        for name, machine in _ask(cluster, again, LONGER * usual, factor=LONGER).items():
+            seen[name] = machine if machine.has_facts or not seen[name].has_facts else seen[name]
     return ClusterObservation(stack=stack, machines=tuple(sorted(seen.values(), key=_rank)))
 
 
@@ -41,10 +41,10 @@ def _ask(cluster: Cluster, names: Iterable[str], seconds: float, *, factor: floa
     return {name: _observation(name, cluster.targets[name].roles, done) for name, done in answers.items()}
 
 
-def _rank(one: MachineObservation) -> tuple[int, list[tuple[str, int]]]:
+def _rank(machine: MachineObservation) -> tuple[int, list[tuple[str, int]]]:
     """The controller, login machines, nodes; cpu-9 before cpu-10, so that host lists are short."""
-    rank = min(("controller", "login", "node").index(role) for role in one.roles)
-    return rank, [(text, int(digits or 0)) for text, digits in re.findall(r"([^0-9]*)([0-9]*)", one.name)]
+    rank = min(("controller", "login", "node").index(role) for role in machine.roles)
+    return rank, [(text, int(digits or 0)) for text, digits in re.findall(r"([^0-9]*)([0-9]*)", machine.name)]
 
 
 def timeout(machines: int) -> float:

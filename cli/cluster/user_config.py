@@ -53,11 +53,12 @@ def render(cluster: Cluster, files: Files, *, user: str, admin: bool, nodes: boo
     login = cluster.target(None)
     login = driver_of(login).over_ssh(login, LOOK_UP_SECONDS)
     reached = {**cluster.targets, login.name: login}
-    targets = [one for one in reached.values() if isinstance(driver_of(one), Ssh)]
+    targets = [target for target in reached.values() if isinstance(driver_of(target), Ssh)]
     if not admin:
         # Other machines let users in that way only: the controller is root's.
         mine = [target for target in targets if "login" in target.roles or (nodes and "node" in target.roles)]
-        targets = [one if one.direct or "login" in one.roles else replace(one, jump=login) for one in mine]
+        direct = {target.name for target in mine if target.direct or "login" in target.roles}
+        targets = [target if target.name in direct else replace(target, jump=login) for target in mine]
     if login not in targets:
         raise CliError(f"{login.name} is not reached by ssh, so there is no ssh_config for it. Use: ./hpc run")
     keys, left_out = _host_keys(cluster, [reached[target.name] for target in targets])

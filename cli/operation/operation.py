@@ -36,7 +36,8 @@ def run(kind: Kind, stack: str, chosen: RunOptions) -> int:
     else:
         # What is wrong with a stack file, or that it is gone, must not keep its cluster from being removed.
         file = stackfile.read(project.ROOT, stack, chosen.config_file)
-    title, summary = _summary(config) if config and kind == "preview" else ("", [])
+    asked = registry.get(config.platform) if config and kind == "preview" else None
+    summary = list(asked.summary(config)) if asked and config else []
     if summary:
         chosen = changed(chosen, more={**chosen.more, "asks": summary})
     pulumi = choose(chosen.engine, file, kind)
@@ -56,7 +57,7 @@ def run(kind: Kind, stack: str, chosen: RunOptions) -> int:
     else:
         code = _embedded(kind, file, chosen, impacts)
     if code == 0 and summary and not chosen.json:
-        console.line(f"What the stack asks {title} for, whole", style="bold")
+        console.line(f"What the stack asks {asked.title if asked else ''} for, whole", style="bold")
         console.lines(f"  {line}" for line in summary)
     if code == 0 and earlier:
         drain_recovery.recover(stack, outputs.read(stack, show_secrets=True), quiet=chosen.json)
@@ -65,6 +66,14 @@ def run(kind: Kind, stack: str, chosen: RunOptions) -> int:
     if code == 0 and kind == "destroy" and not (chosen.targets or chosen.excludes):
         _remove_ssh_files(stack)
     return code
+
+
+def _prepare(stack: str, config: ClusterConfig | None) -> None:
+    from cli.operation import localhost
+
+    if config:
+        localhost.refuse_leftovers(config.name, stack)
+    localhost.prepare()
 
 
 def _remove_ssh_files(stack: str) -> None:
@@ -92,21 +101,6 @@ def _parsed(file: StackFile, kind: Kind, *, json: bool) -> ClusterConfig:
         raise
 
 
-def _prepare(stack: str, config: ClusterConfig | None) -> None:
-    """Before anything is made or removed on this machine; `config` is what an `up` is to make."""
-    from cli.operation import localhost
-
-    if config:
-        localhost.refuse_leftovers(config.name, stack)
-    localhost.prepare()
-
-
-def _summary(config: ClusterConfig) -> tuple[str, list[str]]:
-    """What a stack asks its platform for: the platform's title, and lines."""
-    platform = registry.get(config.platform)
-    return platform.title, list(platform.summary(config))
-
-
 def _warn(impacts: impact.Effects, *, json: bool) -> None:
     """Before the first step of an `up`: refuse what can't be done, and say what will be waited for."""
     try:
@@ -122,7 +116,6 @@ def _warn(impacts: impact.Effects, *, json: bool) -> None:
 
 
 def _embedded(kind: Kind, file: StackFile, chosen: RunOptions, impacts: impact.Effects | None) -> int:
-    """Run on the embedded engine; the exit code."""
     space = project.workspace(file.stack, as_new=kind == "preview" and chosen.engine is None)
     stack = space.stack(file.stack, file.path, message=chosen.message)
     more = {} if kind == "refresh" else {"refresh": chosen.refresh}
@@ -183,68 +176,49 @@ def choose(wanted: EngineName | None, file: StackFile, kind: str) -> str | None:
         CliError: the CLI is needed, not there, and not wanted.
     """
     on_path = shutil.which("pulumi")
-    lacking = wanted is None and kind == "preview" and not file.rehearses and _lacks_credentials(file, on_path)
-    if wanted is EngineName.EMBEDDED or file.rehearses or lacking:
+    on_files, (url, who) = state_dir.on_files(file.stack), state_dir.located(file.stack)
+    missing = _missing(wanted, file, kind)
+    new = "" if on_files else f" It shows a new stack, since it can't read the state at {url} ({who})."
+    if missing and (on_path or new):
+        console.note(
+            f"No {missing.title} credentials are here, so the embedded engine shows this preview.{new} The Pulumi "
+            f"CLI does with --engine pulumi, or once there are some: {missing.todo}"
+        )
+    if missing or wanted is EngineName.EMBEDDED or file.rehearses:
         return None
     if on_path:
         return on_path
     if wanted is EngineName.PULUMI:
-        return require_pulumi("--engine pulumi asks for the Pulumi CLI")
-    if not state_dir.on_files(file.stack):
-        url, who = state_dir.located(file.stack)
+        why = "--engine pulumi asks for the Pulumi CLI"
+    elif not on_files:
         here = "" if needs_cli(file) else f"; PULUMI_BACKEND_URL={state_dir.own()} would keep it on this machine"
-        return require_pulumi(f"state at {url} ({who}{here}) needs the Pulumi CLI")
-    if needs_cli(file) and kind != "preview":
-        return _for_cloud(file, kind)
-    return None
+        why = f"state at {url} ({who}{here}) needs the Pulumi CLI"
+    elif not needs_cli(file) or kind == "preview":
+        return None
+    elif kind != "up" and file.settings is not None and file.stack not in project.workspace(file.stack).stacks():
+        return None  # nothing was created
+    else:
+        why = (
+            f"{kind} of a stack on {file.platform} is for `pulumi {kind} --stack {file.stack}`, since the embedded "
+            "engine creates machines on this host only. That needs the Pulumi CLI"
+        )
+    return require_pulumi(why)
 
 
 def passed_over(wanted: EngineName | None, file: StackFile, kind: str) -> str | None:
     """The Pulumi CLI on PATH that a preview did without, for lack of credentials; its state is in files, and somebody
     chose where: a stack in our own folder by default would stay there after a `pulumi login` elsewhere."""
-    lacking = wanted is None and kind == "preview" and not file.rehearses and _missing(file)
     chosen = state_dir.on_files(file.stack) and state_dir.located(file.stack)[1] != "the default"
-    return shutil.which("pulumi") if lacking and chosen else None
+    return shutil.which("pulumi") if chosen and _missing(wanted, file, kind) else None
 
 
-def _missing(file: StackFile) -> Credentials | None:
-    """Credentials that the CLI needs and nobody has here."""
+def _missing(wanted: EngineName | None, file: StackFile, kind: str) -> Credentials | None:
+    """Credentials that the CLI would need for a preview, where no engine is asked for, and nobody has here."""
     found = platform(file)
     credentials = found.credentials if found else None
-    return None if credentials is None or credentials.found(file.settings or {}) else credentials
-
-
-def _lacks_credentials(file: StackFile, on_path: str | None) -> bool:
-    """Whether a preview needs credentials with the CLI that nobody has here; that is said."""
-    credentials = _missing(file)
-    if credentials is None:
-        return False
-    url, who = state_dir.located(file.stack)
-    new = (
-        ""
-        if state_dir.on_files(file.stack)
-        else f" It shows a new stack, since it can't read the state at {url} ({who})."
-    )
-    if on_path or new:
-        console.note(
-            f"No {credentials.title} credentials are here, so the embedded engine shows this preview.{new} The Pulumi "
-            f"CLI does with --engine pulumi, or once there are some: {credentials.todo}"
-        )
-    return True
-
-
-def _for_cloud(file: StackFile, kind: str) -> str | None:
-    """The Pulumi CLI for what only it can create; None where nothing was created.
-
-    Raises:
-        CliError: it is needed and not there.
-    """
-    if kind != "up" and file.settings is not None and file.stack not in project.workspace(file.stack).stacks():
+    if wanted is not None or kind != "preview" or file.rehearses or credentials is None:
         return None
-    return require_pulumi(
-        f"{kind} of a stack on {file.platform} is for `pulumi {kind} --stack {file.stack}`, since the embedded engine "
-        "creates machines on this host only. That needs the Pulumi CLI"
-    )
+    return None if credentials.found(file.settings or {}) else credentials
 
 
 _MOST = 20
@@ -297,7 +271,6 @@ def _agreed(file: StackFile, *, yes: bool, pulumi_asks: bool) -> None:
 def _typed(
     file: StackFile, chosen: RunOptions, protected: Sequence[Mapping[str, Any]], rows: Sequence[Mapping[str, Any]]
 ) -> None:
-    """Say what will be lost, and have the cluster's name typed."""
     name = _name(file, rows)
     others = sum(1 for row in rows if row.get("custom") and not row["type"].startswith("pulumi:")) - len(protected)
     if not chosen.json:

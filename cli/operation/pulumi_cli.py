@@ -141,16 +141,16 @@ def _changes(was: Any, now: Any, step: Mapping[str, Any]) -> tuple[Change, ...]:
     forced = [path for path, how in detailed.items() if how["diffKind"].endswith("-replace")]
     found = marked(differences(was, now), tuple(step.get("keys") or forced), [])
     seen = {change.path for change in found}
-    hidden = [path for path in detailed if not any(one.startswith(path) for one in seen)]
+    hidden = [path for path in detailed if not any(changed_path.startswith(path) for changed_path in seen)]
     return found + tuple(Change(path, "update", "[secret]", "[secret]", path in forced) for path in hidden)
 
 
 def _shown(value: Any) -> Any:  # noqa: ANN401 - a property's value
     """A value as events of ours show it: "[secret]" and "[unknown]"."""
     if isinstance(value, Mapping):
-        return "[secret]" if SECRET in value.values() else {key: _shown(one) for key, one in value.items()}
+        return "[secret]" if SECRET in value.values() else {key: _shown(part) for key, part in value.items()}
     if isinstance(value, list):
-        return [_shown(one) for one in value]
+        return [_shown(part) for part in value]
     return "[unknown]" if value == UNKNOWN else value
 
 

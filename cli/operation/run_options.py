@@ -127,7 +127,7 @@ def run_options(*without: str) -> Callable[[Callable[..., None]], Callable[..., 
         signature = inspect.Signature([*own, *more])
         # typer reads both.
         setattr(command, "__signature__", signature)  # noqa: B010
-        command.__annotations__ = {name: one.annotation for name, one in signature.parameters.items()}
+        command.__annotations__ = {name: parameter.annotation for name, parameter in signature.parameters.items()}
         command.__name__, command.__doc__ = function.__name__, function.__doc__
         return command
 

@@ -61,12 +61,12 @@ def _findings(text: str) -> list[Finding]:
     settings = yamlfile.parse(text)["config"]
     found = _errors(settings)
     # Of a user with a wrong name or shell, what the user names was not looked for: it is, beside stand-ins.
-    wrong = {one.at[1:3] for one in found if one.at[:1] == ("users",) and len(one.at) > 2}
+    wrong = {finding.at[1:3] for finding in found if finding.at[:1] == ("users",) and len(finding.at) > 2}
     for number, key in wrong:
         user = settings[ROOT]["users"][number]
         user.pop(key, None)
         user.update({key: _STAND_INS[key]} if key in _STAND_INS else {})
-    known = {one.where for one in found}
+    known = {finding.where for finding in found}
     return [*found, *(error for error in _errors(settings) if wrong and error.where not in known)]
 
 

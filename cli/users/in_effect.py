@@ -90,15 +90,15 @@ def parse(said: Mapping[str, Any]) -> Seen:
             qos.setdefault(user, {}).update(dict.fromkeys(filter(None, names)))
     users = {
         name: InEffect(
-            uid=int(one["uid"]),
-            shell=str(one["shell"]),
-            sudo=one["sudo"],
-            keys=[fingerprint(line) for line in one["keys"]],
+            uid=int(row["uid"]),
+            shell=str(row["shell"]),
+            sudo=row["sudo"],
+            keys=[fingerprint(line) for line in row["keys"]],
             account=defaults.get(name, ""),
             accounts=accounts.get(name, ()),
             qos=list(qos.get(name, ())),
         )
-        for name, one in said["users"].items()
+        for name, row in said["users"].items()
     }
     return Seen(users=users, homes={name: int(uid) for name, uid in said["homes"].items()})
 
@@ -162,7 +162,7 @@ class Running:
         others = [
             change
             for change in effects(self.config, stack_config.parse(file), self.stack)
-            if not f"{change.path}.".startswith(tuple(f"{one}." for one in mine))
+            if not f"{change.path}.".startswith(tuple(f"{path}." for path in mine))
         ]
         if not others:
             return

@@ -20,8 +20,8 @@ def read(given: Sequence[str]) -> tuple[list[SshKey], list[Finding]]:
     """The keys in what was given, each once and in its order, and everything that is wrong with it."""
     found: dict[str, SshKey] = {}
     wrong: list[Finding] = []
-    for one in dict.fromkeys(given):
-        for key in _keys(one):
+    for text in dict.fromkeys(given):
+        for key in _keys(text):
             if isinstance(key, Finding):
                 wrong.append(key)
             else:

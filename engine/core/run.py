@@ -207,7 +207,7 @@ class Run:
             self.log("warning", f"Stopping: what has begun is finished, nothing new is begun. {end}")
 
         # What nohup has ignored stays so.
-        numbers = [one for one in _STOPPING if signal.getsignal(one) is not signal.SIG_IGN]
+        numbers = [number for number in _STOPPING if signal.getsignal(number) is not signal.SIG_IGN]
         before = {number: signal.signal(number, stop) for number in numbers}
         try:
             yield

@@ -60,7 +60,6 @@ class Scope:
 
 
 def _matcher(patterns: Iterable[str]) -> Callable[[str], bool]:
-    """Whether a URN matches one of the patterns."""
     exact = {text for text in patterns if "*" not in text}
     globs = [re.compile(_regex(text)) for text in patterns if "*" in text]
     return lambda urn: urn in exact or any(glob.fullmatch(urn) for glob in globs)

@@ -111,8 +111,8 @@ class Locks:
 
 def _remove(file: Path) -> None:
     """Remove a lock, and what the CLI's file store keeps beside each file (gocloud.dev/blob/fileblob)."""
-    for one in (file, file.with_name(f"{file.name}.attrs")):
-        one.unlink(missing_ok=True)
+    for path in (file, file.with_name(f"{file.name}.attrs")):
+        path.unlink(missing_ok=True)
 
 
 def _read(file: Path) -> Holder | None:

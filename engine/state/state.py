@@ -242,7 +242,6 @@ class State:
         self._saved = version
 
     def _write(self, *, finished: bool) -> None:
-        """Write it all."""
         with self._lock:
             version, self._ops = self._version, []
             row = self.deployment()
