@@ -191,13 +191,13 @@ def perform(phase: str, payload: dict[str, Any]) -> None:
         phase_state.forget(UNDOES[phase])
 
 
-PHASES: dict[str, Callable[[dict[str, Any]], None]] = {
+PHASES: dict[str, Callable[[dict[str, Any]], object]] = {
     "configure": configure,
     "accounting": accounts.converge,
     "nodes": lambda payload: join.wait_for(payload["nodes"], seconds=payload["seconds"]),
     "ready": lambda payload: probe.prove(payload["probes"]),
     "ends": drain.reserve_ends,
-    "warm-up": warm_up.converge,
+    "warm-up": warm_up.warm,
     "leave": lambda payload: drain.leave(payload["node"]),
     "settle": restore_last_success,  # known by this name to every version
     "backup": lambda _: backup.write_backup(sys.stdout.buffer),

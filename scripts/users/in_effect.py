@@ -82,10 +82,9 @@ def _rows(what: str, fields: str) -> list[list[str]] | None:
 def _run(*command: str) -> str | None:
     """What a command prints; None where it is missing, fails or hangs."""
     try:
-        done = subprocess.run(
-            command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
-            errors="replace", timeout=SECONDS, check=False, env={**os.environ, "LC_ALL": "C"},
-        )  # fmt: skip
+        streams: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+        env = {**os.environ, "LC_ALL": "C"}
+        done = subprocess.run(command, text=True, errors="replace", timeout=SECONDS, check=False, env=env, **streams)
     except (OSError, subprocess.TimeoutExpired):
         return None
     return done.stdout if done.returncode == 0 or command[0] == "sudo" else None

@@ -55,10 +55,8 @@ def obtain(name: str, source: dict[str, Any], there: Path) -> bytes:
 
 
 def _pinned(url: str, sha256: str, there: Path) -> bytes:
-    if there.is_file():
-        data = there.read_bytes()
-        if digest(data) == sha256:
-            return data
+    if file_digest(there) == sha256:
+        return there.read_bytes()
     data = download(url)
     if digest(data) != sha256:
         raise SetupError(
@@ -234,15 +232,15 @@ def _conf(payload: dict[str, Any]) -> str:
 
 
 def _refuse_strangers(files: dict[str, bytes | None], links: dict[str, str]) -> None:
-    """What stands where ours is to go and is not the very same, we did not make."""
+    """Raises SetupError where something else stands in the place of a file or link of ours."""
     strangers: list[str] = []
     for path, data in files.items():
         there = TREE / path
         if there.is_symlink():
-            same = str(there.readlink()) == links.get(path)
+            another = str(there.readlink()) != links.get(path)
         else:
-            same = not there.exists() or (there.is_file() and data is not None and there.read_bytes() == data)
-        if not same:
+            another = there.exists() and not (there.is_file() and there.read_bytes() == data)
+        if another:
             strangers.append(str(there))
     if strangers:
         raise SetupError(

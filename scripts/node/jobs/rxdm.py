@@ -41,15 +41,17 @@ SYSTEMS = {
 
 def classify(text: str) -> tuple[str, str]:
     """Whether a prolog is right for Ubuntu 22.04 as it is, can be patched, or is not understood; and why."""
-    checks = _os_checks(text)
-    if _asks_elsewhere(text, checks):
+    checks, rest = _os_checks(text), text
+    for found in reversed(checks):
+        rest = rest[: found.start()] + rest[found.end() :]
+    if _ASKS.search(_COMMENT.sub("", rest)):
         return UNKNOWN, "it asks for its operating system in a way that is not understood"
     if not checks:
         return UNKNOWN, "it asks for no operating system"
     if len(checks) > 1:
         return UNKNOWN, f"it asks for its operating system {len(checks)} times"
     check = checks[0]["check"]
-    if _same(check, DEBIAN):
+    if re.findall(_WORD, check) == re.findall(_WORD, DEBIAN):  # whatever blanks are between words
         return PATCH, "it checks for Debian 12 only"
     if holds(check, "Ubuntu 22.04"):
         return OK, "its check holds on Ubuntu 22.04"
@@ -92,25 +94,13 @@ def holds(check: str, system: str) -> bool:
             f"if {check.replace('/etc/os-release', chr(34) + '$FIXTURE' + chr(34))}; then exit 0; fi; exit 1\n"
         )
         env = {"PATH": os.environ.get("PATH", "/usr/bin:/bin"), "FIXTURE": str(fixture), "RELEASE": release}
-        done = subprocess.run(["bash", "-c", script], env=env, capture_output=True, timeout=30, check=False,
-                              stdin=subprocess.DEVNULL)  # fmt: skip
+        command = ["bash", "-c", script]
+        done = subprocess.run(command, env=env, capture_output=True, timeout=30, check=False, stdin=subprocess.DEVNULL)
     return done.returncode == 0
 
 
 def _os_checks(text: str) -> list[re.Match[str]]:
     return [found for found in _CHECK.finditer(text) if _ASKS.search(found["check"])]
-
-
-def _asks_elsewhere(text: str, checks: list[re.Match[str]]) -> bool:
-    rest = text
-    for found in reversed(checks):
-        rest = rest[: found.start()] + rest[found.end() :]
-    return bool(_ASKS.search(_COMMENT.sub("", rest)))
-
-
-def _same(check: str, other: str) -> bool:
-    """Whether two checks differ in nothing but blanks between words."""
-    return re.findall(_WORD, check) == re.findall(_WORD, other)
 
 
 STAND_INS = Path(__file__).parents[1] / "stand_ins.sh"
@@ -178,13 +168,11 @@ def trial_failure(text: str) -> str:
         (given / "prolog").write_bytes(text.encode(errors="surrogateescape"))
         (given / "os-release").write_text(SYSTEMS["Ubuntu 22.04"][1])
         (given / "stand-ins").write_bytes(STAND_INS.read_bytes())
-        command = ["unshare", "--mount", "--propagation", "private", "--pid", "--fork", "--kill-child", "--net",
-                   "--ipc", "--uts", "sh", "-c", _TRIAL, "trial", str(root), str(given), DEVICES, PROFILE]  # fmt: skip
+        spaces = ["--mount", "--propagation", "private", "--pid", "--fork", "--kill-child", "--net", "--ipc", "--uts"]
+        command = ["unshare", *spaces, "sh", "-c", _TRIAL, "trial", str(root), str(given), DEVICES, PROFILE]
+        streams: dict[str, Any] = {"stdin": subprocess.DEVNULL, "capture_output": True, "errors": "replace"}
         try:
-            done = subprocess.run(
-                command, capture_output=True, text=True, errors="replace", timeout=TRIAL_SECONDS, check=False,
-                stdin=subprocess.DEVNULL,
-            )  # fmt: skip
+            done = subprocess.run(command, text=True, timeout=TRIAL_SECONDS, check=False, **streams)
         except subprocess.TimeoutExpired:
             return f"a run of it as if on Ubuntu 22.04 did not end within {TRIAL_SECONDS} s"
     said = "\n  ".join((done.stdout if done.returncode == 0 else done.stdout + done.stderr).strip().splitlines()[-6:])
@@ -218,9 +206,7 @@ def converge(payload: dict[str, Any]) -> None:
         )
     if outcome == PATCH:
         text = patch_check(text)
-    wrong = (
-        (check_failure(text) if outcome == PATCH else "") or _unreadable(text) or ("" if known else trial_failure(text))
-    )
+    wrong = (outcome == PATCH and check_failure(text)) or _unreadable(text) or (not known and trial_failure(text))
     if wrong:
         raise SetupError(f"the rxdm prolog (sha256 {before}) can't be used: {wrong}; it was left as it is")
     if outcome == PATCH:

@@ -44,7 +44,7 @@ class Run:
         self.name = f"hpc-warm-up-{os.getpid()}"
         self.began = time.monotonic()
         self.end = self.began + payload["seconds"]
-        self.ready: dict[str, bool] = {}
+        self.ready: set[str] = set()
         self.missed: dict[str, str] = {}
         self.wanted = {node for part in payload["partitions"] for node in part["nodes"]}
         self.states: dict[str, str] = {}
@@ -66,16 +66,13 @@ class Run:
             look = bool(self.payload["images"])
             found = dict(pool.map(lambda row: (row[0], self.single(*row, look=look)), going))
             for part in self.payload["partitions"]:
-                self.share(part, [node for node, one in going if one is part], found)
-            lacking = [(node, part) for node, part in going if found[node] == LACKS]
+                self.share(part, [node for node, its in going if its is part], found)
+            lacking = [row for row in going if found[row[0]] == LACKS]
             found.update(pool.map(lambda row: (row[0], self.single(*row)), lacking))
-            needing = [node for node, _ in going if found[node] == RXDM]
-            groups = [
-                (part, group)
-                for part in self.payload["partitions"]
-                if part["rxdm"]
-                for group in grouped([node for node in needing if nodes[node] is part], self.partners(part))
-            ]
+            groups: list[tuple[dict[str, Any], list[str]]] = []
+            for part in self.payload["partitions"]:
+                needing = [node for node, its in going if its is part and found[node] == RXDM]
+                groups += [(part, group) for group in grouped(needing, self.partners(part))]
             list(pool.map(lambda row: self.several(*row), groups))
         return self.missed
 
@@ -124,7 +121,7 @@ class Run:
 
     def partners(self, part: dict[str, Any]) -> list[str]:
         """Nodes of a partition for one that is alone: those that are warm, and those that nobody asked to warm."""
-        return [*(node for node in part["nodes"] if self.ready.get(node)), *filter(self.takes_jobs, part["others"])]
+        return [*(node for node in part["nodes"] if node in self.ready), *filter(self.takes_jobs, part["others"])]
 
     def takes_jobs(self, node: str) -> bool:
         """Whether slurmctld has the node in service."""
@@ -139,12 +136,16 @@ class Run:
         # A job that asks for longer than its partition allows never starts.
         minutes = min(int(left / 60) + 2, part["minutes"] or sys.maxsize)
         count = len(nodes)
-        line = ["srun", "--quiet", f"--job-name={self.name}", "--chdir=/", f"--nice={NICE}",
-                f"--partition={part['name']}", f"--nodelist={','.join(nodes)}", f"--nodes={count}",
-                f"--ntasks={count}", "--mpi=none",
-                f"--cpus-per-task={part['cpus']}", f"--mem={part['memory']}M", f"--time={minutes}",
-                f"--immediate={BUSY_SECONDS}", "--export=NONE", "/bin/bash", "-c", _BODY.read_text(), "warm-up",
-                *arguments]  # fmt: skip
+        line = ["srun", "--quiet", f"--job-name={self.name}", "--chdir=/", f"--nice={NICE}", "--mpi=none"]
+        line += [
+            f"--partition={part['name']}",
+            f"--nodelist={','.join(nodes)}",
+            f"--nodes={count}",
+            f"--ntasks={count}",
+        ]
+        line += [f"--cpus-per-task={part['cpus']}", f"--mem={part['memory']}M", f"--time={minutes}"]
+        line += [f"--immediate={BUSY_SECONDS}", "--export=NONE"]
+        line += ["/bin/bash", "-c", _BODY.read_text(), "warm-up", *arguments]
         process = subprocess.Popen(
             line, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace"
         )
@@ -161,23 +162,21 @@ class Run:
         return process.returncode, out, err
 
     def done(self, node: str) -> None:
-        if node in self.wanted and node not in self.ready:
-            self.ready[node] = True
+        if node in self.wanted - self.ready:
+            self.ready.add(node)
             took = time.monotonic() - self.began
             say(f"node {node}: ready after {took:.0f} s ({len(self.ready)} of {len(self.wanted)})")
 
     def miss(self, node: str, reason: str) -> None:
-        if node in self.wanted and not self.ready.get(node):
+        if node in self.wanted - self.ready:
             self.missed[node] = reason
             say(f"node {node}: not warm: {reason}")
 
 
 def node_states() -> dict[str, str]:
-    """State of each node, as sinfo prints it."""
-    done = subprocess.run(
-        ["sinfo", "--noheader", "--Node", "--all", "--format=%N %T"],
-        capture_output=True, text=True, check=False, timeout=60, stdin=subprocess.DEVNULL,
-    )  # fmt: skip
+    """The state of each node, as sinfo prints it."""
+    command = ["sinfo", "--noheader", "--Node", "--all", "--format=%N %T"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60, stdin=subprocess.DEVNULL)
     return dict(line.split(maxsplit=1) for line in done.stdout.splitlines() if " " in line.strip())
 
 
@@ -212,11 +211,6 @@ def why(code: int, err: str) -> str:
 def say(text: str) -> None:
     sys.stdout.write(f"{text}\n")
     sys.stdout.flush()
-
-
-def converge(payload: dict[str, Any]) -> None:
-    """The phase of the set-up."""
-    warm(payload)
 
 
 def warm(payload: dict[str, Any], *, while_read: bool = False) -> int:

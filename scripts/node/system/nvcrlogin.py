@@ -259,10 +259,8 @@ class _Parser(argparse.ArgumentParser):
 
 def main(arguments: list[str]) -> int:
     """Do as the arguments say: 0 done, 1 refused or no key, 2 wrong arguments, 130 stopped."""
-    parser = _Parser(
-        "nvcrlogin", usage="nvcrlogin [--check | --remove]", description=__doc__, allow_abbrev=False,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )  # fmt: skip
+    form, usage = argparse.RawDescriptionHelpFormatter, "nvcrlogin [--check | --remove]"
+    parser = _Parser("nvcrlogin", usage=usage, description=__doc__, allow_abbrev=False, formatter_class=form)
     for name in ("--check", "--remove"):
         parser.add_argument(name, action="store_true", help=argparse.SUPPRESS)
     asked = parser.parse_args(arguments)
