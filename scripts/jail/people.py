@@ -43,7 +43,7 @@ def converge(payload: dict[str, Any]) -> None:
     users.MANAGED = MANAGED / "users.json"
     accounts.MANAGED = MANAGED / "accounting.json"
     # Nodes have users as soon as the jail has.
-    accounts.join.wait_for_config_version = _at_once
+    accounts.join.wait_for_config_version = lambda *, seconds: None  # noqa: ARG005 - as its caller names it
     wanted = [_with_groups(user) for user in payload["users"]]
     drain.refuse_busy(users.leaving(wanted))
     # Only who is made here: what others have in their home is their own.
@@ -97,10 +97,6 @@ def _with_groups(user: User) -> User:
     more = [group for right, group in GROUPS.items() if rights.pop(right, True) and _exists(group)]
     rights["groups"] = sorted({*user["groups"], *more})
     return rights  # type: ignore[return-value] - the same keys, but for the rights
-
-
-def _at_once(*, seconds: float) -> None:
-    del seconds
 
 
 def _exists(group: str) -> bool:

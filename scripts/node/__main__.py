@@ -88,8 +88,7 @@ def configure(payload: dict[str, Any]) -> None:
         slurmctld.disable()
     config = cluster_state.wait_for_config(controller=payload["conf_server"].partition(":")[0])
     if "login" in roles:
-        login.welcome()
-        login.bound_users()
+        login.prepare_for_users()
         if not controls:
             login.configure(payload.get("files", {}))
     if "node" in roles:

@@ -19,7 +19,7 @@ QUERY_SECONDS = 3600.0  # millions of job records
 
 def configure() -> bool:
     """Write the server's settings and have it start; True when it was (re)started. Does not wait until it answers."""
-    text = settings(_memory())
+    text = settings(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
     write(CONFIG, text)
     return service("mariadb", settings=text, block=False)
 
@@ -80,10 +80,6 @@ def statements(password: str) -> str:
         f"ALTER USER 'slurm'@'localhost' IDENTIFIED BY '{password}';\n"
         "GRANT ALL PRIVILEGES ON slurm_acct_db.* TO 'slurm'@'localhost';\n"
     )
-
-
-def _memory() -> int:
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 def query(statement: str) -> list[list[str]]:

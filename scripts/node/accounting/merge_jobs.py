@@ -42,7 +42,9 @@ def over(cluster: str, *, live: str, fresh: str, date: str) -> Iterator[str]:
         else:
             if carried:
                 yield f"kept what is recorded of {count(carried)} that slurmctld has, or that ended since the backup"
-    query(go_on_from(f"{fresh}.`{job}`", 0 if why else int(query(next_row(live, job))[0][0])))
+    free = "SELECT COALESCE(MAX(auto_increment), 0) FROM information_schema.tables"
+    row = "0" if why else query(f"{free} WHERE table_schema = '{live}' AND table_name = '{job}';")[0][0]
+    query(go_on_from(f"{fresh}.`{job}`", int(row)))
     if why:
         yield f"jobs that began after the backup, and go on, have no record now: {why}"
     moment = int(datetime.strptime(date, "%Y-%m-%dT%H:%M:%S%z").timestamp())
@@ -82,14 +84,6 @@ def pick(cluster: str, live: str, fresh: str, known: Jobs) -> str:
         f"SELECT a.job_db_inx FROM {live}.`{job}` a LEFT JOIN {fresh}.`{job}` b "
         f"ON a.job_db_inx = b.job_db_inx AND {SAME} "
         f"WHERE a.deleted = 0 AND (a.time_end = 0 OR b.time_end = 0{theirs});"
-    )
-
-
-def next_row(live: str, job: str) -> str:
-    """SQL for the number of the table's next row."""
-    return (
-        "SELECT COALESCE(MAX(auto_increment), 0) FROM information_schema.tables "
-        f"WHERE table_schema = '{live}' AND table_name = '{job}';"
     )
 
 

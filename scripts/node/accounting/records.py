@@ -96,15 +96,14 @@ def is_sound(job: object) -> bool:
     return (
         isinstance(job, dict)
         and all(name in job for name in NEEDED)
-        and all(_fits(value, TEXT if name in TEXTS else None) for name, value in job.items())
+        and all(
+            isinstance(value, str) and TEXT.fullmatch(value)
+            if name in TEXTS
+            else type(value) is int and 0 <= value < 1 << 32
+            for name, value in job.items()
+        )
         and all(TRES.fullmatch(job.get(name, "")) for name in ("tres_alloc_str", "tres_req_str"))
     )
-
-
-def _fits(value: object, text: re.Pattern[str] | None) -> bool:
-    if text:
-        return isinstance(value, str) and text.fullmatch(value) is not None
-    return type(value) is int and 0 <= value < 1 << 32
 
 
 def _lines(tail: int | None) -> Iterator[bytes]:

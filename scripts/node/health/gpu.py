@@ -266,9 +266,11 @@ def _wrong(code: int, said: str, found: list[Gpu], count: int) -> dict[str, Outc
     around = _DOCUMENT.sub("", said)
     for text, pattern in ((around, _LOST), (said, _GONE)):
         if pattern.search(text):
-            return {"gpu-lost": failed(_matching_line(text, pattern))}
+            line = next(line.strip() for line in text.splitlines() if pattern.search(line))
+            return {"gpu-lost": failed(line[:160])}
     if code:
-        return {"gpu-driver": failed(f"nvidia-smi ended with {smi_exit(code)}: {_first_line(around)}")}
+        first = next((line.strip() for line in around.splitlines() if line.strip()), "no message")
+        return {"gpu-driver": failed(f"nvidia-smi ended with {smi_exit(code)}: {first[:160]}")}
     if asked := needs_action(found):
         return {"gpu-driver": asked}
     if len(found) < count:
@@ -366,14 +368,6 @@ def _links(text: str, pattern: re.Pattern[str]) -> Iterator[tuple[str, re.Match[
             gpu = found["gpu"]
         elif found := pattern.search(line):
             yield f"GPU {gpu} link {found['link']}", found
-
-
-def _matching_line(text: str, pattern: re.Pattern[str]) -> str:
-    return next(line.strip() for line in text.splitlines() if pattern.search(line))[:160]
-
-
-def _first_line(text: str) -> str:
-    return next((line.strip() for line in text.splitlines() if line.strip()), "no message")[:160]
 
 
 FATAL = {

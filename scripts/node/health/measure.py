@@ -110,7 +110,9 @@ def main(arguments: list[str]) -> int:
 
 
 def _measure(wanted: dict[str, Any], names: list[str]) -> None:
-    if not names and _waiting():
+    # Some jobs are held for weeks, or for other jobs: these wait for no node.
+    pending = run("squeue", "--noheader", "--states=pending", "--format=%r").split("\n") if not names else []
+    if any(line.strip() not in ("", *ELSE) for line in pending):
         log("jobs are pending: nothing is measured now")
         return
     folder(outcome.MEASURED)
@@ -123,14 +125,7 @@ def _measure(wanted: dict[str, Any], names: list[str]) -> None:
             measure(part, due, idle, wanted[kind])
 
 
-def _waiting() -> bool:
-    """Whether jobs wait for nodes. Some are held for weeks, or for other jobs: these do not."""
-    lines = run("squeue", "--noheader", "--states=pending", "--format=%r").splitlines()
-    return any(line.strip() not in ELSE for line in lines if line.strip())
-
-
 def _idle(names: list[str]) -> list[str]:
-    """Those of the nodes that are idle and nothing else."""
     found = rows(run("scontrol", "--oneliner", "show", "node"))
     return [row["NodeName"] for row in found if row.get("NodeName") in names and row.get("State") == "IDLE"]
 
@@ -148,8 +143,6 @@ def _last(name: str, kind: str) -> dict[str, Any]:
 
 
 def _network(part: dict[str, Any], due: list[str], idle: list[str], wanted: dict[str, Any]) -> None:
-    """TCP throughput between pairs."""
-
     def run_(todo: list[Pair]) -> dict[Pair, float]:
         return _run_pairs(part["partition"], todo, wanted["seconds"])
 
@@ -395,16 +388,12 @@ def next_pairs(nodes: Iterable[str], measured: Measured) -> list[Pair]:
         if name in used:
             continue
         others = [*partners, *(node for node in open_ if node != name)]
-        free = (node for node in others if node not in used and _unmeasured((name, node), measured))
-        other = next(free, None)
+        new = (node for node in others if not {(name, node), (node, name)} & set(measured))
+        other = next((node for node in new if node not in used), None)
         if other is not None:
             found.append((name, other))
             used |= {name, other}
     return found
-
-
-def _unmeasured(pair: Pair, measured: Measured) -> bool:
-    return pair not in measured and pair[::-1] not in measured
 
 
 def keep_measuring(wanted: dict[str, Any] | None) -> None:

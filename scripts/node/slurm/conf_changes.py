@@ -123,13 +123,9 @@ def slurmd_epoch(files: dict[str, str]) -> str:
     }
     lines = {line for line in settings(files["slurm.conf"]) if key(line) in SLURMD_STARTS_WITH}
     lines |= {f"{name}: {line}" for name, text in texts.items() for line in settings(text)}
-    return hashlib.sha256("\n".join(sorted(map(_without_names, lines))).encode()).hexdigest()[:16]
-
-
-def _without_names(line: str) -> str:
-    return " ".join(
-        word for word in line.split() if not word.lower().startswith(("nodename=", "nodeaddr=", "nodehostname="))
-    )
+    names = ("nodename=", "nodeaddr=", "nodehostname=")
+    kept = (" ".join(word for word in line.split() if not word.lower().startswith(names)) for line in lines)
+    return hashlib.sha256("\n".join(sorted(kept)).encode()).hexdigest()[:16]
 
 
 def settings(text: str) -> frozenset[str]:

@@ -8,7 +8,7 @@ import hashlib
 import json
 import re
 import socket
-from collections.abc import Generator, Iterable
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -234,7 +234,16 @@ def or_back(files: dict[str, str]) -> Generator[None]:
         if not dbd or (conf_changes.need(old, files) is conf_changes.Need.NOTHING and dbd == now):
             raise
         try:
-            _back(old, dbd, gone=set(files) - set(old))
+            for name in set(files) - set(old):
+                (ETC / name).unlink(missing_ok=True)
+            write_files(old)
+            write(ETC / "slurmdbd.conf", dbd, mode=0o600, owner="slurm")
+            _start_slurmdbd(dbd)
+            # slurmctld may run still, with some of the new files taken in, or be about to be restarted by systemd.
+            forget("slurmctld")
+            _begin()
+            answer()
+            run("scontrol", "reconfigure")
         except SetupError as worse:
             raise SetupError(
                 f"{error}\nWith the files that it ran with before it does not come up either: {worse}"
@@ -243,19 +252,6 @@ def or_back(files: dict[str, str]) -> Generator[None]:
             f"{error}\nThe edit did not take effect: Slurm's files are again those from before it, and slurmctld runs "
             "with them. Correct the stack file, or take the edit back, and run `up`"
         ) from None
-
-
-def _back(old: dict[str, str], dbd: str, *, gone: set[str]) -> None:
-    for name in gone:
-        (ETC / name).unlink(missing_ok=True)
-    write_files(old)
-    write(ETC / "slurmdbd.conf", dbd, mode=0o600, owner="slurm")
-    _start_slurmdbd(dbd)
-    # It may run still, with some of the new files taken in, or be about to be started again by systemd.
-    forget("slurmctld")
-    _begin()
-    answer()
-    run("scontrol", "reconfigure")
 
 
 def digest() -> str:
@@ -370,19 +366,15 @@ def check_job_submit(text: str, root: Path = Path("/")) -> None:
     plugin = next((path for pattern in LUA_PLUGINS for path in root.glob(pattern)), None)
     if plugin is None:
         raise SetupError("slurm.job_submit_lua: there is no job_submit_lua.so on this machine")
-    library = _lua_library(name.decode() for name in re.findall(rb"liblua[-.0-9a-z]*", plugin.read_bytes()))
+    library = None
+    for name in re.findall(rb"liblua[-.0-9a-z]*", plugin.read_bytes()):
+        with contextlib.suppress(OSError):
+            library = library or ctypes.CDLL(name.decode())
     # Without a library slurmctld reports that it can't load the plugin.
     if library is not None and (wrong := _lua_error(library, text.encode())):
         raise SetupError(
             f"slurm.job_submit_lua: {wrong}\nNothing was changed. Correct it in the stack file, and run `up`"
         )
-
-
-def _lua_library(names: Iterable[str]) -> ctypes.CDLL | None:
-    for name in names:
-        with contextlib.suppress(OSError):
-            return ctypes.CDLL(name)
-    return None
 
 
 def _lua_error(library: ctypes.CDLL, text: bytes) -> str:

@@ -35,8 +35,9 @@ MemoryMax=50%
 """
 
 
-def bound_users() -> None:
-    """Have one user not take the whole machine, by intent or by a loop in a script."""
+def prepare_for_users() -> None:
+    """Have what users' shells start with, and a limit on what one user may take of the machine."""
+    write("/etc/profile.d/hpc.sh", PROFILE)
     write_unit("/etc/systemd/system/user-.slice.d/hpc.conf", SLICE)
     reload_units()  # for those who are logged in already as well
 
@@ -50,11 +51,6 @@ def configure(files: dict[str, list[str]]) -> None:
         write(Path("/etc/slurm") / name, "\n".join(lines) + "\n")
     for unit in ("slurmd", "slurmctld", "slurmdbd", "mariadb"):
         stop_service(unit)
-
-
-def welcome() -> None:
-    """What a user's shell starts with on a machine where users log in."""
-    write("/etc/profile.d/hpc.sh", PROFILE)
 
 
 def admit(*, users: bool) -> None:
