@@ -80,7 +80,7 @@ def _run(mode: str, wanted: dict[str, Any]) -> int:
             found = checks.all_checks(wanted)
             if (left := outcome.last_record().get("left")) is not None:
                 found |= checks.left(wanted, left)
-        bad = {kind: one["text"] for kind, one in found.items() if one["state"] == "failed"}
+        bad = {kind: result["text"] for kind, result in found.items() if result["state"] == "failed"}
         for kind, text in bad.items():
             sys.stderr.write(printable(f"hpc-health: {kind}: {text}\n"))
         # Quick checks before a job that pass leave no trace: they cost no write and no lock.

@@ -81,7 +81,7 @@ WRONG += [{"name": 7}, {"name": "\u2028"}, {"account": {}}, {"more": "x"}]
 WRONG += [{"tres_alloc_str": wrong} for wrong in ("1=1,", "1=1' OR 1")]
 
 
-@pytest.mark.parametrize("wrong", [line(7)[:-9], "\n[]", "\n" + "[" * 100_000, *(line(7, **one) for one in WRONG)])
+@pytest.mark.parametrize("wrong", [line(7)[:-9], "\n[]", "\n" + "[" * 100_000, *(line(7, **wrong) for wrong in WRONG)])
 def test_a_line_that_jobcomp_lua_does_not_write_is_none(asked, wrong):
     records.COMPLETIONS.write_text(wrong + line(8))
     assert numbers() == [8]

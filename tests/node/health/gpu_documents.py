@@ -21,13 +21,13 @@ T4 = {
 def gpu_element(number: int, **changed: str) -> str:
     """One GPU, as it is but for these elements."""
     has = {**SOUND, **changed}
-    one = lambda *names: "".join(f"<{name}>{has[name]}</{name}>" for name in names)  # noqa: E731
-    retired = f"<{{0}}>{one('retired_count')}</{{0}}>"
+    tags = lambda *names: "".join(f"<{name}>{has[name]}</{name}>" for name in names)  # noqa: E731
+    retired = f"<{{0}}>{tags('retired_count')}</{{0}}>"
     return f"""
     <gpu id="00000000:{number + 4:02X}:00.0">
         <product_name>NVIDIA H100 80GB HBM3</product_name>
-        {one("persistence_mode", "gpu_recovery_action")}
-        <pci><pci_gpu_link_info><link_widths><max_link_width>16x</max_link_width>{one("current_link_width")}
+        {tags("persistence_mode", "gpu_recovery_action")}
+        <pci><pci_gpu_link_info><link_widths><max_link_width>16x</max_link_width>{tags("current_link_width")}
         </link_widths></pci_gpu_link_info></pci>
         <clocks_event_reasons>
             <clocks_event_reason_gpu_idle>Active</clocks_event_reason_gpu_idle>
@@ -36,17 +36,17 @@ def gpu_element(number: int, **changed: str) -> str:
         </clocks_event_reasons>
         <ecc_errors>
             <volatile><sram_correctable>3</sram_correctable>
-            {one("sram_uncorrectable_parity", "sram_uncorrectable_secded", "dram_uncorrectable")}</volatile>
-            <aggregate><dram_uncorrectable>7</dram_uncorrectable>{one("sram_threshold_exceeded")}</aggregate>
+            {tags("sram_uncorrectable_parity", "sram_uncorrectable_secded", "dram_uncorrectable")}</volatile>
+            <aggregate><dram_uncorrectable>7</dram_uncorrectable>{tags("sram_threshold_exceeded")}</aggregate>
         </ecc_errors>
         <retired_pages>{retired.format("multiple_single_bit_retirement")}{retired.format("double_bit_retirement")}
-        {one("pending_retirement")}</retired_pages>
+        {tags("pending_retirement")}</retired_pages>
         <remapped_rows><remapped_row_corr>0</remapped_row_corr>
-        {one("remapped_row_unc", "remapped_row_pending", "remapped_row_failure")}</remapped_rows>
+        {tags("remapped_row_unc", "remapped_row_pending", "remapped_row_failure")}</remapped_rows>
         <temperature>
-        {one("gpu_temp", "gpu_temp_tlimit", "gpu_temp_slow_threshold", "memory_temp", "gpu_temp_max_mem_threshold")}
+        {tags("gpu_temp", "gpu_temp_tlimit", "gpu_temp_slow_threshold", "memory_temp", "gpu_temp_max_mem_threshold")}
         </temperature>
-        <fabric>{one("state", "status")}</fabric>
+        <fabric>{tags("state", "status")}</fabric>
     </gpu>"""
 
 

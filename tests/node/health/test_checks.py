@@ -19,7 +19,7 @@ def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 def failed(found: dict[str, outcome.Outcome]) -> dict[str, str]:
-    return {kind: one["text"] for kind, one in found.items() if one["state"] == "failed"}
+    return {kind: result["text"] for kind, result in found.items() if result["state"] == "failed"}
 
 
 def with_program(folder: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
@@ -75,9 +75,9 @@ class TestTime:
         occasions = {"first": lambda: checks.after_job(wanted, "7"), "second": lambda: checks.after_job(wanted, "8"),
                      "periodic": lambda: checks.all_checks(wanted)}  # fmt: skip
         found = side_by_side(occasions, seconds=30)
-        states = [one["gpu-driver"]["state"] for one in found.values()]
+        states = [results["gpu-driver"]["state"] for results in found.values()]
         assert sorted(states) == ["ok", "skipped", "skipped"]
-        assert [failed(one) for one in found.values()] == [{}, {}, {}]
+        assert [failed(results) for results in found.values()] == [{}, {}, {}]
 
     def test_a_file_server_that_is_late_once_is_not_sure(self, monkeypatch):
         monkeypatch.setattr(mounts, "shared_targets", lambda: ["/"])

@@ -67,12 +67,12 @@ def second(**changed: str) -> str:
 
 
 def failed(found: dict[str, outcome.Outcome]) -> dict[str, str]:
-    return {kind: one["text"] for kind, one in found.items() if one["state"] == "failed"}
+    return {kind: result["text"] for kind, result in found.items() if result["state"] == "failed"}
 
 
 class TestNvidia:
     def test_sound_gpus_pass(self):
-        assert {kind: one["state"] for kind, one in gpus().items()} == dict.fromkeys(
+        assert {kind: result["state"] for kind, result in gpus().items()} == dict.fromkeys(
             ("gpu-driver", "gpu-ecc", "gpu-memory", "gpu-state", "gpu-nvlink"), "ok"
         )
 
@@ -189,7 +189,7 @@ class TestNvidia:
             gpu.gpus(2, ecc_errors=0, nvlink_errors=0)
         monkeypatch.setattr(outcome, "CONTAINER", tmp_path)
         found = gpu.gpus(2, ecc_errors=0, nvlink_errors=0)
-        assert {one["state"] for one in found.values()} == {"skipped"}
+        assert {result["state"] for result in found.values()} == {"skipped"}
 
     @given(st.text())
     def test_no_output_makes_it_fail_otherwise(self, text):

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from system.host import SetupError
 
-NODES = st.integers(0, 9).map(lambda count: [f"n{one}" for one in range(count)])
+NODES = st.integers(0, 9).map(lambda count: [f"n{number}" for number in range(count)])
 
 
 def measured(nodes: list[str], bad: set[str]) -> dict[measure.Pair, bool]:
@@ -24,14 +24,14 @@ def measured(nodes: list[str], bad: set[str]) -> dict[measure.Pair, bool]:
 
 
 class TestPairs:
-    @given(NODES, st.sets(st.integers(0, 9).map(lambda one: f"n{one}"), max_size=1))
+    @given(NODES, st.sets(st.integers(0, 9).map(lambda number: f"n{number}"), max_size=1))
     def test_one_slow_node_is_found_among_three_or_more_and_nobody_else(self, nodes, bad):
         found = measured(nodes, bad)
         if len(nodes) >= 3:
             assert set(measure.slow_nodes(found)) == bad & set(nodes)
             assert measure.good(found) == set(nodes) - bad
 
-    @given(NODES, st.sets(st.integers(0, 9).map(lambda one: f"n{one}")))
+    @given(NODES, st.sets(st.integers(0, 9).map(lambda number: f"n{number}")))
     def test_nobody_is_called_slow_who_is_not(self, nodes, bad):
         found = measured(nodes, bad)
         assert set(measure.slow_nodes(found)) <= bad
@@ -42,7 +42,7 @@ class TestPairs:
         assert measure.slow_nodes(found) == {}
         assert measure.undecided(found) == {"a", "b"}
 
-    @given(NODES, st.sets(st.integers(0, 9).map(lambda one: f"n{one}")))
+    @given(NODES, st.sets(st.integers(0, 9).map(lambda number: f"n{number}")))
     def test_a_round_measures_each_node_once_and_no_pair_twice(self, nodes, bad):
         found = measured(nodes, bad)
         for pair in measure.next_pairs(nodes, found):
@@ -193,8 +193,7 @@ class TestJobs:
                 return "".join(f"NodeName={name} State=IDLE\n" for name in "abcd")
             return said
 
-        for module in (measure, measure):
-            monkeypatch.setattr(module, "run", run)
+        monkeypatch.setattr(measure, "run", run)
         part = {**PART, "nodes": list("abcd"), "busbw_gbps": 150}
         measure._measure({"fabric": {**NCCL, "partitions": [part]}}, list("abcd"))
         assert list(slurm.drained) == ["b"]

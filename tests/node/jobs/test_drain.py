@@ -178,6 +178,6 @@ def test_another_end_replaces_it_and_one_that_is_gone_takes_it_along(
     told: Callable[[dict[str, float], str], list[str]],
 ) -> None:
     sent = told({"a3-0": END + 60}, row("a3-0", END) + row("a3-1", END) + OTHER)
-    assert [one.split(" ")[1] for one in sent] == ["delete", "delete", "create"]
+    assert [command.split(" ")[1] for command in sent] == ["delete", "delete", "create"]
     assert sent[:2] == [f"scontrol delete ReservationName=hpc-end-{node}" for node in ("a3-0", "a3-1")]
     assert told({}, row("a3-0", END) + OTHER) == ["scontrol delete ReservationName=hpc-end-a3-0"]

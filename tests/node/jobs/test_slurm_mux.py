@@ -93,8 +93,8 @@ class TestOrder:
         [("lab-gpu-0", "gpu"), ("lab-gpu-large-12", "gpu-large"), ("lab-2-3", "2"), ("lab-controller", "shared")],
     )
     def test_a_nodes_name_says_its_nodeset(self, tree, node, nodeset):
-        for one in ("gpu", "gpu-large", "2", "shared"):
-            tree.add(f"nodeset-{one}-prolog_slurmd.d/a.prolog_slurmd", "")
+        for name in ("gpu", "gpu-large", "2", "shared"):
+            tree.add(f"nodeset-{name}-prolog_slurmd.d/a.prolog_slurmd", "")
         tree.run(node=node)
         assert tree.ran() == [f"nodeset-{nodeset}-prolog_slurmd.d/a.prolog_slurmd"]
 

@@ -65,7 +65,7 @@ class TestRun:
     def run(
         self, monkeypatch: pytest.MonkeyPatch, states: dict[str, str], **answers: tuple[int, str, str]
     ) -> warm_up.Run:
-        one = warm_up.Run({"images": ["alpine"], "partitions": [PART], "seconds": 60})
+        run = warm_up.Run({"images": ["alpine"], "partitions": [PART], "seconds": 60})
         self.jobs: list[tuple[list[str], list[str]]] = []
 
         def job(_part: object, nodes: list[str], arguments: list[str]) -> tuple[int, str, str]:
@@ -74,24 +74,24 @@ class TestRun:
                 return answers.get("rxdm", (0, "warm-up: ready\n" * len(nodes), ""))
             return answers.get(nodes[0].replace("-", ""), (0, "warm-up: ready\n", ""))
 
-        monkeypatch.setattr(one, "job", job)
+        monkeypatch.setattr(run, "job", job)
         monkeypatch.setattr(warm_up, "node_states", lambda: states)
-        one.run()
-        return one
+        run.run()
+        return run
 
     def test_each_node_downloads_then_rxdm_runs_on_several(
         self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
     ):
-        one = self.run(monkeypatch, dict.fromkeys(PART["nodes"], "idle"))
+        run = self.run(monkeypatch, dict.fromkeys(PART["nodes"], "idle"))
         assert sorted(nodes[0] for nodes, words in self.jobs if words == ["--look", "alpine=alpine"]) == PART["nodes"]
         assert self.jobs[-1] == (["n-0", "n-1", "n-2"], ["--rxdm"])
-        assert (sorted(one.ready), one.missed) == (PART["nodes"], {})
+        assert (sorted(run.ready), run.missed) == (PART["nodes"], {})
         assert "node n-2: ready after 0 s (3 of 3)" in capsys.readouterr().out
 
     @pytest.mark.parametrize("code", [0, 1])
     def test_one_node_downloads_and_sends_to_those_that_lack_it(self, monkeypatch: pytest.MonkeyPatch, code: int):
         """Where sending fails, the others download too."""
-        one = warm_up.Run({"images": ["alpine"], "partitions": [{**PART, "rxdm": False}], "seconds": 60})
+        run = warm_up.Run({"images": ["alpine"], "partitions": [{**PART, "rxdm": False}], "seconds": 60})
         there: set[str] = {"n-0"} if code == 0 else set()
         downloads: list[str] = []
         sent: list[list[str]] = []
@@ -106,24 +106,24 @@ class TestRun:
                 there.update(nodes)
             return 0, "warm-up: ready\n" if there.issuperset(nodes) else "warm-up: lacks alpine\n", ""
 
-        monkeypatch.setattr(one, "job", job)
+        monkeypatch.setattr(run, "job", job)
         monkeypatch.setattr(warm_up, "node_states", lambda: dict.fromkeys(PART["nodes"], "idle"))
-        assert one.run() == {}
+        assert run.run() == {}
         assert sent == [["n-0", "n-1", "n-2"]]
         assert sorted(downloads) == (["n-0", "n-1", "n-2"] if code else [])
-        assert sorted(one.ready) == PART["nodes"]
+        assert sorted(run.ready) == PART["nodes"]
 
     def test_nodes_that_take_no_jobs_are_left_alone(self, monkeypatch: pytest.MonkeyPatch):
-        one = self.run(monkeypatch, {"n-0": "idle", "n-1": "drained", "n-2": "idle*"})
-        assert one.missed.keys() == {"n-0", "n-1", "n-2"}
-        assert one.missed["n-1"] == "drained"
-        assert "no other node is free" in one.missed["n-0"]
+        run = self.run(monkeypatch, {"n-0": "idle", "n-1": "drained", "n-2": "idle*"})
+        assert run.missed.keys() == {"n-0", "n-1", "n-2"}
+        assert run.missed["n-1"] == "drained"
+        assert "no other node is free" in run.missed["n-0"]
 
     def test_one_that_has_seen_rxdm_is_a_partner_and_not_asked_again(self, monkeypatch: pytest.MonkeyPatch):
         warm = (0, "warm-up: rxdm\nwarm-up: ready\n", "")
-        one = self.run(monkeypatch, dict.fromkeys(PART["nodes"], "mixed"), n0=warm, n1=warm)
+        run = self.run(monkeypatch, dict.fromkeys(PART["nodes"], "mixed"), n0=warm, n1=warm)
         assert [nodes for nodes, words in self.jobs if words == ["--rxdm"]] == [["n-2", "n-0"]]
-        assert not one.missed
+        assert not run.missed
         again = self.run(monkeypatch, dict.fromkeys(PART["nodes"], "idle"), n0=warm, n1=warm, n2=warm)
         assert not [nodes for nodes, words in self.jobs if words == ["--rxdm"]]
         assert len(again.ready) == 3
@@ -133,15 +133,15 @@ class TestRun:
     ):
         monkeypatch.setitem(PART, "nodes", ["n-0"])
         monkeypatch.setitem(PART, "others", ["n-1", "n-2"])
-        one = self.run(monkeypatch, {"n-0": "idle", "n-1": "drained", "n-2": "idle"})
+        run = self.run(monkeypatch, {"n-0": "idle", "n-1": "drained", "n-2": "idle"})
         assert self.jobs[-1] == (["n-0", "n-2"], ["--rxdm"])
-        assert list(one.ready) == ["n-0"]
+        assert list(run.ready) == ["n-0"]
         assert "(1 of 1)" in capsys.readouterr().out
 
     def test_a_failure_is_reported_and_raises_nothing(self, monkeypatch: pytest.MonkeyPatch):
         failed = (1, "", "prolog failed\n")
-        one = self.run(monkeypatch, dict.fromkeys(PART["nodes"], "idle"), rxdm=failed)
-        assert one.missed == dict.fromkeys(PART["nodes"], "exit code 1: prolog failed")
+        run = self.run(monkeypatch, dict.fromkeys(PART["nodes"], "idle"), rxdm=failed)
+        assert run.missed == dict.fromkeys(PART["nodes"], "exit code 1: prolog failed")
 
 
 @pytest.mark.parametrize(("longest", "minutes"), [(None, 32), (15, 15), (60, 32)])
@@ -157,8 +157,8 @@ def test_a_job_asks_for_no_longer_than_its_partition_allows(
     monkeypatch.setattr(
         warm_up, "subprocess", SimpleNamespace(Popen=popen, DEVNULL=0, PIPE=0, TimeoutExpired=TimeoutError)
     )
-    one = warm_up.Run({"images": [], "partitions": [], "seconds": 1810})
-    one.job({**PART, "minutes": longest}, ["n-0"], [])
+    run = warm_up.Run({"images": [], "partitions": [], "seconds": 1810})
+    run.job({**PART, "minutes": longest}, ["n-0"], [])
     assert f"--time={minutes}" in asked[0]
 
 

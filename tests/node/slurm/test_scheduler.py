@@ -10,7 +10,7 @@ from cluster.slurm.node_states import NODE_STATES, Means, parse
 
 
 def having(*meanings: Means) -> set[str]:
-    return {name for name, means in NODE_STATES.items() if any(one in means for one in meanings)}
+    return {name for name, means in NODE_STATES.items() if any(meaning in means for meaning in meanings)}
 
 
 def test_states_in_which_a_node_takes_or_runs_jobs():

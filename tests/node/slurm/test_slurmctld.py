@@ -122,7 +122,7 @@ def test_a_damaged_record_is_what_the_set_up_was_told_last(controller, monkeypat
 
 def test_a_stack_file_may_name_no_program_that_its_unit_does_not_execute():
     rows = dict(line.split("=", 1) for line in slurmctld.CONFINED.splitlines())
-    folders = {one.lstrip("-") for name in ("NoExecPaths", "InaccessiblePaths") for one in rows[name].split()}
+    folders = {path.lstrip("-") for name in ("NoExecPaths", "InaccessiblePaths") for path in rows[name].split()}
     assert rows["ProtectHome"] == "yes"  # systemd.exec(5): these three
     folders |= {"/home", "/root", "/run/user"}
     assert set(NOT_EXECUTED) == folders - {"/etc/slurm/slurmdbd.conf"}

@@ -83,7 +83,7 @@ class TestSudo:
         assert not users.converge_sudoers([user("alice", sudo=True)])
         assert "sudo is not installed on this machine: alice" in capsys.readouterr().out
         assert users.sudo_users() is None
-        assert all("sudo" not in one for one in collect.unix_accounts()["users"].values())
+        assert all("sudo" not in user for user in collect.unix_accounts()["users"].values())
 
 
 class TestSubordinateIds:
@@ -142,13 +142,13 @@ def test_all_of_the_users_processes_end_and_nobody_elses(calls, monkeypatch):
     mine, stubborn, other = start(UID, code), start(UID, STUBBORN), start(OTHER, code)
     try:
         users.end_processes("carol", UID)
-        assert [one.wait(60) for one in (mine, stubborn)] == [-15, -9]
+        assert [process.wait(60) for process in (mine, stubborn)] == [-15, -9]
         assert other.poll() is None
         assert calls == [("usermod", "--expiredate", "1", "carol")]
     finally:
-        for one in (mine, stubborn, other):
-            one.kill()
-            one.communicate()
+        for process in (mine, stubborn, other):
+            process.kill()
+            process.communicate()
 
 
 def test_without_processes_nothing_is_done(calls):

@@ -47,8 +47,8 @@ def web(status: int) -> Iterator[int]:
 
 @contextmanager
 def listening() -> Iterator[int]:
-    with socket.create_server(("127.0.0.1", 0)) as one:
-        yield one.getsockname()[1]
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        yield server.getsockname()[1]
 
 
 def closed() -> int:

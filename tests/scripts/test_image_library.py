@@ -247,7 +247,7 @@ class TestRepository:
         bash(f"repository ours {url} {wanted} deb", HPC_APT=str(tmp_path / "apt"), TMPDIR=str(scratch))
         assert list(scratch.iterdir()) == []
         mine = str(scratch).encode()
-        assert not [one for one in Path("/proc").glob("[0-9]*/cmdline") if mine in _read(one)]
+        assert not [path for path in Path("/proc").glob("[0-9]*/cmdline") if mine in _read(path)]
 
 
 def _read(path: Path) -> bytes:

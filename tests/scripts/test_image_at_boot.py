@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.node.test_image_library import bash
+from tests.scripts.test_image_library import bash
 
 FOLDER = Path(__file__).parents[2] / "scripts" / "image"
 

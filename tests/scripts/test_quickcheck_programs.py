@@ -179,12 +179,12 @@ class TestImage:
         """All of it: enroot is a script, and what it has started goes on without it."""
         self.program(here, "enroot", f"sleep 60 & echo $! >{here}/pid; wait")
         self.program(here, "scancel", "")
-        one = self.a_driver()
-        thread = threading.Thread(target=one._image)
+        runner = self.a_driver()
+        thread = threading.Thread(target=runner._image)
         thread.start()
         while not ((here / "pid").exists() and (here / "pid").read_text()):
             time.sleep(0.01)
-        one.cancel_all()
+        runner.cancel_all()
         thread.join(60)
         assert not thread.is_alive()
         number = int((here / "pid").read_text())
@@ -193,10 +193,10 @@ class TestImage:
 
 
 def test_a_container_that_fails_does_not_keep_a_node_from_the_job_over_all(monkeypatch: pytest.MonkeyPatch):
-    one = driver.Driver({"run": "ab12"})
-    monkeypatch.setattr(one, "_run", lambda job, _: int(job["key"] == "container"))
-    one._node([({"key": "node"}, "n-0"), ({"key": "container"}, "n-0")])
-    assert one.good == {"n-0": True}
+    runner = driver.Driver({"run": "ab12"})
+    monkeypatch.setattr(runner, "_run", lambda job, _: int(job["key"] == "container"))
+    runner._node([({"key": "node"}, "n-0"), ({"key": "container"}, "n-0")])
+    assert runner.good == {"n-0": True}
 
 
 def test_what_many_tasks_print_is_kept_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
