@@ -5,10 +5,11 @@ import time
 from pathlib import Path
 
 import pytest
-from gpu_documents import document
 from health import checks, outcome
 from system import mounts
 from system.host import SetupError, side_by_side
+
+from tests.node.health.gpu_documents import document
 
 
 @pytest.fixture(autouse=True)

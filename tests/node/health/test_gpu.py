@@ -6,11 +6,12 @@ from pathlib import Path
 from xml.sax.saxutils import escape
 
 import pytest
-from gpu_documents import T4, document, gpu_element
 from health import checks, gpu, outcome
 from hypothesis import given
 from hypothesis import strategies as st
 from system.host import SetupError
+
+from tests.node.health.gpu_documents import T4, document, gpu_element
 
 BUS = "00000000:05:00.0"
 LOST = "Unable to determine the device handle"
