@@ -58,7 +58,7 @@ def _asked(key: str) -> str:
 
 
 def _crypter(file: StackFile) -> Crypter:
-    """What encrypts under the stack's salt, which the file gets where it lacks one."""
+    """The crypter of the stack's salt, which the file gets where it lacks one."""
     kept = stackfile.encryption_keys(file.path)
     if _FOREIGN in kept or not (state_dir.on_files(file.stack) or kept):
         who = kept.get(_FOREIGN, state_dir.backend(file.stack))

@@ -134,7 +134,6 @@ def _measure(cluster: Cluster, nodes: Sequence[Node], checked: HealthChecks) -> 
 
 
 def _show(stack: str, found: Sequence[NodeHealth], wrong: Sequence[ClusterFinding]) -> None:
-    """Print the table, then what is wrong, with what to do."""
     table = [("NODE", "STATE", "HEALTH", "CHECKED", "FIGURES")]
     for node in found:
         failing = "; ".join(f"{kind}: {text}" for kind, text in node.failing.items())
@@ -156,7 +155,7 @@ def _show(stack: str, found: Sequence[NodeHealth], wrong: Sequence[ClusterFindin
 
 
 def _summary(node: NodeHealth) -> str:
-    """What was checked, of a node without failures."""
+    """The checks of a node without failures."""
     every: Mapping[str, Mapping[str, Any]] = {**node.checks, **node.measured}
     states = [outcome["state"] for outcome in every.values()]
     figures = [f"{kind}: {text}" for kind, text in node.noted.items()]

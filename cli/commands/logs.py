@@ -60,28 +60,20 @@ def logs(
 
     values = outputs.read(stack, show_secrets=True)
     cluster = from_outputs(stack, values, Capability.LOGS)
+    if lines is None and not since:
+        lines = DEFAULT_LINES
     if observer := observer_of(values):
-        asked = Asked(
-            what=what,
-            on=on or (),
-            lines=DEFAULT_LINES if lines is None and not since else lines,
-            since=since or "",
-            follow=follow,
-        )
+        asked = Asked(what=what, on=on or (), lines=lines, since=since or "", follow=follow)
         raise Exit(observers.logs(observer, stack, values, asked))
     log, machines = _choose(cluster, what, on or [])
     try:
         moment = on_machine(since) if since else ""
     except MomentError as error:
         raise CliError(f"--since: {error}") from None
-    if lines is None and not since:
-        lines = DEFAULT_LINES
     line = script(log, lines=lines, since=moment, follow=follow)
     say = Printer([machine.name for machine in machines])
     if follow:
-        from cli.access.remote import follow as follow_all
-
-        follow_all(machines, cluster.admin_key, lambda _machine: line, show=say.lines, note=say.notes)
+        remote.follow(machines, cluster.admin_key, lambda _machine: line, show=say.lines, note=say.notes)
         # It ends by itself only where nothing could be followed.
         raise Exit(1)
     answers = remote.gather(machines, cluster.admin_key, line, seconds=_SECONDS)
@@ -113,8 +105,7 @@ def _choose(cluster: Cluster, what: str, on: list[str]):  # noqa: ANN202 - of a 
             raise CliError(f"{error} Or one of: {KINDS}.") from None
     log = LOG[what]
     having = [machine for machine in cluster.targets.values() if set(machine.roles) & set(log.roles)]
-    without = [machine.name for machine in wanted if machine not in having]
-    if without:
+    if without := [machine.name for machine in wanted if machine not in having]:
         there = ", ".join(machine.name for machine in having) or "none"
         raise CliError(f"{', '.join(without)}: no {what} there. Machines with one: {there}.")
     if not having:

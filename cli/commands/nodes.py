@@ -59,9 +59,8 @@ def nodes(
     scheduler = Scheduler(cluster, stack)
     if action is None:
         found = list(scheduler.nodes().values())
-        observer = observer_of(values)
         actors = None
-        if observer:
+        if observer := observer_of(values):
             with observers.opened(stack, values) as access:
                 actors = observer.actors(access, found)
         _list(found, actors, json=json)
@@ -96,6 +95,14 @@ def _check(action: Action, names: list[str], reason: str, *, wait: bool, json: b
 def _list(nodes: Sequence[Node], actors: Mapping[str, str] | None, *, json: bool) -> None:
     """Print the nodes; with who must act on drained ones, where that is known."""
     if json:
+        fields = {
+            "id": "number",
+            "user": "user",
+            "state": "state",
+            "name": "name",
+            "elapsed": "elapsed",
+            "left": "left",
+        }
         rows = [
             {
                 "node": node.name,
@@ -104,17 +111,7 @@ def _list(nodes: Sequence[Node], actors: Mapping[str, str] | None, *, json: bool
                 "reason": node.reason or None,
                 "by": node.by or None,
                 "since": node.since or None,
-                "jobs": [
-                    {
-                        "id": job.number,
-                        "user": job.user,
-                        "state": job.state,
-                        "name": job.name,
-                        "elapsed": job.elapsed,
-                        "left": job.left,
-                    }
-                    for job in node.jobs
-                ],
+                "jobs": [{key: getattr(job, field) for key, field in fields.items()} for job in node.jobs],
                 **({"actor": actors.get(node.name)} if actors is not None else {}),
             }
             for node in nodes
@@ -125,9 +122,6 @@ def _list(nodes: Sequence[Node], actors: Mapping[str, str] | None, *, json: bool
     table = [("NODE", "STATE", "REASON", "SINCE", *more, "JOBS")]
     for node in nodes:
         acts = (actors.get(node.name, "-"),) if actors else ()
-        table.append((node.name, node.word, node.reason or "-", node.since or "-", *acts, _jobs(node) or "-"))
+        jobs = " ".join(f"{job.number}({job.user})" for job in node.jobs)
+        table.append((node.name, node.word, node.reason or "-", node.since or "-", *acts, jobs or "-"))
     console.table(table)
-
-
-def _jobs(node: Node) -> str:
-    return " ".join(f"{job.number}({job.user})" for job in node.jobs)

@@ -119,7 +119,7 @@ def _of_platform(config: ClusterConfig, request: Request) -> Rehearsal:
 
 
 def _text(source: Path, made: Rehearsal) -> str:
-    """The stack file."""
+    """The rehearsal's stack file."""
     head = [
         f"Written by `./hpc rehearse` from {source} at {time.strftime('%Y-%m-%d %H:%M:%S %Z')}.",
         "It is written again each time: change that file, and not this one.",
@@ -134,10 +134,8 @@ def _say(stack: str, made: Rehearsal) -> None:
     counted = [difference for difference in made.differences if difference["counted"]]
     lines = [difference["text"] for difference in made.differences if not difference["counted"]]
     lines += [f"{len(counted)} names of nodes that follow from their number"] if counted else []
-    if made.differences:
-        console.line(f"Rehearses {stack} on this machine. Slurm's files are production's but for:", style="bold")
-    else:
-        console.line(f"Rehearses {stack} on this machine.", style="bold")
+    but = " Slurm's files are production's but for:" if made.differences else ""
+    console.line(f"Rehearses {stack} on this machine.{but}", style="bold")
     for line in lines:
         console.line(f"  {line}")
     if made.stood_in:

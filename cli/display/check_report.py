@@ -86,7 +86,7 @@ def _word(result: CheckResult | None) -> str:
 
 
 def _print_failures(results: list[CheckResult], stack: str) -> None:
-    """What failed, with the output of the first node of those where the same was found."""
+    """Print failures; of those that are the same, with the output of the first node."""
     alike: dict[tuple[str, str, str], list[CheckResult]] = {}
     for result in results:
         alike.setdefault((result.check, result.text, "" if result.node else result.partition), []).append(result)

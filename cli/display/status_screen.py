@@ -56,18 +56,15 @@ JOBS = 12
 
 def nodes(seen: ClusterObservation) -> Table:
     """Nodes by state, reason and size."""
-    groups: dict[tuple[str, ...], list[str]] = defaultdict(list)
-    used: dict[tuple[str, ...], list[int]] = defaultdict(lambda: [0, 0])
+    groups: dict[tuple[str, str, str], dict[str, Mapping[str, Any]]] = defaultdict(dict)
     for name, row in (seen.slurm("nodes") or {}).items():
-        said = Node.of(name, row)
-        key = (said.word, _gres(row.get("Gres", "")), said.reason or "-")
-        groups[key].append(name)
-        used[key][0] += int(row.get("CPUAlloc", 0))
-        used[key][1] += int(row.get("CPUTot", 0))
-    rows = [
-        (compress(names), str(len(names)), key[0], f"{used[key][0]}/{used[key][1]}", key[1], cut(key[2]))
-        for key, names in groups.items()
-    ]
+        node, gres = Node.of(name, row), row.get("Gres", "")
+        size = "-" if gres in ("", "(null)") else gres.partition("(")[0]
+        groups[node.word, size, node.reason or "-"][name] = row
+    rows = []
+    for (state, size, reason), there in groups.items():
+        used, cpus = (sum(int(row.get(key, 0)) for row in there.values()) for key in ("CPUAlloc", "CPUTot"))
+        rows.append((compress(there), str(len(there)), state, f"{used}/{cpus}", size, cut(reason)))
     return _headed(("NODES", "COUNT", "STATE", "CPUS USED", "GPUS EACH", "REASON"), rows)
 
 
@@ -116,15 +113,10 @@ def daemons(seen: ClusterObservation, now: float) -> Table:
         for name, unit in machine.daemons.items():
             state = "running" if unit["state"] == "active" else f"{unit['state']} ({unit['sub']})"
             groups[name, state].append((machine.name, unit["since"]))
-    rows = [
-        (
-            name,
-            state,
-            ago(now - max(s for _, s in there)) if any(s for _, s in there) else "-",
-            _all(seen, [name for name, _ in there]),
-        )
-        for (name, state), there in groups.items()
-    ]
+    rows = []
+    for (name, state), there in groups.items():
+        since = max(started for _, started in there)
+        rows.append((name, state, ago(now - since) if since else "-", _all(seen, [machine for machine, _ in there])))
     return _headed(("DAEMON", "STATE", "FOR", "MACHINES"), rows)
 
 
@@ -151,32 +143,18 @@ def storage(seen: ClusterObservation) -> Table:
                 groups[path].append((machine, disk))
             if "size" in disk and not disk.get("shared"):
                 devices.add(disk.get("device"))
-    rows = [_filled(seen, path, there) for path, there in sorted(groups.items(), key=lambda pair: _shared(pair[1]))]
+    rows = []
+    for path, there in sorted(groups.items(), key=lambda pair: _shared(pair[1])):
+        _, disk = max(there, key=lambda pair: max(bytes_used(pair[1]), inodes_used(pair[1])))
+        names = _all(seen, [machine.name for machine, _ in there])
+        names += "" if len(there) == 1 or _shared(there) else ", fullest shown"
+        figures = (f"{bytes_used(disk):.0%}", size(disk["free"]), size(disk["used"] + disk["free"]))
+        rows.append((path, *figures, f"{inodes_used(disk):.0%}", names))
     return _headed(("STORAGE", "USED", "FREE", "OF", "INODES", "MACHINES"), rows)
-
-
-def _filled(
-    seen: ClusterObservation, path: str, there: list[tuple[MachineObservation, Mapping[str, Any]]]
-) -> tuple[str, ...]:
-    _, disk = max(there, key=lambda pair: max(bytes_used(pair[1]), inodes_used(pair[1])))
-    room = disk["used"] + disk["free"]
-    return (
-        path,
-        f"{bytes_used(disk):.0%}",
-        size(disk["free"]),
-        size(room),
-        f"{inodes_used(disk):.0%}",
-        _all(seen, [machine.name for machine, _ in there])
-        + ("" if len(there) == 1 or _shared(there) else ", fullest shown"),
-    )
 
 
 def _shared(there: list[tuple[MachineObservation, Mapping[str, Any]]]) -> bool:
     return any(disk.get("shared") for _, disk in there)
-
-
-def _gres(text: str) -> str:
-    return "-" if text in ("", "(null)") else text.partition("(")[0]
 
 
 def _all(seen: ClusterObservation, there: list[str]) -> str:

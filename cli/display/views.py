@@ -206,7 +206,7 @@ def _label(row: Row, name: str, verb: str) -> str:
 
 
 def _paths(row: Row) -> str:
-    """Which properties an update was about."""
+    """The properties of an update, in brackets."""
     if row.plan is None or row.plan.op not in ("update", "replace") or not row.plan.changes:
         return ""
     paths = [change.path for change in row.plan.changes]

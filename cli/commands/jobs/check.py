@@ -116,7 +116,7 @@ def jobs(
             image=_image(image) or (IMAGE if pyxis else ""),
             mail=who != "root",
             shared_home=who != "root",
-            most_nodes={name: one.max_nodes for name, one in config.partitions.items() if one.max_nodes},
+            most_nodes={name: row.max_nodes for name, row in config.partitions.items() if row.max_nodes},
             # The prolog of A3 Mega nodes pulls containers for the first job on several nodes.
             prolog_seconds=dict.fromkeys(
                 config.slurm.rxdm.partitions if config.slurm.rxdm else (), config.slurm.timers.prolog_epilog
@@ -129,7 +129,7 @@ def jobs(
         if planned.expected:
             progress.show("copying the checks to the cluster")
             quickcheck.put(on.jobs)
-            events = quickcheck.run(on.jobs, planned, _Watch(planned, progress).on_event)
+            events = quickcheck.run(on.jobs, planned, _watch(planned, progress))
             if chosen.mail and _answered(events, next(iter(planned.expected))):
                 progress.show("waiting for mail")
                 mail = quickcheck.mail_result(scheduler, who, chosen.run)
@@ -169,24 +169,23 @@ def _answered(events: Sequence[Event], node: str) -> bool:
     )
 
 
-class _Watch:
-    """What the live line says."""
+def _watch(planned: CheckPlan, progress: Progress) -> Callable[[Mapping[str, Any]], None]:
+    """Shows what the events of the checks mean for the nodes that are waited for."""
+    pending = list(planned.expected)
 
-    def __init__(self, planned: CheckPlan, progress: Progress) -> None:
-        self._pending = list(planned.expected)
-        self._count, self._progress = len(self._pending), progress
-
-    def on_event(self, event: Mapping[str, Any]) -> None:
+    def on_event(event: Mapping[str, Any]) -> None:
         if event["event"] == "note":
-            self._progress.show(str(event["text"]))
+            progress.show(str(event["text"]))
         elif event["event"] == "home":
-            self._progress.show("waiting for accounting, which records in rounds of five seconds")
+            progress.show("waiting for accounting, which records in rounds of five seconds")
         elif event["event"] == "end" and event["key"] == NODE:
-            self._pending = [node for node in self._pending if node not in event["nodes"]]
-            done = self._count - len(self._pending)
-            missing = f", waiting for {', '.join(self._pending[:4])}" if self._pending else ", all nodes together"
-            more = " ..." if len(self._pending) > 4 else ""
-            self._progress.show(f"{done} of {self._count} nodes answered{missing}{more}")
+            pending[:] = [node for node in pending if node not in event["nodes"]]
+            missing = f", waiting for {', '.join(pending[:4])}" if pending else ", all nodes together"
+            more = " ..." if len(pending) > 4 else ""
+            count = len(planned.expected)
+            progress.show(f"{count - len(pending)} of {count} nodes answered{missing}{more}")
+
+    return on_event
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -235,7 +234,7 @@ class NcclCheck:
         return [*found, *(self._result(*ran, job, states.get(job)) for job, ran in submitted.items())]
 
     def _wanted(self, row: PartitionFacts) -> tuple[list[CheckResult], list[tuple[str, ...]]]:
-        """What is skipped of a partition, and the nodes of each job: each node alone, then all of them."""
+        """The skipped checks of a partition, and the nodes of each job: each node alone, then all of them."""
 
         def skip(text: str, node: str = "") -> CheckResult:
             return CheckResult(check="nccl", status=SKIP, node=node, partition=row.name, text=text)
@@ -296,7 +295,6 @@ class NcclCheck:
 
 
 def _compared(text: str, job: str, state: JobState | None) -> tuple[str, str]:
-    """Status and finding of one run."""
     if state is None or not state.ended:
         return FAIL, f"job {job} did not end in time"
     if not state.completed:

@@ -78,17 +78,11 @@ def _cluster(stack: str, config_file: Path | None, *, needed: bool) -> tuple[Clu
 
 def _list(found: Examples, *, json: bool) -> None:
     if json:
-        rows = [
-            {"name": script.name, "title": script.title, "options": dict(script.options)} for script in found.scripts
-        ]
+        rows = [{"name": row.name, "title": row.title, "options": dict(row.options)} for row in found.scripts]
         console.json({"examples": rows, "left_out": found.left_out})
         return
-    console.table(
-        [
-            ("EXAMPLE", "NEEDS", "WHAT IT DOES"),
-            *((script.name, needs(script), script.title) for script in found.scripts),
-        ]
-    )
+    rows = [(script.name, needs(script), script.title) for script in found.scripts]
+    console.table([("EXAMPLE", "NEEDS", "WHAT IT DOES"), *rows])
     _left_out(found)
 
 

@@ -110,7 +110,7 @@ def prepare(
 
 
 def _files(wanted: Preparation) -> tuple[str, ...]:
-    """What is there once all is prepared."""
+    """The files that are there once all is prepared."""
     image = image_file(wanted.image or (IMAGE if wanted.benchmark == STABLE_DIFFUSION else ""))
     return (*NEEDED_FILES[wanted.benchmark], *([f"images/{image}"] if image else []))
 

@@ -144,7 +144,6 @@ def _follow(jobs: Jobs, number: str, log: str) -> JobState:
 
 
 def _intervals(jobs: Jobs, log: str) -> tuple[Interval, ...]:
-    """Those that a log has so far."""
     try:
         with mlperf_report.fetched_log(jobs, log) as file:
             return report_of(file).log.runs[-1].intervals

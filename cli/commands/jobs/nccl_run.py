@@ -157,8 +157,8 @@ def run(
 
 
 def _checked(config: ClusterConfig, partition: PartitionFacts, given: Mapping[str, Any]) -> NcclRun:
-    """What to measure: options as fields of NcclRun, and defaults. Raises CliError: options are wrong for the
-    partition; all of them at once."""
+    """Make a run of the options, which are fields of NcclRun. Raises CliError: options are wrong for the partition; all
+    of them at once."""
     names, problems = _listed_nodes(config, partition, given["nodelist"])
     defaults = {
         "partition": partition,
@@ -173,7 +173,7 @@ def _checked(config: ClusterConfig, partition: PartitionFacts, given: Mapping[st
 
 
 def _listed_nodes(config: ClusterConfig, partition: PartitionFacts, nodelist: str) -> tuple[list[str], list[str]]:
-    """The nodes of --nodelist, and what is wrong with it."""
+    """Parse --nodelist: its nodes, and its errors."""
     try:
         given = expand(nodelist) if nodelist else []
     except ValueError as error:
@@ -192,7 +192,7 @@ def _listed_nodes(config: ClusterConfig, partition: PartitionFacts, nodelist: st
 
 
 def _problems(wanted: NcclRun, listed: int) -> Iterator[str]:
-    """What is wrong with options; `listed`: how many nodes --nodelist names."""
+    """Check options; `listed` is the number of nodes in --nodelist."""
     nodes, partition = wanted.nodes, wanted.partition
     if nodes > len(partition.nodes):
         yield f"--nodes {nodes}: partition {partition.name} has {len(partition.nodes)} with GPUs."
@@ -385,7 +385,6 @@ def _pairs_lines(found: Pairs, stack: str) -> Iterator[str]:
 
 
 def _pairs_document(found: Pairs) -> dict[str, Any]:
-    """The same for programs."""
     return {
         "result": "pass" if found.passed else "fail",
         "rounds": found.rounds,

@@ -75,19 +75,15 @@ def warm_up(
 
 def _wanted(config: ClusterConfig, images: list[str], seconds: int | None) -> WarmUp:
     """What to download: what the command line says, else the stack file."""
-    checked: list[str] = []
+    changes: dict[str, object] = {"seconds": seconds} if seconds else {}
     for image in images:
         try:
-            checked.append(names.container_image(image))
+            names.container_image(image)
         except RefusedError as error:
             raise CliError(f"--image {image!r}: allowed is {error.allowed}. To do: {error.todo}.") from None
-    given = config.slurm.warm_up or WarmUp()
-    changes: dict[str, object] = {}
-    if checked:
-        changes["containers"] = tuple(checked)
-    if seconds:
-        changes["seconds"] = seconds
-    return given.model_copy(update=changes)
+    if images:
+        changes["containers"] = tuple(images)
+    return (config.slurm.warm_up or WarmUp()).model_copy(update=changes)
 
 
 def _run(cluster: Cluster, text: str) -> int:
