@@ -13,6 +13,7 @@ from pathlib import Path
 from bench.environment import DEV, ROOT, Cluster, CommandError, Environment, ManualCluster, environment, sized
 from bench.report import Claim, Report, Result, Series, description, ratio
 from cluster.catalog.nccl import reference
+from components.local.host import network
 from components.local.host.paths import HostError
 
 Answer = tuple[list[Series], list[Claim]]
@@ -212,7 +213,8 @@ def run(cases: Sequence[Case], *, quick: bool, say: Callable[[str], None]) -> Re
             except Exception as error:  # noqa: BLE001 - whatever went wrong, the other cases are still asked
                 problem = str(error) or type(error).__name__
                 with suppress(CommandError, HostError, OSError):
-                    here.sweep_all()
+                    for name in network.stacks(here.root):
+                        here.sweep(name)
             seconds, answer = time.monotonic() - began, {"series": tuple(series), "claims": tuple(claims)}
             results.append(Result(case=case.name, title=case.title, **answer, seconds=seconds, problem=problem))
             say(f"{case.name}: {problem or 'done'}, {seconds:.0f} s")

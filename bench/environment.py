@@ -68,11 +68,6 @@ class Environment:
         for file in (self.root / "home/.pulumi").rglob(f"{name}.json*"):
             file.unlink()
 
-    def sweep_all(self) -> None:
-        """Remove all clusters: what a case left that failed."""
-        for name in network.stacks(self.root):
-            self.sweep(name)
-
     def call(self, command: Sequence[str], *, env: Mapping[str, str] | None = None, given: str = "") -> str:
         """Run a command to its end; what it printed on standard output.
 

@@ -24,12 +24,8 @@ class LazyCommand(TyperCommand):
     def __init__(self, name: str, target: str, panel: str | None, *examples: str, hidden: bool = False) -> None:
         """`target` is MODULE:FUNCTION, `panel` the section of the help that lists it."""
         super().__init__(name, rich_help_panel=panel, hidden=hidden)
-        self._module, _, self._function = target.partition(":")
+        self.module, _, self.function = target.partition(":")
         self.examples = examples
-
-    def read_help(self) -> None:
-        """Read the help from the module's source: importing all modules takes a second."""
-        self.help = _docstrings(self._module).get(self._function)
 
     def make_context(self, info_name: str | None, args: list[str], *more: Any, **extra: Any) -> Any:  # noqa: ANN401
         """Import the module, and parse the command line with the parameters of its function."""
@@ -38,7 +34,7 @@ class LazyCommand(TyperCommand):
     def load(self) -> TyperCommand:
         """Import the module, and make a command of its function."""
         with error_handler.shown():
-            function = getattr(import_module(f"cli.commands.{self._module}"), self._function)
+            function = getattr(import_module(f"cli.commands.{self.module}"), self.function)
         epilog = "\n\n".join(["Examples:", *self.examples]) if self.examples else None
         app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
         app.command(self.name, epilog=epilog)(_with_error_handler(function))
@@ -52,10 +48,10 @@ class LazyGroup(TyperGroup):
         super().__init__(name=name, help=summary, commands=commands, no_args_is_help=True, **more)
 
     def list_commands(self, ctx: Any) -> list[str]:  # noqa: ANN401 - typer's own click
-        """Names of the commands, for the help, which is read now."""
+        """Names of the commands; reads their help from the modules' source, since importing all takes a second."""
         for command in self.commands.values():
             if isinstance(command, LazyCommand):
-                command.read_help()
+                command.help = _docstrings(command.module).get(command.function)
         return super().list_commands(ctx)
 
 

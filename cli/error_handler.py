@@ -51,19 +51,15 @@ def shown() -> Generator[None]:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise Exit(128 + signal.SIGPIPE) from None
     except Exception as error:  # noqa: BLE001 - the last one before the user
-        if isinstance(error, _expected()):
+        loaded = ((sys.modules.get(module), name) for module, name in _EXPECTED.items())
+        kinds = [kind for module, name in loaded if isinstance(kind := getattr(module, name, None), type)]
+        if isinstance(error, (CliError, *kinds)):
             console.error(message(error))
         elif full := _disk_message(error):
             console.error(full)
         else:
             _report(error)
         raise Exit(1) from None
-
-
-def _expected() -> tuple[type[BaseException], ...]:
-    """The exception types that are shown as their text."""
-    loaded = ((sys.modules.get(module), name) for module, name in _EXPECTED.items())
-    return (CliError, *(kind for module, name in loaded if isinstance(kind := getattr(module, name, None), type)))
 
 
 def _disk_message(error: BaseException) -> str:

@@ -91,10 +91,6 @@ def _of_the_stack(read: Callable[[Mapping[str, Any]], Iterable[str]]) -> Callabl
     return complete
 
 
-def _nodes(values: Mapping[str, Any]) -> list[str]:
-    return [name for name, row in (values.get("targets") or {}).items() if "node" in (row.get("roles") or ())]
-
-
 def _partitions(values: Mapping[str, Any]) -> list[str]:
     from cluster.load.parse import parse_output  # commands that have a partition do not wait for it
 
@@ -102,5 +98,7 @@ def _partitions(values: Mapping[str, Any]) -> list[str]:
 
 
 machines = _of_the_stack(lambda values: list(values.get("targets") or {}))
-nodes = _of_the_stack(_nodes)
+nodes = _of_the_stack(
+    lambda values: [name for name, row in (values.get("targets") or {}).items() if "node" in (row.get("roles") or ())]
+)
 partitions = _of_the_stack(_partitions)

@@ -1,7 +1,6 @@
 """backend init nebius, backend init gcs, backend list, env."""
 
 import re
-from collections.abc import Mapping
 from datetime import timedelta
 from pathlib import Path
 from typing import Annotated
@@ -127,7 +126,11 @@ def _init(backend: Backend, *, dry_run: bool, json: bool, show_secrets: bool, wr
     hidden = frozenset() if show_secrets else found.secret
     shown = {name: "[secret]" if name in hidden else value for name, value in found.variables.items()}
     if write is not None and not dry_run:
-        _write_exports(write, found.variables)
+        try:
+            state_dir.write_private(write, "".join(f"{line}\n" for line in exports(found.variables)))
+        except OSError as error:
+            raise CliError(f"{write}: can't be written: {error.strerror}.") from None
+        console.note(f"Wrote {write}: it has the secret key. Load it with: source {write}")
     if json:
         rows = [{"what": step.what, "done": step.done.value, "detail": step.detail} for step in steps]
         document = {"kind": backend.kind, "bucket": backend.record.bucket, "url": shown["PULUMI_BACKEND_URL"]}
@@ -142,14 +145,6 @@ def _init(backend: Backend, *, dry_run: bool, json: bool, show_secrets: bool, wr
         console.note("Nothing was changed (--dry-run).")
     else:
         console.note(f'Use it in this shell: eval "$(./hpc env STACK --backend {backend.record.bucket})"')
-
-
-def _write_exports(file: Path, variables: Mapping[str, str]) -> None:
-    try:
-        state_dir.write_private(file, "".join(f"{line}\n" for line in exports(variables)))
-    except OSError as error:
-        raise CliError(f"{file}: can't be written: {error.strerror}.") from None
-    console.note(f"Wrote {file}: it has the secret key. Load it with: source {file}")
 
 
 def _time(text: str) -> timedelta:

@@ -43,7 +43,10 @@ def bench(
     with unwound():
         found = cases.run(chosen, quick=quick, say=console.note)
     if write:
-        _write(before.merged(found) if before else found)
+        merged, folder = before.merged(found) if before else found, project.ROOT / "docs" / "reference"
+        (folder / _DATA).write_text(jsonlib.dumps(asdict(merged), indent=1) + "\n", encoding="utf-8")
+        (folder / _PAGE).write_text(report.page(merged), encoding="utf-8")
+        console.note(f"Wrote {_PAGE} and {_DATA} in {folder}")
     if json:
         console.json(asdict(found))
     else:
@@ -54,7 +57,7 @@ def bench(
 
 
 def _before() -> Report | None:
-    """What was written before, to put some new answers into. Raises CliError: it is of another machine."""
+    """The report that some new answers go into. Raises CliError: it is of another machine."""
     file = project.ROOT / "docs" / "reference" / _DATA
     if not file.exists():
         return None
@@ -62,10 +65,3 @@ def _before() -> Report | None:
     if dict(before.machine) != report.description():
         raise CliError(f"{file} is of another machine: measure all cases here, without a NAME.")
     return before
-
-
-def _write(found: Report) -> None:
-    docs = project.ROOT / "docs" / "reference"
-    (docs / _DATA).write_text(jsonlib.dumps(asdict(found), indent=1) + "\n", encoding="utf-8")
-    (docs / _PAGE).write_text(report.page(found), encoding="utf-8")
-    console.note(f"Wrote {_PAGE} and {_DATA} in {docs}")

@@ -42,19 +42,16 @@ def set_(
         raise CliError("a secret on the command line is read by others: leave VALUE out, and give it when asked for.")
 
     crypter = _crypter(file) if secret else None
-    given = _asked(key) if value is None else value
+    given = value
+    if given is None:
+        # A person types it without its being shown; a pipe gives all but its last line end.
+        given = getpass.getpass(f"{key}: ", stream=sys.stderr) if console.interactive() else sys.stdin.read()
+        given = given.removesuffix("\n")
     shown = {"secure": crypter.encrypt(given)} if crypter else given
 
     with text_file.alone(file.path):
         text_file.write(file.path, with_setting(text_file.read(file.path), key, shown))
     console.note(f"Set {key} in {file.path.name}{', encrypted' if secret else ''}")
-
-
-def _asked(key: str) -> str:
-    """The value: typed without being shown, or all of standard input but its last line end."""
-    if console.interactive():
-        return getpass.getpass(f"{key}: ", stream=sys.stderr)
-    return sys.stdin.read().removesuffix("\n")
 
 
 def _crypter(file: StackFile) -> Crypter:

@@ -15,7 +15,6 @@ from cli.errors import CliError
 from cli.operation import drain_recovery, operation
 from cli.operation.run_options import RunOptions
 from cli.stack import project, rehearsals, stack_config, stackfile, state_dir
-from cluster.config import ClusterConfig
 from cluster.platforms import registry
 from components.local.host.paths import HostError
 from components.rehearsal import Rehearsal, Request
@@ -65,8 +64,9 @@ def rehearse(
     """
     if preview and destroy:
         raise CliError("--preview shows what would be made, --destroy removes it: leave out one of them.")
-    _refuse_rehearsal(stack)
-    name = rehearsals.name(stack)
+    of, name = rehearsals.of(rehearsals.file(stack)), rehearsals.name(stack)
+    if of and rehearsals.file(stack).exists():
+        raise CliError(f"{stack} is the rehearsal of {of}, which is what to name: ./hpc rehearse {of}")
     if destroy:
         raise Exit(_destroy(stack, name, config_file, json=json, parallel=parallel, yes=yes))
     file = project.require_file(stack, config_file)
@@ -84,7 +84,10 @@ def rehearse(
         real_prolog=real_prolog,
         folder=rehearsals.own_folder(name),
     )
-    made = _of_platform(config, request)
+    platform = registry.get(config.platform)
+    if not platform.rehearsal:
+        raise CliError(f"stack {stack} is on {platform.title}, which has no rehearsal on this machine.")
+    made: Rehearsal = import_module(platform.rehearsal).rehearse(config, request)
     differences = [{key: row[key] for key in row if key != "counted"} for row in made.differences]
     report = {"of": file.stack, "file": str(file.path), "differences": differences, "stood_in": list(made.stood_in)}
     if not json:
@@ -103,19 +106,6 @@ def rehearse(
         console.line(f"After an edit of {file.path.name}: ./hpc rehearse {stack}{''.join(options_given)}")
         console.line(f"To remove it: ./hpc rehearse {stack} --destroy")
     raise Exit(code)
-
-
-def _refuse_rehearsal(stack: str) -> None:
-    of = rehearsals.of(rehearsals.file(stack))
-    if of and rehearsals.file(stack).exists():
-        raise CliError(f"{stack} is the rehearsal of {of}, which is what to name: ./hpc rehearse {of}")
-
-
-def _of_platform(config: ClusterConfig, request: Request) -> Rehearsal:
-    platform = registry.get(config.platform)
-    if not platform.rehearsal:
-        raise CliError(f"stack {request.stack} is on {platform.title}, which has no rehearsal on this machine.")
-    return import_module(platform.rehearsal).rehearse(config, request)
 
 
 def _text(source: Path, made: Rehearsal) -> str:

@@ -32,6 +32,8 @@ _SCREEN = 20
 _SEVERITIES = {"info": "dim", "warning": "yellow", "error": "bold red"}
 _SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 _FRAMES_PER_SECOND = 8
+_STEP = ("urn", "type", "name", "op", "reason", "changes", "inputs")
+"""Keys of a step in a document; the inputs only where there are some."""
 _SILENCE = 10.0
 """Seconds without a line after which the steps at work are named."""
 
@@ -367,12 +369,14 @@ class DocumentView(View):
 
     def close(self, result: Result) -> None:
         """Print the document."""
+        steps = [asdict(plan) for plan in result.changes if plan.op != "same"]
+        steps = [{key: step[key] for key in _STEP if key != "inputs" or step[key]} for step in steps]
         self._document |= {
             "kind": result.kind,
             "ok": result.ok,
             "seconds": round(result.seconds, 3),
             "counts": result.counts,
-            "steps": [_step(plan) for plan in result.changes if plan.op != "same"],
+            "steps": steps,
             "failures": [asdict(failure) for failure in result.failures],
         }
         if result.kind == "up":
@@ -391,12 +395,6 @@ class DocumentView(View):
             document["effects"] = self.effects.document()
         document |= self.more
         console.json(document)
-
-
-def _step(plan: Planned) -> dict[str, Any]:
-    row = asdict(plan)
-    inputs = {"inputs": row["inputs"]} if plan.inputs else {}
-    return {key: row[key] for key in ("urn", "type", "name", "op", "reason", "changes")} | inputs
 
 
 def choose(*, json: bool) -> View:

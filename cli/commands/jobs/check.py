@@ -130,7 +130,9 @@ def jobs(
             progress.show("copying the checks to the cluster")
             quickcheck.put(on.jobs)
             events = quickcheck.run(on.jobs, planned, _watch(planned, progress))
-            if chosen.mail and _answered(events, next(iter(planned.expected))):
+            first = [next(iter(planned.expected))]
+            ended = [event for event in events if event["event"] == "end" and event["key"] == NODE]
+            if chosen.mail and any(event["nodes"] == first and event["code"] == 0 for event in ended):
                 progress.show("waiting for mail")
                 mail = quickcheck.mail_result(scheduler, who, chosen.run)
         test = NcclCheck(cluster=on, facts=facts, planned=planned, binaries=binaries)
@@ -160,13 +162,6 @@ def _facts(config: ClusterConfig, partitions: Sequence[str]) -> tuple[PartitionF
         there = ", ".join(config.partitions)
         raise CliError(f"--partition {', '.join(unknown)}: cluster {config.name} has the partitions {there}.")
     return tuple(row for row in partition_facts(config) if not partitions or row.name in partitions)
-
-
-def _answered(events: Sequence[Event], node: str) -> bool:
-    return any(
-        event["event"] == "end" and event["key"] == NODE and event["nodes"] == [node] and event["code"] == 0
-        for event in events
-    )
 
 
 def _watch(planned: CheckPlan, progress: Progress) -> Callable[[Mapping[str, Any]], None]:

@@ -46,8 +46,11 @@ def examples(
     if list_:
         return _list(found, json=json)
     files = on_cluster(config, found)
+    if dry_run and json:
+        return console.json({"files": list(files), "left_out": found.left_out})
     if dry_run:
-        return console.json({"files": list(files), "left_out": found.left_out}) if json else _plan(files, found)
+        console.lines(files)
+        return _left_out(found)
     if copy_to is not None:
         return _copy(copy_to, {"env.sh": files[ENV], **example_files(config, found)}, found, json=json)
     if cluster is None:
@@ -83,11 +86,6 @@ def _list(found: Examples, *, json: bool) -> None:
         return
     rows = [(script.name, needs(script), script.title) for script in found.scripts]
     console.table([("EXAMPLE", "NEEDS", "WHAT IT DOES"), *rows])
-    _left_out(found)
-
-
-def _plan(files: dict[str, str], found: Examples) -> None:
-    console.lines(files)
     _left_out(found)
 
 

@@ -88,7 +88,9 @@ def prepare(
     if cluster is None:
         job_cluster.print_scripts(jobs)
         return
-    if check_data_folder(cluster, benchmark, wanted.data, _files(wanted)):
+    file = image_file(image or (IMAGE if benchmark is Benchmark.STABLE_DIFFUSION else ""))
+    files = (*NEEDED_FILES[benchmark.key], *([f"images/{file}"] if file else []))
+    if check_data_folder(cluster, benchmark, wanted.data, files):
         # Somebody removed them, or a source did not have them: the jobs check again. What is there is not copied again.
         cluster.jobs.run(
             f"cd {shlex.quote(wanted.data)} && rm -f .hpc/code .hpc/vocabulary .hpc/{{copy,image,published}}-*"
@@ -107,12 +109,6 @@ def prepare(
     more = f" --image {wanted.image}" if wanted.image else ""
     more += f" --checkpoint {checkpoint}" if checkpoint.startswith("/") else ""
     console.note(f"All is there. Next: ./hpc mlperf run {stack} {benchmark.value} --data {wanted.data}{more} --nodes N")
-
-
-def _files(wanted: Preparation) -> tuple[str, ...]:
-    """The files that are there once all is prepared."""
-    image = image_file(wanted.image or (IMAGE if wanted.benchmark == STABLE_DIFFUSION else ""))
-    return (*NEEDED_FILES[wanted.benchmark], *([f"images/{image}"] if image else []))
 
 
 def _submit(jobs: Jobs, data: str, scripts: tuple[JobScript, ...]) -> dict[str, str]:

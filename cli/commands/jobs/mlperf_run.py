@@ -133,19 +133,19 @@ def _train(cluster: JobCluster, script: JobScript, data: str, png: Path | None, 
 def _follow(jobs: Jobs, number: str, log: str) -> JobState:
     """Wait until the job has ended; prints its state, and the time of each interval as it is done."""
     news, done = News({number: f"job {number}"}), 0
+
+    def read_intervals() -> tuple[Interval, ...]:
+        try:
+            with mlperf_report.fetched_log(jobs, log) as file:
+                return report_of(file).log.runs[-1].intervals
+        except NotAnMlperfLogError:
+            return ()
+
     while True:
         states = patiently(lambda: jobs.wait([number], news.states, _WAIT_SECONDS))
-        intervals = patiently(lambda: _intervals(jobs, log))
+        intervals = patiently(read_intervals)
         for interval in intervals[done:]:
             news.line(number, f"steps {interval.first}-{interval.last}: {interval.ms / 1000:.2f} s")
         done = len(intervals)
         if states[number].ended:
             return states[number]
-
-
-def _intervals(jobs: Jobs, log: str) -> tuple[Interval, ...]:
-    try:
-        with mlperf_report.fetched_log(jobs, log) as file:
-            return report_of(file).log.runs[-1].intervals
-    except NotAnMlperfLogError:
-        return ()

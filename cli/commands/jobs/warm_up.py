@@ -10,18 +10,16 @@ from typer import Exit, Option
 
 from cli import console, options
 from cli.access.remote import driver_of, follow
-from cli.cluster.cluster import Cluster, from_outputs
-from cli.cluster.jobs import Jobs
+from cli.cluster.cluster import Cluster
 from cli.cluster.scheduler import Scheduler
+from cli.commands.jobs.job_cluster import connected
 from cli.errors import CliError
-from cli.stack import outputs
 from cluster.config.cluster import ClusterConfig
 from cluster.config.slurm import WarmUp
 from cluster.config.validators import names
 from cluster.findings import RefusedError
 from cluster.jobs import warm_up as payload
 from cluster.jobs.script import FOLDER
-from cluster.load.parse import parse_output
 from cluster.platforms.capability import Capability
 from cluster.slurm.hostlist import expand
 
@@ -56,20 +54,17 @@ def warm_up(
     A small job of the lowest priority does it on each node that takes jobs. A node that is busy is waited for a minute.
     What a node has is not downloaded again. Ctrl-C cancels these jobs. Exit code 1: some nodes are not warm.
     """
-    cluster = from_outputs(stack, values := outputs.read(stack, show_secrets=True), Capability.RUN, Capability.NODES)
-    config = parse_output(values["config"])
-    wanted = _wanted(config, image or [], seconds)
-    only = {node.name for node in Scheduler(cluster, stack).pick(expand(nodes))} if nodes else None
-    asked = payload.warm_up(config, wanted, only=only)
+    place = connected(stack, "root", Capability.NODES)
+    wanted = _wanted(place.config, image or [], seconds)
+    only = {node.name for node in Scheduler(place.jobs.cluster, stack).pick(expand(nodes))} if nodes else None
+    asked = payload.warm_up(place.config, wanted, only=only)
     if not asked["images"] and not any(part["rxdm"] for part in asked["partitions"]):
         raise CliError(
             f"stack {stack}: there is nothing to download: rxdm runs in none of these partitions, and no image is "
             "named. Name one with --image, or under slurm.warm_up.containers in the stack file."
         )
-    Jobs(cluster, stack, "root").put(
-        {f"{_PLACE}/{Path(name).name}": (_NODE / name).read_text(encoding="utf-8") for name in _PROGRAMS}
-    )
-    if _run(cluster, json.dumps(asked)):
+    place.jobs.put({f"{_PLACE}/{Path(name).name}": (_NODE / name).read_text(encoding="utf-8") for name in _PROGRAMS})
+    if _run(place.jobs.cluster, json.dumps(asked)):
         raise Exit(1)
 
 
