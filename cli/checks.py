@@ -21,12 +21,13 @@ from cli.stack import project
 
 CLUSTERS = "tests/e2e"
 """Whole clusters, through the command."""
-SECOND = tuple(f"{CLUSTERS}/test_{name}.py" for name in ("changes", "day_two", "faults", "status"))
-"""Those of a second process, which takes about as long as the rest. Files that share a cluster are in one process."""
-THIRD = tuple(
-    f"{CLUSTERS}/test_{name}.py" for name in ("containers", "examples", "health", "mlperf", "quickcheck", "user")
-)
-"""Those of a third: what users do, most of it on the cluster `lab`."""
+LANES = {
+    "edits": ("changes", "day_two", "faults", "status"),
+    "jobs": ("containers", "examples", "health", "mlperf", "quickcheck", "user"),
+    "machines": ("bad_input", "confinement", "failure", "operators_jobs", "prolog", "rehearse"),
+}
+"""Files of CLUSTERS by the process that runs them; all others, those of the fixture `pair`, are in a process of their
+own. Files that share a cluster are in one. Each waits for machines as much as it works."""
 PODS = "tests/nebius"
 """Kubernetes' API servers and charts, which wait as much as they work."""
 SLOW = "tests/slow.txt"
@@ -75,9 +76,9 @@ def checks(only: Sequence[str], *, fast: bool = False) -> list[Check]:
 def tests(arguments: Sequence[str], *, fast: bool) -> list[Check]:
     """Pytest, with the user's arguments last so that they win.
 
-    A fast run leaves out whole clusters and what is SLOW. Whole clusters wait for machines more than they work: they
-    run in three processes beside all other tests, and PODS in one, unless the arguments choose some. They are no
-    workers of pytest-xdist, which get no Ctrl-C: their machines would stay.
+    A fast run leaves out whole clusters and what is SLOW. Whole clusters wait for machines as much as they work: they
+    run in four processes, and all else at a lower priority beside them in two, unless the arguments choose some. They
+    are no workers of pytest-xdist, which get no Ctrl-C: their machines would stay.
     """
     colour = console.stdout().is_terminal and "NO_COLOR" not in os.environ
     pytest = [*_PYTEST, f"--color={'yes' if colour else 'no'}"]
@@ -88,12 +89,14 @@ def tests(arguments: Sequence[str], *, fast: bool) -> list[Check]:
     if fast or arguments:
         return [Check(name="tests", command=[*pytest, *arguments])]
     pytest.append("--durations=20")
+    files = {name: [f"{CLUSTERS}/test_{file}.py" for file in lane] for name, lane in LANES.items()}
+    ignored = [f"--ignore={file}" for lane in files.values() for file in lane]
+    after = ["nice", "-n", "5"]
     runs = {
-        "clusters": [*pytest, CLUSTERS, *(f"--ignore={file}" for file in (*SECOND, *THIRD))],
-        "more clusters": [*pytest, *SECOND],
-        "jobs": [*pytest, *THIRD],
-        "pods": ["sh", "-c", _BUILD_FIRST, *pytest, PODS],
-        "tests": [*pytest, f"--ignore={CLUSTERS}", f"--ignore={PODS}"],
+        "clusters": [*pytest, CLUSTERS, *ignored],
+        **{name: [*pytest, *lane] for name, lane in files.items()},
+        "pods": [*after, "sh", "-c", _BUILD_FIRST, *pytest, PODS],
+        "tests": [*after, *pytest, f"--ignore={CLUSTERS}", f"--ignore={PODS}"],
     }
     return [Check(name=name, command=command) for name, command in runs.items()]
 

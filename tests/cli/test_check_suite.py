@@ -93,17 +93,24 @@ class TestCommand:
         assert "./hpc test --fast" in ended.err
 
 
-def test_every_test_is_in_one_run_and_in_one_alone() -> None:
-    first, second, third, pods, rest = (check.command for check in checks.tests([], fast=False))
+def lanes() -> dict[str, set[str]]:
+    """By the name of its process, each file of CLUSTERS."""
+    runs = {check.name: check.command for check in checks.tests([], fast=False)}
     files = {str(path.relative_to(ROOT)) for path in (ROOT / checks.CLUSTERS).glob("test_*.py")}
-    ignored = {word.removeprefix("--ignore=") for word in first if word.startswith("--ignore=")}
-    assert checks.CLUSTERS in first
-    assert (set(second) & files, set(third) & files) == (set(checks.SECOND), set(checks.THIRD))
-    assert (ignored, set(second) & set(third) & files) == ({*checks.SECOND, *checks.THIRD}, set())
-    assert files - ignored
+    found = {name: {word for word in runs[name] if word.startswith(checks.CLUSTERS)} for name in checks.LANES}
+    assert checks.CLUSTERS in runs["clusters"]
+    ignored = {word.removeprefix("--ignore=") for word in runs["clusters"] if word.startswith("--ignore=")}
+    assert ignored <= files
+    return {"clusters": files - ignored, **found}
+
+
+def test_every_test_is_in_one_run_and_in_one_alone() -> None:
+    *clusters, pods, rest = (check.command for check in checks.tests([], fast=False))
+    files = [str(path.relative_to(ROOT)) for path in (ROOT / checks.CLUSTERS).glob("test_*.py")]
+    assert sorted(file for lane in lanes().values() for file in lane) == sorted(files)
     assert pods[-1] == checks.PODS
     assert rest[-2:] == [f"--ignore={checks.CLUSTERS}", f"--ignore={checks.PODS}"]
-    assert all("--durations=20" in command for command in (first, second, third, pods, rest))
+    assert all("--durations=20" in command for command in (*clusters, pods, rest))
     (chosen,) = checks.tests(["-k", "slurm"], fast=False)
     assert chosen.command[-2:] == ["-k", "slurm"]
 
@@ -117,9 +124,9 @@ def test_files_that_share_clusters_are_in_one_process() -> None:
 
     pairs, labs = using(r"\bpair\b|\b(many|one): Cluster"), using("lab: Cluster")
     assert len(pairs) > 1
-    assert not pairs & {*checks.SECOND, *checks.THIRD}
+    assert pairs <= lanes()["clusters"]
     assert labs
-    assert labs <= {*checks.THIRD}
+    assert labs <= lanes()["jobs"]
 
 
 def test_a_fast_run_leaves_out_tests_that_are_there(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from components.local.host import network
 from tests.e2e.cluster import Cluster
+from tests.e2e.forked import Program
 from tests.places import own_root
 
 LAB_PACKAGES = [
@@ -34,13 +35,31 @@ def alices_key(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def clusters(e2e_root: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Cluster]:
+def clusters(e2e_root: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Cluster]]:
     """Makes cluster objects; the clusters themselves are made by their `up`."""
+    program = Program()
 
     def make(name: str, **sections: object) -> Cluster:
-        return Cluster(name, home=tmp_path_factory.mktemp(name), root=e2e_root, sections=sections)
+        home = tmp_path_factory.mktemp(name)
+        return Cluster(name, program=program, home=home, root=e2e_root, sections=sections)
 
-    return make
+    yield make
+    program.close()
+
+
+@pytest.fixture(scope="module")
+def bring_up(clusters: Callable[..., Cluster]) -> Iterator[Callable[..., Cluster]]:
+    """Makes clusters that are up; they go with the module."""
+    made: list[Cluster] = []
+
+    def make(name: str, **sections: object) -> Cluster:
+        made.append(clusters(name, **sections))
+        made[-1].up()
+        return made[-1]
+
+    yield make
+    for cluster in made:
+        cluster.hpc("destroy", check=False)
 
 
 @pytest.fixture(scope="session")
@@ -67,7 +86,6 @@ def pair(clusters: Callable[..., Cluster], alices_key: Path) -> Iterator[tuple[C
         image={"base": "debian-12"},
         login={"on": "controller"},
         nodesets={"cpu": {"on": "controller"}},
-        partitions={"cpu": {"nodesets": ["cpu"], "default": True}},
         users=[{"name": "carol", "uid": 2001}],
     )
     with ThreadPoolExecutor() as pool:

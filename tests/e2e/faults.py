@@ -24,7 +24,7 @@ _CLOCK_BACK = "rm -f /run/systemd/system/munge.service.d/clock.conf; systemctl d
 
 def states(cluster: Cluster) -> dict[str, str]:
     """Every node's state in sinfo's short words: idle, down*, drain."""
-    lines = cluster.ssh("controller", "sinfo --noheader --Node --format='%N %t'").splitlines()
+    lines = cluster.inside("controller", "sinfo --noheader --Node --format='%N %t'").splitlines()
     return {name.removeprefix(f"{cluster.name}-"): state for name, state in map(str.split, lines)}
 
 
@@ -36,12 +36,12 @@ def all_idle(cluster: Cluster) -> bool:
 def submit(cluster: Cluster, *options: str, script: str = WAITS) -> str:
     """The number of a new job of a script."""
     words = " ".join(["--parsable", "--chdir=/tmp", "--output=/dev/null", "--time=30", *options])
-    return cluster.ssh("controller", f"rm -f {GO}; sbatch {words} --wrap '{script}'")
+    return cluster.inside("controller", f"rm -f {GO}; sbatch {words} --wrap '{script}'")
 
 
 def job(cluster: Cluster, number: str, field: str = "JobState") -> str:
     """A field of what slurmctld knows of a job."""
-    said = cluster.ssh("controller", f"scontrol --oneliner show job {number}")
+    said = cluster.inside("controller", f"scontrol --oneliner show job {number}")
     return dict(word.split("=", 1) for word in said.split() if "=" in word)[field]
 
 
@@ -54,7 +54,7 @@ def becomes(cluster: Cluster, number: str, state: str, *, seconds: float = 40) -
     try:
         eventually(lambda: now().split()[0] == state, seconds=seconds, what=f"job {number}'s being {state}")
     except AssertionError as late:
-        log = cluster.ssh("controller", f"grep -w JobId={number} /var/log/slurm/slurmctld.log; true")
+        log = cluster.inside("controller", f"grep -w JobId={number} /var/log/slurm/slurmctld.log; true")
         raise AssertionError(f"{late}: it is {now()}\n{log}") from None
 
 
@@ -63,14 +63,14 @@ def starts(cluster: Cluster, *numbers: str) -> None:
     for number in numbers:
         becomes(cluster, number, "RUNNING")
     stir = f"scontrol update job={numbers[0]} comment=x"
-    cluster.ssh("controller", f"touch /tmp/now; until [ {STATE} -nt /tmp/now ]; do {stir}; sleep 0.5; done")
+    cluster.inside("controller", f"touch /tmp/now; until [ {STATE} -nt /tmp/now ]; do {stir}; sleep 0.5; done")
 
 
 def elsewhere(cluster: Cluster, number: str, node: str) -> None:
     """Have a job that was queued again run at once, on another node: its own would refuse it for two minutes."""
     change = f"job={number} reqnodelist={cluster.name}-{node} starttime=now"
     # Another job makes slurmctld look at its queue, which it does every minute by itself.
-    cluster.ssh("controller", f"scontrol release {number}; scontrol update {change}; srun --quiet true")
+    cluster.inside("controller", f"scontrol release {number}; scontrol update {change}; srun --quiet true")
 
 
 def findings(cluster: Cluster) -> dict[str, dict[str, str]]:
@@ -80,7 +80,7 @@ def findings(cluster: Cluster) -> dict[str, dict[str, str]]:
 
 def recorded(cluster: Cluster, numbers: list[str]) -> list[str]:
     """What the accounting says of jobs, a state each, in their order; fewer while some are missing."""
-    listed = cluster.ssh("controller", f"sacct -X -n -P -o jobid,state -j {','.join(numbers)} 2>/dev/null || true")
+    listed = cluster.inside("controller", f"sacct -X -n -P -o jobid,state -j {','.join(numbers)} 2>/dev/null || true")
     found = dict(line.split("|") for line in listed.splitlines())
     return [found[number] for number in numbers if number in found]
 
@@ -94,41 +94,41 @@ def ask_for(cluster: Cluster, nodes: int = 3) -> list[str]:
 @contextmanager
 def wrong_clock(cluster: Cluster, node: str, by: str) -> Iterator[None]:
     """A node's clock is off, as munged reads it."""
-    cluster.ssh(node, _CLOCK.format(by=by))
+    cluster.inside(node, _CLOCK.format(by=by))
     try:
         yield
     finally:
-        cluster.ssh(node, _CLOCK_BACK)
+        cluster.inside(node, _CLOCK_BACK)
 
 
 @contextmanager
 def full_spool(cluster: Cluster, node: str) -> Iterator[str]:
     """The disk below slurmd's spool is full: a small one, mounted there. Gives the file that fills it."""
     spool = "/var/spool/slurmd"
-    cluster.ssh(node, f"systemctl stop slurmd; mount -t tmpfs -o size=1m spool {spool}; systemctl start slurmd")
+    cluster.inside(node, f"systemctl stop slurmd; mount -t tmpfs -o size=1m spool {spool}; systemctl start slurmd")
     try:
-        eventually(lambda: states(cluster)[node] == "idle", seconds=60, what="slurmd on a small disk")
-        cluster.ssh(node, f"dd if=/dev/zero of={spool}/filler bs=4k 2>/dev/null; true")
+        eventually(lambda: states(cluster)[node] == "idle", what="slurmd on a small disk")
+        cluster.inside(node, f"dd if=/dev/zero of={spool}/filler bs=4k 2>/dev/null; true")
         yield f"{spool}/filler"
     finally:
-        cluster.ssh(node, f"systemctl stop slurmd; umount {spool}; systemctl start slurmd")
+        cluster.inside(node, f"systemctl stop slurmd; umount {spool}; systemctl start slurmd")
 
 
 def cut(cluster: Cluster, node: str) -> None:
     """Nothing goes from the node to the controller any more, nor an answer; the host still reaches both."""
-    cluster.ssh(node, f"ip route replace blackhole {_controller(cluster)}/32")
+    cluster.inside(node, f"ip route replace blackhole {_controller(cluster)}/32")
 
 
 def mend(cluster: Cluster, node: str) -> None:
     """Take a cut back; nothing happens where there is none."""
-    cluster.ssh(node, f"ip route del blackhole {_controller(cluster)}/32 2>/dev/null; true")
+    cluster.inside(node, f"ip route del blackhole {_controller(cluster)}/32 2>/dev/null; true")
 
 
 def hide_mounts(cluster: Cluster, node: str, *, hide: bool) -> None:
     """Have the node find no server of its shared file systems at its next boot."""
     there, away = "/usr/sbin/mount.lustre", "/usr/sbin/mount.lustre.away"
     source, target = (there, away) if hide else (away, there)
-    cluster.ssh(node, f"[ ! -e {source} ] || mv {source} {target}; sync")
+    cluster.inside(node, f"[ ! -e {source} ] || mv {source} {target}; sync")
 
 
 def _controller(cluster: Cluster) -> str:

@@ -68,8 +68,8 @@ class CloudNode:
             bare, images=images, address=record["address"], prefix=22, image=record["image"], files=FILES
         )
         self.address = record["address"]
-        self.node = json.loads(cluster.ssh(name, "cat /etc/hpc/node.json"))
-        self.munge = cluster.ssh("controller", "cat /etc/hpc/munge.key").encode() + b"\n"
+        self.node = json.loads(cluster.inside(name, "cat /etc/hpc/node.json"))
+        self.munge = cluster.inside("controller", "cat /etc/hpc/munge.key").encode() + b"\n"
         self.login = folder / "admin"
         self.host_key = folder / "host"
         for key in (self.login, self.host_key):
@@ -90,10 +90,7 @@ class CloudNode:
             "setup": self.store("setup.json", archive()[0]),
             "node": self.node,
             "files": {
-                "/root/.ssh/authorized_keys": {
-                    "content": self.login.with_suffix(".pub").read_text(),
-                    "mode": "0600",
-                }
+                "/root/.ssh/authorized_keys": {"content": self.login.with_suffix(".pub").read_text(), "mode": "0600"}
             },
             "endpoints": dict.fromkeys(("secretmanager", "storage"), f"http://{ADDRESS}"),
         }
@@ -170,7 +167,7 @@ class CloudNode:
         """Wait until a job runs on the node."""
         run = f"srun --immediate=2 -w {self.name} hostname"
         eventually(
-            lambda: self.cluster.ssh("controller", f"{run} 2>&1 || true").endswith(self.name),
+            lambda: self.cluster.inside("controller", f"{run} 2>&1 || true").endswith(self.name),
             seconds=seconds,
             what=f"a job on {self.name}",
         )

@@ -3,7 +3,6 @@
 import shlex
 import time
 
-from tests.e2e.asked import ask, said
 from tests.e2e.cluster import Cluster, eventually
 
 FORGED = r"""a\n{"job_id":77,"submit_time":1}\nJobId=88 ', 1); DROP TABLE qos_table; -- "\\ \303\244\377"""
@@ -24,7 +23,7 @@ def lost_records_come_back(cluster: Cluster) -> None:
     """Lose the records of two jobs of alice's beside one that runs, and rebuild them."""
 
     def controller(line: str) -> str:
-        return ask(cluster, "controller", line)
+        return cluster.inside("controller", line, check=False)
 
     def submit(command: str, name: str = "x") -> str:
         given = f'cd /tmp; runuser -u alice -- sbatch --parsable --output=/dev/null -n1 --job-name="$(printf {name})"'
@@ -45,7 +44,7 @@ def lost_records_come_back(cluster: Cluster) -> None:
     # It saves what it knows within five seconds of a change of a job; not what waits for slurmdbd.
     controller(f"scontrol update jobid={goes_on} comment=x")
     time.sleep(7)
-    assert "slurmdbd has not taken yet" in said(cluster, "accounting", "rebuild", code=1)
+    assert "slurmdbd has not taken yet" in cluster.said("accounting", "rebuild", code=1)
     controller("pkill -KILL -x slurmctld; systemctl start mariadb")
     eventually(lambda: controller("scontrol ping").endswith("UP"), seconds=LATE, what="slurmctld")
     try:
@@ -58,22 +57,22 @@ def lost_records_come_back(cluster: Cluster) -> None:
         controller(f"python3 -c {shlex.quote(EARLIER)} {' '.join(lost)}")
         eventually(lambda: "jobs-unrecorded" in cluster.findings(), seconds=LATE, what="the finding")
         assert f"2 jobs ended, and the accounting does not have them: {', '.join(lost)}" in str(cluster.findings())
-        told = said(cluster, "accounting", "rebuild", code=1)
+        told = cluster.said("accounting", "rebuild", code=1)
         assert "writing 2 records without a terminal needs --yes" in told
         assert [line.split()[:5] for line in told.splitlines() if line.split()[0] in lost] == [
             [number, "alice", account, "cpu", state]
             for number, state in zip(lost, ("FAILED", "COMPLETED"), strict=True)
         ]
         assert controller(f"{shown} {','.join(lost)}") == ""
-        assert "wrote the records of 2 jobs" in said(cluster, "accounting", "rebuild", "--yes")
-        assert "No ended job" in said(cluster, "accounting", "rebuild", "--yes")
+        assert "wrote the records of 2 jobs" in cluster.said("accounting", "rebuild", "--yes")
+        assert "No ended job" in cluster.said("accounting", "rebuild", "--yes")
         failed, forger = controller(f"{shown} {','.join(lost)} -S now-1days").splitlines()
         assert failed.startswith(f"FAILED|{account}|3:0|")
         assert forger.startswith(f"COMPLETED|{account}|0:0|")
         assert failed.endswith("|rebuilt from job_completions.log")
         assert controller("sacct -Xn -j 77,88 -S now-1days") == ""
         assert controller("mariadb -N slurm_acct_db -e 'SELECT COUNT(*) FROM qos_table'") != ""
-        assert controller(f"squeue -h -j {goes_on} -o %T") == "RUNNING"
+        assert cluster.state(goes_on) == "RUNNING"
         # It counts usage at its start, and every hour. sreport adds these up, in hours that the cluster has seen.
         controller("systemctl restart slurmdbd")
         counted = table.format(

@@ -42,7 +42,7 @@ server.socket = context.wrap_socket(server.socket, server_side=True)
 server.serve_forever()
 """
     trusted = "python3 -c 'import ssl; print(ssl.get_default_verify_paths().openssl_cafile)'"
-    cluster.ssh(
+    cluster.inside(
         "controller",
         f"""
 cat > /root/pages.pem <<'END'
@@ -56,7 +56,6 @@ systemd-run --quiet --unit=pages python3 /root/pages.py
     )
     knock = "import socket; socket.create_connection(('127.0.0.1', 8443))"
     eventually(
-        lambda: cluster.ssh("controller", f'python3 -c "{knock}" 2>/dev/null && echo open || true') == "open",
-        seconds=60,
+        lambda: cluster.inside("controller", f'python3 -c "{knock}" 2>/dev/null && echo open || true') == "open",
         what="the server's start",
     )

@@ -4,49 +4,38 @@ import os
 import re
 import signal
 import subprocess
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from components.local.host import network
 from tests.e2e.cluster import ROOT, Cluster, eventually
 
 pytestmark = pytest.mark.e2e
 
-SMALL = {
-    "login": {"on": "controller"},
-    "nodesets": {"cpu": {"count": 1}},
-    "partitions": {"cpu": {"nodesets": ["cpu"], "default": True}},
-    "users": [{"name": "alice", "uid": 2001}],
-}
+SMALL = {"login": {"on": "controller"}, "nodesets": {"cpu": {"count": 1}}}
 
 
 @pytest.fixture(scope="module")
-def well(clusters):
+def well(bring_up: Callable[..., Cluster]) -> Cluster:
     """A small cluster that is to stay well, whatever is tried."""
-    cluster = clusters("well", **SMALL)
-    cluster.up()
-    yield cluster
-    cluster.hpc("destroy", check=False)
+    return bring_up("well", **SMALL)
 
 
 @pytest.fixture
-def refused(clusters):
+def refused(clusters: Callable[..., Cluster], nothing_left: Callable[[str], list[str]]) -> Iterator[Cluster]:
     """A cluster whose `up` is refused; removed at the end all the same."""
     cluster = clusters("refused", **SMALL)
     yield cluster
     assert cluster.hpc("destroy").returncode == 0
-    assert not [line for line in network.leftovers(cluster.root) if "refused" in line]
+    assert nothing_left("refused") == []
 
 
 def test_ctrl_c_ends_with_130_and_words_and_the_next_up_completes(well: Cluster):
     well.edit(lambda c: c["nodesets"]["cpu"].update(count=2))
-    with subprocess.Popen(
-        [str(ROOT / "hpc"), "up", well.name, "--config-file", str(well.file)],
-        env=well.env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-    ) as running:  # fmt: skip
+    with well.start("up", well.name, "--config-file", str(well.file)) as running:
         machine = well.root / "stacks" / well.name / "machines" / f"{well.name}-cpu-1"
-        eventually(machine.exists, seconds=60, what="the second node's making")
+        eventually(machine.exists, what="the second node's making")
         os.kill(running.pid, signal.SIGINT)
         said, _ = running.communicate(timeout=300)
     assert running.returncode == 130, said
@@ -59,7 +48,7 @@ def test_ctrl_c_ends_with_130_and_words_and_the_next_up_completes(well: Cluster)
 
 
 def test_a_machine_that_does_not_answer_is_given_up_with_its_console_and_comes_back(well: Cluster):
-    well.ssh("controller", "systemctl stop ssh.service ssh.socket 2>/dev/null; true")
+    well.inside("controller", "systemctl stop ssh.service ssh.socket 2>/dev/null; true")
     well.edit(lambda c: c["partitions"]["cpu"].update(max_time="02:00:00"))
     failed = well.hpc("up", check=False, timeout=200)
     said = failed.stdout + failed.stderr
@@ -73,21 +62,6 @@ def test_a_machine_that_does_not_answer_is_given_up_with_its_console_and_comes_b
     well.up()
     assert "02:00:00" in well.run("scontrol", "show", "partition", "cpu")
     assert well.run("srun", "hostname")
-
-
-def test_addresses_that_are_in_use_are_refused_with_their_holder(well: Cluster, refused: Cluster):
-    taken = well.config["network"]["cidr"]
-    free = refused.copy()
-    refused.edit(lambda c: c["network"].update(cidr=taken))
-    failed = refused.hpc("up", check=False)
-    said = failed.stdout + failed.stderr
-    assert failed.returncode == 1
-    assert f"network.cidr: {taken} is in use on this host by the local cluster well ({taken}, made by hpc/well)" in said
-    assert "choose another private range, e.g. network: {cidr: " in said
-    assert well.run("srun", "hostname"), "the other cluster goes on"
-    refused.config = free
-    refused.edit(lambda _: None)
-    assert refused.preview()["ok"]
 
 
 def test_a_disk_too_small_for_the_image_is_refused_and_left_as_it_was(refused: Cluster, tmp_path: Path):
@@ -107,3 +81,10 @@ def test_a_disk_too_small_for_the_image_is_refused_and_left_as_it_was(refused: C
     )
     assert "Traceback" not in done.stdout + done.stderr
     assert done.stdout.splitlines()[-2:] == ["exit code 1", ".build.lock"]
+
+
+def test_destroy_leaves_nothing(well: Cluster, nothing_left: Callable[[str], list[str]]):
+    assert nothing_left("well")
+    well.hpc("destroy")
+    assert nothing_left("well") == []
+    assert well.hpc("destroy").returncode == 0

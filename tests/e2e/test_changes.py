@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -35,25 +35,21 @@ FORBIDDEN = "runuser -u alice -- sbatch --job-name=forbidden --chdir=/tmp --outp
 
 
 @pytest.fixture(scope="module")
-def edited(clusters) -> Iterator[Cluster]:
+def edited(bring_up: Callable[..., Cluster]) -> Cluster:
     """A cluster of three machines."""
-    cluster = clusters(
+    return bring_up(
         "edited",
         login={"on": "controller"},
         nodesets={"cpu": {"count": 2}},
-        partitions={"cpu": {"nodesets": ["cpu"], "default": True}},
         users=[{"name": "alice", "uid": 2001, "account": "research"}],
         accounting={"accounts": [{"name": "research"}]},
     )
-    cluster.up()
-    yield cluster
-    cluster.hpc("destroy", check=False)
 
 
 @pytest.fixture(scope="module")
 def long(edited: Cluster) -> str:
     """A job on the first node, which outlives every edit."""
-    return job(edited, "sleep 900", "--nodelist=edited-cpu-0")
+    return edited.job("sleep 900", "--nodelist=edited-cpu-0")
 
 
 def test_a_limit_is_previewed_line_by_line(edited: Cluster):
@@ -110,8 +106,7 @@ def test_a_limit_is_previewed_line_by_line(edited: Cluster):
 def test_an_edit_takes_effect_beside_a_running_job(edited: Cluster, long: str, one: tuple[Edit, str, str, str]):
     edit, effect, look, found = one
     edited.edit(edit)
-    assert edited.preview()["effects"]["worst"] == effect
-    up_and_right(edited, long, look, found)
+    assert up_and_right(edited, long, look, found)["effects"]["worst"] == effect
 
 
 def test_lua_changes_jobs_and_broken_lua_never_goes_live(edited: Cluster, long: str):
@@ -122,30 +117,29 @@ def test_lua_changes_jobs_and_broken_lua_never_goes_live(edited: Cluster, long: 
         failed = edited.hpc("up", check=False)
         assert failed.returncode == 1
         assert told in failed.stdout
-        assert "not by this name" in edited.ssh("controller", FORBIDDEN)
-    edited.config = kept
-    edited.edit(lambda _: None)
+        assert "not by this name" in edited.inside("controller", FORBIDDEN)
+    edited.revert(kept)
     edited.up()
-    edited.ssh("controller", "echo '-- by hand' >>/etc/slurm/job_submit.lua")
+    edited.inside("controller", "echo '-- by hand' >>/etc/slurm/job_submit.lua")
     assert "job_submit.lua, line 13" in edited.call("drift", edited.name).stdout
     edited.edit(lambda c: c["slurm"].pop("job_submit_lua"))
     edited.up()
-    assert "Submitted batch job" in edited.ssh("controller", FORBIDDEN)
-    assert edited.ssh("controller", "ls /etc/slurm/job_submit.lua 2>&1; true").endswith("No such file or directory")
-    assert state(edited, long) == "RUNNING"
+    assert "Submitted batch job" in edited.inside("controller", FORBIDDEN)
+    assert edited.inside("controller", "ls /etc/slurm/job_submit.lua 2>&1; true").endswith("No such file or directory")
+    assert edited.state(long) == "RUNNING"
 
 
 def test_a_job_of_a_qos_that_preempts_another_takes_its_nodes(edited: Cluster, long: str):
-    way = job(edited, "sleep 900", "--nodelist=edited-cpu-1", "--exclusive")
+    way = edited.job("sleep 900", "--nodelist=edited-cpu-1", "--exclusive")
     words = ("--qos=urgent", "--nodelist=edited-cpu-1", "--exclusive", "--immediate=60", "--chdir=/tmp")
     assert edited.run("srun", *words, "hostname", user="alice") == "edited-cpu-1"
-    assert state(edited, way) in {"PENDING", "COMPLETING"}, "it begins again later"
-    assert state(edited, long) == "RUNNING"
-    edited.ssh("controller", f"scancel {way}")
+    assert edited.state(way) in {"PENDING", "COMPLETING"}, "it begins again later"
+    assert edited.state(long) == "RUNNING"
+    edited.inside("controller", f"scancel {way}")
 
 
 def test_a_node_that_leaves_is_drained_and_its_job_finishes(edited: Cluster, long: str):
-    leaving = job(edited, until_drained("edited-cpu-2"), "--nodelist=edited-cpu-2")
+    leaving = edited.job(until_drained("edited-cpu-2"), "--nodelist=edited-cpu-2")
     edited.edit(lambda c: c["nodesets"]["cpu"].update(count=2))
     preview = edited.preview()
     assert sorted(step["name"] for step in preview["steps"] if step["op"] == "delete") == [
@@ -164,7 +158,7 @@ def test_a_node_that_leaves_is_drained_and_its_job_finishes(edited: Cluster, lon
 
 
 def test_a_wait_that_ends_names_the_jobs_and_is_taken_back_with_the_edit(edited: Cluster):
-    staying = job(edited, "sleep 900", "--nodelist=edited-cpu-1")
+    staying = edited.job("sleep 900", "--nodelist=edited-cpu-1")
     before = edited.copy()
     edited.edit(lambda c: (c["nodesets"]["cpu"].update(count=1), c.update(slurm={"drain_seconds": 1})))
     failed = edited.hpc("up", check=False)
@@ -172,14 +166,13 @@ def test_a_wait_that_ends_names_the_jobs_and_is_taken_back_with_the_edit(edited:
     assert failed.returncode == 1
     assert f"job {staying} of alice on edited-cpu-1" in said
     assert f"scancel {staying}" in said
-    assert "hpc: leaves the cluster" in edited.ssh("controller", "scontrol show node edited-cpu-1")
-    assert "NodeName=edited-cpu-[0-1]" in edited.ssh("controller", "cat /etc/slurm/slurm.conf")
-    edited.config = before
-    edited.edit(lambda _: None)
+    assert "hpc: leaves the cluster" in edited.inside("controller", "scontrol show node edited-cpu-1")
+    assert "NodeName=edited-cpu-[0-1]" in edited.inside("controller", "cat /etc/slurm/slurm.conf")
+    edited.revert(before)
     assert "resumed edited-cpu-1" in edited.up()
     assert "drain" not in edited.run("sinfo", "-h", "-o", "%T")
-    assert state(edited, staying) == "RUNNING"
-    edited.ssh("controller", f"scancel {staying}")
+    assert edited.state(staying) == "RUNNING"
+    edited.inside("controller", f"scancel {staying}")
 
 
 def test_a_node_is_emptied_before_its_machine_is_made_anew(edited: Cluster, long: str):
@@ -187,27 +180,27 @@ def test_a_node_is_emptied_before_its_machine_is_made_anew(edited: Cluster, long
     edited.edit(lambda c: c["nodesets"].update(gpu={"machine_type": "local-2c-2gpu"}))
     edited.edit(lambda c: c["partitions"].update(gpu={"nodesets": ["gpu"]}))
     edited.up()
-    again = job(edited, "sleep 900", "--partition=gpu", "--requeue")
-    edited.ssh("controller", f"scontrol requeuehold {again}")
-    eventually(lambda: state(edited, again) == "PENDING", seconds=60, what="the job's return to the queue")
-    moving = job(edited, until_drained("edited-gpu-0"), "--partition=gpu", "--gpus=2")
+    again = edited.job("sleep 900", "--partition=gpu", "--requeue")
+    edited.inside("controller", f"scontrol requeuehold {again}")
+    eventually(lambda: edited.state(again) == "PENDING", what="the job's return to the queue")
+    moving = edited.job(until_drained("edited-gpu-0"), "--partition=gpu", "--gpus=2")
     edited.edit(lambda c: c["nodesets"]["gpu"].update(machine_type="local-2c-8gpu"))
     effects = edited.preview()["effects"]
     assert effects["worst"] == "replace"
     assert "edited-gpu-0 is recreated" in effects["fields"][0]["reason"]
     edited.up()
-    assert state(edited, moving) == "COMPLETED"
+    assert edited.state(moving) == "COMPLETED"
     assert f"{again} of alice (job requeued in held state)" in edited.findings()["jobs-held"]["controller"]
-    edited.ssh("controller", f"scancel {again}")
+    edited.inside("controller", f"scancel {again}")
     assert edited.run("srun", "--partition=gpu", "--gpus=8", "sh", "-c", "echo $CUDA_VISIBLE_DEVICES").count(",") == 7
-    assert state(edited, long) == "RUNNING"
+    assert edited.state(long) == "RUNNING"
 
 
 def test_a_user_who_goes_keeps_the_home_folder(edited: Cluster):
     edited.edit(lambda c: c["users"].pop())
     edited.up()
-    assert "no such user" in edited.ssh("controller", "id dave 2>&1; true")
-    assert edited.ssh("controller", "ls -d /home/dave") == "/home/dave"
+    assert "no such user" in edited.inside("controller", "id dave 2>&1; true")
+    assert edited.inside("controller", "ls -d /home/dave") == "/home/dave"
 
 
 def test_what_a_living_cluster_cannot_take_is_refused_before_the_first_step(edited: Cluster, long: str):
@@ -220,18 +213,9 @@ def test_what_a_living_cluster_cannot_take_is_refused_before_the_first_step(edit
     assert "users.alice.uid: 2001 -> 2044" in refused.stderr
     assert "image.base: debian-13 -> debian-12" in refused.stderr
     assert "Updating" not in refused.stdout
-    edited.config = before
-    edited.edit(lambda _: None)
+    edited.revert(before)
     assert "Nothing to do" in edited.up()
-    assert state(edited, long) == "RUNNING"
-
-
-def job(cluster: Cluster, script: str, *options: str) -> str:
-    """The number of a job of alice's that runs."""
-    words = ["--parsable", "--chdir=/tmp", "--output=/dev/null", *options, "--wrap", script]
-    number = cluster.run("sbatch", *words, user="alice")
-    eventually(lambda: state(cluster, number) == "RUNNING", seconds=60, what="the job's start")
-    return number
+    assert edited.state(long) == "RUNNING"
 
 
 def until_drained(node: str) -> str:
@@ -239,17 +223,12 @@ def until_drained(node: str) -> str:
     return f"for i in $(seq 240); do sinfo -h -n {node} -o %T | grep -q drain && break; sleep 0.5; done; sleep 2"
 
 
-def state(cluster: Cluster, number: str) -> str:
-    """What squeue says of a job."""
-    return cluster.run("squeue", "--noheader", "--states=all", "--jobs", number, "--format=%T")
-
-
 def up_and_right(cluster: Cluster, long: str, look: str, found: str) -> dict[str, Any]:
     """Bring the edit about, see that `look` prints what it should, and that the cluster runs with just what the stack
     says while the long job runs on. The run, as programs read it."""
     done = json.loads(cluster.hpc("up", "--json").stdout)
     script = f"{look}\n{MARK}\nsqueue -h -j {long} -o %T; cat /etc/hpc/config-hash\n{MARK}\n{RENDERED}\n{MARK}\n{SHOWN}"
-    looked, told, rendered, shown = cluster.ssh("controller", script).split("-----\n")
+    looked, told, rendered, shown = cluster.inside("controller", script).split("-----\n")
     assert found in looked
     assert told.split() == ["RUNNING", done["outputs"]["config_hash"]]
     assert differing(rendered, shown) == {}

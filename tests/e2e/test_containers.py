@@ -83,7 +83,7 @@ def apptainer(lab: Cluster, shared: Path, tmp_path_factory: pytest.TempPathFacto
     install = "dpkg -i /opt/apps/apptainer.deb >/dev/null 2>&1; mknod -m 0666 /dev/fuse c 10 229"
     install += "; touch /etc/resolv.conf; apptainer --version"
     with ThreadPoolExecutor() as pool:
-        found = list(pool.map(lambda machine: lab.ssh(machine, install), (HERE, GPU, "lab-login-0")))
+        found = list(pool.map(lambda machine: lab.inside(machine, install), (HERE, GPU, "lab-login-0")))
     assert set(found) == {f"apptainer version {package.name.split('_')[1].partition('-')[0]}"}
     yield
     (shared / "apptainer.deb").unlink()
@@ -141,17 +141,19 @@ def test_nothing_is_left_of_a_job_that_was_cancelled(lab: Cluster, image: str):
     job_id = lab.run("sbatch", "--parsable", "-w", HERE, "--wrap", f"apptainer exec {image} sleep 1000", user="alice")
     see = "pgrep -u alice -a; grep -h fuse /proc/[0-9]*/mounts; find /tmp /var/tmp -user alice -name 'rootfs-*'"
     see = f"({see}) 2>/dev/null; true"
-    eventually(lambda: "sleep 1000" in lab.ssh(HERE, see), seconds=120, what="a container that runs")
-    assert "squashfuse" in lab.ssh(HERE, see)
+    eventually(lambda: "sleep 1000" in lab.inside(HERE, see), seconds=120, what="a container that runs")
+    assert "squashfuse" in lab.inside(HERE, see)
     lab.run("scancel", job_id, user="alice")
-    eventually(lambda: lab.ssh(HERE, see) == "", seconds=120, what="a node without processes, mounts and files of it")
+    eventually(
+        lambda: lab.inside(HERE, see) == "", seconds=120, what="a node without processes, mounts and files of it"
+    )
 
 
 def test_the_epilog_removes_what_killed_programs_left(lab: Cluster, shared: Path):
     """As it is after SIGKILL of slurmstepd, or of apptainer where there is no squashfuse; `enroot` is a stand-in."""
     (shared / "epilog.sh").write_text((ROOT / "scripts/epilogs/containers.sh").read_text())
     left = "pyxis_7.0 pyxis_7.12 pyxis_77.0 pyxis_7.0x pyxis_mine"
-    done = lab.ssh(
+    done = lab.inside(
         HERE,
         "mkdir -m 1777 /run/stand-in; cat >/usr/local/bin/enroot <<'END'\n#!/bin/sh\n"
         "case $1 in list) ls /run/stand-in ;; remove) rmdir /run/stand-in/$3 ;; esac\nEND\n"
@@ -184,7 +186,7 @@ def test_podman_runs_an_image_in_a_job_as_the_user(lab: Cluster, image: str):
 
 def test_docker_is_kept_out_of_jobs(lab: Cluster):
     bind = "import socket; socket.socket(socket.AF_UNIX).bind('/run/docker.sock')"
-    lab.ssh(
+    lab.inside(
         HERE,
         f'groupadd --system -f docker; python3 -c "{bind}"; chgrp docker /run/docker.sock; chmod 660 /run/docker.sock',
     )
@@ -194,7 +196,7 @@ def test_docker_is_kept_out_of_jobs(lab: Cluster):
     assert "code 1\n" in printed
     assert "errno 13" in printed
     # Prologs have the real one, which finds nobody at the socket here.
-    assert "Cannot connect to the Docker daemon" in lab.ssh(HERE, "docker ps 2>&1 || rm /run/docker.sock")
+    assert "Cannot connect to the Docker daemon" in lab.inside(HERE, "docker ps 2>&1 || rm /run/docker.sock")
 
 
 def test_enroots_paths_exist_before_a_job_and_are_the_users_own(lab: Cluster):
@@ -202,13 +204,13 @@ def test_enroots_paths_exist_before_a_job_and_are_the_users_own(lab: Cluster):
     ssd = (ROOT / "scripts/image/storage/50-localssd.sh").read_text().split("<<'CONF'\n")[1].split("CONF\n")[0]
     folder, plain = "/etc/enroot/enroot.conf.d", "lab-cpu-6"
     # Bob was first, and left a folder in alice's name.
-    lab.ssh(
+    lab.inside(
         HERE,
         f"mkdir -p {folder} /mnt/localssd; mount -t tmpfs -o mode=1777 ssd /mnt/localssd\n"
         f"cat >{folder}/50-localssd.conf <<'END'\n{ssd}END\n"
         "runuser -u bob -- mkdir -m 0777 /mnt/localssd/2001\nsystemctl restart hpc-node",
     )
-    lab.ssh(plain, f"mkdir -p {folder}; systemctl restart hpc-node")
+    lab.inside(plain, f"mkdir -p {folder}; systemctl restart hpc-node")
     read = f"""
         cd {folder}
         for file in *.conf; do while read -r key value; do
@@ -234,14 +236,14 @@ def test_enroots_paths_exist_before_a_job_and_are_the_users_own(lab: Cluster):
         "ENROOT_RUNTIME_PATH=/run/enroot/2001", "ENROOT_TEMP_PATH=/var/tmp", "/run/enroot/2001:alice:700",
     ]  # fmt: skip
     for node in (HERE, plain):
-        lab.ssh(node, "rm -r /etc/enroot; umount /mnt/localssd 2>/dev/null || :")
+        lab.inside(node, "rm -r /etc/enroot; umount /mnt/localssd 2>/dev/null || :")
 
 
 def test_a_stored_key_is_the_users_alone_and_apptainer_sends_it(lab: Cluster, shared: Path, apptainer: None):
     """To a stand-in for NGC's registry on the login machine, which asks for a login and records what it is sent."""
     del apptainer
     (shared / "registry.py").write_text(REGISTRY)
-    started = lab.ssh(
+    started = lab.inside(
         "lab-login-0",
         "echo 127.0.0.2 nvcr.io >/run/hosts; mount --bind /run/hosts /etc/hosts\n"
         "python3 /opt/apps/registry.py >/tmp/asked 2>&1 & echo $!",
@@ -251,7 +253,7 @@ def test_a_stored_key_is_the_users_alone_and_apptainer_sends_it(lab: Cluster, sh
     printed = lab.run("sh", "-c", script, user="alice", check=False)
     assert "a key of NGC is stored in /home/alice/.config/enroot/.credentials" in printed
     assert KEY not in printed
-    sent = lab.ssh("lab-login-0", f"kill {started}; cat /tmp/asked; umount /etc/hosts; rm /tmp/asked /run/hosts")
+    sent = lab.inside("lab-login-0", f"kill {started}; cat /tmp/asked; umount /etc/hosts; rm /tmp/asked /run/hosts")
     assert f"$oauthtoken:{KEY}" in sent.splitlines()
     files = (".config/enroot/.credentials", ".apptainer/docker-config.json")
     assert lab.run("stat", "-c", "%U:%a", *files, user="alice").split() == ["alice:600"] * 2

@@ -126,7 +126,7 @@ def test_training_goes_on_from_its_checkpoint_when_a_node_is_lost(
     lab.cut_power(lost.removeprefix("lab-"))
     # What an operator does who does not wait for SlurmdTimeout.
     lab.run("scontrol", "update", f"nodename={lost}", "state=down", "reason=power", user="root")
-    eventually(lambda: state(alice, job) == "PENDING", seconds=60, what="the job back in the queue")
+    eventually(lambda: state(alice, job) == "PENDING", what="the job back in the queue")
     first = output(alice, "requeue", job)
     alice.ask(f"scontrol update jobid={job} starttime=now")
     printed = ended(alice, "requeue", job)
@@ -210,10 +210,7 @@ def test_the_user_guide_shows_what_a_cluster_prints(lab: Cluster, update_golden:
 def test_again_there_is_nothing_to_change_and_scripts_of_an_earlier_version_go(lab: Cluster, submitted: Submitted):
     assert submitted
     assert "nothing to change" in lab.command("examples")
-    lab.ssh(
-        "controller",
-        f"cd {EXAMPLES}; echo old >old.sh; echo mine >mine.sh; sha256sum old.sh >>.written",
-    )
+    lab.inside("controller", f"cd {EXAMPLES}; echo old >old.sh; echo mine >mine.sh; sha256sum old.sh >>.written")
     assert "1 removed" in lab.command("examples")
     there = lab.run("ls", EXAMPLES).split()
     assert "old.sh" not in there

@@ -26,20 +26,14 @@ echo 'done' > /var/lib/hpc/install/state
 
 
 @pytest.fixture(scope="module")
-def node(clusters: Callable[..., Cluster], tmp_path_factory: pytest.TempPathFactory) -> Iterator[CloudNode]:
+def node(bring_up: Callable[..., Cluster], tmp_path_factory: pytest.TempPathFactory) -> Iterator[CloudNode]:
     """The one node of a cluster, made anew without any file but those of the image."""
-    cluster = clusters(
-        "cloud",
-        login={"on": "controller"},
-        nodesets={"cpu": {"count": 1}},
-        partitions={"cpu": {"nodesets": ["cpu"], "default": True}},
-        users=[{"name": "carol", "uid": 2001}],
+    cluster = bring_up(
+        "cloud", login={"on": "controller"}, nodesets={"cpu": {"count": 1}}, users=[{"name": "carol", "uid": 2001}]
     )
-    cluster.up()
     made = CloudNode(cluster, "cpu-0", tmp_path_factory.mktemp("cloud-node"))
     yield made
     made.close()
-    cluster.hpc("destroy", check=False)
 
 
 @pytest.fixture
@@ -77,7 +71,7 @@ class TestFirstBoot:
         node.says("is not there yet (404 NOT_FOUND")
         google.secrets[MUNGE] = payload
 
-        eventually(lambda: "installing: running 10-tools" in node.journal(), seconds=60, what="the installation")
+        eventually(lambda: "installing: running 10-tools" in node.journal(), what="the installation")
         assert not node.joined()
         assert node.inside("ls /etc/systemd/system/hpc-node.service 2>&1 || true").endswith("No such file or directory")
         node.inside("systemctl kill --signal=KILL hpc-install")
@@ -107,13 +101,13 @@ class TestLaterBoots:
 
     def test_a_reboot_joins_again_and_needs_no_secret_manager(self, member: CloudNode):
         before = member.pid
-        boot = member.cluster.ssh("controller", f"cat /opt/apps/adm/hpc/nodes/{member.name}.json")
+        boot = member.cluster.inside("controller", f"cat /opt/apps/adm/hpc/nodes/{member.name}.json")
         member.fake.refused = set(member.secrets.values())
         member.inside("systemctl reboot")
-        eventually(lambda: _rebooted(member, before), seconds=60, what="the reboot")
+        eventually(lambda: _rebooted(member, before), what="the reboot")
         member.listen()
         report = f"cat /opt/apps/adm/hpc/nodes/{member.name}.json"
-        eventually(lambda: member.cluster.ssh("controller", report) != boot, seconds=60, what="a new report")
+        eventually(lambda: member.cluster.inside("controller", report) != boot, what="a new report")
         member.works()
         member.says("done")
 
@@ -165,16 +159,16 @@ class TestNews:
         member.tell(setup=member.store("setup.json", json.dumps(files).encode()), node=node)
         member.again()
         words = f"this cluster has no shared folder nowhere\n{server}:988 can't be reached"
-        eventually(lambda: words in member.journal(), seconds=60, what="the mount's words")
-        report = member.cluster.ssh("controller", f"cat /opt/apps/adm/hpc/nodes/{member.name}.json")
+        eventually(lambda: words in member.journal(), what="the mount's words")
+        report = member.cluster.inside("controller", f"cat /opt/apps/adm/hpc/nodes/{member.name}.json")
         assert json.loads(report)["state"] == "failed"
         member.tell()
         member.again()
-        eventually(lambda: _report(member)["state"] == "configured", seconds=60, what="the node's joining again")
+        eventually(lambda: _report(member)["state"] == "configured", what="the node's joining again")
 
 
 def _report(node: CloudNode) -> dict[str, str]:
-    return json.loads(node.cluster.ssh("controller", f"cat /opt/apps/adm/hpc/nodes/{node.name}.json"))
+    return json.loads(node.cluster.inside("controller", f"cat /opt/apps/adm/hpc/nodes/{node.name}.json"))
 
 
 def _rebooted(node: CloudNode, before: int) -> bool:

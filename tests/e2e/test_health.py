@@ -1,7 +1,7 @@
 """Faults of nodes are found by their health check: the node is drained with figures, and no job is lost."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -19,24 +19,20 @@ ls /usr/lib/*/faketime/libfaketimeMT.so.1 >/etc/ld.so.preload
 
 
 @pytest.fixture(scope="module")
-def sick(clusters) -> Iterator[Cluster]:
+def sick(bring_up: Callable[..., Cluster]) -> Cluster:
     """A controller where people log in, two nodes and one with two stand-in GPUs, checked every five seconds."""
-    cluster = clusters(
+    return bring_up(
         "sick",
         login={"on": "controller"},
         nodesets={"cpu": {"count": 2}, "gpu": {"count": 1, "machine_type": "local-2c-2gpu"}},
         partitions={"main": {"nodesets": ["cpu", "gpu"], "default": True}},
-        users=[{"name": "alice", "uid": 2001}],
         slurm={"health": {"interval_seconds": 5, "resume_after": 1, "network": {"min_mbps": 100, "seconds": 1}}},
     )
-    cluster.up()
-    yield cluster
-    cluster.hpc("destroy", check=False)
 
 
 def drained(cluster: Cluster) -> dict[str, str]:
     """Reasons of drained nodes."""
-    lines = cluster.ssh("controller", "sinfo --noheader --Node --format='%N|%T|%E'").splitlines()
+    lines = cluster.inside("controller", "sinfo --noheader --Node --format='%N|%T|%E'").splitlines()
     rows = [line.split("|", 2) for line in lines]
     return {name.removeprefix(f"{cluster.name}-"): why for name, state, why in rows if state.startswith("drain")}
 
@@ -51,7 +47,7 @@ def says(cluster: Cluster, node: str, why: str) -> None:
 def well(cluster: Cluster) -> None:
     """Wait until every node is idle, and answers."""
     every = dict.fromkeys(NODES, "idle")
-    eventually(lambda: states(cluster) == every, seconds=60, what="every node's return")
+    eventually(lambda: states(cluster) == every, what="every node's return")
 
 
 def health(cluster: Cluster, *arguments: str) -> dict[str, Any]:
@@ -69,19 +65,20 @@ def test_slurmd_checks_every_node(sick: Cluster):
     for kind in ("nic", "mount", "disk", "clock"):
         assert found["cpu-0"]["checks"][kind]["state"] == "ok"
     sick.run("srun", "-N3", "true")
-    assert "00-hpc-health: ended, exit code 0" in sick.ssh("gpu-0", "cat /var/log/slurm/prolog.log")
+    assert "00-hpc-health: ended, exit code 0" in sick.inside("gpu-0", "cat /var/log/slurm/prolog.log")
 
 
 def test_faults_drain_their_nodes_and_no_job_is_lost(sick: Cluster):
-    job = sick.run("sbatch", "--parsable", "-N3", "--output=/dev/null", "--wrap", "srun sleep 300", user="alice")
-    eventually(lambda: sick.run("squeue", "-h", "-j", job, "-o", "%T") == "RUNNING", seconds=40, what="the job's start")
-    sick.ssh("gpu-0", "rm /dev/nvidia1")
-    sick.ssh("cpu-0", "umount --lazy /home")
-    sick.ssh("cpu-1", "mount -t tmpfs -o size=1m full /tmp; dd if=/dev/zero of=/tmp/full bs=4k 2>/dev/null; true")
+    job = sick.job("srun sleep 300", "-N3")
+    # Prologs are over when the step has started: one that fails would put the job back into the queue.
+    eventually(lambda: f"{job}.0" in sick.inside("controller", "squeue --steps --noheader"), what="the job's step")
+    sick.inside("gpu-0", "rm /dev/nvidia1")
+    sick.inside("cpu-0", "umount --lazy /home")
+    sick.inside("cpu-1", "mount -t tmpfs -o size=1m full /tmp; dd if=/dev/zero of=/tmp/full bs=4k 2>/dev/null; true")
     says(sick, "gpu-0", "gpu-count: 1 of 2 GPUs: no device nvidia1")
     says(sick, "cpu-0", "mount: /home is not mounted")
     says(sick, "cpu-1", "disk: /tmp has 0.0 % free")
-    assert sick.ssh("cpu-0", "hpc-health prolog 2>&1; echo $?").splitlines() == [
+    assert sick.inside("cpu-0", "hpc-health prolog 2>&1; echo $?").splitlines() == [
         "hpc-health: mount: /home is not mounted", "1",
     ]  # fmt: skip
 
@@ -96,13 +93,13 @@ def test_faults_drain_their_nodes_and_no_job_is_lost(sick: Cluster):
     assert sick.run("squeue", "-h", "-j", job, "-o", "%T %N") == "RUNNING sick-cpu-[0-1],sick-gpu-0"
 
     # What is mended comes back by itself; a GPU that was lost, only when somebody says so.
-    sick.ssh("gpu-0", "mknod /dev/nvidia1 c 195 1 && chmod 666 /dev/nvidia1")
-    sick.ssh("cpu-0", "mount /home")
-    sick.ssh("cpu-1", "umount --lazy /tmp")
+    sick.inside("gpu-0", "mknod /dev/nvidia1 c 195 1 && chmod 666 /dev/nvidia1")
+    sick.inside("cpu-0", "mount /home")
+    sick.inside("cpu-1", "umount --lazy /tmp")
     last = health(sick, "--run")["nodes"][-1]
-    eventually(lambda: set(drained(sick)) == {"gpu-0"}, seconds=60, what="the return of two nodes")
+    eventually(lambda: set(drained(sick)) == {"gpu-0"}, what="the return of two nodes")
     assert (last["checks"]["gpu-count"]["state"], last["reason"][:10]) == ("ok", "hpc-health")
-    assert sick.run("squeue", "-h", "-j", job, "-o", "%T") == "RUNNING"
+    assert sick.state(job) == "RUNNING"
     sick.run("scancel", job, user="alice")
     eventually(lambda: not sick.run("squeue", "-h"), seconds=40, what="the job's end")
     sick.command("nodes", "resume", "gpu-0")
@@ -111,25 +108,25 @@ def test_faults_drain_their_nodes_and_no_job_is_lost(sick: Cluster):
 
 def test_a_wrong_clock_is_seen_and_a_drain_by_others_is_kept(sick: Cluster):
     sick.command("nodes", "drain", "cpu-1", "--reason", "new driver")
-    sick.ssh("cpu-1", "umount --lazy /home")
-    sick.ssh("cpu-0", _CLOCK)
+    sick.inside("cpu-1", "umount --lazy /home")
+    sick.inside("cpu-0", _CLOCK)
     found = {one["node"]: one["failing"] for one in health(sick, "--run")["nodes"]}
     assert found["sick-cpu-1"] == {"mount": "/home is not mounted"}
     assert drained(sick)["cpu-1"] == "new driver"
     says(sick, "cpu-0", "clock: ")  # 89 or 90 s: slurmctld says whole seconds
-    sick.ssh("cpu-1", "mount /home")
-    sick.ssh("cpu-0", "rm -f /etc/ld.so.preload /etc/faketimerc")
+    sick.inside("cpu-1", "mount /home")
+    sick.inside("cpu-0", "rm -f /etc/ld.so.preload /etc/faketimerc")
     health(sick, "--run")
-    eventually(lambda: set(drained(sick)) == {"cpu-1"}, seconds=60, what="the return of cpu-0")
+    eventually(lambda: set(drained(sick)) == {"cpu-1"}, what="the return of cpu-0")
     sick.command("nodes", "resume", "cpu-1")
     well(sick)
 
 
 def test_a_slow_nic_is_measured_and_told_from_its_partner(sick: Cluster):
     shape = "dev host0 root tbf rate 10mbit burst 32kbit latency 400ms"
-    sick.ssh("cpu-1", f"tc qdisc add {shape}")
+    sick.inside("cpu-1", f"tc qdisc add {shape}")
     ended = sick.call("health", sick.name, "--run", "--json")
-    sick.ssh("cpu-1", f"tc qdisc del {shape}")
+    sick.inside("cpu-1", f"tc qdisc del {shape}")
     assert set(drained(sick)) == {"cpu-1"}, ended.stderr
     says(sick, "cpu-1", "network: ")
     measured = {one["node"]: one["measured"]["network"]["state"] for one in json.loads(ended.stdout)["nodes"]}

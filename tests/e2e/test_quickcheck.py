@@ -56,23 +56,21 @@ def test_all_nodes_pass_for_two_at_once(lab: Cluster):
 @pytest.fixture
 def broken(lab: Cluster) -> Iterator[str]:
     """A node without its home, one without a GPU, one that is down and one that is busy; the number of its job."""
-    job = lab.run("sbatch", "--parsable", "-w", "lab-cpu-3", "--exclusive", "--output=/dev/null", "--wrap=sleep 600",
-                  user="bob")  # fmt: skip
-    eventually(lambda: lab.run("squeue", "-h", "-j", job, "-o", "%T", user="bob") == "RUNNING", seconds=180, what="it")
-    lab.ssh("cpu-1", "umount /home")
-    lab.ssh("gpu-0", "rm /dev/nvidia1")
-    lab.ssh("cpu-2", "systemctl stop slurmd")
+    job = lab.job("sleep 600", "-w", "lab-cpu-3", "--exclusive", user="bob")
+    lab.inside("cpu-1", "umount /home")
+    lab.inside("gpu-0", "rm /dev/nvidia1")
+    lab.inside("cpu-2", "systemctl stop slurmd")
     lab.run("scontrol", "update", "nodename=lab-cpu-2", "state=down", "reason=slurmd stopped", user="root")
     try:
         yield job
     finally:
         lab.run("scancel", job, user="bob")
-        lab.ssh("gpu-0", "mknod -m 666 /dev/nvidia1 c 60 1")
-        lab.ssh("cpu-1", "systemctl restart hpc-node && findmnt /home")
-        lab.ssh("cpu-2", "systemctl start slurmd")
+        lab.inside("gpu-0", "mknod -m 666 /dev/nvidia1 c 60 1")
+        lab.inside("cpu-1", "systemctl restart hpc-node && findmnt /home")
+        lab.inside("cpu-2", "systemctl start slurmd")
         lab.command("nodes", "resume", "cpu-2")
         states = "sinfo -h -N -o %T | sort -u"
-        eventually(lambda: lab.run("sh", "-c", states, user="root") == "idle", seconds=60, what="all nodes idle")
+        eventually(lambda: lab.run("sh", "-c", states, user="root") == "idle", what="all nodes idle")
 
 
 def test_what_is_broken_is_found_and_named(lab: Cluster, broken: str):
@@ -85,8 +83,7 @@ def test_what_is_broken_is_found_and_named(lab: Cluster, broken: str):
 
 
 def test_ctrl_c_cancels_what_was_submitted(lab: Cluster):
-    job = lab.run("sbatch", "--parsable", "-w", "lab-cpu-5", "--exclusive", "--output=/dev/null", "--wrap=sleep 600",
-                  user="bob")  # fmt: skip
+    job = lab.submit("sleep 600", "-w", "lab-cpu-5", "--exclusive", user="bob")
     mine = ["squeue", "--noheader", "--user=alice", "--format=%j"]
     process = subprocess.Popen(
         [str(ROOT / "hpc"), "check", "jobs", "lab", "--suite", "hello", "--as", "alice", "--wait"],

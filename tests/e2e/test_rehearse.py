@@ -76,7 +76,9 @@ def test_slurms_files_on_the_controller_are_productions_but_for_what_is_told(
     file = cluster.file.parent / f"rehearsals/Pulumi.{stack}-rehearsal.yaml"
     local = parse(yaml.safe_load(file.read_text())["config"])
     expected = expected_files(parse(production(stack)), local)
-    read = cluster.ssh("controller", f"cd /etc/slurm && for name in {' '.join(expected)}; do cat $name; echo %%; done")
+    read = cluster.inside(
+        "controller", f"cd /etc/slurm && for name in {' '.join(expected)}; do cat $name; echo %%; done"
+    )
     assert dict(zip(expected, map(lines, read.split("%%")), strict=False)) == expected
 
 
@@ -92,7 +94,7 @@ def test_again_there_is_nothing_to_do_and_all_is_well(rehearsals: dict[str, Clus
 def test_users_and_directories_are_where_the_stack_has_them(mega: Cluster):
     look = "id -u alice; for at in /home /opt/apps /lustre; do findmnt --noheadings --output TARGET $at; done"
     found = ["2001", "/home", "/opt/apps", "/lustre"]
-    assert mega.ssh("controller", look).splitlines() == found
+    assert mega.inside("controller", look).splitlines() == found
     assert mega.run("sh", "-c", f"echo seen > ~/word; {look}").splitlines() == found
     assert mega.run("srun", "-N2", "sh", "-c", look).splitlines().count("/lustre") == 2
     assert mega.run("srun", "-p", "debug", "sh", "-c", f"{look}; cat ~/word").splitlines() == [*found, "seen"]
@@ -120,10 +122,10 @@ def test_rxdm_runs_for_jobs_on_two_nodes_with_the_exports_of_ubuntu(mega: Cluste
     manager = "pgrep -f '[s]tands-for-rxdm' >/dev/null && echo there || echo gone"
     seen = mega.run("srun", "-N2", "sh", "-c", f"grep -c '^{EXPORT}$' {PROFILE}; {manager}")
     assert sorted(seen.split()) == ["1", "1", "there", "there"]
-    eventually(lambda: mega.ssh("a3mega-0", manager) == "gone", seconds=60, what="the end of the stand-in")
-    mega.ssh("a3mega-0", f"rm {PROFILE}")
+    eventually(lambda: mega.inside("a3mega-0", manager) == "gone", what="the end of the stand-in")
+    mega.inside("a3mega-0", f"rm {PROFILE}")
     assert mega.run("srun", "-N1", "-w", "a3mega-a3mega-0", "sh", "-c", manager) == "gone"
-    assert mega.ssh("a3mega-0", f"test ! -e {PROFILE} && echo none") == "none"
+    assert mega.inside("a3mega-0", f"test ! -e {PROFILE} && echo none") == "none"
 
 
 def test_productions_slurmctld_takes_the_nccl_test(mega: Cluster):
@@ -166,7 +168,7 @@ def test_classic_is_one_machine_with_all_roles_and_two_with_gpus(classic: Cluste
     found = classic.run("srun", "-p", "gpu", "-N2", "--gpus-per-node=2", "sh", "-c", GPUS).splitlines()
     assert sorted(found) == [f"classic-gpu-{node} 0,1 2" for node in (0, 1)]
     for look in (
-        classic.ssh("gpu-1", "touch /gcs/x 2>&1 || true"),
+        classic.inside("gpu-1", "touch /gcs/x 2>&1 || true"),
         classic.run("sh", "-c", "touch /gcs/x 2>&1 || true"),
     ):
         assert "Read-only file system" in look

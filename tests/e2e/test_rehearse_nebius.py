@@ -118,7 +118,7 @@ def test_a_user_comes_and_goes_by_the_commands_of_machines(rehearsal: Rehearsal,
     words = ("--key", public, "--account", "research", "--no-containers", "--yes")
     added = cluster.call("user", "add", NAME, "carol", *words)
     assert added.returncode == 0, added.stdout + added.stderr
-    # The key pair that createuser makes, from one login pod to the other.
+    # The keys that createuser makes, from one login pod to the other.
     script = "id -Gn; ssh -o StrictHostKeyChecking=no -o LogLevel=ERROR login-1 hostname"
     assert ssh(rehearsal, "carol", alices_key, script).split() == ["carol", "sudo", "login-1"]
     removed = cluster.call("user", "remove", NAME, "carol", "--yes")
@@ -166,11 +166,11 @@ def test_a_user_of_the_stack_file_is_on_all_pods_within_seconds(rehearsal: Rehea
 def test_a_worker_and_a_partition_more_and_again_a_worker_less(rehearsal: Rehearsal):
     rehearsal.section["partitions"]["short"] = {"nodesets": ["worker"], "max_time": "01:00:00"}
     rehearsal.up(3)
-    eventually(lambda: nodes(rehearsal)[2:] == ["worker-2"], seconds=60, what="worker-2")
+    eventually(lambda: nodes(rehearsal)[2:] == ["worker-2"], what="worker-2")
     run = ("srun", "--partition=short", "-N3", "hostname")
     assert sorted(rehearsal.cluster.run(*run).split()) == ["worker-0", "worker-1", "worker-2"]
     rehearsal.up(2)
-    eventually(lambda: nodes(rehearsal) == ["worker-0", "worker-1"], seconds=60, what="the end of worker-2")
+    eventually(lambda: nodes(rehearsal) == ["worker-0", "worker-1"], what="the end of worker-2")
 
 
 def test_a_drained_node_is_shown_with_who_must_act(rehearsal: Rehearsal):

@@ -1,7 +1,7 @@
 """`status` says that a healthy cluster is one; `drift` names what hands changed, and mends it beside a running job."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -33,9 +33,9 @@ NAMED = {
 
 
 @pytest.fixture(scope="module")
-def seen(clusters: Any) -> Iterator[Cluster]:
+def seen(bring_up: Callable[..., Cluster]) -> Cluster:
     """A controller, a login machine and two nodes."""
-    cluster = clusters(
+    return bring_up(
         "seen",
         nodesets={"cpu": {"count": 2}},
         partitions={"cpu": {"nodesets": ["cpu"], "default": True, "max_time": "24:00:00"}},
@@ -45,9 +45,6 @@ def seen(clusters: Any) -> Iterator[Cluster]:
         ],
         accounting={"accounts": [{"name": "research"}], "qos": [{"name": "urgent", "max_wall": "24:00:00"}]},
     )
-    cluster.up()
-    yield cluster
-    cluster.hpc("destroy", check=False)
 
 
 def ask(cluster: Cluster, command: str) -> dict[str, Any]:
@@ -70,16 +67,16 @@ class TestHealthy:
         assert found["findings"] == []
         text = json.dumps(found)
         assert '"error"' not in text
-        password = seen.ssh("controller", "cat /etc/hpc/database-password")
+        password = seen.inside("controller", "cat /etc/hpc/database-password")
         assert len(password) > 20
         assert password not in text
-        assert seen.ssh("controller", "cat /etc/hpc/munge.key") not in text
+        assert seen.inside("controller", "cat /etc/hpc/munge.key") not in text
         assert "PRIVATE KEY" not in text
         assert all(machine["facts"]["seconds"] < 4 for machine in found["machines"].values())
 
     def test_it_answers_while_a_set_up_holds_its_lock(self, seen: Cluster):
         held = "exec 9>/run/hpc/setup.lock; flock 9; timeout 10 python3 /usr/local/lib/hpc/node look"
-        assert json.loads(seen.ssh("controller", held))["roles"] == ["controller"]
+        assert json.loads(seen.inside("controller", held))["roles"] == ["controller"]
 
 
 def test_a_drained_node_is_named_with_its_reason(seen: Cluster):
@@ -90,28 +87,33 @@ def test_a_drained_node_is_named_with_its_reason(seen: Cluster):
     assert "disk errors" in found["what"]
     assert found["todo"] == "./hpc nodes seen resume seen-cpu-1"
     seen.command("nodes", "resume", "cpu-1")
-    eventually(lambda: ask(seen, "status")["ok"], seconds=60, what="a status without findings")
+    eventually(lambda: ask(seen, "status")["ok"], what="a status without findings")
 
 
 NODE, BOARD = "/usr/local/lib/hpc/node", "/opt/apps/adm/hpc"
 
 
 @pytest.mark.parametrize(
-    ("machine", "damage", "kind"),
+    "damage",
     [
-        ("cpu-0", f"echo 'x y z' >{NODE}/collect.py", "setup-missing"),
-        ("controller", f"rm -r {NODE}; echo nonsense >{BOARD}/cluster.json", "setup-missing"),
-        ("controller", f"sed -i s/alice/mallory/ {BOARD}/cluster.json", "cluster-state-damaged"),
-        ("controller", f"rm -r {BOARD}; echo x >{BOARD}", "cluster-state-damaged"),
-        ("controller", f"echo nonsense >{BOARD}/nodes/seen-cpu-1.json", "cluster-state-damaged"),
+        {
+            "setup-missing": ("cpu-0", f"echo 'x y z' >{NODE}/collect.py"),
+            "cluster-state-damaged": ("controller", f"sed -i s/alice/mallory/ {BOARD}/cluster.json"),
+        },
+        {"setup-missing": ("controller", f"rm -r {NODE}; echo nonsense >{BOARD}/cluster.json")},
+        {"cluster-state-damaged": ("controller", f"rm -r {BOARD}; echo x >{BOARD}")},
+        {"cluster-state-damaged": ("controller", f"echo nonsense >{BOARD}/nodes/seen-cpu-1.json")},
     ],
+    ids=["node", "controller", "folder", "report"],
 )
-def test_what_is_damaged_is_mended_by_the_command_that_is_advised(seen: Cluster, machine: str, damage: str, kind: str):
-    seen.ssh(machine, damage)
-    found = {one["id"]: one for one in ask(seen, "status")["findings"]}
-    assert found[kind]["todo"] == "./hpc drift seen --mend"
+def test_what_is_damaged_is_mended_by_the_command_that_is_advised(seen: Cluster, damage: dict[str, tuple[str, str]]):
+    for machine, script in damage.values():
+        seen.inside(machine, script)
+    found = {finding["id"]: finding for finding in ask(seen, "status")["findings"]}
+    for kind in damage:
+        assert found[kind]["todo"] == "./hpc drift seen --mend"
     seen.command("drift", "--mend")
-    eventually(lambda: ask(seen, "status")["ok"], seconds=60, what="a status without findings")
+    eventually(lambda: ask(seen, "status")["ok"], what="a status without findings")
 
 
 def test_a_failed_edit_goes_back_and_its_rest_with_the_file(seen: Cluster):
@@ -123,28 +125,25 @@ def test_a_failed_edit_goes_back_and_its_rest_with_the_file(seen: Cluster):
     assert "cannot find priority plugin for priority/nonsense" in failed.stdout
     assert "The edit did not take effect" in failed.stdout
     assert seen.run("srun", "hostname").startswith("seen-cpu-"), "with the files from before"
-    assert seen.ssh("controller", "id -u eve") == "2009"
-    seen.config = before
-    seen.edit(lambda _: None)
+    assert seen.inside("controller", "id -u eve") == "2009"
+    seen.revert(before)
     assert "the last run failed; running it again with the input of the one before" in seen.up()
-    assert seen.ssh("controller", "id -u eve || echo gone").endswith("gone")
+    assert seen.inside("controller", "id -u eve || echo gone").endswith("gone")
     assert ask(seen, "drift")["ok"]
     assert "did not end well" not in seen.up()
 
 
 def test_what_hands_changed_is_named_and_mended_beside_a_job(seen: Cluster):
-    job = seen.run("sbatch", "--parsable", "--chdir=/tmp", "--output=/dev/null", "--wrap", "sleep 600")
-    state = f"squeue --noheader --states=all --jobs={job} --format=%T"
-    eventually(lambda: seen.ssh("controller", state) == "RUNNING", seconds=60, what="the job's start")
+    job = seen.job("sleep 600")
     for machine, script in BY_HAND.items():
-        seen.ssh(machine, script)
+        seen.inside(machine, script)
     found = ask(seen, "drift")["differences"]
     missed = {name for name in NAMED if not any(one["what"].startswith(name) for one in found)}
     assert missed == set(), found
     assert not any("theirs" in one["what"] for one in found), "a group that we did not make is not ours to judge"
     seen.command("drift", "--mend")
     assert ask(seen, "drift") == {"stack": "seen", "ok": True, "differences": [], "unseen": []}
-    eventually(lambda: ask(seen, "status")["ok"], seconds=60, what="a status without findings")
-    assert seen.ssh("controller", state) == "RUNNING"
-    assert "MaxTime=1-00:00:00" in seen.ssh("controller", "scontrol show partition cpu")
-    seen.ssh("controller", f"scancel {job}")
+    eventually(lambda: ask(seen, "status")["ok"], what="a status without findings")
+    assert seen.state(job) == "RUNNING"
+    assert "MaxTime=1-00:00:00" in seen.inside("controller", "scontrol show partition cpu")
+    seen.inside("controller", f"scancel {job}")

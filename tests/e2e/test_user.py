@@ -39,7 +39,7 @@ def _effect(user: Callable[..., subprocess.CompletedProcess[str]], name: str) ->
 
 
 def test_is_added_with_the_next_number_and_nothing_else_changes(lab: Cluster, carol: str):
-    assert lab.ssh("cpu-7", "id carol") == "uid=2003(carol) gid=2003(carol) groups=2003(carol)"
+    assert lab.inside("cpu-7", "id carol") == "uid=2003(carol) gid=2003(carol) groups=2003(carol)"
     assert "created" not in carol
     assert "deleted" not in carol
 
@@ -68,27 +68,28 @@ def test_the_right_is_gone_with_the_flag(lab: Cluster, carol: str, carols_key: P
         lambda: lab.log_in("carol", carols_key, "login-0", lacking).count("a password is required") == 2,
         seconds=180, what="a user without sudo",
     )  # fmt: skip
-    assert lab.ssh("cpu-0", "ls /etc/sudoers.d") == "README"
+    assert lab.inside("cpu-0", "ls /etc/sudoers.d") == "README"
     assert _effect(user, "carol")["sudo"] is False
 
 
 def test_leaves_once_there_are_no_jobs_and_nobody_gets_the_number(lab: Cluster, carol: str, user):
-    words = ("--parsable", "--chdir=/tmp", "--output=/dev/null", "--wrap", "sleep 600")
-    number = lab.run("sbatch", *words, user="carol")
+    number = lab.submit("sleep 600", user="carol")
     before = lab.file.read_text()
     refused = user("remove", "carol", "--yes")
     assert refused.returncode == 1
     assert number in refused.stderr
     assert lab.file.read_text() == before
     lab.run("scancel", number, user="carol")
-    eventually(lambda: lab.run("squeue", "-h", "-j", number) == "", seconds=60, what="the job's end")
-    lab.ssh("login-0", "setsid runuser -u carol -- sleep 600 >/dev/null 2>&1 </dev/null & true")
-    eventually(lambda: lab.ssh("login-0", "pgrep -u carol sleep || true") != "", seconds=180, what="a process of hers")
+    eventually(lambda: lab.run("squeue", "-h", "-j", number) == "", what="the job's end")
+    lab.inside("login-0", "setsid runuser -u carol -- sleep 600 >/dev/null 2>&1 </dev/null & true")
+    eventually(
+        lambda: lab.inside("login-0", "pgrep -u carol sleep || true") != "", seconds=180, what="a process of hers"
+    )
     removed = user("remove", "carol", "--yes")
     assert removed.returncode == 0, removed.stdout + removed.stderr
     assert "/home/carol, owned by uid 2003" in removed.stderr
-    eventually(lambda: lab.ssh("cpu-7", "id carol 2>&1 || true").endswith("no such user"), seconds=180, what="cpu-7")
-    assert lab.ssh("login-0", "stat -c %u /home/carol; sacctmgr -nP show user carol").splitlines() == ["2003"]
+    eventually(lambda: lab.inside("cpu-7", "id carol 2>&1 || true").endswith("no such user"), seconds=180, what="cpu-7")
+    assert lab.inside("login-0", "stat -c %u /home/carol; sacctmgr -nP show user carol").splitlines() == ["2003"]
     text = lab.file.read_text()
     assert "former_users" in text
     added = user("add", "dave", "--account", "research", "--no-apply")

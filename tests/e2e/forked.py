@@ -1,0 +1,124 @@
+"""`./hpc` in processes that are forked off one that has imported its modules and made the keys of the states.
+
+A start of Python, the program's imports and the key of a state's passphrase take half a second of a processor, an `up`
+twice that; tests start some five hundred commands. What runs is the same from `cli.app.main` on.
+"""
+
+import gc
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from base64 import b64decode
+from contextlib import suppress
+from importlib import import_module
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+MODULES = (
+    "accounting", "health", "jobs.check", "logs", "nodes", "outputs", "reach", "state", "status", "update", "user",
+)  # fmt: skip
+"""Of cli/commands: what tests start often."""
+PROGRAM = ("cli.operation.operation", "components.deploy", "components.local.deploy", "pulumi_command.remote")
+
+
+class Program:
+    """The process that commands are forked off; it ends with this one."""
+
+    def __init__(self) -> None:
+        self._folder = tempfile.TemporaryDirectory()
+        self._address = f"{self._folder.name}/socket"
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
+            listener.bind(self._address)
+            listener.listen(64)
+            self._process = subprocess.Popen(
+                ["setpriv", "--pdeathsig", "KILL", sys.executable, __file__, str(listener.fileno())],
+                cwd=ROOT, pass_fds=[listener.fileno()], stdin=subprocess.DEVNULL,
+            )  # fmt: skip
+
+    def run(self, arguments: list[str], env: dict[str, str], timeout: float) -> "subprocess.CompletedProcess[str]":
+        """./hpc with these arguments, as subprocess.run has it."""
+        with (
+            tempfile.TemporaryFile("w+") as out,
+            tempfile.TemporaryFile("w+") as err,
+            socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection,
+        ):
+            connection.connect(self._address)
+            request = json.dumps({"arguments": arguments, "env": env}).encode()
+            socket.send_fds(connection, [request], [out.fileno(), err.fileno()])
+            pid = int(connection.recv(100))
+            connection.settimeout(timeout)
+            try:
+                code = int(connection.recv(100))
+            except TimeoutError:
+                os.kill(pid, signal.SIGKILL)
+                raise
+            out.seek(0)
+            err.seek(0)
+            return subprocess.CompletedProcess(["./hpc", *arguments], code, out.read(), err.read())
+
+    def close(self) -> None:
+        self._process.kill()
+        self._process.wait()
+        self._folder.cleanup()
+
+
+def serve(listener: socket.socket) -> None:
+    """Fork a process for each connection, which forks the command and says how it ended."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    while True:
+        connection, _ = listener.accept()
+        message, files, _, _ = socket.recv_fds(connection, 1 << 18, 2)
+        request = json.loads(message)
+        make_key(Path(request["env"]["HPC_HOME"]), request["arguments"])
+        if os.fork() == 0:
+            listener.close()
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            pid = os.fork()
+            if pid == 0:
+                connection.close()
+                begin(request["arguments"], request["env"], files)
+            connection.send(str(pid).encode())
+            connection.send(str(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])).encode())
+            os._exit(0)
+        for file in (*files, connection.detach()):
+            os.close(file)
+
+
+def make_key(home: Path, arguments: list[str]) -> None:
+    """Make the key of a stack's state, where it has one, for all commands to come."""
+    from engine.state import crypter  # noqa: PLC0415
+
+    for word in arguments[:3]:
+        with suppress(OSError, ValueError, KeyError):
+            state = json.loads((home / f".pulumi/stacks/hpc/{word}.json").read_text())
+            salt = state["checkpoint"]["latest"]["secrets_providers"]["state"]["salt"]
+            passphrase = (home / "passphrase").read_text().rstrip("\r\n")
+            crypter._derive(passphrase, b64decode(salt.split(":")[1]), crypter.ROUNDS)
+
+
+def begin(arguments: list[str], env: dict[str, str], files: list[int]) -> None:
+    """Become the command, as `python cli` does; SystemExit with its code."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    for file, number in zip(files, (1, 2), strict=True):
+        os.dup2(file, number)
+    os.environ.clear()
+    os.environ.update(env, HPC_PROGRAM=str(ROOT / "hpc"))
+    sys.argv = [str(ROOT / "cli"), *arguments]
+    from cli.app import main  # noqa: PLC0415
+
+    main()
+    sys.exit(0)
+
+
+if __name__ == "__main__":
+    gc.set_threshold(200_000)
+    sys.path[0] = str(ROOT)
+    for module in (*(f"cli.commands.{name}" for name in MODULES), *PROGRAM):
+        import_module(module)
+    gc.freeze()
+    serve(socket.socket(fileno=int(sys.argv[1])))
