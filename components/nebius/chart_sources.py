@@ -232,7 +232,6 @@ def _keys(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _check_chart(row: Mapping[str, Any]) -> tuple[list[str], list[str]]:
-    """What is wrong with a chart, and lines about what is not known or may be ignored."""
     place = {key: row[key] for key in ("repo", "chart", "version")}
     errors, lines = list[str](), list[str]()
     try:

@@ -96,7 +96,6 @@ class Slurm(pulumi.ComponentResource):
         )
 
     def _after(self, word: str) -> Sequence[pulumi.Resource]:
-        """What a word of `Release.after` stands for."""
         infrastructure = self._infrastructure
         if word == "nodes":
             return [infrastructure.nodes, infrastructure.volumes]

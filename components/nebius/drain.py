@@ -32,7 +32,6 @@ class DrainProvider(ActingProvider):
     ACTED_ON = ("access", "nodesets")
 
     def act(self, news: Mapping[str, Any], olds: Mapping[str, Any] | None, /) -> None:
-        """Drain what leaves or is recreated."""
         if olds and (reasons := leaving(olds["nodesets"], news["nodesets"])):
             with without_traceback(DrainError), Kubectl(olds["access"]) as kubectl:
                 drain(kubectl, reasons, seconds=news["seconds"], pace=news["pace"])
@@ -55,7 +54,6 @@ class PartitionsProvider(ActingProvider):
     ACTED_ON = ("access", "partitions")
 
     def act(self, news: Mapping[str, Any], olds: Mapping[str, Any] | None, /) -> None:
-        """Close what leaves."""
         gone = [name for name in olds["partitions"] if name not in news["partitions"]] if olds else []
         if olds and gone:
             with without_traceback(DrainError), Kubectl(olds["access"]) as kubectl:

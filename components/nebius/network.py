@@ -14,7 +14,6 @@ class FirstSubnetProvider(ResourceProvider):
     """Finds a subnet once; the stack keeps its id, whatever subnets come later."""
 
     def create(self, props: dict[str, Any]) -> CreateResult:
-        """Find it. Fails where the project has none."""
         from components.nebius.api import objects
 
         with without_traceback(NebiusError):
@@ -29,7 +28,6 @@ class FirstSubnetProvider(ResourceProvider):
         return UpdateResult(given(_news))
 
     def read(self, id_: str, props: dict[str, Any]) -> ReadResult:
-        """Whether it is there."""
         from components.nebius.api import objects
 
         with without_traceback(NebiusError):

@@ -70,30 +70,30 @@ def _programs(command: Sequence[str]) -> Iterator[str]:
         yield f"{words[0]} is not on PATH, which gives kubectl and Helm their credential (nebius.token_command)"
         return
     asked = {"apiVersion": EXEC_API, "kind": "ExecCredential", "spec": {"interactive": False}}
+    environ = {**os.environ, "KUBERNETES_EXEC_INFO": json.dumps(asked)}
     shown = f"the credential command `{' '.join(words)}`"
     try:
         done = subprocess.run(
             words,
-            env={**os.environ, "KUBERNETES_EXEC_INFO": json.dumps(asked)},
+            check=False,
+            env=environ,
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
             errors="replace",
             timeout=CREDENTIAL_SECONDS,
-            check=False,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         yield f"{shown} did not end well: {error}"
-        return
-    if done.returncode:
-        yield f"{shown} failed with exit code {done.returncode}: {' '.join(done.stderr.split())[-500:]}"
         return
     try:
         answer = json.loads(done.stdout)
         right = (answer["kind"], answer["apiVersion"]) == ("ExecCredential", EXEC_API) and bool(answer["status"])
     except (ValueError, KeyError, TypeError):
         right = False
-    if not right:
+    if done.returncode:
+        yield f"{shown} failed with exit code {done.returncode}: {' '.join(done.stderr.split())[-500:]}"
+    elif not right:
         yield f"{shown} does not print an ExecCredential of {EXEC_API}, which kubectl and Helm expect of it"
 
 
@@ -158,31 +158,26 @@ def _room(props: Mapping[str, Any], before: Mapping[str, Any]) -> None:
     """Report where Nebius has fewer nodes at present than the stack asks for: their node groups would wait."""
     from components.nebius.api import objects
 
-    had = {_key(one): one["count"] for one in before.get("nodes", ())}
-    wanted = [(node, int(node["count"] - had.get(_key(node), 0))) for node in props["request"]["nodes"]]
-    wanted = [(one, count) for one, count in wanted if count > 0]
+    def key(node: Mapping[str, Any]) -> tuple[str, ...]:
+        return tuple(str(node[name]) for name in ("platform", "preset", "fabric", "ways"))
+
+    had = {key(node): node["count"] for node in before.get("nodes", ())}
+    counts = {key(node): int(node["count"] - had.get(key(node), 0)) for node in props["request"]["nodes"]}
+    wanted = {node: count for node, count in counts.items() if count > 0}
     advice = _answered("room", lambda: objects.rooms(props["tenant"], props["endpoint"])) if wanted else []
-    for one, count in wanted:
-        fitting = [
-            row
-            for row in advice
-            if (row.region, row.platform, row.preset) == (props["region"], one["platform"], one["preset"])
-        ]
-        here = [row for row in fitting if one["fabric"] in ("", row.fabric)]
-        free = sum(row.available(one["ways"].split("+")) for row in here)
+    for (platform, preset, fabric, ways), count in wanted.items():
+        place = (props["region"], platform, preset)
+        fitting = [row for row in advice if (row.region, row.platform, row.preset) == place]
+        here = [row for row in fitting if fabric in ("", row.fabric)]
+        free = sum(row.available(ways.split("+")) for row in here)
         if not here or free >= count:
             continue
-        others = sorted(row.fabric for row in fitting if row.available(one["ways"].split("+")) >= count)
+        others = sorted(row.fabric for row in fitting if fabric and row.available(ways.split("+")) >= count)
         report(
-            f"{one['platform']}/{one['preset']}{' on ' + one['fabric'] if one['fabric'] else ''}: Nebius has room for "
-            f"{free} more nodes at present ({one['ways'].replace('_', ' ').replace('+', ' and ')}), and {count} are "
-            "asked for: their node group waits until there is room"
-            + (f". With room: {', '.join(others)}" if one["fabric"] and others else "")
+            f"{platform}/{preset}{' on ' + fabric if fabric else ''}: Nebius has room for {free} more nodes at present "
+            f"({ways.replace('_', ' ').replace('+', ' and ')}), and {count} are asked for: their node group waits "
+            f"until there is room{'. With room: ' + ', '.join(others) if others else ''}"
         )
-
-
-def _key(one: Mapping[str, Any]) -> tuple[str, ...]:
-    return tuple(str(one[name]) for name in ("platform", "preset", "fabric", "ways"))
 
 
 def _answered(what: str, ask: Any, props: Mapping[str, Any] | None = None, *more: str) -> list[Any]:  # noqa: ANN401

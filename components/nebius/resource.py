@@ -31,7 +31,6 @@ class NebiusProvider(ResourceProvider):
     """
 
     def create(self, props: dict[str, Any]) -> CreateResult:
-        """Create it, or take over what an interrupted run created, and wait until it can be used."""
         with without_traceback(NebiusError):
             found = _lifecycle().create(given(props))
         return CreateResult(found.id, _outputs(props, found))
@@ -59,7 +58,6 @@ class NebiusProvider(ResourceProvider):
         )
 
     def update(self, _id: str, _olds: dict[str, Any], _news: dict[str, Any]) -> UpdateResult:
-        """Get it, change what differs, and wait until the change is made."""
         with without_traceback(NebiusError):
             found = _lifecycle().update(_id, given(_olds), given(_news))
         return UpdateResult(_outputs(_news, found))
@@ -99,47 +97,30 @@ class NebiusResource(DynamicResource, module="nebius", name="Resource"):
     """Secret of an AccessKey that was created with `secret_delivery_mode: INLINE`; other kinds have none."""
 
     def __init__(
-        self,
-        kind: str,
-        name: str,
-        *,
-        parent_id: pulumi.Input[str],
-        owner: pulumi.Input[str],
-        spec: Mapping[str, Any],
-        resource_name: pulumi.Input[str] = "",
-        labels: Mapping[str, pulumi.Input[str]] | None = None,
-        endpoint: str = "",
-        timeout_seconds: int | None = None,
-        pace: float | None = None,
-        opts: pulumi.ResourceOptions | None = None,
+        self, kind: str, name: str, *, opts: pulumi.ResourceOptions | None = None, **inputs: pulumi.Input[Any]
     ) -> None:
         """Register it.
 
-        `kind` is a name of `KINDS`, such as "NodeGroup", `name` its name in the stack. `parent_id` is the id of the
-        project, of the mk8s cluster (NodeGroup) or of the group (GroupMembership, AccessPermit). `resource_name` is
+        `kind` is a name of `KINDS`, such as "NodeGroup", `name` its name in the stack. Inputs: `parent_id` is the id of
+        the project, of the mk8s cluster (NodeGroup) or of the group (GroupMembership, AccessPermit). `resource_name` is
         its name in Nebius. `spec` is its spec in the API's JSON form with snake_case names: enums by name, durations
         as "600s", times in RFC 3339; its values may be outputs. `owner` identifies the state (a random id that the
         stack keeps): Nebius has it as the label `hpc-owner`, and only a resource with the same one is taken over.
-        `endpoint`: host:port of a stand-in for the API. `timeout_seconds`: in place of the kind's.
-        `pace`: seconds between polls.
+        `labels`. `endpoint`: host:port of a stand-in for the API. `timeout_seconds`: in place of the kind's. `pace`:
+        seconds between polls.
         """
         self._resource_type_name = f"dynamic/nebius:{kind_of(kind).name}"  # pyright: ignore[reportAttributeAccessIssue]
-        keeps_secret = kind in SECRET_KINDS
-        props: dict[str, Any] = {
+        props = {
             "kind": kind,
             "name": name,
-            "parent_id": parent_id,
-            "resource_name": resource_name,
-            "spec": spec,
-            "owner": owner,
-            "labels": dict(labels or {}),
-            "endpoint": endpoint,
-            **({"timeout_seconds": timeout_seconds} if timeout_seconds is not None else {}),
-            **({"pace": pace} if pace is not None else {}),
+            "resource_name": "",
+            "labels": {},
+            "endpoint": "",
+            **inputs,
             "status": None,
-            **({DELIVERED: None} if keeps_secret else {}),
         }
-        if keeps_secret:
+        if kind in SECRET_KINDS:
+            props[DELIVERED] = None
             opts = pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(additional_secret_outputs=[DELIVERED]))
         super().__init__(NebiusProvider(), name, props, opts)
 
@@ -190,7 +171,7 @@ class Cloud:
             labels={CLUSTER_LABEL: self.config.name},
             spec=spec,
             endpoint=self.settings.endpoint,
-            pace=self.pace if self.settings.endpoint else None,
+            **({"pace": self.pace} if self.settings.endpoint else {}),
             opts=pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(depends_on=list(self.after))),
         )
 

@@ -97,7 +97,6 @@ class Ending:
         return True
 
     def _stop_operator(self) -> None:
-        """Nothing is created again from here on."""
         where = f"--namespace={OPERATOR_NAMESPACE}"
         if self.kubectl.items("deployments", where):
             self.kubectl.run("scale", "deployment", "--all", "--replicas=0", where)
@@ -149,7 +148,6 @@ class Ending:
             report(f"volumes {', '.join(self._volumes())} are still there; their disks are deleted after the cluster")
 
     def _within(self, seconds: float, test: Callable[[], bool]) -> bool:
-        """Whether `test` came true in time."""
         end = time.monotonic() + min(seconds, self.most)
         while not test():
             if time.monotonic() > end:

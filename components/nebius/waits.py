@@ -214,7 +214,6 @@ def _why_not_ready(node: Mapping[str, Any]) -> str:
 
 
 def _driver_pods(kubectl: Kubectl) -> list[str]:
-    """Pods that keep GPUs from being advertised."""
     lines = [
         f"pod {pod['metadata']['namespace']}/{pod['metadata']['name']}: {pod['status'].get('phase')}"
         for pod in kubectl.items("pods", "--namespace=gpu-operator")
@@ -322,7 +321,6 @@ def nodesets_state(wanted: Mapping[str, int], found: Sequence[Mapping[str, Any]]
 
 
 def _pods(kubectl: Kubectl) -> list[str]:
-    """Pods that are not ready, with the reason."""
     found = [
         f"{pod.name}: {pod.phase} {': '.join(filter(None, [pod.container, pod.why]))}".rstrip()
         for pod in pods(kubectl.items("pods"), ())
@@ -332,7 +330,6 @@ def _pods(kubectl: Kubectl) -> list[str]:
 
 
 def _log(kubectl: Kubectl, of: str, *arguments: str) -> str:
-    """The end of a log; empty where there is none."""
     try:
         text = kubectl.run("logs", of, *arguments, f"--tail={_LOG_LINES}")
     except KubectlError:
@@ -477,7 +474,6 @@ class WaitProvider(ActingProvider):
     """Inputs whose change is waited for again. The others are limits."""
 
     def act(self, news: Mapping[str, Any], _olds: Mapping[str, Any] | None, /) -> dict[str, Any]:
-        """Wait; the facts become an output."""
         with without_traceback(WaitError), Kubectl(news["access"]) as kubectl:
             return {"facts": wait(kubectl, news["kind"], news["spec"], news["seconds"], news["pace"])}
 

@@ -564,7 +564,6 @@ def _unused(at: Location, given: str, why: str) -> Finding:
 
 
 def _value_errors(config: ClusterConfig, settings: Nebius) -> Iterator[Finding]:
-    """Values of no release, that a field sets, or that destroy a cluster."""
     if not settings.values or versions.parse(settings.soperator.version) < versions.FIRST:
         return
     facts = Facts(root_keys=(), backups={"name": "", "endpoint": ""})
@@ -616,7 +615,6 @@ def _value_errors(config: ClusterConfig, settings: Nebius) -> Iterator[Finding]:
 
 
 def _at(value: Any, path: tuple[str, ...]) -> Iterator[Any]:  # noqa: ANN401 - values are of any type
-    """Every value at a path, of all members of lists on it."""
     if isinstance(value, list):
         for one in value:
             yield from _at(one, path)

@@ -167,7 +167,6 @@ def _nodes(edit: Edit, nodesets: list[str]) -> str:
 
 
 def _names(edit: Edit, nodesets: Iterable[str]) -> list[str]:
-    """Nodes of nodesets that are there before and after."""
     before, after = (
         [name for nodeset in nodesets for name in node_names(config, nodeset)] for config in (edit.before, edit.after)
     )

@@ -5,7 +5,7 @@ import secrets
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any, ClassVar
 
 import yaml
@@ -50,34 +50,18 @@ class Soperator:
     def status(access: Access) -> StatusReport:
         """The SlurmCluster with its nodesets, pods and checks, and Slurm's nodes, partitions and jobs."""
         seen, view, _ = _read(access)
-        found = health.findings(seen, view, now=time.time())
-        drained = health.acting(seen, view, now=time.time())
-        return StatusReport(
-            seen=seen,
-            findings=found,
-            tables=[
-                _cluster(view), _nodesets(view), "nodes", _drained(drained), "partitions", "queue", _checks(view),
-                _pods(view),
-            ],
-            document=_document(seen, view, found),
-        )  # fmt: skip
+        shown = ["cluster", "nodesets", "nodes", "drained", "partitions", "queue", "checks", "pods"]
+        return _report(seen, view, health.findings(seen, view, now=time.time()), shown)
 
     @staticmethod
     def health(access: Access) -> StatusReport:
         """Drained nodes, and the last results of Soperator's checks."""
         seen, view, _ = _read(access)
         found = health.health_findings(seen, view, now=time.time())
-        whole = _document(seen, view, found)
-        kubernetes = whole["kubernetes"]
-        return StatusReport(
-            seen=seen,
-            findings=found,
-            tables=["nodes", _drained(health.acting(seen, view, now=time.time())), _checks(view)],
-            document={
-                **{key: whole[key] for key in ("stack", "ok", "findings")},
-                **{key: kubernetes[key] for key in ("drained", "checks")},
-            },
-        )
+        report = _report(seen, view, found, ["nodes", "drained", "checks"])
+        document = {key: report.document[key] for key in ("stack", "ok", "findings")}
+        document |= {key: report.document["kubernetes"][key] for key in ("drained", "checks")}
+        return replace(report, document=document)
 
     @staticmethod
     def drift(access: Access, config: ClusterConfig) -> tuple[list[Difference], list[str]]:
@@ -160,7 +144,6 @@ def _read(
 
 
 def _view(access: Access, found: Mapping[str, Answer]) -> View:
-    """What Kubernetes' objects say, and the last lines of what crashes."""
     objects: dict[str, list[dict[str, Any]]] = {}
     for item in found["pods"].items:
         objects.setdefault(item["kind"], []).append(item)
@@ -183,7 +166,6 @@ def _view(access: Access, found: Mapping[str, Answer]) -> View:
 
 
 def _crash_logs(access: Access, pods: Sequence[Pod]) -> dict[str, str]:
-    """The last lines of containers that crash, of this start and of the one before."""
 
     def text(pod: Pod) -> str:
         words = ("logs", pod.name, "--namespace", pod.namespace, "--container", pod.container, f"--tail={_LINES}")
@@ -213,7 +195,6 @@ def _observation(access: Access, view: View, done: Ended, mark: str) -> ClusterO
 
 
 def _documents(manifest: str) -> list[dict[str, Any]]:
-    """The objects of a release."""
     found: Iterable[Any] = yaml.load_all(manifest, Loader=_Loader)
     return [item for item in found if isinstance(item, dict) and "kind" in item]
 
@@ -233,20 +214,14 @@ def applied(kubectl: Callable[..., Answer], namespace: str, manifest: Iterable[M
     return kubectl(*words, stdin="\n".join(map(json.dumps, given))) if given else Answer(code=0, out="", err="")
 
 
-def _document(seen: ClusterObservation, view: View, found: Sequence[ClusterFinding]) -> dict[str, Any]:
-    """The status as JSON."""
-    kubernetes = asdict(view)
-    # Of pods that are well there are many, and nothing to say.
-    kubernetes["pods"] = [row for row in kubernetes["pods"] if not row["ready"]]
-    kubernetes["logs"] = {name: text.splitlines() for name, text in view.logs.items()}
-    kubernetes["drained"] = [
-        {"node": node.name, "reason": node.reason, "since": node.since_utc, "actor": actor, "todo": todo}
-        for node, actor, todo in health.acting(seen, view, now=time.time())
-    ]
-    return {
+def _report(seen: ClusterObservation, view: View, found: list[ClusterFinding], shown: Sequence[str]) -> StatusReport:
+    """`shown` are names of tables, of this platform or of all."""
+    acting = health.acting(seen, view, now=time.time())
+    tables = _tables(view, acting)
+    document = {
         "stack": seen.stack,
         "ok": not found,
-        "findings": [asdict(one) for one in found],
+        "findings": [asdict(finding) for finding in found],
         "machines": {
             machine.name: {
                 "roles": machine.roles,
@@ -256,13 +231,22 @@ def _document(seen: ClusterObservation, view: View, found: Sequence[ClusterFindi
             }
             for machine in seen.machines
         },
-        "kubernetes": kubernetes,
+        "kubernetes": {
+            **asdict(view),
+            # Of pods that are well there are many, and nothing to say.
+            "pods": [asdict(pod) for pod in view.pods if not pod.ready],
+            "logs": {name: text.splitlines() for name, text in view.logs.items()},
+            "drained": [
+                {"node": node.name, "reason": node.reason, "since": node.since_utc, "actor": actor, "todo": todo}
+                for node, actor, todo in acting
+            ],
+        },
     }
+    return StatusReport(seen=seen, findings=found, tables=[tables.get(name, name) for name in shown], document=document)
 
 
-def _cluster(view: View) -> Table:
-    """The SlurmCluster: its phase, and its conditions."""
-    rows = [
+def _tables(view: View, acting: Sequence[tuple[Node, str, str]]) -> dict[str, Table]:
+    cluster = [
         (
             condition.type,
             condition.status,
@@ -271,37 +255,22 @@ def _cluster(view: View) -> Table:
         )
         for condition in view.conditions
     ]
-    return Table(
-        heading=("CLUSTER", "STATE", "FOR", "WHY"), rows=[("SlurmCluster", view.phase or "not there", None, ""), *rows]
-    )
-
-
-def _nodesets(view: View) -> Table:
-    """Nodesets with the nodes that they should have and that are ready."""
-    rows = [(nodeset.name, str(nodeset.wanted), str(nodeset.ready), nodeset.phase or "-") for nodeset in view.nodesets]
-    return Table(heading=("NODESET", "WANTED", "READY", "PHASE"), rows=rows)
-
-
-def _drained(acting: Sequence[tuple[Node, str, str]]) -> Table:
-    """Drained nodes with who must act."""
-    rows = [(node.name, node.since_utc, actor, node.reason or "-") for node, actor, _ in acting]
-    return Table(heading=("DRAINED", "FOR", "WHO MUST ACT", "REASON"), rows=rows, widest=60)
-
-
-def _checks(view: View) -> Table:
-    """Checks with their last results."""
-    rows = [
+    nodesets = [(row.name, str(row.wanted), str(row.ready), row.phase or "-") for row in view.nodesets]
+    checks = [
         (check.name, check.result or "never ran", check.since, "suspended" if check.suspended else "-")
         for check in view.checks
     ]
-    return Table(heading=("CHECK", "LAST RESULT", "AGO", "SCHEDULE"), rows=rows)
-
-
-def _pods(view: View) -> Table:
-    """Pods that are not ready."""
-    rows = [
+    pods = [
         (f"{pod.namespace}/{pod.name}", pod.phase, str(pod.restarts), pod.since, pod.why or "-")
         for pod in view.pods
         if not pod.ready
     ]
-    return Table(heading=("POD NOT READY", "PHASE", "RESTARTS", "FOR", "WHY"), rows=rows)
+    drained = [(node.name, node.since_utc, actor, node.reason or "-") for node, actor, _ in acting]
+    first = ("SlurmCluster", view.phase or "not there", None, "")
+    return {
+        "cluster": Table(heading=("CLUSTER", "STATE", "FOR", "WHY"), rows=[first, *cluster]),
+        "nodesets": Table(heading=("NODESET", "WANTED", "READY", "PHASE"), rows=nodesets),
+        "drained": Table(heading=("DRAINED", "FOR", "WHO MUST ACT", "REASON"), rows=drained, widest=60),
+        "checks": Table(heading=("CHECK", "LAST RESULT", "AGO", "SCHEDULE"), rows=checks),
+        "pods": Table(heading=("POD NOT READY", "PHASE", "RESTARTS", "FOR", "WHY"), rows=pods),
+    }

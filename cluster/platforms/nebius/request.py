@@ -108,7 +108,6 @@ def _login(settings: Nebius) -> str:
 
 
 def _size(gib: int) -> str:
-    """GiB as people read them."""
     return f"{gib / _TIB:.4g} TiB" if gib >= _TIB else f"{gib} GiB"
 
 
@@ -161,7 +160,6 @@ def _quotas_needed(settings: Nebius, groups: tuple[NodeGroup, ...]) -> Counter[s
 
 
 def _nodes_needed(settings: Nebius, groups: tuple[NodeGroup, ...]) -> list[dict[str, Any]]:
-    """Nodes by machine type, fabric and availability."""
     found = Counter[tuple[str, str, str, str]]()
     for group in groups:
         infiniband = settings.workers[group.nodeset].infiniband if group.in_gpu_cluster else None

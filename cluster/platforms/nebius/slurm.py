@@ -98,7 +98,6 @@ def _preemption(config: ClusterConfig) -> dict[str, Value]:
 
 
 def _priority_tiers(config: ClusterConfig) -> set[int]:
-    """Of all partitions; 1 is Slurm's default."""
     return {int(partition_settings(config, name).get("PriorityTier") or 1) for name in config.partitions}
 
 

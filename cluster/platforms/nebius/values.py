@@ -96,7 +96,6 @@ def chart_values(config: ClusterConfig, settings: Nebius, facts: Facts) -> Calla
 
 
 def _cluster(config: ClusterConfig, settings: Nebius) -> dict[str, Any]:
-    """What several charts are given."""
     version, registry = settings.soperator.version, _registry(settings)
     moved = registry != _DEFAULT_REGISTRY
     gpus = {gpu.count for nodeset in config.nodesets.values() if (gpu := nodeset_gpu(config, nodeset))}
@@ -125,7 +124,6 @@ def _cluster(config: ClusterConfig, settings: Nebius) -> dict[str, Any]:
 
 
 def _services(config: ClusterConfig, settings: Nebius, facts: Facts) -> dict[str, Any]:
-    """What the SlurmCluster, its volumes and its backups are given."""
     gpus, conf = has_gpus(config), slurm.conf(config)
     submounts = settings.filesystems.submounts
     tags = (JAIL, SPOOL, *map(submount_tag, submounts))
@@ -163,7 +161,6 @@ def _services(config: ClusterConfig, settings: Nebius, facts: Facts) -> dict[str
 
 
 def _service(settings: Nebius, facts: Facts) -> dict[str, Any]:
-    """The Service in front of the login pods."""
     if settings.login.service == "NodePort":
         return {"node_port": LOGIN_NODE_PORT, "service_annotations": _OMIT}
     annotations = {} if facts.allocation is None else {"nebius.com/load-balancer-allocation-id": facts.allocation}
@@ -173,7 +170,6 @@ def _service(settings: Nebius, facts: Facts) -> dict[str, Any]:
 
 
 def _active_checks(config: ClusterConfig, settings: Nebius) -> dict[str, Any]:
-    """What differs from the chart's own checks, by `health.scope`."""
     scope, of = settings.health.scope, series(settings.soperator.version)
     quick, long = scope in ("prod_quick", "prod_acceptance"), scope == "prod_acceptance"
 
@@ -320,7 +316,6 @@ def _registry(settings: Nebius) -> str:
 
 
 def _claim(name: str) -> dict[str, Any]:
-    """A volume source of a claim of the storage chart."""
     return {"persistentVolumeClaim": {"claimName": f"{name}-pvc", "readOnly": False}}
 
 

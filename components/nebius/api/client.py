@@ -69,7 +69,6 @@ def nebius_error(doing: str, reasons: Iterable[str], todo: str = "") -> NebiusEr
 
 
 def _reasons(name: str, value: Any) -> list[str]:  # noqa: ANN401
-    """Lines for one detail of a ServiceError (nebius.common.v1)."""
     if name not in _LINES:
         return [f"{name}: {' '.join(repr(value).split())}"]
     return [" ".join(line.split()) for line in _LINES[name](value)]

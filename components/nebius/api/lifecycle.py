@@ -321,28 +321,23 @@ class _Change:
         self.wait = self.waiting(verb)
 
     def waiting(self, verb: str) -> Wait:
-        """A wait of the kind's own length."""
         seconds = self.props.get("timeout_seconds") or getattr(self.kind, f"{verb}_seconds", 0)
         name = self.wanted.name or self.props.get("name") or ""
         return Wait(f"{verb} {title(self.kind, name)}", seconds, self.props.get("pace"))
 
     def get(self, id_: str) -> Message | None:
-        """The object, or None if it is gone."""
         return objects.get(self.kind, id_, self.endpoint)
 
     def ready(self, id_: str) -> Found:
-        """The object, once it can be used."""
         return self.found(until_ready(self.wait, self.kind, id_, self.endpoint), {})
 
     def found(self, message: Message, inputs: dict[str, Any]) -> Found:
-        """What the state keeps of a message."""
         status = getattr(message, "status", None)
         secret = getattr(status, "secret", None) or self.props.get("secret")
         shown = {} if status is None else plain(status)
         return Found(id=message.metadata.id, status=shown, secret=secret, inputs=inputs)
 
     def ended(self, operation: Message) -> None:
-        """Wait until an operation has ended. Raises NebiusError if it failed."""
         until_ended(self.wait, self.kind, operation, self.endpoint)
 
     def existing(self) -> Message | None:

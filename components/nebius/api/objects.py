@@ -45,7 +45,6 @@ def service(kind: Kind, endpoint: str) -> Message:
 
 
 def _unless_gone(doing: str, method: Message, request: Message) -> Message | None:
-    """The answer to a call; None if there is no such object."""
     try:
         return client.call(doing, method, request)
     except NebiusError as error:
