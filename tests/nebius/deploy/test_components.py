@@ -6,7 +6,6 @@ from functools import cache
 import pytest
 import yaml
 
-from cluster.load.parse import parse
 from tests.components.graphs import graph, hold
 from tests.harness import FAKES, ROOT, Recording, deploy
 
@@ -47,8 +46,8 @@ def _fakes(monkeypatch):
 
 
 @cache
-def recorded(unknown: bool = False) -> Recording:
-    return deploy(given(), unknown=unknown)
+def recorded() -> Recording:
+    return deploy(given())
 
 
 def release(recording, name):
@@ -57,34 +56,45 @@ def release(recording, name):
 
 
 class TestOrder:
-    def test_charts_come_in_the_order_of_their_dependencies(self):
+    @pytest.mark.parametrize(
+        ("later", "earlier"),
+        [
+            ("charts-soperator", "charts-kruise"),
+            ("charts-slurm-cluster-storage", "charts-soperator"),
+            ("charts-slurm-cluster", "charts-slurm-cluster-storage"),
+            ("charts-nodesets", "charts-slurm-cluster"),
+            ("charts-soperator-activechecks", "charts-slurm-cluster"),
+            ("charts-soperator", "definitions"),
+            ("charts-cert-manager", "wait-api"),
+            # Soperator creates the Service once the jail is populated, which takes longer than nebius.timeouts.login.
+            ("wait-login", "wait-available"),
+            # What Kubernetes holds is ended after charts and before nodes.
+            ("charts-slurm-cluster", "teardown-volumes"),
+        ],
+    )
+    def test_one_comes_after_another(self, later, earlier):
         recording = recorded()
-        for later, earlier in (
-            ("soperator", "kruise"),
-            ("slurm-cluster-storage", "soperator"),
-            ("slurm-cluster", "slurm-cluster-storage"),
-            ("nodesets", "slurm-cluster"),
-            ("soperator-activechecks", "slurm-cluster"),
-        ):
-            assert recording.waits_for(release(recording, later), release(recording, earlier)), (later, earlier)
+        charts = {f"charts-{chart.inputs['name']}": chart for chart in recording.all(RELEASE)}
+        first, second = (
+            charts.get(name) or recording.one(f"{recording.outputs['cluster']}-{name}") for name in (earlier, later)
+        )
+        assert recording.waits_for(second, first)
 
     def test_namespaces_that_exist_are_taken_over(self):
         recording = recorded()
         provider = recording.one(f"{recording.outputs['cluster']}-charts-provider")
         assert provider.inputs["upsertExistingObjects"] == "true"
 
-    def test_soperator_comes_after_its_definitions(self):
-        recording = recorded()
-        definitions = recording.one(f"{recording.outputs['cluster']}-definitions")
-        assert recording.waits_for(release(recording, "soperator"), definitions)
-        assert definitions.inputs["chart"]["chart"] == "helm-soperator"
-
-    def test_slurm_waits_for_nodes_and_operators(self):
+    def test_slurm_waits_for_nodes_which_change_after_jobs_have_left_them(self):
         recording = recorded()
         name = recording.outputs["cluster"]
+        assert recording.one(f"{name}-definitions").inputs["chart"]["chart"] == "helm-soperator"
         for group in recording.all("pulumi-python:dynamic/nebius:NodeGroup"):
             assert recording.waits_for(release(recording, "slurm-cluster-storage"), group)
-        assert recording.waits_for(release(recording, "cert-manager"), recording.one(f"{name}-wait-api"))
+            assert recording.waits_for(group, recording.one(f"{name}-drain"))
+            assert recording.waits_for(recording.one(f"{name}-teardown-volumes"), group)
+        for chart in recording.all(RELEASE):
+            assert recording.waits_for(recording.one(f"{name}-teardown-charts"), chart), f"{chart.name} would go before"
 
     def test_nvidias_operators_are_installed_where_they_install_the_driver(self):
         assert not recorded().all(OPERATOR), "node images with a driver have the network's as well"
@@ -95,12 +105,6 @@ class TestOrder:
         assert recording.waits_for(found["gpu-operator"], found["network-operator"])
         assert recording.waits_for(release(recording, "nodesets"), found["gpu-operator"])
 
-    def test_the_login_service_is_waited_for_after_what_creates_it(self):
-        """Soperator creates it once the jail is populated, which takes longer than nebius.timeouts.login."""
-        recording = recorded()
-        name = recording.outputs["cluster"]
-        assert recording.waits_for(recording.one(f"{name}-wait-login"), recording.one(f"{name}-wait-available"))
-
     def test_checks_are_installed_after_their_user_has_an_account(self):
         """With AccountingStorageEnforce Slurm refuses jobs of a user without one, and no check is tried twice."""
         recording = recorded()
@@ -108,32 +112,13 @@ class TestOrder:
         assert recording.waits_for(release(recording, "soperator-activechecks"), people)
         assert people.inputs["people"]["checks_user"] == "soperatorchecks"
 
-    def test_a_destroy_ends_what_kubernetes_holds_before_charts_and_nodes(self):
-        recording = recorded()
-        name = recording.outputs["cluster"]
-        first, second = recording.one(f"{name}-teardown-charts"), recording.one(f"{name}-teardown-volumes")
-        for one in recording.all(RELEASE):
-            assert recording.waits_for(first, one), f"{one.name} would be deleted before"
-        for group in recording.all("pulumi-python:dynamic/nebius:NodeGroup"):
-            assert recording.waits_for(second, group)
-        assert recording.waits_for(release(recording, "slurm-cluster"), second)
-
     def test_everything_in_the_cloud_is_deleted_before_what_is_left_is_looked_for(self):
         recording = recorded()
-        left = recording.one(f"{recording.outputs['cluster']}-leftovers")
-        versions = recording.one(f"{recording.outputs['cluster']}-chart-versions")
+        first = [recording.one(f"{recording.outputs['cluster']}-{name}") for name in ("leftovers", "chart-versions")]
         kinds = ("Filesystem", "Cluster", "NodeGroup", "Allocation", "Bucket", "GpuCluster", "FirstSubnet")
         found = [one for kind in kinds for one in recording.all(f"pulumi-python:dynamic/nebius:{kind}")]
         assert found
-        for one in found:
-            assert recording.waits_for(one, left)
-            assert recording.waits_for(one, versions)
-
-    def test_nodes_change_after_jobs_have_left_them(self):
-        recording = recorded()
-        drain = recording.one(f"{recording.outputs['cluster']}-drain")
-        for group in recording.all("pulumi-python:dynamic/nebius:NodeGroup"):
-            assert recording.waits_for(group, drain)
+        assert all(recording.waits_for(one, earlier) for one in found for earlier in first)
 
 
 class TestSecrets:
@@ -180,15 +165,12 @@ class TestBackups:
 
 class TestOutputs:
     def test_targets_are_pods(self):
-        config = parse(given())
-        outputs = recorded().outputs
-        assert outputs["targets"]["controller-0"]["container"] == "slurmctld"
-        assert outputs["targets"]["login-0"] == {
+        targets = recorded().outputs["targets"]
+        assert targets["controller-0"]["container"] == "slurmctld"
+        assert targets["login-0"] == {
             "method": "kubectl", "roles": ["login"], "pod": "login-0", "container": "sshd",
-            "namespace": config.name, "jail": "/mnt/jail",
+            "namespace": recorded().outputs["cluster"], "jail": "/mnt/jail",
         }  # fmt: skip
-        workers = [name for name, row in outputs["targets"].items() if row["roles"] == ["node"]]
-        assert len(workers) == sum(section.count for section in config.nodesets.values())
 
     def test_the_address_is_that_of_the_login_service(self):
         outputs = recorded().outputs
@@ -200,33 +182,17 @@ class TestOutputs:
         assert found["contexts"][0]["context"]["namespace"] == recorded().outputs["cluster"]
 
 
-class TestFilesystems:
-    def test_protected_ones_stay_and_others_go(self):
-        for protected in (True, False):
-            recording = deploy(given(deletion_protection=protected))
-            found = recording.all("pulumi-python:dynamic/nebius:Filesystem")
-            assert found
-            assert {one.request.retainOnDelete for one in found} == {protected}
-
-    def test_an_existing_one_is_only_attached(self):
-        nebius = dict(given()["hpc:cluster"]["nebius"])
-        nebius["filesystems"] = {
-            **nebius.get("filesystems", {}),
-            "controller_spool": {"existing": "computefilesystem-e1"},
-        }
-        recording = deploy(given(nebius=nebius))
-        names = {one.name for one in recording.all("pulumi-python:dynamic/nebius:Filesystem")}
-        assert f"{recording.outputs['cluster']}-fs-controller-spool" not in names
-        (group,) = [
-            one
-            for one in recording.all("pulumi-python:dynamic/nebius:NodeGroup")
-            if one.inputs["resource_name"] == "controller"
-        ]
-        tags = {
-            row["mount_tag"]: row["existing_filesystem"]["id"]
-            for row in group.inputs["spec"]["template"]["filesystems"]
-        }
-        assert tags["controller-spool"] == "computefilesystem-e1"
+def test_an_existing_file_system_is_only_attached():
+    nebius = dict(given()["hpc:cluster"]["nebius"])
+    spool = {"controller_spool": {"existing": "computefilesystem-e1"}}
+    recording = deploy(given(nebius={**nebius, "filesystems": {**nebius.get("filesystems", {}), **spool}}))
+    names = {one.name for one in recording.all("pulumi-python:dynamic/nebius:Filesystem")}
+    assert f"{recording.outputs['cluster']}-fs-controller-spool" not in names
+    groups = recording.all("pulumi-python:dynamic/nebius:NodeGroup")
+    (group,) = [one for one in groups if one.inputs["resource_name"] == "controller"]
+    rows = group.inputs["spec"]["template"]["filesystems"]
+    tags = {row["mount_tag"]: row["existing_filesystem"]["id"] for row in rows}
+    assert tags["controller-spool"] == "computefilesystem-e1"
 
 
 def test_all_of_it_was_reviewed(update_golden):
@@ -241,7 +207,3 @@ def test_all_of_it_was_reviewed(update_golden):
     # A hash of the program that makes users, which changes with every edit of the set-up.
     text = re.sub(r"program=[0-9a-f]{16}", "program=(its hash)", text)
     hold("../nebius/stack.txt", text, update=update_golden)
-
-
-def test_it_previews_with_everything_unknown():
-    assert recorded(unknown=True).resources

@@ -13,107 +13,7 @@ from components.nebius.kubectl import Kubectl, KubectlError
 from components.nebius.waits import Awaited, Look, WaitError, wait_for
 from tests.nebius.deploy.kubectl_stand_in import Cluster, row
 
-
-def kube_node(name, group="g", ready=True, gpus=0):
-    return {
-        "metadata": {"name": name, "labels": {waits.NODE_GROUP_LABEL: group}},
-        "status": {
-            "conditions": [{"type": "Ready", "status": "True" if ready else "False", "reason": "KubeletNotReady"}],
-            "allocatable": {waits.GPU: str(gpus)} if gpus else {},
-        },
-    }
-
-
-class TestNodes:
-    GROUP = {"name": "worker-gpu-0", "id": "g", "count": 2, "gpus": 8}  # noqa: RUF012
-
-    def test_all_are_there(self):
-        assert waits.nodes_state([self.GROUP], [kube_node("a", gpus=8), kube_node("b", gpus=8)]).done
-
-    def test_one_is_not_ready(self):
-        found = waits.nodes_state([self.GROUP], [kube_node("a", gpus=8), kube_node("b", ready=False)])
-        assert not found.done
-        assert found.text == "worker-gpu-0: 1 of 2 nodes are Ready (b: KubeletNotReady: )"
-
-    def test_one_has_too_few_gpus(self):
-        found = waits.nodes_state([self.GROUP], [kube_node("a", gpus=8), kube_node("b", gpus=7)])
-        assert "1 nodes do not advertise 8 nvidia.com/gpu: b has 7" in found.text
-
-    def test_nodes_of_other_groups_do_not_count(self):
-        assert not waits.nodes_state([self.GROUP], [kube_node("a", group="other", gpus=8)] * 2).done
-
-
-class TestNodeSets:
-    @pytest.mark.parametrize(
-        ("has", "asked", "text"),
-        [(2, 2, ""), (1, 2, "gpu has 1 of 2 pods"), (2, 3, "gpu has 2 of 2 pods"), (None, 0, "gpu is not there")],
-    )
-    def test_each_has_as_many_as_it_should(self, has, asked, text):
-        found = [{"metadata": {"name": "gpu"}, "status": {"replicas": has}, "spec": {"replicas": asked}}]
-        look = waits.nodesets_state({"gpu": 2}, [] if has is None else found)
-        assert (look.done, look.text) == (not text, text)
-
-
-class TestScheduler:
-    WANTED = {"gpu-0": 8, "gpu-1": 8}  # noqa: RUF012
-    GRES = {"gpu-0": "gpu:nvidia_h100_80gb_hbm3:8(S:0-1)", "gpu-1": "gpu:h100:8"}  # noqa: RUF012
-
-    def look(self, *states, gres=None):
-        text = "\n".join(f"NodeName=gpu-{index} State={state}" for index, state in enumerate(states))
-        return waits.scheduler_state(self.WANTED, parse_nodes(text), gres or self.GRES)
-
-    @pytest.mark.parametrize("state", ["IDLE", "MIXED+DYNAMIC_NORM", "ALLOCATED"])
-    def test_nodes_that_take_jobs(self, state):
-        assert self.look("IDLE+DYNAMIC_NORM", state).done
-
-    def test_a_drained_node_counts_with_a_warning(self):
-        text = "IDLE+DRAIN Reason=[node_problem] NCCL [root@2026-01-01T00:00:00]"
-        found = self.look("IDLE", text)
-        assert found.done
-        assert "gpu-1 is drained: [node_problem] NCCL (root)" in found.facts["drained"][0]
-
-    @pytest.mark.parametrize("state", ["DOWN", "IDLE*", "DOWN+DRAIN"])
-    def test_nodes_that_do_not(self, state):
-        assert not self.look("IDLE", state).done
-
-    def test_nodes_that_are_missing_or_have_other_gpus(self):
-        assert "gpu-1 has not registered" in self.look("IDLE").text
-        assert (
-            "gpu-1 has 7 GPUs in Slurm, not 8" in self.look("IDLE", "IDLE", gres={**self.GRES, "gpu-1": "gpu:7"}).text
-        )
-
-
-class TestWait:
-    def test_it_ends_with_what_was_missing_and_what_to_do(self):
-        awaited = Awaited("a thing", lambda: Look("half of it"), "look", lambda: "  an event", "nebius.timeouts.login")
-        with pytest.raises(WaitError) as error:
-            wait_for(awaited, seconds=0.02, pace=0.01)
-        assert str(error.value).splitlines() == [
-            "a thing did not come within 0 s (nebius.timeouts.login): half of it", "  an event", "to do: look",
-        ]  # fmt: skip
-
-    def test_it_does_not_wait_for_what_can_not_come(self):
-        def look():
-            raise KubectlError("`kubectl get` failed: getting credentials: exec: executable nebius not found")
-
-        with pytest.raises(WaitError, match=r"nebius.token_command"):
-            wait_for(Awaited("a thing", look), seconds=60, pace=10)
-        with pytest.raises(WaitError, match="a thing failed: BackoffLimitExceeded"):
-            wait_for(Awaited("a thing", lambda: Look("BackoffLimitExceeded", failed=True)), seconds=60, pace=10)
-
-    def test_an_api_server_that_does_not_answer_is_asked_again(self):
-        answers = iter([KubectlError("connection refused"), Look(done=True, facts={"a": 1})])
-
-        def look():
-            found = next(answers)
-            if isinstance(found, Exception):
-                raise found
-            return found
-
-        assert wait_for(Awaited("a thing", look), seconds=5, pace=0.01) == {"a": 1}
-
-
-GROUPS = [{"name": "worker-worker-0", "id": "mk8snodegroup-1", "count": 2, "gpus": 8}]
+GROUP = {"name": "worker-gpu-0", "id": "g", "count": 2, "gpus": 8}
 
 
 def waited(kind: str, kubectl: Cluster, /, **spec: Any) -> dict[str, Any]:
@@ -126,6 +26,35 @@ def failed(kind: str, kubectl: Cluster, /, **spec: Any) -> str:
     with pytest.raises(WaitError) as raised:
         waited(kind, kubectl, **spec)
     return str(raised.value)
+
+
+class TestAnyWait:
+    def test_it_ends_with_what_was_missing_and_what_to_do(self) -> None:
+        awaited = Awaited("a thing", lambda: Look("half of it"), "look", lambda: "  an event", "nebius.timeouts.login")
+        with pytest.raises(WaitError) as error:
+            wait_for(awaited, seconds=0.02, pace=0.01)
+        assert str(error.value).splitlines() == [
+            "a thing did not come within 0 s (nebius.timeouts.login): half of it", "  an event", "to do: look",
+        ]  # fmt: skip
+
+    def test_it_does_not_wait_for_what_can_not_come(self) -> None:
+        def look() -> Look:
+            raise KubectlError("`kubectl get` failed: getting credentials: exec: executable nebius not found")
+
+        with pytest.raises(WaitError, match=r"nebius.token_command"):
+            wait_for(Awaited("a thing", look), seconds=60, pace=10)
+        with pytest.raises(WaitError, match="a thing failed: BackoffLimitExceeded"):
+            wait_for(Awaited("a thing", lambda: Look("BackoffLimitExceeded", failed=True)), seconds=60, pace=10)
+
+    def test_an_api_server_that_does_not_answer_is_asked_again(self) -> None:
+        answers = iter([KubectlError("connection refused"), Look(done=True, facts={"a": 1})])
+
+        def look() -> Look:
+            if isinstance(found := next(answers), Exception):
+                raise found
+            return found
+
+        assert wait_for(Awaited("a thing", look), seconds=5, pace=0.01) == {"a": 1}
 
 
 class TestPermissions:
@@ -169,36 +98,43 @@ class TestTheLoginAddress:
         def items(kind: str, *_arguments: str) -> list[dict[str, Any]]:
             assert kind in ("service", "events")
             ingress = [] if next(looks, None) is not None else [{"ip": "192.0.2.7"}]
-            return [
-                row("slurm-login-svc", spec={"type": "LoadBalancer"}, status={"loadBalancer": {"ingress": ingress}})
-            ]
+            status = {"loadBalancer": {"ingress": ingress}}
+            return [row("slurm-login-svc", spec={"type": "LoadBalancer"}, status=status)]
 
         cluster.items = items
-        assert waited("login", cluster, cluster="slurm", type="LoadBalancer") == {
-            "address": "192.0.2.7",
-            "port": 22,
+        facts = waited("login", cluster, cluster="slurm", type="LoadBalancer")
+        assert facts == {"address": "192.0.2.7", "port": 22}
+
+
+class TestKubernetesNodes:
+    def node(self, name: str, gpus: int, group: str = "g", ready: str = "True") -> dict[str, Any]:
+        status = {
+            "conditions": [{"type": "Ready", "status": ready, "reason": "KubeletNotReady"}],
+            "allocatable": {waits.GPU: str(gpus)} if gpus else {},
         }
+        return row(name, metadata={"labels": {waits.NODE_GROUP_LABEL: group}}, status=status)
 
+    def cluster(self, *nodes: dict[str, Any]) -> Cluster:
+        cluster = Cluster()
+        cluster.objects["nodes"] = [self.node("a", 8), *nodes]
+        driver = row("nvidia-driver-b", metadata={"namespace": "gpu-operator"}, status={"phase": "Pending"})
+        cluster.objects["pods"] = [driver]
+        return cluster
 
-class TestGpus:
-    def node(self, name: str, gpus: int) -> dict[str, Any]:
-        ready = {"conditions": [{"type": "Ready", "status": "True"}], "allocatable": {"nvidia.com/gpu": str(gpus)}}
-        return row(name, metadata={"labels": {waits.NODE_GROUP_LABEL: "mk8snodegroup-1"}}, status=ready)
+    def test_all_are_there_with_their_gpus(self) -> None:
+        waited("nodes", self.cluster(self.node("b", 8)), groups=[GROUP])
 
     def test_slurm_is_not_waited_for_before_nodes_advertise_their_gpus(self) -> None:
-        cluster = Cluster()
-        cluster.objects["nodes"] = [self.node("a", 8), self.node("b", 0)]
-        cluster.objects["pods"] = [
-            row("nvidia-driver-b", metadata={"namespace": "gpu-operator"}, status={"phase": "Pending"})
-        ]
-        text = failed("nodes", cluster, groups=GROUPS)
-        assert "1 nodes do not advertise 8 nvidia.com/gpu: b has 0" in text
+        text = failed("nodes", self.cluster(self.node("b", 7)), groups=[GROUP])
+        assert "1 nodes do not advertise 8 nvidia.com/gpu: b has 7" in text
         assert "gpu-operator/nvidia-driver-b: Pending" in text
 
-    def test_nodes_with_all_gpus_pass(self) -> None:
-        cluster = Cluster()
-        cluster.objects["nodes"] = [self.node("a", 8), self.node("b", 8)]
-        waited("nodes", cluster, groups=GROUPS)
+    def test_one_is_not_ready(self) -> None:
+        text = failed("nodes", self.cluster(self.node("b", 8, ready="False")), groups=[GROUP])
+        assert "worker-gpu-0: 1 of 2 nodes are Ready (b: KubeletNotReady: )" in text
+
+    def test_nodes_of_other_groups_do_not_count(self) -> None:
+        assert "1 of 2 nodes are Ready" in failed("nodes", self.cluster(self.node("b", 8, "other")), groups=[GROUP])
 
 
 class TestTheJail:
@@ -223,8 +159,17 @@ class TestTheJail:
         cluster = slurm("NodeName=worker-0 Arch=x86_64 State=IDLE Gres=gpu:8")
         cluster.programs["sh"] = lambda _pod, _words: "no\n"
         text = failed("scheduler", cluster, nodes={"worker-0": 8}, nodesets=["worker"])
-        assert "/etc/soperator-jail-populated" in text
-        assert "it is not populated" in text
+        assert "the jail has no /etc/soperator-jail-populated: it is not populated" in text
+
+
+@pytest.mark.parametrize(
+    ("has", "asked", "text"),
+    [(2, 2, ""), (1, 2, "gpu has 1 of 2 pods"), (2, 3, "gpu has 2 of 2 pods"), (None, 0, "gpu is not there")],
+)
+def test_each_node_set_has_as_many_pods_as_it_should(has: int | None, asked: int, text: str) -> None:
+    found = [{"metadata": {"name": "gpu"}, "status": {"replicas": has}, "spec": {"replicas": asked}}]
+    look = waits.nodesets_state({"gpu": 2}, [] if has is None else found)
+    assert (look.done, look.text) == (not text, text)
 
 
 def slurm(*lines: str) -> Cluster:
@@ -243,34 +188,46 @@ def slurm(*lines: str) -> Cluster:
 
 
 class TestSlurmsNodes:
-    def test_a_check_that_only_comments_does_not_hold_up_the_cluster(self) -> None:
-        line = "NodeName=worker-0 State=IDLE Gres=gpu:8 Comment=[node_problem] ib-gpu-perf failed"
-        waited("scheduler", slurm(line), nodes={"worker-0": 8}, nodesets=["worker"])
+    @pytest.mark.parametrize(
+        ("states", "gres", "text"),
+        [
+            (("IDLE+DYNAMIC_NORM", "MIXED+DYNAMIC_NORM"), {}, ""),
+            # A check that only comments does not hold up the cluster.
+            (("IDLE", "ALLOCATED Comment=[node_problem] ib-gpu-perf failed"), {}, ""),
+            (("IDLE", "DOWN"), {}, "gpu-1 is down"),
+            (("IDLE", "IDLE*"), {}, "gpu-1 is "),
+            (("IDLE", "DOWN+DRAIN"), {}, "gpu-1 is "),
+            (("IDLE",), {}, "gpu-1 has not registered"),
+            (("IDLE", "IDLE"), {"gpu-1": "gpu:7"}, "gpu-1 has 7 GPUs in Slurm, not 8"),
+        ],
+    )
+    def test_they_take_jobs_with_their_gpus(self, states: tuple[str, ...], gres: dict[str, str], text: str) -> None:
+        text_of = "\n".join(f"NodeName=gpu-{index} State={state}" for index, state in enumerate(states))
+        given = {"gpu-0": "gpu:nvidia_h100_80gb_hbm3:8(S:0-1)", "gpu-1": "gpu:h100:8", **gres}
+        found = waits.scheduler_state({"gpu-0": 8, "gpu-1": 8}, parse_nodes(text_of), given)
+        assert found.done is not bool(text)
+        assert text in found.text
 
     def test_a_drained_node_is_a_warning_with_its_reason(self, capfd: pytest.CaptureFixture[str]) -> None:
         reason = "[user_problem] boot disk is used by 95%"
         line = f"NodeName=worker-0 State=IDLE+DRAIN Gres=gpu:8 Reason={reason} [root@2026-11-22T05:00:00]"
         waited("scheduler", slurm(line), nodes={"worker-0": 8}, nodesets=["worker"])
-        said = capfd.readouterr()
-        assert reason in said.out + said.err
+        assert f"worker-0 is drained: {reason} (root)" in "".join(capfd.readouterr())
 
-    def test_nodes_that_have_left_are_deleted_from_slurm(self) -> None:
-        cluster = slurm("NodeName=worker-0 State=IDLE Gres=gpu:8", "NodeName=worker-1 State=DOWN* Gres=gpu:8")
-        waited("scheduler", cluster, nodes={"worker-0": 8}, nodesets=["worker"])
-        assert ("login-0", "scontrol", "delete", "NodeName=worker-1") in cluster.ran
-
-    def test_nodes_of_somebody_else_and_nodes_that_work_are_not(self) -> None:
+    def test_nodes_that_have_left_are_deleted_from_slurm_and_those_of_others_are_not(self) -> None:
         cluster = slurm(
             "NodeName=worker-0 State=IDLE Gres=gpu:8",
+            "NodeName=worker-1 State=DOWN* Gres=gpu:8",
+            "NodeName=worker-2 State=IDLE Gres=gpu:8",
             "NodeName=cloud-1 State=DOWN* Gres=",
-            "NodeName=worker-1 State=IDLE Gres=gpu:8",
         )
         waited("scheduler", cluster, nodes={"worker-0": 8}, nodesets=["worker"])
-        assert not [ran for ran in cluster.ran if "delete" in ran]
+        deleted = [words for words in cluster.ran if "delete" in words]
+        assert deleted == [("login-0", "scontrol", "delete", "NodeName=worker-1")]
 
     def test_gpus_are_counted_inside_the_jail(self) -> None:
         cluster = slurm("NodeName=worker-0 State=IDLE Gres=gpu:nvidia_h100_80gb_hbm3:8(S:0-1)")
-        cluster.programs["nvidia-smi"] = lambda _pod, _words: "".join(f"GPU {one}: H100\n" for one in range(7))
+        cluster.programs["nvidia-smi"] = lambda _pod, _words: "".join(f"GPU {index}: H100\n" for index in range(7))
         text = failed("scheduler", cluster, nodes={"worker-0": 8}, nodesets=["worker"], count_gpus=True)
         assert "worker-0 has 7 of 8 GPUs in its jail" in text
         assert "run ldconfig in the jail" in text
