@@ -59,29 +59,25 @@ def only(wanted: Wanted, seen: ClusterObservation) -> Difference:
 
 
 @pytest.mark.parametrize(("old", "kind", "mends"), [(True, "setup-old", "up"), (False, "setup-damaged", "mend")])
-def test_a_machine_that_tells_nothing_is_mended_by_what_can(old: bool, kind: str, mends: str):
-    seen = healthy()
+def test_a_machine_that_tells_nothing_is_mended_by_what_can(seen: ClusterObservation, old: bool, kind: str, mends: str):
     blind = MachineObservation(name="hc-cpu-1", roles=("node",), reached=True, why="SyntaxError", old=old)
     found = only(stack(seen), ClusterObservation(stack="hc", machines=(*seen.machines[:-1], blind)))
     assert (found.id, found.where, found.mends) == (kind, ("hc-cpu-1",), mends)
 
 
-def test_a_damaged_board_is_mended():
-    seen = healthy()
+def test_a_damaged_board_is_mended(seen: ClusterObservation):
     facts(seen, "controller")["cluster_state"]["damaged"] = "is not what the controller wrote"
     found = only(stack(seen), seen)
     assert (found.id, found.mends) == ("cluster-state-damaged", "mend")
 
 
-def test_nothing_differs_on_a_cluster_that_nobody_touched():
-    seen = healthy()
+def test_nothing_differs_on_a_cluster_that_nobody_touched(seen: ClusterObservation):
     assert differences(stack(seen), seen) == []
     assert unseen(seen) == []
 
 
 class TestFiles:
-    def test_each_line_is_named_with_both_sides(self):
-        seen = healthy()
+    def test_each_line_is_named_with_both_sides(self, seen: ClusterObservation):
         wanted = stack(seen)
         texts = facts(seen, "controller")["files"]["texts"]
         texts["slurm.conf"] = texts["slurm.conf"].replace("KillWait=30\n", "KillWait=31\n") + "Extra=1\n"
@@ -90,21 +86,18 @@ class TestFiles:
         assert changed.what == f"slurm.conf, line {1 + wanted.files['slurm.conf'].splitlines().index('KillWait=30')}"
         assert (added.stack, added.there) == ("(nothing)", "Extra=1")
 
-    def test_another_password_is_seen_and_not_told(self):
-        seen = healthy()
+    def test_another_password_is_seen_and_not_told(self, seen: ClusterObservation):
         wanted = stack(seen)
         texts = facts(seen, "controller")["files"]["texts"]
         texts["slurmdbd.conf"] = texts["slurmdbd.conf"].replace("@database-password@", "@another-password@")
         assert "another" in only(wanted, seen).there
 
-    def test_a_file_that_is_gone(self):
-        seen = healthy()
+    def test_a_file_that_is_gone(self, seen: ClusterObservation):
         wanted = stack(seen)
         del facts(seen, "controller")["files"]["texts"]["gres.conf"]
         assert only(wanted, seen).id == "file-missing"
 
-    def test_copies_that_nodes_and_login_machines_have(self):
-        seen = healthy()
+    def test_copies_that_nodes_and_login_machines_have(self, seen: ClusterObservation):
         for name in ("cpu-0", "cpu-1"):
             facts(seen, name)["files"]["cache"]["gres.conf"] = "other"
         found = only(stack(seen), seen)
@@ -130,21 +123,18 @@ class TestValues:
     def test_other_values(self, said: str, shown: str):
         assert not alike(said, shown)
 
-    def test_a_value_that_was_set_while_it_ran(self):
-        seen = healthy()
+    def test_a_value_that_was_set_while_it_ran(self, seen: ClusterObservation):
         facts(seen, "controller")["slurm"]["config"]["KillWait"] = "31 sec"
         found = only(stack(seen), seen)
         assert (found.what, found.stack, found.there) == ("running value of KillWait", "30", "31 sec")
 
-    def test_a_partition_that_scontrol_changed(self):
-        seen = healthy()
+    def test_a_partition_that_scontrol_changed(self, seen: ClusterObservation):
         facts(seen, "controller")["slurm"]["partitions"]["cpu"]["MaxTime"] = "01:00:00"
         assert only(stack(seen), seen).what == "partition cpu: MaxTime"
         facts(seen, "controller")["slurm"]["partitions"]["cpu"].update(MaxTime="1-00:00:00", State="DRAIN")
         assert only(stack(seen), seen).what == "partition cpu: State"
 
-    def test_partitions_and_nodes_of_one_side_only(self):
-        seen = healthy()
+    def test_partitions_and_nodes_of_one_side_only(self, seen: ClusterObservation):
         slurm = facts(seen, "controller")["slurm"]
         slurm["partitions"]["mine"] = dict(slurm["partitions"]["cpu"])
         assert only(stack(seen), seen).there == "a partition"
@@ -158,14 +148,12 @@ class TestMachines:
         found = only(stack(healthy()), seen)
         assert (found.id, found.mends) == ("machine-gone", "up")
 
-    def test_a_daemon_that_was_stopped(self):
-        seen = healthy()
+    def test_a_daemon_that_was_stopped(self, seen: ClusterObservation):
         facts(seen, "controller")["daemons"]["slurmdbd"].update(state="inactive", sub="dead")
         found = only(stack(seen), seen)
         assert (found.id, found.what, found.there) == ("daemon-stopped", "slurmdbd", "inactive (dead)")
 
-    def test_a_set_up_that_somebody_edited_and_one_of_another_version(self):
-        seen = healthy()
+    def test_a_set_up_that_somebody_edited_and_one_of_another_version(self, seen: ClusterObservation):
         wanted = stack(seen)
         facts(seen, "cpu-0")["setup"] = "edited"
         assert (only(wanted, seen).id, only(wanted, seen).where) == ("setup-changed", ("hc-cpu-0",))
@@ -178,8 +166,7 @@ class TestPeople:
         ("key", "value", "mends"),
         [("shell", "/bin/sh", "mend"), ("uid", 2999, "hand"), ("groups", ["docker"], "mend"), ("gid", 100, "mend")],
     )
-    def test_a_user_who_was_changed(self, key: str, value: object, mends: str):
-        seen = healthy()
+    def test_a_user_who_was_changed(self, seen: ClusterObservation, key: str, value: object, mends: str):
         for name in ("controller", "cpu-0"):
             facts(seen, name)["unix"]["users"]["alice"][key] = value
         found = only(stack(seen), seen)
@@ -193,20 +180,21 @@ class TestPeople:
             ({"containers": False}, {"containers": True}, ("containers", "false", "true")),
         ],
     )
-    def test_a_right_that_was_changed(self, right: dict[str, bool], there: dict[str, bool], told: tuple[str, ...]):
-        seen = healthy()
+    def test_a_right_that_was_changed(
+        self, seen: ClusterObservation, right: dict[str, bool], there: dict[str, bool], told: tuple[str, ...]
+    ):
         facts(seen, "cpu-0")["unix"]["users"]["alice"].update(there)
         found = only(stack(seen, users=[{**USERS[0], **right}, USERS[1]]), seen)
         assert (found.what, found.stack, found.there) == (f"user alice: {told[0]}", *told[1:])
         assert found.where == ("hc-cpu-0",)
 
-    def test_a_machine_without_sudo_and_a_range_that_nobody_asked_for_are_no_differences(self):
-        seen = healthy()
+    def test_a_machine_without_sudo_and_a_range_that_nobody_asked_for_are_no_differences(
+        self, seen: ClusterObservation
+    ):
         facts(seen, "cpu-0")["unix"]["users"]["alice"]["containers"] = True
         assert differences(stack(seen, users=[{**USERS[0], "sudo": True}, USERS[1]]), seen) == []
 
-    def test_one_who_was_removed_and_one_who_should_be_gone(self):
-        seen = healthy()
+    def test_one_who_was_removed_and_one_who_should_be_gone(self, seen: ClusterObservation):
         del facts(seen, "cpu-1")["unix"]["users"]["bob"]
         assert only(stack(seen), seen).there == "no such user"
         seen = healthy()
@@ -215,13 +203,11 @@ class TestPeople:
             one.part("unix")["users"]["zoe"] = one.part("unix")["users"]["bob"]
         assert only(stack(seen), seen).stack == "no such user"
 
-    def test_somebody_elses_users_are_theirs(self):
-        seen = healthy()
+    def test_somebody_elses_users_are_theirs(self, seen: ClusterObservation):
         facts(seen, "cpu-0")["unix"]["users"]["zoe"] = {"uid": 1000}
         assert differences(stack(seen), seen) == []
 
-    def test_keys_are_compared_and_not_shown(self):
-        seen = healthy()
+    def test_keys_are_compared_and_not_shown(self, seen: ClusterObservation):
         key = "ssh-ed25519 AAAA alice@laptop"
         users = [{**USERS[0], "keys": [key]}, USERS[1]]
         found = only(stack(seen, users=users), seen)
@@ -252,46 +238,41 @@ class TestAccounting:
          "MaxSubmitJobsPerUser=-1"), ("Preempt", "", "Preempt=low"), ("Flags", "", "Flags=DenyOnLimit"),
          ("GrpTRES", "gres/gpu=1", "GrpTRES=gres/gpu=-1")],
     )  # fmt: skip
-    def test_a_limit_that_was_changed_and_the_words_that_mend_it(self, key: str, value: str, words: str):
-        seen = healthy()
+    def test_a_limit_that_was_changed_and_the_words_that_mend_it(
+        self, seen: ClusterObservation, key: str, value: str, words: str
+    ):
         ledger(seen)["qos"]["urgent"][key] = value
         assert only(stack(seen), seen).what == f"QOS urgent: {key}"
         assert mended(seen) == [["modify", "qos", "where", "name=urgent", "set", words]]
 
-    def test_minutes_are_minutes(self):
-        seen = healthy()
+    def test_minutes_are_minutes(self, seen: ClusterObservation):
         ledger(seen)["qos"]["urgent"]["MaxWall"] = "1440"
         assert differences(stack(seen), seen) == []
 
-    def test_an_account_that_was_changed(self):
-        seen = healthy()
+    def test_an_account_that_was_changed(self, seen: ClusterObservation):
         place(seen, "research")["share"] = "9"
         assert (only(stack(seen), seen).what, mended(seen)[0][-1]) == ("account research: fairshare", "fairshare=3")
         place(seen, "research").update(share="3", parentname="root")
         assert (only(stack(seen), seen).what, mended(seen)[0][-1]) == ("account research: parent", "parent=science")
 
-    def test_a_user_who_was_limited(self):
-        seen = healthy()
+    def test_a_user_who_was_limited(self, seen: ClusterObservation):
         place(seen, "research", "alice")["MaxJobs"] = "1"
         found = only(stack(seen), seen)
         assert (found.what, mended(seen)[0][-1]) == ("user alice in research: MaxJobs", "MaxJobs=-1")
 
-    def test_a_user_who_lost_rights_or_is_gone(self):
-        seen = healthy()
+    def test_a_user_who_lost_rights_or_is_gone(self, seen: ClusterObservation):
         place(seen, "research", "alice")["qos"] = "normal"
         assert (only(stack(seen), seen).stack, mended(seen)[0][-1]) == ("normal,urgent", "qos=normal,urgent")
         seen = healthy()
         del ledger(seen)["users"]["bob"]
         assert only(stack(seen), seen).what == "user bob in the accounting"
 
-    def test_what_others_added_is_theirs(self):
-        seen = healthy()
+    def test_what_others_added_is_theirs(self, seen: ClusterObservation):
         ledger(seen)["qos"]["mine"] = {"Priority": "7"}
         ledger(seen)["accounts"]["mine"] = {"description": "x", "organization": "y"}
         assert differences(stack(seen), seen) == []
 
-    def test_a_database_that_is_down_is_not_taken_for_an_empty_one(self):
-        seen = healthy()
+    def test_a_database_that_is_down_is_not_taken_for_an_empty_one(self, seen: ClusterObservation):
         wanted = stack(seen)
         facts(seen, "controller")["accounting"] = {
             name: {"error": "nothing listens on slurmdbd's port 6819"} for name in ledger(seen)
@@ -301,7 +282,7 @@ class TestAccounting:
 
 
 @pytest.fixture
-def seen() -> ClusterObservation:
+def guarded() -> ClusterObservation:
     seen = healthy()
     for one in seen.machines:
         key = "cluster" if "controller" in one.roles else ""
@@ -312,32 +293,32 @@ def seen() -> ClusterObservation:
     return seen
 
 
-def test_as_the_stack_has_it(seen: ClusterObservation):
-    assert differences(stack(seen, root_keys=["admin"]), seen) == []
+def test_as_the_stack_has_it(guarded: ClusterObservation):
+    assert differences(stack(guarded, root_keys=["admin"]), guarded) == []
 
 
-def test_a_key_that_the_stack_does_not_give(seen: ClusterObservation):
-    facts(seen, "cpu-1")["guarded"]["root"]["other"] = "eve@laptop"
-    found = only(stack(seen, root_keys=["admin"]), seen)
+def test_a_key_that_the_stack_does_not_give(guarded: ClusterObservation):
+    facts(guarded, "cpu-1")["guarded"]["root"]["other"] = "eve@laptop"
+    found = only(stack(guarded, root_keys=["admin"]), guarded)
     assert (found.id, found.where, found.there, found.mends) == ("root-key", ("hc-cpu-1",), "eve@laptop", "hand")
 
 
-def test_no_verdict_on_keys_without_the_controllers(seen: ClusterObservation):
-    facts(seen, "controller")["guarded"] = {"error": "no answer within 12 s"}
-    assert differences(stack(seen, root_keys=["admin"]), seen) == []
-    assert unseen(seen) == ["hc-controller: guarded: no answer within 12 s"]
+def test_no_verdict_on_keys_without_the_controllers(guarded: ClusterObservation):
+    facts(guarded, "controller")["guarded"] = {"error": "no answer within 12 s"}
+    assert differences(stack(guarded, root_keys=["admin"]), guarded) == []
+    assert unseen(guarded) == ["hc-controller: guarded: no answer within 12 s"]
 
 
-def test_a_secret_that_others_can_read(seen: ClusterObservation):
+def test_a_secret_that_others_can_read(guarded: ClusterObservation):
     row = {"wanted": "0400 munge", "there": "0644 munge"}
-    facts(seen, "cpu-1")["guarded"]["modes"]["/etc/munge/munge.key"] = row
-    found = only(stack(seen, root_keys=["admin"]), seen)
+    facts(guarded, "cpu-1")["guarded"]["modes"]["/etc/munge/munge.key"] = row
+    found = only(stack(guarded, root_keys=["admin"]), guarded)
     assert (found.id, found.stack, found.there, found.mends) == ("mode-changed", *row.values(), "mend")
 
 
-def test_another_munge_key(seen: ClusterObservation):
-    facts(seen, "cpu-1")["munge"]["key"] = "foreign"
-    assert only(stack(seen, root_keys=["admin"]), seen).id == "munge-key-changed"
+def test_another_munge_key(guarded: ClusterObservation):
+    facts(guarded, "cpu-1")["munge"]["key"] = "foreign"
+    assert only(stack(guarded, root_keys=["admin"]), guarded).id == "munge-key-changed"
 
 
 TEXT = "#!/bin/sh\ntrue\n"

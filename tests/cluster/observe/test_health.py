@@ -1,13 +1,27 @@
 """Every fault is named with its machine and what to type; a healthy cluster has none."""
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from cluster.observe.health.daemons import last_words
 from cluster.observe.health.findings import findings
+from cluster.observe.nodes import Node
 from cluster.observe.observation import ClusterObservation, MachineObservation
 from tests.cluster.observe.observations import NOW, facts, healthy, only, silence, state, stop, without
+
+
+def test_a_stopped_daemon_has_the_time_of_its_stop(seen: ClusterObservation):
+    silence(seen)
+    stop(seen, "controller", "slurmctld")
+    assert only(seen).since == NOW - 60
+
+
+def test_more_held_jobs_than_are_named_are_counted(seen: ClusterObservation):
+    hold(*({"id": str(number), "reason": "JobHeldAdmin"} for number in range(7)))(seen)
+    assert only(seen).what.startswith("7 jobs are held")
+    assert only(seen).what.endswith(", 2 more")
 
 
 def test_a_healthy_cluster_has_no_findings():
@@ -15,61 +29,181 @@ def test_a_healthy_cluster_has_no_findings():
     assert findings(healthy(64)) == []
 
 
+def bare(seen: ClusterObservation, *, old: bool = False) -> ClusterObservation:
+    """The same, where the last node has no set-up, or one of an earlier version."""
+    node = MachineObservation(name="hc-cpu-1", roles=("node",), reached=True, why="no such file", old=old)
+    return ClusterObservation(stack="hc", machines=(*seen.machines[:-1], node))
+
+
+def late(seen: ClusterObservation, *names: str) -> ClusterObservation:
+    """The same, where machines are there and send no report in time."""
+    why = "no answer within 24 s, although SSH let us in"
+    machines = [
+        MachineObservation(name=one.name, roles=one.roles, reached=False, late=True, why=why)
+        if one.name[3:] in names
+        else one
+        for one in seen.machines
+    ]
+    return ClusterObservation(stack=seen.stack, machines=tuple(machines))
+
+
+def part(machine: str, *path: str, **values: Any) -> Callable[[ClusterObservation], None]:
+    """A change of a part of a machine's document."""
+
+    def change(seen: ClusterObservation) -> None:
+        found = facts(seen, machine)
+        for key in path:
+            found = found.setdefault(key, {})
+        found.update(values)
+
+    return change
+
+
+def hold(*jobs: dict[str, str]) -> Callable[[ClusterObservation], None]:
+    return part("controller", "slurm", "jobs", held=[{"user": "bob", "state": "PENDING", **job} for job in jobs])
+
+
+def stopped(machine: str, unit: str, **more: Any) -> Callable[[ClusterObservation], None]:
+    return lambda seen: stop(seen, machine, unit, **more)
+
+
+def said(node: str, row: str, reason: str = "") -> Callable[[ClusterObservation], None]:
+    words = {"State": row} | ({"Reason": f"{reason} [slurm@2026-11-21T06:20:00]"} if reason else {})
+    return lambda seen: state(seen, node, **words)
+
+
+DISK = {"size": 1 << 30, "used": 1 << 20, "free": 0, "device": 7, "inodes": 0, "inodes_free": 0}
+RETRIED = {"state": "activating", "sub": "auto-restart", "restarts": 9, "journal": ["boot: failed"]}
+NO_STATE = {"error": "/opt/apps/adm/hpc is empty"}
+Change = Callable[[ClusterObservation], ClusterObservation | None]
+FAULTS: dict[str, tuple[tuple[Change, ...], str]] = {
+    "a controller that does not answer": (
+        (lambda seen: without(seen, "controller"),),
+        "machine-unreachable | controller | controller machine does not answer SSH (no answer | ./hpc up hc",
+    ),
+    "a login machine that does not answer": (
+        (lambda seen: without(seen, "login-0"),),
+        "machine-unreachable | login-0 | login machine does not answer | ./hpc up hc",
+    ),
+    "no set-up": ((bare,), "setup-missing | cpu-1 | no such file | ./hpc drift hc --mend"),
+    "a set-up of an earlier version": (
+        (lambda seen: bare(seen, old=True),),
+        "setup-missing | cpu-1 | no such file | ./hpc up hc",
+    ),
+    "a damaged cluster state": (
+        (part("controller", "cluster_state", damaged="is empty"),),
+        "cluster-state-damaged | controller | is damaged: is empty | ./hpc drift hc --mend",
+    ),
+    "a set-up that failed": (
+        (part("cpu-1", "cluster_state", "report", state="failed", message="`mount /home` failed"),),
+        "setup-failed | cpu-1 | `mount /home` failed | journalctl -u hpc-node",
+    ),
+    "a set-up that failed and could not report it": (
+        (part("cpu-1", cluster_state=NO_STATE), part("cpu-1", "daemons", "hpc-node", **RETRIED)),
+        "setup-failed | cpu-1 | boot: failed | journalctl -u hpc-node",
+    ),
+    "slurmctld that failed": (
+        (
+            silence,
+            stopped("controller", "slurmctld", state="failed", journal=["fatal: Can not recover last_conf_lite"]),
+        ),
+        "slurmctld-down | controller | has failed: fatal: Can not recover | controller -- systemctl start slurmctld",
+    ),
+    "slurmctld that hangs": (
+        (silence,),
+        "slurmctld-down | controller | runs, but does not answer | controller -- systemctl restart slurmctld",
+    ),
+    "munged that does not run": (
+        (stopped("cpu-0", "munge"), part("cpu-0", "munge", works=False, why="no socket")),
+        "munge-down | cpu-0 | munged does not run | ./hpc ssh hc hc-cpu-0 -- systemctl restart munge",
+    ),
+    "a clock that is late": ((part("cpu-1", time=NOW - 900),), "clock-skew | cpu-1 | 899 s behind | timedatectl"),
+    "a clock that is ahead": ((part("cpu-1", time=NOW + 40),), "clock-skew | cpu-1 | 39 s ahead of | timedatectl"),
+    "a clock that ends authentication": (
+        (part("cpu-1", time=NOW + 310),),
+        "clock-skew | cpu-1 | Every credential | timedatectl",
+    ),
+    "a clock of munged's alone": ((part("cpu-0", "munge", ahead=-900),), "clock-skew | cpu-0 | behind | timedatectl"),
+    "another MUNGE key": (
+        (part("cpu-1", "munge", key="0123456789ab"),),
+        "munge-key | cpu-1 | another MUNGE key | systemctl restart hpc-node",
+    ),
+    "a full spool": (
+        (part("cpu-0", "disks", "/var/spool/slurmd", **DISK),),
+        "disk-full | cpu-0 | /var/spool/slurmd is full: 100% of its space used | du -xh",
+    ),
+    "no inodes": (
+        (part("cpu-0", "disks", "/", inodes=1000, inodes_free=5),),
+        "disk-full | cpu-0 | of its inodes used, 5 are left | du -x --inodes",
+    ),
+    "a mount that is missing": (
+        (part("cpu-0", "disks", **{"/opt/apps": {"mounted": False, "shared": True}}),),
+        "mount-missing | cpu-0 | /opt/apps is not mounted | mount /opt/apps",
+    ),
+    "a mount that hangs": (
+        (part("cpu-0", "disks", **{"/opt/apps": {"error": "no answer within 4 s"}}),),
+        "mount-missing | cpu-0 | /opt/apps does not answer | timeout 5 ls /opt/apps",
+    ),
+    "a slurmd with other files": (
+        (part("cpu-1", "files", "cache", **{"slurm.conf": "0" * 16}),),
+        "old-config | cpu-1 | slurm.conf differs | ./hpc drift hc",
+    ),
+    "an older config version": (
+        (part("cpu-1", "cluster_state", "report", digest="older"),),
+        "old-config | cpu-1 | it reported config version older | ./hpc drift hc",
+    ),
+    "a dead node": (
+        (lambda seen: without(seen, "cpu-1"),),
+        "node-down | cpu-1 | it has not noticed yet | ./hpc up hc",
+    ),
+    "slurmd that does not run": (
+        (stopped("cpu-0", "slurmd"),),
+        "node-down | cpu-0 | slurmd does not run there | ./hpc ssh hc hc-cpu-0 -- systemctl start slurmd",
+    ),
+    "a node that slurmctld sets down": (
+        (said("cpu-0", "DOWN", "gres/gpu count too low"),),
+        "node-down | cpu-0 | gres/gpu count too low (said by slurm) | ./hpc nodes hc resume hc-cpu-0",
+    ),
+    "a node that slurmctld does not reach": (
+        (said("cpu-0", "IDLE*"),),
+        "network-cut | cpu-0 | slurmctld says that it does not respond | slurmd.log",
+    ),
+    "a failed prolog": (
+        (said("cpu-1", "IDLE+DRAIN", "Prolog error"),),
+        "node-drained | cpu-1 | A prolog failed there | ./hpc ssh hc hc-cpu-1 -- tail /var/log/slurm/prolog.log",
+    ),
+    "a node that slurmctld does not have": (
+        (lambda seen: facts(seen, "controller")["slurm"]["nodes"].__delitem__("hc-cpu-1"),),
+        "node-down | cpu-1 | does not know it | ./hpc drift hc",
+    ),
+    "a held job": (
+        (hold({"id": "17", "user": "alice", "reason": "launch failed requeued held"}),),
+        "jobs-held | controller | 1 job is held, and it starts only when released: 17 of alice (launch | release 17",
+    ),
+    "a report that is late": (
+        (lambda seen: late(seen, "cpu-1"),),
+        "machine-late | cpu-1 | gave no report | ./hpc status hc --timeout 60",
+    ),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault_is_one_finding_with_what_to_type(seen: ClusterObservation, fault: str):
+    changes, words = FAULTS[fault]
+    for change in changes:
+        seen = change(seen) or seen
+    found = only(seen)
+    id_, where, what, todo = words.split(" | ")
+    assert (found.id, found.where) == (id_, (f"hc-{where}",))
+    assert (what in found.what, todo in found.todo) == (True, True), found
+
+
 class TestMachines:
-    def test_a_controller_that_does_not_answer_is_one_finding(self):
-        found = only(without(healthy(), "controller"))
-        assert (found.id, found.where) == ("machine-unreachable", ("hc-controller",))
-        assert "controller machine does not answer SSH (no answer within 8 s)" in found.what
-        assert found.todo == "./hpc up hc"
-
-    def test_a_login_machine(self):
-        found = only(without(healthy(), "login-0"))
-        assert (found.id, found.where) == ("machine-unreachable", ("hc-login-0",))
-
-    def test_one_without_a_set_up(self):
-        seen = healthy()
-        bare = MachineObservation(name="hc-cpu-1", roles=("node",), reached=True, why="no such file")
-        seen = ClusterObservation(stack="hc", machines=(*seen.machines[:-1], bare))
-        found = only(seen)
-        assert (found.id, found.todo) == ("setup-missing", "./hpc drift hc --mend")
-
-    def test_one_whose_set_up_is_of_an_earlier_version(self):
-        seen = healthy()
-        bare = MachineObservation(name="hc-cpu-1", roles=("node",), reached=True, why="of an earlier version", old=True)
-        assert only(ClusterObservation(stack="hc", machines=(*seen.machines[:-1], bare))).todo == "./hpc up hc"
-
-    @pytest.mark.parametrize("why", ["/opt/apps/adm/hpc is empty", "cluster.json is not what the controller wrote"])
-    def test_a_damaged_board(self, why: str):
-        seen = healthy()
-        facts(seen, "controller")["cluster_state"]["damaged"] = why
-        found = only(seen)
-        assert (found.id, found.where, found.todo) == (
-            "cluster-state-damaged",
-            ("hc-controller",),
-            "./hpc drift hc --mend",
-        )
-
-    def test_a_set_up_that_failed_tells_its_own_reason(self):
-        seen = healthy()
-        facts(seen, "cpu-1")["cluster_state"]["report"].update(state="failed", message="`mount /home` failed")
-        found = only(seen)
-        assert (found.id, found.where) == ("setup-failed", ("hc-cpu-1",))
-        assert "`mount /home` failed" in found.what
-
-    def test_a_failure_of_another_boot_is_history(self):
-        seen = healthy()
+    def test_a_failure_of_another_boot_is_history(self, seen: ClusterObservation):
         facts(seen, "cpu-1")["cluster_state"]["report"].update(state="failed", message="x", boot="another")
         assert findings(seen) == []
 
-    def test_a_set_up_that_fails_where_no_board_is(self):
-        seen = healthy()
-        node = facts(seen, "cpu-1")
-        node["cluster_state"] = {"error": "/opt/apps/adm/hpc is empty"}
-        node["daemons"]["hpc-node"].update(state="activating", sub="auto-restart", restarts=9, journal=["boot: failed"])
-        assert only(seen).id == "setup-failed"
-
-    def test_a_cut_network_is_told_from_a_dead_machine(self):
-        seen = healthy()
+    def test_a_cut_network_is_told_from_a_dead_machine(self, seen: ClusterObservation):
         way = {"host": "hc-controller", "port": 6817, "reached": False, "why": "timed out"}
         facts(seen, "cpu-1")["controller"] = way
         state(seen, "cpu-1", State="DOWN*+NOT_RESPONDING", Reason="Not responding [slurm@2026-11-21T06:20:00]")
@@ -77,8 +211,7 @@ class TestMachines:
         assert (found.id, found.where) == ("network-cut", ("hc-cpu-1",))
         assert "answers SSH from here, but cannot reach the controller (hc-controller:6817" in found.what
 
-    def test_nobody_is_cut_off_from_a_slurmctld_that_is_down(self):
-        seen = healthy()
+    def test_nobody_is_cut_off_from_a_slurmctld_that_is_down(self, seen: ClusterObservation):
         silence(seen)
         for name in ("login-0", "cpu-0", "cpu-1"):
             facts(seen, name)["controller"].update(reached=False, why="refused")
@@ -86,26 +219,8 @@ class TestMachines:
 
 
 class TestDaemons:
-    def test_slurmctld_is_down(self):
-        seen = healthy()
-        silence(seen)
-        stop(seen, "controller", "slurmctld", state="failed", journal=["fatal: Can not recover last_conf_lite"])
-        found = only(seen)
-        assert (found.id, found.since) == ("slurmctld-down", NOW - 60)
-        assert "has failed: fatal: Can not recover" in found.what
-        assert found.todo == "./hpc ssh hc controller -- systemctl start slurmctld"
-
-    def test_slurmctld_hangs(self):
-        seen = healthy()
-        silence(seen)
-        found = only(seen)
-        assert found.id == "slurmctld-down"
-        assert "runs, but does not answer" in found.what
-        assert "restart slurmctld" in found.todo
-
     @pytest.mark.parametrize("unit", ["slurmdbd", "mariadb"])
-    def test_the_accounting_is_down_and_how_much_waits_is_told(self, unit: str):
-        seen = healthy()
+    def test_the_accounting_is_down_and_how_much_waits_is_told(self, seen: ClusterObservation, unit: str):
         stop(seen, "controller", unit)
         facts(seen, "controller")["slurm"]["statistics"] = {"waiting": 17}
         facts(seen, "controller")["slurm"]["database"] = {"up": False, "said": "nothing listens on port 6819"}
@@ -113,16 +228,7 @@ class TestDaemons:
         assert found.id == f"{unit}-down"
         assert "17 records of jobs wait in slurmctld" in found.what
 
-    def test_munged_is_down(self):
-        seen = healthy()
-        stop(seen, "cpu-0", "munge")
-        facts(seen, "cpu-0")["munge"].update(works=False, why="no socket")
-        found = only(seen)
-        assert (found.id, found.where) == ("munge-down", ("hc-cpu-0",))
-        assert found.todo == "./hpc ssh hc hc-cpu-0 -- systemctl restart munge"
-
-    def test_one_that_ends_again_and_again(self):
-        seen = healthy()
+    def test_one_that_ends_again_and_again(self, seen: ClusterObservation):
         unit = facts(seen, "controller")["daemons"]["slurmdbd"]
         unit.update(restarts=4, started=NOW - 5, journal=["slurmdbd.service: Main process exited, code=killed"])
         found = only(seen)
@@ -137,36 +243,20 @@ class TestDaemons:
 
 
 class TestTrust:
-    @pytest.mark.parametrize(
-        ("seconds", "words"), [(-900, "899 s behind"), (40, "39 s ahead of"), (310, "Every credential")]
-    )
-    def test_a_wrong_clock(self, seconds: float, words: str):
-        seen = healthy()
-        facts(seen, "cpu-1")["time"] += seconds
-        found = only(seen)
-        assert (found.id, found.where) == ("clock-skew", ("hc-cpu-1",))
-        assert words in found.what
-
-    def test_a_wrong_clock_of_mungeds_alone(self):
-        seen = healthy()
-        facts(seen, "cpu-0")["munge"]["ahead"] = -900
-        assert only(seen).id == "clock-skew"
-
     @pytest.mark.parametrize(("what", "id_"), [({"ahead": 900}, "clock-skew"), ({"key": "0123456789ab"}, "munge-key")])
-    def test_who_is_not_believed_does_not_answer_slurmctld_for_that_reason(self, what: dict[str, Any], id_: str):
-        seen = healthy()
+    def test_who_is_not_believed_does_not_answer_slurmctld_for_that_reason(
+        self, seen: ClusterObservation, what: dict[str, Any], id_: str
+    ):
         facts(seen, "cpu-0")["munge"].update(what)
         state(seen, "cpu-0", State="DOWN*+NOT_RESPONDING", Reason="Not responding [slurm@2026-11-21T06:20:00]")
         assert only(seen).id == id_
 
-    def test_a_small_difference_of_clocks_silences_nobody(self):
-        seen = healthy()
+    def test_a_small_difference_of_clocks_silences_nobody(self, seen: ClusterObservation):
         facts(seen, "cpu-0")["munge"]["ahead"] = 20
         state(seen, "cpu-0", State="DOWN*+NOT_RESPONDING", Reason="Not responding [slurm@2026-11-21T06:20:00]")
         assert [found.id for found in findings(seen)] == ["clock-skew", "network-cut"]
 
-    def test_a_slow_answer_is_no_wrong_clock(self):
-        seen = healthy()
+    def test_a_slow_answer_is_no_wrong_clock(self, seen: ClusterObservation):
         slow = seen.machines[-1]
         late = MachineObservation(
             name=slow.name, roles=slow.roles, reached=True, facts={**slow.facts, "time": NOW + 7},
@@ -174,69 +264,23 @@ class TestTrust:
         )  # fmt: skip
         assert findings(ClusterObservation(stack="hc", machines=(*seen.machines[:-1], late))) == []
 
-    def test_another_munge_key(self):
-        seen = healthy()
-        facts(seen, "cpu-1")["munge"]["key"] = "0123456789ab"
-        found = only(seen)
-        assert (found.id, found.where) == ("munge-key", ("hc-cpu-1",))
-        assert "systemctl restart hpc-node" in found.todo
-
 
 class TestDisks:
-    def test_a_full_spool_is_named_by_its_path(self):
-        seen = healthy()
-        disks = facts(seen, "cpu-0")["disks"]
-        disks["/var/spool/slurmd"] = {**disks["/"], "device": 7, "used": 1 << 20, "free": 0}
-        found = only(seen)
-        assert (found.id, found.where) == ("disk-full", ("hc-cpu-0",))
-        assert "/var/spool/slurmd is full: 100% of its space used" in found.what
-
-    def test_a_root_that_fills_up_is_told_once(self):
-        seen = healthy()
+    def test_a_root_that_fills_up_is_told_once(self, seen: ClusterObservation):
         for disk in facts(seen, "controller")["disks"].values():
             if not disk.get("shared"):
                 disk.update(used=91 << 30, free=9 << 30)
         assert "/ is nearly full: 91%" in only(seen).what
 
-    def test_a_shared_one_is_one_finding_for_all(self):
-        seen = healthy()
+    def test_a_shared_one_is_one_finding_for_all(self, seen: ClusterObservation):
         for one in seen.machines:
             one.part("disks")["/home"].update(used=99 << 30, free=1 << 30, device=9)
         found = only(seen)
         assert "the shared file system /home is full" in found.what
         assert len(found.where) == 4
 
-    def test_inodes_run_out_as_well(self):
-        seen = healthy()
-        facts(seen, "cpu-0")["disks"]["/"].update(inodes=1000, inodes_free=5)
-        assert "of its inodes used, 5 are left" in only(seen).what
 
-    def test_a_missing_mount_and_one_that_hangs(self):
-        seen = healthy()
-        facts(seen, "cpu-0")["disks"]["/opt/apps"] = {"mounted": False, "shared": True}
-        assert "/opt/apps is not mounted" in only(seen).what
-        facts(seen, "cpu-0")["disks"]["/opt/apps"] = {"error": "no answer within 4 s"}
-        found = only(seen)
-        assert found.id == "mount-missing"
-        assert "/opt/apps does not answer" in found.what
-
-
-class TestOrders:
-    def test_a_slurmd_with_other_files(self):
-        seen = healthy()
-        facts(seen, "cpu-1")["files"]["cache"]["slurm.conf"] = "0" * 16
-        found = only(seen)
-        assert (found.id, found.where) == ("old-config", ("hc-cpu-1",))
-        assert "slurm.conf differs" in found.what
-
-    def test_a_node_that_follows_older_orders(self):
-        seen = healthy()
-        facts(seen, "cpu-1")["cluster_state"]["report"]["digest"] = "older"
-        assert "it reported config version older" in only(seen).what
-
-
-def test_parts_that_nobody_could_read_are_not_judged():
-    seen = healthy()
+def test_parts_that_nobody_could_read_are_not_judged(seen: ClusterObservation):
     for one in seen.machines:
         for name in ("munge", "daemons", "cluster_state", "files", "disks"):
             facts(seen, one.name[3:])[name] = {"error": "no answer within 4 s"}
@@ -282,27 +326,9 @@ class TestImages:
     def test_machines_that_keep_themselves_up_to_date_are_not_told(self):
         assert findings(self.observed(snapshot="20250101T000000Z", baked=0)) == []
 
-    def test_a_machine_of_no_image_has_no_age(self):
-        seen = healthy()
+    def test_a_machine_of_no_image_has_no_age(self, seen: ClusterObservation):
         facts(seen, "cpu-0")["image"] = {}
         assert findings(seen) == []
-
-
-def late(seen: ClusterObservation, *names: str) -> ClusterObservation:
-    why = "no answer within 24 s, although SSH let us in"
-    machines = [
-        MachineObservation(name=one.name, roles=one.roles, reached=False, late=True, why=why)
-        if one.name[3:] in names
-        else one
-        for one in seen.machines
-    ]
-    return ClusterObservation(stack=seen.stack, machines=tuple(machines))
-
-
-@pytest.mark.parametrize("name", ["controller", "login-0", "cpu-1"])
-def test_a_machine_that_is_there_and_late(name: str):
-    found = only(late(healthy(), name))
-    assert (found.id, found.where, found.todo) == ("machine-late", (f"hc-{name}",), "./hpc status hc --timeout 60")
 
 
 def test_all_are_late():
@@ -311,8 +337,7 @@ def test_all_are_late():
     assert "this host is busy" in found.what
 
 
-def test_no_silence_of_a_daemon_counts_on_a_machine_that_is_busy_itself():
-    seen = healthy()
+def test_no_silence_of_a_daemon_counts_on_a_machine_that_is_busy_itself(seen: ClusterObservation):
     silence(seen)
     facts(seen, "cpu-0")["munge"].update(works=False, why="`unmunge` did not end within 6 s")
     assert {one.id for one in findings(seen)} == {"slurmctld-down", "munge-down"}
@@ -327,3 +352,74 @@ def test_no_verdict_on_keys_without_the_controllers():
     facts(seen, "cpu-1")["munge"]["key"] = "0123456789ab"
     assert only(seen).id == "munge-key"
     assert only(late(seen, "controller")).id == "machine-late"
+
+
+class TestNodes:
+    def test_one_that_is_joining_and_one_whose_set_up_failed(self, seen: ClusterObservation):
+        stop(seen, "cpu-0", "slurmd")
+        facts(seen, "cpu-0")["daemons"]["hpc-node"].update(state="activating", sub="start", since=NOW - 9)
+        assert only(seen).what.startswith("is joining the cluster")
+        facts(seen, "cpu-0")["cluster_state"]["report"].update(state="failed", message="no mount")
+        assert only(seen).id == "setup-failed", "slurmd starts after it: one cause, one finding"
+
+    def test_a_drained_one_with_reason_person_and_time(self, seen: ClusterObservation):
+        state(seen, "cpu-0", State="IDLE+DRAIN", Reason="disk errors, see ticket=7 [alice@2026-11-21T06:20:00]")
+        found = only(seen)
+        assert (found.id, found.where, found.since) == ("node-drained", ("hc-cpu-0",), 1795242000.0)
+        assert "drained by alice" in found.what
+        assert "disk errors, see ticket=7" in found.what
+
+    def test_many_with_the_same_fault_are_one_finding(self):
+        seen = healthy(64)
+        for n in range(40):
+            state(seen, f"cpu-{n}", State="IDLE+DRAIN", Reason="maintenance [root@2026-11-21T06:20:00]")
+        assert only(seen).where == tuple(f"hc-cpu-{n}" for n in range(40))
+
+    @pytest.mark.parametrize(
+        ("raw", "word", "down"),
+        [("IDLE", "idle", False), ("DOWN*", "down*", True), ("IDLE+CLOUD+POWERED_DOWN", None, False),
+         ("MIXED+DRAIN", "draining", False)],
+    )  # fmt: skip
+    def test_states(self, raw: str, word: str | None, down: bool):
+        said = Node.of("n", {"State": raw})
+        assert said.down is down
+        assert word in (None, said.word)
+
+
+class TestMissingJobs:
+    @pytest.mark.parametrize(
+        ("there", "seconds", "job_id", "told"),
+        [
+            ({"hc-cpu-0": [], "hc-cpu-1": []}, "2:00", "7_2", True),
+            ({"hc-cpu-0": ["8"], "hc-cpu-1": []}, "1-00:00:00", "7_2", True),
+            ({"hc-cpu-0": [], "hc-cpu-1": ["17"]}, "2:00", "7_2", False),
+            ({"hc-cpu-0": []}, "2:00", "7_2", False),
+            ({"hc-cpu-0": [], "hc-cpu-1": []}, "0:59", "7_2", False),
+            ({"hc-cpu-0": [], "hc-cpu-1": []}, "2:00", "16+1", False),
+        ],
+    )
+    def test_a_running_job_without_a_process_on_any_node(
+        self, seen: ClusterObservation, there: dict[str, list[str]], seconds: str, job_id: str, *, told: bool
+    ):
+        for name, jobs in there.items():
+            facts(seen, name.removeprefix("hc-"))["jobs"] = jobs
+        row = {"id": job_id, "number": "17", "state": "RUNNING", "seconds": seconds, "nodes": "hc-cpu-[0-1]"}
+        facts(seen, "controller")["slurm"]["jobs"]["first"] = [row]
+        if not told:
+            assert findings(seen) == []
+            return
+        assert (only(seen).id, only(seen).where) == ("jobs-missing", ("hc-controller",))
+        assert only(seen).what.startswith("1 running job without a process on any node: 7_2. ")
+
+
+def test_jobs_that_ended_without_a_record(seen: ClusterObservation):
+    facts(seen, "controller")["records"] = {"runaway": ["5"], "unrecorded": [f"{n}" for n in range(6)]}
+    runaway, unrecorded = findings(seen)
+    assert (runaway.id, runaway.what) == (
+        "jobs-runaway", "1 job still running in the accounting, and slurmctld does not know it: 5",
+    )  # fmt: skip
+    assert unrecorded.id == "jobs-unrecorded"
+    assert unrecorded.what.endswith("does not have them: 0, 1, 2, 3, 4, ...")
+    assert unrecorded.todo == f"./hpc accounting rebuild {seen.stack}"
+    facts(seen, "controller")["slurm"]["statistics"]["waiting"] = 3
+    assert findings(seen) == [], "they may be on their way"
