@@ -1,20 +1,32 @@
 """From a stack's settings, or from its output `config`, to one ClusterConfig, or to every error at once."""
 
 import contextlib
+import copy
 import json
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any
 
 from pydantic import ValidationError
+from pydantic_core import ErrorDetails
 
 from cluster.checks.run import find_errors
 from cluster.config.cluster import ClusterConfig
-from cluster.findings import ROOT, ConfigError, Finding, dotted, nearest, show
-from cluster.load.explain import explain
-from cluster.load.model import platform_of, validate
-from cluster.load.partial import Salvage, salvage
+from cluster.config.fields import description, section_at
+from cluster.findings import (
+    PROVIDERS,
+    ROOT,
+    ConfigError,
+    Finding,
+    Location,
+    RefusedError,
+    dotted,
+    listing,
+    nearest,
+    show,
+)
+from cluster.load.model import cluster_model, platform_of, validate
 from cluster.platforms import registry
 from cluster.platforms.base import Platform, Provider
 
@@ -23,6 +35,35 @@ _MOST_EXPLAINED = 100
 """Most findings that are explained; a file with more was not written as a stack file."""
 _SCREEN = 10
 """Findings of such a file that are explained."""
+
+
+_ROUNDS = 8
+
+
+class _Hole:
+    """Stands where a list item was, until the others are counted."""
+
+
+@dataclass(kw_only=True)
+class _Salvage:
+    """A configuration without its wrong parts, and the way back to the file as it is written."""
+
+    config: ClusterConfig
+    removed: set[Location]
+    stand_ins: Collection[str]
+    """Keys of the cluster that others stand in for."""
+    unchecked: set[Location]
+    """Places that were taken out whole, since nothing is left of them to check without what is wrong in them."""
+    positions: Mapping[Location, list[int]] = field(default_factory=dict)
+    """For each list (by its place in the file) the positions in the file of the items that were kept."""
+
+    def written(self, location: Location | str) -> Location | str:
+        """The place in the file of a place in the salvaged configuration."""
+        return location if isinstance(location, str) else _written(location, self.positions)
+
+    def about_removed(self, name: str) -> bool:
+        """Whether something of that name, or under it, was taken out."""
+        return any(name in map(str, place) for place in self.removed)
 
 
 def parse(stack_config: Mapping[str, Any]) -> ClusterConfig:
@@ -56,9 +97,9 @@ def _checked(given: Mapping[str, Any], findings: list[Finding]) -> ClusterConfig
     except ValidationError as error:
         wrong = error.errors(include_url=False)
         explained = wrong if len(wrong) <= _MOST_EXPLAINED else wrong[:_SCREEN]
-        findings += [explain(item, item["loc"]) for item in explained]
+        findings += [_explain(item, item["loc"]) for item in explained]
         more = len(wrong) - len(explained)
-        saved = None if more else salvage(given, error)
+        saved = None if more else _salvage(given, error)
         findings += _of_the_rest(saved) if saved else []
         unchecked = sorted(dotted(place) for place in saved.unchecked) if saved else [ROOT]
         raise ConfigError(findings, more=more, unchecked=unchecked) from None
@@ -68,7 +109,7 @@ def _checked(given: Mapping[str, Any], findings: list[Finding]) -> ClusterConfig
     return config
 
 
-def _of_the_rest(saved: Salvage) -> list[Finding]:
+def _of_the_rest(saved: _Salvage) -> list[Finding]:
     at_fault = any(place[0] == "partitions" for place in saved.removed)
     return [
         replace(finding, at=saved.written(finding.at))
@@ -179,3 +220,165 @@ def _misplaced(provider: Provider, keys: tuple[str, ...], within: object) -> Fin
         allowed=f"{' and '.join(names)} beside {ROOT}, where the provider reads them too",
         todo=f"remove it, and write {' and '.join(f'`{name}: ...`' for name in names)} under `config:`",
     )
+
+
+_NO_SECRETS = "remove it: no secret is typed by a person, keys and passwords are generated and kept by the stack"
+
+
+def _explain(error: ErrorDetails, at: Location) -> Finding:
+    """One error as a finding; `at` is its place in the file as it is written."""
+    context: dict[str, Any] = error.get("ctx") or {}
+    kind, given = error["type"], error["input"]
+    if at and at[-1] == "[key]":
+        at, given = at[:-1], at[-2]
+    if isinstance(refused := context.get("error"), RefusedError):
+        return Finding(id="value-invalid", at=at, given=show(given), allowed=refused.allowed, todo=refused.todo)
+    if kind == "missing":
+        return _missing(at)
+    if kind == "extra_forbidden":
+        return _unknown_key(at, given)
+    if kind == "literal_error":
+        return _no_choice(at, given, str(context["expected"]))
+    allowed, todo = error["msg"], "correct it"
+    if kind in _KINDS:
+        allowed, todo = _KINDS[kind][0].format(**context), _KINDS[kind][1]
+    if not todo:
+        todo = f"write it so. {description(cluster_model(), tuple(error['loc']))}".removesuffix(". ")
+    return Finding(id="value-invalid", at=at, given=show(given), allowed=allowed, todo=todo)
+
+
+def _missing(at: Location) -> Finding:
+    todo = f"add `{at[-1]}:` under {dotted(at[:-1])}"
+    if len(at) == 2 and at[0] in PROVIDERS:
+        example = description(cluster_model(), at).rpartition("e.g. ")[2]
+        todo = f"add `{dotted(at)}: {example}` under `config:`, or `pulumi config set {dotted(at)} {example}`"
+    return Finding(
+        id="value-missing", at=at, given="nothing", allowed=description(cluster_model(), at) or "a value", todo=todo
+    )
+
+
+def _unknown_key(at: Location, given: object) -> Finding:
+    key = str(at[-1])
+    section = section_at(cluster_model(), at[:-1])
+    known = [name for name in section.model_fields if len(at) > 1 or name not in PROVIDERS] if section else []
+    meant = nearest(key, known)
+    todo = f"write `{meant}:`" if meant else "remove it"
+    if key == "secure":
+        todo = _NO_SECRETS
+    return Finding(
+        id="key-unknown",
+        at=at,
+        given=f"{key}: {show(given)}" if key != "secure" else "an encrypted value",
+        allowed=f"the keys {', '.join(known)}",
+        todo=todo,
+    )
+
+
+def _no_choice(at: Location, given: object, expected: str) -> Finding:
+    choices = [word.strip("'") for word in expected.replace(" or ", ", ").split(", ")]
+    meant = nearest(str(given), choices)
+    return Finding(
+        id="value-choice",
+        at=at,
+        given=show(given),
+        allowed=listing(choices) if len(choices) > 1 else f"only {choices[0]}",
+        todo=f"write {meant or 'one of these' if len(choices) > 1 else choices[0]}",
+    )
+
+
+_MAPPING = ("a mapping, e.g. {{key: value}}", "")
+_LIST = ("a list, e.g. [one, two]", "")
+_KINDS: Mapping[str, tuple[str, str]] = {
+    "int_type": ("a whole number without quotes, e.g. 2", ""),
+    "bool_type": ("true or false", ""),
+    "string_type": ("text, in quotes if it looks like something else, e.g. name or '1e3'", ""),
+    **dict.fromkeys(("model_type", "model_attributes_type", "mapping_type", "dict_type"), _MAPPING),
+    **dict.fromkeys(("tuple_type", "list_type"), _LIST),
+    "greater_than_equal": ("a whole number of at least {ge}", "raise it"),
+    "less_than_equal": ("a whole number of at most {le}", "lower it"),
+    "too_long": ("at most {max_length} entries", "remove some"),
+    "too_short": ("at least {min_length} entry", "add one"),
+}
+"""What is allowed, with values of pydantic's context, and what to do; empty where the key's own text says it."""
+
+
+def _salvage(given: Mapping[str, Any], first: ValidationError) -> _Salvage | None:
+    """Take out what is wrong; None if too little is left."""
+    removed: set[Location] = set()
+    positions: dict[Location, list[int]] = {}
+    unchecked: set[Location] = set()
+    error: ValidationError = first
+    for _ in range(_ROUNDS):
+        before = len(removed)
+        for item in error.errors(include_url=False):
+            place = _written(item["loc"], positions)
+            if place[-1:] == ("[key]",) or item["type"] == "missing":
+                place = place[:-1]
+            if error is not first or item["type"] == "missing":
+                unchecked.add(place)
+            removed.add(place)
+        removed.discard(())
+        rest, positions = _without(given, removed)
+        stand_ins = _fill_in(rest)
+        try:
+            return _Salvage(
+                config=validate(rest), removed=removed, stand_ins=stand_ins, positions=positions,
+                unchecked=unchecked - {(), *((key,) for key in stand_ins)},
+            )  # fmt: skip
+        except ValidationError as again:
+            if len(removed) == before and again.errors() == error.errors():
+                return None
+            error = again
+    return None
+
+
+def _fill_in(rest: dict[str, Any]) -> list[str]:
+    """Add what nothing can be checked without, where it is missing or was wrong; returns its keys."""
+    platform = platform_of(rest)
+    sections = {key: section.stand_in for key, section in platform.sections.items() if section.stand_in}
+    added = {
+        key: stand_in
+        for key, stand_in in {"platform": platform.name, "name": "cluster", **sections}.items()
+        if key not in rest
+    }
+    rest.update(added)
+    return list(added)
+
+
+def _written(location: Location, positions: Mapping[Location, list[int]]) -> Location:
+    place: Location = ()
+    for step in location:
+        kept = positions.get(place)
+        place = (*place, kept[step] if kept is not None and isinstance(step, int) and step < len(kept) else step)
+    return place
+
+
+def _without(given: Mapping[str, Any], removed: set[Location]) -> tuple[dict[str, Any], dict[Location, list[int]]]:
+    rest: Any = copy.deepcopy(dict(given))
+    for place in removed:
+        _remove(rest, place)
+    positions: dict[Location, list[int]] = {}
+    return _close(rest, (), positions), positions
+
+
+def _remove(tree: Any, place: Location) -> None:  # noqa: ANN401 - what stands in the file may have any shape
+    try:
+        for step in place[:-1]:
+            tree = tree[step]
+    except (KeyError, IndexError, TypeError):
+        return  # filled in by a default, or within something else that was taken out
+    last = place[-1]
+    if isinstance(tree, dict):
+        tree.pop(last, None)
+    elif isinstance(tree, list) and isinstance(last, int) and last < len(tree):
+        tree[last] = _Hole
+
+
+def _close(tree: Any, place: Location, positions: dict[Location, list[int]]) -> Any:  # noqa: ANN401
+    if isinstance(tree, Mapping):
+        return {key: _close(value, (*place, key), positions) for key, value in tree.items()}
+    if isinstance(tree, list):
+        kept = [(position, value) for position, value in enumerate(tree) if value is not _Hole]
+        positions[place] = [position for position, _ in kept]
+        return [_close(value, (*place, position), positions) for position, value in kept]
+    return tree

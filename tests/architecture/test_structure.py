@@ -148,7 +148,7 @@ ALLOWED: dict[str, dict[str, int]] = {
         "cluster/catalog/recipes.py": 13,
         "cluster/catalog/storage.py": 1,
         "cluster/config/capacity.py": 2,
-        "cluster/config/customize.py": 3,
+        "cluster/config/cluster.py": 3,
         "cluster/config/image.py": 1,
         "cluster/config/storage.py": 1,
         "cluster/config/validators/names.py": 1,

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster.config.customize import Customize
+from cluster.config.cluster import Customize
 from cluster.platforms.gcp.checks import CUSTOMIZE_INPUTS
 from components.gcp.customize import Customizer, Inputs, inputs_of, merge
 from tests.clouds import google, settings
