@@ -51,28 +51,23 @@ _ROWS = (
 IMAGES: dict[str, Image] = {row.name: row for row in _ROWS}
 
 
+def _ubuntu(version: str, point: str, name: str) -> Mapping[str, str]:
+    """What base-files of Ubuntu writes, without its web addresses."""
+    codename = name.partition(" ")[0].lower()
+    return {
+        "PRETTY_NAME": f"Ubuntu {point} LTS",
+        "NAME": "Ubuntu",
+        "VERSION_ID": version,
+        "VERSION": f"{point} LTS ({name})",
+        "VERSION_CODENAME": codename,
+        "ID": "ubuntu",
+        "ID_LIKE": "debian",
+        "UBUNTU_CODENAME": codename,
+    }
+
+
 SYSTEMS: Mapping[str, Mapping[str, str]] = {
-    # Source: base-files 12ubuntu4 of Ubuntu 22.04, without its web addresses.
-    "ubuntu-2204": {
-        "PRETTY_NAME": "Ubuntu 22.04.5 LTS",
-        "NAME": "Ubuntu",
-        "VERSION_ID": "22.04",
-        "VERSION": "22.04.5 LTS (Jammy Jellyfish)",
-        "VERSION_CODENAME": "jammy",
-        "ID": "ubuntu",
-        "ID_LIKE": "debian",
-        "UBUNTU_CODENAME": "jammy",
-    },
-    # base-files 13ubuntu10.3 of Ubuntu 24.04, likewise.
-    "ubuntu-2404": {
-        "PRETTY_NAME": "Ubuntu 24.04.3 LTS",
-        "NAME": "Ubuntu",
-        "VERSION_ID": "24.04",
-        "VERSION": "24.04.3 LTS (Noble Numbat)",
-        "VERSION_CODENAME": "noble",
-        "ID": "ubuntu",
-        "ID_LIKE": "debian",
-        "UBUNTU_CODENAME": "noble",
-    },
+    "ubuntu-2204": _ubuntu("22.04", "22.04.5", "Jammy Jellyfish"),  # Source: base-files 12ubuntu4
+    "ubuntu-2404": _ubuntu("24.04", "24.04.3", "Noble Numbat"),  # Source: base-files 13ubuntu10.3
 }
 """Fields of os-release(5) by the name of the system."""

@@ -5,34 +5,8 @@ import shlex
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from cluster.catalog.mlperf import (
-    BUCKET,
-    COMMIT,
-    DIFFUSION_CONFIGS,
-    DOWNLOAD_MINUTES,
-    ENDPOINT,
-    EXTERNAL_BATCH,
-    EXTERNAL_STEPS,
-    FOLDERS,
-    GPT3,
-    GPT3_SETTINGS,
-    GPU_GB,
-    GPUS,
-    HEADS,
-    IMAGE,
-    LAYERS,
-    MINUTES,
-    PARAMETER_BYTES,
-    PARAMETERS,
-    PUBLISHED,
-    REPOSITORY,
-    STABLE_DIFFUSION,
-    STORAGE,
-    TASK_CPU_GIB,
-    TASK_CPUS,
-    DiffusionConfig,
-    Gpt3Setting,
-)
+from cluster.catalog import mlperf as catalog
+from cluster.catalog.mlperf import GPT3, GPUS, STABLE_DIFFUSION, DiffusionConfig, Gpt3Setting
 from cluster.config.cluster import ClusterConfig
 from cluster.config.validators.settings import minutes
 from cluster.findings import Finding, Level, listing, suggest
@@ -98,7 +72,7 @@ class RequestError(ValueError):
 
 def check_folder(given: str, benchmark: str) -> str:
     """The data folder; without one, where the guide mounts it. Raises RequestError."""
-    found = given or STORAGE[benchmark].path
+    found = given or catalog.STORAGE[benchmark].path
     if not _FOLDER.fullmatch(found) or {"..", "."} & set(found.split("/")):
         raise RequestError(
             f"--data {found!r}: allowed is an absolute path of letters, digits, dots, dashes and underscores, which "
@@ -175,11 +149,11 @@ def _known(rows: Sequence[PartitionFacts], name: str) -> None:
 def diffusion_config(given: str, nodes: int) -> DiffusionConfig:
     """The configuration of a run of Stable Diffusion. Without a name, that of the number of nodes; another number is
     given to the one of two nodes, as the recipe does. Raises RequestError."""
-    by_name = {config.name: config for config in DIFFUSION_CONFIGS}
+    by_name = {config.name: config for config in catalog.DIFFUSION_CONFIGS}
     if given and given not in by_name:
         todo = suggest(given, by_name, "leave --config out")
         raise RequestError(f"there is no configuration {given!r}. There are: {', '.join(by_name)}. To do: {todo}")
-    fitting = [config for config in DIFFUSION_CONFIGS if config.nodes == nodes and config.batch == 8]
+    fitting = [config for config in catalog.DIFFUSION_CONFIGS if config.nodes == nodes and config.batch == 8]
     return by_name[given] if given else fitting[0] if fitting else by_name["02x08x08"]
 
 
@@ -196,9 +170,9 @@ class Sizes:
 def gpt3_setting(row: PartitionFacts, nodes: int, sizes: Sizes) -> Gpt3Setting:
     """The sizes of a run of GPT-3. Raises RequestError: they do not fit each other, or the GPUs."""
     # Slurm's type may be all that nvidia-smi prints: nvidia_h100_80gb_hbm3.
-    kind = next((name for name in GPU_GB if row.gpu and name in row.gpu.type.lower()), "")
-    usual = [setting for setting in GPT3_SETTINGS if setting.gpu == kind and setting.nodes == nodes]
-    base = usual[0] if usual else Gpt3Setting(gpu=kind, nodes=nodes, batch=GPT3_SETTINGS[0].batch)
+    kind = next((name for name in catalog.GPU_GB if row.gpu and name in row.gpu.type.lower()), "")
+    usual = [setting for setting in catalog.GPT3_SETTINGS if setting.gpu == kind and setting.nodes == nodes]
+    base = usual[0] if usual else Gpt3Setting(gpu=kind, nodes=nodes, batch=catalog.GPT3_SETTINGS[0].batch)
     found = Gpt3Setting(
         gpu=kind,
         nodes=nodes,
@@ -215,10 +189,10 @@ def gpt3_setting(row: PartitionFacts, nodes: int, sizes: Sizes) -> Gpt3Setting:
 def _misfits(row: Gpt3Setting, gpus: int) -> list[str]:
     found: list[str] = []
     parts = row.tensor * row.pipeline
-    if HEADS % row.tensor or row.tensor > GPUS:
-        found.append(f"--tensor {row.tensor}: allowed is a divisor of {HEADS} up to {GPUS}, the GPUs of a node")
-    if LAYERS % row.pipeline:
-        found.append(f"--pipeline {row.pipeline}: allowed is a divisor of {LAYERS}, the layers")
+    if catalog.HEADS % row.tensor or row.tensor > GPUS:
+        found.append(f"--tensor {row.tensor}: allowed is a divisor of {catalog.HEADS} up to {GPUS}, the GPUs of a node")
+    if catalog.LAYERS % row.pipeline:
+        found.append(f"--pipeline {row.pipeline}: allowed is a divisor of {catalog.LAYERS}, the layers")
     if gpus % parts:
         found.append(
             f"--nodes {row.nodes}: allowed is a multiple of {-(-parts // GPUS)}, so that {GPUS} GPUs each make groups "
@@ -227,12 +201,12 @@ def _misfits(row: Gpt3Setting, gpus: int) -> list[str]:
     elif row.batch % (each := gpus // parts * row.micro):
         groups = f"{gpus // parts} groups of GPUs x {row.micro} samples"
         found.append(f"--batch {row.batch}: allowed is a multiple of {each} ({groups})")
-    need, have = PARAMETERS * PARAMETER_BYTES / parts / 1e9, GPU_GB.get(row.gpu)
+    need, have = catalog.PARAMETERS * catalog.PARAMETER_BYTES / parts / 1e9, catalog.GPU_GB.get(row.gpu)
     if have and need > 0.9 * have:
         found.append(
             f"--tensor {row.tensor} --pipeline {row.pipeline}: each GPU would need {need:.0f} GB for its parameters, "
             f"and has {have} GB. Allowed is a division into more parts: with 8 and 8 it needs "
-            f"{PARAMETERS * PARAMETER_BYTES / 64e9:.0f} GB"
+            f"{catalog.PARAMETERS * catalog.PARAMETER_BYTES / 64e9:.0f} GB"
         )
     return found
 
@@ -277,7 +251,7 @@ def parse_data_folder(text: str) -> DataFolder:
 
 def data_findings(benchmark: str, stack: str, user: str, data: str, folder: DataFolder) -> Iterator[Finding]:
     """What is wrong with the data folder."""
-    at, storage = f"--data {data}", STORAGE[benchmark]
+    at, storage = f"--data {data}", catalog.STORAGE[benchmark]
     if not folder.folder:
         given = "no such folder on the cluster"
         allowed = f"a folder on shared storage of {storage.size_gib} GiB; the guide mounts it at {storage.path}"
@@ -328,22 +302,31 @@ def prepare_scripts(wanted: Preparation) -> tuple[JobScript, ...]:
     """The jobs. Those named after the first need what it makes. Raises RequestError."""
     kind = _SHORT[wanted.benchmark]
     of = "stable-diffusion" if kind == "sd" else kind
-    values = {"REPOSITORY": REPOSITORY, "COMMIT": COMMIT, **({} if kind == "sd" else {"VOCABULARY": VOCABULARY})}
+    values = {
+        "REPOSITORY": catalog.REPOSITORY,
+        "COMMIT": catalog.COMMIT,
+        **({} if kind == "sd" else {"VOCABULARY": VOCABULARY}),
+    }
     title = f"Folders and code of {of}."
     found = [_script(wanted, f"{kind}-code", title, values, "code.sh", f"{of}-code.sh", limit=60)]
-    if wanted.source == PUBLISHED:
+    if wanted.source == catalog.PUBLISHED:
         if wanted.benchmark == GPT3:
-            raise RequestError(f"--source {PUBLISHED} is for Stable Diffusion: GPT-3's code has no download scripts")
+            raise RequestError(
+                f"--source {catalog.PUBLISHED} is for Stable Diffusion: GPT-3's code has no download scripts"
+            )
         title = "Datasets and checkpoints of Stable Diffusion by its own download scripts."
-        found.append(_script(wanted, f"{kind}-published", title, {"COMMIT": COMMIT}, "published.sh"))
+        found.append(_script(wanted, f"{kind}-published", title, {"COMMIT": catalog.COMMIT}, "published.sh"))
     else:
         found += [_copy(wanted, name, place, target) for name, place, target in _places(wanted)]
     if wanted.benchmark == GPT3 and not wanted.checkpoint.startswith("/"):
         if not wanted.checkpoint:
             raise RequestError(_NO_CHECKPOINT)
         found.append(_copy(wanted, "gpt3-checkpoint", check_source("--checkpoint", wanted.checkpoint), "checkpoint"))
-    if name := image_file(wanted.image or ("" if wanted.benchmark == GPT3 else IMAGE)):
-        values, title = {"IMAGE": wanted.image or IMAGE, "FILE": name}, f"The container image of {of} as one file."
+    if name := image_file(wanted.image or ("" if wanted.benchmark == GPT3 else catalog.IMAGE)):
+        values, title = (
+            {"IMAGE": wanted.image or catalog.IMAGE, "FILE": name},
+            f"The container image of {of} as one file.",
+        )
         # The NCCL test imports its image in the same way.
         bodies = ("../nccl/import-pyxis.sh", "image.sh")
         found.append(_script(wanted, f"{kind}-image", title, values, *bodies, limit=240))
@@ -365,17 +348,25 @@ def _places(wanted: Preparation) -> list[tuple[str, str, str]]:
         return [
             (f"{kind}-data", check_source("--source", wanted.source), "dataset" if wanted.benchmark == GPT3 else ".")
         ]
-    return [(name.rpartition("-")[0], f"{BUCKET}/{name}", to) for name, to in FOLDERS[wanted.benchmark].items()]
+    return [
+        (name.rpartition("-")[0], f"{catalog.BUCKET}/{name}", to)
+        for name, to in catalog.FOLDERS[wanted.benchmark].items()
+    ]
 
 
 def _copy(wanted: Preparation, name: str, place: str, target: str) -> JobScript:
-    endpoint = ENDPOINT if place.startswith(f"{BUCKET}/") else wanted.endpoint
+    endpoint = catalog.ENDPOINT if place.startswith(f"{catalog.BUCKET}/") else wanted.endpoint
     values = {"NAME": name, "SOURCE": place, "TARGET": target, "ENDPOINT": endpoint}
     return _script(wanted, name, f"Copies data to {wanted.data}/{target}; goes on where it was.", values, "copy.sh")
 
 
 def _script(
-    wanted: Preparation, name: str, title: str, values: Mapping[str, str], *bodies: str, limit: int = DOWNLOAD_MINUTES
+    wanted: Preparation,
+    name: str,
+    title: str,
+    values: Mapping[str, str],
+    *bodies: str,
+    limit: int = catalog.DOWNLOAD_MINUTES,
 ) -> JobScript:
     options: dict[str, Option] = {
         "job-name": f"mlperf-{name}",
@@ -429,19 +420,19 @@ def diffusion_script(wanted: Training, config: DiffusionConfig) -> JobScript:
         "CONFIG": f"train_{config.name}.yaml",
         "GPUS": GPUS,
     }
-    cpus = max(1, min(TASK_CPUS, wanted.partition.cpus // GPUS))
-    memory = min(TASK_CPU_GIB * 1024, wanted.partition.memory_mib // (GPUS * cpus))
+    cpus = max(1, min(catalog.TASK_CPUS, wanted.partition.cpus // GPUS))
+    memory = min(catalog.TASK_CPU_GIB * 1024, wanted.partition.memory_mib // (GPUS * cpus))
     options: dict[str, Option] = {"cpus-per-task": cpus, "mem-per-cpu": f"{memory}M"}
     title = f"Trains MLPerf's Stable Diffusion on {wanted.nodes} nodes."
     name = f"train_{config.name}"
-    limit = time_limit(wanted.partition, wanted.minutes or MINUTES[STABLE_DIFFUSION])
+    limit = time_limit(wanted.partition, wanted.minutes or catalog.MINUTES[STABLE_DIFFUSION])
     body = _body(values, "stable-diffusion.sh")
     return JobScript(name=f"mlperf-{name}.sh", title=title, options=_options(wanted, name, limit) | options, body=body)
 
 
 def gpt3_script(wanted: Training, setting: Gpt3Setting, checkpoint: str) -> JobScript:
     """The job that trains GPT-3. `checkpoint`: its folder."""
-    limit = time_limit(wanted.partition, wanted.minutes or MINUTES[GPT3])
+    limit = time_limit(wanted.partition, wanted.minutes or catalog.MINUTES[GPT3])
     if limit <= _SAVE_MINUTES:
         raise RequestError(
             f"--minutes {limit}: allowed is more than {_SAVE_MINUTES}, which GPT-3 keeps for its checkpoint"
@@ -455,8 +446,8 @@ def gpt3_script(wanted: Training, setting: Gpt3Setting, checkpoint: str) -> JobS
         "PIPELINE": setting.pipeline,
         "MICRO": setting.micro,
         "BATCH": setting.batch,
-        "EXTERNAL_STEPS": EXTERNAL_STEPS,
-        "EXTERNAL_BATCH": EXTERNAL_BATCH,
+        "EXTERNAL_STEPS": catalog.EXTERNAL_STEPS,
+        "EXTERNAL_BATCH": catalog.EXTERNAL_BATCH,
         "SEED": _SEED,
         "EXIT_MINUTES": limit - _SAVE_MINUTES,
     }

@@ -565,31 +565,19 @@ def _driver_warnings(config: ClusterConfig) -> Iterator[Finding]:
 
 
 CUSTOMIZE_INPUTS = frozenset(
-    {
-        "account_id", "address", "boot_disk", "bucket", "instance_id", "ip_cidr_range", "location", "machine_type",
-        "member", "name", "network", "network_interfaces", "project", "region", "role", "role_id", "secret",
-        "secret_data", "secret_id", "service", "service_account", "source", "source_instance_template", "subnetwork",
-        "zone",
-    }
-)  # fmt: skip
+    """
+    account_id address boot_disk bucket instance_id ip_cidr_range location machine_type member name network
+    network_interfaces project region role role_id secret secret_data secret_id service service_account source
+    source_instance_template subnetwork zone
+    """.split()
+)
 """Inputs that the stack file itself decides, or by which resources, machines and `./hpc` find each other."""
 CUSTOMIZE_KEYS: Mapping[str, frozenset[str]] = {
     "labels": frozenset(
-        {
-            "deployment",
-            "hpc-booted",
-            "hpc-cluster",
-            "hpc-digest",
-            "hpc-owner",
-            "hpc-part",
-            "lustre_index",
-            "lustre_target_host",
-            "lustre_target_index",
-            "lustre_target_role",
-            "lustre_type",
-            "managed-by",
-            "name",
-        }
+        """
+        deployment hpc-booted hpc-cluster hpc-digest hpc-owner hpc-part lustre_index lustre_target_host
+        lustre_target_index lustre_target_role lustre_type managed-by name
+        """.split()
     ),
     "metadata": frozenset({"block-project-ssh-keys", "enable-oslogin", "hpc-boot", "ssh-keys", "startup-script"}),
 }
