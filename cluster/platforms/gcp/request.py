@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from cluster.catalog import MACHINE_TYPES, Gpu, MachineType
+from cluster.config.capacity import BasicCapacity, Capacity
 from cluster.config.cluster import ClusterConfig
-from cluster.config.machines import Nodeset
 from cluster.platforms.gcp.address_plan import NAT_ADDRESSES, fabric_of, plan, reserved, table
 from cluster.platforms.gcp.disks import boot_disk, state_disk
 from cluster.platforms.gcp.filesystems.registry import file_systems, servers
@@ -18,16 +18,25 @@ LOCAL_SSD_GB = 375
 """GB of one local SSD (cloud.google.com/compute/docs/disks/local-ssd)."""
 
 
+_WAYS = {
+    "on_demand": "on demand",
+    "spot": "spot",
+    "reservation": "from reservation",
+    "flex": "flex start",
+    "calendar": "from future reservation",
+}
+
+
 @dataclass(frozen=True, kw_only=True)
 class Ask:
     """Machines of one kind."""
 
     count: int
     machine_type: MachineType
-    gpu: Gpu | None
+    gpu: Gpu | None = None
     what: str
     """What they are to the cluster."""
-    way: str
+    way: str = _WAYS["on_demand"]
     """How their capacity is asked for."""
 
     @property
@@ -42,25 +51,31 @@ def asks(config: ClusterConfig) -> list[Ask]:
     """The machines, kind by kind: controller, login machines, nodesets, Lustre servers."""
     found = []
     for spec in machines(config):
+        if spec.index and "controller" not in spec.roles:
+            continue
         if "controller" in spec.roles:
-            way = config.controller.capacity.way if config.controller.capacity else "on_demand"
-            found.append(Ask(count=1, machine_type=spec.machine_type, gpu=None, what="controller", way=_words(way)))
-        elif spec.roles == ("login",) and spec.index == 0:
-            way = config.login.capacity.way if config.login.capacity else "on_demand"
-            found.append(
-                Ask(count=config.login.count, machine_type=spec.machine_type, gpu=None, what="login", way=_words(way))
-            )
-        elif spec.roles == ("node",) and spec.index == 0 and spec.nodeset:
+            count, what, capacity = 1, "controller", config.controller.capacity
+        elif spec.nodeset:
             section = config.nodesets[spec.nodeset]
-            what = f"nodeset {spec.nodeset}"
-            found.append(
-                Ask(count=section.count, machine_type=spec.machine_type, gpu=spec.gpu, what=what, way=_way(section))
-            )
+            count, what, capacity = section.count, f"nodeset {spec.nodeset}", section.capacity
+        else:
+            count, what, capacity = config.login.count, "login", config.login.capacity
+        way, gpu = _way(capacity), spec.gpu if spec.nodeset else None
+        found.append(Ask(count=count, machine_type=spec.machine_type, gpu=gpu, what=what, way=way))
     kinds = Counter((server.kind, server.machine_type) for server in servers(config))
     return found + [
-        Ask(count=count, machine_type=machine_type, gpu=None, what=f"Lustre {kind}", way=_words("on_demand"))
+        Ask(count=count, machine_type=machine_type, what=f"Lustre {kind}")
         for (kind, machine_type), count in kinds.items()
     ]
+
+
+def _way(capacity: BasicCapacity | Capacity | None) -> str:
+    if not isinstance(capacity, Capacity):
+        return _WAYS[capacity.way if capacity else "on_demand"]
+    if reservation := capacity.reservation:
+        policy = f" (placement policy {reservation.placement_policy})" if reservation.placement_policy else ""
+        return f"{_WAYS[capacity.way]} {reservation.name}{policy}"
+    return f"{_WAYS[capacity.way]} {capacity.calendar.name}" if capacity.calendar else _WAYS[capacity.way]
 
 
 def disks(config: ClusterConfig) -> Mapping[str, int]:
@@ -81,12 +96,12 @@ def disks(config: ClusterConfig) -> Mapping[str, int]:
 
 def builder(config: ClusterConfig) -> Ask | None:
     """The machine that makes the image and is deleted then, if there is one; its disk is said here."""
-    asked = config.image.builder
-    what = f"builder of the image, with {asked.size_gb:,} GB of pd-ssd"
-    machine_type = MACHINE_TYPES[asked.machine_type]
     if not bakes(config):
         return None
-    return Ask(count=1, machine_type=machine_type, gpu=None, what=what, way="on demand until the image is made")
+    asked = config.image.builder
+    what = f"builder of the image, with {asked.size_gb:,} GB of pd-ssd"
+    way = "on demand until the image is made"
+    return Ask(count=1, machine_type=MACHINE_TYPES[asked.machine_type], what=what, way=way)
 
 
 def networks(config: ClusterConfig) -> Mapping[str, int]:
@@ -117,23 +132,3 @@ def describe_request(config: ClusterConfig) -> list[str]:
         + ", ".join(policies(config)),
     ]
     return [*lines, *table(plan(config)).splitlines()]
-
-
-def _way(section: Nodeset) -> str:
-    capacity = section.capacity
-    if capacity is None:
-        return _words("on_demand")
-    if reservation := capacity.reservation:
-        policy = f" (placement policy {reservation.placement_policy})" if reservation.placement_policy else ""
-        return f"{_words(capacity.way)} {reservation.name}{policy}"
-    return f"{_words(capacity.way)} {capacity.calendar.name}" if capacity.calendar else _words(capacity.way)
-
-
-def _words(way: str) -> str:
-    return {
-        "on_demand": "on demand",
-        "spot": "spot",
-        "reservation": "from reservation",
-        "flex": "flex start",
-        "calendar": "from future reservation",
-    }[way]
