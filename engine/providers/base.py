@@ -1,7 +1,8 @@
 """What a provider is to the engine, and the provider of all that is not embedded."""
 
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from engine.core.diff import Diff
@@ -12,6 +13,21 @@ from engine.values import Props
 class UnfinishedStepError(EngineError):
     """A creation failed and left something. The state keeps its note, as after a kill: the next run resumes it, or
     removes what it left."""
+
+
+@contextmanager
+def unfinished(is_left: Callable[[], bool] = lambda: True) -> Iterator[None]:
+    """Raise an error of what is done inside as UnfinishedStepError, if something is left of it or that is not known."""
+    try:
+        yield
+    except EngineError as error:
+        try:
+            left = is_left()
+        except EngineError:
+            left = True
+        if left:
+            raise UnfinishedStepError(str(error)) from None
+        raise
 
 
 class InputCheckError(EngineError):

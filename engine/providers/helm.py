@@ -9,8 +9,8 @@ import yaml
 
 from engine.core.diff import Diff
 from engine.errors import EngineError
-from engine.providers.base import Context, InputCheckError, Provider, UnfinishedStepError
-from engine.providers.kubernetes import Cluster, failure, namespace
+from engine.providers.base import Context, InputCheckError, Provider, unfinished
+from engine.providers.kubernetes import Cluster, namespace, succeeded
 from engine.values import UNKNOWN, Props, Value, same, secret
 
 _SWITCHES = {
@@ -201,12 +201,8 @@ class Release(Provider):
             raise EngineError(
                 f"the release {_name(news)} already exists and is not this resource's: uninstall it first"
             )
-        try:
+        with unfinished(lambda: bool(self._revisions(ctx, news))):
             return _id(news), self._upgrade(ctx, news, revisions)
-        except EngineError as error:
-            if self._may_be_there(ctx, news):
-                raise UnfinishedStepError(str(error)) from None
-            raise
 
     def update(self, ctx: Context, id_: str, olds: Props, outputs: Props, news: Props) -> Props:  # noqa: ARG002
         return self._upgrade(ctx, news, self._revisions(ctx, news))
@@ -215,8 +211,7 @@ class Release(Provider):
         hooks = ["--no-hooks"] if inputs.get("disableWebhooks") else []
         options = ["--wait", "--ignore-not-found", _limit(ctx, inputs), *hooks]
         done = self._cluster.helm(ctx, "uninstall", inputs["name"], *_place(inputs), *options)
-        if done.status:
-            raise EngineError(f"helm can't uninstall {_name(inputs)}: {failure(done, ctx)}")
+        succeeded(done, ctx, f"helm can't uninstall {_name(inputs)}")
 
     def read(self, ctx: Context, id_: str, inputs: Props, outputs: Props) -> tuple[str, Props, Props] | None:
         place, _, name = id_.rpartition("/")
@@ -224,17 +219,14 @@ class Release(Provider):
         done = self._cluster.helm(ctx, "get", "metadata", name, *_place(found), "--output=json")
         if done.status and "not found" in done.stderr:
             return None
-        if done.status:
-            raise EngineError(f"helm can't read {_name(found)}: {failure(done, ctx)}")
-        return id_, inputs, {**(outputs or found), "status": _status(json.loads(done.stdout))}
+        status = _status(json.loads(succeeded(done, ctx, f"helm can't read {_name(found)}").stdout))
+        return id_, inputs, {**(outputs or found), "status": status}
 
     def abandon(self, ctx: Context, inputs: Props, held: frozenset[str]) -> None:
-        try:
+        with unfinished():
             revisions = self._revisions(ctx, inputs)
             if revisions and _id(inputs) not in held and revisions[-1].get(_LABEL) == _label(ctx):
                 self.delete(ctx, _id(inputs), inputs, {})
-        except EngineError as error:
-            raise UnfinishedStepError(str(error)) from None
 
     def _upgrade(self, ctx: Context, news: Props, revisions: list[Props]) -> Props:
         self._recover(ctx, news, revisions)
@@ -243,9 +235,7 @@ class Release(Provider):
         done = self._cluster.helm(
             ctx, "upgrade", news["name"], chart, *options, *rest, "--output=json", stdin=values(news)
         )
-        if done.status:
-            raise EngineError(f"helm can't install {_name(news)}: {failure(done, ctx)}")
-        release = json.loads(done.stdout)
+        release = json.loads(succeeded(done, ctx, f"helm can't install {_name(news)}").stdout)
         chart_of = release["chart"]["metadata"]
         found = {
             **{key: release[key] for key in ("name", "namespace")},
@@ -269,14 +259,7 @@ class Release(Provider):
         else:
             back = ["uninstall", news["name"], "--wait", "--ignore-not-found"]
         done = self._cluster.helm(ctx, *back, *_place(news), _limit(ctx, news))
-        if done.status:
-            raise EngineError(f"helm can't recover {_name(news)} from the state {state}: {failure(done, ctx)}")
-
-    def _may_be_there(self, ctx: Context, inputs: Props) -> bool:
-        try:
-            return bool(self._revisions(ctx, inputs))
-        except EngineError:
-            return True
+        succeeded(done, ctx, f"helm can't recover {_name(news)} from the state {state}")
 
     def _revisions(self, ctx: Context, inputs: Props) -> list[Props]:
         """The labels of a release's records, oldest first. helm's own commands do not show labels, and `helm history`
@@ -286,9 +269,8 @@ class Release(Provider):
         done = self._cluster.kubectl(
             ctx, "get", "secrets", *_place(inputs), selector, f"--output=jsonpath={labels}", "--request-timeout=60s"
         )
-        if done.status:
-            raise EngineError(f"{_name(inputs)}: {failure(done, ctx)}")
-        return sorted(map(json.loads, done.stdout.splitlines()), key=lambda row: int(row["version"]))
+        rows = succeeded(done, ctx, _name(inputs)).stdout.splitlines()
+        return sorted(map(json.loads, rows), key=lambda row: int(row["version"]))
 
 
 def _label(ctx: Context) -> str:

@@ -14,7 +14,7 @@ from engine.core.diff import Diff, contains, differences, parse_path
 from engine.errors import EngineError
 from engine.project import KubernetesTools
 from engine.providers import process
-from engine.providers.base import Context, Provider, UnfinishedStepError
+from engine.providers.base import Context, Provider, unfinished
 from engine.providers.process import Outcome
 from engine.values import Props, Value, contains_unknown, secret
 from hostfiles import PrivateFolder, write_atomically
@@ -116,11 +116,6 @@ def _group(inputs: Props) -> str:
     return str(inputs.get("apiVersion", "")).rpartition("/")[0]
 
 
-def manifest(inputs: Props) -> str:
-    """What is applied, as JSON."""
-    return json.dumps({key: value for key, value in inputs.items() if key != "status"})
-
-
 def id_of(live: Props) -> str:
     """NAMESPACE/NAME, or NAME of what is in no namespace."""
     metadata = live["metadata"]
@@ -171,15 +166,13 @@ class Cluster:
 
     def kubectl(self, ctx: Context, *arguments: str, stdin: str = "", waits: bool = False) -> process.Outcome:
         """Run kubectl to its end; `waits` says that it may be stopped at Ctrl-C."""
-        return self._run(
-            ctx, [str(self._tools.kubectl), *self._flags(ctx, "--context"), *arguments], stdin, waits=waits
-        )
+        argv = [str(self._tools.kubectl), *self._flags(ctx, "--context"), *arguments]
+        return self._run(ctx, argv, stdin, waits=waits)
 
     def helm(self, ctx: Context, *arguments: str, stdin: str = "") -> process.Outcome:
         """Run helm to its end. It is stopped at Ctrl-C, and then marks its release as failed."""
-        return self._run(
-            ctx, [str(self._tools.helm), *arguments, *self._flags(ctx, "--kube-context")], stdin, waits=True
-        )
+        argv = [str(self._tools.helm), *arguments, *self._flags(ctx, "--kube-context")]
+        return self._run(ctx, argv, stdin, waits=True)
 
     def file(self, text: str) -> Path:
         """A private file with this text, for what no program reads from its standard input; until `close`."""
@@ -231,6 +224,13 @@ def failure(outcome: process.Outcome, ctx: Context) -> str:
     return f"stopped by Ctrl-C: {text}" if ctx.stopped() else text.removeprefix("error: ").removeprefix("Error: ")
 
 
+def succeeded(outcome: process.Outcome, ctx: Context, what: str) -> process.Outcome:
+    """The outcome of kubectl or helm. Raises EngineError: `what` failed, and why."""
+    if outcome.status:
+        raise EngineError(f"{what}: {failure(outcome, ctx)}")
+    return outcome
+
+
 def namespace(settings: Props) -> str:
     """The provider's namespace for what names none."""
     return str(settings.get("namespace") or "")
@@ -280,12 +280,8 @@ class Object(Provider):
                 f"{_name(news)} already exists and is not this resource's. Delete it, or set upsertExistingObjects "
                 "of the provider to take it over"
             )
-        try:
+        with unfinished(lambda: manager in _managers(self._get(ctx, news))):
             return self._apply(ctx, news, manager)
-        except EngineError as error:
-            if self._may_be_there(ctx, news, manager):
-                raise UnfinishedStepError(str(error)) from None
-            raise
 
     def update(self, ctx: Context, id_: str, olds: Props, outputs: Props, news: Props) -> Props:  # noqa: ARG002
         return self._apply(ctx, news, field_manager(ctx, outputs))[1]
@@ -295,27 +291,21 @@ class Object(Provider):
         wait = ["--ignore-not-found", "--wait=true", f"--timeout={seconds:g}s"]
         what = identity(ctx.type, id_, inputs)
         done = self._kubectl(ctx, what, "delete", "--filename=-", *wait, waits=True)
-        if done.status and not _is_unknown_kind(done):
-            raise EngineError(f"{_name(what)} could not be deleted: {failure(done, ctx)}")
+        if not _is_unknown_kind(done):
+            succeeded(done, ctx, f"{_name(what)} could not be deleted")
 
     def read(self, ctx: Context, id_: str, inputs: Props, outputs: Props) -> tuple[str, Props, Props] | None:
         live = self._get(ctx, identity(ctx.type, id_, inputs))
         if live is None:
             return None
-        return (
-            id_of(live),
-            as_found(inputs, live),
-            outputs_of(inputs, live, field_manager(ctx, outputs)),
-        )
+        return id_of(live), as_found(inputs, live), outputs_of(inputs, live, field_manager(ctx, outputs))
 
     def abandon(self, ctx: Context, inputs: Props, held: frozenset[str]) -> None:
-        try:
+        with unfinished():
             there = self._get(ctx, inputs)
             # Only what this very resource has applied, and what no other resource holds.
             if there and id_of(there) not in held and field_manager(ctx, {}) in _managers(there):
                 self.delete(ctx, id_of(there), inputs, {})
-        except EngineError as error:
-            raise UnfinishedStepError(str(error)) from None
 
     def _apply(self, ctx: Context, news: Props, manager: str) -> tuple[str, Props]:
         annotations = (news.get("metadata") or {}).get("annotations") or {}
@@ -325,9 +315,7 @@ class Object(Provider):
         )
         options = ["--server-side", f"--field-manager={manager}", *(["--force-conflicts"] if forced else [])]
         done = self._kubectl(ctx, news, "apply", *options, "--filename=-", "--output=json", _REQUEST)
-        if done.status:
-            raise EngineError(f"{_name(news)}: {failure(done, ctx)}")
-        live = json.loads(done.stdout)
+        live = json.loads(succeeded(done, ctx, _name(news)).stdout)
         if annotations.get("pulumi.com/skipAwait") != "true":
             live = self._await(ctx, live, news) or live
         return id_of(live), outputs_of(news, live, manager)
@@ -343,24 +331,14 @@ class Object(Provider):
             done = self._kubectl(ctx, what, "rollout", "status", limit, "--filename=-", waits=True)
         else:
             return None
-        if done.status:
-            raise EngineError(f"{_name(live)} was applied and is not ready: {failure(done, ctx)}")
+        succeeded(done, ctx, f"{_name(live)} was applied and is not ready")
         return self._get(ctx, what)
-
-    def _may_be_there(self, ctx: Context, inputs: Props, manager: str) -> bool:
-        try:
-            there = self._get(ctx, inputs)
-        except EngineError:
-            return True
-        return there is not None and manager in _managers(there)
 
     def _get(self, ctx: Context, what: Props) -> Props | None:
         options = ["--output=json", "--ignore-not-found", "--show-managed-fields", _REQUEST]
         named_by = identity(ctx.type, "", what)
         done = self._kubectl(ctx, named_by, "get", "--filename=-", *options)
-        if done.status and not _is_unknown_kind(done):
-            raise EngineError(f"{_name(what)}: {failure(done, ctx)}")
-        if done.status or not done.stdout.strip():
+        if _is_unknown_kind(done) or not succeeded(done, ctx, _name(what)).stdout.strip():
             return None
         # With --ignore-not-found, kubectl prints a list of one.
         found = json.loads(done.stdout)
@@ -369,16 +347,17 @@ class Object(Provider):
     def _kubectl(self, ctx: Context, what: Props, *arguments: str, waits: bool = False) -> Outcome:
         place = (what.get("metadata") or {}).get("namespace") or namespace(ctx.settings())
         inside = [f"--namespace={place}"] if place else []
-        return self._cluster.kubectl(ctx, *arguments, *inside, stdin=manifest(what), waits=waits)
+        manifest = json.dumps({key: value for key, value in what.items() if key != "status"})
+        return self._cluster.kubectl(ctx, *arguments, *inside, stdin=manifest, waits=waits)
 
 
-def _managers(live: Props) -> set[str]:
-    return {row.get("manager", "") for row in live["metadata"].get("managedFields") or []}
+def _managers(live: Props | None) -> set[str]:
+    return {row.get("manager", "") for row in live["metadata"].get("managedFields") or []} if live else set()
 
 
 def _is_unknown_kind(done: Outcome) -> bool:
     """An object whose kind is not served (any more) is not there: its CustomResourceDefinition is gone."""
-    return any(text in done.stderr for text in _NO_KIND)
+    return done.status != 0 and any(text in done.stderr for text in _NO_KIND)
 
 
 def _seconds(inputs: Props) -> float:
