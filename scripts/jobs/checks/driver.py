@@ -118,46 +118,26 @@ class Driver:
         code = 124 if late else process.returncode
         most = max(LONGEST, LONGEST_OF_TASK * len(nodes) * job["tasks"])
         if not self.stop.is_set():
-            event(
-                "end",
-                key=job["key"],
-                partition=job["partition"],
-                nodes=nodes,
-                code=code,
-                late=late,
-                seconds=round(time.monotonic() - began, 2),
-                out=out[-most:],
-                err=err[-most:],
-            )
+            result = {"code": code, "late": late, "seconds": round(time.monotonic() - began, 2)}
+            printed = {"out": out[-most:], "err": err[-most:]}
+            event("end", key=job["key"], partition=job["partition"], nodes=nodes, **result, **printed)
         return code
 
     def line(self, job: dict[str, Any], nodes: list[str]) -> list[str]:
         """The srun of a job."""
-        options = {
-            "job-name": self.name,
-            "comment": job["key"],
-            "time": job["minutes"],
-            "partition": job["partition"],
-            "nodelist": ",".join(nodes),
-            "nodes": len(nodes),
-            "ntasks": len(nodes) * job["tasks"],
-        }
-        line = ["srun", "--chdir=/", "--kill-on-bad-exit=0"]
-        line += [*(f"--{name}={value}" for name, value in options.items()), *job["options"]]
+        line = ["srun", "--chdir=/", "--kill-on-bad-exit=0", f"--job-name={self.name}", f"--comment={job['key']}"]
+        line += [f"--time={job['minutes']}", f"--partition={job['partition']}", f"--nodelist={','.join(nodes)}"]
+        line += [f"--nodes={len(nodes)}", f"--ntasks={len(nodes) * job['tasks']}", *job["options"]]
         if self.spec["mail"] == nodes[0] and job["key"] == "node":
             line += ["--mail-type=END", f"--mail-user={pwd.getpwuid(os.getuid()).pw_name}"]
         if not self.spec["wait"]:
             line.append(f"--immediate={self.spec['immediate']}")
-        if job["key"] == "container":
-            return self._container(line)
-        program, *arguments = job["program"]
-        return [*line, "python3", "-c", (_HERE / program).read_text(), *arguments]
-
-    def _container(self, line: list[str]) -> list[str]:
-        """By pyxis where srun has its option, else by what the node has."""
-        if self.spec["pyxis"]:
+        if job["key"] == "container" and self.spec["pyxis"]:
             return [*line, f"--container-image={self.image}", "cat", "/etc/os-release"]
-        return [*line, "python3", "-c", (_HERE / "container.py").read_text(), self.spec["run"], self.image]
+        # Without pyxis, whose option srun would have, a container is started by what the node has.
+        container = ["container.py", self.spec["run"], self.image] if job["key"] == "container" else None
+        program, *arguments = container or job["program"]
+        return [*line, "python3", "-c", (_HERE / program).read_text(), *arguments]
 
     def _image(self) -> str:
         """The image, downloaded once where the login machine can: nodes of a large cluster would exceed a registry's

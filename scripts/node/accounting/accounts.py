@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -228,17 +228,14 @@ def _removals(desired: dict[str, Any], before: dict[str, Any], found: dict[str, 
                 yield ["delete", "user", f"name={name}", f"account={account}"]
     # Children before parents, wherever an edit that failed has left them.
     parents = {row["account"]: row.get("parentname", "") for row in found["associations"] if not row["user"]}
-    gone = [name for name in _gone("accounts", desired, before) if name in found["accounts"]]
-    for name in sorted(gone, key=lambda name: -_depth(name, parents)):
+    for name in sorted(_gone("accounts", desired, before, found["accounts"]), key=lambda name: -_depth(name, parents)):
         yield ["delete", "account", f"name={name}"]
-    for name in _gone("qos", desired, before):
-        if name in found["qos"]:
-            yield ["delete", "qos", f"name={name}"]
+    yield from (["delete", "qos", f"name={name}"] for name in _gone("qos", desired, before, found["qos"]))
 
 
-def _gone(kind: str, desired: dict[str, Any], before: dict[str, Any]) -> list[str]:
-    wanted = _named(desired[kind])
-    return [name for name in reversed(_named(before[kind])) if name not in wanted]
+def _gone(kind: str, desired: dict[str, Any], before: dict[str, Any], there: Container[str]) -> list[str]:
+    kept = _named(desired[kind])
+    return [name for name in reversed(_named(before[kind])) if name not in kept and name in there]
 
 
 def _depth(name: str, parents: dict[str, str]) -> int:

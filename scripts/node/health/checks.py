@@ -114,7 +114,7 @@ def _diag() -> Outcome:
 
 
 def _xids() -> Outcome:
-    """Xids since the last run. Here, and not beside nvidia-smi: where it hangs, they say why."""
+    # Not beside nvidia-smi: where it hangs, they say why.
     return _bounded(lambda: gpu.xids(_place("gpu-xid")))
 
 
@@ -203,18 +203,13 @@ def nic(names: list[str], count: int, mbps: int, *, net: Path = NET, container: 
 
 def _is_up(nic: Path) -> bool:
     """As operstates are (Documentation/ABI/testing/sysfs-class-net): drivers that report none are `unknown`."""
-    try:
-        return (nic / "operstate").read_text().strip() in ("up", "unknown")
-    except OSError:
-        return False
+    return _read_text(nic / "operstate") in ("up", "unknown")
 
 
 def _speed(nic: Path) -> int:
     """Mbit/s; 0 where the driver does not say, for which sysfs has -1 or refuses to be read."""
-    try:
-        return max(int((nic / "speed").read_text()), 0)
-    except (OSError, ValueError):
-        return 0
+    speed = _read_text(nic / "speed")
+    return int(speed) if speed.isdigit() else 0
 
 
 def _read_text(path: Path) -> str:

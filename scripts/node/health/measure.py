@@ -17,6 +17,7 @@ import shlex
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -143,9 +144,7 @@ def _last(name: str, kind: str) -> dict[str, Any]:
 
 
 def _network(part: dict[str, Any], due: list[str], idle: list[str], wanted: dict[str, Any]) -> None:
-    def run_(todo: list[Pair]) -> dict[Pair, float]:
-        return _run_pairs(part["partition"], todo, wanted["seconds"])
-
+    run_ = partial(_run_pairs, part["partition"], wanted["seconds"])
     _by_pairs("network", part["nodes"], due, idle, run_, least=wanted["mbps"], unit="Mbit/s")
 
 
@@ -195,7 +194,7 @@ def _by_pairs(
     _settle(kind, nodes, found)
 
 
-def _run_pairs(partition: str, todo: list[Pair], seconds: int) -> dict[Pair, float]:
+def _run_pairs(partition: str, seconds: int, todo: list[Pair]) -> dict[Pair, float]:
     """Mbit/s of each pair, in its slower direction; those whose job did not run are left out."""
     words: dict[Pair, list[str]] = {}
     for first, second in todo:

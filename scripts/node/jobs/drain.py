@@ -11,7 +11,6 @@ import json
 import select
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -111,7 +110,6 @@ def resume_if(nodes: set[str], partitions: set[str], reasons: tuple[str, ...]) -
 
 
 def _closed() -> set[str]:
-    """Names of partitions that were closed here."""
     return set(read_json(PARTITIONS, []))
 
 
@@ -145,7 +143,9 @@ def _wait(nodes: set[str], partitions: set[str], seconds: float) -> None:
     """Wait until no job is left there, telling which. Raises SetupError after `seconds`."""
     end, again, began = time.monotonic() + seconds, 0.0, time.time()
     named: set[str] = set()
-    listened = _listener()
+    # Where nobody reads the output any more, the connection has ended with whoever started this.
+    reader = select.poll()
+    reader.register(sys.stdout.fileno(), 0)
     while True:
         jobs = jobs_left(everywhere(), nodes, partitions)
         if not jobs:
@@ -164,7 +164,8 @@ def _wait(nodes: set[str], partitions: set[str], seconds: float) -> None:
             more = f"; and {len(jobs) - 5} more" if len(jobs) > 5 else ""
             some = "; ".join(map(str, jobs[:5])) + more
             log(f"waiting for {len(jobs)} job{'' if len(jobs) == 1 else 's'}, {span} at most: {some}")
-        if not listened() or (WANTED.exists() and WANTED.stat().st_mtime > began):
+        ended = any(event & (select.POLLERR | select.POLLHUP) for _, event in reader.poll(0))
+        if ended or (WANTED.exists() and WANTED.stat().st_mtime > began):
             # Whoever started this is gone, or the next `up` is here, perhaps with the edit taken back.
             raise SetupError("interrupted: what is drained stays so, and the next `up` goes on waiting")
         time.sleep(0.5 if seconds - (end - now) < 20 else 2)
@@ -185,13 +186,6 @@ def timeout_error(jobs: list[Job], nodes: set[str], partitions: set[str], second
         *(f"                    {line}" for line in resume),
     ]
     return "\n".join(lines)
-
-
-def _listener() -> Callable[[], bool]:
-    """A function: whether anybody still reads the output. The connection ends with whoever started this."""
-    poll = select.poll()
-    poll.register(sys.stdout.fileno(), 0)
-    return lambda: not any(event & (select.POLLERR | select.POLLHUP) for _, event in poll.poll(0))
 
 
 RESERVATION_PREFIX = "hpc-end-"
