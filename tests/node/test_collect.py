@@ -183,10 +183,8 @@ class TestClusterState:
         """A board as a controller leaves it, which this machine is."""
         for name, path in (("FOLDER", "b"), ("CONFIG", "b/o"), ("CLIENT", "b/etc"), ("REPORTS", "b/nodes")):
             monkeypatch.setattr(cluster_state, name, tmp_path / path)
-        for name in ("write", "folder"):
-            monkeypatch.setattr(
-                cluster_state, name, {"write": put, "folder": lambda path: path.mkdir(exist_ok=True)}[name]
-            )
+        monkeypatch.setattr(cluster_state, "write", lambda path, text: bool(path.write_text(text)))
+        monkeypatch.setattr(cluster_state, "folder", lambda path: path.mkdir(exist_ok=True))
         for name in ("protect_shared", "require_root_only"):
             monkeypatch.setattr(cluster_state.host, name, lambda _: None)
         monkeypatch.setattr(slurmctld, "applied", lambda: {"slurm.conf": "ClusterName=x\n"})
@@ -226,11 +224,6 @@ class TestClusterState:
             collect._cluster_state(controls=False)
         cluster_state.publish({"users": []}, {"slurm.conf": "ClusterName=x\n"})
         assert collect._cluster_state(controls=True)["damaged"] == ""
-
-
-def put(path: Path, text: str) -> bool:
-    path.write_text(text)
-    return True
 
 
 @given(st.lists(st.text(), max_size=4))

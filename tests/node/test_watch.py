@@ -1,4 +1,4 @@
-"""A node joins again when its orders are old or gone, and starts slurmd anew when that missed a new slurm.conf."""
+"""A node joins again when its orders are old or gone, and restarts slurmd when that missed a new slurm.conf."""
 
 import json
 import os
@@ -9,7 +9,7 @@ import pytest
 from system import munge
 
 WATCH = Path(__file__).parents[2] / "scripts" / "node" / "watch.sh"
-JOIN, ANEW = "restart hpc-node.service", "try-restart slurmd.service"
+JOIN, RESTART = "restart hpc-node.service", "try-restart slurmd.service"
 
 
 @pytest.fixture
@@ -59,34 +59,24 @@ def test_nothing_happens_while_all_is_the_same(watch):
     assert watch(20) == []
 
 
-def test_munged_that_does_not_vouch_is_told_once_a_minute(watch, tmp_path):
+def test_a_munged_that_does_not_authenticate_makes_it_join_once_a_minute(watch, tmp_path):
     (tmp_path / "deaf").touch()
     assert watch(15 + 30 + 14) == [JOIN] * 2
 
 
-def test_other_orders_are_followed(watch, tmp_path):
-    (tmp_path / "node/orders.json").write_text("older orders\n")
-    assert watch(1) == [JOIN]
-
-
-def test_a_shared_file_system_that_went_away_is_asked_for_again(watch, tmp_path):
-    (tmp_path / "board/cluster.json").unlink()
-    assert watch(1) == [JOIN]
-
-
-def test_new_files_are_given_time_to_arrive(watch, tmp_path):
-    (tmp_path / "fetched/slurm.conf").write_text("old\n")
-    assert watch(4) == []
-
-
-def test_slurmd_with_old_files_is_started_anew_once_for_each_difference(watch, tmp_path):
-    (tmp_path / "fetched/slurm.conf").write_text("old\n")
-    assert watch(30) == [ANEW]
-
-
-def test_a_node_without_files_of_slurms_is_left_alone(watch, tmp_path):
-    (tmp_path / "fetched/slurm.conf").unlink()
-    assert watch(20) == []
+@pytest.mark.parametrize(
+    ("path", "text", "rounds", "asked"),
+    [
+        ("node/orders.json", "older orders\n", 1, [JOIN]),
+        ("board/cluster.json", None, 1, [JOIN]),  # the shared file system went away
+        ("fetched/slurm.conf", "old\n", 4, []),  # new files are given time to arrive
+        ("fetched/slurm.conf", "old\n", 30, [RESTART]),  # once for each difference
+        ("fetched/slurm.conf", None, 20, []),
+    ],
+)
+def test_what_differs_is_followed(watch, tmp_path, path, text, rounds, *, asked):
+    (tmp_path / path).unlink() if text is None else (tmp_path / path).write_text(text)
+    assert watch(rounds) == asked
 
 
 class TestAnotherKey:

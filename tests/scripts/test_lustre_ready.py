@@ -58,14 +58,12 @@ def closed() -> int:
 
 
 def ask(*more: str, lnet: int, http_port: int = 1, seconds: int = 0) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        ["bash", SCRIPT, "127.0.0.1", str(seconds), *more],
-        env={**os.environ, "LNET_PORT": str(lnet), "HTTP_PORT": str(http_port)},
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
+    return run(["bash", str(SCRIPT), "127.0.0.1", str(seconds), *more], LNET_PORT=str(lnet), HTTP_PORT=str(http_port))
+
+
+def run(command: list[str], **ports: str) -> subprocess.CompletedProcess[str]:
+    env = {**os.environ, **ports}
+    return subprocess.run(command, env=env, capture_output=True, text=True, timeout=120, check=False)
 
 
 @pytest.mark.parametrize("status", [200, 301, 403, 404, 500])
@@ -103,12 +101,5 @@ def test_the_command_asks_for_what_each_kind_has():
     assert text.startswith("bash -s -- 172.16.9.1 1800 --web <<'LUSTRE_READY'\n#!/bin/bash\n")
     assert "--web <<" not in managed.probe("10.128.0.2")
     with listening() as lnet:
-        run = subprocess.run(
-            ["sh", "-c", managed.probe("127.0.0.1")],
-            env={**os.environ, "LNET_PORT": str(lnet)},
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=False,
-        )
-    assert (run.returncode, run.stdout) == (0, "the Lustre file system at 127.0.0.1 answers\n")
+        done = run(["sh", "-c", managed.probe("127.0.0.1")], LNET_PORT=str(lnet))
+    assert (done.returncode, done.stdout) == (0, "the Lustre file system at 127.0.0.1 answers\n")

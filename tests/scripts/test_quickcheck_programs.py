@@ -117,15 +117,8 @@ def test_the_driver_asks_srun_for_what_the_plan_says():
     }  # fmt: skip
     line = driver.Driver(spec).line(job, ["n-0"])
     assert line[0] == "srun"
-    assert {
-        "--job-name=hpc-check-ab12",
-        "--time=1",
-        "--partition=p",
-        "--nodelist=n-0",
-        "--ntasks=2",
-        "--mem=64M",
-        "--immediate=15",
-    } <= set(line)
+    options = "--job-name=hpc-check-ab12 --time=1 --partition=p --nodelist=n-0 --ntasks=2 --mem=64M --immediate=15"
+    assert set(options.split()) <= set(line)
     assert any(word.startswith("--mail-type=END") for word in line)
     assert line[-2:] == ["node", "ab12"]
     waiting = driver.Driver({**spec, "wait": True, "pyxis": True, "image": "alpine"})

@@ -123,6 +123,7 @@ class TestUsersWhoLeave:
 
 NOW = time.time()
 END = int(NOW) + 7200
+Reserve = Callable[[dict[str, float], str], list[str]]
 
 
 def local(end: float) -> str:
@@ -130,7 +131,7 @@ def local(end: float) -> str:
 
 
 @pytest.fixture
-def told(monkeypatch: pytest.MonkeyPatch) -> Callable[[dict[str, float], str], list[str]]:
+def told(monkeypatch: pytest.MonkeyPatch) -> Reserve:
     """What is sent to scontrol where these reservations are there, but for the question."""
 
     def ask(wanted: dict[str, float], there: str) -> list[str]:
@@ -162,7 +163,7 @@ OTHER = row("x", END).replace("hpc-end-x", "maintenance")
 NONE = "No reservations in the system\n"
 
 
-def test_each_node_that_ends_is_reserved_from_then_on(told: Callable[[dict[str, float], str], list[str]]) -> None:
+def test_each_node_that_ends_is_reserved_from_then_on(told: Reserve) -> None:
     (command,) = told({"a3-0": END, "a3-1": 0, "a3-2": NOW - 60}, NONE)
     assert command == (
         f"scontrol create reservation ReservationName=hpc-end-a3-0 StartTime={local(END)} Duration=60 Users=root "
@@ -170,12 +171,12 @@ def test_each_node_that_ends_is_reserved_from_then_on(told: Callable[[dict[str, 
     )
 
 
-def test_a_second_time_changes_nothing(told: Callable[[dict[str, float], str], list[str]]) -> None:
+def test_a_second_time_changes_nothing(told: Reserve) -> None:
     assert told({"a3-0": END}, row("a3-0", END) + OTHER) == []
 
 
 def test_another_end_replaces_it_and_one_that_is_gone_takes_it_along(
-    told: Callable[[dict[str, float], str], list[str]],
+    told: Reserve,
 ) -> None:
     sent = told({"a3-0": END + 60}, row("a3-0", END) + row("a3-1", END) + OTHER)
     assert [command.split(" ")[1] for command in sent] == ["delete", "delete", "create"]

@@ -48,15 +48,8 @@ def test_the_reason_is_the_nodes_own(code: int, err: str, text: str):
     assert warm_up.why(code, err) == text
 
 
-PART = {
-    "name": "p",
-    "nodes": ["n-0", "n-1", "n-2"],
-    "others": [],
-    "rxdm": True,
-    "cpus": 1,
-    "memory": 256,
-    "minutes": None,
-}
+THREE = ["n-0", "n-1", "n-2"]
+PART = {"name": "p", "nodes": THREE, "others": [], "rxdm": True, "cpus": 1, "memory": 256, "minutes": None}
 
 
 class TestRun:
@@ -82,10 +75,10 @@ class TestRun:
     def test_each_node_downloads_then_rxdm_runs_on_several(
         self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
     ):
-        run = self.run(monkeypatch, dict.fromkeys(PART["nodes"], "idle"))
-        assert sorted(nodes[0] for nodes, words in self.jobs if words == ["--look", "alpine=alpine"]) == PART["nodes"]
+        run = self.run(monkeypatch, dict.fromkeys(THREE, "idle"))
+        assert sorted(nodes[0] for nodes, words in self.jobs if words == ["--look", "alpine=alpine"]) == THREE
         assert self.jobs[-1] == (["n-0", "n-1", "n-2"], ["--rxdm"])
-        assert (sorted(run.ready), run.missed) == (PART["nodes"], {})
+        assert (sorted(run.ready), run.missed) == (THREE, {})
         assert "node n-2: ready after 0 s (3 of 3)" in capsys.readouterr().out
 
     @pytest.mark.parametrize("code", [0, 1])
@@ -107,11 +100,11 @@ class TestRun:
             return 0, "warm-up: ready\n" if there.issuperset(nodes) else "warm-up: lacks alpine\n", ""
 
         monkeypatch.setattr(run, "job", job)
-        monkeypatch.setattr(warm_up, "node_states", lambda: dict.fromkeys(PART["nodes"], "idle"))
+        monkeypatch.setattr(warm_up, "node_states", lambda: dict.fromkeys(THREE, "idle"))
         assert run.run() == {}
         assert sent == [["n-0", "n-1", "n-2"]]
         assert sorted(downloads) == (["n-0", "n-1", "n-2"] if code else [])
-        assert sorted(run.ready) == PART["nodes"]
+        assert sorted(run.ready) == THREE
 
     def test_nodes_that_take_no_jobs_are_left_alone(self, monkeypatch: pytest.MonkeyPatch):
         run = self.run(monkeypatch, {"n-0": "idle", "n-1": "drained", "n-2": "idle*"})
@@ -121,10 +114,10 @@ class TestRun:
 
     def test_one_that_has_seen_rxdm_is_a_partner_and_not_asked_again(self, monkeypatch: pytest.MonkeyPatch):
         warm = (0, "warm-up: rxdm\nwarm-up: ready\n", "")
-        run = self.run(monkeypatch, dict.fromkeys(PART["nodes"], "mixed"), n0=warm, n1=warm)
+        run = self.run(monkeypatch, dict.fromkeys(THREE, "mixed"), n0=warm, n1=warm)
         assert [nodes for nodes, words in self.jobs if words == ["--rxdm"]] == [["n-2", "n-0"]]
         assert not run.missed
-        again = self.run(monkeypatch, dict.fromkeys(PART["nodes"], "idle"), n0=warm, n1=warm, n2=warm)
+        again = self.run(monkeypatch, dict.fromkeys(THREE, "idle"), n0=warm, n1=warm, n2=warm)
         assert not [nodes for nodes, words in self.jobs if words == ["--rxdm"]]
         assert len(again.ready) == 3
 
@@ -140,8 +133,8 @@ class TestRun:
 
     def test_a_failure_is_reported_and_raises_nothing(self, monkeypatch: pytest.MonkeyPatch):
         failed = (1, "", "prolog failed\n")
-        run = self.run(monkeypatch, dict.fromkeys(PART["nodes"], "idle"), rxdm=failed)
-        assert run.missed == dict.fromkeys(PART["nodes"], "exit code 1: prolog failed")
+        run = self.run(monkeypatch, dict.fromkeys(THREE, "idle"), rxdm=failed)
+        assert run.missed == dict.fromkeys(THREE, "exit code 1: prolog failed")
 
 
 @pytest.mark.parametrize(("longest", "minutes"), [(None, 32), (15, 15), (60, 32)])

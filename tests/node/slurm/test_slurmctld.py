@@ -43,13 +43,10 @@ def test_a_changed_file_has_another(controller, name):
     assert slurmctld.digest() != digest(controller)
 
 
-def test_another_clusters_name_is_refused(controller):
+def test_another_clusters_name_is_refused_by_all_but_a_new_controller(controller):
     slurmctld.refuse_other_name("dev")
     with pytest.raises(SetupError, match="runs cluster dev, the stack says prod"):
         slurmctld.refuse_other_name("prod")
-
-
-def test_a_new_controller_may_have_any_name(controller):
     slurmctld.APPLIED.unlink()
     slurmctld.refuse_other_name("prod")
 
@@ -244,14 +241,9 @@ def send(tmp_path: Path):
 
     def run(subject: str, address: str) -> str:
         given.unlink(missing_ok=True)
-        path = f"{tmp_path}:{os.environ['PATH']}"
-        subprocess.run(
-            ["sh", tmp_path / "hpc-mail", "-s", subject, address],
-            env={"PATH": path},
-            input="~!id",
-            text=True,
-            check=False,
-        )
+        command = ["sh", tmp_path / "hpc-mail", "-s", subject, address]
+        env = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+        subprocess.run(command, env=env, input="~!id", text=True, check=False)
         return given.read_text() if given.exists() else ""
 
     return run

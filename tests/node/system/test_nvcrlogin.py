@@ -133,18 +133,15 @@ def test_a_new_key_replaces_the_old_one_and_other_logins_stay(run: Run, home: Pa
     assert list(json.loads(apptainer(home).read_text())["auths"]) == ["ghcr.io"]
 
 
-def test_removing_the_only_login_leaves_no_file_and_may_be_run_again(run: Run, home: Path):
+def test_removing_the_only_login_leaves_no_file_and_makes_none_where_there_is_none(run: Run, home: Path):
+    assert run("--remove").returncode == 0
+    assert list(home.iterdir()) == []
     run(typed=KEY)
     assert run("--remove").returncode == 0
     assert not enroot(home).exists()
     assert not apptainer(home).exists()
     assert run("--remove").stdout == "no key of NGC was stored\n"
     assert run("--check").returncode == 1
-
-
-def test_removing_from_an_empty_home_makes_nothing(run: Run, home: Path):
-    assert run("--remove").returncode == 0
-    assert list(home.iterdir()) == []
 
 
 @pytest.mark.parametrize(
