@@ -77,12 +77,8 @@ def pip_settings() -> dict[str, str]:
         for section in ("global", "install"):
             if parser.has_section(section):
                 found |= {name.replace("_", "-"): value for name, value in parser.items(section)}
-    prefix = "PIP_"
-    found |= {
-        name.removeprefix(prefix).lower().replace("_", "-"): value
-        for name, value in os.environ.items()
-        if name.startswith(prefix) and value
-    }
+    given = {name[4:]: value for name, value in os.environ.items() if name.startswith("PIP_") and value}
+    found |= {name.lower().replace("_", "-"): value for name, value in given.items()}
     if "default-timeout" in found:
         found.setdefault("timeout", found["default-timeout"])
     return found
@@ -92,19 +88,17 @@ def uv_environment() -> dict[str, str]:
     """This process's environment, with pip's index settings for uv where nothing was said to uv itself."""
     env = dict(os.environ)
     config = Path(env.get("XDG_CONFIG_HOME") or Path(env.get("HOME") or "/") / ".config") / "uv/uv.toml"
-    configured = any(name in env for name in ("UV_INDEX_URL", "UV_CONFIG_FILE", *INDEX_SETTINGS.values()))
-    configured = configured or config.exists() or Path("/etc/uv/uv.toml").exists()
     settings = pip_settings()
-    for name, variable in ({} if configured else INDEX_SETTINGS).items():
-        if name in settings:
+    for name in settings.keys() & CONNECTION_SETTINGS.keys():
+        env.setdefault(CONNECTION_SETTINGS[name], settings[name])
+    configured = any(name in env for name in ("UV_INDEX_URL", "UV_CONFIG_FILE", *INDEX_SETTINGS.values()))
+    if not (configured or config.exists() or Path("/etc/uv/uv.toml").exists()):
+        for name in settings.keys() & INDEX_SETTINGS.keys():
             # uv separates links by commas and all other lists by spaces; pip by white space of any kind.
-            env[variable] = ("," if name == "find-links" else " ").join(settings[name].split())
-            if name == "extra-index-url":
-                # pip looks at every index; with hashes required that cannot fetch anything but what is locked.
-                env["UV_INDEX_STRATEGY"] = "unsafe-best-match"
-    for name, variable in CONNECTION_SETTINGS.items():
-        if name in settings:
-            env.setdefault(variable, settings[name])
+            env[INDEX_SETTINGS[name]] = ("," if name == "find-links" else " ").join(settings[name].split())
+        if "extra-index-url" in settings:
+            # pip looks at every index; with hashes required that cannot fetch anything but what is locked.
+            env["UV_INDEX_STRATEGY"] = "unsafe-best-match"
     return env | {"UV_PYTHON_DOWNLOADS": "never", "VIRTUAL_ENV": str(VENV)}
 
 
@@ -157,24 +151,22 @@ def own_uv() -> Path:
             has_pip = importlib.util.find_spec("pip") is not None
             if not has_pip and not importlib.util.find_spec("ensurepip"):
                 install_venv_module()
-            pip: list[str | Path] = [sys.executable, "-m", "pip"]
-            where: list[str | Path] = ["--target", new]
+            python: str | Path = sys.executable
             if not has_pip:
-                run([sys.executable, "-m", "venv", new], dict(os.environ), "python3 -m venv")
-                pip, where = [new / "bin/python", "-m", "pip"], []
-            options = ["install", "--quiet", "--disable-pip-version-check", "--no-deps", "--require-hashes"]
+                run([python, "-m", "venv", new], dict(os.environ), "python3 -m venv")
+                python = new / "bin/python"
+            options = ["--quiet", "--disable-pip-version-check", "--no-deps", "--require-hashes", "-r", lock]
+            where = ["--target", new] if has_pip else []
             env = os.environ | {"PIP_ROOT_USER_ACTION": "ignore"}
-            run([*pip, *options, *where, "-r", lock], env, "pip install uv")
+            run([python, "-m", "pip", "install", *options, *where], env, "pip install uv")
             new.rename(target)
     return target / "bin/uv"
 
 
 def current(name: str) -> bool:
     """Whether the environment was completed from exactly this requirements file."""
-    stamp = VENV / name
-    return (
-        os.access(VENV / "bin/python", os.X_OK) and stamp.exists() and stamp.read_bytes() == (ROOT / name).read_bytes()
-    )
+    whole = os.access(VENV / "bin/python", os.X_OK) and (VENV / name).exists()
+    return whole and (VENV / name).read_bytes() == (ROOT / name).read_bytes()
 
 
 def prepare(wanted: str) -> None:
