@@ -42,6 +42,12 @@ class Ended:
     out: str
     err: str
 
+    @property
+    def error(self) -> str:
+        """Standard error of a command that failed, with exit code 1."""
+        assert self.code == 1, self
+        return self.err
+
 
 Hpc = Callable[..., Ended]
 

@@ -26,8 +26,7 @@ def test_they_are_listed_with_their_jobs(hpc: Hpc, asked: Asked):
 @pytest.mark.parametrize("action", [["drain", "--reason", "x"], ["reboot"]], ids=lambda action: action[0])
 def test_one_with_a_running_job_is_refused_in_words(hpc: Hpc, asked: Asked, action: list):
     ended = hpc("nodes", "dev", *action, "cpu-[0-1]")
-    assert ended.code == 1
-    assert "dev-cpu-0: job 7 (train) of alice: running for 1:02, 22:58:58 left" in ended.err
+    assert "dev-cpu-0: job 7 (train) of alice: running for 1:02, 22:58:58 left" in ended.error
     assert "--force" in ended.err
     assert "--wait" in ended.err
     assert asked() == []
@@ -61,8 +60,7 @@ def test_a_node_that_slurmctld_resumed_by_itself_meanwhile_is_as_wanted(hpc: Hpc
 
 def test_all_errors_come_at_once(hpc: Hpc, asked: Asked):
     ended = hpc("nodes", "dev", "drain", "--json")
-    assert ended.code == 1
-    assert all(words in ended.err for words in ("which nodes?", "--reason is needed", "--json is for the list"))
+    assert all(words in ended.error for words in ("which nodes?", "--reason is needed", "--json is for the list"))
     ended = hpc("nodes", "dev", "resume", "cpu-2", "cpuu-1")
     assert "no node 'cpu-2'. Did you mean" in ended.err
     assert "no node 'cpuu-1'. Did you mean dev-cpu-1?" in ended.err

@@ -28,8 +28,7 @@ class TestStateCutShort:
         state.write_text(whole[: len(whole) // 2])
         for command in ("up", "preview", "destroy", "refresh", "outputs"):
             ended = hpc(command, "dev")
-            assert ended.code == 1
-            assert ended.err.startswith(f"error: {state}: damaged (JSONDecodeError: ")
+            assert ended.error.startswith(f"error: {state}: damaged (JSONDecodeError: ")
             assert f"The newest state before it that can be read is {state}.bak" in ended.err
             assert state.read_text() == whole[: len(whole) // 2]
         way_back = next(line for line in ended.err.splitlines() if line.startswith("Go back with: ./hpc "))
@@ -53,8 +52,7 @@ class TestWrongPassphrase:
         before = state.read_bytes()
         monkeypatch.setenv("PULUMI_CONFIG_PASSPHRASE", "wrong")
         ended = hpc(command, "dev", *(["--show-secrets"] if command == "outputs" else []))
-        assert ended.code == 1
-        assert "the passphrase does not fit this stack's secrets" in ended.err
+        assert "the passphrase does not fit this stack's secrets" in ended.error
         assert "It was taken from the variable PULUMI_CONFIG_PASSPHRASE. Nothing was changed" in ended.err
         assert state.read_bytes() == before
         monkeypatch.delenv("PULUMI_CONFIG_PASSPHRASE")
@@ -64,8 +62,7 @@ class TestWrongPassphrase:
         file = state.parents[3] / "passphrase"
         file.write_text("another\n")
         ended = hpc("up", "dev")
-        assert ended.code == 1
-        assert f"It was taken from {file}." in ended.err
+        assert f"It was taken from {file}." in ended.error
         assert ended.err.startswith(f"error: {state}: ")
 
 
@@ -75,8 +72,7 @@ def test_a_stack_in_use_names_its_holder_and_how_to_free_it(hpc: Hpc, state: Pat
     lock.parent.mkdir(parents=True, exist_ok=True)
     lock.write_text(json.dumps(row))
     ended = hpc("refresh", "dev")
-    assert ended.code == 1
-    assert "stack dev is in use: alice@elsewhere (pid 1) holds it since 2026-01-02T03:04:05Z" in ended.err
+    assert "stack dev is in use: alice@elsewhere (pid 1) holds it since 2026-01-02T03:04:05Z" in ended.error
     assert "Unlock it with: ./hpc state unlock dev\n" in ended.err
     assert hpc("state", "unlock", "dev").code == 0
     assert hpc("refresh", "dev").code == 0
@@ -92,9 +88,7 @@ class TestState:
     def test_that_is_none_is_not_imported(self, hpc: Hpc, tmp_path: Path, text: str, said: str) -> None:
         file = tmp_path / "state.json"
         file.write_text(text)
-        ended = hpc("state", "import", "dev", str(file))
-        assert ended.code == 1
-        assert ended.err.startswith(f"error: {file}: {said}")
+        assert hpc("state", "import", "dev", str(file)).error.startswith(f"error: {file}: {said}")
 
     def test_that_is_damaged_does_not_hide_the_other_stacks(self, hpc: Hpc, tmp_path: Path) -> None:
         folder = tmp_path / "home/.pulumi/stacks/hpc"
