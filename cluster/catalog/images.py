@@ -52,7 +52,7 @@ IMAGES: dict[str, Image] = {row.name: row for row in _ROWS}
 
 
 def _ubuntu(version: str, point: str, name: str) -> Mapping[str, str]:
-    """What base-files of Ubuntu writes, without its web addresses."""
+    """Return the fields that Ubuntu's base-files writes, without its web addresses."""
     codename = name.partition(" ")[0].lower()
     return {
         "PRETTY_NAME": f"Ubuntu {point} LTS",

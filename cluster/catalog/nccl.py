@@ -57,14 +57,13 @@ NCCL_TESTS = NcclTests(
     version="2.13.11",
     commit="8dfeab9eb9bdfdf13503e71e1f33e7f8a208b540",
     url="https://github.com/NVIDIA/nccl-tests",
-    collectives=(
-        "all_gather", "all_reduce", "alltoall", "broadcast", "gather", "reduce", "reduce_scatter", "scatter",
-        "sendrecv", "hypercube",
+    collectives=tuple(
+        "all_gather all_reduce alltoall broadcast gather reduce reduce_scatter scatter sendrecv hypercube".split()
     ),
     # The version of the reference measurements of A3 Mega. From 2.16.8 on the warm-up covers more sizes, which changes
     # what small messages measure.
     source="github.com/NVIDIA/nccl-tests, tag v2.13.11 of 2024-10-24, src/Makefile (BIN_FILES_LIST)",
-)  # fmt: skip
+)
 
 
 MIB, GIB = 2**20, 2**30

@@ -70,7 +70,6 @@ def _partition(config: ClusterConfig, rows: list[PartitionFacts]) -> list[str]:
 
 
 def _call(config: ClusterConfig, row: PartitionFacts) -> str:
-    """The function that a kind of node needs, with its arguments."""
     fabric, rxdm = row.fabric, config.slurm.rxdm
     # Without the prolog that installs the plugin, nodes have what they have without a fabric.
     installed = not fabric.rxdm or (rxdm is not None and row.name in rxdm.partitions)

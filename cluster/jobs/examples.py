@@ -172,7 +172,6 @@ def _nodes(kind: ExampleKind, config: ClusterConfig, row: PartitionFacts) -> int
 
 
 def _time(wanted: str, longest: str) -> str:
-    """A time limit that the partition allows."""
     return wanted if minutes(wanted) <= minutes(longest) else longest
 
 

@@ -157,7 +157,6 @@ def run_script(config: ClusterConfig, run: NcclRun) -> JobScript:
 
 
 def _gpus(partition: PartitionFacts, nodes: int) -> dict[str, Option]:
-    """Whole nodes with all of their GPUs."""
     gpu = partition.gpu
     if gpu is None:
         raise ValueError(f"partition {partition.name} has no GPUs")
@@ -176,7 +175,7 @@ def _limit(partition: PartitionFacts, wanted: int) -> int:
 
 
 def _container(kind: Way, image: ContainerImage) -> dict[str, object]:
-    """What the bodies pyxis.sh and apptainer.sh need to run a container."""
+    """Return the variables that pyxis.sh and apptainer.sh run a container with."""
     found: dict[str, object] = {"folder": f"$HOME/{FOLDER}", "image": f"$HOME/{image_file(kind, image)}"}
     return found | ({"spool": SPOOL} if kind == "apptainer" else {})
 

@@ -303,7 +303,7 @@ def _number(text: str | None) -> int:
 
 
 def _why_unusable(node: Node) -> str:
-    """Why a node takes no jobs at all; empty if it does."""
+    """Say why a node takes no jobs at all; empty if it takes some."""
     # A node whose last job is only cleaned up after is soon free.
     if replace(node, states=node.states - {"COMPLETING"}).fine:
         return ""
@@ -312,7 +312,7 @@ def _why_unusable(node: Node) -> str:
 
 
 def _why_busy(node: Node, room: Room, *, cpus: int = 0, memory: int = 0, gpus: int = 0) -> str:
-    """Why a job of this size can't start on a node now; empty if it can."""
+    """Say why a job of this size can't start on a node now; empty if it can."""
     if gpus > room.gpus:
         return f"slurmctld has {room.gpus} GPUs of {node.name}"
     needed = {"CPU": (room.free_cpus, cpus), "memory": (room.free_memory, memory), "GPU": (room.free_gpus, gpus)}
@@ -405,7 +405,7 @@ def _node_results(
 
 
 def _hello(expected: Expected, event: Event | None, tasks: list[dict[str, Any]]) -> str:
-    """What is wrong with a node's answer; empty if nothing."""
+    """Say what is wrong with a node's answer; empty if nothing is."""
     if event is None:
         return "the check ended before this node's job did"
     if event.get("late"):
@@ -450,7 +450,7 @@ def _memory(expected: Expected, full: Mapping[str, Any]) -> CheckResult:
 
 
 def _gpus(expected: Expected, seen: Mapping[str, Any], whole: Event | None) -> Iterator[CheckResult]:
-    """GPUs as many as promised, and a job that sees and opens its own only."""
+    """Check that there are as many GPUs as promised, and that a job sees and opens its own only."""
     count = seen["driver"] if seen.get("driver") is not None else len(seen.get("devices", ()))
     source = "the driver" if seen.get("driver") is not None else "device files"
     todo = f"./hpc nodes STACK drain {expected.node} --reason 'GPU missing'; then ./hpc status STACK"
@@ -604,7 +604,6 @@ def _lost(expected: Expected, event: Event | None, now: Node | None) -> NotCheck
 
 
 def _of_partitions(plan: CheckPlan, ended: Mapping[tuple[str, tuple[str, ...]], Event]) -> Iterator[CheckResult]:
-    """Results of the jobs over all nodes of each partition."""
     for partition in dict.fromkeys(job.partition for job in plan.jobs if job.key == TOGETHER):
         tasks = min(job.tasks for job in plan.jobs if job.key == TOGETHER and job.partition == partition)
         every = [event for (key, _), event in ended.items() if key == TOGETHER and event["partition"] == partition]
@@ -622,7 +621,6 @@ def _of_partitions(plan: CheckPlan, ended: Mapping[tuple[str, tuple[str, ...]], 
 
 
 def _together(tasks: int, event: Event | None) -> tuple[str, str]:
-    """Status and text of a job over several nodes."""
     if event is None:
         return SKIP, "fewer than two nodes answered alone"
     nodes = list(event["nodes"])

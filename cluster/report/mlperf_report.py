@@ -95,7 +95,6 @@ def _intervals(run: MlperfRun) -> tuple[tuple[Interval, ...], list[str]]:
 
 
 def _target(run: MlperfRun, given: Target | None) -> tuple[Target | None, str]:
-    """The target, or why there is none."""
     if run.benchmark and run.benchmark != STABLE_DIFFUSION:
         return None, f"no time is published for {run.title}"
     if given:
@@ -121,7 +120,7 @@ def _target(run: MlperfRun, given: Target | None) -> tuple[Target | None, str]:
 
 
 def _doubts(run: MlperfRun, target: Target) -> Iterable[str]:
-    """What the log shows of the set-up, where that is not the target's."""
+    """Say where the log shows another set-up than the target's."""
     gpus = target.nodes * target.gpus
     if run.ranks not in (None, gpus):
         yield f"the log has {run.ranks} GPUs, and {target.setup} has {gpus}"

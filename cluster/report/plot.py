@@ -151,7 +151,6 @@ def print_plot(
 
 
 def _drawable(curves: Sequence[Curve], *, x_log: bool) -> list[Curve]:
-    """The curves that have something to draw, in order of x."""
     every = [
         Curve(curve.name, sorted(point for point in curve.points if _can_be_drawn(point, x_log=x_log)), curve.reference)
         for curve in curves

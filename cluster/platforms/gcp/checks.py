@@ -397,7 +397,6 @@ def _capacity_warnings(config: ClusterConfig) -> Iterator[Finding]:
 
 
 def _fabric_error(nodeset: str, kind: MachineType) -> Finding:
-    """A machine type whose GPUs would have no network between machines."""
     usable = [
         row.name for row in MACHINE_TYPES.values() if row.platform == "gcp" and row.gpu and row.family.fabric.set_up
     ]

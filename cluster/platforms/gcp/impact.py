@@ -50,7 +50,6 @@ def login_type(edit: Edit) -> Impact:
 
 
 def _kept_logins(edit: Edit) -> list[str]:
-    """Names of the login machines that are there before and after."""
     after = {machine.name for machine in roster.machines(edit.after) if machine.roles == ("login",)}
     return [
         machine.name
@@ -60,7 +59,6 @@ def _kept_logins(edit: Edit) -> list[str]:
 
 
 def _boot(config: ClusterConfig, role: str) -> tuple[str, int]:
-    """Boot disk of the controller or of login machines."""
     section = getattr(config, role)
     return disks.boot(section.disk, role, MACHINE_TYPES[section.machine_type or config.controller.machine_type])
 
@@ -190,7 +188,6 @@ def _kind(edit: Edit) -> str:
 
 
 def _targets(config: ClusterConfig, edit: Edit) -> Targets:
-    """The disks that an edit is about."""
     return getattr(getattr(config.storage.lustre, _kind(edit)), edit.path[3])
 
 

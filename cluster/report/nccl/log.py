@@ -189,7 +189,6 @@ class _Reader:
         self.runs.sort(key=lambda run: run.line)
 
     def _line(self, number: int, text: str) -> None:
-        """Take one line, without its end."""
         labels: list[str] = []
         if "\x1b" in text:
             text = _COLOUR.sub("", text)

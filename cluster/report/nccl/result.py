@@ -393,7 +393,7 @@ def _nics(share: float, subject: Subject) -> str:
 
 
 def _unknown(subject: Subject, where: str) -> Iterator[Finding]:
-    """What would have to be known to compare, and what was assumed."""
+    """Say what would have to be known to compare, and what was assumed."""
     if len(subject.possible) > 1:
         what = f"The log does not name its collective; its columns fit {', '.join(subject.possible)}. It is reported "
         yield _finding("nccl-collective-assumed", where, f"{what}as {subject.collective}")

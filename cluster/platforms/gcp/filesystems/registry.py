@@ -60,7 +60,6 @@ def mounts(config: ClusterConfig, spec: MachineSpec) -> tuple[Mount, ...]:
 
 
 def _own(config: ClusterConfig) -> set[str]:
-    """Where file systems other than the controller's exports are mounted."""
     return {place.path for file_system in file_systems(config) for place in file_system.places()}
 
 
