@@ -152,16 +152,15 @@ def _shell(config: ClusterConfig, position: int, user: User) -> Iterator[Finding
     """sshd refuses users whose shell does not exist."""
     if user.shell in LOGIN_SHELLS or programs_may_differ(config):
         return
+    steps = "provision" in registry.get(config.platform).fields.get(Image, ())
+    other = ", or install it by a step of `image.provision`" if steps else "; ~/.bashrc can start others"
     yield Finding(
-        id="user-shell", at=("users", position, "shell"), given=user.shell,
+        id="user-shell",
+        at=("users", position, "shell"),
+        given=user.shell,
         allowed=f"a shell that the machines have: {listing(LOGIN_SHELLS)}",
-        todo="write /bin/bash"
-        + (
-            ", or install it by a step of `image.provision`"
-            if "provision" in registry.get(config.platform).fields.get(Image, ())
-            else "; ~/.bashrc can start others"
-        ),
-    )  # fmt: skip
+        todo=f"write /bin/bash{other}",
+    )
 
 
 def _accounting(

@@ -321,10 +321,10 @@ def _salvage(given: Mapping[str, Any], first: ValidationError) -> _Salvage | Non
         rest, positions = _without(given, removed)
         stand_ins = _fill_in(rest)
         try:
+            config, unchecked = validate(rest), unchecked - {(), *((key,) for key in stand_ins)}
             return _Salvage(
-                config=validate(rest), removed=removed, stand_ins=stand_ins, positions=positions,
-                unchecked=unchecked - {(), *((key,) for key in stand_ins)},
-            )  # fmt: skip
+                config=config, removed=removed, stand_ins=stand_ins, positions=positions, unchecked=unchecked
+            )
         except ValidationError as again:
             if len(removed) == before and again.errors() == error.errors():
                 return None

@@ -54,10 +54,8 @@ def read(file: Path) -> Backup:
         except gzip.BadGzipFile:
             raise BackupError("it is no backup of ours: those are gzip files that `accounting backup` wrote") from None
     try:
-        return Backup(
-            cluster=str(note["cluster"]), slurm=str(note["slurm"]), date=str(note["date"]), jobs=int(note["jobs"]),
-            sha256=whole.hexdigest(),
-        )  # fmt: skip
+        texts = {key: str(note[key]) for key in ("cluster", "slurm", "date")}
+        return Backup(**texts, jobs=int(note["jobs"]), sha256=whole.hexdigest())
     except (KeyError, TypeError, ValueError):
         raise BackupError("its second line does not say what it is: it was written by another version") from None
 
@@ -74,8 +72,9 @@ def _note(plain: "gzip.GzipFile") -> dict[str, Any]:
         summed.update(last)
         last = line
     if last != LAST + summed.hexdigest().encode() + b"\n":
-        what = "it was changed since it was made" if last.startswith(LAST) else "the dump in it did not come to its end"
-        raise BackupError(f"{what}: the sum at its end is {'another' if last.startswith(LAST) else 'missing'}")
+        if last.startswith(LAST):
+            raise BackupError("it was changed since it was made: the sum at its end is another")
+        raise BackupError("the dump in it did not come to its end: the sum at its end is missing")
     try:
         found = json.loads(second.removeprefix(b"-- "))
     except ValueError:

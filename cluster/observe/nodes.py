@@ -95,13 +95,9 @@ def parse_jobs(text: str, mark: str) -> list[Job]:
     cells, width = text.split(mark)[:-1], len(_FIELDS)
     found: list[Job] = []
     for at in range(0, len(cells) - width + 1, width):
-        number, user, state, elapsed, left, nodes, name = cells[at : at + width]
-        found.append(
-            Job(
-                number=number.lstrip("\n"), user=user, state=state, elapsed=elapsed, left=left, name=name,
-                nodes=tuple(expand(nodes)),
-            )
-        )  # fmt: skip
+        row = dict(zip(("number", "user", "state", "elapsed", "left", "nodes", "name"), cells[at:], strict=False))
+        number, nodes = row.pop("number").lstrip("\n"), tuple(expand(row.pop("nodes")))
+        found.append(Job(number=number, nodes=nodes, **row))
     return found
 
 

@@ -89,16 +89,11 @@ def records(text: str) -> Found:
             raise ValueError(f"sacct printed a line with {len(cells)} fields instead of {len(FIELDS)}: {line!r}")
         job, user, account, partition, elapsed, allocated, raw, state = cells
         held = tres(allocated)
-        seconds = int(elapsed or 0)
         if "all" in alive and state in UNENDED and raw not in alive:
             runaways.add(job)
         elif held:
-            found.append(
-                Record(
-                    job=job, user=user, account=account, partition=partition, seconds=seconds,
-                    cpus=held.get("cpu", 0), gpus=gpus(held),
-                )
-            )  # fmt: skip
+            who = {"user": user, "account": account, "partition": partition}
+            found.append(Record(job=job, seconds=int(elapsed or 0), cpus=held.get("cpu", 0), gpus=gpus(held), **who))
     return Found(records=found, runaways=len(runaways))
 
 

@@ -150,10 +150,10 @@ def _health(name: str, node: Node | None, stored: object, now: float, interval: 
     found: dict[str, Any] = stored if isinstance(stored, dict) else {}
     time = found.get("time")
     age = max(now - time, 0.0) if isinstance(time, int | float) else None
-    return NodeHealth(
-        node=node, name=name, age=age, old=age is None or age > LATE * interval + 60,
-        checks=_outcomes(found.get("checks")), measured=_outcomes(found.get("measured")), why=str(found.get("why", "")),
-    )  # fmt: skip
+    old = age is None or age > LATE * interval + 60
+    checks, measured = _outcomes(found.get("checks")), _outcomes(found.get("measured"))
+    why = str(found.get("why", ""))
+    return NodeHealth(node=node, name=name, age=age, old=old, checks=checks, measured=measured, why=why)
 
 
 def _outcomes(found: object) -> dict[str, dict[str, Any]]:

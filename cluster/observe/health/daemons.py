@@ -34,14 +34,15 @@ def controller(seen: ClusterObservation) -> Iterator[ClusterFinding]:
     waiting = (seen.slurm("statistics") or {}).get("waiting")
     count = "" if waiting is None else f"; {waiting} record{'s' * (waiting != 1)} of jobs wait in slurmctld until then"
     mariadb, slurmdbd = _unit(one, "mariadb"), _unit(one, "slurmdbd")
-    if not _active(mariadb):
-        text = f"MariaDB {_words(mariadb)}. Nothing is written to the accounting{count}"
-        yield _stopped(seen, "mariadb", mariadb, text, "")
+    for name, title, unit, log in (
+        ("mariadb", "MariaDB", mariadb, ""),
+        ("slurmdbd", "slurmdbd", slurmdbd, "slurmdbd.log"),
+    ):
+        if not _active(unit):
+            text = f"{title} {_words(unit)}. Nothing is written to the accounting{count}"
+            yield _stopped(seen, name, unit, text, log)
     answer = seen.slurm("database") or {}
-    if not _active(slurmdbd):
-        text = f"slurmdbd {_words(slurmdbd)}. Nothing is written to the accounting{count}"
-        yield _stopped(seen, "slurmdbd", slurmdbd, text, "slurmdbd.log")
-    elif answer.get("up") is False and _active(mariadb) and not one.is_busy:
+    if _active(slurmdbd) and answer.get("up") is False and _active(mariadb) and not one.is_busy:
         text = f"slurmdbd runs, but does not answer: {_last_line(answer.get('said', ''))}{count}"
         yield _stopped(seen, "slurmdbd", slurmdbd, text, "slurmdbd.log")
     slurmrestd = _unit(one, "slurmrestd")
@@ -70,22 +71,26 @@ def last_words(lines: Sequence[str]) -> str:
     )
 
 
+_RECORDS = {
+    "runaway": (
+        "still running in the accounting, and slurmctld does not know {}",
+        "./hpc ssh {} controller -- sacctmgr show runawayjobs",
+        "It offers to end them in the database.",
+    ),
+    "unrecorded": (
+        "ended, and the accounting does not have {}",
+        "./hpc accounting rebuild {}",
+        "It shows them, and writes their records, without steps, from what slurmctld noted at their end.",
+    ),
+}
+
+
 def records(seen: ClusterObservation) -> Iterator[ClusterFinding]:
     """Jobs that ended without a record of it, which a slurmctld that was killed took with it."""
     found = seen.controller.part("records")
     if not found or (seen.slurm("statistics") or {}).get("waiting"):
         return  # it may be on its way
-    fix = f"./hpc ssh {seen.stack} controller -- sacctmgr show runawayjobs"
-    for kind, what, todo, note in (
-        (
-            "runaway", "still running in the accounting, and slurmctld does not know {}", fix,
-            "It offers to end them in the database.",
-        ),
-        (
-            "unrecorded", "ended, and the accounting does not have {}", f"./hpc accounting rebuild {seen.stack}",
-            "It shows them, and writes their records, without steps, from what slurmctld noted at their end.",
-        ),
-    ):  # fmt: skip
+    for kind, (what, todo, note) in _RECORDS.items():
         if jobs := found[kind]:
             many = len(jobs) > 1
             listed = ", ".join(jobs[:NAMED_JOBS]) + (", ..." if len(jobs) > NAMED_JOBS else "")
@@ -93,7 +98,7 @@ def records(seen: ClusterObservation) -> Iterator[ClusterFinding]:
                 id=f"jobs-{kind}",
                 where=(seen.controller.name,),
                 what=f"{len(jobs)} job{'s' * many} {what.format('them' if many else 'it')}: {listed}",
-                todo=todo,
+                todo=todo.format(seen.stack),
                 note=note,
             )
 

@@ -160,7 +160,6 @@ def missing(seen: ClusterObservation) -> Iterator[ClusterFinding]:
         job
         for job in (seen.slurm("jobs") or {}).get("first", [])
         if job["state"] == "RUNNING"
-        and job.get("number")  # a controller of an earlier version sends none
         and "+" not in job["id"]
         and (seconds_of(job["seconds"]) or 0) > STARTED_SECONDS
         and all(known.get(node) is not None and job["number"] not in known[node] for node in expand(job["nodes"]))
