@@ -47,6 +47,55 @@ _FIRST = (
 """Order of a PartitionName line's parameters, as on clusters that are up; others follow in the order of the fields."""
 
 
+_PLACES = Group(
+    title="Places",
+    why=f"Pid files are in {paths.RUN}: slurmctld runs as slurm, which may not write into /run. MailProg sends "
+    "what --mail-type asks for, through the controller's own mail system; it takes addresses alone.",
+    settings={
+        "StateSaveLocation": paths.STATE,
+        "SlurmdSpoolDir": paths.SPOOL,
+        "SlurmctldPidFile": f"{paths.RUN}/slurmctld.pid",
+        "SlurmdPidFile": f"{paths.RUN}/slurmd.pid",
+        "MailProg": paths.MAIL,
+    },
+)
+_LOGS = Group(
+    title="Logs",
+    settings={
+        "SlurmctldDebug": "info",
+        "SlurmctldLogFile": f"{paths.LOGS}/slurmctld.log",
+        "SlurmdDebug": "info",
+        "SlurmdLogFile": f"{paths.LOGS}/slurmd.log",
+    },
+)
+_PRIORITY = Group(
+    title="Priority",
+    why="Fair share between accounts, then QOS, then age; without multifactor (the default only since 23.11) "
+    "shares and the priority of a QOS would have no effect. Usage counts half after a week.",
+    settings={
+        "PriorityType": "priority/multifactor",
+        "PriorityDecayHalfLife": "7-0",
+        "PriorityMaxAge": "7-0",
+        "PriorityWeightFairshare": 10000,
+        "PriorityWeightQOS": 5000,
+        "PriorityWeightAge": 1000,
+    },
+)
+_LAUNCHING = Group(
+    title="Launching",
+    why="use_interactive_step: `salloc` opens its shell on the first node of the job, not on the login machine. "
+    "Locked memory and open files are limited by the node: RDMA and data loaders need more than a login machine "
+    "grants. KillOnBadExit: one dead rank ends the step; the others would wait for it, on all its GPUs, until the "
+    "time limit (srun --kill-on-bad-exit=0 for steps whose tasks are their own).",
+    settings={
+        "MpiDefault": FIELD,
+        "LaunchParameters": "use_interactive_step",
+        "PropagateResourceLimitsExcept": "MEMLOCK,NOFILE",
+        "KillOnBadExit": 1,
+    },
+)
+
+
 def render_conf(config: ClusterConfig, addresses: Mapping[str, str] | None) -> str:
     """Text of slurm.conf; `addresses` are written beside the names, for machines that no name server has."""
     return document(
@@ -67,14 +116,14 @@ def settings(config: ClusterConfig, addresses: Mapping[str, str] | None = None) 
     """
     ours = [
         _identity(config, addresses),
-        _places(),
-        _logs(),
+        _PLACES,
+        _LOGS,
         _confinement(config),
         _scheduling(config),
-        _priority(),
+        _PRIORITY,
         _preemption(config),
         _submission(config),
-        _launching(),
+        _LAUNCHING,
         _scripts(config),
         _health(config),
         _timers(config),
@@ -134,33 +183,6 @@ def _limited_tokens(tokens: dict[str, str]) -> dict[str, str]:
     return {**tokens, key: f"{tokens[key]},max_token_lifespan={TOKEN_SECONDS}"} if key in tokens else tokens
 
 
-def _places() -> Group:
-    return Group(
-        title="Places",
-        why=f"Pid files are in {paths.RUN}: slurmctld runs as slurm, which may not write into /run. MailProg sends "
-        "what --mail-type asks for, through the controller's own mail system; it takes addresses alone.",
-        settings={
-            "StateSaveLocation": paths.STATE,
-            "SlurmdSpoolDir": paths.SPOOL,
-            "SlurmctldPidFile": f"{paths.RUN}/slurmctld.pid",
-            "SlurmdPidFile": f"{paths.RUN}/slurmd.pid",
-            "MailProg": paths.MAIL,
-        },
-    )
-
-
-def _logs() -> Group:
-    return Group(
-        title="Logs",
-        settings={
-            "SlurmctldDebug": "info",
-            "SlurmctldLogFile": f"{paths.LOGS}/slurmctld.log",
-            "SlurmdDebug": "info",
-            "SlurmdLogFile": f"{paths.LOGS}/slurmd.log",
-        },
-    )
-
-
 def _confinement(config: ClusterConfig) -> Group:
     bound = registry.get(config.platform).slurm.bind_tasks
     return Group(
@@ -208,22 +230,6 @@ def _scheduling(config: ClusterConfig) -> Group:
     )
 
 
-def _priority() -> Group:
-    return Group(
-        title="Priority",
-        why="Fair share between accounts, then QOS, then age; without multifactor (the default only since 23.11) "
-        "shares and the priority of a QOS would have no effect. Usage counts half after a week.",
-        settings={
-            "PriorityType": "priority/multifactor",
-            "PriorityDecayHalfLife": "7-0",
-            "PriorityMaxAge": "7-0",
-            "PriorityWeightFairshare": 10000,
-            "PriorityWeightQOS": 5000,
-            "PriorityWeightAge": 1000,
-        },
-    )
-
-
 def _preemption(config: ClusterConfig) -> Group:
     """Without PreemptType, what a QOS may preempt stands in the database and means nothing."""
     some = preempts(config)
@@ -240,22 +246,6 @@ def _submission(config: ClusterConfig) -> Group:
         title="Submission",
         why="job_submit.lua, beside this file, is asked about every job that is submitted or changed.",
         settings={"JobSubmitPlugins": "lua" if config.slurm.job_submit_lua is not None else None},
-    )
-
-
-def _launching() -> Group:
-    return Group(
-        title="Launching",
-        why="use_interactive_step: `salloc` opens its shell on the first node of the job, not on the login machine. "
-        "Locked memory and open files are limited by the node: RDMA and data loaders need more than a login machine "
-        "grants. KillOnBadExit: one dead rank ends the step; the others would wait for it, on all its GPUs, until the "
-        "time limit (srun --kill-on-bad-exit=0 for steps whose tasks are their own).",
-        settings={
-            "MpiDefault": FIELD,
-            "LaunchParameters": "use_interactive_step",
-            "PropagateResourceLimitsExcept": "MEMLOCK,NOFILE",
-            "KillOnBadExit": 1,
-        },
     )
 
 

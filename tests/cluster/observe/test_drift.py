@@ -344,7 +344,7 @@ THERE = {
 }
 
 
-def found(there: Any) -> list[Difference]:
+def script_drift(there: Any) -> list[Difference]:
     wanted = Wanted(
         files={}, users=[], groups=[], accounting={}, nodes=[], setup="", setup_of_stack=None, scripts=expected(CONFIG)
     )
@@ -356,42 +356,32 @@ def found(there: Any) -> list[Difference]:
 
 def test_all_of_it_and_files_of_others_are_fine():
     assert set(expected(CONFIG)) == set(THERE) - {"prolog_slurmd.d/theirs.prolog_slurmd"}
-    assert found(THERE) == []
+    assert script_drift(THERE) == []
 
 
 def test_a_lost_tree_is_every_file_of_it():
-    assert {(one.id, one.what.removeprefix("/opt/apps/adm/slurm/")) for one in found({})} == {
+    assert {(one.id, one.what.removeprefix("/opt/apps/adm/slurm/")) for one in script_drift({})} == {
         ("script-missing", path) for path in expected(CONFIG)
     }
 
 
-def test_another_text_is_told_with_both_hashes():
-    (one,) = found(THERE | {"scripts/check": "5" * 64})
-    assert (one.id, one.stack, one.there) == (
-        "script-changed",
-        f"hash {THERE['scripts/check'][:16]}",
-        "hash 5555555555555555",
-    )
-
-
-def test_a_link_that_leads_elsewhere_is_told():
-    (one,) = found(THERE | {"slurm_prolog": "-> /bin/true"})
-    assert (one.stack, one.there) == ("-> slurm_mux", "-> /bin/true")
-
-
-def test_rxdm_that_was_changed_since_it_was_patched_is_told():
-    (one,) = found(THERE | {"scripts/rxdm": "changed"})
-    assert (one.id, one.stack, one.there) == ("script-changed", "as it was staged", "changed")
+@pytest.mark.parametrize(
+    ("path", "found", "stack", "there"),
+    [
+        ("scripts/check", "5" * 64, f"hash {THERE['scripts/check'][:16]}", f"hash {'5' * 16}"),
+        ("slurm_prolog", "-> /bin/true", "-> slurm_mux", "-> /bin/true"),
+        ("scripts/rxdm", "changed", "as it was staged", "changed"),
+        ("scripts/mine", "not executable", "as it was staged", "not executable"),
+    ],
+)
+def test_a_changed_script_is_shown_with_both_sides(path: str, found: str, stack: str, there: str):
+    (one,) = script_drift(THERE | {path: found})
+    assert (one.id, one.what, one.stack, one.there) == ("script-changed", f"/opt/apps/adm/slurm/{path}", stack, there)
 
 
 def test_what_could_not_be_read_is_no_difference():
-    assert found({"error": "no answer within 4 s"}) == []
+    assert script_drift({"error": "no answer within 4 s"}) == []
 
 
 def test_a_cluster_without_scripts_expects_none():
     assert expected(cluster()) == {}
-
-
-def test_a_script_that_the_dispatcher_would_skip_is_told():
-    (one,) = found(THERE | {"scripts/mine": "not executable"})
-    assert (one.id, one.stack, one.there) == ("script-changed", "as it was staged", "not executable")
