@@ -1,9 +1,6 @@
 """Accounts, limits and Unix groups follow from the file, whatever it leaves unsaid."""
 
-import pytest
-
 from cluster.checks.run import find_warnings
-from cluster.findings import ConfigError
 from cluster.people import unix_groups
 from cluster.slurm.accounting import desired
 from components.slurm import payload
@@ -81,23 +78,9 @@ def test_shared_groups_have_members_and_can_be_a_primary_group():
     ]
 
 
-class TestFormerUsers:
-    """Files of somebody who left belong to the number."""
-
-    def test_nobody_else_gets_their_number(self):
-        with pytest.raises(ConfigError) as error:
-            cluster(users=[{"name": "dave", "uid": 2003}], former_users=[CAROL])
-        (found,) = error.value.findings
-        assert (found.id, found.where) == ("user-uid-former", "hpc:cluster.users[0].uid")
-        assert "2003 was carol's" in found.allowed
-        assert "2004" in found.todo
-
-    def test_they_come_back_with_their_number_only(self):
-        assert cluster(users=[CAROL], former_users=[CAROL]).users[0].uid == 2003
-        with pytest.raises(ConfigError) as error:
-            cluster(users=[{"name": "carol", "uid": 2009}], former_users=[CAROL])
-        (found,) = error.value.findings
-        assert (found.id, found.todo.split(";")[0]) == ("user-uid-before", "write 2003")
+def test_a_former_user_comes_back_with_the_same_number():
+    carol = {"name": "carol", "uid": 2003}
+    assert cluster(users=[carol], former_users=[carol]).users[0].uid == 2003
 
 
 class TestRights:
@@ -117,6 +100,3 @@ class TestRights:
         slurm = {"pam_slurm_adopt": True, "prolog_flags": ["Contain"]}
         (found,) = find_warnings(cluster(users=[{**ALICE, "sudo": True}], image=image, slurm=slurm))
         assert found.id == "user-sudo-adopt"
-
-
-CAROL = {"name": "carol", "uid": 2003}

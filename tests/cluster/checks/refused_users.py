@@ -5,7 +5,16 @@ Each case: what is replaced in a small cluster, and words of its error, `where |
 
 from tests.cluster.stacks import KEY, accounting, extra, user, users
 
+CAROL = {"name": "carol", "uid": 2003}
 USERS = {
+    "the uid of a former user": (
+        {"users": [{"name": "dave", "uid": 2003}], "former_users": [CAROL]},
+        "users[0].uid | 2003 | 2003 was carol's | 2004",
+    ),
+    "a former user with another uid": (
+        {"users": [{"name": "carol", "uid": 2009}], "former_users": [CAROL]},
+        "users[0].uid | 2009 | 2003, the number that carol had before | write 2003",
+    ),
     "a uid twice": (
         users({"name": "bob", "uid": 2001}),
         "users[1].uid | 2001 | 2001 is alice's | choose another number, e.g. 2002",

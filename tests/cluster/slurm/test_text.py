@@ -1,43 +1,36 @@
 """A value of a stack file is one value in Slurm's files, never a line: a line may name a program that root starts."""
 
-from typing import Any
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from cluster.findings import ConfigError
-from cluster.load.parse import parse
 from cluster.slurm.files import render, render_slurmdbd
 from cluster.slurm.text import document, word
+from tests.cluster.stacks import Changes, cluster, extra, nodeset, partition
 
 ANY = st.text(st.characters(categories=None), min_size=1)
 ENDS = [*map(chr, (*range(0x20), 0x7F, 0x85, 0xA0, 0x2028, 0x2029)), '"', "#"]
 
 
-def config(value: str, place: str) -> dict[str, Any]:
-    nodeset: dict[str, Any] = {"count": 1}
-    partition: dict[str, Any] = {"nodesets": ["cpu"], "default": True}
-    slurm: dict[str, Any] = {}
-    settings = {"SchedulerParameters": value} if place == "slurm.extra" else {"CpuBind": value}
-    settings = {"Alternate": value} if place == "partition.conf" else settings
-    {"slurm.extra": slurm, "nodeset.conf": nodeset, "partition.conf": partition}[place][
-        {"slurm.extra": "extra", "nodeset.conf": "node_conf", "partition.conf": "conf"}[place]
-    ] = settings
-    return {
-        "hpc:cluster": {
-            "platform": "local", "name": "lab", "slurm": slurm, "nodesets": {"cpu": nodeset},
-            "partitions": {"cpu": partition},
-        }
-    }  # fmt: skip
+PLACES: dict[str, Callable[[str], Changes]] = {
+    "slurm.extra": lambda value: extra(SchedulerParameters=value),
+    "nodeset.conf": lambda value: nodeset(node_conf={"CpuBind": value}),
+    "partition.conf": lambda value: partition(conf={"Alternate": value}),
+}
 
 
-PLACES = ["slurm.extra", "nodeset.conf", "partition.conf"]
+def written(place: str, value: str) -> list[str]:
+    """Lines of all files of a cluster whose file has the value."""
+    found = cluster(**PLACES[place](value))
+    return [line for text in (*render(found).values(), render_slurmdbd(found, "x")) for line in text.splitlines()]
 
 
 @pytest.mark.parametrize("place", PLACES)
 def test_a_good_value_is_taken(place: str):
-    assert "bf_max_job_test=1000" in "".join(render(parse(config("bf_max_job_test=1000", place))).values())
+    assert "bf_max_job_test=1000" in "".join(written(place, "bf_max_job_test=1000"))
 
 
 @pytest.mark.parametrize("place", PLACES)
@@ -45,27 +38,23 @@ def test_a_good_value_is_taken(place: str):
 def test_one_that_ends_a_line_or_a_value_is_refused(place: str, end: str):
     """U+2028 was taken, and the machine made two lines of it: Epilog=/home/alice/x ran as root."""
     with pytest.raises(ConfigError) as refused:
-        parse(config(f"x{end}Epilog=/home/alice/x", place))
+        written(place, f"x{end}Epilog=/home/alice/x")
     assert "printable ASCII" in str(refused.value)
 
 
 @pytest.mark.parametrize("place", PLACES)
 def test_one_that_would_swallow_the_next_line_is_refused(place: str):
     with pytest.raises(ConfigError, match="at its end"):
-        parse(config("x\\", place))
+        written(place, "x\\")
 
 
-@given(ANY, st.sampled_from(PLACES))
+@given(ANY, st.sampled_from([*PLACES]))
 def test_whatever_is_taken_makes_no_line_and_no_other_setting(value: str, place: str):
-    def lines(told: dict[str, Any]) -> list[str]:
-        whole = parse(told)
-        return [line for text in (*render(whole).values(), render_slurmdbd(whole, "x")) for line in text.splitlines()]
-
     try:
-        found = lines(config(value, place))
+        found = written(place, value)
     except ConfigError:
         return
-    assert len(found) == len(lines(config("x", place)))
+    assert len(found) == len(written(place, "x"))
     assert all(line.isascii() for line in found)
 
 
