@@ -1,5 +1,6 @@
 """A project in a temporary folder, its living objects beside it, and the engine to run it."""
 
+import copy
 import json
 import multiprocessing
 import os
@@ -92,6 +93,20 @@ class Bench:
         rows = self.stack().export_state()["deployment"].get("resources", [])
         skip = ("pulumi:providers:", "pulumi:pulumi:Stack")
         return {r["urn"].split("::")[-1]: r for r in rows if not r["type"].startswith(skip)}
+
+    def note(self, *notes):
+        """Put notes into the state, as a run that was killed leaves them: (kind, name, what is done to its row)."""
+        file = self.stack().file
+        document = json.loads(file.read_text())
+        latest = document["checkpoint"]["latest"]
+        rows = {row["urn"].split("::")[-1]: row for row in latest["resources"]}
+        latest["pending_operations"] = []
+        for kind, name, *change in notes:
+            row = copy.deepcopy(rows[name])
+            for edit in change:
+                edit(row)
+            latest["pending_operations"].append({"type": kind, "resource": row})
+        file.write_text(json.dumps(document))
 
     def of(self, kind):
         """The events of a kind in the last run."""

@@ -1,7 +1,6 @@
 """Notes of what was under way (pending operations) outlive what they are about: the CLI never drops those of creations.
 What the state holds is never deleted because of one, and what is resumed is not told as a deletion."""
 
-import copy
 import json
 import os
 import tempfile
@@ -15,21 +14,6 @@ from engine import events
 
 NODES = ("a", ("b", {"refs": ["a"]}), ("c", {"options": {"parent": "a"}}))
 KINDS = ("creating", "updating", "deleting", "reading", "importing")
-
-
-def note(bench, *notes):
-    """Put notes into the state, as a run that was killed leaves them: (kind, what is done to the rows of the state)."""
-    file = bench.stack().file
-    document = json.loads(file.read_text())
-    latest = document["checkpoint"]["latest"]
-    rows = {r["urn"].split("::")[-1]: r for r in latest["resources"]}
-    pending = []
-    for kind, name, change in notes:
-        row = copy.deepcopy(rows[name])
-        change(row)
-        pending.append({"type": kind, "resource": row})
-    latest["pending_operations"] = pending
-    file.write_text(json.dumps(document))
 
 
 def as_created(row):
@@ -53,7 +37,7 @@ def created_elsewhere(row):
 @pytest.mark.parametrize("kind", ["preview", "up", "destroy"])
 def test_a_note_of_a_creation_that_a_later_run_brought_to_its_end_is_void(bench, change, kind):
     bench.up(*NODES)
-    note(bench, ("creating", "b", change))
+    bench.note(("creating", "b", change))
     bench.did()
     result = bench.run(kind)
     assert result.ok
@@ -68,7 +52,7 @@ def test_a_note_of_a_creation_that_a_later_run_brought_to_its_end_is_void(bench,
 
 def test_a_note_of_a_deletion_is_void_once_another_is_in_its_place(bench):
     bench.up(*NODES)
-    note(bench, ("deleting", "b", lambda row: row.update(created="2026-01-01T00:00:00Z")))
+    bench.note(("deleting", "b", lambda row: row.update(created="2026-01-01T00:00:00Z")))
     assert bench.up().summary == "nothing to do"
 
 
@@ -81,7 +65,7 @@ def test_a_note_of_a_thing_that_another_resource_took_over_leaves_it_where_it_is
         row["urn"] = row["urn"].replace("::renamed", "::a")
         row["inputs"]["value"] = "old"
 
-    note(bench, ("creating", "renamed", before))
+    bench.note(("creating", "renamed", before))
     bench.did()
     assert bench.up().ok
     assert not [step for step in bench.steps() if step.startswith("delete")]
@@ -114,7 +98,7 @@ def test_an_interrupted_replacement_is_no_deletion_in_a_preview_either(bench):
         for key in ("id", "outputs"):
             row.pop(key)
 
-    note(bench, ("creating", "a", anew))
+    bench.note(("creating", "a", anew))
     assert bench.preview().ok
     assert bench.ops() == {}
     (bench.living / "a.1").write_text("half")
@@ -157,7 +141,7 @@ def test_no_stale_note_ever_leads_to_the_deletion_of_what_the_state_holds(bench,
         os.environ["LIVING"] = str(ours.living)
         ours.up(*NODES)
         held = set(ours.alive())
-        note(ours, *((kind, name, lambda row, given=given: apply(row, given)) for kind, name, given in left))
+        ours.note(*((kind, name, lambda row, given=given: apply(row, given)) for kind, name, given in left))
         foretold = (ours.preview().ok, ours.ops())
         assert "delete" not in foretold[1].values()
         ours.did()
