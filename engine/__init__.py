@@ -28,4 +28,4 @@ __all__ = [
     "UpdateError",
     "Workspace",
     "events",
-]  # fmt: skip
+]

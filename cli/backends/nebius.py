@@ -5,6 +5,7 @@ import os
 import re
 import secrets
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -209,10 +210,7 @@ class ObjectStorage(Backend):
             api.delete_key(id_)
             self._keep(None)
             raise CliError(f"Nebius does not show the secret of the access key {id_}, which was deleted. Run again.")
-        key = Key(
-            name=pending.name, created=pending.created, expires=pending.expires,
-            id=id_, access_key_id=access_key_id, secret=secret,
-        )  # fmt: skip
+        key = replace(pending, id=id_, access_key_id=access_key_id, secret=secret)
         self._keep(key)
         return Step(what=f"access key {key.name}", done=Done.CREATED, detail=_until(key))
 

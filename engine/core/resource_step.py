@@ -40,9 +40,11 @@ class Goal:
         """From a RegisterResourceRequest. Raises EngineError for what is not supported."""
         where = f"{request.type} {request.name}"
         for wrong, what in (
-            (request.importId, "the option import"), (request.remote, "a remote component"),
-            (request.state_migrations, "the option state_migrations"), (request.packageRef, "a parameterized provider"),
-        ):  # fmt: skip
+            (request.importId, "the option import"),
+            (request.remote, "a remote component"),
+            (request.state_migrations, "the option state_migrations"),
+            (request.packageRef, "a parameterized provider"),
+        ):
             if wrong:
                 raise EngineError(f"{where}: the embedded engine does not support {what}; use the Pulumi CLI")
         parent = request.parent

@@ -40,13 +40,11 @@ _REPOSITORY = {"caFile": "--ca-file", "certFile": "--cert-file", "keyFile": "--k
 _UNSUPPORTED = ("lint", "recreatePods", "replace")
 _DEFAULT_SECONDS = 300
 _DEFAULTS: Props = {
-    "allowNullValues": False, "atomic": False, "cleanupOnFail": False, "createNamespace": False,
-    "dependencyUpdate": False, "description": "", "devel": False, "disableCRDHooks": False,
-    "disableOpenapiValidation": False, "disableWebhooks": False, "forceUpdate": False, "keyring": "", "lint": False,
-    "postrender": "", "recreatePods": False, "renderSubchartNotes": False, "replace": False, "resetValues": False,
-    "reuseValues": False, "skipAwait": False, "skipCrds": False, "takeOwnership": False, "timeout": 0, "verify": False,
-    "version": "", "waitForJobs": False,
-}  # fmt: skip
+    **dict.fromkeys((*_SWITCHES, *_UNSUPPORTED), False),
+    **dict.fromkeys(("allowNullValues", "disableCRDHooks", "skipAwait", "waitForJobs"), False),
+    **dict.fromkeys(("description", "keyring", "postrender", "version"), ""),
+    "timeout": 0,
+}
 """What pulumi-kubernetes writes into the state of every release (provider/pkg/provider/helm_release.go, Release)."""
 _REPOSITORY_DEFAULTS: Props = dict.fromkeys(("caFile", "certFile", "keyFile", "password", "repo", "username"), "")
 _OWN = ("chart", "maxHistory", "name", "namespace", "repositoryOpts", "values")
@@ -239,13 +237,14 @@ class Release(Provider):
         chart_of = release["chart"]["metadata"]
         found = {
             **{key: release[key] for key in ("name", "namespace")},
-            "chart": chart_of["name"], "version": chart_of["version"], "appVersion": chart_of.get("appVersion", ""),
-            "revision": release["version"], "status": release["info"]["status"],
-        }  # fmt: skip
+            "chart": chart_of["name"],
+            "version": chart_of["version"],
+            "appVersion": chart_of.get("appVersion", ""),
+            "revision": release["version"],
+            "status": release["info"]["status"],
+        }
         mark = checksum(news, self._root)
-        return {
-            **news, "status": _status(found), "__inputs": secret(news), **({_CHECKSUM: mark} if mark else {})
-        }  # fmt: skip
+        return {**news, "status": _status(found), "__inputs": secret(news), **({_CHECKSUM: mark} if mark else {})}
 
     def _recover(self, ctx: Context, news: Props, revisions: list[Props]) -> None:
         """Undo what a killed helm left: it refuses all work on a release that another helm seems to work on."""

@@ -29,7 +29,10 @@ _REPLACES: dict[str, tuple[str, ...]] = {
     "Deployment": _SELECTOR,
     "DaemonSet": _SELECTOR,
     "StatefulSet": (
-        "spec.podManagementPolicy", "spec.revisionHistoryLimit", "spec.selector", "spec.serviceName",
+        "spec.podManagementPolicy",
+        "spec.revisionHistoryLimit",
+        "spec.selector",
+        "spec.serviceName",
         "spec.volumeClaimTemplates",
     ),
     "PersistentVolumeClaim": ("spec",),
@@ -39,7 +42,7 @@ _REPLACES: dict[str, tuple[str, ...]] = {
     "ClusterRoleBinding": ("roleRef",),
     "StorageClass": ("parameters", "provisioner"),
     "ResourceQuota": ("spec.scopes",),
-}  # fmt: skip
+}
 """Fields whose change replaces an object, besides its name and namespace: most are immutable on the server, and what
 uses a ConfigMap or Secret would not notice. From pulumi-kubernetes, provider/pkg/provider/diff.go."""
 _MUTABLE = {"ConfigMap": "enableConfigMapMutable", "Secret": "enableSecretMutable"}
@@ -207,10 +210,13 @@ class Cluster:
         setpriv = shutil.which("setpriv")
         bound = [setpriv, "--pdeathsig", "KILL", "--"] if setpriv else []
         return process.run(
-            [*bound, *argv], stdin=stdin, env=env, cwd=self._root,
+            [*bound, *argv],
+            stdin=stdin,
+            env=env,
+            cwd=self._root,
             timeout=ctx.timeout + _GRACE_SECONDS if ctx.timeout else None,
             stopped=ctx.stopped if waits else None,
-        )  # fmt: skip
+        )
 
 
 def failure(outcome: process.Outcome, ctx: Context) -> str:

@@ -44,9 +44,14 @@ def run(
     started."""
     try:
         process = subprocess.Popen(
-            argv, env=env, cwd=cwd, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            argv,
+            env=env,
+            cwd=cwd,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
             start_new_session=True,
-        )  # fmt: skip
+        )
     except OSError as error:
         raise EngineError(f"{argv[0]}: {error.strerror}: {error.filename}") from None
     _running.add(process)

@@ -135,8 +135,6 @@ def _uuid(_news: Props) -> tuple[str, Props]:
 
 
 def _makers() -> dict[str, Value]:
-    names = {
-        "RandomBytes": _bytes, "RandomId": _id, "RandomInteger": _integer, "RandomPassword": _password,
-        "RandomPet": _pet, "RandomShuffle": _shuffle, "RandomString": _string, "RandomUuid": _uuid,
-    }  # fmt: skip
-    return {f"random:index/{name[0].lower()}{name[1:]}:{name}": maker for name, maker in names.items()}
+    makers = (_bytes, _id, _integer, _password, _pet, _shuffle, _string, _uuid)
+    named = {maker.__name__[1:].capitalize(): maker for maker in makers}
+    return {f"random:index/random{name}:Random{name}": maker for name, maker in named.items()}
