@@ -29,7 +29,7 @@ _LOG_SECONDS = 60.0
 _AT_ONCE = 64
 """Logs that are read side by side: each costs a process."""
 _OURS = "hpc: "
-"""How reasons begin that this program drains nodes with (scripts/node/slurm/node_states.py)."""
+"""How reasons begin that this program drains nodes with (scripts/node/slurm/scheduler.py)."""
 
 
 @contextmanager

@@ -57,7 +57,8 @@ def converge(desired: dict[str, Any]) -> None:
     before = both(before, desired)
     # Ours from here on, however far this run comes: the next one takes back what is too much.
     write(MANAGED, json.dumps(before, indent=1) + "\n", quiet=True)
-    commands, failed = plan(desired, before, existing(), mend=mend), list[Command]()
+    commands = plan(desired, before, existing(), mend=mend)
+    failed: list[Command] = []
     while commands:
         command = commands[0]
         try:

@@ -150,10 +150,9 @@ def _network(part: dict[str, Any], due: list[str], idle: list[str], wanted: dict
 
 def _fabric(part: dict[str, Any], due: list[str], idle: list[str], wanted: dict[str, Any]) -> None:
     """The NCCL test between pairs: whether the GPUs' network carries what it should, and is in use at all."""
-    user = _user(wanted)
 
     def run_(todo: list[Pair]) -> dict[Pair, float]:
-        found = _averages("fabric", part, {pair: ",".join(pair) for pair in todo}, wanted, user)
+        found = _averages("fabric", part, {pair: ",".join(pair) for pair in todo}, wanted)
         return {pair: average for pair, average in found.items() if isinstance(average, float)}
 
     _by_pairs("fabric", part["nodes"], due, idle, run_, least=part["busbw_gbps"], unit="GB/s")
@@ -172,8 +171,8 @@ def _by_pairs(
         todo = next_pairs(every, fast)
         if not todo:
             break
-        for pair, figure in run_(todo).items():
-            fast[pair], figures[pair] = figure >= least, figure
+        figures |= run_(todo)
+        fast = {pair: figure >= least for pair, figure in figures.items()}
         if not set(todo) <= set(fast):
             break  # a job did not run: its nodes are busy now
     slow, open_ = slow_nodes(fast), undecided(fast)
@@ -214,14 +213,13 @@ def _run_pairs(partition: str, seconds: int, todo: list[Pair]) -> dict[Pair, flo
 
 def _nccl(part: dict[str, Any], due: list[str], _: list[str], wanted: dict[str, Any]) -> None:
     """Run the NCCL test of each node, side by side, as the user who has built it; act on its average."""
-    user = _user(wanted)
     found: Results = {}
     for name in due:
         state = cluster_state.given(outcome.RESULTS / f"{name}.json").get("checks", {}).get("gpu-driver", {})
         if state.get("state") != "ok":
             found[name] = ("skipped", state.get("text") or "the driver was not checked yet")
     sound = {name: name for name in due if name not in found}
-    for name, average in _averages("nccl", part, sound, wanted, user).items():
+    for name, average in _averages("nccl", part, sound, wanted).items():
         least = part["busbw_gbps"]
         if isinstance(average, str):
             found[name] = ("skipped", average)
@@ -241,17 +239,12 @@ def _diag(part: dict[str, Any], due: list[str], _: list[str], wanted: dict[str, 
     _settle("diag", part["nodes"], found)
 
 
-def _user(wanted: dict[str, Any]) -> pwd.struct_passwd:
+def _averages(kind: str, part: dict[str, Any], lists: dict[Key, str], wanted: dict[str, Any]) -> dict[Key, float | str]:
+    """Average bus bandwidth in GB/s of the NCCL test on each list of nodes, side by side; why there is none, else."""
     try:
-        return pwd.getpwnam(wanted["user"])
+        user = pwd.getpwnam(wanted["user"])
     except KeyError:
         raise SetupError(f"there is no user {wanted['user']}, who is to run the NCCL test") from None
-
-
-def _averages(
-    kind: str, part: dict[str, Any], lists: dict[Key, str], wanted: dict[str, Any], user: pwd.struct_passwd
-) -> dict[Key, float | str]:
-    """Average bus bandwidth in GB/s of the NCCL test on each list of nodes, side by side; why there is none, else."""
     words = {key: [f"--nodelist={nodelist}", f"--chdir={user.pw_dir}"] for key, nodelist in lists.items()}
     jobs = run_jobs(kind, part["partition"], wanted["minutes"], words, stdin=part["script"], user=user)
     found: dict[Key, float | str] = {}
