@@ -6,7 +6,7 @@ types on both sides. Machines of an earlier version read and write some of these
 
 from __future__ import annotations
 
-from typing import Any, TypedDict, Union
+from typing import Any, TypedDict
 
 
 class Mount(TypedDict):
@@ -106,7 +106,7 @@ class Prologs(_Stored):
     controller_nodeset: str
     mounts: list[Mount]
     scripts: dict[str, dict[str, Any]]
-    rxdm: Union[dict[str, Any], None]  # noqa: UP007 - evaluated by Python 3.8
+    rxdm: dict[str, Any] | None
     links: dict[str, str]
     setup: str
 

@@ -253,7 +253,7 @@ def known_accounts(*, seconds: float = SACCTMGR_SECONDS) -> dict[str, dict[str, 
 def associations(*, seconds: float = SACCTMGR_SECONDS) -> list[dict[str, str]]:
     """Every account's place in the tree, and every user's in an account: parent, shares, QOS, limits that it has."""
     fields = ("account", "user", "parentname", "share", "defaultqos", "qos", *ON_PEOPLE)
-    rows = [dict(zip(fields, row)) for row in _show("assoc", *fields, seconds=seconds)]  # noqa: B905 - 3.8
+    rows = [dict(zip(fields, row, strict=False)) for row in _show("assoc", *fields, seconds=seconds)]
     return [{key: value for key, value in row.items() if value or key not in ON_PEOPLE} for row in rows]
 
 
@@ -266,8 +266,7 @@ def known_qos(*, seconds: float = SACCTMGR_SECONDS) -> dict[str, dict[str, str]]
     """Every QOS with the limits that it has, by the names of sacctmgr's options."""
     rows = _show("qos", "name", *QOS_LIMITS.values(), seconds=seconds)
     return {
-        name: {key: value for key, value in zip(QOS_LIMITS, values) if value}  # noqa: B905 - 3.8
-        for name, *values in rows
+        name: {key: value for key, value in zip(QOS_LIMITS, values, strict=False) if value} for name, *values in rows
     }
 
 

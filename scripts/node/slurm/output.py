@@ -92,7 +92,7 @@ def table(text: str, mark: str) -> list[dict[str, str]]:
     """What squeue printed, by COLUMNS, with `mark` behind every field. A pure function."""
     cells, width = text.split(mark)[:-1], len(COLUMNS)
     rows = [cells[at : at + width] for at in range(0, len(cells) - width + 1, width)]
-    return [dict(zip(COLUMNS, [row[0].lstrip("\n"), *row[1:]])) for row in rows]  # noqa: B905 - 3.8
+    return [dict(zip(COLUMNS, [row[0].lstrip("\n"), *row[1:]], strict=True)) for row in rows]
 
 
 def is_held(row: dict[str, str]) -> bool:
