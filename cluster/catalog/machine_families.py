@@ -10,10 +10,41 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from cluster.catalog import fabrics, zones
+from cluster.catalog import fabrics
 from cluster.catalog.fabrics import Fabric
 from cluster.catalog.storage import GBIT, Limit
 from cluster.platforms.nebius.machine_types import PLATFORMS, SOURCE, NebiusPlatform
+
+# In which zones GPUs are to be had. Google adds zones from time to time: add yours to its row, if `gcloud compute
+# machine-types list --zones ZONE` (A3 Mega) or `gcloud compute accelerator-types list --filter zone:ZONE` (attached
+# GPUs) shows them there. Source: zones that Google has a price for, skypilot-catalog, catalogs/v8/gcp/vms.csv at
+# 006059e0f18a. Google's own page is cloud.google.com/compute/docs/gpus/gpu-regions-zones.
+A3_MEGA_ZONES = tuple(
+    """
+    asia-east1-c asia-northeast1-b asia-southeast1-b asia-southeast1-c australia-southeast1-c europe-north1-c
+    europe-west1-b europe-west1-c europe-west3-c europe-west4-b europe-west4-c us-central1-a us-central1-b
+    us-central1-c us-east4-a us-east4-b us-east4-c us-east5-a us-west1-a us-west1-b us-west4-a
+    """.split()
+)
+T4_ZONES = tuple(
+    """
+    asia-east1-a asia-east1-c asia-east2-a asia-east2-c asia-northeast1-a asia-northeast1-c asia-northeast3-b
+    asia-northeast3-c asia-south1-a asia-south1-b asia-southeast1-a asia-southeast1-b asia-southeast1-c
+    asia-southeast2-a asia-southeast2-b australia-southeast1-a australia-southeast1-c europe-central2-b
+    europe-central2-c europe-west1-b europe-west1-c europe-west1-d europe-west2-a europe-west2-b europe-west3-b
+    europe-west4-a europe-west4-b europe-west4-c me-west1-b me-west1-c northamerica-northeast1-c
+    southamerica-east1-a southamerica-east1-b southamerica-east1-c us-central1-a us-central1-b us-central1-c
+    us-central1-f us-east1-b us-east1-c us-east1-d us-east4-a us-east4-b us-east4-c us-west1-a us-west1-b us-west2-b
+    us-west2-c us-west3-b us-west4-a us-west4-b
+    """.split()
+)
+P4_ZONES = tuple(
+    """
+    asia-southeast1-a asia-southeast1-b asia-southeast1-c australia-southeast1-a australia-southeast1-b
+    europe-west4-b europe-west4-c northamerica-northeast1-a northamerica-northeast1-b northamerica-northeast1-c
+    us-central1-a us-central1-c us-east4-a us-east4-b us-east4-c us-west2-b us-west2-c
+    """.split()
+)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -75,7 +106,7 @@ _ROWS = (
         name="a3-megagpu",
         fabric=fabrics.TCPXO,
         local_ssds=16,
-        zones=zones.A3_MEGA,
+        zones=A3_MEGA_ZONES,
         disks=_A3_DISKS,
         egress=(Limit(cpus=1, mbps=200 * GBIT),),
         calendar=True,
@@ -148,9 +179,9 @@ class Accelerator:
 
 
 _ACCELERATORS = (
-    Accelerator(type="t4", name="nvidia-tesla-t4", counts=(1, 2, 4), open_driver=True, zones=zones.T4),
+    Accelerator(type="t4", name="nvidia-tesla-t4", counts=(1, 2, 4), open_driver=True, zones=T4_ZONES),
     Accelerator(type="v100", name="nvidia-tesla-v100", counts=(1, 2, 4, 8), open_driver=False),
-    Accelerator(type="p4", name="nvidia-tesla-p4", counts=(1, 2, 4), open_driver=False, zones=zones.P4),
+    Accelerator(type="p4", name="nvidia-tesla-p4", counts=(1, 2, 4), open_driver=False, zones=P4_ZONES),
     Accelerator(type="p100", name="nvidia-tesla-p100", counts=(1, 2, 4), open_driver=False),
 )
 

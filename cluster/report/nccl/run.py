@@ -204,19 +204,10 @@ def mean(values: Iterable[float]) -> float | None:
 
 
 def text_of(size: int) -> str:
-    """A size as nccl-tests' options have it, in binary units: 8 MiB."""
-    for shift, unit in ((30, "GiB"), (20, "MiB"), (10, "KiB")):
-        if size >= 1 << shift and size % (1 << shift) == 0:
-            return f"{size >> shift} {unit}"
-    return _rounded(size)
-
-
-def _rounded(size: int) -> str:
-    """A size that is no whole number of a unit, with one decimal."""
-    for shift, unit in ((30, "GiB"), (20, "MiB"), (10, "KiB")):
-        if size >= 1 << shift:
-            return f"{size / (1 << shift):.1f} {unit}"
-    return f"{size} B"
+    """A size as nccl-tests' options have it, in binary units: 8 MiB; with one decimal where it is no whole number."""
+    units = [(1 << shift, unit) for shift, unit in ((30, "GiB"), (20, "MiB"), (10, "KiB")) if size >= 1 << shift]
+    whole = next((f"{size // of} {unit}" for of, unit in units if size % of == 0), "")
+    return whole or next((f"{size / of:.1f} {unit}" for of, unit in units), f"{size} B")
 
 
 def collective_of(program: str) -> str:
