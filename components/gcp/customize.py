@@ -57,7 +57,9 @@ def inputs_of(token: str) -> Inputs | Finding:
     found = _resources(module)
     if token in found:
         return Inputs(found[token])
-    other = nearest(token, list(found)) or nearest(rest.partition(":")[2], [one.rpartition(":")[2] for one in found])
+    other = nearest(token, list(found)) or nearest(
+        rest.partition(":")[2], [known.rpartition(":")[2] for known in found]
+    )
     return Finding(
         id="customize-type",
         at=(),
@@ -79,10 +81,10 @@ def _resources(module: str) -> Mapping[str, type]:
         return {}
     found: dict[str, type] = {}
     for name in getattr(loaded, "__all__", None) or dir(loaded):
-        one = getattr(loaded, name)
-        token = getattr(one, "pulumi_type", None)
-        if token and issubclass(one, pulumi.CustomResource):
-            own = sys.modules[one.__module__]
+        kind = getattr(loaded, name)
+        token = getattr(kind, "pulumi_type", None)
+        if token and issubclass(kind, pulumi.CustomResource):
+            own = sys.modules[kind.__module__]
             found[token] = next(getattr(own, args) for args in own.__all__ if args.endswith("Args"))
     return found
 
@@ -113,13 +115,13 @@ def _wrong(value: Any, hint: Any, at: Location) -> Iterator[Finding]:  # noqa: A
         if choice is Any or (choice is float and type(value) is int) or type(value) is choice:
             return
         if origin is not None and issubclass(origin, Mapping) and isinstance(value, Mapping):
-            for key, one in value.items():
+            for key, inner in value.items():
                 # null removes a key
-                yield from () if one is None else _wrong(one, members[1], (*at, key))
+                yield from () if inner is None else _wrong(inner, members[1], (*at, key))
             return
         if origin is not None and issubclass(origin, Sequence) and isinstance(value, list | tuple):
-            for index, one in enumerate(value):
-                yield from _wrong(one, members[0], (*at, index))
+            for index, inner in enumerate(value):
+                yield from _wrong(inner, members[0], (*at, index))
             return
         if origin is None and _is_part(choice) and isinstance(value, Mapping):
             yield from Inputs(choice).check(value, at)
@@ -174,11 +176,11 @@ class Customizer:
         self._matched = [0] * len(self._entries)
         self._names: dict[str, list[str]] = {}
         findings = []
-        for index, one in enumerate(self._entries):
-            inputs = inputs_of(one.type)
+        for index, entry in enumerate(self._entries):
+            inputs = inputs_of(entry.type)
             if isinstance(inputs, Inputs):
-                self._inputs[one.type] = inputs
-                findings += inputs.check(one.set, ("customize", index, "set"))
+                self._inputs[entry.type] = inputs
+                findings += inputs.check(entry.set, ("customize", index, "set"))
             else:
                 findings.append(replace(inputs, at=("customize", index, "type")))
         if findings:
@@ -190,24 +192,24 @@ class Customizer:
 
     def report(self) -> None:
         """Warn of entries that no resource matched, once all are constructed."""
-        for index, one in enumerate(self._entries):
+        for index, entry in enumerate(self._entries):
             if self._matched[index]:
                 continue
-            names = self._names.get(one.type)
+            names = self._names.get(entry.type)
             types = sorted(self._names)
             todo = (
                 f"names of that type: {listing(names)}"
                 if names
-                else f"the stack has no such type; nearest: {nearest(one.type, types) or listing(types)}"
+                else f"the stack has no such type; nearest: {nearest(entry.type, types) or listing(types)}"
             )
-            pulumi.log.warn(f"{ROOT}.customize[{index}] matches no resource ({one.type}, {one.name}): {todo}")
+            pulumi.log.warn(f"{ROOT}.customize[{index}] matches no resource ({entry.type}, {entry.name}): {todo}")
 
     def _transform(self, args: pulumi.ResourceTransformationArgs) -> pulumi.ResourceTransformationResult | None:
         if args.type_.startswith("gcp:"):
             self._names.setdefault(args.type_, []).append(args.name)
         props: dict[str, Any] = dict(args.props)
-        for index, one in enumerate(self._entries):
-            if one.type == args.type_ and fnmatchcase(args.name, one.name):
+        for index, entry in enumerate(self._entries):
+            if entry.type == args.type_ and fnmatchcase(args.name, entry.name):
                 self._matched[index] += 1
-                props = self._inputs[one.type].merge(props, one.set)
+                props = self._inputs[entry.type].merge(props, entry.set)
         return pulumi.ResourceTransformationResult(props=props, opts=args.opts) if props != args.props else None

@@ -46,11 +46,6 @@ def _make(config: ClusterConfig, keys: ClusterKeys) -> Machines:
     )
 
 
-class GcpPlatformArgs:
-    config: ClusterConfig
-    keys: ClusterKeys
-
-
 class GcpPlatform(pulumi.ComponentResource):
     """A cluster's machines on Google Cloud, and all that they need there."""
 

@@ -103,7 +103,7 @@ class Storage:
     def _refused(self, doing: str, answer: Any) -> StorageError:  # noqa: ANN401 - the HTTP library's own
         try:
             row = answer.json()["error"]
-            reasons = [str(one.get("reason", "")) for one in row.get("errors", ())]
+            reasons = [str(error.get("reason", "")) for error in row.get("errors", ())]
             message = " ".join(str(row.get("message", "")).split())
         except (ValueError, KeyError, TypeError, AttributeError):
             reasons, message = [], answer.reason or "no reason given"

@@ -79,10 +79,10 @@ def _free(cluster: str, room: int, kept: str | None) -> str:
     first: list[str] = []
     with suppress(ValueError):  # the file was edited: it is written again now
         first = [kept] if kept and ipaddress.IPv4Network(kept).prefixlen <= room else []
-    for one in chain(first, candidates(room)):
+    for cidr in chain(first, candidates(room)):
         try:
-            if taken_by(host_root(), cluster, ipaddress.IPv4Network(one)) is None:
-                return one
+            if taken_by(host_root(), cluster, ipaddress.IPv4Network(cidr)) is None:
+                return cidr
         except HostError:
-            return one  # a host that can't say, such as one that only previews; making the network would show it
+            return cidr  # a host that can't say, such as one that only previews; making the network would show it
     raise RehearsalError(f"no private network of /{room} is free on this machine: give --nodes a smaller N, or --cidr.")

@@ -1,17 +1,26 @@
-"""Every stack, in every mode; in a fast run, as it is made."""
+"""Stacks in every mode; in a fast run, as they are made."""
 
 import pytest
 
 from tests.cluster import stacks
 from tests.contract.seen import MODES, Seen, record
 
-EVERY = [
-    pytest.param((stack, mode), id=f"{stack}-{mode}", marks=() if mode == "made" else pytest.mark.slow)
-    for stack in stacks.STACKS
-    for mode in MODES
-]
+
+def _modes(*names: str) -> list[object]:
+    return [
+        pytest.param((stack, mode), id=f"{stack}-{mode}", marks=() if mode == "made" else pytest.mark.slow)
+        for stack in names
+        for mode in MODES
+    ]
 
 
-@pytest.fixture(params=EVERY)
+@pytest.fixture(params=_modes(*stacks.STACKS))
 def seen(request: pytest.FixtureRequest) -> Seen:
+    """A stack whose cluster is machines."""
+    return record(*request.param)
+
+
+@pytest.fixture(params=_modes(*stacks.STACKS, "nebius"))
+def every(request: pytest.FixtureRequest) -> Seen:
+    """A stack of any platform."""
     return record(*request.param)

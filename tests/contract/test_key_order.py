@@ -73,13 +73,6 @@ class TestAddressesOfNodesets:
         third = deploy({"hpc:cluster": LOCAL}, was=second.outputs)
         assert addresses(third) == addresses(first)
 
-    def test_a_state_whose_addresses_follow_from_the_order_of_its_file_keeps_them(self):
-        """As the embedded engine recorded it before both engines sorted the keys: gpu has block 1, cpu block 2."""
-        recorded = {"config": json.dumps(LOCAL)}
-        found = addresses(deploy({"hpc:cluster": LOCAL}, was=recorded))
-        assert found["lab-gpu-0"] == "10.77.2.1"
-        assert found["lab-cpu-0"] == "10.77.4.1"
-
     def test_a_written_block_is_taken_from_nobody(self):
         """The first free eighth goes to a nodeset without one, past those that others name."""
         written = {**LOCAL, "nodesets": {"a": {}, "b": {"addresses": "10.77.2.0/23"}}}

@@ -1,7 +1,6 @@
 """What holds for a stack on Nebius: made, previewed, and with everything unknown."""
 
 import json
-import re
 
 import pytest
 
@@ -10,8 +9,8 @@ from cluster.platforms.nebius.node_groups import node_groups
 from cluster.roster import machines
 from tests.cluster import stacks
 from tests.cluster.nebius.clusters import settings
-from tests.contract.seen import MODES, Seen, components_of, record, texts
-from tests.harness import FAKE_SECRETS, deploy
+from tests.contract.seen import MODES, Seen, components_of, record
+from tests.harness import deploy
 
 STACK = "nebius"
 DYNAMIC = "pulumi-python:dynamic/nebius:"
@@ -48,18 +47,6 @@ def test_everything_is_part_of_a_component_that_is_complete(seen: Seen) -> None:
             assert one.name.startswith(seen.config.name)
         else:
             assert one.urn in seen.recording.registered_outputs, f"{one.type} does not say that it is complete"
-
-
-def test_no_output_became_text(seen: Seen) -> None:
-    everything = [one.inputs for one in seen.recording.resources] + [*seen.recording.registered_outputs.values()]
-    assert [text for text in texts(everything) if "Calling __str__" in text or re.search(r"\.Output ", text)] == []
-
-
-def test_no_secret_is_shown(seen: Seen) -> None:
-    for one in seen.recording.resources:
-        assert [text for text in texts(one.shown) for secret in FAKE_SECRETS if secret in text] == [], one.name
-    shown = texts(seen.recording.shown_outputs)
-    assert [text for text in shown for secret in FAKE_SECRETS if secret in text] == []
 
 
 def test_no_token_is_in_the_state(seen: Seen, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -111,7 +98,3 @@ class TestOutputs:
             assert targets[machine.name]["roles"] == list(machine.roles)
             assert targets[machine.name]["method"] == "kubectl"
             assert targets[machine.name]["namespace"] == seen.config.name
-
-    def test_the_operators_key_is_secret(self, seen: Seen) -> None:
-        (shown,) = [out for urn, out in seen.recording.shown_outputs.items() if "pulumi:pulumi:Stack" in urn]
-        assert shown["admin_key"] is None

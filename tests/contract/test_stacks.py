@@ -7,9 +7,11 @@ import pytest
 
 from cluster.load.parse import parse_output
 from cluster.platforms import registry
+from cluster.platforms.local.address_plan import plan
 from cluster.roster import machines
+from components.slurm.keys import fingerprint
 from tests.cluster import stacks
-from tests.contract.seen import components_of, record, texts
+from tests.contract.seen import MODES, Seen, components_of, record, texts
 from tests.harness import FAKE_SECRETS, deploy
 
 # State refers to resources by these names: a changed one would replace what it stands for.
@@ -26,28 +28,10 @@ TOKENS: dict[str, set[str]] = {
         *(
             f"hpc:gcp:{name}"
             for name in (
-                "GcpPlatform",
-                "Services",
-                "Network",
-                "Nat",
-                "Peering",
-                "Identity",
-                "Secrets",
-                "SetupBucket",
-                "Storage",
-                "ExascalerLustre",
-                "ExascalerServer",
-                "ManagedLustre",
-                "ExistingLustre",
-                "FilestoreShare",
-                "NfsDirectories",
-                "Buckets",
-                "Image",
-                "Machines",
-                "Controller",
-                "Login",
-                "Nodeset",
-            )
+                "GcpPlatform Services Network Nat Peering Identity Secrets SetupBucket Storage ExascalerLustre "
+                "ExascalerServer ManagedLustre ExistingLustre FilestoreShare NfsDirectories Buckets Image Machines "
+                "Controller Login Nodeset"
+            ).split()
         ),
         "pulumi-python:dynamic/gcp:BakeLeftovers",
         "pulumi-python:dynamic/gcp:Barrier",
@@ -102,9 +86,9 @@ class TestTree:
                 assert one.parent in own, f"{one.name} is nobody's child"
                 assert one.name.startswith(own[one.parent].name + "-")
 
-    def test_no_output_became_text(self, seen):
-        everything = [one.inputs for one in seen.recording.resources] + [*seen.recording.registered_outputs.values()]
-        assert [t for t in texts(everything) if "Calling __str__" in t or re.search(r"\bOutput\[|\.Output ", t)] == []
+    def test_no_output_became_text(self, every):
+        shown = [made.inputs for made in every.recording.resources] + [*every.recording.registered_outputs.values()]
+        assert [t for t in texts(shown) if "Calling __str__" in t or re.search(r"\bOutput\[|\.Output ", t)] == []
 
 
 class TestCommands:
@@ -162,12 +146,12 @@ class TestSecrets:
         drawn = {one.type for one in seen.recording.resources if one.type.startswith(("random:", "tls:"))}
         assert drawn == {"random:index/randomPassword:RandomPassword", "tls:index/privateKey:PrivateKey"}
 
-    def test_none_is_shown(self, seen):
-        for one in seen.recording.resources:
-            leaks = [text for text in texts(one.shown) for secret in FAKE_SECRETS if secret in text]
-            assert leaks == [], f"{one.name} shows a secret"
-        leaks = [t for t in texts(seen.recording.shown_outputs) for secret in FAKE_SECRETS if secret in t]
-        assert leaks == []
+    def test_none_is_shown(self, every):
+        for made in every.recording.resources:
+            leaks = [text for text in texts(made.shown) for secret in FAKE_SECRETS if secret in text]
+            assert leaks == [], f"{made.name} shows a secret"
+        shown = texts(every.recording.shown_outputs)
+        assert [text for text in shown for secret in FAKE_SECRETS if secret in text] == []
 
     def test_none_is_on_a_command_line(self, seen):
         """Everybody on the machine reads those."""
@@ -288,12 +272,49 @@ class TestOutputs:
         assert outputs["users"] == [user.name for user in seen.config.users]
         assert outputs["cluster"] == seen.config.name
 
-    def test_the_operators_key_is_secret(self, seen):
-        (shown,) = [out for urn, out in seen.recording.shown_outputs.items() if "pulumi:pulumi:Stack" in urn]
+    def test_the_operators_key_is_secret(self, every):
+        (shown,) = [out for urn, out in every.recording.shown_outputs.items() if "pulumi:pulumi:Stack" in urn]
         assert shown["admin_key"] is None
-        if seen.known:
-            assert "PRIVATE KEY" in seen.recording.outputs["admin_key"]
+        if every.known:
+            assert "PRIVATE KEY" in every.recording.outputs["admin_key"]
 
     def test_the_hash_is_known_once_the_controller_runs_with_it(self, seen):
         found = seen.recording.outputs["config_hash"]
         assert re.fullmatch(r"[0-9a-f]{64}", found) if seen.known else found is None
+
+
+LOCAL = [name for name in stacks.STACKS if stacks.config(name).platform == "local"]
+
+
+@pytest.fixture(params=[(stack, mode) for stack in LOCAL for mode in MODES], ids="-".join)
+def rehearsal(request: pytest.FixtureRequest) -> Seen:
+    return record(*request.param)
+
+
+def test_a_command_logs_in_where_it_is_meant_to(rehearsal):
+    for one in rehearsal.commands():
+        if rehearsal.known:
+            machine = rehearsal.machine_of(one)
+            key = [fingerprint("bXVuZ2Uta2V5")] if one.name.endswith(("-configure", "-nodes", "-ready")) else []
+            assert one.inputs["triggers"] == [f"instance-{machine.name}", *key]
+            assert one.inputs["connection"]["hostKey"] == f"ssh-ed25519 host-key-of-{machine.name}"
+            assert one.inputs["connection"]["host"] == machine.inputs["address"]
+
+
+def test_every_machine_is_told_with_its_address_and_nothing_in_between(rehearsal):
+    addresses = plan(rehearsal.config).of
+    for machine in machines(rehearsal.config):
+        assert rehearsal.recording.outputs["machines"][machine.name] == {
+            "address": addresses[machine.name],
+            "roles": list(machine.roles),
+            "host_key": f"ssh-ed25519 host-key-of-{machine.name}" if rehearsal.known else None,
+        }
+
+
+@pytest.mark.parametrize("stack", LOCAL)
+def test_a_local_node_is_made_with_its_key(stack):
+    seen = record(stack, "made")
+    for machine in machines(seen.config):
+        if machine.roles == ("node",):
+            files = seen.recording.one(machine.name).inputs["files"]
+            assert "bXVuZ2Uta2V5" in files["/etc/hpc/munge.key"]["content"]

@@ -36,7 +36,7 @@ def blocks(config: ClusterConfig) -> dict[str, ipaddress.IPv4Network]:
 
     A nodeset for which no block is left is missing, as is one on the controller.
     """
-    found = {name: ipaddress.IPv4Network(one.addresses) for name, one in config.nodesets.items() if one.addresses}
+    found = {name: ipaddress.IPv4Network(row.addresses) for name, row in config.nodesets.items() if row.addresses}
     whole = list(ipaddress.IPv4Network(config.network.cidr).subnets(prefixlen_diff=3))
     for position, (name, section) in enumerate(config.nodesets.items(), start=1):
         if name in found or section.on:
@@ -53,7 +53,7 @@ def keep(before: ClusterConfig | None, config: ClusterConfig) -> ClusterConfig:
 
     A nodeset of the running cluster (`before`) keeps its block, unless the stack file gives it or takes it.
     """
-    written = {name: ipaddress.IPv4Network(one.addresses) for name, one in config.nodesets.items() if one.addresses}
+    written = {name: ipaddress.IPv4Network(row.addresses) for name, row in config.nodesets.items() if row.addresses}
     if before is not None and before.network.cidr == config.network.cidr:
         for name, block in blocks(before).items():
             if name in config.nodesets and name not in written and not _overlaps(block, written):

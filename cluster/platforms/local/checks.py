@@ -78,14 +78,14 @@ def _overlaps(config: ClusterConfig, blocks: dict[str, ipaddress.IPv4Network]) -
     whole = ipaddress.IPv4Network(config.network.cidr)
     first = next(iter(whole.subnets(prefixlen_diff=3)))
     owned = [("", first), *blocks.items()]
-    for (one, left), (other, right) in combinations(owned, 2):
+    for (first_owner, left), (other, right) in combinations(owned, 2):
         if not left.overlaps(right):
             continue
         yield Finding(
             id="addresses-overlap",
             at=("nodesets", other, "addresses"),
             given=str(right),
-            allowed=f"a block that overlaps no other; {left} is {_owner(one)}",
+            allowed=f"a block that overlaps no other; {left} is {_owner(first_owner)}",
             todo=f"choose a free block inside {whole}",
         )
 

@@ -33,7 +33,7 @@ def _node(edit: Edit) -> Impact:
 
 @rule(Effect.NOTHING, Effect.DRAIN, Effect.REPLACE)
 def _controller(edit: Edit) -> Impact:
-    hosted = [name for name, one in edit.after.nodesets.items() if one.on and edit.before.nodesets.get(name) == one]
+    hosted = [name for name, row in edit.after.nodesets.items() if row.on and edit.before.nodesets.get(name) == row]
     kinds = [roster.machines(config)[0] for config in (edit.before, edit.after)]
     if kinds[0].gpu != kinds[1].gpu:
         return rules.recreate_controller(edit, f"{_STATE_STAYS}; jobs on other machines run on")

@@ -197,7 +197,7 @@ def rehearsed(
         "controller": {"machine_type": config.controller.machine_type},
         "login": _only(given.get("login") or {}, "on", "count", "machine_type"),
         "nodesets": _nodesets(given["nodesets"], counts, blocks(cidr, counts)),
-        "partitions": {name: _partition(config, name, one, counts) for name, one in given["partitions"].items()},
+        "partitions": {name: _partition(config, name, row, counts) for name, row in given["partitions"].items()},
         **_people(own),
         "slurm": _slurm(given.get("slurm") or {}, _prologs(config, real_prolog=real_prolog), real_prolog=real_prolog),
         "deletion_protection": False,
@@ -207,8 +207,8 @@ def rehearsed(
 def _people(own: Section) -> Section:
     """People with shells that local machines have: nobody could log in with another, and no image is made for it."""
     users = [
-        {key: value for key, value in one.items() if key != "shell" or value in LOGIN_SHELLS}
-        for one in own.get("users", ())
+        {key: value for key, value in user.items() if key != "shell" or value in LOGIN_SHELLS}
+        for user in own.get("users", ())
     ]
     return own | ({"users": users} if users else {})
 
@@ -232,11 +232,11 @@ def stood_in(config: ClusterConfig, *, nodes: int | None = None, real_prolog: bo
     """What a rehearsal has other than the stack does, beside Slurm's own files; a line for each."""
     counts = _counts(config, nodes)
     lines = [
-        f"nodeset {name}: {counts[name]} of {one.count} nodes"
-        if counts[name] < one.count
-        else f"nodeset {name}: {counts[name]} nodes, where the stack has {one.count}"
-        for name, one in config.nodesets.items()
-        if not one.on and counts[name] != one.count
+        f"nodeset {name}: {counts[name]} of {row.count} nodes"
+        if counts[name] < row.count
+        else f"nodeset {name}: {counts[name]} nodes, where the stack has {row.count}"
+        for name, row in config.nodesets.items()
+        if not row.on and counts[name] != row.count
     ]
     if config.slurm.rxdm:
         lines.append(
@@ -273,15 +273,15 @@ def _scripts(config: ClusterConfig) -> list[Script]:
 def _counts(config: ClusterConfig, nodes: int | None) -> dict[str, int]:
     """Machines of each nodeset; none of one that is on the controller."""
     return {
-        name: 0 if one.on else min(one.count, AT_MOST) if nodes is None else nodes
-        for name, one in config.nodesets.items()
+        name: 0 if row.on else min(row.count, AT_MOST) if nodes is None else nodes
+        for name, row in config.nodesets.items()
     }
 
 
 def _nodesets(given: Mapping[str, Section], counts: Mapping[str, int], blocks: Mapping[str, str]) -> dict[str, Section]:
     found: dict[str, Section] = {}
-    for name, one in given.items():
-        section = _only(one, "on", "machine_type", "gpus", "features", "node_conf", "scripts")
+    for name, row in given.items():
+        section = _only(row, "on", "machine_type", "gpus", "features", "node_conf", "scripts")
         if counts[name]:
             section |= {"count": counts[name]} | ({"addresses": blocks[name]} if name in blocks else {})
         found[name] = _scripted(_known(section, "node_conf", NODE))

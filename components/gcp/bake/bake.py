@@ -271,10 +271,10 @@ def _ours(compute: Compute, kind: str, name: str, digest: str) -> None:
 
 def _clear(compute: Compute) -> None:
     """Remove the machines, and an image that is not whole, if they are ours."""
-    for one in (compute, compute.of(compute.bake.of_trial())):
-        found = one.builder()
+    for machine in (compute, compute.of(compute.bake.of_trial())):
+        found = machine.builder()
         if found is not None and found.labels.get(DIGEST_LABEL) == compute.bake.digest:
-            one.delete_builder()
+            machine.delete_builder()
     image = compute.image()
     if image is not None and image.status != READY and image.labels.get(DIGEST_LABEL) == compute.bake.digest:
         compute.delete_image()

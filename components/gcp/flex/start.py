@@ -137,13 +137,13 @@ def ask_all(wanted: Sequence[Wanted], report: Report) -> None:
     Raises BakeError for the first that Google refuses; those before it are taken over by the next run.
     """
     first = FlexCompute(wanted[0])
-    missing = [one for one in map(first.another, wanted) if one.node() is None]
-    asked = [(one, one.ask()) for one in missing]
+    missing = [node for node in map(first.another, wanted) if node.node() is None]
+    asked = [(node, node.ask()) for node in missing]
     if missing:
         report(f"{wanted[0].cluster}: asked for {len(missing)} nodes of flex start at once")
-    for one, operation in asked:
+    for node, operation in asked:
         if operation is not None:
-            _seen(one, operation)
+            _seen(node, operation)
 
 
 def _seen(compute: FlexCompute, operation: compute_v1.Operation) -> None:
@@ -157,7 +157,7 @@ def _seen(compute: FlexCompute, operation: compute_v1.Operation) -> None:
 def missing(wanted: Sequence[Wanted]) -> bool:
     """Whether one of the nodes is not there."""
     first = FlexCompute(wanted[0])
-    return any(one.node() is None for one in map(first.another, wanted))
+    return any(node.node() is None for node in map(first.another, wanted))
 
 
 def ends(found: compute_v1.Instance) -> int:

@@ -119,7 +119,7 @@ def _renamed(source: Source, own: str, suite: str) -> Source:
     """The same source of another release."""
     fields = r"(?m)^(Suites:.*)$" if source.suffix == ".sources" else r"(\S+ main)$"
     text = re.sub(fields, lambda found: re.sub(rf"\b{own}\b", suite, found[1]), source.text)
-    return Source(source.suffix, text, frozenset(re.sub(rf"\b{own}\b", suite, one) for one in source.suites))
+    return Source(source.suffix, text, frozenset(re.sub(rf"\b{own}\b", suite, name) for name in source.suites))
 
 
 def _carrying(suite: str, etc: Path) -> tuple[Source, ...]:
