@@ -58,17 +58,17 @@ def cluster(**changes: Any) -> ClusterConfig:
 
 def findings(**changes: Any) -> dict[str, Finding]:
     """What is wrong with a small cluster whose keys were replaced, by place."""
-    return told({"hpc:cluster": local(**changes)})
+    return findings_of({"hpc:cluster": local(**changes)})
 
 
 def cloud_findings(changes: dict[str, Any]) -> dict[str, Finding]:
     """The same of a small cluster on Google Cloud; `gcp:zone` and its like are the stack's, and None takes one out."""
     given = settings(**{key: value for key, value in changes.items() if not key.startswith("gcp:")})
     given |= {key: value for key, value in changes.items() if key.startswith("gcp:")}
-    return told({key: value for key, value in given.items() if value is not None})
+    return findings_of({key: value for key, value in given.items() if value is not None})
 
 
-def told(stack: dict[str, Any]) -> dict[str, Finding]:
+def findings_of(stack: dict[str, Any]) -> dict[str, Finding]:
     """What is wrong with a stack, by place below hpc:cluster."""
     try:
         parse(stack)

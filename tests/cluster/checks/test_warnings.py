@@ -22,7 +22,7 @@ OLD = {"base": "ubuntu-2204", "recipe": "2025-01"}
 OTHER = {"other": {"nodesets": ["a3"], "exclusive": True}}
 
 
-def told(**changes: Any) -> dict[str, str]:
+def warned(**changes: Any) -> dict[str, str]:
     """Place and text of each warning of a cluster of A3 Mega nodes."""
     found = find_warnings(google(**{**MEGA, "slurm": RXDM, **changes}))
     return {".".join(map(str, one.at)): one.what for one in found}
@@ -35,11 +35,11 @@ def test_the_stacks_that_are_here_to_start_from_use_their_gpu_networks(name):
 
 class TestExascaler:
     def test_it_stands_on_what_google_supports_no_longer(self):
-        (what,) = [what for at, what in told(storage={"lustre": EXASCALER}).items() if at == "storage.lustre.kind"]
+        (what,) = [what for at, what in warned(storage={"lustre": EXASCALER}).items() if at == "storage.lustre.kind"]
         assert "Runtime Configurator, which is out of support since 31 December 2025" in what
 
     def test_the_stack_that_is_recommended_is_warned_of_nothing(self):
-        assert told(storage={"lustre": MANAGED}) == {}
+        assert warned(storage={"lustre": MANAGED}) == {}
         assert find_warnings(config("a3mega-managed")) == []
         assert [".".join(map(str, one.at)) for one in find_warnings(config("a3mega"))] == ["storage.lustre.kind"]
 
@@ -47,19 +47,19 @@ class TestExascaler:
 class TestEnds:
     """Nodes whose machines the platform deletes at a known time."""
 
-    def told(self, capacity: dict[str, Any], **partition: str) -> dict[str, str]:
+    def warned(self, capacity: dict[str, Any], **partition: str) -> dict[str, str]:
         main = {"nodesets": ["a3"], "default": True, "exclusive": True, **partition}
-        return told(nodesets={"a3": {**A3, "capacity": capacity}}, partitions={"main": main})
+        return warned(nodesets={"a3": {**A3, "capacity": capacity}}, partitions={"main": main})
 
     def test_a_job_without_a_limit_would_never_start_on_them(self):
         for capacity in ({"flex": {}}, {"calendar": {"name": "week", "ends": "20261201T080000Z"}}):
-            found = self.told(capacity)
+            found = self.warned(capacity)
             assert "never start on a3, whose machines end" in found["partitions.main.default_time"]
-            assert self.told(capacity, default_time="1-00:00:00") == {}
-            assert self.told(capacity, max_time="1-00:00:00") == {}
+            assert self.warned(capacity, default_time="1-00:00:00") == {}
+            assert self.warned(capacity, max_time="1-00:00:00") == {}
 
-    def test_a_calendar_of_unknown_end_is_told(self):
-        assert "before week ends" in self.told({"calendar": "week"})["nodesets.a3.capacity.calendar"]
+    def test_a_calendar_of_unknown_end_is_a_warning(self):
+        assert "before week ends" in self.warned({"calendar": "week"})["nodesets.a3.capacity.calendar"]
 
 
 class TestExistingFileSystems:
@@ -67,18 +67,18 @@ class TestExistingFileSystems:
     LUSTRE: ClassVar[dict[str, str]] = {"kind": "managed", "existing": "10.128.0.3", "fsname": "lustre"}
 
     def test_a_network_of_the_stacks_own_may_not_reach_them(self):
-        found = told(storage={"lustre": self.LUSTRE, "nfs": self.NFS})
+        found = warned(storage={"lustre": self.LUSTRE, "nfs": self.NFS})
         assert list(found) == ["storage.lustre.existing", "storage.nfs.0"]
         assert "from which 10.128.4.2 is reached only if you connect the two" in found["storage.nfs.0"]
 
     def test_the_network_that_they_are_in_does(self):
         network = {"existing": {"network": "n", "subnetwork": "s"}, "services_cidr": "10.128.0.0/20"}
-        assert told(storage={"lustre": self.LUSTRE, "nfs": self.NFS}, network=network) == {}
+        assert warned(storage={"lustre": self.LUSTRE, "nfs": self.NFS}, network=network) == {}
 
 
 class TestKernel:
-    def test_a_recipe_of_long_ago_is_told_with_the_newest(self):
-        (what,) = [what for at, what in told(storage={"lustre": MANAGED}, image=OLD).items() if at == "image.recipe"]
+    def test_a_recipe_of_long_ago_is_a_warning(self):
+        (what,) = [what for at, what in warned(storage={"lustre": MANAGED}, image=OLD).items() if at == "image.recipe"]
         assert re.fullmatch("kernel 6.8.0-1021-gcp of recipe 2025-01 is of 2025-01-28, [0-9]+ days ago: .*", what)
 
     @pytest.mark.parametrize(("day", "expected"), [("2027-03-20", 0), ("2027-03-21", 1)])
@@ -89,7 +89,7 @@ class TestKernel:
         assert all("a newer version of this program" in one.todo for one in found)
 
     def test_what_an_image_of_ones_own_has_is_not_known(self):
-        assert told(storage={"lustre": MANAGED}, image={**OLD, "name": "mine"}) == {}
+        assert warned(storage={"lustre": MANAGED}, image={**OLD, "name": "mine"}) == {}
 
 
 class TestZones:
@@ -122,22 +122,22 @@ class TestZones:
 
 class TestRxdm:
     def test_a_partition_as_it_should_be(self):
-        assert told() == {}
+        assert warned() == {}
 
     def test_jobs_that_share_a_node(self):
-        (at, what), *rest = told(partitions={"main": {"nodesets": ["a3"], "default": True}}).items()
+        (at, what), *rest = warned(partitions={"main": {"nodesets": ["a3"], "default": True}}).items()
         assert (at, rest) == ("partitions.main.exclusive", [])
         assert "the prolog of the second stops the container of the first" in what
 
     def test_a3_mega_nodes_without_it(self):
-        assert "partition main use plain TCP" in told(slurm={})["slurm.rxdm"]
+        assert "partition main use plain TCP" in warned(slurm={})["slurm.rxdm"]
 
     def test_a3_mega_nodes_that_are_also_in_a_partition_without_it(self):
-        (what,) = told(partitions={**MEGA["partitions"], **OTHER}).values()
+        (what,) = warned(partitions={**MEGA["partitions"], **OTHER}).values()
         assert "jobs of partition other use plain TCP between the A3 Mega nodes of a3" in what
 
     def test_timers_that_are_too_short_for_its_containers(self):
-        assert set(told(slurm={"rxdm": RXDM["rxdm"], "timers": {"prolog_epilog": 120}})) == {
+        assert set(warned(slurm={"rxdm": RXDM["rxdm"], "timers": {"prolog_epilog": 120}})) == {
             "slurm.timers.prolog_epilog",
             "slurm.timers.batch_start",
         }
@@ -159,7 +159,7 @@ class TestWarmUp:
     def test_with_nothing_to_download_it_does_nothing(self):
         (one,) = find_warnings(cluster(slurm={"warm_up": {}}))
         assert (one.id, one.at) == ("warm-up-nothing", ("slurm", "warm_up"))
-        assert told(slurm={**RXDM, "warm_up": {"partitions": ["other"]}}, partitions={**MEGA["partitions"], **OTHER})
+        assert warned(slurm={**RXDM, "warm_up": {"partitions": ["other"]}}, partitions={**MEGA["partitions"], **OTHER})
 
     def test_partitions_that_root_may_not_use_are_named(self):
         accounts = {"accounting": {"accounts": [{"name": "ml"}]}, "slurm": {"warm_up": {"containers": ["alpine:3.20"]}}}
@@ -176,4 +176,4 @@ class TestWarmUp:
 
     def test_images_or_rxdm_are_something(self):
         assert find_warnings(cluster(slurm={"warm_up": {"containers": ["alpine:3.20"]}})) == []
-        assert told(slurm={**RXDM, "warm_up": {}}) == told()
+        assert warned(slurm={**RXDM, "warm_up": {}}) == warned()

@@ -43,7 +43,7 @@ def test_every_number_has_a_least_and_a_most(place: str, number: dict[str, Any])
     assert -(2**53) < number["minimum"] <= number["maximum"] < 2**53
 
 
-def test_parameters_that_are_numbers_are_ones_that_slurm_knows() -> None:
+def test_parameters_that_are_numbers_are_in_slurms_tables() -> None:
     known = {name for table in (CONF, NODE, PARTITION) for name in (*table.always, *table.some)}
     assert set(bounds.NUMBERS) <= known
     assert set(NODE_SIZES) <= set(bounds.NUMBERS)

@@ -110,11 +110,11 @@ def test_every_field_has_a_sample():
     ("base", "pattern", "change", "effect"), ALL, ids=lambda one: one if isinstance(one, str) else ""
 )
 def test_table_and_machine_agree(base: Cluster, pattern: str, change: Callable[[Cluster], Any], effect: Effect):
-    """What the machine needs for the new files is what the table told, where it told of jobs that run on."""
+    """What the machine needs for the new files is what the table says, where jobs run on."""
     before, after = config(base), config(edited(change, base))
     found = {edit.pattern: one for edit in edits(before, after) if (one := impact(edit))}
     assert found[pattern].effect is effect, found[pattern].reason
-    told = worst(effects(before, after, "lab"))
+    effect_of_all = worst(effects(before, after, "lab"))
     keep = registry.get(before.platform).keep
     before, after = keep(None, before), keep(before, after)
     need = conf_changes.need(
@@ -122,10 +122,10 @@ def test_table_and_machine_agree(base: Cluster, pattern: str, change: Callable[[
     )
     if "scripts" in pattern or pattern.endswith((".prolog", ".epilog")):
         # Only the first or the last script of a place changes slurm.conf, which names the one that runs them all.
-        assert Effect(need.value).harm <= told.harm
-    elif told.harm <= Effect.RESTART.harm:
-        assert need.value == told.value
-    if told is Effect.DRAIN and pattern != "partitions.*":
+        assert Effect(need.value).harm <= effect_of_all.harm
+    elif effect_of_all.harm <= Effect.RESTART.harm:
+        assert need.value == effect_of_all.value
+    if effect_of_all is Effect.DRAIN and pattern != "partitions.*":
         assert need is conf_changes.Need.RESTART
 
 
@@ -180,10 +180,10 @@ class TestWords:
 
     @pytest.mark.parametrize("pattern", sorted(editable()))
     def test_every_reason_says_something(self, pattern: str):
-        told = [c for base, p, change, _ in ALL if p == pattern for c in _told(base, change, pattern)]
-        assert all(len(one.reason) > 20 and one.command for one in told)
+        effect_of_all = [c for base, p, change, _ in ALL if p == pattern for c in _impacts(base, change, pattern)]
+        assert all(len(one.reason) > 20 and one.command for one in effect_of_all)
 
 
-def _told(base: Cluster, change: Callable[[Cluster], Any], pattern: str) -> list[Any]:
+def _impacts(base: Cluster, change: Callable[[Cluster], Any], pattern: str) -> list[Any]:
     found = edits(config(base), config(edited(change, base)))
     return [impact(edit) for edit in found if edit.pattern == pattern]

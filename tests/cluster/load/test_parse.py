@@ -28,7 +28,7 @@ ALICE = {"name": "alice", "uid": 2001}
 BOB = {"name": "bob", "uid": 2001}
 
 
-def test_wrong_values_and_broken_rules_are_told_together():
+def test_wrong_values_and_broken_rules_are_reported_together():
     found = findings(
         name="Dev",
         nodesets={"cpu": {"count": 0}, "gpu": {"count": 9999}},
@@ -129,7 +129,7 @@ def test_nothing_that_was_read_can_be_changed():
     "stack",
     [{}, {"hpc:cluster": None}, {"hpc:cluster": "dev"}, {"hpc:cluster": "{"}, {"hpc:cluster": ["dev"]}],
 )
-def test_a_stack_without_a_cluster_is_told_where_to_describe_it(stack):
+def test_a_stack_without_a_cluster_is_refused_with_an_example(stack):
     with pytest.raises(ConfigError, match=r"Pulumi\.dev\.yaml is an example"):
         parse(stack)
 

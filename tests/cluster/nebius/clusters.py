@@ -9,7 +9,7 @@ from cluster.load.parse import parse
 from cluster.platforms.nebius.node_groups import NodeGroup, node_groups
 from cluster.platforms.nebius.releases import Facts, Release, releases
 from cluster.platforms.nebius.section import settings_of as settings
-from tests.cluster.stacks import told
+from tests.cluster.stacks import findings_of
 
 __all__ = ["settings"]
 KEY = "ssh-ed25519 " + "AAAAC3NzaC1lZDI1NTE5AAAAI" + "A" * 43
@@ -61,7 +61,7 @@ def nebius(**changes: Any) -> ClusterConfig:
 
 def findings(**changes: Any) -> dict[str, Finding]:
     """What is wrong with such a cluster, by place."""
-    return told({"hpc:cluster": given(**changes)})
+    return findings_of({"hpc:cluster": given(**changes)})
 
 
 def groups(cluster: ClusterConfig) -> tuple[NodeGroup, ...]:

@@ -1,4 +1,4 @@
-"""A healthy cluster as its machines told of themselves, for tests that then break something in it.
+"""A healthy cluster as its machines reported it, for tests that then break something in it.
 
 `facts` holds what `look` printed on a controller, a login machine and a node of a real cluster of two nodes.
 """

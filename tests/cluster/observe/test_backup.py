@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 from cluster.observe.backup import FIRST, LAST, BackupError, read, readable
 
-TOLD = {"cluster": "dev", "slurm": "22.05.8", "date": "2026-11-21T05:30:00+0000", "jobs": 3, "managed": None}
+NOTE = {"cluster": "dev", "slurm": "22.05.8", "date": "2026-11-21T05:30:00+0000", "jobs": 3, "managed": None}
 
 
-def backup(first: bytes = FIRST, told: object = TOLD, body: bytes = b"SELECT 1;\n", last: bytes | None = None) -> bytes:
-    text = first + b"-- " + json.dumps(told).encode() + b"\n" + body
+def backup(first: bytes = FIRST, note: object = NOTE, body: bytes = b"SELECT 1;\n", last: bytes | None = None) -> bytes:
+    text = first + b"-- " + json.dumps(note).encode() + b"\n" + body
     end = LAST + hashlib.sha256(text).hexdigest().encode() + b"\n" if last is None else last
     return gzip.compress(text + end, mtime=0)
 
@@ -29,7 +29,7 @@ def file(tmp_path: Path) -> Path:
 def test_a_whole_one_says_whose_it_is(file: Path):
     file.write_bytes(backup())
     found = read(file)
-    assert (found.cluster, found.slurm, found.date, found.jobs) == ("dev", "22.05.8", TOLD["date"], 3)
+    assert (found.cluster, found.slurm, found.date, found.jobs) == ("dev", "22.05.8", NOTE["date"], 3)
     assert found.sha256 == hashlib.sha256(file.read_bytes()).hexdigest()
 
 
@@ -65,8 +65,8 @@ def test_one_that_was_changed_anywhere_is_refused_or_reads_the_same(file: Path, 
         (gzip.compress(b"-- MariaDB dump\n", mtime=0), "its first line is another one"),
         (backup(last=b""), "did not come to its end"),
         (backup(last=LAST + b"0" * 64 + b"\n"), "was changed since"),
-        (backup(told=[1]), "another version"),
-        (backup(told={**TOLD, "jobs": "many"}), "another version"),
+        (backup(note=[1]), "another version"),
+        (backup(note={**NOTE, "jobs": "many"}), "another version"),
     ],
 )
 def test_what_is_wrong_is_said(file: Path, content: bytes, words: str):

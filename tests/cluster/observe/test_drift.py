@@ -59,13 +59,13 @@ def only(wanted: Wanted, seen: ClusterObservation) -> Difference:
 
 
 @pytest.mark.parametrize(("old", "kind", "mends"), [(True, "setup-old", "up"), (False, "setup-damaged", "mend")])
-def test_a_machine_that_tells_nothing_is_mended_by_what_can(seen: ClusterObservation, old: bool, kind: str, mends: str):
+def test_a_machine_without_a_report_is_mended_by_up_or_mend(seen: ClusterObservation, old: bool, kind: str, mends: str):
     blind = MachineObservation(name="hc-cpu-1", roles=("node",), reached=True, why="SyntaxError", old=old)
     found = only(stack(seen), ClusterObservation(stack="hc", machines=(*seen.machines[:-1], blind)))
     assert (found.id, found.where, found.mends) == (kind, ("hc-cpu-1",), mends)
 
 
-def test_a_damaged_board_is_mended(seen: ClusterObservation):
+def test_a_damaged_cluster_state_is_mended(seen: ClusterObservation):
     facts(seen, "controller")["cluster_state"]["damaged"] = "is not what the controller wrote"
     found = only(stack(seen), seen)
     assert (found.id, found.mends) == ("cluster-state-damaged", "mend")
@@ -86,7 +86,7 @@ class TestFiles:
         assert changed.what == f"slurm.conf, line {1 + wanted.files['slurm.conf'].splitlines().index('KillWait=30')}"
         assert (added.stack, added.there) == ("(nothing)", "Extra=1")
 
-    def test_another_password_is_seen_and_not_told(self, seen: ClusterObservation):
+    def test_another_password_is_a_difference_and_is_not_shown(self, seen: ClusterObservation):
         wanted = stack(seen)
         texts = facts(seen, "controller")["files"]["texts"]
         texts["slurmdbd.conf"] = texts["slurmdbd.conf"].replace("@database-password@", "@another-password@")
@@ -173,7 +173,7 @@ class TestPeople:
         assert (found.what, found.where, found.mends) == (f"user alice: {key}", ("hc-controller", "hc-cpu-0"), mends)
 
     @pytest.mark.parametrize(
-        ("right", "there", "told"),
+        ("right", "there", "shown"),
         [
             ({"sudo": True}, {"sudo": False}, ("sudo", "true", "false")),
             ({}, {"sudo": True}, ("sudo", "false", "true")),
@@ -181,11 +181,11 @@ class TestPeople:
         ],
     )
     def test_a_right_that_was_changed(
-        self, seen: ClusterObservation, right: dict[str, bool], there: dict[str, bool], told: tuple[str, ...]
+        self, seen: ClusterObservation, right: dict[str, bool], there: dict[str, bool], shown: tuple[str, ...]
     ):
         facts(seen, "cpu-0")["unix"]["users"]["alice"].update(there)
         found = only(stack(seen, users=[{**USERS[0], **right}, USERS[1]]), seen)
-        assert (found.what, found.stack, found.there) == (f"user alice: {told[0]}", *told[1:])
+        assert (found.what, found.stack, found.there) == (f"user alice: {shown[0]}", *shown[1:])
         assert found.where == ("hc-cpu-0",)
 
     def test_a_machine_without_sudo_and_a_range_that_nobody_asked_for_are_no_differences(
@@ -303,7 +303,7 @@ def test_a_key_that_the_stack_does_not_give(guarded: ClusterObservation):
     assert (found.id, found.where, found.there, found.mends) == ("root-key", ("hc-cpu-1",), "eve@laptop", "hand")
 
 
-def test_no_verdict_on_keys_without_the_controllers(guarded: ClusterObservation):
+def test_keys_are_not_compared_without_the_controllers(guarded: ClusterObservation):
     facts(guarded, "controller")["guarded"] = {"error": "no answer within 12 s"}
     assert differences(stack(guarded, root_keys=["admin"]), guarded) == []
     assert unseen(guarded) == ["hc-controller: guarded: no answer within 12 s"]

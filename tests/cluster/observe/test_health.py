@@ -203,7 +203,7 @@ class TestMachines:
         facts(seen, "cpu-1")["cluster_state"]["report"].update(state="failed", message="x", boot="another")
         assert findings(seen) == []
 
-    def test_a_cut_network_is_told_from_a_dead_machine(self, seen: ClusterObservation):
+    def test_a_cut_network_is_no_dead_machine(self, seen: ClusterObservation):
         way = {"host": "hc-controller", "port": 6817, "reached": False, "why": "timed out"}
         facts(seen, "cpu-1")["controller"] = way
         state(seen, "cpu-1", State="DOWN*+NOT_RESPONDING", Reason="Not responding [slurm@2026-11-21T06:20:00]")
@@ -220,7 +220,7 @@ class TestMachines:
 
 class TestDaemons:
     @pytest.mark.parametrize("unit", ["slurmdbd", "mariadb"])
-    def test_the_accounting_is_down_and_how_much_waits_is_told(self, seen: ClusterObservation, unit: str):
+    def test_the_accounting_is_down_and_waiting_records_are_counted(self, seen: ClusterObservation, unit: str):
         stop(seen, "controller", unit)
         facts(seen, "controller")["slurm"]["statistics"] = {"waiting": 17}
         facts(seen, "controller")["slurm"]["database"] = {"up": False, "said": "nothing listens on port 6819"}
@@ -235,7 +235,7 @@ class TestDaemons:
         assert found.id == "daemon-restarting"
         assert "slurmdbd ends again and again: systemd restarted it 4 times" in found.what
         unit.update(state="activating", sub="auto-restart")
-        assert only(seen).id == "slurmdbd-down", "told once"
+        assert only(seen).id == "slurmdbd-down", "one finding"
         assert "started 4 times" in only(seen).what
         unit.update(state="active", sub="running")
         unit.update(started=NOW - 86400)
@@ -244,7 +244,7 @@ class TestDaemons:
 
 class TestTrust:
     @pytest.mark.parametrize(("what", "id_"), [({"ahead": 900}, "clock-skew"), ({"key": "0123456789ab"}, "munge-key")])
-    def test_who_is_not_believed_does_not_answer_slurmctld_for_that_reason(
+    def test_a_node_that_can_not_authenticate_has_no_second_finding(
         self, seen: ClusterObservation, what: dict[str, Any], id_: str
     ):
         facts(seen, "cpu-0")["munge"].update(what)
@@ -266,7 +266,7 @@ class TestTrust:
 
 
 class TestDisks:
-    def test_a_root_that_fills_up_is_told_once(self, seen: ClusterObservation):
+    def test_a_root_that_fills_up_is_one_finding(self, seen: ClusterObservation):
         for disk in facts(seen, "controller")["disks"].values():
             if not disk.get("shared"):
                 disk.update(used=91 << 30, free=9 << 30)
@@ -303,7 +303,7 @@ class TestImages:
             facts(seen, name)["image"] = {"recipe": "2026-11", "made": NOW, "baked": 1, **image}
         return seen
 
-    def test_packages_of_long_ago_are_told_whenever_the_image_was_made(self):
+    def test_packages_of_long_ago_are_a_finding_whenever_the_image_was_made(self):
         # NOW is the 21st of November 2026.
         found = only(self.observed(snapshot="20260901T000000Z"))
         assert (found.id, found.where) == ("image-old", ("hc-cpu-0", "hc-cpu-1"))
@@ -316,14 +316,14 @@ class TestImages:
     def test_an_image_of_before_is_known_by_when_it_was_made(self):
         assert only(self.observed(made=NOW - 61 * 86400)).id == "image-old"
 
-    def test_a_kernel_that_is_held_is_told_on_any_image(self):
+    def test_an_old_kernel_that_is_held_is_a_finding_on_any_image(self):
         found = only(self.observed(kernel="2026-07-01", snapshot="20261101T000000Z"))
         assert (found.id, found.where) == ("kernel-old", ("hc-cpu-0", "hc-cpu-1"))
         assert found.what.startswith("its kernel is of 2026-07-01, 143 days ago")
         assert "image.recipe" in found.note
         assert findings(self.observed(kernel="2026-11-20")) == []
 
-    def test_machines_that_keep_themselves_up_to_date_are_not_told(self):
+    def test_machines_that_update_themselves_have_no_finding(self):
         assert findings(self.observed(snapshot="20250101T000000Z", baked=0)) == []
 
     def test_a_machine_of_no_image_has_no_age(self, seen: ClusterObservation):
@@ -347,7 +347,7 @@ def test_no_silence_of_a_daemon_counts_on_a_machine_that_is_busy_itself(seen: Cl
     assert (found.id, found.where) == ("machine-late", ("hc-controller", "hc-cpu-0"))
 
 
-def test_no_verdict_on_keys_without_the_controllers():
+def test_keys_are_not_compared_without_the_controllers():
     seen = healthy(5)
     facts(seen, "cpu-1")["munge"]["key"] = "0123456789ab"
     assert only(seen).id == "munge-key"
@@ -388,7 +388,7 @@ class TestNodes:
 
 class TestMissingJobs:
     @pytest.mark.parametrize(
-        ("there", "seconds", "job_id", "told"),
+        ("there", "seconds", "job_id", "lost"),
         [
             ({"hc-cpu-0": [], "hc-cpu-1": []}, "2:00", "7_2", True),
             ({"hc-cpu-0": ["8"], "hc-cpu-1": []}, "1-00:00:00", "7_2", True),
@@ -399,13 +399,13 @@ class TestMissingJobs:
         ],
     )
     def test_a_running_job_without_a_process_on_any_node(
-        self, seen: ClusterObservation, there: dict[str, list[str]], seconds: str, job_id: str, *, told: bool
+        self, seen: ClusterObservation, there: dict[str, list[str]], seconds: str, job_id: str, *, lost: bool
     ):
         for name, jobs in there.items():
             facts(seen, name.removeprefix("hc-"))["jobs"] = jobs
         row = {"id": job_id, "number": "17", "state": "RUNNING", "seconds": seconds, "nodes": "hc-cpu-[0-1]"}
         facts(seen, "controller")["slurm"]["jobs"]["first"] = [row]
-        if not told:
+        if not lost:
             assert findings(seen) == []
             return
         assert (only(seen).id, only(seen).where) == ("jobs-missing", ("hc-controller",))

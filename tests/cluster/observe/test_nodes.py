@@ -36,7 +36,7 @@ def test_a_nodes_state_reason_and_time():
     ("states", "word"),
     [("MIXED+DRAIN+REBOOT_REQUESTED", "draining@"), ("DOWN+DRAIN+REBOOT_ISSUED", "reboot^")],
 )
-def test_a_node_that_is_to_reboot_or_does_is_told_from_a_drained_one(states: str, word: str):
+def test_a_node_that_reboots_has_another_word_than_a_drained_one(states: str, word: str):
     node = parse_nodes(f"NodeName=n State={states}")["n"]
     assert (node.word, node.rebooting, node.fine) == (word, True, False)
 

@@ -14,7 +14,7 @@ from cluster.load.parse import parse, parse_output
 from cluster.platforms import registry
 from cluster.reference import json_schema, reference
 from tests.cluster.platforms import toy
-from tests.cluster.stacks import cloud_findings, local, told
+from tests.cluster.stacks import cloud_findings, findings_of, local
 
 
 @pytest.fixture(autouse=True)
@@ -49,11 +49,13 @@ def test_the_output_is_read_as_it_was_given() -> None:
     ],
 )
 def test_errors_of_the_section_are_found(pods: dict[str, Any], where: str, id_: str) -> None:
-    assert {place: one.id for place, one in told(stack(pods)).items()} == {where: id_}
+    assert {place: one.id for place, one in findings_of(stack(pods)).items()} == {where: id_}
 
 
 def test_fields_of_other_platforms_are_refused_from_the_lists() -> None:
-    found = told(stack(storage={"filestore": {"mount": "/data"}}, nodesets={"cpu": {"addresses": "10.90.8.0/24"}}))
+    found = findings_of(
+        stack(storage={"filestore": {"mount": "/data"}}, nodesets={"cpu": {"addresses": "10.90.8.0/24"}})
+    )
     assert {place: one.allowed for place, one in found.items()} == {
         "storage.filestore": "nothing on toy: filestore is for Google Cloud",
         "nodesets.cpu.addresses": "nothing on toy: addresses is for local machines",
@@ -61,7 +63,7 @@ def test_fields_of_other_platforms_are_refused_from_the_lists() -> None:
 
 
 def test_the_section_is_refused_on_other_platforms() -> None:
-    on_local = told({"hpc:cluster": local(pods={"project": "mine"})})
+    on_local = findings_of({"hpc:cluster": local(pods={"project": "mine"})})
     on_cloud = cloud_findings({"pods": {"project": "mine"}})
     assert [one.allowed for one in (*on_local.values(), *on_cloud.values())] == [
         "nothing on local: pods is for Toy",

@@ -103,7 +103,7 @@ class TestFiles:
         found = tree(cluster(slurm={"scripts": [{"name": "check", "file": "check.sh"}]}), folder)
         assert "\n".join(found.scripts["check"]["lines"]) == text
 
-    def test_every_file_that_is_no_script_is_told_with_its_place(self, tmp_path):
+    def test_every_file_that_is_no_script_is_reported_with_its_place(self, tmp_path):
         (tmp_path / "page.sh").write_text("<!DOCTYPE html>\n")
         (tmp_path / "binary.sh").write_bytes(b"#!/\xff\xfe")
         (tmp_path / "large.sh").write_text("#!/bin/sh\n" + "#" * 1_048_576)

@@ -74,11 +74,11 @@ def test_extra_settings_replace_defaults_and_stand_once():
     assert "SlurmdDebug=info" not in text
 
 
-def test_tokens_are_believed_where_there_is_rest_and_by_both_daemons():
+def test_tokens_are_accepted_where_there_is_rest_and_by_both_daemons():
     some = cluster(slurm={"slurmrestd": True}, image={"base": "debian-13"})
-    told = "AuthAltTypes=auth/jwt\nAuthAltParameters=jwt_key=/etc/slurm/jwt.key"
-    assert f"{told},max_token_lifespan=2592000\n" in render(some)["slurm.conf"]
-    assert f"{told}\n" in render_slurmdbd(some, "x")
+    written = "AuthAltTypes=auth/jwt\nAuthAltParameters=jwt_key=/etc/slurm/jwt.key"
+    assert f"{written},max_token_lifespan=2592000\n" in render(some)["slurm.conf"]
+    assert f"{written}\n" in render_slurmdbd(some, "x")
     assert "AuthAlt" not in render(cluster())["slurm.conf"] + render_slurmdbd(cluster(), "x")
 
 

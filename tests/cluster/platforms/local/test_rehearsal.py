@@ -1,4 +1,4 @@
-"""The rehearsal of a cloud's stack: nothing of Slurm's side is lost on the way, and what differs is told."""
+"""The rehearsal of a cloud's stack: nothing of Slurm's side is lost on the way, and what differs is reported."""
 
 import ipaddress
 from collections.abc import Mapping
@@ -51,7 +51,7 @@ Files = dict[str, dict[str, dict[str, str]]]
 
 
 def expected_files(production: ClusterConfig, rehearsal: ClusterConfig) -> Files:
-    """Production's files with every difference that is told put into them."""
+    """Production's files with every difference that is reported put into them."""
     files: Files = {name: lines(text) for name, text in render(production).items()}
     for one in differences(production, rehearsal):
         settings = files[one.file].setdefault(one.key, {})
@@ -116,7 +116,7 @@ def test_host_names_are_productions():
     ]  # fmt: skip
 
 
-def test_without_a_number_a_large_nodeset_is_cut_and_that_is_told():
+def test_without_a_number_a_large_nodeset_is_cut_and_that_is_reported():
     production = cloud()
     rehearsal = local(production)
     assert {name: one.count for name, one in rehearsal.nodesets.items()} == {"a3mega": AT_MOST, "cpu": 1}
@@ -133,7 +133,7 @@ def test_a_partition_asks_for_no_more_nodes_than_there_are():
     assert (part.min_nodes, part.max_nodes) == (4, 4)
 
 
-def test_what_is_told_is_what_it_is():
+def test_differences_name_both_sides_and_the_reason():
     production = cloud()
     found = [str(one) for one in differences(production, local(production, cidr="10.99.0.0/20"))]
     assert found[0] == (
@@ -154,7 +154,7 @@ def test_what_is_told_is_what_it_is():
     }  # fmt: skip
 
 
-def test_a_parameter_of_a_newer_slurm_is_left_out_and_told():
+def test_a_parameter_of_a_newer_slurm_is_left_out_and_reported():
     newer = next(name for name in CONF.names("25.05") if "24.11" not in CONF.versions(name))
     production = cloud(slurm={"extra": {newer: "1", "KillOnBadExit": 1}, "version": "25.05"})
     rehearsal = local(production)
