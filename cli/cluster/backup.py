@@ -6,8 +6,7 @@ import shlex
 import subprocess
 import tempfile
 import time
-from collections.abc import Generator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import IO
 
@@ -79,8 +78,8 @@ def uploaded_name(backup: Backup) -> str:
 def bring_back(cluster: Cluster, stack: str, file: Path, backup: Backup, request: str) -> None:
     """Upload a backup and have the controller restore it, by a request that names it as `uploaded_name` does; prints
     what it does. Raises CliError: a step failed; what to do then is said."""
-    controller, name = cluster.controller, uploaded_name(backup)
-    target = f"{UPLOADED}/{name}"
+    controller, target = cluster.controller, f"{UPLOADED}/{uploaded_name(backup)}"
+    again = shlex.join(["./hpc", "accounting", "restore", stack, str(file)])
     with file.open("rb") as packed:
         _put(cluster, packed, target)
     # Not on the command line: the users of a large cluster are more than one word of it may hold.
@@ -98,11 +97,17 @@ def bring_back(cluster: Cluster, stack: str, file: Path, backup: Backup, request
         errors.extend(came[controller.name])
 
     line = f"{payload.phase_command('restore')} <{target}.json"
-    with _how_to_go_on(stack, file):
+    try:
         codes = follow([controller], cluster.admin_key, lambda _: line, show=show, note=note)
+    except (KeyboardInterrupt, SystemExit):
+        console.note(
+            "The controller goes on by itself with what it has begun. To see it through, or after a failure of the "
+            f"controller's: {again}"
+        )
+        raise
     if codes[controller.name]:
         text = _trouble(cluster, stack, codes[controller.name], "\n".join(errors))
-        raise CliError(f"{text}\nThe same command may be run again at any time: {_again(stack, file)}")
+        raise CliError(f"{text}\nThe same command may be run again at any time: {again}")
 
 
 def rebuild(cluster: Cluster, stack: str, *, insert: bool) -> list[str]:
@@ -135,22 +140,6 @@ def _put(cluster: Cluster, content: IO[bytes], target: str) -> None:
             f"the backup could not be brought to {controller.name}; nothing was changed there: "
             f"{done.stderr.strip() or f'exit code {done.returncode}'}"
         )
-
-
-@contextmanager
-def _how_to_go_on(stack: str, file: Path) -> Generator[None]:
-    try:
-        yield
-    except (KeyboardInterrupt, SystemExit):
-        console.note(
-            "The controller goes on by itself with what it has begun. To see it through, or after a failure of the "
-            f"controller's: {_again(stack, file)}"
-        )
-        raise
-
-
-def _again(stack: str, file: Path) -> str:
-    return shlex.join(["./hpc", "accounting", "restore", stack, str(file)])
 
 
 def _trouble(cluster: Cluster, stack: str, code: int, said: str) -> str:

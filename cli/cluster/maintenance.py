@@ -165,8 +165,10 @@ def reboot(
     ours = [node.name for node in nodes if not node.drained or node.reason.startswith(MARK)]
     # A reboot that an interrupted command asked for is pending already.
     asked = [node.name for node in nodes if node.name not in unanswering and not node.rebooting]
-    _ask_slurmctld(scheduler, [name for name in asked if name in ours], text)
-    _ask_slurmctld(scheduler, [name for name in asked if name not in ours], "")
+    others = [name for name in asked if name not in ours]
+    for group, why in (([name for name in asked if name in ours], text), (others, "")):
+        if group:
+            scheduler.reboot(group, why)
     if drained := [name for name in unanswering if name in undrained]:
         scheduler.set(drained, "DRAIN", text)
     _wait_until_idle(scheduler, names, undrained, how, force=force, wait=wait)
@@ -194,11 +196,6 @@ def _refuse_shared(scheduler: Scheduler, nodes: Sequence[Node]) -> None:
             f"{', '.join(shared)}: the machine is controller or login machine as well, and would take the cluster "
             f"along. When nobody needs it: ./hpc ssh {scheduler.stack} {shared[0]} -- systemctl reboot"
         )
-
-
-def _ask_slurmctld(scheduler: Scheduler, names: list[str], reason: str) -> None:
-    if names:
-        scheduler.reboot(names, reason)
 
 
 def _wait_until_idle(

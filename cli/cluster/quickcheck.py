@@ -76,13 +76,10 @@ def mail_result(scheduler: Scheduler, user: str, run: str) -> CheckResult:
     end = time.monotonic() + _MAIL_SECONDS
     while (found := scheduler.ask(line).strip()) == "missing" and time.monotonic() < end:
         time.sleep(0.5)
-    if found == "came":
-        return CheckResult(check="mail", status=PASS, text=f"in /var/mail/{user}")
-    if found == "none":
-        return CheckResult(check="mail", status=SKIP, text="the controller has no mailer that delivers on the cluster")
-    if found == "sent":
-        return CheckResult(check="mail", status=SKIP, text=f"{user} has mail sent on by ~/.forward")
-    todo = "./hpc ssh STACK controller -- mailq; ./hpc logs STACK slurmctld"
-    return CheckResult(
-        check="mail", status=FAIL, text=f"not in /var/mail/{user} on the controller after {_MAIL_SECONDS} s", todo=todo
-    )
+    status, text = {
+        "came": (PASS, f"in /var/mail/{user}"),
+        "none": (SKIP, "the controller has no mailer that delivers on the cluster"),
+        "sent": (SKIP, f"{user} has mail sent on by ~/.forward"),
+    }.get(found, (FAIL, f"not in /var/mail/{user} on the controller after {_MAIL_SECONDS} s"))
+    todo = "./hpc ssh STACK controller -- mailq; ./hpc logs STACK slurmctld" if status == FAIL else ""
+    return CheckResult(check="mail", status=status, text=text, todo=todo)

@@ -1,7 +1,7 @@
 """What an edit of a stack file does to running jobs: found before a run, shown with it."""
 
 import json as jsonlib
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from cli.errors import CliError
@@ -62,17 +62,7 @@ class Effects:
 
     def document(self) -> dict[str, Any]:
         """The same for programs: {worst, sentence, fields: [{path, old, new, effect, reason, command}]}."""
-        fields = [
-            {
-                "path": change.path,
-                "old": change.old,
-                "new": change.new,
-                "effect": change.effect.value,
-                "reason": change.reason,
-                "command": change.command,
-            }
-            for change in self.changes
-        ]
+        fields = [{**asdict(change), "effect": change.effect.value} for change in self.changes]
         return {"worst": self.worst.value, "sentence": self.worst.sentence, "fields": fields}
 
 

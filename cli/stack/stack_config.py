@@ -11,6 +11,8 @@ from cluster.load.parse import parse as parse_settings
 from cluster.platforms import registry
 from cluster.platforms.base import Platform
 
+_OF_FINDING = ("id", "where", "given", "allowed", "todo")
+
 
 class StackFileError(CliError):
     """A stack file has errors."""
@@ -21,16 +23,7 @@ class StackFileError(CliError):
             "stack": file.stack,
             "ok": False,
             "error": str(self),
-            "errors": [
-                {
-                    "id": finding.id,
-                    "where": finding.where,
-                    "given": finding.given,
-                    "allowed": finding.allowed,
-                    "todo": finding.todo,
-                }
-                for finding in error.findings
-            ],
+            "errors": [{key: getattr(finding, key) for key in _OF_FINDING} for finding in error.findings],
             "unchecked": error.unchecked,
         }
         """It for programs."""
