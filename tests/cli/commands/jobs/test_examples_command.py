@@ -31,9 +31,10 @@ class FolderJobs(Jobs):
                 changed.append(path)
         return changed
 
-    def run(self, line: str, seconds: float = 60) -> str:
-        line = line.replace(EXAMPLES, str(self.place(EXAMPLES)))
-        return subprocess.run(["bash", "-c", line], capture_output=True, text=True, check=True, timeout=seconds).stdout
+    def run(self, line: str, *, stdin: str = "", seconds: float = 60) -> str:
+        command = ["bash", "-c", line.replace(EXAMPLES, str(self.place(EXAMPLES)))]
+        done = subprocess.run(command, input=stdin, capture_output=True, text=True, check=True, timeout=seconds)
+        return done.stdout
 
     def place(self, path: str) -> Path:
         return Path(f"{self.__dict__['root']}{path}")

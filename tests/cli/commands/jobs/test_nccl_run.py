@@ -1,9 +1,7 @@
 """nccl build and nccl run; ssh is a stand-in that runs the line here, and so are Slurm's commands."""
 
 import json
-import os
 import re
-import signal
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -61,14 +59,13 @@ class Site:
 
     def states(self, *states: str, code: str = "0:0") -> None:
         """What squeue says of job 7, one after another; of jobs by name there are none."""
-        lines = [row("7", state, code, "0:09", "Resources", "n-[0-1]") for state in states]
-        for number, line in enumerate(lines):
+        for number, state in enumerate(states):
+            line = row("7", state, code, "0:09", "Resources", "n-[0-1]")
             (self.folder / f"squeue-{number}").write_text(line + "\n")
         self.tool(
             "squeue",
-            f'case "$*" in *--name=*) cat {self.folder}/queued 2>/dev/null; exit 0 ;; esac\n'
-            f"n=$(cat {self.folder}/n 2>/dev/null || echo 0); cat {self.folder}/squeue-$n\n"
-            f"[ $n -ge {len(lines) - 1} ] || echo $((n + 1)) >{self.folder}/n",
+            f'cd {self.folder}; case "$*" in *--name=*) cat queued 2>/dev/null; exit 0 ;; esac\n'
+            f"n=$(cat n 2>/dev/null || echo 0); cat squeue-$n; [ $n -ge {len(states) - 1} ] || echo $((n + 1)) >n",
         )
 
     def built(self) -> None:
@@ -227,18 +224,11 @@ class TestRun:
         assert (ended.code, error in ended.err, site.submitted) == (1, True, False), ended.err
 
     def test_ctrl_c_cancels_the_job(self, hpc: Hpc, site: Site, monkeypatch: pytest.MonkeyPatch):
-        site.states("PENDING", "RUNNING")
+        def pressed(*_: object) -> None:
+            raise KeyboardInterrupt
 
-        waits = jobs.Progress.wait
-
-        def pressed(progress: jobs.Progress) -> object:
-            signal.setitimer(signal.ITIMER_REAL, 1.0)
-            return waits(progress)
-
-        previous = signal.signal(signal.SIGALRM, lambda *_: os.kill(os.getpid(), signal.SIGINT))
-        monkeypatch.setattr(jobs.Progress, "wait", pressed)
+        monkeypatch.setattr(Jobs, "wait", pressed)
         ended = site.run(hpc)
-        signal.signal(signal.SIGALRM, previous)
         assert ended.code == 130
         assert (site.folder / "cancelled").read_text() == "--quiet 7\n"
         assert ended.err.endswith("Job 7 was cancelled.\nInterrupted.\n")
