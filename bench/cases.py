@@ -57,7 +57,7 @@ def _second_up(here: Environment) -> Answer:
 
 
 def _nodes(here: Environment) -> Answer:
-    """How `up` grows with the number of nodes."""
+    """The time of `up` by the number of nodes."""
     sizes = here.pick((2, 32, 64), (2, 4))
     times: dict[int, list[float]] = {size: [] for size in sizes}
     for number in here.rounds(2):

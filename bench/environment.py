@@ -33,7 +33,7 @@ class CommandError(Exception):
 
 @dataclass(frozen=True, kw_only=True)
 class Environment:
-    """What the cases of one run share."""
+    """The place, the commands and the progress that the cases of one run share."""
 
     root: Path
     quick: bool
@@ -79,7 +79,7 @@ class Environment:
     def timed(
         self, command: Sequence[str], *, env: Mapping[str, str] | None = None, given: str = ""
     ) -> tuple[float, str]:
-        """The same, with the seconds it took."""
+        """Run a command as `call` does; the seconds that it took, and its output."""
         began = time.perf_counter()
         # A session of its own: a Ctrl-C in the terminal is ours to pass on. If we are killed it gets SIGTERM as well.
         guarded, pipes = ["setpriv", "--pdeathsig", "TERM", *command], dict.fromkeys(_STREAMS, subprocess.PIPE)
@@ -114,7 +114,7 @@ def _end(process: "subprocess.Popen[str]") -> None:
 
 @contextmanager
 def environment(*, quick: bool, say: Callable[[str], None]) -> Iterator[Environment]:
-    """A environment that is swept at the end; what killed runs left of theirs is swept first."""
+    """An environment that is swept at the end; what killed runs left of theirs is swept first."""
     with network.own_root(PLACE, "bench") as root:
         here = Environment(root=root, quick=quick, say=say)
         try:
@@ -156,7 +156,7 @@ class Cluster:
         return time.perf_counter() - began
 
     def shell(self, machine: str, script: str) -> str:
-        """What a shell script prints that root runs on a machine."""
+        """Run a shell script as root on a machine; its output."""
         return self._call([str(ROOT / "hpc"), "ssh", self.name, machine, "--", "sh", "-s"], given=script).strip()
 
 

@@ -20,7 +20,7 @@ from components.local.host.machine import Design
 from components.local.host.paths import images_root
 
 BASE = "debian-12"
-"""What both sides of a comparison run."""
+"""The image of both sides of a comparison."""
 SHARED = ("home", "opt-apps")
 
 

@@ -36,7 +36,7 @@ class Series:
 
 @dataclass(frozen=True, kw_only=True)
 class Claim:
-    """What a case holds us to: that `value` stays below `limit`."""
+    """A goal of a case: `value` is below `limit`."""
 
     what: str
     value: float
@@ -46,7 +46,7 @@ class Claim:
 
     @property
     def met(self) -> bool:
-        """Whether it is so."""
+        """Whether the value is below the limit."""
         return self.value < self.limit
 
     @property
@@ -65,7 +65,7 @@ class Result:
     series: tuple[Series, ...] = ()
     claims: tuple[Claim, ...] = ()
     seconds: float = 0.0
-    """What the whole case took."""
+    """Duration of the whole case."""
     problem: str = ""
     """Why there is no answer, if there is none."""
 

@@ -23,7 +23,7 @@ ROOT = Path(__file__).resolve().parent.parent
 VENV = ROOT / ".venv"
 LOCKS = {"run": "requirements.txt", "dev": "requirements-dev.txt"}
 SIZES = {"requirements.txt": "0.5 GB", "requirements-dev.txt": "0.8 GB"}
-"""Of what they install: Google's and Kubernetes' resource classes are most of it."""
+"""Sizes of what they install; Google's and Kubernetes' resource classes are most of it."""
 
 # pip's settings by name, and the variables with which uv takes the same. uv reads no pip configuration, but who has set
 # up a mirror for pip means it for every installer.

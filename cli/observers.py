@@ -29,7 +29,7 @@ _LOG_SECONDS = 60.0
 _AT_ONCE = 64
 """Logs that are read side by side: each costs a process."""
 _OURS = "hpc: "
-"""How reasons begin that this program drains nodes with (scripts/node/slurm/scheduler.py)."""
+"""Beginning of the reasons that this program drains nodes with (scripts/node/slurm/scheduler.py)."""
 
 
 @contextmanager
@@ -84,7 +84,8 @@ def _rows(table: Table, now: float) -> list[tuple[str, ...]]:
 def drift(
     observer: Observer, stack: str, outputs: Mapping[str, Any], seconds: float | None
 ) -> tuple[list[Difference], list[str]]:
-    """What differs, and what could not be compared. Raises CliError: the last `up` did not end well."""
+    """Compare the cluster with its stack; differences, and texts on what could not be compared. Raises CliError: the
+    last `up` did not end well."""
     if "config" not in outputs:
         raise CliError(
             f"stack {stack} has no output of its configuration: its last `up` did not end well. Repeat it: "

@@ -19,7 +19,7 @@ from cluster.platforms.observer import observer_of
 
 
 class Action(str, Enum):
-    """What to do with nodes."""
+    """An action on nodes."""
 
     DRAIN = "drain"
     RESUME = "resume"

@@ -21,7 +21,7 @@ _SECONDS = 600
 
 
 class Key(str, Enum):
-    """What to add up by."""
+    """A key that hours are added up by."""
 
     USER = "user"
     ACCOUNT = "account"

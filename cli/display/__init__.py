@@ -1,1 +1,1 @@
-"""What commands print: runs, changes, the status of a cluster."""
+"""Output of commands: runs, changes, the status of a cluster."""

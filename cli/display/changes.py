@@ -40,7 +40,7 @@ _ORDER = ("create", "update", "replace", "delete", "delete-replaced", "import", 
 
 
 def op(name: str) -> Op:
-    """How an operation is shown; an unknown one is shown by its own name."""
+    """The symbol, colour and verbs of an operation; an unknown one has its own name for all verbs."""
     return _OPS.get(name) or Op("*", "", name, name, f"to {name}")
 
 

@@ -1,4 +1,4 @@
-"""What the quickcheck prints: progress, a table of nodes and checks, then what failed, was skipped or not checked."""
+"""Output of the quickcheck: progress, a table of nodes and checks, then what failed, was skipped or not checked."""
 
 import time
 from dataclasses import asdict
@@ -13,9 +13,9 @@ from cluster.printable import one_line
 from cluster.slurm.hostlist import compress
 
 _ORDER = ("hello", "home", "shared", "memory", "gpus", "confined", "container", "nccl", "accounting")
-"""Of the table's columns."""
+"""Order of the table's columns."""
 _LINES = 20
-"""Of a failing node's output."""
+"""Last lines of a failing node's output that are printed."""
 _PIPE_SECONDS = 5.0
 """Between two lines of progress in a pipe."""
 

@@ -167,7 +167,7 @@ def _headed(heading: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> Table:
 
 
 def states(seen: ClusterObservation) -> str:
-    """How many nodes are in which state, in words: `62 nodes idle, 2 drained`."""
+    """Count the nodes by state, in words: `62 nodes idle, 2 drained`."""
     every = seen.slurm("nodes")
     if not every:
         return "the nodes' states are not known" if every is None else "no nodes"
@@ -177,7 +177,7 @@ def states(seen: ClusterObservation) -> str:
 
 
 def jobs(seen: ClusterObservation) -> str:
-    """How many jobs are in which state, in words: `3 jobs running, 1 pending`."""
+    """Count the jobs by state, in words: `3 jobs running, 1 pending`."""
     found = seen.slurm("jobs")
     if found is None:
         return "the queue is not known"
@@ -189,7 +189,7 @@ def jobs(seen: ClusterObservation) -> str:
 
 
 WIDTH = 100
-"""Of paragraphs, at most; tables are as wide as they are."""
+"""Greatest width of paragraphs; tables are as wide as they are."""
 
 
 def show(seen: ClusterObservation, found: list[ClusterFinding]) -> None:

@@ -72,18 +72,18 @@ class View(ABC):
         self.rows: dict[str, Row] = {}
         """By URN."""
         self.running: dict[str, Row] = {}
-        """Those that a provider is working on, oldest first."""
+        """Rows that a provider is working on, oldest first."""
         self.done = 0
         self.skipped = 0
         self.lock = threading.RLock()
         self.stack = ""
         self.preview = False
         self.effects: Effects | None = None
-        """What the edit does to running jobs, where that is known and there is something to say of it."""
+        """The edit's effects on running jobs, where they are known and there are some."""
         self.more: Mapping[str, Any] = {}
         """Further keys of a JSON document."""
         self._warnings: list[changes.Line] = []
-        """Of a preview."""
+        """Warnings of a preview."""
         self.diff = False
         """Whether to show every property that changes, and all of what is created."""
 

@@ -39,12 +39,12 @@ from cluster.report.nccl.result import Outcome, check
 from cluster.slurm.hostlist import compress, expand
 
 IMAGE = "redhat/ubi9-minimal"
-"""What pyxis and enroot start without --image: the small image of Soperator's own quickcheck
+"""The image that pyxis and enroot start without --image: the small one of Soperator's own quickcheck
 (nebius-solutions-library, soperator/test/quickcheck/containers.sh)."""
 
 
 class Suite(str, Enum):
-    """What to check."""
+    """The checks of a run."""
 
     HELLO = "hello"
     CONTAINER = "container"

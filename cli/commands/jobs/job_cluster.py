@@ -1,4 +1,4 @@
-"""What the commands on jobs share: the cluster that they run on, options, and how they print scripts and save plots."""
+"""The cluster that commands on jobs run on, their options, and how they print scripts and save plots."""
 
 import shlex
 from collections.abc import Sequence

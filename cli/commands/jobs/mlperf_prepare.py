@@ -161,7 +161,8 @@ def _tail(jobs: Jobs, data: str, name: str, number: str, lines: int) -> str:
 
 
 def check_data_folder(cluster: JobCluster, benchmark: Benchmark, data: str, files: Iterable[str]) -> tuple[str, ...]:
-    """Those of `files` that are not in the data folder. Prints warnings about it. Raises CliError: every error."""
+    """Check the data folder, and print warnings about it; the files of `files` that it lacks. Raises CliError: every
+    error."""
     jobs = cluster.jobs
     folder = mlperf.parse_data_folder(jobs.run(mlperf.inspect_command(data, files)))
     findings = list(mlperf.data_findings(benchmark.key, jobs.stack, jobs.user, data, folder))
@@ -178,7 +179,7 @@ class News:
     """Prints the state of jobs, and lines on what they do, each once."""
 
     names: Mapping[str, str]
-    """Of the jobs, by their ids."""
+    """Names of the jobs by their ids."""
     _shown: dict[str, str] = field(default_factory=dict)
 
     def states(self, states: Mapping[str, JobState]) -> None:

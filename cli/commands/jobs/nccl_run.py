@@ -3,7 +3,7 @@
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from enum import Enum
 from pathlib import Path
 from typing import Annotated, Any
@@ -39,7 +39,7 @@ _ROUND_SECONDS = 60.0
 
 
 class Over(str, Enum):
-    """What carries the data on one node."""
+    """The links that carry the data on one node."""
 
     NVLINK = "nvlink"
     FABRIC = "fabric"
@@ -392,17 +392,7 @@ def _pairs_document(found: Pairs) -> dict[str, Any]:
         "sound": found.sound,
         "slow": found.slow,
         "unknown": found.open,
-        "pairs": [
-            {
-                "round": pair.round,
-                "nodes": list(pair.nodes),
-                "busbw": pair.busbw,
-                "job": pair.job,
-                "slow": found.is_slow(pair),
-                "failure": pair.failure,
-            }
-            for pair in found.measured
-        ],
+        "pairs": [{**asdict(pair), "slow": found.is_slow(pair)} for pair in found.measured],
     }
 
 

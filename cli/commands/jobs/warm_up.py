@@ -69,7 +69,7 @@ def warm_up(
 
 
 def _wanted(config: ClusterConfig, images: list[str], seconds: int | None) -> WarmUp:
-    """What to download: what the command line says, else the stack file."""
+    """The images of the command line, else of the stack file."""
     changes: dict[str, object] = {"seconds": seconds} if seconds else {}
     for image in images:
         try:
