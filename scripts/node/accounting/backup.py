@@ -101,23 +101,16 @@ def write_backup(out: IO[bytes]) -> None:
     out.flush()
 
 
-def confined() -> list[str]:
-    """Options by which MariaDB's client reads SQL and nothing else.
-
-    In binary mode it has no commands of its own but `delimiter` and `charset`, in every release (mariadb(1)). The
-    sandbox, which forbids them, came with MDEV-21778 in 10.5.25, 10.6.18, 10.11.8 and 11.4.2.
-    """
-    sandbox = ["--sandbox"] if "--sandbox" in run("mariadb", "--no-defaults", "--help") else []
-    return [*sandbox, "--binary-mode"]
-
-
 def load(file: Path, database: str) -> None:
     """Load a backup into a new database. Raises SetupError with the database's own message.
 
-    MariaDB's client would run lines of it as root's shell commands (`\\! COMMAND`); `confined` makes it refuse these.
+    MariaDB's client would run lines of it as root's shell commands (`\\! COMMAND`). In binary mode it has no commands
+    of its own but `delimiter` and `charset`, in every release (mariadb(1)). The sandbox, which forbids them, came with
+    MDEV-21778 in 10.5.25, 10.6.18, 10.11.8 and 11.4.2.
     """
     query(f"DROP DATABASE IF EXISTS {database}; CREATE DATABASE {database};")
-    command = ["mariadb", *confined(), "--batch", CHARACTER_SET, database]
+    sandbox = ["--sandbox"] if "--sandbox" in run("mariadb", "--no-defaults", "--help") else []
+    command = ["mariadb", *sandbox, "--binary-mode", "--batch", CHARACTER_SET, database]
     with tempfile.TemporaryFile() as errors, file.open("rb") as packed:
         reader = subprocess.Popen(["gzip", "--decompress", "--stdout"], stdin=packed, stdout=subprocess.PIPE)
         process = subprocess.run(command, stdin=reader.stdout, stdout=subprocess.DEVNULL, stderr=errors, check=False)

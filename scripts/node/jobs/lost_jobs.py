@@ -68,9 +68,13 @@ def end_missing_jobs() -> None:
 
 
 def _missing_now(before: set[Job]) -> list[Job]:
+    """The jobs of which all nodes answered and none has a process."""
     # One that has begun since slurmctld's start is known to it.
     jobs = [job for job in _running() if job in before]
-    return missing(jobs, _asked(jobs))
+    found = _asked(jobs)
+    return [
+        job for job in jobs if job.nodes and all(job.number not in found.get(node, {job.number}) for node in job.nodes)
+    ]
 
 
 def _end(jobs: list[Job], why: str) -> None:
@@ -90,13 +94,6 @@ def lost(jobs: list[Job], boots: dict[str, str]) -> list[Job]:
     really runs is ever among them.
     """
     return [job for job in jobs if any(job.began < boots.get(node, "") for node in job.nodes)]
-
-
-def missing(jobs: list[Job], alive: dict[str, set[str]]) -> list[Job]:
-    """The jobs of which all nodes answered and none has a process. A pure function."""
-    return [
-        job for job in jobs if job.nodes and all(node in alive and job.number not in alive[node] for node in job.nodes)
-    ]
 
 
 def alive(processes: Path = Path("/proc")) -> set[str]:

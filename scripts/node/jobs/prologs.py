@@ -129,7 +129,13 @@ def stage(payload: dict[str, Any]) -> None:
     installation.wait_for()
     state_disk.keep(payload.get("state"))
     mounts.mount_all(payload["mounts"])
-    files = {"slurm_mux": MUX.read_bytes(), CONF: _conf(payload).encode()}
+    conf = (
+        "# Written by the cluster's set-up.\n"
+        f"cluster={payload['cluster']}\n"
+        "# The nodeset of the controller's machine, if it is a node; that of others is in their names.\n"
+        f"controller_nodeset={payload['controller_nodeset']}\n"
+    )
+    files = {"slurm_mux": MUX.read_bytes(), CONF: conf.encode()}
     for name, source in payload["scripts"].items():
         files[f"scripts/{name}"] = obtain(name, source, TREE / "scripts" / name)
     held = bool(payload["rxdm"]) and holds(payload["rxdm"]["sha256"])
@@ -220,15 +226,6 @@ def _keep(paths: Collection[str]) -> None:
 def _leads_to(path: str, target: str) -> Path:
     """Where a link leads; its own folder need not be there yet."""
     return TREE / os.path.normpath(os.path.join(os.path.dirname(path), target))  # noqa: PTH118, PTH120 - no pathlib way
-
-
-def _conf(payload: dict[str, Any]) -> str:
-    return (
-        "# Written by the cluster's set-up.\n"
-        f"cluster={payload['cluster']}\n"
-        "# The nodeset of the controller's machine, if it is a node; that of others is in their names.\n"
-        f"controller_nodeset={payload['controller_nodeset']}\n"
-    )
 
 
 def _refuse_strangers(files: dict[str, bytes | None], links: dict[str, str]) -> None:

@@ -151,7 +151,9 @@ def share_folders(exports: Exports | None) -> None:
 
     Raises SetupError where the machine has no NFS server.
     """
-    text = "".join(map(export_line, exports["paths"], [exports["network"]] * len(exports["paths"]))) if exports else ""
+    # As in exports(5); `mountpoint`: not while nothing is mounted there.
+    options = "(rw,sync,no_subtree_check,root_squash,mountpoint)"
+    text = "".join(f"{path} {exports['network']}{options}\n" for path in exports["paths"]) if exports else ""
     if not text and not EXPORTS.exists():
         return
     if not shutil.which("exportfs", path="/usr/sbin:/sbin:/usr/bin:/bin"):
@@ -167,8 +169,3 @@ def share_folders(exports: Exports | None) -> None:
         run("exportfs", "-r", "-a")
         write(EXPORTS_APPLIED, text, quiet=True)
         log(f"exported {paths or 'nothing'}")
-
-
-def export_line(path: str, network: str) -> str:
-    """A line of exports(5); `mountpoint`: not while nothing is mounted there."""
-    return f"{path} {network}(rw,sync,no_subtree_check,root_squash,mountpoint)\n"
