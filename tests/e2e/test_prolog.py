@@ -220,6 +220,7 @@ def test_a_prolog_that_fails_drains_its_node_and_says_why(mega: Cluster):
 
 
 def test_a_lost_tree_drains_with_words_and_is_mended(mega: Cluster):
+    eventually(lambda: mega.run("squeue", "--noheader") == "", what="the end of epilogs, which are there as well")
     mega.inside("controller", f"rm -r {TREE}/scripts {TREE}/slurm_prolog")
     mega.run("srun", "-w", "mega-cpu-1", "true", check=False)
     eventually(lambda: "Prolog error" in mega.run("sinfo", "-R"), what="the drain")
