@@ -1,9 +1,13 @@
 """What tests of Nebius have in common: no credentials of the developer's, and the programs behind Kubernetes."""
 
+from collections.abc import Iterator
+
 import pytest
 
 from engine.state import crypter
 from lab.kubernetes import binaries
+from lab.kubernetes.apiserver import ApiServer
+from tests.nebius.kube.cluster import Kube
 
 
 @pytest.fixture(autouse=True)
@@ -22,3 +26,14 @@ def _no_credentials(monkeypatch: pytest.MonkeyPatch) -> None:
 def programs() -> binaries.Paths:
     """etcd, Kubernetes' API server, kubectl and Helm; built first where PATH has none."""
     return binaries.ensure()
+
+
+@pytest.fixture(scope="session")
+def kube(programs: binaries.Paths, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kube]:
+    """A running API server; its namespaces are the tests' own to name.
+
+    Tests that use it are `slow`: from an empty cache the programs are built first, which takes about six minutes.
+    """
+    server = ApiServer(tmp_path_factory.mktemp("kubernetes") / "api", programs, bound=True)
+    with server.running() as access:
+        yield Kube(programs, server, access)

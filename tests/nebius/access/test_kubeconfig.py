@@ -16,7 +16,7 @@ import yaml
 from cli.commands import nebius_token
 from cluster.platforms.nebius.kubectl import OWN_COMMAND, PORTABLE_COMMAND, kubeconfig, server_url
 from components.nebius.api import client
-from tests.nebius.kube.cluster import Kube, kube
+from tests.nebius.kube.cluster import Kube
 
 PEM = ssl.DER_cert_to_PEM_cert(b"certificate")
 TOKEN = ["nebius", "mk8s", "v1", "cluster", "get-token", "--format", "json"]
@@ -74,9 +74,6 @@ def test_names_stay_texts_for_every_reader_of_yaml(name: str) -> None:
 def test_words_of_the_command_arrive_as_given(words: list[str]) -> None:
     exec_ = written(command=words)["users"][0]["user"]["exec"]
     assert [exec_["command"], *exec_["args"]] == words
-
-
-__all__ = ["kube"]
 
 
 def plugin(**environ: str) -> subprocess.CompletedProcess[str]:

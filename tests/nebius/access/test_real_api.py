@@ -19,9 +19,8 @@ from cli.errors import CliError
 from cluster.platforms.nebius.observer import QUESTIONS
 from cluster.platforms.nebius.observer import applied as of_release
 from tests.nebius.access.conftest import OUTPUTS, Hpc
-from tests.nebius.kube.cluster import Kube, kube
+from tests.nebius.kube.cluster import Kube
 
-__all__ = ["kube"]
 pytestmark = pytest.mark.slow
 CRDS = Path(__file__).parents[3] / "lab/charts/soperator/crds/soperator.yaml"
 NAMESPACE = "soperator"
@@ -106,7 +105,7 @@ class TestStatus:
         self, hpc: Hpc, kube: Kube, outputs: dict[str, Any], monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr("cli.stack.outputs.read", lambda _stack, **_: outputs)
-        kube.kubectl("apply", "--server-side", f"--filename={CRDS}")
+        kube.kubectl("apply", "--server-side", "--force-conflicts", f"--filename={CRDS}")
         kube.kubectl("wait", "--for=condition=Established", "--timeout=60s", "crd", "--all")
         false = {
             "type": "LoginAvailable", "status": "False", "reason": "NotAvailable", "message": "not yet",

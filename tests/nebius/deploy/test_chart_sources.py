@@ -16,7 +16,6 @@ from components.nebius import chart_sources
 from components.nebius.chart_sources import DefinitionsProvider
 from components.nebius.kubectl import KubectlError
 from lab import nebius_rehearsal
-from tests.nebius.kube.cluster import kube
 from tests.nebius.kube.conftest import namespace, project
 
 INDEX = """apiVersion: v1
@@ -170,7 +169,7 @@ class TestVersions:
             chart_sources.check_exists(str(tmp_path), "absent", "1")
 
 
-__all__ = ["kube", "namespace", "project"]
+__all__ = ["namespace", "project"]
 
 LARGE = """
 k.helm.v3.Release("large", name="large", chart="charts/%s", namespace=%r, skip_await=True, opts=options)

@@ -6,11 +6,10 @@ import pytest
 
 from tests.cluster.nebius.clusters import CASES, made
 from tests.harness import ROOT
-from tests.nebius.kube.cluster import kube
 from tests.nebius.kube.conftest import namespace, project
 
 pytestmark = pytest.mark.slow
-__all__ = ["kube", "namespace", "project"]
+__all__ = ["namespace", "project"]
 
 WEBHOOKS = """
 apiVersion: admissionregistration.k8s.io/v1

@@ -1,15 +1,9 @@
-"""A real Kubernetes API for tests: one for each pytest process, started in about two seconds.
-
-Use it by importing the fixture into a conftest.py: `from tests.nebius.kube.cluster import kube`. Tests that use it are
-`slow`: from an empty cache the programs are built first, which takes about six minutes.
-"""
+"""A real Kubernetes API for tests, and kubectl on it: one for each pytest process, started in about two seconds."""
 
 import json
 import subprocess
 from dataclasses import dataclass
 from typing import Any
-
-import pytest
 
 from lab.kubernetes import binaries
 from lab.kubernetes.apiserver import Access, ApiServer
@@ -39,12 +33,3 @@ class Kube:
         """Names of the objects of a kind, without what every namespace has."""
         found = self.kubectl("get", kind, f"--namespace={namespace}", "--output=name", check=False).split()
         return sorted({one.partition("/")[2] for one in found} - {"kube-root-ca.crt", "default"})
-
-
-@pytest.fixture(scope="session")
-def kube(tmp_path_factory):
-    """A running API server; its namespaces are the tests' own to name."""
-    paths = binaries.ensure(print)
-    server = ApiServer(tmp_path_factory.mktemp("kubernetes") / "api", paths, bound=True)
-    with server.running() as access:
-        yield Kube(paths, server, access)

@@ -2,12 +2,11 @@
 
 import pytest
 
-from tests.nebius.kube.cluster import kube  # noqa: F401 - a fixture
 from tests.nebius.kube.project import Project
 
 
 @pytest.fixture
-def namespace(kube, request):  # noqa: F811
+def namespace(kube, request):
     """A namespace of the test's own, left to the end of the server."""
     name = f"t{abs(hash(request.node.nodeid)) % 10**10}"
     kube.kubectl("create", "namespace", name)
@@ -15,6 +14,6 @@ def namespace(kube, request):  # noqa: F811
 
 
 @pytest.fixture
-def project(kube, namespace, tmp_path, monkeypatch):  # noqa: F811
+def project(kube, namespace, tmp_path, monkeypatch):
     monkeypatch.setenv("NAMESPACE", namespace)
     return Project(tmp_path / "project", kube, namespace=namespace)
