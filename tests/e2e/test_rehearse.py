@@ -69,7 +69,7 @@ def classic(rehearsals: dict[str, Cluster]) -> Cluster:
 
 
 @pytest.mark.parametrize("stack", STACKS)
-def test_slurms_files_on_the_controller_are_productions_but_for_what_is_told(
+def test_slurms_files_on_the_controller_are_productions_but_for_reported_changes(
     rehearsals: dict[str, Cluster], stack: str
 ):
     cluster = rehearsals[stack]
