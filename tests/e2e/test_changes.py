@@ -175,7 +175,7 @@ def test_a_wait_that_ends_names_the_jobs_and_is_taken_back_with_the_edit(edited:
     edited.inside("controller", f"scancel {staying}")
 
 
-def test_a_node_is_emptied_before_its_machine_is_made_anew(edited: Cluster, long: str):
+def test_a_node_is_emptied_before_its_machine_is_recreated(edited: Cluster, long: str):
     """Other GPUs are other device files, which a machine has from its start."""
     edited.edit(lambda c: c["nodesets"].update(gpu={"machine_type": "local-2c-2gpu"}))
     edited.edit(lambda c: c["partitions"].update(gpu={"nodesets": ["gpu"]}))

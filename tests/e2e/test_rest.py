@@ -117,7 +117,7 @@ def test_it_runs_as_nobody_special_on_the_clusters_network_alone(served: Cluster
         assert served.inside(machine, THERE) == ""
 
 
-def test_status_tells_when_it_has_stopped(served: Cluster):
+def test_status_names_it_when_it_has_stopped(served: Cluster):
     served.inside("controller", "systemctl stop slurmrestd")
     assert "slurmrestd does not run" in served.findings()["slurmrestd-down"]["controller"]
     served.inside("controller", "rm /etc/systemd/system/slurmrestd.service; chmod 644 /etc/slurm/jwt.key")
