@@ -27,7 +27,7 @@ def given(props: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def changed(olds: Mapping[str, Any], news: Mapping[str, Any], names: Iterable[str]) -> list[str]:
-    """Which of the inputs called `names` differ."""
+    """Return which of the inputs called `names` differ."""
     return [name for name in names if olds.get(name) != news.get(name)]
 
 
@@ -54,7 +54,7 @@ class ActionProvider(ResourceProvider):
     """Inputs whose change is an update. Changes of the others are not, unless none is named here."""
 
     def diff(self, _id: str, _olds: dict[str, Any], _news: dict[str, Any]) -> DiffResult:
-        """Whether an input changed that is acted on."""
+        """Return whether an input changed that is acted on."""
         return DiffResult(changes=bool(changed(_olds, _news, self.ACTED_ON)) if self.ACTED_ON else None)
 
     def update(self, _id: str, _olds: dict[str, Any], _news: dict[str, Any]) -> UpdateResult:
@@ -62,7 +62,7 @@ class ActionProvider(ResourceProvider):
         return UpdateResult(given(_news))
 
     def read(self, id_: str, props: dict[str, Any]) -> ReadResult:
-        """What the state has."""
+        """Return what the state has."""
         return ReadResult(id_, given(props))
 
 

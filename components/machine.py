@@ -77,7 +77,7 @@ class Machine:
     """None: it answers here at its address."""
 
     def connection(self, private_key: pulumi.Input[str]) -> remote.ConnectionArgs:
-        """How remote commands reach it, with the private half of the key that it was made with.
+        """Return how remote commands reach it, with the private half of the key that it was made with.
 
         Raises ValueError for a machine that the program does not log in to.
         """

@@ -49,7 +49,7 @@ class Rehearsal(ABC):
 
     @abstractmethod
     def settings(self) -> Mapping[str, Any]:
-        """What the rehearsal's stack file has under `config`; after `start` it is complete."""
+        """Return what the rehearsal's stack file has under `config`; after `start` it is complete."""
 
     @abstractmethod
     def start(self, report: Report) -> None:

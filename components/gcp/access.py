@@ -132,7 +132,7 @@ class _Tunnel:
         return self._process
 
     def _listens(self, process: "subprocess.Popen[bytes]") -> bool:
-        """Whether gcloud listens; waits until it does, or has ended. It tries to reach the machine before."""
+        """Return whether gcloud listens; waits until it does, or has ended. It tries to reach the machine before."""
         limit = time.monotonic() + _OPEN_SECONDS
         while process.poll() is None and not self._ended:
             if time.monotonic() > limit:

@@ -98,7 +98,7 @@ def _hints(owner: type) -> Mapping[str, Any]:
 
 
 def _choices(hint: Any) -> list[Any]:  # noqa: ANN401 - annotations are of any type
-    """What a value may be, of a union: without outputs, and without the dictionaries that stand for classes."""
+    """Return what a value may be, of a union: without outputs, and without the dictionaries that stand for classes."""
     if get_origin(hint) not in _UNIONS:
         return [] if get_origin(hint) in (Awaitable, pulumi.Output) or is_typeddict(hint) else [hint]
     return [choice for arg in get_args(hint) for choice in _choices(arg)]
@@ -136,7 +136,6 @@ def _finding(value: Any, allowed: str, todo: str, at: Location) -> Finding:  # n
 
 
 def _is_part(choice: Any) -> bool:  # noqa: ANN401 - annotations are of any type
-    """Whether it is an argument class of the provider's."""
     return isinstance(choice, type) and choice.__module__.startswith("pulumi_gcp.")
 
 
@@ -148,7 +147,7 @@ def _name(choice: Any) -> str:  # noqa: ANN401 - annotations are of any type
 
 
 def merge(old: Any, change: Any) -> Any:  # noqa: ANN401 - inputs are of any type
-    """What is there with a change: mappings merge, key by key; lists and single values replace; null removes."""
+    """Return what is there with a change: mappings merge, key by key; lists and single values replace; null removes."""
     if isinstance(old, pulumi.Output):
         return old.apply(lambda known: merge(known, change))
     if not isinstance(change, Mapping):

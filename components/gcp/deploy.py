@@ -135,18 +135,17 @@ class GcpPlatform(pulumi.ComponentResource):
 
 
 def state(config: ClusterConfig) -> Mapping[str, Any]:
-    """What the controller keeps on the disk that outlives it, as scripts/node/system/state_disk.py takes it."""
+    """Return what the controller keeps on the disk that outlives it, as scripts/node/system/state_disk.py takes it."""
     folders = [*paths.KEPT, *exports(config)]
     return {"source": STATE_DISK, "fs_type": "ext4", "options": "defaults,noatime", "folders": folders}
 
 
 def exported(config: ClusterConfig) -> Mapping[str, Any]:
-    """What the controller shares by NFS, as scripts/node/system/state_disk.py takes it."""
+    """Return what the controller shares by NFS, as scripts/node/system/state_disk.py takes it."""
     return {"paths": list(exports(config)), "network": config.network.cidr}
 
 
 def _reached(access: Access, machine: Machine, public: Mapping[str, pulumi.Output[str]]) -> Machine:
-    """The machine, with how to reach it."""
     name = machine.spec.name
     reach = access.reach(
         machine.spec,

@@ -144,7 +144,7 @@ def mounts(config: ClusterConfig) -> tuple[Mapping[str, str], ...]:
 
 
 def state(config: ClusterConfig) -> Mapping[str, Any]:
-    """What the controller keeps when its machine is recreated, as scripts/node/system/state_disk.py takes it."""
+    """Return what the controller keeps when its machine is recreated, as scripts/node/system/state_disk.py takes it."""
     source = f"{plan(config).gateway}@tcp:/{STATE_FOLDER}"
     return {"source": source, "fs_type": "lustre", "options": "defaults,_netdev", "folders": list(paths.KEPT)}
 

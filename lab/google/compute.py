@@ -385,7 +385,7 @@ class FakeFlex(FakeCompute):
         return self._begin(call, "instances.insert", path, lambda: None)
 
     def _later(self, path: str, requests: float, finish: Callable[[], None]) -> Operation:
-        """What happens after so many requests, whoever sends them."""
+        """Have `finish` called after so many requests, whoever sends them."""
         name = f"operation-{next(self._numbers)}"
         operation = Operation(
             name=name,

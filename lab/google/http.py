@@ -57,7 +57,7 @@ class GoogleHttp:
 
     @property
     def endpoint(self) -> str:
-        """Where it is."""
+        """Return where it is."""
         return f"http://127.0.0.1:{self._server.server_address[1]}"
 
     def __enter__(self):
@@ -74,7 +74,7 @@ class GoogleHttp:
         raise NotImplementedError
 
     def answer(self, call: Call) -> Answer:
-        """What a client gets."""
+        """Return what a client gets."""
         with self._lock:
             self.calls.append(call)
             number = len(self.calls)

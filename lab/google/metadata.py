@@ -57,7 +57,7 @@ class FakeGoogle:
     """Guest attributes that the machine wrote, by NAMESPACE/KEY."""
 
     def answer(self, path: str, query: dict[str, str], headers: Callable[[str], str | None]) -> Answer:
-        """What a client gets."""
+        """Return what a client gets."""
         self.asked.append(path)
         time.sleep(self.slow)
         if self.overloaded > 0:
@@ -137,7 +137,7 @@ class Listener:
 
     @property
     def url(self) -> str:
-        """Where it is."""
+        """Return where it is."""
         host, port = self._server.server_address[:2]
         return f"http://{host}:{port}"
 

@@ -1,7 +1,6 @@
 """What a change of an input does: nothing, a change in place, or a new one; and what counts as drift."""
 
 import base64
-import shutil
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -123,29 +122,23 @@ class TestNetwork:
 
 
 class TestSharedFolder:
-    def _props(self, tmp_path: Path, **changes: object) -> dict[str, Any]:
-        return {
-            "root": str(tmp_path),
-            "stack": "dev",
-            "folder": "home",
-            "mode": "0750",
-            "gid": 0.0,
-            **changes,
-        }
-
-    def test_its_content_survives_everything_but_its_removal(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    @pytest.fixture(autouse=True)
+    def _anybody(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr("components.local.host.network.os.fchown", lambda *_: None)
-        provider, props = resources.SharedFolderProvider(), self._props(tmp_path)
-        folder = tmp_path / "stacks/dev/shared/home"
+
+    @pytest.fixture
+    def props(self, tmp_path: Path) -> dict[str, Any]:
+        return {"root": str(tmp_path), "stack": "dev", "folder": "home", "mode": "0750", "gid": 0.0}
+
+    def test_its_content_survives_everything_but_its_removal(self, tmp_path: Path, props: dict[str, Any]) -> None:
+        provider, folder = resources.SharedFolderProvider(), tmp_path / "stacks/dev/shared/home"
         assert provider.diff("id", props, props).changes is True
         made = provider.create(props).outs or {}
         (folder / "data").write_text("kept")
         assert provider.diff("id", made, props).changes is False
         again = provider.create(props).outs or {}
         assert provider.diff("id", made, props).changes is True
-        new = provider.update("id", again, self._props(tmp_path, mode="0755")).outs or {}
+        new = provider.update("id", again, {**props, "mode": "0755"}).outs or {}
         assert (folder / "data").read_text() == "kept"
         assert folder.stat().st_mode & 0o777 == 0o755
         provider.delete("id", new)
@@ -153,10 +146,9 @@ class TestSharedFolder:
         assert provider.read("id", new).id == ""
 
     def test_a_link_that_a_machine_put_in_its_place_is_not_followed(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+        self, tmp_path: Path, props: dict[str, Any]
     ) -> None:
-        monkeypatch.setattr("components.local.host.network.os.fchown", lambda *_: None)
-        provider, props = resources.SharedFolderProvider(), self._props(tmp_path)
+        provider = resources.SharedFolderProvider()
         made = provider.create(props).outs or {}
         folder, host = tmp_path / "stacks/dev/shared/home", tmp_path / "host"
         host.mkdir(mode=0o700)
@@ -164,24 +156,16 @@ class TestSharedFolder:
         folder.rmdir()
         folder.symlink_to(host)
         with pytest.raises(HostError, match="shared/home: is no folder"):
-            provider.update("id", made, self._props(tmp_path, mode="2775"))
+            provider.update("id", made, {**props, "mode": "2775"})
         assert host.stat().st_mode & 0o7777 == 0o700
         provider.delete("id", made)
         assert not folder.is_symlink()
         assert (host / "data").exists()
 
-    @pytest.mark.parametrize("before", [False, True], ids=["made now", "made by an earlier version"])
-    def test_a_replacement_that_somebody_asks_for_loses_nothing(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, before: bool
-    ) -> None:
+    def test_a_replacement_that_somebody_asks_for_loses_nothing(self, tmp_path: Path, props: dict[str, Any]) -> None:
         """The engine makes the new one, then deletes the old one: the same folder."""
-        monkeypatch.setattr("components.local.host.network.os.fchown", lambda *_: None)
-        provider, props = resources.SharedFolderProvider(), self._props(tmp_path)
+        provider = resources.SharedFolderProvider()
         old = provider.create(props).outs or {}
-        if before:
-            shutil.rmtree(tmp_path / "stacks/dev/.claims")
-            old = props
-        assert provider.diff("id", old, props).changes is False
         (tmp_path / "stacks/dev/shared/home/data").write_text("kept")
         new = provider.create(props).outs or {}
         provider.delete("id", old)

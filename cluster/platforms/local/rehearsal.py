@@ -229,7 +229,7 @@ def _read_only(config: ClusterConfig) -> Section:
 
 
 def stood_in(config: ClusterConfig, *, nodes: int | None = None, real_prolog: bool = False) -> list[str]:
-    """What a rehearsal has other than the stack does, beside Slurm's own files; a line for each."""
+    """Return what a rehearsal has other than the stack does, beside Slurm's own files; a line for each."""
     counts = _counts(config, nodes)
     lines = [
         f"nodeset {name}: {counts[name]} of {row.count} nodes"
@@ -340,7 +340,7 @@ def _script(given: Section) -> Section:
 
 
 def _foreign(text: str | None) -> str:
-    """What a script is, if local machines lack what it is written for; production's image may have it."""
+    """Return what a script is, if local machines lack what it is written for; production's image may have it."""
     missing = missing_interpreter(text) if text else None
     return f"a script for {missing!a}" if missing else ""
 

@@ -224,7 +224,7 @@ def _boot(compute: Compute, report: Report) -> None:
 
 
 def _written(compute: Compute, report: Report) -> bool:
-    """Whether the image is there, whole; one that is being written is waited for, a broken one removed."""
+    """Return whether the image is there, whole; one that is being written is waited for, a broken one removed."""
     ends = time.monotonic() + compute.bake.pace.image
     image = compute.image()
     if image is not None and image.status == PENDING:

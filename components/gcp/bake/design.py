@@ -191,7 +191,7 @@ def refused(bake: Bake, doing: str, complaints: Sequence[Complaint]) -> BakeErro
 
 
 def advice(table: Mapping[tuple[str, ...], str], complaints: Sequence[Complaint]) -> str:
-    """What to do, from the first row with a word of Google's code or message in lower case; else nothing."""
+    """Return what to do, from the first row with a word of Google's code or message in lower case; else nothing."""
     messages = [f"{row.code} {row.message}".lower() for row in complaints]
     fitting = (todo for message in messages for marks, todo in table.items() if any(mark in message for mark in marks))
     return next(fitting, "")

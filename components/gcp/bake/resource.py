@@ -155,7 +155,7 @@ def _remove_images(props: Mapping[str, Any]) -> None:
 
 
 def _baked(props: Mapping[str, Any], image: str, labels: Mapping[str, str]) -> bool:
-    """Whether a bake of this cluster has given that name; copies that people keep have others."""
+    """Return whether a bake of this cluster has given that name; copies that people keep have others."""
     return image == f"{props['cluster']}-{labels.get(DIGEST_LABEL)}"
 
 

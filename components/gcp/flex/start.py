@@ -51,7 +51,7 @@ class FlexCompute(Compute):
         return self._ask(self.doing, self._instances.insert_unary, request, none_for=HTTPStatus.CONFLICT)
 
     def look(self, operation: compute_v1.Operation) -> compute_v1.Operation:
-        """How far it is. Raises BakeError for one that has failed."""
+        """Return how far it is. Raises BakeError for one that has failed."""
         found = self._poll(self.doing, operation)
         if found.status == compute_v1.Operation.Status.DONE and found.error.errors:
             raise self._refused(self.doing, of_operation(found.error))
@@ -77,7 +77,7 @@ class FlexCompute(Compute):
 
     @property
     def doing(self) -> str:
-        """What asking for it is called in errors."""
+        """Return what asking for it is called in errors."""
         return f"make {self.wanted.name}"
 
     def _metadata(self, fingerprint: str | None = None) -> compute_v1.Metadata:
@@ -155,7 +155,7 @@ def _seen(compute: FlexCompute, operation: compute_v1.Operation) -> None:
 
 
 def missing(wanted: Sequence[Wanted]) -> bool:
-    """Whether one of the nodes is not there."""
+    """Return whether one of the nodes is not there."""
     first = FlexCompute(wanted[0])
     return any(node.node() is None for node in map(first.another, wanted))
 

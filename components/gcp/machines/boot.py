@@ -233,7 +233,7 @@ class Secrets(pulumi.ComponentResource):
         self.register_outputs({"host_keys": {name: key.public_key_openssh for name, key in self.host_keys.items()}})
 
     def versions(self, spec: MachineSpec) -> dict[str, pulumi.Output[str]]:
-        """What a machine fetches: resource name of each secret's version, by the path that it is kept at."""
+        """Return what a machine fetches: resource name of each secret's version, by the path that it is kept at."""
         found = {MUNGE_KEY: self._munge}
         if "controller" in spec.roles:
             found[DATABASE_PASSWORD] = self._database

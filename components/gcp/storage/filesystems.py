@@ -95,7 +95,7 @@ class Storage(pulumi.ComponentResource):
         self.register_outputs({"facts": self.facts, "sources": self._sources})
 
     def mounts(self, spec: MachineSpec) -> list[dict[str, pulumi.Input[str]]]:
-        """What a machine mounts, parents first, as its set-up takes it: source, target, fs_type, options."""
+        """Return what a machine mounts, parents first, as its set-up takes it: source, target, fs_type, options."""
         return [
             {
                 "source": mount.source or self._sources[mount.kind],

@@ -63,7 +63,7 @@ def shield(bridge: str) -> None:
 
 
 def is_shielded(bridge: str) -> bool:
-    """Whether the rules for `bridge` are there; taken for true where that can't be asked."""
+    """Return whether the rules for `bridge` are there; taken for true where that can't be asked."""
     try:
         return f"inet {bridge}\n" in run(["nft", "list", "tables"])
     except HostError:
@@ -96,7 +96,7 @@ _INTERFACES = Path("/sys/class/net")
 
 
 def exists(bridge: str) -> bool:
-    """Whether an interface of this name is there and up."""
+    """Return whether an interface of this name is there and up."""
     try:
         return bool(int((_INTERFACES / bridge / "flags").read_text(), 16) & 1)  # IFF_UP (linux/if.h)
     except FileNotFoundError:
@@ -124,7 +124,7 @@ def alias(root: Path, stack: str) -> str:
 
 
 def mark(root: Path) -> str:
-    """How the marks of all stacks under `root` begin."""
+    """Return how the marks of all stacks under `root` begin."""
     return f"hpc machines under {root}: "
 
 
@@ -241,7 +241,7 @@ def bridge_name(root: Path, stack: str) -> str:
 
 
 def machine_id(root: Path, stack: str, machine: str) -> str:
-    """What nspawn calls the machine; its host-side interface is `vb-` and this, 15 characters together."""
+    """Return what nspawn calls the machine; its host-side interface is `vb-` and this, 15 characters together."""
     return "h" + _digest(str(root), stack, machine, length=11)
 
 

@@ -188,7 +188,7 @@ def _companions(suites: Iterable[str], suite: str) -> list[str]:
 
 
 def _is_debian(uris: list[str], components: list[str], signed_by: str) -> bool:
-    """Whether this is the distribution's own archive or a mirror of it.
+    """Return whether this is the distribution's own archive or a mirror of it.
 
     Vendors name their suites after the release too; but their key is theirs, and so is their path.
     """

@@ -160,7 +160,7 @@ def _folder(path: Path) -> Generator[int]:
 
 
 def _open(folder: int | None, name: str, opened: ExitStack) -> int | None:
-    """What has this name in an open folder, a link itself; None where there is nothing."""
+    """Return what has this name in an open folder, a link itself; None where there is nothing."""
     if folder is not None:
         with suppress(FileNotFoundError):
             handle = os.open(name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)

@@ -88,7 +88,6 @@ def _own_files(design: Design, instance_id: str) -> dict[str, File]:
 
 
 def _access_files(design: Design) -> dict[str, File]:
-    """Those of them that may change while it lives."""
     return {"/root/.ssh/authorized_keys": File(content=design.authorized_keys.strip() + "\n", mode=0o600)}
 
 
@@ -298,7 +297,7 @@ def bare(root: Path, stack: str, name: str) -> Design:
 
 
 def facts(design: Design) -> Facts | None:
-    """What is known of the machine, running or not; None if there is none."""
+    """Return what is known of the machine, running or not; None if there is none."""
     record = _read_record(design.paths)
     if record is None:
         return None
@@ -312,7 +311,7 @@ def running(paths: MachinePaths) -> Process | None:
 
 
 def is_cut(design: Design) -> bool:
-    """Whether the machine runs and its cable is disconnected: its bridge was recreated, or an end is down."""
+    """Return whether the machine runs and its cable is disconnected: its bridge was recreated, or an end is down."""
     cable = bridge.interface_name(design.root, design.stack, design.name)
     return running(design.paths) is not None and bridge.cut(bridge.bridge_name(design.root, design.stack), cable)
 

@@ -171,7 +171,7 @@ def _check_state(network: Network, before: Sequence[str] | None) -> None:
 
 
 def taken_by(root: Path, stack: str, cidr: ipaddress.IPv4Network) -> str | None:
-    """Which other stack or interface has addresses of `cidr` on this host, up or not; None if none has."""
+    """Return which other stack or interface has addresses of `cidr` on this host, up or not; None if none has."""
     taken = bridge.taken_by(cidr, but=bridge.bridge_name(root, stack))
     for record in (root / "stacks").glob("*/network.json"):
         if record.parent.name == stack:

@@ -47,7 +47,7 @@ def to_record(before: Sequence[str], state: str, paths: StackPaths) -> dict[str,
 
 
 def is_other_states(paths: StackPaths, state: str, *, before: Sequence[str] = ()) -> bool:
-    """Whether another state made what is there; not where no state is on record."""
+    """Return whether another state made what is there; not where no state is on record."""
     known = recorded(paths)
     if "states" not in known:
         return False
@@ -78,7 +78,7 @@ def refusal(paths: StackPaths) -> str:
 
 
 def _home() -> str:
-    """Where the state is, for people: as cli/stack/state_dir.py finds it."""
+    """Return where the state is, for people: as cli/stack/state_dir.py finds it."""
     home = os.environ.get("HPC_HOME") or Path.home() / ".hpc"
     return os.environ.get("PULUMI_BACKEND_URL") or f"file://{Path(home).expanduser().absolute()}"
 
@@ -95,7 +95,7 @@ def claim(paths: StackPaths, what: str, claim: str | None = None) -> str:
 
 
 def holds_claim(paths: StackPaths, what: str, claim: str | None) -> bool:
-    """Whether no other claim was recorded since. What earlier versions made has none."""
+    """Return whether no other claim was recorded since; also where there is no record of any."""
     try:
         return (paths.claims / what).read_text(encoding="utf-8") == claim
     except FileNotFoundError:

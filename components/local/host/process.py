@@ -64,7 +64,7 @@ class Process:
             return None
 
     def alive(self) -> bool:
-        """Whether this very process still runs; a zombie does not."""
+        """Return whether this very process still runs; a zombie does not."""
         stat = _stat(self.pid)
         return stat is not None and stat[0] not in "ZX" and stat[1] == self.started and self.boot == host_boot_id()
 
@@ -104,7 +104,7 @@ class Process:
             return []
 
     def is_first_of_namespace(self) -> bool:
-        """Whether it is process 1 of a PID namespace below this one (NSpid in proc_pid_status(5))."""
+        """Return whether it is process 1 of a PID namespace below this one (NSpid in proc_pid_status(5))."""
         try:
             status = Path(f"/proc/{self.pid}/status").read_text()
         except OSError:
