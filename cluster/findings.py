@@ -171,7 +171,7 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
 
 
 def suggest(name: str, known: Iterable[str], otherwise: str) -> str:
-    """What to do about an unknown name: write the one that was probably meant, else something different."""
+    """Advise about an unknown name: write the one that was probably meant, else something different."""
     meant = nearest(name, known)
     return f"write {meant} if that was meant, else {otherwise}" if meant else otherwise
 

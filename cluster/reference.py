@@ -201,7 +201,6 @@ def _row(key: str, field: dict[str, Any], effect: str, *, required: bool) -> str
 
 
 def _effect(model: type[ClusterConfig], path: str, key: str) -> str:
-    """What a change does to running jobs; nothing for what has keys of its own."""
     place = f"{path}.{key}".removeprefix("hpc:cluster.").replace("[]", ".*").replace(".<name>", ".*")
     found = {effect for below in ("", ".*") for effect in possible(place + below, model)}
     return " or ".join(effect.value for effect in sorted(found, key=lambda effect: effect.harm))
@@ -223,7 +222,6 @@ def _default(field: dict[str, Any]) -> str:
 
 
 def _allowed(field: dict[str, Any]) -> str:
-    """What a value may be, in as few words as will do."""
     if "enum" in field:
         shown = ", ".join(f"`{value}`" for value in field["enum"][:MOST_CHOICES])
         return shown + (f" and {len(field['enum']) - MOST_CHOICES} more" if len(field["enum"]) > MOST_CHOICES else "")

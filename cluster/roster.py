@@ -59,7 +59,7 @@ def has_gpus(config: ClusterConfig) -> bool:
 
 @dataclass(frozen=True, kw_only=True)
 class Sizes:
-    """What slurm.conf says of a node: the catalog's figures, or those of `node_conf` where it has any."""
+    """A node's sizes in slurm.conf: the catalog's figures, or those of `node_conf` where it has any."""
 
     cpus: int
     sockets: int

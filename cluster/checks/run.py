@@ -33,7 +33,6 @@ def find_warnings(config: ClusterConfig) -> list[Finding]:
 
 
 def _platform_fields(config: ClusterConfig) -> Iterator[Finding]:
-    """Fields and sections that only other platforms have."""
     platform, everyone = registry.get(config.platform), registry.all_platforms()
     for at, section in _sections((), config):
         for key in type(section).model_fields:

@@ -37,7 +37,6 @@ def find_errors(config: ClusterConfig) -> Iterator[Finding]:
 
 
 def _owned(config: ClusterConfig) -> Iterator[Finding]:
-    """Programs of `slurm.extra` that the stack's scripts replace."""
     if config.slurm.rxdm is None and not any(places(config)):
         return
     for key in config.slurm.extra:
@@ -123,7 +122,7 @@ def _interpreters(config: ClusterConfig) -> Iterator[Finding]:
 
 
 def interpreter(config: ClusterConfig, at: Location, text: str) -> Finding | None:
-    """What is wrong with a script whose interpreter machines don't have: its jobs' nodes would be drained."""
+    """Check that machines have a script's interpreter: otherwise its jobs' nodes would be drained."""
     missing = None if programs_may_differ(config) else missing_interpreter(text)
     if missing is None:
         return None

@@ -233,7 +233,6 @@ def _settings(
 
 
 def _number(name: str, value: object) -> tuple[str, str] | None:
-    """What is allowed and to do, where a value is no number that Slurm can keep; None of what is right."""
     if name not in NUMBERS:
         fits = isinstance(value, bool | str) or (isinstance(value, int) and abs(value) <= COUNT)
         return None if fits else (f"-{COUNT} to {COUNT}", "correct it")
@@ -269,16 +268,16 @@ _NODE = {
 
 
 def owned_conf(model: type[Section] = ClusterConfig) -> dict[str, str]:
-    """What `slurm.extra` may not set, and what to do instead."""
+    """Parameters that `slurm.extra` may not set, and what to do instead."""
     return _CONF | {one.parameter: f"set `{path}` instead" for path, one in conf_fields(model) if not one.replaceable}
 
 
 def owned_node(model: type[Section] = Nodeset) -> dict[str, str]:
-    """What `nodesets.*.node_conf` may not set."""
+    """Parameters that `nodesets.*.node_conf` may not set."""
     return _NODE | {one.parameter: f"set `{key}:` of the nodeset instead" for key, one in slurm_fields(model)}
 
 
 def owned_partition(model: type[Section] = Partition) -> dict[str, str]:
-    """What `partitions.*.conf` may not set."""
+    """Parameters that `partitions.*.conf` may not set."""
     fields = {one.parameter: f"set `{key}:` of the partition instead" for key, one in slurm_fields(model)}
     return fields | {"State": _BUILT_ON}

@@ -49,7 +49,7 @@ def find_errors(config: ClusterConfig) -> Iterator[Finding]:
 
 
 def find_warnings(config: ClusterConfig) -> Iterator[Finding]:
-    """What `sudo` of a user does not do, and what it undoes."""
+    """Warn where `sudo` has no effect, and where it lifts limits of jobs."""
     missing = not (IMAGES[config.image.base].sudo or programs_may_differ(config) or "sudo" in config.image.packages)
     for position, user in enumerate(config.users):
         at = ("users", position, "sudo")
@@ -287,7 +287,7 @@ def _twice(key: str, names: list[str]) -> Iterator[Finding]:
 
 
 def _circle(name: str, named: Mapping[str, tuple[str, ...]]) -> list[str]:
-    """The circle that leads from a name back to itself, if there is one: [a, b, a]."""
+    # [a, b, a], or nothing.
     came_from: dict[str, str] = {}
     waiting = [name]
     while waiting:

@@ -103,7 +103,6 @@ def is_optional(annotation: Any) -> bool:  # noqa: ANN401 - annotations are of a
 
 
 def _member(annotation: Any) -> Any:  # noqa: ANN401 - annotations are of any type
-    """What stands in a list or under a key of a mapping."""
     arguments = get_args(annotation)
     if not arguments:
         return None
@@ -128,7 +127,7 @@ def shown(value: Any) -> str:  # noqa: ANN401 - a field may be anything
 
 
 def description(root: type[Section], location: Location) -> str:
-    """What the models say of the key at a location, with an example if they have one."""
+    """The models' text about the key at a location, with an example if they have one."""
     section = section_at(root, location[:-1])
     field = section.model_fields.get(str(location[-1])) if section and location else None
     if section is None or field is None:

@@ -87,11 +87,11 @@ def _named(value: Any, info: FieldInfo) -> Mapping[str, Any] | None:  # noqa: AN
 
 @dataclass(frozen=True, eq=False)
 class Rule:
-    """What an edit of a field does, where that depends on the values."""
+    """The impact of an edit of a field, where that depends on the values."""
 
     find: Callable[[Edit], Impact | None]
     possible: tuple[Effect, ...]
-    """What it may come to, for whoever reads before there is an edit."""
+    """Its possible effects, for whoever reads before there is an edit."""
 
     def __call__(self, edit: Edit) -> Impact | None:
         """The impact; None of an edit that changes nothing."""

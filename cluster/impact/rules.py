@@ -137,7 +137,7 @@ def show_jobs(nodes: Iterable[str]) -> str:
 
 
 def recreate_controller(edit: Edit, stays: str, how: str = "the controller is recreated") -> Impact:
-    """What is lost with the controller; `stays` says what is not."""
+    """The controller's machine is replaced; `stays` says what is not lost with it."""
     hosted = any(section.on for section in edit.before.nodesets.values())
     return Replace(f"{how}: {stays}" + ("; jobs on the controller itself end" if hosted else ""))
 

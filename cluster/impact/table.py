@@ -36,7 +36,7 @@ def declared(model: type[Section] = ClusterConfig) -> Mapping[str, Impact | ByRu
 
 
 def find_rule(pattern: str, platform: str | None, model: type[Section] = ClusterConfig) -> Impact | Rule | None:
-    """What stands at a pattern, else nearest above it; at each the platform's own before the field's."""
+    """Find the impact or rule at a pattern, else nearest above it; at each the platform's own before the field's."""
     tables = (*([registry.get(platform).impacts()] if platform else ()), declared(model))
     at = pattern
     while at:
@@ -50,14 +50,13 @@ def find_rule(pattern: str, platform: str | None, model: type[Section] = Cluster
 
 
 def _named(found: Impact | Rule | ByRule, platform: str | None) -> Impact | Rule | None:
-    """What ByRule names; None for fields of another platform."""
     if not isinstance(found, ByRule):
         return found
     return RULES.get(found.name) or (registry.get(platform).rules().get(found.name) if platform else None)
 
 
 def possible(pattern: str, model: type[Section] = ClusterConfig) -> tuple[Effect, ...]:
-    """What an edit may come to on any platform, mildest first; nothing for what holds no value itself."""
+    """List the effects that an edit can have on any platform, mildest first; none of what holds no value itself."""
     if pattern not in editable(model):
         return ()
     found: set[Effect] = set()
@@ -74,7 +73,7 @@ def editable(model: type[Section] = ClusterConfig) -> frozenset[str]:
 
 
 def impact(edit: Edit) -> Impact | None:
-    """What one edit does; None of one that changes nothing."""
+    """The impact of one edit; None of one that changes nothing."""
     found = find_rule(edit.pattern, edit.before.platform, type(edit.before))
     if found is None:
         return Replace(f"platform {edit.before.platform} does not say what this does: read the steps above")
@@ -135,7 +134,6 @@ def worst(changes: list[FieldChange]) -> Effect:
 
 
 def _shown(value: Any) -> str:  # noqa: ANN401 - a field may be anything
-    """A value as a stack file has it; a whole section stands there as written."""
     if isinstance(value, Section):
         return show(value.model_dump(exclude_none=True)) if value.one_value else _THERE
     return show(value)

@@ -163,7 +163,6 @@ def _too_deep(tree: Any, levels: int = _DEEPEST) -> bool:  # noqa: ANN401 - what
 
 
 def _sorted(tree: Any) -> Any:  # noqa: ANN401 - what stands in the file may have any shape
-    """The same with the keys of every mapping sorted."""
     if isinstance(tree, Mapping):
         return {key: _sorted(tree[key]) for key in sorted(tree, key=str)}
     return [_sorted(branch) for branch in tree] if isinstance(tree, list) else tree
@@ -226,7 +225,6 @@ _NO_SECRETS = "remove it: no secret is typed by a person, keys and passwords are
 
 
 def _explain(error: ErrorDetails, at: Location) -> Finding:
-    """One error as a finding; `at` is its place in the file as it is written."""
     context: dict[str, Any] = error.get("ctx") or {}
     kind, given = error["type"], error["input"]
     if at and at[-1] == "[key]":

@@ -21,7 +21,7 @@ class BackupError(ValueError):
 
 @dataclass(frozen=True, kw_only=True)
 class Backup:
-    """What a whole backup says of itself."""
+    """The properties that a whole backup contains."""
 
     cluster: str
     slurm: str
@@ -35,7 +35,7 @@ class Backup:
 
 
 def read(file: Path) -> Backup:
-    """What the file says of itself, once all of it was read and found whole.
+    """Read the file's own description, once all of it was read and found whole.
 
     Raises:
         BackupError: it was cut off, was changed, or is something else.

@@ -82,7 +82,7 @@ def differences(wanted: Wanted, seen: ClusterObservation) -> list[Difference]:
 
 
 def unseen(seen: ClusterObservation) -> list[str]:
-    """What could not be compared, and why: an empty list of differences says nothing about it."""
+    """List what could not be compared, and why: an empty list of differences says nothing about it."""
     found: list[str] = []
     for machine in seen.machines:
         found += [f"{machine.name}: all of it: {machine.why}"] if machine.late else []
@@ -119,7 +119,6 @@ def _gone(seen: ClusterObservation) -> Iterator[Difference]:
 
 
 def _daemons(seen: ClusterObservation) -> Iterator[Difference]:
-    """Daemons of a machine's roles that do not run."""
     for machine in seen.machines:
         for name, unit in machine.daemons.items():
             if unit["state"] not in ("active", "reloading"):
@@ -144,7 +143,6 @@ def _setups(wanted: Wanted, seen: ClusterObservation) -> Iterator[Difference]:
 
 
 def _cluster_states(seen: ClusterObservation) -> Iterator[Difference]:
-    """A cluster state that can't be read, or that is not what the controller wrote."""
     for machine in seen.machines:
         if why := machine.part("cluster_state", "damaged"):
             stack = "the config version, and a report of every machine"
@@ -156,7 +154,6 @@ CONTROLLER_FILES = {"slurmdbd.conf", JOB_SUBMIT}
 
 
 def _controller_files(wanted: Wanted, seen: ClusterObservation) -> Iterator[Difference]:
-    """Every line of the controller's files that differs."""
     texts = seen.controller.part("files", "texts")
     if texts is None:
         return
@@ -245,7 +242,6 @@ def _partitions(wanted: Wanted, seen: ClusterObservation) -> Iterator[Difference
 
 
 def _nodes(wanted: Wanted, seen: ClusterObservation) -> Iterator[Difference]:
-    """Nodes that slurmctld does not have, or that only slurmctld has."""
     found = seen.slurm("nodes")
     if found is None:
         return
@@ -308,12 +304,10 @@ def script_differences(wanted: Wanted, seen: ClusterObservation) -> Iterator[Dif
 
 
 def _link_or_hash(text: str) -> str:
-    """A link as it is; the first digits of a hash."""
     return text if text.startswith("-> ") or len(text) != 64 else f"hash {text[:16]}"
 
 
 def _people(wanted: Wanted, seen: ClusterObservation) -> Iterator[Difference]:
-    """Users and groups that are missing, different, or still there."""
     for machine in seen.machines:
         found = machine.part("unix")
         if found is None:
@@ -372,7 +366,6 @@ def keys_digest(lines: list[str]) -> str:
 
 
 def _guarded(wanted: Wanted, seen: ClusterObservation) -> Iterator[Difference]:
-    """Modes and owners of secrets, root's keys, and the MUNGE key, of every machine."""
     own = {*wanted.root_keys, seen.controller.part("guarded", "cluster_key")}
     for machine in seen.machines:
         found = machine.part("guarded")
@@ -413,7 +406,6 @@ NOT_LIMITS = {"account", "user", "parentname", "share", "defaultqos", "qos"}
 
 
 def _accounting(wanted: Wanted, seen: ClusterObservation) -> Iterator[Difference]:
-    """Accounts, users and QOS of the stack that differ in the database."""
     found = {name: seen.controller.part("accounting", name) for name in ("accounts", "associations", "users", "qos")}
     if any(part is None for part in found.values()):
         return

@@ -48,7 +48,7 @@ def squeue_line() -> str:
 
 
 def parse_squeue(text: str, ids: Iterable[str]) -> dict[str, JobState]:
-    """What `squeue_line` prints, of these jobs."""
+    """Parse the output of `squeue_line`, for these jobs."""
     rows: list[JobState] = []
     for line in text.splitlines():
         cells, at = [], 0
@@ -73,7 +73,7 @@ def sacct_line(ids: Iterable[str]) -> str:
 
 
 def parse_sacct(text: str, ids: Iterable[str]) -> dict[str, JobState]:
-    """What `sacct_line` prints."""
+    """Parse the output of `sacct_line`."""
     rows: list[JobState] = []
     for line in text.splitlines():
         cells = line.split("|")

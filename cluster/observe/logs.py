@@ -54,7 +54,7 @@ if (t ~ /^[0-9][0-9][0-9][0-9]-[0-9][0-9]-[0-9][0-9]T/) on = (t >= since); if (o
 
 
 def script(log: Log, *, lines: int | None, since: str = "", follow: bool = False) -> str:
-    """What prints the log: its last `lines`, from `since` on (a shell word, see cluster.observe.moment).
+    """Script that prints the log: its last `lines`, from `since` on (a shell word, see cluster.observe.moment).
 
     With `follow` it goes on until its standard input ends, and leaves nothing running then: a connection that breaks
     ends it too. What is missing is said on standard error.

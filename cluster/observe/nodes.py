@@ -91,7 +91,7 @@ def jobs_asked(mark: str) -> str:
 
 
 def parse_jobs(text: str, mark: str) -> list[Job]:
-    """What `jobs_asked` has squeue print."""
+    """Parse the output of squeue for `jobs_asked`."""
     cells, width = text.split(mark)[:-1], len(_FIELDS)
     found: list[Job] = []
     for at in range(0, len(cells) - width + 1, width):
@@ -102,7 +102,7 @@ def parse_jobs(text: str, mark: str) -> list[Job]:
 
 
 def parse_nodes(text: str, jobs: Sequence[Job] = ()) -> dict[str, Node]:
-    """What NODES prints, by name and in slurmctld's order, with the jobs on each."""
+    """Parse the output of NODES, by name and in slurmctld's order, with the jobs on each."""
     found = (Node.of(row["NodeName"], row) for row in rows(text) if "NodeName" in row)
     return {node.name: replace(node, jobs=tuple(job for job in jobs if node.name in job.nodes)) for node in found}
 

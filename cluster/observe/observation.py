@@ -13,7 +13,7 @@ LATE = re.compile("(no answer|did not end) within")
 
 @dataclass(frozen=True, kw_only=True)
 class MachineObservation:
-    """What one machine reported. Times are seconds since the epoch by the clock of this host."""
+    """The report of one machine. Times are seconds since the epoch by the clock of this host."""
 
     name: str
     roles: tuple[str, ...]

@@ -15,7 +15,7 @@ EACH: tuple[By, ...] = ("user", "account", "partition")
 
 @dataclass(frozen=True, kw_only=True)
 class Record:
-    """What one run of a job held, within the time that was asked for."""
+    """Resources that one run of a job held, within the time that was asked for."""
 
     job: str
     user: str
@@ -62,7 +62,7 @@ def command(since: str, until: str) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Found:
-    """What sacct's records say."""
+    """Usage according to sacct's records."""
 
     records: list[Record]
     runaways: int

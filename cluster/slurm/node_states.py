@@ -5,7 +5,7 @@ from enum import Flag, auto
 
 
 class Means(Flag):
-    """What a state says about its node."""
+    """Meanings of a state for its node."""
 
     FINE = auto()
     """The node does, or will do, what it is there for."""
@@ -67,7 +67,7 @@ def parse(text: str) -> frozenset[str]:
 
 
 class InStates:
-    """What follows from a node's states; a base of classes that have `states`."""
+    """Properties that follow from a node's states; a base of classes that have `states`."""
 
     states: frozenset[str]
     """Base state and flags."""

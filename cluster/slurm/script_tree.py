@@ -92,7 +92,7 @@ def links(config: ClusterConfig) -> dict[str, str]:
 
 
 def expected(config: ClusterConfig) -> dict[str, str]:
-    """What must be found in the tree, by path: `-> TARGET` of a link, SHA-256 of a script, empty for any content."""
+    """Expected content of the tree, by path: `-> TARGET` of a link, SHA-256 of a script, empty for any content."""
     if not has_scripts(config):
         return {}
     found = {"slurm_mux": "", "etc/slurm_mux.conf": "", "slurm_prolog": "-> slurm_mux", "slurm_epilog": "-> slurm_mux"}

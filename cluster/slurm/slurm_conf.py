@@ -147,7 +147,6 @@ def settings(config: ClusterConfig, addresses: Mapping[str, str] | None = None) 
 
 
 def _identity(config: ClusterConfig, addresses: Mapping[str, str] | None) -> Group:
-    """Names, ports, and how daemons authenticate each other."""
     controller = controller_name(config)
     overrides = registry.get(config.platform).slurm.config_overrides
     return Group(
@@ -250,7 +249,6 @@ def _submission(config: ClusterConfig) -> Group:
 
 
 def _scripts(config: ClusterConfig) -> Group:
-    """What slurmd runs before and after each job; nothing in a cluster without scripts, which then pays nothing."""
     some = has_scripts(config)
     return Group(
         title="Prolog and epilog",
@@ -261,7 +259,6 @@ def _scripts(config: ClusterConfig) -> Group:
 
 
 def _health(config: ClusterConfig) -> Group:
-    """What slurmd runs on each node every now and then; nothing in a cluster without health checks."""
     wanted = config.slurm.health
     return Group(
         title="Health checks",
@@ -276,7 +273,6 @@ def _health(config: ClusterConfig) -> Group:
 
 
 def _timers(config: ClusterConfig) -> Group:
-    """How long daemons wait, and what brings a node back."""
     back = {
         0: "a node that was down stays down until somebody resumes it.",
         1: "a node that stopped answering comes back by itself, one that rebooted on its own does not.",

@@ -62,7 +62,7 @@ def groups(parts: Iterable[Group]) -> list[str]:
 
 
 def header(config: ClusterConfig) -> str:
-    """What every file says first."""
+    """The comment at the beginning of every file."""
     return (
         f"Cluster {config.name}, for Slurm {config.slurm_version}. Written from the stack's configuration: change it "
         "there and run `up`; what is written here is lost then."

@@ -68,7 +68,7 @@ ADVICE: Mapping[str, Advice] = {
 
 
 def advice(reason: str) -> Advice | None:
-    """What to do about a node with this reason, by the worst of its faults; None where no health check drained it."""
+    """Advice about a node with this reason, by the worst of its faults; None where no health check drained it."""
     named = [kind for kind in KINDS if kind in parts(reason)]
     return ADVICE[next((kind for kind in named if kind not in RESUMES), named[0])] if named else None
 
@@ -157,7 +157,6 @@ def _health(name: str, node: Node | None, stored: object, now: float, interval: 
 
 
 def _outcomes(found: object) -> dict[str, dict[str, Any]]:
-    """Outcomes of known kinds, of a document that may be of another version, or damaged."""
     if not isinstance(found, dict):
         return {}
     return {
@@ -168,7 +167,7 @@ def _outcomes(found: object) -> dict[str, dict[str, Any]]:
 
 
 def findings(stack: str, found: Iterable[NodeHealth]) -> list[ClusterFinding]:
-    """What is wrong, with what to do: nodes that a check drained, checks that fail, results that do not come."""
+    """List what is wrong and what to do: nodes that a check drained, checks that fail, results that do not come."""
     wrong: list[ClusterFinding] = []
     for one in found:
         if said := drained(stack, one.name, one.reason):

@@ -32,5 +32,5 @@ CHECKS: tuple[Callable[[ClusterObservation], Iterable[ClusterFinding]], ...] = (
 
 
 def findings(seen: ClusterObservation) -> list[ClusterFinding]:
-    """What is wrong; empty when all is well. A pure function."""
+    """List every finding; empty when all is well. A pure function."""
     return together([found for check in CHECKS for found in check(seen)])

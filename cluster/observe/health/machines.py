@@ -213,7 +213,6 @@ def ahead(one: MachineObservation, reference: MachineObservation) -> float:
 
 
 def _clock_bounds(one: MachineObservation) -> tuple[float, float]:
-    """Least and most that the machine's clock is ahead of ours."""
     time = one.time + (one.munge or {}).get("ahead", 0)
     return time - one.answered, time - one.asked
 
