@@ -43,26 +43,20 @@ def patterns(section: type[Section], above: str = "") -> Iterator[tuple[str, Fie
             yield from patterns(unwrap(info.annotation), f"{here}.")
 
 
-def edit_patterns(section: type[Section], above: str = "") -> Iterator[str]:
+def edit_patterns(section: type[Section]) -> Iterator[str]:
     """Patterns of what an edit can be of: a field with a value, a section or a member that is added or removed."""
-    for key, info in section.model_fields.items():
-        here, below = f"{above}{key}", member_section(info)
-        if below:
-            yield f"{here}{MEMBER}"
-            yield from (
-                edit_pattern
-                for edit_pattern in edit_patterns(below, f"{here}{MEMBER}.")
-                if edit_pattern != f"{here}{MEMBER}.name"
-            )
+    for pattern, info in patterns(section):
+        if pattern.endswith(f"{MEMBER}.name"):
+            continue  # another name is another member
+        if member_section(info):
+            yield f"{pattern}{MEMBER}"
         elif is_section(info.annotation):
             if is_optional(info.annotation):
-                yield here
-            yield from edit_patterns(unwrap(info.annotation), f"{here}.")
+                yield pattern
         else:
-            yield here + (MEMBER if get_origin(unwrap(info.annotation)) is Mapping else "")
+            yield pattern + (MEMBER if get_origin(unwrap(info.annotation)) is Mapping else "")
 
 
-@cache
 def conf_fields(model: type[Section]) -> tuple[tuple[str, Slurm], ...]:
     """Dotted path of every field that sets a parameter of slurm.conf, and the parameter; members have other lines."""
     return tuple(
