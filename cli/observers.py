@@ -1,8 +1,8 @@
-"""Opens the access that a platform's observer reads a cluster through, and prints what it found."""
+"""Opens the access that a platform's observer reads a cluster through, and prints its reports and logs."""
 
 import datetime as dt
 import time
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -14,11 +14,11 @@ from cli.access.kubectl import KubeApi, Kubernetes
 from cli.cluster.cluster import from_outputs
 from cli.cluster.scheduler import Scheduler
 from cli.display import status_screen
-from cli.display.log_printer import Printer
 from cli.errors import CliError
 from cli.interrupts import unwound
 from cluster.load.parse import parse_output
 from cluster.observe.drift import Difference
+from cluster.observe.logs import Clock
 from cluster.observe.moment import MomentError, at
 from cluster.platforms.observer import Access, Asked, Ended, Observer, StatusReport, Table
 from cluster.slurm.hostlist import compress
@@ -96,6 +96,27 @@ def drift(
             return observer.drift(access, parse_output(outputs["config"]))
         except LookupError as error:
             raise CliError(str(error)) from None
+
+
+class Printer:
+    """Prints lines of logs in the order of their times, behind their machine's name where there are several."""
+
+    def __init__(self, names: list[str], *, shown: Callable[[str], str] = str) -> None:
+        self._shown = shown
+        self._clocks = {name: Clock(name) for name in names}
+        width = max(map(len, names))
+        self._prefix = {name: f"{name:<{width}} | " if len(names) > 1 else "" for name in names}
+
+    def lines(self, came: Mapping[str, list[str]]) -> None:
+        """Print these lines in the order of their times."""
+        lines = sorted(self._clocks[name].line(text) for name, texts in came.items() for text in texts)
+        console.lines(f"{self._prefix[line.machine]}{self._shown(line.text)}" for line in lines)
+
+    def notes(self, came: Mapping[str, list[str]]) -> None:
+        """Print notes on machines on standard error."""
+        for name, texts in came.items():
+            for text in texts:
+                console.note(f"{name}: {text}")
 
 
 def logs(observer: Observer, stack: str, outputs: Mapping[str, Any], asked: Asked) -> int:

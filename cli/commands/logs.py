@@ -53,7 +53,6 @@ def logs(
     and operator; or a check, a job, or NAMESPACE/POD. Times of day are UTC there.
     """
     from cli import observers
-    from cli.display.log_printer import Printer
     from cluster.observe.logs import DEFAULT_LINES, LOG, script
     from cluster.observe.moment import MomentError, on_machine
     from cluster.platforms.observer import Asked, observer_of
@@ -71,7 +70,7 @@ def logs(
     except MomentError as error:
         raise CliError(f"--since: {error}") from None
     line = script(log, lines=lines, since=moment, follow=follow)
-    say = Printer([machine.name for machine in machines])
+    say = observers.Printer([machine.name for machine in machines])
     if follow:
         remote.follow(machines, cluster.admin_key, lambda _machine: line, show=say.lines, note=say.notes)
         # It ends by itself only where nothing could be followed.
