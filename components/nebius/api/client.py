@@ -54,7 +54,7 @@ def of_status(doing: str, status: Any) -> NebiusError:  # noqa: ANN401
         reasons = [f"{code}: {message}" if message else code, *reasons]
     elif message and all(message not in reason for reason in reasons):
         reasons.append(f"{code}: {message}")
-    todos = [_ADVICE[name] for name, _ in details if name in _ADVICE] or [_ADVICE_OF_CODE.get(code, "")]
+    todos = [_DETAILS[name][1] for name, _ in details if name in _DETAILS] or [_ADVICE_OF_CODE.get(code, "")]
     if request := getattr(status, "request_id", ""):
         reasons.append(f"request id {request}, for Nebius's support")
     error = nebius_error(doing, reasons, todos[0])
@@ -69,75 +69,78 @@ def nebius_error(doing: str, reasons: Iterable[str], todo: str = "") -> NebiusEr
 
 
 def _reasons(name: str, value: Any) -> list[str]:  # noqa: ANN401
-    if name not in _LINES:
+    if name not in _DETAILS:
         return [f"{name}: {' '.join(repr(value).split())}"]
-    return [" ".join(line.split()) for line in _LINES[name](value)]
+    text, _ = _DETAILS[name]
+    violations = value.violations if hasattr(value, "violations") else [value]
+    return [" ".join(text.format(it=violation).split()).rstrip(": ") for violation in violations]
 
 
-def _ended(text: str, message: str) -> str:
-    return f"{text}: {message}" if message else text
-
-
-_LINES: Mapping[str, Callable[[Any], Iterable[str]]] = {
-    "bad_request": lambda it: (f"bad request: {violation.field}: {violation.message}" for violation in it.violations),
-    "bad_resource_state": lambda it: [_ended(f"{it.resource_id} is in a state that does not allow it", it.message)],
-    "resource_not_found": lambda it: [f"there is no {it.resource_id}"],
-    "resource_already_exists": lambda it: [f"it exists already, with the id {it.resource_id}"],
-    "out_of_range": lambda it: [f"out of range: asked {it.requested}, limit {it.limit}"],
-    "permission_denied": lambda it: [f"permission denied on {it.resource_id}"],
-    "resource_conflict": lambda it: [_ended(f"conflict with {it.resource_id}", it.message)],
-    "operation_aborted": lambda it: [
-        f"operation {it.operation_id} on {it.resource_id} was aborted by operation {it.aborted_by_operation_id}"
-    ],
-    "operation_conflict": lambda it: [
-        f"another operation on {it.resource_id} is under way: {it.conflicting_operation_id}"
-    ],
-    "too_many_requests": lambda it: [f"too many requests: {it.violation}"],
-    "quota_failure": lambda it: (
-        _ended(f"quota {violation.quota}: limit {violation.limit}, asked {violation.requested}", violation.message)
-        for violation in it.violations
+_DETAILS: Mapping[str, tuple[str, str]] = {
+    "bad_request": ("bad request: {it.field}: {it.message}", "correct the named field in the stack file"),
+    "bad_resource_state": (
+        "{it.resource_id} is in a state that does not allow it: {it.message}",
+        "wait until its operation has ended, then run it again",
     ),
-    "not_enough_resources": lambda it: (
-        _ended(f"Nebius has not enough {violation.resource_type}: asked {violation.requested}", violation.message)
-        for violation in it.violations
+    "resource_not_found": (
+        "there is no {it.resource_id}",
+        "correct the id in the stack file; if it is the stack's own, run `./hpc refresh STACK`",
     ),
-    "internal_error": lambda it: [f"internal error of Nebius (request {it.request_id}, trace {it.trace_id})"],
-}
-
-_ADVICE: Mapping[str, str] = {
-    "bad_request": "correct the named field in the stack file",
-    "bad_resource_state": "wait until its operation has ended, then run it again",
-    "resource_not_found": "correct the id in the stack file; if it is the stack's own, run `./hpc refresh STACK`",
-    "resource_already_exists": "choose another name, or delete the one that exists",
-    "out_of_range": "set a value within the limit",
+    "resource_already_exists": (
+        "it exists already, with the id {it.resource_id}",
+        "choose another name, or delete the one that exists",
+    ),
+    "out_of_range": ("out of range: asked {it.requested}, limit {it.limit}", "set a value within the limit"),
     "permission_denied": (
-        "ask an administrator of the tenant to put your account into the group `editors`, or log in to another one; "
-        "groups, memberships and permits take the role `admin` of the project, and a cluster has them for its backups "
-        "alone (without: nebius.backups: {enabled: false})"
+        "permission denied on {it.resource_id}",
+        (
+            "ask an administrator of the tenant to put your account into the group `editors`, or log in to another one; "
+            "groups, memberships and permits take the role `admin` of the project, and a cluster has them for its backups "
+            "alone (without: nebius.backups: {enabled: false})"
+        ),
     ),
-    "resource_conflict": "run it again; if it stays, somebody else changes the same resource",
-    "operation_aborted": "run it again",
-    "operation_conflict": "wait until the other operation has ended, then run it again",
-    "too_many_requests": "run it again in a minute",
-    "quota_failure": (f"{MORE_QUOTA}, or ask for less in the stack file; then run it again"),
+    "resource_conflict": (
+        "conflict with {it.resource_id}: {it.message}",
+        "run it again; if it stays, somebody else changes the same resource",
+    ),
+    "operation_aborted": (
+        "operation {it.operation_id} on {it.resource_id} was aborted by operation {it.aborted_by_operation_id}",
+        "run it again",
+    ),
+    "operation_conflict": (
+        "another operation on {it.resource_id} is under way: {it.conflicting_operation_id}",
+        "wait until the other operation has ended, then run it again",
+    ),
+    "too_many_requests": ("too many requests: {it.violation}", "run it again in a minute"),
+    "quota_failure": (
+        "quota {it.quota}: limit {it.limit}, asked {it.requested}: {it.message}",
+        f"{MORE_QUOTA}, or ask for less in the stack file; then run it again",
+    ),
     "not_enough_resources": (
-        "choose another region, fabric or preset, or run it again later; a reservation or `capacity` block is not "
-        "affected"
+        "Nebius has not enough {it.resource_type}: asked {it.requested}: {it.message}",
+        (
+            "choose another region, fabric or preset, or run it again later; a reservation or `capacity` block is not "
+            "affected"
+        ),
     ),
-    "internal_error": "run it again; if it stays, report the request id to Nebius's support",
+    "internal_error": (
+        "internal error of Nebius (request {it.request_id}, trace {it.trace_id})",
+        "run it again; if it stays, report the request id to Nebius's support",
+    ),
 }
+"""Details of a ServiceError (nebius.common.v1): a line for it, or for each of its violations, and what to do."""
 _ADVICE_OF_CODE: Mapping[str, str] = {
     "UNAUTHENTICATED": (
         "the credential was not accepted or has expired: log in again, or use a service account's credentials file, "
         "which does not expire (NEBIUS_CREDENTIALS_FILE)"
     ),
-    "PERMISSION_DENIED": _ADVICE["permission_denied"],
-    NOT_FOUND: _ADVICE["resource_not_found"],
-    "ALREADY_EXISTS": _ADVICE["resource_already_exists"],
+    "PERMISSION_DENIED": _DETAILS["permission_denied"][1],
+    NOT_FOUND: _DETAILS["resource_not_found"][1],
+    "ALREADY_EXISTS": _DETAILS["resource_already_exists"][1],
     "UNAVAILABLE": "Nebius's API can't be reached: check the network and run it again",
     "DEADLINE_EXCEEDED": "Nebius did not answer in time: run it again",
     "RESOURCE_EXHAUSTED": "run it again in a minute",
-    "INTERNAL": _ADVICE["internal_error"],
+    "INTERNAL": _DETAILS["internal_error"][1],
 }
 
 
@@ -197,11 +200,14 @@ def close() -> None:
 
 def log_in(made: Any) -> Any:  # noqa: ANN401
     """Who the credential is of (`GetProfileResponse`): the first call, which fails early."""
+    return call("log in to Nebius", made.whoami, auth_options=_at_once(), timeout=LOGIN_SECONDS)
+
+
+def _at_once() -> dict[str, str]:
+    """Options without which the SDK renews a credential in the background, and only logs that it can't."""
     from nebius.aio.token.options import OPTION_RENEW_REQUIRED, OPTION_RENEW_SYNCHRONOUS, OPTION_REPORT_ERROR
 
-    # Without them the SDK renews in the background, and only logs that it can't.
-    options = {OPTION_RENEW_REQUIRED: "1", OPTION_RENEW_SYNCHRONOUS: "1", OPTION_REPORT_ERROR: "1"}
-    return call("log in to Nebius", made.whoami, auth_options=options, timeout=LOGIN_SECONDS)
+    return dict.fromkeys((OPTION_RENEW_REQUIRED, OPTION_RENEW_SYNCHRONOUS, OPTION_REPORT_ERROR), "1")
 
 
 def token(endpoint: str = "") -> tuple[str, datetime | None]:
@@ -209,12 +215,9 @@ def token(endpoint: str = "") -> tuple[str, datetime | None]:
 
     Without a call of Nebius's API: kubectl waits for it at each of its starts.
     """
-    from nebius.aio.token.options import OPTION_RENEW_REQUIRED, OPTION_RENEW_SYNCHRONOUS, OPTION_REPORT_ERROR
-
     made = _make(endpoint)
-    options = {OPTION_RENEW_REQUIRED: "1", OPTION_RENEW_SYNCHRONOUS: "1", OPTION_REPORT_ERROR: "1"}
     try:
-        found = made.get_token_sync(LOGIN_SECONDS, options)
+        found = made.get_token_sync(LOGIN_SECONDS, _at_once())
     except Exception as error:
         raise explain("get a token for Kubernetes", error) from error
     finally:
