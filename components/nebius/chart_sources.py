@@ -140,7 +140,7 @@ def _in_repository(repo: str, chart: str, version: str) -> str:
     except (OSError, ValueError) as error:
         return f"{repo} does not answer: {error}"
     found = versions(text, chart)
-    if any(one.removeprefix("v") == version.removeprefix("v") for one in found):
+    if any(known.removeprefix("v") == version.removeprefix("v") for known in found):
         return ""
     raise _missing(chart, version, repo, found)
 
@@ -152,7 +152,7 @@ def versions(index: str, chart: str) -> list[str]:
     """
     entry = re.search(rf"^  {re.escape(chart)}:\n(?P<rows>(?:  [ -].*\n|\n)*)", f"{index}\n", re.MULTILINE)
     found = _VERSION.finditer(entry["rows"]) if entry else ()
-    return [one["version"] for one in found]
+    return [row["version"] for row in found]
 
 
 def _missing(chart: str, version: str, place: str, known: list[str]) -> ChartError:
@@ -169,7 +169,7 @@ def _read(url: str, headers: Mapping[str, str]) -> bytes:
         return _open(url, headers)
     except urllib.error.HTTPError as error:
         challenge = error.headers.get("WWW-Authenticate", "") if error.code == 401 else ""
-        given = {one["name"]: one["value"] for one in _CHALLENGE.finditer(challenge)}
+        given = {part["name"]: part["value"] for part in _CHALLENGE.finditer(challenge)}
         if "realm" not in given:
             raise
     query = "&".join(f"{name}={given[name]}" for name in ("service", "scope") if name in given)

@@ -75,7 +75,7 @@ def _of_cli(environ: Mapping[str, str]) -> tuple[str, str]:
     except (OSError, ValueError, subprocess.TimeoutExpired) as error:
         return "", f"`nebius iam get-access-token` did not answer ({type(error).__name__})"
     token = answer.stdout.strip()
-    if answer.returncode or not token or any(not one.isprintable() or one.isspace() for one in token):
+    if answer.returncode or not token or any(not character.isprintable() or character.isspace() for character in token):
         return "", f"`nebius iam get-access-token` failed (exit code {answer.returncode})"
     return token, ""
 

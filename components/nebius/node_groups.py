@@ -134,7 +134,7 @@ class GpuClusters(pulumi.ComponentResource):
                 called=shortened(cloud.config.name, fabric),
                 opts=pulumi.ResourceOptions(parent=self),
             ).id
-            for fabric in dict.fromkeys(one.fabric for one in wanted.values() if one.fabric)
+            for fabric in dict.fromkeys(infiniband.fabric for infiniband in wanted.values() if infiniband.fabric)
         }
         self.of = {
             nodeset: made[one.fabric] if one.fabric else pulumi.Output.from_input(one.existing or "")

@@ -103,11 +103,11 @@ def _versions(props: Mapping[str, Any], before: Mapping[str, Any]) -> Iterator[s
         return
     from components.nebius.api import objects
 
-    rows = {one["version"]: one for one in _answered("versions of Kubernetes", objects.kubernetes_versions, props)}
+    rows = {row["version"]: row for row in _answered("versions of Kubernetes", objects.kubernetes_versions, props)}
     if not rows:
         return
     found = rows.get(version)
-    offered = [name for name, one in rows.items() if not one.get("deprecated") and not one.get("restricted")]
+    offered = [name for name, row in rows.items() if not row.get("deprecated") and not row.get("restricted")]
     # A cluster that is up may go to a version that no new one is created of.
     if found is None or found.get("restricted") or (found.get("deprecated") and not before):
         why = "has no such version" if found is None else "creates no clusters of it"

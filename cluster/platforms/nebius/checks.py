@@ -179,7 +179,7 @@ def _type(at: Location, machine_type: str, role: str, settings: Nebius) -> Itera
         return
     platform, preset = PLATFORMS[found.family.name], preset_of(machine_type)
     if settings.region not in platform.regions:
-        there = [one.name for one in PLATFORMS.values() if settings.region in one.regions]
+        there = [platform.name for platform in PLATFORMS.values() if settings.region in platform.regions]
         yield Finding(
             id="nebius-region",
             at=at,
@@ -469,7 +469,7 @@ def _mounts(config: ClusterConfig, settings: Nebius) -> Iterator[Finding]:
         yield from _place(at, path)
     yield from _overlaps(shared)
     for rows in own.values():
-        for left, right in [*((one, other) for one in shared for other in rows), *combinations(rows, 2)]:
+        for left, right in [*((row, other) for row in shared for other in rows), *combinations(rows, 2)]:
             yield from _overlaps([left, right])
 
 
@@ -568,7 +568,7 @@ def _value_errors(config: ClusterConfig, settings: Nebius) -> Iterator[Finding]:
         return
     facts = Facts(root_keys=(), backups={"name": "", "endpoint": ""})
     try:
-        every = [one.name for one in configured(config, settings, facts)]
+        every = [release.name for release in configured(config, settings, facts)]
     except (KeyError, StopIteration):
         return  # for a machine type that there is not, which has a finding of its own
     at = ("nebius", "values")
@@ -616,8 +616,8 @@ def _value_errors(config: ClusterConfig, settings: Nebius) -> Iterator[Finding]:
 
 def _at(value: Any, path: tuple[str, ...]) -> Iterator[Any]:  # noqa: ANN401 - values are of any type
     if isinstance(value, list):
-        for one in value:
-            yield from _at(one, path)
+        for member in value:
+            yield from _at(member, path)
     elif not path:
         yield value
     elif isinstance(value, Mapping) and path[0] in value:

@@ -170,8 +170,8 @@ def changed(wanted: Any, found: Any, path: str = "") -> Iterator[tuple[str, Any,
         for name, value in wanted.items():
             yield from changed(value, there.get(name), f"{path}.{name}" if path else str(name))
     elif isinstance(wanted, list) and isinstance(found, list) and len(wanted) == len(found):
-        for index, (one, other) in enumerate(zip(wanted, found, strict=True)):
-            yield from changed(one, other, f"{path}[{index}]")
+        for index, (item, other) in enumerate(zip(wanted, found, strict=True)):
+            yield from changed(item, other, f"{path}[{index}]")
     elif not _alike(wanted, found):
         yield path, wanted, found
 

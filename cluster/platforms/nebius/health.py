@@ -224,13 +224,15 @@ def _cluster(seen: ClusterObservation, view: View) -> Iterator[ClusterFinding]:
     if view.available or "SlurmCluster" in view.unread:
         return
     bad = [condition for condition in view.conditions if condition.status == "False"]
-    failed = "; ".join(f"{one.type} is {one.status} ({one.reason}: {one.message})" for one in bad)
+    failed = "; ".join(
+        f"{condition.type} is {condition.status} ({condition.reason}: {condition.message})" for condition in bad
+    )
     yield ClusterFinding(
         id="cluster-unavailable",
         where=(seen.controller.name,),
         what=f"the SlurmCluster is {view.phase or 'not there'}" + (f": {failed}" if failed else ""),
         todo=f"./hpc logs {seen.stack} operator",
-        since=min((one.since for one in bad if one.since), default=None),
+        since=min((condition.since for condition in bad if condition.since), default=None),
     )
 
 

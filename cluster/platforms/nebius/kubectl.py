@@ -123,8 +123,8 @@ def _log_in(program: str) -> str:
 
 def last_lines(events: Iterable[Mapping[str, Any]], count: int) -> list[str]:
     """Reason and message of the last `count` events, the newest last."""
-    ordered = sorted(events, key=lambda one: str(one.get("lastTimestamp") or one.get("eventTime") or ""))
-    return [" ".join(f"{one.get('reason', '')}: {one.get('message', '')}".split()) for one in ordered[-count:]]
+    ordered = sorted(events, key=lambda event: str(event.get("lastTimestamp") or event.get("eventTime") or ""))
+    return [" ".join(f"{event.get('reason', '')}: {event.get('message', '')}".split()) for event in ordered[-count:]]
 
 
 def selector(kind: str, name: str) -> str:

@@ -18,16 +18,16 @@ _EVENTS = 3
 def address(service: Mapping[str, Any], nodes: Iterable[Mapping[str, Any]]) -> tuple[str, int] | None:
     """Address and port; None while there is none. `nodes` are the Kubernetes nodes of login pods, for a NodePort."""
     if service["spec"].get("type") == "LoadBalancer":
-        for one in service.get("status", {}).get("loadBalancer", {}).get("ingress") or ():
-            if found := one.get("ip") or one.get("hostname"):
+        for address in service.get("status", {}).get("loadBalancer", {}).get("ingress") or ():
+            if found := address.get("ip") or address.get("hostname"):
                 return str(found), SSH_PORT
         return None
-    ports = [one.get("nodePort") for one in service["spec"].get("ports") or ()]
+    ports = [port.get("nodePort") for port in service["spec"].get("ports") or ()]
     port = next((port for port in ports if port), LOGIN_NODE_PORT)
     for node in nodes:
-        for one in node.get("status", {}).get("addresses") or ():
-            if one.get("type") == "ExternalIP" and one.get("address"):
-                return str(one["address"]), int(port)
+        for address in node.get("status", {}).get("addresses") or ():
+            if address.get("type") == "ExternalIP" and address.get("address"):
+                return str(address["address"]), int(port)
     return None
 
 

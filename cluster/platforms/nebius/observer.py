@@ -74,16 +74,16 @@ class Soperator:
         found = access.kubectl("get", "secrets", "--all-namespaces", f"--selector={drift.SELECTOR}", "--output=json")
         releases = None if found.code else drift.installed(found.items)
         wanted = drift.wanted_releases(config, settings)
-        own = {one.name for one in wanted if one.repo == settings.soperator.charts}
-        ours = [one for name, one in (releases or {}).items() if name in own]
+        own = {release.name for release in wanted if release.repo == settings.soperator.charts}
+        ours = [release for name, release in (releases or {}).items() if name in own]
         manifests = {manifest.name: _documents(manifest.manifest) for manifest in ours}
         with ThreadPoolExecutor() as pool:
-            rows = pool.map(lambda one: applied(access.kubectl, one.namespace, manifests[one.name]), ours)
+            rows = pool.map(lambda release: applied(access.kubectl, release.namespace, manifests[release.name]), ours)
             there = dict(zip(manifests, rows, strict=True))
-        unread = [f"objects of release {name}: {one.why}" for name, one in there.items() if one.code]
+        unread = [f"objects of release {name}: {answer.why}" for name, answer in there.items() if answer.code]
         unread += [f"Helm's releases: {found.why}"] if found.code else []
         objects: dict[tuple[str, str, str], dict[str, Any]] = {}
-        for item in (item for one in there.values() for item in one.items):
+        for item in (item for answer in there.values() for item in answer.items):
             kind, namespace, name = drift.key(item)
             objects[kind, namespace, name] = item
             # Charts leave the namespace of most objects to the release.

@@ -84,10 +84,10 @@ def _storage(config: ClusterConfig, settings: Nebius, groups: tuple[NodeGroup, .
 def _quotas(settings: Nebius, groups: tuple[NodeGroup, ...]) -> Iterator[str]:
     """What counts: nodes of each platform at the most, groups, fabrics, addresses."""
     nodes = Counter[str]()
-    for one in groups:
-        nodes[one.platform] += one.most
+    for group in groups:
+        nodes[group.platform] += group.most
     joined = [worker.infiniband for worker in settings.workers.values() if worker.infiniband]
-    fabrics = sorted({one.fabric for one in joined if one.fabric})
+    fabrics = sorted({infiniband.fabric for infiniband in joined if infiniband.fabric})
     parts = [
         *(f"{count} nodes of {platform}" for platform, count in sorted(nodes.items())),
         f"{len(groups)} node groups",
@@ -142,14 +142,14 @@ def least(group: NodeGroup) -> int:
 
 def _quotas_needed(settings: Nebius, groups: tuple[NodeGroup, ...]) -> Counter[str]:
     found = Counter({"mk8s.cluster.count": 1})
-    for one in groups:
-        preset, count = preset_of(one.machine_type), least(one)
+    for group in groups:
+        preset, count = preset_of(group.machine_type), least(group)
         found["compute.instance.count"] += count
-        found["compute.disk.size.network-ssd"] += count * one.disk_gib * _GIB
+        found["compute.disk.size.network-ssd"] += count * group.disk_gib * _GIB
         if not preset.gpus:
             found["compute.instance.non-gpu.vcpu"] += count * preset.vcpus
-        elif one.policy == "FORBID" and not one.preemptible:
-            found[f"compute.instance.gpu.{one.platform.split('-')[1]}"] += count * preset.gpus
+        elif group.policy == "FORBID" and not group.preemptible:
+            found[f"compute.instance.gpu.{group.platform.split('-')[1]}"] += count * preset.gpus
     joined = [worker.infiniband.fabric for worker in settings.workers.values() if worker.infiniband]
     found["compute.gpucluster.count"] = len({*joined} - {None})
     for filesystem in settings.filesystems.members().values():

@@ -277,7 +277,7 @@ def _initial(settings: Nebius, workers: Workers) -> list[dict[str, Any]]:
         for name, one in disks.items()
     ]
     if workers.image_disk:
-        directories = [f"/volume-mount/{one}" for one in ("enroot/cache", "enroot/data", "enroot/runtime", "docker")]
+        directories = [f"/volume-mount/{name}" for name in ("enroot/cache", "enroot/data", "enroot/runtime", "docker")]
         script = f"mkdir -p {' '.join(directories)} && chmod 777 -R /volume-mount/enroot /volume-mount/docker"
         found.append(_container(settings, "prepare-image-storage", _IMAGE_STORAGE, "sh", "-c", script))
     return found

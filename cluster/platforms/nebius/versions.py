@@ -73,7 +73,7 @@ table 3)."""
 
 def creatable() -> list[str]:
     """Versions that clusters are created of, oldest first."""
-    return [one.name for one in KUBERNETES_VERSIONS.values() if not one.deprecated]
+    return [version.name for version in KUBERNETES_VERSIONS.values() if not version.deprecated]
 
 
 def cuda_of_preset(preset: str) -> str:
@@ -186,7 +186,7 @@ def parse(version: str) -> Number:
 def series(version: str) -> Series:
     """What a version's images have in them; the first series for versions before all."""
     number = parse(version)
-    return next((one for one in reversed(SERIES) if one.first <= number), SERIES[0])
+    return next((row for row in reversed(SERIES) if row.first <= number), SERIES[0])
 
 
 def image_tag(version: str) -> str:

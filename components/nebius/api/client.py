@@ -47,7 +47,7 @@ def of_status(doing: str, status: Any) -> NebiusError:  # noqa: ANN401
     """A status of the API (`RequestStatusExtended`, of a call or an operation) in words."""
     code = status.code.name
     given = list(getattr(status, "service_errors", ()))
-    details = [(one.details.field, one.details.value) for one in given if one.details is not None]
+    details = [(error.details.field, error.details.value) for error in given if error.details is not None]
     reasons = [line for name, value in details for line in _reasons(name, value)]
     message = " ".join((status.message or "").split())
     if not reasons or not details:
@@ -94,9 +94,9 @@ _DETAILS: Mapping[str, tuple[str, str]] = {
     "permission_denied": (
         "permission denied on {it.resource_id}",
         (
-            "ask an administrator of the tenant to put your account into the group `editors`, or log in to another one; "
-            "groups, memberships and permits take the role `admin` of the project, and a cluster has them for its backups "
-            "alone (without: nebius.backups: {enabled: false})"
+            "ask an administrator of the tenant to put your account into the group `editors`, or log in to another "
+            "one; groups, memberships and permits take the role `admin` of the project, and a cluster has them for its "
+            "backups alone (without: nebius.backups: {enabled: false})"
         ),
     ),
     "resource_conflict": (

@@ -204,7 +204,7 @@ def _reasons(message: Message) -> list[str]:
     """The object's own reason: the newest event of a node group or a cluster, or its error."""
     status = getattr(message, "status", None)
     texts = [getattr(status, "error_message", ""), getattr(status, "state_description", "")]
-    events = [one.last_occurrence for one in getattr(status, "events", ()) if one.last_occurrence is not None]
+    events = [event.last_occurrence for event in getattr(status, "events", ()) if event.last_occurrence is not None]
     if events:
         last = events[-1]
         texts.append(f"{last.code}: {last.message}" if last.code else last.message)

@@ -137,7 +137,7 @@ def last_operation(kind: Kind, id_: str, endpoint: str) -> Message | None:
     answer = client.call(
         f"list operations of {title(kind, id_)}", method, ListOperationsRequest(resource_id=id_, page_size=PAGE)
     )
-    newest = max(answer.operations, key=lambda one: one.created_at, default=None)
+    newest = max(answer.operations, key=lambda operation: operation.created_at, default=None)
     if newest is None:
         return None
     # The service that started it has its operations as well.
@@ -210,7 +210,7 @@ def exists(kind: str, id_: str, endpoint: str = "") -> bool:
 
 def objects_of(kind: str, parent_id: str, endpoint: str = "") -> list[dict[str, Any]]:
     """All objects of a parent, as JSON."""
-    return [plain(one) for one in list_all(kind_of(kind), parent_id, endpoint)]
+    return [plain(message) for message in list_all(kind_of(kind), parent_id, endpoint)]
 
 
 def quotas(parent_id: str, endpoint: str = "") -> list[Quota]:

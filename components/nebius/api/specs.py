@@ -27,10 +27,12 @@ def canonical(value: Message) -> Message:
     not the same as none.
     """
     if isinstance(value, Mapping):
-        fields = {str(name): canonical(one) for name, one in value.items()}
-        return {name: one for name, one in fields.items() if one or (one == {} and name not in MAPS)}
+        fields = {str(name): canonical(member) for name, member in value.items()}
+        return {name: member for name, member in fields.items() if member or (member == {} and name not in MAPS)}
     if isinstance(value, (list, tuple)):
-        return sorted((canonical(one) for one in value), key=lambda one: json.dumps(one, sort_keys=True, default=str))
+        return sorted(
+            (canonical(item) for item in value), key=lambda item: json.dumps(item, sort_keys=True, default=str)
+        )
     if isinstance(value, bool):
         return value
     if isinstance(value, float) and value.is_integer():
@@ -67,7 +69,9 @@ def observed(wanted: Message, seen: Message, keep: Iterable[str] = ()) -> Messag
         return wanted
     if isinstance(wanted, Mapping) and isinstance(seen, Mapping):
         kept = frozenset(keep)
-        return {name: one if name in kept else observed(one, seen.get(name), kept) for name, one in wanted.items()}
+        return {
+            name: member if name in kept else observed(member, seen.get(name), kept) for name, member in wanted.items()
+        }
     if isinstance(wanted, (list, tuple)) and isinstance(seen, (list, tuple)) and len(wanted) == len(seen):
         return _observed_items(wanted, list(seen))
     return seen
@@ -171,7 +175,7 @@ def _kept_items(news: list[Any], base: list[Any]) -> list[Any]:
     """The new items; one that agrees with an item that was fetched is that item, with what the API filled in."""
     result: list[Any] = []
     for item in news:
-        agreeing = next((one for one in base if same(observed(item, one), item)), None)
+        agreeing = next((row for row in base if same(observed(item, row), item)), None)
         if agreeing is not None:
             base.remove(agreeing)
         result.append(item if agreeing is None else agreeing)
@@ -181,7 +185,7 @@ def _kept_items(news: list[Any], base: list[Any]) -> list[Any]:
 def _unknown(cls: Message, spec: Message, path: str) -> list[str]:
     fields = _fields(cls)
     if isinstance(spec, list):
-        return [line for index, one in enumerate(spec) for line in _unknown(cls, one, f"{path}[{index}]")]
+        return [line for index, item in enumerate(spec) for line in _unknown(cls, item, f"{path}[{index}]")]
     if not isinstance(spec, Mapping):
         return []
     found: list[str] = []
@@ -198,26 +202,26 @@ def _unknown(cls: Message, spec: Message, path: str) -> list[str]:
 
 def _typed(cls: Message, value: Message) -> Message:
     if isinstance(value, list):
-        return [_typed(cls, one) for one in value]
+        return [_typed(cls, item) for item in value]
     if not isinstance(value, dict):
         return value
     fields = _fields(cls)
     result: dict[str, Any] = {}
-    for name, one in value.items():
+    for name, member in value.items():
         field = fields.get(name)
         if field is not None and (field.sensitive or field.credentials):
             continue
-        result[name] = one if field is None else _typed_value(field, one)
+        result[name] = member if field is None else _typed_value(field, member)
     return result
 
 
 def _typed_value(field: Message, value: Message) -> Message:
     if field.map:
-        return {key: _typed(_class_of(field), one) for key, one in value.items()} if field.message else value
+        return {key: _typed(_class_of(field), member) for key, member in value.items()} if field.message else value
     if field.message:
         return _typed(_class_of(field), value)
     if field.codec.json_kind in _WHOLE:
-        return [int(one) for one in value] if isinstance(value, list) else int(value)
+        return [int(item) for item in value] if isinstance(value, list) else int(value)
     return value
 
 
@@ -232,9 +236,9 @@ def _class_of(field: Message) -> Message:
 def whole(value: Message) -> Message:
     """Whole numbers as int: all numbers of a state are floating-point numbers."""
     if isinstance(value, Mapping):
-        return {str(name): whole(one) for name, one in value.items() if one is not None}
+        return {str(name): whole(member) for name, member in value.items() if member is not None}
     if isinstance(value, (list, tuple)):
-        return [whole(one) for one in value]
+        return [whole(item) for item in value]
     if isinstance(value, float) and value.is_integer():
         return int(value)
     return value
