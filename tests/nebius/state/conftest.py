@@ -1,16 +1,51 @@
-"""A project of its own for each test, without anybody's credentials, and nothing that waits."""
+"""A project of its own for each test, without anybody's credentials; the bucket that the tests initialize."""
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from cli.backends import buckets
+from cli.backends.nebius import default_name
 from cluster.platforms.gcp import platform as google_platform
 from components.nebius.api import client
 from lab.google.storage import FakeStorage
 from lab.nebius_api.server import NebiusServer
 from tests.cli.conftest import hpc, root, tool  # noqa: F401 - fixtures
-from tests.nebius.state.buckets import BUCKET
+
+TENANT, PROJECT = "tenant-e00abc", "project-e00def"
+BUCKET = default_name(TENANT, PROJECT)
+ACCOUNT = "slurm-pulumi-sa"
+INIT = ("backend", "init", "nebius", "--stack", "nb")
+
+
+def rows(api: NebiusServer, kind: str) -> list[dict[str, Any]]:
+    """All objects of a kind."""
+    with api.lock:
+        return list(api.store.of(kind))
+
+
+def record() -> buckets.Record:
+    """What is kept of the bucket."""
+    found = buckets.load(BUCKET)
+    assert found is not None
+    return found
+
+
+def key() -> buckets.Key:
+    """The kept key."""
+    found = record().key
+    assert found is not None
+    return found
+
+
+def world(api: NebiusServer) -> str:
+    """All that exists."""
+    with api.lock:
+        return json.dumps([{**row, "facts": {}} for row in api.store.objects.values()], sort_keys=True)
+
 
 _FOREIGN = (
     *google_platform._VARIABLES,

@@ -1,7 +1,9 @@
-"""`./hpc backend init nebius` against Nebius's API over gRPC: what it creates, what it finds, what it refuses."""
+"""`./hpc backend init nebius`: what it creates and finds over gRPC, what it refuses, and what Nebius refuses."""
 
 import json
 import stat
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
@@ -15,20 +17,17 @@ from components.nebius.api import client
 from lab.nebius_api.faults import Fault
 from lab.nebius_api.server import Call, NebiusServer
 from tests.cli.conftest import Hpc
-from tests.nebius.state.buckets import ACCOUNT, BUCKET, INIT, PROJECT, TENANT, rows, world
+from tests.nebius.state.conftest import ACCOUNT, BUCKET, INIT, PROJECT, TENANT, key, record, rows, world
 
 
 def expire(kept: Path, api: NebiusServer) -> str:
     """Let a day pass for the key; its id."""
-    record = buckets.load(BUCKET)
-    assert record is not None
-    assert record.key is not None
     day = timedelta(days=1)
-    key = replace(record.key, created=record.key.created - day, expires=record.key.expires - day)
-    buckets.save(record.with_key(key))
+    old = replace(key(), created=key().created - day, expires=key().expires - day)
+    buckets.save(record().with_key(old))
     with api.lock:
-        api.store.objects[key.id]["state"] = "EXPIRED"
-    return key.id
+        api.store.objects[old.id]["state"] = "EXPIRED"
+    return old.id
 
 
 class TestFromNothing:
@@ -45,8 +44,8 @@ class TestFromNothing:
         assert member["spec"]["member_id"] == account["metadata"]["id"]
         group = nebius.store.objects[member["metadata"]["parent_id"]]
         assert (group["metadata"]["name"], group["metadata"]["parent_id"]) == ("editors", TENANT)
-        (key,) = rows(nebius, "AccessKey")
-        assert key["spec"]["account"] == {"service_account": {"id": account["metadata"]["id"]}}
+        (row,) = rows(nebius, "AccessKey")
+        assert row["spec"]["account"] == {"service_account": {"id": account["metadata"]["id"]}}
         assert [line.split()[0] for line in ended.out.splitlines()[:4]] == ["created"] * 4
         assert f"backend URL: s3://{BUCKET}?region=eu-north1&endpoint=https%3A%2F%2Fstorage.eu-north1" in ended.out
 
@@ -54,33 +53,28 @@ class TestFromNothing:
         self, hpc: Hpc, nebius: NebiusServer, kept: Path
     ) -> None:
         ended = hpc(*INIT)
-        record = buckets.load(BUCKET)
-        assert record is not None
-        assert record.key is not None
-        assert record.key.expires - record.key.created == timedelta(days=1)
+        assert key().expires - key().created == timedelta(days=1)
         assert stat.S_IMODE(kept.stat().st_mode) == 0o600
         assert stat.S_IMODE(kept.parent.stat().st_mode) == 0o700
-        assert record.key.secret
-        assert record.key.secret not in ended.out + ended.err
-        assert record.key.secret not in repr(record)
+        assert key().secret
+        assert key().secret not in ended.out + ended.err
+        assert key().secret not in repr(record())
 
     def test_names_and_times_can_be_chosen(self, hpc: Hpc, nebius: NebiusServer) -> None:
         name = "tfstate-slurm-k8s-0123"
         assert hpc(*INIT, "--name", name, "--service-account", "slurm-terraform-sa", "--expires", "30d").code == 0
         assert [row["metadata"]["name"] for row in rows(nebius, "Bucket")] == [name]
         assert [row["metadata"]["name"] for row in rows(nebius, "ServiceAccount")] == ["slurm-terraform-sa"]
-        record = buckets.load(name)
-        assert record is not None
-        assert record.key is not None
-        assert record.key.expires - record.key.created == timedelta(days=30)
+        made = buckets.load(name)
+        assert made is not None
+        assert made.key is not None
+        assert made.key.expires - made.key.created == timedelta(days=30)
 
     def test_the_url_has_the_region_that_the_bucket_is_in(self, hpc: Hpc, nebius: NebiusServer) -> None:
         ended = hpc(*INIT, "--region", "eu-west1")
         assert "with versioning, in eu-north1" in ended.out
         assert "region=eu-north1&endpoint=https%3A%2F%2Fstorage.eu-north1" in ended.out
-        record = buckets.load(BUCKET)
-        assert record is not None
-        assert record.settings["region"] == "eu-north1"
+        assert record().settings["region"] == "eu-north1"
 
     def test_a_dry_run_writes_nothing_anywhere(self, hpc: Hpc, nebius: NebiusServer, kept: Path) -> None:
         ended = hpc(*INIT, "--dry-run")
@@ -94,16 +88,13 @@ class TestFromNothing:
         assert document["environment"]["AWS_SECRET_ACCESS_KEY"] == "[secret]"
         assert document["bucket"] == BUCKET
         shown = json.loads(hpc(*INIT, "--json", "--show-secrets").out)
-        record = buckets.load(BUCKET)
-        assert record is not None
-        assert record.key is not None
-        assert shown["environment"]["AWS_SECRET_ACCESS_KEY"] == record.key.secret
-        assert f"export AWS_SECRET_ACCESS_KEY={record.key.secret}" in hpc(*INIT, "--show-secrets").out
+        assert shown["environment"]["AWS_SECRET_ACCESS_KEY"] == key().secret
+        assert f"export AWS_SECRET_ACCESS_KEY={key().secret}" in hpc(*INIT, "--show-secrets").out
         file = tmp_path / "exports"
         file.write_text("")
         file.chmod(0o644)
         assert hpc(*INIT, "--write", str(file)).code == 0
-        assert f"export AWS_SECRET_ACCESS_KEY={record.key.secret}" in file.read_text()
+        assert f"export AWS_SECRET_ACCESS_KEY={key().secret}" in file.read_text()
         assert stat.S_IMODE(file.stat().st_mode) == 0o600
 
     def test_no_secret_is_written_into_the_project(self, hpc: Hpc, nebius: NebiusServer) -> None:
@@ -141,12 +132,9 @@ class TestAgain:
         assert ended.code == 0
         assert "deleted    access key" in ended.out
         assert "it had expired" in ended.out
-        (key,) = rows(nebius, "AccessKey")
-        assert key["metadata"]["id"] != old
-        record = buckets.load(BUCKET)
-        assert record is not None
-        assert record.key is not None
-        assert record.key.id == key["metadata"]["id"]
+        (row,) = rows(nebius, "AccessKey")
+        assert row["metadata"]["id"] != old
+        assert key().id == row["metadata"]["id"]
 
     def test_keys_of_others_stay_also_when_they_have_expired(self, hpc: Hpc, nebius: NebiusServer) -> None:
         hpc(*INIT)
@@ -159,9 +147,9 @@ class TestAgain:
 
     def test_a_key_that_was_deleted_or_deactivated_is_replaced(self, hpc: Hpc, nebius: NebiusServer) -> None:
         hpc(*INIT)
-        (key,) = rows(nebius, "AccessKey")
+        (row,) = rows(nebius, "AccessKey")
         with nebius.lock:
-            key["state"] = "INACTIVE"
+            row["state"] = "INACTIVE"
         assert "created    access key" in hpc(*INIT).out
         with nebius.lock:
             for row in rows(nebius, "AccessKey"):
@@ -170,13 +158,9 @@ class TestAgain:
 
     def test_a_key_is_renewed_before_it_expires_during_a_run(self, hpc: Hpc, nebius: NebiusServer) -> None:
         hpc(*INIT)
-        record = buckets.load(BUCKET)
-        assert record is not None
-        key = record.key
-        assert key is not None
-        day = timedelta(days=1)
-        assert key.usable(key.expires - 0.11 * day)
-        assert not key.usable(key.expires - 0.09 * day)
+        kept, day = key(), timedelta(days=1)
+        assert kept.usable(kept.expires - 0.11 * day)
+        assert not kept.usable(kept.expires - 0.09 * day)
 
 
 class Killed(BaseException):
@@ -225,12 +209,9 @@ class TestKilled:
             assert hpc(*INIT).code == 0
             kinds = ("Bucket", "ServiceAccount", "GroupMembership", "AccessKey")
             assert {kind: len(rows(nebius, kind)) for kind in kinds} == dict.fromkeys(kinds, 1), number
-            (key,) = rows(nebius, "AccessKey")
-            record = buckets.load(BUCKET)
-            assert record is not None
-            assert record.key is not None
-            assert record.key.id == key["metadata"]["id"]
-            assert record.key.complete
+            (row,) = rows(nebius, "AccessKey")
+            assert key().id == row["metadata"]["id"]
+            assert key().complete
         else:
             raise AssertionError("the program makes more calls than the test expects")
         assert number > 8
@@ -256,3 +237,120 @@ class TestOthers:
         ended = hpc(*INIT)
         assert ended.code == 0, ended.err
         assert len(rows(nebius, kind)) == 1
+
+
+class TestRefused:
+    def test_somebody_elses_bucket_leaves_nothing_behind(self, hpc: Hpc, nebius: NebiusServer, kept: Path) -> None:
+        with nebius.lock:
+            nebius.methods.seed("Bucket", "project-e00other", BUCKET, {"versioning_policy": "ENABLED"})
+        ended = hpc(*INIT)
+        assert ended.code == 1
+        assert f"the bucket {BUCKET} belongs to another project" in ended.err
+        assert "choose another name with --name" in ended.err
+        assert rows(nebius, "ServiceAccount") == rows(nebius, "AccessKey") == []
+        assert not kept.exists()
+
+    @pytest.mark.parametrize("spec", [{}, {"versioning_policy": "DISABLED"}, {"versioning_policy": "SUSPENDED"}])
+    def test_a_bucket_without_versioning(self, hpc: Hpc, nebius: NebiusServer, spec: dict[str, str]) -> None:
+        with nebius.lock:
+            id_ = nebius.methods.seed("Bucket", PROJECT, BUCKET, spec)
+        ended = hpc(*INIT)
+        assert ended.code == 1
+        assert "exists without versioning" in ended.err
+        assert f"nebius storage bucket update --id {id_} --versioning-policy enabled" in ended.err
+        assert rows(nebius, "ServiceAccount") == []
+        assert rows(nebius, "Bucket")[0]["spec"] == spec
+
+    def test_a_deleted_bucket_that_is_not_purged(self, hpc: Hpc, nebius: NebiusServer) -> None:
+        with nebius.lock:
+            id_ = nebius.methods.seed("Bucket", PROJECT, BUCKET, {"versioning_policy": "ENABLED"})
+            nebius.store.objects[id_]["state"] = "SCHEDULED_FOR_DELETION"
+        ended = hpc(*INIT)
+        assert ended.code == 1
+        assert f"nebius storage bucket undelete --id {id_}" in ended.err
+
+    @pytest.mark.parametrize(
+        ("fault", "reason", "todo"),
+        [
+            (Fault(kind="Bucket", verb="create", what="quota_failure"), "quota ", "ask for more"),
+            (Fault(kind="Bucket", verb="list", what="permission_denied"), "permission denied", "group `editors`"),
+            (
+                Fault(kind="GroupMembership", verb="create", what="permission_denied"),
+                "permission denied",
+                "administrator",
+            ),
+            (Fault(kind="AccessKey", verb="create", what="permission_denied"), "permission denied", "administrator"),
+            (Fault(kind="ServiceAccount", verb="create", what="quota_failure"), "quota ", "ask for more"),
+            (Fault(what="unauthenticated", count=None), "the token has expired", "log in again"),
+            (Fault(kind="Bucket", verb="create", mode="fail", what="internal_error"), "internal error", "request id"),
+        ],
+    )
+    def test_nebius_refuses_and_the_next_run_completes_it(
+        self, hpc: Hpc, nebius: NebiusServer, fault: Fault, reason: str, todo: str
+    ) -> None:
+        nebius.faults.append(fault)
+        if fault.kind in ("GroupMembership", "AccessKey"):  # a new account may not be known everywhere yet
+            with nebius.lock:
+                nebius.methods.seed("ServiceAccount", PROJECT, "slurm-pulumi-sa", {})
+        ended = hpc(*INIT)
+        assert ended.code == 1
+        assert reason in ended.err
+        assert todo in ended.err
+        assert "Traceback" not in ended.err
+        nebius.faults.clear()
+        client.close()
+        if fault.mode == "fail":
+            with nebius.lock:  # what a failed creation leaves there is none of ours
+                for row in rows(nebius, "Bucket"):
+                    del nebius.store.objects[row["metadata"]["id"]]
+        assert hpc(*INIT).code == 0
+        assert [len(rows(nebius, kind)) for kind in ("Bucket", "ServiceAccount", "GroupMembership")] == [1, 1, 1]
+
+    def test_a_new_account_that_iam_does_not_know_everywhere_yet(self, hpc: Hpc, nebius: NebiusServer) -> None:
+        for kind, what in (("GroupMembership", "resource_not_found"), ("AccessKey", "permission_denied")):
+            nebius.faults.append(Fault(kind=kind, verb="create", what=what, count=2))
+        assert hpc(*INIT).code == 0
+        assert [fault.count for fault in nebius.faults] == [0, 0]
+
+    def test_a_group_that_may_not_be_seen(self, hpc: Hpc, nebius: NebiusServer) -> None:
+        with nebius.lock:
+            nebius.methods.seed("Group", TENANT, "viewers", {})
+            nebius.store.seeded.append(TENANT)  # so that it gets no others
+        ended = hpc(*INIT)
+        assert ended.code == 1
+        assert f"{TENANT} has no such group that you may see" in ended.err
+        assert rows(nebius, "AccessKey") == []
+
+    @pytest.mark.parametrize(
+        ("given", "said"),
+        [
+            (("--tenant", "e00abc", "--project", PROJECT), "begins with tenant-"),
+            (("--tenant", TENANT, "--project", "Project-X"), "begins with project-"),
+            (("--tenant", TENANT), "--project is missing"),
+            ((), "--tenant is missing"),
+            (("--stack", "dev"), "--tenant is missing"),
+            (("--stack", "nb", "--name", "No_Name"), "--name"),
+            (("--stack", "nb", "--expires", "1w"), "1h to 365d"),
+            (("--stack", "nb", "--expires", "0h"), "1h to 365d"),
+            (("--stack", "nb", "--expires", "9999999d"), "1h to 365d"),
+        ],
+    )
+    def test_bad_arguments_cost_no_call(
+        self, hpc: Hpc, nebius: NebiusServer, given: tuple[str, ...], said: str
+    ) -> None:
+        ended = hpc("backend", "init", "nebius", *given)
+        assert ended.code == 1
+        assert said in ended.err
+        assert not nebius.calls
+
+
+def test_an_attempt_that_fails_prints_no_traceback(nebius: NebiusServer, root: Path) -> None:
+    """In a process of its own: here pytest takes the SDK's log."""
+    script = "from components.nebius.state import StateBucket; import sys; StateBucket('project-e00def', sys.argv[1])"
+    nebius.faults.append(Fault(what="unavailable", count=None))
+    ended = subprocess.run(
+        [sys.executable, "-c", script, nebius.endpoint],
+        cwd=Path(__file__).parents[3], capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert "The SDK" not in ended.stderr
+    assert ended.stderr.rstrip().splitlines()[-1].strip().startswith("to do:")

@@ -13,18 +13,10 @@ from cli.backends import buckets
 from lab.nebius_api.faults import Fault
 from lab.nebius_api.server import NebiusServer
 from tests.cli.conftest import Hpc
-from tests.nebius.state.buckets import BUCKET, INIT
+from tests.nebius.state.conftest import BUCKET, INIT, key, record
 from tests.nebius.state.test_env import evaluated
 
 Tool = Callable[[str, str], Path]
-
-
-def key() -> buckets.Key:
-    """The kept key."""
-    record = buckets.load(BUCKET)
-    assert record is not None
-    assert record.key is not None
-    return record.key
 
 
 class TestAShell:
@@ -89,9 +81,8 @@ class TestAShell:
 
     def test_an_expired_key_is_renewed(self, hpc: Hpc, nebius: NebiusServer) -> None:
         hpc(*INIT)
-        old, record, day = key(), buckets.load(BUCKET), timedelta(days=1)
-        assert record is not None
-        buckets.save(record.with_key(replace(old, created=old.created - day, expires=old.expires - day)))
+        old, day = key(), timedelta(days=1)
+        buckets.save(record().with_key(replace(old, created=old.created - day, expires=old.expires - day)))
         with nebius.lock:
             nebius.store.objects[old.id]["state"] = "EXPIRED"
         ended = hpc("env", "nb")
