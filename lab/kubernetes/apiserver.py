@@ -393,7 +393,7 @@ class ApiServer:
                 with opener.open(asked, timeout=5):
                     return
             except (urllib.error.URLError, OSError) as error:
-                ended = next((one for one in (self._etcd, self._server) if not one.alive()), None)
+                ended = next((daemon for daemon in (self._etcd, self._server) if not daemon.alive()), None)
                 if ended:
                     raise HostError(f"{ended.name} ended; its log:\n{ended.last_lines()}") from None
                 if time.monotonic() > deadline:

@@ -256,12 +256,12 @@ def ensure(report: Report = lambda _text: None) -> Paths:
     The first time that takes about six minutes on two cores and needs the Go module proxy (GOPROXY), afterwards it
     takes no time and no network. Raises HostError.
     """
-    return Paths(**{one.name.replace("-", "_"): _found(one) or _built(one, report) for one in PROGRAMS})
+    return Paths(**{program.name.replace("-", "_"): _found(program) or _built(program, report) for program in PROGRAMS})
 
 
 def missing() -> list[str]:
     """Names of the programs that `ensure` would build."""
-    return [one.name for one in PROGRAMS if not (_found(one) or _location(one).exists())]
+    return [program.name for program in PROGRAMS if not (_found(program) or _location(program).exists())]
 
 
 def _built(program: Program, report: Report) -> Path:

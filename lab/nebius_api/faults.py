@@ -84,9 +84,9 @@ def in_use(id_: str, by: str) -> RefusedError:
 
 def _filled(value: Any, id_: str) -> Any:  # noqa: ANN401
     if isinstance(value, Mapping):
-        return {name: _filled(one, id_) for name, one in value.items()}
+        return {name: _filled(member, id_) for name, member in value.items()}
     if isinstance(value, list):
-        return [_filled(one, id_) for one in value]
+        return [_filled(member, id_) for member in value]
     return id_ if value == "ID" else value
 
 

@@ -24,7 +24,7 @@ class Place:
     """Limit and usage, by the quota's name."""
     advice: tuple[Mapping[str, Any], ...] = ()
     """Rows of ResourceAdvice as JSON."""
-    deprecated: tuple[str, ...] = tuple(one.name for one in KUBERNETES_VERSIONS.values() if one.deprecated)
+    deprecated: tuple[str, ...] = tuple(version.name for version in KUBERNETES_VERSIONS.values() if version.deprecated)
     """Versions of Kubernetes that no cluster is created of any more."""
     images: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Presets of drivers of a platform's node images, in place of those of the catalog."""
@@ -64,11 +64,11 @@ def _advice(place: Place, _request: Mapping[str, Any]) -> dict[str, Any]:
 def _versions(place: Place, _request: Mapping[str, Any]) -> dict[str, Any]:
     rows = [
         {
-            "version": one.name,
-            **({"deprecated": True} if one.name in place.deprecated else {}),
-            **({"end_of_life": f"{one.end_of_life}T00:00:00Z"} if one.end_of_life else {}),
+            "version": version.name,
+            **({"deprecated": True} if version.name in place.deprecated else {}),
+            **({"end_of_life": f"{version.end_of_life}T00:00:00Z"} if version.end_of_life else {}),
         }
-        for one in KUBERNETES_VERSIONS.values()
+        for version in KUBERNETES_VERSIONS.values()
     ]
     return {"items": rows}
 

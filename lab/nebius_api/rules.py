@@ -115,7 +115,7 @@ def _node_group(spec: Mapping[str, Any]) -> Refusals:
     if platform not in PLATFORMS:
         yield bad_request("spec.template.resources.platform", f"there is no platform {platform!r}")
         return
-    known = next((one for one in PLATFORMS[platform].presets if one.name == preset), None)
+    known = next((row for row in PLATFORMS[platform].presets if row.name == preset), None)
     if known is None:
         yield bad_request("spec.template.resources.preset", f"{platform} has no preset {preset!r}")
     elif template.get("gpu_cluster") and not known.clusterable:

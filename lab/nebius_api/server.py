@@ -241,7 +241,7 @@ def _name(request: Mapping[str, Any]) -> list[str]:
     """Names by which a fault can mean the object of a request."""
     metadata = request.get("metadata", {})
     return [
-        str(one) for one in (metadata.get("name"), metadata.get("id"), request.get("id"), request.get("name")) if one
+        str(part) for part in (metadata.get("name"), metadata.get("id"), request.get("id"), request.get("name")) if part
     ]
 
 
@@ -267,7 +267,9 @@ def _routes() -> dict[str, _Route]:
     for client, kind in clients:
         service, registry = client.get_descriptor(), client.__registry__
         for method in service.methods:
-            request, answer = (registry.message_class(one.full_name) for one in (method.input_type, method.output_type))
+            request, answer = (
+                registry.message_class(type_.full_name) for type_ in (method.input_type, method.output_type)
+            )
             path = f"{service.full_name}/{method.name}"
             routes[path] = _Route(service.full_name, method.name, kind, request, answer)
     return routes

@@ -110,7 +110,7 @@ class _Turn:
             if not done and self.memory.waited(self.wanted.name, "new", self.behaviour.phase_seconds):
                 self.kube.apply(_populate_job(name, namespace))
             return "" if done else "the jail is to be populated"
-        conditions = {one["type"]: one for one in job.get("status", {}).get("conditions", ())}
+        conditions = {condition["type"]: condition for condition in job.get("status", {}).get("conditions", ())}
         if conditions.get("Complete", {}).get("status") == "True":
             return ""
         if conditions.get("Failed", {}).get("status") == "True":
@@ -207,12 +207,12 @@ def _condition(kind: str, *, ok: bool, reason: str, message: str = "") -> dict[s
 
 def _dated(conditions: list[dict[str, str]], owner: Object) -> list[dict[str, str]]:
     """The conditions with the time of their last change of status."""
-    before = {one["type"]: one for one in owner.get("status", {}).get("conditions") or ()}
+    before = {condition["type"]: condition for condition in owner.get("status", {}).get("conditions") or ()}
     moment = pods.now()
-    for one in conditions:
-        old = before.get(one["type"], {})
-        same = old.get("status") == one["status"]
-        one["lastTransitionTime"] = str(old.get("lastTransitionTime", moment)) if same else moment
+    for condition in conditions:
+        old = before.get(condition["type"], {})
+        same = old.get("status") == condition["status"]
+        condition["lastTransitionTime"] = str(old.get("lastTransitionTime", moment)) if same else moment
     return conditions
 
 
@@ -266,7 +266,7 @@ def _checks(kube: Kube, namespace: str, behaviour: Behaviour) -> None:
 def _is_stopped(kube: Kube) -> bool:
     """Whether the operator's Deployment was scaled to nothing, as before a cluster is destroyed."""
     found = kube.list("apps/v1", "Deployment", OPERATOR_NAMESPACE)
-    return bool(found) and not any(one["spec"].get("replicas", 1) for one in found)
+    return bool(found) and not any(nodeset["spec"].get("replicas", 1) for nodeset in found)
 
 
 def _leave(kube: Kube, machines: Machines) -> None:

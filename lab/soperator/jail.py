@@ -98,11 +98,11 @@ def _dress(root: Layer) -> None:
 def _version(root: Layer) -> tuple[tuple[int, int, int], ...]:
     """Changes with every change of the files."""
     found = (root.status(f"/etc/{name}") for name in ACCOUNTS)
-    return tuple((one.st_ino, one.st_mtime_ns, one.st_size) for one in found if one)
+    return tuple((status.st_ino, status.st_mtime_ns, status.st_size) for status in found if status)
 
 
 def _copy(source: Layer, target: Layer) -> None:
-    for name in (f"/etc/{one}" for one in ACCOUNTS):
+    for name in (f"/etc/{account}" for account in ACCOUNTS):
         content, status = source.read(name), source.status(name)
         if content is not None and status and target.read(name) != content:
             owner = f"{status.st_uid}:{status.st_gid}"

@@ -191,7 +191,7 @@ class LocalMachines:
         begun = self._section(self._file)
         first = [str(begun["network"]["cidr"])] if begun and begun["name"] == name else []
         every = (*first, *islice(candidates(_ROOM), _NETWORKS))
-        free = (one for one in every if taken_by(host_root(), name, ipaddress.IPv4Network(one)) is None)
+        free = (network for network in every if taken_by(host_root(), name, ipaddress.IPv4Network(network)) is None)
         found = next(free, None)
         if found is None:
             raise HostError("no private network is free on this machine")

@@ -45,8 +45,8 @@ class Cloud:
             one["spec"].get("application_name") == GPU_OPERATOR and one.get("status", {}).get("state") in _RUNNING
             for one in objects_of("K8sRelease", self._project, self._endpoint)
         )
-        clusters = [one["metadata"]["id"] for one in objects_of("Cluster", self._project, self._endpoint)]
-        return [group(one, driver=driver) for id_ in clusters for one in objects_of("NodeGroup", id_, self._endpoint)]
+        clusters = [cluster["metadata"]["id"] for cluster in objects_of("Cluster", self._project, self._endpoint)]
+        return [group(row, driver=driver) for id_ in clusters for row in objects_of("NodeGroup", id_, self._endpoint)]
 
 
 def group(found: Mapping[str, Any], *, driver: bool) -> NodeGroup:
@@ -63,12 +63,12 @@ def group(found: Mapping[str, Any], *, driver: bool) -> NodeGroup:
         count=int(status.get("ready_node_count", wanted)) if status.get("state") != "PROVISIONING" else 0,
         labels=template.get("metadata", {}).get("labels", {}),
         taints=[
-            {"key": one["key"], "value": one.get("value", ""), "effect": _EFFECTS[one["effect"]]}
-            for one in template.get("taints", ())
+            {"key": taint["key"], "value": taint.get("value", ""), "effect": _EFFECTS[taint["effect"]]}
+            for taint in template.get("taints", ())
         ],
         machine_type=f"{resources.get('platform', '')}/{preset}",
         gpus=int(preset.partition("gpu-")[0]) if has and "gpu-" in preset else 0,
-        public=any("public_ip_address" in one for one in template.get("network_interfaces", ())),
+        public=any("public_ip_address" in interface for interface in template.get("network_interfaces", ())),
     )
 
 
@@ -127,7 +127,7 @@ def status(group: NodeGroup, *, kubelet: int, external: str = "") -> dict[str, A
 
 def register(kube: Kube, groups: Iterable[NodeGroup], *, kubelet: int, external: str = "") -> list[Object]:
     """Make Node objects those of the groups, and return them."""
-    there = {one["metadata"]["name"]: one for one in kube.list("v1", "Node")}
+    there = {node["metadata"]["name"]: node for node in kube.list("v1", "Node")}
     found: list[Object] = []
     for group in groups:
         for wanted in objects(group):
@@ -138,7 +138,9 @@ def register(kube: Kube, groups: Iterable[NodeGroup], *, kubelet: int, external:
             if not group.gpus and GPU in (now.get("status", {}).get("allocatable") or {}):
                 wanted_status["allocatable"][GPU] = wanted_status["capacity"][GPU] = None
             # Conditions that others added (HardwareIssuesSuspected) stay: a merge patch would replace the list.
-            others = [one for one in now.get("status", {}).get("conditions") or () if one["type"] != "Ready"]
+            others = [
+                condition for condition in now.get("status", {}).get("conditions") or () if condition["type"] != "Ready"
+            ]
             wanted_status["conditions"] += others
             kube.set_status(now, wanted_status)
             found.append(now)
@@ -149,7 +151,7 @@ def register(kube: Kube, groups: Iterable[NodeGroup], *, kubelet: int, external:
 
 def _same(now: Object, wanted: Object) -> bool:
     """Whether labels and taints are as wanted; a new node gets a taint until its first heartbeat."""
-    taints = [one for one in now["spec"].get("taints", ()) if not one["key"].startswith("node.kubernetes.io/")]
+    taints = [taint for taint in now["spec"].get("taints", ()) if not taint["key"].startswith("node.kubernetes.io/")]
     labels = now["metadata"].get("labels", {})
     return taints == wanted["spec"]["taints"] and all(
         labels.get(key) == value for key, value in wanted["metadata"]["labels"].items()
@@ -186,7 +188,8 @@ def bind(kube: Kube) -> None:
 def _release(kube: Kube) -> None:
     """A volume whose claim is gone is released; until then it can't be deleted."""
     claims = {
-        (one["metadata"]["namespace"], one["metadata"]["name"]) for one in kube.list("v1", "PersistentVolumeClaim")
+        (claim["metadata"]["namespace"], claim["metadata"]["name"])
+        for claim in kube.list("v1", "PersistentVolumeClaim")
     }
     for volume in kube.list("v1", "PersistentVolume"):
         of = volume["spec"].get("claimRef") or {}

@@ -118,7 +118,10 @@ def _container(one: Mapping[str, Any], state: Mapping[str, Any], *, ready: bool)
 
 def is_ready(pod: Object) -> bool:
     """Whether the pod's condition Ready is true."""
-    return any(one["type"] == "Ready" and one["status"] == "True" for one in pod["status"].get("conditions") or ())
+    return any(
+        condition["type"] == "Ready" and condition["status"] == "True"
+        for condition in pod["status"].get("conditions") or ()
+    )
 
 
 # Names of containers and pods: soperator, internal/consts.
@@ -167,7 +170,8 @@ def manifest(wanted: Wanted, name: str, role: str, nodeset: str) -> Object:
             "automountServiceAccountToken": False,
             "terminationGracePeriodSeconds": 0,
             "containers": [
-                {"name": one, "image": "stand-in", **(resources if one == "slurmd" else {})} for one in CONTAINERS[role]
+                {"name": container, "image": "stand-in", **(resources if container == "slurmd" else {})}
+                for container in CONTAINERS[role]
             ],
         },
     }
@@ -178,9 +182,9 @@ def converge(kube: Kube, wanted: Wanted, nodes: Sequence[Object], *, free: bool,
 
     `free`: any node will do, for there is no cloud. `missing`: how many of each nodeset get no node.
     """
-    there = {one["metadata"]["name"]: one for one in kube.list("v1", "Pod", wanted.name, labels=SLURM)}
+    there = {pod["metadata"]["name"]: pod for pod in kube.list("v1", "Pod", wanted.name, labels=SLURM)}
     counts = {worker.name: worker.count for worker in wanted.workers}
-    taken = {one["spec"].get("nodeName") for one in there.values()}
+    taken = {pod["spec"].get("nodeName") for pod in there.values()}
     found: list[Object] = []
     for name, role, nodeset in rows(wanted):
         pod = there.pop(name, None)
@@ -229,5 +233,5 @@ def machine_types(found: Sequence[Object], nodes: Sequence[Object]) -> Mapping[s
     """The machine type of each pod's node, by the name of the pod; of those that have a node."""
     types = {node["metadata"]["name"]: node["metadata"].get("annotations", {}).get(MACHINE_TYPE, "") for node in nodes}
     return {
-        one["metadata"]["name"]: types.get(one["spec"]["nodeName"], "") for one in found if one["spec"].get("nodeName")
+        pod["metadata"]["name"]: types.get(pod["spec"]["nodeName"], "") for pod in found if pod["spec"].get("nodeName")
     }

@@ -169,7 +169,7 @@ def _fitted(found: Section) -> Iterator[str]:
             ]
             if not removed:
                 raise
-            yield from (f"{one.where} = {one.given} is left out: {one.allowed}" for one in removed)
+            yield from (f"{finding.where} = {finding.given} is left out: {finding.allowed}" for finding in removed)
         else:
             return
 

@@ -68,9 +68,9 @@ def wanted(cluster: Object, nodesets: Sequence[Object]) -> Wanted:
         stopped=str(spec.get("maintenance", "none")).startswith("downscale"),
         mounts=tuple(
             dict.fromkeys(
-                one["mountPath"]
+                submount["mountPath"]
                 for part in (login, *(nodeset["spec"].get("slurmd", {}) for nodeset in own))
-                for one in (part.get("volumes") or {}).get("jailSubMounts") or ()
+                for submount in (part.get("volumes") or {}).get("jailSubMounts") or ()
             )
         ),
     )
@@ -95,9 +95,9 @@ def _nodeset(nodeset: Object) -> Workers:
 
 def _partitions(section: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     if section.get("configType") == "structured":
-        for one in section.get("partitions") or ():
-            nodes = "ALL" if one.get("isAll") else ",".join(one.get("nodeSetRefs") or ())
-            yield one["name"], f"Nodes={nodes} {one.get('config', '')}"
+        for partition in section.get("partitions") or ():
+            nodes = "ALL" if partition.get("isAll") else ",".join(partition.get("nodeSetRefs") or ())
+            yield partition["name"], f"Nodes={nodes} {partition.get('config', '')}"
     else:
         # Soperator's own default.
         yield "main", "Nodes=ALL Default=YES PriorityTier=10 MaxTime=INFINITE State=UP"
