@@ -1,12 +1,43 @@
 """Resources of a cluster that act and create nothing: waits, drains, checks, programs in pods."""
 
+import time
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import pulumi
 from pulumi.dynamic import CreateResult, UpdateResult
 
-from components.dynamic import ActionProvider, DynamicResource, given
+from components.dynamic import ActionProvider, DynamicResource, given, report
+
+REPEAT_SECONDS = 60
+"""How often an unchanged state is reported again."""
+
+
+class Poll:
+    """Deadline, pace and progress of one wait."""
+
+    def __init__(self, seconds: float, pace: float) -> None:
+        self.seconds, self.pace = seconds, pace
+        self._start = time.monotonic()
+        self._shown, self._again = "", 0.0
+
+    @property
+    def passed(self) -> float:
+        """Seconds since it began."""
+        return time.monotonic() - self._start
+
+    @property
+    def left(self) -> float:
+        """Seconds until the deadline, negative after it."""
+        return self.seconds - self.passed
+
+    def pause(self, state: str = "", line: str = "") -> None:
+        """Sleep until the next attempt. Reports `line` first, if `state` has changed or was reported a minute ago."""
+        now = time.monotonic()
+        if line and (state != self._shown or now > self._again):
+            self._shown, self._again = state, now + REPEAT_SECONDS
+            report(line)
+        time.sleep(min(self.pace, max(self.left, 0.01)))
 
 
 class ActingProvider(ActionProvider):

@@ -10,9 +10,9 @@ from typing import Any
 from cluster.observe.nodes import NODES, Node, jobs_asked, parse_jobs, parse_nodes
 from cluster.platforms.nebius.names import CONTROLLER_POD
 from components.dynamic import report, without_traceback
-from components.nebius.actions import ActingProvider, Action
+from components.nebius.actions import ActingProvider, Action, Poll
 from components.nebius.kubectl import LOGIN, Kubectl, KubectlError
-from components.nebius.waits import LEAVES, REMADE, Poll
+from components.nebius.waits import LEAVES, REMADE
 
 _SHOWN = 5
 _SHOWN_JOBS = 10

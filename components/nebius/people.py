@@ -11,10 +11,9 @@ from cluster.config import ClusterConfig
 from cluster.jobs.environment import environment
 from cluster.platforms.nebius.slurm import CHECKS_USER, accounts
 from components.dynamic import report, without_traceback
-from components.nebius.actions import ActingProvider, Action
+from components.nebius.actions import ActingProvider, Action, Poll
 from components.nebius.api.specs import whole
 from components.nebius.kubectl import LOGIN, Kubectl, KubectlError
-from components.nebius.waits import Poll
 from components.slurm import payload
 
 _FOLDER = Path(__file__).parents[2] / "scripts" / "jail"

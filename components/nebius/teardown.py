@@ -6,14 +6,13 @@ time is reported, and looked for again afterwards.
 """
 
 import json
-import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from cluster.platforms.nebius.names import ACTIVE_CHECKS, OPERATOR_NAMESPACE
 from components.dynamic import report, without_traceback
-from components.nebius.actions import ActingProvider, Action
+from components.nebius.actions import ActingProvider, Action, Poll
 from components.nebius.api.client import NebiusError
 from components.nebius.api.kinds import KINDS, Kind
 from components.nebius.kubectl import Kubectl, KubectlError
@@ -148,11 +147,11 @@ class Ending:
             report(f"volumes {', '.join(self._volumes())} are still there; their disks are deleted after the cluster")
 
     def _within(self, seconds: float, test: Callable[[], bool]) -> bool:
-        end = time.monotonic() + min(seconds, self.most)
+        poll = Poll(min(seconds, self.most), self.pace)
         while not test():
-            if time.monotonic() > end:
+            if poll.left < 0:
                 return False
-            time.sleep(self.pace)
+            poll.pause()
         return True
 
 

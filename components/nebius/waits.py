@@ -5,7 +5,6 @@ KINDS is the table of all that is waited for.
 
 import json
 import re
-import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -30,12 +29,10 @@ from cluster.platforms.nebius.names import (
 )
 from cluster.platforms.nebius.observation import conditions, pods
 from components.dynamic import report, without_traceback
-from components.nebius.actions import ActingProvider, Action
+from components.nebius.actions import ActingProvider, Action, Poll
 from components.nebius.kubectl import LOGIN, Kubectl, KubectlError, pod_of
 from scripts.node.slurm.output import rows
 
-REPEAT_SECONDS = 60
-"""How often an unchanged state is reported again."""
 API_SECONDS = 900
 GPU_SECONDS = 600
 LEAVES, REMADE = "hpc: leaves the cluster", "hpc: its machine is recreated"
@@ -53,28 +50,6 @@ _PARALLEL = 16
 _GPUS = re.compile(r"(?:^|,)gpu(?::[^:,()]+)?:([0-9]+)")
 
 Spec = Mapping[str, Any]
-
-
-class Poll:
-    """Deadline, pace and progress of one wait."""
-
-    def __init__(self, seconds: float, pace: float) -> None:
-        self.seconds, self._pace = seconds, pace
-        self._end = time.monotonic() + seconds
-        self._shown, self._again = "", 0.0
-
-    @property
-    def left(self) -> float:
-        """Seconds until the deadline, negative after it."""
-        return self._end - time.monotonic()
-
-    def pause(self, state: str, line: str) -> None:
-        """Sleep until the next attempt. Reports `line` first, if `state` has changed or was reported a minute ago."""
-        now = time.monotonic()
-        if state != self._shown or now > self._again:
-            self._shown, self._again = state, now + REPEAT_SECONDS
-            report(line)
-        time.sleep(min(self._pace, max(self._end - now, 0.01)))
 
 
 class WaitError(RuntimeError):

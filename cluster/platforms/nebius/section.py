@@ -313,9 +313,7 @@ class Gpu(Section):
     @property
     def cuda(self) -> str:
         """Version of CUDA of the jail and of the checks."""
-        if self.driver == "operator":
-            return versions.cuda_of_driver(self.driver_version)
-        return versions.cuda_of_preset(self.drivers_preset)
+        return versions.cuda_of(self.driver_version if self.driver == "operator" else self.drivers_preset)
 
 
 class Timeouts(Section):

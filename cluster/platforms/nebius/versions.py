@@ -76,15 +76,11 @@ def creatable() -> list[str]:
     return [version.name for version in KUBERNETES_VERSIONS.values() if not version.deprecated]
 
 
-def cuda_of_preset(preset: str) -> str:
-    """The version of CUDA of Soperator's images that runs with a preset of drivers."""
-    return _CUDA[0] if preset.startswith("cuda12") else _CUDA[1]
-
-
-def cuda_of_driver(version: str) -> str:
-    """The version of CUDA of Soperator's images that runs with a release of NVIDIA's driver."""
-    major = version.partition(".")[0]
-    return _CUDA[0] if major.isdecimal() and int(major) < _CUDA_13_DRIVER else _CUDA[1]
+def cuda_of(driver: str) -> str:
+    """The version of CUDA of Soperator's images that runs with a preset of drivers, or a release of NVIDIA's driver."""
+    major = driver.partition(".")[0]
+    older = major == "cuda12" or (major.isdecimal() and int(major) < _CUDA_13_DRIVER)
+    return _CUDA[0] if older else _CUDA[1]
 
 
 Number = tuple[int, int, int]

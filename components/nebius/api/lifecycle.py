@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from components.dynamic import report
+from components.nebius.actions import Poll
 from components.nebius.api import client, objects
 from components.nebius.api.client import NOT_FOUND, NebiusError, explain, nebius_error
 from components.nebius.api.kinds import KINDS, Kind, kind_of
@@ -17,8 +18,6 @@ from components.nebius.api.specs import Message, canonical, differing, full, mer
 
 PACE = 5.0
 """Seconds between polls."""
-REPEAT_SECONDS = 60.0
-"""After how long a progress is reported again of which only figures have changed, or nothing."""
 _FIGURES = re.compile("[0-9]+")
 UNREACHABLE = frozenset({"UNAVAILABLE", "DEADLINE_EXCEEDED", ""})
 """Statuses of a poll that are no answer: what is waited for goes on."""
@@ -32,20 +31,13 @@ IN_USE = frozenset({"bad_resource_state"})
 """Details of the error that something still uses what is to be deleted: machines detach a file system minutes later."""
 
 
-class Wait:
+class Wait(Poll):
     """A deadline, and what is reported until then."""
 
     def __init__(self, doing: str, seconds: float, pace: float | None = None) -> None:
-        self.doing, self.seconds = doing, seconds
-        self.pace = PACE if pace is None else pace
-        self._start = time.monotonic()
-        self._said, self._said_at = "", self._start
+        super().__init__(seconds, PACE if pace is None else pace)
+        self.doing = doing
         self._lost: float | None = None
-
-    @property
-    def passed(self) -> float:
-        """Seconds since it began."""
-        return time.monotonic() - self._start
 
     def asked(self, call: Callable[[], Message]) -> Message:
         """What a poll returns, again and again while the API can't be reached, within UNREACHABLE_SECONDS."""
@@ -67,17 +59,15 @@ class Wait:
 
         Raises NebiusError after the deadline, with the progress as the reason.
         """
-        now, words = time.monotonic(), _FIGURES.sub("", progress)
-        if progress and (words != self._said or now - self._said_at > REPEAT_SECONDS):
-            report(f"{self.doing}: {progress} ({self.passed:.0f} s)")
-            self._said, self._said_at = words, now
         if self.passed + self.pace > self.seconds:
             lasted = f"it has not ended after {self.seconds:.0f} s"
             reasons = [lasted, f"last progress: {progress}"] if progress else [lasted]
             raise nebius_error(
                 self.doing, reasons, "resolve the reason if there is one, then run it again: it goes on where it is"
             )
-        time.sleep(self.pace)
+        line = f"{self.doing}: {progress} ({self.passed:.0f} s)" if progress else ""
+        # Progress of which only figures have changed is not reported each time.
+        self.pause(_FIGURES.sub("", progress), line)
 
 
 def until_ended(wait: Wait, kind: Kind, operation: Message, endpoint: str) -> None:
