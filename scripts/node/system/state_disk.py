@@ -25,6 +25,7 @@ DAEMONS = {
     "/var/lib/mysql": ("mariadb", "mysql", 0o755),
 }
 """Folders that are not root's: the unit that needs each, its user, and its mode where it has to be made."""
+NOBODYS = ("", "root", 0o755)  # of any other folder
 
 
 def keep(state: StateDisk | None, *, fstab: Path = Path("/etc/fstab")) -> None:
@@ -40,8 +41,8 @@ def keep(state: StateDisk | None, *, fstab: Path = Path("/etc/fstab")) -> None:
         prepare(state["source"])
     write_unit(fstab, with_block(fstab.read_text() if fstab.exists() else "", state_lines(state), mark=MARK))
     for path in folders(state):
-        if path in DAEMONS:
-            drop_in = f"/etc/systemd/system/{DAEMONS[path][0]}.service.d/hpc-state.conf"
+        if unit := DAEMONS.get(path, NOBODYS)[0]:
+            drop_in = f"/etc/systemd/system/{unit}.service.d/hpc-state.conf"
             text = f"# Written by the cluster's set-up.\n[Unit]\nRequiresMountsFor={path}\n"
             write_unit(drop_in, text)
     reload_units()
@@ -103,7 +104,7 @@ def place(path: Path) -> Path:
 def bind(path: Path) -> None:
     """Have a folder on the disk in the place of the machine's own."""
     there = place(path)
-    unit, owner, mode = DAEMONS.get(str(path), ("", "root", 0o755))
+    unit, owner, mode = DAEMONS.get(str(path), NOBODYS)
     if not mounted(str(path)):
         if unit and succeeds("systemctl", "is-active", "--quiet", unit):
             run("systemctl", "stop", unit)
