@@ -233,13 +233,7 @@ def _partition_limits(config: ClusterConfig, name: str, part: Partition) -> Iter
                 todo="lower it, or leave it out: the default shares a node's memory out by CPUs",
             )
     if part.def_mem_per_cpu and part.max_mem_per_cpu and part.def_mem_per_cpu > part.max_mem_per_cpu:
-        yield Finding(
-            id="partition-memory-default",
-            at=(*at, "def_mem_per_cpu"),
-            given=str(part.def_mem_per_cpu),
-            allowed=f"at most max_mem_per_cpu, {part.max_mem_per_cpu}",
-            todo="lower def_mem_per_cpu or raise max_mem_per_cpu",
-        )
+        yield _above(name, part, "def_mem_per_cpu", "max_mem_per_cpu", rule="partition-memory-default")
     nodes = len({node for nodeset in part.nodesets for node in roster.node_names(config, nodeset)})
     for key, value in (("min_nodes", part.min_nodes), ("max_nodes", part.max_nodes)):
         if value and value > nodes:
@@ -251,19 +245,17 @@ def _partition_limits(config: ClusterConfig, name: str, part: Partition) -> Iter
                 todo=f"lower {key}, or raise the count of {nearest(name, part.nodesets) or part.nodesets[0]}",
             )
     if part.min_nodes and part.max_nodes and part.min_nodes > part.max_nodes:
-        yield Finding(
-            id="partition-min-nodes",
-            at=(*at, "min_nodes"),
-            given=str(part.min_nodes),
-            allowed=f"at most max_nodes, {part.max_nodes}",
-            todo="lower min_nodes or raise max_nodes",
-        )
+        yield _above(name, part, "min_nodes", "max_nodes", rule="partition-min-nodes")
     limit, usual = minutes(part.max_time), minutes(part.default_time or "0")
     if usual > limit:
-        yield Finding(
-            id="partition-default-time",
-            at=(*at, "default_time"),
-            given=str(part.default_time),
-            allowed=f"at most max_time, {part.max_time}",
-            todo="lower default_time or raise max_time",
-        )
+        yield _above(name, part, "default_time", "max_time", rule="partition-default-time")
+
+
+def _above(name: str, part: Partition, key: str, limit: str, *, rule: str) -> Finding:
+    return Finding(
+        id=rule,
+        at=("partitions", name, key),
+        given=str(getattr(part, key)),
+        allowed=f"at most {limit}, {getattr(part, limit)}",
+        todo=f"lower {key} or raise {limit}",
+    )
