@@ -76,24 +76,17 @@ def node_machine(edit: Edit) -> Impact:
 
 
 @rule(Effect.NOTHING, Effect.REPLACE)
-def controller_machine(edit: Edit) -> Impact:
-    """Capacity or boot disk of the controller."""
-    old, new = edit.before.controller, edit.after.controller
-    same = _boot(edit.before, "controller") == _boot(edit.after, "controller")
-    if same and of_machine(old.capacity) == of_machine(new.capacity):
+def role_machine(edit: Edit) -> Impact:
+    """Capacity or boot disk of the controller or of the login machines."""
+    role = edit.path[0]
+    boots = {_boot(config, role) for config in (edit.before, edit.after)}
+    ways = {of_machine(getattr(config, role).capacity) for config in (edit.before, edit.after)}
+    if len(boots) == len(ways) == 1:
         return _SAME
-    return recreate_controller(edit, RECORDS_STAY)
-
-
-@rule(Effect.NOTHING, Effect.REPLACE)
-def login_machine(edit: Edit) -> Impact:
-    """Capacity or boot disk of the login machines."""
-    old, new = edit.before.login, edit.after.login
+    if role == "controller":
+        return recreate_controller(edit, RECORDS_STAY)
     kept = _kept_logins(edit)
-    same = _boot(edit.before, "login") == _boot(edit.after, "login")
-    if not kept or (same and of_machine(old.capacity) == of_machine(new.capacity)):
-        return _SAME
-    return end_sessions(kept, "is recreated")
+    return end_sessions(kept, "is recreated") if kept else _SAME
 
 
 @rule(Effect.NOTHING, Effect.REFUSED)
@@ -307,15 +300,15 @@ TABLE: Mapping[str, Impact | Rule] = {
     "image.base": image_base,
     "slurm.version": slurm_version,
     "controller.machine_type": controller_type,
-    "controller.disk": controller_machine,
+    "controller.disk": role_machine,
     "controller.disk.size_gb": boot_size,
-    "controller.capacity": controller_machine,
+    "controller.capacity": role_machine,
     "controller.state_disk.type": Refuse("Slurm's state, job records and home folders are on it: put it back"),
     "controller.state_disk.size_gb": state_disk,
     "login.machine_type": login_type,
-    "login.disk": login_machine,
+    "login.disk": role_machine,
     "login.disk.size_gb": boot_size,
-    "login.capacity": login_machine,
+    "login.capacity": role_machine,
     "nodesets.*": or_image(rules.nodeset),
     "nodesets.*.machine_type": or_image(node_type),
     "nodesets.*.gpus": or_image(node_type),
