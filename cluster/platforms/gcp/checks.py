@@ -620,11 +620,13 @@ def zone_warnings(config: ClusterConfig) -> Iterator[Finding]:
     for name, (kind, zones) in _wanted(config).items():
         if not zones or zone in zones:
             continue
+        # Those in the same part of the world first.
+        near = sorted(zones, key=lambda name: name.partition("-")[0] != zone.partition("-")[0])
         yield Finding(
             id="zone-unknown",
             level=Level.WARNING,
             at=("gcp", "zone"),
-            what=f"{zone} is not known to have {name}; zones that have it: {_zones(zones, zone)}",
+            what=f"{zone} is not known to have {name}; zones that have it: {listing(near)}",
             todo=f"take one of these, unless `gcloud compute {kind} list --filter zone:{zone}` shows {name}",
         )
 
@@ -638,12 +640,6 @@ def _wanted(config: ClusterConfig) -> dict[str, tuple[str, tuple[str, ...]]]:
         if section.gpus and (row := ACCELERATORS.get(section.gpus.type)):
             wanted[row.type] = ("accelerator-types", row.zones)
     return wanted
-
-
-def _zones(zones: tuple[str, ...], zone: str) -> str:
-    """Zones in one line, those in the same part of the world first."""
-    part = zone.partition("-")[0]
-    return listing(sorted(zones, key=lambda zone: not zone.startswith(f"{part}-")))
 
 
 def find_errors(config: ClusterConfig) -> Iterator[Finding]:
