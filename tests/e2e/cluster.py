@@ -187,13 +187,13 @@ class Cluster:
     def findings(self) -> dict[str, dict[str, str]]:
         """What ./hpc status finds wrong: for each id, what it says of each machine, by its name in the cluster."""
         found = json.loads(self._call(["status", self.name, "--json"], check=False).stdout)["findings"]
-        said: dict[str, dict[str, str]] = {}
-        for one in found:
-            machines = [name.removeprefix(f"{self.name}-") for name in one["where"]]
-            for name in machines:
-                told = said.setdefault(one["id"], {})
-                told[name] = f"{told[name]}; {one['what']}" if name in told else one["what"]
-        return said
+        named: dict[str, dict[str, str]] = {}
+        for finding in found:
+            for machine in finding["where"]:
+                texts = named.setdefault(finding["id"], {})
+                name = machine.removeprefix(f"{self.name}-")
+                texts[name] = f"{texts[name]}; {finding['what']}" if name in texts else finding["what"]
+        return named
 
     def said(self, *words: str, code: int = 0) -> str:
         """What ./hpc COMMAND STACK ... prints, on both streams, when it ends with this code."""
