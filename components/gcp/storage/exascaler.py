@@ -1,37 +1,18 @@
 """DDN EXAScaler: a Lustre file system on machines of the stack."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import pulumi
 from pulumi_gcp import compute, projects, runtimeconfig, serviceaccount
 
-from cluster.config import ClusterConfig
 from cluster.platforms.gcp.filesystems.base import Server, TargetDisk
 from cluster.platforms.gcp.filesystems.exascaler import PERMISSIONS, TARGET_OF, Exascaler, http_tag, startup_script
 from cluster.platforms.gcp.names import account_id, labels, place
-from components.gcp.network import LNET_PORT, allow, host
+from components.gcp.network import LNET_PORT, Network, allow, host
 from components.gcp.services import Barrier
 from components.gcp.storage.filesystems import LustreComponent
 
 BOOT_DISK = "pd-standard"
-
-
-@dataclass(frozen=True, kw_only=True)
-class ExascalerServerArgs:
-    config: ClusterConfig
-    server: Server
-    image: str
-    script: str
-    """What it runs at each start."""
-    service_account: pulumi.Input[str]
-    """Email of the account that it acts as."""
-    subnetwork: pulumi.Input[str]
-    address: pulumi.Input[str]
-    after: Sequence[pulumi.Resource]
-    """What has to be there before its disks."""
-    servers_before: Sequence[pulumi.Resource]
-    """Servers that it registers with."""
 
 
 class ExascalerServer(pulumi.ComponentResource):
@@ -42,18 +23,31 @@ class ExascalerServer(pulumi.ComponentResource):
 
     instance: compute.Instance
 
-    def __init__(self, name: str, args: ExascalerServerArgs, *, opts: pulumi.ResourceOptions | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        kind: Exascaler,
+        server: Server,
+        *,
+        script: str,
+        account: pulumi.Input[str],
+        network: Network,
+        after: Sequence[pulumi.Resource],
+        servers: Sequence[pulumi.Resource],
+        opts: pulumi.ResourceOptions,
+    ) -> None:
+        """The server runs `script` at each start, as the service account with the email `account`. Its disks come after
+        `after`, the server itself after the `servers` that it registers with.
+        """
         super().__init__("hpc:gcp:ExascalerServer", name, {}, opts)
-        self._name, self._args = name, args
-        config, server = args.config, args.server
-        boot = self._boot_disk()
+        config, address = kind.config, network.addresses[server.name]
+        self._name, self._config, self._after = name, config, list(after)
+        boot = self._boot_disk(server.boot_disk, kind.section.image)
         disks = [
             compute.InstanceAttachedDiskArgs(source=self._target(disk).self_link, device_name=disk.name)
             for disk in server.disks
         ]
-        nic = compute.InstanceNetworkInterfaceArgs(
-            subnetwork=args.subnetwork, network_ip=args.address, nic_type="GVNIC"
-        )
+        nic = compute.InstanceNetworkInterfaceArgs(subnetwork=network.system, network_ip=address, nic_type="GVNIC")
         tags = [config.name, http_tag(config.name)] if server.kind == "mgs" else [config.name]
         self.instance = compute.Instance(
             f"{name}-server",
@@ -67,37 +61,36 @@ class ExascalerServer(pulumi.ComponentResource):
             attached_disks=disks,
             network_interfaces=[nic],
             scheduling=compute.InstanceSchedulingArgs(on_host_maintenance="MIGRATE", automatic_restart=True),
-            service_account=compute.InstanceServiceAccountArgs(email=args.service_account, scopes=["cloud-platform"]),
-            metadata={"startup-script": args.script, "enable-oslogin": "TRUE", "block-project-ssh-keys": "TRUE"},
+            service_account=compute.InstanceServiceAccountArgs(email=account, scopes=["cloud-platform"]),
+            metadata={"startup-script": script, "enable-oslogin": "TRUE", "block-project-ssh-keys": "TRUE"},
             tags=tags,
             labels={**self._labels(), "lustre_type": TARGET_OF[server.kind], "lustre_index": str(server.index)},
-            opts=pulumi.ResourceOptions(parent=self, depends_on=[*args.after, *args.servers_before]),
+            opts=pulumi.ResourceOptions(parent=self, depends_on=[*after, *servers]),
         )
-        self.register_outputs({"address": args.address})
+        self.register_outputs({"address": address})
 
     def _labels(self) -> Mapping[str, str]:
-        return {**labels(self._args.config, "lustre"), "deployment": self._args.config.name}
+        return {**labels(self._config, "lustre"), "deployment": self._config.name}
 
-    def _boot_disk(self) -> compute.Disk:
-        args = self._args
+    def _boot_disk(self, called: str, image: str) -> compute.Disk:
         return compute.Disk(
             f"{self._name}-boot-disk",
-            name=args.server.boot_disk,
-            zone=place(args.config).zone,
+            name=called,
+            zone=place(self._config).zone,
             type=BOOT_DISK,
-            image=args.image,
+            image=image,
             labels=self._labels(),
             opts=pulumi.ResourceOptions(
                 parent=self,
-                protect=args.config.deletion_protection,
-                depends_on=list(args.after),
+                protect=self._config.deletion_protection,
+                depends_on=self._after,
                 # A family's next image is not to replace a server that runs.
                 ignore_changes=["image"],
             ),
         )
 
     def _target(self, disk: TargetDisk) -> compute.Disk:
-        config = self._args.config
+        config = self._config
         return compute.Disk(
             f"{self._name}-{disk.name.removeprefix(disk.host + '-')}",
             name=disk.name,
@@ -113,9 +106,7 @@ class ExascalerServer(pulumi.ComponentResource):
                 "lustre_target_role": disk.role,
                 "lustre_target_index": str(disk.index),
             },
-            opts=pulumi.ResourceOptions(
-                parent=self, protect=config.deletion_protection, depends_on=list(self._args.after)
-            ),
+            opts=pulumi.ResourceOptions(parent=self, protect=config.deletion_protection, depends_on=self._after),
         )
 
 
@@ -141,17 +132,13 @@ class ExascalerLustre(LustreComponent[Exascaler]):
         for server in args.kind.servers():
             component = ExascalerServer(
                 f"{name}-{server.kind}{server.index}",
-                ExascalerServerArgs(
-                    config=config,
-                    server=server,
-                    image=args.kind.section.image,
-                    script=script,
-                    service_account=email,
-                    subnetwork=args.network.system,
-                    address=args.network.addresses[server.name],
-                    after=before,
-                    servers_before=earlier[server.kind],
-                ),
+                args.kind,
+                server,
+                script=script,
+                account=email,
+                network=args.network,
+                after=before,
+                servers=earlier[server.kind],
                 opts=pulumi.ResourceOptions(parent=self),
             )
             made[server.kind].append(component.instance)
