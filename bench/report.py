@@ -6,6 +6,7 @@ import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 INTRODUCTION = """\
 # Benchmarks
@@ -82,6 +83,16 @@ class Report:
     machine: Mapping[str, str]
     date: str
     results: tuple[Result, ...] = ()
+
+    @classmethod
+    def from_json(cls, document: Mapping[str, Any]) -> "Report":
+        """Read the fields of a report, after a trip through a file."""
+        results = []
+        for row in document["results"]:
+            series = tuple(Series(**{**found, "values": tuple(found["values"])}) for found in row["series"])
+            claims = tuple(Claim(**claim) for claim in row["claims"])
+            results.append(Result(**{**row, "series": series, "claims": claims}))
+        return cls(machine=document["machine"], date=document["date"], results=tuple(results))
 
     def merged(self, newer: "Report") -> "Report":
         """This report with the answers of a newer run in the place of its own, in this one's order."""

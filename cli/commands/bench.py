@@ -4,7 +4,6 @@ import json as jsonlib
 from dataclasses import asdict
 from typing import Annotated
 
-from pydantic import TypeAdapter
 from typer import Argument, Exit, Option
 
 from bench import cases, report
@@ -61,7 +60,7 @@ def _before() -> Report | None:
     file = project.ROOT / "docs" / "reference" / _DATA
     if not file.exists():
         return None
-    before = TypeAdapter(Report).validate_json(file.read_bytes())
+    before = Report.from_json(jsonlib.loads(file.read_bytes()))
     if dict(before.machine) != report.description():
         raise CliError(f"{file} is of another machine: measure all cases here, without a NAME.")
     return before
