@@ -13,7 +13,7 @@ from engine.events import Event, Kind, Result
 from engine.project import KubernetesTools, Project
 from engine.state import crypter
 from engine.state.crypter import Passphrase
-from engine.state.stored_stack import StoredStack, state_file
+from engine.state.stored_stack import StoredStack
 
 OnEvent = Callable[[Event], None]
 WHOLE = Scope()
@@ -48,10 +48,6 @@ class Workspace:
     def stacks(self) -> list[str]:
         """The names of the project's stacks that have a state."""
         return sorted(file.stem for file in (self.folder / "stacks" / self.project.name).glob("*.json"))
-
-    def file(self, project: str, stack: str) -> Path:
-        """The state file of a stack."""
-        return state_file(self.folder, project, stack)
 
 
 class Stack(StoredStack):

@@ -21,8 +21,6 @@ from components.nebius.state import EDITORS, AccessKey, StateBucket
 PREFIX = "pulumi-slurm-"
 """Not the recipe's `tfstate-slurm-k8s-`, whose buckets hold the state of Terraform; --name takes such a name too."""
 NAME = re.compile(r"[a-z0-9]([a-z0-9-]{1,61})[a-z0-9]")
-ACCOUNT = "slurm-pulumi-sa"
-"""Not the recipe's `slurm-terraform-sa`, so that each program's keys are its own."""
 REGION = "eu-north1"
 
 

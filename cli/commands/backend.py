@@ -37,6 +37,7 @@ def nebius(
     region: Annotated[str | None, Option(help="The project's region. Default: eu-north1.")] = None,
     stack: _Stack = None,
     name: Annotated[str | None, Option(metavar="BUCKET", help="The bucket's name. Default: pulumi-slurm-HASH.")] = None,
+    # Not the recipe's `slurm-terraform-sa`, so that each program's keys are its own.
     service_account: Annotated[str, Option(metavar="NAME", help="The service account.")] = "slurm-pulumi-sa",
     expires: Annotated[str, Option(metavar="TIME", help="How long an access key is valid: 12h, 1d, 30d.")] = "1d",
     dry_run: _DryRun = False,

@@ -58,7 +58,7 @@ def tell(root: Path, tool: Tool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         place = {"addresses": {}, "mounts": mounts, "state": None, "exports": None}
         found = {"cluster": "hc", "targets": rows, "admin_key": KEY, "login": "hc-login-0", "users": []}
         stand_for_state(monkeypatch, {**found, "config": STACK, "place": place})
-        file = project.workspace().file("hpc", "dev")
+        file = project.workspace().stack("dev").file
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text("{}")
 
