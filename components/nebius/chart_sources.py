@@ -7,15 +7,13 @@ import re
 import tarfile
 import urllib.error
 import urllib.request
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-import yaml
-
-from cluster.findings import listing, nearest
 from cluster.platforms.nebius.releases import Release
+from cluster.platforms.nebius.values import unknown_values
 from components.dynamic import report, without_traceback
 from components.nebius.actions import ActingProvider, Action
 from components.nebius.kubectl import Kubectl, KubectlError
@@ -61,20 +59,6 @@ def definitions(repo: str, chart: str, version: str) -> str:
     if not found:
         raise ChartError(f"{chart} {version} of {repo} has no definitions in crds/")
     return "\n---\n".join(text.decode() for _, text in sorted(found.items()))
-
-
-def unknown_values(given: Mapping[str, Any], known: Mapping[str, Any], path: str) -> Iterator[tuple[str, str]]:
-    """Keys that the values.yaml of a chart lacks: what is wrong, and what to do where another key was surely meant.
-
-    A mapping that is empty there takes any key. One that is not may still be passed on as a whole.
-    """
-    for key, below in given.items():
-        if key not in known:
-            meant = nearest(key, known)
-            todo = f"write {meant}" if meant else ""
-            yield f"{path}.{key}: the chart's values.yaml has no such key\n  allowed: {listing(known)}", todo
-        elif below and known[key] and isinstance(known[key], Mapping):
-            yield from unknown_values(below, known[key], f"{path}.{key}")
 
 
 def _part(repo: str, chart: str, version: str, part: str) -> dict[str, bytes]:
@@ -238,8 +222,7 @@ def _check_chart(row: Mapping[str, Any]) -> tuple[list[str], list[str]]:
         if unsure := check_exists(**place):
             lines.append(f"whether all charts exist is not known: {unsure}")
         for text in _part(**place, part="values.yaml").values() if "values" in row and not unsure else ():
-            known = yaml.safe_load(text) or {}
-            for what, todo in unknown_values(row["values"], known, f"nebius.values.{row['release']}"):
+            for what, todo in unknown_values(row["values"], text, f"nebius.values.{row['release']}"):
                 errors += [f"{what}\n  to do: {todo}"] if todo else []
                 lines += [] if todo else [f"{what}; Helm ignores it, unless a template reads it all the same"]
     except ChartError as error:

@@ -5,7 +5,7 @@ so that it may be a mapping, or an output of Pulumi's, which nobody looks into.
 """
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -14,6 +14,7 @@ from typing import Any
 import yaml
 
 from cluster.config.cluster import ClusterConfig
+from cluster.findings import listing, nearest
 from cluster.platforms.nebius import sizing, slurm
 from cluster.platforms.nebius.machine_types import MUNGE, Resources
 from cluster.platforms.nebius.names import GPU, LOGIN_NODE_PORT, NODESET_LABEL
@@ -78,6 +79,24 @@ def filled(part: Any, given: Mapping[str, Any]) -> Any:  # noqa: ANN401 - any YA
     if any(given[name] is _OMIT for name in _PLACEHOLDER.findall(part)):
         return _OMIT
     return _PLACEHOLDER.sub(lambda found: str(given[found[1]]), part)
+
+
+def unknown_values(given: Mapping[str, Any], text: bytes, path: str) -> Iterator[tuple[str, str]]:
+    """Keys that the values.yaml of a chart lacks: what is wrong, and what to do where another key was surely meant.
+
+    A mapping that is empty there takes any key. One that is not may still be passed on as a whole.
+    """
+    yield from _unknown(given, yaml.safe_load(text) or {}, path)
+
+
+def _unknown(given: Mapping[str, Any], known: Mapping[str, Any], path: str) -> Iterator[tuple[str, str]]:
+    for key, below in given.items():
+        if key not in known:
+            meant = nearest(key, known)
+            todo = f"write {meant}" if meant else ""
+            yield f"{path}.{key}: the chart's values.yaml has no such key\n  allowed: {listing(known)}", todo
+        elif below and known[key] and isinstance(known[key], Mapping):
+            yield from _unknown(below, known[key], f"{path}.{key}")
 
 
 def chart_values(config: ClusterConfig, settings: Nebius, facts: Facts) -> Callable[[str], dict[str, Any]]:
