@@ -164,7 +164,7 @@ def own_uv() -> Path:
 
 
 def current(name: str) -> bool:
-    """Whether the environment was completed from exactly this requirements file."""
+    """Return whether the environment was completed from exactly this requirements file."""
     whole = os.access(VENV / "bin/python", os.X_OK) and (VENV / name).exists()
     return whole and (VENV / name).read_bytes() == (ROOT / name).read_bytes()
 

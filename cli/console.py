@@ -91,7 +91,7 @@ def error(text: str) -> None:
 
 
 def interactive() -> bool:
-    """Whether a person can be asked: both ends are a terminal."""
+    """Return whether a person can be asked: both ends are a terminal."""
     return sys.stdin.isatty() and sys.stderr.isatty()
 
 

@@ -32,7 +32,7 @@ def accounts(config: ClusterConfig) -> tuple[Account, ...]:
 
 
 def admits_root(partition: Partition) -> bool:
-    """Whether a job of root's may run in a partition.
+    """Return whether a job of root's may run in a partition.
 
     Groups do not keep root out (slurmctld, validate_group). Accounts and QOS do: root has none but its own.
     """
@@ -51,7 +51,7 @@ def default_account(config: ClusterConfig, user: User) -> str:
 
 
 def preempts(config: ClusterConfig) -> bool:
-    """Whether jobs of some QOS stop those of another, which slurm.conf must enable."""
+    """Return whether jobs of some QOS stop those of another, which slurm.conf must enable."""
     return any(qos.preempt for qos in config.accounting.qos)
 
 

@@ -207,7 +207,7 @@ def _effect(model: type[ClusterConfig], path: str, key: str) -> str:
 
 
 def _definition(definitions: dict[str, Any], field: dict[str, Any]) -> dict[str, Any]:
-    """What the section is that a key leads to, and whether a text may stand for it."""
+    """Return what the section is that a key leads to, and whether a text may stand for it."""
     section = definitions[field["$ref"].rpartition("/")[2]] if "$ref" in field else {"description": ""}
     return {key: section[key] for key in ("description", "type", "examples") if key in section}
 
@@ -245,7 +245,8 @@ def _allowed(field: dict[str, Any]) -> str:
 
 
 def _inner(field: dict[str, Any]) -> tuple[str, str]:
-    """Where another section's keys stand below this key, and the section's name; two empty texts if there is none."""
+    """Return where another section's keys stand below this key, and the section's name; two empty texts if there is
+    none."""
     if "$ref" in field:
         return "", field["$ref"].rpartition("/")[2]
     named = next(iter(field.get("patternProperties", {}).values()), field.get("additionalProperties"))

@@ -32,5 +32,5 @@ def name_of(urn: str) -> str:
 
 
 def is_provider(type_: str) -> bool:
-    """Whether the type is that of a provider resource."""
+    """Return whether the type is that of a provider resource."""
     return type_.startswith("pulumi:providers:")

@@ -68,7 +68,7 @@ def known(props: Props) -> Props:
 
 
 def same(a: Value, b: Value) -> bool:
-    """Whether two values mean the same. Assets are compared by content, and a secret by what it holds."""
+    """Return whether two values mean the same. Assets are compared by content, and a secret by what it holds."""
     if is_secret(a) or is_secret(b):
         return same(plain(a), plain(b))
     if isinstance(a, dict) and isinstance(b, dict):

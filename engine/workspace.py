@@ -63,7 +63,7 @@ class Stack(StoredStack):
     def preview(
         self, on_event: OnEvent, *, parallel: int | None = None, scope: Scope = WHOLE, refresh: bool = False
     ) -> Result:
-        """What `up` would do. Nothing is changed or locked."""
+        """Return what `up` would do. Nothing is changed or locked."""
         return self._run("preview", on_event, parallel, scope, dry=True, refresh=refresh)
 
     def up(

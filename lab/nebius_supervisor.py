@@ -207,7 +207,7 @@ def _program(name: str) -> list[str]:
 
 
 def _exec_credential(token: str) -> str:
-    """What kubectl's credential command prints (client.authentication.k8s.io/v1beta1)."""
+    """Return what kubectl's credential command prints (client.authentication.k8s.io/v1beta1)."""
     return json.dumps(
         {"apiVersion": "client.authentication.k8s.io/v1beta1", "kind": "ExecCredential", "status": {"token": token}}
     )

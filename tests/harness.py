@@ -45,7 +45,7 @@ class Registered:
     """The request itself: protect, dependencies, propertyDependencies, aliases, deleteBeforeReplace ..."""
 
     def secret(self, key: str) -> bool:
-        """Whether the whole input `key`, or something inside it, is marked secret."""
+        """Return whether the whole input `key`, or something inside it, is marked secret."""
         return _has_secret(_plain(self.request.object).get(key))
 
     @property
@@ -86,7 +86,7 @@ class Recording:
         self.tunnels.append((instance, port))
 
     def waits_for(self, later: Registered, earlier: Registered) -> bool:
-        """Whether `later` depends on `earlier`, directly or through others."""
+        """Return whether `later` depends on `earlier`, directly or through others."""
         by_urn = {r.urn: r for r in self.resources}
         seen: set[str] = set()
         stack = list(later.request.dependencies)

@@ -107,7 +107,8 @@ _TIMED_OUT = "Connection timed out"
 
 
 def on_terminal() -> bool:
-    """Whether both ends are a terminal: with one of them a pipe, a remote terminal would garble what goes through."""
+    """Return whether both ends are a terminal: with one of them a pipe, a remote terminal would garble what goes
+    through."""
     return sys.stdin.isatty() and sys.stdout.isatty()
 
 

@@ -77,7 +77,8 @@ class Driver:
     line break."""
 
     def connected(self, targets: Sequence[Target], admin_key: str, *, seconds: float) -> AbstractContextManager[Argv]:
-        """What gives the argv for these targets, while their connections are open; CliError if it can't be used here.
+        """Return what gives the argv for these targets, while their connections are open; CliError if it can't be used
+        here.
 
         A target that does not answer within `seconds` is given up.
         """
@@ -85,7 +86,7 @@ class Driver:
 
     @staticmethod
     def extra_seconds(target: Target) -> float:  # noqa: ARG004
-        """How much longer this target may take to reach than one that answers here."""
+        """Return how much longer this target may take to reach than one that answers here."""
         return 0
 
     @staticmethod

@@ -57,7 +57,7 @@ VARIABLES = tuple(f"AWS_{name.upper()}" for name in _CHECKSUMS)
 
 
 def defect(cli: Version) -> str:
-    """What to do about a version that may fail to write to S3-compatible storage; empty for any other."""
+    """Return what to do about a version that may fail to write to S3-compatible storage; empty for any other."""
     if not _DEFECT[0] <= cli < _DEFECT[1]:
         return ""
     return (
@@ -93,7 +93,7 @@ class Key:
         return bool(self.id and self.access_key_id and self.secret)
 
     def usable(self, now: datetime) -> bool:
-        """Whether it is complete, and not in the last tenth of its time."""
+        """Return whether it is complete, and not in the last tenth of its time."""
         return self.complete and now < self.expires - (self.expires - self.created) / _RENEW_BEFORE
 
 
@@ -118,7 +118,7 @@ class Record:
 
 
 def folder() -> Path:
-    """Where the records are."""
+    """Return where the records are."""
     return state_dir.directory() / "backends"
 
 
@@ -221,7 +221,7 @@ class Backend(ABC):
 
     @abstractmethod
     def environment(self, cli: Version) -> Environment:
-        """What that version of the Pulumi CLI needs to reach the bucket, PULUMI_BACKEND_URL among it."""
+        """Return what that version of the Pulumi CLI needs to reach the bucket, PULUMI_BACKEND_URL among it."""
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -71,7 +71,7 @@ def _dump(cluster: Cluster, stack: str, out: int) -> None:
 
 
 def uploaded_name(backup: Backup) -> str:
-    """What a backup is called on the controller."""
+    """Return what a backup is called on the controller."""
     return f"restore-{backup.sha256[:16]}.sql.gz"
 
 

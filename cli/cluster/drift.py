@@ -58,7 +58,7 @@ def stack(name: str, outputs: Mapping[str, Any]) -> Stack:
 
 
 def wanted(of: Stack, seen: ClusterObservation) -> Wanted:
-    """What the stack says, to compare with what was seen."""
+    """Return what the stack says, to compare with what was seen."""
     return Wanted(
         files=payload.slurm_files(of.config, of.addresses),
         users=payload.users(of.config),

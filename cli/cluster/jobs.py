@@ -154,7 +154,7 @@ _OUTPUT = re.compile(r"^ +StdOut=(/.+)$", re.MULTILINE)
 
 
 def read_job_log(cluster: Cluster, stack: str, job: str, most: int) -> tuple[str, str]:
-    """Where the log of a job is, and its first `most` bytes, read as the user whose job it is.
+    """Return where the log of a job is, and its first `most` bytes, read as the user whose job it is.
 
     slurmctld has a job's output for some minutes after its end (MinJobAge). Of older jobs the accounting database
     has the user, and the place is the one of `./hpc nccl run`.
@@ -278,7 +278,8 @@ class Progress:
 
 
 def patiently(look: Callable[[], Seen]) -> Seen:
-    """What `look` returns. The login machine may be away for a while: a laptop that sleeps, a network that changes.
+    """Return what `look` returns. The login machine may be away for a while: a laptop that sleeps, a network that
+    changes.
 
     Raises:
         CliError: it was, for _LOST_SECONDS and every time that it was asked.

@@ -71,7 +71,7 @@ def run(jobs: Jobs, plan: CheckPlan, on_event: Callable[[Event], None]) -> list[
 
 
 def mail_result(scheduler: Scheduler, user: str, run: str) -> CheckResult:
-    """Whether mail about the end of a job of this run is in the user's mailbox on the controller."""
+    """Return whether mail about the end of a job of this run is in the user's mailbox on the controller."""
     line = shlex.join(["bash", "-c", _MAIL, "mail", user, f"Name=hpc-check-{run} "])
     end = time.monotonic() + _MAIL_SECONDS
     while (found := scheduler.ask(line).strip()) == "missing" and time.monotonic() < end:

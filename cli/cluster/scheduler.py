@@ -80,7 +80,7 @@ class Scheduler:
                 self.set(held, "RESUME")
 
     def reboots(self) -> bool:
-        """Whether slurm.conf has a RebootProgram; a cluster of an earlier version has none until its next `up`.
+        """Return whether slurm.conf has a RebootProgram; a cluster of an earlier version has none until its next `up`.
 
         Raises:
             CliError: slurmctld does not answer.

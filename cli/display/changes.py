@@ -69,7 +69,7 @@ def summary(result: Result, stack: str, *, done: int = 0, skipped: int = 0) -> s
 
 
 def interrupted(result: Result) -> bool:
-    """Whether the run was stopped by the user: it is not well, and yet nothing failed."""
+    """Return whether the run was stopped by the user: it is not well, and yet nothing failed."""
     return not result.ok and not result.failures
 
 

@@ -45,7 +45,7 @@ def leftovers_of(file: StackFile) -> list[str]:
 
 
 def leftovers_hint(file: StackFile) -> str:
-    """What to say where there is no state; empty where nothing is here either."""
+    """Return what to say where there is no state; empty where nothing is here either."""
     there = leftovers_of(file) if on_this_host(file) or file.settings is None else []
     if not there:
         return ""
@@ -79,7 +79,7 @@ def remove_leftovers(file: StackFile, *, yes: bool, json: bool) -> None:
 
 
 def _has_state(stack: str) -> bool:
-    """Whether the state in use has the stack; of one that is not in files it is taken to."""
+    """Return whether the state in use has the stack; of one that is not in files it is taken to."""
     return not state_dir.on_files(stack) or stack in project.workspace(stack).stacks()
 
 
@@ -96,7 +96,7 @@ def show_consoles(failures: Sequence[StepFailed], stack: str) -> None:
 
 
 def describe_machine(paths: MachinePaths, stack: str) -> list[str]:
-    """Whether the machine runs, the last lines of its console, and how to restart it."""
+    """Return whether the machine runs, the last lines of its console, and how to restart it."""
     process = running(paths)
     lines = [f"  {line}" for line in console_tail(paths.console)]
     what = "runs, but does not answer SSH" if process else "does not run"

@@ -144,7 +144,7 @@ def _embedded(kind: Kind, file: StackFile, chosen: RunOptions, impacts: impact.E
 
 
 def _never_was(kind: Kind, file: StackFile, pulumi: str | None, *, json: bool) -> bool:
-    """Whether there is no state of the stack, so that nothing is to be done; that is shown.
+    """Return whether there is no state of the stack, so that nothing is to be done; that is shown.
 
     Raises:
         CliError: there is no such stack at all.

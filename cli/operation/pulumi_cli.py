@@ -124,7 +124,7 @@ class RunEvents:
         self._planned[urn] = Planned(urn, type_, urn.rpartition("::")[2], parent, op, changed, inputs=inputs)
 
     def result(self, kind: str, *, ok: bool, outputs: dict[str, Any]) -> Result:
-        """How it ended."""
+        """Return how it ended."""
         counts = dict(Counter(plan.op for plan in self._planned.values()))
         failed = dict(self._failed) | {urn: "diff" for urn in self._errors if urn not in self._failed}
         failures = tuple(
@@ -136,7 +136,8 @@ class RunEvents:
 
 
 def _changes(was: Any, now: Any, step: Mapping[str, Any]) -> tuple[Change, ...]:  # noqa: ANN401 - inputs
-    """What differs in the inputs, and what the provider says differs though it is not to be seen: secrets, mostly."""
+    """Return what differs in the inputs, and what the provider says differs though it is not to be seen: secrets,
+    mostly."""
     detailed = step.get("detailedDiff") or {}
     forced = [path for path, how in detailed.items() if how["diffKind"].endswith("-replace")]
     found = marked(differences(was, now), tuple(step.get("keys") or forced), [])
@@ -178,7 +179,7 @@ def update(
 
 
 def has(pulumi: str, stack: str) -> bool:
-    """Whether the backend has a stack."""
+    """Return whether the backend has a stack."""
     if state_dir.on_files(stack):
         return stack in project.workspace(stack).stacks()
     rows = jsonlib.loads(run_captured([pulumi, "stack", "ls", "--json"], stack))

@@ -134,7 +134,7 @@ class _List:
         return "\r\n" if "\r\n" in self.text else "\n"
 
     def end(self, node: yaml.Node) -> int:
-        """Where the content of a node ends; a block's own mark is where the next thing begins."""
+        """Return where the content of a node ends; a block's own mark is where the next thing begins."""
         while isinstance(node, yaml.CollectionNode) and not node.flow_style and node.value:
             last = node.value[-1]
             key, value = last if isinstance(last, tuple) else (node, last)
@@ -166,7 +166,7 @@ class _List:
         return text
 
     def dash(self, number: int) -> int:
-        """Where the dash of an item is."""
+        """Return where the dash of an item is."""
         before = self.items[number].start_mark.index
         return max(at for kind, at in self.tokens if kind is yaml.BlockEntryToken and at < before)
 

@@ -67,8 +67,8 @@ class Effects:
 
 
 def of(stack: str, now: ClusterConfig, pulumi: str | None) -> Effects | None:
-    """What the stack file's edit does; None where nothing is known of what the cluster runs with: a new stack, or one
-    that an older version of this program made. `pulumi` is the CLI, where that runs the stack."""
+    """Return what the stack file's edit does; None where nothing is known of what the cluster runs with: a new stack,
+    or one that an older version of this program made. `pulumi` is the CLI, where that runs the stack."""
     was = made_with(_exported(stack, pulumi))
     return Effects(stack=stack, changes=tuple(effects(was, now, stack))) if was else None
 

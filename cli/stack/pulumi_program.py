@@ -18,7 +18,7 @@ def pulumi_version() -> str:
 
 
 def private_pulumi() -> Path:
-    """Where the SDK's installer puts the CLI of that version."""
+    """Return where the SDK's installer puts the CLI of that version."""
     return Path.home() / ".pulumi/versions" / pulumi_version() / "bin/pulumi"
 
 

@@ -17,7 +17,7 @@ _NAME = re.compile(rf"(?!\.+$)[A-Za-z0-9._-]{{1,{_LONGEST}}}")
 
 
 def folder() -> Path:
-    """Where they are."""
+    """Return where they are."""
     return state_dir.directory() / "rehearsals"
 
 
@@ -40,7 +40,7 @@ def file(rehearsal: str) -> Path:
 
 
 def own_folder(rehearsal: str) -> Path:
-    """What belongs to a rehearsal besides its stack file and its state, if anything does."""
+    """Return what belongs to a rehearsal besides its stack file and its state, if anything does."""
     return folder() / checked(rehearsal)
 
 

@@ -47,17 +47,18 @@ def platform(file: StackFile) -> Platform | None:
 
 
 def on_this_host(file: StackFile) -> bool:
-    """Whether the cluster's machines run on this host."""
+    """Return whether the cluster's machines run on this host."""
     found = platform(file)
     return found is not None and found.on_this_host
 
 
 def needs_cli(file: StackFile) -> bool:
-    """Whether only the Pulumi CLI can create the resources: their provider logs in, or the platform is unknown."""
+    """Return whether only the Pulumi CLI can create the resources: their provider logs in, or the platform is
+    unknown."""
     found = platform(file)
     return file.platform is not None and (found is None or found.credentials is not None)
 
 
 def protected(file: StackFile) -> bool:
-    """Whether destroying needs a confirmation: data is protected, or the cluster is not a rehearsal."""
+    """Return whether destroying needs a confirmation: data is protected, or the cluster is not a rehearsal."""
     return file.deletion_protection or not (on_this_host(file) or file.rehearses)

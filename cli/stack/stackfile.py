@@ -102,7 +102,7 @@ lacks. It does not touch a file that has them."""
 
 
 def encryption_keys(path: Path) -> dict[str, str]:
-    """Those keys as a stack file has them; none of one that is not there or can't be read."""
+    """Return those keys as a stack file has them; none of one that is not there or can't be read."""
     import yaml
 
     try:

@@ -65,7 +65,7 @@ def located(stack: str | None = None) -> tuple[str, str]:
 
 
 def on_files(stack: str | None = None) -> bool:
-    """Whether the state is in files, which every command here can read without the Pulumi CLI."""
+    """Return whether the state is in files, which every command here can read without the Pulumi CLI."""
     return backend(stack).startswith(_FILE_SCHEME)
 
 
@@ -101,7 +101,7 @@ def _of_project() -> str:
 
 
 def _logged_in() -> str:
-    """Where `pulumi login` led last, "" if nowhere (sdk/go/common/workspace/creds.go)."""
+    """Return where `pulumi login` led last, "" if nowhere (sdk/go/common/workspace/creds.go)."""
     folder = os.environ.get("PULUMI_CREDENTIALS_PATH") or os.environ.get("PULUMI_HOME")
     folder = folder or f"{_users_folder()}/.pulumi"
     try:
@@ -111,8 +111,8 @@ def _logged_in() -> str:
 
 
 def passphrase() -> str:
-    """What the secrets in the state are encrypted with; generated on first use. Raises CliError: it is lost (there are
-    stacks, but the file is gone), or a file can't be read."""
+    """Return what the secrets in the state are encrypted with; generated on first use. Raises CliError: it is lost
+    (there are stacks, but the file is gone), or a file can't be read."""
     if _PASSPHRASE in os.environ:
         return os.environ[_PASSPHRASE]
     chosen = os.environ.get(_PASSPHRASE_FILE)

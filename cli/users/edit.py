@@ -178,7 +178,7 @@ class AddRequest:
         ]
 
     def _differences(self, file: StackFile, config: ClusterConfig, text: str, number: int) -> list[Finding]:
-        """What the user of this name has otherwise than asked for."""
+        """Return what the user of this name has otherwise than asked for."""
         user = config.users[number]
         line = line_of_item(text, USERS, number)
         found = []

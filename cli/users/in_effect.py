@@ -79,7 +79,7 @@ def look(stack: str, values: Mapping[str, Any], names: Sequence[str]) -> Seen:
 
 
 def parse(said: Mapping[str, Any]) -> Seen:
-    """What the program on the machine printed. Raises KeyError, TypeError, ValueError: it is of another form."""
+    """Return what the program on the machine printed. Raises KeyError, TypeError, ValueError: it is of another form."""
     defaults = {row[0]: row[1] for row in said["defaults"] or ()}
     accounts: dict[str, list[str]] = {}
     qos: dict[str, dict[str, None]] = {}
@@ -133,7 +133,7 @@ class Running:
             pass
 
     def has(self, name: str) -> bool:
-        """Whether it was given a user of this name."""
+        """Return whether it was given a user of this name."""
         return self.config is not None and any(user.name == name for user in self.config.users)
 
     def may_have(self, name: str) -> bool:
@@ -143,7 +143,7 @@ class Running:
         return not state_dir.on_files(self.stack) or self.stack in project.workspace(self.stack).stacks()
 
     def seen(self) -> Seen:
-        """What is on it; nothing if it is not up or does not answer, which is printed."""
+        """Return what is on it; nothing if it is not up or does not answer, which is printed."""
         if self.config is None:
             return Seen()
         try:

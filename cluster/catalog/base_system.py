@@ -40,7 +40,7 @@ SYSTEM = frozenset(f"{_BASE} {_SYSTEMD} {_PACKAGES} {_UBUNTU}".split()) | PRIVIL
 
 
 def of_the_system(name: str) -> bool:
-    """Whether a name is the operating system's."""
+    """Return whether a name is the operating system's."""
     return name in SYSTEM or name.startswith("systemd-")
 
 

@@ -93,7 +93,7 @@ class Fabric:
         return self.name.removeprefix("GPUDirect").strip("- ") or self.name
 
     def line_rate(self, gpus: int) -> LineRate | None:
-        """What its NICs carry on a machine with so many GPUs; None without NICs."""
+        """Return what its NICs carry on a machine with so many GPUs; None without NICs."""
         return LineRate(nics=self.nics or gpus, gbps=self.gbps, source=self.rate_source) if self.gbps else None
 
 

@@ -54,7 +54,7 @@ class MachineType:
         return limit(self.family.egress, self.cpus)
 
     def takes(self, disk_type: str) -> bool:
-        """Whether a disk of that type can be attached."""
+        """Return whether a disk of that type can be attached."""
         return self.cpus >= self.family.disks.get(disk_type, math.inf)
 
 

@@ -126,7 +126,7 @@ NEWEST = next(row for row in _ROWS if row.system_check == "known-good")
 
 
 def fitting(driver: str) -> RxdmVersion:
-    """What `slurm.rxdm` stages by default: of the versions that handle Ubuntu, the newest that was qualified
+    """Return what `slurm.rxdm` stages by default: of the versions that handle Ubuntu, the newest that was qualified
     with the driver, else that Google ran with its branch, else the newest."""
     good = [row for row in _ROWS if row.system_check == "known-good"]
     qualified = [row for row in good if driver in row.drivers]

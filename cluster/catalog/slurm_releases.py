@@ -200,7 +200,7 @@ release notes of each release (RELEASE_NOTES at slurm-23-02-8-1 to slurm-26-05-3
 
 
 def takes_over(new: str, old: str) -> bool:
-    """Whether slurmctld and slurmdbd of release `new` start on what release `old` left."""
+    """Return whether slurmctld and slurmdbd of release `new` start on what release `old` left."""
     return new == old or old in UPGRADES.get(new, ())
 
 

@@ -102,7 +102,7 @@ class Sizes:
     """Capacities are multiples of it."""
 
     def fit(self, size: int) -> bool:
-        """Whether that capacity is sold."""
+        """Return whether that capacity is sold."""
         return self.least <= size <= self.most and size % self.step == 0
 
     def nearest(self, size: int) -> int:

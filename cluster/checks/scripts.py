@@ -23,7 +23,8 @@ def places(config: ClusterConfig) -> Iterator[tuple[Location, Script]]:
 
 
 def programs_may_differ(config: ClusterConfig) -> bool:
-    """Whether machines may have other programs than every image has: somebody else's image, or steps of one's own."""
+    """Return whether machines may have other programs than every image has: somebody else's image, or steps of one's
+    own."""
     return config.image.name is not None or bool(config.image.provision)
 
 

@@ -107,7 +107,7 @@ def _prolog_flags(config: ClusterConfig) -> Iterator[Finding]:
 
 
 def _adoption(config: ClusterConfig) -> Iterator[Finding]:
-    """Who logs in goes into the container that a job has on its nodes, by a module that some images have."""
+    """Yield who logs in goes into the container that a job has on its nodes, by a module that some images have."""
     at = ("slurm", "pam_slurm_adopt")
     if not config.slurm.pam_slurm_adopt:
         return

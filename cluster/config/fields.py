@@ -74,7 +74,7 @@ def member_section(info: FieldInfo) -> type[Section] | None:
 
 
 def is_section(annotation: Any) -> bool:  # noqa: ANN401 - annotations are of any type
-    """Whether a field holds a section whose fields are edited one by one."""
+    """Return whether a field holds a section whose fields are edited one by one."""
     kind = unwrap(annotation)
     return isinstance(kind, type) and issubclass(kind, Section) and not kind.one_value
 
@@ -90,7 +90,7 @@ def unwrap(annotation: Any) -> Any:  # noqa: ANN401 - annotations are of any typ
 
 
 def is_optional(annotation: Any) -> bool:  # noqa: ANN401 - annotations are of any type
-    """Whether a key may be left out, so that there is nothing of its kind."""
+    """Return whether a key may be left out, so that there is nothing of its kind."""
     if get_origin(annotation) is Annotated:
         return is_optional(get_args(annotation)[0])
     return type(None) in get_args(annotation)

@@ -86,7 +86,8 @@ def unless_moved(then: Rule) -> Rule:
 
 
 def moves(edit: Edit) -> bool:
-    """Whether the nodeset moves to the controller, or away from it: then its other fields have that impact too."""
+    """Return whether the nodeset moves to the controller, or away from it: then its other fields have that impact
+    too."""
     return edit.before.nodesets[edit.name].on != edit.after.nodesets[edit.name].on
 
 
@@ -227,7 +228,7 @@ def account(edit: Edit) -> Impact:
 
 @rule(Effect.NOTHING, Effect.RESTART)
 def preempt(edit: Edit) -> Impact:
-    """What a QOS may preempt."""
+    """Return what a QOS may preempt."""
     if people.preempts(edit.before) != people.preempts(edit.after):
         return _PREEMPTION
     return NoEffect("Slurm's database takes it over; jobs of the QOS named may be stopped then")

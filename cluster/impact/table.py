@@ -107,7 +107,8 @@ class FieldChange:
 
 
 def effects(before: ClusterConfig, after: ClusterConfig, stack: str) -> list[FieldChange]:
-    """What leads from one configuration to another does to running jobs: worst first, then in the order of the file.
+    """Return what leads from one configuration to another does to running jobs: worst first, then in the order of the
+    file.
 
     `before` is what the cluster runs with; `stack` its stack's name, for the commands.
     """
@@ -143,8 +144,8 @@ WAY_OUT = "Put the old value back; or, if the cluster may go with all its data: 
 
 
 def made_with(exported: Any) -> ClusterConfig | None:  # noqa: ANN401 - an output may be anything
-    """What a cluster runs with, from the stack's output `config`; None where nothing is known of it: a new stack, or
-    one that an older version of this program made."""
+    """Return what a cluster runs with, from the stack's output `config`; None where nothing is known of it: a new
+    stack, or one that an older version of this program made."""
     if exported is None:
         return None
     try:
@@ -159,7 +160,7 @@ def refused(changes: Sequence[FieldChange]) -> list[FieldChange]:
 
 
 def refusal(changes: Sequence[FieldChange], stack: str) -> str:
-    """Which fields can't be changed, why, and the way out; empty if all can."""
+    """Return which fields can't be changed, why, and the way out; empty if all can."""
     found = refused(changes)
     if not found:
         return ""

@@ -111,7 +111,7 @@ class Examples:
 
 
 def examples(config: ClusterConfig) -> Examples:
-    """What fits the cluster, and what does not."""
+    """Return what fits the cluster, and what does not."""
     rows = partition_facts(config)
     there = registry.get(config.platform).job_programs(config)
     scripts: list[JobScript] = []
@@ -235,7 +235,7 @@ def readme(config: ClusterConfig, found: Examples) -> str:
 
 
 def needs(script: JobScript) -> str:
-    """What a script asks for, in words: 2 nodes, 8 h100 each."""
+    """Return what a script asks for, in words: 2 nodes, 8 h100 each."""
     nodes, gpus = script.options["nodes"], script.options.get("gpus-per-node")
     kind, _, count = gpus.partition(":") if isinstance(gpus, str) else ("", "", "")
     what = f"{nodes} node{'s' if nodes != 1 else ''}"

@@ -89,7 +89,7 @@ def check_image(given: str) -> str:
 
 
 def check_source(option: str, given: str) -> str:
-    """Where data is copied from. Raises RequestError: neither an rclone remote nor s3://."""
+    """Return where data is copied from. Raises RequestError: neither an rclone remote nor s3://."""
     if not _SOURCE.fullmatch(given) or given.startswith("-") or ":" not in given:
         raise RequestError(
             f"{option} {given!r}: allowed is an rclone remote and a path, REMOTE:PATH, or s3://BUCKET/PATH"
@@ -236,7 +236,7 @@ def inspect_command(data: str, files: Iterable[str]) -> str:
 
 
 def parse_data_folder(text: str) -> DataFolder:
-    """What `inspect_command` printed."""
+    """Return what `inspect_command` printed."""
     rows = [(word, rest) for word, _, rest in (row.partition(" ") for row in text.splitlines())]
     found = dict(rows)
     size, _, mount = found.get("df", "").strip().partition(" ")
@@ -250,7 +250,7 @@ def parse_data_folder(text: str) -> DataFolder:
 
 
 def data_findings(benchmark: str, stack: str, user: str, data: str, folder: DataFolder) -> Iterator[Finding]:
-    """What is wrong with the data folder."""
+    """Yield what is wrong with the data folder."""
     at, storage = f"--data {data}", catalog.STORAGE[benchmark]
     if not folder.folder:
         given = "no such folder on the cluster"

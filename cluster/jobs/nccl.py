@@ -63,8 +63,8 @@ class NcclRun:
 
 
 def way(config: ClusterConfig, binaries: str = "") -> Way:
-    """How the programs are run: installed ones as they are, others in the container they were built in. An image of
-    which nothing is known is taken for one with pyxis, as it stands for production's in a rehearsal."""
+    """Return how the programs are run: installed ones as they are, others in the container they were built in. An image
+    of which nothing is known is taken for one with pyxis, as it stands for production's in a rehearsal."""
     image = IMAGES[config.image.base]
     if binaries or image.nccl_tests:
         return "installed"
@@ -72,12 +72,12 @@ def way(config: ClusterConfig, binaries: str = "") -> Way:
 
 
 def tests_folder(image: ContainerImage) -> str:
-    """Where the build leaves nccl-tests, below the user's home; the programs are in `build` there."""
+    """Return where the build leaves nccl-tests, below the user's home; the programs are in `build` there."""
     return f"{FOLDER}/nccl-tests-{NCCL_TESTS.version}-{image.tag}"
 
 
 def image_file(kind: Way, image: ContainerImage) -> str:
-    """Where the build leaves the image, below the user's home."""
+    """Return where the build leaves the image, below the user's home."""
     return f"{FOLDER}/{image.file_name}.{_ENDINGS[kind]}"
 
 
@@ -225,7 +225,7 @@ class Pairs:
         return max((pair.round for pair in self.measured), default=0)
 
     def is_slow(self, pair: Measured) -> bool:
-        """Whether a pair is slow."""
+        """Return whether a pair is slow."""
         return bool(pair.failure) or pair.busbw < SLOW * self.best
 
     @property
@@ -259,7 +259,7 @@ class Pairs:
         return not (self.slow or self.open or self.odd)
 
     def of(self, node: str) -> list[Measured]:
-        """What was measured with a node."""
+        """Return what was measured with a node."""
         return [pair for pair in self.measured if node in pair.nodes]
 
     def next(self) -> list[Pair]:

@@ -280,7 +280,7 @@ def _jobs_of_all(
 
 
 def parse_rooms(text: str) -> dict[str, Room]:
-    """What `scontrol --oneliner show node` prints, by the node's name."""
+    """Return what `scontrol --oneliner show node` prints, by the node's name."""
     return {row["NodeName"]: _room(row) for row in rows(text) if "NodeName" in row}
 
 
@@ -348,12 +348,12 @@ _REFUSED = (
 
 
 def found_no_room(event: Event | None) -> bool:
-    """Whether a job did not begin, because others have its nodes."""
+    """Return whether a job did not begin, because others have its nodes."""
     return event is not None and bool(event["code"]) and any(text in str(event["err"]) for text in _BUSY)
 
 
 def tasks_of(event: Event | None) -> list[dict[str, Any]]:
-    """What the tasks of a job printed."""
+    """Return what the tasks of a job printed."""
     found: list[dict[str, Any]] = []
     for line in str(event["out"]).splitlines() if event else ():
         if line.startswith(MARK):
@@ -367,7 +367,7 @@ def tasks_of(event: Event | None) -> list[dict[str, Any]]:
 
 
 def output_of(event: Event | None) -> str:
-    """What a job printed, without what is for this module."""
+    """Return what a job printed, without what is for this module."""
     if event is None:
         return ""
     text = f"{event['err']}\n{event['out']}"

@@ -62,7 +62,7 @@ class _Salvage:
         return location if isinstance(location, str) else _written(location, self.positions)
 
     def about_removed(self, name: str) -> bool:
-        """Whether something of that name, or under it, was taken out."""
+        """Return whether something of that name, or under it, was taken out."""
         return any(name in map(str, place) for place in self.removed)
 
 
@@ -157,7 +157,7 @@ def _cluster(given: Any, findings: list[Finding]) -> Mapping[str, Any]:  # noqa:
 
 
 def _too_deep(tree: Any, levels: int = _DEEPEST) -> bool:  # noqa: ANN401 - what stands in the file may have any shape
-    """Whether a tree has more levels, as one that holds itself has."""
+    """Return whether a tree has more levels, as one that holds itself has."""
     below = tree.values() if isinstance(tree, Mapping) else tree if isinstance(tree, list) else ()
     return not levels or any(_too_deep(branch, levels - 1) for branch in below)
 

@@ -83,7 +83,8 @@ def _note(plain: "gzip.GzipFile") -> dict[str, Any]:
 
 
 def readable(made: str, release: str) -> bool:
-    """Whether Slurm `release`, such as 24.11.3, reads the tables that `made` wrote: a release is its first two numbers.
+    """Return whether Slurm `release`, such as 24.11.3, reads the tables that `made` wrote: a release is its first two
+    numbers.
 
     slurmdbd converts those of the releases that it takes over from, and does not start on others.
     """

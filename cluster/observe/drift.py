@@ -258,7 +258,7 @@ def _value(seen: ClusterObservation, what: str, stack: str, there: str) -> Diffe
 
 
 def alike(said: str, shown: str) -> bool:
-    """Whether Slurm shows for `said` what it shows here: it adds units, names and what a value implies."""
+    """Return whether Slurm shows for `said` what it shows here: it adds units, names and what a value implies."""
     ours, theirs = _plain(said), _plain(shown)
     if ours == theirs:
         return True

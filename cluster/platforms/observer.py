@@ -113,7 +113,7 @@ class Observer(Protocol):
     """How a difference is put right, with STACK for the stack, by its `mends`."""
 
     def status(self, access: Access) -> StatusReport:
-        """What is seen of the cluster, and what is wrong with it; also of one that does not answer."""
+        """Return what is seen of the cluster, and what is wrong with it; also of one that does not answer."""
         ...
 
     def health(self, access: Access) -> StatusReport:
@@ -121,7 +121,7 @@ class Observer(Protocol):
         ...
 
     def drift(self, access: Access, config: ClusterConfig) -> tuple[list[Difference], list[str]]:
-        """What differs from the stack, and what could not be compared, and why."""
+        """Return what differs from the stack, and what could not be compared, and why."""
         ...
 
     def logs(self, asked: Asked, pods: Sequence[Mapping[str, Any]], namespace: str) -> Mapping[str, list[str]]:
@@ -134,7 +134,7 @@ class Observer(Protocol):
         ...
 
     def actors(self, access: Access, nodes: Iterable[Node]) -> Mapping[str, str]:
-        """Who must act on drained nodes, by their names."""
+        """Return who must act on drained nodes, by their names."""
         ...
 
 

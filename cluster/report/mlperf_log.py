@@ -210,7 +210,7 @@ class Position(NamedTuple):
 
 
 def position(event: Event, benchmark: str) -> Position | None:
-    """How much of the training is done at an event, as far as it says so.
+    """Return how much of the training is done at an event, as far as it says so.
 
     Stable Diffusion has `step_num`; newer logs have `step`, or `samples_count` alone. Others have `epoch_num` and
     `first_epoch_num`, which count epochs, samples or tokens (catalog.mlperf.BENCHMARKS). Sources:
@@ -249,7 +249,8 @@ class Blocks:
     """Sentences on steps that were trained twice."""
 
     def begins_again(self, event: Event, at: float) -> bool:
-        """Whether a start is that of another run: these steps were begun before, and all that is known is older."""
+        """Return whether a start is that of another run: these steps were begun before, and all that is known is
+        older."""
         before = self.starts.get(at) if event.key == "block_start" else None
         if before is None or event.time_ms - before.time_ms <= RANKS_APART_MS:
             return False
@@ -567,7 +568,7 @@ class _Builder:
         )
 
     def _size(self, unit: str) -> int | None:
-        """How many of a unit are in one step, if the log says so."""
+        """Return how many of a unit are in one step, if the log says so."""
         sizes = {"steps": 1, "samples": self.batch, "tokens": (self.batch or 0) * (self.sequence or 0)}
         return sizes.get(unit) or None
 

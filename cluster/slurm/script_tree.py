@@ -47,7 +47,7 @@ class Tree:
 
 
 def has_scripts(config: ClusterConfig) -> bool:
-    """Whether anything runs before or after jobs; without it slurm.conf names no prolog and no epilog."""
+    """Return whether anything runs before or after jobs; without it slurm.conf names no prolog and no epilog."""
     return config.slurm.rxdm is not None or any(_all(config))
 
 
@@ -105,7 +105,7 @@ def expected(config: ClusterConfig) -> dict[str, str]:
 
 
 def _scope(at: Location) -> str:
-    """How the folder's name begins: ("partitions", "gpu", "scripts", 0) is `partition-gpu-`."""
+    """Return how the folder's name begins: ("partitions", "gpu", "scripts", 0) is `partition-gpu-`."""
     return {"partitions": f"partition-{at[1]}-", "nodesets": f"nodeset-{at[1]}-"}.get(str(at[0]), "")
 
 

@@ -170,7 +170,7 @@ def _identity(config: ClusterConfig, addresses: Mapping[str, str] | None) -> Gro
 
 
 def tokens(config: ClusterConfig) -> dict[str, str]:
-    """How slurmctld and slurmdbd authenticate tokens, for slurmrestd; empty without it."""
+    """Return how slurmctld and slurmdbd authenticate tokens, for slurmrestd; empty without it."""
     if not config.slurm.slurmrestd:
         return {}
     return {"AuthAltTypes": "auth/jwt", "AuthAltParameters": f"jwt_key={paths.TOKEN_KEY}"}

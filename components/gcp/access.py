@@ -235,8 +235,8 @@ class Access:
         name: str,
         host_key: pulumi.Input[str],
     ) -> Reach:
-        """How to reach a machine; `address` is its private address, `name` the instance's, `public` its public address
-        where it has one.
+        """Return how to reach a machine; `address` is its private address, `name` the instance's, `public` its public
+        address where it has one.
 
         May be asked of machines in any order: the jump host is looked up when all are known.
         """

@@ -148,7 +148,7 @@ def _missing(chart: str, version: str, place: str, known: list[str]) -> ChartErr
 
 
 def _read(url: str, headers: Mapping[str, str]) -> bytes:
-    """What is at a URL, with the anonymous token that the registry asks for. Raises OSError and ValueError."""
+    """Return what is at a URL, with the anonymous token that the registry asks for. Raises OSError and ValueError."""
     try:
         return _open(url, headers)
     except urllib.error.HTTPError as error:

@@ -142,7 +142,7 @@ class Slurm(pulumi.ComponentResource):
 
 
 def facts(infrastructure: Infrastructure) -> Facts:
-    """What the charts' values carry of the cloud."""
+    """Return what the charts' values carry of the cloud."""
     backups = infrastructure.backups
     own = infrastructure.admin.public_key_openssh.apply(str.strip)
     return Facts(
@@ -202,7 +202,7 @@ class NebiusPlatform(pulumi.ComponentResource):
 
 
 def targets(config: ClusterConfig) -> Mapping[str, Mapping[str, Any]]:
-    """How each pod of Slurm's is reached, by its name."""
+    """Return how each pod of Slurm's is reached, by its name."""
     return {spec.name: pod_of(spec.name, spec.roles).target(spec.roles, config.name) for spec in machines(config)}
 
 

@@ -65,7 +65,7 @@ class KubernetesCluster(pulumi.ComponentResource):
 
 
 def access(status: Mapping[str, Any], name: str, command: list[str]) -> dict[str, Any]:
-    """How a cluster is reached, from the status of its resource."""
+    """Return how a cluster is reached, from the status of its resource."""
     plane = status["control_plane"]
     return {
         "server": server_url(plane["endpoints"]["public_endpoint"]),
@@ -192,7 +192,7 @@ class Infrastructure(pulumi.ComponentResource):
         )
 
     def teardown(self, stage: str, after: Sequence[pulumi.Resource], parent: pulumi.Resource | None = None) -> Teardown:
-        """What is deleted before all of `after`."""
+        """Return what is deleted before all of `after`."""
         return Teardown(
             f"{self._name}-teardown-{stage}",
             stage=stage,

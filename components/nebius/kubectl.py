@@ -89,7 +89,7 @@ class Kubectl:
         return done.stdout
 
     def json(self, *arguments: str, seconds: float = REQUEST_SECONDS) -> Any:  # noqa: ANN401 - any JSON value
-        """What `kubectl ... --output=json` prints."""
+        """Return what `kubectl ... --output=json` prints."""
         return json.loads(
             self.run(*arguments, "--output=json", f"--request-timeout={seconds:.0f}s", seconds=seconds + 5)
         )

@@ -63,7 +63,7 @@ class NebiusProvider(ResourceProvider):
         return UpdateResult(_outputs(_news, found))
 
     def read(self, id_: str, props: dict[str, Any]) -> ReadResult:
-        """What it is now, by its id, else by its name; no id when it is gone."""
+        """Return what it is now, by its id, else by its name; no id when it is gone."""
         with without_traceback(NebiusError):
             found = _lifecycle().read(id_, given(props))
         if found is None:

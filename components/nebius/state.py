@@ -95,7 +95,7 @@ class StateBucket:
         return found.metadata.id
 
     def is_member(self, group: str, account: str) -> bool:
-        """Whether an account is a member of a group."""
+        """Return whether an account is a member of a group."""
         return find(self._wanted(_MEMBERSHIP, group, "", {"member_id": account})) is not None
 
     def add_member(self, group: str, account: str) -> None:

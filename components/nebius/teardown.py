@@ -252,7 +252,7 @@ def _delete(kind: str, row: Mapping[str, Any], props: Mapping[str, Any]) -> None
 
 
 def _kept(props: Mapping[str, Any]) -> Iterator[str]:
-    """What stays, how it can be used again, and how it is deleted."""
+    """Yield what stays, how it can be used again, and how it is deleted."""
     if props["keep"]:
         for kind in (kind for kind in KINDS.values() if kind.holds_data):
             for row in _owned(kind, props):

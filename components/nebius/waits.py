@@ -365,7 +365,7 @@ def scheduler_state(wanted: Mapping[str, int], found: Mapping[str, Node], gres: 
 
 
 def _has_left(node: Node, wanted: Mapping[str, int], nodesets: Sequence[str]) -> bool:
-    """Whether a node of ours has no pod any more: slurmctld keeps dynamic nodes that never come back."""
+    """Return whether a node of ours has no pod any more: slurmctld keeps dynamic nodes that never come back."""
     nodeset, _, index = node.name.rpartition("-")
     return nodeset in nodesets and index.isdigit() and node.name not in wanted and (node.down or node.silent)
 

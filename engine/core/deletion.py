@@ -40,7 +40,7 @@ def delete_all(run: Run, deleted: list[Resource]) -> None:
 
 
 def _without(deleted: list[Resource], needed: set[str]) -> list[Resource]:
-    """Those that may go although what needs `needed`, the URNs of some of them, could not be removed."""
+    """Return those that may go although what needs `needed`, the URNs of some of them, could not be removed."""
     free: list[Resource] = []
     for resource in reversed(deleted):
         if resource.urn in needed:

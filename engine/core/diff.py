@@ -97,7 +97,7 @@ def render_path(path: PropertyPath) -> str:
 
 
 def contains(pattern: PropertyPath, path: PropertyPath) -> bool:
-    """Whether the pattern names the path or something above it."""
+    """Return whether the pattern names the path or something above it."""
     return len(pattern) <= len(path) and all(p in ("*", part) for p, part in zip(pattern, path, strict=False))
 
 

@@ -205,8 +205,8 @@ class Monitor:
         return with_outputs(new, found[0], found[2], values.keep_secrets(found[1], new.inputs))
 
     def _reference(self, name: str) -> Props:
-        """What a stack reference is: the outputs of a stack, named as [[ORGANIZATION/]PROJECT/]STACK. The stack's own
-        are those of the last run, none at its first."""
+        """Return what a stack reference is: the outputs of a stack, named as [[ORGANIZATION/]PROJECT/]STACK. The
+        stack's own are those of the last run, none at its first."""
         own = [self._run.project.name, self._run.stack]
         outputs = self._last_outputs if [own[0], *name.split("/")][-2:] == own else self._outputs_of_another(name)
         hidden = sorted(key for key, value in outputs.items() if values.contains_secret(value))

@@ -85,7 +85,8 @@ class Registrar:
         return done
 
     def _left_as_it_is(self, new: Resource, old: Resource | None) -> Resource | None:
-        """What becomes of a resource that the run is not about: its state stays, whatever the program says now."""
+        """Return what becomes of a resource that the run is not about: its state stays, whatever the program says
+        now."""
         if old is None or old.pending_replacement:
             self._left_out.add(new.urn)
             return None

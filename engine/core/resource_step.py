@@ -153,7 +153,7 @@ class ResourceSteps:
                 self._named_by.setdefault(urn, []).append(place)
 
     def is_deleted_first(self, urn: str) -> bool:
-        """Whether a resource was deleted with what it depends on, so that it must be recreated."""
+        """Return whether a resource was deleted with what it depends on, so that it must be recreated."""
         return urn in self._deleted_first
 
     def apply(self, goal: Goal, old: Resource | None, provider: Provider) -> Resource:
@@ -209,7 +209,7 @@ class ResourceSteps:
         return values.keep_secrets(provider.check(ctx, plain(olds), plain(news)), news)
 
     def _compare(self, goal: Goal, old: Resource, provider: Provider, inputs: Props) -> tuple[Diff, str]:
-        """What is to become of a resource, and why if that is not plain from its inputs."""
+        """Return what is to become of a resource, and why if that is not plain from its inputs."""
         new = goal.new
         if self._run.scope.replaces(new.urn):
             # The provider is not asked, as by the CLI: whether the old one goes first is the program's word alone.
@@ -405,15 +405,15 @@ def undo(run: Run, left: Resource) -> None:
 
 
 def _alike(note: Resource, held: Resource) -> bool:
-    """Whether both may be one thing, that has moved to another parent or to another name."""
+    """Return whether both may be one thing, that has moved to another parent or to another name."""
     if note.type != held.type:
         return False
     return note.name == held.name or values.same(_own(note.inputs), _own(held.inputs))
 
 
 def _replaces(run: Run, note: Resource, held: Resource) -> bool:
-    """Whether the note is of a creation that was to replace what the state still holds, and made another thing beside
-    it. Both engines give the new one the time when the old one was made, until it is there itself."""
+    """Return whether the note is of a creation that was to replace what the state still holds, and made another thing
+    beside it. Both engines give the new one the time when the old one was made, until it is there itself."""
     if not note.created or note.created != held.created or values.same(_own(note.inputs), _own(held.inputs)):
         return False
     provider, ctx = run.providers.of(held.type), run.context(held)

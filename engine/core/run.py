@@ -94,7 +94,7 @@ class Run:
             self.emit(event)
 
     def result(self, outputs: Props) -> Result:
-        """How it all ended."""
+        """Return how it all ended."""
         counts = dict(Counter(planned.op for planned in self._planned.values()))
         changes = tuple(p for p in self._planned.values() if p.op != "same")
         parts = [f"{n} {op}" for op, n in counts.items() if op != "same"] or ["nothing to do"]
@@ -144,7 +144,7 @@ class Run:
             self.emit(StepDone(resource.urn, op, time.monotonic() - began))
 
     def context(self, resource: Resource, op: str = "") -> Context:
-        """What a provider may know of the resource."""
+        """Return what a provider may know of the resource."""
         timeout = resource.custom_timeouts.get({"replace": "create", "delete-replaced": "delete"}.get(op, op))
 
         def log(severity: str, message: str, *, ephemeral: bool = False) -> None:

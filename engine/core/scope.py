@@ -39,7 +39,7 @@ class Scope:
         return not (self.targets or self.excludes)
 
     def missing(self, known: Collection[str]) -> list[str]:
-        """What is named, but not known."""
+        """Return what is named, but not known."""
         given = dict.fromkeys((*self.targets, *self.excludes, *self.replace))
         return [urn for urn in given if "*" not in urn and urn not in known]
 
@@ -87,7 +87,7 @@ class Included:
 
 
 def allowed(scope: Scope, left: list[Resource], all_: list[Resource]) -> list[Resource]:
-    """Those of `left` that may be deleted, of a state that holds `all_` (each after what it depends on). Raises
+    """Return those of `left` that may be deleted, of a state that holds `all_` (each after what it depends on). Raises
     EngineError if that would take along what is no target."""
     if scope.whole:
         return left

@@ -71,7 +71,8 @@ class Provider:
         return news
 
     def diff(self, ctx: Context, id_: str, olds: Props, outputs: Props, news: Props) -> Diff:  # noqa: ARG002
-        """What the new inputs mean for the resource. Asked in each run, also if the inputs are what they were."""
+        """Return what the new inputs mean for the resource. Asked in each run, also if the inputs are what they
+        were."""
         return Diff()
 
     def create(self, ctx: Context, news: Props) -> tuple[str, Props]:
@@ -86,7 +87,7 @@ class Provider:
         """Remove it. Nothing to do by default: some resources live in the state only."""
 
     def trivial(self, kind: str, inputs: Props) -> bool:  # noqa: ARG002
-        """Whether a step (creating, updating, deleting) changes nothing outside of the state. Then a run that is
+        """Return whether a step (creating, updating, deleting) changes nothing outside of the state. Then a run that is
         killed may forget it, and it costs no writing of its own."""
         return False
 

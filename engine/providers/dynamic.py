@@ -88,7 +88,7 @@ class Dynamic(Provider):
 
     @staticmethod
     def _encode(result: Value, given: Props) -> Props:
-        """What a provider returned, as properties."""
+        """Return what a provider returned, as properties."""
         coroutine = rpc.serialize_properties({**result, _KEY: given.get(_KEY)}, {})
         # Providers return plain values: nothing here ever waits.
         try:

@@ -50,7 +50,8 @@ _MUTABLE = {"ConfigMap": "enableConfigMapMutable", "Secret": "enableSecretMutabl
 
 
 def identity(type_: str, id_: str, inputs: Props) -> Props:
-    """What names an object to kubectl; by its type and id where there are no inputs, as for one that is only read."""
+    """Return what names an object to kubectl; by its type and id where there are no inputs, as for one that is only
+    read."""
     _, group_version, kind = type_.split(":", 2)
     metadata = inputs.get("metadata") or {}
     namespace, _, name = id_.rpartition("/")
@@ -85,7 +86,7 @@ def normalized(inputs: Props) -> Props:
 
 
 def keeps_name(olds: Props, news: Props) -> bool:
-    """Whether a replacement has the name of what it replaces."""
+    """Return whether a replacement has the name of what it replaces."""
     was, now = olds.get("metadata") or {}, news.get("metadata") or {}
     automatic = (now.get("annotations") or {}).get(AUTONAMED) == "true"
     return not automatic and all(was.get(key) == now.get(key) for key in ("name", "namespace"))
@@ -126,7 +127,7 @@ def id_of(live: Props) -> str:
 
 
 def outputs_of(inputs: Props, live: Props, field_manager: str) -> Props:
-    """What the state records of an object: all but what changes with every write, and the inputs."""
+    """Return what the state records of an object: all but what changes with every write, and the inputs."""
     metadata = {k: v for k, v in live["metadata"].items() if k not in ("managedFields", "resourceVersion")}
     notes = {"__fieldManager": field_manager, "__initialApiVersion": live["apiVersion"]}
     hidden = {"data": secret(live["data"])} if live.get("kind") == "Secret" and "data" in live else {}

@@ -119,7 +119,7 @@ def wanted_streams(props: Props) -> tuple[str, ...]:
 
 
 def previous_output(props: Props, outputs: Props) -> dict[str, str]:
-    """What the command before printed, for the environment of the next (addPreviousOutputInEnv)."""
+    """Return what the command before printed, for the environment of the next (addPreviousOutputInEnv)."""
     if props.get("addPreviousOutputInEnv") is False:
         return {}
     names = {"PULUMI_COMMAND_STDOUT": "stdout", "PULUMI_COMMAND_STDERR": "stderr"}

@@ -36,7 +36,7 @@ class Holder:
         return f"{self.user}@{self.host} (pid {self.pid}) holds it since {self.since}"
 
     def alive(self) -> bool:
-        """Whether the process may still run. Of other hosts nothing is known: theirs count as alive."""
+        """Return whether the process may still run. Of other hosts nothing is known: theirs count as alive."""
         if self.host != socket.gethostname():
             return True
         stat = _stat(self.pid)
@@ -153,7 +153,7 @@ def _stat(pid: int) -> list[str]:
 
 
 def _started(stat: list[str]) -> float | None:
-    """When a process started, in seconds of the epoch; None if that is not known here."""
+    """Return when a process started, in seconds of the epoch; None if that is not known here."""
     try:
         boot = next(line for line in Path("/proc/stat").read_text(encoding="utf-8").splitlines() if "btime" in line)
         return int(boot.split()[1]) + int(stat[19]) / os.sysconf("SC_CLK_TCK")

@@ -145,7 +145,7 @@ class State:
             self._version += 1
 
     def waits(self, resource: Resource) -> bool:
-        """Whether it was found and is not dealt with yet."""
+        """Return whether it was found and is not dealt with yet."""
         return id(resource) in self._olds
 
     def keep(self, resource: Resource) -> None:

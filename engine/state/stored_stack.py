@@ -128,7 +128,7 @@ class StoredStack:
 
 
 def state_file(folder: Path, project: str, stack: str) -> Path:
-    """Where a backend keeps the state of a stack."""
+    """Return where a backend keeps the state of a stack."""
     return folder / "stacks" / project / f"{stack}.json"
 
 

@@ -53,7 +53,7 @@ class Daemon:
         return self.folder / f"{self.name}.json"
 
     def alive(self) -> bool:
-        """Whether it runs."""
+        """Return whether it runs."""
         process = Process.load(self.record)
         return process is not None and process.alive()
 

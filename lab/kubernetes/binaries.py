@@ -195,8 +195,8 @@ def build(
 
 
 def location(name: str, source: Path, *, package: str = ".", variables: Mapping[str, str] | None = None) -> Path:
-    """Where the built program is, or will be: by the hash of all that goes into it but Go, of which any will do that
-    go.mod accepts."""
+    """Return where the built program is, or will be: by the hash of all that goes into it but Go, of which any will do
+    that go.mod accepts."""
     system = os.uname()
     about = [package, dict(variables or {}), system.sysname, system.machine]
     found = hashlib.sha256(json.dumps(about, sort_keys=True).encode())

@@ -39,7 +39,7 @@ class Fault:
     """How often; None: always."""
 
     def hits(self, kind: str, verb: str, name: str) -> bool:
-        """Whether it applies to this call."""
+        """Return whether it applies to this call."""
         if self.count == 0:
             return False
         rules = ((kind, self.kind), (verb, self.verb), (name, self.name))

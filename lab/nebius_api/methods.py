@@ -23,7 +23,7 @@ def parse(text: str) -> Any:  # noqa: ANN401
 
 
 def part(mask: Any, name: str) -> Any | None:  # noqa: ANN401
-    """What a mask says of a field, or None if it does not name it."""
+    """Return what a mask says of a field, or None if it does not name it."""
     if mask is None:
         return None
     return next((inner for key, inner in mask.field_parts.items() if str(key) == name), mask.any)

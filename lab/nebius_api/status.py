@@ -122,14 +122,14 @@ def status(store: Store, row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def target_nodes(spec: Mapping[str, Any]) -> int:
-    """How many nodes a group shall have; of one that scales by itself, the least."""
+    """Return how many nodes a group shall have; of one that scales by itself, the least."""
     if "autoscaling" in spec:
         return int(spec["autoscaling"].get("min_node_count", 0))
     return int(spec.get("fixed_node_count", 0))
 
 
 def done(operation: Mapping[str, Any]) -> float:
-    """How much of an operation is done, 0 to 1."""
+    """Return how much of an operation is done, 0 to 1."""
     if operation["finished"] is not None:
         return 1.0
     if not operation["seconds"]:

@@ -40,7 +40,7 @@ class Memory:
     """The step that a cluster is in, and since when."""
 
     def waited(self, name: str, step: str, seconds: float) -> bool:
-        """Whether the cluster has been in a step for so long."""
+        """Return whether the cluster has been in a step for so long."""
         known, began = self.since.get(name, ("", 0.0))
         if known != step:
             began = time.monotonic()
@@ -135,7 +135,7 @@ class _Turn:
         return ready
 
     def _early(self) -> bool:
-        """Whether the cluster is still being reconciled, as far as time goes."""
+        """Return whether the cluster is still being reconciled, as far as time goes."""
         if self.cluster["status"]["phase"] == AVAILABLE:
             return False
         return not self.memory.waited(self.wanted.name, "up", self.behaviour.phase_seconds)
@@ -264,7 +264,7 @@ def _checks(kube: Kube, namespace: str, behaviour: Behaviour) -> None:
 
 
 def _is_stopped(kube: Kube) -> bool:
-    """Whether the operator's Deployment was scaled to nothing, as before a cluster is destroyed."""
+    """Return whether the operator's Deployment was scaled to nothing, as before a cluster is destroyed."""
     found = kube.list("apps/v1", "Deployment", OPERATOR_NAMESPACE)
     return bool(found) and not any(nodeset["spec"].get("replicas", 1) for nodeset in found)
 

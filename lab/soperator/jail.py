@@ -72,7 +72,7 @@ class Accounts:
                         self._shared[name] = known
 
     def _has(self, name: str, root: Layer, known: object) -> bool:
-        """Whether a machine is as it was left. One that is being set up gets root's keys of its stack again."""
+        """Return whether a machine is as it was left. One that is being set up gets root's keys of its stack again."""
         return self._shared.get(name) == known and (not name.startswith(_LOGIN) or _has_keys(root, self._wanted[1]))
 
     def _give(self, name: str, root: Layer, first: Layer | None) -> None:

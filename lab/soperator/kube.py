@@ -158,7 +158,7 @@ def _steps(api: str, kind: str, namespace: str | None, name: str | None) -> Iter
 
 
 def _contains(found: Any, wanted: Any) -> bool:  # noqa: ANN401 - JSON
-    """Whether merging `wanted` into `found` would change nothing."""
+    """Return whether merging `wanted` into `found` would change nothing."""
     if isinstance(wanted, Mapping):
         return isinstance(found, Mapping) and all(
             key not in found if value is None else key in found and _contains(found[key], value)

@@ -150,7 +150,7 @@ def register(kube: Kube, groups: Iterable[NodeGroup], *, kubelet: int, external:
 
 
 def _same(now: Object, wanted: Object) -> bool:
-    """Whether labels and taints are as wanted; a new node gets a taint until its first heartbeat."""
+    """Return whether labels and taints are as wanted; a new node gets a taint until its first heartbeat."""
     taints = [taint for taint in now["spec"].get("taints", ()) if not taint["key"].startswith("node.kubernetes.io/")]
     labels = now["metadata"].get("labels", {})
     return taints == wanted["spec"]["taints"] and all(

@@ -46,7 +46,7 @@ def _advance(kube: Kube, pod: Object, nodes: Sequence[Object], failing: set[str]
 
 
 def _node(pod: Object, nodes: Sequence[Object]) -> str:
-    """Where a pod goes: a DaemonSet's has its node as an affinity, the others go to the first."""
+    """Return where a pod goes: a DaemonSet's has its node as an affinity, the others go to the first."""
     affinity = pod["spec"].get("affinity", {}).get("nodeAffinity", {})
     terms = affinity.get("requiredDuringSchedulingIgnoredDuringExecution", {}).get("nodeSelectorTerms", ())
     for term in terms:
@@ -117,7 +117,7 @@ def _container(one: Mapping[str, Any], state: Mapping[str, Any], *, ready: bool)
 
 
 def is_ready(pod: Object) -> bool:
-    """Whether the pod's condition Ready is true."""
+    """Return whether the pod's condition Ready is true."""
     return any(
         condition["type"] == "Ready" and condition["status"] == "True"
         for condition in pod["status"].get("conditions") or ()

@@ -72,7 +72,7 @@ def _nodeset(workers: Workers, pods: Mapping[str, str]) -> Section:
 
 
 def _consecutive(pods: Mapping[str, str], name: str, count: int) -> int:
-    """How many of a kind can be started: counts change at the end."""
+    """Return how many of a kind can be started: counts change at the end."""
     return next((index for index in range(count) if f"{name}-{index}" not in pods), count)
 
 

@@ -48,7 +48,7 @@ class Wanted:
 
 
 def wanted(cluster: Object, nodesets: Sequence[Object]) -> Wanted:
-    """What these objects ask for."""
+    """Return what these objects ask for."""
     spec = cluster["spec"]
     roles = spec["slurmNodes"]
     login = roles.get("login", {})

@@ -47,7 +47,8 @@ def answer(url: str, headers: dict[str, str], *, seconds: float = 30, put: str |
 
 
 def metadata(path: str) -> str:
-    """What the metadata server says of this machine. Raises KeyError where it has no such thing, else BootError."""
+    """Return what the metadata server says of this machine. Raises KeyError where it has no such thing, else
+    BootError."""
     said = ""
     for pause in (1, 2, 4, 0):
         try:

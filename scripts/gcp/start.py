@@ -165,7 +165,7 @@ def keep_secrets(machine: Machine, cloud: Cloud, wanted: dict[str, str]) -> None
 
 
 def installed() -> bool:
-    """Whether what an image would bring is there."""
+    """Return whether what an image would bring is there."""
     return INSTALL.exists() and INSTALL.read_text().strip() == "done"
 
 

@@ -58,7 +58,7 @@ def _make(top: Path, folder: Path) -> None:
 
 
 def _is(target: Path, text: str, mode: int) -> bool:
-    """Whether the file is there, with this text and mode, and is root's."""
+    """Return whether the file is there, with this text and mode, and is root's."""
     try:
         found = target.lstat()
     except FileNotFoundError:

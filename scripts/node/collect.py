@@ -150,7 +150,7 @@ def show() -> None:
 
 
 def roles() -> list[str]:
-    """What this machine is, by what its set-up left here."""
+    """Return what this machine is, by what its set-up left here."""
     marks = {
         "controller": database.PASSWORD,
         "login": Path("/etc/profile.d/hpc.sh"),
@@ -298,7 +298,7 @@ def _hash(data: bytes) -> str:
 
 
 def _controller() -> dict[str, Any]:
-    """Whether slurmctld's port can be reached from here, which is what slurmd and every command needs."""
+    """Return whether slurmctld's port can be reached from here, which is what slurmd and every command needs."""
     host, _, port = _conf_server().partition(":")
     try:
         socket.create_connection((host, int(port)), timeout=CONNECT_SECONDS).close()

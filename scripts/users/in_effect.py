@@ -49,7 +49,7 @@ def _user(row: pwd.struct_passwd) -> dict[str, Any]:
 
 
 def _sudo(name: str) -> bool | None:
-    """Whether sudo would run any command for the user without a password, by its own word."""
+    """Return whether sudo would run any command for the user without a password, by its own word."""
     said = _run("sudo", "--non-interactive", "--list", f"--other-user={name}")
     return None if said is None else "NOPASSWD: ALL" in said
 
@@ -80,7 +80,7 @@ def _rows(what: str, fields: str) -> list[list[str]] | None:
 
 
 def _run(*command: str) -> str | None:
-    """What a command prints; None where it is missing, fails or hangs."""
+    """Return what a command prints; None where it is missing, fails or hangs."""
     try:
         streams: dict[str, Any] = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
         env = {**os.environ, "LC_ALL": "C"}

@@ -43,7 +43,7 @@ PYTHON = [path for path in project_files() if path.suffix == ".py"]
 
 
 def forwards(text: str) -> bool:
-    """Whether a module of under 30 lines has only imports, and other names for what it imports."""
+    """Return whether a module of under 30 lines has only imports, and other names for what it imports."""
     body = [node for node in ast.parse(text).body if not isinstance(node, ast.Expr)]
     given = (ast.Name, ast.Attribute)
     return (

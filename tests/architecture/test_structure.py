@@ -41,7 +41,7 @@ def _imports(tree: ast.Module, modules: dict[str, ast.Module]) -> Iterator[str]:
 
 
 def circles(graph: dict[str, set[str]]) -> list[str]:
-    """What is left of a graph once all are taken out that lead nowhere, or that nothing leads to."""
+    """Return what is left of a graph once all are taken out that lead nowhere, or that nothing leads to."""
     left = {name: set(targets) for name, targets in graph.items()}
     while True:
         reached = {target for targets in left.values() for target in targets}

@@ -26,7 +26,7 @@ def words() -> dict[str, str]:
 
 
 def uses(text: str) -> Counter[str]:
-    """How often each word is used in a text, in names as well: `_told`, `told_once`."""
+    """Return how often each word is used in a text, in names as well: `_told`, `told_once`."""
     text = OF_OTHERS.sub("", text)
     pattern = "|".join(re.escape(word).replace("\\ ", r"\s+") for word in words())
     return Counter(

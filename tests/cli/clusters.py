@@ -37,5 +37,5 @@ exit 7
 
 
 def said(log: Path, kind: str) -> list[str]:
-    """What FAKE_SSH kept of a kind: word, option, mode, key, known, input."""
+    """Return what FAKE_SSH kept of a kind: word, option, mode, key, known, input."""
     return [line.removeprefix(f"{kind} ") for line in log.read_text().splitlines() if line.startswith(f"{kind} ")]

@@ -75,7 +75,7 @@ def failed() -> list[Event]:
 
 
 def result(events: list[Event]) -> Result:
-    """How the run ended."""
+    """Return how the run ended."""
     last = events[-1]
     assert isinstance(last, Finished)
     return last.result

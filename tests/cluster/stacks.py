@@ -57,7 +57,7 @@ def cluster(**changes: Any) -> ClusterConfig:
 
 
 def findings(**changes: Any) -> dict[str, Finding]:
-    """What is wrong with a small cluster whose keys were replaced, by place."""
+    """Return what is wrong with a small cluster whose keys were replaced, by place."""
     return findings_of({"hpc:cluster": local(**changes)})
 
 
@@ -69,7 +69,7 @@ def cloud_findings(changes: dict[str, Any]) -> dict[str, Finding]:
 
 
 def findings_of(stack: dict[str, Any]) -> dict[str, Finding]:
-    """What is wrong with a stack, by place below hpc:cluster."""
+    """Return what is wrong with a stack, by place below hpc:cluster."""
     try:
         parse(stack)
     except ConfigError as error:

@@ -87,7 +87,8 @@ def _wrapped(first: str, words: list[str]) -> list[str]:
 
 
 def _shape(one: Registered, options: list[str]) -> str:
-    """What resources have in common that differ in their number, in numbers of their inputs, and in nothing else."""
+    """Return what resources have in common that differ in their number, in numbers of their inputs, and in nothing
+    else."""
     own = _numbers(one.name)
     relative = re.sub(
         r"\d+", lambda found: f"#{own.index(int(found[0]))}" if int(found[0]) in own else found[0], str(options)

@@ -56,7 +56,7 @@ def made(**changes: Any) -> Recording:
 
 
 def granted(recording: Recording) -> dict[str, dict[str, set[str]]]:
-    """What each service account may do, by its ending and by where."""
+    """Return what each service account may do, by its ending and by where."""
     secrets = {f"{one.name}-id": one.inputs["secretId"] for one in recording.all(SECRET)}
     found: dict[str, dict[str, set[str]]] = {}
     for kind in (ON_PROJECT, ON_SECRET, ON_BUCKET):

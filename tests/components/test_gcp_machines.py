@@ -37,7 +37,7 @@ CLASSIC: dict[str, Any] = {
 
 
 def made(**changes: Any) -> Recording:
-    """What a cluster's machines register; `path` is their image, `told` a key of their metadata."""
+    """Return what a cluster's machines register; `path` is their image, `told` a key of their metadata."""
     return _made(json.dumps(changes))
 
 

@@ -32,7 +32,7 @@ class Seen:
     known: bool
 
     def commands(self) -> list[Registered]:
-        """Those that do something when they are made; a `leave` does something only when it goes."""
+        """Return those that do something when they are made; a `leave` does something only when it goes."""
         return [one for one in self.recording.all(COMMAND) if "create" in one.inputs]
 
     def leaves(self) -> list[Registered]:
@@ -42,7 +42,7 @@ class Seen:
         return next(one for one in self.commands() if one.name == name)
 
     def machine(self, name: str) -> Registered:
-        """What stands for a machine."""
+        """Return what stands for a machine."""
         return next(one for one in self.recording.resources if one.type in MACHINES and one.name.endswith(name))
 
     def machine_of(self, command: Registered) -> Registered:

@@ -49,7 +49,7 @@ NEEDS = {
 
 
 def need_of(type_: str) -> Need | None:
-    """What a resource of this type needs; None if it is not on Google Cloud, or in no table."""
+    """Return what a resource of this type needs; None if it is not on Google Cloud, or in no table."""
     needs = {**NEEDS, **{prefix: need for kind in registry.KINDS for prefix, need in kind.needs.items()}}
     found = [prefix for prefix in needs if type_.startswith(prefix)]
     return needs[max(found, key=len)] if found else None
@@ -78,7 +78,7 @@ def made(request: pytest.FixtureRequest) -> Seen:
 
 @cache
 def arguments(type_: str) -> frozenset[str]:
-    """What the provider's class for a type takes."""
+    """Return what the provider's class for a type takes."""
     module, name = type_.split(":")[1].split("/", maxsplit=1)[0], type_.rpartition(":")[2]
     found = getattr(getattr(pulumi_gcp, module), name)
     return frozenset(inspect.signature(found._internal_init).parameters)

@@ -69,7 +69,7 @@ def differing(old: Registered, new: Registered) -> list[tuple[str, Any, Any]]:
 
 
 def is_recreated(old: Registered, new: Registered) -> bool:
-    """Whether the provider makes another resource of it."""
+    """Return whether the provider makes another resource of it."""
     for path, was, now in differing(old, new):
         if path in old.request.ignoreChanges or path not in TYPES[old.type]["anew"]:
             if old.type == DISK and path == "size" and now[0] < was[0]:

@@ -33,7 +33,7 @@ def free_port() -> int:
 
 
 def answers(host: str, port: int) -> bool:
-    """Whether something listens there."""
+    """Return whether something listens there."""
     try:
         socket.create_connection((host, port), 1).close()
     except OSError:
@@ -42,7 +42,7 @@ def answers(host: str, port: int) -> bool:
 
 
 def lives(pid: int) -> bool:
-    """Whether a process runs; one that only waits to be seen out does not."""
+    """Return whether a process runs; one that only waits to be seen out does not."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except OSError:

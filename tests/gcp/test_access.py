@@ -54,7 +54,8 @@ def reached(of: ClusterConfig) -> list[Machine]:
 
 
 def recorded(of: ClusterConfig, *, preview: bool = False) -> tuple[Recording, Mapping[str, Any], dict[str, Any]]:
-    """What a program registers that runs a command on each machine but the nodes: connections and summaries too."""
+    """Return what a program registers that runs a command on each machine but the nodes: connections and summaries
+    too."""
 
     def program() -> None:
         every = reached(of)

@@ -50,7 +50,8 @@ def entered(folder: Path, servers: dict[str, SshServer], cloud: Cloud) -> Callab
 
 
 def found(door: SshServer) -> dict[str, Any]:
-    """What the outputs have of where a machine is. It listens at another port than 22, which may be taken here."""
+    """Return what the outputs have of where a machine is. It listens at another port than 22, which may be taken
+    here."""
     return {"address": door.address, "port": door.port, "host_key": door.host_key}
 
 

@@ -97,12 +97,12 @@ def run(stack: RealStack) -> tuple[int, str]:
 
 
 def ran(stack: RealStack) -> list[str]:
-    """Which steps ran, in order."""
+    """Return which steps ran, in order."""
     return stack.ssh("m0", "cat /root/ran 2>/dev/null || true").split()
 
 
 def state(stack: RealStack) -> str:
-    """What others read."""
+    """Return what others read."""
     return stack.ssh("m0", f"cat {ROOT}/state 2>/dev/null || true")
 
 

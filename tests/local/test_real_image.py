@@ -123,7 +123,7 @@ def test_nobody_is_turned_away_whose_shell_the_image_lists(image: Path) -> None:
 
 
 def there(image: Path, path: Path) -> bool:
-    """Whether a program is in the image; its links are followed within it."""
+    """Return whether a program is in the image; its links are followed within it."""
     place = image / path.relative_to("/")
     for _ in range(5):
         if not place.parent.is_dir() or not place.is_symlink():

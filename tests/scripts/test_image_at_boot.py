@@ -158,7 +158,7 @@ class TestNetworks:
 
 class TestSmoke:
     def said(self, folder: Path, **environment: str) -> str:
-        """What the step says with these parameters; most of it is missing here."""
+        """Return what the step says with these parameters; most of it is missing here."""
         env = {**os.environ, "HPC_LIBRARY": str(FOLDER / "library.sh"), "BAKE": "1", **environment}
         done = subprocess.run(
             ["bash", FOLDER / "finish/90-smoke.sh"], capture_output=True, text=True, check=False, env=env, cwd=folder

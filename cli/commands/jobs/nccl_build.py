@@ -115,7 +115,7 @@ def gpu_partition(stack: str, config: ClusterConfig, name: str | None) -> Partit
 
 
 def is_built(cluster: JobCluster, partition: PartitionFacts) -> bool:
-    """Whether the user has image and programs."""
+    """Return whether the user has image and programs."""
     container = partition.fabric.container
     paths = [image_file(way(cluster.config), container), f"{tests_folder(container)}/build/all_reduce_perf"]
     test = " && ".join(f"test -s {shlex.quote(path)}" for path in paths)

@@ -56,7 +56,7 @@ def cloud_resource(kind: str, place: str, example: str) -> Validator:
 
 
 def is_utc_time(value: str) -> bool:
-    """Whether a text is a time in UTC, YYYYMMDDTHHMMSSZ."""
+    """Return whether a text is a time in UTC, YYYYMMDDTHHMMSSZ."""
     try:
         datetime.strptime(value, "%Y%m%dT%H%M%SZ").replace(tzinfo=timezone.utc)
     except ValueError:
@@ -188,7 +188,8 @@ def regular_id(value: int) -> int:
 
 
 def one_line_text(value: str) -> str:
-    """What is said of something, on one line: Slurm's commands print it, and a terminal acts on control characters."""
+    """Return what is said of something, on one line: Slurm's commands print it, and a terminal acts on control
+    characters."""
     if not value.isprintable() or len(value) > LONGEST_WORDS:
         raise RefusedError(
             f"up to {LONGEST_WORDS} characters that can be printed, on one line, e.g. Everybody in the lab",
@@ -287,7 +288,7 @@ def mount_point(value: str) -> str:
 
 
 def is_within(inner: str, outer: str) -> bool:
-    """Whether a path is another one, or below it."""
+    """Return whether a path is another one, or below it."""
     return inner == outer or inner.startswith(f"{outer}/")
 
 

@@ -187,5 +187,5 @@ def lua_text(value: str) -> str:
 
 
 def is_script(text: str) -> bool:
-    """Whether the kernel would start it: its first line names an interpreter."""
+    """Return whether the kernel would start it: its first line names an interpreter."""
     return text.startswith("#!/") and "\0" not in text

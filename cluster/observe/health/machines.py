@@ -285,7 +285,7 @@ def missing_mounts(seen: ClusterObservation) -> Iterator[ClusterFinding]:
 
 
 def _disks(one: MachineObservation) -> list[tuple[str, Mapping[str, Any]]]:
-    """Those that were read, shortest path first: the file system is known by where it is mounted."""
+    """Return those that were read, shortest path first: the file system is known by where it is mounted."""
     found = [(path, disk) for path, disk in one.disks.items() if "error" not in disk]
     return sorted(found, key=lambda pair: len(pair[0]))
 

@@ -113,7 +113,7 @@ def room(config: ClusterConfig) -> dict[str, tuple[int, int]]:
 
 
 def crowded(config: ClusterConfig) -> list[str]:
-    """What the system network is too small for, in words; empty where all fits, and in an existing network."""
+    """Return what the system network is too small for, in words; empty where all fits, and in an existing network."""
     if config.network.existing:
         return []
     return [f"{wanted} {kind}, for {fits} addresses" for kind, (wanted, fits) in room(config).items() if wanted > fits]

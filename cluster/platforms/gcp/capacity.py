@@ -132,12 +132,12 @@ Way = OnDemand | Spot | Reserved | Flex | Calendar
 
 
 def of_machine(capacity: BasicCapacity | None) -> OnDemand | Spot:
-    """How the controller or a login machine is asked for."""
+    """Return how the controller or a login machine is asked for."""
     return Spot() if capacity is not None and capacity.spot else OnDemand()
 
 
 def of_nodes(capacity: Capacity | None) -> Way:
-    """How the nodes of a nodeset are asked for; they were parsed, so exactly one way is given."""
+    """Return how the nodes of a nodeset are asked for; they were parsed, so exactly one way is given."""
     if capacity is None:
         return OnDemand()
     hops = capacity.placement.max_distance if capacity.placement else None

@@ -192,7 +192,7 @@ def _mounts(config: ClusterConfig) -> Iterator[Finding]:
 
 
 def _hides(place: Location, mount: str, *, bucket: bool) -> Iterator[Finding]:
-    """What machines need at a mount point or below it; Lustre and Filestore may take an export's place."""
+    """Yield what machines need at a mount point or below it; Lustre and Filestore may take an export's place."""
     for needed in (*EXPORTS, LOCAL_SSDS):
         if mount == needed and not bucket and needed in EXPORTS:
             continue
@@ -310,7 +310,7 @@ def _disk_errors(config: ClusterConfig) -> Iterator[Finding]:
 
 
 def _boots(config: ClusterConfig) -> Iterator[tuple[Location, Disk, str, str]]:
-    """Where each boot disk stands, what is said of it, and the role and type of its machine."""
+    """Yield where each boot disk stands, what is said of it, and the role and type of its machine."""
     controller = config.controller
     yield ("controller", "disk"), controller.disk, "controller", controller.machine_type
     if not config.login.on and config.login.count:

@@ -30,7 +30,7 @@ def boot(disk: Disk, role: str, kind: MachineType) -> tuple[str, int]:
 
 
 def section(config: ClusterConfig, spec: MachineSpec) -> Disk:
-    """What the file says of a machine's boot disk."""
+    """Return what the file says of a machine's boot disk."""
     if spec.roles[0] == "controller":
         return config.controller.disk
     return config.nodesets[spec.nodeset].disk if spec.nodeset else config.login.disk

@@ -59,7 +59,7 @@ def port(cluster: str, index: int) -> int:
 
 
 def being_made(said: str) -> bool:
-    """Whether what gcloud said may be otherwise in a minute: the machine boots."""
+    """Return whether what gcloud said may be otherwise in a minute: the machine boots."""
     return bool(_BEING_MADE.search(said)) and not (_NOT_ALLOWED.search(said) or _NOT_FOUND.search(said))
 
 
@@ -73,7 +73,7 @@ def missing() -> str:
 
 
 def explain(said: str, instance: Instance) -> str:
-    """What gcloud said when it opened no tunnel, and what to do, on one line."""
+    """Return what gcloud said when it opened no tunnel, and what to do, on one line."""
     words = last_error(said)
     if _NOT_LOGGED_IN.search(said):
         return "gcloud is not logged in, or no longer. Log in with: gcloud auth login"

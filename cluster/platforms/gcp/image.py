@@ -25,19 +25,19 @@ BAKED = ("ubuntu-2204",)
 
 
 def bakes(config: ClusterConfig) -> bool:
-    """Whether the stack makes an image of its own."""
+    """Return whether the stack makes an image of its own."""
     if config.image.name:
         return False
     return config.image.base in BAKED if config.image.bake is None else config.image.bake
 
 
 def installs(config: ClusterConfig) -> bool:
-    """Whether each machine installs what it needs at its first boot."""
+    """Return whether each machine installs what it needs at its first boot."""
     return not config.image.name and not bakes(config)
 
 
 def secure_boot(config: ClusterConfig, spec: MachineSpec) -> bool:
-    """Whether the kernel may refuse unsigned modules.
+    """Return whether the kernel may refuse unsigned modules.
 
     Drivers and Lustre clients are built on the machine or in a bake (DKMS) and have no signature that the firmware
     has, so only machines with the distribution's own modules and nothing else can have it: a plain base without GPUs
@@ -51,7 +51,7 @@ def gpu_types(config: ClusterConfig) -> set[str]:
 
 
 def open_driver(config: ClusterConfig) -> bool:
-    """Whether NVIDIA's open kernel modules support all GPUs that nodes have."""
+    """Return whether NVIDIA's open kernel modules support all GPUs that nodes have."""
     return all(ACCELERATORS[gpu].open_driver for gpu in gpu_types(config) if gpu in ACCELERATORS)
 
 
@@ -102,7 +102,7 @@ def snapshot(config: ClusterConfig) -> str:
 
 
 def steps(config: ClusterConfig, folder: Path = PROJECT) -> list[Step]:
-    """What is done, in order; own steps named by a path are read from `folder`."""
+    """Return what is done, in order; own steps named by a path are read from `folder`."""
     row, types = recipe(config), gpu_types(config)
     gpus, baked = bool(types), bakes(config)
     of_fabric = {name for fabric in fabrics(config) for name in fabric.image_steps}
@@ -201,7 +201,7 @@ def trial_script(config: ClusterConfig) -> str:
 
 
 def content(config: ClusterConfig, folder: Path = PROJECT) -> dict[str, str]:
-    """What somebody chose to be in the image, by name: the recipe's version and what the stack file asks for.
+    """Return what somebody chose to be in the image, by name: the recipe's version and what the stack file asks for.
 
     Equal contents are one image, and a preview shows which of these another one comes from. The text of our own steps
     is not part of it: a newer program would otherwise take every cluster down for a mended comment. What a version of
@@ -251,7 +251,8 @@ def versions(config: ClusterConfig) -> dict[str, str]:
 
 
 def job_programs(config: ClusterConfig) -> Collection[str]:
-    """Those of the recipe, and those that the stack file asks for. An image that is named has what its recipe says."""
+    """Return those of the recipe, and those that the stack file asks for. An image that is named has what its recipe
+    says."""
     row = recipe(config)
     found = {"pyxis": row.enroot and row.pyxis, "apptainer": row.apptainer, "mpi": row.slurm}
     return {name for name, there in found.items() if there} | set(packaged(config))

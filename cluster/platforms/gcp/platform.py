@@ -52,7 +52,7 @@ _PRODUCT = Path("/sys/class/dmi/id/product_name")
 
 
 def has_credentials(settings: Mapping[str, Any]) -> bool:
-    """Whether any are named by a stack's settings, by the environment, by `gcloud`, or by the machine."""
+    """Return whether any are named by a stack's settings, by the environment, by `gcloud`, or by the machine."""
     if any(settings.get(key) for key in _SETTINGS) or any(os.environ.get(name) for name in _VARIABLES):
         return True
     folder = os.environ.get("CLOUDSDK_CONFIG") or Path.home() / ".config/gcloud"

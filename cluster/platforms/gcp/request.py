@@ -105,7 +105,7 @@ def builder(config: ClusterConfig) -> Ask | None:
 
 
 def networks(config: ClusterConfig) -> Mapping[str, int]:
-    """What a stack's networks count against quotas."""
+    """Return what a stack's networks count against quotas."""
     own = config.network.existing is None
     nat = own and config.network.nat
     logins = sum("login" in machine.roles for machine in machines(config)) if config.login.public else 0

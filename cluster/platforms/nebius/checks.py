@@ -26,7 +26,7 @@ CHECKS_USERS = ("nebius", CHECKS_USER)
 
 
 def find_errors(config: ClusterConfig) -> Iterator[Finding]:
-    """What `up` would fail for, or what would make a cluster that does not work."""
+    """Yield what `up` would fail for, or what would make a cluster that does not work."""
     if settings := config.section(Nebius):
         yield from _soperator_errors(config, settings)
         yield from _machine_errors(config, settings)
@@ -37,7 +37,7 @@ def find_errors(config: ClusterConfig) -> Iterator[Finding]:
 
 
 def find_warnings(config: ClusterConfig) -> Iterator[Finding]:
-    """What the author of a stack file should read before `up`."""
+    """Yield what the author of a stack file should read before `up`."""
     if settings := config.section(Nebius):
         yield from _soperator_warnings(settings)
         yield from _gpu_warnings(config, settings)

@@ -103,8 +103,8 @@ class Live:
 
 
 def differences(config: ClusterConfig, wanted: Sequence[Release], live: Live) -> list[Difference]:
-    """What differs; empty when nothing does. `wanted` are the stack's releases, with UNKNOWN for what only the cloud
-    has."""
+    """Return what differs; empty when nothing does. `wanted` are the stack's releases, with UNKNOWN for what only the
+    cloud has."""
     return [
         *_releases(wanted, live),
         *_objects(live),
@@ -164,7 +164,8 @@ def _objects(live: Live) -> Iterator[Difference]:
 
 
 def changed(wanted: Any, found: Any, path: str = "") -> Iterator[tuple[str, Any, Any]]:  # noqa: ANN401 - any JSON
-    """Where `found` does not have what is `wanted`, by path. What it has besides is its own: defaults, for one."""
+    """Yield where `found` does not have what is `wanted`, by path. What it has besides is its own: defaults, for
+    one."""
     if isinstance(wanted, Mapping):
         there = found if isinstance(found, Mapping) else {}
         for name, value in wanted.items():
@@ -292,7 +293,7 @@ def _text(value: object) -> str:
 
 
 def unseen(live: Live, more: Iterable[str] = ()) -> list[str]:
-    """What could not be compared, and why."""
+    """Return what could not be compared, and why."""
     controller = live.seen.controller
     found = [f"{what}: {why}" for what, why in live.view.unread.items()]
     found += [] if controller.reached else [f"{controller.name}: {controller.why}"]

@@ -154,8 +154,8 @@ REASONS: Mapping[str, Action] = {
 
 
 def action(reason: str, seconds: float | None, *, replacement: bool) -> Action:
-    """Who acts on a node that is drained with this reason since so many seconds, if that is known. `replacement` is
-    whether the operator may replace nodes."""
+    """Return who acts on a node that is drained with this reason since so many seconds, if that is known. `replacement`
+    is whether the operator may replace nodes."""
     text = reason.strip().strip("\"'")
     found = next((action for beginning, action in REASONS.items() if text.startswith(beginning)), None)
     if found is None:
@@ -171,7 +171,7 @@ def action(reason: str, seconds: float | None, *, replacement: bool) -> Action:
 
 
 def findings(seen: ClusterObservation, view: View, *, now: float) -> list[ClusterFinding]:
-    """What is wrong; empty when all is well."""
+    """Return what is wrong; empty when all is well."""
     found = [
         *_unread(seen, view),
         *_crashes(seen, view),
@@ -188,7 +188,7 @@ def findings(seen: ClusterObservation, view: View, *, now: float) -> list[Cluste
 
 
 def health_findings(seen: ClusterObservation, view: View, *, now: float) -> list[ClusterFinding]:
-    """What Soperator's health checks found: nodes that are drained, checks whose last run failed."""
+    """Return what Soperator's health checks found: nodes that are drained, checks whose last run failed."""
     return together([*_unread(seen, view), *_nodes(seen, view, now), *_checks(seen, view)])
 
 
@@ -368,7 +368,8 @@ def _checks(seen: ClusterObservation, view: View) -> Iterator[ClusterFinding]:
 
 
 def actions(nodes: Iterable[Node], replacement: bool, *, now: float) -> Iterator[tuple[Node, Action]]:  # noqa: FBT001
-    """Who must act on each drained node, and what to do. `replacement`: whether the operator may replace nodes."""
+    """Yield who must act on each drained node, and what to do. `replacement`: whether the operator may replace
+    nodes."""
     for node in nodes:
         if node.drained:
             since = node.since_utc

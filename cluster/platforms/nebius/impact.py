@@ -36,14 +36,14 @@ def count(edit: Edit) -> Impact:
 
 @rule(Effect.NOTHING, Effect.REPLACE)
 def recreated(edit: Edit) -> Impact:
-    """What nodes of nodesets are made of; the services' nodes are not looked at."""
+    """Return what nodes of nodesets are made of; the services' nodes are not looked at."""
     changed = reshaped(edit)
     return _recreate(edit, changed) if changed else _SAME
 
 
 @rule(Effect.NOTHING, Effect.REPLACE)
 def everything(edit: Edit) -> Impact:
-    """What all node groups are made of: controller and login pods move to other nodes too."""
+    """Return what all node groups are made of: controller and login pods move to other nodes too."""
     changed, nodesets = _groups(edit), reshaped(edit)
     if not changed and not nodesets:
         return _SAME
@@ -66,7 +66,7 @@ def controller(edit: Edit) -> Impact:
 
 @rule(Effect.NOTHING, Effect.REPLACE)
 def login(edit: Edit) -> Impact:
-    """What login nodes are made of."""
+    """Return what login nodes are made of."""
     if "login" not in _groups(edit):
         return _SAME
     return end_sessions(_logins(edit), "is recreated")
@@ -85,7 +85,7 @@ def address(edit: Edit) -> Impact:
 
 @rule(Effect.NOTHING, Effect.REFUSED)
 def nodes_per_group(edit: Edit) -> Impact:
-    """Where a nodeset's nodes are split."""
+    """Return where a nodeset's nodes are split."""
     old, new = (
         [
             split(config.nodesets[name].count, (settings_of(config).workers.get(name) or Workers()).nodes_per_group)

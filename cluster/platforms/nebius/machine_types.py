@@ -206,8 +206,8 @@ DAEMON_MEMORY = 131
 
 
 def allocatable(vcpus: int, memory_gib: int, disk_gib: int = 0) -> Resources:
-    """What pods of a node can have: all but 1 vCPU, 95 % of the memory less 2 GiB, 85 % of the boot disk less 48 GiB;
-    memory and disk in whole GiB."""
+    """Return what pods of a node can have: all but 1 vCPU, 95 % of the memory less 2 GiB, 85 % of the boot disk less 48
+    GiB; memory and disk in whole GiB."""
     return Resources(
         cpu=max(0, vcpus - 1) * 1000,
         memory=max(0, (memory_gib * 95 - 200) // 100) * GIB,
@@ -216,7 +216,8 @@ def allocatable(vcpus: int, memory_gib: int, disk_gib: int = 0) -> Resources:
 
 
 def slurmd_resources(node: Resources) -> Resources:
-    """What slurmd's container has of a node, in whole GiB: the node's jobs run in it, so its memory is RealMemory."""
+    """Return what slurmd's container has of a node, in whole GiB: the node's jobs run in it, so its memory is
+    RealMemory."""
     cpu = (node.cpu - DAEMON_SETS_CPU - MUNGE.cpu) // 1000 * 1000 - DAEMON_CPU
     memory = (node.memory - MUNGE.memory) // GIB * GIB - DAEMON_MEMORY
     return Resources(

@@ -256,7 +256,8 @@ def hosts(items: Iterable[Object]) -> dict[str, tuple[Condition, ...]]:
 
 
 def may_replace(deployments: Iterable[Object]) -> bool:
-    """Whether the operator may replace nodes: an argument of soperatorchecks (helm/soperatorchecks/templates)."""
+    """Return whether the operator may replace nodes: an argument of soperatorchecks
+    (helm/soperatorchecks/templates)."""
     return any(
         argument == "--enable-node-replacement=true"
         for item in deployments

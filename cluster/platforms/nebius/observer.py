@@ -116,7 +116,7 @@ class Soperator:
 
     @staticmethod
     def actors(access: Access, nodes: Iterable[Node]) -> dict[str, str]:
-        """Who must act on drained nodes; the operator replaces none if the cluster does not answer."""
+        """Return who must act on drained nodes; the operator replaces none if the cluster does not answer."""
         drained = [node for node in nodes if node.drained]
         if not drained:
             return {}
@@ -131,8 +131,8 @@ OBSERVER = Soperator()
 def _read(
     access: Access, more: Mapping[str, str] | None = None
 ) -> tuple[ClusterObservation, View, Mapping[str, Answer]]:
-    """What is seen of a cluster, also of one that does not answer; with the parts that `more` has slurm's commands for,
-    and what kubectl answered to each question."""
+    """Return what is seen of a cluster, also of one that does not answer; with the parts that `more` has slurm's
+    commands for, and what kubectl answered to each question."""
     mark = secrets.token_hex(8)
     with ThreadPoolExecutor() as pool:
         asked = {name: pool.submit(access.kubectl, *words) for name, words in QUESTIONS.items()}

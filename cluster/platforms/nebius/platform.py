@@ -19,7 +19,7 @@ PROFILES = Path(".nebius") / "config.yaml"
 
 
 def credentials(_: Mapping[str, Any]) -> bool:
-    """Whether there is a token, a service account's file, or a profile of the Nebius CLI."""
+    """Return whether there is a token, a service account's file, or a profile of the Nebius CLI."""
     if os.environ.get(TOKEN):
         return True
     if path := os.environ.get(SERVICE_ACCOUNT):

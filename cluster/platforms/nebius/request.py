@@ -82,7 +82,7 @@ def _storage(config: ClusterConfig, settings: Nebius, groups: tuple[NodeGroup, .
 
 
 def _quotas(settings: Nebius, groups: tuple[NodeGroup, ...]) -> Iterator[str]:
-    """What counts: nodes of each platform at the most, groups, fabrics, addresses."""
+    """Yield what counts: nodes of each platform at the most, groups, fabrics, addresses."""
     nodes = Counter[str]()
     for group in groups:
         nodes[group.platform] += group.most

@@ -405,7 +405,7 @@ AUTO_LIMIT_GIB = 12 * 1024
 
 
 def backs_up(settings: Nebius) -> bool:
-    """Whether there is a bucket for backups, and a schedule: as the stack file says, or by the jail's size."""
+    """Return whether there is a bucket for backups, and a schedule: as the stack file says, or by the jail's size."""
     wanted, jail = settings.backups.enabled, settings.filesystems.jail
     if wanted == "auto":
         return jail.spec is not None and jail.spec.size_gib < AUTO_LIMIT_GIB

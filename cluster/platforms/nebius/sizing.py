@@ -45,17 +45,17 @@ def worker(config: ClusterConfig, nodeset: str) -> WorkerSize:
 
 
 def slurmctld(config: ClusterConfig) -> Resources:
-    """What slurmctld's container has of the controller's node."""
+    """Return what slurmctld's container has of the controller's node."""
     return _beside(_node(config.controller.machine_type, controller_disk(config)), MUNGE)
 
 
 def sshd(config: ClusterConfig) -> Resources:
-    """What sshd's container has of a login node: users' sessions run in it."""
+    """Return what sshd's container has of a login node: users' sessions run in it."""
     return _beside(_node(config.login.machine_type or config.controller.machine_type, login_disk(config)), MUNGE)
 
 
 def slurmdbd(settings: Nebius) -> Resources:
-    """What slurmdbd's container has of the accounting node, beside MariaDB."""
+    """Return what slurmdbd's container has of the accounting node, beside MariaDB."""
     group = settings.accounting
     return _beside(_node(group.machine_type, group.disk_gib), MUNGE, MARIADB)
 
@@ -81,7 +81,8 @@ def _node(machine_type: str, disk_gib: int) -> Resources:
 
 
 def _beside(node: Resources, *others: Resources) -> Resources:
-    """What is left of a node beside other containers and OpenKruise's daemon, in whole GiB of memory and disk."""
+    """Return what is left of a node beside other containers and OpenKruise's daemon, in whole GiB of memory and
+    disk."""
     cpu = node.cpu - DAEMON_CPU - sum(other.cpu for other in others)
     memory = node.memory - DAEMON_MEMORY - sum(other.memory for other in others)
     disk = node.disk - sum(other.disk for other in others)
@@ -125,7 +126,7 @@ def tier(config: ClusterConfig) -> Tier:
 
 
 def on_system(settings: Nebius, wanted: Resources) -> Resources:
-    """What a pod of a system node gets: what it should have, and no more than such a node has for one pod."""
+    """Return what a pod of a system node gets: what it should have, and no more than such a node has for one pod."""
     node = _node(settings.system.machine_type, settings.system.disk_gib)
     return Resources(
         cpu=min(wanted.cpu, node.cpu), memory=min(wanted.memory, node.memory), disk=min(wanted.disk, node.disk)

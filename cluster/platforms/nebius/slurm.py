@@ -77,7 +77,7 @@ def conf(config: ClusterConfig) -> Conf:
 
 
 def _written(config: ClusterConfig) -> dict[str, Value]:
-    """What fields of the stack file set, where it has them: Soperator's own values are its defaults."""
+    """Return what fields of the stack file set, where it has them: Soperator's own values are its defaults."""
     found: dict[str, Value] = {}
     for path, slurm in conf_fields(type(config)):
         *above, key = path.split(".")
@@ -125,7 +125,7 @@ def partitions(config: ClusterConfig) -> list[dict[str, Any]]:
 
 
 def node_line(config: ClusterConfig, nodeset: str) -> str:
-    """What NodeName lines have besides the name, the address and RealMemory, which Soperator writes."""
+    """Return what NodeName lines have besides the name, the address and RealMemory, which Soperator writes."""
     section = config.nodesets[nodeset]
     size, gpu = sizes(config, section), nodeset_gpu(config, section)
     settings = {
@@ -140,7 +140,7 @@ def node_line(config: ClusterConfig, nodeset: str) -> str:
 
 
 def accounts(config: ClusterConfig) -> dict[str, Any]:
-    """What Slurm's database holds: the stack file's accounts and users, and an account for Soperator's checks.
+    """Return what Slurm's database holds: the stack file's accounts and users, and an account for Soperator's checks.
 
     Soperator itself enforces no associations. With `accounting.enforce`, jobs of its checks would be refused.
     """

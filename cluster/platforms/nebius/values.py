@@ -329,7 +329,7 @@ def _container(settings: Nebius, name: str, volume: str, *command: str) -> dict[
 
 
 def _registry(settings: Nebius) -> str:
-    """Where images come from: the registry of the charts. Charts of a folder have images of the default one."""
+    """Return where images come from: the registry of the charts. Charts of a folder have images of the default one."""
     charts = settings.soperator.charts.rstrip("/")
     return charts.removeprefix(_OCI) if charts.startswith(_OCI) else _DEFAULT_REGISTRY
 

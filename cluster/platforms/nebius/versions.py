@@ -180,7 +180,7 @@ def parse(version: str) -> Number:
 
 
 def series(version: str) -> Series:
-    """What a version's images have in them; the first series for versions before all."""
+    """Return what a version's images have in them; the first series for versions before all."""
     number = parse(version)
     return next((row for row in reversed(SERIES) if row.first <= number), SERIES[0])
 
@@ -191,10 +191,10 @@ def image_tag(version: str) -> str:
 
 
 def is_known(version: str) -> bool:
-    """Whether it is a release of those that are known, or a later patch of one."""
+    """Return whether it is a release of those that are known, or a later patch of one."""
     return parse(version)[:2] in KNOWN
 
 
 def faults(version: str) -> list[str]:
-    """What is known to go wrong with a version."""
+    """Return what is known to go wrong with a version."""
     return [what for fixed, what in FAULTS.values() if parse(version) < fixed]

@@ -123,7 +123,7 @@ def compare(
 
 
 def _date_of(run: Run) -> datetime | None:
-    """When a run began, by its header: UTC."""
+    """Return when a run began, by its header: UTC."""
     try:
         found = datetime.fromisoformat(run.facts.get("date", "").replace("Z", "+00:00"))
     except ValueError:

@@ -125,7 +125,7 @@ def _lines(file: BinaryIO) -> Iterator[tuple[int, str]]:
 
 
 def _is_chatter(raw: bytes) -> bool:
-    """Whether a line of NCCL_DEBUG=INFO can be left out: they are most of a large log, and two kinds are read.
+    """Return whether a line of NCCL_DEBUG=INFO can be left out: they are most of a large log, and two kinds are read.
 
     A line that begins with a row of nccl-tests begins with a blank, after a label if there is one.
     """
@@ -492,7 +492,7 @@ def _begin(text: str, layout: _Layout, line: int) -> _RowBegun | None:
 
 
 def _is_measures(tokens: Sequence[str]) -> bool:
-    """Whether all tokens could be measures: numbers, N/A, and the date and time of a stamp."""
+    """Return whether all tokens could be measures: numbers, N/A, and the date and time of a stamp."""
     return bool(tokens) and all(_is_number(word) or word == "N/A" or re.fullmatch(r"[0-9:-]+", word) for word in tokens)
 
 

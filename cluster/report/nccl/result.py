@@ -224,7 +224,7 @@ def _finding(name: str, where: str, what: str, *, todo: str = "", level: Level |
 
 
 def _log_findings(log: NcclLog, run: Run, subject: Subject, where: str) -> Iterator[Finding]:
-    """What is wrong with a log itself: cut short, two programs in one file, wrong results."""
+    """Yield what is wrong with a log itself: cut short, two programs in one file, wrong results."""
     yield from _other_runs(log, run, where)
     if lines := [run.mixed for run in log.runs if run.mixed]:
         what = "Rows of two programs stand among each other from this line on, so no row can be attributed"
@@ -302,7 +302,7 @@ def _cited(quotes: list[Quote]) -> str:
 
 
 def _curve_findings(run: Run, subject: Subject, where: str) -> Iterator[Finding]:
-    """What the bandwidth over message size means, beside a reference or the hardware's line rate."""
+    """Yield what the bandwidth over message size means, beside a reference or the hardware's line rate."""
     curve = run.curve()
     if not curve:
         return
@@ -384,7 +384,7 @@ def _plateau(subject: Subject, curve: dict[int, float]) -> str:
 
 
 def _nics(share: float, subject: Subject) -> str:
-    """How many NICs would carry that share, where it is close to a whole number of them."""
+    """Return how many NICs would carry that share, where it is close to a whole number of them."""
     nics = subject.line_rate.nics if subject.line_rate else 0
     whole = round(share * nics)
     if nics < 2 or not 0 < whole < nics or abs(share * nics - whole) > 0.2:

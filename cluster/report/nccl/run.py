@@ -262,13 +262,13 @@ def ranks_of(run: Run, collective: str) -> int | None:
 
 
 def is_ring(collective: str) -> bool:
-    """Whether its busbw can't be above what a node's NICs carry; trees and NVLink SHARP can be in all_reduce."""
+    """Return whether its busbw can't be above what a node's NICs carry; trees and NVLink SHARP can be in all_reduce."""
     return collective in _RING
 
 
 def is_of_nodes(collective: str) -> bool:
-    """Whether its busbw is what all NICs of a node carry together. In the others each GPU sends for itself: their busbw
-    comes down to one NIC's, and that is what a node without the GPUs' network reaches as well."""
+    """Return whether its busbw is what all NICs of a node carry together. In the others each GPU sends for itself:
+    their busbw comes down to one NIC's, and that is what a node without the GPUs' network reaches as well."""
     return is_ring(collective) or collective == "all_reduce"
 
 

@@ -161,7 +161,7 @@ def missing(wanted: Sequence[Wanted]) -> bool:
 
 
 def ends(found: compute_v1.Instance) -> int:
-    """When Google deletes it, in seconds since 1970; 0 where that is unknown."""
+    """Return when Google deletes it, in seconds since 1970; 0 where that is unknown."""
     began, seconds = found.last_start_timestamp or found.creation_timestamp, found.scheduling.max_run_duration.seconds
     return int(datetime.fromisoformat(began).timestamp()) + int(seconds) if began and seconds else 0
 

@@ -104,7 +104,8 @@ def exists(bridge: str) -> bool:
 
 
 def cut(bridge: str, cable: str) -> bool:
-    """Whether the host's end of a machine's cable is not in the bridge, not up, or not connected at its other end."""
+    """Return whether the host's end of a machine's cable is not in the bridge, not up, or not connected at its other
+    end."""
     port = _INTERFACES / cable
     try:
         plugged = (port / "master").resolve().name == bridge and int((port / "flags").read_text(), 16) & 1
@@ -175,7 +176,8 @@ def ours(root: Path) -> list[str]:
 
 
 def taken_by(network: ipaddress.IPv4Network, *, but: str) -> str | None:
-    """Which interface or route, other than `but`, uses addresses of `network` on this host; None if none does."""
+    """Return which interface or route, other than `but`, uses addresses of `network` on this host; None if none
+    does."""
     for interface, what, theirs in [*_own_networks(), *_routes()]:
         if interface != but and theirs.overlaps(network):
             return what

@@ -91,7 +91,8 @@ def ensure(network: Network, *, before: Sequence[str] | None = None) -> None:
 
 
 def is_up(network: Network) -> bool:
-    """Whether the bridge (gone after a restart of the host) and the stack's files are there, and these root's alone."""
+    """Return whether the bridge (gone after a restart of the host) and the stack's files are there, and these root's
+    alone."""
     paths = network.paths
     there = paths.network.exists() and paths.hosts.exists() and bridge.exists(network.bridge)
     there = there and bridge.is_shielded(network.bridge)

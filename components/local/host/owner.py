@@ -25,7 +25,8 @@ def state_id(admin_key: str) -> str:
 
 
 def recorded(paths: StackPaths) -> dict[str, Any]:
-    """What is on record of the stack's network and its owner; empty where nothing is, or nothing that can be read."""
+    """Return what is on record of the stack's network and its owner; empty where nothing is, or nothing that can be
+    read."""
     try:
         found = json.loads(paths.network.read_text())
     except (FileNotFoundError, NotADirectoryError, ValueError):

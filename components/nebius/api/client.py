@@ -186,7 +186,7 @@ def sdk(endpoint: str = "") -> Any:  # noqa: ANN401
 
 
 def expires(endpoint: str = "") -> bool:
-    """Whether the credential is a bare token, which can't be renewed."""
+    """Return whether the credential is a bare token, which can't be renewed."""
     return not endpoint and bool(os.environ.get(TOKEN_VARIABLE, "").strip())
 
 
@@ -199,7 +199,7 @@ def close() -> None:
 
 
 def log_in(made: Any) -> Any:  # noqa: ANN401
-    """Who the credential is of (`GetProfileResponse`): the first call, which fails early."""
+    """Return who the credential is of (`GetProfileResponse`): the first call, which fails early."""
     return call("log in to Nebius", made.whoami, auth_options=_at_once(), timeout=LOGIN_SECONDS)
 
 

@@ -40,7 +40,7 @@ class Wait(Poll):
         self._lost: float | None = None
 
     def asked(self, call: Callable[[], Message]) -> Message:
-        """What a poll returns, again and again while the API can't be reached, within UNREACHABLE_SECONDS."""
+        """Return what a poll returns, again and again while the API can't be reached, within UNREACHABLE_SECONDS."""
         while True:
             try:
                 answer = call()
@@ -114,7 +114,7 @@ def until_ready(wait: Wait, kind: Kind, id_: str, endpoint: str) -> Message:
 
 
 def is_ready(kind: Kind, message: Message) -> bool:
-    """Whether it can be used."""
+    """Return whether it can be used."""
     reconciling = getattr(getattr(message, "status", None), "reconciling", False)
     return (not kind.ready or state_of(message) in kind.ready) and not reconciling
 
@@ -143,7 +143,7 @@ def delete_object(kind: Kind, id_: str, endpoint: str, wait: Wait) -> None:
 def retried(
     wait: Wait, start: Callable[[], Message], also: frozenset[str] = frozenset(), fresh_seconds: float = 0
 ) -> Message:
-    """What `start` returns, again and again while another operation is in its way, until the deadline.
+    """Return what `start` returns, again and again while another operation is in its way, until the deadline.
 
     `also`: details of errors that pass as well. `fresh_seconds`: for how long those of FRESH may.
     """
@@ -158,7 +158,7 @@ def retried(
 
 
 def _progress(kind: Kind, operation: Message, endpoint: str) -> str:
-    """Where an operation is: its steps, its problems, and of node groups how many nodes are ready."""
+    """Return where an operation is: its steps, its problems, and of node groups how many nodes are ready."""
     parts: list[str] = []
     if (tracker := operation.progress_tracker()) is not None:
         done = tracker.work_fraction()

@@ -187,7 +187,7 @@ class Room:
     """By availability: reserved, on_demand, preemptible; only those whose figures are fresh."""
 
     def available(self, ways: Iterable[str]) -> int:
-        """How many can be had of some of them."""
+        """Return how many can be had of some of them."""
         return sum(self.counts.get(way, 0) for way in ways)
 
 
@@ -204,7 +204,7 @@ def first_subnet(project_id: str, endpoint: str = "") -> str:
 
 
 def exists(kind: str, id_: str, endpoint: str = "") -> bool:
-    """Whether there is an object of that kind and id."""
+    """Return whether there is an object of that kind and id."""
     return get(kind_of(kind), id_, endpoint) is not None
 
 
@@ -257,7 +257,7 @@ def node_images(version: str, platform: str, endpoint: str = "") -> list[dict[st
 
 
 def rooms(tenant_id: str, endpoint: str = "") -> list[Room]:
-    """How many nodes of each preset a tenant can have at present, by region and fabric (ResourceAdvice)."""
+    """Return how many nodes of each preset a tenant can have at present, by region and fabric (ResourceAdvice)."""
     from nebius.api.nebius.capacity.v1 import ListResourceAdviceRequest, ResourceAdviceServiceClient
 
     service, doing = ResourceAdviceServiceClient(client.sdk(endpoint)), f"read capacity advice of {tenant_id}"

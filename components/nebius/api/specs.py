@@ -43,19 +43,19 @@ def canonical(value: Message) -> Message:
 
 
 def same(one: Message, other: Message) -> bool:
-    """Whether both say the same."""
+    """Return whether both say the same."""
     return canonical({"": one}) == canonical({"": other})
 
 
 def at(spec: Message, path: str) -> Message:
-    """What is at a dotted path, or None."""
+    """Return what is at a dotted path, or None."""
     for name in path.split("."):
         spec = spec.get(name) if isinstance(spec, Mapping) else None
     return spec
 
 
 def differing(olds: Message, news: Message, paths: Iterable[str]) -> list[str]:
-    """Which of the dotted paths differ."""
+    """Return which of the dotted paths differ."""
     return [path for path in paths if not same(at(olds, path), at(news, path))]
 
 

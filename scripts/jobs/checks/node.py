@@ -26,7 +26,7 @@ _DENIED = (errno.EPERM, errno.EACCES)
 
 
 def seen(mode: str, token: str = "") -> dict[str, object]:
-    """What a mode collects."""
+    """Return what a mode collects."""
     environ = os.environ
     found: dict[str, object] = {
         "node": environ.get("SLURMD_NODENAME", ""),
@@ -68,7 +68,8 @@ def gpus() -> dict[str, object]:
 
 
 def _opens(path: str) -> bool:
-    """Whether the cgroup lets this process open a device; a stand-in has no driver behind it, which is asked later."""
+    """Return whether the cgroup lets this process open a device; a stand-in has no driver behind it, which is asked
+    later."""
     try:
         os.close(os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC))
     except OSError as error:

@@ -76,7 +76,8 @@ def converge(desired: dict[str, Any]) -> None:
 
 
 def both(before: dict[str, Any], desired: dict[str, Any]) -> dict[str, Any]:
-    """What is ours while `before` becomes `desired`: all rows of both, with all that they say. A pure function."""
+    """Return what is ours while `before` becomes `desired`: all rows of both, with all that they say. A pure
+    function."""
     found: dict[str, Any] = dict(desired)
     for kind in NOTHING:
         rows: dict[str, Row] = {row["name"]: dict(row) for row in before[kind]}
@@ -196,7 +197,7 @@ def _users(desired: list[Row], before: dict[str, Row], found: dict[str, Any], *,
 
 
 def _rights(row: Row, before: Row | None, place: Row, *, mend: bool) -> Iterator[str]:
-    """What differs of a user's QOS in an account; without any, `normal` is Slurm's own."""
+    """Yield what differs of a user's QOS in an account; without any, `normal` is Slurm's own."""
     if row["qos"] or mend or (before or {}).get("qos"):
         said = row["qos"] or ["normal"]
         if set(said) != set(filter(None, place["qos"].split(","))):
@@ -210,7 +211,7 @@ def _rights(row: Row, before: Row | None, place: Row, *, mend: bool) -> Iterator
 
 
 def _unlimited(place: Row) -> list[str]:
-    """What takes away the limits of an association: a stack sets none there, it limits by QOS."""
+    """Return what takes away the limits of an association: a stack sets none there, it limits by QOS."""
     none = {key: output.limit_value("GrpTRES" if "TRES" in key else key, "", place.get(key, "")) for key in ON_PEOPLE}
     return [f"{key}={value}" for key, value in none.items() if place.get(key)]
 

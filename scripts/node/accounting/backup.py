@@ -55,7 +55,7 @@ JOB_ID_MARK = "# For one job, after a restore:"
 
 
 def header() -> dict[str, Any]:
-    """What a backup says of itself."""
+    """Return what a backup says of itself."""
     cluster = cluster_name()
     jobs = f"{cluster}_job_table"
     count = query(f"SELECT COUNT(*) FROM {DATABASE}.`{jobs}`;")[0][0] if jobs in tables(DATABASE) else "0"
@@ -187,7 +187,8 @@ def restore(payload: dict[str, Any]) -> None:
 
 
 def check_backup(file: Path, digest: str, cluster: str) -> dict[str, Any]:
-    """What the uploaded backup says of itself. Raises SetupError when it did not arrive whole, or is of others."""
+    """Return what the uploaded backup says of itself. Raises SetupError when it did not arrive whole, or is of
+    others."""
     try:
         if hashlib.sha256(file.read_bytes()).hexdigest() != digest:
             raise SetupError("the backup did not arrive whole; nothing was changed. Run the same command again")
@@ -247,14 +248,14 @@ def running_jobs() -> set[str]:
 
 
 def has_cluster(cluster: str) -> bool:
-    """Whether slurmdbd answers, and has the cluster."""
+    """Return whether slurmdbd answers, and has the cluster."""
     with contextlib.suppress(SetupError):
         return [cluster] in sacctmgr_show("cluster", "cluster")
     return False
 
 
 def registered(cluster: str) -> bool:
-    """Whether slurmctld is in touch with slurmdbd."""
+    """Return whether slurmctld is in touch with slurmdbd."""
     found = sacctmgr_show(f"cluster {cluster}", "controlport")
     return found not in ([], [["0"]]) and succeeds("scontrol", "ping")
 

@@ -92,7 +92,7 @@ def ended(tail: int | None = None) -> dict[tuple[int, int], Job]:
 
 
 def is_sound(job: object) -> bool:
-    """Whether it is a job as jobcomp.lua writes one: numbers that the database takes, and bytes."""
+    """Return whether it is a job as jobcomp.lua writes one: numbers that the database takes, and bytes."""
     return (
         isinstance(job, dict)
         and all(name in job for name in NEEDED)
@@ -154,7 +154,7 @@ def rebuild(payload: Mapping[str, Any]) -> None:
 
 
 def job_line(job: Job) -> str:
-    """What a record will say, a JSON list of texts."""
+    """Return what a record will say, a JSON list of texts."""
     began, ended = (
         time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(moment)) if moment else "-"
         for moment in (started(job), job["end_time"])
@@ -239,7 +239,7 @@ def _insert(cluster: str, table: str, job: Job) -> str:
 
 
 def started(job: Job) -> int:
-    """When it began; 0 for one that was cancelled before, whose start slurmctld only expected."""
+    """Return when it began; 0 for one that was cancelled before, whose start slurmctld only expected."""
     return job["start_time"] if job["start_time"] <= job["end_time"] else 0
 
 

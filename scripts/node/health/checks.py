@@ -90,7 +90,8 @@ def after_job(settings: dict[str, Any], job: str) -> Outcomes:
 
 
 def left(settings: dict[str, Any], job: str) -> Outcomes:
-    """Whether processes that a job left on GPUs are still there; for a node that an epilog has drained for them."""
+    """Return whether processes that a job left on GPUs are still there; for a node that an epilog has drained for
+    them."""
     answer = side_by_side({"left": lambda: gpu.leftovers(job)}, seconds=settings["seconds"])["left"]
     return {"gpu-processes": answer if "state" in answer else failed("nvidia-smi does not say whether they have ended")}
 
@@ -151,8 +152,8 @@ _APERTURE = ("0x1ae0", "0x0084")  # vendor and device of A3 Mega's apertures, as
 
 
 def gpu_count(wanted: int, dev: Path = Path("/dev")) -> Outcome:
-    """Whether every GPU has a device file; Slurm gives jobs those that gres.conf names, whether they are there or
-    not."""
+    """Return whether every GPU has a device file; Slurm gives jobs those that gres.conf names, whether they are there
+    or not."""
     if not wanted:
         return skipped("no GPUs on this machine type")
     there = {path.name for path in dev.glob("nvidia*") if _GPU.fullmatch(path.name) and path.is_char_device()}
@@ -165,7 +166,7 @@ def gpu_count(wanted: int, dev: Path = Path("/dev")) -> Outcome:
 def aperture(
     pci: Path = Path("/sys/bus/pci/devices"), shown: Path = Path("/dev/aperture_devices"), *, wanted: bool
 ) -> Outcome:
-    """Whether every aperture of this machine is shown to jobs: without them NCCL uses plain TCP, or fails."""
+    """Return whether every aperture of this machine is shown to jobs: without them NCCL uses plain TCP, or fails."""
     if not wanted:
         return skipped("no aperture devices on this machine type")
     there = sum((_read_text(device / "vendor"), _read_text(device / "device")) == _APERTURE for device in pci.glob("*"))
@@ -224,7 +225,7 @@ LOCAL = ("/", "/var", "/var/log", "/var/spool/slurmd", "/tmp", str(LOCAL_SSDS)) 
 
 
 def shared_mounts() -> Outcome:
-    """Whether everything is mounted that fstab has in our block, by the kernel's table: no server is asked."""
+    """Return whether everything is mounted that fstab has in our block, by the kernel's table: no server is asked."""
     wanted = mounts.shared_targets()
     missing = [path for path in wanted if not mounts.mounted(path)]
     if missing:
@@ -233,7 +234,7 @@ def shared_mounts() -> Outcome:
 
 
 def file_system_answers(path: str) -> Outcome:
-    """Whether a file system answers, and accepts writes if it should; hangs where its server is gone."""
+    """Return whether a file system answers, and accepts writes if it should; hangs where its server is gone."""
     found = mounts.shared_usage(path)
     if not found["mounted"]:
         return failed(f"{path} is not mounted")
@@ -241,7 +242,7 @@ def file_system_answers(path: str) -> Outcome:
 
 
 def disk(least: int, paths: tuple[str, ...] = LOCAL) -> Outcome:
-    """Whether local file systems have at least this share of space and of inodes left, in percent."""
+    """Return whether local file systems have at least this share of space and of inodes left, in percent."""
     seen: set[int] = set()
     wrong: list[str] = []
     smallest = 100.0
@@ -266,7 +267,7 @@ def disk(least: int, paths: tuple[str, ...] = LOCAL) -> Outcome:
 
 
 def local_ssd(wanted: int, path: Path = LOCAL_SSDS) -> Outcome:
-    """Whether the local SSDs are mounted, and users may write there: enroot keeps containers on them."""
+    """Return whether the local SSDs are mounted, and users may write there: enroot keeps containers on them."""
     if not wanted:
         return skipped("no local SSDs on this machine type")
     if in_container():

@@ -63,8 +63,8 @@ NO_ACTION = Action("none")
 
 
 def decide(states: set[str], given: str, failed: dict[str, str], *, passes: int, resume_after: int) -> Action:
-    """What to do with a node in these states, drained for the reason `given` if it is, whose checks of the kinds in
-    `failed` have failed; `passes`: how many runs in a row passed, this one included.
+    """Return what to do with a node in these states, drained for the reason `given` if it is, whose checks of the kinds
+    in `failed` have failed; `passes`: how many runs in a row passed, this one included.
 
     A drain by anybody else is left alone, and no node is ever set down. A fault that nobody has looked at stays in the
     reason.

@@ -79,7 +79,7 @@ def parse_gpus(text: str) -> list[Gpu]:
 
 
 def needs_action(gpus: list[Gpu]) -> Outcome | None:
-    """What the driver itself asks for; None where it asks for nothing."""
+    """Return what the driver itself asks for; None where it asks for nothing."""
     found: list[str] = []
     for gpu in gpus:
         action = gpu.text("gpu_recovery_action")
@@ -262,7 +262,7 @@ def gpus(
 
 
 def _wrong(code: int, said: str, found: list[Gpu], count: int) -> dict[str, Outcome]:
-    """What is wrong with the driver itself, from the first answer of nvidia-smi; empty if nothing is."""
+    """Return what is wrong with the driver itself, from the first answer of nvidia-smi; empty if nothing is."""
     around = _DOCUMENT.sub("", said)
     for text, pattern in ((around, _LOST), (said, _GONE)):
         if pattern.search(text):
@@ -351,7 +351,7 @@ def _job(proc: Path, pid: str) -> str:
 
 
 def _serves(proc: Path, pid: str) -> bool:
-    """Whether a process outside any job is there for jobs: the receive data path manager, or CUDA's MPS."""
+    """Return whether a process outside any job is there for jobs: the receive data path manager, or CUDA's MPS."""
     try:
         words = (proc / pid / "cmdline").read_text(errors="replace").split("\0")
         name = (proc / pid / "comm").read_text().strip()

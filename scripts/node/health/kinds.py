@@ -52,7 +52,7 @@ def kinds(text: str) -> tuple[str, ...]:
 
 
 def resumes(text: str) -> bool:
-    """Whether a node with this reason may be resumed once its checks pass."""
+    """Return whether a node with this reason may be resumed once its checks pass."""
     named = kinds(text)
     return bool(named) and set(named) <= RESUMES
 

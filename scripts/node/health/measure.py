@@ -132,7 +132,7 @@ def _idle(names: list[str]) -> list[str]:
 
 
 def _due(name: str, kind: str, wanted: dict[str, Any]) -> bool:
-    """Whether a node's last measurement is old, or was slow: then it is idle because somebody has resumed it."""
+    """Return whether a node's last measurement is old, or was slow: then it is idle because somebody has resumed it."""
     last = _last(name, kind)
     # Half an hour less: the timer comes every hour, and would else be late by one each time.
     resumed = last.get("state") == "failed" and not last.get("common")
@@ -276,7 +276,7 @@ def _settle(kind: str, nodes: list[str], found: Results) -> None:
 
 
 def _common(kind: str, others: list[str]) -> bool:
-    """Whether more than half of the others that were measured, and more than one, were too slow."""
+    """Return whether more than half of the others that were measured, and more than one, were too slow."""
     states = [_last(name, kind).get("state") for name in others]
     failed, passed = states.count("failed"), states.count("ok")
     return failed > max(1, passed)

@@ -55,7 +55,7 @@ def skipped(text: str) -> Outcome:
 
 
 def in_container() -> bool:
-    """Whether this machine is a container, as machines of a rehearsal are: it has no hardware of its own."""
+    """Return whether this machine is a container, as machines of a rehearsal are: it has no hardware of its own."""
     return CONTAINER.exists()
 
 
@@ -81,7 +81,7 @@ def once(name: str, check: Callable[[], Any], *, seconds: float) -> Callable[[],
 
 
 def _since(lock: int) -> float:
-    """When the holder of a lock took it, by the monotonic clock; now, where it has not said so yet."""
+    """Return when the holder of a lock took it, by the monotonic clock; now, where it has not said so yet."""
     try:
         return float(os.pread(lock, 24, 0))
     except ValueError:
@@ -129,8 +129,8 @@ def _publish(name: str, text: str) -> bool:
 
 
 def is_common(name: str, kind: str) -> bool:
-    """Whether more than half of the other nodes fail this check as well, by their results of the last hour: its cause
-    is then none of theirs, and draining them all would stop the cluster."""
+    """Return whether more than half of the other nodes fail this check as well, by their results of the last hour: its
+    cause is then none of theirs, and draining them all would stop the cluster."""
     found = side_by_side({"common": lambda: _is_common(name, kind)}, seconds=PUBLISH_SECONDS)
     return found["common"] is True
 

@@ -99,8 +99,8 @@ def _run(user: str, program: list[str], *, seconds: int) -> subprocess.Completed
 
 
 def _trial(states: list[str]) -> str:
-    """What to try in a partition whose nodes are in these states, as `sinfo --format %T` has them: to run a job, to
-    ask whether one would be accepted, or nothing. A pure function.
+    """Return what to try in a partition whose nodes are in these states, as `sinfo --format %T` has them: to run a job,
+    to ask whether one would be accepted, or nothing. A pure function.
 
     Beside a full cluster a job would wait for hours: asking whether it could run is all that can be asked then. Nodes
     that an operator has drained are for the operator to bring back, as `nodes` has it.

@@ -70,7 +70,7 @@ def _pinned(url: str, sha256: str, there: Path) -> bytes:
 
 
 def download(url: str) -> bytes:
-    """What stands at an address, redirects followed. Raises SetupError in words when that is nothing."""
+    """Return what stands at an address, redirects followed. Raises SetupError in words when that is nothing."""
     why = ""
     for attempt in range(TRIES):
         if attempt:
@@ -177,19 +177,19 @@ def remove() -> None:
 
 
 def holds(sha256: str) -> bool:
-    """Whether rxdm as it is was made from the original with this hash, and not changed since."""
+    """Return whether rxdm as it is was made from the original with this hash, and not changed since."""
     known = record()
     return known["before"] == sha256 and file_digest(TREE / RXDM) == known["after"]
 
 
 def record() -> dict[str, str]:
-    """What was done to rxdm last (`outcome`), with the hashes before and after; empty texts if nothing was."""
+    """Return what was done to rxdm last (`outcome`), with the hashes before and after; empty texts if nothing was."""
     kept = TREE / f"{RXDM}.json"
     return json.loads(kept.read_text()) if kept.exists() else {"before": "", "after": "", "outcome": ""}
 
 
 def observe() -> dict[str, str]:
-    """What is in the tree, by path: `-> TARGET` of a link that leads somewhere, SHA-256 of a file.
+    """Return what is in the tree, by path: `-> TARGET` of a link that leads somewhere, SHA-256 of a file.
 
     rxdm is there only as it was put in place: one that was changed since is `changed`. A script that can't be
     run, which the dispatcher would skip, is `not executable`.
@@ -224,7 +224,7 @@ def _keep(paths: Collection[str]) -> None:
 
 
 def _leads_to(path: str, target: str) -> Path:
-    """Where a link leads; its own folder need not be there yet."""
+    """Return where a link leads; its own folder need not be there yet."""
     return TREE / os.path.normpath(os.path.join(os.path.dirname(path), target))  # noqa: PTH118, PTH120 - no pathlib way
 
 

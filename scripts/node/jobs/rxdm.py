@@ -40,7 +40,7 @@ SYSTEMS = {
 
 
 def classify(text: str) -> tuple[str, str]:
-    """Whether a prolog is right for Ubuntu 22.04 as it is, can be patched, or is not understood; and why."""
+    """Return whether a prolog is right for Ubuntu 22.04 as it is, can be patched, or is not understood; and why."""
     checks, rest = _os_checks(text), text
     for found in reversed(checks):
         rest = rest[: found.start()] + rest[found.end() :]
@@ -73,7 +73,7 @@ def unpatch_check(text: str) -> str:
 
 
 def check_failure(text: str) -> str:
-    """What is wrong with a patched text; nothing if its check holds where it should, and nowhere else."""
+    """Return what is wrong with a patched text; nothing if its check holds where it should, and nowhere else."""
     checks = _os_checks(text)
     if len(checks) != 1:
         return f"it has {len(checks)} checks"
@@ -160,7 +160,7 @@ fi
 
 
 def trial_failure(text: str) -> str:
-    """What is wrong with a prolog, as a run of it for a job on two nodes shows; nothing if it does its work."""
+    """Return what is wrong with a prolog, as a run of it for a job on two nodes shows; nothing if it does its work."""
     with tempfile.TemporaryDirectory(prefix="hpc-trial-") as folder:
         given, root = Path(folder) / "given", Path(folder) / "root"
         for made in (given, root):
@@ -265,7 +265,7 @@ def _outcome(known: str | None, text: str) -> tuple[str, str]:
 
 
 def _unreadable(text: str) -> str:
-    """What bash has against a script; nothing if it can read it."""
+    """Return what bash has against a script; nothing if it can read it."""
     check = subprocess.run(
         ["bash", "-n"], input=text.encode(errors="surrogateescape"), capture_output=True, timeout=30, check=False
     )

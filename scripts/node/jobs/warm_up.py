@@ -124,7 +124,7 @@ class Run:
         return [*(node for node in part["nodes"] if node in self.ready), *filter(self.takes_jobs, part["others"])]
 
     def takes_jobs(self, node: str) -> bool:
-        """Whether slurmctld has the node in service."""
+        """Return whether slurmctld has the node in service."""
         state = self.states.get(node, "")
         return state.startswith(_GOOD) and not state.endswith("*")
 

@@ -89,14 +89,14 @@ def columns(mark: str) -> str:
 
 
 def table(text: str, mark: str) -> list[dict[str, str]]:
-    """What squeue printed, by COLUMNS, with `mark` behind every field. A pure function."""
+    """Return what squeue printed, by COLUMNS, with `mark` behind every field. A pure function."""
     cells, width = text.split(mark)[:-1], len(COLUMNS)
     rows = [cells[at : at + width] for at in range(0, len(cells) - width + 1, width)]
     return [dict(zip(COLUMNS, [row[0].lstrip("\n"), *row[1:]], strict=True)) for row in rows]
 
 
 def is_held(row: dict[str, str]) -> bool:
-    """Whether a waiting job starts only when an operator releases it. A pure function.
+    """Return whether a waiting job starts only when an operator releases it. A pure function.
 
     The words are those of job_state_reason_string (JobHeldAdmin, JobHoldMaxRequeue) and of src/slurmctld/job_mgr.c
     ("launch failed requeued held", "job requeued in held state"), from 22.05 to 26.05. JobHeldUser: its user's wish.
@@ -109,7 +109,7 @@ def is_held(row: dict[str, str]) -> bool:
 
 
 def tasks(number: str) -> int:
-    """How many jobs squeue shows by one number: `7`, `7_2` are one, `7_[1-5,9%2]` is six. A pure function."""
+    """Return how many jobs squeue shows by one number: `7`, `7_2` are one, `7_[1-5,9%2]` is six. A pure function."""
     count = 0
     for part in number.partition("[")[2].rstrip("]").partition("%")[0].split(","):
         first, _, last = part.partition(":")[0].partition("-")
@@ -120,7 +120,7 @@ def tasks(number: str) -> int:
 
 
 def summary(found: list[dict[str, str]]) -> dict[str, Any]:
-    """How many jobs are in each state, the first JOBS of them, and those that Slurm or an operator holds."""
+    """Return how many jobs are in each state, the first JOBS of them, and those that Slurm or an operator holds."""
     states: Counter[str] = Counter()
     for row in found:
         states[row["state"]] += tasks(row["id"])
@@ -135,7 +135,7 @@ _SPAN = re.compile(r"^(?:(?P<d>[0-9]+)-)?(?P<a>[0-9]+)(?::(?P<b>[0-9]+))?(?::(?P
 
 
 def same_limit(key: str, said: str, there: str) -> bool:
-    """Whether sacctmgr prints `there` for a limit that was set to `said`; empty texts are no limit."""
+    """Return whether sacctmgr prints `there` for a limit that was set to `said`; empty texts are no limit."""
     if key == "Priority":
         return int(said or 0) == int(there or 0)
     if key in TRES_LIMITS or key in LIST_LIMITS:

@@ -18,7 +18,7 @@ ASK_SECONDS = 3
 
 
 def job_summary() -> dict[str, Any]:
-    """How many jobs are in each state, and the first JOBS of them: running ones, then waiting ones by priority.
+    """Return how many jobs are in each state, and the first JOBS of them: running ones, then waiting ones by priority.
 
     Those that Slurm, or an operator, holds stand once more under `held`, JOBS at most: they come last in the queue.
     """
@@ -30,14 +30,14 @@ def job_summary() -> dict[str, Any]:
 
 
 def ping() -> dict[str, Any]:
-    """Whether slurmctld answers, and in how many seconds."""
+    """Return whether slurmctld answers, and in how many seconds."""
     began = time.monotonic()
     said = _ask("scontrol", "ping").strip()
     return {"up": said.endswith("UP"), "said": said, "seconds": round(time.monotonic() - began, 3)}
 
 
 def statistics() -> dict[str, int]:
-    """What waits for slurmdbd in slurmctld: its records are kept until slurmdbd takes them."""
+    """Return what waits for slurmdbd in slurmctld: its records are kept until slurmdbd takes them."""
     for line in _ask("sdiag").splitlines():
         name, _, value = line.partition(":")
         if name.strip() == "DBD Agent queue size":
@@ -46,7 +46,7 @@ def statistics() -> dict[str, int]:
 
 
 def database() -> dict[str, Any]:
-    """Whether slurmdbd answers. An open port shows that it runs; only an answer shows that MariaDB does, too."""
+    """Return whether slurmdbd answers. An open port shows that it runs; only an answer shows that MariaDB does, too."""
     if not listens(slurmctld.SLURMDBD_PORT):
         return {"up": False, "said": f"nothing listens on port {slurmctld.SLURMDBD_PORT}"}
     try:
@@ -173,7 +173,7 @@ def everywhere() -> list[Job]:
 
 
 def jobs_left(jobs: list[Job], nodes: set[str], partitions: set[str]) -> list[Job]:
-    """Those that hold one of the nodes, or run or wait in one of the partitions. A pure function."""
+    """Return those that hold one of the nodes, or run or wait in one of the partitions. A pure function."""
     return [
         job for job in jobs if job.state not in ENDED and (set(job.held) & nodes or set(job.partitions) & partitions)
     ]

@@ -48,7 +48,7 @@ def text(home: str) -> str:
 
 
 def right(home: str, keys: list[str]) -> bool:
-    """Whether the file has these lines of ours, and it and its folder the modes that sshd requires.
+    """Return whether the file has these lines of ours, and it and its folder the modes that sshd requires.
 
     Raises StrangeError.
     """

@@ -125,8 +125,8 @@ def give(path: Path, text: str) -> None:
 
 
 def given(path: Path) -> Any:  # noqa: ANN401 - a JSON object
-    """What a machine wrote there; empty for what is no regular file with a JSON object. No link is followed, and no
-    pipe waited for: root of every machine may put anything there."""
+    """Return what a machine wrote there; empty for what is no regular file with a JSON object. No link is followed, and
+    no pipe waited for: root of every machine may put anything there."""
     try:
         found = json.loads(given_text(path))
     except ValueError:

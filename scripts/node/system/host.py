@@ -51,7 +51,7 @@ class SetupError(Exception):
 
 
 def describe_os_error(error: OSError) -> str:
-    """What is wrong with a file system that can't be written, and what to do; nothing of any other error."""
+    """Return what is wrong with a file system that can't be written, and what to do; nothing of any other error."""
     if error.errno not in _DISK:
         return ""
     return f"{f'{error.filename}: ' if error.filename else ''}{error.strerror}; {_DISK[error.errno]}"
@@ -96,7 +96,7 @@ def timeout_factor() -> float:
 
 
 def succeeds(*command: str, timeout: float = 30) -> bool:
-    """Whether `command` ends with exit code 0."""
+    """Return whether `command` ends with exit code 0."""
     try:
         return subprocess.run(command, capture_output=True, timeout=timeout, check=False).returncode == 0
     except (subprocess.TimeoutExpired, FileNotFoundError):
@@ -182,7 +182,7 @@ def remove(path: str | Path) -> bool:
 
 
 def has_user(name: str) -> bool:
-    """Whether this machine has a user of this name."""
+    """Return whether this machine has a user of this name."""
     try:
         pwd.getpwnam(name)
     except KeyError:
@@ -316,7 +316,7 @@ def wait(
 
 
 def listens(port: int) -> bool:
-    """Whether something on this machine listens on a TCP port; far cheaper than asking with a client."""
+    """Return whether something on this machine listens on a TCP port; far cheaper than asking with a client."""
     try:
         socket.create_connection((socket.gethostname(), port), timeout=1).close()
     except OSError:
@@ -375,7 +375,7 @@ Part = Callable[[], Any]
 
 
 def side_by_side(wanted: dict[str, Part], *, seconds: float) -> dict[str, Any]:
-    """What each part returns, or {"error": why}; after `seconds`, whoever has not answered is left behind.
+    """Return what each part returns, or {"error": why}; after `seconds`, whoever has not answered is left behind.
 
     Processes, not threads: one that waits for a dead file server can't be ended, and would keep this one from ending.
     """

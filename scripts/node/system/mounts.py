@@ -63,7 +63,7 @@ def mount_all(
 
 
 def mount_one(target: str) -> bool:
-    """Whether fstab's line for `target` is mounted now.
+    """Return whether fstab's line for `target` is mounted now.
 
     Either may mount it: the machine may be booting, and where systemd was first the kernel refuses this one.
     """
@@ -71,7 +71,7 @@ def mount_one(target: str) -> bool:
 
 
 def mounted(target: str) -> bool:
-    """Whether something is mounted there, also a folder of the same disk; asks no server that may be gone."""
+    """Return whether something is mounted there, also a folder of the same disk; asks no server that may be gone."""
     point = target.replace(" ", "\\040")  # as proc(5) writes it
     return any(line.split()[4] == point for line in Path("/proc/self/mountinfo").read_text().splitlines())
 
@@ -103,7 +103,7 @@ def refuse_unknown(mounts: list[Mount]) -> None:
 
 
 def seen(mount: Mount) -> str:
-    """What can be seen of a mount's server from this machine, as a line to add; nothing where it has none."""
+    """Return what can be seen of a mount's server from this machine, as a line to add; nothing where it has none."""
     port = PORTS.get(mount["fs_type"])
     host = re.split("[@:]", mount["source"])[0]
     if port is None or not host:
@@ -126,7 +126,7 @@ def local_paths(roles: list[str]) -> list[str]:
 
 
 def shared_targets(fstab: Path = Path("/etc/fstab")) -> list[str]:
-    """Where fstab says, in our block, that shared file systems are mounted."""
+    """Return where fstab says, in our block, that shared file systems are mounted."""
     return list(_options(fstab))
 
 

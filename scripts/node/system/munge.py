@@ -47,7 +47,7 @@ def start(wanted: str | None = None) -> bool:
 
 
 def authenticates() -> bool:
-    """Whether munged makes a credential and accepts it; it is given ten seconds, since a machine may be busy."""
+    """Return whether munged makes a credential and accepts it; it is given ten seconds, since a machine may be busy."""
     try:
         _credential(10)
     except SetupError:
@@ -65,7 +65,7 @@ def fingerprint(key: bytes) -> str:
 
 
 def check() -> dict[str, Any]:
-    """Whether munged accepts its own credential, and a fingerprint of its key: no machine accepts another key.
+    """Return whether munged accepts its own credential, and a fingerprint of its key: no machine accepts another key.
 
     `ahead`: by how many whole seconds munged's clock differs from this machine's.
     """

@@ -177,7 +177,8 @@ def logins(text: str, key: str | None) -> str:
 
 
 def credentials() -> Path:
-    """Where enroot looks for credentials: as its settings say, the first of which counts (config::load, enroot.in)."""
+    """Return where enroot looks for credentials: as its settings say, the first of which counts (config::load,
+    enroot.in)."""
     home = os.environ.get("HOME", "")
     names = {"UID": str(os.getuid()), "XDG_CONFIG_HOME": f"{home}/.config", **os.environ}
     value = os.environ.get("ENROOT_CONFIG_PATH", "")
@@ -193,7 +194,7 @@ def credentials() -> Path:
 
 
 def docker_config() -> Path:
-    """Where apptainer looks for logins of registries (https://apptainer.org/docs/user/main/docker_and_oci.html)."""
+    """Return where apptainer looks for logins of registries (https://apptainer.org/docs/user/main/docker_and_oci.html)."""
     folder = os.environ.get("APPTAINER_CONFIGDIR") or f"{os.environ.get('HOME', '')}/.apptainer"
     return Path(folder) / "docker-config.json"
 

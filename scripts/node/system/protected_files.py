@@ -55,7 +55,7 @@ def restore_modes() -> None:
 
 
 def root_keys() -> dict[str, str]:
-    """Who may log in as root: for each key a hash of it, with its comment."""
+    """Return who may log in as root: for each key a hash of it, with its comment."""
     found = {}
     for path in ROOT_KEYS:
         for line in path.read_text(errors="replace").splitlines() if path.is_file() else ():

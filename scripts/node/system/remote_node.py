@@ -14,7 +14,7 @@ SECONDS = 15
 
 
 def run_there(name: str, address: str, script: str, *, host_key: str = "") -> str:
-    """What a shell script prints that root runs on a machine.
+    """Return what a shell script prints that root runs on a machine.
 
     `host_key` is the machine's public one, if it is not the one that the machine reported. Raises SetupError, with the
     reason, where there is no answer, or the script fails.

@@ -97,7 +97,7 @@ def state_lines(state: StateDisk) -> list[str]:
 
 
 def place(path: Path) -> Path:
-    """Where a folder lies on the disk: /var/lib/mysql is var-lib-mysql."""
+    """Return where a folder lies on the disk: /var/lib/mysql is var-lib-mysql."""
     return MOUNT_POINT / str(path).strip("/").replace("/", "-")
 
 

@@ -133,7 +133,7 @@ def end_processes(name: str, uid: int) -> None:
 
 
 def is_closed(name: str) -> bool:
-    """Whether `end` has closed this account, and it is still there."""
+    """Return whether `end` has closed this account, and it is still there."""
     try:
         rows = [line.split(":") for line in SHADOW.read_text().splitlines()]
     except FileNotFoundError:
@@ -215,7 +215,7 @@ def sudo_users() -> set[str] | None:
 
 
 def has_sudo() -> bool:
-    """Whether this machine has sudo, and visudo, which checks its files."""
+    """Return whether this machine has sudo, and visudo, which checks its files."""
     return all(shutil.which(name, path="/usr/sbin:/usr/bin:/sbin:/bin") for name in ("sudo", "visudo"))
 
 

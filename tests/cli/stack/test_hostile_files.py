@@ -68,7 +68,8 @@ CRAFTED = {
 
 
 def load(folder: Path, text: str) -> str:
-    """What is said of a file, empty if it describes a cluster; by both readers, the commands' and the engine's."""
+    """Return what is said of a file, empty if it describes a cluster; by both readers, the commands' and the
+    engine's."""
     file = folder / "Pulumi.x.yaml"
     file.write_text(text, encoding="utf-8", errors="surrogateescape")
     began = time.perf_counter()

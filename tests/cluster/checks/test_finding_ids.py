@@ -59,7 +59,7 @@ def _ids() -> list[str]:
 
 
 def _of_call(call: ast.Call, function: str) -> list[ast.expr]:
-    """Where a call has an id: `_finding` of NCCL's results and `taken` of Nebius's names first, Finding as `id`;
+    """Return where a call has an id: `_finding` of NCCL's results and `taken` of Nebius's names first, Finding as `id`;
     functions of cluster/findings.py make findings for several rules."""
     if function in ("_finding", "taken"):
         return call.args[:1]

@@ -182,7 +182,8 @@ ODD = (None, True, 1, 10**12, "", "a/b", "10.0.0.0/30", "hyperdisk-throughput", 
 
 
 def found(settings: dict[str, Any], cluster: dict[str, Any]) -> tuple[Finding, ...]:
-    """What is wrong with a stack; of one with nothing wrong, all is worked out that is before anything is made."""
+    """Return what is wrong with a stack; of one with nothing wrong, all is worked out that is before anything is
+    made."""
     try:
         config = parse({"hpc:cluster": cluster, **settings})
     except ConfigError as error:

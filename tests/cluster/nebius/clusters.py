@@ -60,7 +60,7 @@ def nebius(**changes: Any) -> ClusterConfig:
 
 
 def findings(**changes: Any) -> dict[str, Finding]:
-    """What is wrong with such a cluster, by place."""
+    """Return what is wrong with such a cluster, by place."""
     return findings_of({"hpc:cluster": given(**changes)})
 
 

@@ -26,7 +26,7 @@ def flat(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def changes(before, after) -> dict[str, Any]:
-    """What is new, by path; None for what is gone."""
+    """Return what is new, by path; None for what is gone."""
     old = dict(flat({name: one.values for name, one in before.items()}))
     new = dict(flat({name: one.values for name, one in after.items()}))
     return {path: new.get(path) for path in [*old, *new] if old.get(path, _ABSENT) != new.get(path, _ABSENT)}

@@ -38,7 +38,7 @@ USERS = [
 
 
 def stack(seen: ClusterObservation, **changes: Any) -> Wanted:
-    """What the stack of the recorded cluster says."""
+    """Return what the stack of the recorded cluster says."""
     controller = facts(seen, "controller")
     said: dict[str, Any] = {
         "files": dict(controller["files"]["texts"]),

@@ -41,7 +41,7 @@ def event(time_ms: int, key: str, value: object = None, **metadata: object) -> s
 
 
 def preamble(*, ranks: int = 16, batch: int | None = 128, at: int = FIRST_MS - 176_000) -> list[str]:
-    """What each rank of Stable Diffusion writes before the training."""
+    """Return what each rank of Stable Diffusion writes before the training."""
     found = ["pyxis: imported docker image: example", *(event(at, "cache_clear", True) for _ in range(ranks))]
     for rank in range(ranks):
         found += [event(at + rank, "submission_benchmark", "stable_diffusion"), event(at + rank, "init_start")]

@@ -44,7 +44,7 @@ def anywhere(rows: list[Row]) -> list[Row]:
 
 
 def expected(line: Line, form: Format, collective: str) -> tuple[object, ...]:
-    """What a row has once it was printed."""
+    """Return what a row has once it was printed."""
 
     def half(cell: Cell) -> tuple[object, ...]:
         numbers = (float(form.time(cell.time)), float(form.bandwidth(cell.algbw)), float(form.bandwidth(cell.busbw)))

@@ -118,7 +118,7 @@ PARTITIONS = (
 
 
 def node_rows(states: Mapping[str, tuple[str, str]]) -> str:
-    """What `scontrol show node` prints, by name: state, and reason with who gave it and when."""
+    """Return what `scontrol show node` prints, by name: state, and reason with who gave it and when."""
     rows = (
         NODES.format(name=name, state=state, reason=f" Reason={why} [root@2026-01-05T05:00:00]" if why else "")
         for name, (state, why) in states.items()

@@ -70,5 +70,5 @@ def kubectl(tool: Callable[[str, str], Path], tmp_path: Path, monkeypatch: pytes
 
 
 def calls(log: Path) -> list[list[str]]:
-    """What kubectl was called with, without the options that every call has."""
+    """Return what kubectl was called with, without the options that every call has."""
     return [call.split("\n")[4:] for call in log.read_text().rstrip("\n").split("\n\n")]

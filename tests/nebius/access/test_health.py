@@ -153,7 +153,7 @@ SUSPECTED = condition("HardwareIssuesSuspected", "True", "GPUHealthCheckFailedSo
 
 
 def drained(reason: str, **more: Any) -> dict[str, Any]:
-    """What a world has whose second worker is drained."""
+    """Return what a world has whose second worker is drained."""
     return {"nodes": {**IDLE, "worker-1": ("IDLE+DRAIN+DYNAMIC_NORM", reason)}, **more}
 
 

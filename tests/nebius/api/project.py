@@ -44,7 +44,7 @@ _FORKS.set_forkserver_preload(
 
 
 def cluster_rows() -> list[dict[str, Any]]:
-    """What a small cluster has, in the order of its references: `{"$": NAME}` is the id of another."""
+    """Return what a small cluster has, in the order of its references: `{"$": NAME}` is the id of another."""
     resources = {"platform": "gpu-h100-sxm", "preset": "8gpu-128vcpu-1600gb"}
     jail = {"attach_mode": "READ_WRITE", "mount_tag": "jail", "existing_filesystem": {"id": {"$": "jail"}}}
     template = {

@@ -127,11 +127,11 @@ class Site:
         return "\n".join(str(event) for event in self.seen if not isinstance(event, (events.Planned, events.Finished)))
 
     def logs(self) -> str:
-        """What the last run logged."""
+        """Return what the last run logged."""
         return "\n".join(event.message for event in self.seen if isinstance(event, events.Log))
 
     def failure(self) -> str:
-        """What the steps that failed printed."""
+        """Return what the steps that failed printed."""
         return "\n".join(e.message for e in self.seen if isinstance(e, events.StepFailed) and e.op != "skip")
 
     def outputs(self) -> dict:

@@ -22,7 +22,7 @@ def waited(kind: str, kubectl: Cluster, /, **spec: Any) -> dict[str, Any]:
 
 
 def failed(kind: str, kubectl: Cluster, /, **spec: Any) -> str:
-    """What a wait says that does not end well."""
+    """Return what a wait says that does not end well."""
     with pytest.raises(WaitError) as raised:
         waited(kind, kubectl, **spec)
     return str(raised.value)

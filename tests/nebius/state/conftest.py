@@ -28,7 +28,7 @@ def rows(api: NebiusServer, kind: str) -> list[dict[str, Any]]:
 
 
 def record() -> buckets.Record:
-    """What is kept of the bucket."""
+    """Return what is kept of the bucket."""
     found = buckets.load(BUCKET)
     assert found is not None
     return found

@@ -37,7 +37,8 @@ class Database:
         """Whether the command at which the run is killed comes to nothing."""
 
     def run(self, *words: str, **_: object) -> str:
-        """What `sacctmgr` does with these words. Raises SetupError where it ends with another exit code than 0."""
+        """Return what `sacctmgr` does with these words. Raises SetupError where it ends with another exit code than
+        0."""
         if "show" in words:
             return self._show(words[4], words[5].partition("=")[2].split(","))
         verb, kind, *rest = words[2:]

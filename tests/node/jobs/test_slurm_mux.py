@@ -54,7 +54,7 @@ def tree(tmp_path):
 
 
 def umask() -> int:
-    """What this process has, which can be asked only by setting another."""
+    """Return what this process has, which can be asked only by setting another."""
     os.umask(mask := os.umask(0o022))
     return mask
 

@@ -19,7 +19,7 @@ def disk(tmp_path):
 
 
 def kind(disk: Path) -> str:
-    """What is on it."""
+    """Return what is on it."""
     found = subprocess.run(["blkid", "-p", "-s", "TYPE", "-o", "value", disk], capture_output=True, check=False)
     return found.stdout.decode().strip()
 

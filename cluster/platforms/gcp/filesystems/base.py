@@ -112,15 +112,15 @@ class FileSystem(ABC):
     @classmethod
     @abstractmethod
     def used(cls, config: ClusterConfig) -> bool:
-        """Whether the stack has it."""
+        """Return whether the stack has it."""
 
     @abstractmethod
     def places(self) -> Iterable[Place]:
-        """Where it is mounted."""
+        """Return where it is mounted."""
 
     @abstractmethod
     def mounts(self, spec: MachineSpec) -> Iterable[Mount]:
-        """What a machine mounts of it."""
+        """Return what a machine mounts of it."""
 
     def servers(self) -> Iterable[Server]:
         return ()

@@ -62,7 +62,7 @@ class Buckets(FileSystem):
 
 
 def gcsfuse_options(bucket: Bucket, spec: MachineSpec) -> str:
-    """How a bucket is mounted; the names are GCS FUSE's flags as mount(8) passes them.
+    """Return how a bucket is mounted; the names are GCS FUSE's flags as mount(8) passes them.
 
     Names of objects are folders and files to everybody (allow_other, implicit_dirs). Attributes are kept for a minute,
     and for an hour where nobody writes here; a node keeps those of all objects, which takes memory. A node with local

@@ -168,7 +168,7 @@ def loci_conf(exascaler: Exascaler) -> str:
 
 
 def startup_script(exascaler: Exascaler) -> str:
-    """What every server runs at each start."""
+    """Return what every server runs at each start."""
     return (
         "#!/bin/sh\n"
         "# What this server and the others are, then the image's own program, which brings up its part.\n"

@@ -23,7 +23,7 @@ def servers(config: ClusterConfig) -> list[Server]:
 
 
 def peered(config: ClusterConfig) -> bool:
-    """Whether something that the stack uses is reached by private service access."""
+    """Return whether something that the stack uses is reached by private service access."""
     return any(file_system.peered for file_system in file_systems(config))
 
 
@@ -42,12 +42,12 @@ def targets(config: ClusterConfig) -> tuple[str, ...]:
 
 
 def exports(config: ClusterConfig) -> tuple[str, ...]:
-    """What the controller shares by NFS: of /home and /opt/apps, where nothing else is mounted."""
+    """Return what the controller shares by NFS: of /home and /opt/apps, where nothing else is mounted."""
     return tuple(path for path in EXPORTS if path not in _own(config))
 
 
 def mounts(config: ClusterConfig, spec: MachineSpec) -> tuple[Mount, ...]:
-    """What a machine mounts, parents first. The controller has its own exports without."""
+    """Return what a machine mounts, parents first. The controller has its own exports without."""
     controller = controller_name(config)
     paths = () if "controller" in spec.roles else exports(config)
     found = [

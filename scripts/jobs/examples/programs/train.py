@@ -26,7 +26,7 @@ FEATURES, HIDDEN, BATCH = 32, 256, 256
 
 
 def options() -> argparse.Namespace:
-    """What the command line says."""
+    """Return what the command line says."""
     parser = argparse.ArgumentParser(description="Train a small model, with checkpoints.")
     parser.add_argument("--steps", type=int, default=200, help="steps in all, those before a checkpoint included")
     parser.add_argument("--checkpoints", type=Path, help="folder on a shared file system; without it none are written")

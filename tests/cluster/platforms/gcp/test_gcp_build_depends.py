@@ -36,7 +36,7 @@ def text(step: str) -> str:
 
 
 def installed(*steps: str) -> set[str]:
-    """What the steps give to `packages` by name."""
+    """Return what the steps give to `packages` by name."""
     found: set[str] = set()
     for step in steps:
         for line in text(step).replace("\\\n", " ").splitlines():
