@@ -53,6 +53,7 @@ def test_a_killed_up_is_finished_by_the_next(ill: Cluster):
     os.kill(running.pid, signal.SIGKILL)
     running.communicate()
     # As when it was killed between a unit's file and systemd's reading it.
+    ill.inside("controller", "touch /run/hpc-unread-units")
     ill.inside("controller", f"mkdir -p {UNREAD}; printf '[Unit]\\nDescription=New\\n' > {UNREAD}/killed.conf")
     ill.up()
     assert ill.inside("controller", "systemctl show --property=Description --value munge").strip() == "New"
