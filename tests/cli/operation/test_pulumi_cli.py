@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from cli.operation.pulumi_cli import RunEvents
-from cli.stack import stackfile
+from cli.stack import project, stackfile
 from engine.state.crypter import Crypter
 from tests.cli.conftest import STACK, Hpc, made
 
@@ -157,6 +157,12 @@ class TestRun:
         assert sorted(f"--{one.strip()}" for one in told[2:]) == sorted(wanted)
         hpc("preview", "dev", "--exclude", "urn:a", "--exclude-dependents")
         assert log.read_text().splitlines()[-1] == "preview --stack dev --exclude=urn:a --exclude-dependents"
+        hpc("up", "dev", "--parallel", "8")
+        wanted = "up --stack dev --parallel 8 --yes --skip-preview --suppress-outputs"
+        assert log.read_text().splitlines()[-1] == wanted
+        file = project.ROOT / "Pulumi.dev.yaml"
+        hpc("preview", "dev", "--json", "--config-file", str(file))
+        assert log.read_text().splitlines()[-1] == f"preview --stack dev --config-file {file} --json"
 
     @pytest.mark.parametrize("kind", ["destroy", "refresh"])
     @pytest.mark.parametrize("engine", ["pulumi", "embedded"])

@@ -234,6 +234,7 @@ def test_active_checks_of_a_rehearsal_are_in_the_namespace_that_real_ones_name(k
     checks = project.root / "charts" / "checks"
     checks.symlink_to(tmp_path / "charts" / "helm-soperator-activechecks")
     nebius_rehearsal.write_charts(tmp_path / "charts", "4.1.7")
+    kube.kubectl("delete", "namespace", "soperator", "--ignore-not-found")  # of another test on this server
     assert not project.up(none).ok
     assert 'namespaces "soperator" not found' in " ".join(project.failures())
     nebius_rehearsal.write_charts(tmp_path / "charts", "5.0.0")

@@ -91,7 +91,7 @@ def test_one_whose_starter_was_killed_before_it_wrote_the_record_is_ended(server
         (server.folder / f"{name}.json").unlink()
     server.start()
     assert not {*before} & {*processes(server.folder)}
-    assert len(processes(server.folder)) == 3
+    wait_for(lambda: len(processes(server.folder)) == 3, 30)
 
 
 def test_bound_it_ends_with_the_process_that_started_it(tmp_path):
