@@ -159,7 +159,8 @@ class CloudNode:
 
     def refresh(self) -> tuple[int, str]:
         """Exit code and words of the look for news."""
-        said = self.inside("/usr/local/lib/hpc/refresh 2>&1; echo $?")
+        # Not while the machine's own look, once a minute, is at it: this one would leave the news to that.
+        said = self.inside("flock /run/hpc/start.lock true; /usr/local/lib/hpc/refresh 2>&1; echo $?")
         text, _, code = said.rpartition("\n") if "\n" in said else ("", "", said)
         return int(code), text
 
