@@ -120,7 +120,8 @@ class TestEnvironment:
         """Sent to `./hpc` alone, as `kill` does."""
         process = subprocess.Popen(
             [checkout.folder / "hpc", "up"],
-            env=checkout.env | {"UV_SYNC": "echo $$ >$UV_LOG.pid; exec sleep 60"},
+            # The installer has its process a moment after that began.
+            env=checkout.env | {"UV_SYNC": "sleep 1; echo $$ >$UV_LOG.pid; exec sleep 60"},
             stderr=subprocess.PIPE,
             text=True,
         )

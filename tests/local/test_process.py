@@ -74,6 +74,7 @@ def test_the_first_process_of_a_namespace_is_known_from_others(sleeper: subproce
         assert inside is not None
         assert inside.is_first_of_namespace()
         assert inside.end(signal.SIGKILL, wait=5)
+        outer.wait()  # it has taken leave of the process, which was a zombie until then
         assert not inside.is_first_of_namespace()
 
 

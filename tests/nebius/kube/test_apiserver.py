@@ -108,7 +108,7 @@ def test_bound_it_ends_with_the_process_that_started_it(tmp_path):
     with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True, env=env) as process:
         assert process.stdout
         assert process.stdout.readline() == "ready\n"
-        assert len(processes(folder)) == 3
+        wait_for(lambda: len(processes(folder)) == 3, 30)
         process.kill()
     wait_for(lambda: not processes(folder), 5)
 
