@@ -1,6 +1,7 @@
 """A target: one machine or pod of a cluster, as the stack's outputs describe it, and what every driver has."""
 
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
@@ -64,7 +65,7 @@ Argv = Callable[..., list[str]]
 No command is the user's login shell. One single word that could not be a program's name is a line for a shell."""
 
 
-class Driver:
+class Driver(ABC):
     """Reaches the targets of one method. What its program ends with if a target is not reached is UNREACHED."""
 
     needs_admin_key = False
@@ -76,13 +77,13 @@ class Driver:
     """What such a program prints last once the command has failed; behind the command's own last words, if those had no
     line break."""
 
+    @abstractmethod
     def connected(self, targets: Sequence[Target], admin_key: str, *, seconds: float) -> AbstractContextManager[Argv]:
         """Return what gives the argv for these targets, while their connections are open; CliError if it can't be used
         here.
 
         A target that does not answer within `seconds` is given up.
         """
-        raise NotImplementedError
 
     @staticmethod
     def extra_seconds(target: Target) -> float:  # noqa: ARG004
@@ -90,9 +91,9 @@ class Driver:
         return 0
 
     @staticmethod
+    @abstractmethod
     def explain(target: Target, stderr: str) -> str:
         """Why a target was not reached, on one line, from what the program printed."""
-        raise NotImplementedError
 
     @classmethod
     def outcome(cls, code: int, stderr: str) -> tuple[int, str]:

@@ -30,6 +30,10 @@ class ToyDriver(Driver):
     def connected(self, targets: Sequence[Target], admin_key: str, *, seconds: float) -> Generator[Callable]:
         yield lambda target, user, command, **_: ["echo", target.row["pod"], user, *command]
 
+    @staticmethod
+    def explain(target: Target, stderr: str) -> str:  # noqa: ARG004
+        return stderr
+
 
 @pytest.fixture
 def up(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
