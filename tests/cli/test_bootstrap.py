@@ -63,7 +63,7 @@ class Checkout:
 
     def hpc(self, *arguments: str, **env: str) -> "subprocess.CompletedProcess[str]":
         command, own = [self.folder / "hpc", *arguments], self.env | env
-        return subprocess.run(command, env=own, capture_output=True, text=True, timeout=60, check=False)
+        return subprocess.run(command, env=own, capture_output=True, text=True, timeout=300, check=False)
 
     def synced(self) -> list[str]:
         """The requirements files installed so far, in order."""
@@ -108,7 +108,7 @@ class TestEnvironment:
         started = checkout.log.with_name("started")
         env = checkout.env | {"UV_SYNC": f"touch '{started}'; sleep 60"}
         with subprocess.Popen([checkout.folder / "hpc", "up"], env=env, start_new_session=True) as process:
-            deadline = time.monotonic() + 60
+            deadline = time.monotonic() + 300
             while not started.exists() and time.monotonic() < deadline:
                 time.sleep(0.01)
             os.killpg(process.pid, signal.SIGKILL)
@@ -129,7 +129,7 @@ class TestEnvironment:
         while not (pid.exists() and pid.read_text()):
             time.sleep(0.01)
         process.send_signal(number)
-        _, said = process.communicate(timeout=30)
+        _, said = process.communicate(timeout=300)
         assert process.returncode == 130
         assert said.endswith("hpc: interrupted; the next run goes on from here\n")
         left = subprocess.run(

@@ -187,7 +187,7 @@ class TestExascaler:
         script = tmp_path / "startup.sh"
         script.write_text(text)
         lint = Path(sys.executable).parent / "shellcheck"
-        run = subprocess.run([lint, script], capture_output=True, text=True, timeout=60, check=False)
+        run = subprocess.run([lint, script], capture_output=True, text=True, timeout=300, check=False)
         assert run.stdout == ""
 
     def test_the_script_writes_the_file_and_starts_the_images_program(self, tmp_path):

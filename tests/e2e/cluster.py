@@ -24,6 +24,8 @@ ROOT = Path(__file__).parents[2]
 BASE = "debian-13"
 """What clusters run unless they say otherwise; some say debian-12, so that both releases of Slurm are seen at work."""
 
+PATIENCE = 300.0
+"""Seconds until a test gives up what it waits for: many times what it takes on a machine that does much else."""
 NAMESPACES = ("--mount", "--uts", "--ipc", "--net", "--pid", "--root")
 AS_ROOT = {
     "HOME": "/root", "USER": "root", "LOGNAME": "root", "SHELL": "/bin/bash", "LANG": "C.UTF-8",
@@ -118,7 +120,7 @@ class Cluster:
     def job(self, script: str, *options: str, user: str | None = None) -> str:
         """The number of a new job of a user's, which runs."""
         number = self.submit(script, *options, user=user)
-        eventually(lambda: self.state(number) == "RUNNING", seconds=180, what=f"the start of job {number}")
+        eventually(lambda: self.state(number) == "RUNNING", what=f"the start of job {number}")
         return number
 
     def state(self, number: str) -> str:
@@ -153,7 +155,7 @@ class Cluster:
                 *(word for option in options for word in ("-o", option)),
                 f"{user}@{there['address']}", command,
             ],
-            capture_output=True, text=True, timeout=120, check=False,
+            capture_output=True, text=True, timeout=PATIENCE, check=False,
             env={**os.environ, "DISPLAY": display},
         )  # fmt: skip
         return done.stdout + done.stderr
@@ -216,13 +218,13 @@ class Cluster:
         return done
 
 
-def eventually(test: Callable[[], bool], *, seconds: float = 60, what: str) -> None:
+def eventually(test: Callable[[], bool], *, what: str) -> None:
     """Wait until `test()` is true. The longer it takes the less often it is tried: a look costs 0.1 to 2 s of a
     processor."""
     began = time.monotonic()
     while not test():
         waited = time.monotonic() - began
-        assert waited < seconds, f"{what} did not come true within {seconds} s"
+        assert waited < PATIENCE, f"{what} did not come true within {PATIENCE} s"
         time.sleep(min(max(0.3, waited / 10), 3.0))
 
 

@@ -24,7 +24,7 @@ def download(name: str, suite: str, folder: Path) -> Path:
     }
     words = [word for key, value in options.items() for word in ("-o", f"{key}={value}")]
     for command in (["update"], ["download", name]):
-        subprocess.run(["apt-get", "-qq", *words, *command], cwd=folder, check=True, timeout=120)
+        subprocess.run(["apt-get", "-qq", *words, *command], cwd=folder, check=True, timeout=300)
     (found,) = folder.glob(f"{name}_*.deb")
     return found
 

@@ -45,14 +45,14 @@ def job(cluster: Cluster, number: str, field: str = "JobState") -> str:
     return dict(word.split("=", 1) for word in said.split() if "=" in word)[field]
 
 
-def becomes(cluster: Cluster, number: str, state: str, *, seconds: float = 40) -> None:
+def becomes(cluster: Cluster, number: str, state: str) -> None:
     """Wait until a job is in a state."""
 
     def now() -> str:
         return f"{job(cluster, number)} {job(cluster, number, 'Reason')}"
 
     try:
-        eventually(lambda: now().split()[0] == state, seconds=seconds, what=f"job {number}'s being {state}")
+        eventually(lambda: now().split()[0] == state, what=f"job {number}'s being {state}")
     except AssertionError as late:
         log = cluster.inside("controller", f"grep -w JobId={number} /var/log/slurm/slurmctld.log; true")
         raise AssertionError(f"{late}: it is {now()}\n{log}") from None

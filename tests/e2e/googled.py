@@ -14,7 +14,7 @@ from components.gcp.machines.boot import HOST_KEY, archive, startup_script
 from components.local.host import machine
 from components.local.host.layer import File
 from lab.google.metadata import ADDRESS, FakeGoogle, Listener
-from tests.e2e.cluster import Cluster, eventually
+from tests.e2e.cluster import PATIENCE, Cluster, eventually
 
 SECRETS = "projects/rehearsal/secrets"
 MUNGE, LOGIN_KEY = f"{SECRETS}/munge/versions/1", f"{SECRETS}/host-key/versions/1"
@@ -133,7 +133,9 @@ class CloudNode:
     def inside(self, script: str, *, check: bool = True) -> str:
         """What a shell script prints that root runs in the machine; no login is needed for it."""
         enter = ["nsenter", f"--target={self.pid}", "--mount", "--uts", "--ipc", "--net", "--pid", "--root", "--wd"]
-        done = subprocess.run([*enter, "sh", "-c", script], capture_output=True, text=True, timeout=120, check=False)
+        done = subprocess.run(
+            [*enter, "sh", "-c", script], capture_output=True, text=True, timeout=PATIENCE, check=False
+        )
         assert not check or done.returncode == 0, f"{script}\n{done.stdout}\n{done.stderr}"
         return done.stdout.strip()
 
@@ -141,10 +143,10 @@ class CloudNode:
         """What the start-up script says of itself."""
         return self.inside(f"cat {STATE} 2>/dev/null || true")
 
-    def says(self, words: str, *, seconds: float = 20) -> None:
+    def says(self, words: str) -> None:
         """Wait until the start-up script's state has these words."""
         try:
-            eventually(lambda: words in self.state(), seconds=seconds, what=f"`{words}` in the state")
+            eventually(lambda: words in self.state(), what=f"`{words}` in the state")
         except AssertionError as late:
             raise AssertionError(f"{late}: it says\n{self.state()}\n{self.journal()}") from None
 
@@ -164,12 +166,11 @@ class CloudNode:
         text, _, code = said.rpartition("\n") if "\n" in said else ("", "", said)
         return int(code), text
 
-    def works(self, *, seconds: float = 40) -> None:
+    def works(self) -> None:
         """Wait until a job runs on the node."""
         run = f"srun --immediate=2 -w {self.name} hostname"
         eventually(
             lambda: self.cluster.inside("controller", f"{run} 2>&1 || true").endswith(self.name),
-            seconds=seconds,
             what=f"a job on {self.name}",
         )
 
@@ -184,5 +185,5 @@ class CloudNode:
         options = ["BatchMode=yes", "StrictHostKeyChecking=yes", f"UserKnownHostsFile={known}", "IdentitiesOnly=yes"]
         flags = [word for option in options for word in ("-o", option)]
         ssh = ["ssh", "-F", "none", "-i", str(self.login), *flags, f"root@{self.address}", command]
-        done = subprocess.run(ssh, capture_output=True, text=True, timeout=120, check=False)
+        done = subprocess.run(ssh, capture_output=True, text=True, timeout=PATIENCE, check=False)
         return (done.stdout + done.stderr).strip()

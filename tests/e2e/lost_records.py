@@ -8,7 +8,6 @@ from tests.e2e.cluster import Cluster, eventually
 FORGED = r"""a\n{"job_id":77,"submit_time":1}\nJobId=88 ', 1); DROP TABLE qos_table; -- "\\ \303\244\377"""
 """A name with line breaks, a line of another job, SQL, quotes, a backslash, UTF-8 and a byte that is none (printf)."""
 NOTED = "/var/log/slurm/job_completions.log"
-LATE = 240.0
 EARLIER = f"""import json, pathlib, sys
 file = pathlib.Path({NOTED!r})
 jobs = [json.loads(line) for line in file.read_bytes().split(b"\\n")[1:]]
@@ -34,28 +33,28 @@ def lost_records_come_back(cluster: Cluster) -> None:
 
     goes_on = submit("sleep 900")
     shown = "sacct -XnP -o state,account,exitcode,cputimeraw,systemcomment -j"
-    eventually(lambda: controller(f"{shown} {goes_on}").startswith("RUNNING"), seconds=LATE, what="its record")
+    eventually(lambda: controller(f"{shown} {goes_on}").startswith("RUNNING"), what="its record")
     account = controller(f"{shown} {goes_on}").split("|")[1]
     forget_after(5)
     controller("systemctl stop mariadb")
     lost = [submit("sleep 3; exit 3"), submit("true", shlex.quote(FORGED))]
     known = f"squeue --noheader --states=all --jobs={','.join(lost)} --format=%A 2>/dev/null"
-    eventually(lambda: not controller(known), seconds=LATE, what="slurmctld's forgetting")
+    eventually(lambda: not controller(known), what="slurmctld's forgetting")
     # It saves what it knows within five seconds of a change of a job; not what waits for slurmdbd.
     controller(f"scontrol update jobid={goes_on} comment=x")
     time.sleep(7)
     assert "slurmdbd has not taken yet" in cluster.said("accounting", "rebuild", code=1)
     controller("pkill -KILL -x slurmctld; systemctl start mariadb")
-    eventually(lambda: controller("scontrol ping").endswith("UP"), seconds=LATE, what="slurmctld")
+    eventually(lambda: controller("scontrol ping").endswith("UP"), what="slurmctld")
     try:
         assert not controller(known)
         # The first rollup, at slurmdbd's start too, begins with the cluster.
         controller("systemctl restart slurmdbd")
         table = f"mariadb -N slurm_acct_db -e 'SELECT {{}} FROM {cluster.name}_{{}}'"  # noqa: S608 - the test's own
         rolled = table.format("hourly_rollup", "last_ran_table")
-        eventually(lambda: controller(rolled) != "", seconds=LATE, what="the first rollup")
+        eventually(lambda: controller(rolled) != "", what="the first rollup")
         controller(f"python3 -c {shlex.quote(EARLIER)} {' '.join(lost)}")
-        eventually(lambda: "jobs-unrecorded" in cluster.findings(), seconds=LATE, what="the finding")
+        eventually(lambda: "jobs-unrecorded" in cluster.findings(), what="the finding")
         assert f"2 jobs ended, and the accounting does not have them: {', '.join(lost)}" in str(cluster.findings())
         told = cluster.said("accounting", "rebuild", code=1)
         assert "writing 2 records without a terminal needs --yes" in told
@@ -80,10 +79,10 @@ def lost_records_come_back(cluster: Cluster) -> None:
         )
         used = sum(int(line.split("|")[3]) for line in (failed, forger))
         assert used > 0
-        eventually(lambda: controller(counted) == str(used), seconds=LATE, what="the usage")
+        eventually(lambda: controller(counted) == str(used), what="the usage")
         # slurmctld's next records take no row of theirs.
         after = submit("true")
-        eventually(lambda: controller(f"{shown} {after}").startswith("COMPLETED"), seconds=LATE, what="a record")
+        eventually(lambda: controller(f"{shown} {after}").startswith("COMPLETED"), what="a record")
         assert len(controller(f"{shown} {','.join(lost)} -S now-1days").splitlines()) == 2
         assert "jobs-unrecorded" not in cluster.findings()
     finally:

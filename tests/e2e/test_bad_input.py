@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.cluster import ROOT, Cluster, eventually
+from tests.e2e.cluster import PATIENCE, ROOT, Cluster, eventually
 
 pytestmark = pytest.mark.e2e
 
@@ -50,7 +50,7 @@ def test_ctrl_c_ends_with_130_and_words_and_the_next_up_completes(well: Cluster)
 def test_a_machine_that_does_not_answer_is_given_up_with_its_console_and_comes_back(well: Cluster):
     well.inside("controller", "systemctl stop ssh.service ssh.socket 2>/dev/null; true")
     well.edit(lambda c: c["partitions"]["cpu"].update(max_time="02:00:00"))
-    failed = well.hpc("up", check=False, timeout=200)
+    failed = well.hpc("up", check=False, timeout=PATIENCE)
     said = failed.stdout + failed.stderr
     assert failed.returncode == 1
     assert re.search(r"\b10\.\d+\.\d+\.\d+: no SSH connection after \d+ attempts?: .*Connection refused", said)

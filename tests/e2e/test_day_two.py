@@ -12,7 +12,6 @@ from tests.e2e.lost_records import lost_records_come_back
 
 pytestmark = pytest.mark.e2e
 
-LATE = 240.0
 """Seconds for what Slurm does by itself: records reach the database every five, the rest sooner."""
 
 
@@ -82,14 +81,14 @@ class TestLogs:
             process = day.start("logs", day.name, "slurmd", "-f", "-n", "0", out=out)
             followers = "pgrep -x tail || true"
             for name in ("cpu-0", "gpu-0"):
-                eventually(lambda name=name: day.inside(name, followers) != "", seconds=LATE, what="a follower")
+                eventually(lambda name=name: day.inside(name, followers) != "", what="a follower")
             line = "[2099-01-01T00:00:00.000] from a test"
             day.inside("gpu-0", f"echo '{line}' >>/var/log/slurm/slurmd.log")
-            eventually(lambda: f"day-gpu-0 | {line}" in shown.read_text(), seconds=LATE, what="the line")
+            eventually(lambda: f"day-gpu-0 | {line}" in shown.read_text(), what="the line")
             process.send_signal(signal.SIGINT)
             assert process.wait(120) == 128 + signal.SIGINT
         for name in ("cpu-0", "gpu-0"):
-            eventually(lambda name=name: day.inside(name, followers) == "", seconds=LATE, what="no follower")
+            eventually(lambda name=name: day.inside(name, followers) == "", what="no follower")
         day.inside("gpu-0", "sed -i /2099/d /var/log/slurm/slurmd.log")
 
     def test_a_machine_that_is_dead_does_not_keep_the_others(self, day: Cluster):
@@ -135,11 +134,11 @@ class TestNodes:
         number = job(day)
         day.inside("cpu-0", "systemctl kill --kill-whom=main --signal=STOP slurmd")
         day.inside("controller", f"scancel {number}; scontrol update nodename=day-cpu-0 state=drain reason=stuck")
-        eventually(lambda: "COMPLETING" in node(day, "cpu-0")["states"], seconds=LATE, what="completing")
+        eventually(lambda: "COMPLETING" in node(day, "cpu-0")["states"], what="completing")
         process = day.start("nodes", day.name, "resume", "cpu-0")
         done = "grep -c 'update_node: node day-cpu-0 state set to DOWN' /var/log/slurm/slurmctld.log || true"
         before = int(day.inside("controller", done))
-        eventually(lambda: int(day.inside("controller", done)) > before, seconds=LATE, what="DOWN")
+        eventually(lambda: int(day.inside("controller", done)) > before, what="DOWN")
         day.inside("cpu-0", "systemctl kill --kill-whom=main --signal=CONT slurmd")
         text, _ = process.communicate(timeout=300)
         assert "RESUME was not enough" in text
@@ -169,7 +168,7 @@ class TestNodes:
         number = job(day)
         before = day.boots()
         process = day.start("nodes", day.name, "reboot", "cpu-0", "--wait")
-        eventually(lambda: "REBOOT_REQUESTED" in node(day, "cpu-0")["states"], seconds=LATE, what="the request")
+        eventually(lambda: "REBOOT_REQUESTED" in node(day, "cpu-0")["states"], what="the request")
         process.kill()
         process.communicate()
         assert (day.state(number), day.boots()) == ("RUNNING", before)
@@ -196,7 +195,7 @@ class TestUsage:
         day.run("srun", "-n1", "sleep", "2")
         day.run("srun", "-p", "gpu", "--gpus=2", "-n1", "sleep", "1")
         last = "sacct -X -P -n -a -S now-1hours -u alice -o jobid,elapsedraw,state,alloccpus,alloctres | tail -n 1"
-        eventually(lambda: "gres/gpu=2" in day.inside("controller", last), seconds=LATE, what="the job's record")
+        eventually(lambda: "gres/gpu=2" in day.inside("controller", last), what="the job's record")
         rows = day.inside("controller", last.replace("tail -n 1", "cat")).splitlines()
         cells = [row.split("|") for row in rows if "COMPLETED" in row]
         told = json.loads(day.said("usage", "--json", "--by", "partition", "--user", "alice", "--since", "1h"))
@@ -214,12 +213,12 @@ class TestAccounting:
         day.run("srun", "--job-name=kept", "true")
         early = job(day, "-n1", "--job-name=early")
         names = "sacct -X -a -n -P -S now-1hours -o jobname,state"
-        eventually(lambda: "early|RUNNING" in day.inside("controller", names), seconds=LATE, what="the records")
+        eventually(lambda: "early|RUNNING" in day.inside("controller", names), what="the records")
         file = tmp_path / "backup.sql.gz"
         assert "job records" in day.said("accounting", "backup", str(file))
         assert file.stat().st_mode & 0o777 == 0o600
         late = job(day, "-n1", "--job-name=late")
-        eventually(lambda: "late|RUNNING" in day.inside("controller", names), seconds=LATE, what="the record")
+        eventually(lambda: "late|RUNNING" in day.inside("controller", names), what="the record")
         day.inside(
             "controller",
             "mariadb slurm_acct_db -e \"DELETE FROM day_job_table WHERE job_name = 'kept'; DROP TABLE qos_table\"",
@@ -233,7 +232,7 @@ class TestAccounting:
         day.inside("controller", f"scancel {late}")
         day.run("srun", "-p", "gpu", "--job-name=after", "true")
         for line in ("late|CANCELLED", "after|COMPLETED"):
-            eventually(lambda line=line: line in day.inside("controller", names), seconds=LATE, what=line)
+            eventually(lambda line=line: line in day.inside("controller", names), what=line)
         assert "Nothing to do" in day.up()
 
     def test_records_that_a_killed_slurmctld_took_with_it_are_rebuilt(self, day: Cluster):
@@ -252,7 +251,7 @@ class TestAccounting:
     def test_a_cluster_made_anew_takes_the_old_ones_records(self, day: Cluster, tmp_path: Path):
         day.run("srun", "--job-name=ancient", "true")
         names = "sacct -X -a -D -n -P -S now-1hours -o jobid,jobname,state"
-        eventually(lambda: "ancient|COMPLETED" in day.inside("controller", names), seconds=LATE, what="the record")
+        eventually(lambda: "ancient|COMPLETED" in day.inside("controller", names), what="the record")
         before = {line for line in day.inside("controller", names).splitlines() if line.endswith("|COMPLETED")}
         file = tmp_path / "backup.sql.gz"
         day.said("accounting", "backup", str(file))
@@ -268,4 +267,4 @@ class TestAccounting:
         assert int(day.run("sbatch", "--parsable", "--chdir=/tmp", "--wrap", "true")) > max(numbers)
         # Its own state agrees with the restored records: it starts again.
         day.inside("controller", "systemctl restart slurmctld")
-        eventually(lambda: day.state(number) == "RUNNING", seconds=LATE, what="slurmctld")
+        eventually(lambda: day.state(number) == "RUNNING", what="slurmctld")

@@ -92,7 +92,7 @@ def output(alice: transcripts.Shell, name: str, job: str) -> str:
 
 def ended(alice: transcripts.Shell, name: str, job: str) -> str:
     """What a job printed, once it has ended."""
-    eventually(lambda: not state(alice, job), seconds=240, what=f"the end of {name}")
+    eventually(lambda: not state(alice, job), what=f"the end of {name}")
     return output(alice, name, job)
 
 
@@ -120,7 +120,7 @@ def test_training_goes_on_from_its_checkpoint_when_a_node_is_lost(
     lab: Cluster, alice: transcripts.Shell, submitted: Submitted, update_golden: bool
 ):
     job = submitted.requeue
-    eventually(lambda: len(checkpoints(output(alice, "requeue", job))) >= 2, seconds=240, what="the second checkpoint")
+    eventually(lambda: len(checkpoints(output(alice, "requeue", job))) >= 2, what="the second checkpoint")
     (_, nodes) = starts(output(alice, "requeue", job))[0]
     lost = nodes.split()[1]
     lab.cut_power(lost.removeprefix("lab-"))
@@ -155,15 +155,15 @@ def test_training_goes_on_from_its_checkpoint_when_a_node_is_lost(
 
 
 def test_a_job_puts_itself_back_near_its_time_limit_and_after_a_failure(alice: transcripts.Shell, submitted: Submitted):
-    eventually(lambda: "waiting" in output(alice, "requeue", submitted.waits), seconds=120, what="the program")
+    eventually(lambda: "waiting" in output(alice, "requeue", submitted.waits), what="the program")
     alice.ask(f"scancel --batch --signal=USR1 {submitted.waits}")  # as Slurm does two minutes before the limit
     for job, why in ((submitted.waits, "the time limit is near"), (submitted.fails, "the program failed")):
-        eventually(lambda job=job: state(alice, job) == "PENDING", seconds=120, what=f"{why}: the job in the queue")
+        eventually(lambda job=job: state(alice, job) == "PENDING", what=f"{why}: the job in the queue")
         assert f"{why}: back into the queue" in output(alice, "requeue", job)
     names = f"scontrol show hostnames $(squeue --noheader --jobs={submitted.fails} --format=%x)"
     (_, node) = output(alice, "requeue", submitted.fails).splitlines()[0].rsplit(" ", 1)
     what = "the node that failed excluded from the next run"
-    eventually(lambda: node in alice.ask(names).split(), seconds=180, what=what)
+    eventually(lambda: node in alice.ask(names).split(), what=what)
     alice.ask(f"scancel {submitted.waits} {submitted.fails}")
     # Without a checkpoint another run would end as this one.
     assert "back into the queue" not in ended(alice, "requeue", submitted.never_begins)

@@ -139,10 +139,9 @@ def test_a_job_that_ended_while_slurmctld_was_away_is_ended_and_no_other(ill: Cl
     running = "squeue -h -t R -o '%A %S'"
     before = dict(line.split() for line in ill.inside("controller", running).splitlines())
     assert {live, both, gone} <= set(before)
-    eventually(lambda: "jobs-missing" in ill.findings(), seconds=120, what="the finding")
+    eventually(lambda: "jobs-missing" in ill.findings(), what="the finding")
     eventually(
         lambda: gone not in ill.inside("controller", "squeue -h -t R -o %A").split(),
-        seconds=240,
         what="the end of the job",
     )
     after = dict(line.split() for line in ill.inside("controller", running).splitlines())

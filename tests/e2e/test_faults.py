@@ -75,7 +75,7 @@ class TestDaemons:
             "cpu-1": "slurmd munge",
         }.items():
             active = f"systemctl is-active {units}; true"
-            eventually(lambda m=machine, a=active: {*frail.inside(m, a).split()} == {"active"}, seconds=240, what=units)
+            eventually(lambda m=machine, a=active: {*frail.inside(m, a).split()} == {"active"}, what=units)
         eventually(
             lambda: frail.inside("cpu-0", "mountpoint -q /opt/apps && echo yes; true") == "yes", what="/opt/apps"
         )

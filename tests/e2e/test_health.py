@@ -39,9 +39,7 @@ def drained(cluster: Cluster) -> dict[str, str]:
 
 def says(cluster: Cluster, node: str, why: str) -> None:
     """Wait until a health check has drained a node, for this reason."""
-    eventually(
-        lambda: drained(cluster).get(node, "").startswith(f"hpc-health: {why}"), seconds=40, what=f"{node}: {why}"
-    )
+    eventually(lambda: drained(cluster).get(node, "").startswith(f"hpc-health: {why}"), what=f"{node}: {why}")
 
 
 def well(cluster: Cluster) -> None:
@@ -56,7 +54,7 @@ def health(cluster: Cluster, *arguments: str) -> dict[str, Any]:
 
 
 def test_slurmd_checks_every_node(sick: Cluster):
-    eventually(lambda: health(sick)["ok"], seconds=40, what="a result of every node")
+    eventually(lambda: health(sick)["ok"], what="a result of every node")
     found = {one["node"].removeprefix("sick-"): one for one in health(sick)["nodes"]}
     assert set(found) == set(NODES)
     assert found["gpu-0"]["checks"]["gpu-count"] == {"state": "ok", "text": "2 of 2 GPUs"}
@@ -101,7 +99,7 @@ def test_faults_drain_their_nodes_and_no_job_is_lost(sick: Cluster):
     assert (last["checks"]["gpu-count"]["state"], last["reason"][:10]) == ("ok", "hpc-health")
     assert sick.state(job) == "RUNNING"
     sick.run("scancel", job, user="alice")
-    eventually(lambda: not sick.run("squeue", "-h"), seconds=40, what="the job's end")
+    eventually(lambda: not sick.run("squeue", "-h"), what="the job's end")
     sick.command("nodes", "resume", "gpu-0")
     well(sick)
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.e2e.cluster import ROOT, Cluster, eventually
+from tests.e2e.cluster import PATIENCE, ROOT, Cluster, eventually
 
 pytestmark = pytest.mark.e2e
 
@@ -81,7 +81,7 @@ def test_ctrl_c_cancels_its_jobs(ring: Cluster):
         running = ("squeue", "--noheader", "--states=R", "--format=%i")
         eventually(lambda: len(ring.run(*running).split()) == 2, what="the jobs of a round")
         process.send_signal(signal.SIGINT)
-        said, _ = process.communicate(timeout=180)
+        said, _ = process.communicate(timeout=PATIENCE)
     finally:
         process.kill()
         ring.run("rm", "hold")

@@ -14,7 +14,7 @@ import pytest
 
 from components.local.host.paths import images_root
 from tests.docs.commands import ROOT, commands
-from tests.e2e.cluster import free
+from tests.e2e.cluster import PATIENCE, free
 
 pytestmark = pytest.mark.e2e
 
@@ -57,7 +57,7 @@ class Reader:
                 out, _ = process.communicate("", timeout=10 if "-f" in words else 600)
             except subprocess.TimeoutExpired:
                 process.send_signal(signal.SIGINT)
-                out, _ = process.communicate(timeout=60)
+                out, _ = process.communicate(timeout=PATIENCE)
                 assert "-f" in words, f"{line}\n{out}"
                 return out
         assert process.returncode == 0, f"{line}\n{out}"

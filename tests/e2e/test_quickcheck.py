@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.cluster import ROOT, Cluster, eventually
+from tests.e2e.cluster import PATIENCE, ROOT, Cluster, eventually
 
 pytestmark = pytest.mark.e2e
 
@@ -41,7 +41,6 @@ def test_all_nodes_pass_for_two_at_once(lab: Cluster):
         assert report["not_checked"] == []
         assert (code, report["passed"]) == (0, True)
         assert {one["node"] for one in report["results"] if one["check"] == "accounting"} == set(NODES)
-        assert report["seconds"] < 60
     of_bob = {one["check"]: one["text"] for one in bobs[1]["results"]}
     assert of_bob["accounting"] == "account teaching, QOS normal"
     assert of_bob["together"] == "16 tasks on 8 nodes"
@@ -91,11 +90,11 @@ def test_ctrl_c_cancels_what_was_submitted(lab: Cluster):
         env=lab.env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
     try:
-        eventually(lambda: "hpc-check" in lab.run(*mine, user="alice"), seconds=180, what="a job that waits")
+        eventually(lambda: "hpc-check" in lab.run(*mine, user="alice"), what="a job that waits")
         process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=180)
+        out, err = process.communicate(timeout=PATIENCE)
     finally:
         process.kill()
         lab.run("scancel", job, user="bob")
     assert process.returncode == 130, out + err
-    eventually(lambda: lab.run(*mine, user="alice") == "", seconds=180, what="the end of its jobs")
+    eventually(lambda: lab.run(*mine, user="alice") == "", what="the end of its jobs")

@@ -19,7 +19,7 @@ from components.local.host import bridge
 from components.local.host.bridge import bridge_name
 from components.local.host.process import Process
 from tests.cluster import stacks
-from tests.e2e.cluster import ROOT, Cluster, eventually
+from tests.e2e.cluster import PATIENCE, ROOT, Cluster, eventually
 
 pytestmark = pytest.mark.e2e
 
@@ -79,7 +79,7 @@ def ssh(rehearsal: Rehearsal, user: str, key: Path, command: str) -> str:
     words = [word for option in options for word in ("-o", option)]
     done = subprocess.run(
         ["ssh", "-F", "none", "-i", str(key), *words, f"{user}@{address}", command],
-        capture_output=True, text=True, timeout=60, check=False,
+        capture_output=True, text=True, timeout=PATIENCE, check=False,
     )  # fmt: skip
     return done.stdout + done.stderr
 
@@ -159,8 +159,8 @@ def test_a_user_of_the_stack_file_is_on_all_pods_within_seconds(rehearsal: Rehea
     assert rehearsal.up(2)["counts"]["update"] == 1
     eventually(
         lambda: ssh(rehearsal, "bob", alices_key, "srun -N2 id -u").split() == ["2002", "2002"],
-        seconds=180, what="a job of the new user",
-    )  # fmt: skip
+        what="a job of the new user",
+    )
 
 
 def test_a_worker_and_a_partition_more_and_again_a_worker_less(rehearsal: Rehearsal):

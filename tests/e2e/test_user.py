@@ -66,8 +66,8 @@ def test_the_right_is_gone_with_the_flag(lab: Cluster, carol: str, carols_key: P
     # Nodes notice a new config version within two seconds.
     eventually(
         lambda: lab.log_in("carol", carols_key, "login-0", lacking).count("a password is required") == 2,
-        seconds=180, what="a user without sudo",
-    )  # fmt: skip
+        what="a user without sudo",
+    )
     assert lab.inside("cpu-0", "ls /etc/sudoers.d") == "README"
     assert _effect(user, "carol")["sudo"] is False
 
@@ -82,13 +82,11 @@ def test_leaves_once_there_are_no_jobs_and_nobody_gets_the_number(lab: Cluster, 
     lab.run("scancel", number, user="carol")
     eventually(lambda: lab.run("squeue", "-h", "-j", number) == "", what="the job's end")
     lab.inside("login-0", "setsid runuser -u carol -- sleep 600 >/dev/null 2>&1 </dev/null & true")
-    eventually(
-        lambda: lab.inside("login-0", "pgrep -u carol sleep || true") != "", seconds=180, what="a process of hers"
-    )
+    eventually(lambda: lab.inside("login-0", "pgrep -u carol sleep || true") != "", what="a process of hers")
     removed = user("remove", "carol", "--yes")
     assert removed.returncode == 0, removed.stdout + removed.stderr
     assert "/home/carol, owned by uid 2003" in removed.stderr
-    eventually(lambda: lab.inside("cpu-7", "id carol 2>&1 || true").endswith("no such user"), seconds=180, what="cpu-7")
+    eventually(lambda: lab.inside("cpu-7", "id carol 2>&1 || true").endswith("no such user"), what="cpu-7")
     assert lab.inside("login-0", "stat -c %u /home/carol; sacctmgr -nP show user carol").splitlines() == ["2003"]
     text = lab.file.read_text()
     assert "former_users" in text

@@ -29,7 +29,7 @@ def keys(many: Cluster) -> Iterator[str]:
     yield "/home/alice/.ssh"
     many.run("sh", "-c", "chmod 700 .; rm -rf .ssh; mv .kept .ssh")
     # Machines that do not answer in time on a busy host are named as differences.
-    eventually(lambda: many.call("drift", "many", "--mend").returncode == 0, seconds=120, what="a cluster as it was")
+    eventually(lambda: many.call("drift", "many", "--mend").returncode == 0, what="a cluster as it was")
 
 
 def test_roots_files_are_not_given_away(many: Cluster, keys: str):
@@ -39,9 +39,7 @@ def test_roots_files_are_not_given_away(many: Cluster, keys: str):
     many.run("ln", "-sf", CLUSTER_KEY, ".ssh/authorized_keys")
     eventually(lambda: told in many.call("drift", "many").stdout, what=f"drift's word of it: {told}")
     # What machines say of a mending goes to standard error.
-    eventually(
-        lambda: "left alone" in many.call("drift", "many", "--mend").stderr, seconds=120, what="the set-up's word"
-    )
+    eventually(lambda: "left alone" in many.call("drift", "many", "--mend").stderr, what="the set-up's word")
     assert many.inside("controller", look) == before
     assert many.inside("controller", f"find {keys} -type f -user alice -exec cat {{}} + | grep -c PRIVATE; true") == "0"
 

@@ -19,7 +19,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from tests.e2e.cluster import ROOT, Cluster
+from tests.e2e.cluster import PATIENCE, ROOT, Cluster
 
 PAGE = ROOT / "docs/guides/user-guide.md"
 _BLOCK = re.compile(
@@ -102,7 +102,7 @@ class Shell:
 
     def close(self) -> None:
         """End it."""
-        self._process.communicate(timeout=120)
+        self._process.communicate(timeout=PATIENCE)
 
     def _line(self) -> str:
         assert self._process.stdout is not None

@@ -133,7 +133,7 @@ class Bench:
         wait_for(lambda: "half" in self.alive().values())
 
 
-def wait_for(condition, seconds=60):
+def wait_for(condition, seconds=300):
     """Wait until something is so."""
     limit = time.monotonic() + seconds
     while not condition():

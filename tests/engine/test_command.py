@@ -54,7 +54,7 @@ def machine(tmp_path_factory):
     }  # fmt: skip
     argv = [SSHD, "-D", "-e", "-f", "/dev/null", *(w for k, v in options.items() for w in ("-o", f"{k}={v}"))]
     process = subprocess.Popen(argv, stderr=subprocess.DEVNULL)
-    limit = time.monotonic() + 60
+    limit = time.monotonic() + 300
     while True:
         try:
             socket.create_connection(("127.0.0.1", port), 1).close()

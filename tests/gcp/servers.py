@@ -17,7 +17,7 @@ SSHD = shutil.which("sshd") or "/usr/sbin/sshd"
 FAKE = gcloud.__file__
 
 
-def wait_for(condition: Callable[[], object], what: str, seconds: float = 60) -> None:
+def wait_for(condition: Callable[[], object], what: str, seconds: float = 300) -> None:
     """Wait until something is so."""
     limit = time.monotonic() + seconds
     while not condition():

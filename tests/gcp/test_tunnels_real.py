@@ -90,7 +90,7 @@ class TestTunnels:
         self, cloud: Cloud, port: int, capfd: pytest.CaptureFixture[str]
     ) -> None:
         for _ in range(2):
-            access.keep_open(INSTANCE, port, seconds=60)
+            access.keep_open(INSTANCE, port, seconds=300)
         assert len(cloud.calls) == 1
         os.kill(cloud.running[0], signal.SIGKILL)
         wait_for(lambda: len(cloud.calls) == 2 and answers("127.0.0.1", port), "another tunnel")
@@ -100,7 +100,7 @@ class TestTunnels:
         monkeypatch.setattr(access, "_PAUSE_SECONDS", 0.1)
         told = json.loads(cloud.file.read_text())
         cloud.tell(**{**told, "mood": "booting", "boots": 1})
-        access.keep_open(INSTANCE, port, seconds=60)
+        access.keep_open(INSTANCE, port, seconds=300)
         assert len(cloud.calls) == 2
         access.end_all()
         cloud.tell(mood="booting", boots=100)
@@ -111,19 +111,19 @@ class TestTunnels:
     def test_what_waiting_does_not_help_is_said_at_once(self, cloud: Cloud, port: int, mood: str, todo: str) -> None:
         cloud.tell(mood=mood)
         with pytest.raises(pulumi.RunError, match=todo):
-            access.keep_open(INSTANCE, port, seconds=60)
+            access.keep_open(INSTANCE, port, seconds=300)
         assert len(cloud.calls) == 1
 
     def test_a_port_that_another_program_has_is_refused(self, cloud: Cloud, port: int) -> None:
         with socket.create_server(("127.0.0.1", port)), pytest.raises(pulumi.RunError, match=f"port {port} .* in use"):
-            access.keep_open(INSTANCE, port, seconds=60)
+            access.keep_open(INSTANCE, port, seconds=300)
         assert cloud.calls == []
 
     @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
     def test_nothing_outlives_a_program_that_is_killed(self, cloud: Cloud, port: int, number: int) -> None:
         text = (
             "import sys, time; from cluster.platforms.gcp import iap; from components.gcp import access\n"
-            f"access.keep_open(iap.{INSTANCE!r}, {port}, seconds=60); print('open', flush=True); time.sleep(60)\n"
+            f"access.keep_open(iap.{INSTANCE!r}, {port}, seconds=300); print('open', flush=True); time.sleep(60)\n"
         )
         with subprocess.Popen([sys.executable, "-c", text], cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
             assert process.stdout is not None

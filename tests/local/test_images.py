@@ -157,7 +157,7 @@ def _alive(pid: int) -> bool:
 
 
 def _until(ready: Callable[[], object]) -> list[Path]:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 300
     while not (found := ready()):
         assert time.monotonic() < deadline
         time.sleep(0.02)

@@ -90,7 +90,7 @@ def _mentions(process: Path, folder: Path) -> bool:
 
 
 def _until(done: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 300
     while not done():
         assert time.monotonic() < deadline
         time.sleep(0.02)

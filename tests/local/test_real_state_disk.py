@@ -49,7 +49,7 @@ def device(tmp_path: Path) -> Iterator[str]:
 def keep(machine: Path, device: str, *, leaves: str, turns: int = 1) -> list[str]:
     """Return what the set-up says on a machine that has the disk."""
     command = ["unshare", "--mount", sys.executable, "-c", DRIVER, NODE, machine, device, str(turns), leaves]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout.splitlines()
 

@@ -47,7 +47,7 @@ class TestParts:
 
     def test_one_that_fails_says_why(self):
         found = collect.side_by_side(
-            {"fails": fails, "crashes": crashes, "ends": lambda: os._exit(3), "absent": lambda: {}["x"]}, seconds=60
+            {"fails": fails, "crashes": crashes, "ends": lambda: os._exit(3), "absent": lambda: {}["x"]}, seconds=300
         )
         assert found["fails"] == {"error": "munged is not there"}
         assert found["crashes"] == {"error": "RuntimeError: unforeseen"}
@@ -55,7 +55,7 @@ class TestParts:
         assert "x" in found["absent"]["error"]
 
     def test_nothing_a_part_prints_reaches_the_document(self, capfd: pytest.CaptureFixture[str]):
-        collect.side_by_side({"loud": lambda: os.write(1, b"noise")}, seconds=60)
+        collect.side_by_side({"loud": lambda: os.write(1, b"noise")}, seconds=300)
         assert capfd.readouterr().out == ""
 
     def test_the_document_is_one_line_of_json_on_any_machine(self, capfd: pytest.CaptureFixture[str]):

@@ -48,7 +48,7 @@ def watch(tmp_path):
 
     def rounds(count: int) -> list[str]:
         env = {"PATH": f"{tmp_path}/bin:{os.environ['PATH']}", "ROUNDS": str(count)}
-        subprocess.run(["sh", str(tmp_path / "watch.sh")], env=env, check=True, timeout=60, capture_output=True)
+        subprocess.run(["sh", str(tmp_path / "watch.sh")], env=env, check=True, timeout=300, capture_output=True)
         asked = tmp_path / "asked"
         return asked.read_text().splitlines() if asked.exists() else []
 

@@ -113,7 +113,7 @@ class TestPipe:
         with PlainView(silence=0.02) as view:
             view.on_event(events.NEW)
             view.on_event(StepStarted(events.NEW.urn, "create"))
-            deadline = time.monotonic() + 60
+            deadline = time.monotonic() + 300
             while "so far" not in (out := capsys.readouterr().out) and time.monotonic() < deadline:
                 time.sleep(0.01)
         assert re.match(r"  creating dev-cpu-2, 0\.\d s so far\n", out)

@@ -26,7 +26,7 @@ from note import note
 MANAGED = None
 join = types.SimpleNamespace(wait_for_config_version=None)
 def converge(desired):
-    join.wait_for_config_version(seconds=60)
+    join.wait_for_config_version(seconds=300)
     note("accounts", desired, str(MANAGED))
 """
 MODULES = {

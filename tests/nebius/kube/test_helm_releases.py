@@ -23,7 +23,7 @@ pulumi.export("revision", release.status.revision)
 READY = '{"status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}}'
 
 
-def release(namespace, timeout=60, more="skip_await=False", **values):
+def release(namespace, timeout=300, more="skip_await=False", **values):
     return RELEASE % {"namespace": namespace, "values": values, "timeout": timeout, "more": more}
 
 
@@ -110,7 +110,7 @@ def test_a_failed_upgrade_is_repeated(project, kube, namespace):
     assert not project.up(release(namespace, timeout=1, pod=True)).ok
     assert revisions(kube, namespace) == [(1, "deployed"), (2, "failed")]
     make_ready(kube, namespace)
-    assert project.up(release(namespace, timeout=60, pod=True)).ok
+    assert project.up(release(namespace, timeout=300, pod=True)).ok
 
 
 def test_skip_await_does_not_wait(project, namespace):

@@ -32,7 +32,7 @@ def kube(server, tmp_path_factory):
 def helm(server, programs):
     """Install a chart of ours, or refuse it: returns what Helm prints."""
 
-    def install(release, chart, namespace, values, *, seconds=60):
+    def install(release, chart, namespace, values, *, seconds=300):
         done = subprocess.run(
             [
                 str(programs.helm), f"--kubeconfig={server.kubeconfig}", "upgrade", "--install", release,

@@ -46,7 +46,7 @@ class TestTime:
         assert time.monotonic() - began < 120
         assert failed(found) == {"gpu-driver": "nvidia-smi did not answer in 1 s"}
         pid = int((tmp_path / "pid").read_text())
-        end = time.monotonic() + 60
+        end = time.monotonic() + 300
         while Path(f"/proc/{pid}").exists() and "Z" not in Path(f"/proc/{pid}/stat").read_text().split()[2]:
             assert time.monotonic() < end
             time.sleep(0.05)

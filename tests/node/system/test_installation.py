@@ -29,7 +29,7 @@ def test_it_is_waited_for_and_each_step_told_once(machine, monkeypatch, capsys):
 
     monkeypatch.setattr(installation.time, "sleep", pause)
     pause(0)
-    installation.wait_for(seconds=60)
+    installation.wait_for(seconds=300)
     assert capsys.readouterr().out.splitlines() == [
         "the machine is being installed: 10-a",
         "the machine is being installed: 20-b",
