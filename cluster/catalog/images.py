@@ -37,7 +37,7 @@ _ROWS = (
         name="ubuntu-2404", slurm_versions=("23.11",), sudo=True, containers=("apptainer",),
         source="packages.ubuntu.com/noble/slurm-wlm: 23.11.4"),
     Image(
-        name="ubuntu-2204", slurm_versions=("25.05", "24.11"), adopts=True, rests=True, sudo=True,
+        name="ubuntu-2204", slurm_versions=("26.05", "25.11", "25.05", "24.11"), adopts=True, rests=True, sudo=True,
         containers=("pyxis", "apptainer"),
         source="ours: built from SchedMD's own packaging at image bake, because Ubuntu 22.04 has 21.08"),
     Image(

@@ -101,19 +101,21 @@ R570 = Driver(branch="570", version="570.133.20", package="570.133.20-0ubuntu1",
 # A3 Mega on Ubuntu.
 R580 = Driver(branch="580", version="580.95.05", package="580.95.05-0ubuntu1", cuda=13)
 _SLURM = {
-    "25.05": Source(
-        url="https://github.com/SchedMD/slurm", version="25.05.8", commit="90ff1dd4058b3ec2df25306a3917650efa59537f"
-    ),
-    "24.11": Source(
-        url="https://github.com/SchedMD/slurm", version="24.11.7", commit="defaf214db2e55326f45ab08f1bde5b2036d9f5d"
-    ),
+    version[:5]: Source(url="https://github.com/SchedMD/slurm", version=version, commit=commit)
+    for version, commit in (
+        ("26.05.3", "56fe867884038ba2074bd414075b60c2fb1d68bb"),
+        ("25.11.7", "f56e676bbd3e7cccbdd7c505c030c62bb983ebee"),
+        ("25.05.8", "90ff1dd4058b3ec2df25306a3917650efa59537f"),
+        ("24.11.7", "defaf214db2e55326f45ab08f1bde5b2036d9f5d"),
+    )
 }
 _ENROOT = Source(
     url="https://github.com/NVIDIA/enroot", version="3.5.0", commit="c7dc4a6b66e817af5ceb7d5315850696067b3f80"
 )
-# 0.21 cleans containers up where Slurm 25.05 requires it; 0.20 leaves them behind there.
+# 0.20 leaves containers behind from Slurm 25.05 on. Soperator ships 0.24.0 with Slurm 25.11 and 26.05 (nebius/soperator
+# c238d993, images/worker/slurmd.dockerfile).
 _PYXIS = Source(
-    url="https://github.com/NVIDIA/pyxis", version="0.21.0", commit="c908f63181e78d6b71a30d71f816009a8709c917"
+    url="https://github.com/NVIDIA/pyxis", version="0.24.0", commit="107519944221822ea1dace4db8e7234b2eaa4cd5"
 )
 _APPTAINER = Download(
     url="https://github.com/apptainer/apptainer/releases/download/v1.4.5/apptainer_1.4.5_amd64.deb",

@@ -199,6 +199,20 @@ release notes of each release (RELEASE_NOTES at slurm-23-02-8-1 to slurm-26-05-3
 24.11 on the three before. No release goes back to an earlier one."""
 
 
+SUPPORT_ENDS: Mapping[str, str] = {
+    "23.11": "2025-05-31",
+    "24.05": "2025-11-30",
+    "24.11": "2026-05-31",
+    "25.05": "2026-11-30",
+    "25.11": "2027-05-31",
+    "26.05": "2027-11-30",
+}
+"""The last day on which SchedMD mends a release, YYYY-MM-DD: 18 months from its own month on (the same table, whose row
+of 26.05 says November 2028 and, in the same cell, 18 months: the earlier one is taken)."""
+SUPPORT_NOTICE = 60
+"""Days before that end from which it is warned of (ours): time to plan an upgrade."""
+
+
 def takes_over(new: str, old: str) -> bool:
     """Return whether slurmctld and slurmdbd of release `new` start on what release `old` left."""
     return new == old or old in UPGRADES.get(new, ())

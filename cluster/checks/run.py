@@ -27,6 +27,7 @@ def find_warnings(config: ClusterConfig) -> list[Finding]:
     return [
         *scripts.find_warnings(config),
         *users.find_warnings(config),
+        *settings.find_warnings(config),
         *scripts.find_warm_up_warnings(config),
         *registry.get(config.platform).warnings(config),
     ]

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator, Mapping
+from datetime import date, datetime, timedelta, timezone
 from functools import reduce
 from pathlib import PurePosixPath
 from posixpath import normpath
@@ -10,13 +11,13 @@ from typing import Any
 from cluster import roster
 from cluster.catalog import IMAGES
 from cluster.catalog.bounds import COUNT, NUMBERS
-from cluster.catalog.slurm_releases import CONF, NODE, PARTITION, Table
+from cluster.catalog.slurm_releases import CONF, NODE, PARTITION, SUPPORT_ENDS, SUPPORT_NOTICE, Table, takes_over
 from cluster.config.cluster import ClusterConfig
 from cluster.config.fields import conf_fields
 from cluster.config.machines import Nodeset
 from cluster.config.partitions import Partition
 from cluster.config.section import Section, Slurm, slurm_fields
-from cluster.findings import Finding, Location, listing, nearest, show
+from cluster.findings import Finding, Level, Location, listing, nearest, show
 from cluster.platforms import registry
 from cluster.slurm import paths
 
@@ -61,6 +62,29 @@ def find_errors(config: ClusterConfig) -> Iterator[Finding]:
             allowed=f"at least 5 times timers.message ({timers.message}), that is {5 * timers.message}",
             todo="raise it or lower timers.message: Slurm would drain nodes that are only slow to answer",
         )
+
+
+def find_warnings(config: ClusterConfig) -> Iterator[Finding]:
+    yield from end_of_support(config, datetime.now(timezone.utc).date())
+
+
+def end_of_support(config: ClusterConfig, today: date) -> Iterator[Finding]:
+    """A release that SchedMD does not mend any more, where there is a choice; a distribution mends its own packages."""
+    release, choices = config.slurm_version, IMAGES[config.image.base].slurm_versions
+    if len(choices) == 1 or release not in SUPPORT_ENDS:
+        return
+    end = date.fromisoformat(SUPPORT_ENDS[release])
+    if today < end - timedelta(days=SUPPORT_NOTICE):
+        return
+    later = [new for new in choices if new > release and takes_over(new, release)]
+    ends = "ended" if today > end else "ends"
+    yield Finding(
+        id="slurm-end-of-support",
+        level=Level.WARNING,
+        at=("slurm", "version"),
+        what=f"SchedMD's support for Slurm {release} {ends} on {end}: faults and holes in it are not mended after that",
+        todo=f"go to Slurm {max(later)}; `preview` says what the upgrade does" if later else "update this program",
+    )
 
 
 def _fields(config: ClusterConfig) -> Iterator[tuple[Location, Slurm, Any, Table]]:

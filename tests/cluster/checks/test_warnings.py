@@ -1,11 +1,12 @@
 """What a stack is warned of: the case itself, and nothing where all is as it should be."""
 
 import re
-from datetime import datetime
+from datetime import date, datetime
 from typing import Any, ClassVar
 
 import pytest
 
+from cluster.checks import settings as settings_checks
 from cluster.checks.run import find_warnings
 from cluster.jobs.warm_up import warm_up
 from cluster.load.parse import parse
@@ -90,6 +91,31 @@ class TestKernel:
 
     def test_what_an_image_of_ones_own_has_is_not_known(self):
         assert warned(storage={"lustre": MANAGED}, image={**OLD, "name": "mine"}) == {}
+
+
+class TestSlurmsSupport:
+    @staticmethod
+    def found(day: str, **changes: Any) -> list[str]:
+        return [
+            f"{one.what}; {one.todo}"
+            for one in settings_checks.end_of_support(google(**changes), date.fromisoformat(day))
+        ]
+
+    def test_a_release_is_warned_of_two_months_before_its_end(self):
+        chosen = {"image": {"base": "ubuntu-2204"}, "slurm": {"version": "25.05"}}
+        assert self.found("2026-09-30", **chosen) == []
+        (before,) = self.found("2026-10-01", **chosen)
+        assert before.startswith("SchedMD's support for Slurm 25.05 ends on 2026-11-30: ")
+        assert before.endswith("; go to Slurm 26.05; `preview` says what the upgrade does")
+        (after,) = self.found("2026-12-01", **chosen)
+        assert "25.05 ended on 2026-11-30" in after
+
+    def test_the_newest_gets_old_as_well(self):
+        (found,) = self.found("2027-12-01", image={"base": "ubuntu-2204"})
+        assert found.endswith("; update this program")
+
+    def test_a_distribution_mends_its_own(self):
+        assert self.found("2030-01-01", image={"base": "ubuntu-2404"}) == []
 
 
 class TestZones:

@@ -169,7 +169,7 @@ class TestName:
     def test_labels_say_what_is_in_it(self):
         assert versions(a3mega()) == {
             "recipe": "2026-11", "snapshot": "20261121t000000z", "kernel": "5-15-0-1122-gcp", "driver": "580-95-05",
-            "cuda": "12-8-0", "slurm": "25-05-8", "lustre": "2-15-8",
+            "cuda": "12-8-0", "slurm": "26-05-3", "lustre": "2-15-8",
         }  # fmt: skip
         for stack in GCP:
             assert all(re.fullmatch(r"[a-z0-9_-]{1,63}", value) for value in versions(config(stack)).values())
