@@ -21,7 +21,7 @@ Answer = tuple[list[Series], list[Claim]]
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """One question."""
+    """A question of the bench."""
 
     name: str
     title: str
@@ -80,7 +80,7 @@ exit 1
 
 
 def _partition_edit(here: Environment) -> Answer:
-    """One change of a partition on a cluster that runs: from `up` to its effect."""
+    """Measure the change of a partition on a running cluster: from `up` to its effect."""
     (size,) = here.pick((32,), (2,))
     cluster = Cluster("edit", here, sized(size))
     cluster.hpc("up")

@@ -134,7 +134,7 @@ def sized(nodes: int) -> dict[str, Any]:
 
 
 class Cluster:
-    """One stack of a bench."""
+    """A stack of the bench."""
 
     def __init__(self, name: str, environment: "Environment", sections: Mapping[str, object]) -> None:
         self.name, self._call = name, environment.call

@@ -18,7 +18,7 @@ measured in turns, in one run, and a ratio is the median of its rounds: what slo
 
 @dataclass(frozen=True, kw_only=True)
 class Series:
-    """One thing measured several times."""
+    """A quantity that was measured several times."""
 
     name: str
     values: tuple[float, ...]
@@ -47,7 +47,7 @@ class Claim:
 
     @property
     def met(self) -> bool:
-        """Whether the value is below the limit."""
+        """True if the value is below the limit."""
         return self.value < self.limit
 
     @property
@@ -72,7 +72,7 @@ class Result:
 
     @property
     def ok(self) -> bool:
-        """Whether there is an answer, and every claim is met."""
+        """True if there is an answer, and every claim is met."""
         return not self.problem and all(claim.met for claim in self.claims)
 
 

@@ -224,7 +224,7 @@ def main() -> int:
 
 
 def _interrupt(_number: int, _frame: object) -> None:
-    """As Ctrl-C, which ends the program that runs as well."""
+    """Interrupt as Ctrl-C does, which ends the program that runs as well."""
     raise KeyboardInterrupt
 
 

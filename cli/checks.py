@@ -47,7 +47,7 @@ _POLL = 0.1
 
 @dataclass(frozen=True, kw_only=True)
 class Check:
-    """One command, run in the project's folder."""
+    """A command that is run in the project's folder."""
 
     name: str
     command: Sequence[str]

@@ -24,7 +24,7 @@ from cluster.platforms.observer import Access, Asked, Ended, Observer, StatusRep
 from cluster.slurm.hostlist import compress
 
 SECONDS = 20.0
-"""For one question."""
+"""Time limit of one question."""
 _LOG_SECONDS = 60.0
 _AT_ONCE = 64
 """Logs that are read side by side: each costs a process."""

@@ -19,7 +19,7 @@ def _stacks(incomplete: str) -> list[str]:
 
 
 class EngineName(str, Enum):
-    """Who runs the program."""
+    """The engine that runs the program."""
 
     PULUMI = "pulumi"
     EMBEDDED = "embedded"

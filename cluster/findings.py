@@ -1,4 +1,4 @@
-"""What checks find in a configuration, and the error that carries all of it at once."""
+"""Findings in a configuration, and the error that carries all of them at once."""
 
 import difflib
 import json
@@ -26,18 +26,18 @@ _LONGEST_LINE = 900
 
 
 class Level(str, Enum):
-    """How serious a finding is."""
+    """The severity of a finding."""
 
     ERROR = "error"
     """The stack is refused."""
     WARNING = "warning"
-    """It works as it is written; its author should know what it costs."""
+    """The setting works as it is written; its author should know what it costs."""
     INFO = "info"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """One thing that a check found in a configuration."""
+    """A problem that a check found in a configuration."""
 
     id: str
     """Stable name of the rule, such as `login-count`."""
@@ -45,13 +45,13 @@ class Finding:
     at: Location | str
     """Keys below hpc:cluster; a text where it is another key of the stack file."""
     what: str = ""
-    """What is so, as a sentence without its full stop. Errors have `given` and `allowed` instead."""
+    """The problem, as a sentence without its full stop. Errors have `given` and `allowed` instead."""
     given: str = ""
-    """What is written there, or `nothing`; shortened to one line."""
+    """The written value, or `nothing`; shortened to one line."""
     allowed: str = ""
-    """What may be written there, with an example."""
+    """The values that may be written there, with an example."""
     todo: str
-    """What to do about it."""
+    """The action to take."""
     missing: str | None = None
     """The name that was looked for and not found, if that is what is wrong."""
 
@@ -185,7 +185,7 @@ def listing(names: Iterable[str]) -> str:
 
 
 def unknown(at: Location, names: Iterable[str], known: Collection[str], what: str, where: str) -> Iterator[Finding]:
-    """One for each name that is not known, at its position in the list."""
+    """A finding for each unknown name, at its position in the list."""
     have = set(known)
     for position, name in enumerate(names):
         if name not in have:
@@ -193,7 +193,7 @@ def unknown(at: Location, names: Iterable[str], known: Collection[str], what: st
 
 
 def unknown_name(at: Location, name: str, known: Iterable[str], what: str, where: str, *, rule: str) -> Finding:
-    """One name that is not known. `what` it should be, with its article; `where` such are defined; `rule` is the id."""
+    """A finding about an unknown name. `what` is its noun with the article, `where` such are defined, `rule` the id."""
     return Finding(
         id=rule,
         at=at,
@@ -205,7 +205,7 @@ def unknown_name(at: Location, name: str, known: Iterable[str], what: str, where
 
 
 def repeated(at: Location, names: Collection[str], what: str, *, rule: str) -> Iterator[Finding]:
-    """One for each name that a list has more than once."""
+    """A finding for each name that a list has more than once."""
     for double in sorted(name for name, times in Counter(names).items() if times > 1):
         yield Finding(
             id=rule, at=at, given=listing(names), allowed=f"each {what} once", todo=f"remove the second {double}"

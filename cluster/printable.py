@@ -20,7 +20,7 @@ def printable(text: str) -> str:
 
 
 def one_line(text: str) -> str:
-    r"""The same as one line: line ends and tabs are written as \n and \t."""
+    r"""The text as one line: line ends and tabs are written as \n and \t."""
     return printable(text).replace("\n", "\\n").replace("\t", "\\t")
 
 

@@ -13,7 +13,7 @@ Role = Literal["controller", "login", "node"]
 
 @dataclass(frozen=True, kw_only=True)
 class MachineSpec:
-    """One machine that must exist."""
+    """A machine that must exist."""
 
     name: str
     """Host name, and NodeName in Slurm if it is a node."""

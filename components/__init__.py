@@ -1,1 +1,1 @@
-"""What exists out there: Pulumi components, one class and its args per file."""
+"""Pulumi components, one class and its args per file."""

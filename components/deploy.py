@@ -14,7 +14,7 @@ from cluster.slurm.script_tree import Tree
 
 @dataclass(frozen=True, kw_only=True)
 class Deployment:
-    """What a platform deployed, as commands need it."""
+    """The result of deploying a platform, as commands need it."""
 
     login: pulumi.Input[str]
     """The target that users log in to."""
@@ -33,7 +33,7 @@ class Deployment:
 
     """
     outputs: Mapping[str, Any] = field(default_factory=dict)
-    """What the stack exports beside."""
+    """Other outputs of the stack."""
 
 
 def deploy(config: ClusterConfig, scripts: Tree) -> Deployment:

@@ -1,4 +1,4 @@
-"""What our dynamic resources have in common.
+"""The base of our dynamic resources.
 
 Their providers are pickled into the state by reference, so they are classes of importable modules without state of
 their own, and everything they need is in their plain inputs, such as the folder that a rehearsal lives in.
@@ -46,7 +46,7 @@ def without_traceback(kind: type[Exception]) -> Iterator[None]:
 
 
 class ActionProvider(ResourceProvider):
-    """For resources that act and create nothing that could be read: the state keeps their inputs."""
+    """A provider of resources that act and create nothing that could be read: the state keeps their inputs."""
 
     LEAVES_NOTHING = True
     """A creation that was interrupted has nothing to be removed."""

@@ -42,22 +42,22 @@ class Proxy:
 
 @dataclass(frozen=True, kw_only=True)
 class Reach:
-    """How to reach a machine that does not answer here at its own address."""
+    """The connection to a machine that does not answer here at its own address."""
 
     host: pulumi.Input[str] | None
-    """None: the program does not log in to it."""
+    """The address; None: the program does not log in to it."""
     port: int = 22
     proxy: Callable[[], Proxy] | None = None
     """Called once all machines are known: the jump host may be created after this one."""
     via: Callable[[], Mapping[str, Any]] | None = None
-    """How commands outside of the program reach it: {"jump": {...}} or {"iap": {...}}. None: at `host`."""
+    """The connection of commands outside of the program: {"jump": {...}} or {"iap": {...}}. None: at `host`."""
     dial_error_limit: int = DIAL_ERROR_LIMIT
     per_dial_timeout: int = PER_DIAL_TIMEOUT
 
 
 @dataclass(frozen=True, kw_only=True)
 class Machine:
-    """One machine that answers SSH as root."""
+    """A machine that answers SSH as root."""
 
     spec: MachineSpec
     address: pulumi.Input[str]
@@ -67,14 +67,14 @@ class Machine:
     boot_id: pulumi.Output[str]
     """Changes at each start by this program."""
     resource: pulumi.Resource
-    """Its resource in the stack: nothing on the machine needs to be undone when it is deleted itself."""
+    """The machine's resource in the stack: nothing on the machine needs to be undone when it is deleted itself."""
     host_key: pulumi.Output[str]
     """Public half of its SSH host key, as known_hosts has it: there is no trust on first use. Empty where the machine
     generates it itself and reports it in the cluster state."""
     ends: pulumi.Output[int] | None = None
-    """When the platform deletes it, in seconds since 1970, 0 where that is not known; None: it stays."""
+    """The time when the platform deletes it, in seconds since 1970, 0 where that is not known; None: it stays."""
     reach: Reach | None = None
-    """None: it answers here at its address."""
+    """The connection; None: it answers here at its address."""
 
     def connection(self, private_key: pulumi.Input[str]) -> remote.ConnectionArgs:
         """Return how remote commands reach it, with the private half of the key that it was made with.
@@ -104,7 +104,7 @@ class Machine:
 
     @property
     def summary(self) -> Mapping[str, Any]:
-        """Its row of the stack's output `machines`."""
+        """The machine's row of the stack's output `machines`."""
         if self.reach is None:
             return self._row
         if self.reach.via is None:
@@ -113,7 +113,7 @@ class Machine:
 
     @property
     def target(self) -> Mapping[str, Any]:
-        """Its row of the stack's output `targets`: how it is reached."""
+        """The machine's row of the stack's output `targets`: how it is reached."""
         via = self.reach.via() if self.reach and self.reach.via else {}
         if "iap" in via:
             return {**self._row, "method": "iap", **via["iap"]}
@@ -131,16 +131,16 @@ class Machines:
     """Machines that answer SSH, and what Slurm's set-up must know of the platform."""
 
     machines: Sequence[Machine]
-    """In the roster's order: controller, login machines, nodes."""
+    """The machines in the roster's order: controller, login machines, nodes."""
     mounts: Callable[[MachineSpec], Sequence[Mapping[str, pulumi.Input[str]]]]
     """Shared file systems of a machine: source, target, fs_type, options."""
     addresses: Mapping[str, str] = field(default_factory=dict)
     """Address of every machine by name, if the platform has it beforehand; else empty, and names are resolved."""
     state: Mapping[str, Any] | None = None
-    """What the controller keeps on a file system that outlives its machine."""
+    """Folders that the controller keeps on a file system that outlives its machine."""
     exports: Mapping[str, Any] | None = None
-    """What the controller shares by NFS."""
+    """Folders that the controller shares by NFS."""
     ready: Sequence[pulumi.Resource] = ()
-    """What machines are only configured after."""
+    """Resources after which machines are configured."""
     outputs: Mapping[str, Any] = field(default_factory=dict)
-    """What the stack exports of the platform, beside what all stacks export."""
+    """Outputs of the platform, beside those of all stacks."""

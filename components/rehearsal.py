@@ -1,4 +1,4 @@
-"""How a stack is rehearsed on this machine: what a platform's module of `Platform.rehearsal` has."""
+"""The rehearsal of a stack on this machine: what a platform's module of `Platform.rehearsal` has."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -15,7 +15,7 @@ class RehearsalError(Exception):
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """What the command was given."""
+    """The arguments of the command."""
 
     stack: str
     file: Path
@@ -28,24 +28,24 @@ class Request:
     """The network that the rehearsal has from the last time."""
     real_prolog: bool = False
     folder: Path
-    """For what belongs to the rehearsal besides its stack file and its state."""
+    """A folder for what belongs to the rehearsal besides its stack file and its state."""
 
 
 class Rehearsal(ABC):
-    """One stack's rehearsal: what the module's function `rehearse(config, request)` returns. It raises RehearsalError
-    or HostError.
+    """A stack's rehearsal: what the module's function `rehearse(config, request)` returns. It raises RehearsalError or
+    HostError.
 
     A rehearsal that keeps something in the request's folder has a file `module` there, with the name of the module,
     whose functions `resume(folder, report)` and `remove(folder, report)` start again and remove what `start` started.
     """
 
     differences: Sequence[Mapping[str, Any]] = ()
-    """What of Slurm's files differs, a row each: `text`, and `counted` for what follows from the number of nodes."""
+    """Differences of Slurm's files, a row each: `text`, and `counted` for what follows from the number of nodes."""
     stood_in: Sequence[str] = ()
-    """What else is not as in production."""
+    """Other differences from production."""
 
     ssh: str = ""
-    """What follows the stack's name in the example of `./hpc ssh`, with a space in front."""
+    """Text after the stack's name in the example of `./hpc ssh`, with a space in front."""
 
     @abstractmethod
     def settings(self) -> Mapping[str, Any]:

@@ -1,4 +1,4 @@
-"""What can go wrong, as exceptions whose text is meant for the user; no other exception leaves the engine."""
+"""Exceptions whose text is meant for the user; no other exception leaves the engine."""
 
 from pathlib import Path
 

@@ -15,8 +15,8 @@ UNKNOWN = "[unknown]"
 
 @dataclass(frozen=True)
 class Change:
-    """One property that differs. `path` is dotted, secrets are shown as "[secret]", what is not yet known as
-    "[unknown]". `replaces` says that this change alone forces a replacement."""
+    """A property that differs. `path` is dotted, secrets are shown as "[secret]", what is not yet known as "[unknown]".
+    `replaces` says that this change alone forces a replacement."""
 
     path: str
     kind: Literal["add", "delete", "update"]
@@ -36,8 +36,8 @@ class Started:
 
 @dataclass(frozen=True)
 class Planned:
-    """What is to be done with one resource. `op` is same, create, update, replace, delete, read or refresh;
-    `reason` is a few words on why, if that is not plain from `changes`."""
+    """The plan for one resource. `op` is same, create, update, replace, delete, read or refresh; `reason` is a few
+    words on why, if that is not plain from `changes`."""
 
     urn: str
     type: str
@@ -47,7 +47,7 @@ class Planned:
     changes: tuple[Change, ...] = ()
     reason: str = ""
     inputs: Mapping[str, Any] = field(default_factory=dict)
-    """In a preview, all of what is to be created, shown as in `Change`."""
+    """The inputs of a resource to be created, in a preview, shown as in `Change`."""
 
 
 @dataclass(frozen=True)
@@ -90,9 +90,9 @@ class Log:
 
 @dataclass(frozen=True)
 class Result:
-    """How a run ended. `ok` is False if a step failed or the run was interrupted; the state is kept in any case
-    and the next run goes on from there. `counts` maps op to number of resources, `outputs` are the stack's, `foreign`
-    are the types that the engine can preview but not run. `interrupted` says that the user stopped it."""
+    """The result of a run. `ok` is False if a step failed or the run was interrupted; the state is kept in any case and
+    the next run goes on from there. `counts` maps op to number of resources, `outputs` are the stack's, `foreign` are
+    the types that the engine can preview but not run. `interrupted` says that the user stopped it."""
 
     kind: Kind
     ok: bool

@@ -30,7 +30,7 @@ def read_yaml(file: Path) -> dict[str, Value]:
 
 @dataclass(frozen=True)
 class StackConfig:
-    """What a program gets from `pulumi.Config`: texts, and which are secret.
+    """The values that a program gets from `pulumi.Config`: texts, and which are secret.
 
     What is no scalar is JSON with sorted keys, as the CLI hands it on (encoding/json of Go sorts the keys of maps).
     """

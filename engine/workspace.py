@@ -51,8 +51,8 @@ class Workspace:
 
 
 class Stack(StoredStack):
-    """One stack. The runs return a Result whose `ok` is False if a step failed or Ctrl-C was pressed; all else that
-    can go wrong is raised: StackLockedError, PassphraseError, DamagedStateError, NotRunnableError, ProgramError,
+    """A stack. The runs return a Result whose `ok` is False if a step failed or Ctrl-C was pressed; all else that can
+    go wrong is raised: StackLockedError, PassphraseError, DamagedStateError, NotRunnableError, ProgramError,
     EngineError."""
 
     def __init__(self, workspace: Workspace, name: str, config_file: Path, message: str = "") -> None:

@@ -62,7 +62,7 @@ class _Open:
     size: int = 1
     """Values in it so far, itself included."""
     key: Value = None
-    """Of a mapping: the key whose value is read next, or _NO_KEY if a key is next."""
+    """In a mapping: the key whose value is read next, or _NO_KEY if a key is next."""
     seen: dict[str, int] = field(default_factory=dict)
     """Keys so far, as written in the file and in JSON, with their lines."""
     merged: list[Value] = field(default_factory=list)

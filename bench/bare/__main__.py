@@ -1,4 +1,4 @@
-"""What a person would write who has the machines' names in a list: no configuration to check, nothing to derive.
+"""The program of a person who has the machines' names in a list: no configuration to check, nothing to derive.
 
 As many machines as the stack says, each with the files of the set-up, as ours have them, and as many commands.
 """

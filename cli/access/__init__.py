@@ -1,1 +1,1 @@
-"""How commands reach the machines of a cluster."""
+"""Connections from commands to the machines of a cluster."""

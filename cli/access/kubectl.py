@@ -114,7 +114,7 @@ class KubeApi:
         return Answer(code=done.returncode, out=done.stdout, err=done.stderr, why=why)
 
     def why(self, stderr: str) -> str:
-        """Why kubectl failed, on one line, from what it printed."""
+        """Return why kubectl failed, on one line, from what it printed."""
         return reason(stderr, self.kubernetes.command)
 
 
@@ -128,7 +128,7 @@ class Kubectl(Driver):
 
     @contextmanager
     def connected(self, targets: Sequence[Target], admin_key: str, *, seconds: float) -> Generator["_Session"]:
-        """As every driver's, but each command connects by itself, so `seconds` are its caller's to keep. Raises
+        """Open a session, where each command connects by itself, so `seconds` are its caller's to keep. Raises
         CliError: there is no kubectl here, or an output is not complete."""
         del admin_key, seconds
         with ExitStack() as stack:

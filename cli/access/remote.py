@@ -23,7 +23,7 @@ from cli.errors import CliError
 from cli.interrupts import child, left_to_child, unwound
 
 LOOK_UP_SECONDS = 20
-"""For each question to a cluster that a target's address is asked of."""
+"""Time limit of each question to a cluster that a target's address is asked of."""
 
 _SSH = Ssh()
 
@@ -103,7 +103,7 @@ __all__ = ["UNREACHED", "Done", "capture", "connected", "gather", "log_in", "on_
 _AT_ONCE = 128
 """Targets that are asked side by side: each costs a process."""
 _TIMED_OUT = "Connection timed out"
-"""What ssh prints if its ConnectTimeout is over before a connection, or the server's banner; it has none after that."""
+"""ssh's message if its ConnectTimeout is over before a connection, or the server's banner; it has none after that."""
 
 
 def on_terminal() -> bool:
@@ -129,8 +129,8 @@ def run(target: Target, admin_key: str, user: str, command: Sequence[str]) -> in
 
 
 def log_in(target: Target, admin_key: str, user: str, key: Path, command: Sequence[str]) -> int:
-    """As `run`, over ssh as the user with a private key of the user's own. Raises CliError: also if the target has no
-    SSH server."""
+    """Run a command like `run`, over ssh as the user with a private key of the user's own. Raises CliError: also if the
+    target has no SSH server."""
     driver = driver_of(target)
     if not isinstance(driver, Ssh):
         raise CliError(f"{target.name} is reached by {target.method}, not by ssh, so no key lets anybody in there.")
@@ -145,18 +145,18 @@ class Done:
     """A command that ended on a target, or did not get there."""
 
     code: int
-    """Its exit code; UNREACHED also where the target did not answer."""
+    """The command's exit code; UNREACHED also where the target did not answer."""
     out: str
     err: str
     late: bool = False
-    """Whether something answers there, but the command did not end in time: nothing is known of the target."""
+    """True if something answers there, but the command did not end in time: nothing is known of the target."""
     asked: float = 0.0
     answered: float = 0.0
-    """By this machine's clock, in seconds since the epoch."""
+    """The time by this machine's clock, in seconds since the epoch."""
 
     @property
     def reached(self) -> bool:
-        """Whether the target let us in."""
+        """True if the target let us in."""
         return self.code != UNREACHED
 
 
@@ -233,7 +233,7 @@ def connected(
 
 @contextmanager
 def _sessions(targets: Iterable[Target], admin_key: str, seconds: float) -> Generator[Argv]:
-    """What gives the argv for targets of any method: one session of each driver."""
+    """Yield a function that returns the argv for targets of any method, with one session of each driver."""
     by_driver: dict[Driver, list[Target]] = {}
     for target in targets:
         by_driver.setdefault(driver_of(target), []).append(target)
@@ -260,7 +260,7 @@ def _late(target: Target, seconds: float, *, let_in: bool) -> Done:
 
 
 def _why_unreached(target: Target, admin_key: str) -> str:
-    """Why a target does not answer, and what to do; empty if it does, so that the exit code was the command's own."""
+    """Return why a target does not answer, and what to do; empty if it does: the exit code is the command's own."""
     if target.direct:
         if _answers(target.address, target.port):
             return ""
@@ -280,7 +280,7 @@ def _answers(address: str, port: int) -> bool:
 _ROUND_SECONDS = 0.25
 """Lines that come within one round are put in the order of their times."""
 _END_SECONDS = 3.0
-"""For a command on a machine to end by itself, once its input has ended."""
+"""Time for a command on a machine to end by itself, once its input has ended."""
 
 Show = Callable[[Mapping[str, list[str]]], None]
 
@@ -304,7 +304,7 @@ def follow(
 def follow_commands(
     commands: Mapping[str, list[str]], *, show: Show, note: Show, ends_with_input: bool = True
 ) -> dict[str, int]:
-    """As `follow`, for programs of this machine, by their names. Those that do not end with their input get SIGTERM."""
+    """Follow programs of this machine, by their names. Those that do not end with their input get SIGTERM."""
     lines: queue.SimpleQueue[tuple[str, bool, str]] = queue.SimpleQueue()
 
     def read(name: str, stream: IO[str] | None, *, error: bool) -> None:

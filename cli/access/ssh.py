@@ -39,14 +39,14 @@ PINNED = {
 
 @dataclass(frozen=True, kw_only=True)
 class Host:
-    """One block of an ssh_config."""
+    """A block of an ssh_config."""
 
     names: Sequence[str]
     options: Mapping[str, str]
 
 
 def instance(target: Target) -> iap.Instance:
-    """By what Identity-Aware Proxy finds a target."""
+    """The project, zone and name by which Identity-Aware Proxy finds a target."""
     name, project, zone = (checked(target.row.get(key)) for key in ("instance", "project", "zone"))
     return iap.Instance(name=name, project=project, zone=zone)
 
@@ -101,7 +101,7 @@ def _checked_key(name: str, key: str) -> str:
 
 
 _LINE = re.compile(r"[\s|&;<>()$`*?]")
-"""What makes one word a line for a shell."""
+"""Characters by which a word is more than a word to a shell."""
 _RECORDED = (
     'last=$(squeue --noheader --states=all --user="$(id -un)" --format=%A --sort=-i | head -n 1); '
     "for _ in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do "
@@ -143,7 +143,7 @@ _NO_REASON = re.compile(
     "Connection closed by UNKNOWN|Connection to UNKNOWN|kex_exchange_identification: Connection closed"
     "|stdio forwarding failed"
 )
-"""How lines begin that ssh ends with, whatever the reason was."""
+"""Beginnings of lines that ssh ends with, whatever the reason was."""
 
 
 class Ssh(Driver):
@@ -153,7 +153,7 @@ class Ssh(Driver):
 
     @contextmanager
     def connected(self, targets: Sequence[Target], admin_key: str, *, seconds: float) -> Generator["_Session"]:
-        """As every driver's. For a target that can't be reached the argv prints the reason and ends like ssh. Raises
+        """Open a session. For a target that can't be reached the argv prints the reason and ends like ssh. Raises
         CliError: there is no ssh here, or an output of the stack is no name, address or key."""
         with ExitStack() as stack:
             session = _Session(stack, admin_key, targets, seconds)
@@ -162,8 +162,8 @@ class Ssh(Driver):
 
     @contextmanager
     def logged_in(self, target: Target, admin_key: str, user: str, key: Path) -> Generator["_Session"]:
-        """As `connected`, for one target that is logged in to as `user` with a private key of the user's own. Raises
-        CliError: as for `connected`, or the key can't be read."""
+        """Open a session like `connected`, for one target that is logged in to as `user` with a private key of the
+        user's own. Raises CliError: as for `connected`, or the key can't be read."""
         if not os.access(key, os.R_OK) or not key.is_file():
             raise CliError(f"{key}: there is no private key that can be read.")
         with ExitStack() as stack:
@@ -196,7 +196,7 @@ class Ssh(Driver):
 
 
 class Login(NamedTuple):
-    """Who logs in to the targets, where that is not root with the stack's key."""
+    """The user who logs in to the targets, where that is not root with the stack's key."""
 
     user: str
     key: Path

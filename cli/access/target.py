@@ -13,17 +13,17 @@ UNREACHED = 255
 
 @dataclass(frozen=True, kw_only=True)
 class Target:
-    """Where commands run."""
+    """A machine or pod where commands run."""
 
     name: str
     method: str
-    """How it is reached; cli/access/remote.py has a driver for each method."""
+    """The connection method; cli/access/remote.py has a driver for each."""
     roles: tuple[str, ...] = ()
-    """What it does: controller, login, node."""
+    """Its roles: controller, login, node."""
     address: str = ""
     port: int = 22
     host_key: str = ""
-    """Its public SSH host key, as a line of known_hosts has it after the name. Empty where only the jump host has
+    """The public SSH host key, as a line of known_hosts has it after the name. Empty where only the jump host has
     it."""
     jump: "Target | None" = None
     """The jump host, if it does not answer here."""
@@ -32,7 +32,7 @@ class Target:
 
     @property
     def direct(self) -> bool:
-        """Whether its SSH server answers here, with nothing in between."""
+        """True if its SSH server answers here, with nothing in between."""
         return self.method == "ssh" and not self.jump
 
 
@@ -69,13 +69,13 @@ class Driver(ABC):
     """Reaches the targets of one method. What its program ends with if a target is not reached is UNREACHED."""
 
     needs_admin_key = False
-    """Whether it logs in with the stack's admin key."""
+    """True if the driver logs in with the stack's admin key."""
     own: re.Pattern[str] | None = None
-    """How lines begin that the program prints itself on standard error, where it has messages and exit codes of its own
-    beside the command's."""
+    """Beginnings of lines that the program itself prints on standard error, where it has messages and exit codes of its
+    own beside the command's."""
     last: re.Pattern[str] | None = None
-    """What such a program prints last once the command has failed; behind the command's own last words, if those had no
-    line break."""
+    """The program's last line once the command has failed; behind the command's own last words, if those had no line
+    break."""
 
     @abstractmethod
     def connected(self, targets: Sequence[Target], admin_key: str, *, seconds: float) -> AbstractContextManager[Argv]:
@@ -93,7 +93,7 @@ class Driver(ABC):
     @staticmethod
     @abstractmethod
     def explain(target: Target, stderr: str) -> str:
-        """Why a target was not reached, on one line, from what the program printed."""
+        """Return why a target was not reached, on one line, from what the program printed."""
 
     @classmethod
     def outcome(cls, code: int, stderr: str) -> tuple[int, str]:

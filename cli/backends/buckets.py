@@ -24,9 +24,10 @@ Version = tuple[int, int]
 
 _CHECKSUMS = {"request_checksum_calculation": "when_required", "response_checksum_validation": "when_required"}
 _SDK_V2: Version = (3, 245)
-"""From here on the CLI has the AWS SDK v2, which adds checksum trailers to every write; S3-compatible stores answer 403
-(pulumi/pulumi #23421, #23764), and it warns at each read. From 3.256 on the CLI sets the first parameter itself for a
-URL with an endpoint (#24109), and still warns. Before, both are unknown and refused (gocloud.dev before 0.46)."""
+"""From here on the CLI uses the AWS SDK v2, which adds checksum trailers to every write; S3-compatible stores
+answer 403 (pulumi/pulumi #23421, #23764), and it warns at each read. From 3.256 on the CLI sets the first parameter
+itself for a URL with an endpoint (#24109), and still warns. Before, both are unknown and refused (gocloud.dev before
+0.46)."""
 _DEFECT: tuple[Version, Version] = ((3, 256), (3, 258))
 """First version that may not write to stores that compare the checksum of unsigned payloads, and the first after them
 (pulumi/pulumi #24219, corrected by the gocloud.dev of #24292)."""
@@ -48,7 +49,7 @@ def backend_url(bucket: str, region: str, endpoint: str, cli: Version) -> str:
 
 
 def variables(cli: Version) -> Mapping[str, str]:
-    """The same settings as the AWS SDK takes them from the environment; empty where the CLI does not need them."""
+    """The settings as the AWS SDK takes them from the environment; empty where the CLI does not need them."""
     return {f"AWS_{name.upper()}": value for name, value in _CHECKSUMS.items()} if _needs_checksums(cli) else {}
 
 
@@ -89,7 +90,7 @@ class Key:
 
     @property
     def complete(self) -> bool:
-        """Whether it was created and its secret is known."""
+        """True if it was created and its secret is known."""
         return bool(self.id and self.access_key_id and self.secret)
 
     def usable(self, now: datetime) -> bool:
@@ -99,7 +100,7 @@ class Key:
 
 @dataclass(frozen=True, kw_only=True)
 class Record:
-    """One bucket."""
+    """The record of a bucket that `./hpc backend init` created."""
 
     kind: str
     bucket: str
@@ -109,11 +110,11 @@ class Record:
     key: Key | None = None
 
     def with_key(self, key: Key | None) -> "Record":
-        """The same with another key."""
+        """Return a copy with another key."""
         return replace(self, key=key)
 
     def with_settings(self, **settings: str) -> "Record":
-        """The same with some settings replaced."""
+        """Return a copy with some settings replaced."""
         return replace(self, settings={**self.settings, **settings})
 
 
@@ -175,7 +176,7 @@ def _read(path: Path) -> Record:
 
 
 class Done(str, Enum):
-    """What a step did, or would do."""
+    """The outcome of a step: what it did, or would do."""
 
     FOUND = "found"
     CREATED = "created"
@@ -186,7 +187,7 @@ class Done(str, Enum):
 
 @dataclass(frozen=True, kw_only=True)
 class Step:
-    """One step of `./hpc backend init`, as it is reported."""
+    """A step of `./hpc backend init`, as it is reported."""
 
     what: str
     """Kind and name, such as `bucket pulumi-slurm-...`."""
@@ -195,17 +196,17 @@ class Step:
 
     @property
     def changes(self) -> bool:
-        """Whether it changed something, or would."""
+        """True if the step changed something, or would."""
         return self.done is not Done.FOUND
 
 
 class Backend(ABC):
-    """One bucket. Errors, those of the cloud's API among them, say what was refused, why and what to do."""
+    """A bucket for state. Errors, those of the cloud's API among them, say what was refused, why and what to do."""
 
     kind: ClassVar[str]
-    """As in `./hpc backend init KIND`."""
+    """The argument of `./hpc backend init KIND`."""
     title: ClassVar[str]
-    """As users read it."""
+    """The name for users."""
 
     def __init__(self, record: Record) -> None:
         self.record = record

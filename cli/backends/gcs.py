@@ -18,7 +18,7 @@ NAME = re.compile(r"(?!goog)[a-z0-9][a-z0-9_-]{1,61}[a-z0-9]")
 KEPT = 100
 """Old versions of each file that are kept by default."""
 _UNDELETE_SECONDS = 7 * 24 * 3600
-"""How long a deleted object can be restored: Google's own default for soft delete."""
+"""Time for which a deleted object can be restored: Google's own default for soft delete."""
 
 
 def default_name(project: str) -> str:
@@ -48,7 +48,7 @@ def record(
 
 
 class CloudStorage(Backend):
-    """One bucket. Whoever runs Pulumi needs roles/storage.objectAdmin on it; access is by Google credentials alone."""
+    """A Cloud Storage bucket. Whoever runs Pulumi needs roles/storage.objectAdmin on it, with Google credentials."""
 
     kind = "gcs"
     title = "Google Cloud Storage"
@@ -76,7 +76,7 @@ class CloudStorage(Backend):
         yield Step(what=f"bucket {name}", done=done, detail=detail)
 
     def renew(self) -> str:
-        """Nothing: Google's own libraries renew tokens."""
+        """Do nothing: Google's own libraries renew tokens."""
         return ""
 
     def environment(self, cli: Version) -> Environment:  # noqa: ARG002 - all versions read the same URL

@@ -19,7 +19,7 @@ from components.environment import Environment
 from components.nebius.state import EDITORS, AccessKey, StateBucket
 
 PREFIX = "pulumi-slurm-"
-"""Not the recipe's `tfstate-slurm-k8s-`, whose buckets hold the state of Terraform; --name takes such a name too."""
+"""Begins the default name. The recipe's `tfstate-slurm-k8s-` is for Terraform's state; --name takes such a name too."""
 NAME = re.compile(r"[a-z0-9]([a-z0-9-]{1,61})[a-z0-9]")
 REGION = "eu-north1"
 
@@ -83,7 +83,7 @@ def _id(option: str, kind: Any, given: str | None) -> str:  # noqa: ANN401 - a t
 
 
 class ObjectStorage(Backend):
-    """One bucket, and a service account with an access key for it. Errors of the API are NebiusError."""
+    """A bucket, and a service account with an access key for it. Errors of the API are NebiusError."""
 
     kind = "nebius"
     title = "Nebius Object Storage"
@@ -125,7 +125,7 @@ class ObjectStorage(Backend):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Those of the key too."""
+        """The names of the bucket and of its key."""
         return (*super().names, *buckets.VARIABLES, "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
 
     def _bucket(self, api: StateBucket, *, dry_run: bool) -> Step:
@@ -157,7 +157,7 @@ class ObjectStorage(Backend):
         return Step(what=what, done=done, detail=f"with versioning, in {region}")
 
     def _account(self, api: StateBucket, *, dry_run: bool) -> tuple[str, Step]:
-        """Its id, empty if it is still to be created."""
+        """The service account's id, empty if it is still to be created."""
         name = self.record.settings["account"]
         what, found = f"service account {name}", api.account(name)
         if found is not None:

@@ -19,7 +19,7 @@ from cluster.observe.backup import Backup, BackupError, read
 from components.slurm import payload
 
 UPLOADED = "/var/lib/hpc/accounting"
-"""Where the controller takes backups from; see scripts/node/accounting/backup.py."""
+"""The folder that the controller takes backups from; see scripts/node/accounting/backup.py."""
 _UNKNOWN_PHASE = 2
 _CHUNK = 1 << 20
 _REBUILD_SECONDS = 600

@@ -13,7 +13,7 @@ from cluster.platforms.capability import Capability
 
 @dataclass(frozen=True, kw_only=True)
 class Cluster:
-    """What commands need of a stack's outputs."""
+    """The outputs of a stack that commands need."""
 
     name: str
     targets: Mapping[str, Target]
@@ -55,7 +55,7 @@ class Cluster:
 
 
 def require_capabilities(stack: str, outputs: Mapping[str, Any], *needed: Capability) -> None:
-    """Nothing, if the stack's platform has these capabilities; one that does not say which it has, has all of them.
+    """Return if the stack's platform has these capabilities; one that does not say which it has, has all of them.
     Raises CliError: one is missing; the message says which there are."""
     platform = outputs.get("platform") or {}
     there = platform.get("capabilities", [capability.value for capability in Capability])

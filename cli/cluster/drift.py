@@ -1,4 +1,4 @@
-"""What a stack says, from what its last `up` was made with."""
+"""The configuration and files that a stack's last `up` gave its machines."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -21,17 +21,17 @@ from components.slurm import payload
 
 @dataclass(frozen=True, kw_only=True)
 class Stack:
-    """What a stack's last `up` configured its machines with."""
+    """The configuration that a stack's last `up` gave its machines."""
 
     name: str
     config: ClusterConfig
     addresses: Mapping[str, str]
-    """Of its machines, where the platform has them beforehand."""
+    """Addresses of the machines, where the platform has them beforehand."""
     mounts: Mapping[str, Sequence[Mapping[str, str]]]
     """Shared file systems of each machine that is set up over SSH."""
     state: Mapping[str, Any] | None
     exports: Mapping[str, Any] | None
-    """What the controller keeps on a disk of its own, and shares."""
+    """The folders that the controller keeps on a disk of its own, and shares."""
     admin_key: str = ""
     """Private half of the operator's key."""
 
@@ -79,7 +79,7 @@ def _version(seen: ClusterObservation) -> str | None:
 
 
 SECONDS = 300
-"""For one command on one machine; most take a second."""
+"""Time limit of one command on one machine; most take a second."""
 _SETUP = {"setup-changed", "setup-damaged"}
 _READS = {"file-changed", "file-missing", "value-changed"}
 # What daemons were started with. Without these files they are restarted: they may run with what was changed.

@@ -12,7 +12,7 @@ _RECORD = f"{EXAMPLES}/{RECORD}"
 
 @dataclass(frozen=True)
 class Written:
-    """What a run changed; names of files, or paths of those beside the folder."""
+    """The files that a run changed: names, or paths of those beside the folder."""
 
     new: list[str] = field(default_factory=list)
     changed: list[str] = field(default_factory=list)
@@ -24,7 +24,7 @@ class Written:
         return [("new", self.new), ("changed", self.changed), ("removed", self.removed)]
 
     def document(self) -> dict[str, list[str]]:
-        """As JSON."""
+        """The same as data for JSON."""
         return {**dict(self.counts()), "kept": self.kept}
 
 

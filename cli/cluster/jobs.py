@@ -23,10 +23,10 @@ from cluster.printable import printable
 __all__ = ["JobState", "Jobs"]
 _SECONDS = 60.0
 _RECORD_SECONDS = 20.0
-"""For an ended job to be in the accounting database, which slurmctld writes to in rounds of five seconds."""
+"""Time for an ended job to be in the accounting database, which slurmctld writes to in rounds of five seconds."""
 _LONGEST_PAUSE = 5.0
 _SUBMITTED = re.compile(r"([0-9]+)(;.*)?")
-"""What `sbatch --parsable` prints: the job's id, and the cluster's name where there are several."""
+"""Output of `sbatch --parsable`: the job's id, and the cluster's name where there are several."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Jobs:
 
     cluster: Cluster
     stack: str
-    """Its stack, as commands name it."""
+    """The stack's name in commands."""
     user: str
     """A user of the cluster, or root."""
 
@@ -191,7 +191,7 @@ _LOOK_SECONDS = 3.0
 _SILENCE_SECONDS = 60.0
 """Without news for so long, the last line is shown again, with the time."""
 _LOST_SECONDS = 120.0
-"""How long the login machine may not answer before the job is left to itself."""
+"""Time for which the login machine may not answer before the job is left to itself."""
 _REASONS = {
     "Resources": "waits for nodes that other jobs have",
     "Priority": "waits for jobs with a higher priority",
@@ -210,14 +210,14 @@ _REASONS = {
 
 @dataclass
 class Progress:
-    """One job that is waited for."""
+    """A job that is waited for."""
 
     jobs: Jobs
     id: str
     log: str
-    """Its log on the cluster, below the user's home."""
+    """The job's log on the cluster, below the user's home."""
     shown: str
-    """What lines of the log are progress: an extended regular expression of grep."""
+    """An extended regular expression of grep for lines of the log that are progress."""
     afterwards: str
     """The command that goes on once the job has ended, should this one be cut off."""
     text: Callable[[str], str] = field(default=lambda line: line)

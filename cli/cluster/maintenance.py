@@ -15,11 +15,11 @@ from cluster.observe.nodes import Node
 from cluster.slurm.hostlist import compress
 
 _RESUME_SECONDS = 8.0
-"""For a node to be in service after RESUME: slurmctld pings it at once, jobs that end need a moment."""
+"""Time for a node to be in service after RESUME: slurmctld pings it at once, jobs that end need a moment."""
 _UNDRAIN_SECONDS = 40.0
-"""The same after DOWN and RESUME: longer than slurmctld waits for an answer (MessageTimeout, 30 s)."""
+"""Time for the same after DOWN and RESUME: longer than slurmctld waits for an answer (MessageTimeout, 30 s)."""
 _CLEAN_UP_SECONDS = 60.0
-"""For what is left of jobs that have ended: their epilogs, processes that take long to die."""
+"""Time for what is left of jobs that have ended: their epilogs, processes that take long to die."""
 UNDRAINING = "undraining"
 """The reason with which a stuck node is set DOWN for a moment."""
 

@@ -10,7 +10,7 @@ from cli.cluster.cluster import Cluster, from_outputs
 from cluster.observe.observation import ClusterObservation, MachineObservation, Observation
 
 SECONDS = 8.0
-"""For one machine to answer. It limits itself to half of that (scripts/node/collect.py), for the connection's sake."""
+"""Time limit of one machine's answer: twice its own (scripts/node/collect.py), for the connection's sake."""
 EACH = 0.2
 """Seconds of two cores that one machine of a rehearsal needs: many on one host wait for each other."""
 LONGER = 3
@@ -78,7 +78,7 @@ def _observation(name: str, roles: tuple[str, ...], done: remote.Done) -> Machin
 
 
 def _failure(done: remote.Done) -> str:
-    """Why a machine that was reached returned no observation."""
+    """Return why a machine that was reached returned no observation."""
     # Python ends with the same code where it finds no program at all.
     if done.code == _NO_SUCH_PHASE and not any(words in done.err for words in _NO_PROGRAM):
         return OLD

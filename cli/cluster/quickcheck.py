@@ -16,7 +16,7 @@ from cluster.jobs.script import FOLDER
 _PROGRAMS = Path(__file__).parents[2] / "scripts" / "jobs" / "checks"
 PLACE = f"{FOLDER}/checks"
 _MAIL_SECONDS = 20
-"""For mail to be delivered on the controller: slurmctld starts the mailer when the job has ended."""
+"""Time for mail to be delivered on the controller: slurmctld starts the mailer when the job has ended."""
 
 
 # The mailbox is the user's own file, so it is read as the user. $1: user, $2: what its subject has.

@@ -16,7 +16,7 @@ from cluster.observe.nodes import NODES, Job, Node, chosen, jobs_asked, parse_jo
 from cluster.slurm.hostlist import compress
 
 _SECONDS = 60
-"""For slurmctld to answer: its own timeout (MessageTimeout) is 30."""
+"""Time limit of slurmctld's answer: its own timeout (MessageTimeout) is 30."""
 _LONGEST_PAUSE = 10.0
 
 
@@ -26,7 +26,7 @@ class Scheduler:
 
     cluster: Cluster
     stack: str
-    """Its stack, as commands name it."""
+    """The stack's name in commands."""
 
     def nodes(self) -> dict[str, Node]:
         """Every node with the jobs on it, in slurmctld's order.

@@ -17,7 +17,7 @@ _LONGEST_SOCKET = 104 - len("/" + 40 * "x" + ".0123456789abcdef")
 
 @dataclass(frozen=True)
 class Files:
-    """Where a stack's files are."""
+    """Paths of a stack's files."""
 
     stack: str
 

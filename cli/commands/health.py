@@ -27,9 +27,9 @@ from cluster.platforms.observer import observer_of
 from cluster.slurm.hostlist import compress
 
 _MEASURE_SECONDS = 1800
-"""For throughput between pairs: rounds of jobs of some seconds, each behind the prologs of its partition."""
+"""Time for throughput between pairs: rounds of jobs of some seconds, each behind the prologs of its partition."""
 _SECONDS = 90
-"""For all checks of one node: slurmd gives them 60 (HealthCheckProgram in slurm.conf's manual)."""
+"""Time for all checks of one node: slurmd gives them 60 (HealthCheckProgram in slurm.conf's manual)."""
 
 
 def health(

@@ -12,10 +12,10 @@ from cli.stack import outputs
 from cluster.platforms.capability import Capability
 
 _SECONDS = 60
-"""For one machine to hand over what was asked for, where it is not followed."""
+"""Time for one machine to send its log, where it is not followed."""
 MOST = 100_000
 KINDS = "slurmctld, slurmd, slurmdbd, slurmrestd, munge, mariadb, prolog, epilog, setup"
-"""In `--help`; cluster.observe.logs has them, and is not read before it is needed."""
+"""Kinds for `--help`; cluster.observe.logs has them, and is not imported before it is needed."""
 
 
 def logs(

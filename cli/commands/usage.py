@@ -17,7 +17,7 @@ from cluster.observe.moment import MomentError, on_machine
 from cluster.platforms.capability import Capability
 
 _SECONDS = 600
-"""For sacct to go through months of records."""
+"""Time for sacct to go through months of records."""
 
 
 class Key(str, Enum):

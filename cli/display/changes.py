@@ -19,7 +19,7 @@ class Op:
     doing: str
     done: str
     to_do: str
-    """In a preview's summary, after the number."""
+    """The word in a preview's summary, after the number."""
 
 
 _OPS = {
@@ -53,7 +53,7 @@ def seconds(value: float) -> str:
 
 
 def summary(result: Result, stack: str, *, done: int = 0, skipped: int = 0) -> str:
-    """One or two lines that say how the run ended. Of one that failed, `done` steps ended well."""
+    """Return one or two lines that say how the run ended; `done` counts the steps that ended well in a failed one."""
     took = f"in {seconds(result.seconds)}"
     if not result.ok:
         return _unfinished(result, stack, done, skipped, took)

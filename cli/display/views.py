@@ -40,7 +40,7 @@ _SILENCE = 10.0
 
 @dataclass
 class Row:
-    """One resource in this run."""
+    """A resource in this run."""
 
     urn: str
     plan: Planned | None = None
@@ -342,7 +342,7 @@ class PlainView(View):
 
 
 class DocumentView(View):
-    """One JSON document for programs, printed at the end, the same whichever engine runs. Keys:
+    """Prints a JSON document for programs at the end, the same whichever engine runs. Keys:
 
     stack, kind, ok, seconds, counts {op: number}, steps [{urn, type, name, op, reason, changes [{path, kind, old, new,
     replaces}], inputs (in a preview, of what is to be created)}], failures [{urn, op, message}], messages [{severity,

@@ -13,7 +13,7 @@ from cli import console
 from cli.stack import state_dir
 
 SECONDS = 600
-"""For one machine: its set-up waits for a daemon for a minute, for several of them in turn."""
+"""Time limit of one machine: its set-up waits for a daemon for a minute, for several of them in turn."""
 
 
 def begin(stack: str) -> bool:

@@ -84,7 +84,7 @@ def _has_state(stack: str) -> bool:
 
 
 _UNREACHED = re.compile(r"^(\S+): (?:no SSH connection|interrupted while waiting for an SSH connection)")
-"""How the message of engine.providers.ssh begins when an address is given up."""
+"""Beginning of engine.providers.ssh's message when it gives an address up."""
 
 
 def show_consoles(failures: Sequence[StepFailed], stack: str) -> None:

@@ -1,4 +1,4 @@
-"""One preview, up, destroy or refresh, from the stack file to the exit code.
+"""Runs a preview, up, destroy or refresh, from the stack file to the exit code.
 
 Which engine runs it, what an edit does to running jobs, and who agrees before a stack is destroyed.
 """

@@ -27,7 +27,7 @@ class RunOptions:
     targets: tuple[str, ...] = ()
     excludes: tuple[str, ...] = ()
     dependents: bool = False
-    """What depends on targets belongs to them; on what is excluded likewise."""
+    """Resources that depend on targets belong to them; likewise for excluded resources."""
     replace: tuple[str, ...] = ()
     refresh: bool = False
     """Look what is really there before anything else."""
@@ -60,7 +60,7 @@ class RunOptions:
         replace: list[str] | None = None,
         **same: Any,  # noqa: ANN401
     ) -> "RunOptions":
-        """From the options as they are declared in cli/options.py."""
+        """Create them from the options that cli/options.py declares."""
         return cls(
             targets=tuple(target or ()),
             excludes=tuple(exclude or ()),
@@ -75,7 +75,7 @@ class RunOptions:
         return Scope(targets=self.targets, excludes=self.excludes, replace=self.replace, dependents=self.dependents)
 
     def flags(self) -> list[str]:
-        """The same for the Pulumi CLI, whose names these are. A shell never sees them."""
+        """The options as flags of the Pulumi CLI, whose names these are. A shell never sees them."""
         found = [f"--target={urn}" for urn in self.targets] + [f"--exclude={urn}" for urn in self.excludes]
         found += [f"--replace={urn}" for urn in self.replace]
         if self.dependents:

@@ -172,7 +172,7 @@ class _List:
 
     @property
     def bracket(self) -> int:
-        """Where the list's opening bracket is: an anchor may be before it."""
+        """The position of the list's opening bracket: an anchor may be before it."""
         first = self.sequence.start_mark.index
         return next(at for kind, at in self.tokens if kind is yaml.FlowSequenceStartToken and at >= first)
 

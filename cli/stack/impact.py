@@ -1,4 +1,4 @@
-"""What an edit of a stack file does to running jobs: found before a run, shown with it."""
+"""The effect of an edit of a stack file on running jobs: found before a run, shown with it."""
 
 import json as jsonlib
 from dataclasses import asdict, dataclass
@@ -20,7 +20,7 @@ _UNEDITED = (
 
 @dataclass(frozen=True, kw_only=True)
 class Effects:
-    """What leads from what the cluster runs with to what its stack file says now."""
+    """The effects of the changes between the configuration that the cluster runs with and its stack file."""
 
     stack: str
     changes: tuple[FieldChange, ...]
@@ -33,11 +33,11 @@ class Effects:
 
     @property
     def waits(self) -> bool:
-        """Whether `up` waits for jobs, or takes machines away from them."""
+        """True if `up` waits for jobs, or takes machines away from them."""
         return self.worst.harm >= Effect.DRAIN.harm
 
     def refuse(self) -> None:
-        """Nothing, unless a field can't be changed on a running cluster.
+        """Return if every changed field can be changed on a running cluster.
 
         Raises:
             CliError: which fields, why, and the way out.
@@ -61,7 +61,7 @@ class Effects:
         return [(line, style) for text, style in found for line in text.splitlines()]
 
     def document(self) -> dict[str, Any]:
-        """The same for programs: {worst, sentence, fields: [{path, old, new, effect, reason, command}]}."""
+        """The effects for programs: {worst, sentence, fields: [{path, old, new, effect, reason, command}]}."""
         fields = [{**asdict(change), "effect": change.effect.value} for change in self.changes]
         return {"worst": self.worst.value, "sentence": self.worst.sentence, "fields": fields}
 

@@ -1,4 +1,4 @@
-"""What a stack exports, read from its state."""
+"""Outputs of a stack, read from its state."""
 
 import json
 from collections.abc import Iterable, Mapping

@@ -15,12 +15,12 @@ _CLUSTER = "hpc:cluster"
 
 @dataclass(frozen=True, kw_only=True)
 class StackFile:
-    """One Pulumi.<stack>.yaml, which may be wrong or gone."""
+    """A file Pulumi.<stack>.yaml, which may be wrong or missing."""
 
     stack: str
     path: Path
     settings: Mapping[str, Any] | None
-    """What stands under `config:`; None if there is no file."""
+    """The settings under `config:`; None if there is no file."""
 
     @property
     def _cluster(self) -> Mapping[str, Any]:
@@ -53,7 +53,7 @@ class StackFile:
 
     @property
     def deletion_protection(self) -> bool:
-        """Whether the file asks for it."""
+        """True if the file asks for deletion protection."""
         return bool(self._cluster.get("deletion_protection", False))
 
 

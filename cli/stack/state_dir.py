@@ -1,4 +1,4 @@
-"""Where state and its passphrase live: where the Pulumi CLI is logged in, else in `$HPC_HOME` (default ~/.hpc).
+"""Finds state and its passphrase: where the Pulumi CLI is logged in, else in `$HPC_HOME` (default ~/.hpc).
 
 Both engines get the same answer, so that a stack begun on one goes on with the other.
 """

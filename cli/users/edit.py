@@ -23,7 +23,7 @@ from cluster.load.parse import parse
 USERS, FORMER, ACCOUNTS = (
     ("config", ROOT, *keys) for keys in (("users",), ("former_users",), ("accounting", "accounts"))
 )
-"""Where these lists are in a stack file."""
+"""Positions of these lists in a stack file."""
 Change = Callable[[StackFile, ClusterConfig, str], tuple[str, list[Finding]]]
 """Makes the new text from the file, its configuration and its text; and what is wrong besides."""
 
@@ -71,7 +71,7 @@ def _findings(text: str) -> list[Finding]:
 
 
 _STAND_INS: Mapping[str | int, Any] = {"name": "a-user-to-be", "uid": 524_287}
-"""Of required fields; this uid is the last one of REGULAR_UIDS."""
+"""Values for required fields; this uid is the last one of REGULAR_UIDS."""
 
 
 def _errors(settings: Mapping[str, Any]) -> list[Finding]:
@@ -92,7 +92,7 @@ def _show(path: Path, before: str, after: str) -> None:
 
 
 FIRST = 2001
-"""As in all examples: above what operating systems and Soperator's checks give to their own users."""
+"""The first uid, as in all examples: above those of operating systems' and Soperator's own users."""
 
 
 def own_number(name: str, config: ClusterConfig, homes: Mapping[str, int]) -> int | None:
@@ -134,9 +134,9 @@ class AddRequest:
     """Fields of a user in the stack file, as far as they were given."""
     keys: Sequence[SshKey]
     wrong: Sequence[Finding]
-    """What is wrong with the keys."""
+    """Errors of the keys."""
     before: ClusterConfig | None
-    """What the cluster runs with."""
+    """The configuration that the cluster runs with."""
     homes: Mapping[str, int]
     """Owners of home directories on the cluster."""
     create_account: bool

@@ -1,5 +1,4 @@
-"""What is in effect of users on a cluster that is up, read on its login machine or in its jail; and the `up` that
-applies an edit of them."""
+"""Users in effect on a running cluster, read on its login machine or in its jail; and the `up` that applies an edit."""
 
 import json
 import shlex
@@ -25,7 +24,7 @@ from cluster.platforms.capability import Capability
 SECONDS = 60
 _PROGRAM = ROOT / "scripts" / "users" / "in_effect.py"
 _MODULES = ("system/authorized_keys.py", "system/text_block.py")
-"""Of scripts/node; nothing of it stays on the machine."""
+"""Modules of scripts/node; nothing of it stays on the machine."""
 _START = """
 import json, pathlib, subprocess, sys, tempfile
 given = json.load(sys.stdin)
@@ -41,7 +40,7 @@ with tempfile.TemporaryDirectory(prefix="hpc-") as folder:
 
 @dataclass(frozen=True, kw_only=True)
 class InEffect:
-    """One user, as the cluster has them."""
+    """A user, as the cluster has them."""
 
     uid: int
     shell: str
@@ -50,7 +49,7 @@ class InEffect:
     keys: Sequence[str]
     """Fingerprints of the keys that may log in; those that the user added as well."""
     account: str = ""
-    """Where jobs are charged without --account; empty if the database does not answer, or has nobody of the name."""
+    """The account of jobs without --account; empty if the database does not answer, or has nobody of the name."""
     accounts: Sequence[str] = ()
     qos: Sequence[str] = ()
 
@@ -60,7 +59,7 @@ class Seen:
     """A cluster's users."""
 
     users: Mapping[str, InEffect] = field(default_factory=dict)
-    """Those that were asked for and are there."""
+    """The users that were asked for and are there."""
     homes: Mapping[str, int] = field(default_factory=dict)
     """Owners of the directories in /home, by the directory's name."""
 

@@ -11,7 +11,7 @@ from cluster.regular_file import refuse_special
 STDIN = "-"
 _LONGEST = 1 << 20
 _PRIVATE = ("PRIVATE KEY", "PuTTY-User-Key-File", "b3BlbnNzaC1rZXktdjE")
-"""In private keys: of PEM and OpenSSH, of PuTTY, and the first bytes of OpenSSH's in base64 ("openssh-key-v1")."""
+"""Texts in private keys: PEM's and OpenSSH's, PuTTY's, and OpenSSH's first bytes in base64 ("openssh-key-v1")."""
 _CONVERT = "---- BEGIN SSH2 PUBLIC KEY"
 _PASTE = "give the line of ~/.ssh/id_ed25519.pub, or the file"
 

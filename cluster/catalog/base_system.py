@@ -1,4 +1,4 @@
-"""What every Debian and Ubuntu has before a stack's own people and packages come: accounts and programs.
+"""Accounts and programs that every Debian and Ubuntu has before a stack's own people and packages come.
 
 Source: packages of Debian 12 and 13 and of Ubuntu 22.04 and 24.04, by the names given with each list.
 """
@@ -21,11 +21,11 @@ _PACKAGES = """
     tcpdump uuidd tss netdev rdma fuse _rpc rpc statd _chrony chrony ntp dnsmasq avahi dhcpcd cloudsdk
     nvidia-persistenced nvidia-dcgm postgres
 """
-"""Of packages that the images get (components/local/host/images.py, scripts/image) or that sites add to them."""
+"""Accounts of packages in images (components/local/host/images.py, scripts/image), and of those that sites add."""
 _UBUNTU = """
     syslog landscape pollinate fwupd-refresh usbmux lxd ubuntu
 """
-"""Of Ubuntu's images for clouds, `ubuntu` being cloud-init's own user, who may become root."""
+"""Accounts of Ubuntu's images for clouds, `ubuntu` being cloud-init's own user, who may become root."""
 
 PRIVILEGED = frozenset(
     "root adm admin disk docker google-sudoers incus incus-admin kmem libvirt libvirt-qemu lxd shadow staff sudo sys "
@@ -45,26 +45,26 @@ def of_the_system(name: str) -> bool:
 
 
 _FOLDERS = ("/bin", "/usr/bin")
-"""One folder by two names, in Debian since 12 and in Ubuntu since 20.04 (wiki.debian.org/UsrMerge)."""
+"""Folders with two names, in Debian since 12 and in Ubuntu since 20.04 (wiki.debian.org/UsrMerge)."""
 
 LOGIN_SHELLS = (
     *(f"{folder}/{name}" for name in ("bash", "sh", "dash", "rbash", "false") for folder in _FOLDERS),
     "/usr/sbin/nologin",
     "/sbin/nologin",
 )
-"""Of the packages bash, dash, coreutils and login, which Debian and Ubuntu call essential or required; `false` and
-`nologin` let nobody in, on purpose."""
+"""Shells of the packages bash, dash, coreutils and login, which Debian and Ubuntu call essential or required; `false`
+and `nologin` let nobody in, on purpose."""
 
 INTERPRETERS = ("sh", "bash", "dash", "python3", "perl", "awk", "sed")
-"""By name: those of the above, of perl-base, mawk and sed, and python3, which the set-up itself is written in."""
+"""Names of interpreters: those of the above, of perl-base, mawk and sed, and python3, the set-up's own."""
 
 JOB_PROGRAMS = {
     "podman": "podman",
     "python3-mpi4py": "mpi",
     "python3-torch": "pytorch",
 }
-"""What jobs can use where a package of Debian or Ubuntu is on the machines: package to the name in
-`Platform.job_programs`. python3-mpi4py brings Open MPI along. None of their releases has apptainer."""
+"""Programs for jobs where a package of Debian or Ubuntu is on the machines: package to the name in
+`Platform.job_programs`. None of their releases has apptainer."""
 
 
 def missing_interpreter(text: str) -> str | None:

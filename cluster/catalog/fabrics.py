@@ -33,14 +33,14 @@ class LineRate:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Fabric:
-    """One fabric; compared by identity."""
+    """A network of GPUs; compared by identity."""
 
     name: str
-    """As messages print it."""
+    """The name in messages."""
     key: str = ""
-    """Its name in an image's content and in impacts; empty where images have nothing for it."""
+    """The name in an image's content and in impacts; empty where images have nothing for it."""
     set_up: bool = True
-    """Whether this program sets it up. Machines with another are refused: their GPUs would have no network."""
+    """True if this program sets it up. Machines with another are refused: their GPUs would have no network."""
     # The machine
     nics: int = 0
     """NICs for the fabric alone, where they are in networks of the stack."""
@@ -52,7 +52,7 @@ class Fabric:
     """Gbit/s of each NIC of the fabric."""
     rate_source: str = ""
     apertures: bool = False
-    """Whether each GPU lends its memory by an aperture device."""
+    """True if each GPU lends its memory by an aperture device."""
     nic_type: str = "GVNIC"
     """Compute Engine's type of these NICs."""
     # Networks
@@ -69,7 +69,7 @@ class Fabric:
     image_parameters: Mapping[str, str] = field(default_factory=dict)
     """Parameters of these steps; {name} stands for what the image's recipe has by that name."""
     rxdm: bool = False
-    """Whether the rxdm prolog (`slurm.rxdm`) must run before jobs on several nodes."""
+    """True if the rxdm prolog (`slurm.rxdm`) must run before jobs on several nodes."""
     # Jobs
     environment: tuple[str, ...] = ("sockets",)
     """Files of scripts/jobs/environment that env.sh has for nodes with it; it runs the function _hpc_NAME of the last.
@@ -77,15 +77,15 @@ class Fabric:
     container: ContainerImage = PYTORCH
     """The image that nccl-tests is built and run in."""
     collective: str = "all_gather"
-    """What the NCCL test measures unless somebody asks for another: what there are references of."""
+    """The collective that the NCCL test measures by default: the references are of this one."""
     smallest: str = "8M"
     """The smallest message that it measures, as nccl-tests takes it."""
     iterations: int | None = None
     """Timed iterations for each size; None: nccl-tests' own."""
     one_node: str = "is not on these nodes"
-    """Why it can't be measured on one node; empty where it can."""
+    """The reason why it can't be measured on one node; empty where it can."""
     inactive: str = "check the network of the GPUs"
-    """What to do where a measurement shows that it is not in use."""
+    """The advice where a measurement shows that it is not in use."""
 
     @property
     def short(self) -> str:
@@ -102,7 +102,7 @@ _NDR = "ConnectX-7, NDR: one 400 Gbit/s port for each GPU (docs.nebius.com/compu
 _XDR = "ConnectX-8: one 800 Gbit/s port for each GPU (docs.nvidia.com, reference architectures of HGX B300 and GB300)"
 
 _POD = ("eth0",)
-"""Of a pod (nebius-solutions-library, soperator/test/mlperf-gpt3, start.sh)."""
+"""The environment of a pod (nebius-solutions-library, soperator/test/mlperf-gpt3, start.sh)."""
 
 NONE = Fabric(name="A network for GPUs")
 """GPUs reach each other by the machine's own NIC, through the kernel."""

@@ -9,22 +9,22 @@ Containers = Literal["pyxis", "apptainer"]
 
 @dataclass(frozen=True, kw_only=True)
 class Image:
-    """One base operating system."""
+    """A base operating system."""
 
     name: str
     slurm_versions: tuple[str, ...]
     """Releases of Slurm that can run on it, the default first; one only, where it is the distribution's package."""
     source: str
     adopts: bool = False
-    """Whether it has pam_slurm_adopt."""
+    """True if it has pam_slurm_adopt."""
     containers: tuple[Containers, ...] = ()
-    """What runs containers in jobs, the first by default; empty: nothing that this program installs."""
+    """Programs that run containers in jobs, the first by default; empty: nothing that this program installs."""
     nccl_tests: bool = False
-    """Whether nccl-tests is installed: NAME_perf, and NAME_perf_mpi with MPI."""
+    """True if nccl-tests is installed: NAME_perf, and NAME_perf_mpi with MPI."""
     rests: bool = False
-    """Whether it has slurmrestd, and Slurm's plugin for JSON Web Tokens."""
+    """True if it has slurmrestd, and Slurm's plugin for JSON Web Tokens."""
     sudo: bool = False
-    """Whether it has sudo without a package of `image.packages`."""
+    """True if it has sudo without a package of `image.packages`."""
 
 
 # fmt: off

@@ -49,12 +49,12 @@ P4_ZONES = tuple(
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Family:
-    """One row of the catalog; compared by identity."""
+    """A row of the catalog; compared by identity."""
 
     name: str
     platform: str = "gcp"
     fabric: Fabric = fabrics.NONE
-    """What connects the GPUs of its machines, with their NICs."""
+    """The network of the GPUs of its machines, with their NICs."""
     local_ssds: int = 0
     """Local NVMe disks of 375 GiB that come with each machine."""
     gpus: tuple[str, ...] = ()
@@ -66,16 +66,16 @@ class Family:
     egress: tuple[Limit, ...] = ()
     """MB/s that a machine sends at most."""
     compact_placement: bool = True
-    """Whether a placement policy can keep its machines close to each other."""
+    """True if a placement policy can keep its machines close to each other."""
     calendar: bool = False
-    """Whether future reservations in calendar mode have it."""
+    """True if future reservations in calendar mode have it."""
     flex: bool = False
-    """Whether flex start gives it: accelerator-optimized machines but A4X and G4, and H4D
+    """True if flex start gives it: accelerator-optimized machines but A4X and G4, and H4D
     (cloud.google.com/compute/docs/instances/about-flex-start-vms)."""
     architecture: Literal["x86_64", "arm64"] = "x86_64"
     """Instruction set of its CPUs."""
     builds_images: bool = True
-    """Whether NVIDIA's open driver installs on it without a GPU, as it must where an image is baked."""
+    """True if NVIDIA's open driver installs on it without a GPU, as it must where an image is baked."""
     source: str
 
 
@@ -170,9 +170,9 @@ class Accelerator:
     name: str
     """Accelerator type of Compute Engine."""
     counts: tuple[int, ...]
-    """How many of them one machine can have."""
+    """The numbers of them that one machine can have."""
     open_driver: bool
-    """Whether NVIDIA's open kernel modules support it: GPUs before Turing need the proprietary ones (their README)."""
+    """True if NVIDIA's open kernel modules support it: GPUs before Turing need the proprietary ones (their README)."""
     zones: tuple[str, ...] = ()
     """Zones that have it; empty if unknown."""
     source: str = _GPU_DOCS

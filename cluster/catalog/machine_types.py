@@ -24,7 +24,7 @@ class Gpu:
 
 @dataclass(frozen=True, kw_only=True)
 class MachineType:
-    """One row of the catalog: a size of a family, which says the rest."""
+    """A row of the catalog: a size of a family, which says the rest."""
 
     name: str
     family: Family
@@ -36,7 +36,7 @@ class MachineType:
     """MiB that Slurm may hand out: RealMemory in slurm.conf."""
     gpu: Gpu | None = None
     line_rate: LineRate | None = None
-    """What the NICs of its GPUs' fabric carry; None without a fabric."""
+    """The rate of the NICs of its GPUs' fabric; None without a fabric."""
     source: str
 
     @property

@@ -17,13 +17,13 @@ STABLE_DIFFUSION, GPT3 = "stable_diffusion", "gpt3"
 
 @dataclass(frozen=True, kw_only=True)
 class Benchmark:
-    """What its logs mean, where their words are the same for all."""
+    """A benchmark's meaning of log entries, where their words are the same for all."""
 
     title: str
     metric: str
-    """What `eval_accuracy` is."""
+    """The meaning of `eval_accuracy`."""
     counts: str = "epochs"
-    """What `epoch_num` and `first_epoch_num` count."""
+    """The unit of `epoch_num` and `first_epoch_num`."""
 
 
 BENCHMARKS: Mapping[str, Benchmark] = MappingProxyType({
@@ -42,7 +42,7 @@ BENCHMARKS: Mapping[str, Benchmark] = MappingProxyType({
     "ssd": Benchmark(title="RetinaNet", metric="mAP"),
     "unet3d": Benchmark(title="3D U-Net", metric="mean DICE score", counts="samples"),
 })  # fmt: skip
-"""By the value of `submission_benchmark` in their logs. Sources: github.com/mlcommons/logging at 7bbf792,
+"""Benchmarks by the value of `submission_benchmark` in their logs. Sources: github.com/mlcommons/logging at 7bbf792,
 mlperf_logging/mllog/constants.py and compliance_checker/training_4.0.0 to training_5.1.0; github.com/mlcommons/
 training_results_v4.0 to v5.1, logs of each."""
 
@@ -61,7 +61,7 @@ class Target:
     batch: int = 8
     """Samples of one step on each GPU."""
     seconds: float
-    """For LOG_STEPS training steps, on average over a run."""
+    """Seconds for LOG_STEPS training steps, on average over a run."""
     source: str = f"{_RECIPE}/mlperf-sd, parselog at soperator-v1.15.4-1"
 
 
@@ -70,7 +70,7 @@ TARGETS: tuple[Target, ...] = (
     Target(setup="2xH100", nodes=2, seconds=21.38),
     Target(setup="8xH100", nodes=8, seconds=20.50),
 )
-"""Of Stable Diffusion. None is published for GPT-3."""
+"""Published targets of Stable Diffusion. None is published for GPT-3."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,7 +102,7 @@ class Storage:
     """The file system that a benchmark's data is on."""
 
     path: str
-    """Where the guide mounts it."""
+    """The mount point that the guide names."""
     size_gib: int
     source: str = "guide of the recipe, sections on storage for the benchmarks"
 
@@ -134,16 +134,16 @@ DOWNLOAD_MINUTES = 2 * 24 * 60
 """Run time of a job that copies data: a terabyte takes 12 hours at 25 MB/s (source: GPT-3's README.md in
 _TRAINING)."""
 GPUS = 8
-"""Of each node, in every configuration (source: _RECIPE and _TRAINING)."""
+"""GPUs of each node, in every configuration (source: _RECIPE and _TRAINING)."""
 TASK_CPUS, TASK_CPU_GIB = 8, 4
 """CPUs of each task of Stable Diffusion, and memory of each of these (source: _RECIPE, scripts/slurm/sbatch.sh)."""
 
 LAYERS, HEADS, PARAMETERS = 96, 96, 175 * 10**9
-"""Of GPT-3 (source: _TRAINING, large_language_model/megatron-lm/run_gpt3.sh)."""
+"""Size of GPT-3 (source: _TRAINING, large_language_model/megatron-lm/run_gpt3.sh)."""
 PARAMETER_BYTES = 18
-"""Of GPU memory for each parameter: weight and gradient (2 + 4), master weight (4), both moments of Adam (8). Each
-group of tensor x pipeline GPUs holds all of it: with an external checkpoint there is no distributed optimizer (source:
-_TRAINING, megatron/checkpointing.py, load_external_checkpoint)."""
+"""Bytes of GPU memory for each parameter: weight and gradient (2 + 4), master weight (4), both moments of Adam (8).
+Each group of tensor x pipeline GPUs holds all of it: with an external checkpoint there is no distributed optimizer
+(source: _TRAINING, megatron/checkpointing.py, load_external_checkpoint)."""
 GPU_GB: Mapping[str, int] = MappingProxyType({"h100": 80, "h200": 141, "b200": 180, "b300": 270})
 """Memory of GPUs in 10^9 bytes (source: NVIDIA's data sheets)."""
 

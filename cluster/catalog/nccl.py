@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, kw_only=True)
 class ContainerImage:
-    """One image of a registry."""
+    """An image of a registry."""
 
     registry: str
     name: str
@@ -21,23 +21,23 @@ class ContainerImage:
 
     @property
     def enroot(self) -> str:
-        """As enroot names it."""
+        """The image's name for enroot."""
         return f"docker://{self.registry}#{self.name}:{self.tag}"
 
     @property
     def docker(self) -> str:
-        """As apptainer and Docker name it."""
+        """The image's name for apptainer and Docker."""
         return f"docker://{self.registry}/{self.name}:{self.tag}"
 
     @property
     def file_name(self) -> str:
-        """Of the imported image, without its ending: as enroot calls it."""
+        """The imported image's file name without its ending, as enroot forms it."""
         return f"{self.name.replace('/', '+')}+{self.tag}"
 
 
 @dataclass(frozen=True, kw_only=True)
 class NcclTests:
-    """One version of nccl-tests."""
+    """A version of nccl-tests."""
 
     version: str
     commit: str
@@ -71,7 +71,7 @@ MIB, GIB = 2**20, 2**30
 
 @dataclass(frozen=True, kw_only=True)
 class Minimum:
-    """What the average busbw of sizes has to reach: out-of-place and in-place, as nccl-tests averages."""
+    """The minimum for the average busbw of sizes: out-of-place and in-place, as nccl-tests averages."""
 
     low: int
     high: int
@@ -88,13 +88,13 @@ class Minimum:
 
 @dataclass(frozen=True, kw_only=True)
 class Reference:
-    """One row: what is known of a collective on so many nodes of a machine type."""
+    """A row: measured figures of a collective on a number of nodes of a machine type."""
 
     machine_type: str
     collective: str
     nodes: int
     network_only: bool = False
-    """With NCCL_P2P_DISABLE=1 NCCL_SHM_DISABLE=1, which sends what NVLink would carry through the NICs."""
+    """True with NCCL_P2P_DISABLE=1 NCCL_SHM_DISABLE=1, which sends what NVLink would carry through the NICs."""
     busbw: Mapping[int, float] = field(default_factory=dict)
     """A measured curve: size in bytes -> busbw out of place."""
     curve_source: str = ""
@@ -210,9 +210,9 @@ links that are inactive by design (Azure/azurehpc-health-checks, issue 162), or 
 SAME_BASEBOARD: Mapping[str, str] = {"a3-megagpu-8g": "gpu-h100-sxm/8gpu-128vcpu-1600gb"}
 """Machine types whose GPUs are on a baseboard of which another type has a reference: HGX H100 with eight GPUs."""
 COLLECTIVE = "all_reduce"
-"""What idle nodes are measured with, one by one; ours, as it says most of NVLink."""
+"""The collective that idle nodes are measured with, one by one; ours, as it shows most of NVLink."""
 PAIR_COLLECTIVE, PAIR_SMALLEST, PAIR_LARGEST = "all_gather", "2G", "8G"
-"""What pairs of nodes are measured with: what the references of two nodes have a minimum of. Source:
+"""The measurement of pairs of nodes: the one for which the references of two nodes have a minimum. Source:
 GoogleCloudPlatform/cluster-health-scanner, its pairwise test."""
 
 

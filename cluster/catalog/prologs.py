@@ -14,7 +14,7 @@ Exports = Literal["checked", "always", "never"]
 HOST = "https://raw.githubusercontent.com"
 PATH = "tools/prologs-epilogs/receive-data-path-manager-mega"
 IMAGES = "us-docker.pkg.dev/gce-ai-infra/gpudirect-tcpxo"
-"""Where the two container images are: nccl-plugin-gpudirecttcpx-dev and tcpgpudmarxd-dev."""
+"""Registry of the two container images: nccl-plugin-gpudirecttcpx-dev and tcpgpudmarxd-dev."""
 
 
 QUALIFIED = {
@@ -32,13 +32,13 @@ devices, long after the images were pulled. Of versions before, no notes are pub
 
 @dataclass(frozen=True)
 class RxdmVersion:
-    """One version of the prolog."""
+    """A version of the prolog."""
 
     commit: str
     date: str
-    """Of the commit."""
+    """Date of the commit."""
     sha256: str
-    """Of the file."""
+    """SHA-256 of the file."""
     plugin: str
     """Tag of the NCCL plugin's image."""
     rxdm: str
@@ -46,7 +46,7 @@ class RxdmVersion:
     system_check: SystemCheck = "known-good"
     """known-good: handles Ubuntu; needs-patch: checks for Debian 12 only; without-check: asks for no system at all."""
     exports: Exports = "checked"
-    """When the exports are written: as the check says, on every system, or never."""
+    """The systems on which the exports are written: those of the check, all, or none."""
     branches: tuple[str, ...] = ()
     """Branches of drivers that Google's own clusters of A3 Mega on Ubuntu 22.04 ran it with while it was the newest."""
 
@@ -57,12 +57,12 @@ class RxdmVersion:
 
     @property
     def url(self) -> str:
-        """Where this very version is, for ever."""
+        """The permanent address of this very version."""
         return f"{HOST}/GoogleCloudPlatform/slurm-gcp/{self.commit}/{PATH}"
 
     @property
     def usable(self) -> bool:
-        """Whether it is right for Ubuntu 22.04, as it is or patched."""
+        """True if it is right for Ubuntu 22.04, as it is or patched."""
         return self.exports != "never"
 
 
@@ -121,7 +121,7 @@ RXDM_VERSIONS: dict[str, RxdmVersion] = {row.sha256: row for row in _ROWS}
 ACTIONS: dict[str, str] = {
     row.sha256: "refuse" if not row.usable else "patch" if row.system_check == "needs-patch" else "ok" for row in _ROWS
 }
-"""What scripts/node/jobs/rxdm.py does with each version, by the SHA-256 of the file."""
+"""Actions of scripts/node/jobs/rxdm.py for each version, by the SHA-256 of the file."""
 NEWEST = next(row for row in _ROWS if row.system_check == "known-good")
 
 

@@ -1,4 +1,4 @@
-"""What an image on Google Cloud is made of: kernel, driver, Slurm and Lustre client that belong together.
+"""Recipes of images on Google Cloud: kernel, driver, Slurm and Lustre client that belong together.
 
 A kernel module fits one kernel. So these are not chosen one by one: a recipe is a row, and everything in it is pinned,
 by an exact version of a signed repository, by a commit (whose hash is of its content), by a SHA-256, or by the date of
@@ -45,7 +45,7 @@ class Driver:
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
-    """One image, of an operating system and for one kind of Lustre."""
+    """A recipe of an image, for an operating system and one kind of Lustre."""
 
     version: str
     """`image.recipe`."""
@@ -70,7 +70,7 @@ class Recipe:
     """Version of DCGM's packages; empty: none."""
     container_toolkit: str = ""
     slurm: Mapping[str, Source] = field(default_factory=dict)
-    """For each release that can be built, its source; empty: the distribution's packages."""
+    """The source of each release that can be built; empty: the distribution's packages."""
     client: Source | None = None
     """The Lustre client; none: the packages of Google's repository, for the kernel or by DKMS, or no Lustre."""
     enroot: Source | None = None

@@ -117,7 +117,7 @@ CONF = Table(
         "UrlParserType": ("25.11", "26.05"),
     },
 )
-"""One-line parameters of slurm.conf."""
+"""Parameters of slurm.conf that take one line."""
 
 NODE = Table(
     always=tuple(
@@ -175,7 +175,7 @@ RECONFIGURED = frozenset(
     UnkillableStepProgram UnkillableStepTimeout
     """.lower().split()
 )
-"""One-line parameters, in lower case, that follow `scontrol reconfigure`; what is not here needs a restart.
+"""Parameters of one line, in lower case, that follow `scontrol reconfigure`; all others need a restart.
 
 The same as scripts/node/slurm/conf_changes.py, which decides on the machine, by the text of the files; a test
 compares the two.

@@ -67,7 +67,7 @@ WRITE_OVERHEAD = 1.16
 
 @dataclass(frozen=True, kw_only=True)
 class Limit:
-    """One row: machines with at least so many vCPUs, up to the next row."""
+    """A row of limits: machines with at least so many vCPUs, up to the next row."""
 
     cpus: int
     mbps: int

@@ -80,7 +80,7 @@ class Qos(Section):
 
 
 class Accounting(Section):
-    """What is recorded and enforced."""
+    """Accounts, QOS and limits: what is recorded and enforced."""
 
     accounts: Annotated[tuple[Account, ...], Members("account")] = Field(default=(), max_length=10_000)
     """Accounts. Default: those that users name."""

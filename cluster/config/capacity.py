@@ -1,4 +1,4 @@
-"""How a cloud is asked for a machine: exactly one way, with what that way alone can take."""
+"""Ways to ask a cloud for a machine: exactly one of them, with the settings that it alone can take."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar
@@ -160,7 +160,7 @@ class Capacity(Section):
 
     @property
     def placement(self) -> Placement | None:
-        """Where machines close to each other are asked for; only two ways can."""
+        """The placement policy, which only machines on demand and spot machines can have."""
         section = self.on_demand or self.spot
         return section.placement if section else None
 

@@ -45,7 +45,7 @@ class Customize(Section):
 
 
 class ClusterConfig(Section):
-    """One Slurm cluster."""
+    """A Slurm cluster."""
 
     # cluster.load.model derives the model that is used from this, with the names and own sections of the platforms.
 

@@ -1,4 +1,4 @@
-"""What an edit of a field does to running jobs: stands in the field's own annotation, or is found by a named rule."""
+"""The effect of an edit of a field on running jobs: in the field's own annotation, or found by a named rule."""
 
 from dataclasses import dataclass
 from enum import Enum
@@ -8,7 +8,7 @@ UP = "./hpc up {stack}"
 
 
 class Effect(str, Enum):
-    """In order of harm to running jobs."""
+    """Effects of edits, in order of harm to running jobs."""
 
     NOTHING = "nothing"
     """Jobs and Slurm are not affected."""
@@ -30,7 +30,7 @@ class Effect(str, Enum):
 
     @property
     def sentence(self) -> str:
-        """What an edit does whose worst effect this is."""
+        """The effect in a sentence, for an edit whose worst effect this is."""
         return _SENTENCES[self]
 
 
@@ -46,7 +46,7 @@ _SENTENCES = {
 
 @dataclass(frozen=True)
 class Impact:
-    """What one edit does, why, and what to type."""
+    """An edit's effect, the reason, and the command to type."""
 
     effect: Effect
     reason: str
@@ -73,4 +73,4 @@ class ByRule:
 
 
 class Members(ByRule):
-    """What adding or removing one member of a mapping or a list does; nothing that its fields take over."""
+    """An impact of adding or removing a member of a mapping or a list; fields of the member don't inherit it."""

@@ -26,7 +26,7 @@ LINE = Reconfigure("the partition's line in slurm.conf; jobs that run keep what 
 
 
 class Partition(Section):
-    """One queue."""
+    """A partition of Slurm."""
 
     nodesets: Annotated[tuple[NodesetName, ...], Slurm("Nodes"), LINE] = Field(min_length=1, examples=[["cpu"]])
     """Names of the nodesets whose nodes are in this partition."""

@@ -1,4 +1,4 @@
-"""What all sections of the configuration have in common, and what a field says of itself: annotations.
+"""The base of all sections of the configuration, and annotations by which a field says more about itself.
 
 `max_time: Annotated[SlurmTime, Slurm("MaxTime"), Reconfigure("...")]` is rendered as MaxTime, refused under the
 partition's `conf`, checked against the stack's release of Slurm, and has an impact (`cluster.config.impact`).
@@ -18,15 +18,15 @@ class Section(BaseModel):
     """A part of the configuration: can't be changed once read, and refuses keys that it doesn't know."""
 
     one_value: ClassVar[bool] = False
-    """Whether an edit of it is shown as one, because its keys mean nothing apart."""
+    """True if an edit of the section is shown as one, because its keys mean nothing apart."""
 
     stand_in: ClassVar[Mapping[str, Any]] = {}
-    """For a platform's own section: valid values, with which the rest of a file is checked where these are missing or
+    """Valid values of a platform's own section, with which the rest of a file is checked where these are missing or
     wrong. No check may find anything about them."""
 
     @property
     def slurm_release(self) -> str | None:
-        """For a platform's own section: Slurm's release, such as 25.11, where it follows from the section and not from
+        """Slurm's release, such as 25.11, of a platform's own section where it follows from the section and not from
         the image."""
         return None
 
@@ -43,13 +43,13 @@ class Slurm:
 
     parameter: str
     written: Mapping[Any, Value] = field(default_factory=dict)
-    """What values are written as, where that is not the value itself; None leaves the parameter out."""
+    """The texts that values are written as, where these differ from the values; None leaves the parameter out."""
     form: str = "{}"
     """Text around the value."""
     replaceable: bool = False
-    """Whether `slurm.extra` may set the parameter too, and replaces the field's value."""
+    """True if `slurm.extra` may set the parameter too, and replaces the field's value."""
     values: Table | None = None
-    """Which releases of Slurm know which of the field's values, where they differ."""
+    """The releases of Slurm that have each of the field's values, where they differ."""
 
     def value(self, given: Any) -> Value:  # noqa: ANN401 - a field may be of any type
         """A field's value as Slurm reads it; None leaves the parameter out."""

@@ -35,7 +35,7 @@ class Sourced(Section):
     """A script of one's own; exactly one of file, url and text says what is in it."""
 
     EXAMPLE: ClassVar[str]
-    """One as it may be written, without what says where it comes from."""
+    """An example without the key that says where the script comes from."""
 
     name: ScriptName
     file: ScriptFile | None = None
@@ -102,7 +102,7 @@ class Rxdm(Section):
 
 
 def refuse_unpinned(url: str | None, sha256: str | None) -> None:
-    """What an address leads to can change at any time; a script that runs as root everywhere may not."""
+    """Refuse an address without a SHA-256: its content can change at any time, and the script runs as root."""
     if url and not sha256:
         raise RefusedError(
             "sha256 beside url, e.g. {url: https://example.org/check.sh, sha256: 64 of 0-9 and a-f}",
@@ -206,7 +206,7 @@ WARM = NoEffect("`up` downloads what is new by small jobs of the lowest priority
 
 
 class Timers(Section):
-    """How long Slurm waits; all in seconds."""
+    """Slurm's timers, all in seconds."""
 
     slurmctld: Annotated[Seconds, Slurm("SlurmctldTimeout"), TIMER] = 120
     """SlurmctldTimeout: until a backup controller takes over."""
@@ -233,8 +233,8 @@ class Timers(Section):
 
 
 class WarmUp(Section):
-    """What nodes download at the end of an `up`, so that the first job need not wait for it: the images that rxdm pulls
-    before the first job on several nodes, and container images. On demand: `./hpc warm-up STACK`."""
+    """Downloads of nodes at the end of an `up`, so that the first job need not wait for them: the images that rxdm
+    pulls before the first job on several nodes, and container images. On demand: `./hpc warm-up STACK`."""
 
     partitions: Annotated[tuple[PartitionName, ...], WARM] = ()
     """Partitions whose nodes are warmed. Default: all."""
@@ -256,7 +256,7 @@ class SlurmSettings(Section):
     ] = None
     """Slurm's release. Default: what image.base comes with."""
     timers: Timers = Field(default_factory=Timers)
-    """How long Slurm waits; all in seconds."""
+    """Slurm's timers, all in seconds."""
     consumable: Annotated[
         Literal["core", "cpu"],
         Slurm(

@@ -104,7 +104,7 @@ SlurmTime = Annotated[
     WithJsonSchema({"type": "string", "examples": ["12:00:00", "7-00:00:00", "INFINITE"]}),
 ]
 Scalar = Annotated[Any, AfterValidator(settings.scalar), WithJsonSchema({"type": ["string", "integer", "boolean"]})]
-"""What a setting of slurm.conf can be given as: str, int or bool."""
+"""Types of a setting of slurm.conf: str, int or bool."""
 Settings = Mapping[str, Scalar]
 """Parameters of slurm.conf by name."""
 NodeSettings = Annotated[Settings, AfterValidator(settings.node_conf)]

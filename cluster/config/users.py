@@ -13,7 +13,7 @@ ON_MACHINES = NoEffect("every machine follows within seconds, without a daemon's
 
 
 class User(Section):
-    """One person."""
+    """A person."""
 
     name: UserName = Field(examples=["alice"])
     """Login name."""

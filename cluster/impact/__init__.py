@@ -1,1 +1,1 @@
-"""What an edit of a stack file does to running jobs."""
+"""Effects of an edit of a stack file on running jobs."""

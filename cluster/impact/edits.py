@@ -17,16 +17,16 @@ Path = tuple[str, ...]
 
 @dataclass(frozen=True, kw_only=True)
 class Edit:
-    """One field that differs; a member added or removed, such as a nodeset, a user or a file system, is one edit."""
+    """A field that differs; a member added or removed, such as a nodeset, a user or a file system, is one edit."""
 
     path: Path
     """Keys below hpc:cluster, such as (users, alice, uid): members of lists go by their name."""
     pattern: str
-    """The same for every name: `users.*.uid`."""
+    """The field for every name: `users.*.uid`."""
     old: Any
-    """None where there was nothing."""
+    """The value before; None where there was nothing."""
     new: Any
-    """None where there is nothing now."""
+    """The value after; None where there is nothing now."""
     before: ClusterConfig
     after: ClusterConfig
 
@@ -91,7 +91,7 @@ class Rule:
 
     find: Callable[[Edit], Impact | None]
     possible: tuple[Effect, ...]
-    """Its possible effects, for whoever reads before there is an edit."""
+    """The possible effects, for whoever reads before there is an edit."""
 
     def __call__(self, edit: Edit) -> Impact | None:
         """The impact; None of an edit that changes nothing."""

@@ -21,7 +21,7 @@ from cluster.load.parse import parse_output
 from cluster.platforms import registry
 
 RULES = {name: one for name, one in vars(rules).items() if isinstance(one, Rule)}
-"""What ByRule names."""
+"""Rules by the name that ByRule has."""
 
 
 @cache
@@ -85,7 +85,7 @@ _NOTHING, _THERE = "nothing", "(as written)"
 
 @dataclass(frozen=True, kw_only=True)
 class FieldChange:
-    """One edit with its impact, as text to be shown."""
+    """An edit with its impact, as text to be shown."""
 
     path: str
     """Dotted, such as `partitions.cpu.max_time`."""
@@ -94,7 +94,7 @@ class FieldChange:
     effect: Effect
     reason: str
     command: str
-    """What to type."""
+    """The command to type."""
 
     @property
     def shown(self) -> str:

@@ -15,9 +15,9 @@ from cluster.platforms import registry
 
 EXAMPLES = f"{FOLDER}/examples"
 _LINT = re.compile(r"^# shellcheck .*\n", re.MULTILINE)
-"""What only checks of the bodies need."""
+"""Lines that only checkers of the bodies need."""
 PYTHON = ("python.sh",)
-"""What comes before a body: which Python runs the program."""
+"""Lines before a body: which Python runs the program."""
 NCCL = "nccl.sh"
 PROGRAMS = {
     "pyxis": "the machines have no enroot and pyxis",
@@ -25,7 +25,7 @@ PROGRAMS = {
     "nccl": "no partition has GPUs and containers in which `./hpc nccl build` builds nccl-tests",
     "mpi": "the machines have no Open MPI for Python (packages openmpi-bin and python3-mpi4py)",
 }
-"""Why an example that needs a program is left out."""
+"""The reason why an example is left out, by the program that it needs."""
 RECORD = ".written"
 """Name of the record, beside the examples: a line for each file, as sha256sum prints it."""
 _LINE = re.compile(r"([0-9a-f]{64})  ([A-Za-z0-9][A-Za-z0-9._-]*)")
@@ -33,7 +33,7 @@ _LINE = re.compile(r"([0-9a-f]{64})  ([A-Za-z0-9][A-Za-z0-9._-]*)")
 
 @dataclass(frozen=True, kw_only=True)
 class ExampleKind:
-    """One kind of example."""
+    """A kind of example."""
 
     name: str
     title: str
@@ -208,7 +208,7 @@ def example_files(config: ClusterConfig, found: Examples | None = None) -> dict[
 
 
 def on_cluster(config: ClusterConfig, found: Examples | None = None) -> dict[str, str]:
-    """The same by absolute path, with the environment that the scripts source."""
+    """Return the files by absolute path, with the environment that the scripts source."""
     files = {f"{EXAMPLES}/{name}": text for name, text in example_files(config, found).items()}
     return {ENV: environment(config), **files}
 

@@ -1,4 +1,4 @@
-"""What the controller measures on idle nodes for their health: by jobs, in the partitions that nodes are in."""
+"""Measurements of idle nodes for their health, by jobs of the controller in the partitions that nodes are in."""
 
 from dataclasses import replace
 from typing import Any

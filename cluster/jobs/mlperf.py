@@ -20,7 +20,7 @@ _SOURCE = re.compile(r"[ -~]{1,1000}")
 _KEY = re.compile(
     r"secret|access_key|password|((^|[,_])(pass|token|key|key_pem|sas_url|account_key|client_id)=)", re.IGNORECASE
 )
-"""What rclone's options for keys are called, of all kinds of storage (rclone.org/overview, `rclone help backends`)."""
+"""Names of rclone's options for keys, of all kinds of storage (rclone.org/overview, `rclone help backends`)."""
 _ENDPOINT = re.compile(r"https?://[A-Za-z0-9.-]+(:[0-9]{1,5})?(/[A-Za-z0-9._/-]*)?")
 _GIB = 1024**3
 _ROOM = 0.9
@@ -48,7 +48,7 @@ NEEDED_FILES = {
         ),
     ),
 }
-"""What a run needs below the data folder (sources: the configurations of Stable Diffusion, run_gpt3.sh and
+"""Files that a run needs below the data folder (sources: the configurations of Stable Diffusion, run_gpt3.sh and
 gpt3_blend.sh of GPT-3 in github.com/mlcommons/training)."""
 VOCABULARY = "https://huggingface.co/gpt2/resolve/main"
 """vocab.json and merges.txt (source: README.md of GPT-3 in github.com/mlcommons/training)."""
@@ -61,7 +61,7 @@ GPT-3 continues from a checkpoint that the recipe does not provide. Name it with
 MLCommons publishes it in BF16 as gpt3/megatron-lm/checkpoint_nemo_bf16.tar; how to get at it is in the section "S3
 artifacts download" of large_language_model/megatron-lm/README.md in github.com/mlcommons/training."""
 _SAVE_MINUTES = 15
-"""Of its run time GPT-3 leaves so much for the last checkpoint, as run_gpt3.sh does."""
+"""Minutes of its run time that GPT-3 leaves for the last checkpoint, as run_gpt3.sh does."""
 _SEED = 18384
 """The recipe's (start.sh, SEED_BASE): runs can be compared."""
 
@@ -213,16 +213,16 @@ def _misfits(row: Gpt3Setting, gpus: int) -> list[str]:
 
 @dataclass(frozen=True, kw_only=True)
 class DataFolder:
-    """What was found."""
+    """The files found in a data folder."""
 
     folder: bool
     writable: bool
     mount: str
-    """Where the file system is mounted that the folder is on."""
+    """The mount point of the folder's file system."""
     size: int
-    """Of that file system, in bytes."""
+    """The size of that file system, in bytes."""
     missing: tuple[str, ...]
-    """Of the files that were asked for."""
+    """The missing ones of the files that were asked for."""
 
 
 def inspect_command(data: str, files: Iterable[str]) -> str:
@@ -282,18 +282,18 @@ def not_prepared(stack: str, name: str, data: str, missing: Sequence[str]) -> Fi
 
 @dataclass(frozen=True, kw_only=True)
 class Preparation:
-    """What to prepare, and where from."""
+    """The files to prepare, and their source."""
 
     benchmark: str
     data: str
     partition: PartitionFacts
-    """Where the jobs run: each is one task on one node."""
+    """The partition for the jobs: each is one task on one node."""
     source: str = ""
-    """Of the data: REMOTE:PATH, s3://BUCKET/PATH, or `mlcommons`; empty: the recipe's bucket."""
+    """The data's source: REMOTE:PATH, s3://BUCKET/PATH, or `mlcommons`; empty: the recipe's bucket."""
     endpoint: str = ""
     """URL of the object storage, for s3://."""
     checkpoint: str = ""
-    """Of GPT-3: where it is copied from, or a folder."""
+    """GPT-3's checkpoint: the source to copy it from, or a folder."""
     image: str = ""
     """Imported as a file; empty: the recipe's, for GPT-3 none."""
 
@@ -400,7 +400,7 @@ def time_limit(partition: PartitionFacts, wanted: int) -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class Training:
-    """What to train, and on what."""
+    """A training to run, and its nodes."""
 
     data: str
     partition: PartitionFacts

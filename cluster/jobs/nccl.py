@@ -31,18 +31,18 @@ Way = Literal["pyxis", "apptainer", "installed"]
 _ENDINGS: Mapping[Way, str] = {"pyxis": "sqsh", "apptainer": "sif"}
 _MPI: Mapping[Way, str] = {"pyxis": "pmi2", "apptainer": "pmix", "installed": "pmix"}
 _FORCED = "export NCCL_P2P_DISABLE=1 NCCL_SHM_DISABLE=1 NCCL_ALGO=Ring\n"
-"""What NVLink and shared memory would carry goes through the NICs."""
+"""Settings by which the NICs carry what NVLink and shared memory would."""
 SLOW = 0.9
 """Share of the fastest pair below which a pair is slow: one of eight NICs is more, and sound pairs differ by less."""
 ROUNDS = 8
 ROUNDS_WITHOUT_FAST = 3
-"""Where no pair is fast after so many rounds, it is not a node that is slow."""
+"""The number of rounds after which no single node is to blame if no pair was fast."""
 Pair = tuple[str, str]
 
 
 @dataclass(frozen=True, kw_only=True)
 class NcclRun:
-    """What to measure, and where."""
+    """A measurement to run, and its nodes."""
 
     partition: PartitionFacts
     nodes: int
@@ -55,7 +55,7 @@ class NcclRun:
     iterations: int | None = None
     """Timed iterations for each size. Default: 200 on the references of A3 Mega, else nccl-tests' own."""
     check: bool = False
-    """Whether results are checked."""
+    """True if results are checked."""
     over: Over | None = None
     """On one node: `fabric` forces what NVLink would carry through the NICs. Default: NCCL decides."""
     binaries: str = ""
@@ -197,7 +197,7 @@ def _bodies(*names: str) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class Measured:
-    """What one pair reached."""
+    """The result of a pair of nodes."""
 
     round: int
     nodes: Pair
@@ -205,7 +205,7 @@ class Measured:
     busbw: float
     """Average at large sizes, GB/s; 0 where nothing was measured."""
     failure: str = ""
-    """Why it is slow whatever others reach: below its reference, or the job failed."""
+    """The reason why the pair is slow whatever others reach: below its reference, or the job failed."""
 
 
 @dataclass
@@ -255,7 +255,7 @@ class Pairs:
 
     @property
     def passed(self) -> bool:
-        """Whether every node is sound, and every pair was fast."""
+        """True if every node is sound, and every pair was fast."""
         return not (self.slow or self.open or self.odd)
 
     def of(self, node: str) -> list[Measured]:

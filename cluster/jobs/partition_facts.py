@@ -1,4 +1,4 @@
-"""What a job must know of a partition to ask for its nodes: their names, sizes, GPUs and fabric."""
+"""Facts about a partition that a job needs to ask for its nodes: their names, sizes, GPUs and fabric."""
 
 from dataclasses import dataclass
 
@@ -34,7 +34,7 @@ class PartitionFacts:
 
 
 def partition_facts(config: ClusterConfig) -> tuple[PartitionFacts, ...]:
-    """One row for each partition and kind of node in it; the default partition's first, then in the file's order."""
+    """Rows, one for each partition and kind of node; the default partition's first, then in the file's order."""
     found: list[PartitionFacts] = []
     for name, partition in config.partitions.items():
         kinds: dict[tuple[str, Gpu | None], list[str]] = {}

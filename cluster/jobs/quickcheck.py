@@ -54,17 +54,17 @@ class CheckJob:
     nodes: str
     """Host list."""
     each: bool
-    """One job for each node; else one over all of them."""
+    """True for one job on each node; else one job runs over all of them."""
     tasks: int
     """On each node."""
     options: tuple[str, ...]
-    """Of srun."""
+    """Options of srun."""
     program: tuple[str, ...]
     """A file beside the driver, and its arguments."""
     seconds: int
-    """How long it may take, with its wait for the nodes."""
+    """Seconds that it may take, with its wait for the nodes."""
     minutes: int = 0
-    """Its time limit in Slurm."""
+    """Minutes of its time limit in Slurm."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,7 +81,7 @@ class NotChecked:
 
 @dataclass(frozen=True, kw_only=True)
 class CheckResult:
-    """How one check ended on one node, or on all of them."""
+    """The result of a check on one node, or on all of them."""
 
     check: str
     status: str
@@ -89,15 +89,15 @@ class CheckResult:
     """Empty for a check of the whole cluster or of a partition."""
     partition: str = ""
     text: str = ""
-    """What was found, on one line; of a skipped one why."""
+    """The result on one line; of a skipped check the reason."""
     output: str = ""
-    """What the node printed."""
+    """The node's output."""
     todo: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Expected:
-    """What a node's jobs have to show."""
+    """The facts that jobs on a node must report."""
 
     node: str
     partition: str
@@ -107,15 +107,15 @@ class Expected:
     container_memory: int
     """MiB for the start of a container."""
     gpus: int
-    """That the stack file promises."""
+    """GPUs that the stack file promises."""
     no_gpus: str = ""
-    """Why they are not looked for, if they are not."""
+    """The reason why GPUs are not looked for, if they are not."""
     held_gpus: str = ""
-    """Why its GPUs can't be had now, if they can't."""
+    """The reason why its GPUs can't be had now, if they can't."""
     all_gpus: str = ""
-    """Why not all its GPUs can be had at once, if they can't."""
+    """The reason why not all its GPUs can be had at once, if they can't."""
     shared: str = ""
-    """Why a job can't have the whole node, if it can't."""
+    """The reason why a job can't have the whole node, if it can't."""
 
     def result(self, check: str, status: str, text: str = "", output: str = "", todo: str = "") -> CheckResult:
         """The result of a check on this node."""
@@ -125,7 +125,7 @@ class Expected:
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """What the user asked for."""
+    """The user's choices."""
 
     run: str
     """Unique for each run: names of jobs and files have it."""
@@ -133,16 +133,16 @@ class Options:
     wait: bool = False
     exclusive: bool = False
     seconds: int = 60
-    """For one job to start and end."""
+    """Seconds for one job to start and end."""
     image: str = ""
     pyxis: bool = False
     mail: bool = False
     rehearsed: bool = False
     """Machines stand for others, and may lack their GPUs."""
     shared_home: bool = True
-    """Whether the user's home is on the shared file system; root's is not."""
+    """True if the user's home is on the shared file system; root's is not."""
     most_nodes: Mapping[str, int] = field(default_factory=dict)
-    """Of one job, in partitions that have such a limit."""
+    """Nodes of one job, in partitions that have such a limit."""
     prolog_seconds: Mapping[str, int] = field(default_factory=dict)
     """Partitions whose prolog takes long for jobs on several nodes, as the one of A3 Mega."""
 
@@ -153,7 +153,7 @@ class CheckPlan:
 
     jobs: tuple[CheckJob, ...]
     expected: Mapping[str, Expected]
-    """By node."""
+    """Expectations by node."""
     not_checked: tuple[NotChecked, ...]
     options: Options
 
@@ -225,7 +225,7 @@ def _expected(row: PartitionFacts, name: str, node: Node | None, room: Room, opt
 
 
 def _jobs_of_each(expected: Mapping[str, Expected], options: Options) -> list[CheckJob]:
-    """One job of each kind for nodes that get the same request."""
+    """Return a job of each kind for nodes that get the same request."""
     kinds: dict[CheckJob, list[str]] = {}
     for node in expected.values():
         for job in _jobs_of(node, options):
@@ -260,7 +260,7 @@ def _jobs_of(node: Expected, options: Options) -> Iterator[CheckJob]:
 def _jobs_of_all(
     partitions: Mapping[str, list[str]], expected: Mapping[str, Expected], options: Options
 ) -> Iterator[CheckJob]:
-    """One job over all nodes of each partition, or several where the partition limits the nodes of a job."""
+    """Return one job over all nodes of each partition, or several where the partition limits the nodes of a job."""
     for name, every in partitions.items():
         most = options.most_nodes.get(name, len(every))
         for start in range(0, len(every), most):
@@ -326,11 +326,11 @@ def _why_busy(node: Node, room: Room, *, cpus: int = 0, memory: int = 0, gpus: i
 
 PASS, FAIL, SKIP = "pass", "fail", "skip"
 MARK = "hpc-check "
-"""In front of what programs of scripts/jobs/checks print for this package."""
+"""Text in front of what programs of scripts/jobs/checks print for this package."""
 Event = Mapping[str, Any]
 """A line of the driver's (scripts/jobs/checks/driver.py)."""
 _BUSY = ("nodes are busy", "Immediate execution impossible", "Resources temporarily unavailable")
-"""What srun prints when --immediate has passed (slurm_errno.c: ESLURM_NODES_BUSY, ESLURM_CAN_NOT_START_IMMEDIATELY)."""
+"""Messages of srun when --immediate has passed (slurm_errno.c: ESLURM_NODES_BUSY, ESLURM_CAN_NOT_START_IMMEDIATELY)."""
 _MIB = 1024 * 1024
 _PAGE = 65_536
 """The kernel rounds a limit to pages; the largest base page of Linux."""
@@ -344,7 +344,7 @@ _REFUSED = (
     "node count specification invalid",
     "Requested node configuration is not available",
 )
-"""What slurmctld answers to a job that this user can't have (slurm_errno.c)."""
+"""Messages of slurmctld for a job that this user can't have (slurm_errno.c)."""
 
 
 def found_no_room(event: Event | None) -> bool:
@@ -542,7 +542,7 @@ class CheckReport:
 
     @property
     def passed(self) -> bool:
-        """Nothing failed, no node is out of service, and something was checked."""
+        """True if nothing failed, no node is out of service, and something was checked."""
         return (
             not any(result.status == FAIL for result in self.results)
             and not any(missing.unavailable for missing in self.not_checked)

@@ -22,9 +22,9 @@ class JobScript:
     """A script for sbatch."""
 
     name: str
-    """Its file name: hello.sh."""
+    """The file name: hello.sh."""
     title: str
-    """What it does, on one line."""
+    """The purpose, on one line."""
     options: Mapping[str, Option] = field(default_factory=dict)
     """sbatch's long options without the dashes: {"nodes": 2, "exclusive": True}."""
     body: str
@@ -72,4 +72,4 @@ def _quoted(word: str) -> str:
 FOLDER = "/opt/apps/hpc"
 """Root's own, mode 0755; on Kubernetes in the jail."""
 ENV = f"{FOLDER}/env.sh"
-"""What jobs source; see cluster/jobs/environment.py."""
+"""The file that jobs source; see cluster/jobs/environment.py."""

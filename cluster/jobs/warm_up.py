@@ -1,4 +1,4 @@
-"""What the warm-up of nodes is given (scripts/node/jobs/warm_up.py), on `up` and on demand."""
+"""The settings of the warm-up of nodes (scripts/node/jobs/warm_up.py), on `up` and on demand."""
 
 import math
 from collections.abc import Collection
@@ -11,7 +11,7 @@ from cluster.jobs.partition_facts import PartitionFacts, partition_facts
 from cluster.people import admits_root
 
 _CPUS, _MEMORY_MIB = 4, 16_384
-"""Of a node's job that downloads images: enroot compresses them with all CPUs that it has."""
+"""Resources of a node's job that downloads images: enroot compresses them with all CPUs that it has."""
 _SMALL_MIB = 256
 
 
@@ -28,7 +28,7 @@ class WarmPartition(TypedDict):
 
 
 class Payload(TypedDict):
-    """What is asked for: container images for each node, and how long all of it may take."""
+    """The settings of a warm-up: container images for each node, and how long all of it may take."""
 
     images: list[str]
     partitions: list[WarmPartition]

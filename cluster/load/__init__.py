@@ -1,1 +1,1 @@
-"""From the settings of a stack file to one ClusterConfig, or to every error at once."""
+"""Parses the settings of a stack file to a ClusterConfig, or to every error at once."""

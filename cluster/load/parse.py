@@ -1,4 +1,4 @@
-"""From a stack's settings, or from its output `config`, to one ClusterConfig, or to every error at once."""
+"""Parses a stack's settings, or its output `config`, to a ClusterConfig, or to every error at once."""
 
 import contextlib
 import copy
@@ -55,7 +55,7 @@ class _Salvage:
     unchecked: set[Location]
     """Places that were taken out whole, since nothing is left of them to check without what is wrong in them."""
     positions: Mapping[Location, list[int]] = field(default_factory=dict)
-    """For each list (by its place in the file) the positions in the file of the items that were kept."""
+    """Positions in the file of the items that were kept, for each list (by its place in the file)."""
 
     def written(self, location: Location | str) -> Location | str:
         """The place in the file of a place in the salvaged configuration."""
@@ -297,7 +297,7 @@ _KINDS: Mapping[str, tuple[str, str]] = {
     "too_long": ("at most {max_length} entries", "remove some"),
     "too_short": ("at least {min_length} entry", "add one"),
 }
-"""What is allowed, with values of pydantic's context, and what to do; empty where the key's own text says it."""
+"""`allowed`, with values of pydantic's context, and `todo` by kind of error; empty where the key's own text says it."""
 
 
 def _salvage(given: Mapping[str, Any], first: ValidationError) -> _Salvage | None:

@@ -1,1 +1,1 @@
-"""What was seen of a running cluster: health, drift, logs, nodes and usage. Pure functions."""
+"""Observations of a running cluster: health, drift, logs, nodes and usage. Pure functions."""

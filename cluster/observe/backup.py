@@ -27,11 +27,11 @@ class Backup:
     slurm: str
     """Release of Slurm that it was made with."""
     date: str
-    """When, ISO 8601 with its zone."""
+    """The time in ISO 8601 with its zone."""
     jobs: int
     """Job records in it."""
     sha256: str
-    """Of the file as it is, compressed."""
+    """SHA-256 of the file as it is, compressed."""
 
 
 def read(file: Path) -> Backup:

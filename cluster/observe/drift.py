@@ -22,14 +22,14 @@ NOTHING = "(nothing)"
 
 @dataclass(frozen=True, kw_only=True)
 class Difference:
-    """Where, what, what the stack says, what is there, and who puts it right."""
+    """A difference between the stack and a machine: where, what, both values, and who mends it."""
 
     id: str
-    """Its kind, for programs: kebab-case, and kept from version to version."""
+    """The kind, for programs: kebab-case, and kept from version to version."""
     where: tuple[str, ...]
     """Names of the machines."""
     what: str
-    """Which thing: `slurm.conf, line 12`, `user alice: shell`."""
+    """The object: `slurm.conf, line 12`, `user alice: shell`."""
     stack: str
     there: str
     mends: Mends = "mend"
@@ -46,9 +46,9 @@ class Wanted:
     """Unix users, as scripts/node/system/users.py takes them."""
     groups: Sequence[Mapping[str, Any]]
     accounting: Mapping[str, Any]
-    """As scripts/node/accounting/accounts.py takes it."""
+    """Accounts, users and QOS for scripts/node/accounting/accounts.py."""
     scripts: Mapping[str, str] = field(default_factory=dict)
-    """What must be in the tree of prologs and epilogs, as cluster.slurm.script_tree.expected gives it."""
+    """The tree of prologs and epilogs that there must be, as cluster.slurm.script_tree.expected returns it."""
     root_keys: Sequence[str] = ()
     """Hashes of the keys that the stack lets log in as root, besides the controller's own to the nodes."""
     nodes: Sequence[str]
@@ -400,9 +400,9 @@ def key_id(private: str) -> str:
 
 Row = Mapping[str, Any]
 QOS_LIMITS = tuple(slurm.parameter for _, slurm in slurm_fields(Qos))
-"""What a stack can set of a QOS."""
+"""Limits of a QOS that a stack can set."""
 NOT_LIMITS = {"account", "user", "parentname", "share", "defaultqos", "qos"}
-"""Of an association, what is no limit."""
+"""Fields of an association that are no limits."""
 
 
 def _accounting(wanted: Wanted, seen: ClusterObservation) -> Iterator[Difference]:

@@ -11,7 +11,7 @@ _ENDED = frozenset(
 )
 """squeue(1), JOB STATE CODES: the states of a job that will not run again."""
 _ORDER = ("RUNNING", "COMPLETING", "SUSPENDED", "PENDING")
-"""Of the tasks of an array, the state of the first kind in this order stands for the array."""
+"""Kinds of states in order: the task of an array whose state comes first stands for the array."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,24 +20,24 @@ class JobState:
 
     id: str
     state: str
-    """As in squeue(1): PENDING, RUNNING, COMPLETED."""
+    """The state that squeue(1) shows: PENDING, RUNNING, COMPLETED."""
     reason: str = ""
-    """Why it waits; empty or None if it does not."""
+    """The reason why it waits; empty or None if it does not."""
     nodes: str = ""
     """A host list."""
     exit_code: str = ""
     """CODE:SIGNAL once it has ended."""
     elapsed: str = ""
-    """How long it has run: [days-]hours:minutes:seconds."""
+    """The time for which it has run: [days-]hours:minutes:seconds."""
 
     @property
     def ended(self) -> bool:
-        """Whether it has ended and will not run again."""
+        """True if the job has ended and will not run again."""
         return self.state in _ENDED
 
     @property
     def completed(self) -> bool:
-        """Whether it has ended with exit code 0."""
+        """True if the job has ended with exit code 0."""
         return self.state == "COMPLETED"
 
 
@@ -86,7 +86,7 @@ def parse_sacct(text: str, ids: Iterable[str]) -> dict[str, JobState]:
 
 
 def _merged(rows: Iterable[JobState], ids: Iterable[str]) -> dict[str, JobState]:
-    """One state for each job: of an array, the state of a task that has not ended, else of one that failed."""
+    """Return one state for each job: of an array, the state of a task that has not ended, else of one that failed."""
     wanted: Mapping[str, list[JobState]] = {id_: [] for id_ in ids}
     for row in rows:
         if row.id in wanted:

@@ -15,7 +15,7 @@ DEFAULT_LINES = 50
 
 @dataclass(frozen=True, kw_only=True)
 class Log:
-    """One kind of log: a file with its rotated older ones, the journal of some units, or both."""
+    """A kind of log: a file with its rotated older ones, the journal of some units, or both."""
 
     roles: tuple[Role, ...]
     """Machines that have it."""
@@ -24,7 +24,7 @@ class Log:
 
     @property
     def place(self) -> str:
-        """Where it is, in words."""
+        """The log's location, as text."""
         journal = f"the journal of {' and '.join(self.units)}" if self.units else "the journal"
         return f"{self.file} and {journal}" if self.file and self.units else self.file or journal
 
@@ -114,7 +114,7 @@ _TIME = re.compile(r"\[?(\d{4}-\d\d-\d\d)[T ](\d\d:\d\d:\d\d)(?:[.,](\d{1,6}))?"
 
 @dataclass(frozen=True, order=True)
 class Line:
-    """One line; ordered by its time, then by its place among those of its machine."""
+    """A line of a log; ordered by its time, then by its place among those of its machine."""
 
     time: str
     place: int

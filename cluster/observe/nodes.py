@@ -18,18 +18,18 @@ class Job:
     """A job that holds nodes."""
 
     number: str
-    """As squeue shows it: 7, 7_2, 7+1."""
+    """The number that squeue shows: 7, 7_2, 7+1."""
     user: str
     state: str
     elapsed: str
     left: str
-    """Until its time limit, [days-]hours:minutes:seconds or UNLIMITED."""
+    """The time until its limit, [days-]hours:minutes:seconds or UNLIMITED."""
     name: str
     nodes: tuple[str, ...] = ()
 
     @property
     def running(self) -> bool:
-        """Whether it still has something to lose; one that is completing is over."""
+        """True if the node still has something to lose; one that is completing is over."""
         return self.state != "COMPLETING"
 
     def __str__(self) -> str:
@@ -48,9 +48,9 @@ class Node(InStates):
     reason: str = ""
     by: str = ""
     since: str = ""
-    """When the reason was given, in the controller's local time."""
+    """The time of the reason, in the controller's local time."""
     started: str = ""
-    """When its slurmd was started, as it said when it registered."""
+    """The start of its slurmd, as registered."""
     jobs: tuple[Job, ...] = field(default=())
 
     @classmethod

@@ -1,4 +1,4 @@
-"""What was observed of a cluster's machines: the document of each (scripts/node/collect.py), or why there is none."""
+"""Observations of a cluster's machines: the document of each (scripts/node/collect.py), or why there is none."""
 
 import re
 from collections.abc import Mapping
@@ -8,7 +8,7 @@ from typing import Any
 from scripts.node.interface import Disk, Munge, Observation, Reached, Report, Unit
 
 LATE = re.compile("(no answer|did not end) within")
-"""What machines report of a command, and of a part, that did not end in time (scripts/node)."""
+"""Report of machines on a command or a part that did not end in time (scripts/node)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -18,13 +18,13 @@ class MachineObservation:
     name: str
     roles: tuple[str, ...]
     reached: bool
-    """Whether SSH to it worked, and its report came in time."""
+    """True if SSH to it worked, and its report came in time."""
     late: bool = False
-    """Whether something answers there, but no report came in time: it, this host or the network is slow."""
+    """True if something answers there, but no report came in time: it, this host or the network is slow."""
     why: str = ""
-    """Why it was not reached, or sent no document."""
+    """The reason why it was not reached, or sent no document."""
     old: bool = False
-    """Whether it sent none because its set-up is of an earlier version, which `up` updates."""
+    """True if it sent none because its set-up is of an earlier version, which `up` updates."""
     facts: Observation = field(default_factory=Observation)
     asked: float = 0.0
     answered: float = 0.0
@@ -39,7 +39,7 @@ class MachineObservation:
         return None if self._unread(found) else found
 
     def error(self, *path: str) -> str:
-        """Why a part could not be read; empty where it could, or is missing."""
+        """Return why a part could not be read; empty where it could, or is missing."""
         found: Any = self.facts
         for name in path:
             found = found.get(name) if isinstance(found, Mapping) else None
@@ -47,23 +47,23 @@ class MachineObservation:
 
     @property
     def has_facts(self) -> bool:
-        """Whether it sent a document."""
+        """True if the machine sent a document."""
         return bool(self.facts)
 
     @property
     def is_busy(self) -> bool:
-        """Whether parts of its report that ask no daemon are late: then no silence of a daemon is a finding."""
+        """True if parts of its report that ask no daemon are late: then no silence of a daemon is a finding."""
         return any(LATE.search(self.error(name)) for name in ("boot", "followed", "setup", "unix", "keys"))
 
     @property
     def deserves_longer(self) -> bool:
-        """Whether a longer deadline may change what is known of it."""
+        """True if a longer deadline may change what is known of the machine."""
         silent = ((self.munge or {}).get("why"), self.error("slurm", "ping"), self.part("slurm", "database", "said"))
         return self.late or self.is_busy or any(LATE.search(why or "") for why in silent)
 
     @property
     def time(self) -> float:
-        """When it began, by its own clock."""
+        """The time at which the observation began, by the machine's own clock."""
         return float(self.facts.get("time", 0))
 
     @property
@@ -83,12 +83,12 @@ class MachineObservation:
 
     @property
     def report(self) -> Report:
-        """Its last report in the cluster state."""
+        """The machine's last report in the cluster state."""
         return self.part("cluster_state", "report") or {}
 
     @property
     def controller(self) -> Reached:
-        """Whether it reaches slurmctld."""
+        """The machine's connection to slurmctld."""
         return self.part("controller") or {}
 
     @staticmethod

@@ -1,4 +1,4 @@
-"""Who used how much: CPU and GPU hours and jobs, added up from sacct's records."""
+"""CPU and GPU hours and jobs of each user, added up from sacct's records."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ FIELDS = ("JobID", "User", "Account", "Partition", "ElapsedRaw", "AllocTRES", "J
 UNENDED = ("RUNNING", "SUSPENDED")
 """States (sacct(1)) of a job whose end the database does not know."""
 ALIVE = "alive"
-"""How the lines of jobs begin that slurmctld has."""
+"""States with which lines of jobs begin that slurmctld has."""
 By = Literal["user", "account", "partition"]
 EACH: tuple[By, ...] = ("user", "account", "partition")
 

@@ -29,14 +29,14 @@ ON_MACHINES: Mapping[type[Section], frozenset[str]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class SlurmDifferences:
-    """How Slurm's files differ on a platform from those of real machines."""
+    """Differences of Slurm's files on a platform from those of real machines."""
 
     bind_tasks: bool = True
-    """Whether tasks are bound to cores (task/affinity)."""
+    """True if tasks are bound to cores (task/affinity)."""
     confine_cores: bool = True
-    """Whether jobs are confined to their cores (ConstrainCores)."""
+    """True if jobs are confined to their cores (ConstrainCores)."""
     config_overrides: bool = False
-    """Whether slurmd accepts nodes that have less than slurm.conf says (SlurmdParameters=config_overrides)."""
+    """True if slurmd accepts nodes that have less than slurm.conf requires (SlurmdParameters=config_overrides)."""
     account_gather: str = "cgroup"
     """Default of JobAcctGatherType: cgroup or linux."""
 
@@ -63,12 +63,12 @@ class Provider:
 
 @dataclass(frozen=True, kw_only=True)
 class Credentials:
-    """What the provider of a platform needs to log in."""
+    """Credentials with which the provider of a platform logs in."""
 
     title: str
-    """Whose they are: Google."""
+    """The owner of the interface: Google."""
     found: Callable[[Mapping[str, Any]], bool]
-    """Whether there are any here, given the settings of the stack file."""
+    """Returns whether there are any here, given the settings of the stack file."""
     todo: str
     """The command that creates some."""
 
@@ -104,12 +104,12 @@ def later(path: str) -> Callable[..., Any]:
 
 @dataclass(frozen=True, kw_only=True)
 class Platform:
-    """One place where clusters can be made."""
+    """A kind of place where clusters can be created."""
 
     name: str
-    """As under `hpc:cluster.platform`."""
+    """The value of `hpc:cluster.platform`."""
     title: str
-    """As users read it: Google Cloud."""
+    """The name for users: Google Cloud."""
     defaults: Mapping[str, Any]
     """Values of `hpc:cluster` where the stack file has none."""
     machine_types: Mapping[str, str]
@@ -117,18 +117,18 @@ class Platform:
     images: tuple[str, ...]
     """Operating systems of the catalog that machines can have, the default first."""
     any_machine_type: bool = False
-    """Whether machines may be of every type of the catalog, as those of a rehearsal, which only claim to be."""
+    """True if machines may be of every type of the catalog, as those of a rehearsal, which only claim to be."""
     limit: Limit = Limit(machines=MOST_NODES, of="Slurm")
-    """How many machines there can be."""
+    """The largest number of machines."""
     sections: Mapping[str, type[Section]] = field(default_factory=dict)
     """Sections of its own, by their key of `hpc:cluster`."""
     provider: Provider | None = None
     """If the provider reads one of them as well."""
     fields: Mapping[type[Section], frozenset[str]] = field(default_factory=dict)
-    """Of the fields that not all platforms have, those that this one honours. A field that another platform lists and
-    this one does not is refused."""
+    """The fields that this platform honours, of those that not all platforms have. A field that another platform lists
+    and this one does not is refused."""
     instead: Mapping[str, str] = field(default_factory=dict)
-    """What to do in place of a field that it refuses, by the field's key."""
+    """The advice in place of a field that it refuses, by the field's key."""
     capabilities: frozenset[Capability] = frozenset()
     slurm: SlurmDifferences = SlurmDifferences()
     rxdm: Callable[[ClusterConfig], RxdmVersion] = _newest_rxdm
@@ -140,17 +140,17 @@ class Platform:
     """The second configuration with what it leaves open written out, such as addresses: as a cluster that runs with the
     first one has it."""
     impacts: Callable[[], Mapping[str, Impact | Rule]] = dict
-    """What an edit does, by pattern of the field, as in cluster.impact.table."""
+    """The impacts of edits, by pattern of the field, as in cluster.impact.table."""
     rules: Callable[[], Mapping[str, Rule]] = dict
-    """What ByRule at the fields of its sections names, besides rules for every platform."""
+    """The rules of ByRule at the fields of its sections, besides rules for every platform."""
     summary: Callable[[ClusterConfig], Sequence[str]] = _none
     """Lines below a preview."""
     job_programs: Callable[[ClusterConfig], Collection[str]] = packaged
     """Programs that jobs have, of those that not every cluster has: pyxis, apptainer, podman, mpi, pytorch."""
     on_this_host: bool = False
-    """Whether its machines run on this host: they are created as root."""
+    """True if its machines run on this host: they are created as root."""
     credentials: Credentials | None = None
-    """What its provider needs to log in; None if it needs nothing, and the embedded engine can create its resources."""
+    """Credentials of its provider; None if it needs nothing, and the embedded engine can create its resources."""
     observer: str = ""
     """Module whose OBSERVER `status`, `health`, `logs` and `drift` read its clusters with (see
     cluster/platforms/observer.py); empty where each machine has the set-up of this program, which reports."""

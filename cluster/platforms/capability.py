@@ -1,10 +1,10 @@
-"""What a platform may be able to do. Commands ask for these, so this imports nothing."""
+"""Capabilities of platforms. Commands ask for these, so this imports nothing."""
 
 from enum import Enum
 
 
 class Capability(str, Enum):
-    """What a command needs of the platform; a platform without it makes the command fail by this name."""
+    """A capability that a command needs of the platform; without it the command fails and prints this name."""
 
     RUN = "run"
     """Run commands as a user of the cluster."""

@@ -17,13 +17,13 @@ from cluster.platforms import registry
 
 @dataclass(frozen=True, kw_only=True)
 class Answer:
-    """What kubectl printed."""
+    """The exit code and output of kubectl."""
 
     code: int
     out: str
     err: str
     why: str = ""
-    """Why it failed, on one line; empty if it did not."""
+    """The reason why it failed, on one line; empty if it did not."""
 
     @property
     def items(self) -> list[dict[str, Any]]:
@@ -44,12 +44,12 @@ class Ended:
     err: str
     asked: float
     answered: float
-    """When, in seconds since the epoch."""
+    """The time of its answer, in seconds since the epoch."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Access:
-    """How a cluster that is up is read. Each question is bounded."""
+    """The connection over which a running cluster is read. Each question is bounded."""
 
     stack: str
     namespace: str
@@ -57,9 +57,9 @@ class Access:
     controller: str
     """Name of the target with slurmctld."""
     roles: Mapping[str, tuple[str, ...]]
-    """Of every target, by its name."""
+    """The roles of every target, by its name."""
     pods: Mapping[str, str]
-    """Its pod, by the target's name."""
+    """Its pods, by the target's name."""
     kubectl: Callable[..., Answer]
     """kubectl(*words, stdin="")."""
     run: Callable[[str], Ended]
@@ -68,7 +68,7 @@ class Access:
 
 @dataclass(frozen=True, kw_only=True)
 class Table:
-    """One table of a report."""
+    """A table of a report."""
 
     heading: tuple[str, ...]
     rows: Sequence[tuple[str | float | None, ...]]
@@ -79,19 +79,19 @@ class Table:
 
 @dataclass(frozen=True, kw_only=True)
 class StatusReport:
-    """What `status` or `health` found."""
+    """The findings of `status` or `health`."""
 
     seen: ClusterObservation
     findings: list[ClusterFinding]
     tables: Sequence[Table | str]
-    """In their order; a name stands for a table of every platform: nodes, partitions, queue."""
+    """The tables in their order; a name stands for a table of every platform: nodes, partitions, queue."""
     document: Mapping[str, Any]
     """The report as JSON, with the keys of every platform and its own beside them."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Asked:
-    """What `logs` is asked for."""
+    """The logs that `logs` is asked for."""
 
     what: str
     """A log, or a target."""
@@ -108,9 +108,9 @@ class Observer(Protocol):
     """Reads clusters that an operator runs."""
 
     operator: str
-    """As users read it."""
+    """The operator's name for users."""
     advice: Mapping[str, str]
-    """How a difference is put right, with STACK for the stack, by its `mends`."""
+    """Advice that mends a difference, with STACK for the stack, by its `mends`."""
 
     def status(self, access: Access) -> StatusReport:
         """Return what is seen of the cluster, and what is wrong with it; also of one that does not answer."""

@@ -11,7 +11,7 @@ MODULES: dict[str, str] = {
     "gcp": "cluster.platforms.gcp.platform",
     "nebius": "cluster.platforms.nebius.platform",
 }
-"""By name, the module whose PLATFORM is the platform."""
+"""The module whose PLATFORM is the platform, by name."""
 
 
 def names() -> tuple[str, ...]:

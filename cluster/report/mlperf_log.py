@@ -58,9 +58,9 @@ class Interval(NamedTuple):
     last: float
     """Training steps after it."""
     ms: int
-    """Its duration."""
+    """The duration."""
     line: int
-    """Of the event that begins it."""
+    """The line of the event that begins it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,19 +71,19 @@ class Evaluation:
     metric: str
     value: float
     epoch: float | None = None
-    """Where the log has no steps."""
+    """The epoch, where the log has no steps."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class MlperfRun:
-    """One run."""
+    """A run of MLPerf."""
 
     line: int
-    """Of its first event."""
+    """The line of its first event."""
     started_ms: int
     """Time of its first event, in milliseconds since 1970 (UTC)."""
     benchmark: str
-    """As in the log, e.g. `stable_diffusion`; empty if the log does not have it."""
+    """The name in the log, such as `stable_diffusion`; empty if the log does not have it."""
     batch: int | None
     """Samples of one training step, on all GPUs (`global_batch_size`)."""
     ranks: int | None
@@ -93,16 +93,16 @@ class MlperfRun:
     step_ms: tuple[tuple[int, float], ...]
     """Iterations of Megatron-LM: number, duration."""
     throughput: tuple[float, ...]
-    """As the log has it; of GPT-3 tokens in a second."""
+    """The rate in the log; of GPT-3 tokens in a second."""
     status: str
     """`success` or `aborted`; empty if the run did not end, or did not write it."""
     seconds: int | None
-    """Of the whole run, by its RESULT line."""
+    """The duration of the whole run, by its RESULT line."""
     unit: str
-    """Of Interval.first and .last: `steps`; `samples` or `tokens` where the batch size does not divide them into steps;
-    `epochs` where the log has nothing else."""
+    """The unit of Interval.first and .last: `steps`; `samples` or `tokens` where the batch size does not divide them
+    into steps; `epochs` where the log has nothing else."""
     notes: tuple[str, ...]
-    """What is wrong with the log, as sentences."""
+    """Problems of the log, as sentences."""
 
     @property
     def title(self) -> str:
@@ -112,7 +112,7 @@ class MlperfRun:
 
 
 class Event(NamedTuple):
-    """One event."""
+    """An event of a log."""
 
     line: int
     task: int | None
@@ -131,7 +131,7 @@ class Text(NamedTuple):
     kind: bytes
     """RESULT, MEMBER or ITERATION."""
     text: str
-    """For ITERATION the whole line, else what follows."""
+    """The whole line for ITERATION, else what follows."""
 
 
 class Unreadable(NamedTuple):
@@ -197,11 +197,11 @@ class Mark(NamedTuple):
     at: float
     """Training steps done by then, or what Position.unit says."""
     length: int | None = None
-    """How many the block has, where its start says so."""
+    """The number that the block has, where its start says so."""
 
 
 class Position(NamedTuple):
-    """How much of the training is done at an event."""
+    """The part of the training that is done at an event."""
 
     at: float
     unit: str
@@ -310,7 +310,7 @@ class Blocks:
 
     @property
     def _named_by_starts(self) -> bool:
-        """Whether stops have the position of their block's start: the first one has, and comes after it."""
+        """True if stops have the position of their block's start: the first one has, and comes after it."""
         if not self.starts or not self.stops:
             return False
         first = min(self.stops)
@@ -325,7 +325,7 @@ def _out_of_order(marks: Iterable[Mark]) -> list[str]:
 
 
 class NotAnMlperfLogError(ValueError):
-    """What was read is no log of MLPerf; the text says what it is instead."""
+    """The text is no log of MLPerf; the message says what it is instead."""
 
 
 @dataclass(frozen=True)
@@ -334,7 +334,7 @@ class MlperfLog:
 
     runs: tuple[MlperfRun, ...]
     notes: tuple[str, ...]
-    """What is wrong with lines that belong to no run, as sentences."""
+    """Problems of lines that belong to no run, as sentences."""
 
 
 def read(log: BinaryIO) -> MlperfLog:
@@ -385,7 +385,7 @@ class _Builder:
     line: int
     started_ms: int
     blocks: dict[int | None, Blocks] = field(default_factory=dict)
-    """By the task that wrote them."""
+    """Blocks by the task that wrote them."""
     keys: "Counter[str]" = field(default_factory=Counter)
     run_start_ms: int | None = None
     benchmark: str = ""
@@ -394,19 +394,19 @@ class _Builder:
     world: int | None = None
     trained: int | None = None
     unit: str = ""
-    """Of the positions of blocks."""
+    """The unit of the positions of blocks."""
     last: float | None = None
     """The furthest position of an evaluation or of the end, in that unit."""
     epochs: dict[float, Mark] = field(default_factory=dict)
     """Epochs that have begun."""
     epoch_stop_ms: int = 0
-    """When the last one ended."""
+    """The end of the last epoch."""
     run_stop_ms: int = 0
     phases: dict[str, list[tuple[Interval, str]]] = field(default_factory=lambda: {"epochs": [], "evaluations": []})
     """Epochs, and what was trained between evaluations, each with its unit. Epochs first: where training goes on during
     an evaluation, the time from its end to the next one is too short."""
     trains: Mark | None = None
-    """Where training began, or went on after an evaluation."""
+    """Events where training began, or went on after an evaluation."""
     status: str = ""
     seconds: int | None = None
     evaluations: dict[tuple[int | None, float | None, str, float], Evaluation] = field(default_factory=dict)

@@ -29,7 +29,7 @@ class TargetComparison:
     """Seconds of an interval, on average; for LOG_STEPS steps where there is a target."""
     target: Target | None
     notes: tuple[str, ...]
-    """Why there is no target, and what the comparison rests on, as sentences."""
+    """The reason why there is no target, and what the comparison rests on, as sentences."""
 
     @property
     def least(self) -> float:
@@ -180,11 +180,11 @@ class MlperfReport:
 
     log: MlperfLog
     comparisons: tuple[TargetComparison | None, ...]
-    """One for each run; None for one without an interval."""
+    """A comparison for each run; None for one without an interval."""
 
     @property
     def result(self) -> str:
-        """Of the last run: `pass`, `fail`, `none` without a target, `empty` without an interval."""
+        """The result of the last run: `pass`, `fail`, `none` without a target, `empty` without an interval."""
         last = self.comparisons[-1]
         return "empty" if last is None else last.result or "none"
 

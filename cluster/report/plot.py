@@ -36,7 +36,7 @@ class Curve:
     points: Sequence[tuple[float, float]]
     """x and y. Left out: values that are not finite or above 1e30, and x <= 0 on a logarithmic x axis."""
     reference: bool = False
-    """What the other curves are compared with: dashed in a PNG, dotted in a terminal."""
+    """True for the curve that others are compared with: dashed in a PNG, dotted in a terminal."""
 
 
 def save_png(

@@ -1,4 +1,4 @@
-"""What the accounting database must hold: accounts, users and QOS, as data that scripts on the controller apply."""
+"""The accounts, users and QOS that the accounting database must hold, as data that scripts on the controller apply."""
 
 import json
 from collections.abc import Callable, Iterable, Sequence

@@ -12,7 +12,7 @@ from cluster.slurm.slurm_conf import render_conf, tokens
 from cluster.slurm.text import Group, document, groups, header, section
 
 JOB_SUBMIT = "job_submit.lua"
-"""Where slurmctld looks for it: beside slurm.conf (get_extra_conf_path, src/plugins/job_submit/lua)."""
+"""The file that slurmctld reads, beside slurm.conf (get_extra_conf_path, src/plugins/job_submit/lua)."""
 _PLAIN = re.compile(r"^[A-Za-z0-9_.!%*+,:;<>?@^~-]+$")
 
 

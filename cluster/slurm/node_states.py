@@ -14,11 +14,11 @@ class Means(Flag):
     BUSY = auto()
     """Jobs are on it."""
     DOWN = auto()
-    """It takes no jobs, and this was not requested."""
+    """The node takes no jobs, and this was not requested."""
     ASLEEP = auto()
-    """It is off, or about to start or stop, on request: not down."""
+    """The node is off, or about to start or stop, on request: not down."""
     SILENT = auto()
-    """It does not answer slurmctld."""
+    """The node does not answer slurmctld."""
     HELD = auto()
     """`scontrol update State=RESUME` has an effect."""
     REBOOTING = auto()
@@ -77,37 +77,37 @@ class InStates:
 
     @property
     def fine(self) -> bool:
-        """Whether it takes or runs jobs, and nothing is wrong with it."""
+        """True if the node takes or runs jobs, and nothing is wrong with it."""
         return self._any(Means.UP) and all(Means.FINE in NODE_STATES.get(state, Means(0)) for state in self.states)
 
     @property
     def drained(self) -> bool:
-        """Whether it takes no new jobs because an administrator or slurmctld drained it."""
+        """True if the node takes no new jobs because an administrator or slurmctld drained it."""
         return "DRAIN" in self.states
 
     @property
     def down(self) -> bool:
-        """Whether slurmctld has lost it."""
+        """True if slurmctld has lost the node."""
         return self._any(Means.DOWN) and not self._any(Means.ASLEEP)
 
     @property
     def silent(self) -> bool:
-        """Whether it does not answer slurmctld."""
+        """True if the node does not answer slurmctld."""
         return self._any(Means.SILENT)
 
     @property
     def rebooting(self) -> bool:
-        """Whether slurmctld will reboot it, or waits until it has booted."""
+        """True if slurmctld will reboot the node, or waits until it has booted."""
         return self._any(Means.REBOOTING)
 
     @property
     def held(self) -> bool:
-        """Whether RESUME has an effect."""
+        """True if RESUME has an effect."""
         return self._any(Means.HELD)
 
     @property
     def word(self) -> str:
-        """Its state as sinfo(1) says it; `*` where it does not answer, `@` where a reboot is pending, `^` during it."""
+        """The state as sinfo(1) prints it; `*` without an answer, `@` where a reboot is pending, `^` during it."""
         if "REBOOT_ISSUED" in self.states:
             return "reboot^"
         if self.drained:

@@ -1,4 +1,4 @@
-"""Where Slurm keeps things, and the ports it listens on: the same on every machine of every platform."""
+"""Slurm's folders and files, and the ports it listens on: the same on every machine of every platform."""
 
 CONFIG = "/etc/slurm"
 STATE = "/var/spool/slurmctld"
@@ -7,25 +7,25 @@ LOGS = "/var/log/slurm"
 RUN = "/run/slurm"
 """Pid files; a folder of slurm's own, because slurm may not write into /run itself."""
 ARCHIVE = "/var/spool/slurmdbd"
-"""Where slurmdbd puts job records before it purges them; its default, /tmp, would lose them."""
+"""The folder to which slurmdbd writes job records before it purges them; its default, /tmp, would lose them."""
 KEPT = (STATE, ARCHIVE, "/var/lib/mysql")
-"""What the controller keeps on a file system that outlives its machine: one in its place goes on with jobs and
+"""Folders that the controller keeps on a file system that outlives its machine: one in its place goes on with jobs and
 accounting."""
 MAIL = "/usr/local/sbin/hpc-mail"
 """Sends a job's mail with /usr/bin/mail; scripts/node/slurm/slurmctld.py puts it on the controller."""
 REBOOT = "/usr/sbin/reboot"
-"""Of Debian's and Ubuntu's systemd-sysv. A program and no more: of a line slurmd runs the first word alone for a job
-that asks for a reboot (src/slurmd/slurmd/req.c, _rpc_reboot)."""
+"""The program of Debian's and Ubuntu's systemd-sysv. A program and no more: of a line slurmd runs the first word alone
+for a job that asks for a reboot (src/slurmd/slurmd/req.c, _rpc_reboot)."""
 PROLOG, EPILOG = "/opt/apps/adm/slurm/slurm_prolog", "/opt/apps/adm/slurm/slurm_epilog"
 """On the shared file system: what runs the stack's scripts before and after jobs."""
 HEALTH = "/usr/local/sbin/hpc-health"
-"""What slurmd runs as HealthCheckProgram; scripts/node/health/program.py puts it on nodes."""
+"""The HealthCheckProgram of slurmd; scripts/node/health/program.py puts it on nodes."""
 
 SLURMCTLD_PORT = 6817
 SLURMD_PORT = 6818
 SLURMDBD_PORT = 6819
 TOKEN_KEY = f"{CONFIG}/jwt.key"
-"""What slurmctld and slurmdbd sign tokens with, and know them by; scripts/node/slurm/slurmctld.py puts it there."""
+"""The key with which slurmctld and slurmdbd sign and check tokens; scripts/node/slurm/slurmctld.py puts it there."""
 DATABASE = "slurm_acct_db"
 DATABASE_PORT = 3306
 USER = "slurm"

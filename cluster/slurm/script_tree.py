@@ -1,4 +1,4 @@
-"""Which scripts slurmd runs on which nodes: the tree on the shared file system, as the configuration has it."""
+"""The tree of prologs and epilogs on the shared file system: which scripts slurmd runs on which nodes."""
 
 import hashlib
 from collections.abc import Iterator, Mapping
@@ -26,7 +26,7 @@ _HEALTH = f"""\
 exec {paths.HEALTH} "${{SLURM_SCRIPT_CONTEXT%%_*}}"
 """
 Source = Mapping[str, Any]
-"""Where a script comes from, as scripts/node/jobs/prologs.py takes it: lines, or url and sha256."""
+"""The source of a script, as scripts/node/jobs/prologs.py takes it: lines, or url and sha256."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,7 +34,7 @@ class Tree:
     """The tree of one cluster, as scripts/node/jobs/prologs.py takes it."""
 
     scripts: Mapping[str, Source]
-    """By name."""
+    """Scripts by name."""
     links: Mapping[str, str]
     """Path in the tree to what it links to, seen from there; those of rxdm included."""
     rxdm: Source | None
@@ -42,7 +42,7 @@ class Tree:
 
     @property
     def rxdm_links(self) -> dict[str, str]:
-        """Those of the links that lead to rxdm."""
+        """The links that lead to rxdm."""
         return {path: target for path, target in self.links.items() if target == f"../scripts/{RXDM}"}
 
 

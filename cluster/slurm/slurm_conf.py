@@ -177,7 +177,7 @@ def tokens(config: ClusterConfig) -> dict[str, str]:
 
 
 def _limited_tokens(tokens: dict[str, str]) -> dict[str, str]:
-    """With the longest life of a token that slurmctld makes: a single one can't be revoked. slurmdbd makes none."""
+    """Return the settings with a limit to the life of tokens that slurmctld makes: a single one can't be revoked."""
     key = "AuthAltParameters"
     return {**tokens, key: f"{tokens[key]},max_token_lifespan={TOKEN_SECONDS}"} if key in tokens else tokens
 
@@ -323,7 +323,7 @@ def _accounting(config: ClusterConfig) -> Group:
 
 
 def node_lines(config: ClusterConfig, addresses: Mapping[str, str] | None) -> list[str]:
-    """One NodeName line and one NodeSet line for each nodeset: its nodes are alike."""
+    """Return a NodeName line and a NodeSet line for each nodeset: its nodes are alike."""
     lines: list[str] = []
     for name, nodeset in config.nodesets.items():
         size, gpu = sizes(config, nodeset), nodeset_gpu(config, nodeset)

@@ -52,7 +52,7 @@ def comment(text: str) -> list[str]:
 
 
 def section(title: str, why: str, lines: Iterable[str]) -> str:
-    """One section of a file: title, reason, lines. Without lines there is no section."""
+    """Return a section of a file: title, reason, lines. Without lines there is no section."""
     body = list(lines)
     return "\n".join([f"# --- {title}", *comment(why), *body]) + "\n" if body else ""
 

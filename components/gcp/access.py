@@ -1,4 +1,4 @@
-"""How machines on Google Cloud are reached: SSH, directly or through Identity-Aware Proxy."""
+"""Connections to machines on Google Cloud: SSH, directly or through Identity-Aware Proxy."""
 
 import asyncio
 import atexit
@@ -24,9 +24,9 @@ from cluster.roster import MachineSpec, controller_name
 from components.machine import Proxy, Reach
 
 BOOT_SECONDS = 900.0
-"""For a machine to listen to SSH after it was made. A first boot takes one to three minutes."""
+"""Time for a machine to listen to SSH after it was made. A first boot takes one to three minutes."""
 _OPEN_SECONDS = 60.0
-"""For gcloud to listen or to print an error, once it was started."""
+"""Time for gcloud to listen or to print an error, once it was started."""
 _PAUSE_SECONDS = 5.0
 _GUARD = Path(__file__).with_name("process_guard.py")
 
@@ -82,7 +82,7 @@ def end_all() -> None:
 
 
 class _Tunnel:
-    """One tunnel: the gcloud that holds it, and its output."""
+    """A tunnel: the gcloud that holds it, and its output."""
 
     def __init__(self, instance: iap.Instance, port: int) -> None:
         self.instance, self._port = instance, port
@@ -213,7 +213,7 @@ _LOOPBACK = "127.0.0.1"
 
 
 class Access:
-    """How each machine of a cluster is reached.
+    """The connections to the machines of a cluster.
 
     With `login.public`, login machines are reached at their public addresses and all others through the first of
     them; else controller and login machines by a tunnel through Identity-Aware Proxy. The program logs in to no node:

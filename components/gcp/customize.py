@@ -186,7 +186,7 @@ class Customizer:
             raise pulumi.RunError(str(ConfigError(findings)))
 
     def options(self) -> pulumi.ResourceOptions:
-        """For the component that all resources are below; none without entries."""
+        """Options for the component that all resources are below; none without entries."""
         return pulumi.ResourceOptions(transformations=[self._transform] if self._entries else None)
 
     def report(self) -> None:

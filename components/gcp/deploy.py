@@ -50,11 +50,11 @@ class GcpPlatform(pulumi.ComponentResource):
     """A cluster's machines on Google Cloud, and all that they need there."""
 
     machines: Sequence[Machine]
-    """In the roster's order: controller, login machines, nodes."""
+    """The machines in the roster's order: controller, login machines, nodes."""
     ready: Sequence[pulumi.Resource]
-    """What machines are only set up after: file systems whose servers take their time."""
+    """Resources after which machines are set up: file systems whose servers take their time."""
     outputs: Mapping[str, Any]
-    """What the stack exports of them."""
+    """Outputs of the stack."""
 
     def __init__(
         self, name: str, config: ClusterConfig, keys: ClusterKeys, *, opts: pulumi.ResourceOptions | None = None

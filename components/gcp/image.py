@@ -24,7 +24,7 @@ class Image(pulumi.ComponentResource):
     self_link: pulumi.Output[str]
     """projects/PROJECT/global/images/NAME."""
     baked: bool
-    """Whether the stack makes it itself."""
+    """True if the stack makes it itself."""
 
     def __init__(
         self,

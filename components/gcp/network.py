@@ -14,7 +14,7 @@ from cluster.platforms.gcp.names import labels, place
 from components.gcp.services import Barrier
 
 IAP = "35.235.240.0/20"
-"""Where Identity-Aware Proxy's tunnels come from (cloud.google.com/iap/docs/using-tcp-forwarding)."""
+"""Source addresses of Identity-Aware Proxy's tunnels (cloud.google.com/iap/docs/using-tcp-forwarding)."""
 LNET_PORT = 988
 """Lustre's own."""
 EVERYTHING: Mapping[str, list[str] | None] = {"tcp": ["0-65535"], "udp": ["0-65535"], "icmp": None}
@@ -202,9 +202,9 @@ class Network(pulumi.ComponentResource):
     services: pulumi.Resource | None
     """The peering with what Google runs for the stack; None where nothing needs it, or the network is not ours."""
     built: list[pulumi.Resource]
-    """What a machine with a fixed address depends on: without it, it can't reach anything."""
+    """Dependencies of a machine with a fixed address: without them, it can't reach anything."""
     ready: pulumi.Resource
-    """What all others depend on: without it they take an address that another is to have."""
+    """Dependencies of all others: without them they take an address that another is to have."""
 
     def __init__(
         self,
@@ -278,8 +278,8 @@ class Network(pulumi.ComponentResource):
         return network.id, subnetwork.id
 
     def _one_network(self, ranges: Sequence[str]) -> list[tuple[pulumi.Output[str], pulumi.Output[str]]]:
-        """One network with the fabric's profile, and a subnetwork for each NIC. No firewall rules: the profile allows
-        all traffic in it, and takes none (cloud.google.com/vpc/docs/rdma-network-profiles)."""
+        """Create a network with the fabric's profile, and a subnetwork for each NIC. No firewall rules: the profile
+        allows all traffic in it, and takes none (cloud.google.com/vpc/docs/rdma-network-profiles)."""
         where = place(self._config)
         profile = f"projects/{where.project}/global/networkProfiles/{where.zone}-{self._fabric.profile}"
         network = self._network("gpu", mtu=self._fabric.mtu, routing="REGIONAL", profile=profile)

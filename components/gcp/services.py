@@ -16,7 +16,7 @@ class Services(pulumi.ComponentResource):
     """Enabled services. They stay enabled when the stack is destroyed: others in the project may use them."""
 
     ready: list[pulumi.Resource]
-    """What everything else depends on."""
+    """Dependencies of everything else."""
 
     def __init__(self, name: str, config: ClusterConfig, *, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("hpc:gcp:Services", name, {}, opts)
@@ -36,7 +36,7 @@ class BarrierProvider(ActionProvider):
     """Creates nothing: it is there once all that it depends on is."""
 
     def create(self, props: dict[str, Any]) -> CreateResult:
-        """Nothing is to be done."""
+        """Do nothing."""
         return CreateResult("barrier", given(props))
 
 

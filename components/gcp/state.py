@@ -17,7 +17,7 @@ _HOST = "https://storage.googleapis.com"
 _EMULATOR = "STORAGE_EMULATOR_HOST"
 """Variable with the address of a stand-in, as Google's own libraries read it; it gets no credentials."""
 _SECONDS = 60
-"""For one answer."""
+"""Time limit of one answer."""
 _PAUSES = (1.0, 2.0, 4.0)
 """Seconds before the second and each later attempt."""
 _LATER = frozenset({408, 429, 500, 502, 503, 504})

@@ -48,7 +48,7 @@ class LocalPlatform(pulumi.ComponentResource):
     """A cluster's machines on this host, answering SSH."""
 
     machines: tuple[Machine, ...]
-    """In the roster's order: controller, login machines, nodes."""
+    """The machines in the roster's order: controller, login machines, nodes."""
 
     def __init__(
         self,

@@ -49,7 +49,7 @@ class MachinesRehearsal(Rehearsal):
         return {"hpc:cluster": self._section}
 
     def start(self, report: Report) -> None:
-        """Nothing: the stack has all that it needs."""
+        """Do nothing: the stack has all that it needs."""
 
 
 def _refuse_download(config: ClusterConfig, request: Request) -> None:

@@ -85,7 +85,7 @@ class SharedFolderProvider(ResourceProvider):
         return CreateResult(f"{props['stack']}/{props['folder']}", self._ensure(props, None))
 
     def diff(self, _id: str, _olds: dict[str, Any], _news: dict[str, Any]) -> DiffResult:
-        """Its mode and group are changed in place; another name is another folder."""
+        """Compare mode and group, which are changed in place; another name is another folder."""
         replaces = changed(_olds, _news, ("root", "stack", "folder"))
         changes = changed(_olds, _news, ("mode", "gid"))
         paths, folder = _paths(_olds), _olds["folder"]

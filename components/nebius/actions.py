@@ -10,7 +10,7 @@ from pulumi.dynamic import CreateResult, UpdateResult
 from components.dynamic import ActionProvider, DynamicResource, given, report
 
 REPEAT_SECONDS = 60
-"""How often an unchanged state is reported again."""
+"""Seconds after which an unchanged state is reported again."""
 
 
 class Poll:
@@ -63,7 +63,7 @@ class Action(DynamicResource):
 
     PROVIDER: ClassVar[type[ActingProvider]]
     OUTPUTS: ClassVar[tuple[str, ...]] = ()
-    """What `act` returns."""
+    """Keys that `act` returns."""
 
     def __init__(self, name: str, *, opts: pulumi.ResourceOptions | None = None, **inputs: pulumi.Input[Any]) -> None:
         super().__init__(self.PROVIDER(), name, {**inputs, **dict.fromkeys(self.OUTPUTS)}, opts)

@@ -37,7 +37,7 @@ class ChartError(RuntimeError):
 
 
 def check_exists(repo: str, chart: str, version: str) -> str:
-    """Nothing, or why it is not known whether the version can be had.
+    """Return nothing, or why it is not known whether the version can be had.
 
     Raises ChartError if it can't.
     """
@@ -231,7 +231,7 @@ def _check_chart(row: Mapping[str, Any]) -> tuple[list[str], list[str]]:
 
 
 _DEFINITION_SECONDS = 300
-"""For 3.5 MB of definitions."""
+"""Time for 3.5 MB of definitions."""
 _MANAGER = "hpc"
 
 

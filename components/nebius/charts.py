@@ -13,7 +13,7 @@ from cluster.platforms.nebius.releases import Release
 from components.nebius.resource import NebiusResource
 
 DELETE_TIMEOUT = "20m"
-"""For the removal of a chart's objects: Teardown has ended what could hold them up."""
+"""Time for the removal of a chart's objects: Teardown has ended what could hold them up."""
 _SLACK = 120
 """Seconds that the engine waits longer than Helm, so that Helm's own error is shown."""
 
@@ -22,7 +22,7 @@ class Charts(pulumi.ComponentResource):
     """Helm releases, each installed by `install`."""
 
     of: dict[str, HelmRelease]
-    """Those that were installed, by the release's name."""
+    """Charts that were installed, by the release's name."""
 
     def __init__(
         self,

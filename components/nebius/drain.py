@@ -38,7 +38,7 @@ class DrainProvider(ActingProvider):
 
 
 class Drain(Action, module="nebius", name="Drain"):
-    """What a change of nodes waits for.
+    """The drain that a change of nodes waits for.
 
     Inputs: `access`, `nodesets` (of each its `count`, and `shape`, which differs when its nodes are recreated),
     `seconds` that jobs may take to end, `pace`.

@@ -15,7 +15,7 @@ from components.nebius.api.objects import list_all
 
 VARIABLES = (client.TOKEN_VARIABLE, "NEBIUS_TENANT_ID", "NEBIUS_PROJECT_ID", "NEBIUS_REGION", "NEBIUS_VPC_SUBNET_ID")
 _TOKEN_SECONDS = 120.0
-"""For the CLI, which may open a browser to log in."""
+"""Time for the CLI, which may open a browser to log in."""
 
 
 def project(config: ClusterConfig) -> str:

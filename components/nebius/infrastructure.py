@@ -1,4 +1,4 @@
-"""What a cluster has on Nebius: subnet, file systems, Kubernetes, node groups, NVIDIA's operators, address, backups."""
+"""Resources on Nebius: subnet, file systems, Kubernetes, node groups, NVIDIA's operators, address, backups."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -86,7 +86,7 @@ class Infrastructure(pulumi.ComponentResource):
     cluster: KubernetesCluster
     groups: Sequence[NodeGroup]
     nodesets: Mapping[str, Mapping[str, object]]
-    """Of each nodeset `count`, and `shape`, a hash of what its nodes are made of: another one recreates them."""
+    """`count` of each nodeset, and `shape`, a hash of what its nodes are made of: another one recreates them."""
     address: LoginAddress
     backups: Backups | None = None
     api: Wait

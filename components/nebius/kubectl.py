@@ -16,7 +16,7 @@ REQUEST_SECONDS = 30
 _TAIL = 12
 """Lines of kubectl's output that an error has."""
 _EVENTS = 5
-"""How many events of an object are shown."""
+"""Number of events of an object that are shown."""
 
 
 class KubectlError(RuntimeError):
@@ -24,7 +24,7 @@ class KubectlError(RuntimeError):
 
     @property
     def not_found(self) -> bool:
-        """Whether there is no such object, or no such kind of object."""
+        """True if there is no such object, or no such kind of object."""
         return any(text in str(self) for text in ("(NotFound)", NO_KIND, "not found"))
 
 
@@ -61,7 +61,7 @@ class Kubectl:
     def run(
         self, *arguments: str, stdin: str | None = None, seconds: float = REQUEST_SECONDS, all_output: bool = False
     ) -> str:
-        """Its standard output. Raises KubectlError with the end of what it printed."""
+        """Run kubectl; its standard output. Raises KubectlError with the end of what it printed."""
         path = f"/dev/fd/{self._memory}" if self._file is None else self._file.name
         command = ["kubectl", f"--kubeconfig={path}", *arguments]
         shown = " ".join(["kubectl", *arguments[:6]])
@@ -104,7 +104,7 @@ class Kubectl:
             raise
 
     def object(self, kind: str, name: str, *arguments: str) -> dict[str, Any] | None:
-        """One object; None where there is none of that name."""
+        """Read an object; None where there is none of that name."""
         output = ("--ignore-not-found", "--output=json", f"--request-timeout={REQUEST_SECONDS}s")
         found = self.run("get", kind, name, *arguments, *output, seconds=REQUEST_SECONDS + 5)
         return json.loads(found) if found.strip() else None
@@ -144,7 +144,7 @@ class Pod:
         return [*jail, "env", "-i", "HOME=/root", f"PATH={ROOT_PATH}", *command]
 
     def target(self, roles: Sequence[str], namespace: str) -> Mapping[str, object]:
-        """Its row of the output `targets`."""
+        """The row of the output `targets`."""
         return {
             "method": "kubectl",
             "roles": list(roles),
@@ -156,7 +156,7 @@ class Pod:
 
 
 LOGIN = Pod(name=LOGIN_POD, container="sshd")
-"""Where accounts are created and Slurm's commands run: it has them, and the jail."""
+"""The container where accounts are created and Slurm's commands run: it has them, and the jail."""
 
 
 def pod_of(name: str, roles: Sequence[str]) -> Pod:

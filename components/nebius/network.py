@@ -35,7 +35,7 @@ class FirstSubnetProvider(ResourceProvider):
         return ReadResult(id_ if there else "", given(props))
 
     def delete(self, _id: str, _props: dict[str, Any]) -> None:
-        """Nothing is to be done: it was there before."""
+        """Do nothing: the subnet was there before."""
 
 
 class FirstSubnet(DynamicResource, module="nebius", name="FirstSubnet"):

@@ -26,7 +26,7 @@ class NodeGroupsArgs:
     gpu_clusters: Mapping[str, pulumi.Input[str]]
     """Ids by nodeset."""
     after: Sequence[pulumi.Resource] = field(default_factory=tuple)
-    """What each change of a group waits for."""
+    """Resources that each change of a group waits for."""
 
 
 class NodeGroups(pulumi.ComponentResource):
@@ -114,7 +114,7 @@ def _repair(condition: str, status: str, seconds: int | None) -> dict[str, Any]:
 
 
 class GpuClusters(pulumi.ComponentResource):
-    """One GPU cluster for each fabric that nodesets name, and those that were there before."""
+    """A GPU cluster for each fabric that nodesets name, and those that were there before."""
 
     of: Mapping[str, pulumi.Output[str]]
     """Id of the GPU cluster of each nodeset that has one."""
@@ -144,7 +144,7 @@ class GpuClusters(pulumi.ComponentResource):
 
 
 NETWORK_OPERATOR = {"operator.resources.limits.cpu": "500m", "operator.resources.limits.memory": "1280Mi"}
-"""Of the network operator: with its defaults it is killed on larger clusters (nebius-solutions-library)."""
+"""Resources of the network operator: with its defaults it is killed on larger clusters (nebius-solutions-library)."""
 
 
 class Operators(pulumi.ComponentResource):

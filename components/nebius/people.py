@@ -35,7 +35,7 @@ with tempfile.TemporaryDirectory(prefix="hpc-") as folder:
 sys.exit(done.returncode)
 """
 COMMAND = ("python3", "-c", _START)
-"""What runs it."""
+"""The command that runs it."""
 
 
 def program_hash() -> str:
@@ -64,9 +64,9 @@ def people(config: ClusterConfig) -> dict[str, Any]:
 
 
 SECONDS = 600
-"""For a login pod to answer, and the program to end."""
+"""Time for a login pod to answer, and the program to end."""
 RUN_SECONDS = 300
-"""For one run: sacctmgr takes half a second a command."""
+"""Time for one run: sacctmgr takes half a second a command."""
 
 
 class PeopleError(RuntimeError):

@@ -1,4 +1,4 @@
-"""What can be known before the first resource is created: programs, a credential, Nebius's versions, quotas and room.
+"""Checks before the first resource is created: programs, a credential, Nebius's versions, quotas and room.
 
 A cluster whose version is refused, whose quota is full, or that nobody can talk to would be found half an hour and some
 paid resources later.
@@ -17,7 +17,7 @@ from components.nebius.actions import ActingProvider, Action
 from components.nebius.api.client import MORE_QUOTA, NebiusError, nebius_error
 
 CREDENTIAL_SECONDS = 120
-"""For the credential command, which may open a browser."""
+"""Time for the credential command, which may open a browser."""
 FATAL = frozenset({"UNAUTHENTICATED", ""})
 """Errors that every later call would end with too. After all others the answer is not known, and a run goes on."""
 _TIB = 1 << 40

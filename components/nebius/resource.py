@@ -134,14 +134,14 @@ PACE, REHEARSAL_PACE = 5.0, 0.3
 
 @dataclass(frozen=True, kw_only=True)
 class Cloud:
-    """Where the resources of one cluster are created."""
+    """The place where the resources of one cluster are created."""
 
     config: ClusterConfig
     settings: Nebius
     owner: pulumi.Output[str]
     """Identifies the stack's state: Nebius has it as a label of each resource."""
     after: Sequence[pulumi.Resource] = field(default_factory=tuple)
-    """What every resource waits for."""
+    """Resources that every resource waits for."""
 
     @property
     def pace(self) -> float:

@@ -32,11 +32,11 @@ class Bucket:
     id: str
     versioned: bool
     usable: bool
-    """Whether it is not deleted, or about to be."""
+    """True if it is not deleted, or about to be."""
     purged: str
-    """When a deleted one is purged; empty for all others."""
+    """The time when a deleted one is purged; empty for all others."""
     region: str
-    """Where it is; empty if Nebius does not say."""
+    """Its region; empty if Nebius does not name it."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -38,20 +38,20 @@ class Filesystems(pulumi.ComponentResource):
 
 
 ROLE = "storage.object-editor"
-"""What the service account may do with the bucket, and with nothing else."""
+"""The service account's role for the bucket; it has no other."""
 
 
 class Backups(pulumi.ComponentResource):
     """The bucket, the service account in a group of its own, and its access key."""
 
     bucket: pulumi.Output[str]
-    """Its name, once it and the permission are there."""
+    """The bucket's name, once it and the permission are there."""
     endpoint: pulumi.Output[str]
     """URL of the object storage."""
     key_id: pulumi.Output[str]
     secret: pulumi.Output[str]
     password: pulumi.Output[str]
-    """What backups are encrypted with."""
+    """The password that encrypts backups."""
 
     def __init__(self, name: str, cloud: Cloud, *, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("hpc:nebius:Backups", name, {}, opts)

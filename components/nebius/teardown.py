@@ -20,10 +20,10 @@ from components.nebius.kubectl import Kubectl, KubectlError
 REACH_SECONDS = 60
 OPERATOR_SECONDS = 120
 BALANCER_SECONDS = 300
-"""As Nebius's own recipe waits for it."""
+"""Time in Nebius's own recipe."""
 VOLUME_SECONDS = 120
 REHEARSAL_SECONDS = 20
-"""In place of each of these limits, where stand-ins do what is waited for."""
+"""Time limit in place of each of these, where stand-ins do what is waited for."""
 CSI_DRIVER = "compute.csi.nebius.com"
 
 
@@ -33,7 +33,7 @@ class TeardownProvider(ActingProvider):
     ID = "{cluster_id}/{stage}"
     ACTED_ON = ("access", "cluster_id", "endpoint")
     LEAVES_NOTHING = False
-    """Its deletion is what it is for, also after a creation that was interrupted."""
+    """False: the deletion is the resource's purpose, also after a creation that was interrupted."""
 
     def delete(self, _id: str, _props: dict[str, Any]) -> None:
         """End it, as far as the API server answers; nothing where the cluster is gone."""
@@ -48,7 +48,7 @@ class TeardownProvider(ActingProvider):
 
 
 class Teardown(Action, module="nebius", name="Teardown"):
-    """It depends on what is deleted after it.
+    """The end of what Kubernetes ordered; the resource depends on what is deleted after it.
 
     Inputs: `stage` (`charts` is deleted before the charts are, `volumes` after them and before the nodes), `access`,
     `cluster_id`, `endpoint`, `pace`.
@@ -157,7 +157,7 @@ class Ending:
 
 OWNER_LABEL = "hpc-owner"
 VOLUME = "pvc-"
-"""What the CSI driver puts in front of a volume's id, for the name of its disk."""
+"""Prefix that the CSI driver puts before a volume's id in the name of its disk."""
 NAMESPACE_LABEL = "kubernetes.io/created-for/pvc/namespace"
 """The label that the CSI driver gives to a disk: the namespace of its claim."""
 
@@ -168,7 +168,7 @@ class LeftoversProvider(ActingProvider):
     ID = "{project}/{cluster}"
     ACTED_ON = ("namespaces", "keep", "existing", "endpoint")
     LEAVES_NOTHING = False
-    """Its deletion is what it is for, also after a creation that was interrupted."""
+    """False: the deletion is the resource's purpose, also after a creation that was interrupted."""
 
     def delete(self, _id: str, _props: dict[str, Any]) -> None:
         """Delete what is left, and report what stays."""
@@ -190,7 +190,7 @@ class Leftovers(Action, module="nebius", name="Leftovers"):
 
 
 def _delete_owned(props: Mapping[str, Any]) -> None:
-    """What has this state's label: created by a run that was killed before it could record it.
+    """Delete what has this state's label: created by a run that was killed before it could record it.
 
     Those in clusters and groups first, whose kinds have lower numbers.
     """

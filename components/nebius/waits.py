@@ -58,20 +58,20 @@ class WaitError(RuntimeError):
 
 @dataclass(frozen=True)
 class Look:
-    """What was found at one time."""
+    """The state that was found at one time."""
 
     text: str = ""
-    """What is missing, in one line."""
+    """The missing objects, in one line."""
     done: bool = False
     failed: bool = False
-    """Whether it will not come any more, so that waiting on is useless."""
+    """True if it will not come any more, so that waiting on is useless."""
     facts: dict[str, Any] = field(default_factory=dict)
-    """What the wait was for, if it has a value."""
+    """The result of the wait, if it has a value."""
 
 
 @dataclass(frozen=True)
 class Awaited:
-    """One thing that is waited for, and what an error says of it."""
+    """An object that is waited for, and what an error says of it."""
 
     what: str
     look: Callable[[], Look]
@@ -430,7 +430,7 @@ KINDS: Mapping[str, Sequence[Callable[[Kubectl, Spec], Awaited]]] = {
     "scheduler": [slurm_nodes, jail_gpus],
     "login": [login_service_address],
 }
-"""What is waited for, one after another. Each is made from kubectl and the specification."""
+"""Waits in their order. Each is made from kubectl and the specification."""
 
 
 def wait(kubectl: Kubectl, kind: str, spec: Spec, seconds: float, pace: float) -> dict[str, Any]:

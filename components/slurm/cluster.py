@@ -54,8 +54,8 @@ class SlurmCluster(pulumi.ComponentResource):
     config: pulumi.Output[str]
     """The configuration as the stack gives it, once the cluster runs with it: what later edits are compared with."""
     place: dict[str, Any]
-    """What follows from the platform and `drift --mend` can't work out: `addresses` in Slurm's files, `mounts` of each
-    machine that is set up over SSH, `state` and `exports` of the controller."""
+    """Facts of the platform that `drift --mend` can't work out: `addresses` in Slurm's files, `mounts` of each machine
+    that is set up over SSH, `state` and `exports` of the controller."""
     login: pulumi.Output[str]
     """The machine where users log in: the first login machine, or the controller if it has that role."""
 
@@ -221,7 +221,7 @@ class SlurmCluster(pulumi.ComponentResource):
         undo: str | None = None,
         triggers: Sequence[pulumi.Input[str]] = (),
     ) -> remote.Command:
-        """One phase on the controller that is for the whole cluster, and named after that."""
+        """Run a phase on the controller that is for the whole cluster, and is named after that."""
         machine = self._controller
         return self._phase(machine, phase, stdin, after=after, name=self._name, undo=undo, triggers=triggers)
 
@@ -237,9 +237,8 @@ class SlurmCluster(pulumi.ComponentResource):
         undo: str | None = None,
         triggers: Sequence[pulumi.Input[str]] = (),
     ) -> remote.Command:
-        """One phase of the set-up on one machine. `undo` is the phase that undoes it when the stack no longer asks for
-        it.
-        """
+        """Run a phase of the set-up on one machine. `undo` is the phase that undoes it when the stack no longer asks
+        for it."""
         return remote.Command(
             f"{name or machine.spec.name}-{phase}",
             connection=machine.connection(self._keys.admin.private_key_openssh),

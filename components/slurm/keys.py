@@ -23,7 +23,7 @@ class ClusterKeys(pulumi.ComponentResource):
     """Identifies a MUNGE key, and is no secret: see scripts/node/system/munge.py."""
     database_password: pulumi.Output[str]
     tokens: pulumi.Output[str] | None = None
-    """What tokens for slurmrestd are signed with (HS256, 381 random bits), in clusters that have that."""
+    """The key that signs tokens for slurmrestd (HS256, 381 random bits), in clusters that have that."""
 
     def __init__(self, name: str, *, tokens: bool = False, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("hpc:slurm:ClusterKeys", name, {}, opts)

@@ -41,10 +41,10 @@ from scripts.node.interface import (
 
 FOLDER = Path(__file__).parents[2] / "scripts" / "node"
 SETUP = "/usr/local/lib/hpc/node"
-"""Where the set-up lives on every machine."""
+"""The folder of the set-up on every machine."""
 MUNGE_KEY, DATABASE_PASSWORD = "/etc/hpc/munge.key", "/etc/hpc/database-password"
 TOKEN_KEY = "/etc/hpc/jwt.key"  # noqa: S105 - where it lies
-"""Where it looks for the cluster's secrets (munge.py, database.py, slurmctld.py)."""
+"""Files of the cluster's secrets, which the set-up reads (munge.py, database.py, slurmctld.py)."""
 PASSWORD_MARK = "@database-password@"  # noqa: S105 - scripts/node/slurm/slurmctld.py puts the password in its place
 
 # Takes {path: [lines]} from standard input into a folder, and removes whatever else is there: files of another version

@@ -1,1 +1,1 @@
-"""One run: registrations, steps, diffs, deletions."""
+"""A run of the engine: registrations, steps, diffs, deletions."""

@@ -1,4 +1,4 @@
-"""One operation on a stack, from reading its state to archiving the new one."""
+"""An operation on a stack, from reading its state to archiving the new one."""
 
 import time
 from collections.abc import Callable

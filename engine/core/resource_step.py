@@ -37,7 +37,7 @@ class Goal:
 
     @classmethod
     def of_registration(cls, request: Value, stack: str, project: str, root: Path) -> Goal:
-        """From a RegisterResourceRequest. Raises EngineError for what is not supported."""
+        """Create it from a RegisterResourceRequest. Raises EngineError for what is not supported."""
         where = f"{request.type} {request.name}"
         for wrong, what in (
             (request.importId, "the option import"),
@@ -82,7 +82,7 @@ class Goal:
 
     @classmethod
     def of_read(cls, request: Value, stack: str, project: str) -> Goal:
-        """From a ReadResourceRequest."""
+        """Create it from a ReadResourceRequest."""
         parent = request.parent or urns.root(stack, project)
         new = Resource(
             urn=urns.make(stack, project, parent, request.type, request.name),

@@ -1,4 +1,4 @@
-"""One run over a stack: what its parts share, and how a step is done."""
+"""A run over a stack: what its parts share, and how a step is done."""
 
 import os
 import signal
@@ -25,11 +25,11 @@ from engine.state.state import State
 from engine.values import Props, Value
 
 StateChange: TypeAlias = Callable[[], None]
-"""What a finished step changes in the state."""
+"""A function that writes a finished step into the state."""
 
 PARALLEL = 32  # steps at a time: most of them wait for other machines
 GRACE_SECONDS = 5.0
-"""For steps that run when the process is to end, by a signal that nobody sends a second time."""
+"""Time for steps that run when the process is to end, by a signal that nobody sends a second time."""
 _STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGALRM)
 
 
@@ -111,7 +111,7 @@ class Run:
 
     @property
     def stopped(self) -> bool:
-        """Whether the user asked to stop."""
+        """True if the user asked to stop."""
         return self._stopping
 
     def end(self) -> None:
@@ -120,7 +120,7 @@ class Run:
 
     @property
     def healthy(self) -> bool:
-        """Whether nothing has gone wrong so far."""
+        """True if nothing has gone wrong so far."""
         return not (self._stopping or self._ended or self.failed)
 
     def step(self, op: str, pending: str, resource: Resource, work: Callable[[Provider, Context], StateChange]) -> None:
@@ -161,7 +161,7 @@ class Run:
 
     @contextmanager
     def slot(self) -> Iterator[None]:
-        """One of the places for steps that run at a time. Raises RunInterruptedError."""
+        """Hold one of the places for steps that run at a time. Raises RunInterruptedError."""
         with self._slots:
             with self._idle:
                 if self._stopping or self._ended:

@@ -1,4 +1,4 @@
-"""Which resources a run is about, as the CLI's --target, --exclude and --replace have it (pkg/resource/deploy).
+"""The resources that a run is about, as the CLI's --target, --exclude and --replace have it (pkg/resource/deploy).
 
 stack.up(print, scope=Scope(targets=("**::n1",), dependents=True))
 """
@@ -35,7 +35,7 @@ class Scope:
 
     @property
     def whole(self) -> bool:
-        """Whether the run is about the whole stack."""
+        """True if the run is about the whole stack."""
         return not (self.targets or self.excludes)
 
     def missing(self, known: Collection[str]) -> list[str]:
@@ -50,12 +50,12 @@ class Scope:
 
     @cached_property
     def replaces(self) -> Callable[[str], bool]:
-        """Whether a resource is to be replaced in any case."""
+        """True if a resource is to be replaced in any case."""
         return _matcher(self.replace)
 
     @cached_property
     def names(self) -> Callable[[str], bool]:
-        """Whether a resource is itself among the targets, or the excluded."""
+        """True if a resource is itself among the targets, or the excluded."""
         return _matcher(self.targets or self.excludes)
 
 
@@ -70,7 +70,7 @@ def _regex(glob: str) -> str:
 
 
 class Included:
-    """What of a program's registrations a run is about. They come each after what it depends on."""
+    """The registrations of a program that a run is about. They come each after what it depends on."""
 
     def __init__(self, scope: Scope) -> None:
         self._scope = scope

@@ -1,4 +1,4 @@
-"""What a provider is to the engine, and the provider of all that is not embedded."""
+"""The base class of providers, and the provider of all that is not embedded."""
 
 import uuid
 from collections.abc import Callable, Iterator
@@ -36,10 +36,10 @@ class InputCheckError(EngineError):
 
 @dataclass(frozen=True)
 class Context:
-    """What a provider may know of the resource at hand. `timeout` is in seconds (customTimeouts), None for no limit;
-    `log(severity, message, ephemeral=False)` shows a line beside the resource; `stopped()` says whether the user has
-    asked to stop, so that what merely waits may give up. `settings()` are the inputs of the resource's own provider
-    resource (`pulumi:providers:...`)."""
+    """The facts about the resource at hand that a provider may use. `timeout` is in seconds (customTimeouts), None for
+    no limit; `log(severity, message, ephemeral=False)` shows a line beside the resource; `stopped()` says whether the
+    user has asked to stop, so that what merely waits may give up. `settings()` are the inputs of the resource's own
+    provider resource (`pulumi:providers:...`)."""
 
     urn: str
     type: str
@@ -60,7 +60,7 @@ class Provider:
     """
 
     readable = False
-    """Whether `read` is implemented."""
+    """True if `read` is implemented."""
 
     def hidden(self, inputs: Props) -> Props:
         """The inputs whose secrets no message may show: all, unless a provider says which."""
@@ -92,7 +92,7 @@ class Provider:
         return False
 
     def read(self, ctx: Context, id_: str, inputs: Props, outputs: Props) -> tuple[str, Props, Props] | None:
-        """Its id, inputs and outputs as they really are, or None if it is gone."""
+        """Read the resource: its id, inputs and outputs as they really are, or None if it is gone."""
         raise NotImplementedError
 
     def abandon(self, ctx: Context, inputs: Props, held: frozenset[str]) -> None:

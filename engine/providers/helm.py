@@ -45,12 +45,12 @@ _DEFAULTS: Props = {
     **dict.fromkeys(("description", "keyring", "postrender", "version"), ""),
     "timeout": 0,
 }
-"""What pulumi-kubernetes writes into the state of every release (provider/pkg/provider/helm_release.go, Release)."""
+"""Defaults in the state of every release, from pulumi-kubernetes (provider/pkg/provider/helm_release.go, Release)."""
 _REPOSITORY_DEFAULTS: Props = dict.fromkeys(("caFile", "certFile", "keyFile", "password", "repo", "username"), "")
 _OWN = ("chart", "maxHistory", "name", "namespace", "repositoryOpts", "values")
 """Inputs without a default there."""
 _DROPPED = ("compat", "manifest", "resourceNames", "valueYamlFiles")
-"""What the SDK sends, and the provider does not keep."""
+"""Inputs that the SDK sends, and the provider does not keep."""
 
 
 def checked(inputs: Props, olds: Props, root: Path) -> Props:
@@ -87,7 +87,7 @@ def checked(inputs: Props, olds: Props, root: Path) -> Props:
 
 
 def checksum(inputs: Props, root: Path) -> str:
-    """Of a chart that is a folder or file here, so that a changed one is an update; nothing for one that is not."""
+    """Hash a chart that is a folder or file here, so that a changed one is an update; nothing for others."""
     chart = root / str(inputs.get("chart"))
     return _checksum(chart) if not inputs.get("repositoryOpts") and chart.exists() else ""
 
@@ -174,7 +174,7 @@ _LOST = ("pending-install", "uninstalling", "uninstalled")
 
 
 class Release(Provider):
-    """One release for each resource: `helm upgrade --install`, waiting until it is ready unless `skipAwait`."""
+    """Provider of Helm releases: `helm upgrade --install`, waiting until it is ready unless `skipAwait`."""
 
     readable = True
 

@@ -146,7 +146,7 @@ def as_found(inputs: Value, live: Value) -> Value:
 _FOREIGN = ("KUBECONFIG", "HELM_KUBE", "HELM_NAMESPACE", "HELM_DRIVER")
 """Beginnings of variables that would choose another cluster or place than the provider resource does."""
 _GRACE_SECONDS = 10.0
-"""For kubectl and helm to end by themselves at the limit of a resource, with a message of their own."""
+"""Time for kubectl and helm to end by themselves at the limit of a resource, with a message of their own."""
 _SHOWN = 8
 """Lines of an error that are shown."""
 
@@ -221,7 +221,7 @@ class Cluster:
 
 
 def failure(outcome: process.Outcome, ctx: Context) -> str:
-    """Why kubectl or helm failed: the last lines of its own error, without its warnings and its general advice."""
+    """The reason why kubectl or helm failed: the end of its own error, without its warnings and its general advice."""
     lines = [line.strip() for line in outcome.stderr.strip().splitlines() if line.strip()]
     shown = [
         line for line in lines if not line.startswith(("W0", "W1", "I0", "I1", "E0", "E1", "Warning:", "WARNING:"))
@@ -254,7 +254,7 @@ def _text(kubeconfig: str) -> str:
 
 
 _SECONDS = 600
-"""How long pulumi-kubernetes waits by default, for readiness and for a deletion."""
+"""pulumi-kubernetes's default time for readiness and for a deletion."""
 _REQUEST = "--request-timeout=60s"
 _NO_KIND = ("no matches for kind", "the server doesn't have a resource type", "could not find the requested resource")
 _ROLLOUTS = ("Deployment", "DaemonSet", "StatefulSet")
@@ -262,7 +262,7 @@ _CONDITIONS = {"CustomResourceDefinition": "established", "Job": "complete"}
 
 
 class Object(Provider):
-    """One object for each resource, whose field manager is the resource's own."""
+    """Provider of Kubernetes objects, whose field manager is the resource's own."""
 
     readable = True
 

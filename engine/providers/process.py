@@ -22,7 +22,7 @@ _LOOK = 0.2
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a process ended: its exit status and what it wrote."""
+    """The end of a process: its exit status and what it wrote."""
 
     status: int
     stdout: str

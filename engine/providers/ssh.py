@@ -25,7 +25,7 @@ from hostfiles import PrivateFolder
 
 _DEFAULTS = {"user": "root", "port": 22, "dialErrorLimit": 10, "perDialTimeout": 15}
 _KEYS = ("password", "privateKey", "privateKeyPassword")
-"""What is secret inside a connection (provider/pkg/provider/remote/connection.go of pulumi-command)."""
+"""Secrets inside a connection (provider/pkg/provider/remote/connection.go of pulumi-command)."""
 _SESSIONS = 8  # of the ten that sshd allows on one connection (MaxSessions)
 _ALIVE = 15
 """Seconds of silence after which a machine is asked whether it is there; ssh hangs up when it has asked three times."""
@@ -121,7 +121,7 @@ class Sessions:
 
 
 class _Link:
-    """One connection: the files it needs, its arguments, its master process."""
+    """A connection: the files it needs, its arguments, its master process."""
 
     def __init__(self, connection: Props, folder: Path) -> None:
         folder.mkdir(mode=0o700)
@@ -199,7 +199,7 @@ class _Link:
                 pause = min(pause * 1.5, 5)
 
     def _start_master(self) -> str | None:
-        """None if there is a master now, else what ssh said."""
+        """Start a master; None if there is one now, else ssh's message."""
         log = self._folder / "log"
         log.unlink(missing_ok=True)
         # The idle limit is for masters whose run was killed. A master must be allowed to send what its sessions send.

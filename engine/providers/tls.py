@@ -70,4 +70,4 @@ class PrivateKey(Provider):
         return {**outputs, **news}
 
     def abandon(self, ctx: Context, inputs: Props, held: frozenset[str]) -> None:
-        """Nothing to remove: it is in the state only."""
+        """Do nothing: the resource is in the state only."""

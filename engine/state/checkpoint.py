@@ -12,7 +12,7 @@ from engine.values import Value
 from hostfiles import write_atomically
 
 UNREADABLE = (ValueError, KeyError, TypeError, AttributeError, IndexError)
-"""What reading a file raises that is no state."""
+"""Exceptions of reading a file that is no state."""
 PRIVATE = 0o600
 """Mode of states and their copies: even encrypted, they are for their owner only."""
 
@@ -33,7 +33,7 @@ def read(file: Path) -> dict[str, Value]:
 
 
 def text_and_deployment(file: Path) -> tuple[str, dict[str, Value]]:
-    """The same, with the text of the file itself; "" if there is none. Raises DamagedStateError."""
+    """Return the same, with the text of the file itself; "" if there is none. Raises DamagedStateError."""
     try:
         text = file.read_text(encoding="utf-8")
         found = deployment(text)

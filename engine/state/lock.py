@@ -1,4 +1,4 @@
-"""One run at a time: lock files as the CLI's file backend keeps them, in `.pulumi/locks/organization/PROJECT/STACK/`.
+"""Locks: files as the CLI's file backend keeps them, in `.pulumi/locks/organization/PROJECT/STACK/`.
 
 Each run writes a file of its own, then looks for others. Unlike the CLI, a lock whose process is gone from this host
 is taken over, and two runs that start at the same moment don't refuse each other: looking and writing happen under an
@@ -24,7 +24,7 @@ from hostfiles import write_atomically
 
 @dataclass(frozen=True)
 class Holder:
-    """Who holds a stack: a process, its user and host, and since when (ISO 8601)."""
+    """The process that holds a stack, its user and host, and since when (ISO 8601)."""
 
     pid: int
     user: str

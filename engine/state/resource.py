@@ -22,7 +22,7 @@ def _camel(name: str) -> str:
 
 @dataclass(eq=False)
 class Resource:
-    """One resource. `delete` marks one that was replaced and awaits its deletion, `pending_replacement` one that was
+    """A resource. `delete` marks one that was replaced and awaits its deletion, `pending_replacement` one that was
     deleted and awaits its new self. Keys of the file that the engine has no use for are carried along in `others`."""
 
     urn: str
@@ -102,7 +102,8 @@ class Resource:
         return new
 
     def to_json(self) -> dict[str, Value]:
-        """As in the file, but for secrets, which are still open. Empty fields are left out, as the CLI does."""
+        """The resource as in the file, but for secrets, which are still open. Empty fields are left out, as by the
+        CLI."""
         row = {json: value for name, json in _NAMES.items() if (value := getattr(self, name)) or name == "custom"}
         return {**row, **self.others}
 

@@ -31,7 +31,7 @@ LEAST = 1 << 16
 
 
 class State:
-    """One stack's state: `olds` is what the run found and has not come to yet; the rest it has dealt with."""
+    """The state of a stack: `olds` is what the run found and has not come to yet; the rest it has dealt with."""
 
     def __init__(self, file: Path, stack: str, project: str, passphrase: Passphrase, salt: str = "") -> None:
         """`salt` is the `encryptionsalt` of the stack file, which rules if there is one.
@@ -66,7 +66,7 @@ class State:
 
     @property
     def salted(self) -> bool:
-        """Whether there is a salt already, which the passphrase has to fit."""
+        """True if there is a salt already, which the passphrase has to fit."""
         return bool(self._kept or self._given)
 
     def unlock(self) -> None:
@@ -179,7 +179,7 @@ class State:
 
     @property
     def olds(self) -> list[Resource]:
-        """What was found and is not dealt with yet, each after what it depends on."""
+        """The resources that were found and are not dealt with yet, each after what it depends on."""
         with self._lock:
             return list(self._olds.values())
 

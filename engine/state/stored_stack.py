@@ -1,4 +1,4 @@
-"""What is kept of a stack, as far as no program is needed to deal with it."""
+"""A stack's stored state, as far as no program is needed to deal with it."""
 
 import re
 import shutil
@@ -33,7 +33,7 @@ class StoredStack:
 
     @property
     def interrupted(self) -> bool:
-        """Whether a dead run left a journal, so that the state file alone is not complete."""
+        """True if a dead run left a journal, so that the state file alone is not complete."""
         return checkpoint.journal_file(self.file).exists() and not any(
             holder.alive() for holder in self._locks().holders()
         )

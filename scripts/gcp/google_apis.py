@@ -1,4 +1,4 @@
-"""What a machine on Google Cloud asks for: its metadata, secrets and objects, with the words for what goes wrong."""
+"""Requests of a machine to Google Cloud: its metadata, secrets and objects, with messages for failures."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ENDPOINTS = {
 
 
 class BootError(Exception):
-    """Why it can't go on now; the text says what is wrong and what to do. It is tried again."""
+    """The machine can't go on now; the text says what is wrong and what to do. The boot tries again."""
 
 
 class ApiError(Exception):

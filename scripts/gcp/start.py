@@ -233,7 +233,7 @@ def call(*command: str) -> None:
 
 
 def say(text: str) -> None:
-    """One line for the console or the journal, at once."""
+    """Print a line for the console or the journal, at once."""
     sys.stdout.write(text + "\n")
     sys.stdout.flush()
 
@@ -247,7 +247,7 @@ def state(text: str) -> None:
 
 
 def attempt(machine: Machine, *, once: bool) -> None:
-    """One try. Raises BootError with the reason, also for what nobody thought of."""
+    """Try once. Raises BootError with the reason, also for what nobody thought of."""
     try:
         make(machine, once=once)
         start(machine, once=once)

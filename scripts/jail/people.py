@@ -30,7 +30,7 @@ from system import containers, homes, users
 from system.host import SetupError, describe_os_error, has_user, log, read_json, write
 
 MANAGED = Path("/etc/hpc/jail")
-"""What this program made, so that only that is ever removed. Not where scripts/node has it for its own machine."""
+"""Lists what this program made, so that only that is ever removed; not the list of scripts/node for its own machine."""
 GROUPS = {"sudo": "sudo", "containers": "docker"}
 """The group of each right of a user, where the jail has it. Without a word in the stack file a user has both, as with
 createuser. Its sudoers lets the group sudo become root without a password."""

@@ -119,7 +119,7 @@ def unix_accounts() -> dict[str, Any]:
 
 
 def user_keys() -> dict[str, str]:
-    """For each user of ours a hash of the SSH keys that we gave; those they added themselves are theirs.
+    """Return for each user of ours a hash of the SSH keys that we gave; those they added themselves are theirs.
 
     Where they can't be read, what is in the way.
     """

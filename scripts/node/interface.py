@@ -1,4 +1,4 @@
-"""What crosses between a stack and its machines as JSON: types only.
+"""Types of the JSON that crosses between a stack and its machines.
 
 The stack's side (components/slurm/payload.py, cluster/observe) imports them too, so that one definition is checked by
 types on both sides. Machines of an earlier version read and write some of these: keys are added, never renamed.
@@ -10,7 +10,7 @@ from typing import Any, TypedDict
 
 
 class Mount(TypedDict):
-    """One file system: what `mount -t fs_type -o options source target` takes."""
+    """A file system: what `mount -t fs_type -o options source target` takes."""
 
     source: str
     target: str
@@ -19,7 +19,7 @@ class Mount(TypedDict):
 
 
 class StateDisk(TypedDict):
-    """Where the controller's state comes from, as in fstab, and which folders are kept on it."""
+    """The source of the controller's state, as in fstab, and the folders that are kept on it."""
 
     source: str
     fs_type: str
@@ -42,7 +42,7 @@ class Group(TypedDict):
 
 
 class Rights(TypedDict, total=False):
-    """What a user may do beside others."""
+    """The rights of a user beside others."""
 
     sudo: bool  # without a password
     containers: bool  # a range of subordinate uids; left alone where it is not said
@@ -221,7 +221,7 @@ class _Munge(TypedDict, total=False):
 
 
 class Munge(_Munge):
-    """Whether munged accepts its own credential; fingerprints of its key and of the delivered one."""
+    """The result of a test of munged's own credential; fingerprints of its key and of the delivered one."""
 
     works: bool
     key: str
@@ -229,7 +229,7 @@ class Munge(_Munge):
 
 
 class Reached(TypedDict, total=False):
-    """Whether slurmctld's port is reached from a machine."""
+    """The result of connecting to slurmctld's port from a machine."""
 
     host: str
     port: int
@@ -238,7 +238,7 @@ class Reached(TypedDict, total=False):
 
 
 class StateFolder(TypedDict):
-    """What a machine sees of the cluster state: newest config version, its own report, and what is damaged."""
+    """The cluster state as a machine sees it: newest config version, its own report, and what is damaged."""
 
     newest: dict[str, str]
     report: Report

@@ -1,4 +1,4 @@
-"""What is in effect of users on a cluster, read as root where they log in: on a login machine, or in the jail.
+"""Reads what is in effect of users on a cluster, as root where they log in: on a login machine, or in the jail.
 
     python3 in_effect.py FOLDER   < {"users": [NAME ...]}   prints JSON, and changes nothing
 

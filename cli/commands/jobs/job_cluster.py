@@ -35,7 +35,7 @@ class JobCluster:
 
     @property
     def is_rehearsal(self) -> bool:
-        """Whether its machines are on this host, where GPUs are device files."""
+        """True if the machines are on this host, where GPUs are device files."""
         stack = self.jobs.stack
         return registry.get(self.config.platform).on_this_host or bool(rehearsals.of(rehearsals.file(stack)))
 

@@ -28,7 +28,7 @@ class Benchmark(str, Enum):
 
     @property
     def key(self) -> str:
-        """As logs have it."""
+        """The benchmark's name in logs."""
         return GPT3 if self is Benchmark.GPT3 else STABLE_DIFFUSION
 
 

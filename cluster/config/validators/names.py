@@ -96,7 +96,7 @@ LONGEST_NODESET_NAME = 40
 LONGEST_WORDS = 255
 
 REGULAR_UIDS = ((1000, 60000), (65536, 524287))
-"""What Debian's login.defs and systemd (systemd.io/UIDS-GIDS) leave to people; Slurm's own user has 64030."""
+"""Uids that Debian's login.defs and systemd (systemd.io/UIDS-GIDS) leave to people; Slurm's own user has 64030."""
 
 
 def cluster_name(value: str) -> str:
@@ -209,10 +209,9 @@ container_image = matching(
 
 _PATH = re.compile(r"(/[A-Za-z0-9._-]+)+")
 _SYSTEM = "/bin /boot /dev /etc /lib /lib32 /lib64 /libx32 /proc /root /run /sbin /snap /sys /tmp /usr /var".split()
-"""What the Filesystem Hierarchy Standard 3.0 gives to the operating system, with all that lies below. /tmp and /var/tmp
-are emptied at boot; our own set-up is in /usr/local/lib/hpc, slurmd's spool in /var."""
+"""Folders that the Filesystem Hierarchy Standard 3.0 gives to the operating system, with all that lies below."""
 _SITES_OWN = ("/var/mail", "/var/local")
-"""What it gives to sites below these."""
+"""Folders below these that it gives to sites."""
 _OURS = ("/opt/apps/adm", "/srv/shared", "/srv/state")
 """Cluster state and scripts (cluster_state.py, prologs.py), folders of the rehearsal and of the state disk."""
 

@@ -169,7 +169,7 @@ def script_text(value: str) -> str:
 
 
 LUA_FUNCTIONS = ("slurm_job_submit", "slurm_job_modify")
-"""What the plugin asks for; slurmctld does not start without (req_fxns of src/plugins/job_submit/lua)."""
+"""Functions that the plugin requires; slurmctld does not start without (req_fxns of src/plugins/job_submit/lua)."""
 
 
 def lua_text(value: str) -> str:

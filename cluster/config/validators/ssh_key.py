@@ -21,7 +21,7 @@ _BARE = "remove what can't be printed, and all but one line"
 
 
 def public_key(value: str) -> str:
-    """One line of an authorized_keys file, without options."""
+    """Return a public key as a line of an authorized_keys file, without options."""
     # What some program takes for the end of a line would make two keys of one there, and one of them nobody's.
     one_line = value.strip(" \t\r\n").replace("\t", " ")
     parts = one_line.split(None, 2)
@@ -58,12 +58,12 @@ class SshKey:
     """A public key."""
 
     line: str
-    """As in ~/.ssh/id_ed25519.pub: type, key, comment."""
+    """The line of ~/.ssh/id_ed25519.pub: type, key, comment."""
     kind: str
     bits: int
     comment: str
     fingerprint: str
-    """As `ssh-keygen -l` prints it: SHA256:..."""
+    """The output of `ssh-keygen -l`: SHA256:..."""
 
     @property
     def blob(self) -> str:

@@ -9,7 +9,7 @@ from cluster.observe.nodes import Node
 from scripts.node.health.kinds import KINDS, RESUMES, parts, resumes
 
 PHASE = "health-results"
-"""Of the node set-up, on the controller: prints the last results of all nodes."""
+"""Phase of the node set-up, on the controller: prints the last results of all nodes."""
 NOW = "/usr/local/sbin/hpc-health now"
 """On a node, as root: runs all checks, and prints their result."""
 LATE = 3
@@ -26,7 +26,7 @@ MEASURE = "/usr/local/sbin/hpc-health-measure"
 
 @dataclass(frozen=True, kw_only=True)
 class Advice:
-    """Who acts on a kind of fault, and how; STACK and NODE stand for names."""
+    """Advice on a kind of fault: who acts, and how; STACK and NODE stand for names."""
 
     actor: Actor
     todo: str
@@ -102,18 +102,18 @@ class NodeHealth:
     """The health of one node: what slurmctld says of it, and its last result."""
 
     node: Node | None
-    """None: slurmctld does not know it, or could not be asked."""
+    """The node in Slurm; None: slurmctld does not have it, or could not be asked."""
     name: str
     age: float | None
     """Seconds since its last result; None without one."""
     old: bool
-    """Whether the last result is older than it should be, or there is none."""
+    """True if the last result is older than it should be, or there is none."""
     checks: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """`state` and `text` of each check, by kind."""
     measured: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     """`state`, `text` and `time` of each measurement, by kind."""
     why: str = ""
-    """Why slurmctld could not be asked to drain it, where that is so."""
+    """The reason why slurmctld could not be asked to drain it, where that is so."""
 
     @property
     def failing(self) -> dict[str, str]:
@@ -128,7 +128,7 @@ class NodeHealth:
 
     @property
     def reason(self) -> str:
-        """Why it is drained; empty if it is not."""
+        """Return why the node is drained; empty if it is not."""
         return self.node.reason if self.node and self.node.drained else ""
 
     @property

@@ -6,10 +6,10 @@ from enum import Enum
 
 @dataclass(frozen=True, kw_only=True)
 class ClusterFinding:
-    """Where, what, since when, and what to do."""
+    """A problem of a running cluster: where, what, since when, and what to do."""
 
     id: str
-    """Its kind, for programs: kebab-case, and kept from version to version."""
+    """The kind, for programs: kebab-case, and kept from version to version."""
     where: tuple[str, ...]
     """Names of the machines that it is about."""
     what: str
@@ -17,13 +17,13 @@ class ClusterFinding:
     todo: str
     """The command to type."""
     note: str = ""
-    """What to know of that command, or to do after it."""
+    """Advice on the command, or the step after it."""
     since: float | None = None
     """Seconds since the epoch; None if unknown."""
 
 
 def together(found: list[ClusterFinding]) -> list[ClusterFinding]:
-    """One finding for what is the same on many machines, with the command for the first of them."""
+    """Merge findings that are the same on many machines into one, with the command for the first of them."""
     groups: dict[tuple[str, str], list[ClusterFinding]] = {}
     for one in found:
         alike = one.what.replace(one.where[0], "")
@@ -47,7 +47,7 @@ def _as_one(group: list[ClusterFinding]) -> ClusterFinding:
 
 
 class Actor(str, Enum):
-    """Who has to act."""
+    """The person or program who has to act."""
 
     USER = "user"
     OPERATOR = "operator program"

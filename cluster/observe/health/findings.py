@@ -28,7 +28,7 @@ CHECKS: tuple[Callable[[ClusterObservation], Iterable[ClusterFinding]], ...] = (
     machines.old_packages,
     machines.old_kernels,
 )
-"""In the order in which their findings are shown: causes before their effects."""
+"""Health checks in the order in which their findings are shown: causes before their effects."""
 
 
 def findings(seen: ClusterObservation) -> list[ClusterFinding]:

@@ -14,7 +14,7 @@ LIFETIME = 300
 SKEW = 5.0
 """Smallest difference in seconds that is a finding, long before it breaks anything."""
 NEARLY = 0.90
-"""Of the bytes, or of the inodes, that everybody may use."""
+"""Share of the bytes, or of the inodes, that everybody may use."""
 FULL = 0.99
 DAY = 86400
 OLDEST = 60
@@ -106,7 +106,7 @@ def cluster_state(seen: ClusterObservation) -> Iterator[ClusterFinding]:
 
 
 def failure(one: MachineObservation) -> str:
-    """Why the set-up of a machine failed at its last try; empty where it did not."""
+    """Return why the set-up of a machine failed at its last try; empty where it did not."""
     report = one.report
     # A report of another boot says nothing about this one.
     if report.get("state") == "failed" and report.get("boot") == one.part("boot", "id"):
@@ -201,7 +201,7 @@ def strangers(seen: ClusterObservation) -> set[str]:
 
 
 def ahead(one: MachineObservation, reference: MachineObservation) -> float:
-    """By how many seconds the clock of `one`, as its munged reads it, surely is ahead; negative: behind.
+    """Return the seconds by which the clock of `one`, as its munged reads it, surely is ahead; negative: behind.
 
     The clock was read at some time between asking and answer, so that much of a difference is no difference.
     """
@@ -370,7 +370,7 @@ def old_kernels(seen: ClusterObservation) -> Iterator[ClusterFinding]:
 
 
 def _packages_since(image: Mapping[str, Any]) -> float | None:
-    """Of when the packages are: the date of Ubuntu's archive, else when the image was made."""
+    """Return the date of the packages: of Ubuntu's archive, else of the image."""
     try:
         return datetime.strptime(f"{image.get('snapshot')}+0000", "%Y%m%dT%H%M%SZ%z").timestamp()
     except ValueError:

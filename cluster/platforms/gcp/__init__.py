@@ -1,1 +1,1 @@
-"""What we know of a cluster on Google Cloud before anything is made there: names, labels, addresses, sizes."""
+"""Plans of clusters on Google Cloud, made before anything is created there: names, labels, addresses, sizes."""

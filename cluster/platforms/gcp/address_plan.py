@@ -40,7 +40,7 @@ LOGIN, METADATA, OBJECTS = 8, 9, 10
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """Who has which addresses."""
+    """The addresses of all machines."""
 
     system: str
     """Range of the system subnetwork."""
@@ -55,7 +55,7 @@ class Plan:
     of: Mapping[str, str] = field(default_factory=dict)
     """Fixed address of controller, login machines and Lustre servers, by name; empty in an existing network."""
     dynamic: str = ""
-    """Where nodes' addresses come from: first and last."""
+    """The range of nodes' addresses: first and last."""
 
 
 def plan(config: ClusterConfig) -> Plan:
@@ -97,7 +97,7 @@ def reserved(config: ClusterConfig) -> tuple[str, ...]:
 
 
 def room(config: ClusterConfig) -> dict[str, tuple[int, int]]:
-    """Of each kind of machine: how many there are, and for how many the plan has addresses."""
+    """For each kind of machine: how many there are, and for how many the plan has addresses."""
     system = ipaddress.IPv4Network(config.network.cidr)
     part = system.num_addresses // PARTS
     found = machines(config)

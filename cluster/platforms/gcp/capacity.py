@@ -1,4 +1,4 @@
-"""How Compute Engine is asked for machines: one class for each way, and what each way means in the API's own words.
+"""Ways to ask Compute Engine for machines: one class for each, with its meaning in the API's own words.
 
 A way is one of five classes, each with what it alone can take, so that a mixture (spot machines from a reservation, a
 placement beside one) can't be written down, let alone sent.
@@ -20,7 +20,7 @@ RESERVATION_KEY = "compute.googleapis.com/reservation-name"
 
 @dataclass(frozen=True, kw_only=True)
 class Affinity:
-    """Which reservation a machine takes its capacity from."""
+    """The reservation from which a machine takes its capacity."""
 
     type: Literal["SPECIFIC_RESERVATION", "NO_RESERVATION"]
     values: tuple[str, ...] = ()
@@ -34,11 +34,11 @@ class Scheduling:
     model: Model
     on_host_maintenance: Maintenance
     automatic_restart: bool
-    """Whether a machine that Compute Engine itself ended (not a preemption) is started again."""
+    """True if Compute Engine starts a machine again that it ended itself (not by a preemption)."""
     end: End | None = None
-    """What becomes of it when Compute Engine takes it back."""
+    """The action when Compute Engine takes the machine back."""
     seconds: int | None = None
-    """How long it may run."""
+    """The longest run time."""
     affinity: Affinity | None = None
 
 
@@ -62,7 +62,7 @@ class Spot:
     """At a low price, and taken back at any time, with 30 seconds' notice."""
 
     max_distance: int | None = None
-    """As for OnDemand."""
+    """The same as for OnDemand."""
 
     def scheduling(self, *, migrates: bool) -> Scheduling:  # noqa: ARG002 - these never move
         # Stopped, not deleted: a static node keeps its name, disk and place in the state, is DOWN in Slurm while it is
@@ -72,7 +72,7 @@ class Spot:
 
 @dataclass(frozen=True, kw_only=True)
 class Reserved:
-    """From a reservation, which brings its own placement."""
+    """Machines from a reservation, which brings its own placement."""
 
     name: str
     """Name, or projects/PROJECT/reservations/NAME where another project shares it."""
@@ -92,7 +92,7 @@ class Reserved:
 
 @dataclass(frozen=True, kw_only=True)
 class Flex:
-    """By Dynamic Workload Scheduler's flex start: waited for, then held for a time."""
+    """Machines by Dynamic Workload Scheduler's flex start: waited for, then held for a time."""
 
     seconds: int
 
@@ -110,12 +110,12 @@ class Flex:
 
 @dataclass(frozen=True, kw_only=True)
 class Calendar:
-    """From a future reservation in calendar mode; the machines end with it."""
+    """Machines from a future reservation in calendar mode; they end with it."""
 
     name: str
     """Name of the reservation that it becomes."""
     ends: str | None = None
-    """When it ends, YYYYMMDDTHHMMSSZ, where that is known."""
+    """The reservation's end, YYYYMMDDTHHMMSSZ, where that is known."""
 
     def scheduling(self, *, migrates: bool) -> Scheduling:  # noqa: ARG002 - these never move
         return Scheduling(
@@ -128,7 +128,7 @@ class Calendar:
 
 
 Way = OnDemand | Spot | Reserved | Flex | Calendar
-"""One way of asking for machines."""
+"""A way of asking for machines."""
 
 
 def of_machine(capacity: BasicCapacity | None) -> OnDemand | Spot:

@@ -292,7 +292,7 @@ def _image_errors(config: ClusterConfig) -> Iterator[Finding]:
 
 
 SYSTEM_GB = 20
-"""What an operating system with Slurm, drivers and a user's packages needs at least."""
+"""The least space for an operating system with Slurm, drivers and a user's packages."""
 
 
 def _disk_errors(config: ClusterConfig) -> Iterator[Finding]:
@@ -491,7 +491,7 @@ def _flex_errors(at: Location, max_run: str) -> Iterator[Finding]:
 _TCPXO = tuple(known.name for known in MACHINE_TYPES.values() if known.family.fabric.rxdm)
 _TIMERS = {"prolog_epilog": "Slurm ends the prolog and drains the node", "batch_start": "Slurm requeues the batch job"}
 _SECONDS = 600
-"""What the configuration that Google ships with rxdm gives both: etc/long-prolog-slurm.conf.tpl of slurm-gcp."""
+"""The value of both in the configuration that Google ships with rxdm: etc/long-prolog-slurm.conf.tpl of slurm-gcp."""
 
 
 def _rxdm_errors(config: ClusterConfig) -> Iterator[Finding]:

@@ -12,7 +12,7 @@ from cluster.roster import MachineSpec
 BOOT_TYPES = {"controller": "pd-ssd", "login": "pd-balanced", "node": "pd-ssd"}
 """Type of boot disks by a machine's first role."""
 NEWER = "hyperdisk-balanced"
-"""Where machines take no persistent disks, as A3 Ultra and A4."""
+"""Disk types of machines that take no persistent disks, as A3 Ultra and A4."""
 BOOT_GB = 200
 STATE_GB = 100
 

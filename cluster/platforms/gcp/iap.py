@@ -8,7 +8,7 @@ import re
 from dataclasses import dataclass
 
 SOURCES = "35.235.240.0/20"
-"""Where its connections come from (cloud.google.com/iap/docs/using-tcp-forwarding)."""
+"""Source addresses of its connections (cloud.google.com/iap/docs/using-tcp-forwarding)."""
 ROLE = "roles/iap.tunnelResourceAccessor"
 INSTALL = "https://cloud.google.com/sdk/docs/install"
 
@@ -64,7 +64,7 @@ def being_made(said: str) -> bool:
 
 
 def missing() -> str:
-    """That there is no gcloud here, and what to do."""
+    """Return the message for a machine without gcloud, and what to do."""
     return (
         "there is no gcloud here, which opens the way through Identity-Aware Proxy. Install the Google Cloud CLI "
         f"({INSTALL}), then: gcloud auth login. Or give the login machine a public address: login.public, "

@@ -19,7 +19,7 @@ from cluster.roster import MachineSpec, nodeset_gpu, nodeset_type
 
 PROJECT = Path(__file__).parents[3]
 TRIAL_ROOT = "/var/lib/hpc/trial"
-"""Where the trial of a finished image works, beside what the bake left."""
+"""The folder of a finished image's trial, beside what the bake left."""
 BAKED = ("ubuntu-2204",)
 """Bases that are baked where the file says nothing: building drivers, Slurm and a Lustre client takes an hour."""
 

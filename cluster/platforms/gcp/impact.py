@@ -293,7 +293,7 @@ slurm_version = release(lambda edit: _recreate_all(edit, WITH_IMAGE))
 bucket = or_image(bucket_mount)
 
 RULES: Mapping[str, Rule] = {name: found for name, found in vars().items() if isinstance(found, Rule)}
-"""What ByRule at fields that only Google Cloud has names."""
+"""Rules of ByRule at fields that only Google Cloud has."""
 TABLE: Mapping[str, Impact | Rule] = {
     "gcp": Refuse("everything that the stack created is there, with its data"),
     "image": image_system,
@@ -316,4 +316,4 @@ TABLE: Mapping[str, Impact | Rule] = {
     "nodesets.*.disk": node_machine,
     "nodesets.*.capacity": node_machine,
 }
-"""Of fields of every platform: the impact of a pattern also holds for the fields below it that have none."""
+"""Impacts of fields of every platform: the impact of a pattern also holds for the fields below it that have none."""

@@ -22,13 +22,13 @@ LOG = "/var/log/hpc-install.log"
 
 @dataclass(frozen=True, kw_only=True)
 class Step:
-    """One step of the program."""
+    """A step of the program."""
 
     name: str
     """Such as 30-slurm; progress and failures name it."""
     text: str
     hash: str
-    """Of what its text and the library do, and of the parameters that either names: a change in these runs it again."""
+    """A hash of its text, the library, and the parameters that either names: a change in these runs it again."""
 
 
 def step(name: str, parameters: Mapping[str, str]) -> Step:

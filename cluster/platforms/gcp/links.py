@@ -1,4 +1,4 @@
-"""What people copy from a stack's outputs: commands to log in without `./hpc`, pages of the Cloud Console."""
+"""Outputs for people to copy: commands to log in without `./hpc`, pages of the Cloud Console."""
 
 import shlex
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ from cluster.roster import controller_name, machines
 
 CONSOLE = "https://console.cloud.google.com"
 SOMEBODY = "USER"
-"""Where the stack has no user, and somebody else must be put in the place."""
+"""The name in a command where the stack has no user, to be replaced by the reader."""
 
 
 def ssh_commands(config: ClusterConfig, public: Mapping[str, str] | None = None) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Where a stack is on Google Cloud, and names and labels of what it makes there."""
+"""The place of a stack on Google Cloud, and names and labels of what it creates there."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar

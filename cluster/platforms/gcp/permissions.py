@@ -1,4 +1,4 @@
-"""What a stack needs on Google Cloud: services, roles of whoever runs `up`, and no organisation policy against it.
+"""The needs of a stack on Google Cloud: services, roles of whoever runs `up`, and no organisation policy against it.
 
 A test registers every stack and compares both with its resources. What each policy forbids:
 cloud.google.com/resource-manager/docs/organization-policy/org-policy-constraints. Whether one is in force only Google
@@ -59,10 +59,10 @@ class Policy:
     """A constraint of an organisation."""
 
     why: str
-    """What the stack does."""
+    """The stack's action that it can forbid."""
     todo: str = "have the project exempted"
     met: Callable[[ClusterConfig], bool] = lambda _: True
-    """Whether a stack does what it can forbid."""
+    """Returns whether a stack does what it can forbid."""
 
 
 def _unsigned(config: ClusterConfig) -> bool:
@@ -107,7 +107,7 @@ POLICIES: Mapping[str, Policy] = {
         todo="allow global, and the region",
     ),
 }
-"""By the constraint's name, without `constraints/`. Not among them, as no stack does what they forbid:
+"""Policies by the constraint's name, without `constraints/`. Not among them, as no stack does what they forbid:
 iam.disableServiceAccountKeyCreation (no account has keys), compute.disableSerialPortAccess (consoles are read, and
 nobody logs in by them), storage.uniformBucketLevelAccess and storage.publicAccessPrevention (buckets are so)."""
 

@@ -33,7 +33,7 @@ DEFAULTS: Mapping[str, Any] = {
 BASE_IMAGES = ("ubuntu-2204", "ubuntu-2404")
 """Operating systems of the catalog that machines can have, the default first."""
 MACHINE_TYPES: Mapping[str, str] = {"controller": "c2-standard-8", "login": "c2-standard-4", "node": "n2-standard-2"}
-"""By role."""
+"""Default machine types by role."""
 
 
 # What the provider takes (pulumi-gcp's settings credentials, accessToken and impersonateServiceAccount: their variables

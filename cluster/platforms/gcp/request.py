@@ -1,4 +1,4 @@
-"""What a stack asks Google Cloud for, in the quantities that cost money or count against a quota."""
+"""The quantities that a stack asks Google Cloud for, which cost money or count against a quota."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -35,13 +35,13 @@ class Ask:
     machine_type: MachineType
     gpu: Gpu | None = None
     what: str
-    """What they are to the cluster."""
+    """The role in the cluster."""
     way: str = _WAYS["on_demand"]
-    """How their capacity is asked for."""
+    """The way in which their capacity is asked for."""
 
     @property
     def line(self) -> str:
-        """In words, without the line's end."""
+        """Return the request as text, without the line's end."""
         gpus = f", {self.count * self.gpu.count} GPUs ({self.gpu.type})" if self.gpu else ""
         cpus = self.count * self.machine_type.cpus
         return f"{self.count} x {self.machine_type.name}: {self.what}, {self.way}; {cpus} CPUs{gpus}"

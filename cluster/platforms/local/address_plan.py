@@ -21,7 +21,7 @@ BLOCKS = 8
 
 @dataclass(frozen=True, kw_only=True)
 class AddressPlan:
-    """Who has which address."""
+    """The addresses of all machines."""
 
     gateway: str
     """The host's own address in the cluster's network."""

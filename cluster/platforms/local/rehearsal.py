@@ -37,16 +37,16 @@ _ASSIGNMENT = re.compile(r'([^\s=]+)=("[^"]*"|\S*)')
 
 @dataclass(frozen=True, kw_only=True)
 class Difference:
-    """One setting of one line."""
+    """A setting that differs."""
 
     file: str
     key: str
-    """Which line, by the keys of `lines`."""
+    """The line, by the keys of `lines`."""
     line: str
-    """What begins the line, with its name where a file has many such lines: `NodeName=a3mega-gpu-[0-3]`."""
+    """The line's beginning, with its name where a file has many such lines: `NodeName=a3mega-gpu-[0-3]`."""
     name: str
     production: str | None
-    """None where production's line does not have it."""
+    """The value in production; None where its line does not have it."""
     here: str | None
     why: str
 
@@ -110,7 +110,7 @@ def _why(first: str, name: str, local: ClusterConfig) -> str:
 
 PRIVATE = ipaddress.IPv4Network("10.0.0.0/8")
 FIRST = ipaddress.IPv4Address("10.78.0.0")
-"""Where candidates begin: after the network of Pulumi.dev.yaml, so that both can be up."""
+"""The first candidate: after the network of Pulumi.dev.yaml, so that both can be up."""
 USUAL = 20
 """Prefix length that a rehearsal has unless it needs more room: 510 nodes in each of seven nodesets."""
 
@@ -158,17 +158,17 @@ def _bits(addresses: int) -> int:
 AT_MOST = 4
 """Nodes of each nodeset, by default: enough for jobs on several nodes, few enough for a laptop."""
 BASE = "debian-13"
-"""What local machines run."""
+"""The image of local machines."""
 MAIL = "/var/mail"
 """Local mailboxes are shared between controller and login machines, as everywhere on this platform."""
 STAND_IN = "lab/slurm/rxdm.sh"
-"""What stands for rxdm: its containers need GPUs, and a rehearsal has no way out to fetch them."""
+"""The replacement of rxdm: its containers need GPUs, and a rehearsal has no way out to fetch them."""
 STAND_INS = {"name": "00-stand-ins", "file": "scripts/node/stand_ins.sh"}
-"""With rxdm's own script: a prolog before it, which gives nodes the programs that it calls, as far as it needs them."""
+"""A prolog before rxdm's own script, which gives nodes the programs that it calls, as far as it needs them."""
 GIB = {"name": "00-gib", "file": "lab/slurm/gib.sh"}
-"""What stands for gIB, which images of A3 Ultra and A4 have: a prolog that writes the file of its settings."""
+"""The replacement of gIB, which images of A3 Ultra and A4 have: a prolog that writes the file of its settings."""
 _CLOUDS_OWN = ("version", "join_seconds")
-"""Of `slurm`: the release is what local machines run, and these boot in seconds."""
+"""Keys of `slurm` that are the cloud's own: the release is what local machines run, and these boot in seconds."""
 _ABSENT = "#!/bin/sh\n# Stands for {what}, which a rehearsal can not have.\nexit 0\n"
 
 Section = dict[str, Any]

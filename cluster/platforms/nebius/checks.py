@@ -1,4 +1,4 @@
-"""What a configuration for Nebius must not have, and what its author should know."""
+"""Findings in a configuration for Nebius: errors, and warnings for its author."""
 
 from collections.abc import Iterator, Mapping
 from itertools import combinations
@@ -379,9 +379,9 @@ def _kubernetes(settings: Nebius) -> Iterator[Finding]:
 
 HOME = "/home"
 IMAGE_STORAGE = "/mnt/image-storage"
-"""Where the image disk of each node is."""
+"""The folder of each node's image disk."""
 _NEEDED = ("/opt/bin", "/opt/soperator", "/usr", "/etc", IMAGE_STORAGE)
-"""What the jail itself has, and Soperator's programs need."""
+"""Paths that the jail itself has, and Soperator's programs need."""
 SUPPORT_GIB = 2048
 """GiB above which Nebius's support must allow a file system (nebius-solutions-library, README)."""
 BACKUP_GIB = 12 * 1024

@@ -35,10 +35,10 @@ class Installed:
     namespace: str
     chart: str
     version: str
-    """Of its chart."""
+    """The version of its chart."""
     revision: int
     values: Mapping[str, Any]
-    """What it was given, without the chart's own defaults."""
+    """The values that it was given, without the chart's own defaults."""
     manifest: str
     """The objects that it applied, as YAML documents."""
 
@@ -88,16 +88,16 @@ _QUANTITY = re.compile(r"([0-9]+(?:\.[0-9]+)?)([a-zA-Z]{0,2})")
 
 @dataclass(frozen=True, kw_only=True)
 class Live:
-    """What was read of a cluster."""
+    """The objects that were read of a cluster."""
 
     seen: ClusterObservation
     view: View
     releases: Mapping[str, Installed] | None
-    """None where Helm's Secrets could not be read."""
+    """The releases; None where Helm's Secrets could not be read."""
     objects: Mapping[tuple[str, str, str], Object]
     """Objects of the manifests, by kind, namespace and name: as they are now."""
     manifests: Sequence[Object] = ()
-    """The same, as the charts have them."""
+    """The same objects, as the charts have them."""
     hosts: Sequence[Object] = field(default_factory=tuple)
     """Kubernetes nodes."""
 
@@ -178,7 +178,7 @@ def changed(wanted: Any, found: Any, path: str = "") -> Iterator[tuple[str, Any,
 
 
 def both_ways(wanted: Any, found: Any) -> Iterator[tuple[str, Any, Any]]:  # noqa: ANN401 - any JSON
-    """As `changed`, and what `found` has besides."""
+    """Yield what `changed` does, and what `found` has besides."""
     by_path = {path: (path, one, other) for path, one, other in changed(wanted, found)}
     more = {path: (path, other, one) for path, one, other in changed(found, wanted)}
     # Of a path and what is below it, the longer one says more.

@@ -1,4 +1,4 @@
-"""What is wrong with a cluster of pods, and who has to act: reasons of drained nodes, known problems, findings.
+"""Findings of a cluster of pods, and who has to act: reasons of drained nodes, known problems.
 
 Numbers of known problems are those of docs/reference/nebius-known-problems.md; those that are prevented, or waited for,
 are not here. Reasons: nebius/soperator 4.1.7, internal/consts/slurm.go (prefixes), internal/controller/soperatorchecks/
@@ -19,11 +19,11 @@ from cluster.platforms.nebius.observation import Check, View
 
 @dataclass(frozen=True, kw_only=True)
 class Problem:
-    """One known problem that a text reveals."""
+    """A known problem that a text reveals."""
 
     number: int
     symptom: re.Pattern[str]
-    """What a line of a log, a reason or a message of a check says."""
+    """A pattern of a line of a log, a reason or a message of a check."""
     what: str
     """A sentence without its end, which goes on from the name of a pod or node."""
     todo: str
@@ -90,23 +90,23 @@ def blocking(checks: Sequence[Check]) -> dict[str, tuple[str, ...]]:
 
 
 OPERATOR_SECONDS = 2 * 3600
-"""For the operator program and Kubernetes' auto repair: a node is replaced within an hour. Longer than that something
-holds it up."""
+"""Time for the operator program and Kubernetes' auto repair: a node is replaced within an hour. Longer than that
+something holds it up."""
 
 
 @dataclass(frozen=True)
 class Action:
-    """Who has to act on a drained node, and how."""
+    """The advice on a drained node: who has to act, and how."""
 
     actor: Actor
     what: str
-    """Why it is drained, as a clause."""
+    """The reason why it is drained, as a clause."""
     todo: str
-    """What the actor does."""
+    """The actor's next step."""
     known: bool = True
-    """Whether the reason is one of Soperator's."""
+    """True if the reason is one of Soperator's."""
     replaces: bool = False
-    """Whether the operator acts only where it may replace nodes (checks.manager.enableNodeReplacement of
+    """True if the operator acts only where it may replace nodes (checks.manager.enableNodeReplacement of
     helm-soperatorchecks, off unless it is set)."""
 
 

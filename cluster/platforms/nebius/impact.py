@@ -260,7 +260,7 @@ def mount(edit: Edit) -> Impact:
 
 
 RULES: Mapping[str, Rule] = {name: found for name, found in vars().items() if isinstance(found, Rule)}
-"""What ByRule at the fields of the section names."""
+"""Rules of ByRule at the fields of the section."""
 TABLE: Mapping[str, Impact | Rule] = {
     "nebius": Refuse("everything that the stack created is there, with its data"),
     "controller.machine_type": controller,
@@ -274,4 +274,4 @@ TABLE: Mapping[str, Impact | Rule] = {
     "nodesets.*.capacity": recreated,
     "slurm.version": NoEffect("it says what nebius.soperator.version decides"),
 }
-"""Of fields of every platform: the impact of a pattern also holds for the fields below it that have none."""
+"""Impacts of fields of every platform: the impact of a pattern also holds for the fields below it that have none."""

@@ -18,8 +18,8 @@ OWN_COMMAND = (str(Path(__file__).resolve().parents[3] / "hpc"), "nebius-token")
 
 PROGRAM_VARIABLE = "HPC_PROGRAM"
 PORTABLE_COMMAND = ("sh", "-c", f'exec "${{{PROGRAM_VARIABLE}:-./hpc}}" nebius-token')
-"""The same for a kubeconfig in a state, which has nobody's path: `./hpc` sets the variable, and the Pulumi CLI starts
-providers in the project's folder (sdk/go/common/resource/plugin/provider_plugin.go)."""
+"""The credential command of a kubeconfig in a state, which has nobody's path: `./hpc` sets the variable, and the Pulumi
+CLI starts providers in the project's folder (sdk/go/common/resource/plugin/provider_plugin.go)."""
 
 
 def kubeconfig(
@@ -73,11 +73,11 @@ LOGIN: Mapping[str, str] = {"nebius": "nebius iam whoami"}
 one; `nebius profile create` makes a profile. Source: README and .envrc of nebius/nebius-solutions-library,
 soperator/installations/example."""
 INSTALL_KUBECTL = "https://kubernetes.io/docs/tasks/tools/, on Debian: apt-get install kubernetes-client"
-"""Where kubectl comes from."""
+"""The page from which to install kubectl."""
 INSTALL: Mapping[str, str] = {"nebius": "https://docs.nebius.com/cli/install"}
 
 NO_KIND = "the server doesn't have a resource type"
-"""What kubectl prints where the cluster has no such kind, for example one of another generation of Soperator."""
+"""kubectl's message where the cluster has no such kind, for example one of another generation of Soperator."""
 
 # Texts of client-go (plugin/pkg/client/auth/exec, rest) and of kubectl (pkg/cmd/util/helpers.go), v1.30 to v1.36.
 _NOT_FOUND = re.compile(r"exec: executable (?P<program>\S+) not found|exec: \"(?P<other>[^\"]+)\": .*not found")
@@ -95,7 +95,7 @@ _HELP = re.compile(
 
 
 def reason(stderr: str, command: Sequence[str]) -> str:
-    """One line. `command` is the credential command of the kubeconfig, empty for this program's own."""
+    """The error as one line. `command` is the credential command of the kubeconfig, empty for this program's own."""
     command = credential_command(command)
     program = command[0]
     if _NOT_FOUND.search(stderr):

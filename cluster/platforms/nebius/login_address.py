@@ -1,4 +1,4 @@
-"""Where the login pods' SSH server answers, from their Service, as the guide's login.sh finds it."""
+"""The address of the login pods' SSH server, from their Service, as the guide's login.sh finds it."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -32,7 +32,7 @@ def address(service: Mapping[str, Any], nodes: Iterable[Mapping[str, Any]]) -> t
 
 
 def missing(service: Mapping[str, Any], events: Iterable[Mapping[str, Any]]) -> str:
-    """Why there is no address, with the last events of the Service."""
+    """Return why there is no address, with the last events of the Service."""
     name = service["metadata"]["name"]
     last = "; ".join(last_lines(events, _EVENTS))
     if service["spec"].get("type") == "LoadBalancer":

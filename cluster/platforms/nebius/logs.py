@@ -1,4 +1,4 @@
-"""Where the logs of a cluster of pods are: which containers write them.
+"""Logs of a cluster of pods, and the containers that write them.
 
 Names of containers: internal/consts/container.go of nebius/soperator 4.1.7; of the operator's,
 helm/soperator/templates; of the database's, those of the MariaDB operator.
@@ -18,13 +18,13 @@ _PLACEHOLDER = (f"{GROUP}/controller-type", "placeholder")
 
 @dataclass(frozen=True, kw_only=True)
 class Log:
-    """One kind of log."""
+    """A kind of log."""
 
     container: str
     also: str = ""
     """Another name of it."""
     system: bool = False
-    """Whether it is in the operator's namespace."""
+    """True if it is in the operator's namespace."""
 
 
 LOGS: Mapping[str, Log] = {
@@ -45,7 +45,7 @@ LOGS: Mapping[str, Log] = {
 
 @dataclass(frozen=True, kw_only=True, order=True)
 class Source:
-    """One container's log."""
+    """A container's log."""
 
     namespace: str
     pod: str

@@ -19,12 +19,12 @@ Topology = tuple[int, int, int]
 
 @dataclass(frozen=True, kw_only=True)
 class Preset:
-    """One size of a platform."""
+    """A size of a platform."""
 
     name: str
     topology: Topology
     clusterable: bool = False
-    """Whether its nodes can join a GPU cluster (InfiniBand): those with all GPUs of a host."""
+    """True if its nodes can join a GPU cluster (InfiniBand): those with all GPUs of a host."""
 
     @property
     def gpus(self) -> int:
@@ -44,7 +44,7 @@ class Preset:
 
 @dataclass(frozen=True, kw_only=True)
 class NebiusPlatform:
-    """One platform of Nebius."""
+    """A platform of Nebius."""
 
     name: str
     presets: tuple[Preset, ...]
@@ -185,7 +185,7 @@ class Resources:
 
     @property
     def quantities(self) -> dict[str, str]:
-        """As the charts' values write them: cpu in m, whole GiB in Gi."""
+        """The sizes as the charts' values write them: cpu in m, whole GiB in Gi."""
         sizes = {"memory": self.memory, "ephemeralStorage": self.disk}
         return {
             "cpu": f"{self.cpu}m",

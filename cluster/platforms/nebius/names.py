@@ -10,7 +10,7 @@ SLURM_CLUSTERS, NODE_SETS, ACTIVE_CHECKS = f"slurmclusters.{GROUP}", f"nodesets.
 AVAILABLE = "Available"
 """Phase of a SlurmCluster that works."""
 OPERATOR_NAMESPACE = "soperator-system"
-"""Where Soperator itself runs (releases of helm-soperator and helm-soperatorchecks)."""
+"""Namespace of Soperator itself (releases of helm-soperator and helm-soperatorchecks)."""
 
 NODESET_LABEL = f"{GROUP}/nodeset"
 """Label and taint of a node group's nodes: system, controller, login, accounting or worker."""
@@ -29,7 +29,7 @@ GPU = "nvidia.com/gpu"
 
 CONTROLLER_POD, LOGIN_POD = "controller-0", "login-0"
 JAIL_PATH = "/mnt/jail"
-"""Where login and worker pods mount the jail."""
+"""Mount point of the jail in login and worker pods."""
 ROOT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 """PATH of root there, as sshd gives it; the container's environment is not that of a log-in."""
 SENTINEL = "/etc/soperator-jail-populated"

@@ -32,7 +32,7 @@ REPAIR_ON = ("HardwareIssuesSuspected", "TRUE")
 
 @dataclass(frozen=True, kw_only=True)
 class NodeGroup:
-    """One node group that must exist."""
+    """A node group that must exist."""
 
     name: str
     role: str
@@ -54,20 +54,20 @@ class NodeGroup:
     gpus: int = 0
     """GPUs of each node."""
     in_gpu_cluster: bool = False
-    """Whether its nodes join the GPU cluster of the nodeset."""
+    """True if its nodes join the GPU cluster of the nodeset."""
     drivers_preset: str = ""
     """NVIDIA's driver that nodes boot with; empty where the GPU operator installs it, or there is no GPU."""
     preemptible: bool = False
-    """Whether Nebius may take nodes back at any time."""
+    """True if Nebius may take nodes back at any time."""
     policy: Literal["AUTO", "FORBID", "STRICT"] = "AUTO"
-    """Whether nodes come from a capacity block: if there is one, never, or from `reservation` alone."""
+    """The use of capacity blocks: if there is one, never, or from `reservation` alone."""
     reservation: str | None = None
     """Id of the capacity block group that nodes must come from."""
     unavailable: int = 1
     """Nodes that may be away at the same time while the group changes."""
     repairs: tuple[tuple[str, str, int | None], ...] = ()
-    """When Kubernetes recreates a node by itself: a condition, its status (TRUE, FALSE or UNKNOWN), and the seconds
-    after which the node is recreated; None turns the rule off."""
+    """Rules by which Kubernetes recreates a node itself: a condition, its status (TRUE, FALSE or UNKNOWN), and the
+    seconds after which the node is recreated; None turns the rule off."""
     max_pods: int | None = None
     os: str
 

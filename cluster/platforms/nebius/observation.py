@@ -1,4 +1,4 @@
-"""What is seen of a cluster of pods: Kubernetes' objects, from `kubectl get --output=json`, and Slurm's own view.
+"""Observation of a cluster of pods: Kubernetes' objects, from `kubectl get --output=json`, and Slurm's own view.
 
 Kinds of Soperator: api/v1/slurmcluster_types.go, api/v1alpha1/nodeset_types.go and activecheck_types.go of
 nebius/soperator 4.1.7. All times are seconds since the epoch.
@@ -35,7 +35,7 @@ class Pod:
     ready: bool
     phase: str
     why: str = ""
-    """Why it is not ready, as Kubernetes says it."""
+    """The reason why it is not ready, as Kubernetes has it."""
     container: str = ""
     """The first container that does not run, or is not ready."""
     restarts: int = 0
@@ -44,11 +44,11 @@ class Pod:
     """Name of its Kubernetes node."""
     since: float | None = None
     events: tuple[str, ...] = ()
-    """Its last events, the newest last."""
+    """The last events, the newest last."""
 
     @property
     def crashes(self) -> bool:
-        """Whether a container of it was started again, and does not run."""
+        """True if a container of the pod was started again, and does not run."""
         return bool(self.container) and self.restarts > 0
 
 
@@ -68,34 +68,34 @@ class Check:
 
     name: str
     result: str
-    """Of its last run; empty where it has not run."""
+    """The result of its last run; empty where it has not run."""
     since: float | None = None
     suspended: bool = False
     drains: bool = False
-    """Whether its failure drains nodes."""
+    """True if its failure drains nodes."""
     needs: tuple[str, ...] = ()
     details: tuple[str, ...] = ()
     """Slurm jobs of the last run that failed, with the reason."""
 
     @property
     def failed(self) -> bool:
-        """Whether the last run ended badly."""
+        """True if the last run ended badly."""
         return self.result in ("Failed", "Error")
 
     @property
     def done(self) -> bool:
-        """Whether the last run ended well."""
+        """True if the last run ended well."""
         return self.result == "Complete"
 
 
 @dataclass(frozen=True, kw_only=True)
 class View:
-    """What is seen of a cluster over Kubernetes' API."""
+    """A cluster as read over Kubernetes' API."""
 
     namespace: str = ""
     """The cluster's own, and its name."""
     phase: str = ""
-    """Of the SlurmCluster, as the operator says it; empty where there is none."""
+    """The phase of the SlurmCluster in the operator's words; empty where there is none."""
     conditions: tuple[Condition, ...] = ()
     nodesets: tuple[NodeSet, ...] = ()
     checks: tuple[Check, ...] = ()
@@ -103,15 +103,15 @@ class View:
     hosts: Mapping[str, tuple[Condition, ...]] = field(default_factory=dict)
     """Kubernetes nodes, with the conditions that say that something is wrong."""
     replacement: bool = False
-    """Whether the operator may replace nodes."""
+    """True if the operator may replace nodes."""
     logs: Mapping[str, str] = field(default_factory=dict)
     """The last lines of containers that crashed, by the name of their pod."""
     unread: Mapping[str, str] = field(default_factory=dict)
-    """What could not be read, and why."""
+    """The parts that could not be read, and why."""
 
     @property
     def available(self) -> bool:
-        """Whether the operator calls the cluster available."""
+        """True if the operator calls the cluster available."""
         return self.phase == AVAILABLE
 
 
@@ -267,7 +267,7 @@ def may_replace(deployments: Iterable[Object]) -> bool:
 
 
 SECONDS = 10
-"""For each command: slurmctld's own timeout is longer, but then it is not well."""
+"""Time limit of each command: slurmctld's own timeout is longer, but then it is not well."""
 ACCOUNTING: Mapping[str, str] = {
     "cluster": "sacctmgr --noheader --parsable2 show cluster format=cluster",
     "users": "sacctmgr --noheader --parsable2 show user format=user,defaultaccount",

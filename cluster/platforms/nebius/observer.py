@@ -33,7 +33,7 @@ QUESTIONS: Mapping[str, tuple[str, ...]] = {
     "events": ("get", "events", "--all-namespaces", "--field-selector=type!=Normal", "--output=json"),
     "nodes": ("get", "nodes", "--output=json"),
 }
-"""What kubectl is asked, by what it is called where it can't be read."""
+"""Arguments of kubectl, by the name of what can't be read if it fails."""
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 

@@ -24,7 +24,7 @@ BACKUP_SECRET = "jail-backup"  # noqa: S105 - the name of a Secret
 
 @dataclass(frozen=True, kw_only=True)
 class Release:
-    """One Helm release."""
+    """A Helm release."""
 
     name: str
     chart: str
@@ -37,11 +37,11 @@ class Release:
     needs: tuple[str, ...] = ()
     """Names of releases that are installed before it."""
     after: tuple[str, ...] = ()
-    """What else is waited for: `nodes` (node groups are complete), `gpu` (the GPU operator is deployed and nodes offer
-    their GPUs), `populated` (the Job that populates the jail is Complete), `available` (the SlurmCluster is), `people`
-    (users and accounts are made)."""
+    """Conditions to wait for besides: `nodes` (node groups are complete), `gpu` (the GPU operator is deployed and nodes
+    offer their GPUs), `populated` (the Job that populates the jail is Complete), `available` (the SlurmCluster is),
+    `people` (users and accounts are made)."""
     hooks: bool = True
-    """Whether the chart's hooks run. Without them, what they wait for is waited for by the program itself."""
+    """True if the chart's hooks run. Without them, what they wait for is waited for by the program itself."""
     post_renderer: str = ""
     """A program that changes the chart's objects before they are installed, by its path in this project."""
     timeout: int = 1200

@@ -1,4 +1,4 @@
-"""What a stack asks Nebius for: lines below a preview, and what `up` compares with Nebius before it creates."""
+"""The quantities that a stack asks Nebius for: lines below a preview; `up` compares them before it creates."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -117,7 +117,7 @@ WAYS: Mapping[str, tuple[str, ...]] = {
     "FORBID": ("on_demand",),
     "STRICT": ("reserved",),
 }
-"""By policy of a node group: which of Nebius's availabilities its nodes come from (capacity/v1, ResourceAdviceStatus).
+"""Nebius's availabilities that nodes come from, by policy of a node group (capacity/v1, ResourceAdviceStatus).
 Preemptible nodes have one of their own."""
 
 

@@ -192,7 +192,7 @@ class LocalMount(NodeDisk):
 
 
 class Workers(Section):
-    """What a nodeset has on Nebius besides."""
+    """Settings of a nodeset that only Nebius has."""
 
     infiniband: Infiniband | None = None
     """The GPU cluster that its nodes join. None for nodesets without GPUs, or with one GPU a node."""
@@ -326,7 +326,7 @@ class Timeouts(Section):
 
 
 class Nebius(Section):
-    """Where on Nebius, and what runs Slurm in pods there."""
+    """The place of a cluster on Nebius, and what runs Slurm in pods there."""
 
     stand_in: ClassVar[Mapping[str, Any]] = {
         "tenant": "tenant-standin",
@@ -427,7 +427,7 @@ MACHINE_TYPES: Mapping[str, str] = {
     "login": "cpu-d3/32vcpu-128gb",
     "node": "cpu-d3/16vcpu-64gb",
 }
-"""By role."""
+"""Default machine types by role."""
 
 CONTROLLER_DISK_GIB = 128
 LOGIN_DISK_GIB = 256

@@ -1,4 +1,4 @@
-"""What containers of pods have: Slurm's of their nodes, which one pod fills, and those that serve the whole cluster.
+"""Sizes of pods' containers: Slurm's of their nodes, which one pod fills, and those that serve the whole cluster.
 
 Source of the tiers: nebius-solutions-library, soperator/modules/sizing_tier/main.tf of 2026 (component_presets).
 """
@@ -27,7 +27,7 @@ EXPORTER = Resources(cpu=250, memory=GIB // 4, disk=GIB // 2)
 
 @dataclass(frozen=True, kw_only=True)
 class WorkerSize:
-    """What a nodeset's pods have."""
+    """The size of a nodeset's pods."""
 
     slurmd: Resources
     gpus: int

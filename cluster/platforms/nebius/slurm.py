@@ -1,4 +1,4 @@
-"""What a stack file says of Slurm, as Soperator takes it: parameters, partitions, node lines, accounts.
+"""Slurm's settings of a stack file, as Soperator takes them: parameters, partitions, node lines, accounts.
 
 Soperator generates slurm.conf and includes what is added here. A parameter that Soperator generates too has the value
 that is added: slurmctld and slurmd use the last one, and log that there are two. What has a key in the chart's
@@ -45,7 +45,7 @@ _SAME: Mapping[str, Value] = {
     "ScronParameters": "enable",
     "SelectTypeParameters": "CR_Core_Memory,CR_CORE_DEFAULT_DIST_BLOCK",
 }
-"""What Soperator generates with the same meaning, so that nothing is added (internal/render/common/configmap.go)."""
+"""Settings that Soperator generates too, so that nothing is added (internal/render/common/configmap.go)."""
 CHECKS_PARTITION = "hidden"
 """The partition that Soperator's active checks run in: without it none of them does."""
 CHECKS_USER = "soperatorchecks"

@@ -26,11 +26,11 @@ from cluster.roster import has_gpus, nodeset_gpu
 FOLDER = Path(__file__).parent / "charts"
 NODESETS = "nodesets"
 _DEFAULT_REGISTRY = "cr.eu-north1.nebius.cloud/soperator"
-"""Where the charts' own values have Soperator's images."""
+"""The registry of Soperator's images in the charts' own values."""
 _OCI = "oci://"
 _PLACEHOLDER = re.compile(r"\$\{(\w+)\}")
 _OMIT: Any = object()
-"""In place of a value: the key is left out, and the mapping above it where nothing else is in it."""
+"""A value that leaves its key out, and the mapping above it where nothing else is in it."""
 _ON_GPUS = {"key": GPU, "operator": "Exists", "effect": "NoSchedule"}
 """Tolerates the taint of nodes with GPUs."""
 _ANY_ROLE = {"key": NODESET_LABEL, "operator": "Exists", "effect": "NoSchedule"}
@@ -43,19 +43,19 @@ _SHARED_MEMORY_GIB, _SMALL_SHARED_MEMORY_GIB = 256, 64
 """Size limit of /dev/shm on nodes with GPUs, where NCCL and data loaders exchange data (the guide's example), and on
 others. Memory that is used there counts against the job."""
 _JOBS_DIRECTORY = "/var/run/nebius/slurm"
-"""Where the prolog writes which job has which GPU, and the DCGM exporter reads it."""
+"""The folder where the prolog writes which job has which GPU, and the DCGM exporter reads it."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Facts:
-    """What values carry that is known only once the cloud has created it. Each may be an output of Pulumi's."""
+    """Facts for the values that are known only once the cloud has created them. Each may be an output of Pulumi's."""
 
     root_keys: Sequence[Any]
     """SSH public keys that may log in as root, the stack's own first."""
     allocation: Any = None
     """Id of the login Service's public address; None where it has none of its own."""
     backups: Mapping[str, Any] = field(default_factory=dict)
-    """Of the backup bucket: name, endpoint; empty without backups."""
+    """The backup bucket: name, endpoint; empty without backups."""
 
 
 @cache
@@ -350,6 +350,6 @@ def _shared_memory(size: sizing.WorkerSize) -> str:
 
 
 def _requests(size: Resources) -> dict[str, dict[str, str]]:
-    """As Kubernetes has them: requested, with the memory as a limit."""
+    """Return the quantities as Kubernetes has them: requested, with the memory as a limit."""
     given = size.quantities
     return {"requests": {"cpu": given["cpu"], "memory": given["memory"]}, "limits": {"memory": given["memory"]}}

@@ -18,11 +18,11 @@ NEWEST_PRESET = "cuda13.0"
 
 @dataclass(frozen=True, kw_only=True)
 class KubernetesVersion:
-    """One minor version."""
+    """A minor version of Kubernetes."""
 
     name: str
     deprecated: bool = False
-    """Whether Nebius creates no clusters of it any more; those that are up stay."""
+    """True if Nebius creates no clusters of it any more; those that are up stay."""
     end_of_life: str = ""
     """Day from which Nebius upgrades clusters of it by itself, where it was given."""
     drivers: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -108,9 +108,9 @@ class Series:
     gpu_checks: tuple[str, ...]
     """Active checks of minutes, which every worker with GPUs runs alone. Without GPUs they would fail."""
     long_checks: tuple[str, ...]
-    """Those of half an hour and more."""
+    """The active checks of half an hour and more."""
     long_checks_enabled: bool = True
-    """Whether the chart's own values have them enabled."""
+    """True if the chart's own values have them enabled."""
     prepull: str = ""
     """The check that pulls the image of others, where there is one."""
     counts_logins: str = ""
@@ -169,8 +169,8 @@ FAULTS: Mapping[str, tuple[Number, str]] = {
         ),
     ),
 }
-"""What is known to go wrong, by a short name: the first version without it (all before it that are offered have it),
-and what happens."""
+"""Known faults by a short name: the first version without it (all before it that are offered have it), and what
+happens."""
 
 
 def parse(version: str) -> Number:

@@ -21,7 +21,7 @@ _SLOW = 0.9
 _MOST_CURVES = 3
 _MOST_HOSTS = 4
 _BESIDE = ("-warm-up.log", "-build.log")
-"""What jobs of `./hpc nccl` write beside the log of a run."""
+"""Files that jobs of `./hpc nccl` write beside the log of a run."""
 
 
 class EarlierRun(NamedTuple):
@@ -51,7 +51,7 @@ class Comparison:
         return found
 
     def lines(self) -> list[str]:
-        """By size, then over time where there is more than one earlier run."""
+        """Return the lines by size, then over time where there is more than one earlier run."""
         count = len(self.earlier)
         if not count:
             return [f"Nothing to compare with: {self.left_out} logs, none of the same test on the same machines"]
@@ -154,7 +154,7 @@ def _since(earlier: Sequence[EarlierRun]) -> str:
 
 @dataclass(frozen=True)
 class Entry:
-    """One log of a folder."""
+    """A log of a folder."""
 
     log: NcclLog
     result: NcclResult
@@ -174,7 +174,7 @@ class Entry:
 
     @property
     def detail(self) -> str:
-        """What sets two kinds apart that have the same name."""
+        """Text that distinguishes kinds of the same name."""
         subject = self.result.subject
         gpu = subject.gpu if subject.machine_type else ""
         parts = (gpu, f"{subject.ranks} ranks" if subject.ranks else "", subject.types)
@@ -182,7 +182,7 @@ class Entry:
 
     @property
     def hosts(self) -> str:
-        """Its nodes, in order of their names; many are cut short."""
+        """The nodes, in order of their names; a long list is cut."""
         hosts = sorted(self.result.run.hosts)
         more = f" and {len(hosts) - _MOST_HOSTS} more" if len(hosts) > _MOST_HOSTS else ""
         return ", ".join(hosts[:_MOST_HOSTS]) + more
@@ -197,14 +197,14 @@ class Entry:
 
 @dataclass(frozen=True)
 class Folder:
-    """What a folder of logs has."""
+    """The logs of a folder."""
 
     entries: tuple[Entry, ...]
     unread: tuple[Finding, ...]
     """Files that are no logs."""
 
     def lines(self) -> list[str]:
-        """One line for each log, then each kind, each pair of nodes, and the slow nodes."""
+        """Return a line for each log, then for each kind, each pair of nodes, and the slow nodes."""
         found = [f"{'result':10}  {'GB/s':>6}  log", *(entry.line() for entry in self.entries)]
         found += [f"{'no log':10}  {'':6}  {finding.where}: {finding.given}" for finding in self.unread]
         found += ["", *_summary("", self._by_kind())]

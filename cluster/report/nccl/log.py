@@ -405,7 +405,7 @@ class _Layout:
     halves: int = 2
     """Out of place and in place; broadcast of 2017 has the first only."""
     stamped: bool = False
-    """Whether rows end with a date and a time."""
+    """True if rows end with a date and a time."""
     scale: float = 1.0
     """Microseconds of one unit of its times."""
 
@@ -414,7 +414,7 @@ class _Layout:
         return "#wrong" in self.half
 
     def measure(self, tokens: Sequence[str]) -> Measure:
-        """One half of a row."""
+        """Parse one half of a row."""
         values = dict(zip(self.half, tokens, strict=True))
         try:
             time = float(next(values[name] for name in _TIMES if name in values))
@@ -467,7 +467,7 @@ class _RowBegun:
 
     @property
     def missing(self) -> int:
-        """How many measures are still to come; negative where there are too many."""
+        """The number of measures that are still to come; negative where there are too many."""
         return self.layout.halves * len(self.layout.half) + 2 * self.layout.stamped - len(self.tokens)
 
     def row(self) -> Row:

@@ -1,4 +1,4 @@
-"""What a log of nccl-tests means: pass, fail, or not compared, with the reasons and findings."""
+"""The result of a log of nccl-tests: pass, fail, or not compared, with the reasons and findings."""
 
 import difflib
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ from cluster.findings import Finding, Level
 from cluster.report.nccl.run import NcclLog, Quote, Run, candidates, is_of_nodes, is_ring, ranks_of, text_of
 
 LARGE = 256 * 2**20
-"""From this size on a transfer takes milliseconds, and bandwidth decides instead of latency."""
+"""The size from which on a transfer takes milliseconds, and bandwidth decides instead of latency."""
 FLOOR_NICS = 1.2
 """TCP over one NIC reaches what so many of a node's NICs carry, so the network of the GPUs need not be in use. On A3
 Mega it is 30 GB/s, which Google's own test of the blueprint requires."""
@@ -51,7 +51,7 @@ _ADVICE = {
     "nccl-wrong-results": "drain the nodes, read the kernel's log for Xid and ECC errors (`dmesg | grep -i xid`), and "
     "run `dcgmi diag -r 3` on each; run the test on pairs of nodes to see which one it is",
 }
-"""What to do about each finding."""
+"""Advice for each finding."""
 _LEVELS = {
     **dict.fromkeys(("collective-assumed", "no-reference", "several-runs", "small-only", "unchecked"), Level.INFO),
     **dict.fromkeys(("average-differs", "complaints", "drop", "no-rows", "one-slow", "unsteady"), Level.WARNING),
@@ -92,7 +92,7 @@ class Subject:
 
     @property
     def kind(self) -> tuple[object, ...]:
-        """What has to agree where two runs are compared."""
+        """The facts that have to agree where two runs are compared."""
         return self.collective, self.nodes, self.ranks, self.machine_type, self.gpu, self.types, self.network_only
 
     @property
@@ -106,7 +106,7 @@ class Subject:
 
     @property
     def line_rate(self) -> LineRate | None:
-        """What the NICs for GPUs of a node carry, if there are some and if the run leaves the node."""
+        """The rate of the NICs for GPUs of a node, if there are some and if the run leaves the node."""
         return self.machine.line_rate if self.machine and (self.nodes or 0) > 1 else None
 
     def __str__(self) -> str:
@@ -117,21 +117,21 @@ class Subject:
 
 
 class Outcome(str, Enum):
-    """What a report ends with."""
+    """The result of a report."""
 
     PASS = "pass"  # noqa: S105 - no password
     FAIL = "fail"
     NONE = "not compared"
-    """Nothing is wrong in the log, and there is nothing to compare it with."""
+    """Result of a log in which nothing is wrong, where there is nothing to compare it with."""
 
 
 @dataclass(frozen=True)
 class NcclReason:
-    """One comparison."""
+    """A reason for a result: a comparison, or a fact."""
 
     text: str
     met: bool | None
-    """None where it can't be compared, or is only a fact."""
+    """The result; None where it can't be compared, or is only a fact."""
     source: str = ""
 
 
@@ -334,7 +334,7 @@ def _curve_findings(run: Run, subject: Subject, where: str) -> Iterator[Finding]
 
 
 def _inactive(run: Run, subject: Subject, curve: dict[int, float]) -> str:
-    """Why the GPUs' network seems not to be in use; empty if it does not seem so."""
+    """Return why the GPUs' network seems not to be in use; empty if it does not seem so."""
     best, rate, known = _best_large(curve), subject.line_rate, subject.reference
     if rate is None:
         return ""

@@ -1,4 +1,4 @@
-"""One run of nccl-tests: its rows, its machines, and which collective it measured."""
+"""A run of nccl-tests: its rows, its machines, and which collective it measured."""
 
 import math
 import re
@@ -28,13 +28,13 @@ _BY_HEADER = {
     (False, True): {"broadcast", "gather", "scatter"},
     (True, True): {"reduce"},
 }
-"""By the columns redop and root of tables before 2.13 (github.com/NVIDIA/nccl-tests at 8274cb4, each test's file)."""
+"""Collectives by the columns redop and root of tables before 2.13 (github.com/NVIDIA/nccl-tests at 8274cb4)."""
 _RING = {"all_gather", "reduce_scatter", "broadcast", "reduce"}
 _PROGRAM = re.compile(r"(.+?)_perf(?:_.*)?(?:\.exe)?")
 
 
 class Measure(NamedTuple):
-    """One half of a row: out of place, or in place."""
+    """A half of a row: out of place, or in place."""
 
     time_us: float
     algbw: float
@@ -47,7 +47,7 @@ class Measure(NamedTuple):
 
 @dataclass(frozen=True)
 class Row:
-    """One message size of a run."""
+    """A message size of a run."""
 
     size: int
     """Bytes."""
@@ -67,7 +67,7 @@ class Row:
 
     @property
     def spread(self) -> float:
-        """By which share its halves differ in time."""
+        """The share by which the halves differ in time."""
         times = [half.time_us for half in self.measures]
         return (max(times) - min(times)) / max(times) if len(times) == 2 and max(times) > 0 else 0.0
 
@@ -90,7 +90,7 @@ class Quote(NamedTuple):
 
 @dataclass(kw_only=True)
 class Run:
-    """What one program wrote."""
+    """The output of one run of a program."""
 
     line: int
     """Line of the log where it begins."""
@@ -101,7 +101,7 @@ class Run:
     program: str = ""
     """Name of the program, such as all_gather_perf; empty where its version does not print it."""
     settings: dict[str, str] = field(default_factory=dict)
-    """What the line `# nThread` has: iters, warmup iters, validation."""
+    """Values of the line `# nThread`: iters, warmup iters, validation."""
     environment: dict[str, str] = field(default_factory=dict)
     """NCCL's variables, where NCCL_DEBUG=INFO printed them."""
     networks: set[str] = field(default_factory=set)
@@ -109,15 +109,15 @@ class Run:
     devices: list[Device] = field(default_factory=list)
     rows: list[Row] = field(default_factory=list)
     columns: tuple[bool, bool] | None = None
-    """Whether the table has redop and root, where each test has a header of its own: before 2.13."""
+    """True if the table has redop and root, where each test has a header of its own: before 2.13."""
     errors_counted: bool = True
-    """Whether the last column of a half counts wrong elements. Before 2.13 it was the largest difference."""
+    """True if the last column of a half counts wrong elements. Before 2.13 it was the largest difference."""
     out_of_bounds: int | None = None
-    """From the footer: how many results were wrong. None without a footer."""
+    """The footer's number of wrong results. None without a footer."""
     average: float | None = None
-    """From the footer: average busbw of all rows, GB/s. None without a footer."""
+    """The footer's average busbw of all rows, GB/s. None without a footer."""
     average_failed: bool = False
-    """Whether nccl-tests compared the average with NCCL_TESTS_MIN_BW and it was too low."""
+    """True if nccl-tests compared the average with NCCL_TESTS_MIN_BW and it was too low."""
     torn: list[Quote] = field(default_factory=list)
     """Lines that are no whole row, and what shows that two programs wrote at once."""
     mixed: int = 0
@@ -129,7 +129,7 @@ class Run:
 
     @property
     def complete(self) -> bool:
-        """Whether its footer is there."""
+        """True if the footer is there."""
         return self.average is not None
 
     @property
@@ -159,7 +159,7 @@ class Run:
 
     @property
     def checked(self) -> bool:
-        """Whether any result was compared with what it should be."""
+        """True if any result was compared with what it should be."""
         return (
             any(measure.wrong is not None for row in self.rows for measure in row.measures) or not self.errors_counted
         )
@@ -229,7 +229,7 @@ def candidates(run: Run) -> tuple[str, ...]:
 
 
 def _by_columns(run: Run) -> tuple[str, ...]:
-    """By root, operation, and busbw / algbw.
+    """Find the collective by root, operation, and busbw / algbw.
 
     The latter is 2(n-1)/n for all_reduce, (n-1)/n where each rank keeps its own part, 1 where one has everything (GetBw
     of each test).

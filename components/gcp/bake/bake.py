@@ -96,7 +96,7 @@ def image(bake: Bake) -> compute_v1.Image:
 ALIVE = frozenset({"PROVISIONING", "STAGING", "RUNNING"})
 """States of a machine that installs, or will."""
 DONE, FAILED = "done", "failed: "
-"""What a builder reports at the end; before that, `step N of M: NAME`."""
+"""Reports of a builder at its end; before that, `step N of M: NAME`."""
 
 
 def watch(compute: Compute, report: Callable[[str], None]) -> None:

@@ -35,11 +35,11 @@ from components.gcp.bake.design import (
 from components.gcp.credentials import credentials, host
 
 REQUEST_SECONDS = 60.0
-"""For one answer."""
+"""Time limit of one answer."""
 READY = "READY"
 """Status of an image that is whole."""
 CONSOLE_PAGES = 8
-"""Of a megabyte at most each: Google keeps one (instances.getSerialPortOutput)."""
+"""Pages of a megabyte at most each: Google keeps one (instances.getSerialPortOutput)."""
 
 Method = Callable[..., Any]
 _COLOURS = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
@@ -64,7 +64,7 @@ class Compute:
         self._image = {"project": bake.project, "image": bake.image}
 
     def of(self, bake: Bake) -> Compute:
-        """The same clients for another machine of the same bake."""
+        """Return the same clients for another machine of the same bake."""
         other = copy(self)
         other.bake = bake
         return other

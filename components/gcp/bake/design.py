@@ -1,4 +1,4 @@
-"""What is to be baked, and on what."""
+"""The design of a bake: the image, and the machine that it is made on."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ BUILDER_ENDING, TRIAL_ENDING = "-builder", "-trial"
 TRIAL_TYPE = "e2-standard-2"
 """Machine type of a trial: the smallest that boots as fast as those of a cluster, and takes the same network driver."""
 TRIAL_MINUTES = 15.0
-"""How long a trial may take; a boot takes two."""
+"""Minutes that a trial may take; a boot takes two."""
 GRACE_MINUTES = 20
-"""What the builder may live beyond the bake itself, for its start and its stop."""
+"""Minutes that the builder may live beyond the bake itself, for its start and its stop."""
 SHOWN_LINES = 40
 """Lines of the builder's console that an error shows."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Pace:
-    """How often Google is asked, and how long it may take, in seconds."""
+    """Intervals and time limits of requests to Google, in seconds."""
 
     poll: float = 5.0
     operation: float = 900.0
-    """For an operation on the builder. Most end within one minute."""
+    """Time for an operation on the builder. Most end within one minute."""
     image: float = 3600.0
-    """For writing the image: minutes for a disk of 200 GB, more where a region is busy."""
+    """Time for writing the image: minutes for a disk of 200 GB, more where a region is busy."""
     retry_seconds: float = 300.0
-    """For a request that is answered with "later" or not at all."""
+    """Time for a request that is answered with "later" or not at all."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,24 +57,24 @@ class Bake:
     machine_type: str = ""
     size_gb: int = 0
     minutes: float = 0
-    """How long the installation may take."""
+    """Minutes that the installation may take."""
     subnetwork: str = ""
     """Self link."""
     tag: str = ""
     """Network tag."""
     service_account: str = ""
-    """Its email, or nothing for none."""
+    """The service account's email, or nothing for none."""
     trial: str = ""
     """Start-up script of the first machine that boots the image: it tests, and reports its progress as a builder does.
     Empty: no such machine is created."""
     ending: str = BUILDER_ENDING
-    """Of the builder's name."""
+    """The ending of the builder's name."""
     script: str = ""
     """Start-up script: installs, tests, and reports its progress by the guest attribute hpc/bake."""
     storage_location: str = ""
     """Region that keeps the image, or nothing for Google's choice."""
     endpoint: str = ""
-    """Of the Compute Engine API, where it isn't Google's."""
+    """The endpoint of the Compute Engine API, where it isn't Google's."""
     pace: Pace = field(default_factory=Pace)
 
     @property
@@ -153,7 +153,7 @@ class UnwellError(BakeError):
 
 
 class Complaint(NamedTuple):
-    """One error of Google's."""
+    """An error of Google's."""
 
     code: str
     """QUOTA_EXCEEDED of an operation, quotaExceeded of an answer."""
@@ -198,7 +198,7 @@ def advice(table: Mapping[tuple[str, ...], str], complaints: Sequence[Complaint]
 
 
 def refusal(doing: str, complaints: Sequence[Complaint], todo: str) -> BakeError:
-    """The same, with what to do about it."""
+    """Return Google's errors as one, with what to do about them."""
     rows = "\n".join(f"    {_sentence(row)}" for row in complaints)
     return bake_error(f"could not {doing}:\n{rows}", todo)
 

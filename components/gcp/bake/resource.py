@@ -23,7 +23,7 @@ from components.gcp.bake.design import (
 REPLACES_IMAGE = ("project", "content")
 """Inputs that make it another image. The others are its name and how it is made, and matter only for a new one."""
 OWN = ("image", "digest")
-"""What an image keeps for as long as it is there, whatever a newer program would call it."""
+"""Inputs that an image keeps for as long as it is there, whatever a newer program would call it."""
 KEPT_BACK = ("script", "trial")
 """Inputs that the state does not repeat among the outputs."""
 
@@ -106,7 +106,7 @@ class LeftoversProvider(ResourceProvider):
     """Creates nothing: what it removes is created by bakes."""
 
     def create(self, props: dict[str, Any]) -> CreateResult:
-        """Nothing is to be done: the next bake takes over what the last one left."""
+        """Do nothing: the next bake takes over what the last one left."""
         return CreateResult(f"{props['project']}/{props['cluster']}", given(props))
 
     def diff(self, _id: str, _olds: dict[str, Any], _news: dict[str, Any]) -> DiffResult:

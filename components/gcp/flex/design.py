@@ -1,4 +1,4 @@
-"""What is asked for, and how long it is waited for."""
+"""The design of a flex start: what is asked for, and how long it is waited for."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import Any
 from components.gcp.bake.design import Pace, pace_of
 
 WAIT_SECONDS = 7200
-"""How long Google queues a machine: 90 s to two hours, by `params.requestValidForDuration`; without, it does not wait
-at all (cloud.google.com/compute/docs/instances/about-flex-start-vms, .../instance-lifecycle: PENDING)."""
+"""Time for which Google queues a machine: 90 s to two hours, by `params.requestValidForDuration`; without, it does not
+wait at all (cloud.google.com/compute/docs/instances/about-flex-start-vms, .../instance-lifecycle: PENDING)."""
 MARGIN_SECONDS = 1800.0
-"""For its start, and for what Google takes longer than it was asked to."""
+"""Time for its start, and for what Google takes longer than it was asked to."""
 POLL_SECONDS = 15.0
 """Between two reads of a node: one call each, of 1500 reads a minute that a project has."""
 TEMPLATE_KEY = "hpc-template"
@@ -26,13 +26,13 @@ class Wanted:
     zone: str
     name: str
     cluster: str
-    """By the label of everything that a cluster has, a machine is known to be the stack's own."""
+    """The label of everything that a cluster has, by which a machine is known to be the stack's own."""
     template: str = ""
     """Self link; another one makes another machine."""
     labels: Mapping[str, str] = field(default_factory=dict)
     metadata: Mapping[str, str] = field(default_factory=dict)
     endpoint: str = ""
-    """Of the Compute Engine API, where it isn't Google's."""
+    """The endpoint of the Compute Engine API, where it isn't Google's."""
     pace: Pace = field(default_factory=Pace)
 
     @property

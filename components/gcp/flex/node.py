@@ -25,7 +25,7 @@ class FlexRequestProvider(ResourceProvider):
     killed run asked for."""
 
     def create(self, props: dict[str, Any]) -> CreateResult:
-        """Nothing is to be done: the node takes over what the last run left."""
+        """Do nothing: the node takes over what the last run left."""
         return CreateResult(f"{wanted_of(props).link}/request", given(props))
 
     def diff(self, _id: str, _olds: dict[str, Any], _news: dict[str, Any]) -> DiffResult:
@@ -68,7 +68,7 @@ class FlexQueueProvider(ResourceProvider):
             return ReadResult("" if _google().missing(all_wanted(props)) else id_, given(props))
 
     def delete(self, _id: str, _props: dict[str, Any]) -> None:
-        """Nothing: the nodes and the requests are deleted by themselves."""
+        """Do nothing: the nodes and the requests are deleted by themselves."""
 
 
 def _ask_all(props: dict[str, Any]) -> None:
@@ -129,7 +129,7 @@ class FlexNode(DynamicResource, module="gcp", name="FlexNode"):
 
     instance_id: pulumi.Output[str]
     address: pulumi.Output[str]
-    """In the system network."""
+    """The address in the system network."""
     ends: pulumi.Output[int]
     """Seconds since 1970; 0 where it is not known."""
 

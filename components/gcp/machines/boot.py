@@ -1,4 +1,4 @@
-"""What a machine gets at its creation: its metadata, its secrets and the set-up's bucket."""
+"""The start of a machine: its metadata, its secrets and the set-up's bucket."""
 
 import hashlib
 import json
@@ -110,11 +110,11 @@ def _store(
 
 SCRIPTS = Path(__file__).parents[3] / "scripts" / "gcp"
 HOST_KEY = "/etc/ssh/hpc_host_key"
-"""Where a machine keeps the SSH host key that the stack gives it; scripts/gcp/start.py has sshd use it alone."""
+"""A machine's file of the SSH host key that the stack gives it; scripts/gcp/start.py has sshd use it alone."""
 STATE_DEVICE = "hpc-state"
 """Device name of the controller's state disk."""
 STATE_DISK = f"/dev/disk/by-id/google-{STATE_DEVICE}"
-"""Where the controller finds it (Google's udev rules make the link)."""
+"""The disk's path on the controller (Google's udev rules make the link)."""
 
 FIXED: Mapping[str, str] = {
     # Users come from the stack file, the same on every platform, and root by the stack's own key alone.
@@ -131,7 +131,7 @@ FIXED: Mapping[str, str] = {
 
 @dataclass(frozen=True, kw_only=True)
 class BootArgs:
-    """What a machine needs to become a member of its cluster."""
+    """The arguments with which a machine becomes a member of its cluster."""
 
     admin_key: pulumi.Input[str]
     """Public half (OpenSSH) of the operator's key: root everywhere."""
@@ -142,7 +142,7 @@ class BootArgs:
     setup: StoredObject
     """The set-up; compute nodes run it themselves, the others are brought it over SSH."""
     install: StoredObject | None
-    """What a machine runs at its first boot where no image brings it."""
+    """The program that a machine runs at its first boot where no image brings it."""
     mounts: Sequence[Mapping[str, pulumi.Input[str]]]
     """Shared file systems of this machine: source, target, fs_type, options."""
 

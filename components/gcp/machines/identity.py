@@ -1,4 +1,4 @@
-"""Who the machines of a cluster are to Google Cloud, what they may do, and what they fetch as whom they are."""
+"""The identity of the machines of a cluster on Google Cloud: service accounts, their roles, and what they may fetch."""
 
 import hashlib
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from components.gcp.machines.boot import Secrets, SetupBucket, StoredObject, arc
 from components.slurm.keys import ClusterKeys
 
 PROJECT_ROLES = ("roles/logging.logWriter", "roles/monitoring.metricWriter")
-"""What every machine may do in the project: write its own logs and metrics. The controller makes no machines (the stack
+"""Roles of every machine in the project: write its own logs and metrics. The controller makes no machines (the stack
 does), so it may not either."""
 SCOPES = ("https://www.googleapis.com/auth/cloud-platform",)
 """Access scopes of every machine. They are the older way to limit it; roles do, and a narrower scope would only hide
@@ -27,10 +27,10 @@ SETUP, INSTALL = "setup.json", "install.sh"
 
 
 class Identity(pulumi.ComponentResource):
-    """One service account for each role, with the least roles; the secrets and files that it can read."""
+    """A service account for each role, with the least roles; the secrets and files that it can read."""
 
     objects: dict[str, StoredObject]
-    """What machines fetch from the set-up bucket, by name: setup.json, and install.sh where nothing is baked."""
+    """Objects for machines in the set-up bucket, by name: setup.json, and install.sh where nothing is baked."""
 
     def __init__(
         self,

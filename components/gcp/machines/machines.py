@@ -42,7 +42,7 @@ Metadata = Callable[[MachineSpec], Mapping[str, pulumi.Input[str]]]
 
 @dataclass(frozen=True, kw_only=True)
 class MachineArgs:
-    """What machines are made of."""
+    """The arguments for all machines."""
 
     config: ClusterConfig
     network: Network
@@ -52,9 +52,9 @@ class MachineArgs:
     metadata: Metadata
     """Metadata of a machine; one nodeset's machines have the same."""
     after: Sequence[pulumi.Resource] = ()
-    """What everything waits for: the services of Google Cloud that it uses."""
+    """Resources that everything waits for: the services of Google Cloud that it uses."""
     mounted: Sequence[pulumi.Resource] = ()
-    """What machines wait for besides: file systems that they mount."""
+    """Resources that machines wait for besides: file systems that they mount."""
 
     def waits(self, spec: MachineSpec) -> list[pulumi.Resource]:
         """All that must be there before a machine is."""
@@ -188,7 +188,7 @@ class Controller(pulumi.ComponentResource):
 
     machine: Machine
     public: pulumi.Output[str] | None
-    """Its public address, if people log in to it from outside."""
+    """The public address, if people log in to it from outside."""
 
     def __init__(
         self, name: str, args: MachineArgs, spec: MachineSpec, *, opts: pulumi.ResourceOptions | None = None
@@ -217,7 +217,7 @@ class Machines(pulumi.ComponentResource):
     """Controller, login machines and nodes."""
 
     machines: tuple[Machine, ...]
-    """In the roster's order: controller, login machines, nodes."""
+    """The machines in the roster's order: controller, login machines, nodes."""
     public: dict[str, pulumi.Output[str]]
     """Public addresses, by the name of the machine that has one."""
 

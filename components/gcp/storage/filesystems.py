@@ -35,16 +35,16 @@ class FileSystemArgs(Generic[Kind]):
 
 
 class FileSystemComponent(pulumi.ComponentResource, ABC, Generic[Kind]):
-    """What machines and people need to know of a file system."""
+    """A file system, with the facts that machines and people need."""
 
     TYPE: ClassVar[str]
     """Type of the resource."""
     source: pulumi.Output[str] | None = None
-    """What is mounted, such as ADDRESS:/SHARE, where that is known only once it is made."""
+    """The source of the mount, such as ADDRESS:/SHARE, where that is known only once it is made."""
     facts: Any
-    """Its entry in the stack's outputs."""
+    """The entry in the stack's outputs."""
     ready: list[pulumi.Resource]
-    """What machines that mount it depend on."""
+    """Dependencies of machines that mount it."""
     probe: pulumi.Output[str] | None = None
     """A shell command that waits until it answers; None where it does as soon as it is made."""
 
@@ -64,7 +64,7 @@ class Storage(pulumi.ComponentResource):
     facts: dict[str, Any]
     """The entries in the stack's outputs, by the key of each kind."""
     ready: list[pulumi.Resource]
-    """What machines that mount any of it depend on."""
+    """Dependencies of machines that mount any of it."""
     probe: pulumi.Output[str] | None
     """A shell command that waits until the file systems answer that do not as soon as they are made."""
 
@@ -166,7 +166,7 @@ class NfsDirectories(FileSystemComponent[nfs.Nfs]):
 
 
 class FilestoreShare(FileSystemComponent[nfs.Filestore]):
-    """One instance of Filestore with one share."""
+    """A Filestore instance with one share."""
 
     TYPE = "hpc:gcp:FilestoreShare"
 
@@ -218,7 +218,7 @@ def _address(networks: Sequence[InstanceNetwork]) -> str:
 
 
 class LustreComponent(FileSystemComponent[Lustre]):
-    """What the two kinds of Lustre have in common."""
+    """The base of the two kinds of Lustre."""
 
     address: pulumi.Output[str]
     """Address of its management server."""
@@ -245,7 +245,7 @@ class LustreComponent(FileSystemComponent[Lustre]):
 
 
 class ManagedLustre(LustreComponent[lustre.Managed]):
-    """One instance of Managed Lustre, in the peered network."""
+    """An instance of Managed Lustre, in the peered network."""
 
     TYPE = "hpc:gcp:ManagedLustre"
 

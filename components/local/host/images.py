@@ -21,7 +21,7 @@ HERE = Path(__file__).parent
 BUILD = HERE / "build-image.sh"
 TRIM = HERE / "trim-image.sh"
 TRIMS = {"debian-13": HERE / "trim-debian-13.sh"}
-"""In its place, for some images."""
+"""The script in place of TRIM, for some images."""
 ROOTFS = HERE.parent / "rootfs"
 
 SUITES = {"debian-12": "bookworm", "debian-13": "trixie"}
@@ -55,7 +55,7 @@ class Recipe:
     packages: tuple[str, ...]
     trim: Path = TRIM
     own: tuple[str, ...] = ()
-    """Those of `packages` that the stack file asks for (`image.packages`), beyond what every image has."""
+    """The ones of `packages` that the stack file asks for (`image.packages`), beyond what every image has."""
 
     @property
     def digest(self) -> str:
@@ -90,7 +90,7 @@ _FETCHED = ("http://", "https://", "mirror+http://", "mirror+https://")
 
 @dataclass(frozen=True)
 class Source:
-    """One apt source file for mmdebstrap: deb822 stanzas or one-line entries, never both in one file."""
+    """An apt source file for mmdebstrap: deb822 stanzas or one-line entries, never both in one file."""
 
     suffix: str
     """`.sources` or `.list`."""
@@ -116,7 +116,7 @@ def _release(os_release: Path) -> str:
 
 
 def _renamed(source: Source, own: str, suite: str) -> Source:
-    """The same source of another release."""
+    """Return the source for another release."""
     fields = r"(?m)^(Suites:.*)$" if source.suffix == ".sources" else r"(\S+ main)$"
     text = re.sub(fields, lambda found: re.sub(rf"\b{own}\b", suite, found[1]), source.text)
     return Source(source.suffix, text, frozenset(re.sub(rf"\b{own}\b", suite, name) for name in source.suites))
@@ -203,7 +203,7 @@ MEMORY_NEEDED = 4_000_000_000
 """Bytes of free memory from which on the image is unpacked there: it takes up to 1 GB for the time of the build."""
 
 KEPT_SECONDS = 24 * 3600
-"""For an image after its last use, though no machine stands on it."""
+"""Time for which an image is kept after its last use, though no machine stands on it."""
 _ROOTS = ".roots"
 """Folder of the cache with the roots that have machines on its images, a file each."""
 

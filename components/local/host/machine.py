@@ -1,4 +1,4 @@
-"""What a machine is to be, and the files that follow from it."""
+"""The design of a machine, and the files that follow from it."""
 
 import json
 import re
@@ -35,7 +35,7 @@ class Design:
     image: str
     """Digest of the base image."""
     authorized_keys: str = ""
-    """Who may log in as root."""
+    """Public keys that may log in as root."""
     files: Mapping[str, File] = field(default_factory=dict)
     os_release: str = ""
     """Content of /etc/os-release, if not the image's."""
@@ -64,7 +64,7 @@ class Facts:
     boot_id: str
     """New at each start."""
     host_key: str
-    """Its SSH host key, public half, as known_hosts has it."""
+    """The SSH host key, public half, as known_hosts has it."""
 
 
 def _own_files(design: Design, instance_id: str) -> dict[str, File]:
@@ -292,7 +292,7 @@ def any_runs(root: Path, stack: str) -> bool:
 
 
 def bare(root: Path, stack: str, name: str) -> Design:
-    """As much of a machine's design as it takes to stop, delete or look at one that is there."""
+    """Return as much of a machine's design as it takes to stop, delete or inspect an existing one."""
     return Design(root=root, images=root / "images", stack=stack, name=name, address="", prefix=0, image="")
 
 

@@ -55,7 +55,7 @@ class Network:
     hosts: Mapping[str, str]
     """Addresses of all the stack's machines by name."""
     state: str = ""
-    """Which state makes it, see owner.py; empty: not checked."""
+    """The state that makes it, see owner.py; empty: not checked."""
 
     @property
     def paths(self) -> StackPaths:

@@ -1,4 +1,4 @@
-"""Which state owns a stack's machines on this host; its operator's key identifies it.
+"""The state that owns a stack's machines on this host; its operator's key identifies it.
 
 Two states may have the same project, stack and name (another HPC_HOME, a lost state). One that did not create the
 machines has none of them: it would recreate each, and end its jobs.
@@ -62,7 +62,7 @@ def refuse_other_state(paths: StackPaths, state: str, *, before: Sequence[str] =
 
 
 def refusal(paths: StackPaths) -> str:
-    """Why this state can't bring the stack up."""
+    """Return why this state can't bring the stack up."""
     known, name = recorded(paths), paths.stack
     whose = f"made by {known.get('owner') or 'an unknown stack'}"
     if known.get("home"):

@@ -1,4 +1,4 @@
-"""Where everything of a rehearsal lives on the host.
+"""Paths of a rehearsal on the host.
 
 <root>/images/<hash>/            read-only base images, shared between stacks (a cache)
 <root>/stacks/<stack>/           all that one stack owns; gone after its destroy

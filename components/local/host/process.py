@@ -97,7 +97,7 @@ class Process:
         return Process.of(stat[2]) if stat else None
 
     def command(self) -> list[str]:
-        """Its command line; empty once it has ended."""
+        """The process's command line; empty once it has ended."""
         try:
             return Path(f"/proc/{self.pid}/cmdline").read_text(errors="replace").split("\0")
         except OSError:

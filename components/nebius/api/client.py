@@ -12,7 +12,7 @@ from typing import Any
 
 NOT_FOUND = "NOT_FOUND"
 MORE_QUOTA = "ask for more at https://console.nebius.com (Administration, Limits)"
-"""What to do where a quota is full."""
+"""The advice where a quota is full."""
 LATER = frozenset({"operation_conflict", "operation_aborted", "too_many_requests"})
 """Details that say that the same call can succeed a little later."""
 
@@ -27,7 +27,7 @@ class NebiusError(RuntimeError):
 
     @property
     def later(self) -> bool:
-        """Whether the same call can succeed a little later."""
+        """True if the same call can succeed a little later."""
         return bool(LATER & {*self.details}) or (not self.details and self.code in ("ABORTED", "UNAVAILABLE"))
 
 
@@ -151,7 +151,7 @@ CREDENTIALS_VARIABLE = "NEBIUS_CREDENTIALS_FILE"
 STAND_IN_TOKEN = "rehearsal"  # noqa: S105 - what a stand-in is sent, in place of a credential
 USER_AGENT = "hpc/1.0"
 LOGIN_SECONDS = 30.0
-"""How long a credential may take: the SDK's own limit is 15 minutes, and it retries a wrong key all that time."""
+"""Time that a credential may take: the SDK's own limit is 15 minutes, and it retries a wrong key all that time."""
 CALL_SECONDS = 60.0
 LIMITS: Mapping[str, float] = {"timeout": CALL_SECONDS, "auth_timeout": LOGIN_SECONDS}
 """Options of every call."""

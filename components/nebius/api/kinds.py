@@ -13,10 +13,10 @@ MINUTE = 60
 
 @dataclass(frozen=True, kw_only=True)
 class Kind:
-    """One kind of resource."""
+    """A kind of resource."""
 
     name: str
-    """Its message in the API, such as "NodeGroup": the client is `<name>ServiceClient`, its inputs `<name>Spec`."""
+    """The message in the API, such as "NodeGroup": the client is `<name>ServiceClient`, its inputs `<name>Spec`."""
     module: str
     """The package of the API below `nebius.api.nebius`, such as "mk8s.v1"."""
     listing: str
@@ -25,13 +25,13 @@ class Kind:
     items: str = "items"
     """The field of the listing's answer that has them."""
     parent: str = "Project"
-    """What its `parent_id` is the id of."""
+    """The kind of the object in `parent_id`."""
     immutable: tuple[str, ...] = ()
     """Dotted paths in the spec; a change of one replaces the resource."""
     renamable: bool = True
-    """Whether an update may change `metadata.name`."""
+    """True if an update may change `metadata.name`."""
     updatable: bool = True
-    """Whether the API has an update at all."""
+    """True if the API has an update at all."""
     identity: tuple[str, ...] = ()
     """Fields of the spec that identify it beside its parent, where the API gives it no unique name."""
     input_only: tuple[str, ...] = ()
@@ -45,20 +45,20 @@ class Kind:
     create_seconds: int = 10 * MINUTE
     update_seconds: int = 10 * MINUTE
     delete_seconds: int = 15 * MINUTE
-    """Of what node groups use: as long as those may take to be deleted."""
+    """Time for a deletion, of what node groups use: as long as those may take to be deleted."""
     restorable: bool = False
-    """Whether the API keeps a deleted one, with its name, and can restore it (`undelete`)."""
+    """True if the API keeps a deleted one, with its name, and can restore it (`undelete`)."""
     fresh_seconds: int = 0
-    """For how long NOT_FOUND and PERMISSION_DENIED of a creation may mean that IAM does not know a new account or group
-    everywhere yet. The recipe waits up to 150 seconds before it makes a new account a member."""
+    """Time for which NOT_FOUND and PERMISSION_DENIED of a creation may mean that IAM does not have a new account or
+    group everywhere yet. The recipe waits up to 150 seconds before it makes a new account a member."""
     holds_data: bool = False
-    """Whether it may hold what can't be created again: one in a failed state is then left as it is."""
+    """True if it may hold what can't be created again: one in a failed state is then left as it is."""
     order: int = 0
-    """Those of a lower number are deleted first, where leftovers of a killed run are deleted."""
+    """The order of deletion of a killed run's leftovers: lower numbers first."""
 
     @property
     def unique(self) -> bool:
-        """Whether names are unique among those of one parent, so that a replacement is deleted before it is created."""
+        """True if names are unique among those of one parent, so that a replacement is deleted before it is created."""
         return not self.identity
 
 

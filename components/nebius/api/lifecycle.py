@@ -1,4 +1,4 @@
-"""What the provider of `NebiusResource` does: create or take over, update, read, delete."""
+"""The provider of `NebiusResource`: creates or takes over, updates, reads, deletes."""
 
 import json
 import re
@@ -22,7 +22,7 @@ _FIGURES = re.compile("[0-9]+")
 UNREACHABLE = frozenset({"UNAVAILABLE", "DEADLINE_EXCEEDED", ""})
 """Statuses of a poll that are no answer: what is waited for goes on."""
 UNREACHABLE_SECONDS = 300.0
-"""For how long; the SDK may retry a credential that was withdrawn for as long as it is asked to."""
+"""Time for which polls may fail so; the SDK may retry a withdrawn credential for as long as it is asked to."""
 
 
 FRESH = frozenset({NOT_FOUND, "PERMISSION_DENIED"})
@@ -294,7 +294,7 @@ def delete(id_: str, props: Mapping[str, Any]) -> None:
 
 
 class _Change:
-    """One change of one object: what is wanted, whose it is, and how long it may take."""
+    """A change of an object: what is wanted, whose it is, and how long it may take."""
 
     def __init__(self, verb: str, props: Mapping[str, Any]) -> None:
         self.props, self.owner = props, props.get("owner") or ""

@@ -18,24 +18,24 @@ PAGE = 1000
 
 @dataclass(frozen=True, kw_only=True)
 class Wanted:
-    """What the stack says of one object."""
+    """An object as the stack describes it."""
 
     kind: Kind
     parent_id: str
     name: str
     spec: Mapping[str, Any]
     labels: Mapping[str, str] = field(default_factory=dict)
-    """With the owner's."""
+    """Labels, with the owner's."""
     endpoint: str = ""
 
     @property
     def title(self) -> str:
-        """For messages: the kind and the name."""
+        """The kind and the name, for messages."""
         return title(self.kind, self.name)
 
 
 def title(kind: Kind, name: str) -> str:
-    """For messages: the kind and a name or an id."""
+    """The kind and a name or an id, for messages."""
     return f"{kind.name} {name}".rstrip()
 
 
@@ -177,14 +177,14 @@ class Quota:
 
 @dataclass(frozen=True)
 class Room:
-    """How many nodes of a preset a fabric has at present (capacity.v1, ResourceAdvice)."""
+    """The number of nodes of a preset that a fabric has free at present (capacity.v1, ResourceAdvice)."""
 
     region: str
     fabric: str
     platform: str
     preset: str
     counts: Mapping[str, int]
-    """By availability: reserved, on_demand, preemptible; only those whose figures are fresh."""
+    """Numbers by availability: reserved, on_demand, preemptible; only those whose figures are fresh."""
 
     def available(self, ways: Iterable[str]) -> int:
         """Return how many can be had of some of them."""

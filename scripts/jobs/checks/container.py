@@ -102,7 +102,7 @@ def libraries(text: str) -> Iterator[str]:
 
 @contextmanager
 def _own_cache() -> Iterator[None]:
-    """Nothing stays in the user's home: it may be a network file system that podman's storage can't lie on."""
+    """Keep caches out of the user's home: it may be a network file system that podman's storage can't lie on."""
     with tempfile.TemporaryDirectory(prefix="hpc-check-store-") as folder:
         os.environ["XDG_DATA_HOME"] = os.environ["APPTAINER_CACHEDIR"] = folder
         try:

@@ -38,7 +38,7 @@ _print_lock = threading.Lock()
 
 
 class Driver:
-    """One run of the checks."""
+    """A run of the checks."""
 
     def __init__(self, spec: dict[str, Any]) -> None:
         self.spec = spec
@@ -94,7 +94,7 @@ class Driver:
             self._run(job, nodes)
 
     def _run(self, job: dict[str, Any], nodes: list[str]) -> int:
-        """One srun; its exit code, 124 if it took too long."""
+        """Run srun once; its exit code, 124 if it took too long."""
         if self.stop.is_set():
             return 130
         line = self.line(job, nodes)
@@ -176,7 +176,7 @@ class Driver:
         return (err or f"exit code {process.returncode}") if process.returncode else None
 
     def _after(self) -> None:
-        """What came back to this machine: files that nodes wrote into the home, and records of accounting."""
+        """Return what came back to this machine: files that nodes wrote into the home, and records of accounting."""
         files: dict[str, Any] = {}
         for path in self.folder.glob("node-*"):
             try:

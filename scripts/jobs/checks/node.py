@@ -1,11 +1,4 @@
-"""What one task of a check sees of its node, as a line of JSON behind MARK. Standard library only; runs as the user.
-
-    python3 node.py hello             node, task, job, CPUs
-    python3 node.py node TOKEN        also home, shared folder, memory limit and GPUs (the first task of the node)
-    python3 node.py gpus              GPUs only
-
-It prints what it finds and compares nothing: cluster/jobs/quickcheck.py has what was promised.
-"""
+"""Prints what a task sees of its node, as a line of JSON behind MARK. Standard library only; runs as the user."""
 
 from __future__ import annotations
 

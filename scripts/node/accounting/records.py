@@ -244,7 +244,7 @@ def started(job: Job) -> int:
 
 
 def state_of(job: Job) -> int:
-    """Its state as the database has it."""
+    """Return the job's state as the database has it."""
     return REQUEUED if job["job_state"] & REQUEUED else job["job_state"] & 0xFF
 
 

@@ -203,7 +203,7 @@ def nic(names: list[str], count: int, mbps: int, *, net: Path = NET, container: 
 
 
 def _is_up(nic: Path) -> bool:
-    """As operstates are (Documentation/ABI/testing/sysfs-class-net): drivers that report none are `unknown`."""
+    """Return whether a NIC is up, by its operstate: drivers that report none are `unknown` (sysfs-class-net)."""
     return _read_text(nic / "operstate") in ("up", "unknown")
 
 

@@ -53,7 +53,7 @@ def settle(name: str, mode: str, wanted: dict[str, Any], found: dict[str, Outcom
 
 
 class Action(NamedTuple):
-    """What is asked of slurmctld: drain, reason (another one for a node that is drained already), resume or none."""
+    """A request to slurmctld: drain, reason (another one for a node that is drained already), resume or none."""
 
     name: str
     reason: str = ""

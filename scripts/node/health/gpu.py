@@ -46,7 +46,7 @@ class Gpu(NamedTuple):
     """A GPU of the document."""
 
     number: int
-    """As nvidia-smi numbers them: in the order of their bus ids."""
+    """The number in nvidia-smi: in the order of bus ids."""
     bus: str
     element: ET.Element
 
@@ -177,7 +177,7 @@ def diag(code: int, said: str) -> Outcome:
 
 
 def _slowed(gpu: Gpu) -> Iterator[str]:
-    """Why the hardware slows its clocks. Until driver 530 the elements have another name."""
+    """Return why the hardware slows its clocks. Until driver 530 the elements have another name."""
     for name in ("event", "throttle"):
         for reason, words in _SLOWED.items():
             if gpu.text(f"clocks_{name}_reasons/clocks_{name}_reason_{reason}") == "Active":
@@ -209,7 +209,7 @@ def _yes(gpu: Gpu, path: str) -> bool:
 Smi = Callable[..., tuple[int, str]]
 _LOST = re.compile(r"GPU is lost|unable to determine the device handle|fallen off the bus|Unknown Error", re.IGNORECASE)
 _GONE = re.compile(r"GPU is lost")
-"""Also in place of a value of the document."""
+"""Message of nvidia-smi without a GPU, also in place of a value of the document."""
 _GPU = re.compile(r"^GPU (?P<gpu>[0-9]+):")
 _ERRORS = re.compile(r"Link (?P<link>[0-9]+): (?P<kind>Replay|Recovery|CRC(?: [A-Za-z]+)?) Errors: (?P<errors>[0-9]+)")
 _STATUS = re.compile(r"Link (?P<link>[0-9]+): (?P<state><inactive>|[0-9.]+ GB/s)")
@@ -222,7 +222,7 @@ _RXDM = ("--num_hops=", "--num_nics=")
 
 
 def absent() -> str:
-    """Why there is no driver to ask; empty where there is one."""
+    """Return why there is no driver to ask; empty where there is one."""
     return "no NVIDIA driver in a container: the GPUs are stand-ins" if in_container() else ""
 
 

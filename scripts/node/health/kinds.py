@@ -17,7 +17,7 @@ Check = Literal[
 ]  # fmt: skip
 """Checks that a stack file may leave out (`slurm.health.skip`)."""
 KINDS: tuple[str, ...] = (*get_args(Check)[:2], "gpu-lost", *get_args(Check)[2:], "network", "diag", "nccl", "fabric")
-"""In the order in which they are shown."""
+"""Kinds in the order in which they are shown."""
 RESUMES = frozenset({"gpu-state", "gpu-processes", "nic", "mount", "disk", "clock"})
 """Kinds of faults that can be over without anybody having repaired the machine: its node is resumed when the checks
 have passed again some times. Of the others a pass proves nothing: GPUs come back after a reset, and fail again; one
@@ -58,7 +58,7 @@ def resumes(text: str) -> bool:
 
 
 def _plain(text: str) -> str:
-    """One line of printable ASCII without what ends a part, and without quotes, which scontrol would take for its
+    """Return a line of printable ASCII without what ends a part, and without quotes, which scontrol would take for its
     own."""
     return _NOT_SHOWN.sub(" ", text).replace(";", ",").replace('"', "").replace("'", "").replace("\\", "/").strip()
 
@@ -67,8 +67,8 @@ _NUMBER = re.compile(r"-[0-9]+$")
 
 
 class HealthNodes(TypedDict):
-    """What each node of a nodeset must have; `nics` are names, `nic_count` is for types whose names are not known;
-    `nvlinks` of each GPU, 0 where some are inactive by design."""
+    """The hardware that each node of a nodeset must have; `nics` are names, `nic_count` is for types whose names are
+    not known; `nvlinks` of each GPU, 0 where some are inactive by design."""
 
     gpus: int
     nvlinks: int
@@ -91,8 +91,8 @@ class Health(TypedDict):
 
 
 def key(name: str) -> str:
-    """By which settings are kept for all nodes of a nodeset: the host name without its number; the controller's own
-    name where it is a node."""
+    """The key by which settings are kept for all nodes of a nodeset: the host name without its number; the controller's
+    own name where it is a node."""
     return _NUMBER.sub("", name)
 
 
@@ -110,7 +110,7 @@ SMI_EXIT_CODES = {
     15: "a GPU has fallen off the bus",
     255: "another error of the driver",
 }
-"""Of nvidia-smi(1), RETURN VALUE."""
+"""Exit codes of nvidia-smi(1), RETURN VALUE."""
 
 
 def smi_exit(code: int) -> str:

@@ -47,7 +47,7 @@ LOGS = cluster_state.JOBS
 THROUGHPUT = Path(__file__).with_name("throughput.py")
 Pair = tuple[str, str]
 Measured = Mapping[Pair, bool]
-"""Whether a pair was fast."""
+"""Pairs, and whether each was fast."""
 ROUNDS = 3
 Key = TypeVar("Key", str, "tuple[str, str]")
 """A node, or a pair of them."""

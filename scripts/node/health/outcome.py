@@ -1,4 +1,4 @@
-"""What a check found (ok, failed with figures, skipped with the reason), and the record of a node's last run."""
+"""The result of a check (ok, failed with figures, skipped with the reason), and the record of a node's last run."""
 
 from __future__ import annotations
 

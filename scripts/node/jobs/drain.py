@@ -62,7 +62,7 @@ def leave(name: str) -> None:
 
 
 def refuse_busy(users: set[str]) -> None:
-    """Nothing, unless a user who leaves has jobs: sacctmgr would refuse, and nodes could not remove the account.
+    """Return if no user who leaves has jobs: sacctmgr would refuse, and nodes could not remove the account.
 
     Raises SetupError naming the jobs, before anything is changed.
     """

@@ -109,7 +109,7 @@ TRIAL_SECONDS = 60
 PROFILE = "/var/lib/tcpxo/lib64/nccl-env-profile.sh"
 """NCCL's profile on a node: jobs read it, the plugin's installer writes it, the prolog adds to it."""
 DEVICES = "/dev/aperture_devices"
-"""What the profile must name as NCCL_FASTRAK_LLCM_DEVICE_DIRECTORY, without which jobs fall back to plain TCP."""
+"""The profile's NCCL_FASTRAK_LLCM_DEVICE_DIRECTORY: without it jobs fall back to plain TCP."""
 
 # $1 is an empty folder, $2 holds `prolog`, `os-release` and `stand-ins`; $3 is DEVICES, $4 PROFILE. What is mounted
 # ends with the mount namespace, and what was started with the process namespace.

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 BUSY_SECONDS = 60
-"""For a busy node to have room."""
+"""Time for a busy node to have room."""
 AT_ONCE = 32
 """Jobs side by side: each costs an srun here."""
 GROUP = 8
@@ -31,13 +31,13 @@ GROUP = 8
 NICE = 100_000
 """Behind every job of a user's (srun --nice)."""
 LACKS, RXDM, MISSED = "lacks", "rxdm", "missed"
-"""What is to be done on a node yet: get images, run rxdm; or nothing, as it could not be reached."""
+"""Work that is left on a node: get images, run rxdm; or nothing, as it could not be reached."""
 _GOOD = ("idle", "mixed", "allocated", "completing", "planned", "reserved")
 _BODY = Path(__file__).with_name("warm_up.sh")
 
 
 class Run:
-    """One run: what is asked for, and how far it has come."""
+    """A run: what is asked for, and how far it has come."""
 
     def __init__(self, payload: dict[str, Any]) -> None:
         self.payload = payload
@@ -129,7 +129,7 @@ class Run:
         return state.startswith(_GOOD) and not state.endswith("*")
 
     def job(self, part: dict[str, Any], nodes: list[str], arguments: list[str]) -> tuple[int, str, str]:
-        """One srun over these nodes, a task on each: exit code (124 if it took too long), output, errors."""
+        """Run srun over these nodes, a task on each: exit code (124 if it took too long), output, errors."""
         left = self.end - time.monotonic()
         if left < 1:
             return 124, "", ""
@@ -197,7 +197,7 @@ def file_name(image: str) -> str:
 
 
 def why(code: int, err: str) -> str:
-    """Why a job did not do its work, on one line."""
+    """Return why a job did not do its work, on one line."""
     lines = [line for line in err.splitlines() if line.strip()]
     own = [line for line in lines if not line.startswith("srun: error:")]
     text = " ".join(" ".join(own or lines).split())[-300:]

@@ -88,7 +88,7 @@ SLURMD_STARTS_WITH = frozenset(
 
 
 class Need(enum.Enum):
-    """What has to be done for new files to take effect."""
+    """The action that makes new files take effect."""
 
     NOTHING = "nothing"
     RECONFIGURE = "reconfigure"

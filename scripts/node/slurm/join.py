@@ -66,7 +66,7 @@ def missing(
     *,
     key: str = "",
 ) -> dict[str, str]:
-    """Why each of `names` has not joined; those that have are left out. A pure function.
+    """Return why each of `names` has not joined; those that have are left out. A pure function.
 
     `key` is the fingerprint of the controller's MUNGE key. slurmctld may not have noticed yet that a node has another.
     """

@@ -1,4 +1,4 @@
-"""What Slurm's commands print, as rows, and limits of QOS as sacctmgr takes and prints them. Pure functions, which the
+"""Output of Slurm's commands, as rows, and limits of QOS as sacctmgr takes and prints them. Pure functions, which the
 stack's side uses too."""
 
 from __future__ import annotations

@@ -89,7 +89,7 @@ OURS = (LEAVES, RESHAPED, REMADE)
 
 
 class State(TypedDict):
-    """What slurmctld says of a node."""
+    """The state of a node, as slurmctld prints it."""
 
     states: set[str]
     reason: str
@@ -134,7 +134,7 @@ def resume_nodes(names: list[str]) -> None:
 ENDED = set("BOOT_FAIL CANCELLED COMPLETED DEADLINE FAILED NODE_FAIL OUT_OF_MEMORY PREEMPTED REVOKED TIMEOUT".split())
 RESTART_SECONDS = 30
 CUT_OFF = ("Connection reset by peer", "Zero Bytes were transmitted or received")
-"""What squeue prints when slurmctld ends while it answers."""
+"""squeue's message when slurmctld ends while it answers."""
 
 
 @dataclass(frozen=True)

@@ -84,7 +84,7 @@ DROP_INS = {
 
 
 def prepare() -> None:
-    """What the daemons do not make themselves: folders, log rotation, and coming back after a failure."""
+    """Create what the daemons do not make themselves: folders, log rotation, and coming back after a failure."""
     for unit, text in DROP_INS.items():
         write_unit(f"/etc/systemd/system/{unit}.service.d/hpc.conf", text)
     write_unit(f"/etc/systemd/system/{lost_jobs.UNIT}.service", lost_jobs.SERVICE)

@@ -30,7 +30,7 @@ _KINDS = {
 
 
 class StrangeError(Exception):
-    """What is there is not what may be there; the text says what, of which path."""
+    """A path is not what may be there; the text says what, of which path."""
 
 
 def text(home: str) -> str:
@@ -149,7 +149,7 @@ def _write(folder: int, data: bytes) -> None:
 
 
 def main() -> int:
-    """As the user: {home, keys} on standard input; what is in the way on standard output."""
+    """Run as the user: {home, keys} on standard input; what is in the way on standard output."""
     os.umask(0o077)
     asked = json.load(sys.stdin)
     try:

@@ -91,7 +91,7 @@ def run(*command: str, stdin: str | None = None, timeout: float = 120, accept: t
 
 
 def timeout_factor() -> float:
-    """By how much timeouts are longer for who asks with HPC_TIMEOUT_FACTOR, as `./hpc status` does of a busy host."""
+    """The factor of timeouts from HPC_TIMEOUT_FACTOR, which `./hpc status` sets for a busy host."""
     return float(os.environ.get("HPC_TIMEOUT_FACTOR", "1"))
 
 

@@ -1,4 +1,4 @@
-"""Who may log in to a machine, and what users find on a login machine, which has client tools and no daemon of Slurm's.
+"""Log-ins to a machine, and what users find on a login machine, which has client tools and no daemon of Slurm's.
 
 pam_slurm_adopt lets users log in by SSH to the nodes of their jobs. It puts what they start there into the job, within
 its cores, memory and GPUs, and ends it with the job.
@@ -61,7 +61,7 @@ def admit(*, users: bool) -> None:
 
 
 def let_in(*, jobs: bool) -> None:
-    """Where the stack says so, users with a job on this node may log in; at no time without the module's check."""
+    """Let users with a job on this node log in, where the stack says so; at no time without the module's check."""
     if jobs:
         keep_pam_slurm_adopt(wanted=True)
         admit(users=True)

@@ -39,7 +39,7 @@ ENROOT = "/etc/enroot/enroot.conf"
 
 
 class RefusedError(Exception):
-    """What is not done; the text says why and what to do."""
+    """The request is refused; the text says why and what to do."""
 
 
 @contextlib.contextmanager

@@ -1,4 +1,4 @@
-"""Who may read secrets here, and who may log in: facts of the machine, and what the set-up makes of them."""
+"""Access to secrets and log-ins here: facts of the machine, and what the set-up makes of them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What each kind of file system on Google Cloud says about itself.
+"""The base of all kinds of file systems on Google Cloud.
 
 A kind is a subclass of FileSystem, with its section in `cluster.config.storage`, its Pulumi component, and one line in
 `registry.KINDS`. Addresses, firewall rules, services, roles, policies, mounts, checks and summaries follow from it.
@@ -21,7 +21,7 @@ NFS = "hard,noatime,_netdev"
 
 @dataclass(frozen=True, kw_only=True)
 class Need:
-    """What one type of resource needs."""
+    """The services and roles that one type of resource needs."""
 
     services: tuple[str, ...]
     """Services of Google Cloud, by the part before .googleapis.com."""
@@ -37,14 +37,14 @@ class Place:
     """The section that says so."""
     path: str
     owner: str
-    """Whose it is, in messages: Lustre's."""
+    """The owner's name in messages: Lustre's."""
     posix: bool = True
-    """Whether it has owners, locks and renaming, as /home needs."""
+    """True if it has owners, locks and renaming, as /home needs."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Mount:
-    """One file system on one machine."""
+    """A mount of a file system on a machine."""
 
     kind: str
     """Key of its kind; `controller` for the controller's exports."""
@@ -52,7 +52,7 @@ class Mount:
     fs_type: str
     options: str
     source: str | None = None
-    """Where it comes from, if that is known before its servers are made: the controller's export, the bucket."""
+    """The source, if that is known before its servers are made: the controller's export, the bucket."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -63,7 +63,7 @@ class TargetDisk:
     host: str
     """Server that it is attached to."""
     role: str
-    """What the server uses it for; of EXAScaler mgt, mnt, mdt or ost."""
+    """The server's use of it; of EXAScaler mgt, mnt, mdt or ost."""
     index: int
     """Among all disks of its role."""
     targets: Targets
@@ -75,7 +75,7 @@ class Server:
 
     name: str
     kind: str
-    """What it is in its file system; of EXAScaler mgs, mds or oss."""
+    """Its part in its file system; of EXAScaler mgs, mds or oss."""
     index: int
     machine_type: MachineType
     disks: tuple[TargetDisk, ...]
@@ -87,24 +87,24 @@ class Server:
 
 
 class FileSystem(ABC):
-    """One kind of file system in one stack. What a kind does not override, it does not need."""
+    """A file system of a stack. What a kind does not override, it does not need."""
 
     key: ClassVar[str]
-    """In the stack's outputs, in names of resources and as the kind of its mounts."""
+    """The key in the stack's outputs and in names of resources, and the kind of its mounts."""
     component: ClassVar[str]
-    """Its Pulumi component, `module:class`, which is made with FileSystemArgs (components/gcp/storage)."""
+    """The Pulumi component, `module:class`, which is made with FileSystemArgs (components/gcp/storage)."""
     needs: ClassVar[Mapping[str, Need]] = {}
-    """By the beginning of a resource's type, what the resources need that only this kind has."""
+    """Needs of the resources that only this kind has, by the beginning of a resource's type."""
     client: str | None = None
     """Kind of Lustre client that images need, as the recipes call it."""
     unsigned_servers: ClassVar[bool] = False
-    """Whether it has servers that can't boot with Secure Boot."""
+    """True if it has servers that can't boot with Secure Boot."""
     callback_ports: tuple[str, ...] | None = ()
     """TCP ports of all machines that servers run by Google connect to; None for every port."""
     peered: bool = False
-    """Whether it is reached by private service access, with an address of the range for it."""
+    """True if it is reached by private service access, with an address of the range for it."""
     own_range: bool = False
-    """Whether it has a peering and a range of its own, as Filestore's basic tier has."""
+    """True if it has a peering and a range of its own, as Filestore's basic tier has."""
 
     def __init__(self, config: ClusterConfig) -> None:
         self.config = config

@@ -10,9 +10,9 @@ from cluster.platforms.gcp.filesystems.base import FileSystem, Mount, Place
 from cluster.roster import MachineSpec
 
 LOCAL_SSDS = "/mnt/localssd"
-"""Where machines that have local SSDs have them, as one RAID; anybody may write there, and nothing there is kept."""
+"""Mount point of the RAID of local SSDs, where a machine has some; anybody may write there, and nothing is kept."""
 LOCAL_SSDS_UNIT = "hpc-localssd.service"
-"""What mounts them at each boot (scripts/image/storage/50-localssd.sh)."""
+"""The unit that mounts them at each boot (scripts/image/storage/50-localssd.sh)."""
 
 
 class Buckets(FileSystem):

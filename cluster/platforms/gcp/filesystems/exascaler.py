@@ -19,7 +19,7 @@ from cluster.platforms.gcp.filesystems.base import Need, Server, TargetDisk
 from cluster.platforms.gcp.filesystems.lustre import Expected, LustreKind
 
 LOCI_VERSIONS: Mapping[str, str] = {"exascaler-cloud-6-2": "2.1.0", "exascaler-cloud-6-3": "2.2.1"}
-"""What `Version` in loci.conf is for the images of a release (DDN's modules 2.1.8 and 2.2.2)."""
+"""`Version` in loci.conf for the images of a release (DDN's modules 2.1.8 and 2.2.2)."""
 NEWEST_LOCI = "2.2.1"
 
 PERMISSIONS = (
@@ -35,15 +35,15 @@ PERMISSIONS = (
     "runtimeconfig.variables.list",
     "runtimeconfig.variables.update",
 )
-"""What a server must be allowed, and nothing else."""
+"""Permissions of a server; it has no others."""
 
 TARGET_OF: Mapping[str, str] = {"mgs": "mgt", "mds": "mdt", "oss": "ost"}
-"""What a server's label `lustre_type` says."""
+"""Targets by a server's label `lustre_type`."""
 
 
 UNSUPPORTED_SINCE = "31 December 2025"
-"""Of Deployment Manager with its Runtime Configurator: the notice on cloud.google.com/deployment-manager (some
-translations of it said 31 March 2026)."""
+"""End of support for Deployment Manager with its Runtime Configurator: the notice on
+cloud.google.com/deployment-manager (some translations of it said 31 March 2026)."""
 
 
 class Exascaler(LustreKind):
@@ -112,7 +112,7 @@ class Exascaler(LustreKind):
                 yield from find_rate_errors((*at, role), row, targets)
 
     def find_warnings(self) -> Iterator[Finding]:
-        """It depends on a service that Google no longer supports."""
+        """Warn that the section depends on a service that Google no longer supports."""
         yield Finding(
             id="exascaler-unsupported",
             level=Level.WARNING,

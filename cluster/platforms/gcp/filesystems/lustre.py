@@ -43,13 +43,13 @@ class LustreKind(FileSystem):
 
     key = "lustre"
     name: ClassVar[str]
-    """As `storage.lustre.kind` has it."""
+    """The value of `storage.lustre.kind`."""
     keys: ClassVar[tuple[str, ...]]
     """Keys of the section that this kind alone reads."""
     ready_seconds: ClassVar[int]
-    """How long the first mount waits for the servers."""
+    """Time for which the first mount waits for the servers."""
     web: ClassVar[bool] = False
-    """Whether the management server has the clients' packages, by HTTP."""
+    """True if the management server has the clients' packages, by HTTP."""
 
     @classmethod
     def used(cls, config: ClusterConfig) -> bool:
@@ -64,7 +64,7 @@ class LustreKind(FileSystem):
 
     @property
     def title(self) -> str:
-        """What the section says that it is."""
+        """The kind of the file system, or the existing one, as the section names it."""
         return f"kind: {self.name}"
 
     @staticmethod

@@ -16,7 +16,7 @@ DIRECT = "BASIC_SSD"
 
 
 class Filestore(FileSystem):
-    """One instance with one share."""
+    """A Filestore instance with one share."""
 
     key = "filestore"
     component = "components.gcp.storage.filesystems:FilestoreShare"

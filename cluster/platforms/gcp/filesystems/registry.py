@@ -33,7 +33,7 @@ def lustre_client(config: ClusterConfig) -> str:
 
 
 EXPORTS = ("/home", "/opt/apps")
-"""What the controller shares from its state disk, where nothing else is mounted there."""
+"""Folders that the controller shares from its state disk, where nothing else is mounted there."""
 
 
 def targets(config: ClusterConfig) -> tuple[str, ...]:
