@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from cluster.catalog import IMAGES
 from cluster.slurm.files import render
 from tests.clouds import google
 from tests.e2e import vm
@@ -52,7 +53,8 @@ def slurm_files() -> dict[str, str]:
     """
     size = {"CPUs": 4, "Sockets": 2, "CoresPerSocket": 2, "ThreadsPerCore": 1, "RealMemory": 1000}
     t4 = {"machine_type": "n1-standard-4", "count": 1, "gpus": {"type": "t4", "count": 2}, "node_conf": size}
-    files = render(google(name="vm", nodesets={"gpu": t4}, accounting={"enforce": []}, slurm={"mpi_default": "none"}))
+    slurm = {"mpi_default": "none", "version": IMAGES[vm.BASE].slurm_versions[0]}
+    files = render(google(name="vm", nodesets={"gpu": t4}, accounting={"enforce": []}, slurm=slurm))
     for old, new in (
         ("AccountingStorageType=accounting_storage/slurmdbd\n", ""),
         ("AccountingStorageTRES=gres/gpu,gres/gpu:t4\n", ""),
