@@ -3,7 +3,8 @@
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 from cluster.platforms.nebius.names import (
     AVAILABLE,
@@ -27,6 +28,7 @@ _CONDITIONS = (
     "SConfigControllerAvailable",
     "NodeSetRefsResolved",
 )
+_T = TypeVar("_T")
 
 
 @dataclass
@@ -38,6 +40,21 @@ class Memory:
     """Jobs that populate jails."""
     since: dict[str, tuple[str, float]] = field(default_factory=dict)
     """The step that a cluster is in, and since when."""
+    machines: Callable[[], object] = lambda: None
+    """Moves the machines on, and returns what is there of them; set by `move`."""
+    left: object = None
+    """What it returned in the last turn."""
+
+    def move(self, machines: Callable[[], _T]) -> _T:
+        """Move the machines on, in this way until the next turn."""
+        self.machines = machines
+        found = machines()
+        self.left = found
+        return found
+
+    def are_as_left(self) -> bool:
+        """Move the machines on, and return whether there is of them what there was in the last turn."""
+        return self.machines() == self.left
 
     def waited(self, name: str, step: str, seconds: float) -> bool:
         """Return whether the cluster has been in a step for so long."""
@@ -59,13 +76,15 @@ def converge(
     report: Callable[[str], None],
 ) -> None:
     """Move the SlurmCluster, if there is one, a step further; remove what is left of one that is gone."""
+    memory.move(lambda: None)
     clusters = kube.list(API, "SlurmCluster")
     for cluster in clusters[1:]:
         report(f"SlurmCluster {cluster['metadata']['name']}: only one can be brought up at a time")
     if not clusters:
         memory.since.clear()
         memory.login_address = ""
-        _leave(kube, machines)
+        _leave(kube)
+        memory.move(machines.remove)
         return
     if _is_stopped(kube):
         return
@@ -94,7 +113,7 @@ class _Turn:
             self._status(RECONCILING, unpopulated)
             return
         found = pods.converge(self.kube, self.wanted, nodes, free=free, missing=self.behaviour.missing_pods)
-        state = self.machines.ensure(self.wanted, pods.machine_types(found, nodes))
+        state = self.memory.move(partial(self.machines.ensure, self.wanted, pods.machine_types(found, nodes)))
         ready = self._pods(found, state)
         self._service(state, ready)
         self._nodesets(ready)
@@ -269,7 +288,7 @@ def _is_stopped(kube: Kube) -> bool:
     return bool(found) and not any(nodeset["spec"].get("replicas", 1) for nodeset in found)
 
 
-def _leave(kube: Kube, machines: Machines) -> None:
+def _leave(kube: Kube) -> None:
     """Remove what belonged to a SlurmCluster that was deleted."""
     for pod in kube.list("v1", "Pod", labels=pods.SLURM):
         kube.delete(pod)
@@ -281,4 +300,3 @@ def _leave(kube: Kube, machines: Machines) -> None:
             there = kube.get(api, kind, name, namespace)
             if there:
                 kube.delete(there)
-    machines.remove()

@@ -2,9 +2,9 @@
 
 import json
 import ssl
-import urllib.error
-import urllib.request
+import threading
 from collections.abc import Iterator, Mapping
+from http.client import HTTPException, HTTPSConnection
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
@@ -15,6 +15,7 @@ Object = dict[str, Any]
 
 _SECONDS = 20
 _GONE = 404
+_FAILED = 400
 _APPLY = "application/apply-patch+yaml"
 _MERGE = "application/merge-patch+json"
 MANAGER = "rehearsal"
@@ -48,11 +49,13 @@ class Kube:
     def __init__(self, server: str, authority: Path, token: str) -> None:
         """`authority` is the file of the certificate authority that the server's certificate is from."""
         self._server, self._token = server.rstrip("/"), token
-        tls = ssl.create_default_context(cafile=str(authority))
-        # No proxy of the environment: the server is on this machine.
-        self._opener = urllib.request.build_opener(
-            urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=tls)
-        )
+        self._tls = ssl.create_default_context(cafile=str(authority))
+        self._connections = threading.local()
+        """One of each thread, which it keeps: a handshake costs more than a request."""
+
+    def revision(self) -> str:
+        """Return what changes with every write to any object: etcd has one revision for all of them."""
+        return self._request("GET", _path("v1", "Node"), query={"limit": "1"})["metadata"]["resourceVersion"]
 
     def list(self, api: str, kind: str, namespace: str | None = None, *, labels: str = "") -> list[Object]:
         """All objects of a kind; none if the cluster does not know the kind (yet)."""
@@ -112,30 +115,45 @@ class Kube:
         self, method: str, path: str, *, query: Mapping[str, str] | None = None, body: Object | None = None,
         kind: str = "application/json",
     ) -> Object:  # fmt: skip
-        request = urllib.request.Request(  # noqa: S310 - https, as the supervisor gives it
-            f"{self._server}{path}{'?' + urlencode(query) if query else ''}",
-            method=method,
-            data=json.dumps(body).encode() if body is not None else None,
-            headers={"Authorization": f"Bearer {self._token}", "Content-Type": kind, "Accept": "application/json"},
-        )
+        target = f"{path}{'?' + urlencode(query) if query else ''}"
+        content = json.dumps(body).encode() if body is not None else None
+        headers = {"Authorization": f"Bearer {self._token}", "Content-Type": kind, "Accept": "application/json"}
         try:
-            with self._opener.open(request, timeout=_SECONDS) as answer:
-                return json.load(answer)
-        except urllib.error.HTTPError as error:
-            raise KubeError(error.code, _message(error)) from None
-        except OSError as error:
+            status, text = self._answer(method, target, content, headers)
+        except (OSError, HTTPException) as error:
             raise KubeError(0, f"{self._server}: {error}") from None
+        if status >= _FAILED:
+            raise KubeError(status, _message(text))
+        return json.loads(text)
+
+    def _answer(self, method: str, target: str, content: bytes | None, headers: Mapping[str, str]) -> tuple[int, bytes]:
+        """Status and text of the answer. Raises OSError and HTTPException."""
+        kept: HTTPSConnection | None = getattr(self._connections, "kept", None)
+        connection = kept or HTTPSConnection(self._server.removeprefix("https://"), timeout=_SECONDS, context=self._tls)
+        self._connections.kept = None
+        try:
+            connection.request(method, target, content, headers)
+            answer = connection.getresponse()
+            text = answer.read()
+        except (OSError, HTTPException) as error:
+            connection.close()
+            # The server may have been restarted since the last request.
+            if kept and isinstance(error, ConnectionError):
+                return self._answer(method, target, content, headers)
+            raise
+        self._connections.kept = connection
+        return answer.status, text
 
 
 _OWNED = {"fieldManager": MANAGER, "force": "true"}
 
 
-def _message(error: urllib.error.HTTPError) -> str:
-    text = error.read().decode(errors="replace")
+def _message(answer: bytes) -> str:
+    text = answer.decode(errors="replace")
     try:
         return str(json.loads(text)["message"])
     except (ValueError, KeyError, TypeError):
-        return text.strip() or str(error)
+        return text.strip() or "an answer without a text"
 
 
 def _of(wanted: Mapping[str, Any]) -> str:

@@ -1,6 +1,5 @@
 """Pods as machines of a local stack, which is brought up with this program's own command."""
 
-import hashlib
 import ipaddress
 import json
 import os
@@ -10,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
+from functools import cache
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -53,6 +53,9 @@ class LocalMachines:
         self._child: subprocess.Popen[bytes] | None = None
         self._doing = self._problem = self._said = ""
         self._again = 0.0
+        self._asked: tuple[Wanted, Mapping[str, str]] | None = None
+        """What `_text` is the stack file of."""
+        self._text = ""
         self._accounts = jail.Accounts()
 
     @property
@@ -64,19 +67,25 @@ class LocalMachines:
         """Have these machines: see Machines."""
         if CONTROLLER_POD not in pods or not wanted.workers:
             return State(busy=f"waiting for {'NodeSets' if CONTROLLER_POD in pods else 'a node for the controller'}")
-        try:
-            section, lost = stack_file.section(wanted, pods, cidr=self._cidr(wanted.name))
-        except (ConfigError, HostError) as error:
-            return State(problem=f"no local stack can stand for it: {error}")
-        self._report_lost(lost)
-        text = json.dumps({"config": {ROOT: section}}, indent=1)
-        self._collect(text)
+        self._collect()
+        if self._asked != (wanted, pods):
+            try:
+                section, lost = stack_file.section(wanted, pods, cidr=self._cidr(wanted.name))
+            except (ConfigError, HostError) as error:
+                return State(problem=f"no local stack can stand for it: {error}")
+            self._report_lost(lost)
+            self._text, self._asked = json.dumps({"config": {ROOT: section}}, indent=1), (wanted, pods)
         applied = self._section(self._applied)
-        running = self._running(applied)
-        if self._child is None and time.monotonic() >= self._again and self._differs(text, applied, running):
-            write_atomically(self._file, text)
-            self._start("up", text)
-        addresses = {name: address for name, address in self._addresses(applied).items() if name in running}
+        every = _addresses(json.dumps(applied)) if applied else {}
+        running = {name: first for name in every if (first := _first(applied["name"], name))}
+        if (
+            self._child is None
+            and time.monotonic() >= self._again
+            and (set(every) != set(running) or not applied or self._applied.read_text() != self._text)
+        ):
+            write_atomically(self._file, self._text)
+            self._start("up")
+        addresses = {name: address for name, address in every.items() if name in running}
         self._serve(wanted, running)
         self._accounts.share(running, wanted.root_keys, wanted.node_port if wanted.service_type == "NodePort" else 0)
         return State(addresses=addresses, busy=self._doing, problem=self._problem)
@@ -87,11 +96,11 @@ class LocalMachines:
             self._child.send_signal(signal.SIGINT)
             self._child.wait()
             self._child = None
-        self._collect("")
+        self._collect()
         if not self._file.exists():
             return True
         if self._child is None and time.monotonic() >= self._again:
-            self._start("destroy", "")
+            self._start("destroy")
         return False
 
     @property
@@ -103,12 +112,7 @@ class LocalMachines:
         """The stack file of the last `up` that succeeded."""
         return self._folder / "applied.json"
 
-    def _differs(self, text: str, applied: Mapping[str, Any], running: Mapping[str, Process]) -> bool:
-        if not applied or self._applied.read_text() != text:
-            return True
-        return set(self._addresses(applied)) != set(running)
-
-    def _start(self, command: str, text: str) -> None:
+    def _start(self, command: str) -> None:
         """Run `./hpc COMMAND` for the stack; the kernel ends it with the operator."""
         guard = [setpriv, "--pdeathsig", "INT", "--"] if (setpriv := shutil.which("setpriv")) else []
         kept = {key: value for key, value in os.environ.items() if not key.startswith("PULUMI_")}
@@ -122,10 +126,9 @@ class LocalMachines:
                 stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, cwd=self._folder,
             )  # fmt: skip
         self._doing = command
-        self._digest = hashlib.sha256(text.encode()).hexdigest()
         self._report(f"machines: {command} begins")
 
-    def _collect(self, text: str) -> None:
+    def _collect(self) -> None:
         """See whether the command that runs has ended, and how."""
         if self._child is None or self._child.poll() is None:
             return
@@ -134,7 +137,7 @@ class LocalMachines:
         if code:
             lines = (self._folder / f"{command}.log").read_text(errors="replace").strip().splitlines()
             self._problem = f"the machines' {command} failed: {' '.join(lines[-3:])[-500:]}"
-            self._again = time.monotonic() + _RETRY_SECONDS
+            self._again, self._asked = time.monotonic() + _RETRY_SECONDS, None
             self._report(self._problem)
             return
         self._problem = ""
@@ -143,9 +146,8 @@ class LocalMachines:
             for path in (self._file, self._applied, self.table):
                 path.unlink(missing_ok=True)
             shutil.rmtree(self._folder / "home", ignore_errors=True)
-        elif hashlib.sha256(text.encode()).hexdigest() == self._digest:
-            write_atomically(self._applied, text)
-        else:  # it was changed meanwhile, and the next one begins now
+            self._asked = None
+        else:  # where it was changed meanwhile, the next one begins now
             write_atomically(self._applied, self._file.read_text())
 
     def _section(self, path: Path) -> Mapping[str, Any]:
@@ -153,21 +155,6 @@ class LocalMachines:
             return json.loads(path.read_text())["config"][ROOT]
         except FileNotFoundError:
             return {}
-
-    def _addresses(self, section: Mapping[str, Any]) -> Mapping[str, str]:
-        return plan(parse({ROOT: section})).of if section else {}
-
-    def _running(self, section: Mapping[str, Any]) -> dict[str, Process]:
-        """The machines that run, with their first process."""
-        found: dict[str, Process] = {}
-        for name in self._addresses(section):
-            process = Process.load(StackPaths(host_root(), section["name"]).machine(name).run)
-            if process is None or not process.alive():
-                continue
-            first = [one for pid in process.children() if (one := Process.of(pid)) and one.is_first_of_namespace()]
-            if first:
-                found[name] = first[0]
-        return found
 
     def _serve(self, wanted: Wanted, running: Mapping[str, Process]) -> None:
         """Write the kubelet's table, if it differs."""
@@ -203,6 +190,21 @@ class LocalMachines:
             self._said = text
             if text:
                 self._report(f"left out of the machines: {text}")
+
+
+@cache
+def _addresses(section: str) -> Mapping[str, str]:
+    """Addresses of the machines of a stack, which is given as JSON."""
+    return plan(parse({ROOT: json.loads(section)})).of
+
+
+def _first(stack: str, machine: str) -> Process | None:
+    """The first process of a machine, if it runs."""
+    process = Process.load(StackPaths(host_root(), stack).machine(machine).run)
+    if process is None or not process.alive():
+        return None
+    children = filter(None, map(Process.of, process.children()))
+    return next((one for one in children if one.is_first_of_namespace()), None)
 
 
 def _container(pod: str) -> str:

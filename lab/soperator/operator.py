@@ -3,6 +3,7 @@
 import time
 import traceback
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from lab.soperator import cluster, nodes, pods
 from lab.soperator.kube import Kube, KubeError
@@ -43,6 +44,8 @@ class Operator:
         self._groups: Sequence[NodeGroup] = () if cloud else (ALONE,)
         self._asked = 0.0
         self._memory = cluster.Memory()
+        self._seen: object = None
+        """What decided in the last turn."""
 
     def run(self, stopped: Callable[[], bool] = lambda: False) -> None:
         """Work until `stopped`; an API server that does not answer is asked again."""
@@ -64,9 +67,13 @@ class Operator:
         return text
 
     def turn(self) -> None:
-        """One turn: read all, and move each object one step."""
+        """One turn: read all, and move each object one step. Nothing is read where nothing can have changed."""
         self._read_cloud()
         external = self._memory.login_address
+        seen = (self._kube.revision(), self._groups, replace(self.behaviour), external, self._memory.populating)
+        if seen == self._seen and not self.behaviour.phase_seconds and self._memory.are_as_left():
+            return
+        self._seen = None
         there = nodes.register(self._kube, self._groups, kubelet=self._kubelet, external=external)
         failing = self._memory.populating if self.behaviour.populate_fails else ()
         pods.run_others(self._kube, there, fail=failing)
@@ -80,6 +87,7 @@ class Operator:
             free=self._cloud is None,
             report=self._report,
         )
+        self._seen = seen
 
     def _read_cloud(self) -> None:
         if self._cloud is None or time.monotonic() < self._asked:
