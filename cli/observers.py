@@ -16,7 +16,7 @@ from cli.cluster.scheduler import Scheduler
 from cli.display import status_screen
 from cli.errors import CliError
 from cli.interrupts import unwound
-from cluster.load.parse import parse_output
+from cluster.load import parse_output
 from cluster.observe.drift import Difference
 from cluster.observe.logs import Clock
 from cluster.observe.moment import MomentError, at

@@ -92,7 +92,7 @@ def _of_the_stack(read: Callable[[Mapping[str, Any]], Iterable[str]]) -> Callabl
 
 
 def _partitions(values: Mapping[str, Any]) -> list[str]:
-    from cluster.load.parse import parse_output  # commands that have a partition do not wait for it
+    from cluster.load import parse_output  # commands that have a partition do not wait for it
 
     return list(parse_output(values["config"]).partitions)
 

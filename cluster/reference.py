@@ -15,7 +15,7 @@ from cluster.config.fields import texts
 from cluster.config.section import Section
 from cluster.findings import ROOT
 from cluster.impact.table import possible
-from cluster.load.model import cluster_model
+from cluster.load import cluster_model
 from cluster.platforms import registry
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"

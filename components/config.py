@@ -6,11 +6,10 @@ from typing import Any
 import pulumi
 from pulumi.runtime import invoke, is_dry_run
 
-from cluster.checks.run import find_warnings
 from cluster.config import ClusterConfig
 from cluster.findings import ConfigError, Level
 from cluster.impact.table import effects, made_with, refusal, refused
-from cluster.load.parse import parse, provider_keys
+from cluster.load import find_warnings, parse, provider_keys
 from cluster.platforms import registry
 from cluster.slurm.script_tree import Tree, tree
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from cluster.config import ClusterConfig
 from cluster.findings import ROOT, ConfigError
-from cluster.load.parse import parse
+from cluster.load import parse
 from cluster.platforms.nebius import versions
 from cluster.platforms.nebius.section import Nebius
 from components.local.host.process import require_host

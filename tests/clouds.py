@@ -3,8 +3,7 @@
 from typing import Any
 
 from cluster.config import ClusterConfig
-from cluster.load.model import validate
-from cluster.load.parse import parse
+from cluster.load import parse, validate
 
 A3 = {"machine_type": "a3-megagpu-8g", "count": 2}
 EXASCALER = {"kind": "exascaler"}

@@ -21,8 +21,16 @@ from cli.access.ssh import shell_line
 from cli.access.target import UNREACHED, Driver, Target
 from cli.errors import CliError
 from cli.interrupts import unwound
-from cluster.platforms.nebius.kubectl import INSTALL_KUBECTL, kubeconfig, reason, selector
-from cluster.platforms.nebius.login_address import HOST_KEY, NODES, address, missing
+from cluster.platforms.nebius.kubectl import (
+    HOST_KEY,
+    INSTALL_KUBECTL,
+    LOGIN_NODES,
+    kubeconfig,
+    login_address,
+    reason,
+    selector,
+    why_no_login_address,
+)
 from cluster.platforms.nebius.names import ROOT_PATH, login_service
 from cluster.platforms.observer import Answer
 from hostfiles import PrivateFolder
@@ -166,14 +174,13 @@ class Kubectl(Driver):
                 raise CliError(f"service {name}: {service.why}")
             found = json.loads(service.out)
             balanced = found["spec"].get("type") == "LoadBalancer"
-            nodes = [] if balanced else api.ask("get", "nodes", *NODES, seconds=seconds).items
-            where = address(found, nodes)
+            nodes = [] if balanced else api.ask("get", "nodes", *LOGIN_NODES, seconds=seconds).items
+            where = login_address(found, nodes)
             if where is None:
                 about = selector("Service", name)
                 events = api.ask("get", "events", *inside, about, "--output=json", seconds=seconds)
-                raise CliError(
-                    f"{missing(found, events.items)} Without it: ./hpc ssh STACK {target.name} goes in by kubectl exec."
-                )
+                why = why_no_login_address(found, events.items)
+                raise CliError(f"{why} Without it: ./hpc ssh STACK {target.name} goes in by kubectl exec.")
             pod = [str(target.row["pod"]), *inside, "--container", str(target.row["container"])]
             key = api.ask("exec", *pod, "--", "/bin/sh", "-c", HOST_KEY, seconds=seconds)
             if key.code or not key.out.strip():

@@ -10,7 +10,7 @@ from cli.access import remote
 from cli.cluster.cluster import Cluster
 from cli.errors import CliError
 from cluster.config import ClusterConfig
-from cluster.load.parse import parse_output
+from cluster.load import parse_output
 from cluster.observe.drift import Difference, Wanted, key_id
 from cluster.observe.observation import ClusterObservation
 from cluster.roster import machines

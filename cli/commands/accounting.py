@@ -81,7 +81,7 @@ def restore(stack: options.Stack, file: _In, *, yes: options.Yes = False) -> Non
     if not yes:
         console.confirm(question, doing=f"restoring {what}")
     from cli.cluster.backup import bring_back, uploaded_name
-    from cluster.load.parse import parse_output
+    from cluster.load import parse_output
     from cluster.slurm.accounting import restore_request
 
     if "config" not in values:

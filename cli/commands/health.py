@@ -18,9 +18,9 @@ from cli.display.status_screen import show_finding
 from cli.errors import CliError
 from cli.stack import outputs
 from cluster.config.slurm import HealthChecks
-from cluster.load.parse import parse_output
+from cluster.findings import ClusterFinding
+from cluster.load import parse_output
 from cluster.observe.health.check_results import MEASURE, NOW, PHASE, NodeHealth, findings, results
-from cluster.observe.health.cluster_finding import ClusterFinding
 from cluster.observe.nodes import Node
 from cluster.platforms.capability import Capability
 from cluster.platforms.observer import observer_of

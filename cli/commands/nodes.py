@@ -12,7 +12,7 @@ from cli.cluster.maintenance import drain, reboot, resume
 from cli.cluster.scheduler import Scheduler
 from cli.errors import CliError
 from cli.stack import outputs
-from cluster.load.parse import parse_output
+from cluster.load import parse_output
 from cluster.observe.nodes import Node
 from cluster.platforms.capability import Capability
 from cluster.platforms.observer import observer_of

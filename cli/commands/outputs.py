@@ -57,7 +57,7 @@ def _show(stack: str, values: Mapping[str, Any]) -> None:
 
     from cli.users.in_effect import fingerprint
     from cluster import people
-    from cluster.load.parse import parse_output
+    from cluster.load import parse_output
 
     rest = {name: value for name, value in sorted(values.items()) if name not in _FOR_PROGRAMS}
     if "cluster" in values:

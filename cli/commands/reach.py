@@ -103,7 +103,7 @@ def ssh_config(
         )
     # It parses the configuration, which other commands of this file need not.
     from cli.cluster import user_config
-    from cluster.load.parse import parse_output
+    from cluster.load import parse_output
 
     config = parse_output(values["config"]) if values.get("config") else None
     files = user_config.Files(stack)

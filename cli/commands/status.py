@@ -15,8 +15,8 @@ from cli.cluster.drift import wanted
 from cli.cluster.observation import ask
 from cli.display import status_screen
 from cli.stack import outputs, project
+from cluster.findings import ClusterFinding
 from cluster.observe.drift import Difference, differences, unseen
-from cluster.observe.health.cluster_finding import ClusterFinding
 from cluster.observe.health.findings import findings
 from cluster.observe.observation import ClusterObservation
 from cluster.platforms.capability import Capability

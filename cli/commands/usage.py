@@ -11,7 +11,7 @@ from cli.cluster.cluster import from_outputs
 from cli.cluster.scheduler import Scheduler
 from cli.errors import CliError, hint
 from cli.stack import outputs
-from cluster.load.parse import parse_output
+from cluster.load import parse_output
 from cluster.observe import usage as used
 from cluster.observe.moment import MomentError, on_machine
 from cluster.platforms.capability import Capability

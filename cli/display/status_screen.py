@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from cli import console
-from cluster.observe.health.cluster_finding import ClusterFinding
+from cluster.findings import ClusterFinding
 from cluster.observe.health.machines import bytes_used, inodes_used
 from cluster.observe.nodes import Node
 from cluster.observe.observation import ClusterObservation, MachineObservation

@@ -7,7 +7,7 @@ from cli.errors import CliError
 from cli.stack.stackfile import StackFile
 from cluster.config import ClusterConfig
 from cluster.findings import ConfigError
-from cluster.load.parse import parse as parse_settings
+from cluster.load import parse as parse_settings
 from cluster.platforms import registry
 from cluster.platforms.base import Platform
 

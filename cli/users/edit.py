@@ -18,7 +18,7 @@ from cluster.config import ClusterConfig
 from cluster.config.validators.names import REGULAR_UIDS
 from cluster.config.validators.ssh_key import SshKey
 from cluster.findings import ROOT, ConfigError, Finding, listing, show
-from cluster.load.parse import parse
+from cluster.load import parse
 
 USERS, FORMER, ACCOUNTS = (
     ("config", ROOT, *keys) for keys in (("users",), ("former_users",), ("accounting", "accounts"))

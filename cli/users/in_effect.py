@@ -18,7 +18,7 @@ from cluster.config import ClusterConfig
 from cluster.config.validators.ssh_key import read_key
 from cluster.findings import ConfigError, RefusedError
 from cluster.impact.table import effects
-from cluster.load.parse import parse_output
+from cluster.load import parse_output
 from cluster.platforms.capability import Capability
 
 SECONDS = 60

@@ -1,4 +1,4 @@
-"""Configuration: the models of a stack file. `cluster.load.parse` reads one."""
+"""Configuration: the models of a stack file. `cluster.load` reads one."""
 
 from cluster.config.cluster import ClusterConfig
 

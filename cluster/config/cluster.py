@@ -47,7 +47,7 @@ class Customize(Section):
 class ClusterConfig(Section):
     """A Slurm cluster."""
 
-    # cluster.load.model derives the model that is used from this, with the names and own sections of the platforms.
+    # cluster.load derives the model that is used from this, with the names and own sections of the platforms.
 
     platform: Annotated[str, Refuse("a cluster can't move from one platform to another")] = Field(examples=["local"])
     """Where the cluster is made: local is the rehearsal on this machine."""

@@ -148,7 +148,7 @@ def _under_fields(kind: type) -> dict[str, str]:
     try:
         source = inspect.getsource(kind)
     except OSError:
-        return {}  # derived by cluster.load.model
+        return {}  # derived by cluster.load
     (definition,) = ast.parse(textwrap.dedent(source)).body
     body = definition.body if isinstance(definition, ast.ClassDef) else []
     return {

@@ -17,7 +17,7 @@ from cluster.config.section import Section
 from cluster.findings import ConfigError, show
 from cluster.impact import rules
 from cluster.impact.edits import Edit, Rule, edits
-from cluster.load.parse import parse_output
+from cluster.load import parse_output
 from cluster.platforms import registry
 
 RULES = {name: one for name, one in vars(rules).items() if isinstance(one, Rule)}

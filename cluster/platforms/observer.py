@@ -8,8 +8,8 @@ from importlib import import_module
 from typing import Any, Protocol
 
 from cluster.config.cluster import ClusterConfig
+from cluster.findings import ClusterFinding
 from cluster.observe.drift import Difference
-from cluster.observe.health.cluster_finding import ClusterFinding
 from cluster.observe.nodes import Node
 from cluster.observe.observation import ClusterObservation
 from cluster.platforms import registry

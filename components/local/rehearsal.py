@@ -10,7 +10,7 @@ from typing import Any
 from cluster.config import ClusterConfig
 from cluster.config.validators.names import cluster_cidr
 from cluster.findings import ConfigError, RefusedError
-from cluster.load.parse import parse
+from cluster.load import parse
 from cluster.platforms.local.rehearsal import COUNT, candidates, differences, rehearsed, room, stood_in
 from components.local.host.network import taken_by
 from components.local.host.paths import HostError, host_root

@@ -14,8 +14,7 @@ from typing import Any
 import pulumi
 
 from cluster.observe.nodes import NODES, Node, parse_nodes
-from cluster.platforms.nebius import login_address
-from cluster.platforms.nebius.kubectl import selector
+from cluster.platforms.nebius.kubectl import LOGIN_NODES, login_address, selector, why_no_login_address
 from cluster.platforms.nebius.names import (
     AVAILABLE,
     CONTROLLER_POD,
@@ -415,10 +414,10 @@ def _login_state(kubectl: Kubectl, name: str) -> Look:
     if service is None:
         return Look("Soperator has not created it yet")
     balanced = service["spec"].get("type") == "LoadBalancer"
-    found = login_address.address(service, () if balanced else kubectl.items("nodes", login_address.NODES[0]))
+    found = login_address(service, () if balanced else kubectl.items("nodes", LOGIN_NODES[0]))
     if found:
         return Look(done=True, facts={"address": found[0], "port": found[1]})
-    return Look(login_address.missing(service, kubectl.items("events", selector("Service", name))))
+    return Look(why_no_login_address(service, kubectl.items("events", selector("Service", name))))
 
 
 KINDS: Mapping[str, Sequence[Callable[[Kubectl, Spec], Awaited]]] = {

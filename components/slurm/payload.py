@@ -18,12 +18,11 @@ from cluster.config import ClusterConfig
 from cluster.config.partitions import Partition
 from cluster.config.validators.settings import minutes
 from cluster.jobs.environment import environment
-from cluster.jobs.measurements import measurements
 from cluster.people import NORMAL, default_account, unix_groups
 from cluster.roster import MachineSpec, controller_name, node_names
 from cluster.slurm import paths
 from cluster.slurm.files import render, render_slurmdbd
-from cluster.slurm.health import health
+from cluster.slurm.health import health, measurements
 from cluster.slurm.script_tree import Tree, has_scripts
 from scripts.node.interface import (
     Configure,

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from cluster.findings import ROOT, ConfigError
-from cluster.load.parse import parse
+from cluster.load import parse
 from cluster.platforms.local.address_plan import plan
 from cluster.platforms.local.rehearsal import candidates
 from cluster.platforms.nebius.names import CONTROLLER_POD

@@ -11,7 +11,7 @@ from cluster.config.fields import MEMBER, patterns
 from cluster.config.partitions import Partition
 from cluster.config.section import Slurm, metadata, slurm_fields
 from cluster.findings import ROOT, ConfigError, Location
-from cluster.load.parse import parse
+from cluster.load import parse
 from lab.soperator.pods import LOGIN
 from lab.soperator.wanted import Wanted, Workers
 

@@ -12,7 +12,7 @@ from bench import cases, environment, report
 from bench.cases import CASES, Answer, Case
 from bench.environment import CommandError, Environment, free_network, sized
 from bench.report import Claim, Report, Result, Series, ratio
-from cluster.load.parse import parse
+from cluster.load import parse
 from tests.cli.conftest import Hpc, hpc, root  # noqa: F401 - fixtures
 
 UP = Result(

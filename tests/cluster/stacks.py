@@ -7,7 +7,7 @@ import yaml
 
 from cluster.config import ClusterConfig
 from cluster.findings import ConfigError, Finding
-from cluster.load.parse import parse
+from cluster.load import parse
 from cluster.platforms import registry
 from cluster.platforms.capability import Capability
 from tests.clouds import settings

@@ -1,6 +1,6 @@
 """Accounts, limits and Unix groups follow from the file, whatever it leaves unsaid."""
 
-from cluster.checks.run import find_warnings
+from cluster.load import find_warnings
 from cluster.people import unix_groups
 from cluster.slurm.accounting import desired
 from components.slurm import payload

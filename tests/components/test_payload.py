@@ -9,7 +9,7 @@ import pytest
 from slurm import slurmctld
 
 from cluster.config import ClusterConfig
-from cluster.load.parse import parse
+from cluster.load import parse
 from cluster.roster import machines
 from cluster.slurm.files import render
 from components.slurm import payload

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from cluster.load.parse import parse
+from cluster.load import parse
 from cluster.platforms.local.address_plan import plan
 from engine.project import Project
 from tests.cluster import stacks

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from cluster.load.parse import parse_output
+from cluster.load import parse_output
 from cluster.platforms.nebius.node_groups import node_groups
 from cluster.roster import machines
 from tests.cluster import stacks

@@ -4,7 +4,7 @@ import pulumi
 import pytest
 import yaml
 
-from cluster.load.parse import parse
+from cluster.load import parse
 from cluster.reference import schema_text
 from tests.harness import ROOT, deploy, stack_config, stacks
 

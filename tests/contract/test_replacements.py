@@ -19,7 +19,7 @@ import pytest
 from cluster.config import ClusterConfig
 from cluster.config.impact import Effect
 from cluster.impact.table import FieldChange, effects, worst
-from cluster.load.parse import parse
+from cluster.load import parse
 from components.gcp.deploy import GcpPlatform
 from components.slurm.keys import ClusterKeys
 from tests.cluster import samples_google as google

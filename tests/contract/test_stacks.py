@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from cluster.load.parse import parse_output
+from cluster.load import parse_output
 from cluster.platforms import registry
 from cluster.platforms.local.address_plan import plan
 from cluster.roster import machines

@@ -102,7 +102,7 @@ def run(copy: Path) -> Run:
 
 RENDER = """
 import sys, yaml
-from cluster.load.parse import parse
+from cluster.load import parse
 from cluster.slurm.slurm_conf import render_conf
 cluster = {"platform": "gcp", "name": "ex", "nodesets": {"gpu": {"count": 2}}, "partitions": {"gpu": {}}}
 for path, value in yaml.safe_load(sys.argv[1]).items():

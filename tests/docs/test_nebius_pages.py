@@ -10,7 +10,7 @@ import yaml
 from pydantic import BaseModel
 
 from cli.backends import buckets
-from cluster.load.parse import parse
+from cluster.load import parse
 from cluster.platforms.nebius.section import Nebius
 from components.gcp import environment as google
 from components.nebius import environment as nebius

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from cluster.jobs.examples import examples
-from cluster.load.parse import parse
+from cluster.load import parse
 from cluster.platforms.local.rehearsal import lines
 from tests.cluster import stacks
 from tests.cluster.platforms.local.test_rehearsal import expected_files

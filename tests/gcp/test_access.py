@@ -8,7 +8,7 @@ import pytest
 from pulumi_command import remote
 
 from cluster.config import ClusterConfig
-from cluster.load.parse import parse
+from cluster.load import parse
 from cluster.platforms.gcp import iap
 from cluster.roster import machines
 from components.gcp.access import Access

@@ -6,7 +6,7 @@ import pulumi
 import pytest
 
 from cluster.config import ClusterConfig
-from cluster.load.parse import parse
+from cluster.load import parse
 from cluster.roster import MachineSpec, machines
 from components.gcp.machines.boot import FIXED, BootArgs, StoredObject, archive, metadata
 from components.slurm import payload

@@ -25,7 +25,7 @@ from pulumi_command import remote
 from components.gcp.access import Access
 from components.machine import Machine
 from cluster.roster import machines
-from cluster.load.parse import parse
+from cluster.load import parse
 
 config = parse(CONFIG)
 access = Access(config)

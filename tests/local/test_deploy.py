@@ -6,7 +6,7 @@ from typing import Any
 import pulumi
 import pytest
 
-from cluster.load.parse import parse
+from cluster.load import parse
 from cluster.roster import MachineSpec, machines
 from components.local.deploy import LocalPlatform, devices, folder_name, mounts
 from components.local.host.paths import checked_name

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import yaml
 
-from cluster.load.parse import parse
+from cluster.load import parse
 from cluster.platforms.nebius.releases import Facts, releases
 from lab.kubernetes import binaries
 from tests.harness import ROOT

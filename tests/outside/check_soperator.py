@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from cluster.findings import ConfigError
-from cluster.load.parse import parse
+from cluster.load import parse
 from cluster.platforms.nebius import versions
 from cluster.platforms.nebius.releases import BACKUP_SECRET, Facts, Release, releases
 from components.nebius.chart_sources import definitions

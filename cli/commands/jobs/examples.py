@@ -15,7 +15,7 @@ from cluster.config import ClusterConfig
 from cluster.jobs.examples import EXAMPLES, Examples, example_files, needs, on_cluster
 from cluster.jobs.examples import examples as examples_of
 from cluster.jobs.script import ENV
-from cluster.load.parse import parse_output
+from cluster.load import parse_output
 from cluster.platforms.capability import Capability
 
 

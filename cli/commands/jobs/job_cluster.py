@@ -16,7 +16,7 @@ from cli.stack import outputs, project, rehearsals, stack_config, stackfile
 from cluster.config.cluster import ClusterConfig
 from cluster.jobs.environment import environment
 from cluster.jobs.script import ENV, JobScript
-from cluster.load.parse import parse_output
+from cluster.load import parse_output
 from cluster.platforms import registry
 from cluster.platforms.capability import Capability
 from cluster.report.plot import Curve, save_png

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from cluster.observe.health.cluster_finding import Actor, ClusterFinding
+from cluster.findings import Actor, ClusterFinding
 from cluster.observe.nodes import Node
 from scripts.node.health.kinds import KINDS, RESUMES, parts, resumes
 

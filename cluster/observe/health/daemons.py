@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from cluster.observe.health.cluster_finding import ClusterFinding
+from cluster.findings import ClusterFinding
 from cluster.observe.observation import ClusterObservation, MachineObservation
 
 RESTARTS = 3

@@ -2,8 +2,8 @@
 
 from collections.abc import Callable, Iterable
 
+from cluster.findings import ClusterFinding, together
 from cluster.observe.health import daemons, machines, nodes
-from cluster.observe.health.cluster_finding import ClusterFinding, together
 from cluster.observe.observation import ClusterObservation
 
 CHECKS: tuple[Callable[[ClusterObservation], Iterable[ClusterFinding]], ...] = (

@@ -5,7 +5,7 @@ from datetime import datetime, timezone
 from typing import Any
 
 from cluster.catalog.recipes import OLDEST_KERNEL
-from cluster.observe.health.cluster_finding import ClusterFinding
+from cluster.findings import ClusterFinding
 from cluster.observe.health.daemons import last_words
 from cluster.observe.observation import ClusterObservation, MachineObservation
 

@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
+from cluster.findings import ClusterFinding
 from cluster.observe.health import check_results, machines
-from cluster.observe.health.cluster_finding import ClusterFinding
 from cluster.observe.health.daemons import last_words
 from cluster.observe.health.machines import failure, joining
 from cluster.observe.nodes import Node

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from cluster.observe.health.cluster_finding import Actor, ClusterFinding, together
+from cluster.findings import Actor, ClusterFinding, together
 from cluster.observe.health.nodes import held
 from cluster.observe.nodes import Node
 from cluster.observe.observation import ClusterObservation

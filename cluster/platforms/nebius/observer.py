@@ -11,8 +11,8 @@ from typing import Any, ClassVar
 import yaml
 
 from cluster.config.cluster import ClusterConfig
+from cluster.findings import ClusterFinding
 from cluster.observe.drift import Difference
-from cluster.observe.health.cluster_finding import ClusterFinding
 from cluster.observe.nodes import Node
 from cluster.observe.observation import ClusterObservation, MachineObservation, Observation
 from cluster.platforms.nebius import drift, health, logs, observation

@@ -75,7 +75,7 @@ PARTS: dict[str, Callable[[], Any]] = {
 """The parts of what a controller reports under `slurm`."""
 
 
-# States in which a node takes or runs jobs, and those in which it does not; cluster/slurm/node_states.py has them all.
+# States in which a node takes or runs jobs, and those in which it does not; cluster/observe/nodes.py has them all.
 WORKING = {"IDLE", "MIXED", "ALLOCATED", "COMPLETING"}
 BROKEN = set(
     "DOWN DRAIN ERROR FAIL FUTURE INVALID_REG NOT_RESPONDING NO_RESPOND POWERED_DOWN REBOOT_ISSUED UNKNOWN".split()

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from cluster.load.parse import parse
+from cluster.load import parse
 from components.deploy import config_text
 from tests.cli.clusters import OUTPUTS
 from tests.cli.conftest import Hpc, stand_for_state

@@ -229,7 +229,7 @@ def test_destroy_says_what_still_runs_of_a_rehearsal_with_a_cloud_of_its_own(hpc
 
 def test_no_cloud_is_loaded(root: Path, mega: Path) -> None:
     program = (
-        "import sys, yaml; from cluster.load.parse import parse;"
+        "import sys, yaml; from cluster.load import parse;"
         "from cluster.platforms.local.rehearsal import rehearsed;"
         f"rehearsed(parse(yaml.safe_load(open({str(mega)!r}))['config']));"
         "sys.exit(any(name.startswith(('pulumi', 'google.cloud')) for name in sys.modules))"

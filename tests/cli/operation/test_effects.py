@@ -9,7 +9,7 @@ import pytest
 from cli import console
 from cli.display.views import DocumentView, PlainView
 from cli.stack import impact
-from cluster.load.parse import parse
+from cluster.load import parse
 from tests.cli import events
 from tests.cli.conftest import STACK, Hpc
 

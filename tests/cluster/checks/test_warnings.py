@@ -7,9 +7,8 @@ from typing import Any, ClassVar
 import pytest
 
 from cluster.checks import settings as settings_checks
-from cluster.checks.run import find_warnings
 from cluster.jobs.warm_up import warm_up
-from cluster.load.parse import parse
+from cluster.load import find_warnings, parse
 from cluster.platforms.gcp import checks
 from tests.clouds import A3, EXASCALER, MANAGED, google, settings
 from tests.cluster.stacks import EVERY, cluster, config

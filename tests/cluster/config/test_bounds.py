@@ -15,7 +15,7 @@ from cluster.catalog.base_system import SYSTEM, missing_interpreter
 from cluster.catalog.slurm_releases import CONF, NODE, PARTITION
 from cluster.config.validators.settings import NODE_SIZES
 from cluster.findings import ConfigError
-from cluster.load.parse import parse
+from cluster.load import parse
 from cluster.reference import json_schema
 from tests.cluster.stacks import ALICE, KEY, ROOT, findings, local
 from tests.cluster.stacks import PARTITION as QUEUE

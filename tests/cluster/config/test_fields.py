@@ -18,7 +18,7 @@ from cluster.config.section import Slurm
 from cluster.config.slurm import SlurmSettings, Timers
 from cluster.config.types import Flag, Positive, Seconds
 from cluster.impact.table import effects
-from cluster.load.model import with_defaults
+from cluster.load import with_defaults
 from cluster.reference import json_schema, reference
 from cluster.slurm.accounting import desired
 from cluster.slurm.files import render

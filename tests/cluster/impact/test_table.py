@@ -12,8 +12,7 @@ from cluster.config import ClusterConfig
 from cluster.config.impact import Effect
 from cluster.impact.edits import edits
 from cluster.impact.table import declared, editable, effects, find_rule, impact, possible, worst
-from cluster.load.model import cluster_model
-from cluster.load.parse import parse
+from cluster.load import cluster_model, parse
 from cluster.platforms import registry
 from cluster.platforms.local.address_plan import plan
 from cluster.slurm.files import render

@@ -8,7 +8,7 @@ from cluster.catalog.slurm_releases import UPGRADES, VERSIONS, takes_over, upgra
 from cluster.config import ClusterConfig
 from cluster.config.impact import Effect
 from cluster.impact.table import effects
-from cluster.load.parse import parse
+from cluster.load import parse
 from tests.clouds import settings
 from tests.cluster.stacks import local
 

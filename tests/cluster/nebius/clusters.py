@@ -5,7 +5,7 @@ from typing import Any
 
 from cluster.config import ClusterConfig
 from cluster.findings import Finding
-from cluster.load.parse import parse
+from cluster.load import parse
 from cluster.platforms.nebius.node_groups import NodeGroup, node_groups
 from cluster.platforms.nebius.releases import Facts, Release, releases
 from cluster.platforms.nebius.section import settings_of as settings

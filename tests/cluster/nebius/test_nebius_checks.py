@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from cluster.checks.run import find_warnings
 from cluster.findings import Level
+from cluster.load import find_warnings
 from tests.cluster.nebius.clusters import CPU, FABRIC, GB300, H100, KEY, ONE_GPU, findings, gpus, nebius
 from tests.cluster.stacks import config
 

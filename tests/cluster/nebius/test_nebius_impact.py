@@ -8,8 +8,7 @@ import pytest
 from cluster.config.impact import Effect
 from cluster.impact.edits import edits
 from cluster.impact.table import editable, find_rule, impact, possible
-from cluster.load.model import cluster_model
-from cluster.load.parse import parse
+from cluster.load import cluster_model, parse
 from tests.cluster.nebius.clusters import H100, PLACE, given
 from tests.cluster.samples import at, gone
 

@@ -8,7 +8,7 @@ import json
 from pathlib import Path
 from typing import Any, cast
 
-from cluster.observe.health.cluster_finding import ClusterFinding
+from cluster.findings import ClusterFinding
 from cluster.observe.health.findings import findings
 from cluster.observe.observation import ClusterObservation, MachineObservation, Observation
 

@@ -5,12 +5,11 @@ from typing import Any
 
 import pytest
 
-from cluster.checks.run import find_warnings
 from cluster.config.cluster import ClusterConfig
 from cluster.config.impact import Effect
 from cluster.findings import ConfigError
 from cluster.impact.table import effects
-from cluster.load.parse import parse, parse_output
+from cluster.load import find_warnings, parse, parse_output
 from cluster.platforms import registry
 from cluster.reference import json_schema, reference
 from tests.cluster.platforms import toy

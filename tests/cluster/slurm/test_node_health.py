@@ -3,14 +3,12 @@
 import pytest
 
 from cluster.config.slurm import HealthChecks, NcclTest
-from cluster.findings import ConfigError
-from cluster.jobs.measurements import measurements
-from cluster.load.parse import parse
+from cluster.findings import Actor, ConfigError
+from cluster.load import parse
 from cluster.observe.health.check_results import ADVICE, advice, drained, findings, results
-from cluster.observe.health.cluster_finding import Actor
 from cluster.observe.nodes import Node
 from cluster.slurm.files import render
-from cluster.slurm.health import health
+from cluster.slurm.health import health, measurements
 from cluster.slurm.script_tree import expected, has_scripts, links
 from scripts.node.health.kinds import KINDS, LONGEST, PREFIX, kinds, parts, reason, resumes
 from tests.cluster.stacks import STACKS, load

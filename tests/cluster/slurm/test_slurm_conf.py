@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster.load.model import validate
-from cluster.load.parse import parse
+from cluster.load import parse, validate
 from cluster.platforms.local.address_plan import plan
 from cluster.slurm import hostlist
 from cluster.slurm.files import digest, render, render_slurmdbd

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from cluster.platforms.nebius.login_address import address, missing
+from cluster.platforms.nebius.kubectl import login_address, why_no_login_address
 from tests.cli.clusters import FAKE_SSH, OUTPUTS, said
 from tests.cli.conftest import stand_for_state
 from tests.nebius.access.conftest import Hpc, calls
@@ -53,7 +53,7 @@ def node(*addresses: tuple[str, str]) -> dict[str, Any]:
     ],
 )
 def test_the_address_follows_the_type_of_the_service(found: dict, nodes: list, expected: Any) -> None:
-    assert address(found, nodes) == expected
+    assert login_address(found, nodes) == expected
 
 
 def test_a_service_without_an_address_shows_its_last_events() -> None:
@@ -65,10 +65,10 @@ def test_a_service_without_an_address_shows_its_last_events() -> None:
         }
         for number in (3, 1, 2, 4)
     ]
-    told = missing(service(balancer={}), events)
+    told = why_no_login_address(service(balancer={}), events)
     assert told.startswith("service soperator-login-svc has no address yet")
     assert told.endswith("try 2; SyncLoadBalancerFailed: try 3; SyncLoadBalancerFailed: try 4.")
-    assert "ExternalIP" in missing(service("NodePort"), [])
+    assert "ExternalIP" in why_no_login_address(service("NodePort"), [])
 
 
 def answers(found: dict[str, Any], *, nodes: Any = (), events: Any = ()) -> str:

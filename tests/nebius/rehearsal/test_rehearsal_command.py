@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 import yaml
 
-from cluster.load.parse import parse
+from cluster.load import parse
 from components.rehearsal import Request
 from lab.nebius_rehearsal import rehearse
 from tests.cli.conftest import hpc, root, tool  # noqa: F401 - fixtures

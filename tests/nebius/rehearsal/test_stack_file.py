@@ -3,7 +3,7 @@
 import pytest
 
 from cluster.findings import ROOT
-from cluster.load.parse import parse
+from cluster.load import parse
 from cluster.slurm.files import render
 from lab.soperator.stack_file import section
 from lab.soperator.wanted import wanted

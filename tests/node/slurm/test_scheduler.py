@@ -6,7 +6,7 @@ import pytest
 from slurm import scheduler
 from system.host import SetupError
 
-from cluster.slurm.node_states import NODE_STATES, Means, parse
+from cluster.observe.nodes import NODE_STATES, Means, parse
 
 
 def having(*meanings: Means) -> set[str]:

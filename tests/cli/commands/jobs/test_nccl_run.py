@@ -14,9 +14,8 @@ from cli.cluster.scheduler import Scheduler
 from cli.errors import CliError
 from cli.stack import project
 from cluster.config import ClusterConfig
-from cluster.load.parse import parse as parse_stack
-from cluster.observe.nodes import Node
-from cluster.slurm.node_states import parse
+from cluster.load import parse as parse_stack
+from cluster.observe.nodes import Node, parse
 from components.deploy import config_text
 from tests.cli.cluster.test_jobs import row
 from tests.cli.clusters import OUTPUTS

@@ -12,7 +12,7 @@ import pytest
 from cluster.catalog import IMAGES
 from cluster.catalog.recipes import DEFAULT, NEWEST, RECIPES, SNAPSHOTS, VERSIONS, Download
 from cluster.findings import ConfigError
-from cluster.load.parse import parse
+from cluster.load import parse
 from cluster.platforms.gcp import install_program
 from cluster.platforms.gcp.image import bake_script, content, digest, parameters, recipe, steps, trial_script, versions
 from cluster.platforms.gcp.install_program import FOLDER, LARGEST

@@ -4,8 +4,8 @@ import pytest
 
 from cluster.catalog.prologs import QUALIFIED, RXDM_VERSIONS, fitting
 from cluster.catalog.recipes import R570, R580, RECIPES
-from cluster.checks.run import find_warnings
 from cluster.config import ClusterConfig
+from cluster.load import find_warnings
 from cluster.platforms.gcp import checks
 from cluster.platforms.gcp.image import rxdm_of_driver
 from tests.clouds import A3, google

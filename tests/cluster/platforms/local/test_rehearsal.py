@@ -12,7 +12,7 @@ from cluster.catalog.slurm_releases import CONF
 from cluster.checks.scripts import places
 from cluster.config import ClusterConfig
 from cluster.findings import ConfigError
-from cluster.load.parse import parse
+from cluster.load import parse
 from cluster.people import accounts
 from cluster.platforms.gcp.filesystems.registry import targets
 from cluster.platforms.local.address_plan import plan

@@ -3,17 +3,20 @@
 import contextlib
 import copy
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cache
 from itertools import islice
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import ValidationError
+from pydantic import AfterValidator, Field, ValidationError, WithJsonSchema, create_model
 from pydantic_core import ErrorDetails
 
-from cluster.checks.run import find_errors
+from cluster.catalog.bounds import MOST_NODES
+from cluster.checks import machines, scripts, settings, users
 from cluster.config.cluster import ClusterConfig
-from cluster.config.fields import description, section_at
+from cluster.config.fields import description, given, section_at, shown
+from cluster.config.section import Section
 from cluster.findings import (
     PROVIDERS,
     ROOT,
@@ -25,8 +28,8 @@ from cluster.findings import (
     listing,
     nearest,
     show,
+    suggest,
 )
-from cluster.load.model import cluster_model, platform_of, validate
 from cluster.platforms import registry
 from cluster.platforms.base import Platform, Provider
 
@@ -380,3 +383,124 @@ def _close(tree: Any, place: Location, positions: dict[Location, list[int]]) -> 
         positions[place] = [position for position, _ in kept]
         return [_close(value, (*place, position), positions) for position, value in kept]
     return tree
+
+
+def validate(given: Mapping[str, Any]) -> ClusterConfig:
+    """The cluster as written, with its platform's defaults. Raises pydantic's ValidationError."""
+    return cluster_model().model_validate(with_defaults(given))
+
+
+def cluster_model() -> type[ClusterConfig]:
+    """The model, as the registry is now."""
+    return _model(tuple(registry.MODULES.items()))
+
+
+@cache
+def _model(_modules: tuple[tuple[str, str], ...]) -> type[ClusterConfig]:
+    names = registry.names()
+    schema = WithJsonSchema({"type": "string", "enum": list(names)})
+    fields: dict[str, Any] = {
+        "platform": (Annotated[str, AfterValidator(_registered), schema], ClusterConfig.model_fields["platform"])
+    }
+    for platform in registry.all_platforms():
+        for key, section in platform.sections.items():
+            if key not in ClusterConfig.model_fields:
+                fields[key] = (section | None, Field(default=None, description=section.__doc__))
+    return create_model(
+        "ClusterConfig", __base__=ClusterConfig, __module__=__name__, __doc__=ClusterConfig.__doc__, **fields
+    )
+
+
+def _registered(value: str) -> str:
+    """A validator, not part of the type: the model is made once, the registry may grow."""
+    names = registry.names()
+    if value not in names:
+        raise RefusedError(listing(names), suggest(value, names, "write one of these"))
+    return value
+
+
+def platform_of(given: Mapping[str, Any]) -> Platform:
+    """The platform of a cluster as written; the first one where it names none that exists, so that only this is
+    reported and not all that it lacks."""
+    names = registry.names()
+    name = given.get("platform")
+    return registry.get(name if isinstance(name, str) and name in names else names[0])
+
+
+def with_defaults(given: Mapping[str, Any]) -> dict[str, Any]:
+    """The cluster as written, with the platform's defaults. Wrong shapes are left for the models to report."""
+    filled: dict[str, Any] = dict(given)
+    platform = platform_of(given)
+    for key, default in platform.defaults.items():
+        written = filled.get(key)
+        if written is None:
+            filled[key] = copy.deepcopy(default)
+        elif isinstance(default, Mapping) and isinstance(written, Mapping):
+            filled[key] = {**copy.deepcopy(default), **written}
+    for key in ("controller", "login"):
+        filled[key] = _typed(filled.get(key) or {}, platform.machine_types.get(key))
+    nodesets = filled.get("nodesets")
+    if isinstance(nodesets, Mapping):
+        filled["nodesets"] = {
+            name: _typed(one or {}, platform.machine_types.get("node")) for name, one in nodesets.items()
+        }
+    return filled
+
+
+def _typed(section: Any, machine_type: str | None) -> Any:  # noqa: ANN401 - what stands in the file may have any shape
+    if machine_type is None or not isinstance(section, Mapping) or "on" in section or "machine_type" in section:
+        return section
+    return {**section, "machine_type": machine_type}
+
+
+def find_errors(config: ClusterConfig) -> Iterator[Finding]:
+    yield from machines.count_errors(config)
+    if machines.count_nodes(config) > MOST_NODES:
+        return  # the other rules list machines, which takes a while where nobody meant so many
+    yield from registry.get(config.platform).checks(config)
+    yield from _platform_fields(config)
+    for rules in (machines, users, settings, scripts):
+        yield from rules.find_errors(config)
+
+
+def find_warnings(config: ClusterConfig) -> list[Finding]:
+    """Warnings of a configuration without errors: every preview and `up` shows them."""
+    return [
+        *scripts.find_warnings(config),
+        *users.find_warnings(config),
+        *settings.find_warnings(config),
+        *scripts.find_warm_up_warnings(config),
+        *registry.get(config.platform).warnings(config),
+    ]
+
+
+def _platform_fields(config: ClusterConfig) -> Iterator[Finding]:
+    platform, everyone = registry.get(config.platform), registry.all_platforms()
+    for at, section in _sections((), config):
+        for key in type(section).model_fields:
+            owners = [owner for owner in everyone if key in _own_fields(owner, section)]
+            if not owners or platform in owners or (value := given(section, key)) is None:
+                continue
+            yield Finding(
+                id="platform-field",
+                at=(*at, key),
+                given=shown(value),
+                allowed=f"nothing on {platform.name}: {key} is for {' and '.join(owner.title for owner in owners)}",
+                todo=platform.instead.get(key, "remove it here"),
+            )
+
+
+def _own_fields(platform: Platform, section: Section) -> frozenset[str]:
+    """The fields of a section that only some platforms have, this one among them."""
+    own = frozenset(platform.sections) if isinstance(section, ClusterConfig) else frozenset[str]()
+    return own.union(*(keys for kind, keys in platform.fields.items() if isinstance(section, kind)))
+
+
+def _sections(at: Location, section: Section) -> Iterator[tuple[Location, Section]]:
+    """A section and those below it, by their place; without lists, whose sections are alike on all platforms."""
+    yield at, section
+    for key, value in section:
+        members = value.items() if isinstance(value, dict) else [(None, value)]
+        for name, one in members:
+            if isinstance(one, Section):
+                yield from _sections((*at, key) if name is None else (*at, key, name), one)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from cluster.config import ClusterConfig
 from cluster.findings import ConfigError, Finding
 from cluster.impact.table import effects
-from cluster.load.parse import parse, parse_output
+from cluster.load import parse, parse_output
 from cluster.platforms.gcp.address_plan import plan
 from cluster.platforms.gcp.capacity import of_nodes
 from cluster.platforms.gcp.disks import boot_disk, state_disk

@@ -1,1 +1,0 @@
-"""Parses the settings of a stack file to a ClusterConfig, or to every error at once."""
