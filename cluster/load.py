@@ -477,8 +477,9 @@ def find_warnings(config: ClusterConfig) -> list[Finding]:
 def _platform_fields(config: ClusterConfig) -> Iterator[Finding]:
     platform, everyone = registry.get(config.platform), registry.all_platforms()
     for at, section in _sections((), config):
+        own = [(owner, _own_fields(owner, section)) for owner in everyone]
         for key in type(section).model_fields:
-            owners = [owner for owner in everyone if key in _own_fields(owner, section)]
+            owners = [owner for owner, keys in own if key in keys]
             if not owners or platform in owners or (value := given(section, key)) is None:
                 continue
             yield Finding(

@@ -94,7 +94,7 @@ def _fields(config: ClusterConfig) -> Iterator[tuple[Location, Slurm, Any, Table
         yield at, slurm, reduce(getattr, at, config), CONF
     for key, sections, table in (("nodesets", config.nodesets, NODE), ("partitions", config.partitions, PARTITION)):
         for name, section in sections.items():
-            for field, slurm in slurm_fields(section):
+            for field, slurm in slurm_fields(type(section)):
                 yield (key, name, field), slurm, getattr(section, field), table
 
 

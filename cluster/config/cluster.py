@@ -68,7 +68,7 @@ class ClusterConfig(Section):
     """The operating system of the machines."""
     controller: Controller
     """The machine that runs slurmctld, slurmdbd and the accounting database."""
-    login: Login = Field(default_factory=Login)
+    login: Login = Field(default_factory=Login.model_construct)
     """Machines where people log in and submit jobs."""
     nodesets: Annotated[Mapping[NodesetName, Nodeset], Members("nodeset")] = Field(
         min_length=1, max_length=500, examples=[{"cpu": {"count": 2}}]
@@ -87,11 +87,11 @@ class ClusterConfig(Section):
     )
     """People who used it, whose files are still there: nobody else can have their uids. `./hpc user remove` adds
     them."""
-    accounting: Accounting = Field(default_factory=Accounting)
+    accounting: Accounting = Field(default_factory=Accounting.model_construct)
     """Who is charged, and within which limits."""
-    slurm: SlurmSettings = Field(default_factory=SlurmSettings)
+    slurm: SlurmSettings = Field(default_factory=SlurmSettings.model_construct)
     """Slurm's own settings; the defaults suit a cluster of any size here."""
-    containers: Containers = Field(default_factory=Containers)
+    containers: Containers = Field(default_factory=Containers.model_construct)
     """On local and gcp: containers of jobs."""
     customize: Annotated[tuple[Customize, ...], Replace("depends on the provider: see the preview")] = Field(
         default=(), max_length=100

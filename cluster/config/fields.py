@@ -57,6 +57,7 @@ def edit_patterns(section: type[Section]) -> Iterator[str]:
             yield pattern + (MEMBER if get_origin(unwrap(info.annotation)) is Mapping else "")
 
 
+@cache
 def conf_fields(model: type[Section]) -> tuple[tuple[str, Slurm], ...]:
     """Dotted path of every field that sets a parameter of slurm.conf, and the parameter; members have other lines."""
     return tuple(

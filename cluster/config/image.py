@@ -93,7 +93,7 @@ class Image(Section):
     No family: what that means changes by itself."""
     provision: tuple[Provision, ...] = ()
     """On gcp: steps of one's own, run as root after all others of the bake, or of the first boot."""
-    builder: Builder = Field(default_factory=Builder)
+    builder: Builder = Field(default_factory=Builder.model_construct)
     """On gcp: the machine that the image is made on."""
     packages: tuple[PackageName, ...] = Field(default=(), max_length=200, examples=[["python3-mpi4py"]])
     """Packages of the distribution that every machine has beyond the usual ones, by name. On local they are part of the

@@ -47,9 +47,9 @@ class Controller(Section):
 
     machine_type: MachineTypeName
     """Machine type of the catalog. Default: the platform's smallest that suffices."""
-    disk: Disk = Field(default_factory=Disk)
+    disk: Disk = Field(default_factory=Disk.model_construct)
     """On gcp and nebius: its boot disk."""
-    state_disk: Disk = Field(default_factory=Disk)
+    state_disk: Disk = Field(default_factory=Disk.model_construct)
     """On gcp: the disk for Slurm's state, the accounting database, /opt/apps and, where nothing else is mounted there,
     /home. It outlives the machine."""
     capacity: BasicCapacity | None = None
@@ -81,7 +81,7 @@ class Login(OnController):
     """Login machines. 0 with no `on` leaves only the controller to submit jobs from."""
     machine_type: MachineTypeName | None = None
     """Machine type of the catalog. Default: the platform's smallest that suffices."""
-    disk: Disk = Field(default_factory=Disk)
+    disk: Disk = Field(default_factory=Disk.model_construct)
     """On gcp and nebius: the boot disk of each."""
     capacity: BasicCapacity | None = None
     """On gcp: how the cloud is asked for them."""
@@ -101,7 +101,7 @@ class Nodeset(OnController):
     """Machine type of the catalog, which sets sockets, cores, threads, memory and GPUs. Default: the platform's."""
     gpus: Gpus | None = None
     """GPUs to attach, on machine types that have none of their own."""
-    disk: Disk = Field(default_factory=Disk)
+    disk: Disk = Field(default_factory=Disk.model_construct)
     """On gcp and nebius: the boot disk of each."""
     capacity: Capacity | None = None
     """On gcp and nebius: how the cloud is asked for them. On nebius on_demand, spot (preemptible nodes) or

@@ -4,8 +4,9 @@
 partition's `conf`, checked against the stack's release of Slurm, and has an impact (`cluster.config.impact`).
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any, ClassVar, TypeVar
 
 from pydantic import BaseModel, ConfigDict
@@ -15,7 +16,11 @@ from cluster.catalog.slurm_releases import Table
 
 
 class Section(BaseModel):
-    """A part of the configuration: can't be changed once read, and refuses keys that it doesn't know."""
+    """A part of the configuration: can't be changed once read, and refuses keys that it doesn't know.
+
+    Where it may be left out, its `model_construct` is the default: calling the class would build a validator of its
+    own for it at every start.
+    """
 
     one_value: ClassVar[bool] = False
     """True if an edit of the section is shown as one, because its keys mean nothing apart."""
@@ -71,14 +76,12 @@ def metadata(info: FieldInfo, kind: type[Kind]) -> Kind | None:
     return next((note for note in info.metadata if isinstance(note, kind)), None)
 
 
-def slurm_fields(section: Section | type[Section]) -> Iterator[tuple[str, Slurm]]:
+@cache
+def slurm_fields(kind: type[Section]) -> tuple[tuple[str, Slurm], ...]:
     """Key and parameter of the section's fields that set one of Slurm's."""
-    kind = section if isinstance(section, type) else type(section)
-    for key, info in kind.model_fields.items():
-        if found := metadata(info, Slurm):
-            yield key, found
+    return tuple((key, found) for key, info in kind.model_fields.items() if (found := metadata(info, Slurm)))
 
 
 def slurm_settings(section: Section) -> dict[str, Value]:
     """Parameter and value of each field of a section that sets one of Slurm's, in the order of the fields."""
-    return {slurm.parameter: slurm.value(getattr(section, key)) for key, slurm in slurm_fields(section)}
+    return {slurm.parameter: slurm.value(getattr(section, key)) for key, slurm in slurm_fields(type(section))}

@@ -255,7 +255,7 @@ class SlurmSettings(Section):
         Literal["22.05", "23.11", "24.05", "24.11", "25.05", "25.11", "26.05"] | None, ByRule("slurm_release")
     ] = None
     """Slurm's release. Default: what image.base comes with."""
-    timers: Timers = Field(default_factory=Timers)
+    timers: Timers = Field(default_factory=Timers.model_construct)
     """Slurm's timers, all in seconds."""
     consumable: Annotated[
         Literal["core", "cpu"],
