@@ -10,7 +10,7 @@ from pathlib import Path
 from engine.core.scope import Scope
 from engine.errors import EngineError
 from engine.events import Event, Kind, Result
-from engine.project import KubernetesTools, Project
+from engine.project import KubernetesTools, Project, salt_of
 from engine.state import crypter
 from engine.state.crypter import Passphrase
 from engine.state.stored_stack import StoredStack
@@ -89,6 +89,9 @@ class Stack(StoredStack):
     def _run(
         self, kind: Kind, on_event: OnEvent, parallel: int | None, scope: Scope, *, dry: bool, refresh: bool = False
     ) -> Result:
+        state = self.load(salt_of(self.config_file))
+        if state.salted or not dry:
+            state.begin_unlock()
         # It imports the SDK, a second that commands which only read the state do without.
         from engine.core.operation import Operation  # noqa: PLC0415
 
@@ -97,11 +100,11 @@ class Stack(StoredStack):
             message=self._message, kubernetes=self._kubernetes,
         )  # fmt: skip
         if kind == "preview":
-            result = operation.run()
+            result = operation.run(state)
             self._runnable = self._runnable or (result.ok and not result.foreign)
             return result
-        operation.require_embedded(previewed=self._runnable)
+        operation.require_embedded(state, previewed=self._runnable)
         if dry:
-            return operation.run()
+            return operation.run(state)
         with self.hold():
-            return operation.run()
+            return operation.run(state if state.is_current else self.load(salt_of(self.config_file)))

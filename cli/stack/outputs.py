@@ -11,8 +11,9 @@ def read(stack: str, *, show_secrets: bool) -> dict[str, Any]:
     """The stack's outputs, from the state alone: the program does not run."""
     if state_dir.on_files(stack):
         kept = project.require_state(stack)
-        values = kept.outputs(show_secrets=show_secrets)
-        renew_host_keys(values, kept.export_state()["deployment"].get("resources") or [])
+        deployment = kept.export_state()["deployment"]
+        values = kept.outputs(show_secrets=show_secrets, deployment=deployment)
+        renew_host_keys(values, deployment.get("resources") or [])
         return values
     secrets = ["--show-secrets"] if show_secrets else []
     return json.loads(state_edit.run_pulumi(stack, "stack", "output", "--json", *secrets))

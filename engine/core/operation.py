@@ -18,7 +18,6 @@ from engine.errors import EngineError, NotRunnableError, RunInterruptedError
 from engine.events import Event, Finished, Kind, ProgramError, Result, Started, StepDone, StepStarted
 from engine.project import KubernetesTools, salt_of
 from engine.providers import Foreign, Providers
-from engine.state import checkpoint
 from engine.state.resource import Resource, now
 from engine.state.state import State
 from engine.state.stored_stack import StoredStack, outputs_in, state_file
@@ -39,11 +38,11 @@ class Operation:
     message: str
     kubernetes: KubernetesTools | None
 
-    def run(self) -> Result:
-        """Raises DamagedStateError, PassphraseError, NotRunnableError, ProgramError, EngineError."""
+    def run(self, state: State) -> Result:
+        """Run on the stack's state, as it was read. Raises DamagedStateError, PassphraseError, NotRunnableError,
+        ProgramError, EngineError."""
         began = int(time.time())
         stack, project = self.stack, self.stack.project
-        state = stack.load(salt_of(stack.config_file))
         if not self.dry:
             state.unlock()
         state.load()
@@ -84,10 +83,9 @@ class Operation:
             raise problem
         return result
 
-    def require_embedded(self, *, previewed: bool) -> None:
+    def require_embedded(self, state: State, *, previewed: bool) -> None:
         """Before the first step: raise NotRunnableError if the engine does not have the providers of all resources."""
-        rows = checkpoint.read(self.stack.file).get("resources") or []
-        types = {r["type"] for r in rows if r.get("custom") and not r.get("external")}
+        types = state.managed_types
         providers = Providers(self.stack.project.root, {}, self.stack.project.name, self.kubernetes)
         foreign = sorted(t for t in types - {urns.STACK_TYPE} if isinstance(providers.of(t), Foreign))
         if foreign:
@@ -97,7 +95,7 @@ class Operation:
             preview = replace(
                 self, kind="preview", on_event=lambda _: None, parallel=None, scope=Scope(), dry=True, refresh=False
             )
-            result = preview.run()
+            result = preview.run(self.stack.load(salt_of(self.stack.config_file)))
             if result.foreign:
                 raise NotRunnableError(list(result.foreign), self.stack.name)
             if result.interrupted:

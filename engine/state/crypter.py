@@ -12,7 +12,7 @@ import os
 from base64 import b64decode, b64encode
 from collections.abc import Callable
 from pathlib import Path
-from threading import Lock
+from threading import Lock, Thread
 
 from engine.errors import PassphraseError
 from engine.values import SECRET, SIG, Value, plain, with_secrets
@@ -22,10 +22,26 @@ ROUNDS = 1_000_000
 _PROBE = "pulumi"
 
 
-@functools.lru_cache(maxsize=4)
-def _derive(passphrase: str, salt: bytes, rounds: int) -> bytes:
-    # A third of a second on a current core, so not twice in a process.
-    return hashlib.pbkdf2_hmac("sha256", passphrase.encode(), salt, rounds, 32)
+class _Key(Thread):
+    """Derives a key. It takes a third of a second of a core, in which other threads run."""
+
+    def __init__(self, passphrase: str, salt: bytes, rounds: int) -> None:
+        super().__init__(daemon=True)
+        self._given = passphrase.encode(), salt, rounds
+        self._key = b""
+        self.start()
+
+    def run(self) -> None:
+        self._key = hashlib.pbkdf2_hmac("sha256", *self._given, 32)
+
+    def wait(self) -> bytes:
+        """The key, once it is there."""
+        self.join()
+        return self._key
+
+
+derive = functools.lru_cache(maxsize=4)(_Key)
+"""Not twice in a process."""
 
 
 def from_environment() -> str:
@@ -47,6 +63,7 @@ class Crypter:
         """`salt` is a stack's `encryptionsalt`; without one a new one is made when first needed."""
         self._passphrase = passphrase
         self._salt = salt
+        self._new = os.urandom(8)
         self._key: bytes | None = None
         self._lock = Lock()
         self._ciphertexts: dict[str, str] = {}
@@ -71,16 +88,20 @@ class Crypter:
         self._ciphertexts.setdefault(text, ciphertext)
         return text
 
+    def begin(self) -> _Key:
+        """Begin to make the key, which `unlock` needs, and return at once."""
+        raw = b64decode(self._salt.split(":")[1]) if self._salt else self._new
+        return derive(self._passphrase(), raw, ROUNDS)
+
     def unlock(self) -> bytes:
         """Make the key, and a salt where there is none. Raises PassphraseError if the passphrase does not fit."""
         with self._lock:
             if self._key is None:
-                raw = b64decode(self._salt.split(":")[1]) if self._salt else os.urandom(8)
-                key = _derive(self._passphrase(), raw, ROUNDS)
+                key = self.begin().wait()
                 if self._salt:
                     self._open(key, self._salt.split(":", 2)[2])
                 else:
-                    self._salt = f"v1:{b64encode(raw).decode()}:{self._seal(key, _PROBE)}"
+                    self._salt = f"v1:{b64encode(self._new).decode()}:{self._seal(key, _PROBE)}"
                 self._key = key
             return self._key
 

@@ -1,7 +1,7 @@
 """The state of a stack, in the file format of the Pulumi CLI's file backend, and how it changes during a run.
 
 Every change is on disk before the next step begins: written beside the file, synced, renamed over it, the one before
-kept as `.bak`; or, where there are many resources, added to its journal. What is about to be done stands in
+kept as `.bak`; or, where it is large, added to its journal. What is about to be done stands in
 `pending_operations`, so that a run killed in the middle of a step leaves a note of it. Secrets are encrypted one by
 one.
 """
@@ -10,6 +10,7 @@ import hashlib
 import json
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from threading import Lock, RLock
 
@@ -23,19 +24,28 @@ from hostfiles import write_atomically
 
 # The CLI whose format this is; it is written to the manifest and decides nothing.
 VERSION = "v3.272.0"
-WHOLE = 200
-"""Resources up to which the file is written at each step: it takes less time than most steps, and the file alone always
-shows everything."""
+WHOLE = 1 << 18
+"""Bytes up to which the file is written at each step: it takes milliseconds, and the file alone always shows
+everything."""
 LEAST = 1 << 16
 """Bytes of journal from which on it is folded into the file when it is as large as that."""
+
+
+def salt_in(file: Path, row: dict[str, Value]) -> str:
+    """The salt in a deployment. Raises EngineError if its secrets are not encrypted with a passphrase."""
+    provider: Value = row.get("secrets_providers") or {"type": "passphrase"}
+    if provider.get("type") != "passphrase":
+        message = f"its secrets are kept by {provider.get('type')}; the embedded engine supports passphrases only"
+        raise EngineError(f"{file}: {message}: use the CLI")
+    return (provider.get("state") or {}).get("salt", "")
 
 
 class State:
     """The state of a stack: `olds` is what the run found and has not come to yet; the rest it has dealt with."""
 
     def __init__(self, file: Path, stack: str, project: str, passphrase: Passphrase, salt: str = "") -> None:
-        """`salt` is the `encryptionsalt` of the stack file, which rules if there is one.
-        Raises DamagedStateError; secrets are not decrypted yet."""
+        """`salt` is the `encryptionsalt` of the stack file, which rules if there is one. Raises DamagedStateError;
+        secrets are not decrypted yet."""
         self.file = file
         self._name = f"organization/{project}/{stack}"
         text, self._row = checkpoint.text_and_deployment(file)
@@ -49,12 +59,6 @@ class State:
         self._io, self._lock = Lock(), RLock()
         self._version = self._saved = 0
         kept = ((self._row.get("secrets_providers") or {}).get("state") or {}).get("salt", "")
-        kind = (self._row.get("secrets_providers") or {"type": "passphrase"}).get("type")
-        if kind != "passphrase":
-            message = (
-                f"{file}: its secrets are kept by {kind}; the embedded engine supports passphrases only: use the CLI"
-            )
-            raise EngineError(message)
         self._kept, self._given = kept, salt
         self._old_crypter = Crypter(passphrase, kept)
         self.crypter = self._old_crypter if kept == salt or not salt else Crypter(passphrase, salt)
@@ -69,9 +73,18 @@ class State:
         """True if there is a salt already, which the passphrase has to fit."""
         return bool(self._kept or self._given)
 
+    def begin_unlock(self) -> None:
+        """Begin to make the keys that `unlock` and `load` need, and return at once."""
+        # What is wrong is raised where a key is needed.
+        with suppress(Exception):
+            salt_in(self.file, self._row)
+            for crypter in (self._old_crypter, self.crypter):
+                crypter.begin()
+
     def unlock(self) -> None:
         """See that what is to be written can be read again: by the salt of the state, and by that of the stack file.
-        Raises PassphraseError, which names the file."""
+        Raises PassphraseError, which names the file, and EngineError."""
+        salt_in(self.file, self._row)
         try:
             if self._kept:
                 self._old_crypter.unlock()
@@ -82,8 +95,20 @@ class State:
         except PassphraseError as error:
             raise PassphraseError(f"encryptionsalt of the stack file: {error}") from None
 
+    @property
+    def managed_types(self) -> set[str]:
+        """The types of the resources that providers manage, as the file has them."""
+        return {r["type"] for r in self._row.get("resources") or [] if r.get("custom") and not r.get("external")}
+
+    @property
+    def is_current(self) -> bool:
+        """Whether the file, and its journal, are still what was read."""
+        now = self.file.read_bytes() if self.file.exists() else b""
+        return self._folded and not checkpoint.entries(self.file) and hashlib.sha256(now).hexdigest() == self._digest
+
     def load(self) -> None:
-        """Decrypt what the file holds. Raises PassphraseError, which names the file, and DamagedStateError."""
+        """Decrypt what the file holds. Raises PassphraseError, which names the file, DamagedStateError, EngineError."""
+        salt_in(self.file, self._row)
         decrypt = self._old_crypter.decrypt
         try:
             rows = unseal(self._row.get("resources") or [], decrypt)
@@ -213,7 +238,7 @@ class State:
             if self._saved > wanted or (self._saved == wanted and not finished):
                 return
             try:
-                whole = self._whole or len(self._olds) + len(self._news) < WHOLE
+                whole = self._whole or self._size < WHOLE
                 whole = whole or self._journal.size > max(self._size, LEAST)
                 if finished or whole:
                     self._write(finished=finished)

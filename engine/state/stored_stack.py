@@ -11,10 +11,10 @@ from engine import urn as urns
 from engine.errors import EngineError, UnknownResourceError
 from engine.project import Project, salt_of
 from engine.state import checkpoint
-from engine.state.crypter import Passphrase, reveal
+from engine.state.crypter import Crypter, Passphrase, reveal
 from engine.state.lock import Holder, Locks
 from engine.state.resource import Resource
-from engine.state.state import State
+from engine.state.state import State, salt_in
 from engine.values import Value
 
 
@@ -56,13 +56,13 @@ class StoredStack:
             loaded.load()
             loaded.fold()
 
-    def outputs(self, *, show_secrets: bool = False) -> dict[str, Value]:
-        """The stack's outputs, secrets as "[secret]" unless they are asked for. Raises EngineError if there is no
-        such stack, PassphraseError, DamagedStateError."""
-        row = self._existing()
-        if not show_secrets:
-            return outputs_in(row.get("resources") or [])
-        return outputs_in(row.get("resources") or [], self.load().crypter.decrypt)
+    def outputs(self, *, show_secrets: bool = False, deployment: dict[str, Value] | None = None) -> dict[str, Value]:
+        """The stack's outputs, secrets as "[secret]" unless they are asked for; from a deployment that was read
+        before, where the caller has one. Raises EngineError if there is no such stack, PassphraseError,
+        DamagedStateError."""
+        row = self._existing() if deployment is None else deployment
+        decrypt = Crypter(self.passphrase, salt_in(self.file, row)).decrypt if show_secrets else None
+        return outputs_in(row.get("resources") or [], decrypt)
 
     def export_state(self) -> dict[str, Value]:
         """The state, as `pulumi stack export` shows it; secrets stay encrypted."""

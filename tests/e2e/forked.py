@@ -19,7 +19,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 MODULES = (
-    "accounting", "health", "jobs.check", "logs", "nodes", "outputs", "reach", "state", "status", "update", "user",
+    "accounting", "drift", "health", "jobs.check", "logs", "nodes", "outputs", "reach", "state", "status", "update",
+    "user",
 )  # fmt: skip
 """Of cli/commands: what tests start often."""
 PROGRAM = ("cli.operation.operation", "components.deploy", "components.local.deploy", "pulumi_command.remote")
@@ -98,7 +99,7 @@ def make_key(home: Path, arguments: list[str]) -> None:
             state = json.loads((home / f".pulumi/stacks/hpc/{word}.json").read_text())
             salt = state["checkpoint"]["latest"]["secrets_providers"]["state"]["salt"]
             passphrase = (home / "passphrase").read_text().rstrip("\r\n")
-            crypter._derive(passphrase, b64decode(salt.split(":")[1]), crypter.ROUNDS)
+            crypter.derive(passphrase, b64decode(salt.split(":")[1]), crypter.ROUNDS).wait()
 
 
 def begin(arguments: list[str], env: dict[str, str], files: list[int]) -> None:
