@@ -16,10 +16,9 @@ from cli.cluster.scheduler import Scheduler
 from cli.display import status_screen
 from cli.errors import CliError
 from cli.interrupts import unwound
-from cluster.load import parse_output
-from cluster.observe.drift import Difference
 from cluster.observe.logs import Clock
 from cluster.observe.moment import MomentError, at
+from cluster.observe.observation import Difference
 from cluster.platforms.observer import Access, Asked, Ended, Observer, StatusReport, Table
 from cluster.slurm.hostlist import compress
 
@@ -93,7 +92,7 @@ def drift(
         )
     with opened(stack, outputs, seconds) as access:
         try:
-            return observer.drift(access, parse_output(outputs["config"]))
+            return observer.drift(access, outputs["config"])
         except LookupError as error:
             raise CliError(str(error)) from None
 

@@ -11,8 +11,8 @@ from cli.cluster.cluster import Cluster
 from cli.errors import CliError
 from cluster.config import ClusterConfig
 from cluster.load import parse_output
-from cluster.observe.drift import Difference, Wanted, key_id
-from cluster.observe.observation import ClusterObservation
+from cluster.observe.drift import Wanted, key_id
+from cluster.observe.observation import ClusterObservation, Difference
 from cluster.roster import machines
 from cluster.slurm.accounting import desired
 from cluster.slurm.script_tree import expected, tree

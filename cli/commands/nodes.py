@@ -12,7 +12,6 @@ from cli.cluster.maintenance import drain, reboot, resume
 from cli.cluster.scheduler import Scheduler
 from cli.errors import CliError
 from cli.stack import outputs
-from cluster.load import parse_output
 from cluster.observe.nodes import Node
 from cluster.platforms.capability import Capability
 from cluster.platforms.observer import observer_of
@@ -72,6 +71,8 @@ def nodes(
     elif action is Action.RESUME:
         resume(scheduler, picked, force=force)
     else:
+        from cluster.load import parse_output
+
         timeout = parse_output(values["config"]).slurm.join_seconds if "config" in values else 300
         reboot(scheduler, picked, reason=reason, force=force, wait=wait, timeout=timeout)
 

@@ -7,33 +7,14 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import zip_longest
-from typing import Any, Literal
+from typing import Any
 
 from cluster.config.accounting import Qos
 from cluster.config.section import slurm_fields
-from cluster.observe.observation import ClusterObservation, MachineObservation
+from cluster.observe.observation import NOTHING, ClusterObservation, Difference, MachineObservation, Mends
 from cluster.slurm.files import JOB_SUBMIT
 from cluster.slurm.hostlist import expand
 from scripts.node.slurm.output import same_limit, seconds_of
-
-Mends = Literal["mend", "up", "hand"]
-NOTHING = "(nothing)"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Difference:
-    """A difference between the stack and a machine: where, what, both values, and who mends it."""
-
-    id: str
-    """The kind, for programs: kebab-case, and kept from version to version."""
-    where: tuple[str, ...]
-    """Names of the machines."""
-    what: str
-    """The object: `slurm.conf, line 12`, `user alice: shell`."""
-    stack: str
-    there: str
-    mends: Mends = "mend"
-    """`./hpc drift --mend`, `./hpc up`, or somebody on the machine."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from cluster.roster import Role
 from cluster.slurm.paths import LOGS
 
 EVERYWHERE: Final = ("controller", "login", "node")
@@ -17,7 +16,7 @@ DEFAULT_LINES = 50
 class Log:
     """A kind of log: a file with its rotated older ones, the journal of some units, or both."""
 
-    roles: tuple[Role, ...]
+    roles: tuple[str, ...]
     """Machines that have it."""
     file: str = ""
     units: tuple[str, ...] = ()

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from scripts.node.interface import Disk, Munge, Observation, Reached, Report, Unit
 
@@ -120,3 +120,23 @@ class ClusterObservation:
     @property
     def slurmctld_answers(self) -> bool:
         return bool((self.slurm("ping") or {}).get("up"))
+
+
+Mends = Literal["mend", "up", "hand"]
+NOTHING = "(nothing)"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Difference:
+    """A difference between the stack and a machine: where, what, both values, and who mends it."""
+
+    id: str
+    """The kind, for programs: kebab-case, and kept from version to version."""
+    where: tuple[str, ...]
+    """Names of the machines."""
+    what: str
+    """The object: `slurm.conf, line 12`, `user alice: shell`."""
+    stack: str
+    there: str
+    mends: Mends = "mend"
+    """`./hpc drift --mend`, `./hpc up`, or somebody on the machine."""

@@ -7,12 +7,9 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, Protocol
 
-from cluster.config.cluster import ClusterConfig
 from cluster.findings import ClusterFinding
-from cluster.observe.drift import Difference
 from cluster.observe.nodes import Node
-from cluster.observe.observation import ClusterObservation
-from cluster.platforms import registry
+from cluster.observe.observation import ClusterObservation, Difference
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,8 +117,8 @@ class Observer(Protocol):
         """Results of the operator's health checks, and drained nodes with who must act."""
         ...
 
-    def drift(self, access: Access, config: ClusterConfig) -> tuple[list[Difference], list[str]]:
-        """Return what differs from the stack, and what could not be compared, and why."""
+    def drift(self, access: Access, exported: Any) -> tuple[list[Difference], list[str]]:  # noqa: ANN401
+        """Return what differs from the stack, by its output `config`, and what could not be compared, and why."""
         ...
 
     def logs(self, asked: Asked, pods: Sequence[Mapping[str, Any]], namespace: str) -> Mapping[str, list[str]]:
@@ -141,4 +138,9 @@ class Observer(Protocol):
 def observer_of(outputs: Mapping[str, Any]) -> Observer | None:
     """The observer of a stack that is up, from its outputs; None where machines report themselves."""
     about = outputs.get("platform") or {}
-    return import_module(registry.get(about["name"]).observer).OBSERVER if about.get("observer") else None
+    if not about.get("observer"):
+        return None
+    # The models take a tenth of a second, and clusters that report themselves do without.
+    from cluster.platforms import registry  # noqa: PLC0415
+
+    return import_module(registry.get(about["name"]).observer).OBSERVER

@@ -14,8 +14,7 @@ from decimal import Decimal, InvalidOperation
 from typing import Any
 
 from cluster.config.cluster import ClusterConfig
-from cluster.observe.drift import NOTHING, Difference, Mends
-from cluster.observe.observation import ClusterObservation
+from cluster.observe.observation import NOTHING, ClusterObservation, Difference, Mends
 from cluster.platforms.nebius.names import GROUP, NODESET_LABEL, NODESET_NAME_LABEL
 from cluster.platforms.nebius.observation import View
 from cluster.platforms.nebius.releases import Facts, Release, releases

@@ -10,11 +10,10 @@ from typing import Any, ClassVar
 
 import yaml
 
-from cluster.config.cluster import ClusterConfig
 from cluster.findings import ClusterFinding
-from cluster.observe.drift import Difference
+from cluster.load import parse_output
 from cluster.observe.nodes import Node
-from cluster.observe.observation import ClusterObservation, MachineObservation, Observation
+from cluster.observe.observation import ClusterObservation, Difference, MachineObservation, Observation
 from cluster.platforms.nebius import drift, health, logs, observation
 from cluster.platforms.nebius.kubectl import NO_KIND
 from cluster.platforms.nebius.names import ACTIVE_CHECKS, NODE_SETS, OPERATOR_NAMESPACE, SLURM_CLUSTERS
@@ -64,9 +63,10 @@ class Soperator:
         return replace(report, document=document)
 
     @staticmethod
-    def drift(access: Access, config: ClusterConfig) -> tuple[list[Difference], list[str]]:
+    def drift(access: Access, exported: Any) -> tuple[list[Difference], list[str]]:  # noqa: ANN401 - as exported
         """Compares charts and their objects, node sets, Slurm's own view and its database. Raises LookupError: the
         configuration has no section of this platform."""
+        config = parse_output(exported)
         settings = config.section(Nebius)
         if settings is None:
             raise LookupError(f"stack {access.stack} has no section nebius in its output of the configuration.")

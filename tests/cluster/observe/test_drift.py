@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 from accounting import accounts
 
-from cluster.observe.drift import Difference, Wanted, alike, differences, keys_digest, script_differences, unseen
-from cluster.observe.observation import ClusterObservation, MachineObservation
+from cluster.observe.drift import Wanted, alike, differences, keys_digest, script_differences, unseen
+from cluster.observe.observation import ClusterObservation, Difference, MachineObservation
 from cluster.slurm.script_tree import expected
 from tests.cluster.observe.observations import facts, healthy, without
 from tests.cluster.stacks import cluster
