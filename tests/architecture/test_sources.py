@@ -30,6 +30,12 @@ def texts() -> list[tuple[str, str]]:
     ]
 
 
+@cache
+def nodes(path: Path) -> tuple[ast.AST, ...]:
+    """Every node of a module's syntax."""
+    return tuple(ast.walk(ast.parse(path.read_text(encoding="utf-8"), str(path))))
+
+
 # Assembled, so that this file does not hold what it looks for.
 HOSTS = [
     ".".join(parts)
@@ -44,16 +50,14 @@ PYTHON = [path for path in project_files() if path.suffix == ".py"]
 
 def forwards(text: str) -> bool:
     """Return whether a module of under 30 lines has only imports, and other names for what it imports."""
+    if len(text.splitlines()) >= 30:
+        return False
     body = [node for node in ast.parse(text).body if not isinstance(node, ast.Expr)]
     given = (ast.Name, ast.Attribute)
-    return (
-        len(text.splitlines()) < 30
-        and any(isinstance(node, (ast.Import, ast.ImportFrom)) for node in body)
-        and all(
-            isinstance(node, (ast.Import, ast.ImportFrom))
-            or (isinstance(node, ast.Assign) and (isinstance(node.value, given) or "__all__" in ast.unparse(node)))
-            for node in body
-        )
+    return any(isinstance(node, (ast.Import, ast.ImportFrom)) for node in body) and all(
+        isinstance(node, (ast.Import, ast.ImportFrom))
+        or (isinstance(node, ast.Assign) and (isinstance(node.value, given) or "__all__" in ast.unparse(node)))
+        for node in body
     )
 
 

@@ -2,36 +2,39 @@
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache
-from pathlib import Path
 
 import pytest
 
 from cluster import findings
 from cluster.load import provider_keys
+from tests.architecture.test_sources import ROOT, nodes
 
-ROOT = Path(__file__).parents[2]
 PACKAGES = ("bench", "cli", "cluster", "components", "engine", "hostfiles", "lab")
 CONFIG_IMPORTS = ("cluster.catalog", "cluster.config", "cluster.findings", "cluster.printable")
 PLATFORMS = {"gcp", "local", "nebius"}
 
 
+Nodes = Sequence[ast.AST]
+"""Those of a file's syntax."""
+
+
 @cache
-def _trees() -> dict[str, ast.Module]:
+def _trees() -> dict[str, Nodes]:
     files = [file for package in (*PACKAGES, "scripts") for file in sorted((ROOT / package).rglob("*.py"))]
-    return {str(file.relative_to(ROOT)): ast.parse(file.read_text(encoding="utf-8")) for file in files}
+    return {str(file.relative_to(ROOT)): nodes(file) for file in files}
 
 
-def _modules() -> dict[str, ast.Module]:
+def _modules() -> dict[str, Nodes]:
     return {
         name.removesuffix(".py").replace("/", ".").removesuffix(".__init__"): tree for name, tree in _trees().items()
     }
 
 
-def _imports(tree: ast.Module, modules: dict[str, ast.Module]) -> Iterator[str]:
+def _imports(tree: Nodes, modules: dict[str, Nodes]) -> Iterator[str]:
     """Modules that a file imports, wherever the import stands."""
-    for node in ast.walk(tree):
+    for node in tree:
         if isinstance(node, ast.Import):
             yield from (one.name for one in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module:
@@ -79,7 +82,7 @@ def test_no_import_is_hidden_from_the_interpreter() -> None:
     hidden = {
         file
         for file, tree in _trees().items()
-        for node in ast.walk(tree)
+        for node in tree
         if isinstance(node, ast.Name) and node.id == "TYPE_CHECKING"
     }
     assert hidden == set()
@@ -94,10 +97,9 @@ def _of_a_platform(file: str) -> bool:
     return file.startswith(("cluster/platforms/", "scripts/", "lab/", *(f"components/{name}/" for name in PLATFORMS)))
 
 
-def _comparisons(tree: ast.Module) -> int:
+def _comparisons(tree: Nodes) -> int:
     return sum(
-        (isinstance(node, ast.Compare) and _asks_for_platform(node)) or _looks_up_platform(node)
-        for node in ast.walk(tree)
+        (isinstance(node, ast.Compare) and _asks_for_platform(node)) or _looks_up_platform(node) for node in tree
     )
 
 
@@ -118,14 +120,13 @@ def _asks_for_platform(node: ast.Compare) -> bool:
     """`config.platform == "gcp"`, and the like with `in`."""
     sides = [node.left, *node.comparators]
     named = any(isinstance(one, ast.expr) and _is_platform(one) for side in sides for one in ast.walk(side))
-    about = any("platform" in ast.unparse(side) for side in sides)
-    return named and about
+    return named and any("platform" in ast.unparse(side) for side in sides)
 
 
 def test_comparisons_are_counted() -> None:
     compared = "a.platform == 'gcp'\nplatform in (None, 'local')\nkey == 'gcp'\nplatform == name"
-    assert _comparisons(ast.parse(compared)) == 2
-    assert _comparisons(ast.parse("table['gcp']\ntable.get('local')\ntable[key]")) == 2
+    assert _comparisons([*ast.walk(ast.parse(compared))]) == 2
+    assert _comparisons([*ast.walk(ast.parse("table['gcp']\ntable.get('local')\ntable[key]"))]) == 2
 
 
 WORDS = {"gcp": ("gcp", "google", "gcloud"), "nebius": ("nebius", "soperator")}
@@ -200,21 +201,16 @@ def test_a_platform_is_named_in_its_own_folders(platform: str) -> None:
     )
 
 
-def _named(tree: ast.Module, words: re.Pattern[str]) -> int:
+def _named(tree: Nodes, words: re.Pattern[str]) -> int:
     """Lines that name a platform."""
     docstrings = {
         id(body.value)
-        for node in ast.walk(tree)
+        for node in tree
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef)
         for body in node.body
         if isinstance(body, ast.Expr) and isinstance(body.value, ast.Constant)
     }
-    texts = {
-        (getattr(node, "lineno", 0), text)
-        for node in ast.walk(tree)
-        if id(node) not in docstrings
-        for text in _texts(node)
-    }
+    texts = {(getattr(node, "lineno", 0), text) for node in tree if id(node) not in docstrings for text in _texts(node)}
     return len({line for line, text in texts if words.search(text)})
 
 

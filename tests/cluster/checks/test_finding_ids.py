@@ -2,6 +2,7 @@
 
 import ast
 from collections import Counter
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[3]
@@ -45,6 +46,7 @@ SEVERAL = {"customize-protected": 3, "nccl-truncated": 2, "value-invalid": 2}
 """Those that are found in several places of the code."""
 
 
+@cache
 def _ids() -> list[str]:
     return [
         str(value.value)
