@@ -1,10 +1,13 @@
 """Options of the whole suite."""
 
+import gc
 import os
 import signal
 
 import pytest
 from hypothesis import settings
+
+from engine.state import crypter
 
 # No deadline: the suite runs beside real machines on two cores. No database: a failure is printed with its example,
 # and a checkout stays as clean as it was.
@@ -16,6 +19,17 @@ settings.load_profile("fast" if "PYTEST_XDIST_WORKER" in os.environ else "suite"
 # A shell starts what it puts into the background with SIGINT ignored; what tests start and interrupt would be so too.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+# A million rounds of key derivation are for attackers, not for tests.
+crypter.ROUNDS = 10
+# Nearly all that tests import and record is held until the end, as in the program itself (cli/__main__.py).
+gc.set_threshold(200_000)
+
+
+def pytest_collection_finish() -> None:
+    """Look for garbage among what tests make, not among all that their modules imported."""
+    gc.freeze()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

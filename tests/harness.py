@@ -68,6 +68,8 @@ class Recording:
     was: Mapping[str, Any] = field(default_factory=dict)
     """The stack's outputs of the run before."""
     logs: list[str] = field(default_factory=list)
+    read: set[str] = field(default_factory=set)
+    """Keys of the settings that the program read."""
     tunnels: list[tuple[Any, int]] = field(default_factory=list)
     """Instance and local port of every tunnel that a real run would have opened."""
 
@@ -187,7 +189,12 @@ def deploy(
     asyncio.set_event_loop(loop)
     # A failed registration fails its waiters too; asyncio would print each of them again whenever it is collected.
     loop.set_exception_handler(lambda _, context: recording.logs.append(str(context.get("message"))))
-    monitor = _Monitor(recording, unknown=unknown)
+    monitor, full_key = _Monitor(recording, unknown=unknown), pulumi.Config.full_key
+
+    def noted(own: pulumi.Config, key: str) -> str:
+        recording.read.add(full := full_key(own, key))
+        return full
+
     mocks.set_mocks(monitor.mocks, project="hpc", stack=name, preview=preview or unknown, monitor=monitor)
     try:
         pulumi.runtime.set_all_config(config)
@@ -196,6 +203,7 @@ def deploy(
         with (
             mock.patch("components.gcp.access.opened", recording.opened),
             mock.patch("pulumi.runtime.resource._get_stack_trace", source_pb2.StackTrace),
+            mock.patch("pulumi.Config.full_key", noted),
         ):
             loop.run_until_complete(run_in_stack(run))
         recording.outputs = next((v for k, v in recording.registered_outputs.items() if "pulumi:pulumi:Stack" in k), {})

@@ -1,5 +1,7 @@
 """Stack files that tests read, and small configurations to vary."""
 
+import copy
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +26,11 @@ EVERY: dict[str, Path] = {
 
 def load(name: str) -> dict[str, Any]:
     """Settings of a stack."""
+    return copy.deepcopy(_settings(name))
+
+
+@cache
+def _settings(name: str) -> dict[str, Any]:
     return yaml.safe_load(EVERY[name].read_text())["config"]
 
 
@@ -35,6 +42,7 @@ STACKS: dict[str, Path] = {name: path for name, path in EVERY.items() if _set_up
 """Those whose machines this program sets up and writes Slurm's files for; an operator does so for the others."""
 
 
+@cache
 def config(name: str) -> ClusterConfig:
     """A stack's cluster."""
     return parse(load(name))

@@ -10,6 +10,7 @@ from cluster.load import parse
 from cluster.platforms.local.address_plan import plan
 from engine.project import Project
 from tests.cluster import stacks
+from tests.contract.seen import record
 from tests.harness import Recording, deploy
 
 LOCAL: dict[str, Any] = {
@@ -35,10 +36,16 @@ def addresses(recording: Recording) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("name", stacks.EVERY)
-def test_a_stack_registers_the_same_with_its_keys_reversed(name: str):
+def test_a_stack_is_read_the_same_with_its_keys_reversed(name: str):
     settings = stacks.load(name)
     assert [*reverse(settings)["hpc:cluster"]] != [*settings["hpc:cluster"]]
-    before, after = deploy(settings), deploy(reverse(settings))
+    assert parse(reverse(settings)).model_dump_json() == stacks.config(name).model_dump_json()
+
+
+@pytest.mark.parametrize("name", ["example-full", "example-gcp", "nebius"])
+def test_a_stack_registers_the_same_with_its_keys_reversed(name: str):
+    settings = stacks.load(name)
+    before, after = record(name, "made").recording, deploy(reverse(settings))
     assert dict(registered(before)) == dict(registered(after))
     assert before.outputs == after.outputs
 

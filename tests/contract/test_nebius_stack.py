@@ -49,7 +49,7 @@ def test_everything_is_part_of_a_component_that_is_complete(seen: Seen) -> None:
             assert one.urn in seen.recording.registered_outputs, f"{one.type} does not say that it is complete"
 
 
-def test_no_token_is_in_the_state(seen: Seen, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_token_is_in_the_state(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NEBIUS_IAM_TOKEN", "token-of-a-person")
     recording = deploy(STACK)
     everything = [one.inputs for one in recording.resources] + [*recording.registered_outputs.values()]

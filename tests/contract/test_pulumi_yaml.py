@@ -6,6 +6,7 @@ import yaml
 
 from cluster.load import parse
 from cluster.reference import schema_text
+from tests.contract.seen import record
 from tests.harness import ROOT, deploy, stack_config, stacks
 
 PROJECT = yaml.safe_load((ROOT / "Pulumi.yaml").read_text())
@@ -13,16 +14,8 @@ SCHEMA = "docs/schema/cluster.schema.json"
 
 
 @pytest.mark.parametrize("stack", list(stacks()))
-def test_the_keys_that_are_read_are_the_keys_that_are_declared(stack, monkeypatch):
-    read: set[str] = set()
-    full_key = pulumi.Config.full_key
-
-    def noted(self: pulumi.Config, key: str) -> str:
-        read.add(full_key(self, key))
-        return full_key(self, key)
-
-    monkeypatch.setattr(pulumi.Config, "full_key", noted)
-    deploy(stack)
+def test_the_keys_that_are_read_are_the_keys_that_are_declared(stack):
+    read = record(stack, "made").recording.read
     # Project and zone are declared by the provider that they belong to.
     assert {key for key in read if key.startswith("hpc:")} == set(PROJECT["config"])
     assert read - set(PROJECT["config"]) <= {"gcp:project", "gcp:zone", "gcp:region", "gcp:computeCustomEndpoint"}

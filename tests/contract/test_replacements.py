@@ -43,7 +43,7 @@ SAMPLES = [
     for number, (pattern, *_) in enumerate(samples)
     # What holds data, and machines; four kinds of disks are told of by one rule.
     if pattern.startswith(("storage.lustre", "storage.filestore", "controller", "login", "nodesets", "image.name"))
-    and not {"mnt", "mdt"} & {*pattern.split(".")}
+    and not {"mgt", "mnt", "mdt"} & {*pattern.split(".")}
 ]
 
 

@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 from engine import Workspace, events
-from engine.state import crypter
 
 PROGRAMS = Path(__file__).parent / "programs"
 
@@ -139,12 +138,6 @@ def wait_for(condition, seconds=300):
     while not condition():
         assert time.monotonic() < limit, "it did not come about"
         time.sleep(0.005)
-
-
-@pytest.fixture(autouse=True)
-def _fast_keys(monkeypatch):
-    """A million rounds of key derivation are for attackers, not for tests."""
-    monkeypatch.setattr(crypter, "ROUNDS", 10)
 
 
 @pytest.fixture

@@ -158,7 +158,6 @@ def test_a_kill_while_the_journal_is_folded_loses_nothing(bench, monkeypatch, wh
     assert checkpoint.journal_file(file).exists()
     assert meant(checkpoint.read(file)) == meant(whole)
     monkeypatch.undo()
-    monkeypatch.setattr("engine.state.crypter.ROUNDS", 10)
     bench.stack().prepare_for_cli()
     assert meant(json.loads(file.read_text())["checkpoint"]["latest"]) == meant(whole)
 

@@ -13,7 +13,6 @@ import yaml
 
 from cli.stack import rehearsals
 from components.local.host.paths import HostError
-from engine.state import crypter
 from tests.cli.conftest import Hpc
 
 MEGA = """\
@@ -37,7 +36,6 @@ PROGRAM = "import pulumi\npulumi.export('cluster', pulumi.Config('hpc').get_obje
 @pytest.fixture(autouse=True)
 def mega(root: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A stack on Google Cloud in the project, whose program makes nothing but says what it was given."""
-    monkeypatch.setattr(crypter, "ROUNDS", 10)
     monkeypatch.setattr("cli.operation.localhost.prepare", lambda: None)
     monkeypatch.setattr("components.local.rehearsal.taken_by", lambda *_: None)
     monkeypatch.setenv("HPC_LOCAL_ROOT", str(root.parent / "machines"))

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from engine.state import crypter
 from tests.cli.conftest import Hpc
 
 PROGRAM = "import pulumi\npulumi.export('word', pulumi.Output.secret('hush'))\npulumi.export('shown', {shown!r})\n"
@@ -14,7 +13,6 @@ PROGRAM = "import pulumi\npulumi.export('word', pulumi.Output.secret('hush'))\np
 @pytest.fixture
 def state(root: Path, hpc: Hpc, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The state file of `dev`, which has been up twice and holds a secret; no machine is involved."""
-    monkeypatch.setattr(crypter, "ROUNDS", 10)
     monkeypatch.setattr("cli.operation.localhost.prepare", lambda: None)
     for shown in ("one", "two"):
         (root / "__main__.py").write_text(PROGRAM.format(shown=shown))

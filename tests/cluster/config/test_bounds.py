@@ -166,12 +166,11 @@ LARGE: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("much", LARGE)
 def test_much_is_read_or_refused_in_two_seconds(much: str) -> None:
     # What other tests left on the heap is not collected meanwhile.
-    gc.collect()
-    gc.freeze()
+    gc.disable()
     try:
         began = time.process_time()
         with contextlib.suppress(ConfigError):
             parse({"hpc:cluster": local(**LARGE[much])})
         assert time.process_time() - began < 2
     finally:
-        gc.unfreeze()
+        gc.enable()

@@ -8,6 +8,7 @@ from cluster.platforms.gcp.request import asks, builder, describe_request, disks
 from cluster.roster import machines
 from tests.clouds import google, settings
 from tests.cluster import stacks
+from tests.contract.seen import record
 from tests.harness import FLEX, deploy
 
 GCP = [name for name in stacks.STACKS if stacks.config(name).platform == "gcp"]
@@ -16,13 +17,13 @@ INSTANCES = ("gcp:compute/instance:Instance", "gcp:compute/instanceFromTemplate:
 
 @pytest.mark.parametrize("stack", GCP)
 def test_as_many_machines_are_told_as_are_made(stack):
-    made = [one for one in deploy(stacks.load(stack)).resources if one.type in INSTANCES]
+    made = [one for one in record(stack, "made").recording.resources if one.type in INSTANCES]
     assert sum(one.count for one in asks(stacks.config(stack))) == len(made)
 
 
 @pytest.mark.parametrize("stack", GCP)
 def test_every_gb_of_disk_that_is_made_is_told(stack):
-    recording = deploy(stacks.load(stack))
+    recording = record(stack, "made").recording
     found: dict[str, int] = {}
     templates = {one.name.removesuffix("-template"): one for one in recording.resources if "Template:Ins" in one.type}
     for one in recording.resources:
@@ -42,7 +43,7 @@ def test_every_gb_of_disk_that_is_made_is_told(stack):
 def test_networks_and_addresses_that_are_made_are_told(stack):
     changes = {"login": {"count": 2, "public": True}, "network": {"admin_cidrs": ["192.0.2.0/24"]}}
     config = google(**changes) if stack == "public" else stacks.config(stack)
-    made = deploy(settings(**changes) if stack == "public" else stacks.load(stack))
+    made = deploy(settings(**changes)) if stack == "public" else record(stack, "made").recording
     kinds: Counter[str] = Counter()
     for one in made.resources:
         kind = one.inputs.get("addressType", "") if one.type == "gcp:compute/address:Address" else ""
