@@ -65,11 +65,12 @@ def test_the_environment_of_a3_mega_is_what_was_reviewed(update_golden: bool):
     assert file.read_text() == environment(config("a3mega"))
 
 
-@pytest.mark.parametrize("name", SCRIPTS)
-def test_scripts_are_clean_for_shellcheck(name: str, tmp_path: Path):
-    (tmp_path / "job.sh").write_text(SCRIPTS[name].text().replace(ENV, "env.sh"))
-    (tmp_path / "env.sh").write_text(environment(config(name.partition("-")[0])))
-    assert shellcheck("job.sh", options=("-x",), cwd=tmp_path) == ""
+def test_scripts_are_clean_for_shellcheck(tmp_path: Path):
+    for name, script in SCRIPTS.items():
+        stack = name.partition("-")[0]
+        (tmp_path / f"{name}.sh").write_text(script.text().replace(ENV, f"env-{stack}.sh"))
+        (tmp_path / f"env-{stack}.sh").write_text(environment(config(stack)))
+    assert shellcheck(*(f"{name}.sh" for name in SCRIPTS), options=("-x",), cwd=tmp_path) == ""
 
 
 def test_nothing_is_built_where_it_is_installed():
