@@ -9,8 +9,10 @@ from __future__ import annotations
 import base64
 import contextlib
 import ctypes
+import hashlib
 import json
 import os
+import re
 import socket
 import threading
 import time
@@ -53,6 +55,8 @@ class FakeGoogle:
     """Seconds before each answer."""
     asked: list[str] = field(default_factory=list)
     """Paths as they were asked for."""
+    host: dict[str, Any] = field(default_factory=lambda: {"preempted": "FALSE", "maintenance-event": "NONE"})
+    """What is about to happen to the instance: preempted, maintenance-event, upcoming-maintenance."""
     guest: dict[str, str] = field(default_factory=dict)
     """Guest attributes that the machine wrote, by NAMESPACE/KEY."""
 
@@ -74,6 +78,8 @@ class FakeGoogle:
     def _metadata(self, path: str, query: dict[str, str], headers: Callable[[str], str | None]) -> Answer:
         if headers("X-Forwarded-For") or headers("Metadata-Flavor") != "Google":
             return 403, "text/html", b"<html>Missing Metadata-Flavor:Google header.</html>"
+        if query.get("wait_for_change") == "true":
+            self._wait(query)
         found: Any = self._tree()
         for part in path.rstrip("/").split("/"):
             if not isinstance(found, dict) or part not in found:
@@ -84,14 +90,23 @@ class FakeGoogle:
                 return 200, "application/json", json.dumps(found).encode()
             return 200, "application/text", str(found).encode()
         if set(found) >= {"access_token"} or query.get("recursive", "").lower() == "true":
-            return 200, "application/json", json.dumps(found).encode()
+            return 200, "application/json", json.dumps(found if "access_token" in found else _camel(found)).encode()
         listing = "".join(f"{name}/\n" if isinstance(value, dict) else f"{name}\n" for name, value in found.items())
         return 200, "application/text", listing.encode()
 
     def _tree(self) -> dict[str, Any]:
         token = {"access_token": TOKEN, "expires_in": 3599, "token_type": "Bearer"}
         accounts = {"default": {"aliases": "default", "email": self.account, "token": token}} if self.account else {}
-        return {"instance": {"attributes": dict(self.attributes), "service-accounts": accounts}}
+        return {"instance": {"attributes": dict(self.attributes), "service-accounts": accounts, **self.host}}
+
+    def etag(self) -> str:
+        """Tag of all metadata: another one after each change."""
+        return hashlib.sha256(json.dumps(self._tree(), sort_keys=True).encode()).hexdigest()[:16]
+
+    def _wait(self, query: dict[str, str]) -> None:
+        end = time.monotonic() + float(query.get("timeout_sec", 300))
+        while self.etag() == query.get("last_etag") and time.monotonic() < end:
+            time.sleep(0.05)
 
     def _secret(self, path: str) -> Answer:
         version, colon, verb = path.partition(":")
@@ -181,6 +196,7 @@ class _Handler(BaseHTTPRequestHandler):
         fake = cast("_Server", self.server).fake
         parts = urllib.parse.urlsplit(self.path)
         query = dict(urllib.parse.parse_qsl(parts.query))
+        tag = fake.etag()  # of before: what changes meanwhile makes the next answer another one
         status, kind, body = fake.answer(parts.path, query, self.headers.get)
         with contextlib.suppress(OSError):
             self.send_response(status)
@@ -188,6 +204,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_header("Content-Length", str(len(body)))
             if parts.path.startswith(METADATA) and fake.flavor:
                 self.send_header("Metadata-Flavor", fake.flavor)
+                self.send_header("ETag", tag)
             self.end_headers()
             self.wfile.write(body)
 
@@ -204,6 +221,16 @@ class _Handler(BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the library's own name
         """Say nothing: what was asked is kept."""
+
+
+def _camel(tree: Any) -> Any:
+    """Return a folder as Google prints all of it at once: names of its own keys, not of attributes, in one word."""
+    if not isinstance(tree, dict):
+        return tree
+    return {
+        re.sub("-(.)", lambda found: found[1].upper(), key): value if key == "attributes" else _camel(value)
+        for key, value in tree.items()
+    }
 
 
 def _error(code: int, status: str, message: str) -> Answer:

@@ -24,6 +24,7 @@ from typing import Any
 from google_apis import BootError, Cloud, metadata, publish
 
 SHIELD = ""  # scripts/gcp/shield.sh, which travels in this text
+HOST_EVENTS = ""  # scripts/gcp/host_events.py, likewise
 LIB, KEPT, RUN = Path("/usr/local/lib/hpc"), Path("/var/lib/hpc/boot"), Path("/run/hpc")
 INSTALL, INSTALL_LOG = Path("/var/lib/hpc/install/state"), Path("/var/log/hpc-install.log")
 BEGUN = RUN / "install-begun"  # in this boot
@@ -31,6 +32,7 @@ SYSTEMD, SSHD = Path("/etc/systemd/system"), Path("/etc/ssh/sshd_config.d/00-hpc
 HOST_KEY = Path("/etc/ssh/hpc_host_key")  # not where the guest agent makes keys of its own
 UNIT = "hpc-install.service"
 UNITS = ("hpc-node.service", "hpc-watch.service")
+EVENTS = "hpc-host-events.service"
 CHANGED = 10
 PAUSE, LONGEST = 1.0, 60.0  # seconds between two tries, at first and after a while
 
@@ -60,6 +62,23 @@ Before=ssh.service ssh.socket slurmd.service hpc-node.service
 Type=oneshot
 RemainAfterExit=yes
 ExecStart=/usr/local/lib/hpc/shield
+"""
+
+
+EVENTS_UNIT = """\
+# Drains this node when Google Cloud takes it back, or stops it to maintain its host.
+[Unit]
+Description=Drain this node before Google Cloud stops it
+# At a shutdown it ends before these: what it says last, it says with MUNGE over the network.
+After=network-online.target munge.service slurmd.service hpc-node.service
+
+[Service]
+ExecStart=/usr/bin/python3 /usr/local/lib/hpc/host-events
+Restart=always
+RestartSec=5
+
+[Install]
+WantedBy=multi-user.target
 """
 
 
@@ -210,6 +229,9 @@ def set_up(machine: Machine, cloud: Cloud, wanted: dict[str, str]) -> None:
     for unit in UNITS:
         machine.write(SYSTEMD / unit, (folder / unit).read_bytes())
         machine.enable(unit)
+    machine.write(LIB / "host-events", HOST_EVENTS, 0o755)
+    machine.write(SYSTEMD / EVENTS, EVENTS_UNIT)
+    machine.enable(EVENTS)
 
 
 def start(machine: Machine, *, once: bool) -> None:
@@ -217,7 +239,7 @@ def start(machine: Machine, *, once: bool) -> None:
     if machine.changed or not once:
         call("systemctl", "daemon-reload")
     if (SYSTEMD / UNITS[0]).exists() and not once:
-        call("systemctl", "--no-block", "restart" if machine.changed else "start", *UNITS)
+        call("systemctl", "--no-block", "restart" if machine.changed else "start", *UNITS, EVENTS)
 
 
 def digest(data: bytes) -> str:

@@ -3,9 +3,12 @@ against a metadata server, a Secret Manager and a bucket that speak Google's pro
 
 import base64
 import json
+import time
 from collections.abc import Callable, Iterator
 
 import pytest
+from slurm.output import MAINTENANCE, PREEMPTED
+from slurm.scheduler import parse_nodes
 
 from components.gcp.machines.boot import archive
 from tests.e2e.cluster import Cluster, eventually
@@ -63,7 +66,7 @@ class TestFirstBoot:
         node.says("may not read projects/rehearsal/secrets/munge")
         assert f"service account {google.account} " in node.state()
         assert "roles/secretmanager.secretAccessor" in node.state()
-        assert google.guest["hpc/boot"] == node.state()
+        eventually(lambda: google.guest.get("hpc/boot") == node.state(), what="the same state where it can be read")
         assert node.ssh("hostname") == node.name
         assert "WARNING: every user of this machine can reach the metadata server" in node.journal()
 
@@ -165,6 +168,53 @@ class TestNews:
         member.tell()
         member.again()
         eventually(lambda: _report(member)["state"] == "configured", what="the node's joining again")
+
+
+class TestHost:
+    """What Google Cloud is about to do to the node's host."""
+
+    def test_a_machine_that_is_taken_back_gives_its_job_away_before_it_ends(self, member: CloudNode):
+        cluster, saved = member.cluster, "/home/carol/saved"
+        script = f"trap 'echo $SLURM_RESTART_COUNT- >>{saved}; exit 1' TERM; sleep 1000 & wait"
+        job = cluster.job(script, user="carol")
+        member.fake.host["preempted"] = "TRUE"
+        eventually(lambda: _slurm(member)[0] >= {"DOWN", "DRAIN"}, what="the node's being down")
+        assert _slurm(member)[1] == PREEMPTED
+        assert cluster.state(job) == "PENDING"
+        # It had SIGTERM, and was not its own end: it is in the queue again, although its script failed.
+        assert member.inside(f"cat {saved}") == "-"
+
+        member.fake.host["preempted"] = "FALSE"
+        member.inside("systemctl restart hpc-host-events")  # as its next boot does
+        eventually(lambda: _slurm(member)[0] == {"IDLE"}, what="the node's return")
+        cluster.run("scancel", job, user="carol")
+
+    def test_a_maintenance_of_its_host_drains_it_and_its_job_runs_on(self, member: CloudNode):
+        job = member.cluster.job("sleep 1000", user="carol")
+        member.fake.host["maintenance-event"] = "TERMINATE_ON_HOST_MAINTENANCE"
+        eventually(lambda: _slurm(member)[1] == MAINTENANCE, what="the drain")
+        assert member.cluster.state(job) == "RUNNING"
+        member.fake.host["maintenance-event"] = "NONE"
+        eventually(lambda: "DRAIN" not in _slurm(member)[0], what="the node's return")
+        member.cluster.run("scancel", job, user="carol")
+
+    def test_a_window_of_maintenance_is_a_reservation(self, member: CloudNode):
+        def reservations() -> str:
+            return member.cluster.inside("controller", "scontrol --oneliner show reservation")
+
+        day = time.strftime("%Y-%m-%d", time.gmtime(time.time() + 2 * 86400))
+        window = {"windowStartTime": f"{day}T12:00:00Z", "windowEndTime": f"{day}T16:00:00Z"}
+        member.fake.host["upcoming-maintenance"] = window
+        eventually(lambda: f"ReservationName=hpc-maintenance-{member.name} " in reservations(), what="the reservation")
+        assert "Duration=04:00:00" in reservations()
+        del member.fake.host["upcoming-maintenance"]
+        eventually(lambda: "hpc-maintenance" not in reservations(), what="the reservation's end")
+
+
+def _slurm(node: CloudNode) -> tuple[set[str], str]:
+    """States and reason of the node."""
+    said = parse_nodes(node.cluster.inside("controller", f"scontrol --oneliner show node {node.name}"))[node.name]
+    return said["states"], said["reason"]
 
 
 def _report(node: CloudNode) -> dict[str, str]:

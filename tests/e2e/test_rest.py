@@ -19,7 +19,7 @@ if body:
     request.data = body[0].encode()
     request.add_header("Content-Type", "application/json")
 try:
-    with urllib.request.urlopen(request, timeout=PATIENCE) as answer:
+    with urllib.request.urlopen(request, timeout=300) as answer:
         print(json.dumps({"status": answer.status, **json.load(answer)}))
 except urllib.error.HTTPError as error:
     print(json.dumps({"status": error.code, "said": error.read().decode()}))

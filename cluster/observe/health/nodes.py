@@ -11,7 +11,7 @@ from cluster.observe.health.machines import failure, joining
 from cluster.observe.nodes import Node
 from cluster.observe.observation import ClusterObservation, MachineObservation
 from cluster.slurm.hostlist import expand
-from scripts.node.slurm.output import seconds_of
+from scripts.node.slurm.output import CLOUD, seconds_of
 
 LOGS = "/var/log/slurm"
 STARTED_SECONDS = 60
@@ -125,6 +125,16 @@ def drained(seen: ClusterObservation) -> Iterator[ClusterFinding]:
             continue
         if found := check_results.drained(seen.stack, name, said.reason):
             yield replace(found, since=said.since_utc)
+            continue
+        if said.reason in CLOUD:
+            yield ClusterFinding(
+                id="node-drained",
+                where=(name,),
+                what=f"takes no new jobs: {said.reason.partition(': ')[2]}",
+                todo=f"./hpc refresh {seen.stack} && ./hpc up {seen.stack}",
+                note="If it was stopped: that starts it. It is resumed by itself when it is back.",
+                since=said.since_utc,
+            )
             continue
         what = f"is drained by {said.by or 'somebody'}, and takes no new jobs: {said.reason or 'no reason given'}"
         resume = todo = f"./hpc nodes {seen.stack} resume {name}"

@@ -179,12 +179,18 @@ def boot_attribute(config: ClusterConfig, spec: MachineSpec, args: BootArgs) -> 
 @cache
 def startup_script() -> str:
     """The files of scripts/gcp as one program: metadata carries one text."""
-    own = (SCRIPTS / "start.py").read_text()
+    own = _program("start.py")
+    for name, text in (("SHIELD", (SCRIPTS / "shield.sh").read_text()), ("HOST_EVENTS", _program("host_events.py"))):
+        # A function as replacement: backslashes in the text are no escapes.
+        own = re.sub(rf'^{name} = "".*$', lambda _: f"{name} = {text!r}", own, count=1, flags=re.MULTILINE)  # noqa: B023
+    return own
+
+
+def _program(name: str) -> str:
+    """A program of scripts/gcp with google_apis.py in it."""
+    own = (SCRIPTS / name).read_text()
     apis = (SCRIPTS / "google_apis.py").read_text().partition("from __future__ import annotations\n")[2]
-    # Functions as replacements: backslashes in the texts are no escapes.
-    own = re.sub(r"^from google_apis import .*\n", lambda _: apis.strip("\n") + "\n", own, count=1, flags=re.MULTILINE)
-    shield = (SCRIPTS / "shield.sh").read_text()
-    return re.sub(r'^SHIELD = "".*$', lambda _: f"SHIELD = {shield!r}", own, count=1, flags=re.MULTILINE)
+    return re.sub(r"^from google_apis import .*\n", lambda _: apis.strip("\n") + "\n", own, count=1, flags=re.MULTILINE)
 
 
 def _object(stored: StoredObject | None) -> dict[str, pulumi.Input[str]] | None:

@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from slurm import conf_changes, output, scheduler
+from slurm import conf_changes, reservations, scheduler
 from slurm.scheduler import ENDED, Job, everywhere, jobs_left
 from system.host import SetupError, log, read_json, run, succeeds, write
 
@@ -194,22 +194,9 @@ RESERVATION_MINUTES = 60  # of the reservation: the machine is gone by then, and
 
 def reserve_ends(payload: dict[str, Any]) -> None:
     """A reservation of each node from its end on, and of no other; an end that is not known (0) or over has none."""
-    wanted: dict[str, tuple[str, str]] = {}
-    for node, end in payload["ends"].items():
-        if end > time.time():
-            wanted[f"{RESERVATION_PREFIX}{node}"] = (node, time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(end)))
-    rows = output.rows(run("scontrol", "--oneliner", "show", "reservation"))
-    starts = {row.get("ReservationName", ""): row.get("StartTime", "") for row in rows}
-    # Slurm prints times in the machine's own zone.
-    there = {name: start for name, start in starts.items() if name.startswith(RESERVATION_PREFIX)}
-    for name in sorted(there):
-        if name not in wanted or there[name] != wanted[name][1]:
-            run("scontrol", "delete", f"ReservationName={name}")
-            log(f"deleted the reservation {name}")
-    for name, (node, start) in sorted(wanted.items()):
-        if there.get(name) != start:
-            # As slurm-gcp's dws-eol: jobs that run go on until the machine is deleted.
-            options = ("Users=root", f"Nodes={node}", "Flags=MAINT,IGNORE_JOBS")
-            span = (f"StartTime={start}", f"Duration={RESERVATION_MINUTES}")
-            run("scontrol", "create", "reservation", f"ReservationName={name}", *span, *options)
-            log(f"{node} ends at {start}: jobs that would run longer do not start there")
+    wanted = {
+        f"{RESERVATION_PREFIX}{node}": (node, end, RESERVATION_MINUTES)
+        for node, end in payload["ends"].items()
+        if end > time.time()
+    }
+    reservations.keep(wanted, lambda name: name.startswith(RESERVATION_PREFIX))

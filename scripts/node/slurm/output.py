@@ -82,6 +82,12 @@ COLUMNS = {
 WAITING = {"PENDING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "RESV_DEL_HOLD", "SPECIAL_EXIT"}
 
 
+PREEMPTED = "hpc: the cloud takes the machine back"
+MAINTENANCE = "hpc: the cloud stops the machine to maintain its host"
+# Why a node was drained that is resumed by itself when its machine is back.
+CLOUD = (PREEMPTED, MAINTENANCE)
+
+
 def columns(mark: str) -> str:
     """The `--format` that `table` reads. `mark` is one that nobody who gave a job its name could know: a name may hold
     anything, whole rows of other jobs too."""

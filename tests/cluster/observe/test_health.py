@@ -369,6 +369,13 @@ class TestNodes:
         assert "drained by alice" in found.what
         assert "disk errors, see ticket=7" in found.what
 
+    def test_one_that_the_cloud_takes_back_needs_no_resume(self, seen: ClusterObservation):
+        reason = "hpc: the cloud takes the machine back"
+        state(seen, "cpu-0", State="IDLE+DRAIN", Reason=f"{reason} [root@2026-11-21T06:20:00]")
+        found = only(seen)
+        assert (found.id, found.what) == ("node-drained", "takes no new jobs: the cloud takes the machine back")
+        assert "resumed by itself" in found.note
+
     def test_many_with_the_same_fault_are_one_finding(self):
         seen = healthy(64)
         for n in range(40):

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 from jobs import drain
-from slurm import conf_changes, scheduler
+from slurm import conf_changes, reservations, scheduler
 
 CONF = (
     "# a comment\nClusterName=dev\nTaskPlugin=task/cgroup\n"
@@ -143,7 +143,7 @@ def told(monkeypatch: pytest.MonkeyPatch) -> Reserve:
             sent.append(" ".join(command))
             return ""
 
-        monkeypatch.setattr(drain, "run", run)
+        monkeypatch.setattr(reservations, "run", run)
         drain.reserve_ends({"ends": wanted})
         return sent
 

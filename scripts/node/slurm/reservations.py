@@ -1,0 +1,34 @@
+"""Reservations that keep jobs away from a node from a time on: those that run then go on."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+
+from slurm import output
+from system.host import log, run
+
+
+def keep(wanted: Mapping[str, tuple[str, float, int]], owned: Callable[[str], bool]) -> None:
+    """Have these reservations, and no other one whose name is `owned`: by name the node, the start in seconds of the
+    epoch, the minutes. One that would begin in the past is not made. Raises SetupError."""
+    # Slurm prints times in the machine's own zone.
+    starts = {
+        name: time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(start))
+        for name, (_, start, _) in wanted.items()
+        if start > time.time()
+    }
+    rows = output.rows(run("scontrol", "--oneliner", "show", "reservation"))
+    there = {row.get("ReservationName", ""): row.get("StartTime", "") for row in rows}
+    for name in sorted(there):
+        if (owned(name) and name not in wanted) or (name in starts and there[name] != starts[name]):
+            run("scontrol", "delete", f"ReservationName={name}")
+            log(f"deleted the reservation {name}")
+    for name, start in sorted(starts.items()):
+        if there.get(name) != start:
+            node, _, minutes = wanted[name]
+            # As slurm-gcp's dws-eol: jobs that run go on until the machine is gone.
+            options = ("Users=root", f"Nodes={node}", "Flags=MAINT,IGNORE_JOBS")
+            span = (f"StartTime={start}", f"Duration={minutes}")
+            run("scontrol", "create", "reservation", f"ReservationName={name}", *span, *options)
+            log(f"{node} is reserved from {start} on: jobs that would run longer do not start there")
