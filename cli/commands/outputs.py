@@ -55,7 +55,7 @@ def _show(stack: str, values: Mapping[str, Any]) -> None:
     # For this alone: every command that reads outputs would wait for them.
     import yaml
 
-    from cli.users.in_effect import fingerprint
+    from cli.users import fingerprint
     from cluster import people
     from cluster.load import parse_output
 

@@ -14,9 +14,18 @@ from cli.operation.run_options import RunOptions
 from cli.stack import outputs, project, stack_config
 from cli.stack.edits import with_item, without_item
 from cli.stack.stackfile import StackFile
-from cli.users import edit, keys
-from cli.users.edit import AddRequest
-from cli.users.in_effect import InEffect, Running, Seen, fingerprint, look
+from cli.users import (
+    FORMER,
+    USERS,
+    AddRequest,
+    InEffect,
+    Running,
+    Seen,
+    edit_file,
+    fingerprint,
+    read_in_effect,
+    read_keys,
+)
 from cluster import people
 from cluster.config import ClusterConfig
 from cluster.config.users import User
@@ -43,7 +52,7 @@ def list_(stack: options.Stack, *, json: options.Json = False, config_file: opti
     config = stack_config.parse(project.require_file(stack, config_file))
     seen, why = None, ""
     try:
-        seen = look(stack, outputs.read(stack, show_secrets=True), [user.name for user in config.users])
+        seen = read_in_effect(stack, outputs.read(stack, show_secrets=True), [user.name for user in config.users])
     except CliError as error:
         why = f"Shown is the stack file alone: {error}"
     if json:
@@ -166,7 +175,7 @@ def add(
     Jobs are not affected. Run again with the same values, it has nothing to do, or applies what was not applied. A
     cluster that is not up stays so.
     """
-    found, wrong = keys.read(key or ())
+    found, wrong = read_keys(key or ())
     given = {
         "uid": uid,
         "account": account,
@@ -191,7 +200,7 @@ def add(
         homes=running.seen().homes,
         create_account=create_account,
     )
-    changed = edit.edit(stack, config_file, request.change)
+    changed = edit_file(stack, config_file, request.change)
     if not changed:
         console.note(f"{name} is in the stack file already, with these values.")
     if not apply and changed:
@@ -237,13 +246,13 @@ def remove(
     def change(_: StackFile, config: ClusterConfig, text: str) -> tuple[str, list[Finding]]:
         current = _require_user(config, name)
         position = config.users.index(current)
-        text = without_item(text, edit.USERS, position)
+        text = without_item(text, USERS, position)
         # A number that no machine has had needs nobody's memory.
         if running.may_have(name) and name not in {former_user.name for former_user in config.former_users}:
-            text = with_item(text, edit.FORMER, {"name": name, "uid": current.uid}, after="users")
+            text = with_item(text, FORMER, {"name": name, "uid": current.uid}, after="users")
         return text, []
 
-    edit.edit(stack, config_file, change)
+    edit_file(stack, config_file, change)
     if apply:
         raise Exit(running.apply(chosen))
     console.note(f"Not applied. To apply it: {running.command}")

@@ -7,10 +7,9 @@ from dataclasses import dataclass, field, replace
 
 from cluster.config.cluster import ClusterConfig
 from cluster.config.validators.settings import minutes
-from cluster.jobs.environment import environment
 from cluster.jobs.nccl import LOGS, NcclRun, run_script, way
 from cluster.jobs.partition_facts import PartitionFacts, partition_facts
-from cluster.jobs.script import BODIES, ENV, FOLDER, JobScript, Option, source
+from cluster.jobs.script import BODIES, ENV, FOLDER, JobScript, Option, environment, source
 from cluster.platforms import registry
 
 EXAMPLES = f"{FOLDER}/examples"

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from cluster.config import ClusterConfig
-from cluster.jobs.environment import environment
+from cluster.jobs.script import environment
 from cluster.platforms.nebius.slurm import CHECKS_USER, accounts
 from components.dynamic import report, without_traceback
 from components.nebius.actions import ActingProvider, Action, Poll

@@ -7,7 +7,7 @@ import pytest
 
 from cluster.config import ClusterConfig
 from components.gcp.bake.resource import BakeProvider
-from components.gcp.image import Image
+from components.gcp.deploy import Image
 from components.gcp.network import Network
 from lab.google.compute import FakeCompute
 from tests.clouds import A3, EXASCALER, google

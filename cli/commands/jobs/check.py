@@ -1,16 +1,20 @@
 """check jobs: small jobs on each node, then over all nodes, then the NCCL test."""
 
 import secrets
+import shlex
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from pathlib import Path
 from typing import Annotated, Any
 
 from typer import Exit, Option
 
 from cli import console, options
-from cli.cluster import quickcheck
-from cli.cluster.jobs import JobState
+from cli.access.remote import follow
+from cli.access.ssh import shell_line
+from cli.cluster.jobs import Jobs, JobState
 from cli.cluster.scheduler import Scheduler
 from cli.commands.jobs.job_cluster import JobCluster, connected
 from cli.commands.jobs.nccl_build import is_built, read_log
@@ -28,10 +32,12 @@ from cluster.jobs.quickcheck import (
     CheckResult,
     Event,
     Options,
+    parse_events,
     parse_rooms,
     plan,
     results,
 )
+from cluster.jobs.script import FOLDER
 from cluster.observe.nodes import NODES
 from cluster.platforms.capability import Capability
 from cluster.report.nccl.log import NotALogError, read_text
@@ -128,13 +134,13 @@ def jobs(
         mail = None
         if planned.expected:
             progress.show("copying the checks to the cluster")
-            quickcheck.put(on.jobs)
-            events = quickcheck.run(on.jobs, planned, _watch(planned, progress))
+            put_programs(on.jobs)
+            events = run_plan(on.jobs, planned, _watch(planned, progress))
             first = [next(iter(planned.expected))]
             ended = [event for event in events if event["event"] == "end" and event["key"] == NODE]
             if chosen.mail and any(event["nodes"] == first and event["code"] == 0 for event in ended):
                 progress.show("waiting for mail")
-                mail = quickcheck.mail_result(scheduler, who, chosen.run)
+                mail = mail_result(scheduler, who, chosen.run)
         test = NcclCheck(cluster=on, facts=facts, planned=planned, binaries=binaries)
         measured = test.of_suite(suite, progress.show)
         lost = any(event["event"] == "end" and event["code"] for event in events)
@@ -305,3 +311,75 @@ def _compared(text: str, job: str, state: JobState | None) -> tuple[str, str]:
     if result.outcome is Outcome.NONE:
         return SKIP, f"{average}, and no reference to compare with"
     return PASS, average
+
+
+_PROGRAMS = Path(__file__).parents[3] / "scripts" / "jobs" / "checks"
+PLACE = f"{FOLDER}/checks"
+_MAIL_SECONDS = 20
+"""Time for mail to be delivered on the controller: slurmctld starts the mailer when the job has ended."""
+
+
+# The mailbox is the user's own file, so it is read as the user. $1: user, $2: what its subject has.
+_MAIL = """\
+mailer=$(scontrol show config | sed -n 's/^MailProg *= *//p')
+[ -n "$mailer" ] && [ -x "$mailer" ] && [ -d /var/mail ] || { echo none; exit; }
+home=$(getent passwd "$1" | cut -d: -f6)
+[ ! -e "$home/.forward" ] || { echo sent; exit; }
+if runuser -u "$1" -- grep -qs -- "$2" "/var/mail/$1"; then echo came; else echo missing; fi
+"""
+
+
+def put_programs(jobs: Jobs) -> None:
+    """Write the programs of the checks to the cluster's shared folder."""
+    jobs.put({f"{PLACE}/{path.name}": path.read_text(encoding="utf-8") for path in sorted(_PROGRAMS.glob("*.py"))})
+
+
+def run_plan(jobs: Jobs, plan: CheckPlan, on_event: Callable[[Event], None]) -> list[Event]:
+    """Run the plan; all events, each of which `on_event` gets as it comes. Whatever ends this, Ctrl-C among it, cancels
+    every job of it.
+
+    Raises:
+        CliError: the driver did not come to its end.
+    """
+    events: list[Event] = []
+    errors: list[str] = []
+
+    def show(lines: Mapping[str, list[str]]) -> None:
+        for event in parse_events(line for some in lines.values() for line in some):
+            events.append(event)
+            on_event(event)
+
+    target, words = jobs.cluster.target(None), ["python3", f"{PLACE}/driver.py", plan.spec()]
+    line = shell_line(jobs.user, words, terminal=False)
+    done = False
+    try:
+        follow(
+            [target],
+            jobs.cluster.admin_key,
+            lambda _: line,
+            show=show,
+            note=lambda lines: errors.extend(line for some in lines.values() for line in some),
+        )
+        done = any(event["event"] in ("done", "failed") for event in events)
+    finally:
+        if not done:
+            jobs.run(shlex.join(["scancel", "--quiet", f"--name=hpc-check-{plan.options.run}"]))
+    if not done:
+        text = "\n".join(errors[-20:]) or "it printed nothing"
+        raise CliError(f"{target.name}: the checks did not come to their end:\n{text}")
+    return events
+
+
+def mail_result(scheduler: Scheduler, user: str, run: str) -> CheckResult:
+    """Return whether mail about the end of a job of this run is in the user's mailbox on the controller."""
+    line = shlex.join(["bash", "-c", _MAIL, "mail", user, f"Name=hpc-check-{run} "])
+    end = time.monotonic() + _MAIL_SECONDS
+    while (found := scheduler.ask(line).strip()) == "missing" and time.monotonic() < end:
+        time.sleep(0.5)
+    status, text = {
+        "came": (PASS, f"in /var/mail/{user}"),
+        "none": (SKIP, "the controller has no mailer that delivers on the cluster"),
+        "sent": (SKIP, f"{user} has mail sent on by ~/.forward"),
+    }.get(found, (FAIL, f"not in /var/mail/{user} on the controller after {_MAIL_SECONDS} s"))
+    todo = "./hpc ssh STACK controller -- mailq; ./hpc logs STACK slurmctld" if status == FAIL else ""
+    return CheckResult(check="mail", status=status, text=text, todo=todo)

@@ -14,8 +14,7 @@ from cli.cluster.jobs import Jobs
 from cli.errors import CliError
 from cli.stack import outputs, project, rehearsals, stack_config, stackfile
 from cluster.config.cluster import ClusterConfig
-from cluster.jobs.environment import environment
-from cluster.jobs.script import ENV, JobScript
+from cluster.jobs.script import ENV, JobScript, environment
 from cluster.load import parse_output
 from cluster.platforms import registry
 from cluster.platforms.capability import Capability

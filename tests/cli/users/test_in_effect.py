@@ -8,17 +8,17 @@ import sys
 
 import pytest
 
-from cli.users import in_effect
+from cli import users
 
 ME = pwd.getpwuid(os.geteuid())
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl carol@laptop"
 
 
-def look(*names: str, start: str = "") -> in_effect.Seen:
-    asked = json.dumps({"files": dict(in_effect._files()), "asked": {"users": list(names)}})
-    code = start + in_effect._START
+def look(*names: str, start: str = "") -> users.Seen:
+    asked = json.dumps({"files": dict(users._files()), "asked": {"users": list(names)}})
+    code = start + users._START
     done = subprocess.run([sys.executable, "-c", code], input=asked, capture_output=True, text=True, check=True)
-    return in_effect.parse(json.loads(done.stdout))
+    return users.parse_in_effect(json.loads(done.stdout))
 
 
 def test_users_who_are_there_are_read_without_slurm() -> None:
@@ -38,4 +38,4 @@ def test_users_who_are_there_are_read_without_slurm() -> None:
     ],
 )
 def test_lines_of_users_are_fingerprints_or_nothing_at_all(line: str, shown: str) -> None:
-    assert in_effect.fingerprint(line).startswith(shown)
+    assert users.fingerprint(line).startswith(shown)

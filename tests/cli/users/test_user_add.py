@@ -11,7 +11,7 @@ import pytest
 from cli.errors import CliError
 from cli.operation import operation
 from cli.operation.run_options import RunOptions
-from cli.users.in_effect import Seen
+from cli.users import Seen
 from tests.cli.conftest import Hpc
 from tests.cli.users.conftest import FILE, LINE, item
 
@@ -146,7 +146,7 @@ class TestNumbers:
         def look(*_: Any) -> Seen:
             raise CliError("dev-login-0: does not answer")
 
-        monkeypatch.setattr("cli.users.in_effect.look", look)
+        monkeypatch.setattr("cli.users.read_in_effect", look)
         ended = hpc("user", "add", "dev", "carol", "--account", "research", "--no-apply")
         assert "The cluster was not asked" in ended.err
         assert item(uid=2005, account="research") in file.read_text()

@@ -10,10 +10,10 @@ from typing import Any, ClassVar
 
 import pytest
 
+from cli import users
 from cli.errors import CliError
 from cli.operation.run_options import RunOptions
 from cli.stack import edits as text_file
-from cli.users import in_effect
 from tests.cli.conftest import STACK, Hpc
 from tests.cli.users.conftest import FILE, LINE
 
@@ -102,7 +102,7 @@ class TestList:
         assert [one["in_effect"] for one in document["users"]] == [None, None]
 
     def test_has_what_is_in_effect_beside_it(self, hpc: Hpc, file: Path, running: Callable[..., None]) -> None:
-        seen = in_effect.parse(self.SAID)
+        seen = users.parse_in_effect(self.SAID)
         running(users=seen.users)
         lines = [line.split("  ") for line in hpc("user", "list", "dev").out.splitlines()]
         alice = [cell.strip() for cell in lines[1] if cell.strip()]
@@ -116,7 +116,7 @@ class TestList:
         assert two["in_effect"] is None
 
     def test_a_database_that_does_not_answer_is_no_difference(self) -> None:
-        seen = in_effect.parse({**self.SAID, "associations": None, "defaults": None})
+        seen = users.parse_in_effect({**self.SAID, "associations": None, "defaults": None})
         assert (seen.users["alice"].account, seen.users["alice"].qos) == ("", [])
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from cluster.jobs.environment import environment
+from cluster.jobs.script import environment
 from cluster.load import parse
 from tests.cluster.shell import shellcheck
 from tests.cluster.stacks import EVERY, config, load

@@ -24,7 +24,6 @@ from cluster.catalog.mlperf import (
 from cluster.config import ClusterConfig
 from cluster.findings import Level
 from cluster.jobs import mlperf
-from cluster.jobs.environment import environment
 from cluster.jobs.mlperf import (
     Preparation,
     RequestError,
@@ -35,7 +34,7 @@ from cluster.jobs.mlperf import (
     image_file,
     prepare_scripts,
 )
-from cluster.jobs.script import JobScript
+from cluster.jobs.script import JobScript, environment
 from tests.cluster.shell import shellcheck
 from tests.cluster.stacks import ROOT, config, load, parse
 

@@ -8,10 +8,9 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from cluster.jobs.environment import environment
 from cluster.jobs.nccl import ROUNDS_WITHOUT_FAST, Measured, NcclRun, Pairs, build_script, run_script
 from cluster.jobs.partition_facts import PartitionFacts, partition_facts
-from cluster.jobs.script import ENV, JobScript
+from cluster.jobs.script import ENV, JobScript, environment
 from cluster.report.nccl.log import read_text
 from cluster.report.nccl.result import check
 from tests.cluster.report.nccl_logs import log

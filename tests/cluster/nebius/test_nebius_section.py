@@ -66,12 +66,12 @@ CHANGED: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 }  # fmt: skip
 """The section `nebius` before and after the field is changed."""
 
-_FILESYSTEMS = "components/nebius/storage.py"
+_FILESYSTEMS = "components/nebius/infrastructure.py"
 READ: dict[str, str] = {
     "tenant": "components/nebius/infrastructure.py",
     "project": "components/nebius/resource.py",
     "region": "components/nebius/environment.py",
-    "subnet": "components/nebius/network.py",
+    "subnet": "components/nebius/infrastructure.py",
     "kubernetes.version": "components/nebius/infrastructure.py",
     "kubernetes.etcd_size": "components/nebius/infrastructure.py",
     **{

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from cli.cluster import quickcheck
 from cli.cluster.jobs import Jobs
 from cli.cluster.scheduler import Scheduler
+from cli.commands.jobs import check
 from cluster.jobs.quickcheck import MARK, CheckPlan, Event
 from cluster.observe.nodes import parse_nodes
 from cluster.slurm.hostlist import expand
@@ -69,7 +69,7 @@ def up(root: object, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     monkeypatch.setattr(Scheduler, "nodes", lambda _: parse_nodes(asked["nodes"]))
     monkeypatch.setattr(Jobs, "put", lambda _, files: asked.__setitem__("files", files))
     monkeypatch.setattr(Jobs, "run", lambda *_, **__: "")
-    monkeypatch.setattr(quickcheck, "run", run)
+    monkeypatch.setattr(check, "run_plan", run)
     return asked
 
 

@@ -5,10 +5,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from cli.cluster import quickcheck
 from cli.cluster.cluster import from_outputs
 from cli.cluster.jobs import Jobs, JobState
 from cli.cluster.scheduler import Scheduler
+from cli.commands.jobs import check
 from cli.commands.jobs.check import NcclCheck
 from cli.commands.jobs.job_cluster import JobCluster
 from cli.errors import CliError
@@ -53,10 +53,10 @@ def test_what_ends_the_driver_early_cancels_its_jobs(
     monkeypatch: pytest.MonkeyPatch, follow: Callable[..., None], error: type[BaseException], said: str
 ):
     lines: list[str] = []
-    monkeypatch.setattr(quickcheck, "follow", follow)
+    monkeypatch.setattr(check, "follow", follow)
     monkeypatch.setattr(Jobs, "run", lambda _, line: lines.append(line))
     with pytest.raises(error, match=said or None):
-        quickcheck.run(jobs(), planned(NODES), lambda _: None)
+        check.run_plan(jobs(), planned(NODES), lambda _: None)
     assert lines == ["scancel --quiet --name=hpc-check-ab12"]
 
 
@@ -65,9 +65,9 @@ def test_what_ends_the_driver_early_cancels_its_jobs(
 )
 def test_mail_is_looked_for_as_the_user(root: object, monkeypatch: pytest.MonkeyPatch, said: str, status: str):
     lines: list[str] = []
-    monkeypatch.setattr(quickcheck, "_MAIL_SECONDS", 0)
+    monkeypatch.setattr(check, "_MAIL_SECONDS", 0)
     monkeypatch.setattr(Scheduler, "ask", lambda _, line: lines.append(line) or said)
-    found = quickcheck.mail_result(Scheduler(jobs().cluster, "dev"), "alice", "ab12")
+    found = check.mail_result(Scheduler(jobs().cluster, "dev"), "alice", "ab12")
     assert found.status == status
     assert "runuser -u" in lines[0]
     assert "Name=hpc-check-ab12 " in lines[0]

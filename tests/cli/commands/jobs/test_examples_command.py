@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from cli.cluster.examples import write
 from cli.cluster.jobs import Jobs
+from cli.commands.jobs.examples import write
 from cluster.jobs.examples import EXAMPLES, RECORD
 from tests.cli.conftest import Hpc
 from tests.cluster.stacks import EVERY
