@@ -3,14 +3,14 @@
 import pytest
 
 from tests.cluster import stacks
-from tests.contract.seen import MODES, Seen, record
+from tests.contract.seen import Seen, modes, record
 
 
 def _modes(*names: str) -> list[object]:
     return [
         pytest.param((stack, mode), id=f"{stack}-{mode}", marks=() if mode == "made" else pytest.mark.slow)
         for stack in names
-        for mode in MODES
+        for mode in modes(stack)
     ]
 
 

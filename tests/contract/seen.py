@@ -13,6 +13,8 @@ from tests.cluster import stacks
 from tests.harness import FLEX, Recording, Registered, deploy
 
 MODES: dict[str, dict[str, Any]] = {"made": {}, "previewed": {"preview": True}, "unknown": {"unknown": True}}
+PREVIEWED = {"dev", "a3mega", "nebius"}
+"""One stack of each platform: a preview differs from a run in the tunnels of access and in refused edits alone."""
 COMMAND = "command:remote:Command"
 MACHINES = {
     "pulumi-python:dynamic/local:Machine",
@@ -51,6 +53,11 @@ class Seen:
         urns = command.request.propertyDependencies["triggers"].urns
         (machine,) = [by_urn[urn] for urn in urns if urn in by_urn]
         return machine
+
+
+def modes(stack: str) -> list[str]:
+    """The modes that a stack is looked at in."""
+    return [mode for mode in MODES if mode != "previewed" or stack in PREVIEWED]
 
 
 @cache

@@ -18,7 +18,7 @@ from cluster.roster import machines
 from components.gcp.network import IAP
 from tests import clouds
 from tests.cluster import stacks
-from tests.contract.seen import MACHINES, MODES, Seen, record, texts
+from tests.contract.seen import MACHINES, Seen, modes, record, texts
 from tests.harness import FAKE_SECRETS, Recording, Registered, deploy
 
 COMPUTE = "roles/compute.admin"
@@ -66,7 +66,7 @@ MAPPINGS = {"labels", "metadata", "triggers", "environment", "conditions", "anno
 """Arguments that are mappings in the provider's own schema: their keys are ours."""
 
 
-@pytest.fixture(params=[(stack, mode) for stack in GCP for mode in MODES], ids="-".join)
+@pytest.fixture(params=[(stack, mode) for stack in GCP for mode in modes(stack)], ids="-".join)
 def seen(request: pytest.FixtureRequest) -> Seen:
     return record(*request.param)
 

@@ -11,7 +11,7 @@ from cluster.platforms.local.address_plan import plan
 from cluster.roster import machines
 from components.slurm.keys import fingerprint
 from tests.cluster import stacks
-from tests.contract.seen import MODES, Seen, components_of, record, texts
+from tests.contract.seen import Seen, components_of, modes, record, texts
 from tests.harness import FAKE_SECRETS, deploy
 
 # State refers to resources by these names: a changed one would replace what it stands for.
@@ -288,7 +288,7 @@ class TestOutputs:
 LOCAL = [name for name in stacks.STACKS if stacks.config(name).platform == "local"]
 
 
-@pytest.fixture(params=[(stack, mode) for stack in LOCAL for mode in MODES], ids="-".join)
+@pytest.fixture(params=[(stack, mode) for stack in LOCAL for mode in modes(stack)], ids="-".join)
 def rehearsal(request: pytest.FixtureRequest) -> Seen:
     return record(*request.param)
 

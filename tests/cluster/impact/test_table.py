@@ -1,7 +1,9 @@
 """Each field knows what changing it does to running jobs, and the machine agrees: it decides by the rendered text."""
 
 import copy
+import json
 from collections.abc import Callable, Iterator
+from functools import cache
 from typing import Any
 
 import pytest
@@ -37,6 +39,12 @@ ALL = [
 
 
 def config(cluster: Cluster) -> ClusterConfig:
+    return _config(json.dumps(cluster))
+
+
+@cache
+def _config(text: str) -> ClusterConfig:
+    cluster: Cluster = json.loads(text)
     place = {f"gcp:{key}": value for key, value in (cluster.get("gcp") or {}).items()}
     return parse(
         {"hpc:cluster": {key: one for key, one in cluster.items() if key != "gcp" and one is not None}, **place}

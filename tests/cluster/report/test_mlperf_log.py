@@ -445,7 +445,7 @@ CUTS = st.lists(st.tuples(st.integers(0, 20_000), st.integers(0, 300), st.binary
 WHOLE = text([*reference(), *preamble(at=NEXT_MS - 9000), event(NEXT_MS - 1, "run_start"), *blocks(at=NEXT_MS)])
 
 
-@settings(deadline=None, max_examples=200)
+@settings(max_examples=80)
 @given(cuts=CUTS, twice=st.booleans())
 def test_a_damaged_log_is_reported_or_refused(cuts: list[tuple[int, int, bytes]], twice: bool) -> None:
     damaged = WHOLE
