@@ -23,10 +23,10 @@ from cli.stack import state_dir
 _EXPECTED = {
     "engine.errors": "EngineError",
     "cluster.findings": "ConfigError",
-    "components.gcp.state": "StorageError",
     "components.local.host.paths": "HostError",
     "components.nebius.api.client": "NebiusError",
     "components.rehearsal": "RehearsalError",
+    "components.state_bucket": "StateBucketError",
 }
 _DISK = {
     errno.ENOSPC: "Free some space there (df -h, df -i)",

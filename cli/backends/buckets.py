@@ -1,121 +1,21 @@
-"""State buckets: what all kinds have in common, the record of each on this machine, and URLs of S3-compatible storage.
+"""The records of state buckets on this machine.
 
 A record says where the bucket is, and has its access key, whose secret is shown only once. It is a file in the folder
 backends of `HPC_HOME`, readable by its owner only.
 """
 
 import json
-from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field, replace
-from datetime import datetime, timezone
-from enum import Enum
+from dataclasses import asdict
+from datetime import datetime
 from importlib import import_module
 from pathlib import Path
-from typing import Any, ClassVar
-from urllib.parse import urlencode
+from types import ModuleType
+from typing import Any
 
 from cli.errors import CliError
 from cli.stack import state_dir
-from components.environment import Environment
-
-Version = tuple[int, int]
-"""Major and minor version of the Pulumi CLI."""
-
-_CHECKSUMS = {"request_checksum_calculation": "when_required", "response_checksum_validation": "when_required"}
-_SDK_V2: Version = (3, 245)
-"""From here on the CLI uses the AWS SDK v2, which adds checksum trailers to every write; S3-compatible stores
-answer 403 (pulumi/pulumi #23421, #23764), and it warns at each read. From 3.256 on the CLI sets the first parameter
-itself for a URL with an endpoint (#24109), and still warns. Before, both are unknown and refused (gocloud.dev before
-0.46)."""
-_DEFECT: tuple[Version, Version] = ((3, 256), (3, 258))
-"""First version that may not write to stores that compare the checksum of unsigned payloads, and the first after them
-(pulumi/pulumi #24219, corrected by the gocloud.dev of #24292)."""
-
-
-def parse_version(text: str) -> Version:
-    """The version that `pulumi version` prints, such as v3.272.0. Raises ValueError: it is none."""
-    major, _, rest = text.strip().removeprefix("v").partition(".")
-    return int(major), int(rest.partition(".")[0])
-
-
-def backend_url(bucket: str, region: str, endpoint: str, cli: Version) -> str:
-    """The URL for PULUMI_BACKEND_URL. `endpoint` has its scheme: https://storage.eu-north1.nebius.cloud:443.
-
-    s3ForcePathStyle is read by all versions: the AWS SDK v1 has no other spelling, and v2 accepts it.
-    """
-    query = {"region": region, "endpoint": endpoint, "s3ForcePathStyle": "true"}
-    return f"s3://{bucket}?{urlencode({**query, **(_CHECKSUMS if _needs_checksums(cli) else {})})}"
-
-
-def variables(cli: Version) -> Mapping[str, str]:
-    """The settings as the AWS SDK takes them from the environment; empty where the CLI does not need them."""
-    return {f"AWS_{name.upper()}": value for name, value in _CHECKSUMS.items()} if _needs_checksums(cli) else {}
-
-
-VARIABLES = tuple(f"AWS_{name.upper()}" for name in _CHECKSUMS)
-"""Names of all that `variables` may return."""
-
-
-def defect(cli: Version) -> str:
-    """Return what to do about a version that may fail to write to S3-compatible storage; empty for any other."""
-    if not _DEFECT[0] <= cli < _DEFECT[1]:
-        return ""
-    return (
-        f"Pulumi CLI {cli[0]}.{cli[1]} may fail to write to S3-compatible storage (InvalidDigest, pulumi/pulumi "
-        "#24219). If it does: ./hpc install-pulumi"
-    )
-
-
-def _needs_checksums(cli: Version) -> bool:
-    return cli >= _SDK_V2
-
-
-_RENEW_BEFORE = 10
-"""A key is renewed in the last tenth of its time, so that it does not expire during a run."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Key:
-    """An access key of S3-compatible storage."""
-
-    name: str
-    """Chosen before it is created: a run that was killed in between finds it again by this name."""
-    created: datetime
-    expires: datetime
-    id: str = ""
-    """The cloud's id of it; empty until it was created."""
-    access_key_id: str = ""
-    secret: str = field(default="", repr=False)
-
-    @property
-    def complete(self) -> bool:
-        """True if it was created and its secret is known."""
-        return bool(self.id and self.access_key_id and self.secret)
-
-    def usable(self, now: datetime) -> bool:
-        """Return whether it is complete, and not in the last tenth of its time."""
-        return self.complete and now < self.expires - (self.expires - self.created) / _RENEW_BEFORE
-
-
-@dataclass(frozen=True, kw_only=True)
-class Record:
-    """The record of a bucket that `./hpc backend init` created."""
-
-    kind: str
-    bucket: str
-    project: str
-    settings: Mapping[str, str] = field(default_factory=dict)
-    """More of what its kind needs."""
-    key: Key | None = None
-
-    def with_key(self, key: Key | None) -> "Record":
-        """Return a copy with another key."""
-        return replace(self, key=key)
-
-    def with_settings(self, **settings: str) -> "Record":
-        """Return a copy with some settings replaced."""
-        return replace(self, settings={**self.settings, **settings})
+from cluster.platforms import registry
+from components.state_bucket import Backend, Key, Record
 
 
 def folder() -> Path:
@@ -144,11 +44,6 @@ def load_all() -> list[Record]:
     return [_read(path) for path in sorted(folder().glob("*.json"))]
 
 
-def now() -> datetime:
-    """The time, in seconds: records and APIs have no more."""
-    return datetime.now(timezone.utc).replace(microsecond=0)
-
-
 def _path(bucket: str) -> Path:
     return folder() / f"{bucket}.json"
 
@@ -175,73 +70,17 @@ def _read(path: Path) -> Record:
         ) from None
 
 
-class Done(str, Enum):
-    """The outcome of a step: what it did, or would do."""
-
-    FOUND = "found"
-    CREATED = "created"
-    DELETED = "deleted"
-    TO_CREATE = "to create"
-    TO_DELETE = "to delete"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Step:
-    """A step of `./hpc backend init`, as it is reported."""
-
-    what: str
-    """Kind and name, such as `bucket pulumi-slurm-...`."""
-    done: Done
-    detail: str = ""
-
-    @property
-    def changes(self) -> bool:
-        """True if the step changed something, or would."""
-        return self.done is not Done.FOUND
-
-
-class Backend(ABC):
-    """A bucket for state. Errors, those of the cloud's API among them, say what was refused, why and what to do."""
-
-    kind: ClassVar[str]
-    """The argument of `./hpc backend init KIND`."""
-    title: ClassVar[str]
-    """The name for users."""
-
-    def __init__(self, record: Record) -> None:
-        self.record = record
-
-    @abstractmethod
-    def prepare(self, *, dry_run: bool) -> Iterator[Step]:
-        """Find or create all that the bucket needs, step by step, and keep the record. With `dry_run` nothing is
-        written anywhere. A second run changes nothing, and one that follows an interrupted run completes it."""
-
-    @abstractmethod
-    def renew(self) -> str:
-        """Renew credentials that have expired, or will soon; says so in one line. Empty: nothing had to be done."""
-
-    @abstractmethod
-    def environment(self, cli: Version) -> Environment:
-        """Return what that version of the Pulumi CLI needs to reach the bucket, PULUMI_BACKEND_URL among it."""
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """Names of all variables that `environment` may set."""
-        return ("PULUMI_BACKEND_URL",)
-
-
-MODULES = {
-    "nebius": "cli.backends.nebius",
-    "gcs": "cli.backends.gcs",
-}
-"""The module of each kind, which exports BACKEND, its class."""
+def module(kind: str) -> ModuleType:
+    """The module of a kind of bucket, with `record(config, ...)` and BACKEND, its class. KeyError: there is none."""
+    return import_module(_modules()[kind])
 
 
 def backend(record: Record) -> Backend:
     """The bucket of a record. Raises CliError: this version does not know its kind."""
-    module = MODULES.get(record.kind)
-    if module is None:
-        raise CliError(
-            f"bucket {record.bucket}: kind {record.kind!r} is not known here; allowed: {', '.join(MODULES)}."
-        )
-    return import_module(module).BACKEND(record)
+    if record.kind not in (known := _modules()):
+        raise CliError(f"bucket {record.bucket}: kind {record.kind!r} is not known here; allowed: {', '.join(known)}.")
+    return module(record.kind).BACKEND(record, save, folder())
+
+
+def _modules() -> dict[str, str]:
+    return dict(platform.state_bucket for platform in registry.all_platforms() if platform.state_bucket)

@@ -8,12 +8,12 @@ from importlib import import_module
 from types import ModuleType
 
 from cli.backends import buckets
-from cli.backends.buckets import Backend, parse_version
 from cli.errors import CliError
 from cli.stack import pulumi_program, stack_config, state_dir
 from cli.stack.stackfile import StackFile
 from cluster.printable import one_line
 from components.environment import Environment
+from components.state_bucket import Backend, parse_version
 
 _URL = "PULUMI_BACKEND_URL"
 _PASSPHRASE = "PULUMI_CONFIG_PASSPHRASE"  # noqa: S105 - the name of a variable

@@ -9,11 +9,11 @@ from typer import Option
 
 from cli import ROOT, console, options
 from cli.backends import buckets, environments
-from cli.backends.buckets import Backend
 from cli.backends.environments import exports
 from cli.errors import CliError
 from cli.stack import project, stack_config, state_dir
 from cli.stack import project as hpc_project
+from components.state_bucket import Backend
 
 _Stack = Annotated[
     str | None, Option("--stack", metavar="STACK", help="Take what is not given from this stack's file.")
@@ -51,11 +51,8 @@ def nebius(
     expires. What exists is used as it is: a second run changes nothing. The key is kept in HPC_HOME, readable by you
     only, and renewed by `./hpc env` when it expires.
     """
-    # The models of the stack file take a while to import.
-    from cli.backends.nebius import record
-
     config = stack_config.parse(hpc_project.require_file(stack)) if stack else None
-    asked = record(
+    asked = buckets.module("nebius").record(
         config,
         tenant=tenant,
         project=project,
@@ -63,6 +60,7 @@ def nebius(
         name=name,
         account=service_account,
         lifetime=_time(expires),
+        known=buckets.load,
     )
     _init(buckets.backend(asked), dry_run=dry_run, json=json, show_secrets=show_secrets, write=write)
 
@@ -86,10 +84,8 @@ def gcs(
     It has uniform access, public access prevention, and a rule that deletes the oldest versions. What exists is used as
     it is: a second run changes nothing.
     """
-    from cli.backends.gcs import record
-
     config = stack_config.parse(hpc_project.require_file(stack)) if stack else None
-    asked = record(config, project=project, bucket=bucket, location=location, keep=keep)
+    asked = buckets.module("gcs").record(config, project=project, bucket=bucket, location=location, keep=keep)
     _init(buckets.backend(asked), dry_run=dry_run, json=json, show_secrets=show_secrets, write=write)
 
 

@@ -159,6 +159,9 @@ class Platform:
     environment: str = ""
     """Module (as in components/environment.py) that `./hpc env` imports to print what programs need to work with a
     stack's cloud. Empty: they need nothing."""
+    state_bucket: tuple[str, str] | None = None
+    """The kind of its buckets for state, as in `./hpc backend init KIND`, and the module whose BACKEND (see
+    components/state_bucket.py) creates them."""
     rehearsal: str = ""
     """Module with `rehearse(config, request)`, which says how a stack is rehearsed on this machine (see
     components/rehearsal.py); none where Capability.REHEARSE is missing."""

@@ -9,9 +9,9 @@ import pytest
 import yaml
 from pydantic import BaseModel
 
-from cli.backends import buckets
 from cluster.load import parse
 from cluster.platforms.nebius.section import Nebius
+from components import state_bucket
 from components.gcp import environment as google
 from components.nebius import environment as nebius
 
@@ -107,4 +107,4 @@ def test_the_variables_of_the_page_are_those_that_env_sets() -> None:
     table = text.partition("| variable | value |")[2].partition("\n\n")[0]
     names = {name for line in table.splitlines() for name in re.findall(r"`([A-Z_]{5,})`", line.split(" | ")[0])}
     state = {"PULUMI_BACKEND_URL", "PULUMI_CONFIG_PASSPHRASE_FILE", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"}
-    assert names == {*google.VARIABLES, *nebius.VARIABLES, *buckets.VARIABLES, *state}
+    assert names == {*google.VARIABLES, *nebius.VARIABLES, *state_bucket.VARIABLES, *state}

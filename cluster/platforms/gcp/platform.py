@@ -110,4 +110,5 @@ PLATFORM = Platform(
     deploy="components.gcp.deploy",
     rehearsal="components.local.rehearsal",
     environment="components.gcp.environment",
+    state_bucket=("gcs", "components.gcp.state"),
 )

@@ -71,4 +71,5 @@ PLATFORM = Platform(
     deploy="components.nebius.deploy",
     rehearsal="lab.nebius_rehearsal",
     environment="components.nebius.environment",
+    state_bucket=("nebius", "components.nebius.state"),
 )

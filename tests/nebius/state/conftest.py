@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from cli.backends import buckets
-from cli.backends.nebius import default_name
 from cluster.platforms.gcp import platform as google_platform
 from components.nebius.api import client
+from components.nebius.state import default_name
+from components.state_bucket import Key, Record
 from lab.google.storage import FakeStorage
 from lab.nebius_api.server import NebiusServer
 from tests.cli.conftest import hpc, root, tool  # noqa: F401 - fixtures
@@ -27,14 +28,14 @@ def rows(api: NebiusServer, kind: str) -> list[dict[str, Any]]:
         return list(api.store.of(kind))
 
 
-def record() -> buckets.Record:
+def record() -> Record:
     """Return what is kept of the bucket."""
     found = buckets.load(BUCKET)
     assert found is not None
     return found
 
 
-def key() -> buckets.Key:
+def key() -> Key:
     """The kept key."""
     found = record().key
     assert found is not None

@@ -4,8 +4,8 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from cli.backends import buckets
-from cli.backends.nebius import backend_url, default_name
+from components import state_bucket
+from components.nebius.state import backend_url, default_name
 
 OLD = "s3://b?region=eu-north1&endpoint=https%3A%2F%2Fstorage.eu-north1.nebius.cloud%3A443&s3ForcePathStyle=true"
 CHECKED = f"{OLD}&request_checksum_calculation=when_required&response_checksum_validation=when_required"
@@ -26,10 +26,10 @@ SET = {"AWS_REQUEST_CHECKSUM_CALCULATION": "when_required", "AWS_RESPONSE_CHECKS
     ],
 )
 def test_each_version_gets_what_it_reads(version: str, url: str, variables: dict[str, str]) -> None:
-    cli = buckets.parse_version(version)
+    cli = state_bucket.parse_version(version)
     assert backend_url("b", "eu-north1", cli) == url
-    assert buckets.variables(cli) == variables
-    assert set(variables) <= {*buckets.VARIABLES}
+    assert state_bucket.variables(cli) == variables
+    assert set(variables) <= {*state_bucket.VARIABLES}
 
 
 def test_the_endpoint_survives_the_url() -> None:
@@ -39,15 +39,15 @@ def test_the_endpoint_survives_the_url() -> None:
 
 
 def test_versions_that_may_not_write_are_named() -> None:
-    named = [minor for minor in range(240, 275) if buckets.defect((3, minor))]
+    named = [minor for minor in range(240, 275) if state_bucket.defect((3, minor))]
     assert named == [256, 257]
-    assert "./hpc install-pulumi" in buckets.defect((3, 256))
+    assert "./hpc install-pulumi" in state_bucket.defect((3, 256))
 
 
 @pytest.mark.parametrize("text", ["", "v3", "three.four", "pulumi: not found"])
 def test_text_that_is_no_version(text: str) -> None:
     with pytest.raises(ValueError, match=r"invalid literal"):
-        buckets.parse_version(text)
+        state_bucket.parse_version(text)
 
 
 def test_a_projects_bucket_has_the_recipes_hash() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.backends.gcs import default_name
+from components.gcp.state import default_name
 from lab.google.http import DroppedConnectionError, RefusalError
 from lab.google.storage import FakeStorage, Owned
 from tests.cli.conftest import CLOUD, Hpc
