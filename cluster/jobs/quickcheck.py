@@ -1,7 +1,7 @@
 """Checks of a cluster by small jobs: one on each node that has room for it, then one over all nodes of a partition.
 
-`plan` says which jobs; the driver on the login machine (scripts/jobs/checks/driver.py) starts them and prints a line of
-JSON, an event, for each that ends; `results` reads these.
+`plan` returns the jobs; the driver on the login machine (scripts/jobs/quickcheck/driver.py) starts them and prints an
+event, a line of JSON, for each that ends; `results` reads these.
 """
 
 import json
@@ -158,7 +158,7 @@ class CheckPlan:
     options: Options
 
     def spec(self) -> str:
-        """The driver's argument (scripts/jobs/checks/driver.py)."""
+        """The driver's argument (scripts/jobs/quickcheck/driver.py)."""
         spec = {name: getattr(self.options, name) for name in ("run", "wait", "image", "pyxis", "shared_home")}
         spec |= {"immediate": IMMEDIATE, "image_seconds": 600, "accounting_seconds": 20}
         spec["mail"] = next(iter(self.expected), "") if self.options.mail else ""
@@ -326,9 +326,9 @@ def _why_busy(node: Node, room: Room, *, cpus: int = 0, memory: int = 0, gpus: i
 
 PASS, FAIL, SKIP = "pass", "fail", "skip"
 MARK = "hpc-check "
-"""Text in front of what programs of scripts/jobs/checks print for this package."""
+"""Text in front of what programs of scripts/jobs/quickcheck print for this package."""
 Event = Mapping[str, Any]
-"""A line of the driver's (scripts/jobs/checks/driver.py)."""
+"""A line of the driver's (scripts/jobs/quickcheck/driver.py)."""
 _BUSY = ("nodes are busy", "Immediate execution impossible", "Resources temporarily unavailable")
 """Messages of srun when --immediate has passed (slurm_errno.c: ESLURM_NODES_BUSY, ESLURM_CAN_NOT_START_IMMEDIATELY)."""
 _MIB = 1024 * 1024

@@ -16,7 +16,7 @@ EVIL = "a\x1b[2J\x1b]0;title\x07\x9b1mb\r\u2028\u202ec"
 
 PRINTS = {
     "cli/bootstrap.py": "it runs before there is anything to import, and says only what is ours",
-    "cli/checks.py": "passes on what this program's own tests and linters print, colours included",
+    "cli/commands/test.py": "passes on what this program's own tests and linters print, colours included",
     "cli/console.py": "the place",
     "cli/commands/nebius_token.py": "prints JSON, which escapes all that a terminal could take",
     "cli/commands/environment.py": "prints a document of ours",

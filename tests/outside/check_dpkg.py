@@ -20,7 +20,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.checks import _EMULATOR
+from cli.commands.test import _EMULATOR
 from cluster.catalog.base_system import JOB_PROGRAMS
 from cluster.catalog.images import IMAGES
 from cluster.catalog.recipes import NEWEST, RECIPES, Recipe

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from cli import checks as cli_checks
-from cli.commands.checks import run_checks
+from cli.commands import test as suite
+from cli.commands.test import run_tests
 from cli.errors import CliError
 from cli.stack import project
 
@@ -47,9 +47,9 @@ held = ["outside:{}"]
 @pytest.fixture
 def checks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A project with one check."""
-    folder = tmp_path / cli_checks.OUTSIDE
+    folder = tmp_path / suite.OUTSIDE
     (folder / "ledger").mkdir(parents=True)
-    (folder / "conftest.py").write_text((ROOT / cli_checks.OUTSIDE / "conftest.py").read_text())
+    (folder / "conftest.py").write_text((ROOT / suite.OUTSIDE / "conftest.py").read_text())
     (folder / "check_example.py").write_text(CHECK)
     rows = ("size", "example"), ("name", "example"), ("other", "another"), ("parts", "example")
     (folder / "ledger" / "gcp.toml").write_text("".join(ROW.format(*row) for row in rows))
@@ -59,7 +59,7 @@ def checks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_prints_what_was_done_what_differs_and_what_is_held(checks: Path) -> None:
-    command = cli_checks.outside([f"example={checks / 'artifact'}"], ()).command
+    command = suite.outside_checks([f"example={checks / 'artifact'}"], ()).command
     done = subprocess.run(
         command, cwd=checks, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=False
     )
@@ -99,20 +99,18 @@ def test_a_normal_run_collects_no_check(checks: Path) -> None:
 )
 def test_what_does_not_exist_is_an_error(checks: Path, pair: str, told: str) -> None:
     with pytest.raises(CliError) as error:
-        run_checks(outside=[pair])
+        run_tests(outside=[pair])
     assert told in str(error.value)
     assert "to do: " in str(error.value)
 
 
 def test_outside_runs_nothing_else(checks: Path) -> None:
     with pytest.raises(CliError, match="--outside runs the checks named there alone"):
-        run_checks(outside=[f"example={checks / 'artifact'}"], fast=True)
+        run_tests(outside=[f"example={checks / 'artifact'}"], fast=True)
 
 
 def test_every_check_is_documented() -> None:
     page = (ROOT / "docs" / "development.md").read_text()
-    names = [
-        file.stem.removeprefix("check_").replace("_", "-") for file in (ROOT / cli_checks.OUTSIDE).glob("check_*.py")
-    ]
+    names = [file.stem.removeprefix("check_").replace("_", "-") for file in (ROOT / suite.OUTSIDE).glob("check_*.py")]
     assert names
     assert [name for name in names if f"| `{name}` |" not in page] == []

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from scripts.jobs.checks import container, driver, node
+from scripts.jobs.quickcheck import container, driver, node
 
 V1 = "9:name=systemd:/x\n4:memory:/slurm/uid_1/job_3/step_0\n3:cpuset:/\n0::/x\n"
 V2 = "0::/system.slice/slurmstepd.scope/job_3/step_0\n"

@@ -313,7 +313,7 @@ def _compared(text: str, job: str, state: JobState | None) -> tuple[str, str]:
     return PASS, average
 
 
-_PROGRAMS = Path(__file__).parents[3] / "scripts" / "jobs" / "checks"
+_PROGRAMS = Path(__file__).parents[3] / "scripts" / "jobs" / "quickcheck"
 PLACE = f"{FOLDER}/checks"
 _MAIL_SECONDS = 20
 """Time for mail to be delivered on the controller: slurmctld starts the mailer when the job has ended."""

@@ -1,4 +1,4 @@
-"""The checks of `./hpc test`: how each is started, what they need of this machine, and their output in one order."""
+"""test: formatters, linters, types and tests of this project, side by side, with their output in one order."""
 
 import os
 import shutil
@@ -11,6 +11,9 @@ from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
+
+from typer import Argument, Exit, Option
 
 from cli import console
 from cli.display.changes import seconds
@@ -46,14 +49,14 @@ _POLL = 0.1
 
 
 @dataclass(frozen=True, kw_only=True)
-class Check:
-    """A command that is run in the project's folder."""
+class Part:
+    """A part of the suite: a command that is run in the project's folder."""
 
     name: str
     command: Sequence[str]
 
 
-def checks(only: Sequence[str], *, fast: bool = False) -> list[Check]:
+def linters(only: Sequence[str], *, fast: bool = False) -> list[Part]:
     """Everything but the tests.
 
     A fast run checks the types of the files that differ from the last commit, since all of them take 20 seconds.
@@ -69,11 +72,11 @@ def checks(only: Sequence[str], *, fast: bool = False) -> list[Check]:
         "types": [python, "-m", "basedpyright", *changed] if changed or not fast else [],
     }
     return [
-        Check(name=name, command=[*map(str, command)]) for name, command in commands.items() if name in only and command
+        Part(name=name, command=[*map(str, command)]) for name, command in commands.items() if name in only and command
     ]
 
 
-def tests(arguments: Sequence[str], *, fast: bool) -> list[Check]:
+def tests(arguments: Sequence[str], *, fast: bool) -> list[Part]:
     """Pytest, with the user's arguments last so that they win.
 
     A fast run leaves out whole clusters and what is SLOW. Whole clusters wait for machines as much as they work: they
@@ -87,7 +90,7 @@ def tests(arguments: Sequence[str], *, fast: bool) -> list[Check]:
         left_out = [f"--{'deselect' if '::' in name else 'ignore'}={name}" for name in slow]
         pytest += ["-m", "not e2e and not slow", "-n", "2", "--dist", "worksteal", *left_out]
     if fast or arguments:
-        return [Check(name="tests", command=[*pytest, *arguments])]
+        return [Part(name="tests", command=[*pytest, *arguments])]
     pytest.append("--durations=20")
     files = {name: [f"{CLUSTERS}/test_{file}.py" for file in lane] for name, lane in LANES.items()}
     ignored = [f"--ignore={file}" for lane in files.values() for file in lane]
@@ -98,10 +101,10 @@ def tests(arguments: Sequence[str], *, fast: bool) -> list[Check]:
         "pods": [*after, "sh", "-c", _BUILD_FIRST, *pytest, PODS],
         "tests": [*after, *pytest, f"--ignore={CLUSTERS}", f"--ignore={PODS}"],
     }
-    return [Check(name=name, command=command) for name, command in runs.items()]
+    return [Part(name=name, command=command) for name, command in runs.items()]
 
 
-def outside(pairs: Sequence[str], arguments: Sequence[str]) -> Check:
+def outside_checks(pairs: Sequence[str], arguments: Sequence[str]) -> Part:
     """The checks NAME=PATH against outside artifacts, and nothing else. Raises CliError for what is not there."""
     files = {
         file.stem.removeprefix("check_").replace("_", "-"): f"{OUTSIDE}/{file.name}"
@@ -123,7 +126,7 @@ def outside(pairs: Sequence[str], arguments: Sequence[str]) -> Check:
                 f"and give its path: --outside {name}=PATH"
             )
         command += [files[name], "--outside", f"{name}={artifact}"]
-    return Check(name="outside", command=[*command, *arguments])
+    return Part(name="outside", command=[*command, *arguments])
 
 
 def shell_scripts(root: Path) -> list[Path]:
@@ -154,7 +157,7 @@ def _is_shell(path: Path) -> bool:
     return program.rpartition(b"/")[2] in _SHELLS
 
 
-def run(folder: Path, checks: Sequence[Check], tests: Sequence[Check]) -> list[str]:
+def run(folder: Path, checks: Sequence[Part], tests: Sequence[Part]) -> list[str]:
     """Run checks and tests side by side; the names of those that failed.
 
     A check is printed when it has ended, its output only if it failed. The tests' output comes last, one run after the
@@ -191,16 +194,16 @@ def run(folder: Path, checks: Sequence[Check], tests: Sequence[Check]) -> list[s
 
 
 class _Running:
-    """A check at work, with both its outputs in one file and nothing on its standard input."""
+    """A part at work, with both its outputs in one file and nothing on its standard input."""
 
-    def __init__(self, check: Check, folder: Path) -> None:
-        self.name, self.began = check.name, time.monotonic()
+    def __init__(self, part: Part, folder: Path) -> None:
+        self.name, self.began = part.name, time.monotonic()
         self.output = tempfile.TemporaryFile()  # noqa: SIM115 - closed with all others
         self._showing, self._shown = False, 0
         # Checks start Python a thousand times: what it compiles is kept, also where the environment says otherwise.
         env = os.environ | {"PYTHONDONTWRITEBYTECODE": ""}
         self.process = subprocess.Popen(
-            check.command, cwd=folder, env=env, stdin=subprocess.DEVNULL, stdout=self.output, stderr=self.output
+            part.command, cwd=folder, env=env, stdin=subprocess.DEVNULL, stdout=self.output, stderr=self.output
         )
 
     def show(self) -> int:
@@ -310,3 +313,47 @@ def _ran(command: list[str]) -> bool:
     if done.returncode:
         console.note(f"{done.stdout}{done.stderr}".rstrip())
     return done.returncode == 0
+
+
+def run_tests(
+    arguments: Annotated[
+        list[str] | None, Argument(metavar="[-- PYTEST ARGUMENTS...]", help="Passed on to pytest, after `--`.")
+    ] = None,
+    *,
+    fast: Annotated[
+        bool, Option("--fast", help="Half a minute: no clusters, no slow tests, types of changed files.")
+    ] = False,
+    only: Annotated[
+        list[str] | None,
+        Option(metavar="CHECK", help="Run only this: format, lint, shell, schema, types or tests. May be repeated."),
+    ] = None,
+    outside: Annotated[
+        list[str] | None,
+        Option(metavar="NAME=PATH", help="Run only this check, against the artifact at PATH. May be repeated."),
+    ] = None,
+) -> None:
+    """Run every check of this project: format, lint, types, shell scripts, schema, tests.
+
+    The end-to-end tests make real machines on this host, beside any that are up: they need root, and install the
+    host's missing packages after saying so. Everything runs side by side; pytest's summary comes last.
+    """
+    if outside:
+        if fast or only:
+            raise CliError("--outside runs the checks named there alone: leave out --fast and --only.")
+        if run(project.ROOT, [], [outside_checks(outside, arguments or ())]):
+            raise Exit(1)
+        return
+    chosen = only or list(NAMES)
+    if unknown := sorted(set(chosen) - set(NAMES)):
+        raise CliError(f"--only {unknown[0]}: there is no such check. There are: {', '.join(NAMES)}.")
+    with_tests = "tests" in chosen
+    if with_tests and not fast:
+        prepare()
+    last = tests(arguments or (), fast=fast) if with_tests else []
+    console.note(f"Running side by side: {', '.join(name for name in NAMES if name in chosen)} ...")
+    failed = run(project.ROOT, linters(chosen, fast=fast), last)
+    if set(failed) - {last[-1].name if last else ""}:
+        # The last tests' summary may be green and is the last thing on the screen.
+        console.error(f"failed: {', '.join(failed)}; see above")
+    if failed:
+        raise Exit(1)

@@ -9,17 +9,17 @@ from pathlib import Path
 
 import pytest
 
-from cli import checks
-from cli.checks import Check
+from cli.commands import test as suite
+from cli.commands.test import Part
 from cli.stack import project
 from tests.cli.conftest import Hpc
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 INSTALL = "install --yes --quiet --no-install-recommends qemu-system-x86 e2fsprogs"
 
 
-def script(name: str, body: str) -> Check:
-    return Check(name=name, command=["sh", "-c", body])
+def script(name: str, body: str) -> Part:
+    return Part(name=name, command=["sh", "-c", body])
 
 
 @pytest.fixture(autouse=True)
@@ -32,25 +32,25 @@ class TestSuite:
         others = [script("lint", "echo quiet when well"), script("schema", "echo it is old >&2; exit 1")]
         clusters = script("clusters", "sleep 0.3; echo 3 passed")
         tests = script("tests", "echo one; sleep 0.2; echo 7 passed")
-        assert checks.run(tmp_path, others, [clusters, tests]) == ["schema"]
+        assert suite.run(tmp_path, others, [clusters, tests]) == ["schema"]
         out = capfd.readouterr().out
         shown = [line.partition(",")[0] for line in out.splitlines()]
         assert shown == "lint: ok|schema: FAILED|it is old|clusters:|3 passed|tests:|one|7 passed".split("|")
 
     def test_checks_and_tests_run_side_by_side(self, tmp_path: Path) -> None:
         meet = "touch $0; for i in $(seq 200); do [ -e a ] && [ -e b ] && [ -e c ] && exit 0; sleep 0.02; done; exit 1"
-        first, second, third = (Check(name=name, command=["sh", "-c", meet, name]) for name in "abc")
-        assert checks.run(tmp_path, [first, second], [third]) == []
+        first, second, third = (Part(name=name, command=["sh", "-c", meet, name]) for name in "abc")
+        assert suite.run(tmp_path, [first, second], [third]) == []
 
     def test_failing_tests_fail(self, tmp_path: Path) -> None:
-        assert checks.run(tmp_path, [], [script("clusters", "exit 1"), script("tests", "exit 0")]) == ["clusters"]
+        assert suite.run(tmp_path, [], [script("clusters", "exit 1"), script("tests", "exit 0")]) == ["clusters"]
 
     def test_termination_interrupts_the_tests_and_waits_for_them(self, tmp_path: Path) -> None:
         body = "trap 'echo cleaned up; exit 1' INT; touch up; while :; do sleep 0.02; done"
         program = (
             "import sys; sys.path.insert(0, sys.argv[1]); from pathlib import Path\n"
-            "from cli.checks import Check, run\n"
-            "run(Path(sys.argv[2]), [], [Check(name='tests', command=['bash', '-c', sys.argv[3]])])\n"
+            "from cli.commands.test import Part, run\n"
+            "run(Path(sys.argv[2]), [], [Part(name='tests', command=['bash', '-c', sys.argv[3]])])\n"
         )
         command = [sys.executable, "-c", program, str(ROOT), str(tmp_path), body]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
@@ -93,23 +93,23 @@ class TestCommand:
 
 def lanes() -> dict[str, set[str]]:
     """By the name of its process, each file of CLUSTERS."""
-    runs = {check.name: check.command for check in checks.tests([], fast=False)}
-    files = {str(path.relative_to(ROOT)) for path in (ROOT / checks.CLUSTERS).glob("test_*.py")}
-    found = {name: {word for word in runs[name] if word.startswith(checks.CLUSTERS)} for name in checks.LANES}
-    assert checks.CLUSTERS in runs["clusters"]
+    runs = {check.name: check.command for check in suite.tests([], fast=False)}
+    files = {str(path.relative_to(ROOT)) for path in (ROOT / suite.CLUSTERS).glob("test_*.py")}
+    found = {name: {word for word in runs[name] if word.startswith(suite.CLUSTERS)} for name in suite.LANES}
+    assert suite.CLUSTERS in runs["clusters"]
     ignored = {word.removeprefix("--ignore=") for word in runs["clusters"] if word.startswith("--ignore=")}
     assert ignored <= files
     return {"clusters": files - ignored, **found}
 
 
 def test_every_test_is_in_one_run_and_in_one_alone() -> None:
-    *clusters, pods, rest = (check.command for check in checks.tests([], fast=False))
-    files = [str(path.relative_to(ROOT)) for path in (ROOT / checks.CLUSTERS).glob("test_*.py")]
+    *clusters, pods, rest = (check.command for check in suite.tests([], fast=False))
+    files = [str(path.relative_to(ROOT)) for path in (ROOT / suite.CLUSTERS).glob("test_*.py")]
     assert sorted(file for lane in lanes().values() for file in lane) == sorted(files)
-    assert pods[-1] == checks.PODS
-    assert rest[-2:] == [f"--ignore={checks.CLUSTERS}", f"--ignore={checks.PODS}"]
+    assert pods[-1] == suite.PODS
+    assert rest[-2:] == [f"--ignore={suite.CLUSTERS}", f"--ignore={suite.PODS}"]
     assert all("--durations=20" in command for command in (*clusters, pods, rest))
-    (chosen,) = checks.tests(["-k", "slurm"], fast=False)
+    (chosen,) = suite.tests(["-k", "slurm"], fast=False)
     assert chosen.command[-2:] == ["-k", "slurm"]
 
 
@@ -117,7 +117,7 @@ def test_files_that_share_clusters_are_in_one_process() -> None:
     """The fixtures `pair` and `lab` make their clusters once for each."""
 
     def using(pattern: str) -> set[str]:
-        files = (ROOT / checks.CLUSTERS).glob("test_*.py")
+        files = (ROOT / suite.CLUSTERS).glob("test_*.py")
         return {str(file.relative_to(ROOT)) for file in files if re.search(pattern, file.read_text())}
 
     pairs, labs = using(r"\bpair\b|\b(many|one): Cluster"), using("lab: Cluster")
@@ -129,8 +129,8 @@ def test_files_that_share_clusters_are_in_one_process() -> None:
 
 def test_a_fast_run_leaves_out_tests_that_are_there(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(project, "ROOT", ROOT)
-    (fast,) = checks.tests([], fast=True)
-    slow = (ROOT / checks.SLOW).read_text().split()
+    (fast,) = suite.tests([], fast=True)
+    slow = (ROOT / suite.SLOW).read_text().split()
     assert {*slow} == {word.partition("=")[2] for word in fast.command if word.startswith(("--ign", "--des"))}
     for file, _, names in (name.partition("::") for name in slow):
         text = (ROOT / file).read_text() if names else ""
@@ -151,11 +151,11 @@ def test_shell_scripts_are_found_by_their_first_line(tmp_path: Path) -> None:
         path = tmp_path / name
         path.parent.mkdir(exist_ok=True)
         path.write_text(f"{first}\n")
-    assert [str(path) for path in checks.shell_scripts(tmp_path)] == ["a", "b.txt", "c", "g/h"]
+    assert [str(path) for path in suite.shell_scripts(tmp_path)] == ["a", "b.txt", "c", "g/h"]
 
 
 def test_the_launcher_and_ci_are_among_them() -> None:
-    assert {Path("hpc"), Path(".ci/run")} <= set(checks.shell_scripts(ROOT))
+    assert {Path("hpc"), Path(".ci/run")} <= set(suite.shell_scripts(ROOT))
 
 
 def test_a_fast_run_checks_the_types_of_what_differs_from_the_last_commit(tmp_path: Path) -> None:
@@ -167,12 +167,12 @@ def test_a_fast_run_checks_the_types_of_what_differs_from_the_last_commit(tmp_pa
         (tmp_path / name).write_text("x = 1\n")
     git("add", ".")
     git("commit", "-qm", "all")
-    assert checks._changed(tmp_path) == []
+    assert suite._changed(tmp_path) == []
     for name in ("edited.py", "staged.py", "new.py", "text.md"):
         (tmp_path / name).write_text("x = 2\n")
     git("add", "staged.py")
     (tmp_path / "deleted.py").unlink()
-    assert checks._changed(tmp_path) == ["edited.py", "new.py", "staged.py"]
+    assert suite._changed(tmp_path) == ["edited.py", "new.py", "staged.py"]
 
 
 @pytest.fixture
@@ -183,24 +183,24 @@ def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         'case $1 in update) test ! -e offline && : >fresh;; *) echo "E: no such version"; test -e fresh;; esac\n'
     )
     (tmp_path / "apt-get").chmod(0o755)
-    monkeypatch.setattr(checks, "_PATH", str(tmp_path))
+    monkeypatch.setattr(suite, "_PATH", str(tmp_path))
     return tmp_path / "asked"
 
 
 def test_old_lists_are_refreshed_once(asked: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    checks._install_emulator()
+    suite._install_emulator()
     assert asked.read_text().splitlines() == [INSTALL, "update --quiet", INSTALL]
     assert "left out" not in "".join(capfd.readouterr())
 
 
 def test_without_it_the_tests_go_on_and_say_what_is_left_out(asked: Path, capfd: pytest.CaptureFixture[str]) -> None:
     asked.with_name("offline").touch()
-    checks._install_emulator()
+    suite._install_emulator()
     assert "The tests of an emulated machine are left out" in "".join(capfd.readouterr())
 
 
 def test_what_is_there_is_not_installed(asked: Path) -> None:
     for command in ("qemu-system-x86_64", "mke2fs"):
         asked.with_name(command).touch(mode=0o755)
-    checks._install_emulator()
+    suite._install_emulator()
     assert not asked.exists()
