@@ -10,7 +10,6 @@ import grp
 import hashlib
 import json
 import os
-import platform
 import pwd
 import shutil
 import socket
@@ -168,7 +167,7 @@ def parts(mine: list[str]) -> dict[str, Part]:
         "cluster_state": lambda: _cluster_state(controls=controls),
         "followed": lambda: _json("/etc/hpc/orders.json").get("digest", ""),
         "setup": _setup,
-        "versions": _versions,
+        "versions": lambda: _versions(controls=controls),
         "image": installation.image,
         "munge": munge.check,
         "daemons": lambda: unit_states(units_of(mine)),
@@ -243,18 +242,18 @@ def _setup() -> str:
     return whole.hexdigest()[:16]
 
 
-def _versions() -> dict[str, str]:
-    """Slurm, MUNGE, MariaDB where it is, and the system."""
+def _versions(*, controls: bool) -> dict[str, str]:
+    """Slurm, MUNGE, MariaDB on the controller, and the system."""
     lines = Path("/etc/os-release").read_text().splitlines()
     # From a daemon where there is one: commands look for slurm.conf first, and wait for it.
     slurm = next((name for name in ("slurmctld", "slurmd") if shutil.which(name)), "scontrol")
     found = {
         "os": next((line[12:].strip('"') for line in lines if line.startswith("PRETTY_NAME=")), ""),
-        "kernel": platform.release(),
+        "kernel": os.uname().release,
         "slurm": run(slurm, "-V", timeout=2).split()[-1],
         "munge": run("munge", "--version").split()[0],
     }
-    if _exists(Path("/usr/sbin/mariadbd")):
+    if controls and _exists(Path("/usr/sbin/mariadbd")):
         found["mariadb"] = run("mariadbd", "--version").partition("Ver ")[2].split("-")[0]
     return found
 

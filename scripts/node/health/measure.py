@@ -33,7 +33,7 @@ from system.host import (
     read_json,
     reload_units,
     run,
-    stop_service,
+    stop_services,
     succeeds,
     take_lock,
     unread_units,
@@ -393,7 +393,7 @@ def keep_measuring(wanted: dict[str, Any] | None) -> None:
     files = [PROGRAM, SETTINGS, UNITS / f"{NAME}.service", UNITS / f"{NAME}.timer"]
     if not wanted:
         if any(path.exists() for path in files):
-            stop_service(f"{NAME}.timer")
+            stop_services(f"{NAME}.timer")
             unread_units()
             for path in files:
                 path.unlink(missing_ok=True)

@@ -10,13 +10,12 @@ from __future__ import annotations
 
 import socket
 import time
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from slurm import output
 from system import remote_node
-from system.host import SetupError, log, run, succeeds, wait
+from system.host import SetupError, in_parallel, log, run, succeeds, wait
 
 UNIT = "hpc-lost-jobs"
 PROGRAM = f"/usr/bin/python3 {Path(__file__).parents[1]}"
@@ -34,8 +33,7 @@ AGAIN_SECONDS = 30
 ASKED = 32  # nodes at a time
 
 
-@dataclass(frozen=True)
-class Job:
+class Job(NamedTuple):
     """A running job: when it began (ISO 8601, as Slurm prints it) and where it runs."""
 
     number: str
@@ -131,8 +129,8 @@ def _asked(jobs: list[Job]) -> dict[str, set[str]]:
         return set(numbers) if end == "." else None
 
     nodes = sorted({node for job in jobs for node in job.nodes})
-    with ThreadPoolExecutor(max_workers=ASKED) as pool:
-        return {node: found for node, found in zip(nodes, pool.map(ask, nodes)) if found is not None}  # noqa: B905
+    answers = in_parallel(ask, nodes, at_once=ASKED)
+    return {node: found for node, found in zip(nodes, answers, strict=True) if found is not None}
 
 
 def _running() -> list[Job]:

@@ -5,12 +5,11 @@ from __future__ import annotations
 import re
 import subprocess
 import time
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from interface import Probe
 from jobs.rxdm import DEVICES, PROFILE
-from system.host import SetupError, log, run
+from system.host import SetupError, in_parallel, log, run
 
 TIMEOUT = 120  # seconds for one job that has an idle node to run on, beside its prolog
 SETTLING = 15  # seconds for slurmctld to take its nodes in, where none is idle
@@ -27,8 +26,7 @@ def prove(probes: list[Probe]) -> None:
 
     Raises SetupError naming each partition that did not run it.
     """
-    with ThreadPoolExecutor(max_workers=8) as pool:
-        failed = [text for text in pool.map(_prove, probes) if text]
+    failed = [text for text in in_parallel(_prove, probes, at_once=8) if text]
     if failed:
         raise SetupError("\n".join(failed))
 

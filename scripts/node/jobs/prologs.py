@@ -16,8 +16,6 @@ import hashlib
 import json
 import os
 import time
-import urllib.error
-import urllib.request
 from collections.abc import Collection
 from pathlib import Path
 from typing import Any
@@ -71,6 +69,9 @@ def _pinned(url: str, sha256: str, there: Path) -> bytes:
 
 def download(url: str) -> bytes:
     """Return what stands at an address, redirects followed. Raises SetupError in words when that is nothing."""
+    import urllib.error  # noqa: PLC0415 - with its HTTP client as slow to import as half of the set-up
+    import urllib.request  # noqa: PLC0415
+
     why = ""
     for attempt in range(TRIES):
         if attempt:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 
 from interface import Node
 from jobs import lost_jobs
 from slurm.scheduler import BROKEN, OURS, WORKING, State, resume_nodes, states, wait_until_answers
 from system import cluster_state, remote_node
-from system.host import SetupError, log, wait
+from system.host import SetupError, in_parallel, log, wait
 
 LOG_LINES = 15
 
@@ -99,8 +98,7 @@ def missing(
 def timeout_error(pending: dict[str, Node], why: dict[str, str], seconds: float) -> str:
     """The error: every missing node with its reason and the end of its logs, fetched side by side."""
     shown = list(pending.values())[:8]
-    with ThreadPoolExecutor(max_workers=8) as pool:
-        logs = list(pool.map(tail, shown))
+    logs = in_parallel(tail, shown, at_once=8)
     parts = [f"{len(pending)} of the cluster's nodes did not come within {seconds:.0f} s: {', '.join(sorted(pending))}"]
     for node, lines in zip(shown, logs, strict=True):
         parts += [f"--- {node['name']} ({node['address']}): {why[node['name']]}", lines]

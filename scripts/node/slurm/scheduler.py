@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import os
-import secrets
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, TypedDict
+from typing import Any, NamedTuple, TypedDict
 
 from accounting.database import sacctmgr_show
 from slurm import conf_changes, output, slurmctld
@@ -24,7 +22,7 @@ def job_summary() -> dict[str, Any]:
     """
     os.environ["SLURM_BITSTR_LEN"] = "0"  # the numbers of a long array in full
     # A job's name may hold anything, whole rows of other jobs too: nobody who gave one could know this mark.
-    mark = secrets.token_hex(8)
+    mark = os.urandom(8).hex()
     text = _ask("squeue", "--noheader", "--sort=-t,-p", f"--format={columns(mark)}")
     return summary(table(text, mark))
 
@@ -137,8 +135,7 @@ CUT_OFF = ("Connection reset by peer", "Zero Bytes were transmitted or received"
 """squeue's message when slurmctld ends while it answers."""
 
 
-@dataclass(frozen=True)
-class Job:
+class Job(NamedTuple):
     """A job as squeue shows it: times in Slurm's own notation."""
 
     number: str

@@ -28,7 +28,7 @@ from system.host import (
     restarts,
     run,
     service,
-    stop_service,
+    stop_services,
     succeeds,
     unread_units,
     wait,
@@ -270,8 +270,7 @@ def digest() -> str:
 
 def disable() -> None:
     """A machine without the controller role runs none of this."""
-    for unit in ("slurmctld", "slurmdbd", "mariadb"):
-        stop_service(unit)
+    stop_services("slurmctld", "slurmdbd", "mariadb")
 
 
 TOKEN_KEY_DELIVERED = Path("/etc/hpc/jwt.key")  # put here by the stack, root only
@@ -341,7 +340,7 @@ WantedBy=multi-user.target
 
 def remove_slurmrestd() -> None:
     """Take all of it away; slurmctld and slurmdbd must no longer know the key. Also where there is nothing of it."""
-    stop_service("slurmrestd")  # the package's own too, which an image may have left enabled
+    stop_services("slurmrestd")  # the package's own too, which an image may have left enabled
     if SLURMRESTD_UNIT.exists():
         unread_units()
         SLURMRESTD_UNIT.unlink()

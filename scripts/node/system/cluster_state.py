@@ -14,7 +14,6 @@ import pwd
 import socket
 import subprocess
 import time
-import uuid
 from pathlib import Path
 from typing import Any
 
@@ -192,5 +191,5 @@ def boot_id() -> str:
     """An id of this boot. (The kernel's own is shared by all containers of a host.)"""
     path = Path("/run/hpc/boot-id")
     if not path.exists():
-        write(path, uuid.uuid4().hex, quiet=True)
+        write(path, os.urandom(16).hex(), quiet=True)
     return path.read_text()

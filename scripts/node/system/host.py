@@ -22,9 +22,9 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import IO, Any, BinaryIO
+from typing import IO, Any, BinaryIO, TypeVar
 
 # As in cluster/printable.py: control characters but tab and line feed, other line ends, changes of text direction.
 HIDDEN = re.compile(
@@ -32,6 +32,7 @@ HIDDEN = re.compile(
 )
 STARTED = Path("/etc/hpc/started")  # for each unit of ours, a hash of what it was started with
 ENABLED = ("enabled", "enabled-runtime", "static", "alias", "indirect", "generated")  # as `systemctl is-enabled` has it
+RUNNING = ("active", "reloading")  # as `systemctl is-active` has it
 UNREAD = Path("/run/hpc-unread-units")  # there while systemd has not read what was written; a boot reads everything
 LINKED = Path("/run/hpc-linked-units")  # there while it has not read which units are enabled
 
@@ -262,12 +263,11 @@ def service(name: str, *, settings: str, block: bool = True, enabled: bool = Tru
     reload_units()
     wanted = hashlib.sha256(settings.encode()).hexdigest()
     known = STARTED / name
-    properties = run("systemctl", "show", "--property=ActiveState,UnitFileState", name)
-    state = dict(line.split("=", 1) for line in properties.splitlines())
+    (state,) = _unit_states(name)
     if (state["UnitFileState"] in ENABLED) != enabled:
         LINKED.touch()
         run("systemctl", "enable" if enabled else "disable", "--quiet", "--no-reload", name)
-    active = state["ActiveState"] in ("active", "reloading")
+    active = state["ActiveState"] in RUNNING
     if active and known.exists() and known.read_text() == wanted:
         return False
     if state["ActiveState"] in ("failed", "activating"):
@@ -292,11 +292,18 @@ def forget(name: str) -> None:
     (STARTED / name).unlink(missing_ok=True)
 
 
-def stop_service(name: str) -> None:
-    """Have the unit `name` neither enabled nor running; a unit that is not installed is fine."""
-    if succeeds("systemctl", "is-enabled", "--quiet", name) or succeeds("systemctl", "is-active", "--quiet", name):
-        run("systemctl", "disable", "--now", "--quiet", name)
-        log(f"stopped {name}")
+def stop_services(*names: str) -> None:
+    """Have these units neither enabled nor running; units that are not installed are fine."""
+    for name, state in zip(names, _unit_states(*names), strict=True):
+        if state["UnitFileState"] in ENABLED or state["ActiveState"] in RUNNING:
+            run("systemctl", "disable", "--now", "--quiet", name)
+            log(f"stopped {name}")
+
+
+def _unit_states(*names: str) -> list[dict[str, str]]:
+    """ActiveState and UnitFileState of each unit, by one call of systemctl."""
+    text = run("systemctl", "show", "--property=ActiveState,UnitFileState", *names)
+    return [dict(line.split("=", 1) for line in block.splitlines()) for block in text.strip().split("\n\n")]
 
 
 def wait(
@@ -369,6 +376,18 @@ def require_root_only(path: Path) -> None:
                 f"{part} {why}, and root of every machine applies what is in it. Look at what is there; if it "
                 f"is yours: chown root {part} && chmod 755 {part}; if not, move it away"
             )
+
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+def in_parallel(function: Callable[[Item], Result], items: Iterable[Item], *, at_once: int) -> list[Result]:
+    """What the function returns for each item, in their order; threads call it, `at_once` of them."""
+    from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415 - slow to import, and most phases do without
+
+    with ThreadPoolExecutor(at_once) as pool:
+        return list(pool.map(function, items))
 
 
 Part = Callable[[], Any]

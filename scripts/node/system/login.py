@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from system.host import SetupError, reload_units, run, stop_service, write, write_unit
+from system.host import SetupError, reload_units, run, stop_services, write, write_unit
 
 SSHD = Path("/etc/ssh/sshd_config.d/hpc.conf")
 PROFILE = """\
@@ -49,8 +49,7 @@ def configure(files: dict[str, list[str]]) -> None:
     """
     for name, lines in files.items():
         write(Path("/etc/slurm") / name, "\n".join(lines) + "\n")
-    for unit in ("slurmd", "slurmctld", "slurmdbd", "mariadb"):
-        stop_service(unit)
+    stop_services("slurmd", "slurmctld", "slurmdbd", "mariadb")
 
 
 def admit(*, users: bool) -> None:

@@ -139,7 +139,7 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     told: list[str] = []
     monkeypatch.setattr(slurmctld, "run", lambda *command: told.append(" ".join(command[1:])))
     monkeypatch.setattr(slurmctld, "unread_units", lambda: told.append("unread units"))
-    monkeypatch.setattr(slurmctld, "stop_service", lambda name: told.append(f"stopped {name}"))
+    monkeypatch.setattr(slurmctld, "stop_services", lambda name: told.append(f"stopped {name}"))
     return told
 
 
