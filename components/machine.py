@@ -119,7 +119,7 @@ class Machine:
             return {**self._row, "method": "iap", **via["iap"]}
         if "jump" in via:
             return {**self._row, "method": "ssh", "jump": via["jump"]["name"]}
-        return {**self.summary, "method": "ssh"}
+        return {**self.summary, "method": "ssh", **({} if self.reach else {"here": True})}
 
     @property
     def _row(self) -> dict[str, Any]:

@@ -27,6 +27,8 @@ class Target:
     it."""
     jump: "Target | None" = None
     """The jump host, if it does not answer here."""
+    here: bool = False
+    """Whether it is a machine of this host, so that what goes there does not leave it."""
     row: Mapping[str, Any] = field(default_factory=dict, hash=False)
     """All that the outputs have of it, for the driver of its method."""
 
@@ -55,6 +57,7 @@ def _target(name: str, rows: Mapping[str, Any]) -> Target:
         port=int(row.get("port") or 22),
         host_key=str(row.get("host_key") or "").strip(),
         jump=_target(row["jump"], rows) if row.get("jump") else None,
+        here=bool(row.get("here")),
         row=row,
     )
 

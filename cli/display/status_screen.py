@@ -125,9 +125,7 @@ def versions(seen: ClusterObservation) -> Table:
     groups: dict[tuple[str, str], list[str]] = defaultdict(list)
     for machine in seen.machines:
         for name, version in (machine.part("versions") or {}).items():
-            # The image has the server everywhere; it runs on the controller.
-            if name != "mariadb" or "controller" in machine.roles:
-                groups[name, version].append(machine.name)
+            groups[name, version].append(machine.name)
     rows = [(name, version, _all(seen, there)) for (name, version), there in sorted(groups.items())]
     return _headed(("PROGRAM", "VERSION", "MACHINES"), rows)
 
