@@ -18,6 +18,7 @@ from importlib import import_module
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
+HERE = Path(__file__).relative_to(ROOT)
 MODULES = (
     "accounting", "drift", "health", "jobs.check", "logs", "nodes", "outputs", "reach", "state", "status", "update",
     "user",
@@ -27,17 +28,18 @@ PROGRAM = ("cli.operation.operation", "components.deploy", "components.local.dep
 
 
 class Program:
-    """The process that commands are forked off; it ends with this one."""
+    """The process that commands of the checkout `root` are forked off, with modules that it imports; it ends with this
+    one."""
 
-    def __init__(self) -> None:
+    def __init__(self, root: Path = ROOT, *modules: str) -> None:
         self._folder = tempfile.TemporaryDirectory()
         self._address = f"{self._folder.name}/socket"
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
             listener.bind(self._address)
             listener.listen(64)
             self._process = subprocess.Popen(
-                ["setpriv", "--pdeathsig", "KILL", sys.executable, __file__, str(listener.fileno())],
-                cwd=ROOT, pass_fds=[listener.fileno()], stdin=subprocess.DEVNULL,
+                ["setpriv", "--pdeathsig", "KILL", sys.executable, str(root / HERE), str(listener.fileno()), *modules],
+                cwd=root, pass_fds=[listener.fileno()], stdin=subprocess.DEVNULL,
             )  # fmt: skip
 
     def run(self, arguments: list[str], env: dict[str, str], timeout: float) -> "subprocess.CompletedProcess[str]":
@@ -119,7 +121,7 @@ def begin(arguments: list[str], env: dict[str, str], files: list[int]) -> None:
 if __name__ == "__main__":
     gc.set_threshold(200_000)
     sys.path[0] = str(ROOT)
-    for module in (*(f"cli.commands.{name}" for name in MODULES), *PROGRAM):
+    for module in (*(f"cli.commands.{name}" for name in MODULES), *PROGRAM, *sys.argv[2:]):
         import_module(module)
     gc.freeze()
     serve(socket.socket(fileno=int(sys.argv[1])))

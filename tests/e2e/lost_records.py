@@ -54,8 +54,8 @@ def lost_records_come_back(cluster: Cluster) -> None:
         rolled = table.format("hourly_rollup", "last_ran_table")
         eventually(lambda: controller(rolled) != "", what="the first rollup")
         controller(f"python3 -c {shlex.quote(EARLIER)} {' '.join(lost)}")
-        eventually(lambda: "jobs-unrecorded" in cluster.findings(), what="the finding")
-        assert f"2 jobs ended, and the accounting does not have them: {', '.join(lost)}" in str(cluster.findings())
+        unrecorded = f"2 jobs ended, and the accounting does not have them: {', '.join(lost)}"
+        eventually(lambda: unrecorded in str(cluster.findings().get("jobs-unrecorded")), what="the finding")
         told = cluster.said("accounting", "rebuild", code=1)
         assert "writing 2 records without a terminal needs --yes" in told
         assert [line.split()[:5] for line in told.splitlines() if line.split()[0] in lost] == [

@@ -37,8 +37,8 @@ def healed(frail: Cluster) -> Iterator[None]:
 
 def _is_well(frail: Cluster) -> None:
     frail.inside("controller", "squeue --noheader --format=%A | xargs --no-run-if-empty scancel")
-    eventually(lambda: faults.findings(frail) == {}, what="a status without findings")
     eventually(lambda: faults.all_idle(frail), what="every node's return")
+    eventually(lambda: faults.findings(frail) == {}, what="a status without findings")
 
 
 @pytest.mark.usefixtures("healed")
