@@ -16,7 +16,7 @@ from components.nebius.api.specs import whole
 from components.nebius.kubectl import LOGIN, Kubectl, KubectlError
 from components.slurm import payload
 
-_FOLDER = Path(__file__).parents[2] / "scripts" / "jail"
+_FOLDER = Path(__file__).parents[2] / "scripts" / "nebius"
 _PROGRAMS = ("people.py", "key_pair.py")
 _NEEDED = ("interface.py", "accounting/", "containers/", "jobs/", "rights/", "slurm/", "system/")
 """Modules of the set-up that it imports."""

@@ -178,7 +178,6 @@ ALLOWED: dict[str, dict[str, int]] = {
         "cluster/catalog/machine_types.py": 3,
         "cluster/catalog/mlperf.py": 4,
         "cluster/catalog/nccl.py": 3,
-        "scripts/jail/people.py": 4,
     },
 }
 """How often files outside a platform's own may name it. A number only becomes smaller."""

@@ -101,7 +101,7 @@ def configured(config: ClusterConfig, settings: Nebius, facts: Facts) -> tuple[R
     gpus = has_gpus(config)
     ready = ("nodes", "gpu") if gpus else ("nodes",)
     # As the post-renderer of helm/soperator-fluxcd/templates/kruise.yaml.
-    limited = "scripts/kubernetes/webhook_namespace.py"
+    limited = "scripts/nebius/webhook_namespace.py"
     found = [
         # What charts describe their metrics with: some can't be installed without. Nothing reads them here; a
         # Prometheus of your own does.

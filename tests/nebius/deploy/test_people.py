@@ -13,7 +13,7 @@ import pytest
 from components.nebius import people
 from tests.nebius.deploy.site import ROOT
 
-PROGRAM = ROOT / "scripts" / "jail" / "people.py"
+PROGRAM = ROOT / "scripts" / "nebius" / "people.py"
 RECORD = """
 import json, pathlib
 def note(name, *values, **more):
