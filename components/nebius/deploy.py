@@ -1,6 +1,7 @@
 """The platform `nebius`: managed Kubernetes, and Slurm in pods that Soperator runs."""
 
 import hashlib
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
@@ -250,9 +251,16 @@ def facts(infrastructure: Infrastructure) -> Facts:
 def digest(releases: Sequence[Release]) -> pulumi.Output[str]:
     """A hash of what the charts are given: whatever it changes has to come up again."""
     given = [{"name": release.name, "version": release.version, "values": dict(release.values)} for release in releases]
-    return pulumi.Output.json_dumps(given, sort_keys=True).apply(
-        lambda text: hashlib.sha256(text.encode()).hexdigest()[:16]
-    )
+    # Output.json_dumps would make an output of each of some thousand values, of which a few are outputs.
+    outputs: list[pulumi.Output[Any]] = []
+    json.dumps(given, sort_keys=True, default=outputs.append)
+
+    def hashed(known: Sequence[Any]) -> str:
+        rest = iter(known)
+        text = json.dumps(given, sort_keys=True, default=lambda _: next(rest))
+        return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+    return pulumi.Output.all(*outputs).apply(hashed)
 
 
 def _gpus(machine: MachineSpec) -> int:

@@ -42,6 +42,7 @@ def of_text(name: str, text: str, parameters: Mapping[str, str]) -> Step:
     return _step(name, text, text, parameters)
 
 
+@cache
 def essence(text: str) -> str:
     """A script of ours without its comments and blank lines, which change nothing that it does.
 
@@ -56,10 +57,15 @@ def _step(name: str, text: str, counts: str, parameters: Mapping[str, str]) -> S
     library = _read("library.sh")
     for part in (counts, essence(library)):
         whole.update(part.encode() + b"\0")
-    named = set(re.findall(r"\b[A-Z][A-Z0-9_]+\b", text + library))
-    for key in sorted(named & set(parameters)):
+    for key in sorted((_names(text) | _names(library)) & set(parameters)):
         whole.update(f"{key}={parameters[key]}\0".encode())
     return Step(name=name, text=text, hash=whole.hexdigest()[:16])
+
+
+@cache
+def _names(text: str) -> frozenset[str]:
+    """The words of a text that may be parameters."""
+    return frozenset(re.findall(r"\b[A-Z][A-Z0-9_]+\b", text))
 
 
 def own_steps(config: ClusterConfig, folder: Path, parameters: Mapping[str, str]) -> list[Step]:
