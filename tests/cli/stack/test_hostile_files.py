@@ -22,6 +22,7 @@ from engine.state.crypter import from_environment
 
 ROOT = Path(__file__).parents[3]
 STACKS = {path.name: path.read_text() for path in sorted(ROOT.glob("Pulumi.*.yaml"))}
+TREES = {name: yaml.safe_load(text) for name, text in STACKS.items()}
 SECONDS = 10
 """What reading may take on a busy machine; a file that hangs takes minutes, or all memory."""
 LINES, CHARACTERS = 510, 100_000
@@ -108,7 +109,7 @@ def test_a_crafted_file_is_refused_in_words(folder: Path, crafted: str) -> None:
 def test_the_stacks_of_the_project_are_read_as_any_yaml_is(folder: Path, stack: str) -> None:
     assert load(folder, STACKS[stack]) == ""
     read = stackfile.read(folder, "x").settings
-    assert as_json(read) == as_json(yaml.safe_load(STACKS[stack])["config"])
+    assert as_json(read) == as_json(TREES[stack]["config"])
 
 
 def as_json(value: Any) -> Any:
@@ -173,7 +174,7 @@ PIECES = [
     "~", "\u2028", "\ufeff", "%YAML 1.1\n", "---\n", "...\n", "=", "on", "nodesets", "partitions", "1:2:3", ".inf",
 ]  # fmt: skip
 QUIET = settings(
-    max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
 )
 
 
@@ -188,7 +189,7 @@ def places(tree: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
 @st.composite
 def mutated(draw: st.DrawFn) -> str:
     """A stack of the project with some values and keys replaced, removed, or put elsewhere."""
-    tree = copy.deepcopy(yaml.safe_load(STACKS[draw(st.sampled_from(sorted(STACKS)))]))
+    tree = copy.deepcopy(TREES[draw(st.sampled_from(sorted(TREES)))])
     for _ in range(draw(st.integers(1, 4))):
         at = draw(st.sampled_from(list(places(tree))))
         within = tree
