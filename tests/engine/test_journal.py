@@ -197,7 +197,7 @@ def test_threads_are_few_however_many_resources_there_are(bench):
     watcher = threading.Thread(target=watch)
     watcher.start()
     try:
-        nodes = [f"n{i}" for i in range(120)]
+        nodes = [f"n{i}" for i in range(60)]
         assert bench.up(*nodes, parallel=4).ok
         assert bench.run("refresh", parallel=4).ok
         assert bench.run("destroy", parallel=4).ok

@@ -180,7 +180,7 @@ class TestMischief:
             ["sh", "-c", script], cwd=alice, user=ALICE, group=ALICE, extra_groups=[], stderr=subprocess.DEVNULL
         )
         try:
-            for turn in range(20):
+            for turn in range(10):
                 homes.converge("alice", ALICE, ALICE, [f"ssh-ed25519 {turn}"])
         finally:
             stop.touch()
