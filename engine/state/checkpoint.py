@@ -1,5 +1,6 @@
 """State files as they lie on disk: the Pulumi CLI's checkpoints, their copies, and the journal beside each."""
 
+import functools
 import hashlib
 import json
 import os
@@ -34,6 +35,24 @@ def read(file: Path) -> dict[str, Value]:
 
 def text_and_deployment(file: Path) -> tuple[str, dict[str, Value]]:
     """Return the same, with the text of the file itself; "" if there is none. Raises DamagedStateError."""
+    return _read(file, stamp(file))
+
+
+def stamp(file: Path) -> tuple[tuple[int, int, int] | None, ...]:
+    """Numbers that change when the state file, or its journal, is written."""
+    found: list[tuple[int, int, int] | None] = []
+    for path in (file, journal_file(file)):
+        try:
+            row = path.stat()
+            found.append((row.st_ino, row.st_mtime_ns, row.st_size))
+        except OSError:
+            found.append(None)
+    return tuple(found)
+
+
+@functools.lru_cache(maxsize=1)
+def _read(file: Path, _stamp: object) -> tuple[str, dict[str, Value]]:
+    # A run comes here three times, and a large state has tens of megabytes.
     try:
         text = file.read_text(encoding="utf-8")
         found = deployment(text)

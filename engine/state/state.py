@@ -40,6 +40,12 @@ def salt_in(file: Path, row: dict[str, Value]) -> str:
     return (provider.get("state") or {}).get("salt", "")
 
 
+def _meant(row: dict[str, Value]) -> dict[str, Value]:
+    """A deployment without its time, and with its resources by name: a run takes them in as they are registered."""
+    resources = sorted(row.get("resources") or [], key=lambda r: (r["urn"], r.get("id") or ""))
+    return {k: v for k, v in {**row, "resources": resources}.items() if v and k != "manifest"}
+
+
 class State:
     """The state of a stack: `olds` is what the run found and has not come to yet; the rest it has dealt with."""
 
@@ -48,11 +54,12 @@ class State:
         secrets are not decrypted yet."""
         self.file = file
         self._name = f"organization/{project}/{stack}"
-        text, self._row = checkpoint.text_and_deployment(file)
+        self._stamp = checkpoint.stamp(file)
+        self._text, self._row = checkpoint.text_and_deployment(file)
         self._journal = Journal(file)
         self._folded = checkpoint.entries(file) == []
         # The next write is of it all; and what has happened since the last one, resources by their numbers.
-        self._whole, self._size, self._digest = True, len(text), checkpoint.digest(text)
+        self._whole = True
         self._ops: list[tuple[Value, ...]] = []
         self._numbers: dict[int, int] = {}
         self._next = self._done = 0
@@ -103,8 +110,7 @@ class State:
     @property
     def is_current(self) -> bool:
         """Whether the file, and its journal, are still what was read."""
-        now = self.file.read_bytes() if self.file.exists() else b""
-        return self._folded and not checkpoint.entries(self.file) and hashlib.sha256(now).hexdigest() == self._digest
+        return checkpoint.stamp(self.file) == self._stamp
 
     def load(self) -> None:
         """Decrypt what the file holds. Raises PassphraseError, which names the file, DamagedStateError, EngineError."""
@@ -122,7 +128,7 @@ class State:
             why = f"a resource is incomplete: {error}"
             raise DamagedStateError(self.file, why, checkpoint.newest_backup(self.file)) from None
         self._renumber()
-        self._whole = not self._folded or self.crypter is not self._old_crypter or not self._size
+        self._whole = not self._folded or self.crypter is not self._old_crypter or not self._text
 
     # -- what a run does to it ---------------------------------------------------------------------------------
 
@@ -238,8 +244,8 @@ class State:
             if self._saved > wanted or (self._saved == wanted and not finished):
                 return
             try:
-                whole = self._whole or self._size < WHOLE
-                whole = whole or self._journal.size > max(self._size, LEAST)
+                whole = self._whole or len(self._text) < WHOLE
+                whole = whole or self._journal.size > max(len(self._text), LEAST)
                 if finished or whole:
                     self._write(finished=finished)
                 else:
@@ -262,7 +268,7 @@ class State:
             version, ops, self._ops = self._version, self._ops, []
             rows = [(*op[:2], op[2].to_json(), *op[3:]) if op[0] in ("put", "row", "begin") else op for op in ops]
         if not self._journal.begun:
-            self._journal.begin(self._digest, self.crypter.salt, self._done)
+            self._journal.begin(checkpoint.digest(self._text), self.crypter.salt, self._done)
         self._journal.append(seal([list(row) for row in rows], self.crypter.encrypt))
         self._saved = version
 
@@ -271,16 +277,15 @@ class State:
             version, self._ops = self._version, []
             row = self.deployment()
             self._renumber()
-        keys = {*row, *self._row} - {"manifest"}
-        same = all((row.get(k) or None) == (self._row.get(k) or None) for k in keys)
-        if not (finished and same and self._folded and not self._journal.begun):
+        untouched = finished and self._folded and not self._journal.begun
+        if not (untouched and _meant(row) == _meant(self._row)):
             text = checkpoint.text_of(self._name, row)
-            digest = checkpoint.digest(text)
-            # Whoever finds the journal beside this text can rely on all of it being there.
-            self._journal.append({"folded": digest})
+            if self._journal.begun:
+                # Whoever finds the journal beside this text can rely on all of it being there.
+                self._journal.append({"folded": checkpoint.digest(text)})
             checkpoint.write_text(self.file, text)
             self._journal.remove()
-            self._row, self._size, self._digest = row, len(text), digest
+            self._row, self._text = row, text
         self._saved, self._whole = version, False
 
     def _renumber(self) -> None:
