@@ -215,6 +215,9 @@ def token(endpoint: str = "") -> tuple[str, datetime | None]:
 
     Without a call of Nebius's API: kubectl waits for it at each of its starts.
     """
+    if expires(endpoint):
+        # The SDK would return it as it is, after half a second of imports.
+        return os.environ[TOKEN_VARIABLE].strip(), None
     made = _make(endpoint)
     try:
         found = made.get_token_sync(LOGIN_SECONDS, _at_once())
