@@ -159,20 +159,18 @@ def _same(now: Object, wanted: Object) -> bool:
 
 
 def bind(kube: Kube) -> None:
-    """Every claim that names a volume is bound, and every volume whose claim is gone is released."""
+    """Every claim that names a volume is bound, and every volume whose claim is gone is released: volumes in use are
+    not deleted."""
     claims = kube.list("v1", "PersistentVolumeClaim")
+    volumes = {volume["metadata"]["name"]: volume for volume in kube.list("v1", "PersistentVolume")}
     names = {(claim["metadata"]["namespace"], claim["metadata"]["name"]) for claim in claims}
-    for volume in kube.list("v1", "PersistentVolume"):
-        claim = volume["spec"].get("claimRef", {})
-        if volume["status"].get("phase") == "Bound" and (claim.get("namespace"), claim.get("name")) not in names:
-            # Volumes in use are not deleted.
+    for volume in volumes.values():
+        of = volume["spec"].get("claimRef") or {}
+        if volume["status"].get("phase") == "Bound" and (of.get("namespace"), of.get("name")) not in names:
             kube.set_status(volume, {"phase": "Released"})
     for claim in claims:
-        volume = claim["spec"].get("volumeName")
-        if not volume or claim.get("status", {}).get("phase") == "Bound":
-            continue
-        found = kube.get("v1", "PersistentVolume", volume)
-        if found:
+        found = volumes.get(claim["spec"].get("volumeName"))
+        if found and claim.get("status", {}).get("phase") != "Bound":
             kube.set_status(found, {"phase": "Bound"})
             kube.set_status(
                 claim,
@@ -182,17 +180,3 @@ def bind(kube: Kube) -> None:
                     "capacity": found["spec"]["capacity"],
                 },
             )
-    _release(kube)
-
-
-def _release(kube: Kube) -> None:
-    """A volume whose claim is gone is released; until then it can't be deleted."""
-    claims = {
-        (claim["metadata"]["namespace"], claim["metadata"]["name"])
-        for claim in kube.list("v1", "PersistentVolumeClaim")
-    }
-    for volume in kube.list("v1", "PersistentVolume"):
-        of = volume["spec"].get("claimRef") or {}
-        bound = volume.get("status", {}).get("phase") == "Bound"
-        if bound and "deletionTimestamp" in volume["metadata"] and (of.get("namespace"), of.get("name")) not in claims:
-            kube.set_status(volume, {"phase": "Released"})
