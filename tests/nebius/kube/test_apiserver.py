@@ -24,9 +24,13 @@ pytestmark = pytest.mark.slow
 DAEMONS = ("etcd", "kube-apiserver", "kube-controller-manager")
 
 
-@pytest.fixture
-def server(tmp_path):
-    made = ApiServer(tmp_path / "api", binaries.ensure(print), bound=True)
+ADDRESS = "127.0.0.77"
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    """One that is started by the first test that starts it, and is left as it is."""
+    made = ApiServer(tmp_path_factory.mktemp("kubernetes") / "api", binaries.ensure(print), address=ADDRESS, bound=True)
     yield made
     made.remove()
 
@@ -54,7 +58,7 @@ def pids(server):
     return [recorded(server, name) for name in DAEMONS]
 
 
-def test_it_is_started_once_keeps_its_data_port_and_token_and_leaves_nothing(server):
+def test_it_is_started_once_keeps_its_data_port_and_token(server):
     access = server.start()
     kube = Kube(server._paths, server, access)
     kube.kubectl("create", "namespace", "kept")
@@ -64,23 +68,20 @@ def test_it_is_started_once_keeps_its_data_port_and_token_and_leaves_nothing(ser
     server.stop()
     assert processes(server.folder) == []
     with pytest.raises(OSError, match="refused"):
-        socket.create_connection(("127.0.0.1", int(access.server.rpartition(":")[2])))
+        socket.create_connection((ADDRESS, int(access.server.rpartition(":")[2])))
     assert server.start() == access
     assert kube.get("namespace", "kept")
-    server.remove()
-    assert processes(server.folder) == []
-    assert list(server.folder.parent.iterdir()) == []
 
 
 @pytest.mark.parametrize("name", DAEMONS)
 def test_one_that_was_killed_is_started_again_with_the_data(server, name):
     access = server.start()
     kube = Kube(server._paths, server, access)
-    kube.kubectl("create", "configmap", "kept")
+    kube.kubectl("create", "configmap", f"kept-{name}")
     os.kill(recorded(server, name).pid, signal.SIGKILL)
     wait_for(lambda: not recorded(server, name).alive())
     assert server.start() == access
-    assert kube.get("configmap", "kept")
+    assert kube.get("configmap", f"kept-{name}")
     assert all(process.alive() for process in pids(server))
 
 
@@ -153,12 +154,11 @@ def test_an_address_that_is_not_this_machines_is_refused(tmp_path):
         server.start()
 
 
-def test_it_listens_on_its_address_only(tmp_path):
-    server = ApiServer(tmp_path / "api", binaries.ensure(print), address="127.0.0.77", bound=True)
-    with server.running() as access:
-        assert access.server.startswith("https://127.0.0.77:")
-        with pytest.raises(OSError, match="refused"):
-            socket.create_connection(("127.0.0.1", int(access.server.rpartition(":")[2])))
+def test_it_listens_on_its_address_only(server):
+    access = server.start()
+    assert access.server.startswith(f"https://{ADDRESS}:")
+    with pytest.raises(OSError, match="refused"):
+        socket.create_connection(("127.0.0.1", int(access.server.rpartition(":")[2])))
 
 
 def test_owned_objects_go_with_their_owner(server):
@@ -172,3 +172,10 @@ def test_owned_objects_go_with_their_owner(server):
     kube.kubectl("delete", "configmap", "owner")
     wait_for(lambda: kube.get("configmap", "owned") is None)
     wait_for(lambda: kube.get("serviceaccount", "default"))
+
+
+def test_it_leaves_nothing(server):
+    server.start()
+    server.remove()
+    assert processes(server.folder) == []
+    assert list(server.folder.parent.iterdir()) == []
