@@ -31,8 +31,7 @@ def _handled(handler: Callable[[int, FrameType | None], object], *numbers: signa
 
 @contextmanager
 def left_to_child() -> Generator[list[int]]:
-    """Leave Ctrl-C to the child, which the terminal sends it to as well, and wait for what the child makes of it. The
-    signals that came are in the list.
+    """Leave Ctrl-C to the child, which gets it from the terminal as well; yields the list of signals that came.
 
     A handler rather than SIG_IGN: an ignored signal would stay ignored in the child.
     """

@@ -164,13 +164,13 @@ def read_job_log(cluster: Cluster, stack: str, job: str, most: int) -> tuple[str
     """
     root, number = Jobs(cluster, stack, "root"), shlex.quote(job)
     # Not by `scontrol show job`: a job's name stands before its user there, and may say that it is another's.
-    user = _first(root, f"squeue --noheader --states=all --jobs={number} --format=%u 2>/dev/null || true")
+    user = _first_line(root, f"squeue --noheader --states=all --jobs={number} --format=%u 2>/dev/null || true")
     if _USER.fullmatch(user):
         jobs = Jobs(cluster, stack, user)
         found = _OUTPUT.findall(jobs.run(f"scontrol show job {number} 2>/dev/null || true"))
         if found:
             return found[-1], jobs.read(found[-1], most)
-    user = _first(root, f"sacct --noheader --parsable2 --allocations --jobs={number} --format=User")
+    user = _first_line(root, f"sacct --noheader --parsable2 --allocations --jobs={number} --format=User")
     if not _USER.fullmatch(user):
         raise CliError(f"job {job}: neither slurmctld nor the accounting database of {stack} has it.")
     jobs = Jobs(cluster, stack, user)
@@ -182,12 +182,12 @@ def read_job_log(cluster: Cluster, stack: str, job: str, most: int) -> tuple[str
         raise CliError(f"job {job} of {user}: its log is not {path}; {todo}") from None
 
 
-def _first(jobs: Jobs, line: str) -> str:
+def _first_line(jobs: Jobs, line: str) -> str:
     return jobs.run(line).strip().partition("\n")[0].strip()
 
 
 Seen = TypeVar("Seen")
-_LOOK_SECONDS = 3.0
+_POLL_SECONDS = 3.0
 _SILENCE_SECONDS = 60.0
 """Without news for so long, the last line is shown again, with the time."""
 _LOST_SECONDS = 120.0
@@ -236,7 +236,7 @@ class Progress:
         """
         self._start = self._noted = time.monotonic()
         try:
-            while not (state := patiently(self._look)).ended:
+            while not (state := retry_while_unreachable(self._poll)).ended:
                 if time.monotonic() - self._noted > _SILENCE_SECONDS:
                     self._note(self._last)
             return state
@@ -251,14 +251,14 @@ class Progress:
             console.note(f"Job {self.id} was cancelled.")
             raise
 
-    def _look(self) -> JobState:
-        state = self.jobs.wait([self.id], self._note_state, _LOOK_SECONDS)[self.id]
+    def _poll(self) -> JobState:
+        state = self.jobs.wait([self.id], self._note_state, _POLL_SECONDS)[self.id]
         self._note_log()
         return state
 
     def _note_state(self, states: Mapping[str, JobState]) -> None:
         if state := states.get(self.id):
-            text = _text(state)
+            text = _describe(state)
             if text != self._state and not state.ended:
                 self._state = text
                 self._note(text)
@@ -277,9 +277,8 @@ class Progress:
         self._last, self._noted = text, now
 
 
-def patiently(look: Callable[[], Seen]) -> Seen:
-    """Return what `look` returns. The login machine may be away for a while: a laptop that sleeps, a network that
-    changes.
+def retry_while_unreachable(poll: Callable[[], Seen]) -> Seen:
+    """Call `poll`, again while the login machine does not answer: a laptop may sleep, a network change.
 
     Raises:
         CliError: it was, for _LOST_SECONDS and every time that it was asked.
@@ -287,17 +286,17 @@ def patiently(look: Callable[[], Seen]) -> Seen:
     since, announced = time.monotonic(), False
     while True:
         try:
-            return look()
+            return poll()
         except CliError as error:
             if time.monotonic() - since > _LOST_SECONDS:
                 raise
             if not announced:
                 console.note(f"{error}\nTrying again for {_LOST_SECONDS:.0f} s.")
             announced = True
-            time.sleep(_LOOK_SECONDS)
+            time.sleep(_POLL_SECONDS)
 
 
-def _text(state: JobState) -> str:
+def _describe(state: JobState) -> str:
     if state.state == "PENDING":
         # Reasons may be followed by details: ReqNodeNotAvail, UnavailableNodes:...
         name = re.split("[^A-Za-z]", state.reason, maxsplit=1)[0]

@@ -91,7 +91,7 @@ def rehearse(
     differences = [{key: row[key] for key in row if key != "counted"} for row in made.differences]
     report = {"of": file.stack, "file": str(file.path), "differences": differences, "stood_in": list(made.stood_in)}
     if not json:
-        _say(stack, made)
+        _print_differences(stack, made)
     if preview:
         raise Exit(_preview(name, _text(file.path, made), report, json=json, parallel=parallel))
     made.start(console.note)
@@ -120,7 +120,7 @@ def _text(source: Path, made: Rehearsal) -> str:
     return "".join(f"# {line}\n" for line in head) + body
 
 
-def _say(stack: str, made: Rehearsal) -> None:
+def _print_differences(stack: str, made: Rehearsal) -> None:
     counted = [difference for difference in made.differences if difference["counted"]]
     lines = [difference["text"] for difference in made.differences if not difference["counted"]]
     lines += [f"{len(counted)} names of nodes that follow from their number"] if counted else []

@@ -238,7 +238,7 @@ def remove(
     user = _require_user(config, name)
     if running.has(name) and apply:
         _refuse_busy(stack, name)
-    _say_what_stays(user, was_there=running.may_have(name))
+    _print_kept_data(user, was_there=running.may_have(name))
     if apply and not yes:
         question = f"Remove user {name} from stack {stack}?"
         console.confirm(question, doing=f"removing {name}", hint="--yes. Nothing was changed.")
@@ -267,7 +267,7 @@ def _require_user(config: ClusterConfig, name: str) -> User:
     return users[name]
 
 
-def _say_what_stays(user: User, *, was_there: bool) -> None:
+def _print_kept_data(user: User, *, was_there: bool) -> None:
     if not was_there:
         return
     console.note(f"Of {user.name} stays:")

@@ -1,4 +1,4 @@
-"""Looks at a stack's state and edits single resources of it: in its file, or with the Pulumi CLI where it has none."""
+"""Lists resources of a stack's state and edits single ones: in its file, or with the Pulumi CLI where it has none."""
 
 import json
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ from engine.state import stored_stack
 
 
 def rows(stack: str, pulumi: str | None = None) -> list[dict[str, Any]]:
-    """The resources as the state has them, secrets encrypted; none of a stack that there is none of."""
+    """The resources as the state has them, secrets encrypted; none for a stack that does not exist."""
     if state_dir.on_files(stack):
         space = project.workspace(stack)
         document: Any = space.stack(stack).export_state() if stack in space.stacks() else {}
@@ -19,7 +19,7 @@ def rows(stack: str, pulumi: str | None = None) -> list[dict[str, Any]]:
 
 
 def unprotect(stack: str, urns: Sequence[str] | None, pulumi: str | None = None) -> None:
-    """Let resources be destroyed that are protected; None stands for all."""
+    """Remove the protection of resources, so that they can be deleted; None stands for all."""
     if state_dir.on_files(stack):
         project.require_state(stack).edit(lambda rows: stored_stack.unprotected(rows, urns))
     else:
@@ -27,7 +27,7 @@ def unprotect(stack: str, urns: Sequence[str] | None, pulumi: str | None = None)
 
 
 def delete(stack: str, urns: Sequence[str], *, force: bool, dependents: bool) -> None:
-    """Forget resources, which stay where they are."""
+    """Remove resources from the state; the resources themselves stay."""
     if state_dir.on_files(stack):
         project.require_state(stack).edit(
             lambda rows: stored_stack.without(rows, urns, force=force, dependents=dependents)
@@ -39,7 +39,7 @@ def delete(stack: str, urns: Sequence[str], *, force: bool, dependents: bool) ->
 
 
 def rename(stack: str, urn: str, name: str) -> None:
-    """Let the state know a resource by another name."""
+    """Give a resource another name in the state."""
     if state_dir.on_files(stack):
         project.require_state(stack).edit(lambda rows: stored_stack.renamed(rows, urn, name))
     else:

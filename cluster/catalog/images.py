@@ -15,13 +15,13 @@ class Image:
     slurm_versions: tuple[str, ...]
     """Releases of Slurm that can run on it, the default first; one only, where it is the distribution's package."""
     source: str
-    adopts: bool = False
+    pam_slurm_adopt: bool = False
     """True if it has pam_slurm_adopt."""
     containers: tuple[Containers, ...] = ()
     """Programs that run containers in jobs, the first by default; empty: nothing that this program installs."""
     nccl_tests: bool = False
     """True if nccl-tests is installed: NAME_perf, and NAME_perf_mpi with MPI."""
-    rests: bool = False
+    slurmrestd: bool = False
     """True if it has slurmrestd, and Slurm's plugin for JSON Web Tokens."""
     sudo: bool = False
     """True if it has sudo without a package of `image.packages`."""
@@ -31,17 +31,18 @@ class Image:
 _ROWS = (
     Image(name="debian-12", slurm_versions=("22.05",), source="packages.debian.org/bookworm/slurm-wlm: 22.05.8"),
     Image(
-        name="debian-13", slurm_versions=("24.11",), adopts=True, rests=True,
+        name="debian-13", slurm_versions=("24.11",), pam_slurm_adopt=True, slurmrestd=True,
         source="packages.debian.org/trixie/slurm-wlm: 24.11.5"),
     Image(
         name="ubuntu-2404", slurm_versions=("23.11",), sudo=True, containers=("apptainer",),
         source="packages.ubuntu.com/noble/slurm-wlm: 23.11.4"),
     Image(
-        name="ubuntu-2204", slurm_versions=("26.05", "25.11", "25.05", "24.11"), adopts=True, rests=True, sudo=True,
+        name="ubuntu-2204", slurm_versions=("26.05", "25.11", "25.05", "24.11"),
+        pam_slurm_adopt=True, slurmrestd=True, sudo=True,
         containers=("pyxis", "apptainer"),
         source="ours: built from SchedMD's own packaging at image bake, because Ubuntu 22.04 has 21.08"),
     Image(
-        name="soperator", slurm_versions=("25.11", "26.05"), rests=True, sudo=True,
+        name="soperator", slurm_versions=("25.11", "26.05"), slurmrestd=True, sudo=True,
         # ansible/run.yml: the role nccl-tests; nebius-solutions-library, soperator/test/quickcheck: both names.
         containers=("pyxis",), nccl_tests=True,
         source="github.com/nebius/soperator, Makefile: the version of Soperator decides"),

@@ -99,7 +99,7 @@ def _fields(config: ClusterConfig) -> Iterator[tuple[Location, Slurm, Any, Table
 
 
 def _unknown(at: Location, slurm: Slurm, value: Any, table: Table, version: str) -> Iterator[Finding]:  # noqa: ANN401
-    """A field that sets what the release does not know: daemons do not start with it."""
+    """Yield fields that set what the release does not have: daemons do not start with it."""
     if slurm.value(value) is None:
         return
     parts = enumerate(value) if slurm.values else ()
@@ -116,7 +116,7 @@ def _unknown(at: Location, slurm: Slurm, value: Any, table: Table, version: str)
 
 
 def _prolog_flags(config: ClusterConfig) -> Iterator[Finding]:
-    """slurmctld and slurmd do not start with flags that rule each other out."""
+    """Yield flags that exclude each other: slurmctld and slurmd do not start with them."""
     given = config.slurm.prolog_flags
     for position, flag in enumerate(given):
         for other in APART.get(flag, ()):
@@ -131,11 +131,11 @@ def _prolog_flags(config: ClusterConfig) -> Iterator[Finding]:
 
 
 def _adoption(config: ClusterConfig) -> Iterator[Finding]:
-    """Yield who logs in goes into the container that a job has on its nodes, by a module that some images have."""
+    """Yield errors of pam_slurm_adopt, which puts log-ins into a job's container: some images lack it."""
     at = ("slurm", "pam_slurm_adopt")
     if not config.slurm.pam_slurm_adopt:
         return
-    yield from _without(config, at, {name for name, image in IMAGES.items() if image.adopts})
+    yield from _without(config, at, {name for name, image in IMAGES.items() if image.pam_slurm_adopt})
     if not {"Contain", "X11", "RunInJob"} & set(config.slurm.prolog_flags):
         yield Finding(
             id="pam-slurm-adopt-contain",
@@ -147,7 +147,7 @@ def _adoption(config: ClusterConfig) -> Iterator[Finding]:
 
 
 def _programs(config: ClusterConfig) -> Iterator[Finding]:
-    """Programs of slurmctld in folders that its unit executes nothing of: it would run without them, or not start."""
+    """Yield programs of slurmctld in folders where its unit executes nothing: it runs without them, or not at all."""
     if registry.get(config.platform).observer:
         return
     for key, value in config.slurm.extra.items():
@@ -164,7 +164,7 @@ def _programs(config: ClusterConfig) -> Iterator[Finding]:
 
 
 def _without(config: ClusterConfig, at: tuple[str, str], images: set[str]) -> Iterator[Finding]:
-    """An option for a program that the stack's image does not have: the setting's name is the program's."""
+    """Yield an option for a program that the stack's image lacks: the setting's name is the program's."""
     if config.image.base not in images:
         some = [
             name for name, image in IMAGES.items() if name in images and name in registry.get(config.platform).images
@@ -182,7 +182,7 @@ def _rest(config: ClusterConfig) -> Iterator[Finding]:
     at = ("slurm", "slurmrestd")
     if not config.slurm.slurmrestd:
         return
-    yield from _without(config, at, {name for name, image in IMAGES.items() if image.rests})
+    yield from _without(config, at, {name for name, image in IMAGES.items() if image.slurmrestd})
     for name in config.slurm.extra:
         if name.lower() in ("authalttypes", "authaltparameters"):
             yield Finding(

@@ -48,7 +48,7 @@ def read(file: Path) -> Backup:
             whole.update(chunk)
         packed.seek(0)
         try:
-            note = _note(gzip.GzipFile(fileobj=packed))
+            note = _header(gzip.GzipFile(fileobj=packed))
         except (EOFError, zlib.error):
             raise BackupError("it was cut off, or damaged: its end is missing") from None
         except gzip.BadGzipFile:
@@ -60,7 +60,7 @@ def read(file: Path) -> Backup:
         raise BackupError("its second line does not say what it is: it was written by another version") from None
 
 
-def _note(plain: "gzip.GzipFile") -> dict[str, Any]:
+def _header(plain: "gzip.GzipFile") -> dict[str, Any]:
     lines = cast("IO[bytes]", plain)
     first = lines.readline()
     if first != FIRST:

@@ -76,7 +76,7 @@ def compare(run: MlperfRun, setup: str = "") -> TargetComparison | None:
             sizes = f"{min(steps)}" if len(steps) == 1 else f"{min(steps)} to {max(steps)}"
             notes.append(f"intervals have {sizes} steps: AVG is for {LOG_STEPS} steps, as the target is")
             average *= LOG_STEPS / statistics.fmean(interval.last - interval.first for interval in intervals)
-        notes += _doubts(run, target)
+        notes += _setup_differences(run, target)
     return TargetComparison(intervals=intervals, average=average, target=target, notes=tuple(notes))
 
 
@@ -119,8 +119,8 @@ def _target(run: MlperfRun, given: Target | None) -> tuple[Target | None, str]:
     return None, f"the set-up is not clear from the log ({what}); {name_it}"
 
 
-def _doubts(run: MlperfRun, target: Target) -> Iterable[str]:
-    """Say where the log shows another set-up than the target's."""
+def _setup_differences(run: MlperfRun, target: Target) -> Iterable[str]:
+    """Yield where the log shows another set-up than the target's."""
     gpus = target.nodes * target.gpus
     if run.ranks not in (None, gpus):
         yield f"the log has {run.ranks} GPUs, and {target.setup} has {gpus}"
@@ -160,7 +160,7 @@ def started(run: MlperfRun) -> str:
     return moment.strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
-def more(run: MlperfRun) -> Iterator[str]:
+def detail_lines(run: MlperfRun) -> Iterator[str]:
     """Lines on what else a log has of a run: its quality, its throughput, its end."""
     for evaluation in run.evaluations[-20:]:
         at = f" at step {evaluation.step}" if evaluation.step is not None else ""
@@ -194,7 +194,7 @@ class MlperfReport:
         for number, (run, comparison) in enumerate(zip(self.log.runs, self.comparisons, strict=True), 1):
             if len(self.log.runs) > 1:
                 found += ([""] if number > 1 else []) + [heading(run, number, len(self.log.runs))]
-            found += [*(table(comparison, run.unit) if comparison else [" no training steps"]), *more(run)]
+            found += [*(table(comparison, run.unit) if comparison else [" no training steps"]), *detail_lines(run)]
         return found
 
     def notes(self) -> list[str]:

@@ -74,7 +74,7 @@ def save_png(
         if x_log:
             axes.set_xscale("log", base=2)
         xs = [x for line in lines for x, _ in line.points]
-        if ticks := _that_fit(x_ticks or {}, min(xs), max(xs), _CHARACTERS):
+        if ticks := _fitting_ticks(x_ticks or {}, min(xs), max(xs), _CHARACTERS):
             axes.set_xticks(list(ticks), [one_line(text) for text in ticks.values()])
             axes.minorticks_off()
         if y_from_zero:
@@ -117,7 +117,7 @@ def print_plot(
     ys = [y for line in lines for _, y in line.points]
     values = _round_values(min(0.0, *ys) if y_from_zero else min(ys), max(ys))
     texts = x_ticks or {x: f"{x:g}" for x in (xs if x_log else _round_values(min(xs), max(xs)))}
-    texts = _that_fit(texts, min(xs), max(xs), width) or {min(xs): f"{min(xs):g}"}
+    texts = _fitting_ticks(texts, min(xs), max(xs), width) or {min(xs): f"{min(xs):g}"}
     # plotext gets places between 0 and 1: its kernel ends the process where a line leaves the limits by far.
     x_of, y_of = _scale(min(xs), max(xs), log=x_log), _scale(values[0], values[-1])
     figure = plotext.figure
@@ -171,7 +171,7 @@ def _scale(low: float, high: float, *, log: bool = False) -> Callable[[float], f
     return lambda value: min(1.0, max(0.0, (at(value) - at(low)) / length)) if length > 0 else 0.5
 
 
-def _that_fit(ticks: Mapping[float, str], low: float, high: float, width: int) -> dict[float, str]:
+def _fitting_ticks(ticks: Mapping[float, str], low: float, high: float, width: int) -> dict[float, str]:
     """Every n-th tick of those between `low` and `high`, so that their texts do not touch, and the last one."""
     inside = {x: text for x, text in sorted(ticks.items()) if low <= x <= high}
     if not inside:

@@ -36,7 +36,7 @@ _Named = TypeVar("_Named", Account, Qos)
 
 
 def _in_order(given: Sequence[_Named], needs: Callable[[_Named], Iterable[str | None]]) -> list[_Named]:
-    """Each one after those that it names, since sacctmgr refuses a name that it does not have yet."""
+    """Each member after those that it names, since sacctmgr refuses a name that it does not have yet."""
     ordered: list[_Named] = []
     waiting = list(given)
     while waiting:

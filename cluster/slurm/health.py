@@ -19,7 +19,7 @@ from cluster.jobs.nccl import LOGS, NcclRun, run_script
 from cluster.jobs.partition_facts import PartitionFacts, partition_facts
 from cluster.people import admits_root
 from cluster.roster import node_names, nodeset_gpu, nodeset_type
-from scripts.node.health.kinds import Health, HealthNodes, key
+from scripts.node.health.kinds import Health, HealthNodes, nodeset_key
 
 
 def health(config: ClusterConfig) -> Health | None:
@@ -41,7 +41,7 @@ def health(config: ClusterConfig) -> Health | None:
             "nic_mbps": wanted.nic_mbps or 0,
         },
         "nodes": {
-            key(names[0]): _nodes(config, section)
+            nodeset_key(names[0]): _nodes(config, section)
             for name, section in config.nodesets.items()
             if (names := node_names(config, name))
         },

@@ -10,7 +10,7 @@ from cluster.config.cluster import ClusterConfig
 from cluster.config.section import Value
 
 FIELD: Value = None
-"""Stands in a group for a parameter whose value is a field's of the configuration."""
+"""Placeholder in a group for a parameter whose value comes from a field of the configuration."""
 _WIDTH = 116
 PLAIN = re.compile(r"[ !$-~]*")
 """A value: no line end of whatever kind, no tab, no quote, and no # that would begin a comment."""
@@ -72,7 +72,7 @@ def header(config: ClusterConfig) -> str:
 def document(head: str, parts: Iterable[str]) -> str:
     """A whole file: its head, then its sections, an empty line between. Raises ValueError for lines that are none."""
     text = "\n".join(["\n".join(comment(head)) + "\n", *filter(None, parts)])
-    # The last look, whatever was let in before: a line too many may name a program that root starts.
+    # Checked again, whatever was accepted before: one more line could name a program that root starts.
     strange = next((line for line in text.split("\n") if not line.isascii() or not f"{line}x".isprintable()), None)
     if strange is not None:
         raise ValueError(f"a line of Slurm's files must be printable ASCII, not {strange!r}")

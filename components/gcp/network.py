@@ -28,7 +28,7 @@ def firewalls(
 
     In an existing network every rule is for machines with the stack's tag alone.
     """
-    tag, project = [config.name] if config.network.existing else None, host(config)
+    tag, project = [config.name] if config.network.existing else None, host_project(config)
 
     def rule(
         part: str, sources: list[str], allows: Mapping[str, list[str] | None], tags: list[str] | None = tag
@@ -48,7 +48,7 @@ def firewalls(
     return rules
 
 
-def host(config: ClusterConfig) -> str | None:
+def host_project(config: ClusterConfig) -> str | None:
     """Project of a network that another project shares: its rules are made there (cloud.google.com/vpc/docs/shared-vpc,
     firewalls); None where it is the stack's."""
     given = config.network.existing.network if config.network.existing else ""
@@ -73,7 +73,7 @@ def allow(
     project: str | None = None,
     opts: pulumi.ResourceOptions,
 ) -> compute.Firewall:
-    """Protocols and their ports (all, if None) to machines with one of the `tags` (to all, if None)."""
+    """A firewall rule that allows protocols on ports (None: all) to machines with one of the `tags` (None: all)."""
     return compute.Firewall(
         name,
         name=called,
@@ -179,7 +179,7 @@ class Peering(pulumi.ComponentResource):
 
 
 class Network(pulumi.ComponentResource):
-    """The networks, and who may talk to whom in them.
+    """The networks, and their firewall rules.
 
     In place of the system network the stack file may name one that is there already; then only its firewall rules and
     reserved addresses are made in it.
@@ -221,18 +221,18 @@ class Network(pulumi.ComponentResource):
         self.tag, self.login_tag, self.services = config.name, f"{config.name}-login", None
         self.built, self._reserved, self._fabric = [], [], fabric_of(config)
         if config.network.existing:
-            self._existing(config.network.existing)
+            self._use_existing_network(config.network.existing)
         else:
-            self._own(ranges)
+            self._create_system_network(ranges)
         self.built += firewalls(f"{name}-fw", config, ranges, self.system_network, opts=self._child())
         self.hosts = [self.system]
         if ranges.second:
-            self.hosts.append(self._closed("second", ranges.second, mtu=self._fabric.system_mtu)[1])
+            self.hosts.append(self._internal_network("second", ranges.second, mtu=self._fabric.system_mtu)[1])
         if self._fabric.profile:
-            self.gpu = self._one_network(ranges.gpu)
+            self.gpu = self._profile_network(ranges.gpu)
         else:
             mtu = self._fabric.mtu
-            self.gpu = [self._closed(f"gpu-{index}", cidr, mtu=mtu) for index, cidr in enumerate(ranges.gpu)]
+            self.gpu = [self._internal_network(f"gpu-{index}", cidr, mtu=mtu) for index, cidr in enumerate(ranges.gpu)]
         self.addresses = {machine: self._address(machine, ranges.of.get(machine)) for machine in reserved(config)}
         self.ready = Barrier(f"{name}-ready", [*self.built, *self._reserved], parent=self)
         self.register_outputs(
@@ -247,7 +247,7 @@ class Network(pulumi.ComponentResource):
     def _child(self) -> pulumi.ResourceOptions:
         return pulumi.ResourceOptions(parent=self, depends_on=self._after)
 
-    def _existing(self, given: ExistingNetwork) -> None:
+    def _use_existing_network(self, given: ExistingNetwork) -> None:
         where = place(self._config)
         network, subnetwork = given.network, given.subnetwork
         if "/" not in network:
@@ -258,7 +258,7 @@ class Network(pulumi.ComponentResource):
             subnetwork = f"projects/{project}/regions/{where.region}/subnetworks/{subnetwork}"
         self.system_network, self.system = pulumi.Output.from_input(network), pulumi.Output.from_input(subnetwork)
 
-    def _own(self, ranges: Plan) -> None:
+    def _create_system_network(self, ranges: Plan) -> None:
         network, subnetwork = self._vpc("system", ranges.system, mtu=self._fabric.system_mtu, routing="GLOBAL")
         self.system_network, self.system = network.id, subnetwork.id
         self.built.append(subnetwork)
@@ -269,15 +269,17 @@ class Network(pulumi.ComponentResource):
             peering = Peering(f"{self._name}-services", self._config, network.id, ranges.managed, opts=child)
             self.services = peering.connection
 
-    def _closed(self, part: str, cidr: str, *, mtu: int | None) -> tuple[pulumi.Output[str], pulumi.Output[str]]:
-        """A network that nodes talk to each other in, and nobody else."""
+    def _internal_network(
+        self, part: str, cidr: str, *, mtu: int | None
+    ) -> tuple[pulumi.Output[str], pulumi.Output[str]]:
+        """Create a network in which nodes connect to each other, and nobody else does."""
         network, subnetwork = self._vpc(part, cidr, mtu=mtu, routing="REGIONAL")
         called = f"{self._config.name}-{part}-internal"
         rule = allow(f"{self._name}-{part}-fw", called, network.id, [cidr], allows=EVERYTHING, opts=self._child())
         self.built += [subnetwork, rule]
         return network.id, subnetwork.id
 
-    def _one_network(self, ranges: Sequence[str]) -> list[tuple[pulumi.Output[str], pulumi.Output[str]]]:
+    def _profile_network(self, ranges: Sequence[str]) -> list[tuple[pulumi.Output[str], pulumi.Output[str]]]:
         """Create a network with the fabric's profile, and a subnetwork for each NIC. No firewall rules: the profile
         allows all traffic in it, and takes none (cloud.google.com/vpc/docs/rdma-network-profiles)."""
         where = place(self._config)

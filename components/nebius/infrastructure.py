@@ -159,7 +159,12 @@ class Infrastructure(pulumi.ComponentResource):
         )
         self.volumes = self.teardown("volumes", [self.api, *made.of.values(), *self.operators.ready])
         rows = [
-            {"name": group.name, "id": made.of[group.name].id, "count": request.least(group), "gpus": group.gpus}
+            {
+                "name": group.name,
+                "id": made.of[group.name].id,
+                "count": request.initial_count(group),
+                "gpus": group.gpus,
+            }
             for group in self.groups
         ]
         # Nodes that were recreated are waited for again.

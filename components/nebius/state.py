@@ -109,7 +109,7 @@ class StateBucket:
         return find(self._wanted(_MEMBERSHIP, group, "", {"member_id": account})) is not None
 
     def add_member(self, group: str, account: str) -> None:
-        """Make it one; nothing happens if it is one already."""
+        """Make an account a member of a group, unless it is one."""
         self._created(self._wanted(_MEMBERSHIP, group, "", {"member_id": account}))
 
     def keys(self, account: str) -> Iterator[AccessKey]:

@@ -1,4 +1,4 @@
-"""Running the program in this process, its resource monitor being ours."""
+"""Runs the program in this process, with a resource monitor of the engine's own."""
 
 import asyncio
 import contextvars
@@ -30,8 +30,8 @@ from engine.values import Props, Value, from_struct, plain, to_struct
 
 
 class _Inline(ThreadPoolExecutor):
-    """No thread at all: in a preview no call waits for anything, and an answer that is there at once saves the SDK from
-    looking through all its open futures again and again."""
+    """Runs calls in the caller's thread: in a preview none waits, and the SDK would look through all its open futures
+    again and again for an answer that is not there at once."""
 
     def submit(self, fn: Callable[..., Value], /, *args: Value, **kwargs: Value) -> Future[Value]:
         future: Future[Value] = Future()
@@ -93,7 +93,7 @@ def _main(project: Project) -> None:
 
 
 def _explained(error: BaseException, project: Project) -> EngineError:
-    """A program's error, with the lines of its own that led there."""
+    """Return the error to show for a program's exception, with the program's own lines of the traceback."""
     cause: BaseException | None = error
     seen: set[int] = set()  # an exception that was raised again may be its own context's context
     while cause is not None and id(cause) not in seen:
@@ -205,7 +205,7 @@ class Monitor:
         return with_outputs(new, found[0], found[2], values.keep_secrets(found[1], new.inputs))
 
     def _reference(self, name: str) -> Props:
-        """Return what a stack reference is: the outputs of a stack, named as [[ORGANIZATION/]PROJECT/]STACK. The
+        """Return the outputs of a stack reference: those of a stack, named as [[ORGANIZATION/]PROJECT/]STACK. The
         stack's own are those of the last run, none at its first."""
         own = [self._run.project.name, self._run.stack]
         outputs = self._last_outputs if [own[0], *name.split("/")][-2:] == own else self._outputs_of_another(name)

@@ -69,7 +69,7 @@ class Run:
     # -- events ------------------------------------------------------------------------------------------------
 
     def emit(self, event: Event) -> None:
-        """Hand an event on, one at a time."""
+        """Pass an event to the caller, one at a time."""
         with self.lock:
             self.on_event(event)
 
@@ -94,7 +94,7 @@ class Run:
             self.emit(event)
 
     def result(self, outputs: Props) -> Result:
-        """Return how it all ended."""
+        """Return the result of the run."""
         counts = dict(Counter(planned.op for planned in self._planned.values()))
         changes = tuple(p for p in self._planned.values() if p.op != "same")
         parts = [f"{n} {op}" for op, n in counts.items() if op != "same"] or ["nothing to do"]
@@ -144,7 +144,7 @@ class Run:
             self.emit(StepDone(resource.urn, op, time.monotonic() - began))
 
     def context(self, resource: Resource, op: str = "") -> Context:
-        """Return what a provider may know of the resource."""
+        """Return the facts about a resource for its provider."""
         timeout = resource.custom_timeouts.get({"replace": "create", "delete-replaced": "delete"}.get(op, op))
 
         def log(severity: str, message: str, *, ephemeral: bool = False) -> None:
@@ -175,7 +175,7 @@ class Run:
                     self._idle.notify_all()
 
     def refuse(self, token: str) -> None:
-        """Meet a type or function whose provider is not embedded. Raises NotRunnableError unless this is a preview."""
+        """Note a type or function whose provider is not embedded. Raises NotRunnableError unless this is a preview."""
         self.foreign.add(token)
         if not self.dry:
             raise NotRunnableError([token], self.stack, self.kind)
@@ -218,7 +218,7 @@ class Run:
 
 
 def _leave_terminal() -> None:
-    """Print to nowhere where the terminal is gone: each line would be an error, which ends the run."""
+    """Discard output where the terminal is gone: each line would be an error, which ends the run."""
     for stream in (1, 2):
         try:
             os.write(stream, b"")

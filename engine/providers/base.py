@@ -17,7 +17,7 @@ class UnfinishedStepError(EngineError):
 
 @contextmanager
 def unfinished(is_left: Callable[[], bool] = lambda: True) -> Iterator[None]:
-    """Raise an error of what is done inside as UnfinishedStepError, if something is left of it or that is not known."""
+    """Raise errors of this block as UnfinishedStepError, unless it is known that nothing is left of the step."""
     try:
         yield
     except EngineError as error:
@@ -51,10 +51,10 @@ class Context:
 
 
 class Provider:
-    """Makes, changes and removes resources of some types. Properties come and go as plain values.
+    """Creates, updates and deletes resources of some types. Properties come and go as plain values.
 
     The rule that keeps runs resumable: a run may be killed at any moment. So `create` takes over what an interrupted
-    `create` with the same inputs left, `delete` is content if there is nothing left to delete, and a `create` that
+    `create` with the same inputs left, `delete` succeeds if there is nothing left to delete, and a `create` that
     raises anything but UnfinishedStepError has left nothing. All but `check` and `diff` are called in updates only,
     never in a preview.
     """
@@ -67,7 +67,7 @@ class Provider:
         return inputs
 
     def check(self, ctx: Context, olds: Props, news: Props) -> Props:  # noqa: ARG002
-        """The inputs to use, defaults filled in. Raises InputCheckError."""
+        """Return the inputs to use, with defaults filled in. Raises InputCheckError."""
         return news
 
     def diff(self, ctx: Context, id_: str, olds: Props, outputs: Props, news: Props) -> Diff:  # noqa: ARG002
@@ -76,15 +76,15 @@ class Provider:
         return Diff()
 
     def create(self, ctx: Context, news: Props) -> tuple[str, Props]:
-        """Make it: its id and outputs. Raises any exception, whose text is shown."""
+        """Create the resource: its id and outputs. The text of any exception is shown."""
         raise NotImplementedError
 
     def update(self, ctx: Context, id_: str, olds: Props, outputs: Props, news: Props) -> Props:
-        """Change it in place: its new outputs."""
+        """Update the resource in place: its new outputs."""
         raise NotImplementedError
 
     def delete(self, ctx: Context, id_: str, inputs: Props, outputs: Props) -> None:
-        """Remove it. Nothing to do by default: some resources live in the state only."""
+        """Delete the resource; by default nothing, as some resources are in the state only."""
 
     def trivial(self, kind: str, inputs: Props) -> bool:  # noqa: ARG002
         """Return whether a step (creating, updating, deleting) changes nothing outside of the state. Then a run that is
@@ -106,11 +106,11 @@ class Provider:
 
 
 class Foreign(Provider):
-    """Value provider that is not embedded: previewed with its outputs unknown, never run."""
+    """A provider that is not embedded: previewed with its outputs unknown, never run."""
 
 
 class Previewed(Foreign):
-    """A provider that can't run here, and compares what the state has as it does where it can."""
+    """Previews by a provider that can't run here: it checks and compares inputs as where it can."""
 
     def __init__(self, provider: Provider) -> None:
         self._provider = provider
@@ -118,7 +118,7 @@ class Previewed(Foreign):
     def check(self, ctx: Context, olds: Props, news: Props) -> Props:
         try:
             return self._provider.check(ctx, olds, news)
-        except InputCheckError:  # of what this engine can't do, and the CLI can
+        except InputCheckError:  # the Pulumi CLI may accept what this engine does not
             return news
 
     def diff(self, ctx: Context, id_: str, olds: Props, outputs: Props, news: Props) -> Diff:

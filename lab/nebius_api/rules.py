@@ -6,7 +6,7 @@ from typing import Any
 from cluster.platforms.nebius.machine_types import PLATFORMS
 from cluster.platforms.nebius.versions import KUBERNETES_VERSIONS
 from components.nebius.api.kinds import Kind
-from components.nebius.api.specs import at, differing
+from components.nebius.api.specs import differing, value_at
 from lab.nebius_api.faults import RefusedError, bad_request, in_use, refusal
 from lab.nebius_api.status import Store, size_bytes, target_nodes
 
@@ -37,7 +37,7 @@ def check_create(store: Store, kind: Kind, metadata: Mapping[str, Any], spec: Ma
         same_identity = not kind.unique and not differing(row["spec"], spec, kind.identity)
         if same_name or same_identity:
             raise refusal("resource_already_exists", kind.name, row["metadata"]["id"])
-    version = KUBERNETES_VERSIONS.get(str(at(spec, "control_plane.version"))) if kind.name == "Cluster" else None
+    version = KUBERNETES_VERSIONS.get(str(value_at(spec, "control_plane.version"))) if kind.name == "Cluster" else None
     if version and version.deprecated:
         raise bad_request("spec.control_plane.version", f"{version.name} is deprecated: no clusters of it are created")
     check_spec(store, kind, spec)
@@ -143,10 +143,10 @@ def _count(value: Mapping[str, Any]) -> int:
 
 
 def _cluster(spec: Mapping[str, Any]) -> Refusals:
-    version = at(spec, "control_plane.version")
+    version = value_at(spec, "control_plane.version")
     if version and version not in KUBERNETES_VERSIONS:
         yield bad_request("spec.control_plane.version", f"there is no version {version!r}")
-    size = int(at(spec, "control_plane.etcd_cluster_size") or 3)
+    size = int(value_at(spec, "control_plane.etcd_cluster_size") or 3)
     if size not in (1, 3):
         yield bad_request("spec.control_plane.etcd_cluster_size", "1 or 3")
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from cluster.platforms.gcp.install_program import LOG, ROOT, Step, of_text, program
+from cluster.platforms.gcp.install_program import LOG, ROOT, Step, program, step_of_text
 from tests.local.real import RealStack
 
 pytestmark = pytest.mark.e2e
@@ -81,7 +81,7 @@ def machine(stack: RealStack) -> RealStack:
 
 def step(name: str, body: str, parameters: Mapping[str, str] | None = None) -> Step:
     """A step that notes that it ran, then does `body`."""
-    return of_text(name, f'#!/bin/bash\n. "$HPC_LIBRARY"\necho {name} >>/root/ran\n{body}\n', parameters or {})
+    return step_of_text(name, f'#!/bin/bash\n. "$HPC_LIBRARY"\necho {name} >>/root/ran\n{body}\n', parameters or {})
 
 
 def give(stack: RealStack, *steps: Step, parameters: Mapping[str, str] | None = None) -> None:

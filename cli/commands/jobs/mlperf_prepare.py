@@ -9,7 +9,7 @@ from typing import Annotated
 from typer import Argument, Exit, Option
 
 from cli import console, options
-from cli.cluster.jobs import Jobs, JobState, patiently
+from cli.cluster.jobs import Jobs, JobState, retry_while_unreachable
 from cli.commands.jobs import job_cluster
 from cli.commands.jobs.job_cluster import As, DryRun, JobCluster
 from cli.errors import CliError
@@ -146,7 +146,7 @@ def _wait(jobs: Jobs, ids: Mapping[str, str], data: str) -> dict[str, JobState]:
 
     try:
         while True:
-            states = patiently(wait_a_while)
+            states = retry_while_unreachable(wait_a_while)
             if all(state.ended for state in states.values()):
                 return {names[number]: state for number, state in states.items()}
     except CliError as error:

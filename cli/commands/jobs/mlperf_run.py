@@ -6,7 +6,7 @@ from typing import Annotated
 from typer import Exit, Option
 
 from cli import console, options
-from cli.cluster.jobs import Jobs, JobState, patiently
+from cli.cluster.jobs import Jobs, JobState, retry_while_unreachable
 from cli.commands.jobs import job_cluster, mlperf_report
 from cli.commands.jobs.job_cluster import As, DryRun, JobCluster
 from cli.commands.jobs.mlperf_prepare import Benchmark, Data, News, Partition, Which, check_data_folder
@@ -142,8 +142,8 @@ def _follow(jobs: Jobs, number: str, log: str) -> JobState:
             return ()
 
     while True:
-        states = patiently(lambda: jobs.wait([number], news.states, _WAIT_SECONDS))
-        intervals = patiently(read_intervals)
+        states = retry_while_unreachable(lambda: jobs.wait([number], news.states, _WAIT_SECONDS))
+        intervals = retry_while_unreachable(read_intervals)
         for interval in intervals[done:]:
             news.line(number, f"steps {interval.first}-{interval.last}: {interval.ms / 1000:.2f} s")
         done = len(intervals)

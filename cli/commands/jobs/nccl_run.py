@@ -11,7 +11,7 @@ from typing import Annotated, Any
 from typer import Exit, Option
 
 from cli import console, options
-from cli.cluster.jobs import JobState, Progress, patiently
+from cli.cluster.jobs import JobState, Progress, retry_while_unreachable
 from cli.cluster.scheduler import Scheduler
 from cli.commands.jobs import nccl_build, nccl_report
 from cli.commands.jobs.job_cluster import As, DryRun, JobCluster, described, print_scripts
@@ -324,7 +324,7 @@ class _PairsRun:
             console.note(f"round {number}: {ended} of {len(submitted)} pairs ended, {running} run{why}")
 
         while True:
-            states = patiently(lambda: self.cluster.jobs.wait(submitted, changed, _ROUND_SECONDS))
+            states = retry_while_unreachable(lambda: self.cluster.jobs.wait(submitted, changed, _ROUND_SECONDS))
             if all(state.ended for state in states.values()):
                 return states
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from cluster.findings import Actor, ClusterFinding
 from cluster.observe.nodes import Node
-from scripts.node.health.kinds import KINDS, RESUMES, parts, resumes
+from scripts.node.health.kinds import KINDS, RESUMES, may_resume, parts
 
 PHASE = "health-results"
 """Phase of the node set-up, on the controller: prints the last results of all nodes."""
@@ -81,7 +81,7 @@ def drained(stack: str, node: str, reason: str) -> ClusterFinding | None:
     figures = "; ".join(f"{kind}: {text}" for kind, text in parts(reason).items())
     after = (
         "The health check resumes the node when it passes again"
-        if resumes(reason)
+        if may_resume(reason)
         else f"When it is mended: ./hpc nodes {stack} resume {node}"
     )
     return ClusterFinding(

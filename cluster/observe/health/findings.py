@@ -1,4 +1,4 @@
-"""Everything that is wrong with a cluster: the worst first, and like things of many machines as one."""
+"""Findings of a running cluster: the worst first, the same ones of many machines as one. Add new ones to CHECKS."""
 
 from collections.abc import Callable, Iterable
 

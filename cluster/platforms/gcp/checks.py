@@ -371,7 +371,7 @@ def _capacity_errors(config: ClusterConfig) -> Iterator[Finding]:
 
 
 def _capacity_warnings(config: ClusterConfig) -> Iterator[Finding]:
-    """Nodesets whose machines end: by when Slurm does not know, and jobs that would then never start."""
+    """Yield nodesets whose machines end at a time that Slurm does not have, and jobs that would then never start."""
     for name, section in config.nodesets.items():
         calendar = section.capacity.calendar if section.capacity else None
         if calendar and calendar.ends is None:
@@ -410,7 +410,7 @@ def _fabric_error(nodeset: str, kind: MachineType) -> Finding:
 
 
 def _role_errors(role: str, machine: Controller | Login) -> Iterator[Finding]:
-    """Machines that compute nothing: no neighbours, no GPUs."""
+    """Yield placement and GPUs of machines that run no jobs."""
     way = machine.capacity and (machine.capacity.spot or machine.capacity.on_demand)
     if machine.capacity and way and way.placement:
         yield Finding(
@@ -461,7 +461,7 @@ def _way_errors(at: Location, capacity: Capacity, kind: MachineType) -> Iterator
 
 
 def _policy_errors(config: ClusterConfig, at: Location, capacity: Capacity) -> Iterator[Finding]:
-    """A policy of another project or region: templates keep its name alone, and find another policy by it, or none."""
+    """Yield a policy of another project or region: templates keep its name alone, another policy's or none's."""
     folder, _, name = ((capacity.reservation and capacity.reservation.placement_policy) or "").rpartition("/")
     own = f"projects/{place(config).project}/regions/{place(config).region}/resourcePolicies"
     if folder and folder != own:
@@ -495,7 +495,7 @@ _SECONDS = 600
 
 
 def _rxdm_errors(config: ClusterConfig) -> Iterator[Finding]:
-    """Partitions of other machines, where the prolog does nothing, which fails jobs on two or more nodes."""
+    """Yield partitions of other machines, where the prolog does nothing, which fails jobs on two or more nodes."""
     for at, name in enumerate(config.slurm.rxdm.partitions if config.slurm.rxdm else ()):
         nodesets = config.partitions[name].nodesets if name in config.partitions else ()
         given = {
@@ -514,7 +514,7 @@ def _rxdm_errors(config: ClusterConfig) -> Iterator[Finding]:
 
 
 def rxdm_warnings(config: ClusterConfig) -> Iterator[Finding]:
-    """Partitions that would do without rxdm, and timers that are too short for its first prolog."""
+    """Yield partitions that would do without rxdm, and timers that are too short for its first prolog."""
     runs = config.slurm.rxdm.partitions if config.slurm.rxdm else ()
     for name, partition in config.partitions.items():
         kinds = {nodeset: nodeset_type(config, config.nodesets[nodeset]) for nodeset in partition.nodesets}
@@ -615,7 +615,7 @@ def _customize_errors(config: ClusterConfig) -> Iterator[Finding]:
 
 
 def zone_warnings(config: ClusterConfig) -> Iterator[Finding]:
-    """Machine types and GPUs of nodes that the catalog does not know in the zone."""
+    """Yield machine types and GPUs of nodes that the catalog does not have in the zone."""
     zone = place(config).zone
     for name, (kind, zones) in _wanted(config).items():
         if not zones or zone in zones:

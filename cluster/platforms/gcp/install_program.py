@@ -34,16 +34,16 @@ class Step:
 def step(name: str, parameters: Mapping[str, str]) -> Step:
     """The step of that name in scripts/image."""
     text = _read(_files()[name])
-    return _step(name, text, essence(text), parameters)
+    return _step(name, text, without_comments(text), parameters)
 
 
-def of_text(name: str, text: str, parameters: Mapping[str, str]) -> Step:
-    """A step with this text, which begins with #!. Every character counts: what it is written in is not known."""
+def step_of_text(name: str, text: str, parameters: Mapping[str, str]) -> Step:
+    """A step with this text, which begins with #!. Its hash is of every character: its language is unknown."""
     return _step(name, text, text, parameters)
 
 
 @cache
-def essence(text: str) -> str:
+def without_comments(text: str) -> str:
     """A script of ours without its comments and blank lines, which change nothing that it does.
 
     Lines of comment in the files that it writes go as well: they are comments there too.
@@ -55,7 +55,7 @@ def essence(text: str) -> str:
 def _step(name: str, text: str, counts: str, parameters: Mapping[str, str]) -> Step:
     whole = hashlib.sha256()
     library = _read("library.sh")
-    for part in (counts, essence(library)):
+    for part in (counts, without_comments(library)):
         whole.update(part.encode() + b"\0")
     for key in sorted((_names(text) | _names(library)) & set(parameters)):
         whole.update(f"{key}={parameters[key]}\0".encode())
@@ -69,20 +69,20 @@ def _names(text: str) -> frozenset[str]:
 
 
 def own_steps(config: ClusterConfig, folder: Path, parameters: Mapping[str, str]) -> list[Step]:
-    """The steps of the stack's own, `image.provision`, those in files read from `folder`.
+    """The stack's own steps, `image.provision`; files are read from `folder`.
 
     Raises ConfigError with every file that is missing or is no script.
     """
     findings: list[Finding] = []
     found: list[Step] = []
-    for index, wish in enumerate(config.image.provision):
-        if wish.url:
-            text = _fetching(wish.url, wish.sha256 or "")
-        elif wish.text is not None:
-            text = wish.text
+    for index, provision in enumerate(config.image.provision):
+        if provision.url:
+            text = _download_script(provision.url, provision.sha256 or "")
+        elif provision.text is not None:
+            text = provision.text
         else:
-            text = read_script(str(wish.file), ("image", "provision", index, "file"), folder, findings)
-        found.append(of_text(f"70.{index:02d}-{wish.name}", text, parameters))
+            text = read_script(str(provision.file), ("image", "provision", index, "file"), folder, findings)
+        found.append(step_of_text(f"70.{index:02d}-{provision.name}", text, parameters))
     if findings:
         raise ConfigError(findings)
     return found
@@ -103,8 +103,8 @@ def program(cluster: str, steps: list[Step], parameters: Mapping[str, str], root
         ")",
         "",
         "unpack() {",
-        *_written("library.sh", _read("library.sh"), "0600"),
-        *(line for step in steps for line in _written(step.name, step.text, "0700")),
+        *_write_file_lines("library.sh", _read("library.sh"), "0600"),
+        *(line for step in steps for line in _write_file_lines(step.name, step.text, "0700")),
         "}",
         "",
     ]
@@ -125,8 +125,8 @@ def check_size(text: str) -> None:
         raise ConfigError([finding])
 
 
-def _fetching(url: str, sha256: str) -> str:
-    """A step that fetches the real one, and runs it only if it is what was named."""
+def _download_script(url: str, sha256: str) -> str:
+    """Return a script that downloads another one, and runs it only if its SHA-256 is the given one."""
     return "\n".join(
         (
             "#!/bin/bash",
@@ -139,7 +139,7 @@ def _fetching(url: str, sha256: str) -> str:
     )
 
 
-def _written(name: str, text: str, mode: str) -> list[str]:
+def _write_file_lines(name: str, text: str, mode: str) -> list[str]:
     """Lines of bash that write a file of the program's as a whole; its end is marked by a word that is not in it."""
     end = f"END-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
     path = f'"$ROOT/steps/{name}"'

@@ -65,7 +65,7 @@ class Policy:
     """Returns whether a stack does what it can forbid."""
 
 
-def _unsigned(config: ClusterConfig) -> bool:
+def _needs_unsigned_boot(config: ClusterConfig) -> bool:
     servers = any(file_system.unsigned_servers for file_system in file_systems(config))
     return servers or any(not secure_boot(config, machine) for machine in machines(config))
 
@@ -83,7 +83,7 @@ POLICIES: Mapping[str, Policy] = {
         todo="allow projects/ubuntu-os-cloud, with EXAScaler projects/ddn-public, and whose image `image.name` names",
     ),
     "compute.requireShieldedVm": Policy(
-        met=_unsigned,
+        met=_needs_unsigned_boot,
         why="Secure Boot is off where drivers and Lustre clients are built, which nobody has signed",
     ),
     "compute.vmExternalIpAccess": Policy(

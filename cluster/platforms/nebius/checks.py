@@ -18,7 +18,7 @@ from cluster.platforms.nebius.values import NODESETS
 from cluster.platforms.nebius.versions import KUBERNETES_VERSIONS, LOOKED, PRESETS, creatable, parse
 from cluster.roster import nodeset_type
 
-_AT: Location = ("nebius", "soperator", "version")
+_VERSION: Location = ("nebius", "soperator", "version")
 _TAKEN_NODESETS = ("accounting", "system")
 """Names of other node groups, besides those that no cluster's nodesets have (controller, login)."""
 CHECKS_USERS = ("nebius", CHECKS_USER)
@@ -51,7 +51,7 @@ def _soperator_errors(config: ClusterConfig, settings: Nebius) -> Iterator[Findi
         first = ".".join(map(str, versions.FIRST))
         yield Finding(
             id="nebius-soperator-old",
-            at=_AT,
+            at=_VERSION,
             given=version,
             allowed=f"{first} or later, e.g. {versions.SOPERATOR}: this program follows the newest series and the next",
             todo=f"write {versions.SOPERATOR}",
@@ -74,7 +74,7 @@ def _soperator_errors(config: ClusterConfig, settings: Nebius) -> Iterator[Findi
             "whatever the cluster is called",
             todo=f"write name: {only}; the stack keeps its name",
         )
-    yield from _names(config)
+    yield from _name_errors(config)
 
 
 def _soperator_warnings(settings: Nebius) -> Iterator[Finding]:
@@ -83,7 +83,7 @@ def _soperator_warnings(settings: Nebius) -> Iterator[Finding]:
         yield Finding(
             id="nebius-soperator-unknown",
             level=Level.WARNING,
-            at=_AT,
+            at=_VERSION,
             what=f"the charts of Soperator {version} are not known here, the newest of which are those of "
             f"{versions.SOPERATOR}: values may be missing, and without charts of that version `up` fails",
             todo=f"check that there is such a release, or write {versions.SOPERATOR}",
@@ -93,13 +93,13 @@ def _soperator_warnings(settings: Nebius) -> Iterator[Finding]:
         yield Finding(
             id="nebius-soperator-faults",
             level=Level.WARNING,
-            at=_AT,
+            at=_VERSION,
             what=f"Soperator {version} has known faults: {'; '.join(faults)}",
             todo=f"write {versions.SOPERATOR}, which has none of them",
         )
 
 
-def _names(config: ClusterConfig) -> Iterator[Finding]:
+def _name_errors(config: ClusterConfig) -> Iterator[Finding]:
     def taken(id_: str, at: Location, name: str, allowed: str, todo: str) -> Finding:
         return Finding(id=id_, at=at, given=name, allowed=f"any other name{allowed}", todo=f"rename the {todo}")
 
@@ -127,14 +127,16 @@ LARGEST_DISK_GIB = 8192
 
 def _machine_errors(config: ClusterConfig, settings: Nebius) -> Iterator[Finding]:
     for at, machine_type, role in machine_types(config, settings):
-        yield from _type(at, machine_type, role, settings)
-    yield from _architectures(config)
-    yield from _disk(("controller", "disk"), config.controller.disk, SMALLEST_DISK_GIB)
-    yield from _disk(("login", "disk"), config.login.disk, LOGIN_DISK_GIB)
+        yield from _machine_type_errors(at, machine_type, role, settings)
+    yield from _architecture_errors(config)
+    yield from _disk_errors(("controller", "disk"), config.controller.disk, SMALLEST_DISK_GIB)
+    yield from _disk_errors(("login", "disk"), config.login.disk, LOGIN_DISK_GIB)
     for name, section in config.nodesets.items():
         has_gpus = nodeset_type(config, section).gpu is not None
-        yield from _disk(("nodesets", name, "disk"), section.disk, GPU_DISK_GIB if has_gpus else SMALLEST_DISK_GIB)
-    yield from _capacity(config)
+        yield from _disk_errors(
+            ("nodesets", name, "disk"), section.disk, GPU_DISK_GIB if has_gpus else SMALLEST_DISK_GIB
+        )
+    yield from _capacity_errors(config)
     if not config.login.count:
         yield Finding(
             id="nebius-login-count",
@@ -165,7 +167,7 @@ def machine_types(config: ClusterConfig, settings: Nebius) -> Iterator[tuple[Loc
         yield ("nodesets", name, "machine_type"), section.machine_type or config.controller.machine_type, "node"
 
 
-def _type(at: Location, machine_type: str, role: str, settings: Nebius) -> Iterator[Finding]:
+def _machine_type_errors(at: Location, machine_type: str, role: str, settings: Nebius) -> Iterator[Finding]:
     found = MACHINE_TYPES[machine_type]
     if found.platform != "nebius":
         if at[0] == "nebius":  # the others are found by cluster/checks/machines.py
@@ -210,8 +212,8 @@ def _larger(platform: str, vcpus: int) -> str:
     return next(f"{platform}/{preset.name}" for preset in PLATFORMS[platform].presets if preset.vcpus >= vcpus)
 
 
-def _architectures(config: ClusterConfig) -> Iterator[Finding]:
-    """All nodes share one jail, whose programs are of one architecture."""
+def _architecture_errors(config: ClusterConfig) -> Iterator[Finding]:
+    """Yield nodesets of another architecture: all nodes share one jail, whose programs are of one."""
     found = {name: nodeset_type(config, section).family for name, section in config.nodesets.items()}
     first = next(iter(found))
     for name, family in found.items():
@@ -225,7 +227,7 @@ def _architectures(config: ClusterConfig) -> Iterator[Finding]:
             )
 
 
-def _disk(at: Location, disk: Disk, least: int) -> Iterator[Finding]:
+def _disk_errors(at: Location, disk: Disk, least: int) -> Iterator[Finding]:
     if disk.type is not None:
         yield Finding(
             id="nebius-disk-type",
@@ -245,7 +247,7 @@ def _disk(at: Location, disk: Disk, least: int) -> Iterator[Finding]:
         )
 
 
-def _capacity(config: ClusterConfig) -> Iterator[Finding]:
+def _capacity_errors(config: ClusterConfig) -> Iterator[Finding]:
     for name, section in config.nodesets.items():
         capacity, at = section.capacity, ("nodesets", name, "capacity")
         if capacity is None:
@@ -303,11 +305,11 @@ def _gpu_errors(config: ClusterConfig, settings: Nebius) -> Iterator[Finding]:
             allowed=f"a preset with all GPUs of a host: {listing(fitting)}",
             todo="remove infiniband, or write such a machine type for the nodeset",
         )
-    yield from _drivers(config, settings)
+    yield from _driver_errors(config, settings)
 
 
-def _drivers(config: ClusterConfig, settings: Nebius) -> Iterator[Finding]:
-    """A preset of drivers that is known, and that node images of this Kubernetes do not have."""
+def _driver_errors(config: ClusterConfig, settings: Nebius) -> Iterator[Finding]:
+    """Yield a known preset of drivers that node images of this Kubernetes do not have."""
     preset, version = settings.gpu.drivers_preset, KUBERNETES_VERSIONS.get(settings.kubernetes.version)
     if settings.gpu.driver != "preinstalled" or version is None or preset not in PRESETS:
         return
@@ -326,7 +328,7 @@ def _drivers(config: ClusterConfig, settings: Nebius) -> Iterator[Finding]:
 
 
 def _gpu_warnings(config: ClusterConfig, settings: Nebius) -> Iterator[Finding]:
-    yield from _kubernetes(settings)
+    yield from _kubernetes_warnings(settings)
     for name, section in config.nodesets.items():
         found, workers = nodeset_type(config, section), settings.workers.get(name)
         infiniband = workers.infiniband if workers else None
@@ -360,8 +362,8 @@ def _gpu_warnings(config: ClusterConfig, settings: Nebius) -> Iterator[Finding]:
         )
 
 
-def _kubernetes(settings: Nebius) -> Iterator[Finding]:
-    """A version that no new cluster has. One that is up with it stays, so that is no error."""
+def _kubernetes_warnings(settings: Nebius) -> Iterator[Finding]:
+    """Yield a version that no new cluster gets; one that is up with it stays, so this is no error."""
     version = settings.kubernetes.version
     known = KUBERNETES_VERSIONS.get(version)
     if known is not None and not known.deprecated:
@@ -407,8 +409,8 @@ def _filesystem_errors(config: ClusterConfig, settings: Nebius) -> Iterator[Find
             allowed="true with `existing` alone: a file system that the stack creates is empty",
             todo="remove it",
         )
-    yield from _twice(settings)
-    yield from _mounts(config, settings)
+    yield from _duplicate_filesystem_errors(settings)
+    yield from _mount_errors(config, settings)
 
 
 def _filesystem_warnings(settings: Nebius) -> Iterator[Finding]:
@@ -436,7 +438,7 @@ def _filesystem_warnings(settings: Nebius) -> Iterator[Finding]:
         )
 
 
-def _twice(settings: Nebius) -> Iterator[Finding]:
+def _duplicate_filesystem_errors(settings: Nebius) -> Iterator[Finding]:
     seen: dict[str, Location] = {}
     for path, filesystem in settings.filesystems.members().items():
         at, existing = ("nebius", "filesystems", *path), filesystem.existing
@@ -452,7 +454,7 @@ def _twice(settings: Nebius) -> Iterator[Finding]:
             seen.setdefault(existing, at)
 
 
-def _mounts(config: ClusterConfig, settings: Nebius) -> Iterator[Finding]:
+def _mount_errors(config: ClusterConfig, settings: Nebius) -> Iterator[Finding]:
     shared: list[tuple[Location, str]] = [
         (("nebius", "filesystems", "submounts", name, "mount"), one.mount)
         for name, one in settings.filesystems.submounts.items()
@@ -466,14 +468,14 @@ def _mounts(config: ClusterConfig, settings: Nebius) -> Iterator[Finding]:
         if nodeset in config.nodesets
     }
     for at, path in (*shared, *(row for rows in own.values() for row in rows)):
-        yield from _place(at, path)
-    yield from _overlaps(shared)
+        yield from _mount_point_errors(at, path)
+    yield from _overlap_errors(shared)
     for rows in own.values():
         for left, right in [*((row, other) for row in shared for other in rows), *combinations(rows, 2)]:
-            yield from _overlaps([left, right])
+            yield from _overlap_errors([left, right])
 
 
-def _place(at: Location, path: str) -> Iterator[Finding]:
+def _mount_point_errors(at: Location, path: str) -> Iterator[Finding]:
     if path == HOME:
         yield Finding(
             id="nebius-submount-home",
@@ -494,7 +496,7 @@ def _place(at: Location, path: str) -> Iterator[Finding]:
             return
 
 
-def _overlaps(rows: list[tuple[Location, str]]) -> Iterator[Finding]:
+def _overlap_errors(rows: list[tuple[Location, str]]) -> Iterator[Finding]:
     for (_, left), (at, right) in combinations(rows, 2):
         if is_within(left, right) or is_within(right, left):
             yield Finding(
@@ -514,7 +516,7 @@ FIRST_FREE_UID = 1010
 
 def _setting_errors(config: ClusterConfig, settings: Nebius) -> Iterator[Finding]:
     if config.network.cidr != CIDR:
-        yield _unused(("network", "cidr"), config.network.cidr, "nodes have addresses of nebius.subnet")
+        yield _unused_error(("network", "cidr"), config.network.cidr, "nodes have addresses of nebius.subnet")
     if config.host_names != "pods":
         yield Finding(
             id="nebius-host-names",
@@ -534,10 +536,14 @@ def _setting_errors(config: ClusterConfig, settings: Nebius) -> Iterator[Finding
     for name, section in config.nodesets.items():
         for key, value in section.node_conf.items():
             if key.lower() in _FIXED:
-                yield _unused(("nodesets", name, "node_conf", key), str(value), "it follows from the machine type")
+                yield _unused_error(
+                    ("nodesets", name, "node_conf", key), str(value), "it follows from the machine type"
+                )
     if config.slurm.mpi_default == "none":
         # Left out, which is what it means elsewhere, Soperator's own value would hold.
-        yield _unused(("slurm", "mpi_default"), "none", "Soperator's slurm.conf has pmix, and another one can be named")
+        yield _unused_error(
+            ("slurm", "mpi_default"), "none", "Soperator's slurm.conf has pmix, and another one can be named"
+        )
 
 
 def _setting_warnings(config: ClusterConfig) -> Iterator[Finding]:
@@ -553,7 +559,7 @@ def _setting_warnings(config: ClusterConfig) -> Iterator[Finding]:
             )
 
 
-def _unused(at: Location, given: str, why: str) -> Finding:
+def _unused_error(at: Location, given: str, why: str) -> Finding:
     return Finding(
         id="nebius-unused",
         at=at,
@@ -583,7 +589,7 @@ def _value_errors(config: ClusterConfig, settings: Nebius) -> Iterator[Finding]:
                 missing=name,
             )
     for path, (field, why) in FIXED.items():
-        for given in _at(settings.values, path):
+        for given in _members_at(settings.values, path):
             yield (
                 Finding(
                     id="nebius-value-owned",
@@ -614,11 +620,11 @@ def _value_errors(config: ClusterConfig, settings: Nebius) -> Iterator[Finding]:
             )
 
 
-def _at(value: Any, path: tuple[str, ...]) -> Iterator[Any]:  # noqa: ANN401 - values are of any type
+def _members_at(value: Any, path: tuple[str, ...]) -> Iterator[Any]:  # noqa: ANN401 - values are of any type
     if isinstance(value, list):
         for member in value:
-            yield from _at(member, path)
+            yield from _members_at(member, path)
     elif not path:
         yield value
     elif isinstance(value, Mapping) and path[0] in value:
-        yield from _at(value[path[0]], path[1:])
+        yield from _members_at(value[path[0]], path[1:])

@@ -135,7 +135,7 @@ def request(config: ClusterConfig, settings: Nebius) -> dict[str, Any]:
     }
 
 
-def least(group: NodeGroup) -> int:
+def initial_count(group: NodeGroup) -> int:
     """The nodes that a group has at first."""
     return group.between[0] if group.between else group.count or 0
 
@@ -143,7 +143,7 @@ def least(group: NodeGroup) -> int:
 def _quotas_needed(settings: Nebius, groups: tuple[NodeGroup, ...]) -> Counter[str]:
     found = Counter({"mk8s.cluster.count": 1})
     for group in groups:
-        preset, count = preset_of(group.machine_type), least(group)
+        preset, count = preset_of(group.machine_type), initial_count(group)
         found["compute.instance.count"] += count
         found["compute.disk.size.network-ssd"] += count * group.disk_gib * _GIB
         if not preset.gpus:
@@ -165,7 +165,7 @@ def _nodes_needed(settings: Nebius, groups: tuple[NodeGroup, ...]) -> list[dict[
         infiniband = settings.workers[group.nodeset].infiniband if group.in_gpu_cluster else None
         ways = ("preemptible",) if group.preemptible else WAYS[group.policy]
         fabric = (infiniband.fabric if infiniband else None) or ""
-        found[group.platform, group.preset, fabric, "+".join(ways)] += least(group)
+        found[group.platform, group.preset, fabric, "+".join(ways)] += initial_count(group)
     return [
         {"platform": platform, "preset": preset, "fabric": fabric, "ways": ways, "count": count}
         for (platform, preset, fabric, ways), count in sorted(found.items())

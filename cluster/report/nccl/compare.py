@@ -283,7 +283,7 @@ class Folder:
         return groups
 
     def _by_nodes(self) -> Mapping[str, list[Entry]]:
-        """The slowest first."""
+        """Entries by their nodes, the slowest first."""
         found: dict[str, list[Entry]] = defaultdict(list)
         for entry in self.entries:
             if entry.hosts:

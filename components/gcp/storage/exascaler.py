@@ -8,7 +8,7 @@ from pulumi_gcp import compute, projects, runtimeconfig, serviceaccount
 from cluster.platforms.gcp.filesystems.base import Server, TargetDisk
 from cluster.platforms.gcp.filesystems.exascaler import PERMISSIONS, TARGET_OF, Exascaler, http_tag, startup_script
 from cluster.platforms.gcp.names import account_id, labels, place
-from components.gcp.network import LNET_PORT, Network, allow, host
+from components.gcp.network import LNET_PORT, Network, allow, host_project
 from components.gcp.services import Barrier
 from components.gcp.storage.filesystems import LustreComponent
 
@@ -205,7 +205,7 @@ class ExascalerLustre(LustreComponent[Exascaler]):
                 [config.network.cidr],
                 allows={"tcp": [port]},
                 tags=[tag],
-                project=host(config),
+                project=host_project(config),
                 opts=self._child(),
             )
             for part, port, tag in rules

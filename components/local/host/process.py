@@ -1,4 +1,4 @@
-"""Processes: run one to its end, or know one again later by more than its number."""
+"""Processes: run a command to its end, or identify a process later by more than its number."""
 
 import functools
 import json
@@ -42,7 +42,7 @@ def host_boot_id() -> str:
 
 @dataclass(frozen=True)
 class Process:
-    """A process that is known again: its number, when it started (clock ticks since boot) and in which boot."""
+    """A process, identified by its number, its start (clock ticks since boot) and the host's boot."""
 
     pid: int
     started: int

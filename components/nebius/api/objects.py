@@ -7,7 +7,7 @@ from typing import Any
 from components.nebius.api import client
 from components.nebius.api.client import NOT_FOUND, NebiusError, nebius_error, of_status
 from components.nebius.api.kinds import Kind, kind_of
-from components.nebius.api.specs import Message, at, message_class, plain, same, spec_message
+from components.nebius.api.specs import Message, message_class, plain, same, spec_message, value_at
 
 OWNER_LABEL = "hpc-owner"
 """Holds the id of the state that created the object."""
@@ -87,7 +87,7 @@ def find(wanted: Wanted) -> Message | None:
         (
             row
             for row in rows
-            if all(same(at(plain(row.spec), path), at(wanted.spec, path)) for path in paths)
+            if all(same(value_at(plain(row.spec), path), value_at(wanted.spec, path)) for path in paths)
             and state_of(row) not in wanted.kind.deleting
         ),
         None,

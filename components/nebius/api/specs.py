@@ -43,12 +43,12 @@ def canonical(value: Message) -> Message:
 
 
 def same(one: Message, other: Message) -> bool:
-    """Return whether both say the same."""
+    """Return whether two specs have equal settings."""
     return canonical({"": one}) == canonical({"": other})
 
 
-def at(spec: Message, path: str) -> Message:
-    """Return what is at a dotted path, or None."""
+def value_at(spec: Message, path: str) -> Message:
+    """Return the value at a dotted path, or None."""
     for name in path.split("."):
         spec = spec.get(name) if isinstance(spec, Mapping) else None
     return spec
@@ -56,7 +56,7 @@ def at(spec: Message, path: str) -> Message:
 
 def differing(olds: Message, news: Message, paths: Iterable[str]) -> list[str]:
     """Return which of the dotted paths differ."""
-    return [path for path in paths if not same(at(olds, path), at(news, path))]
+    return [path for path in paths if not same(value_at(olds, path), value_at(news, path))]
 
 
 def observed(wanted: Message, seen: Message, keep: Iterable[str] = ()) -> Message:

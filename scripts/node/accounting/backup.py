@@ -55,7 +55,7 @@ JOB_ID_MARK = "# For one job, after a restore:"
 
 
 def header() -> dict[str, Any]:
-    """Return what a backup says of itself."""
+    """Return the description at the beginning of a backup."""
     cluster = cluster_name()
     jobs = f"{cluster}_job_table"
     count = query(f"SELECT COUNT(*) FROM {DATABASE}.`{jobs}`;")[0][0] if jobs in tables(DATABASE) else "0"
@@ -123,8 +123,8 @@ def load(file: Path, database: str) -> None:
         raise SetupError(f"the backup could not be loaded: {said}")
 
 
-class _Unheard(io.TextIOBase):
-    """Standard output that may break: who watched has gone, and what has begun must end."""
+class _OutputNobodyNeeds(io.TextIOBase):
+    """Standard output that may be closed: the restore comes to its end when nobody reads it any more."""
 
     def __init__(self, out: io.TextIOBase) -> None:
         self._out = out
@@ -146,7 +146,7 @@ def restore(payload: dict[str, Any]) -> None:
     `desired` is what the stack has of accounts, users and QOS, as `accounting` takes it. Raises SetupError; before
     the tables have changed places, everything is as it was then.
     """
-    sys.stdout = _Unheard(sys.stdout)  # type: ignore[assignment]
+    sys.stdout = _OutputNobodyNeeds(sys.stdout)  # type: ignore[assignment]
     folder(FOLDER, mode=0o700)
     file = FOLDER / payload["file"]
     cluster = cluster_name()
@@ -159,11 +159,11 @@ def restore(payload: dict[str, Any]) -> None:
     run("systemctl", "stop", "slurmdbd")
     log("stopped slurmdbd; slurmctld keeps what there is to record")
     try:
-        log(f"what was there is kept on the controller: {keep_current()}")
+        log(f"what was there is kept on the controller: {back_up_current()}")
         for line in merge_jobs.over(cluster, live=DATABASE, fresh=FRESH, date=made["date"]):
             log(line)
-        same_id(cluster)
-        swap()
+        keep_cluster_id(cluster)
+        swap_tables()
     finally:
         # With the old tables or the new ones: whole they are either way.
         run("systemctl", "start", "slurmdbd")
@@ -187,8 +187,7 @@ def restore(payload: dict[str, Any]) -> None:
 
 
 def check_backup(file: Path, digest: str, cluster: str) -> dict[str, Any]:
-    """Return what the uploaded backup says of itself. Raises SetupError when it did not arrive whole, or is of
-    others."""
+    """Return the uploaded backup's description. Raises SetupError when it is incomplete, or another cluster's."""
     try:
         if hashlib.sha256(file.read_bytes()).hexdigest() != digest:
             raise SetupError("the backup did not arrive whole; nothing was changed. Run the same command again")
@@ -202,8 +201,8 @@ def check_backup(file: Path, digest: str, cluster: str) -> dict[str, Any]:
     return header
 
 
-def keep_current() -> Path:
-    """Back up what is there now, and return where it is; slurmdbd is down, so that nothing is missed."""
+def back_up_current() -> Path:
+    """Back up the live database, and return the file; slurmdbd is down, so that nothing is missed."""
     kept = FOLDER / f"before-restore-{time.strftime('%Y%m%d-%H%M%S')}.sql.gz"
     part = kept.with_suffix(".part")
     for left in FOLDER.glob("before-restore-*.part"):
@@ -216,7 +215,7 @@ def keep_current() -> Path:
     return kept
 
 
-def swap() -> None:
+def swap_tables() -> None:
     """Put the fresh tables in the place of those that are there, in one statement."""
     old, new = sorted(tables(DATABASE)), sorted(tables(FRESH))
     moves = [f"{DATABASE}.`{name}` TO {REPLACED}.`{name}`" for name in old]
@@ -227,7 +226,7 @@ def swap() -> None:
     log(f"put {len(new)} restored tables in the place of {len(old)}")
 
 
-def same_id(cluster: str) -> None:
+def keep_cluster_id(cluster: str) -> None:
     """Give the cluster the number that slurmctld has kept: it would refuse to start with another one.
 
     Releases before 24.05 have no such number.
@@ -265,14 +264,14 @@ def restart_slurmctld(recorded: int) -> None:
 
     Of two jobs with one number sacct shows only the newer.
     """
-    coming = next_number(run("scontrol", "show", "config"))
+    coming = next_job_id(run("scontrol", "show", "config"))
     if not coming <= recorded < HIGHEST_JOB_ID:
         _restart()
         return
     # slurmctld reads FirstJobId when it numbers the first job after its start, and counts on from there by itself: the
     # parameter stands in slurm.conf until one job has its number.
     before = SLURM_CONF.read_text()
-    write(SLURM_CONF, with_first(before, recorded + 1), quiet=True)
+    write(SLURM_CONF, with_first_job_id(before, recorded + 1), quiet=True)
     try:
         _restart()
         # slurmctld takes no jobs until it has the accounts.
@@ -281,23 +280,23 @@ def restart_slurmctld(recorded: int) -> None:
         run("scancel", drawn[0])
         log(f"the next job is number {int(drawn[0]) + 1}: above the restored ones")
     finally:
-        write(SLURM_CONF, without_first(before), quiet=True)
+        write(SLURM_CONF, without_first_job_id(before), quiet=True)
         run("scontrol", "reconfigure")
 
 
-def next_number(config: str) -> int:
+def next_job_id(config: str) -> int:
     """NEXT_JOB_ID in what `scontrol show config` prints; 0 where a release does not say."""
     found = re.search(r"^NEXT_JOB_ID\s*=\s*(\d+)", config, re.MULTILINE)
     return int(found[1]) if found else 0
 
 
-def with_first(conf: str, number: int) -> str:
+def with_first_job_id(conf: str, number: int) -> str:
     """slurm.conf with the number of the next job."""
-    return f"{without_first(conf).rstrip()}\n{JOB_ID_MARK}\nFirstJobId={number}\n"
+    return f"{without_first_job_id(conf).rstrip()}\n{JOB_ID_MARK}\nFirstJobId={number}\n"
 
 
-def without_first(conf: str) -> str:
-    """slurm.conf without it, should a run that was cut off have left it there."""
+def without_first_job_id(conf: str) -> str:
+    """slurm.conf without the number, which an interrupted run may have left there."""
     return conf.partition(f"{JOB_ID_MARK}\n")[0]
 
 

@@ -77,7 +77,7 @@ def all_checks(settings: dict[str, Any]) -> Outcomes:
 
 def after_job(settings: dict[str, Any], job: str) -> Outcomes:
     """Checks of GPUs after a job: what it has left there, and errors that it may have met."""
-    if not settings["mine"]["gpus"] or gpu.absent():
+    if not settings["mine"]["gpus"] or gpu.why_no_driver():
         return {}
     seconds = settings["seconds"]
     driver = once("gpus", lambda: _gpus(settings), seconds=seconds)
@@ -104,8 +104,8 @@ def _gpus(settings: dict[str, Any]) -> Outcomes:
 
 def _diag() -> Outcome:
     """DCGM's tests of the first level, which take seconds and leave jobs alone: once an hour."""
-    if gpu.absent() or not shutil.which("dcgmi"):
-        return skipped(gpu.absent() or "DCGM is not installed")
+    if gpu.why_no_driver() or not shutil.which("dcgmi"):
+        return skipped(gpu.why_no_driver() or "DCGM is not installed")
     last, place = record.last_record().get("checks", {}).get("gpu-diag"), _place("gpu-diag")
     if last and time.time() - place.get("time", 0) < DIAG_SECONDS:
         return last

@@ -7,7 +7,7 @@ import time
 from typing import Any, NamedTuple
 
 from health import outcome
-from health.kinds import RESUMES, kinds, parts, reason, resumes
+from health.kinds import RESUMES, kinds, may_resume, parts, reason
 from health.outcome import Outcome
 from slurm import scheduler
 from system.host import SetupError, printable, run
@@ -79,7 +79,7 @@ def decide(states: set[str], given: str, failed: dict[str, str], *, passes: int,
         wanted = {**stays, **failed}
         # Figures change at every run: a new text for the same faults is not worth a write of slurmctld's state.
         return Action("reason", reason(wanted)) if set(wanted) != set(kinds(given)) else NO_ACTION
-    if resumes(given) and passes >= resume_after and not states & {"DOWN", "NOT_RESPONDING", "REBOOT_ISSUED"}:
+    if may_resume(given) and passes >= resume_after and not states & {"DOWN", "NOT_RESPONDING", "REBOOT_ISSUED"}:
         return Action("resume")
     return NO_ACTION
 

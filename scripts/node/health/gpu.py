@@ -133,7 +133,7 @@ def gpu_state(gpus: list[Gpu], *, fabric: bool) -> Outcome:
     wrong: list[str] = []
     notes: list[str] = []
     for gpu, width in zip(gpus, widths, strict=True):
-        now += [f"GPU {gpu.number}: {what}" for what in (*_slowed(gpu), *_hot(gpu))]
+        now += [f"GPU {gpu.number}: {what}" for what in (*_slowed(gpu), *_too_hot(gpu))]
         if width < max(widths):
             wrong.append(f"GPU {gpu.number}: PCIe x{width}, others x{max(widths)}")
         registered, status = gpu.text("fabric/state"), gpu.text("fabric/status")
@@ -184,7 +184,7 @@ def _slowed(gpu: Gpu) -> Iterator[str]:
                 yield words
 
 
-def _hot(gpu: Gpu) -> Iterator[str]:
+def _too_hot(gpu: Gpu) -> Iterator[str]:
     for what, name, most in (("", "gpu_temp", "gpu_temp_slow"), (" memory", "memory_temp", "gpu_temp_max_mem")):
         degrees, limit = gpu.number_at(f"temperature/{name}"), gpu.number_at(f"temperature/{most}_threshold")
         if degrees is not None and limit is not None and degrees >= limit:
@@ -221,7 +221,7 @@ _RXDM = ("--num_hops=", "--num_nics=")
 """Arguments of the receive data path manager, which holds all GPUs of a job in a container of its own."""
 
 
-def absent() -> str:
+def why_no_driver() -> str:
     """Return why there is no driver to ask; empty where there is one."""
     return "no NVIDIA driver in a container: the GPUs are stand-ins" if in_container() else ""
 
@@ -240,14 +240,14 @@ def gpus(
     before: dict[str, Any] | None = None,
     smi: Smi = nvidia_smi,
 ) -> dict[str, Outcome]:
-    """All that is asked of the driver, by kind. `before`: counters of NVLink at the last run."""
+    """Run every check that asks the driver; outcomes by kind. `before`: counters of NVLink at the last run."""
     if not count:
         return {}
-    if why := absent():
+    if why := why_no_driver():
         return dict.fromkeys(("gpu-driver", "gpu-ecc", "gpu-memory", "gpu-state", "gpu-nvlink"), skipped(why))
     code, said = smi("-q", "-x")
     found = parse_gpus(said)
-    if wrong := _wrong(code, said, found, count):
+    if wrong := _driver_failures(code, said, found, count):
         return wrong
     outcomes = {
         "gpu-driver": ok(f"{len(found)} GPUs"),
@@ -261,8 +261,8 @@ def gpus(
     return outcomes
 
 
-def _wrong(code: int, said: str, found: list[Gpu], count: int) -> dict[str, Outcome]:
-    """Return what is wrong with the driver itself, from the first answer of nvidia-smi; empty if nothing is."""
+def _driver_failures(code: int, said: str, found: list[Gpu], count: int) -> dict[str, Outcome]:
+    """Return failures of the driver itself, from the first answer of nvidia-smi; empty if it has none."""
     around = _DOCUMENT.sub("", said)
     for text, pattern in ((around, _LOST), (said, _GONE)):
         if pattern.search(text):
@@ -280,8 +280,7 @@ def _wrong(code: int, said: str, found: list[Gpu], count: int) -> dict[str, Outc
 
 def nvlink(status: str, errors: str, *, most: int, wanted: int, before: dict[str, Any], now: float = 0) -> Outcome:
     """Check links by `nvidia-smi nvlink --status` and `--errorcounters`; `wanted` active ones of each GPU,
-    0 where some are inactive by design. Errors are judged by what was added since the last run: training a link at boot
-    counts some."""
+    0 where some are inactive by design. Errors count from the last run on: training a link at boot makes some."""
     links = {link: found["state"] for link, found in _links(status, _STATUS)}
     # Of a GPU whose links are all inactive it prints no link (leptonai/gpud, issue 1085).
     gpus = [found["gpu"] for line in status.splitlines() if (found := _GPU.match(line))]
@@ -330,8 +329,8 @@ def _added(counts: dict[str, int], before: dict[str, Any], most: int, now: float
 
 
 def leftovers(job: str, *, smi: Smi = nvidia_smi, proc: Path = Path("/proc")) -> Outcome:
-    """Processes that hold a GPU and are of no job, or of the job that has just ended."""
-    if why := absent():
+    """Check that no process holds a GPU that is of no job, or of the job that has just ended."""
+    if why := why_no_driver():
         return skipped(why)
     code, said = smi("--query-compute-apps=pid", "--format=csv,noheader,nounits")
     if code:

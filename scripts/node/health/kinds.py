@@ -51,7 +51,7 @@ def kinds(text: str) -> tuple[str, ...]:
     return tuple(parts(text))
 
 
-def resumes(text: str) -> bool:
+def may_resume(text: str) -> bool:
     """Return whether a node with this reason may be resumed once its checks pass."""
     named = kinds(text)
     return bool(named) and set(named) <= RESUMES
@@ -79,7 +79,7 @@ class HealthNodes(TypedDict):
 
 
 class Health(TypedDict):
-    """Settings of health checks; `nodes` by what health.program.key makes of a node's name."""
+    """Settings of health checks; `nodes` by what `nodeset_key` makes of a node's name."""
 
     drain: bool
     resume_after: int
@@ -90,9 +90,8 @@ class Health(TypedDict):
     nodes: dict[str, HealthNodes]
 
 
-def key(name: str) -> str:
-    """The key by which settings are kept for all nodes of a nodeset: the host name without its number; the controller's
-    own name where it is a node."""
+def nodeset_key(name: str) -> str:
+    """Under which settings are kept for a nodeset: its host names without the number; the controller's own name."""
     return _NUMBER.sub("", name)
 
 

@@ -55,7 +55,7 @@ Results = dict[str, tuple[str, str]]
 """State and text of each node's measurement."""
 Runs = Callable[[list[Pair]], dict[Pair, float]]
 """Measures pairs side by side; those that did not run are left out."""
-ELSE = ("JobHeldUser", "JobHeldAdmin", "Dependency", "DependencyNeverSatisfied", "JobArrayTaskLimit")
+NOT_FOR_NODES = ("JobHeldUser", "JobHeldAdmin", "Dependency", "DependencyNeverSatisfied", "JobArrayTaskLimit")
 """Reasons for which jobs wait for something else than nodes (slurm.schedmd.com/job_reason_codes.html)."""
 # Root of a node is nobody to the controller's NFS server.
 KEPT = f'2>&1 | runuser -u {cluster_state.OWNER} -- tee "{LOGS}/$SLURM_JOB_ID.out" >/dev/null'
@@ -113,7 +113,7 @@ def main(arguments: list[str]) -> int:
 def _measure(wanted: dict[str, Any], names: list[str]) -> None:
     # Some jobs are held for weeks, or for other jobs: these wait for no node.
     pending = run("squeue", "--noheader", "--states=pending", "--format=%r").split("\n") if not names else []
-    if any(line.strip() not in ("", *ELSE) for line in pending):
+    if any(line.strip() not in ("", *NOT_FOR_NODES) for line in pending):
         log("jobs are pending: nothing is measured now")
         return
     folder(outcome.MEASURED)
@@ -133,13 +133,13 @@ def _idle(names: list[str]) -> list[str]:
 
 def _due(name: str, kind: str, wanted: dict[str, Any]) -> bool:
     """Return whether a node's last measurement is old, or was slow: then it is idle because somebody has resumed it."""
-    last = _last(name, kind)
+    last = _last_result(name, kind)
     # Half an hour less: the timer comes every hour, and would else be late by one each time.
     resumed = last.get("state") == "failed" and not last.get("common")
     return resumed or time.time() - last.get("time", 0) >= wanted["hours"] * 3600 - 1800
 
 
-def _last(name: str, kind: str) -> dict[str, Any]:
+def _last_result(name: str, kind: str) -> dict[str, Any]:
     return read_json(outcome.MEASURED / f"{name}.json", {}).get(kind, {})
 
 
@@ -190,7 +190,7 @@ def _by_pairs(
         if name in open_:
             text += ": one of the two is slow, and no third node was idle"
         found[name] = ("skipped" if name in open_ else "ok", text)
-    _settle(kind, nodes, found)
+    _record_and_drain(kind, nodes, found)
 
 
 def _run_pairs(partition: str, seconds: int, todo: list[Pair]) -> dict[Pair, float]:
@@ -199,7 +199,7 @@ def _run_pairs(partition: str, seconds: int, todo: list[Pair]) -> dict[Pair, flo
     for first, second in todo:
         line = f"python3 -S {shlex.quote(str(THROUGHPUT))} {seconds} {first} {second}"
         tasks = ["--nodes=2", "--ntasks=2", "--ntasks-per-node=1", f"--nodelist={first},{second}"]
-        words[first, second] = [*tasks, *_printing(line)]
+        words[first, second] = [*tasks, *_wrapped(line)]
     found: dict[Pair, float] = {}
     for job, pair in run_jobs("network", partition, NETWORK_MINUTES, words).items():
         last = cluster_state.given_text(LOGS / f"{job}.out").strip().splitlines()[-1:]
@@ -226,17 +226,17 @@ def _nccl(part: dict[str, Any], due: list[str], _: list[str], wanted: dict[str, 
             continue
         text = f"{average:.1f} GB/s bus bandwidth" + (f", least {least}" if least else "")
         found[name] = ("failed" if average < least else "ok", text)
-    _settle("nccl", part["nodes"], found)
+    _record_and_drain("nccl", part["nodes"], found)
 
 
 def _diag(part: dict[str, Any], due: list[str], _: list[str], wanted: dict[str, Any]) -> None:
     """Run a diagnostic of DCGM that needs the whole node, side by side."""
-    words = {name: [f"--nodelist={name}", *_printing(f"dcgmi diag -r {wanted['level']} -j")] for name in due}
+    words = {name: [f"--nodelist={name}", *_wrapped(f"dcgmi diag -r {wanted['level']} -j")] for name in due}
     found: Results = {}
     for job, name in run_jobs("diag", part["partition"], wanted["minutes"], words).items():
         result = gpu.diag(0, cluster_state.given_text(LOGS / f"{job}.out"))
         found[name] = ("ok" if result["state"] == "warning" else result["state"], result["text"])
-    _settle("diag", part["nodes"], found)
+    _record_and_drain("diag", part["nodes"], found)
 
 
 def _averages(kind: str, part: dict[str, Any], lists: dict[Key, str], wanted: dict[str, Any]) -> dict[Key, float | str]:
@@ -260,7 +260,7 @@ def _averages(kind: str, part: dict[str, Any], lists: dict[Key, str], wanted: di
     return found
 
 
-def _settle(kind: str, nodes: list[str], found: Results) -> None:
+def _record_and_drain(kind: str, nodes: list[str], found: Results) -> None:
     """Record results, and drain nodes that are too slow unless somebody has, or most of their kind are: then the
     network, a new driver or the limit is at fault, and the cluster would stop."""
     for name, (state, text) in found.items():
@@ -268,16 +268,16 @@ def _settle(kind: str, nodes: list[str], found: Results) -> None:
     for name, (state, text) in found.items():
         if state != "failed":
             continue
-        if _common(kind, [node for node in nodes if node != name]):
+        if _most_are_slow(kind, [node for node in nodes if node != name]):
             doubt = "so are most nodes, which are not drained: is the limit right?"
             _note_result(name, kind, state, f"{text}; {doubt}", common=True)
         elif "DRAIN" not in drain.node_seen(name)["states"]:
             drain.apply_action(name, "drain", reason({kind: text}))
 
 
-def _common(kind: str, others: list[str]) -> bool:
+def _most_are_slow(kind: str, others: list[str]) -> bool:
     """Return whether more than half of the others that were measured, and more than one, were too slow."""
-    states = [_last(name, kind).get("state") for name in others]
+    states = [_last_result(name, kind).get("state") for name in others]
     failed, passed = states.count("failed"), states.count("ok")
     return failed > max(1, passed)
 
@@ -319,7 +319,7 @@ def run_jobs(
     return jobs
 
 
-def _printing(program: str) -> list[str]:
+def _wrapped(program: str) -> list[str]:
     """Options for a job that runs a program, and whose output the controller reads."""
     return ["--chdir=/", "--output=/dev/null", "--wrap", f"srun --mpi=none {program} {KEPT}"]
 

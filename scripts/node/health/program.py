@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from health import checks, drain, outcome
-from health.kinds import key
+from health.kinds import nodeset_key
 from health.outcome import RUN
 from system.host import SetupError, printable, read_json, remove, take_lock, write
 
@@ -111,7 +111,7 @@ def starter(module: str) -> str:
 def node_settings(health: dict[str, Any], name: str) -> dict[str, Any] | None:
     """The settings of one node: those of the cluster, and as `mine` what it must have; None for a machine that is no
     node."""
-    mine = health["nodes"].get(key(name)) or health["nodes"].get(name)
+    mine = health["nodes"].get(nodeset_key(name)) or health["nodes"].get(name)
     if mine is None:
         return None
     return {**{name: value for name, value in health.items() if name != "nodes"}, "mine": mine}

@@ -212,7 +212,7 @@ def converge(payload: dict[str, Any]) -> None:
     if outcome == PATCH:
         write(orig, data, mode=0o755, quiet=True)
     after = replace(live, text.encode(errors="surrogateescape"))
-    _keep(before=before, after=after, outcome=outcome)
+    _write_record(before=before, after=after, outcome=outcome)
     if outcome != PATCH:
         orig.unlink(missing_ok=True)
     staged.unlink(missing_ok=True)
@@ -229,7 +229,7 @@ def undo() -> None:
         log("rxdm: nothing to put back")
         return
     replace(live, _original(known["before"]))
-    _keep(before=known["before"], after=known["before"], outcome="original")
+    _write_record(before=known["before"], after=known["before"], outcome="original")
     orig.unlink(missing_ok=True)
     log(f"rxdm: the original is back, sha256 {known['before']}")
 
@@ -283,6 +283,6 @@ def replace(path: Path, data: bytes) -> str:
     return digest(data)
 
 
-def _keep(*, before: str, after: str, outcome: str) -> None:
+def _write_record(*, before: str, after: str, outcome: str) -> None:
     kept = {"before": before, "after": after, "outcome": outcome}
     write(prologs.TREE / f"{prologs.RXDM}.json", json.dumps(kept, indent=1) + "\n", quiet=True)

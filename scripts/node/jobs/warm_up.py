@@ -64,21 +64,21 @@ class Run:
             else:
                 self.miss(node, self.states.get(node, "unknown to slurmctld"))
         look = bool(self.payload["images"])
-        found = dict(in_parallel(lambda row: (row[0], self.single(*row, look=look)), going, at_once=AT_ONCE))
+        found = dict(in_parallel(lambda row: (row[0], self.warm_node(*row, look=look)), going, at_once=AT_ONCE))
         for part in self.payload["partitions"]:
-            self.share(part, [node for node, its in going if its is part], found)
+            self.share_images(part, [node for node, its in going if its is part], found)
         lacking = [row for row in going if found[row[0]] == LACKS]
-        found.update(in_parallel(lambda row: (row[0], self.single(*row)), lacking, at_once=AT_ONCE))
+        found.update(in_parallel(lambda row: (row[0], self.warm_node(*row)), lacking, at_once=AT_ONCE))
         groups: list[tuple[dict[str, Any], list[str]]] = []
         for part in self.payload["partitions"]:
             needing = [node for node, its in going if its is part and found[node] == RXDM]
             groups += [(part, group) for group in grouped(needing, self.partners(part))]
-        in_parallel(lambda row: self.several(*row), groups, at_once=AT_ONCE)
+        in_parallel(lambda row: self.run_rxdm(*row), groups, at_once=AT_ONCE)
         return self.missed
 
-    def single(self, node: str, part: dict[str, Any], *, look: bool = False) -> str:
-        """The images of one node: downloaded, or looked for only. What is to be done there yet, if anything."""
-        code, out, err = self.job(part, [node], [*(["--look"] if look else []), *self.names()])
+    def warm_node(self, node: str, part: dict[str, Any], *, look: bool = False) -> str:
+        """Download the images of one node, or with `look` only list them; returns the work that is left there."""
+        code, out, err = self.job(part, [node], [*(["--look"] if look else []), *self.image_files()])
         if code:
             self.miss(node, why(code, err))
             return MISSED
@@ -89,26 +89,26 @@ class Run:
         self.done(node)
         return ""
 
-    def share(self, part: dict[str, Any], nodes: list[str], found: dict[str, str]) -> None:
+    def share_images(self, part: dict[str, Any], nodes: list[str], found: dict[str, str]) -> None:
         """Send the images from a node that has them to those that lack some; if there is none, one downloads them."""
         lacking = [node for node in nodes if found[node] == LACKS]
         having = [node for node in nodes if found[node] in ("", RXDM)]
         if len(lacking) > 1 and not having:
             first = lacking.pop(0)
-            found[first] = self.single(first, part)
+            found[first] = self.warm_node(first, part)
             having = [first] if found[first] != MISSED else []
         if lacking and having:
             say(f"sending images from {having[0]} to {len(lacking)} nodes")
-            code, _, err = self.job(part, [having[0], *lacking], ["--send", having[0], *self.names()])
+            code, _, err = self.job(part, [having[0], *lacking], ["--send", having[0], *self.image_files()])
             if code:
                 say(f"sending images failed, each node downloads them: {why(code, err)}")
 
-    def names(self) -> list[str]:
+    def image_files(self) -> list[str]:
         """FILE=IMAGE for each image."""
         return [f"{file_name(image)}={image}" for image in self.payload["images"]]
 
-    def several(self, part: dict[str, Any], group: list[str]) -> None:
-        """A job on several nodes, before which rxdm's prolog pulls its images."""
+    def run_rxdm(self, part: dict[str, Any], group: list[str]) -> None:
+        """Run a job on several nodes, before which rxdm's prolog pulls its images."""
         if len(group) < 2:
             self.miss(group[0], "rxdm runs for jobs on two or more nodes, and no other node is free")
             return

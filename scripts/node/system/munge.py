@@ -42,20 +42,20 @@ def start(wanted: str | None = None) -> bool:
         forget("munge")
         started = service("munge", settings=key.hex())
     if started:
-        _credential(120)
+        _test_credential(120)
     return started
 
 
 def authenticates() -> bool:
     """Return whether munged makes a credential and accepts it; it is given ten seconds, since a machine may be busy."""
     try:
-        _credential(10)
+        _test_credential(10)
     except SetupError:
         return False
     return True
 
 
-def _credential(seconds: float) -> str:
+def _test_credential(seconds: float) -> str:
     return run("unmunge", stdin=run("munge", "--no-input", timeout=seconds), timeout=seconds)
 
 
@@ -74,7 +74,7 @@ def check() -> dict[str, Any]:
         if file.exists():
             found[name] = fingerprint(file.read_bytes())
     try:
-        said = _credential(2)
+        said = _test_credential(2)
     except SetupError as error:
         return {**found, "why": str(error)}
     encoded = next((line for line in said.splitlines() if line.startswith("ENCODE_TIME:")), "")

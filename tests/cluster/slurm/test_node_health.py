@@ -10,7 +10,7 @@ from cluster.observe.nodes import Node
 from cluster.slurm.files import render
 from cluster.slurm.health import health, measurements
 from cluster.slurm.script_tree import expected, has_scripts, links
-from scripts.node.health.kinds import KINDS, LONGEST, PREFIX, kinds, parts, reason, resumes
+from scripts.node.health.kinds import KINDS, LONGEST, PREFIX, kinds, may_resume, parts, reason
 from tests.cluster.stacks import STACKS, load
 
 NOW = 1_000_000.0
@@ -46,12 +46,12 @@ class TestVocabulary:
     @pytest.mark.parametrize("text", ["", "Kill task failed", "new driver", "hpc: leaves the cluster", PREFIX])
     def test_reasons_of_others_are_none_of_ours(self, text):
         assert kinds(text) == ()
-        assert not resumes(text)
+        assert not may_resume(text)
         assert advice(text) is None
 
     def test_only_faults_that_can_be_over_are_resumed(self):
-        assert resumes(reason({"mount": "x", "clock": "y"}))
-        assert not resumes(reason({"mount": "x", "gpu-ecc": "y"}))
+        assert may_resume(reason({"mount": "x", "clock": "y"}))
+        assert not may_resume(reason({"mount": "x", "gpu-ecc": "y"}))
 
     def test_the_worst_fault_says_who_acts(self):
         found = advice(reason({"clock": "x", "gpu-memory": "y"}))

@@ -11,7 +11,6 @@ from components.nebius.api.client import NebiusError
 from components.nebius.api.kinds import KINDS, kind_of
 from components.nebius.api.specs import (
     MAPS,
-    at,
     canonical,
     differing,
     full,
@@ -21,6 +20,7 @@ from components.nebius.api.specs import (
     plain,
     same,
     spec_message,
+    value_at,
 )
 from tests.nebius.api.samples import SPECS
 
@@ -211,7 +211,7 @@ class TestCompare:
     def test_paths(self) -> None:
         olds, news = {"a": {"b": 1, "c": 2}}, {"a": {"b": 1, "c": 3}}
         assert differing(olds, news, ("a.b", "a.c", "a.d")) == ["a.c"]
-        assert at(olds, "a.b.c") is None
+        assert value_at(olds, "a.b.c") is None
 
 
 class TestMerge:

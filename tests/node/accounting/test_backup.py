@@ -46,17 +46,17 @@ def test_resources_keep_their_amounts_under_other_numbers():
 
 class TestNumbersOfJobs:
     def test_the_next_one_is_read(self):
-        assert backup.next_number("MpiParams  = (null)\nNEXT_JOB_ID             = 42\n") == 42
-        assert backup.next_number("") == 0
+        assert backup.next_job_id("MpiParams  = (null)\nNEXT_JOB_ID             = 42\n") == 42
+        assert backup.next_job_id("") == 0
 
     def test_slurm_conf_is_itself_again_afterwards(self):
         conf = "ClusterName=dev\nNodeName=n\n"
-        changed = backup.with_first(conf, 39)
+        changed = backup.with_first_job_id(conf, 39)
         assert changed.endswith("\nFirstJobId=39\n")
-        assert backup.without_first(changed) == conf
+        assert backup.without_first_job_id(changed) == conf
         # Also after a run that was cut off.
-        assert backup.with_first(changed, 40).count("FirstJobId") == 1
-        assert backup.without_first(conf) == conf
+        assert backup.with_first_job_id(changed, 40).count("FirstJobId") == 1
+        assert backup.without_first_job_id(conf) == conf
 
 
 def test_the_buffer_pool_fits_the_machine():

@@ -94,7 +94,7 @@ class LustreKind(FileSystem):
         )
 
     def find_errors(self) -> Iterator[Finding]:
-        """Keys of another kind, and a system without a client."""
+        """Yield keys of another kind of Lustre, and a base image without a client."""
         for other in LustreKind.__subclasses__():
             for key in other.keys if other.name != self.name else ():
                 if (value := given(self.section, key)) is not None:
