@@ -11,6 +11,8 @@ from components.dynamic import ActionProvider, DynamicResource, given, report
 
 REPEAT_SECONDS = 60
 """Seconds after which an unchanged state is reported again."""
+_SLOWEST = 5.0
+"""Seconds between two attempts at most, where `pace` is less."""
 
 
 class Poll:
@@ -37,7 +39,8 @@ class Poll:
         if line and (state != self._shown or now > self._again):
             self._shown, self._again = state, now + REPEAT_SECONDS
             report(line)
-        time.sleep(min(self.pace, max(self.left, 0.01)))
+        # A look is a process of kubectl: where the first ones follow each other closely, later ones do not.
+        time.sleep(min(max(self.pace, min(self.passed / 10, _SLOWEST)), max(self.left, 0.01)))
 
 
 class ActingProvider(ActionProvider):

@@ -250,8 +250,8 @@ class DefinitionsProvider(ActingProvider):
             text = definitions(**news["chart"])
         with without_traceback(KubectlError), Kubectl(news["access"]) as kubectl:
             apply = ("apply", "--server-side", "--force-conflicts", f"--field-manager={_MANAGER}", "--filename=-")
-            kubectl.run(*apply, stdin=text, seconds=_DEFINITION_SECONDS)
-            kubectl.run("wait", "--for=condition=Established", "--timeout=60s", "--filename=-", stdin=text, seconds=90)
+            names = kubectl.run(*apply, "--output=name", stdin=text, seconds=_DEFINITION_SECONDS).split()
+            kubectl.run("wait", "--for=condition=Established", "--timeout=60s", *names, seconds=90)
 
 
 class Definitions(Action, module="nebius", name="Definitions"):
