@@ -59,6 +59,9 @@ def broken(lab: Cluster) -> Iterator[str]:
     lab.inside("cpu-1", "umount /home")
     lab.inside("gpu-0", "rm /dev/nvidia1")
     lab.inside("cpu-2", "systemctl stop slurmd")
+    # With ReturnToService=2 a reply that slurmctld reads later would bring the node back.
+    agents = "sdiag | awk '/^Agent count/ { print $3 }'"
+    eventually(lambda: lab.inside("controller", agents) == "0", what="the end of what slurmctld sends to nodes")
     lab.run("scontrol", "update", "nodename=lab-cpu-2", "state=down", "reason=slurmd stopped", user="root")
     try:
         yield job
