@@ -27,6 +27,10 @@ def failed(report: dict[str, Any]) -> dict[tuple[str, str], str]:
     return {(one["node"], one["check"]): one["text"] for one in report["results"] if one["status"] != "pass"}
 
 
+def recorded(report: dict[str, Any]) -> list[str]:
+    return sorted(one["node"] for one in report["results"] if one["check"] == "accounting")
+
+
 def test_all_nodes_pass_for_two_at_once(lab: Cluster):
     # The machines' limit, not the cluster's: systemd-nspawn has no keyrings for containers in it.
     keyless = (
@@ -35,15 +39,20 @@ def test_all_nodes_pass_for_two_at_once(lab: Cluster):
     lab.run("sh", "-c", keyless, user="bob")
     with ThreadPoolExecutor() as pool:
         alices = pool.submit(check, lab, "--suite", "hello", "--as", "alice")
-        bobs = check(lab, "--as", "bob")
+        # A container on each node takes more than all else of it.
+        bobs = check(lab, "--as", "bob", "--nodes", "cpu-[0-2],gpu-0")
     for code, report in (alices.result(), bobs):
         assert {key: text for key, text in failed(report).items() if key != ("", "nccl")} == {}
         assert report["not_checked"] == []
         assert (code, report["passed"]) == (0, True)
-        assert {one["node"] for one in report["results"] if one["check"] == "accounting"} == set(NODES)
-    of_bob = {one["check"]: one["text"] for one in bobs[1]["results"]}
+    of_alice, of_bob = (
+        {one["check"]: one["text"] for one in report["results"]} for _, report in (alices.result(), bobs)
+    )
+    assert recorded(alices.result()[1]) == NODES
+    assert of_alice["together"] == "16 tasks on 8 nodes"
+    assert recorded(bobs[1]) == [*NODES[:3], NODES[-1]]
     assert of_bob["accounting"] == "account teaching, QOS normal"
-    assert of_bob["together"] == "16 tasks on 8 nodes"
+    assert of_bob["together"] == "6 tasks on 3 nodes"
     assert of_bob["gpus"] == "2 GPUs by device files"
     assert of_bob["nccl"] == "GPUs of a rehearsal are device files, which compute nothing"
     assert of_bob["mail"] == "in /var/mail/bob"
