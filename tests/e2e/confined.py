@@ -26,17 +26,16 @@ for n in 0 1; do
     if true </dev/nvidia$n; then echo "nvidia$n open"; else echo "nvidia$n refused"; fi
 done 2>/dev/null
 """
-EAT = "import sys; full = b'x' * int(sys.argv[1]); print(len(full))"
+EAT = "python3 -IS -c 'full = b\"x\" * ({} << 20); print(len(full))'"
+ESCAPE = "setsid --fork sleep 9876; pgrep --exact --full --count 'sleep 987[6]'"
 
-# By name, what srun is given; each is one job with one step.
+# By name, what srun is given; each is one job with one step, which costs as much as all else that it does.
 JOBS = {
-    "one": ["--cpus-per-task=1", "--mem=100M", "sh", "-c", AROUND],
+    "one": ["--cpus-per-task=1", "--mem=100M", "sh", "-c", f"{AROUND}\n{EAT.format(50)}\n{ESCAPE}"],
     "all": ["--cpus-per-task=4", "--mem=200M", "--gpus=2", "sh", "-c", AROUND],
     "gpu": ["--cpus-per-task=1", "--mem=100M", "--gpus=1", "sh", "-c", AROUND],
     "tasks": ["--ntasks=2", "--mem=100M", "--label", "grep", "Cpus_allowed_list", "/proc/self/status"],
-    "less": ["--mem=100M", "python3", "-c", EAT, str(50 << 20)],
-    "more": ["--mem=100M", "python3", "-c", EAT, str(400 << 20)],
-    "escape": ["--mem=100M", "sh", "-c", "setsid --fork sleep 9876; pgrep --exact --full --count 'sleep 987[6]'"],
+    "more": ["--mem=100M", "sh", "-c", f"exec {EAT.format(400)}"],
 }
 
 
@@ -86,10 +85,6 @@ def begin() -> None:
     host.service("slurmctld", settings="")
     slurmctld.answer()
     slurmd.start_slurmd("vm-controller:6817", "", at_boot=False)
-    host.wait(
-        "the node", lambda: host.run("sinfo", "--noheader", "--format=%t").strip() == "idle", seconds=600,
-        unit="slurmd",
-    )  # fmt: skip
 
 
 def main() -> None:
@@ -98,7 +93,8 @@ def main() -> None:
     try:
         begin()
         for name, job in JOBS.items():
-            look(name, "srun", "--quiet", "--immediate=60", *job)
+            # The first one waits until the node is there.
+            look(name, "srun", "--quiet", "--immediate=600", *job)
         look("left", "pgrep", "--exact", "--full", "--count", "sleep 9876")
         states = ("squeue", "--noheader", "--states=all", "--sort=i", "--format=%T")
         host.wait("the end of all jobs", lambda: "COMPLETING" not in host.run(*states), seconds=300)
