@@ -39,7 +39,7 @@ class Poll:
         if line and (state != self._shown or now > self._again):
             self._shown, self._again = state, now + REPEAT_SECONDS
             report(line)
-        # A look is a process of kubectl: where the first ones follow each other closely, later ones do not.
+        # Each attempt is a process of kubectl: where the first ones follow each other closely, later ones do not.
         time.sleep(min(max(self.pace, min(self.passed / 10, _SLOWEST)), max(self.left, 0.01)))
 
 
