@@ -118,7 +118,7 @@ class TestChanged:
         before = stack.ssh("m0", "cut -d' ' -f22 /proc/1/stat")
         boot = stack.state["m0"]["boot_id"]
         new = stack.update("m0", files={"/etc/hpc/note": {**NOTE, "content": "second"}})
-        assert stack.ssh("m0", "cat /etc/hpc/note; echo; ls /etc/hpc") == "second\nnote"
+        assert stack.ssh("m0", "cat /etc/hpc/note; echo; ls /etc/hpc") == "second\naddress\nnote"
         assert (new["boot_id"], stack.ssh("m0", "cut -d' ' -f22 /proc/1/stat")) == (boot, before)
 
     def test_another_machine_is_a_line_in_everybodys_hosts(self, stack: RealStack) -> None:

@@ -5,8 +5,9 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from system.login import sshd_settings
 
-from components.local.host.images import BUILD, ROOTFS, TRIM, TRIMS
+from components.local.host.images import BUILD, ROOTFS, TRIM
 
 
 @pytest.mark.parametrize(
@@ -25,8 +26,12 @@ def test_mount_lustre_refuses_with_a_reason(arguments: list[str], status: int, s
     assert said in done.stderr
 
 
+def test_sshd_starts_as_the_set_up_of_a_node_has_it_and_need_not_read_its_settings_again() -> None:
+    assert (ROOTFS / "etc/ssh/sshd_config.d/hpc.conf").read_text() == sshd_settings(users=False)
+
+
 SCRIPTS = [
-    BUILD, TRIM, *TRIMS.values(), BUILD.parent / "start-machine.sh", BUILD.parent / "keep-machine.sh",
+    BUILD, TRIM, BUILD.parent / "start-machine.sh", BUILD.parent / "keep-machine.sh",
     ROOTFS / "usr/sbin/mount.lustre", ROOTFS / "usr/lib/hpc/machine-setup",
 ]  # fmt: skip
 

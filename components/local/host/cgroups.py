@@ -77,6 +77,11 @@ def left(root: Path) -> list[Path]:
     return sorted(group for hierarchy in hierarchies() for group in (hierarchy.mount / "hpc" / _key(root)).glob("*/"))
 
 
+def is_unified() -> bool:
+    """Return whether controllers are those of cgroup v2 alone."""
+    return all(hierarchy.unified for hierarchy in hierarchies())
+
+
 def hierarchies() -> Iterator[Hierarchy]:
     """All mounted hierarchies that can be written to."""
     seen: set[str] = set()

@@ -45,7 +45,7 @@ MORE: dict[str, tuple[str, ...]] = {
         *"python3-venv git tmux".split(),  # what users of login machines reach for; the editor is nano-tiny
     ),
 }
-"""Further packages of some images. Not for debian-12: its machines would be recreated."""
+"""Further packages of some images."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,6 @@ class Recipe:
     base: str
     suite: str
     packages: tuple[str, ...]
-    trim: Path = TRIM
     own: tuple[str, ...] = ()
     """The ones of `packages` that the stack file asks for (`image.packages`), beyond what every image has."""
 
@@ -66,7 +65,7 @@ class Recipe:
         content = hashlib.sha256()
         for part in (self.base, self.suite, platform.machine(), *self.packages):
             content.update(part.encode() + b"\0")
-        for path in sorted({BUILD, TRIM, self.trim, *(path for path in ROOTFS.rglob("*") if path.is_file())}):
+        for path in sorted({BUILD, TRIM, *(path for path in ROOTFS.rglob("*") if path.is_file())}):
             executable = b"x" if path.stat().st_mode & 0o100 else b"-"
             content.update(str(path.relative_to(HERE.parent)).encode() + b"\0" + executable + path.read_bytes())
         return content.hexdigest()[:16]
@@ -82,7 +81,7 @@ def recipe(base: str, packages: Iterable[str] = ()) -> Recipe:
         raise HostError(msg)
     usual = (*PACKAGES, *MORE.get(base, ()))
     own = tuple(sorted(set(packages) - set(usual)))
-    return Recipe(base, SUITES[base], (*usual, *own), TRIMS.get(base, TRIM), own)
+    return Recipe(base, SUITES[base], (*usual, *own), own)
 
 
 _FETCHED = ("http://", "https://", "mirror+http://", "mirror+https://")
@@ -294,7 +293,7 @@ def _command(wanted: Recipe, work: Path, *, memory: bool = True) -> list[str]:
     in_memory = "yes" if memory and _free_memory() >= MEMORY_NEEDED else "no"
     # If we are killed so is unshare, and with it, as it is their first process, all in the new namespaces.
     apart = "setpriv --pdeathsig KILL unshare --mount --propagation private --pid --fork --kill-child --mount-proc"
-    build = (BUILD, work, in_memory, wanted.suite, ",".join(wanted.packages), ROOTFS, wanted.trim)
+    build = (BUILD, work, in_memory, wanted.suite, ",".join(wanted.packages), ROOTFS, TRIM)
     return [*apart.split(), *map(str, build), *files]
 
 

@@ -72,10 +72,7 @@ def _own_files(design: Design, instance_id: str) -> dict[str, File]:
     files = {
         "/etc/hostname": File(content=f"{design.name}\n"),
         "/etc/machine-id": File(content=f"{instance_id}\n", mode=0o444),
-        "/etc/systemd/network/10-host0.network": File(
-            content=f"[Match]\nName=host0\n\n[Network]\nAddress={design.address}/{design.prefix}\n"
-            "DHCP=no\nLinkLocalAddressing=no\nIPv6AcceptRA=no\n"
-        ),
+        "/etc/hpc/address": File(content=f"{design.address}/{design.prefix}\n"),
         **_access_files(design),
     }
     if design.os_release:
@@ -122,8 +119,9 @@ def nspawn_command(design: Design, instance: str) -> list[str]:
         f"--directory={design.paths.root}",
         f"--network-bridge={bridge.bridge_name(design.root, design.stack)}",
         *"--console=read-only --resolv-conf=off --timezone=off --link-journal=no".split(),
-        # On cgroup v2 a job is kept from other jobs' devices by a BPF program, which slurmstepd loads.
-        *("--capability=CAP_BPF", "--system-call-filter=bpf"),
+        # On cgroup v2 a job is kept from other jobs' devices by a BPF program, which slurmstepd loads. Elsewhere nobody
+        # needs one, and systemd has the kernel check six of its own at each start.
+        *(("--capability=CAP_BPF", "--system-call-filter=bpf") if cgroups.is_unified() else ()),
         f"--bind={stack.shared}:/srv/shared",
         f"--bind-ro={stack.hosts}:/etc/hosts",
     ]
@@ -321,7 +319,7 @@ def _plug(design: Design, inside: Process) -> None:
         return
     if (Path("/sys/class/net") / (cable := bridge.interface_name(design.root, design.stack, design.name))).exists():
         bridge.plug(bridge.bridge_name(design.root, design.stack), cable)
-    # Its own end; the address and routes come back with it, by its networkd.
+    # Its own end, with its address and route.
     run(["nsenter", f"--net=/proc/{inside.pid}/ns/net", "ip", "link", "set", "dev", "host0", "up"])
 
 
