@@ -3,15 +3,28 @@
 # Cloud, the stack changed its metadata; and restarts slurmd when it missed a change of slurm.conf: slurmctld sends new
 # files only to nodes that answer at that moment. Once a minute it checks that munged authenticates.
 # A shell loop: it costs next to nothing on hundreds of machines, and no notification crosses a network file system.
+# Files that are those which were the same before are read once a minute only.
 state=/opt/apps/adm/hpc
 fetched=/run/slurm/conf/slurm.conf
 delivered=/etc/hpc/munge.key
 key=/etc/munge/munge.key
 refresh=/usr/local/lib/hpc/refresh
 news=10 # its exit code where the stack has something new for this machine
+seen=/run/hpc # has files with the times of those that were the same
 late=0
 tried=
 turn=0
+
+is_as_before() { [ -e "$1" ] && [ -e "$2" ] && [ ! "$1" -nt "$2" ] && [ ! "$1" -ot "$2" ]; }
+
+# same FILE OTHER NAME
+same() {
+    [ "$turn" = 0 ] || ! is_as_before "$1" "$seen/$3" || ! is_as_before "$2" "$seen/$3-here" || return 0
+    touch -r "$1" "$seen/$3" && touch -r "$2" "$seen/$3-here" && cmp -s "$1" "$2" && return 0
+    rm -f "$seen/$3"
+    return 1
+} 2>/dev/null
+
 while sleep 2; do
     turn=$(((turn + 1) % 30))
     if [ "$turn" = 0 ] && [ -x "$refresh" ]; then
@@ -33,11 +46,11 @@ while sleep 2; do
         systemctl restart hpc-node.service
         continue
     fi
-    if ! cmp -s "$state/cluster.json" /etc/hpc/orders.json; then
+    if ! same "$state/cluster.json" /etc/hpc/orders.json config; then
         systemctl restart hpc-node.service
         continue
     fi
-    if [ ! -r "$fetched" ] || cmp -s "$state/etc/slurm.conf" "$fetched"; then
+    if [ ! -r "$fetched" ] || same "$state/etc/slurm.conf" "$fetched" slurm.conf; then
         late=0
         continue
     fi

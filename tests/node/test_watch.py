@@ -16,7 +16,7 @@ JOIN, RESTART = "restart hpc-node.service", "try-restart slurmd.service"
 def watch(tmp_path):
     """Runs the watcher for so many rounds on a machine made of a folder; what it asked of systemd."""
     keys = [tmp_path / "node/munge.key", tmp_path / "node/delivered.key"]
-    for name in ("board/etc", "node", "fetched", "bin"):
+    for name in ("board/etc", "node", "fetched", "bin", "run"):
         (tmp_path / name).mkdir(parents=True)
     (tmp_path / "board/cluster.json").write_text("orders\n")
     (tmp_path / "board/etc/slurm.conf").write_text("new\n")
@@ -33,9 +33,10 @@ def watch(tmp_path):
         "/usr/local/lib/hpc/refresh": "bin/refresh",
         "/etc/hpc/munge.key": "node/delivered.key",
         "/etc/munge/munge.key": "node/munge.key",
+        "seen=/run/hpc": "run",
     }.items():
         assert path in script
-        script = script.replace(path, str(tmp_path / there))
+        script = script.replace(path, f"{'seen=' * path.startswith('seen=')}{tmp_path / there}")
     (tmp_path / "watch.sh").write_text(script)
     (tmp_path / "bin/systemctl").write_text(f'#!/bin/sh\necho "$*" >> {tmp_path}/asked\n')
     (tmp_path / "bin/munge").write_text("#!/bin/sh\necho credential\n")
@@ -57,6 +58,18 @@ def watch(tmp_path):
 
 def test_nothing_happens_while_all_is_the_same(watch):
     assert watch(20) == []
+
+
+def test_files_that_are_as_they_were_are_read_once_a_minute(watch, tmp_path):
+    (tmp_path / "bin/cmp").write_text(f'#!/bin/sh\necho >> {tmp_path}/read\nexec /usr/bin/cmp "$@"\n')
+    (tmp_path / "bin/cmp").chmod(0o755)
+    (tmp_path / "node/munge.key").touch()
+    assert watch(29) == []
+    assert len((tmp_path / "read").read_text().splitlines()) == 2
+    assert watch(60) == []
+    assert len((tmp_path / "read").read_text().splitlines()) == 4
+    (tmp_path / "board/cluster.json").write_text("ORDERS\n")
+    assert watch(62) == [JOIN]
 
 
 def test_a_munged_that_does_not_authenticate_makes_it_join_once_a_minute(watch, tmp_path):
