@@ -27,7 +27,7 @@ CLUSTERS = "tests/e2e"
 LANES = {
     "edits": ("changes", "day_two", "faults", "status"),
     "jobs": ("containers", "examples", "health", "mlperf", "quickcheck", "user"),
-    "machines": ("bad_input", "confinement", "failure", "operators_jobs", "prolog", "rehearse"),
+    "machines": ("confinement", "failure", "operators_jobs", "prolog", "rehearse"),
 }
 """Files of CLUSTERS by the process that runs them; all others, those of the fixture `pair`, are in a process of their
 own. Files that share a cluster are in one. Each waits for machines as much as it works."""

@@ -1,17 +1,19 @@
-"""What goes wrong is said in words that help, nothing is lost by it, and the next `up` goes on."""
+"""What goes wrong in a cluster and around it ends with what to do, nothing is lost by it, and the next `up` goes on."""
 
 import copy
 import os
+import re
 import signal
+import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from components.local.host import machine
-from tests.e2e.cluster import Cluster, eventually
+from tests.e2e.cluster import PATIENCE, ROOT, Cluster, eventually
 from tests.e2e.lost_records import lost_records_come_back
 
 pytestmark = pytest.mark.e2e
@@ -29,6 +31,15 @@ def ill(bring_up: Callable[..., Cluster]) -> Cluster:
     )
 
 
+@pytest.fixture
+def refused(clusters: Callable[..., Cluster], nothing_left: Callable[[str], list[str]]) -> Iterator[Cluster]:
+    """A cluster whose `up` is refused; removed at the end all the same."""
+    cluster = clusters("refused", login={"on": "controller"}, nodesets={"cpu": {"count": 1}})
+    yield cluster
+    assert cluster.hpc("destroy").returncode == 0
+    assert nothing_left("refused") == []
+
+
 def test_a_node_that_does_not_come_is_named_with_the_end_of_its_logs(ill: Cluster):
     ill.inside("cpu-1", "groupadd --gid 4000 eve")
     ill.edit(lambda c: c["users"].append({"name": "eve", "uid": 2009}))
@@ -41,24 +52,6 @@ def test_a_node_that_does_not_come_is_named_with_the_end_of_its_logs(ill: Cluste
     ill.inside("cpu-1", "groupdel eve")
     ill.up()
     assert ill.run("srun", "-N2", "id", "-u", user="eve").split() == ["2009", "2009"]
-
-
-UNREAD = "/run/systemd/system/munge.service.d"
-
-
-def test_a_killed_up_is_finished_by_the_next(ill: Cluster):
-    ill.edit(lambda c: c["nodesets"]["cpu"].update(count=4))
-    running = ill.start("up", ill.name, "--config-file", str(ill.file))
-    time.sleep(2.5)  # in the middle of making machines
-    os.kill(running.pid, signal.SIGKILL)
-    running.communicate()
-    # As when it was killed between a unit's file and systemd's reading it.
-    ill.inside("controller", "touch /run/hpc-unread-units")
-    ill.inside("controller", f"mkdir -p {UNREAD}; printf '[Unit]\\nDescription=New\\n' > {UNREAD}/killed.conf")
-    ill.up()
-    assert ill.inside("controller", "systemctl show --property=Description --value munge").strip() == "New"
-    assert len(ill.run("srun", "-N4", "-O", "hostname").splitlines()) == 4
-    assert "Nothing to do" in ill.up()
 
 
 KILLS = """cat > /usr/local/bin/sacctmgr <<'X'
@@ -175,3 +168,80 @@ def test_a_controller_made_anew_goes_on_with_its_jobs_and_their_records(ill: Clu
 
 def _records(cluster: Cluster, fields: str = "jobid,state") -> list[str]:
     return cluster.run("sacct", "-X", "-n", "-P", f"--format={fields}").splitlines()
+
+
+def test_ctrl_c_ends_with_130_and_words_and_the_next_up_completes(ill: Cluster):
+    ill.edit(lambda c: c["nodesets"]["cpu"].update(count=3))
+    with ill.start("up", ill.name, "--config-file", str(ill.file)) as running:
+        machine = ill.root / "stacks" / ill.name / "machines" / f"{ill.name}-cpu-2"
+        eventually(machine.exists, what="the third node's making")
+        os.kill(running.pid, signal.SIGINT)
+        said, _ = running.communicate(timeout=300)
+    assert running.returncode == 130, said
+    assert "Stopping: what has begun is finished, nothing new is begun." in said
+    assert f"What was done is kept: ./hpc up {ill.name} goes on from here." in said
+    assert "Traceback" not in said
+    ill.up()
+    assert len(ill.run("srun", "-N3", "hostname").splitlines()) == 3
+    assert "Nothing to do" in ill.up()
+
+
+def test_a_machine_that_does_not_answer_is_given_up_with_its_console_and_comes_back(ill: Cluster):
+    ill.inside("controller", "systemctl stop ssh.service ssh.socket 2>/dev/null; true")
+    ill.edit(lambda c: c["partitions"]["cpu"].update(max_time="02:00:00"))
+    failed = ill.hpc("up", check=False, timeout=PATIENCE)
+    said = failed.stdout + failed.stderr
+    assert failed.returncode == 1
+    assert re.search(r"\b10\.\d+\.\d+\.\d+: no SSH connection after \d+ attempts?: .*Connection refused", said)
+    assert f"Machine {ill.name}-controller runs, but does not answer SSH; the last lines of its console:" in said
+    assert "ssh.service" in said, "the end of the console"
+    hint = re.search(r"its disk as it is: kill -KILL (\d+); \./hpc up ill", said)
+    assert hint, said
+    os.kill(int(hint[1]), signal.SIGKILL)
+    ill.up()
+    assert "02:00:00" in ill.run("scontrol", "show", "partition", "cpu")
+    assert ill.run("srun", "hostname")
+
+
+UNREAD = "/run/systemd/system/munge.service.d"
+
+
+def test_a_killed_up_is_finished_by_the_next(ill: Cluster):
+    ill.edit(lambda c: c["nodesets"]["cpu"].update(count=4))
+    running = ill.start("up", ill.name, "--config-file", str(ill.file))
+    time.sleep(2.5)  # in the middle of making machines
+    os.kill(running.pid, signal.SIGKILL)
+    running.communicate()
+    # As when it was killed between a unit's file and systemd's reading it.
+    ill.inside("controller", "touch /run/hpc-unread-units")
+    ill.inside("controller", f"mkdir -p {UNREAD}; printf '[Unit]\\nDescription=New\\n' > {UNREAD}/killed.conf")
+    ill.up()
+    assert ill.inside("controller", "systemctl show --property=Description --value munge").strip() == "New"
+    assert len(ill.run("srun", "-N4", "-O", "hostname").splitlines()) == 4
+    assert "Nothing to do" in ill.up()
+
+
+def test_a_disk_too_small_for_the_image_is_refused_and_left_as_it_was(refused: Cluster, tmp_path: Path):
+    # The mount is in a namespace that ends with the command, however that ends.
+    script = """
+        mount -t tmpfs -o size=64m hpc-test "$1" && shift
+        "$@"; echo "exit code $?"; ls -A "$HPC_LOCAL_IMAGES"
+    """
+    up = [str(ROOT / "hpc"), "up", refused.name, "--config-file", str(refused.file)]
+    done = subprocess.run(
+        ["unshare", "--mount", "--propagation", "private", "sh", "-c", script, "sh", str(tmp_path), *up],
+        env=refused.env | {"HPC_LOCAL_IMAGES": str(tmp_path)},
+        capture_output=True, text=True, timeout=300, check=True,
+    )  # fmt: skip
+    assert re.search(
+        rf"base image: {tmp_path} has 6\d MB free and making it needs \d+ MB: free some space", done.stdout
+    )
+    assert "Traceback" not in done.stdout + done.stderr
+    assert done.stdout.splitlines()[-2:] == ["exit code 1", ".build.lock"]
+
+
+def test_destroy_leaves_nothing(ill: Cluster, nothing_left: Callable[[str], list[str]]):
+    assert nothing_left("ill")
+    ill.hpc("destroy")
+    assert nothing_left("ill") == []
+    assert ill.hpc("destroy").returncode == 0

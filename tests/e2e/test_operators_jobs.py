@@ -21,7 +21,7 @@ echo "$(hostname) $4" >>/opt/apps/imports
 head -c 5000000 /dev/urandom >"$3"
 """
 IMAGE = "/var/lib/hpc/images/alpine+3.sqsh"
-NODES = ("warm-cpu-0", "warm-cpu-1", "warm-cpu-2")
+NODES = tuple(f"ring-gpu-{number}" for number in range(4))
 
 
 @pytest.fixture(scope="module")
@@ -41,12 +41,11 @@ def ring(bring_up: Callable[..., Cluster]) -> Cluster:
 
 
 @pytest.fixture(scope="module")
-def warm(bring_up: Callable[..., Cluster]) -> Cluster:
-    """Three nodes with a stand-in for enroot."""
-    cluster = bring_up("warm", login={"on": "controller"}, nodesets={"cpu": {"count": 3}})
+def warm(ring: Cluster) -> Cluster:
+    """The same nodes, with a stand-in for enroot."""
     for node in NODES:
-        cluster.inside(node, f"cat >/usr/local/bin/enroot <<'END'\n{ENROOT}END\nchmod 755 /usr/local/bin/enroot")
-    return cluster
+        ring.inside(node, f"cat >/usr/local/bin/enroot <<'END'\n{ENROOT}END\nchmod 755 /usr/local/bin/enroot")
+    return ring
 
 
 def test_the_slow_node_is_named_after_two_rounds(ring: Cluster):
@@ -105,10 +104,10 @@ def test_up_writes_the_environment_of_jobs(warm: Cluster):
 
 
 def test_an_image_is_downloaded_once_and_sent_to_the_other_nodes(warm: Cluster):
-    done = warm.call("warm-up", "warm", "--image", "alpine:3")
+    done = warm.call("warm-up", "ring", "--image", "alpine:3")
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "to 2 nodes\n" in done.stdout
-    assert "warm-up: 3 of 3 nodes are warm\n" in done.stdout
+    assert "to 3 nodes\n" in done.stdout
+    assert "warm-up: 4 of 4 nodes are warm\n" in done.stdout
     assert warm.inside(NODES[0], "wc -l </opt/apps/imports") == "1"
     assert len(set(images(warm))) == 1
     assert "644:root" in images(warm)[0]
@@ -118,8 +117,8 @@ def test_an_image_is_downloaded_once_and_sent_to_the_other_nodes(warm: Cluster):
 def test_a_node_that_lost_it_gets_it_from_another(warm: Cluster):
     before = images(warm)[0].splitlines()[0]
     warm.inside(NODES[0], f"rm {IMAGE}")
-    done = warm.call("warm-up", "warm", "--image", "alpine:3")
+    done = warm.call("warm-up", "ring", "--image", "alpine:3")
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "sending images from warm-cpu-1 to 1 nodes\n" in done.stdout
+    assert "sending images from ring-gpu-1 to 1 nodes\n" in done.stdout
     assert images(warm)[0].splitlines()[0] == before
     assert warm.inside(NODES[0], "wc -l </opt/apps/imports") == "1"
