@@ -30,133 +30,21 @@ import math
 import os
 import sys
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from typing import IO, Any
 
-import collect
-from accounting import accounts, backup, database, records
-from health import measure, program
-from health import outcome as health_record
-from jobs import drain, lost_jobs, probe, prologs, rxdm, warm_up
-from slurm import conf_changes, join, slurmctld, slurmd
-from system import (
-    cluster_state,
-    containers,
-    installation,
-    login,
-    mounts,
-    munge,
-    phase_state,
-    protected_files,
-    state_disk,
-    users,
-)
-from system.host import SetupError, describe_os_error, log, printable, reload_units, service, take_lock, write
-
-NODE = Path("/etc/hpc/node.json")
+from system import cluster_state, phase_state
+from system.host import SetupError, describe_os_error, log, printable, reload_units, take_lock, write
 
 
-def configure(payload: dict[str, Any]) -> None:
-    """Controller and login machines, alone or in one, and nodes that share a machine with either."""
-    installation.wait_for()
-    reload_units()  # what a set-up that was killed has written
-    roles = payload["roles"]
-    controls = "controller" in roles
-    shared = {mount["target"] for mount in payload["mounts"]}
-    if controls:
-        drain.refuse_busy(users.leaving(payload["users"]))
-        state_disk.keep(payload.get("state"))
-        slurmctld.prepare()
-        database.configure()  # only asked for: it comes up while the rest is done
-    mounts.mount_all(payload["mounts"], controller=payload["conf_server"])
-    if controls:
-        state_disk.share_folders(payload.get("exports"))
-    users.converge(payload["users"], payload["groups"], with_homes=controls or "/home" not in shared)
-    containers.converge(
-        payload["users"], data=payload.get("containers", ""), login="login" in roles, node="node" in roles
-    )
-    login.admit(users="login" in roles)
-    protected_files.restore_modes()
-    munge.start()
-    slurmd.link_pmix()
-    slurmd.drop_empty_include()
-    if controls:
-        control(payload)
-        measure.keep_measuring(payload.get("measure"))
-        prologs.keep_environment(payload.get("environment", []))
-    else:
-        slurmctld.disable()
-    config = cluster_state.wait_for_config(controller=payload["conf_server"].partition(":")[0])
-    if "login" in roles:
-        login.prepare_for_users()
-        if not controls:
-            login.configure(payload.get("files", {}))
-    if "node" in roles:
-        program.keep(config.get("health"))
-        slurmd.start_slurmd(payload["conf_server"], config["slurmd"], at_boot=True)
-    cluster_state.report("configured", config["digest"])
+def of(module: str, function: str) -> Callable[..., Any]:
+    """A function of the set-up, imported when it is called: a machine compiles what it imports, at each first boot."""
 
+    def call(*given: Any, **named: Any) -> Any:  # noqa: ANN401 - as the function has it
+        return getattr(import_module(module), function)(*given, **named)
 
-def control(payload: dict[str, Any]) -> None:
-    """The controller's part: daemons with their files, then the config version for all other machines."""
-    files = {name: "\n".join(lines) + "\n" for name, lines in payload["files"].items()}
-    dbd = files.pop("slurmdbd.conf")
-    slurmctld.refuse_other_name(payload["cluster"])
-    if text := files.get(slurmctld.JOB_SUBMIT):
-        slurmctld.check_job_submit(text)
-    drain.drain_removed(
-        slurmctld.applied().get("slurm.conf", ""), files["slurm.conf"], seconds=payload["drain_seconds"]
-    )
-    if payload.get("slurmrestd"):
-        slurmctld.keep_token_key()
-    with slurmctld.or_back(files):
-        slurmctld.write_files(files)
-        slurmctld.accounting_daemon(dbd)
-        slurmctld.register_cluster(payload["cluster"])
-        slurmctld.register_qos(payload["qos"])
-        slurmctld.controller_daemon(files)
-    if payload.get("slurmrestd"):
-        slurmctld.start_slurmrestd()
-    else:
-        slurmctld.remove_slurmrestd()
-    config = {
-        name: payload[name]
-        for name in ("cluster", "users", "groups", "setup", "adopt", "containers", "health")
-        if name in payload
-    }
-    config["munge"] = munge.fingerprint(munge.KEY.read_bytes())
-    cluster_state.publish({**config, "slurmd": conf_changes.slurmd_epoch(files)}, {"slurm.conf": files["slurm.conf"]})
-
-
-def boot() -> None:
-    """A compute node, at boot and whenever the config version changes."""
-    node = json.loads(NODE.read_text())
-    try:
-        reload_units()  # as for `configure`
-        mounts.mount_all(node["mounts"], controller=node["conf_server"])
-        if not login.SSHD.exists():
-            login.admit(users=False)
-        protected_files.restore_modes()
-        slurmd.link_pmix()
-        config = cluster_state.wait_for_config()
-        munge.start(config["munge"])
-        login.let_in(jobs=config.get("adopt", False))
-        shared = {mount["target"] for mount in node["mounts"]}
-        users.converge(config["users"], config["groups"], with_homes="/home" not in shared)
-        containers.converge(config["users"], data=config.get("containers", ""))
-        slurmctld.disable()
-        program.keep(config.get("health"))
-        slurmd.start_slurmd(node["conf_server"], config["slurmd"], at_boot=False)
-    except SetupError as error:
-        # Reported in the cluster state if that is reachable; the journal has it in any case.
-        if cluster_state.FOLDER.is_dir():
-            cluster_state.report("failed", "", str(error))
-        raise
-    # What the watcher compares with: the config version that this machine has applied.
-    write("/etc/hpc/orders.json", json.dumps(config, indent=1) + "\n")
-    # Newer than the one that runs, after a new set-up was brought. It comes after this phase, so it is not waited for.
-    service("hpc-watch", settings=(Path(__file__).parent / "watch.sh").read_text(), block=False)
-    cluster_state.report("configured", config["digest"])
+    return call
 
 
 def restore_last_success(_: dict[str, Any]) -> None:
@@ -170,8 +58,8 @@ def restore_last_success(_: dict[str, Any]) -> None:
             perform(next(undo for undo, done in UNDOES.items() if done == phase), {})
         if payload is None:
             phase_state.forget(phase)
-    if conf := slurmctld.applied().get("slurm.conf", ""):
-        drain.resume_drained(conf)
+    if conf := of("slurm.slurmctld", "applied")().get("slurm.conf", ""):
+        of("jobs.drain", "resume_drained")(conf)
 
 
 def perform(phase: str, payload: dict[str, Any]) -> None:
@@ -191,30 +79,30 @@ def perform(phase: str, payload: dict[str, Any]) -> None:
 
 
 PHASES: dict[str, Callable[[dict[str, Any]], object]] = {
-    "configure": configure,
-    "accounting": accounts.converge,
-    "nodes": lambda payload: join.wait_for(payload["nodes"], seconds=payload["seconds"]),
-    "ready": lambda payload: probe.prove(payload["probes"]),
-    "ends": drain.reserve_ends,
-    "warm-up": warm_up.warm,
-    "leave": lambda payload: drain.leave(payload["node"]),
+    "configure": of("configure", "configure"),
+    "accounting": of("accounting.accounts", "converge"),
+    "nodes": lambda payload: of("slurm.join", "wait_for")(payload["nodes"], seconds=payload["seconds"]),
+    "ready": lambda payload: of("jobs.probe", "prove")(payload["probes"]),
+    "ends": of("jobs.drain", "reserve_ends"),
+    "warm-up": of("jobs.warm_up", "warm"),
+    "leave": lambda payload: of("jobs.drain", "leave")(payload["node"]),
     "settle": restore_last_success,  # known by this name to every version
-    "backup": lambda _: backup.write_backup(sys.stdout.buffer),
-    "restore": backup.restore,
-    "rebuild": records.rebuild,
-    "prologs": prologs.stage,
-    "rxdm": rxdm.converge,
+    "backup": lambda _: of("accounting.backup", "write_backup")(sys.stdout.buffer),
+    "restore": of("accounting.backup", "restore"),
+    "rebuild": of("accounting.records", "rebuild"),
+    "prologs": of("jobs.prologs", "stage"),
+    "rxdm": of("jobs.rxdm", "converge"),
     # What undoes these needs nothing from the stack: what was made is recorded.
-    "no-prologs": lambda _: prologs.remove(),
-    "no-rxdm": lambda _: rxdm.undo(),
-    "no-ends": lambda _: drain.reserve_ends({"ends": {}}),
+    "no-prologs": lambda _: of("jobs.prologs", "remove")(),
+    "no-rxdm": lambda _: of("jobs.rxdm", "undo")(),
+    "no-ends": lambda _: of("jobs.drain", "reserve_ends")({"ends": {}}),
 }
 # They print, change nothing and take no lock.
 READS: dict[str, Callable[[], None]] = {
-    "look": collect.show,
+    "look": of("collect", "show"),
     "host-keys": lambda: print(json.dumps(cluster_state.host_keys())),
-    "health-results": lambda: print(json.dumps(health_record.results())),
-    "jobs": lambda: print(*sorted(lost_jobs.alive()), "."),
+    "health-results": lambda: print(json.dumps(of("health.outcome", "results")())),
+    "jobs": lambda: print(*sorted(of("jobs.lost_jobs", "alive")()), "."),
 }
 UNDOES = {"no-prologs": "prologs", "no-rxdm": "rxdm", "no-ends": "ends"}
 
@@ -228,9 +116,11 @@ def take(lock: IO[str], phase: str) -> None:
     if take_lock(lock, shared=shared):
         return
     if phase in ("configure", "settle"):
+        from jobs.drain import WANTED  # as by `of`
+
         log("another set-up is at work on this machine: waiting for it")
-        write(drain.WANTED, "", quiet=True)
-        drain.WANTED.touch()
+        write(WANTED, "", quiet=True)
+        WANTED.touch()
     take_lock(lock, shared=shared, seconds=math.inf)
 
 
@@ -263,14 +153,14 @@ def alone(phase: str) -> None:
     Only those that wait for jobs are beside each other, and beside the rest; `lost-jobs` is systemd's alone.
     """
     if phase == "lost-jobs":
-        lost_jobs.end_missing_jobs()
+        of("jobs.lost_jobs", "end_missing_jobs")()
         return
     Path("/run/hpc").mkdir(exist_ok=True)
     name = phase if phase in ("boot", "leave", "warm-up") else "setup"
     with Path(f"/run/hpc/{name}.lock").open("w") as lock:
         take(lock, phase)
         if phase == "boot":
-            boot()
+            of("boot", "boot")()
         else:
             perform(phase, json.load(sys.stdin))
         reload_units(links=True)

@@ -18,9 +18,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from accounting import accounts, database, records
-from jobs import lost_jobs, prologs
-from slurm import scheduler, slurmctld
+from jobs import lost_jobs
+from slurm import slurmd
 from system import (
     authorized_keys,
     cluster_state,
@@ -151,7 +150,7 @@ def show() -> None:
 def roles() -> list[str]:
     """Return what this machine is, by what its set-up left here."""
     marks = {
-        "controller": database.PASSWORD,
+        "controller": protected_files.DATABASE_PASSWORD,
         "login": Path("/etc/profile.d/hpc.sh"),
         "node": Path("/etc/hpc/node.json"),
     }
@@ -183,6 +182,10 @@ def parts(mine: list[str]) -> dict[str, Part]:
     if not controls:
         found["controller"] = _controller
     else:
+        from accounting import accounts, records
+        from jobs import prologs
+        from slurm import scheduler
+
         found["scripts"] = prologs.observe
         found |= {f"slurm {name}": part for name, part in scheduler.PARTS.items()}
         found |= {f"accounting {name}": part for name, part in accounts.PARTS.items()}
@@ -216,7 +219,7 @@ def _cluster_state(*, controls: bool) -> dict[str, Any]:
     report = cluster_state.REPORTS / f"{socket.gethostname()}.json"
     mine = cluster_state.given(report)
     hashed = {name: value for name, value in config.items() if name != "digest"}
-    published, applied = cluster_state.CLIENT / "slurm.conf", slurmctld.applied().get("slurm.conf", "").encode()
+    published = cluster_state.CLIENT / "slurm.conf"
     if not (_exists(cluster_state.CONFIG) or mine):
         # Elsewhere its file system may not be mounted, which is reported as such.
         if not controls:
@@ -226,7 +229,9 @@ def _cluster_state(*, controls: bool) -> dict[str, Any]:
         wrong = f"{cluster_state.CONFIG} is not what the controller wrote"
     elif not mine and _exists(report):
         wrong = "what this machine reported can't be read"
-    elif controls and (published.read_bytes() if _exists(published) else b"") != applied:
+    elif controls and (
+        (published.read_bytes() if _exists(published) else b"") != _applied().get("slurm.conf", "").encode()
+    ):
         wrong = f"{published} is not what the controller wrote"
     newest = {name: config.get(name, "") for name in ("digest", "setup", "slurmd")}
     return {"newest": newest, "report": mine, "damaged": wrong}
@@ -263,19 +268,28 @@ def _files(*, controls: bool) -> dict[str, Any]:
 
     On the controller their texts as well, with a mark in place of the database's password.
     """
-    found: dict[str, Any] = {"etc": _hashes(slurmctld.ETC), "cache": _hashes(CACHE)}
+    found: dict[str, Any] = {"etc": _hashes(slurmd.ETC), "cache": _hashes(CACHE)}
     if not controls:
         return found
-    applied = slurmctld.applied()
+    applied = _applied()
     found["applied"] = {name: _hash(text.encode()) for name, text in applied.items()}
-    texts = {name: (slurmctld.ETC / name) for name in [*applied, *SECRET]}
+    texts = {name: (slurmd.ETC / name) for name in [*applied, *SECRET]}
     found["texts"] = {name: _without_password(path.read_text()) for name, path in texts.items() if path.exists()}
     return found
 
 
+def _applied() -> dict[str, str]:
+    """The files that slurmctld runs with."""
+    from slurm import slurmctld
+
+    return slurmctld.applied()
+
+
 def _without_password(text: str) -> str:
     """The text with a mark for the password that was delivered, and another one for any that is not it."""
-    ours = database.PASSWORD.read_text().strip()
+    from slurm import slurmctld
+
+    ours = protected_files.DATABASE_PASSWORD.read_text().strip()
     lines = []
     for line in text.removesuffix("\n").split("\n"):
         name, equals, value = line.partition("=")
@@ -311,8 +325,10 @@ def _conf_server() -> str:
     server = _json("/etc/hpc/node.json").get("conf_server", "")
     if server:
         return server
+    from slurm.slurmctld import SLURMCTLD_PORT
+
     for line in (cluster_state.CLIENT / "slurm.conf").read_text().split("\n"):
         if line.startswith("SlurmctldHost="):
             name, _, address = line.partition("=")[2].strip().rstrip(")").partition("(")
-            return f"{address or name}:{slurmctld.SLURMCTLD_PORT}"
+            return f"{address or name}:{SLURMCTLD_PORT}"
     raise SetupError("neither node.json nor the published slurm.conf names the controller")

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import collect
 import pytest
-from accounting import accounts, database
+from accounting import accounts
 from hypothesis import given
 from hypothesis import strategies as st
-from slurm import output, scheduler, slurmctld
-from system import cluster_state, mounts
+from slurm import output, scheduler, slurmctld, slurmd
+from system import cluster_state, mounts, protected_files
 from system.host import SetupError
 
 
@@ -71,15 +71,15 @@ class TestSecrets:
 
     @pytest.fixture(autouse=True)
     def password(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(database, "PASSWORD", tmp_path / "password")
-        monkeypatch.setattr(slurmctld, "ETC", tmp_path / "etc")
+        monkeypatch.setattr(protected_files, "DATABASE_PASSWORD", tmp_path / "password")
+        monkeypatch.setattr(slurmd, "ETC", tmp_path / "etc")
         monkeypatch.setattr(slurmctld, "APPLIED", tmp_path / "applied.json")
         (tmp_path / "password").write_text("s3cret\n")
         (tmp_path / "etc").mkdir()
 
     @pytest.mark.parametrize(("given", "shown"), [("s3cret", slurmctld.PASSWORD_MARK), ("guess", "@another-password@")])
     def test_the_database_password_stays_where_it_is(self, given: str, shown: str):
-        (slurmctld.ETC / "slurmdbd.conf").write_text(self.CONF.format(given))
+        (slurmd.ETC / "slurmdbd.conf").write_text(self.CONF.format(given))
         found = collect._files(controls=True)
         assert found["texts"]["slurmdbd.conf"] == self.CONF.format(shown)
         assert given not in json.dumps(found)

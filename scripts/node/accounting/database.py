@@ -9,8 +9,8 @@ import os
 from pathlib import Path
 
 from system.host import SetupError, run, service, succeeds, wait, write
+from system.protected_files import DATABASE_PASSWORD as PASSWORD
 
-PASSWORD = Path("/etc/hpc/database-password")
 CONFIG = Path("/etc/mysql/mariadb.conf.d/zz-hpc.cnf")  # the last one read: an image may bring settings of its own
 GIB = 1 << 30
 DATABASE = "slurm_acct_db"

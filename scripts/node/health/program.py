@@ -19,9 +19,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from health import checks, drain, outcome
 from health.kinds import nodeset_key
-from health.outcome import RUN
 from system.host import SetupError, printable, read_json, remove, take_lock, write
 
 PROGRAM = Path("/usr/local/sbin/hpc-health")  # HealthCheckProgram of slurm.conf
@@ -64,9 +62,12 @@ def main(arguments: list[str]) -> int:
 
 
 def _run(mode: str, wanted: dict[str, Any]) -> int:
+    # Where it checks; a machine that is only set up would compile them.
+    from health import checks, drain, outcome
+
     name = os.environ.get("SLURMD_NODENAME") or socket.gethostname()
-    RUN.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with (RUN / "run").open("w") as lock:
+    outcome.RUN.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with (outcome.RUN / "run").open("w") as lock:
         if mode == "periodic" and not take_lock(lock):
             return 0
         if mode == "now" and not take_lock(lock, seconds=KEPT_SECONDS):

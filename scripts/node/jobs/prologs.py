@@ -69,8 +69,8 @@ def _pinned(url: str, sha256: str, there: Path) -> bytes:
 
 def download(url: str) -> bytes:
     """Return what stands at an address, redirects followed. Raises SetupError in words when that is nothing."""
-    import urllib.error  # noqa: PLC0415 - with its HTTP client as slow to import as half of the set-up
-    import urllib.request  # noqa: PLC0415
+    import urllib.error  # with its HTTP client as slow to import as half of the set-up
+    import urllib.request
 
     why = ""
     for attempt in range(TRIES):

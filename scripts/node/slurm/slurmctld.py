@@ -15,6 +15,7 @@ from pathlib import Path
 from accounting import database
 from jobs import lost_jobs
 from slurm import conf_changes, slurmd
+from slurm.slurmd import ETC
 from system import phase_state
 from system.host import (
     SetupError,
@@ -35,8 +36,8 @@ from system.host import (
     write,
     write_unit,
 )
+from system.protected_files import TOKEN_KEY, TOKEN_KEY_DELIVERED
 
-ETC = Path("/etc/slurm")
 SLURMCTLD_PORT, SLURMDBD_PORT = 6817, 6819  # as rendered (slurm.conf(5), slurmdbd.conf(5))
 STATE = Path("/var/spool/slurmctld")
 MAIL = "/usr/local/sbin/hpc-mail"  # MailProg of slurm.conf
@@ -268,13 +269,6 @@ def digest() -> str:
     return total.hexdigest()
 
 
-def disable() -> None:
-    """A machine without the controller role runs none of this."""
-    stop_services("slurmctld", "slurmdbd", "mariadb")
-
-
-TOKEN_KEY_DELIVERED = Path("/etc/hpc/jwt.key")  # put here by the stack, root only
-TOKEN_KEY = Path("/etc/slurm/jwt.key")  # as rendered (AuthAltParameters)
 SLURMRESTD_UNIT = Path("/etc/systemd/system/slurmrestd.service")  # in the place of the package's own
 SLURMRESTD, SLURMRESTD_PORT, SLURMRESTD_USER = "/usr/sbin/slurmrestd", 6820, "slurmrestd"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from system.host import folder, link, log, run, service, write, write_unit
+from system.host import folder, link, log, service, stop_services, write, write_unit
 
 DAEMONS = ("slurmctld", "slurmdbd", "slurmd")
 LOGROTATE = """\
@@ -29,8 +29,8 @@ LOGROTATE = """\
 def keep_logs() -> None:
     """Have the folders for them, and have logs rotated."""
     # /run is empty after every boot: tmpfiles.d makes the folder again, before the daemons start.
-    if write("/etc/tmpfiles.d/hpc-slurm.conf", "d /run/slurm 0755 slurm slurm -\n"):
-        run("systemd-tmpfiles", "--create", "/etc/tmpfiles.d/hpc-slurm.conf")
+    write("/etc/tmpfiles.d/hpc-slurm.conf", "d /run/slurm 0755 slurm slurm -\n")
+    folder("/run/slurm", owner="slurm")
     folder("/var/log/slurm", owner="slurm")
     write("/etc/logrotate.d/hpc-slurm", LOGROTATE)
     # Debian's packages bring a file each, by size and with a reload. logrotate refuses a log that two files name.
@@ -53,8 +53,17 @@ RestartSec=1
 """
 
 
+def write_settings(controller: str) -> str:
+    """Write what systemd starts slurmd with, and return it. `controller` is where slurmd asks for its files, as
+    host:port, on the controller itself too."""
+    options = f"--conf-server {controller}"
+    write("/etc/default/slurmd", f'SLURMD_OPTIONS="{options}"\n')
+    write_unit("/etc/systemd/system/slurmd.service.d/hpc.conf", DROP_IN)
+    return f"{options}\n{DROP_IN}"
+
+
 def start_slurmd(controller: str, epoch: str, *, at_boot: bool) -> None:
-    """Have slurmd run. `controller` is where it asks for its files, as host:port, on the controller itself too.
+    """Have slurmd run with `write_settings`.
 
     `epoch` stands for the settings that slurmd reads only when it starts; another one restarts it, and jobs go on.
     `at_boot`: systemd starts it at every boot. A machine that joins by itself does so when it has its file systems,
@@ -62,11 +71,14 @@ def start_slurmd(controller: str, epoch: str, *, at_boot: bool) -> None:
     """
     keep_logs()
     folder("/var/spool/slurmd")
-    options = f"--conf-server {controller}"
-    write("/etc/default/slurmd", f'SLURMD_OPTIONS="{options}"\n')
-    write_unit("/etc/systemd/system/slurmd.service.d/hpc.conf", DROP_IN)
+    settings = write_settings(controller)
     # Only asked for: slurmd tries again until the controller answers, and the machine need not wait for that.
-    service("slurmd", settings=f"{options}\n{epoch}\n{DROP_IN}", block=False, enabled=at_boot)
+    service("slurmd", settings=f"{settings}\n{epoch}", block=False, enabled=at_boot)
+
+
+def stop_controller_daemons() -> None:
+    """A machine without the controller role runs none of them."""
+    stop_services("slurmctld", "slurmdbd", "mariadb")
 
 
 def link_pmix(root: Path = Path("/usr/lib")) -> bool:

@@ -33,6 +33,7 @@ HIDDEN = re.compile(
 STARTED = Path("/etc/hpc/started")  # for each unit of ours, a hash of what it was started with
 ENABLED = ("enabled", "enabled-runtime", "static", "alias", "indirect", "generated")  # as `systemctl is-enabled` has it
 RUNNING = ("active", "reloading")  # as `systemctl is-active` has it
+WANTED = Path("/etc/systemd/system/multi-user.target.wants")
 UNREAD = Path("/run/hpc-unread-units")  # there while systemd has not read what was written; a boot reads everything
 LINKED = Path("/run/hpc-linked-units")  # there while it has not read which units are enabled
 
@@ -252,6 +253,13 @@ def reload_units(*, links: bool = False) -> None:
         LINKED.unlink(missing_ok=True)
 
 
+def enable(*units: str) -> None:
+    """Have systemd start the units at each boot. It is asked for those alone that have no link yet."""
+    if missing := [unit for unit in units if not (WANTED / unit).is_symlink()]:
+        LINKED.touch()
+        run("systemctl", "enable", "--quiet", "--no-reload", *missing)
+
+
 def service(name: str, *, settings: str, block: bool = True, enabled: bool = True) -> bool:
     """Have the unit `name` enabled and running with `settings`, the text of all that it reads at its start.
 
@@ -384,7 +392,7 @@ Result = TypeVar("Result")
 
 def in_parallel(function: Callable[[Item], Result], items: Iterable[Item], *, at_once: int) -> list[Result]:
     """What the function returns for each item, in their order; threads call it, `at_once` of them."""
-    from concurrent.futures import ThreadPoolExecutor  # noqa: PLC0415 - slow to import, and most phases do without
+    from concurrent.futures import ThreadPoolExecutor  # slow to import, and most phases do without
 
     with ThreadPoolExecutor(at_once) as pool:
         return list(pool.map(function, items))

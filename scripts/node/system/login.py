@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from system.host import SetupError, reload_units, run, stop_services, write, write_unit
+from system.host import SetupError, run, stop_services, write, write_unit
 
 SSHD = Path("/etc/ssh/sshd_config.d/hpc.conf")
 PROFILE = """\
@@ -39,7 +39,6 @@ def prepare_for_users() -> None:
     """Have what users' shells start with, and a limit on what one user may take of the machine."""
     write("/etc/profile.d/hpc.sh", PROFILE)
     write_unit("/etc/systemd/system/user-.slice.d/hpc.conf", SLICE)
-    reload_units()  # for those who are logged in already as well
 
 
 def configure(files: dict[str, list[str]]) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 
 from interface import Mount
 from system import text_block
-from system.host import SetupError, log, reload_units, run, succeeds, wait, write_unit
+from system.host import SetupError, enable, log, reload_units, run, succeeds, wait, write_unit
 from system.text_block import with_block
 
 HELPERS = {"nfs": "nfs-common", "gcsfuse": "gcsfuse", "lustre": "lustre-client-utils"}
@@ -33,12 +33,8 @@ def mount_all(
     own set-up may take. Raises SetupError for one that does not come, with the mount's own message and what can be seen
     of the server from here, and for a kind of file system that this machine can't mount.
     """
-    refuse_unknown(mounts)
-    changed = write_unit(fstab, with_block(fstab.read_text() if fstab.exists() else "", fstab_lines(mounts)))
+    changed = write_fstab(mounts, fstab=fstab)
     reload_units()
-    # Minimal images leave this target off, and with it every network file system at the next boot.
-    if mounts and not succeeds("systemctl", "is-enabled", "--quiet", "remote-fs.target"):
-        run("systemctl", "enable", "--quiet", "--no-reload", "remote-fs.target")
     # A parent before what lies inside it: /opt before /opt/apps.
     for mount in sorted(mounts, key=lambda m: m["target"].count("/")):
         target = mount["target"]
@@ -60,6 +56,15 @@ def mount_all(
         log(f"mounted {mount['source']} on {target}")
         changed = True
     return changed
+
+
+def write_fstab(mounts: list[Mount], *, fstab: Path = Path("/etc/fstab")) -> bool:
+    """Have every mount in fstab; True when it changed. Raises SetupError for what this machine can't mount."""
+    refuse_unknown(mounts)
+    # Minimal images leave this target off, and with it every network file system at the next boot.
+    if mounts:
+        enable("remote-fs.target")
+    return write_unit(fstab, with_block(fstab.read_text() if fstab.exists() else "", fstab_lines(mounts)))
 
 
 def mount_one(target: str) -> bool:

@@ -9,23 +9,25 @@ import stat
 from pathlib import Path
 from typing import Any
 
-from accounting import database
-from slurm import slurmctld
-from system import munge, remote_node
+from slurm import slurmd
+from system import mounts, munge, remote_node
 from system.host import log, own
 
 ROOT_KEYS = (Path("/root/.ssh/authorized_keys"), Path("/root/.ssh/authorized_keys2"))
+DATABASE_PASSWORD = Path("/etc/hpc/database-password")
+TOKEN_KEY_DELIVERED = Path("/etc/hpc/jwt.key")  # put here by the stack, root only
+TOKEN_KEY = slurmd.ETC / "jwt.key"  # as rendered (AuthAltParameters)
 # Mode and owner that the set-up gives. Missing files are other differences.
 MODES = {
     munge.KEY: (0o400, "munge"),
     munge.KEY.parent: (0o700, "munge"),
     munge.DELIVERED: (0o600, "root"),
-    database.PASSWORD: (0o600, "root"),
-    slurmctld.TOKEN_KEY: (0o600, "slurm"),
-    slurmctld.TOKEN_KEY_DELIVERED: (0o600, "root"),
+    DATABASE_PASSWORD: (0o600, "root"),
+    TOKEN_KEY: (0o600, "slurm"),
+    TOKEN_KEY_DELIVERED: (0o600, "root"),
     remote_node.KEY: (0o600, "root"),
-    slurmctld.ETC / "slurmdbd.conf": (0o600, "slurm"),
-    slurmctld.STATE: (0o700, "slurm"),
+    slurmd.ETC / "slurmdbd.conf": (0o600, "slurm"),
+    Path(mounts.SPOOLS["controller"]): (0o700, "slurm"),
     Path("/etc/ssh/sshd_config.d/hpc.conf"): (0o644, "root"),
 }
 

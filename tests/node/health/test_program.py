@@ -18,7 +18,7 @@ WANTED = {"mine": {"gpus": 2}, "limits": {}, "skip": [], "seconds": 1, "resume_a
 @pytest.fixture(autouse=True)
 def locks(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Locks of its own."""
-    monkeypatch.setattr(program, "RUN", tmp_path / "run")
+    monkeypatch.setattr(outcome, "RUN", tmp_path / "run")
 
 
 STATES = st.sets(st.sampled_from(["IDLE", "ALLOCATED", "DRAIN", "DOWN", "NOT_RESPONDING", "COMPLETING"]))

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from slurm import slurmctld
 from system import phase_state
 from system.host import SetupError
 
@@ -35,7 +36,7 @@ def phases(tmp_path, monkeypatch):
         **program.PHASES,
         **{name: phase(name) for name in (*phase_state.PHASES, "no-prologs", "no-rxdm")},
     }
-    monkeypatch.setattr(program.slurmctld, "applied", dict)
+    monkeypatch.setattr(slurmctld, "applied", dict)
     program.done = done
     return program
 

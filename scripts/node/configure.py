@@ -1,0 +1,55 @@
+"""Phase `configure`: a controller or login machine is what the stack says."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+from health import program
+from slurm import slurmd
+from system import cluster_state, containers, installation, login, mounts, munge, protected_files, users
+from system.host import enable, reload_units
+
+
+def configure(payload: dict[str, Any]) -> None:
+    """Controller and login machines, alone or in one, and nodes that share a machine with either."""
+    installation.wait_for()
+    reload_units()  # what a set-up that was killed has written
+    roles = payload["roles"]
+    # Only there: a login machine would compile it as well.
+    control: Any = import_module("control") if "controller" in roles else None
+    shared = {mount["target"] for mount in payload["mounts"]}
+    if control:
+        control.drain.refuse_busy(users.leaving(payload["users"]))
+    # First all that systemd reads, since that takes it long.
+    enable("munge.service")
+    mounts.write_fstab(payload["mounts"])
+    if "login" in roles:
+        login.prepare_for_users()
+    if "node" in roles:
+        slurmd.write_settings(payload["conf_server"])
+    if control:
+        control.begin(payload)
+    mounts.mount_all(payload["mounts"], controller=payload["conf_server"])
+    if control:
+        control.state_disk.share_folders(payload.get("exports"))
+    users.converge(payload["users"], payload["groups"], with_homes=control is not None or "/home" not in shared)
+    containers.converge(
+        payload["users"], data=payload.get("containers", ""), login="login" in roles, node="node" in roles
+    )
+    login.admit(users="login" in roles)
+    protected_files.restore_modes()
+    munge.start()
+    slurmd.link_pmix()
+    slurmd.drop_empty_include()
+    if control:
+        control.control(payload)
+    else:
+        slurmd.stop_controller_daemons()
+    config = cluster_state.wait_for_config(controller=payload["conf_server"].partition(":")[0])
+    if "login" in roles and control is None:
+        login.configure(payload.get("files", {}))
+    if "node" in roles:
+        program.keep(config.get("health"))
+        slurmd.start_slurmd(payload["conf_server"], config["slurmd"], at_boot=True)
+    cluster_state.report("configured", config["digest"])

@@ -1,0 +1,51 @@
+"""The controller's part of phase `configure`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from accounting import database
+from health import measure
+from jobs import drain, prologs
+from slurm import conf_changes, slurmctld
+from system import cluster_state, munge, state_disk
+
+
+def begin(payload: dict[str, Any]) -> None:
+    """The state, what the daemons do not make themselves, and the database, which takes a while to start."""
+    state_disk.keep(payload.get("state"))
+    slurmctld.prepare()
+    database.configure()  # only asked for: it comes up while the rest is done
+
+
+def control(payload: dict[str, Any]) -> None:
+    """The controller's part: daemons with their files, then the config version for all other machines."""
+    files = {name: "\n".join(lines) + "\n" for name, lines in payload["files"].items()}
+    dbd = files.pop("slurmdbd.conf")
+    slurmctld.refuse_other_name(payload["cluster"])
+    if text := files.get(slurmctld.JOB_SUBMIT):
+        slurmctld.check_job_submit(text)
+    drain.drain_removed(
+        slurmctld.applied().get("slurm.conf", ""), files["slurm.conf"], seconds=payload["drain_seconds"]
+    )
+    if payload.get("slurmrestd"):
+        slurmctld.keep_token_key()
+    with slurmctld.or_back(files):
+        slurmctld.write_files(files)
+        slurmctld.accounting_daemon(dbd)
+        slurmctld.register_cluster(payload["cluster"])
+        slurmctld.register_qos(payload["qos"])
+        slurmctld.controller_daemon(files)
+    if payload.get("slurmrestd"):
+        slurmctld.start_slurmrestd()
+    else:
+        slurmctld.remove_slurmrestd()
+    config = {
+        name: payload[name]
+        for name in ("cluster", "users", "groups", "setup", "adopt", "containers", "health")
+        if name in payload
+    }
+    config["munge"] = munge.fingerprint(munge.KEY.read_bytes())
+    cluster_state.publish({**config, "slurmd": conf_changes.slurmd_epoch(files)}, {"slurm.conf": files["slurm.conf"]})
+    measure.keep_measuring(payload.get("measure"))
+    prologs.keep_environment(payload.get("environment", []))
