@@ -18,10 +18,9 @@ import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
-
-from system.host import in_parallel
 
 BUSY_SECONDS = 60
 """Time for a busy node to have room."""
@@ -63,17 +62,18 @@ class Run:
                 going.append((node, part))
             else:
                 self.miss(node, self.states.get(node, "unknown to slurmctld"))
-        look = bool(self.payload["images"])
-        found = dict(in_parallel(lambda row: (row[0], self.warm_node(*row, look=look)), going, at_once=AT_ONCE))
-        for part in self.payload["partitions"]:
-            self.share_images(part, [node for node, its in going if its is part], found)
-        lacking = [row for row in going if found[row[0]] == LACKS]
-        found.update(in_parallel(lambda row: (row[0], self.warm_node(*row)), lacking, at_once=AT_ONCE))
-        groups: list[tuple[dict[str, Any], list[str]]] = []
-        for part in self.payload["partitions"]:
-            needing = [node for node, its in going if its is part and found[node] == RXDM]
-            groups += [(part, group) for group in grouped(needing, self.partners(part))]
-        in_parallel(lambda row: self.run_rxdm(*row), groups, at_once=AT_ONCE)
+        with ThreadPoolExecutor(AT_ONCE) as pool:
+            look = bool(self.payload["images"])
+            found = dict(pool.map(lambda row: (row[0], self.warm_node(*row, look=look)), going))
+            for part in self.payload["partitions"]:
+                self.share_images(part, [node for node, its in going if its is part], found)
+            lacking = [row for row in going if found[row[0]] == LACKS]
+            found.update(pool.map(lambda row: (row[0], self.warm_node(*row)), lacking))
+            groups: list[tuple[dict[str, Any], list[str]]] = []
+            for part in self.payload["partitions"]:
+                needing = [node for node, its in going if its is part and found[node] == RXDM]
+                groups += [(part, group) for group in grouped(needing, self.partners(part))]
+            list(pool.map(lambda row: self.run_rxdm(*row), groups))
         return self.missed
 
     def warm_node(self, node: str, part: dict[str, Any], *, look: bool = False) -> str:
