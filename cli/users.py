@@ -22,7 +22,7 @@ from cli.stack.edits import line_of_item, with_item
 from cli.stack.stackfile import StackFile
 from cluster import people
 from cluster.config import ClusterConfig
-from cluster.config.validators.names import REGULAR_UIDS
+from cluster.config.validators.formats import REGULAR_UIDS
 from cluster.config.validators.ssh_key import KEY_TYPES, SshKey, read_key
 from cluster.findings import ROOT as SECTION
 from cluster.findings import ConfigError, Finding, RefusedError, listing, show

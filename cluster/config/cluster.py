@@ -17,7 +17,7 @@ from cluster.config.slurm import SlurmSettings
 from cluster.config.storage import Storage
 from cluster.config.types import ClusterName, Flag, GroupName, NodesetName, PartitionName, RegularId
 from cluster.config.users import Containers, FormerUser, User
-from cluster.config.validators.names import matching
+from cluster.config.validators.formats import matching
 
 S = TypeVar("S", bound=Section)
 

@@ -7,7 +7,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, Strict, WithJsonSch
 
 from cluster.catalog import DISK_TYPES, IMAGES, MACHINE_TYPES, SYSTEMS, bounds
 from cluster.catalog.recipes import VERSIONS
-from cluster.config.validators import names, settings, ssh_key
+from cluster.config.validators import formats, settings, ssh_key
 
 # YAML has numbers and truth values: a quoted "2" or a yes/no that became text is a mistake worth hearing about.
 Flag = Annotated[bool, Strict()]
@@ -38,42 +38,42 @@ _LOGIN = text_schema(pattern="^[a-z_][-a-z0-9_]*$", maxLength=32)
 _PATH = text_schema(pattern="^(/[A-Za-z0-9._-]+)+$")
 _CIDR = text_schema(pattern="^[0-9.]+/[0-9]+$", examples=["10.77.0.0/20"])
 
-ClusterName = Annotated[str, AfterValidator(names.cluster_name), _host_part(names.LONGEST_CLUSTER_NAME)]
-NodesetName = Annotated[str, AfterValidator(names.nodeset_name), _host_part(names.LONGEST_NODESET_NAME)]
-MachineTypeName = Annotated[str, AfterValidator(names.machine_type), text_schema(enum=list(MACHINE_TYPES))]
-ImageName = Annotated[str, AfterValidator(names.base_image), text_schema(enum=list(IMAGES))]
-RecipeVersion = Annotated[str, AfterValidator(names.recipe), text_schema(enum=list(VERSIONS))]
+ClusterName = Annotated[str, AfterValidator(formats.cluster_name), _host_part(formats.LONGEST_CLUSTER_NAME)]
+NodesetName = Annotated[str, AfterValidator(formats.nodeset_name), _host_part(formats.LONGEST_NODESET_NAME)]
+MachineTypeName = Annotated[str, AfterValidator(formats.machine_type), text_schema(enum=list(MACHINE_TYPES))]
+ImageName = Annotated[str, AfterValidator(formats.base_image), text_schema(enum=list(IMAGES))]
+RecipeVersion = Annotated[str, AfterValidator(formats.recipe), text_schema(enum=list(VERSIONS))]
 NodeCount = Annotated[
     int,
     Strict(),
     AfterValidator(settings.node_count),
     WithJsonSchema({"type": "integer", "minimum": 1, "maximum": bounds.MOST_NODES, "examples": [2]}),
 ]
-PartitionName = Annotated[str, AfterValidator(names.partition_name), text_schema(pattern="^[A-Za-z][-_A-Za-z0-9]*$")]
-AccountName = Annotated[str, AfterValidator(names.slurm_name), _LOWER]
-QosName = Annotated[str, AfterValidator(names.slurm_name), _LOWER]
+PartitionName = Annotated[str, AfterValidator(formats.partition_name), text_schema(pattern="^[A-Za-z][-_A-Za-z0-9]*$")]
+AccountName = Annotated[str, AfterValidator(formats.slurm_name), _LOWER]
+QosName = Annotated[str, AfterValidator(formats.slurm_name), _LOWER]
 PackageName = Annotated[
-    str, AfterValidator(names.package_name), text_schema(pattern="^[a-z0-9][a-z0-9+.-]*[a-z0-9+.]$", maxLength=100)
+    str, AfterValidator(formats.package_name), text_schema(pattern="^[a-z0-9][a-z0-9+.-]*[a-z0-9+.]$", maxLength=100)
 ]
-UserName = Annotated[str, AfterValidator(names.unix_name), _LOGIN]
-GroupName = Annotated[str, AfterValidator(names.unix_name), _LOGIN]
+UserName = Annotated[str, AfterValidator(formats.unix_name), _LOGIN]
+GroupName = Annotated[str, AfterValidator(formats.unix_name), _LOGIN]
 RegularId = Annotated[
     int,
     Strict(),
-    AfterValidator(names.regular_id),
+    AfterValidator(formats.regular_id),
     WithJsonSchema(
-        {"type": "integer", "anyOf": [{"minimum": low, "maximum": high} for low, high in names.REGULAR_UIDS]}
+        {"type": "integer", "anyOf": [{"minimum": low, "maximum": high} for low, high in formats.REGULAR_UIDS]}
     ),
 ]
 PublicKey = Annotated[
     str, AfterValidator(ssh_key.public_key), text_schema(pattern="^(ssh|ecdsa|sk)-", examples=["ssh-ed25519 AAAAC3..."])
 ]
-Cidr = Annotated[str, AfterValidator(names.private_network), _CIDR]
-ClusterCidr = Annotated[str, AfterValidator(names.cluster_cidr), _CIDR]
-MountPoint = Annotated[str, AfterValidator(names.mount_point), _PATH]
-Program = Annotated[str, AfterValidator(names.absolute_path), _PATH]
-Words = Annotated[str, AfterValidator(names.one_line_text), text_schema(maxLength=names.LONGEST_WORDS)]
-Feature = Annotated[str, AfterValidator(names.feature)]
+Cidr = Annotated[str, AfterValidator(formats.private_network), _CIDR]
+ClusterCidr = Annotated[str, AfterValidator(formats.cluster_cidr), _CIDR]
+MountPoint = Annotated[str, AfterValidator(formats.mount_point), _PATH]
+Program = Annotated[str, AfterValidator(formats.absolute_path), _PATH]
+Words = Annotated[str, AfterValidator(formats.one_line_text), text_schema(maxLength=formats.LONGEST_WORDS)]
+Feature = Annotated[str, AfterValidator(formats.feature)]
 ScriptName = Annotated[
     str, AfterValidator(settings.script_name), text_schema(pattern="^[a-z0-9][a-z0-9_-]*$", maxLength=63)
 ]
@@ -86,14 +86,14 @@ LuaText = Annotated[
     text_schema(examples=["function slurm_job_submit(job, partitions, uid) ..."]),
 ]
 ContainerImage = Annotated[
-    str, AfterValidator(names.container_image), text_schema(examples=["nvcr.io/nvidia/pytorch:24.04-py3"])
+    str, AfterValidator(formats.container_image), text_schema(examples=["nvcr.io/nvidia/pytorch:24.04-py3"])
 ]
 Sha256 = Annotated[str, AfterValidator(settings.sha256), text_schema(pattern="^[0-9a-f]{64}$")]
-SystemName = Annotated[str, AfterValidator(names.system), text_schema(enum=list(SYSTEMS))]
-DiskTypeName = Annotated[str, AfterValidator(names.disk_type), text_schema(enum=list(DISK_TYPES))]
-ServerAddress = Annotated[str, AfterValidator(names.server_address), text_schema(examples=["10.128.0.3"])]
-FsName = Annotated[str, AfterValidator(names.lustre_name), text_schema(pattern="^[A-Za-z0-9]{1,8}$")]
-PublicCidr = Annotated[str, AfterValidator(names.public_network), _CIDR]
+SystemName = Annotated[str, AfterValidator(formats.system), text_schema(enum=list(SYSTEMS))]
+DiskTypeName = Annotated[str, AfterValidator(formats.disk_type), text_schema(enum=list(DISK_TYPES))]
+ServerAddress = Annotated[str, AfterValidator(formats.server_address), text_schema(examples=["10.128.0.3"])]
+FsName = Annotated[str, AfterValidator(formats.lustre_name), text_schema(pattern="^[A-Za-z0-9]{1,8}$")]
+PublicCidr = Annotated[str, AfterValidator(formats.public_network), _CIDR]
 TresName = Annotated[str, AfterValidator(settings.tres_name), text_schema(examples=["cpu", "gres/gpu"])]
 
 

@@ -1,4 +1,5 @@
-"""Impacts that depend on the edit: of machines, images, partitions and people, wherever the machines are."""
+"""Impacts that depend on the edit, wherever the machines are. The impact of every other edit stands at its field, in
+cluster/config: `LINE` in partitions.py, for example."""
 
 from collections.abc import Callable, Iterable
 

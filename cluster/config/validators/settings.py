@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 from cluster.catalog import bounds
 from cluster.catalog.slurm_releases import NODE
-from cluster.config.validators.names import matching
+from cluster.config.validators.formats import matching
 from cluster.findings import RefusedError
 
 _SLURM_TIME = re.compile(

@@ -15,7 +15,7 @@ from cluster.config.capacity import Capacity
 from cluster.config.cluster import ClusterConfig
 from cluster.config.fields import given, shown
 from cluster.config.machines import Controller, Disk, Login
-from cluster.config.validators.names import is_within
+from cluster.config.validators.formats import is_within
 from cluster.config.validators.settings import minutes
 from cluster.findings import Finding, Level, Location, listing
 from cluster.platforms.gcp import address_plan, disks

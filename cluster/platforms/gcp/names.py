@@ -7,7 +7,7 @@ from pydantic import AfterValidator, Field
 
 from cluster.config.cluster import ClusterConfig
 from cluster.config.section import Section
-from cluster.config.validators.names import CLOUD_PROJECT, matching
+from cluster.config.validators.formats import CLOUD_PROJECT, matching
 
 _project_id = matching(
     CLOUD_PROJECT,

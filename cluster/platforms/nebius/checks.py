@@ -7,7 +7,7 @@ from typing import Any
 from cluster.catalog import MACHINE_TYPES
 from cluster.config.cluster import ClusterConfig
 from cluster.config.machines import Disk
-from cluster.config.validators.names import is_within
+from cluster.config.validators.formats import is_within
 from cluster.findings import Finding, Level, Location, listing, nearest, show, suggest
 from cluster.platforms.nebius import versions
 from cluster.platforms.nebius.machine_types import FABRICS, PLATFORMS, fabrics_of, preset_of

@@ -123,7 +123,7 @@ def load(file: Path, database: str) -> None:
         raise SetupError(f"the backup could not be loaded: {said}")
 
 
-class _OutputNobodyNeeds(io.TextIOBase):
+class _BreakableOutput(io.TextIOBase):
     """Standard output that may be closed: the restore comes to its end when nobody reads it any more."""
 
     def __init__(self, out: io.TextIOBase) -> None:
@@ -146,7 +146,7 @@ def restore(payload: dict[str, Any]) -> None:
     `desired` is what the stack has of accounts, users and QOS, as `accounting` takes it. Raises SetupError; before
     the tables have changed places, everything is as it was then.
     """
-    sys.stdout = _OutputNobodyNeeds(sys.stdout)  # type: ignore[assignment]
+    sys.stdout = _BreakableOutput(sys.stdout)  # type: ignore[assignment]
     folder(FOLDER, mode=0o700)
     file = FOLDER / payload["file"]
     cluster = cluster_name()
