@@ -27,6 +27,7 @@ def wait_for(nodes: list[Node], *, seconds: float) -> None:
     pending = {node["name"]: node for node in nodes}
     waiting = -1
     while pending:
+        began = time.monotonic()
         why = missing(list(pending), states(), cluster_state.reports(), config["digest"], key=config.get("munge", ""))
         resume_nodes([name for name in pending if name in why and why[name].startswith("down: ")])
         pending = {name: node for name, node in pending.items() if name in why}
@@ -36,7 +37,8 @@ def wait_for(nodes: list[Node], *, seconds: float) -> None:
             waiting = len(pending)
             log(f"nodes: {len(nodes) - waiting} of {len(nodes)} are there")
         if pending:
-            time.sleep(0.2)
+            # Where many machines start at once, asking takes long, and keeps them from it.
+            time.sleep(max(0.2, 5 * (time.monotonic() - began)))
     lost_jobs.end_lost_jobs()
 
 
