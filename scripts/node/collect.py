@@ -32,7 +32,7 @@ from system import (
     text_block,
     users,
 )
-from system.host import Part, SetupError, journal, read_json, run, side_by_side, timeout_factor
+from system.host import Part, SetupError, journal, one_by_one, read_json, run, side_by_side, timeout_factor
 
 UNITS = {
     "controller": ("munge", "mariadb", "slurmdbd", "slurmctld", "ssh"),
@@ -138,10 +138,14 @@ SECRET = {"slurmdbd.conf"}
 
 
 def show() -> None:
-    """Print the document. Keys: see `parts`; a part that can't be read is {"error": why}."""
+    """Print the document. Keys: see `own_parts` and `parts`; a part that can't be read is {"error": why}."""
     began, seconds = time.time(), SECONDS * timeout_factor()
     mine = roles()
-    found = {"name": socket.gethostname(), "roles": mine, "time": began, **side_by_side(parts(mine), seconds=seconds)}
+    own = own_parts(mine)
+    read = side_by_side({"own": lambda: one_by_one(own), **parts(mine)}, seconds=seconds)
+    answered = read.pop("own")
+    read |= dict.fromkeys(own, answered) if "error" in answered else answered
+    found = {"name": socket.gethostname(), "roles": mine, "time": began, **read}
     found["seconds"] = round(time.time() - began, 3)
     sys.stdout.write(json.dumps(found) + "\n")
     sys.stdout.flush()
@@ -158,22 +162,28 @@ def roles() -> list[str]:
     return found if "node" in found or not _exists(Path("/etc/hpc/started/slurmd")) else [*found, "node"]
 
 
-def parts(mine: list[str]) -> dict[str, Part]:
-    """The parts of the document, by name; names with a blank are gathered under their first word."""
-    controls = "controller" in mine
-    found: dict[str, Part] = {
+def own_parts(mine: list[str]) -> dict[str, Part]:
+    """The parts that are read from the machine's own disk, without any other program: they need one process."""
+    return {
         "boot": _boot,
-        "cluster_state": lambda: _cluster_state(controls=controls),
         "followed": lambda: _json("/etc/hpc/orders.json").get("digest", ""),
         "setup": _setup,
-        "versions": lambda: _versions(controls=controls),
         "image": installation.image,
+        "files": lambda: _files(controls="controller" in mine),
+        "unix": unix_accounts,
+        "guarded": protected_files.observe,
+    }
+
+
+def parts(mine: list[str]) -> dict[str, Part]:
+    """The other parts of the document, by name; names with a blank are gathered under their first word."""
+    controls = "controller" in mine
+    found: dict[str, Part] = {
+        "cluster_state": lambda: _cluster_state(controls=controls),
+        "versions": lambda: _versions(controls=controls),
         "munge": munge.check,
         "daemons": lambda: unit_states(units_of(mine)),
-        "files": lambda: _files(controls=controls),
-        "unix": unix_accounts,
         "keys": user_keys,
-        "guarded": protected_files.observe,
         **{f"disks {path}": (lambda path=path: mounts.disk_usage(path)) for path in mounts.local_paths(mine)},
         **{f"disks {path}": (lambda path=path: mounts.shared_usage(path)) for path in mounts.shared_targets()},
     }

@@ -54,6 +54,12 @@ class TestParts:
         assert found["ends"] == {"error": "its reader was ended"}
         assert "x" in found["absent"]["error"]
 
+    def test_one_of_those_in_one_process_fails_alone(self):
+        found = collect.one_by_one({"fails": fails, "crashes": crashes, "well": lambda: 1})
+        assert found == {
+            "fails": {"error": "munged is not there"}, "crashes": {"error": "RuntimeError: unforeseen"}, "well": 1,
+        }  # fmt: skip
+
     def test_nothing_a_part_prints_reaches_the_document(self, capfd: pytest.CaptureFixture[str]):
         collect.side_by_side({"loud": lambda: os.write(1, b"noise")}, seconds=300)
         assert capfd.readouterr().out == ""
