@@ -12,7 +12,9 @@ from collections.abc import Iterator
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
+from unittest import mock
 
 import pytest
 
@@ -21,6 +23,7 @@ from cluster.config.impact import Effect
 from cluster.impact.table import FieldChange, effects, worst
 from cluster.load import parse
 from components.gcp.deploy import GcpPlatform
+from components.gcp.machines.identity import SETUP
 from components.slurm.keys import ClusterKeys
 from tests.cluster import samples_google as google
 from tests.cluster import stacks
@@ -81,6 +84,16 @@ def is_recreated(old: Registered, new: Registered) -> bool:
     return False
 
 
+IDENTITY = SimpleNamespace(
+    email=lambda role: f"{role}@my-project.iam.gserviceaccount.com",
+    ready=lambda _: [],
+    versions=lambda _: {},
+    host_key=lambda _: SimpleNamespace(public_key_openssh="ssh-ed25519 key"),
+    objects={SETUP: SimpleNamespace(url="gs://b/setup.json", sha256="0" * 64)},
+)
+"""Stands for accounts, secrets and grants, none of which is in the table: they are half of a platform's resources."""
+
+
 @cache
 def graph(base: str, number: int | None) -> tuple[ClusterConfig, dict[str, Registered]]:
     cluster: Cluster = copy.deepcopy(getattr(google, base))
@@ -93,7 +106,12 @@ def graph(base: str, number: int | None) -> tuple[ClusterConfig, dict[str, Regis
     def program() -> None:
         GcpPlatform(config.name, config, ClusterKeys(config.name))
 
-    return config, {one.urn: one for one in deploy(program).resources if one.type in TYPES}
+    with mock.patch.multiple(
+        "components.gcp.deploy",
+        Identity=lambda *_, **__: IDENTITY,
+        Services=lambda *_, **__: SimpleNamespace(ready=[]),
+    ):
+        return config, {one.urn: one for one in deploy(program).resources if one.type in TYPES}
 
 
 def told(base: str, number: int) -> list[FieldChange]:
