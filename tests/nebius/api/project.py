@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import multiprocessing
 import os
 import signal
 from pathlib import Path
@@ -14,6 +13,7 @@ from engine import Workspace, events
 from engine.core.scope import Scope
 from engine.state import crypter
 from lab.nebius_api.server import Call, NebiusServer
+from tests.nebius.forks import FORKS
 
 PROJECT_ID = "project-e00test"
 OWNER = "0123456789abcdef"
@@ -36,11 +36,6 @@ for row in json.loads(pathlib.Path("rows.json").read_text()):
     if kind == "AccessKey":
         pulumi.export(f"{name}-secret", made[name].secret)
 """
-_FORKS = multiprocessing.get_context("forkserver")
-# So that a child is there at once; the SDK itself is made in the child.
-_FORKS.set_forkserver_preload(
-    ["engine", "components.nebius.api.lifecycle", "nebius.sdk", "nebius.api.nebius.mk8s.v1", "pulumi.dynamic"]
-)
 
 
 def cluster_rows() -> list[dict[str, Any]]:
@@ -155,7 +150,7 @@ class Project:
         Whether it came to that.
         """
         first, killed = self.api.taken, False
-        child = _FORKS.Process(target=_run, args=(str(self.root), kind))
+        child = FORKS.Process(target=_run, args=(str(self.root), kind))
 
         def kill(now: int, _call: Call) -> None:
             nonlocal killed

@@ -2,7 +2,6 @@
 
 import contextlib
 import json
-import multiprocessing
 import os
 import signal
 import stat
@@ -22,12 +21,11 @@ from lab.nebius_api.server import NebiusServer
 from lab.nebius_rehearsal import STAND_INS as CHARTS
 from lab.soperator import Behaviour, Kube, Operator
 from lab.soperator.nodes import Cloud
+from tests.nebius.forks import FORKS
 
 ROOT = Path(__file__).parents[3]
 PROJECT, TENANT = "project-e00test", "tenant-e00test"
 KUBECTL = "/usr/bin/kubectl"
-_FORKS = multiprocessing.get_context("forkserver")
-_FORKS.set_forkserver_preload(["engine", "components.nebius.deploy", "nebius.sdk", "nebius.api.nebius.mk8s.v1"])
 
 
 class Site:
@@ -149,9 +147,7 @@ class Site:
 
     def start(self, kind: str):
         """Run it in a process of its own, which may be killed."""
-        child = _FORKS.Process(
-            target=_run, args=(str(self._workspace), str(self.programs.helm), kind, self.environment)
-        )
+        child = FORKS.Process(target=_run, args=(str(self._workspace), str(self.programs.helm), kind, self.environment))
         child.start()
         return child
 

@@ -2,13 +2,14 @@
 
 import os
 import shutil
-import signal
-import subprocess
 import sys
 import time
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 
 from engine import KubernetesTools, Workspace, events
+from engine.state import crypter
+from tests.nebius.forks import FORKS
 
 ROOT = Path(__file__).parents[3]
 CHARTS = Path(__file__).with_name("charts")
@@ -19,15 +20,6 @@ import pulumi, pulumi_kubernetes as k
 kubeconfig = pulumi.Output.secret(Path({kubeconfig!r}).read_text())
 cluster = k.Provider("cluster", kubeconfig=kubeconfig, **{settings!r})
 options = pulumi.ResourceOptions(provider=cluster)
-"""
-_RUN = """
-import sys
-from pathlib import Path
-from engine.state import crypter
-from tests.nebius.kube.project import Project
-crypter.ROUNDS = 10
-result = Project.at(Path(sys.argv[1]), sys.argv[2], sys.argv[3]).run(sys.argv[4])
-sys.exit(not result.ok)
 """
 
 
@@ -102,9 +94,9 @@ class Project:
 
     def spawn(self, kind):
         """A run in a process of its own, to be killed."""
-        env = os.environ | {"PYTHONPATH": str(ROOT)}
-        command = [sys.executable, "-c", _RUN, str(self.root), self.kubectl, self.helm, kind]
-        return subprocess.Popen(command, env=env, cwd=self.root, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        child = FORKS.Process(target=_run, args=(self.root, self.kubectl, self.helm, kind, dict(os.environ)))
+        child.start()
+        return child
 
     def killed(self, kind, tool, word, *, after):
         """Kill -9 a run while its tool is held."""
@@ -113,10 +105,18 @@ class Project:
         pid.unlink(missing_ok=True)
         process = self.spawn(kind)
         wait_for(lambda: pid.exists() and pid.read_text().strip())
-        process.send_signal(signal.SIGKILL)
-        process.wait()
+        process.kill()
+        process.join()
         wait_for(lambda: not Path(f"/proc/{pid.read_text().strip()}/status").exists(), 5)
         released()
+
+
+def _run(root, kubectl, helm, kind, environment):
+    os.environ.update(environment)
+    crypter.ROUNDS = 10  # as in the tests' own process
+    with open(os.devnull, "w") as nowhere, redirect_stdout(nowhere), redirect_stderr(nowhere):  # noqa: PTH123
+        result = Project.at(root, kubectl, helm).run(kind)
+    sys.exit(not result.ok)
 
 
 def wait_for(condition, seconds=120):

@@ -1,5 +1,6 @@
 """Runs that are killed in the middle of kubectl and helm: the next one goes on, and destroy leaves nothing."""
 
+import os
 import random
 import signal
 import threading
@@ -75,7 +76,7 @@ def test_kill_while_helm_installs(project, kube, namespace, next_run):
     project.program(text)
     process = _helm_waits(project, kube, namespace)
     process.kill()
-    process.wait()
+    process.join()
     wait_for(lambda: not _helms(namespace), 5)
     assert revisions(kube, namespace) == [(1, "pending-install")]
     if next_run == "up":
@@ -99,7 +100,7 @@ def test_kill_while_helm_upgrades(project, kube, namespace):
     project.program(text)
     process = _helm_waits(project, kube, namespace)
     process.kill()
-    process.wait()
+    process.join()
     wait_for(lambda: not _helms(namespace), 5)
     assert revisions(kube, namespace) == [(1, "deployed"), (2, "pending-upgrade")]
     make_ready(kube, namespace)
@@ -115,8 +116,9 @@ def test_ctrl_c_ends_the_wait_of_helm_and_the_next_run_goes_on(project, kube, na
     text = release(namespace, pod=True)
     project.program(text)
     process = _helm_waits(project, kube, namespace)
-    process.send_signal(signal.SIGINT)
-    assert process.wait(120) == 1
+    os.kill(process.pid, signal.SIGINT)
+    process.join(120)
+    assert process.exitcode == 1
     assert _helms(namespace) == []
     assert revisions(kube, namespace) == [(1, "failed")]
     assert project.state()[1] == [("creating", "small")]
@@ -132,12 +134,12 @@ def test_a_second_ctrl_c_leaves_no_process(project, kube, namespace):
     process = project.spawn("up")
     pid = project.root / "hold.pid"
     wait_for(lambda: pid.exists() and pid.read_text().strip())
-    process.send_signal(signal.SIGINT)
+    os.kill(process.pid, signal.SIGINT)
     # Two that come at once are one.
     time.sleep(0.5)
-    assert process.poll() is None
-    process.send_signal(signal.SIGINT)
-    process.wait(120)
+    assert process.is_alive()
+    os.kill(process.pid, signal.SIGINT)
+    process.join(120)
     wait_for(lambda: not Path(f"/proc/{pid.read_text().strip()}/status").exists(), 5)
     released()
     assert project.run("destroy").ok
@@ -177,7 +179,7 @@ def test_kill_at_a_random_moment_orphans_nothing(project, kube, namespace, seed)
     wait_for(started.exists)
     time.sleep(dice.random() * 1.2)
     process.kill()
-    process.wait()
+    process.join()
     held, pending = project.state()
     known = {*held, *(name for _, name in pending)}
     there = {*kube.names("configmap", namespace), *kube.names("secrets", namespace)}
