@@ -28,7 +28,7 @@ _OWNER = "0:0"  # a machine's accounts may be anything at the moment
 class Accounts:
     """Accounts of the first login machine, on all machines.
 
-    They are compared all the time, by a thread: slurmctld resolves a user's number once, when the user is added to the
+    A thread sees at once when they are replaced: slurmctld resolves a user's number once, when the user is added to the
     database, which is a moment after the account was created.
     """
 
@@ -36,14 +36,17 @@ class Accounts:
         self._wanted: tuple[Mapping[str, Process], Sequence[str], int] = ({}, (), 0)
         self._shared: dict[str, object] = {}
         """What each machine has: its first process, and the files' version."""
+        self._changed = 0
+        """When a file of the first login machine's /etc was last replaced, in nanoseconds."""
         self._thread: threading.Thread | None = None
         self._lock = threading.Lock()
 
     def share(self, running: Mapping[str, Process], keys: Sequence[str], port: int) -> None:
         """Make every machine (by its first process) have the jail, the accounts, and on login machines root's keys.
         `port`: where sshd of login machines listens besides, for a NodePort; 0 for nowhere."""
-        self._wanted = (dict(running), tuple(keys), port)
-        self._turn()
+        with self._lock:
+            self._wanted = (dict(running), tuple(keys), port)
+            self._compare()
         if self._thread is None:
             self._thread = threading.Thread(target=self._watch, daemon=True)
             self._thread.start()
@@ -51,11 +54,11 @@ class Accounts:
     def _watch(self) -> None:
         while True:
             time.sleep(PACE_SECONDS)
-            self._turn()
-
-    def _turn(self) -> None:
-        with self._lock:
-            self._compare()
+            with self._lock, suppress(OSError, HostError), _root(self._wanted[0].get(LOGIN_POD)) as first:
+                folder = first.status("/etc") if first else None
+                if folder and folder.st_mtime_ns != self._changed:
+                    self._changed = folder.st_mtime_ns
+                    self._compare()
 
     def _compare(self) -> None:
         running, keys, port = self._wanted
