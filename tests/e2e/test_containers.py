@@ -43,7 +43,7 @@ done | tar -cf - --ignore-failed-read -T - 2>/dev/null | tar -C rootfs -xf -
 for name in bin lib lib64 sbin; do ln -sfn "usr/$name" "rootfs/$name"; done
 mkdir -p rootfs/dev rootfs/etc rootfs/home rootfs/proc rootfs/run rootfs/sys rootfs/tmp rootfs/var/tmp
 touch rootfs/etc/in-a-container
-apptainer -q build image.sif rootfs
+apptainer -q build --mksquashfs-args=-no-compression image.sif rootfs
 """
 REGISTRY = """
 import base64, http.server
