@@ -1,4 +1,4 @@
-"""accounting backup, restore and rebuild."""
+"""`./hpc accounting backup`, `restore` and `rebuild`."""
 
 import json
 from pathlib import Path

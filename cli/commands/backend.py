@@ -1,4 +1,4 @@
-"""backend init nebius, backend init gcs, backend list, env."""
+"""`./hpc backend init nebius`, `backend init gcs`, `backend list` and `env`."""
 
 import re
 from datetime import timedelta

@@ -1,4 +1,4 @@
-"""bench."""
+"""`./hpc bench`."""
 
 import json as jsonlib
 from dataclasses import asdict

@@ -1,4 +1,4 @@
-"""config set."""
+"""`./hpc config set`."""
 
 import getpass
 import sys

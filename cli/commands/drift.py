@@ -1,4 +1,4 @@
-"""drift."""
+"""`./hpc drift`."""
 
 from collections.abc import Mapping
 from contextlib import nullcontext

@@ -1,4 +1,4 @@
-"""health."""
+"""`./hpc health`."""
 
 import json as jsons
 import shlex

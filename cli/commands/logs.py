@@ -1,4 +1,4 @@
-"""logs."""
+"""`./hpc logs`."""
 
 from typing import Annotated
 

@@ -1,4 +1,4 @@
-"""nodes."""
+"""`./hpc nodes`."""
 
 from collections.abc import Mapping, Sequence
 from enum import Enum

@@ -1,4 +1,4 @@
-"""outputs."""
+"""`./hpc outputs`."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any

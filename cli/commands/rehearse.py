@@ -1,4 +1,4 @@
-"""rehearse."""
+"""`./hpc rehearse`."""
 
 import tempfile
 import time

@@ -1,4 +1,4 @@
-"""stacks, and state export, import, unlock, unprotect, delete and rename."""
+"""`./hpc stacks`, and `state export`, `import`, `unlock`, `unprotect`, `delete` and `rename`."""
 
 import json
 import sys

@@ -1,4 +1,4 @@
-"""status."""
+"""`./hpc status`."""
 
 from dataclasses import asdict
 from typing import Annotated, Any

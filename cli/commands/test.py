@@ -1,4 +1,4 @@
-"""test: formatters, linters, types and tests of this project, side by side, with their output in one order."""
+"""`./hpc test`: formatters, linters, types and tests side by side, with their output in one order."""
 
 import os
 import shutil

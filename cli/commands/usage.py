@@ -1,4 +1,4 @@
-"""usage."""
+"""`./hpc usage`."""
 
 from collections.abc import Collection
 from enum import Enum

@@ -1,4 +1,4 @@
-"""user add, remove and list."""
+"""`./hpc user add`, `remove` and `list`."""
 
 import shlex
 from dataclasses import asdict

@@ -19,7 +19,7 @@ PRINTS = {
     "cli/commands/test.py": "passes on what this program's own tests and linters print, colours included",
     "cli/console.py": "the place",
     "cli/commands/nebius_token.py": "prints JSON, which escapes all that a terminal could take",
-    "cli/commands/environment.py": "prints a document of ours",
+    "cli/commands/installation.py": "prints a document of ours",
     "cli/commands/state.py": "writes the state, as it is",
 }
 

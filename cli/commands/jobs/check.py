@@ -1,4 +1,4 @@
-"""check jobs: small jobs on each node, then over all nodes, then the NCCL test."""
+"""`./hpc check jobs`: small jobs on each node, then over all nodes, then the NCCL test."""
 
 import secrets
 import shlex

@@ -1,4 +1,4 @@
-"""examples."""
+"""`./hpc examples`."""
 
 import shlex
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""mlperf prepare, and what the commands on MLPerf share."""
+"""`./hpc mlperf prepare`, and what the commands on MLPerf share."""
 
 import shlex
 from collections.abc import Iterable, Mapping

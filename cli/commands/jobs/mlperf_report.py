@@ -1,4 +1,4 @@
-"""mlperf report."""
+"""`./hpc mlperf report`."""
 
 import re
 import shlex

@@ -1,4 +1,4 @@
-"""mlperf run."""
+"""`./hpc mlperf run`."""
 
 from pathlib import Path
 from typing import Annotated

@@ -1,4 +1,4 @@
-"""nccl build, and what the commands on NCCL share."""
+"""`./hpc nccl build`, and what the commands on NCCL share."""
 
 import shlex
 from typing import Annotated

@@ -1,4 +1,4 @@
-"""nccl report."""
+"""`./hpc nccl report`."""
 
 import shutil
 import sys

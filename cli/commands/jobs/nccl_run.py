@@ -1,4 +1,4 @@
-"""nccl run: one measurement, or pairs of nodes that show which node is slow."""
+"""`./hpc nccl run`: one measurement, or pairs of nodes that show which node is slow."""
 
 import os
 import re

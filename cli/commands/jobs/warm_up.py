@@ -1,4 +1,4 @@
-"""warm-up."""
+"""`./hpc warm-up`."""
 
 import json
 import shlex

@@ -1,4 +1,4 @@
-"""run, ssh and ssh-config."""
+"""`./hpc run`, `ssh` and `ssh-config`."""
 
 from pathlib import Path
 from typing import Annotated

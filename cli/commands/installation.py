@@ -1,4 +1,4 @@
-"""install-pulumi, completion, version, schema."""
+"""`./hpc install-pulumi`, `completion`, `version` and `schema`."""
 
 import json
 import platform

@@ -1,4 +1,4 @@
-"""preview, up, destroy, refresh, import."""
+"""`./hpc preview`, `up`, `destroy`, `refresh` and `import`."""
 
 from typing import Annotated
 
