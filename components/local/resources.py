@@ -1,6 +1,9 @@
 """The resources of a stack on this host: base image, network, shared folders, machines."""
 
+import hashlib
+import json
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -195,7 +198,7 @@ class MachineProvider(ResourceProvider):
             replaces = ["name"]
         cut = not replaces and machine.is_cut(old)
         return DiffResult(
-            changes=bool(replaces or dead or cut or changed(_olds, _news, IN_PLACE)),
+            changes=bool(replaces or dead or cut or changed(_olds, {**_news, "files": digest(_news)}, IN_PLACE)),
             replaces=replaces,
             # What an update leaves as it is, so that a preview has it: only a start gives another boot_id.
             stables=["instance_id", "host_key", *([] if dead else ["boot_id"])],
@@ -212,25 +215,32 @@ class MachineProvider(ResourceProvider):
         facts = machine.facts(design(props))
         if facts is None:
             return ReadResult("", given(props))
-        return ReadResult(id_, _outputs(given(props), facts))
+        return ReadResult(id_, given(props) | asdict(facts))
 
     def delete(self, _id: str, _props: dict[str, Any]) -> None:
         machine.delete(design(_props))
 
 
 def _outputs(props: Mapping[str, Any], facts: Facts) -> dict[str, Any]:
-    return {**given(props), "instance_id": facts.instance_id, "boot_id": facts.boot_id, "host_key": facts.host_key}
+    """The inputs and what the host has, but for the files: the inputs have them, and they are most of the state."""
+    return given(props) | asdict(facts) | {"files": digest(props)}
+
+
+def digest(props: Mapping[str, Any]) -> str:
+    """A hash of a machine's files."""
+    return hashlib.sha256(json.dumps(props["files"], sort_keys=True, default=repr).encode()).hexdigest()
 
 
 def design(props: Mapping[str, Any]) -> Design:
     """The host's view of a machine's inputs; numbers come as Pulumi's floats."""
     own = {name: props[name] for name in ("stack", "name", "address", "image", "authorized_keys", "os_release")}
+    files = props["files"] if isinstance(props["files"], Mapping) else {}  # outputs have a hash
     return Design(
         **own,
         root=Path(props["root"]),
         images=Path(props["images"]),
         prefix=int(props["prefix"]),
-        files={path: _file(file) for path, file in props["files"].items()},
+        files={path: _file(file) for path, file in files.items()},
         devices=tuple((d["name"], int(d["major"]), int(d["minor"])) for d in props["devices"]),
         orderly=bool(props["orderly"]),
     )

@@ -297,10 +297,10 @@ class State:
     def archive(self, folder: Path, info: dict[str, Value]) -> None:
         """Keep a run in the history and its outcome among the backups, where `pulumi stack history` looks; one that
         changed nothing shares the copies of the one before. Raises OSError."""
-        if not self.file.exists():
+        if not self._text:
             return
         project, stack = self._name.split("/")[1:]
-        text, stamp = self.file.read_text(encoding="utf-8"), time.time_ns()
+        text, stamp = self._text, time.time_ns()
         history, backups = folder / "history" / project / stack, folder / "backups" / project / stack
         write_atomically(history / f"{stack}-{stamp}.history.json", json.dumps(info), mode=PRIVATE)
         kept = checkpoint.newest_outcome(self.file)

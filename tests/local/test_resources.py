@@ -32,20 +32,27 @@ OTHER: dict[str, Any] = {
 }  # fmt: skip
 
 
+def made(props: dict[str, Any]) -> dict[str, Any]:
+    """Outputs of the machine with these inputs."""
+    return {**props, "files": resources.digest(props)}
+
+
 class TestMachine:
     def test_nothing_changed_is_nothing_to_do(self, props: dict[str, Any]) -> None:
-        assert MachineProvider().diff("id", {**props, "instance_id": "i"}, {**props, "prefix": 20}).changes is False
+        assert (
+            MachineProvider().diff("id", {**made(props), "instance_id": "i"}, {**props, "prefix": 20}).changes is False
+        )
 
     @pytest.mark.parametrize("name", REPLACES)
     def test_what_it_is_made_from_makes_it_anew(self, props: dict[str, Any], name: str) -> None:
-        diff = MachineProvider().diff("id", props, {**props, name: OTHER[name]})
+        diff = MachineProvider().diff("id", made(props), {**props, name: OTHER[name]})
         assert diff.changes
         assert diff.replaces == [name]
         assert diff.delete_before_replace
 
     @pytest.mark.parametrize("name", IN_PLACE)
     def test_its_files_change_in_place(self, props: dict[str, Any], name: str) -> None:
-        diff = MachineProvider().diff("id", props, {**props, name: OTHER[name]})
+        diff = MachineProvider().diff("id", made(props), {**props, name: OTHER[name]})
         assert diff.changes
         assert diff.replaces == []
 
@@ -56,7 +63,7 @@ class TestMachine:
         self, props: dict[str, Any], monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(resources.machine, "is_cut", lambda _: True)
-        diff = MachineProvider().diff("id", props, props)
+        diff = MachineProvider().diff("id", made(props), props)
         assert (diff.changes, diff.replaces) == (True, [])
         assert "boot_id" in (diff.stables or [])
 
@@ -65,7 +72,7 @@ class TestMachine:
     ) -> None:
         monkeypatch.setattr(resources.machine, "running", lambda _: None)
         monkeypatch.setattr(resources.machine, "facts", lambda _: object())
-        diff = MachineProvider().diff("id", props, props)
+        diff = MachineProvider().diff("id", made(props), props)
         assert diff.changes
         assert diff.replaces == []
 
@@ -73,7 +80,7 @@ class TestMachine:
         self, props: dict[str, Any], monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(resources.machine, "running", lambda _: None)
-        assert MachineProvider().diff("id", props, props).replaces == ["name"]
+        assert MachineProvider().diff("id", made(props), props).replaces == ["name"]
 
     def test_a_machine_whose_files_are_gone_is_gone(self, props: dict[str, Any]) -> None:
         assert MachineProvider().read("dev/dev-cpu-0", props).id == ""
