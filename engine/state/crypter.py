@@ -129,7 +129,8 @@ def seal(value: Value, encrypt: Callable[[str], str]) -> Value:
     """Encrypt all secrets in a value. One inside another is only marked, as the CLI does: the outer one hides it."""
 
     def sealed(hidden: Value) -> Value:
-        text = json.dumps(seal(hidden["value"], str), separators=(",", ":"), ensure_ascii=False)
+        # Sorted, as the CLI does: the same value in another order would be another ciphertext.
+        text = json.dumps(seal(hidden["value"], str), separators=(",", ":"), ensure_ascii=False, sort_keys=True)
         return {SIG: SECRET, "ciphertext": encrypt(text)}
 
     return with_secrets(value, sealed)
