@@ -150,20 +150,20 @@ print(json.dumps([type(provider).__module__, found.changes, found.replaces, "goo
     assert json.loads(ran.stdout) == ["components.gcp.bake.resource", True, ["content"], False]
 
 
+@pytest.fixture(scope="module")
+def host() -> Iterator[provider_pb2_grpc.ResourceProviderStub]:
+    """The process that the Pulumi CLI runs dynamic providers in, which is the SDK's."""
+    command = [sys.executable, "-m", "pulumi.dynamic", "127.0.0.1:1"]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+        assert process.stdout
+        with grpc.insecure_channel(f"127.0.0.1:{process.stdout.readline().strip()}") as channel:
+            stub = provider_pb2_grpc.ResourceProviderStub(channel)
+            stub.Configure(provider_pb2.ConfigureRequest(args=struct_pb2.Struct()))
+            yield stub
+        process.terminate()
+
+
 class TestUnderTheCli:
-    """The process that the Pulumi CLI runs dynamic providers in is the SDK's."""
-
-    @pytest.fixture
-    def host(self) -> Iterator[provider_pb2_grpc.ResourceProviderStub]:
-        command = [sys.executable, "-m", "pulumi.dynamic", "127.0.0.1:1"]
-        with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-            assert process.stdout
-            with grpc.insecure_channel(f"127.0.0.1:{process.stdout.readline().strip()}") as channel:
-                stub = provider_pb2_grpc.ResourceProviderStub(channel)
-                stub.Configure(provider_pb2.ConfigureRequest(args=struct_pb2.Struct()))
-                yield stub
-            process.terminate()
-
     def create(self, host: provider_pb2_grpc.ResourceProviderStub, fake: FakeCompute) -> Any:
         inputs = struct_pb2.Struct()
         inputs.update({**props(fake), "__provider": serialize_provider(BakeProvider())})
