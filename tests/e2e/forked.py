@@ -20,7 +20,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 HERE = Path(__file__).relative_to(ROOT)
 MODULES = (
-    "accounting", "drift", "health", "jobs.check", "logs", "nodes", "outputs", "reach", "state", "status", "update",
+    "accounting", "drift", "health", "jobs.check", "logs", "nodes", "outputs", "ssh", "state", "status", "up",
     "user",
 )  # fmt: skip
 """Of cli/commands: what tests start often."""
