@@ -59,7 +59,7 @@ def prepare() -> None:
     if not PASSWORD.exists():
         raise SetupError(f"no database password was delivered: {PASSWORD} is missing")
     # Its socket is there before it answers, and may be left from a server that was killed.
-    wait("MariaDB", lambda: succeeds("mariadb", "--batch", "--execute=SELECT 1"), seconds=180, unit="mariadb")
+    wait("MariaDB", lambda: succeeds("mariadb", "--batch", "-e", "SELECT 1"), seconds=180, interval=0.3, unit="mariadb")
     # On standard input: a password on a command line is readable by every user of the machine.
     run("mariadb", "--batch", stdin=statements(PASSWORD.read_text().strip()))
 
