@@ -71,12 +71,14 @@ def test_a_limit_is_previewed_line_by_line(edited: Cluster):
 @pytest.mark.parametrize(
     "one",
     [
-        (lambda _: None, "reconfigure", "scontrol show partition cpu", "MaxTime=02:00:00"),
         (
             lambda c: c["partitions"].update(night={"nodesets": ["cpu"], "priority_tier": 2}),
             "reconfigure",
-            "runuser -u alice -- srun -p night --chdir=/ sh -c 'echo $SLURM_JOB_PARTITION'",
-            "night",
+            (
+                "scontrol show partition cpu | grep -o MaxTime=02:00:00; "
+                "runuser -u alice -- srun -p night --chdir=/ sh -c 'echo $SLURM_JOB_PARTITION'"
+            ),
+            "MaxTime=02:00:00\nnight\n",
         ),
         (
             lambda c: c["users"].append({"name": "dave", "uid": 2007, "account": "research"}),
@@ -101,7 +103,7 @@ def test_a_limit_is_previewed_line_by_line(edited: Cluster):
         ),
         (lambda c: c.setdefault("slurm", {}).update(job_submit_lua=LUA), "restart", FORBIDDEN, "not by this name"),
     ],
-    ids=["limit", "partition", "user", "qos", "node", "lua"],
+    ids=["limit and partition", "user", "qos", "node", "lua"],
 )
 def test_an_edit_takes_effect_beside_a_running_job(edited: Cluster, long: str, one: tuple[Edit, str, str, str]):
     edit, effect, look, found = one

@@ -34,10 +34,10 @@ NAMED = {
 
 @pytest.fixture(scope="module")
 def seen(bring_up: Callable[..., Cluster]) -> Cluster:
-    """A controller, a login machine and two nodes."""
+    """A controller, a login machine and a node."""
     return bring_up(
         "seen",
-        nodesets={"cpu": {"count": 2}},
+        nodesets={"cpu": {"count": 1}},
         partitions={"cpu": {"nodesets": ["cpu"], "default": True, "max_time": "24:00:00"}},
         users=[
             {"name": "alice", "uid": 2001, "account": "research", "qos": ["normal", "urgent"]},
@@ -58,8 +58,8 @@ def ask(cluster: Cluster, command: str) -> dict[str, Any]:
 class TestHealthy:
     def test_all_is_well_and_nothing_differs(self, seen: Cluster):
         printed = seen.command("status")
-        assert printed.startswith("seen: all is well: 2 nodes idle, 0 jobs.\n")
-        assert "seen-cpu-[0-1]" in printed
+        assert printed.startswith("seen: all is well: 1 node idle, 0 jobs.\n")
+        assert "seen-cpu-0" in printed
         assert seen.command("drift") == "seen: nothing differs from the stack.\n"
 
     def test_every_part_of_every_machine_can_be_read_and_none_is_secret(self, seen: Cluster):
@@ -79,13 +79,13 @@ class TestHealthy:
 
 
 def test_a_drained_node_is_named_with_its_reason(seen: Cluster):
-    seen.command("nodes", "drain", "cpu-1", "--reason", "disk errors")
+    seen.command("nodes", "drain", "cpu-0", "--reason", "disk errors")
     (found,) = ask(seen, "status")["findings"]
-    assert (found["id"], found["where"]) == ("node-drained", ["seen-cpu-1"])
+    assert (found["id"], found["where"]) == ("node-drained", ["seen-cpu-0"])
     assert "drained by root" in found["what"]
     assert "disk errors" in found["what"]
-    assert found["todo"] == "./hpc nodes seen resume seen-cpu-1"
-    seen.command("nodes", "resume", "cpu-1")
+    assert found["todo"] == "./hpc nodes seen resume seen-cpu-0"
+    seen.command("nodes", "resume", "cpu-0")
     eventually(lambda: ask(seen, "status")["ok"], what="a status without findings")
 
 
@@ -101,7 +101,7 @@ NODE, BOARD = "/usr/local/lib/hpc/node", "/opt/apps/adm/hpc"
         },
         {"setup-missing": ("controller", f"rm -r {NODE}; echo nonsense >{BOARD}/cluster.json")},
         {"cluster-state-damaged": ("controller", f"rm -r {BOARD}; echo x >{BOARD}")},
-        {"cluster-state-damaged": ("controller", f"echo nonsense >{BOARD}/nodes/seen-cpu-1.json")},
+        {"cluster-state-damaged": ("controller", f"echo nonsense >{BOARD}/nodes/seen-cpu-0.json")},
     ],
     ids=["node", "controller", "folder", "report"],
 )
