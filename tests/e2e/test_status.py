@@ -128,7 +128,9 @@ def test_a_failed_edit_goes_back_and_its_rest_with_the_file(seen: Cluster):
     seen.revert(before)
     assert "the last run failed; running it again with the input of the one before" in seen.up()
     assert seen.inside("controller", "id -u eve || echo gone").endswith("gone")
-    assert ask(seen, "drift")["ok"]
+    # Nodes take a new config version by themselves, a moment later.
+    eventually(lambda: seen.inside("cpu-0", "id -u eve || echo gone").endswith("gone"), what="the node's users")
+    eventually(lambda: ask(seen, "drift")["ok"], what="a drift without differences")
     assert "did not end well" not in seen.up()
 
 
