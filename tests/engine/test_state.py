@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from engine import DamagedStateError, EngineError, PassphraseError
+from engine import DamagedStateError, EngineError, PassphraseError, values
 from engine.state import crypter
 
 REPOSITORY = Path(__file__).parents[2]
@@ -120,6 +120,15 @@ def test_a_wrong_passphrase_is_told_before_the_first_step_also_where_nothing_is_
     (bench.root / "Pulumi.dev.yaml").unlink(missing_ok=True)
     bench.stack().prepare_for_cli()
     assert bench.up().ok
+
+
+def test_a_secret_is_the_same_whatever_the_order_of_its_keys():
+    """Maps of the SDK's messages have no order."""
+    box = crypter.Crypter(lambda: "x")
+    one, other = (
+        {values.SIG: values.SECRET, "value": dict(pairs)} for pairs in ([("a", 1), ("b", 2)], [("b", 2), ("a", 1)])
+    )
+    assert crypter.seal(one, box.encrypt) == crypter.seal(other, box.encrypt)
 
 
 def test_the_salt_of_the_stack_file_rules_and_configured_secrets_are_read_with_it(bench):
