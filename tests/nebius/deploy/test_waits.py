@@ -9,6 +9,7 @@ import pytest
 
 from cluster.observe.nodes import parse_nodes
 from components.nebius import waits
+from components.nebius.actions import Poll
 from components.nebius.kubectl import Kubectl, KubectlError
 from components.nebius.waits import Awaited, Look, WaitError, wait_for
 from tests.nebius.deploy.kubectl_stand_in import Cluster, row
@@ -55,6 +56,15 @@ class TestAnyWait:
             return found
 
         assert wait_for(Awaited("a thing", look), seconds=5, pace=0.01) == {"a": 1}
+
+    def test_what_takes_long_is_asked_for_less_often(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        now, slept = [100.0], list[float]()
+        monkeypatch.setattr(time, "monotonic", lambda: now[0])
+        monkeypatch.setattr(time, "sleep", slept.append)
+        poll = Poll(600, 0.3)
+        for now[0] in (101, 112, 500, 698):
+            poll.pause()
+        assert slept == [0.3, 1.2, 5, 2]
 
 
 class TestPermissions:
