@@ -255,11 +255,13 @@ class TestProcess:
             time.sleep(0.02)
         return process, f"t0ken@127.0.0.1:{port.read_text().strip()}"
 
-    def test_it_remembers_after_kill_9_and_ends_by_a_signal(self, folder: Path) -> None:
+    def test_it_has_a_fault_remembers_after_kill_9_and_ends_by_a_signal(self, folder: Path) -> None:
         (folder / "ca.pem").write_text("-----BEGIN CERTIFICATE-----\n")
         options = ["--cluster-endpoint=https://127.0.0.1:6443", f"--cluster-ca={folder / 'ca.pem'}"]
-        process, endpoint = self.start(folder, *options)
+        process, endpoint = self.start(folder, *options, "--fault=Network:create:refuse:quota_failure")
         props = {"owner": OWNER, "parent_id": PROJECT_ID, "endpoint": endpoint, "pace": 0.02}
+        with pytest.raises(NebiusError, match="limit 8, asked 16"):
+            lifecycle.create({**props, "kind": "Network", "name": "x1", "resource_name": "x1", "spec": {}})
         subnet = objects.first_subnet(PROJECT_ID, endpoint)
         spec = {"control_plane": {"subnet_id": subnet}}
         found = lifecycle.create({**props, "kind": "Cluster", "name": "k8s", "resource_name": "k8s", "spec": spec})
@@ -273,16 +275,6 @@ class TestProcess:
         assert objects.exists("Cluster", found.id, endpoint)
         os.kill(process.pid, signal.SIGTERM)
         assert process.wait(60) == 0
-
-    def test_faults_of_the_command_line(self, folder: Path) -> None:
-        process, endpoint = self.start(folder, "--fault=Network:create:refuse:quota_failure")
-        props = {"owner": OWNER, "parent_id": PROJECT_ID, "endpoint": endpoint, "pace": 0.02}
-        try:
-            with pytest.raises(NebiusError, match="limit 8, asked 16"):
-                lifecycle.create({**props, "kind": "Network", "name": "x1", "resource_name": "x1", "spec": {}})
-        finally:
-            process.terminate()
-            process.wait(60)
 
     def test_a_fault_that_there_is_not(self) -> None:
         with pytest.raises(ValueError, match=r"is no fault; allowed: KIND:VERB:refuse\|fail\|hang\|lose:bad_request"):
