@@ -1,22 +1,107 @@
 """Fetches a backup of the accounting database, brings one back to the controller, and has lost records rebuilt."""
 
+import gzip
+import hashlib
 import json
 import os
 import shlex
 import subprocess
 import tempfile
 import time
+import zlib
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, Any, cast
 
 from cli import console
 from cli.access import remote
 from cli.access.remote import follow
 from cli.cluster.cluster import Cluster
 from cli.errors import CliError
-from cluster.observe.backup import Backup, BackupError, read
+from cluster.catalog.slurm_releases import takes_over
+from cluster.regular_file import refuse_special
 from components.slurm import payload
+
+FIRST = b"-- hpc accounting backup 1\n"
+LAST = b"-- sha256 "
+
+
+class BackupError(ValueError):
+    """A file that is no whole backup; the message says in what way."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Backup:
+    """The properties that a whole backup contains."""
+
+    cluster: str
+    slurm: str
+    """Release of Slurm that it was made with."""
+    date: str
+    """The time in ISO 8601 with its zone."""
+    jobs: int
+    """Job records in it."""
+    sha256: str
+    """SHA-256 of the file as it is, compressed."""
+
+
+def read_backup(file: Path) -> Backup:
+    """Read the file's own description, once all of it was read and found whole.
+
+    Raises:
+        BackupError: it was cut off, was changed, or is something else.
+        OSError: it can't be read.
+    """
+    whole = hashlib.sha256()
+    refuse_special(file)
+    with file.open("rb") as packed:
+        while chunk := packed.read(1 << 20):
+            whole.update(chunk)
+        packed.seek(0)
+        try:
+            note = _header(gzip.GzipFile(fileobj=packed))
+        except (EOFError, zlib.error):
+            raise BackupError("it was cut off, or damaged: its end is missing") from None
+        except gzip.BadGzipFile:
+            raise BackupError("it is no backup of ours: those are gzip files that `accounting backup` wrote") from None
+    try:
+        texts = {key: str(note[key]) for key in ("cluster", "slurm", "date")}
+        return Backup(**texts, jobs=int(note["jobs"]), sha256=whole.hexdigest())
+    except (KeyError, TypeError, ValueError):
+        raise BackupError("its second line does not say what it is: it was written by another version") from None
+
+
+def _header(plain: "gzip.GzipFile") -> dict[str, Any]:
+    lines = cast("IO[bytes]", plain)
+    first = lines.readline()
+    if first != FIRST:
+        raise BackupError("it is no backup of ours: its first line is another one")
+    second = lines.readline()
+    summed = hashlib.sha256(first + second)
+    last = b""
+    for line in lines:
+        summed.update(last)
+        last = line
+    if last != LAST + summed.hexdigest().encode() + b"\n":
+        if last.startswith(LAST):
+            raise BackupError("it was changed since it was made: the sum at its end is another")
+        raise BackupError("the dump in it did not come to its end: the sum at its end is missing")
+    try:
+        found = json.loads(second.removeprefix(b"-- "))
+    except ValueError:
+        found = None
+    return found if isinstance(found, dict) else {}
+
+
+def readable(made: str, release: str) -> bool:
+    """Return whether Slurm `release`, such as 24.11.3, reads the tables that `made` wrote: a release is its first two
+    numbers.
+
+    slurmdbd converts those of the releases that it takes over from, and does not start on others.
+    """
+    return takes_over(*(".".join(version.split(".")[:2]) for version in (release, made)))
+
 
 UPLOADED = "/var/lib/hpc/accounting"
 """The folder that the controller takes backups from; see scripts/node/accounting/backup.py."""
@@ -41,7 +126,7 @@ def fetch(cluster: Cluster, stack: str, file: Path) -> Backup:
         with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as out:
             _dump(cluster, stack, out.fileno())
             os.fsync(out.fileno())
-        found = read(part)
+        found = read_backup(part)
         os.link(part, file)  # unlike a rename it takes no file's place
     except FileExistsError:
         raise CliError(f"{file}: somebody else has written it meanwhile; it was left as it is.") from None

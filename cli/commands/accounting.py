@@ -53,11 +53,11 @@ def restore(stack: options.Stack, file: _In, *, yes: options.Yes = False) -> Non
     over, and accounts, users and QOS are made to match the stack again. The cluster may have been recreated since the
     backup, but must have the same name. Safe to repeat, also after it was cut off.
     """
-    from cluster.observe.backup import BackupError, read, readable
+    from cli.cluster.backup import BackupError, read_backup, readable
 
     file = file if file.exists() or file.name != str(file) else state_dir.backups() / file
     try:
-        found = read(file)
+        found = read_backup(file)
     except BackupError as error:
         raise CliError(f"{file}: {error}. Nothing was changed.") from None
     except OSError as error:

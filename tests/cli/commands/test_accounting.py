@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cluster.observe.backup import FIRST, LAST
+from cli.cluster.backup import FIRST, LAST
 from tests.cli.clusters import Tool
 from tests.cli.conftest import Hpc
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from cluster.observe.backup import FIRST, LAST, BackupError, read, readable
+from cli.cluster.backup import FIRST, LAST, BackupError, read_backup, readable
 
 NOTE = {"cluster": "dev", "slurm": "22.05.8", "date": "2026-11-21T05:30:00+0000", "jobs": 3, "managed": None}
 
@@ -28,7 +28,7 @@ def file(tmp_path: Path) -> Path:
 
 def test_a_whole_one_says_whose_it_is(file: Path):
     file.write_bytes(backup())
-    found = read(file)
+    found = read_backup(file)
     assert (found.cluster, found.slurm, found.date, found.jobs) == ("dev", "22.05.8", NOTE["date"], 3)
     assert found.sha256 == hashlib.sha256(file.read_bytes()).hexdigest()
 
@@ -43,7 +43,7 @@ def test_one_that_was_cut_off_anywhere_is_refused(file: Path, where: int):
     whole = backup()
     file.write_bytes(whole[: where % len(whole)])
     with pytest.raises(BackupError):
-        read(file)
+        read_backup(file)
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -54,7 +54,7 @@ def test_one_that_was_changed_anywhere_is_refused_or_reads_the_same(file: Path, 
     whole[10 + where % (len(whole) - 10)] ^= change
     file.write_bytes(bytes(whole))
     with pytest.raises(BackupError):
-        read(file)
+        read_backup(file)
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,7 @@ def test_one_that_was_changed_anywhere_is_refused_or_reads_the_same(file: Path, 
 def test_what_is_wrong_is_said(file: Path, content: bytes, words: str):
     file.write_bytes(content)
     with pytest.raises(BackupError, match=words):
-        read(file)
+        read_backup(file)
 
 
 @pytest.mark.parametrize(
