@@ -99,6 +99,7 @@ class Supervisor:
             self._run(self._operator, [
                 *_program("soperator"), f"--server={access.server}", f"--authority={pki / 'ca.crt'}",
                 f"--token-file={self._token}", f"--nebius={_ADDRESS}:{ports['nebius']}", f"--project={place.project}",
+                f"--nebius-state={self.folder / 'nebius-state.json'}",
                 f"--kubelet={ports['kubelet']}", *([] if machines else ["--no-machines"]),
             ])
             # fmt: on

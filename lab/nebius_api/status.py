@@ -53,7 +53,7 @@ class Store:
         new = self._file.with_name(f"{self._file.name}.new")
         # Access keys of the stand-in are in it.
         with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w", encoding="utf-8") as stream:
-            json.dump(known, stream, indent=1)
+            stream.write(json.dumps(known))
         new.replace(self._file)
 
     def new_id(self, kind: str) -> str:

@@ -21,6 +21,7 @@ def main() -> None:
     parser.add_argument("--authority", type=Path, required=True, help="its certificate authority, a PEM file")
     parser.add_argument("--token-file", type=Path, required=True, help="holds the token of both APIs")
     parser.add_argument("--nebius", default="", metavar="HOST:PORT", help="the Nebius API's stand-in")
+    parser.add_argument("--nebius-state", type=Path, help="the file that it writes with each change")
     parser.add_argument("--project", default="", help="whose node groups become nodes")
     parser.add_argument("--kubelet", type=int, default=10250, metavar="PORT", help="where the kubelet of all nodes is")
     parser.add_argument("--no-machines", action="store_true", help="only statuses: nothing can be run in pods")
@@ -31,7 +32,7 @@ def main() -> None:
     token = given.token_file.read_text().strip()
     operator = Operator(
         Kube(given.server, given.authority, token),
-        cloud=Cloud(f"{token}@{given.nebius}", given.project) if given.nebius else None,
+        cloud=Cloud(f"{token}@{given.nebius}", given.project, given.nebius_state) if given.nebius else None,
         machines=machines, kubelet=given.kubelet, report=_report,
     )  # fmt: skip
     ended = threading.Event()

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from cluster.platforms.nebius.names import GPU, NODE_GROUP_LABEL
@@ -33,8 +34,16 @@ class NodeGroup:
 class Cloud:
     """The API at an endpoint, and the project whose clusters are this Kubernetes."""
 
-    def __init__(self, endpoint: str, project: str) -> None:
-        self._endpoint, self._project = endpoint, project
+    def __init__(self, endpoint: str, project: str, state: Path | None = None) -> None:
+        """`state` is the file that the API writes with each change, if it has one."""
+        self._endpoint, self._project, self._state = endpoint, project, state
+
+    def version(self) -> object:
+        """Return what changes with each change; without a file, at each call."""
+        if self._state is None or not self._state.exists():
+            return object()
+        status = self._state.stat()
+        return status.st_mtime_ns, status.st_ino
 
     def node_groups(self) -> list[NodeGroup]:
         """All node groups that have nodes by now."""

@@ -43,6 +43,8 @@ class Operator:
         self.behaviour = behaviour or Behaviour()
         self._groups: Sequence[NodeGroup] = () if cloud else (ALONE,)
         self._asked = 0.0
+        self._version: object = None
+        """The cloud's, when its groups were read."""
         self._memory = cluster.Memory()
         self._seen: object = None
         """What decided in the last turn."""
@@ -93,7 +95,10 @@ class Operator:
         if self._cloud is None or time.monotonic() < self._asked:
             return
         self._asked = time.monotonic() + CLOUD_SECONDS
+        version = self._cloud.version()
+        if version == self._version:
+            return
         try:
-            self._groups = self._cloud.node_groups()
+            self._groups, self._version = self._cloud.node_groups(), version
         except Exception as error:  # noqa: BLE001 - gRPC's and the SDK's own; the nodes stay as they are
             self._report(f"the Nebius API: {error}")
