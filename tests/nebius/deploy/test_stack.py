@@ -2,10 +2,13 @@
 
 import json
 import random
+from contextlib import closing
 
 import pytest
 
+from components.nebius.api import client
 from lab.nebius_api.faults import Fault
+from tests.nebius.deploy.site import Site
 
 pytestmark = pytest.mark.slow
 
@@ -135,12 +138,14 @@ def test_each_wait_says_what_is_missing_and_the_next_up_goes_on(site):
     assert site.owned() == []
 
 
-def test_a_chart_that_does_not_exist_stops_before_anything_is_created(site):
-    site.write(nebius={"soperator": {"version": "4.1.7", "charts": str(site.folder)}})
-    site.run("up", ok=False)
-    assert "there is no chart in the folder" in site.failure()
-    assert site.owned() == []
-    site.run("destroy")
+def test_a_chart_that_does_not_exist_stops_before_anything_is_created(kube, tmp_path):
+    site = Site(tmp_path, kube.access, kube.paths)
+    with site.api, closing(client):
+        site.write(nebius={"soperator": {"version": "4.1.7", "charts": str(site.folder)}})
+        site.run("up", ok=False)
+        assert "there is no chart in the folder" in site.failure()
+        assert site.owned() == []
+        site.run("destroy")
 
 
 @pytest.mark.parametrize("seed", [1])
