@@ -15,6 +15,7 @@ from components.gcp.network import Network
 from components.slurm.keys import ClusterKeys
 from tests.clouds import A3, EXASCALER, google
 from tests.components.graphs import graph, hold
+from tests.contract.seen import record
 from tests.harness import FLEX, Recording, Registered, deploy
 
 INSTANCE, NODE = "gcp:compute/instance:Instance", "gcp:compute/instanceFromTemplate:InstanceFromTemplate"
@@ -309,7 +310,7 @@ class TestCapacity:
 
 class TestNetwork:
     def test_rdma_nics_come_after_those_of_the_host(self):
-        nics = deploy("a4").one("a4h-a4-template").inputs["networkInterfaces"]
+        nics = record("a4", "made").recording.one("a4h-a4-template").inputs["networkInterfaces"]
         names = ["system", "second", *(f"gpu-{index}" for index in range(8))]
         assert [one["subnetwork"] for one in nics] == [f"a4h-network-{name}-subnet-id" for name in names]
         assert [one["nicType"] for one in nics] == ["GVNIC"] * 2 + ["MRDMA"] * 8

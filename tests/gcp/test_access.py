@@ -14,6 +14,7 @@ from cluster.roster import machines
 from components.gcp.access import Access
 from components.machine import Machine
 from lab.google.gcloud import WORDS
+from tests.contract.seen import record
 from tests.harness import Recording, deploy
 
 INSTANCE = iap.Instance(name="gone", project="my-project", zone="us-central1-a")
@@ -161,8 +162,7 @@ def test_the_program_logs_in_to_no_node() -> None:
 
 
 def test_local_machines_have_the_connections_that_they_had() -> None:
-    recording = deploy("dev")
-    connection = recording.one("dev-controller-configure").inputs["connection"]
+    connection = record("dev", "made").recording.one("dev-controller-configure").inputs["connection"]
     assert sorted(connection) == ["dialErrorLimit", "host", "hostKey", "perDialTimeout", "port", "privateKey", "user"]
     assert (connection["host"], connection["port"], connection["dialErrorLimit"]) == ("10.77.0.2", 22, 10)
 
