@@ -128,29 +128,3 @@ class TestBake:
 
 
 LABEL = "abcdefghijklmnopqrstuvwxyz0123456789_-"
-
-SAME: dict[str, dict[str, Any]] = {
-    "a partition": {"partitions": {"other": {"nodesets": ["cpu"], "default": True}}},
-    "more nodes": {"nodesets": {"cpu": {"count": 7}}},
-    "a user": {"users": [{"name": "alice", "uid": 2001}]},
-    "another builder": {"image": {**JAMMY, "builder": {"machine_type": "c2-standard-4", "minutes": 200}}},
-}
-OTHER: dict[str, dict[str, Any]] = {
-    "an own step": {"image": {**JAMMY, "provision": [{"name": "10-tools", "text": "#!/bin/bash\ntrue\n"}]}},
-    "another recipe": {"image": {**JAMMY, "recipe": "2025-01"}},
-    "another day's packages": {"image": {**JAMMY, "snapshot": "20261115T000000Z"}},
-    "a smaller disk": {"image": {**JAMMY, "builder": {"size_gb": 100}}},
-    "another Slurm": {"slurm": {"version": "24.11"}},
-    "a Lustre client": {"storage": {"lustre": EXASCALER}},
-    "GPUs": {"nodesets": {"cpu": A3}},
-}
-
-
-class TestName:
-    @pytest.mark.parametrize("change", SAME)
-    def test_what_is_not_in_it_leaves_it(self, change: str):
-        assert bake_of(**SAME[change])["image"] == bake_of()["image"]
-
-    @pytest.mark.parametrize("change", OTHER)
-    def test_another_content_is_another_image(self, change: str):
-        assert bake_of(**OTHER[change])["image"] != bake_of()["image"]

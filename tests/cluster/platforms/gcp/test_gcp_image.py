@@ -135,6 +135,7 @@ class TestName:
             {"image": {"provision": [{"name": "ours", "text": "#!/bin/sh\n"}]}},
             {"image": {"recipe": "2025-01"}},
             {"image": {"snapshot": "20261115T000000Z"}},
+            {"nodesets": {"a3": {"machine_type": "n2-standard-2"}}},
         ],
     )
     def test_what_is_in_the_image_changes_it(self, changes):
@@ -146,6 +147,8 @@ class TestName:
         [
             {"nodesets": {"a3": {**A3, "count": 9}}},
             {"login": {"count": 3}},
+            {"partitions": {"other": {"nodesets": ["a3"], "default": True}}},
+            {"users": [{"name": "alice", "uid": 2001}]},
             {"image": {"builder": {"machine_type": "e2-standard-8", "minutes": 200}}},
             {"image": {"snapshot": SNAPSHOTS[DEFAULT]}},
         ],
