@@ -71,7 +71,7 @@ READ: dict[str, str] = {
     "tenant": "components/nebius/infrastructure.py",
     "project": "components/nebius/resource.py",
     "region": "components/nebius/environment.py",
-    "subnet": "components/nebius/infrastructure.py",
+    "subnet": "components/nebius/network.py",
     "kubernetes.version": "components/nebius/infrastructure.py",
     "kubernetes.etcd_size": "components/nebius/infrastructure.py",
     **{
