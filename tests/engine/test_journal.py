@@ -18,7 +18,7 @@ NODES = [(f"n{i}", {"refs": [f"n{i - 1}"] if i % 3 else []}) for i in range(9)]
 
 @pytest.fixture(autouse=True)
 def _always(monkeypatch):
-    """However few the resources are."""
+    """However small the state is."""
     monkeypatch.setattr(state, "WHOLE", 0)
 
 
