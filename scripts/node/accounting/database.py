@@ -58,6 +58,8 @@ def prepare() -> None:
     """
     if not PASSWORD.exists():
         raise SetupError(f"no database password was delivered: {PASSWORD} is missing")
+    # Returns when the start that `configure` asked for has ended: until then each question would be a client in vain.
+    succeeds("systemctl", "start", "mariadb", timeout=180)
     # Its socket is there before it answers, and may be left from a server that was killed.
     wait("MariaDB", lambda: succeeds("mariadb", "--batch", "-e", "SELECT 1"), seconds=180, interval=0.3, unit="mariadb")
     # On standard input: a password on a command line is readable by every user of the machine.
