@@ -89,7 +89,7 @@ FULL = load("example-full")["hpc:cluster"]
 PLACES = [*places(FULL)]
 
 
-@settings(max_examples=100)
+@settings(max_examples=60)
 @given(st.lists(st.tuples(st.sampled_from(PLACES), JUNK), min_size=1, max_size=4))
 def test_nothing_that_stands_in_a_file_ends_in_a_traceback(changes):
     given_file = copy.deepcopy(FULL)

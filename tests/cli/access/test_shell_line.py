@@ -34,7 +34,7 @@ def machine(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("user", ["a user", "root"])
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25)
 @given(words=WORDS)
 def test_words_arrive_as_given(machine: Path, user: str, words: list[str]) -> None:
     line = shell_line(user, ["words", *words], terminal=False)

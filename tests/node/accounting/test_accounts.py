@@ -246,7 +246,7 @@ WORLDS = st.fixed_dictionaries(
 """Accounts in any tree."""
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(st.lists(WORLDS, min_size=2, max_size=3), st.integers(0, 8))
 def test_any_edit_after_any_killed_one_leads_to_what_the_stack_says(tmp_path_factory, worlds, at):
     with pytest.MonkeyPatch.context() as patch:
