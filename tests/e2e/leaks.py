@@ -6,7 +6,10 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from urllib.parse import quote
 
+import pytest
+
 from engine import values
+from engine.state import crypter
 from engine.state.state import State
 
 DRAWN = ("random:", "tls:")
@@ -15,7 +18,10 @@ DRAWN = ("random:", "tls:")
 def drawn(file: Path, stack: str, passphrase: str) -> dict[str, str]:
     """The secret outputs of whatever drew some, by RESOURCE.OUTPUT, from a state file."""
     state = State(file, stack, "hpc", lambda: passphrase)
-    state.load()
+    with pytest.MonkeyPatch.context() as patch:
+        # As ./hpc has it; tests/conftest.py has fewer.
+        patch.setattr(crypter, "ROUNDS", 1_000_000)
+        state.load()
     return {
         f"{one.urn.rpartition('::')[2]}.{name}": str(values.plain(value))
         for one in state.resources()
