@@ -178,13 +178,13 @@ class Site:
             ("v1", "PersistentVolume"),
             ("slurm.nebius.ai/v1", "SlurmCluster"), ("slurm.nebius.ai/v1alpha1", "NodeSet"),
         )  # fmt: skip
-        found = [(kind, one["metadata"]) for api, kind in kinds for one in _listed(self.kube, api, kind)]
+        found = [(kind, one["metadata"]) for api, kind in kinds for one in listed(self.kube, api, kind)]
         return sorted(
             f"{kind} {row.get('namespace', '')}/{row['name']}" for kind, row in found if row["name"] != "kubernetes"
         )
 
 
-def _listed(kube: Kube, api: str, kind: str) -> list[dict]:
+def listed(kube: Kube, api: str, kind: str) -> list[dict]:
     with contextlib.suppress(Exception):
         return kube.list(api, kind)
     return []

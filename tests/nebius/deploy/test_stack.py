@@ -2,13 +2,15 @@
 
 import json
 import random
+import signal
 from contextlib import closing
 
 import pytest
 
 from components.nebius.api import client
 from lab.nebius_api.faults import Fault
-from tests.nebius.deploy.site import Site
+from tests.nebius.deploy.site import Site, listed
+from tests.nebius.kube.project import wait_for
 
 pytestmark = pytest.mark.slow
 
@@ -171,7 +173,11 @@ def test_killed_again_and_again(site, seed):
 
 def test_killed_in_up_and_then_destroyed(site):
     site.write()
-    assert site.killed("up", 10)
+    child = site.start("up")
+    wait_for(lambda: listed(site.kube, "apps/v1", "Deployment"), 300)
+    child.kill()
+    child.join()
+    assert child.exitcode == -signal.SIGKILL
     site.run("destroy")
     assert site.owned() == []
     assert site.in_cluster() == []
