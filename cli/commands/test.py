@@ -31,6 +31,8 @@ LANES = {
 }
 """Files of CLUSTERS by the process that runs them; all others, those of the fixture `pair`, are in a process of their
 own. Files that share a cluster are in one. Each waits for machines as much as it works."""
+HOST = "tests/local"
+"""Machines of this host one by one, which wait as well: after the lane `jobs`, the shortest."""
 PODS = "tests/nebius"
 """Kubernetes' API servers and charts, which wait as much as they work."""
 SLOW = "tests/slow.txt"
@@ -97,9 +99,9 @@ def tests(arguments: Sequence[str], *, fast: bool) -> list[Part]:
     after = ["nice", "-n", "5"]
     runs = {
         "clusters": [*pytest, CLUSTERS, *ignored],
-        **{name: [*pytest, *lane] for name, lane in files.items()},
+        **{name: [*pytest, *lane, *([HOST] if name == "jobs" else [])] for name, lane in files.items()},
         "pods": [*after, "sh", "-c", _BUILD_FIRST, *pytest, PODS],
-        "tests": [*after, *pytest, f"--ignore={CLUSTERS}", f"--ignore={PODS}"],
+        "tests": [*after, *pytest, *(f"--ignore={folder}" for folder in (CLUSTERS, HOST, PODS))],
     }
     return [Part(name=name, command=command) for name, command in runs.items()]
 

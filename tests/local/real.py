@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from pulumi.dynamic import DiffResult
+
 from components.local.resources import MachineProvider, NetworkProvider, SharedFolderProvider
 
 ADMIN = "/root/.ssh/authorized_keys"
@@ -24,6 +26,8 @@ class RealStack:
     cidr: ipaddress.IPv4Network
     key: Path
     state: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """Outputs of each machine."""
+    inputs: dict[str, dict[str, Any]] = field(default_factory=dict)
     claims: dict[str, dict[str, Any]] = field(default_factory=lambda: {"network": {}, "shared": {}})
 
     @classmethod
@@ -71,18 +75,22 @@ class RealStack:
         self.lay("network", NetworkProvider().create(self.network()).outs)
         self.lay("shared", SharedFolderProvider().create(self.shared).outs)
         with ThreadPoolExecutor() as pool:
-            for made in pool.map(lambda props: MachineProvider().create(dict(props)), machines):
+            for props, made in zip(machines, pool.map(MachineProvider().create, map(dict, machines)), strict=True):
                 assert made.outs is not None
-                self.state[made.outs["name"]] = made.outs
+                self.state[made.outs["name"]], self.inputs[made.outs["name"]] = made.outs, dict(props)
 
     def update(self, name: str, **changes: Any) -> dict[str, Any]:
         """Update a machine as an engine does; returns its new state."""
-        old = self.state[name]
-        diff = MachineProvider().diff("id", old, {**old, **changes})
+        self.inputs[name] |= changes
+        diff = self.diff(name)
         assert diff.changes, "nothing to update"
         assert not diff.replaces
-        self.state[name] = MachineProvider().update("id", old, {**old, **changes}).outs or {}
+        self.state[name] = MachineProvider().update("id", self.state[name], self.inputs[name]).outs or {}
         return self.state[name]
+
+    def diff(self, name: str) -> DiffResult:
+        """Compare a machine with its inputs, as an engine does."""
+        return MachineProvider().diff("id", self.state[name], self.inputs[name])
 
     def down(self) -> None:
         """Remove all, in an engine's order."""

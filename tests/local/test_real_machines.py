@@ -153,8 +153,7 @@ class TestChanged:
         machine.wait_for_ssh("m1", _process(stack, "m1"), stack.address("m1"), console)
         assert stack.ssh("m1", "ls /run/before /root/ended 2>/dev/null || true") == "/root/ended"
         assert float(stack.ssh("m1", "cut -d' ' -f1 /proc/uptime")) < 60
-        state = stack.state["m1"]
-        assert MachineProvider().diff("id", state, state).changes is False
+        assert stack.diff("m1").changes is False
         machine.stop(_design(stack, "m1"))
         assert machine.running(_design(stack, "m1").paths) is None
         stack.update("m1")
@@ -177,7 +176,7 @@ class TestDead:
         assert (new["instance_id"], new["host_key"]) == (old["instance_id"], old["host_key"])
         assert new["boot_id"] != old["boot_id"]
         assert stack.ssh("m0", "cat /root/kept") == "mine"
-        assert MachineProvider().diff("id", new, new).changes is False
+        assert stack.diff("m0").changes is False
 
     def test_after_a_restart_of_the_host_all_comes_back(self, stack: RealStack) -> None:
         for name in stack.state:
@@ -227,11 +226,10 @@ def test_a_cable_that_leads_nowhere_is_plugged_in_by_the_next_up(stack: RealStac
     if NetworkProvider().diff("id", given, given).changes:
         NetworkProvider().update("id", given, given)
     for name in ("m0", "m1"):
-        old = stack.state[name]
-        diff = MachineProvider().diff("id", old, old)
+        diff = stack.diff(name)
         assert not diff.replaces
         if diff.changes:
-            stack.state[name] = MachineProvider().update("id", old, old).outs or {}
+            stack.update(name)
     assert stack.ssh("m0", "timeout 9 sh -c 'until ping -c1 -W1 m1 >/dev/null; do :; done'; hostname") == "m0"
     assert stack.state["m0"] == before, "neither started nor made anew"
     assert not NetworkProvider().diff("id", given, given).changes

@@ -107,7 +107,8 @@ def test_every_test_is_in_one_run_and_in_one_alone() -> None:
     files = [str(path.relative_to(ROOT)) for path in (ROOT / suite.CLUSTERS).glob("test_*.py")]
     assert sorted(file for lane in lanes().values() for file in lane) == sorted(files)
     assert pods[-1] == suite.PODS
-    assert rest[-2:] == [f"--ignore={suite.CLUSTERS}", f"--ignore={suite.PODS}"]
+    assert rest[-3:] == [f"--ignore={folder}" for folder in (suite.CLUSTERS, suite.HOST, suite.PODS)]
+    assert [suite.HOST in command for command in clusters].count(True) == 1
     assert all("--durations=20" in command for command in (*clusters, pods, rest))
     (chosen,) = suite.tests(["-k", "slurm"], fast=False)
     assert chosen.command[-2:] == ["-k", "slurm"]

@@ -71,7 +71,7 @@ def cloud(base: str, version: str | None = None) -> ClusterConfig:
 
 def test_what_slurm_takes_is_not_refused():
     for old, new in (
-        (cloud("ubuntu-2404"), cloud("ubuntu-2204")),
+        (cloud("ubuntu-2404"), cloud("ubuntu-2204", "25.05")),
         (cloud("ubuntu-2204", "24.11"), cloud("ubuntu-2204", "25.05")),
     ):
         assert {one.effect for one in effects(old, new, "lab")} == {Effect.REPLACE}
