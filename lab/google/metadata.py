@@ -17,7 +17,7 @@ import socket
 import threading
 import time
 import urllib.parse
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -57,6 +57,8 @@ class FakeGoogle:
     """Paths as they were asked for."""
     host: dict[str, Any] = field(default_factory=lambda: {"preempted": "FALSE", "maintenance-event": "NONE"})
     """What is about to happen to the instance: preempted, maintenance-event, upcoming-maintenance."""
+    answered: threading.local = field(default_factory=threading.local)
+    """The `tag` of the metadata that this thread answered with: another one after each change."""
     guest: dict[str, str] = field(default_factory=dict)
     """Guest attributes that the machine wrote, by NAMESPACE/KEY."""
 
@@ -81,6 +83,7 @@ class FakeGoogle:
         if query.get("wait_for_change") == "true":
             self._wait(query)
         found: Any = self._tree()
+        self.answered.tag = _tag(found)
         for part in path.rstrip("/").split("/"):
             if not isinstance(found, dict) or part not in found:
                 return 404, "text/html", b"<html>The requested URL was not found on this server.</html>"
@@ -99,13 +102,9 @@ class FakeGoogle:
         accounts = {"default": {"aliases": "default", "email": self.account, "token": token}} if self.account else {}
         return {"instance": {"attributes": dict(self.attributes), "service-accounts": accounts, **self.host}}
 
-    def etag(self) -> str:
-        """Tag of all metadata: another one after each change."""
-        return hashlib.sha256(json.dumps(self._tree(), sort_keys=True).encode()).hexdigest()[:16]
-
     def _wait(self, query: dict[str, str]) -> None:
         end = time.monotonic() + float(query.get("timeout_sec", 300))
-        while self.etag() == query.get("last_etag") and time.monotonic() < end:
+        while _tag(self._tree()) == query.get("last_etag") and time.monotonic() < end:
             time.sleep(0.05)
 
     def _secret(self, path: str) -> Answer:
@@ -196,7 +195,6 @@ class _Handler(BaseHTTPRequestHandler):
         fake = cast("_Server", self.server).fake
         parts = urllib.parse.urlsplit(self.path)
         query = dict(urllib.parse.parse_qsl(parts.query))
-        tag = fake.etag()  # of before: what changes meanwhile makes the next answer another one
         status, kind, body = fake.answer(parts.path, query, self.headers.get)
         with contextlib.suppress(OSError):
             self.send_response(status)
@@ -204,7 +202,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_header("Content-Length", str(len(body)))
             if parts.path.startswith(METADATA) and fake.flavor:
                 self.send_header("Metadata-Flavor", fake.flavor)
-                self.send_header("ETag", tag)
+                self.send_header("ETag", getattr(fake.answered, "tag", "0"))
             self.end_headers()
             self.wfile.write(body)
 
@@ -221,6 +219,10 @@ class _Handler(BaseHTTPRequestHandler):
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the library's own name
         """Say nothing: what was asked is kept."""
+
+
+def _tag(tree: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(tree, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def _camel(tree: Any) -> Any:
