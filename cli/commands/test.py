@@ -34,7 +34,9 @@ own. Files that share a cluster are in one. Each waits for machines as much as i
 HOST = "tests/local"
 """Machines of this host one by one, which wait as well: after the lane `jobs`, the shortest."""
 PODS = "tests/nebius"
-"""Kubernetes' API servers and charts, which wait as much as they work."""
+"""Kubernetes' API servers and charts, which wait as much as they work, and take longest."""
+STACKS = ("tests/cluster", "tests/components", "tests/contract")
+"""Stack files and what becomes of them: about half the work of all tests without machines."""
 SLOW = "tests/slow.txt"
 """Folders, files and tests that a fast run leaves out, by measured cost: nine tenths of the time of all tests."""
 OUTSIDE = "tests/outside"
@@ -82,8 +84,9 @@ def tests(arguments: Sequence[str], *, fast: bool) -> list[Part]:
     """Pytest, with the user's arguments last so that they win.
 
     A fast run leaves out whole clusters and what is SLOW. Whole clusters wait for machines as much as they work: they
-    run in four processes, and all else at a lower priority beside them in two, unless the arguments choose some. They
-    are no workers of pytest-xdist, which get no Ctrl-C: their machines would stay.
+    run in four processes, pods in one, and all else at a lower priority beside them in two, which have both cores to
+    themselves in the end; unless the arguments choose some. They are no workers of pytest-xdist, which get no Ctrl-C:
+    their machines would stay.
     """
     colour = console.stdout().is_terminal and "NO_COLOR" not in os.environ
     pytest = [*_PYTEST, f"--color={'yes' if colour else 'no'}"]
@@ -100,8 +103,9 @@ def tests(arguments: Sequence[str], *, fast: bool) -> list[Part]:
     runs = {
         "clusters": [*pytest, CLUSTERS, *ignored],
         **{name: [*pytest, *lane, *([HOST] if name == "jobs" else [])] for name, lane in files.items()},
-        "pods": [*after, "sh", "-c", _BUILD_FIRST, *pytest, PODS],
-        "tests": [*after, *pytest, *(f"--ignore={folder}" for folder in (CLUSTERS, HOST, PODS))],
+        "pods": ["sh", "-c", _BUILD_FIRST, *pytest, PODS],
+        "stacks": [*after, *pytest, *STACKS],
+        "tests": [*after, *pytest, *(f"--ignore={folder}" for folder in (CLUSTERS, HOST, PODS, *STACKS))],
     }
     return [Part(name=name, command=command) for name, command in runs.items()]
 

@@ -103,13 +103,15 @@ def lanes() -> dict[str, set[str]]:
 
 
 def test_every_test_is_in_one_run_and_in_one_alone() -> None:
-    *clusters, pods, rest = (check.command for check in suite.tests([], fast=False))
+    *clusters, pods, stacks, rest = (check.command for check in suite.tests([], fast=False))
     files = [str(path.relative_to(ROOT)) for path in (ROOT / suite.CLUSTERS).glob("test_*.py")]
     assert sorted(file for lane in lanes().values() for file in lane) == sorted(files)
     assert pods[-1] == suite.PODS
-    assert rest[-3:] == [f"--ignore={folder}" for folder in (suite.CLUSTERS, suite.HOST, suite.PODS)]
+    assert stacks[-3:] == [*suite.STACKS]
+    apart = (suite.CLUSTERS, suite.HOST, suite.PODS, *suite.STACKS)
+    assert rest[-6:] == [f"--ignore={folder}" for folder in apart]
     assert [suite.HOST in command for command in clusters].count(True) == 1
-    assert all("--durations=20" in command for command in (*clusters, pods, rest))
+    assert all("--durations=20" in command for command in (*clusters, pods, stacks, rest))
     (chosen,) = suite.tests(["-k", "slurm"], fast=False)
     assert chosen.command[-2:] == ["-k", "slurm"]
 
