@@ -43,7 +43,7 @@ OUTSIDE = "tests/outside"
 """Checks against artifacts of others, `check_NAME.py`: run by name alone, with the artifact."""
 NAMES = ("format", "lint", "shell", "schema", "types", "tests")
 _SHELLS = (b"sh", b"bash", b"dash")
-_BUILD_FIRST = 'nice -n 19 "$0" -c "from lab.kubernetes import binaries; binaries.ensure(print)"; exec "$0" "$@"'
+_BUILD_FIRST = 'nice -n 5 "$0" -c "from lab.kubernetes import binaries; binaries.ensure(print)"; exec "$0" "$@"'
 """Builds etcd, kube-apiserver and Helm where neither PATH nor the cache has them, beside tests that need none of them:
 nine minutes of a processor. Tests that start meanwhile and need one wait for its lock."""
 _PYTEST = (sys.executable, "-m", "pytest")

@@ -18,6 +18,7 @@ import yaml
 from components.local.host import bridge
 from components.local.host.bridge import bridge_name
 from components.local.host.process import Process
+from lab.kubernetes import binaries
 from tests.cluster import stacks
 from tests.e2e.cluster import PATIENCE, ROOT, Cluster, eventually
 
@@ -58,6 +59,7 @@ class Rehearsal:
 
 @pytest.fixture(scope="module")
 def rehearsal(clusters, alices_key: Path) -> Iterator[Rehearsal]:
+    binaries.ensure()  # on a new machine another process of the run builds them, for minutes
     made = Rehearsal(clusters(NAME))
     made.section["users"] = [
         {
