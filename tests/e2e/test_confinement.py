@@ -103,7 +103,7 @@ def ended_well(one: Seen) -> list[str]:
     return one.out.replace("\t", " ").splitlines()
 
 
-def test_the_machine_is_what_the_rest_believes(seen: dict[str, Seen]) -> None:
+def test_the_machine_is_what_the_rest_expects(seen: dict[str, Seen]) -> None:
     assert ended_well(seen["system"]) == ["cgroup2fs", "systemd", "4"]
 
 

@@ -192,7 +192,7 @@ def struck(frail: Cluster) -> Iterator[Struck]:
 
 
 class TestMachines:
-    def test_a_dead_machine_is_told_from_one_that_is_cut_off(self, struck: Struck):
+    def test_a_dead_machine_is_distinguished_from_one_that_is_cut_off(self, struck: Struck):
         for node in ("cpu-0", "cpu-2"):
             assert "does not answer SSH" in struck.down["node-down"][node]
         assert "cpu-1" not in struck.down["node-down"]
