@@ -13,6 +13,7 @@ import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -53,7 +54,9 @@ def slurm_files() -> dict[str, str]:
     """
     size = {"CPUs": 4, "Sockets": 2, "CoresPerSocket": 2, "ThreadsPerCore": 1, "RealMemory": 1000}
     t4 = {"machine_type": "n1-standard-4", "count": 1, "gpus": {"type": "t4", "count": 2}, "node_conf": size}
-    slurm = {"mpi_default": "none", "version": IMAGES[vm.BASE].slurm_versions[0]}
+    # slurmctld forgets jobs after five minutes, which the emulated machine may take for the next one.
+    slurm: dict[str, Any] = {"mpi_default": "none", "version": IMAGES[vm.BASE].slurm_versions[0]}
+    slurm["timers"] = {"min_job_age": 7200}
     files = render(google(name="vm", nodesets={"gpu": t4}, accounting={"enforce": []}, slurm=slurm))
     for old, new in (
         ("AccountingStorageType=accounting_storage/slurmdbd\n", ""),
