@@ -2,12 +2,15 @@
 
 import _thread
 import contextlib
+import time
+from types import SimpleNamespace
 from typing import Any, ClassVar
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from components.gcp.bake import bake
 from components.gcp.bake.design import BakeError
 from components.gcp.bake.resource import BakeProvider, LeftoversProvider
 from lab.google.compute import QUOTA, STEPS, STOCK_OUT, FakeCompute, Fault, Machine
@@ -150,7 +153,17 @@ FAILURES: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
 
 class TestFailure:
     @pytest.mark.parametrize("name", FAILURES)
-    def test_it_is_told_in_words_and_nothing_is_left(self, fake: FakeCompute, name: str) -> None:
+    def test_it_is_told_in_words_and_nothing_is_left(
+        self, fake: FakeCompute, name: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        # Time passes in pauses alone: a slow machine would be at the end of 0.1 s before it has asked once.
+        clock = [0.0]
+
+        def sleep(seconds: float) -> None:
+            clock[0] += seconds
+            time.sleep(seconds)
+
+        monkeypatch.setattr(bake, "time", SimpleNamespace(monotonic=lambda: clock[0], sleep=sleep))
         given, expected = FAILURES[name]
         fake.steps, fake.console = given.get("steps", STEPS), given.get("console", "")
         fake.faults = dict([given["fault"]]) if "fault" in given else {}
