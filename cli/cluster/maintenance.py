@@ -260,7 +260,7 @@ def _wait_for_boot(
         asked = [machines[name] for name in names if name not in booted]
         answers = remote.gather(asked, scheduler.cluster.admin_key, _BOOTED, seconds=_ASK_SECONDS) if asked else {}
         booted |= {name for name, done in answers.items() if done.code == 0}
-        nodes = scheduler.nodes()
+        nodes = scheduler.nodes_patiently()
         # It has registered again, but slurmctld does not accept its boot time: in a rehearsal it may be the host's.
         issued = [name for name in names if name in nodes and "REBOOT_ISSUED" in nodes[name].states]
         doubted = [name for name in issued if nodes[name].started != before.get(name)]

@@ -17,7 +17,9 @@ from cluster.slurm.hostlist import compress
 
 _SECONDS = 60
 """Time limit of slurmctld's answer: its own timeout (MessageTimeout) is 30."""
-_LONGEST_PAUSE = 10.0
+_PAUSE, _LONGEST_PAUSE = 0.5, 10.0
+_ABSENT_SECONDS = 120.0
+"""Time for which a wait goes on although the controller gives no answer: it may be busy, or slurmctld restarts."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +39,24 @@ class Scheduler:
         mark = secrets.token_hex(8)
         nodes, _, jobs = self.ask(f"{NODES} && echo {mark} && {jobs_asked(mark)}").partition(f"{mark}\n")
         return parse_nodes(nodes, parse_jobs(jobs, mark))
+
+    def nodes_patiently(self) -> dict[str, Node]:
+        """Return what `nodes` does, while something is waited for: a controller that gives no answer is asked again.
+
+        Raises:
+            CliError: there was no answer for two minutes.
+        """
+        end, shown = time.monotonic() + _ABSENT_SECONDS, ""
+        while True:
+            try:
+                return self.nodes()
+            except CliError as error:
+                if time.monotonic() > end:
+                    raise
+                if str(error) != shown:
+                    shown = str(error)
+                    console.note(f"{shown}; asking again ...")
+            time.sleep(_PAUSE)
 
     def pick(self, given: Sequence[str]) -> list[Node]:
         """The nodes that host lists name, with or without the cluster's name in front.
@@ -126,9 +146,9 @@ class Scheduler:
         The text that `say` makes of the nodes that are waited for is printed whenever it changes.
         """
         wanted = list(names)
-        start, shown, pause = time.monotonic(), "", 0.5
+        start, shown, pause = time.monotonic(), "", _PAUSE
         while True:
-            nodes = self.nodes()
+            nodes = self.nodes_patiently()
             # A node that slurmctld does not know any more is not waited for.
             pending = [nodes[name] for name in wanted if name in nodes and not done(nodes[name])]
             passed = time.monotonic() - start
