@@ -16,7 +16,7 @@ from cluster.catalog.bounds import MOST_NODES
 from cluster.checks import machines, scripts, settings, users
 from cluster.config.cluster import ClusterConfig
 from cluster.config.fields import description, given, section_at, shown
-from cluster.config.section import Section
+from cluster.config.section import OTHER, PLAIN, Section
 from cluster.findings import (
     PROVIDERS,
     ROOT,
@@ -98,7 +98,7 @@ def _checked(given: Mapping[str, Any], findings: list[Finding]) -> ClusterConfig
     try:
         config = validate(given)
     except ValidationError as error:
-        wrong = error.errors(include_url=False)
+        wrong = _errors(error)
         explained = wrong if len(wrong) <= _MOST_EXPLAINED else wrong[:_SCREEN]
         findings += [_explain(item, item["loc"]) for item in explained]
         more = len(wrong) - len(explained)
@@ -110,6 +110,14 @@ def _checked(given: Mapping[str, Any], findings: list[Finding]) -> ClusterConfig
     if findings:
         raise ConfigError(findings)
     return config
+
+
+def _errors(error: ValidationError) -> list[ErrorDetails]:
+    """The errors with the places that the file has: without the tags of a field's forms."""
+    found = error.errors(include_url=False)
+    for item in found:
+        item["loc"] = tuple(step for step in item["loc"] if step not in (PLAIN, OTHER))
+    return found
 
 
 def _of_the_rest(saved: _Salvage) -> list[Finding]:
@@ -311,7 +319,7 @@ def _salvage(given: Mapping[str, Any], first: ValidationError) -> _Salvage | Non
     error: ValidationError = first
     for _ in range(_ROUNDS):
         before = len(removed)
-        for item in error.errors(include_url=False):
+        for item in _errors(error):
             place = _written(item["loc"], positions)
             if place[-1:] == ("[key]",) or item["type"] == "missing":
                 place = place[:-1]

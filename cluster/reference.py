@@ -115,6 +115,10 @@ def _tidy(key: dict[str, Any]) -> None:
     """Put the description on one line, and say nothing of null: a key is left out rather than written as nothing."""
     if "description" in key:
         key["description"] = " ".join(key["description"].split())
+    for choice in key.get("anyOf", []):
+        choice.update({"anyOf": choice.pop("oneOf")} if "oneOf" in choice else {})
+    if "oneOf" in key:
+        key["anyOf"] = key.pop("oneOf")
     choices = [choice for choice in key.get("anyOf", []) if choice != {"type": "null"}]
     if len(choices) == 1 and len(key["anyOf"]) == 2:
         del key["anyOf"]
@@ -221,6 +225,9 @@ def _default(field: dict[str, Any]) -> str:
     return f"`{', '.join(map(str, value)) if isinstance(value, list) else value}`"
 
 
+_WORDS = {"integer": "a whole number", "number": "a number", "string": "text", "boolean": "`true` or `false`"}
+
+
 def _allowed(field: dict[str, Any]) -> str:
     if "enum" in field:
         shown = ", ".join(f"`{value}`" for value in field["enum"][:MOST_CHOICES])
@@ -239,7 +246,7 @@ def _allowed(field: dict[str, Any]) -> str:
     bounds = " ".join(
         f"{sign} {field[word]}" for sign, word in (("≥", "minimum"), ("≤", "maximum")) if field.get(word) is not None
     )
-    words = {"integer": "a whole number", "string": "text", "boolean": "`true` or `false`"}.get(str(kind), "")
+    words = _WORDS.get(str(kind), "")
     example = f", e.g. `{field['examples'][0]}`" if field.get("examples") else ""
     return f"{words} {bounds}".strip() + example
 
@@ -249,6 +256,9 @@ def _inner(field: dict[str, Any]) -> tuple[str, str]:
     none."""
     if "$ref" in field:
         return "", field["$ref"].rpartition("/")[2]
+    for form in field.get("anyOf", ()):
+        if (inner := _inner(form))[1]:
+            return inner
     named = next(iter(field.get("patternProperties", {}).values()), field.get("additionalProperties"))
     for step, below in (("[]", field.get("items")), (".<name>", named)):
         if isinstance(below, dict) and "$ref" in below:

@@ -36,11 +36,21 @@ def controller_name(config: ClusterConfig) -> str:
 
 
 def node_names(config: ClusterConfig, nodeset: str) -> tuple[str, ...]:
-    """Names of a nodeset's nodes, in order."""
+    """Names of a nodeset's nodes, in order: static ones, then elastic ones."""
     section = config.nodesets[nodeset]
     if section.on:
         return (controller_name(config),)
-    return tuple(host_name(config, nodeset, index) for index in range(section.count))
+    return tuple(host_name(config, nodeset, index) for index in range(section.most))
+
+
+def static_names(config: ClusterConfig, nodeset: str) -> tuple[str, ...]:
+    """Names of the nodes whose machines Pulumi creates."""
+    return node_names(config, nodeset)[: config.nodesets[nodeset].static]
+
+
+def elastic_names(config: ClusterConfig, nodeset: str) -> tuple[str, ...]:
+    """Names of the nodes whose machines come and go as Slurm asks for them."""
+    return node_names(config, nodeset)[config.nodesets[nodeset].static :]
 
 
 def nodeset_type(config: ClusterConfig, section: Nodeset) -> MachineType:
@@ -90,8 +100,36 @@ def sizes(config: ClusterConfig, section: Nodeset) -> Sizes:
 
 
 def machines(config: ClusterConfig) -> tuple[MachineSpec, ...]:
-    """Every machine: the controller, the login machines, then the nodes in the file's order."""
+    """Machines that Pulumi creates: the controller, the login machines, then the static nodes in the file's order."""
     return tuple(_machines(config))
+
+
+def elastic_machine(config: ClusterConfig, nodeset: str) -> MachineSpec | None:
+    """The machine of a nodeset's first elastic node, which all its elastic nodes are like; None if it has none."""
+    section = config.nodesets[nodeset]
+    return _node(config, nodeset, section.static) if section.elastic else None
+
+
+def elastic_machines(config: ClusterConfig) -> tuple[MachineSpec, ...]:
+    """The machines of all elastic nodes: those that there may be beside `machines`."""
+    return tuple(
+        _node(config, name, index)
+        for name, section in config.nodesets.items()
+        if section.elastic
+        for index in range(section.static, section.most)
+    )
+
+
+def _node(config: ClusterConfig, nodeset: str, index: int) -> MachineSpec:
+    section = config.nodesets[nodeset]
+    return MachineSpec(
+        name=host_name(config, nodeset, index),
+        roles=("node",),
+        machine_type=nodeset_type(config, section),
+        gpu=nodeset_gpu(config, section),
+        nodeset=nodeset,
+        index=index,
+    )
 
 
 def _machines(config: ClusterConfig) -> Iterator[MachineSpec]:
@@ -115,6 +153,5 @@ def _machines(config: ClusterConfig) -> Iterator[MachineSpec]:
             name = host_name(config, "login", index)
             yield MachineSpec(name=name, roles=("login",), machine_type=kind, gpu=kind.gpu, index=index)
     for name, section in config.nodesets.items():
-        kind, gpu = nodeset_type(config, section), nodeset_gpu(config, section)
-        for index, node in enumerate(() if section.on else node_names(config, name)):
-            yield MachineSpec(name=node, roles=("node",), machine_type=kind, gpu=gpu, nodeset=name, index=index)
+        for index in range(0 if section.on else section.static):
+            yield _node(config, name, index)

@@ -118,7 +118,7 @@ class NebiusRehearsal(Rehearsal):
         written = request.folder / "charts"
         self._charts = written if written.exists() else STAND_INS
         self._counts = {
-            name: min(one.count, AT_MOST) if request.nodes is None else request.nodes
+            name: min(one.most, AT_MOST) if request.nodes is None else request.nodes
             for name, one in config.nodesets.items()
         }
         try:
@@ -168,11 +168,11 @@ class NebiusRehearsal(Rehearsal):
 
     def _stood_in(self) -> list[str]:
         lines = [
-            f"nodeset {name}: {self._counts[name]} of {one.count} nodes"
-            if self._counts[name] < one.count
-            else f"nodeset {name}: {self._counts[name]} nodes, where the stack has {one.count}"
+            f"nodeset {name}: {self._counts[name]} of {one.most} nodes"
+            if self._counts[name] < one.most
+            else f"nodeset {name}: {self._counts[name]} nodes, where the stack has {one.most}"
             for name, one in self._config.nodesets.items()
-            if self._counts[name] != one.count
+            if self._counts[name] != one.most
         ]
         return [
             *lines,

@@ -9,7 +9,7 @@ from typing_extensions import Self
 from cluster.config.section import Section
 from cluster.config.types import Positive, SlurmTime, text_schema
 from cluster.config.validators.formats import CLOUD_NAME, cloud_resource, is_utc_time, matching
-from cluster.findings import RefusedError
+from cluster.findings import RefusedError, suggest
 
 WAYS = ("on_demand", "spot", "reservation", "flex", "calendar")
 
@@ -106,10 +106,16 @@ class Flex(Section):
     """How long they are held, at most seven days; then they are deleted."""
 
 
+WORDS = ("on_demand", "spot", "flex")
+"""Ways that need no settings: the word alone is the way with its defaults."""
+
+
 class Capacity(Section):
-    """How the cloud is asked for these machines: exactly one of the keys. Default: on_demand."""
+    """How the cloud is asked for these machines: exactly one of the keys, or one of on_demand, spot and flex as a
+    word. Default: on_demand."""
 
     one_value: ClassVar[bool] = True
+    model_config = ConfigDict(json_schema_extra={"type": ["string", "object"], "examples": ["spot"]})
 
     on_demand: OnDemand | None = None
     """At the list price, for as long as wanted: `{on_demand: {}}`."""
@@ -121,6 +127,18 @@ class Capacity(Section):
     """By Dynamic Workload Scheduler's flex start: `{flex: {max_run: "7-00:00:00"}}`."""
     calendar: Annotated[Calendar | None, BeforeValidator(_calendar_by_name)] = None
     """From a future reservation (calendar mode): its name, or `{name: NAME, ends: 20261201T080000Z}`."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _by_word(cls, given: Any) -> Any:  # noqa: ANN401 - what stands in the file may have any shape
+        if not isinstance(given, str):
+            return given
+        if given not in WORDS:
+            raise RefusedError(
+                "on_demand, spot or flex as a word, or a mapping, e.g. {reservation: my-reservation}",
+                suggest(given, WORDS, f"write {{reservation: {given}}} if it is one, or one of these"),
+            )
+        return {given: {}}
 
     @model_validator(mode="before")
     @classmethod

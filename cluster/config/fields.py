@@ -20,16 +20,27 @@ MEMBER = ".*"
 
 def section_at(root: type[Section], location: Location) -> type[Section] | None:
     """The section whose keys stand at a location below `root`; None where there is none."""
-    current: Any = root
+    current: list[Any] = [root]
     for step in location:
-        if isinstance(current, type) and issubclass(current, Section):
-            field = current.model_fields.get(str(step))
-            if field is None:
-                return None
-            current = unwrap(field.annotation)
-        else:
-            current = _member(current)
-    return current if isinstance(current, type) and issubclass(current, Section) else None
+        current = [form for one in current for form in _forms(_below(one, step))]
+    return next((one for one in current if isinstance(one, type) and issubclass(one, Section)), None)
+
+
+def _below(kind: Any, step: str | int) -> Any:  # noqa: ANN401 - annotations are of any type
+    """The type at a key or a position of a value of a type; None where there is none."""
+    if isinstance(kind, type) and issubclass(kind, Section):
+        field = kind.model_fields.get(str(step))
+        return field and unwrap(field.annotation)
+    return _member(kind)
+
+
+def _forms(kind: Any) -> Iterator[Any]:  # noqa: ANN401 - annotations are of any type
+    """The types of a union, such as that of a field with two forms; of every other type itself."""
+    if get_origin(kind) in (Union, types.UnionType):
+        for one in get_args(kind):
+            yield from _forms(unwrap(one))
+    elif kind is not None:
+        yield kind
 
 
 def patterns(section: type[Section], above: str = "") -> Iterator[tuple[str, FieldInfo]]:

@@ -1,17 +1,20 @@
 """Sections that ask for machines: controller, login, nodesets."""
 
-from typing import Annotated, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Discriminator, Field, Tag, model_validator
 from typing_extensions import Self
 
-from cluster.config.capacity import BasicCapacity, Capacity
-from cluster.config.impact import ByRule, NoEffect, Restart
-from cluster.config.section import Section, Slurm
+from cluster.catalog.bounds import MOST_NODES
+from cluster.config.capacity import BasicCapacity, Capacity, OnDemand
+from cluster.config.impact import ByRule, NoEffect, Reconfigure, Restart
+from cluster.config.section import OTHER, PLAIN, Section, Slurm
 from cluster.config.slurm import SCRIPTS, Script
 from cluster.config.types import (
     Cidr,
     DiskTypeName,
+    Duration,
     Feature,
     Flag,
     MachineTypeName,
@@ -20,6 +23,7 @@ from cluster.config.types import (
     NodeSettings,
     Positive,
 )
+from cluster.config.validators.settings import duration_seconds
 from cluster.findings import RefusedError
 
 
@@ -63,10 +67,11 @@ class OnController(Section):
 
     @model_validator(mode="after")
     def _refuse_machines(self) -> Self:
-        beside = sorted({"count", "machine_type", "gpus", "addresses", "disk", "capacity"} & self.model_fields_set)
+        machines = {"count", "idle", "machine_type", "gpus", "addresses", "disk", "capacity"}
+        beside = sorted(machines & self.model_fields_set)
         if self.on and beside:
             raise RefusedError(
-                "`on: controller` without count, machine_type, gpus, addresses, disk or capacity",
+                "`on: controller` without count, idle, machine_type, gpus, addresses, disk or capacity",
                 f"remove {' and '.join(beside)} here, or remove `on`; the section `controller` describes the machine",
             )
         return self
@@ -90,22 +95,81 @@ class Login(OnController):
     first of them, else by Identity-Aware Proxy."""
 
 
+MOST_WAYS = 10
+"""Ways in which the machines of one nodeset are asked for (ours)."""
+
+
+class Elastic(Section):
+    """The numbers of nodes of an elastic nodeset."""
+
+    one_value: ClassVar[bool] = True
+
+    min: Natural = Field(le=MOST_NODES)
+    """Static nodes: they are there as long as the stack is."""
+    max: NodeCount
+    """All nodes. Those above `min` are elastic: Slurm has their machines created when jobs need them, and deleted when
+    they have been idle for `idle`."""
+
+    @model_validator(mode="after")
+    def _min_below_max(self) -> Self:
+        if self.min >= self.max:
+            raise RefusedError(
+                "a min below max, e.g. {min: 2, max: 16}",
+                f"write `count: {self.max}` if all nodes are to stay, or exchange the two"
+                if self.min > self.max
+                else f"write `count: {self.max}`: no node is elastic",
+            )
+        return self
+
+
+def _is_elastic(given: Any) -> str:  # noqa: ANN401 - what stands in the file may have any shape
+    return OTHER if isinstance(given, Mapping | Elastic) else PLAIN
+
+
+def _is_list(given: Any) -> str:  # noqa: ANN401 - what stands in the file may have any shape
+    return OTHER if isinstance(given, list | tuple) else PLAIN
+
+
+def _some_ways(given: tuple[Capacity, ...]) -> tuple[Capacity, ...]:
+    if not 1 <= len(given) <= MOST_WAYS:
+        raise RefusedError(
+            f"1 to {MOST_WAYS} ways, e.g. [{{reservation: mine}}, spot, on_demand]",
+            "remove some" if given else "name one, or remove `capacity` for on_demand",
+        )
+    return given
+
+
+Count = Annotated[Annotated[NodeCount, Tag(PLAIN)] | Annotated[Elastic, Tag(OTHER)], Discriminator(_is_elastic)]
+Capacities = Annotated[
+    Annotated[Capacity, Tag(PLAIN)] | Annotated[tuple[Capacity, ...], AfterValidator(_some_ways), Tag(OTHER)],
+    Discriminator(_is_list),
+]
+IDLE_SECONDS = 600
+"""Default of `idle`."""
+
+
 class Nodeset(OnController):
     """Compute nodes of one kind."""
 
     on: Annotated[Literal["controller"] | None, ByRule("nodes_on")] = None
     """`controller` makes the controller a compute node as well; the nodeset is that one machine."""
-    count: Annotated[NodeCount, ByRule("count")] = 1
-    """Nodes, numbered from 0. More adds at the end, fewer removes from the end."""
+    count: Annotated[Count, ByRule("count")] = 1
+    """Nodes, numbered from 0. More adds at the end, fewer removes from the end. `{min: 2, max: 16}` makes the nodeset
+    elastic: the first two are static, and Slurm has the others created and deleted."""
+    idle: Annotated[
+        Duration | None, Reconfigure("SuspendTime of the nodeset's partitions; nodes with jobs are not affected")
+    ] = None
+    """How long an elastic node is idle before its machine is deleted, e.g. 10m. Default: 10m."""
     machine_type: MachineTypeName | None = None
     """Machine type of the catalog, which sets sockets, cores, threads, memory and GPUs. Default: the platform's."""
     gpus: Gpus | None = None
     """GPUs to attach, on machine types that have none of their own."""
     disk: Disk = Field(default_factory=Disk.model_construct)
     """On gcp and nebius: the boot disk of each."""
-    capacity: Capacity | None = None
+    capacity: Capacities | None = None
     """On gcp and nebius: how the cloud is asked for them. On nebius on_demand, spot (preemptible nodes) or
-    reservation."""
+    reservation. Elastic nodes may have a list, e.g. [{reservation: mine}, spot, on_demand]: where one way has no
+    machines, the next one is tried. Static nodes have the first."""
     features: Annotated[
         tuple[Feature, ...],
         Slurm("Feature"),
@@ -119,3 +183,30 @@ class Nodeset(OnController):
     """
     addresses: Cidr | None = None
     """Address block of this nodeset on local, inside network.cidr. Default: a free eighth, which it keeps."""
+
+    @property
+    def most(self) -> int:
+        """Nodes in Slurm: static and elastic ones."""
+        return self.count.max if isinstance(self.count, Elastic) else self.count
+
+    @property
+    def static(self) -> int:
+        """Nodes whose machines Pulumi creates: the first ones."""
+        return self.count.min if isinstance(self.count, Elastic) else self.count
+
+    @property
+    def elastic(self) -> bool:
+        """Return whether Slurm has some of the nodes created and deleted."""
+        return isinstance(self.count, Elastic)
+
+    @property
+    def idle_seconds(self) -> int:
+        """How long an elastic node is idle before its machine is deleted."""
+        return duration_seconds(self.idle) if self.idle else IDLE_SECONDS
+
+    @property
+    def ways(self) -> tuple[Capacity, ...]:
+        """How the cloud is asked for machines, in the order in which it is tried; at least one."""
+        if isinstance(self.capacity, tuple):
+            return self.capacity
+        return (self.capacity or Capacity.model_construct(on_demand=OnDemand.model_construct()),)

@@ -14,6 +14,10 @@ from pydantic.fields import FieldInfo
 
 from cluster.catalog.slurm_releases import Table
 
+PLAIN, OTHER = "(plain)", "(other)"
+"""Tags of the two forms of a field, by which its validator is selected; cluster.load removes them from the places of
+errors."""
+
 
 class Section(BaseModel):
     """A part of the configuration: can't be changed once read, and refuses keys that it doesn't know.

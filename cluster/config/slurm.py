@@ -2,7 +2,7 @@
 
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, Strict, model_validator
 from typing_extensions import Self
 
 from cluster.catalog.slurm_releases import PROLOG_FLAGS
@@ -248,6 +248,22 @@ class WarmUp(Section):
     """How long all of it may take, in seconds; what is not done then is reported, and `up` goes on."""
 
 
+LOOP = NoEffect("the controller's service reads it; jobs are not affected")
+
+
+class Reconcile(Section):
+    """The service on the controller that creates and deletes the machines of elastic nodes, and repairs what differs
+    between Slurm and the cloud."""
+
+    mode: Annotated[Literal["act", "advise", "off"], LOOP] = "act"
+    """`advise` writes into its journal what it would do, and does nothing; `off` stops it: elastic nodes then neither
+    come nor go."""
+    actions_per_hour: Annotated[Positive, Field(le=100_000), LOOP] = 120
+    """Most actions in an hour that remove or restart machines without a request of Slurm's."""
+    max_unavailable: Annotated[float, Strict(), Field(gt=0, le=1), LOOP] = 0.25
+    """Largest part of a partition's nodes that it makes unavailable at the same time, 0 to 1."""
+
+
 class SlurmSettings(Section):
     """Slurm's own settings."""
 
@@ -319,5 +335,7 @@ class SlurmSettings(Section):
     """Health checks of nodes. Default: none; `{}` has them with their defaults."""
     warm_up: Annotated[WarmUp | None, WARM] = None
     """What nodes download at the end of an `up`. Default: nothing."""
+    reconcile: Reconcile = Field(default_factory=Reconcile.model_construct)
+    """The service on the controller that creates and deletes the machines of elastic nodes."""
     extra: Annotated[Settings, ByRule("extra")] = Field(default_factory=dict)
     """Further parameters of slurm.conf, e.g. {PriorityType: priority/multifactor}. Not those that are set elsewhere."""

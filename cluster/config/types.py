@@ -49,6 +49,12 @@ NodeCount = Annotated[
     AfterValidator(settings.node_count),
     WithJsonSchema({"type": "integer", "minimum": 1, "maximum": bounds.MOST_NODES, "examples": [2]}),
 ]
+Duration = Annotated[
+    str,
+    BeforeValidator(settings.duration),
+    text_schema(pattern="^[1-9][0-9]*[smhd]$", examples=["10m"]),
+]
+"""A time as systemd writes it: 90s, 10m, 2h, 1d."""
 PartitionName = Annotated[str, AfterValidator(formats.partition_name), text_schema(pattern="^[A-Za-z][-_A-Za-z0-9]*$")]
 AccountName = Annotated[str, AfterValidator(formats.slurm_name), _LOWER]
 QosName = Annotated[str, AfterValidator(formats.slurm_name), _LOWER]

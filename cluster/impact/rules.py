@@ -25,14 +25,29 @@ def nodeset(edit: Edit) -> Impact:
     return _leave(roster.node_names(edit.before, edit.name))
 
 
-@rule(Effect.RESTART, Effect.DRAIN)
+@rule(Effect.RESTART, Effect.DRAIN, Effect.REFUSED)
 def count(edit: Edit) -> Impact:
     if moves(edit):
         return _leave(roster.node_names(edit.before, edit.name))
     old, new = (roster.node_names(config, edit.name) for config in (edit.before, edit.after))
-    if len(new) > len(old):
-        return Restart(f"{names(new[len(old) :])} joins; slurmctld restarts to know it, and jobs elsewhere run on")
-    return _leave(old[len(new) :])
+    was, now = (roster.elastic_names(config, edit.name) for config in (edit.before, edit.after))
+    if fixed := [name for name in new if name in was and name not in now]:
+        first = edit.before.nodesets[edit.name].static
+        return Refuse(
+            f"{names(fixed)} may have a machine that Slurm asked for, of the name that the static one needs: first "
+            f"lower max to {first or 1}, so that elastic nodes leave, then write the new count",
+            command="./hpc up {stack}",
+        )
+    if freed := [name for name in old if name in now and name not in was]:
+        return Drain(
+            f"{names(freed)} becomes elastic: no new jobs start there, `up` waits for those that run before it removes "
+            "the machine, and Slurm has it created again when jobs need it",
+            show_jobs(freed),
+        )
+    if len(new) < len(old):
+        return _leave(old[len(new) :])
+    joins = f"{names(new[len(old) :])} joins" if len(new) > len(old) else f"{names(new)} is as before"
+    return Restart(f"{joins}; slurmctld restarts to know it, and jobs elsewhere run on")
 
 
 @rule(Effect.DRAIN)

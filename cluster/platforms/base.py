@@ -22,7 +22,7 @@ ON_MACHINES: Mapping[type[Section], frozenset[str]] = {
     Login: frozenset({"on"}),
     Nodeset: frozenset({"on", "scripts"}),
     Partition: frozenset({"scripts"}),
-    SlurmSettings: frozenset({"scripts", "rxdm", "job_submit_lua", "health", "warm_up"}),
+    SlurmSettings: frozenset({"scripts", "rxdm", "job_submit_lua", "health", "warm_up", "reconcile"}),
 }
 """Fields of platforms whose machines run this program's node set-up: where an operator runs Slurm, it decides these."""
 
@@ -118,6 +118,8 @@ class Platform:
     """Operating systems of the catalog that machines can have, the default first."""
     any_machine_type: bool = False
     """True if machines may be of every type of the catalog, as those of a rehearsal, which only claim to be."""
+    elastic: bool = False
+    """True if nodesets can be elastic: `count: {min: 2, max: 16}`."""
     limit: Limit = Limit(machines=MOST_NODES, of="Slurm")
     """The largest number of machines."""
     sections: Mapping[str, type[Section]] = field(default_factory=dict)

@@ -156,7 +156,7 @@ class Slurm(pulumi.ComponentResource):
                 after.append(Definitions(f"{name}-definitions", chart=chart, access=access, opts=options))
             self._charts.install(release, after)
         last = self._wait("available")
-        wanted = {nodeset: section.count for nodeset, section in config.nodesets.items() if section.count}
+        wanted = {nodeset: section.static for nodeset, section in config.nodesets.items() if section.static}
         last = self._wait("nodesets", {"replicas": wanted}, [last, *self._installed(NODESETS)])
         nodes = {machine.name: _gpus(machine) for machine in machines(config) if "node" in machine.roles}
         # Stand-ins of a rehearsal have no GPUs that could be counted.

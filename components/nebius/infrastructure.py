@@ -216,7 +216,7 @@ class Infrastructure(pulumi.ComponentResource):
         gpu_clusters = GpuClusters(f"{name}-gpu", self.cloud, opts=self._child)
         self.groups = node_groups(config, settings)
         self.nodesets = {
-            nodeset: {"count": section.count, "shape": shape(config, settings, nodeset)}
+            nodeset: {"count": section.most, "shape": shape(config, settings, nodeset)}
             for nodeset, section in config.nodesets.items()
         }
         limits = {"access": self.cluster.access, "seconds": config.slurm.drain_seconds, "pace": self.cloud.pace}

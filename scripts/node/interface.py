@@ -79,6 +79,45 @@ class _Controller(TypedDict, total=False):
     exports: Exports
 
 
+class ReconcileCloud(TypedDict):
+    """The cloud of the elastic nodes' machines; `endpoint` and `token_file` are empty for its own."""
+
+    project: str
+    zone: str
+    region: str
+    cluster: str
+    endpoint: str
+    token_file: str
+
+
+class ReconcileTemplate(TypedDict):
+    """The instance template of one way to ask for machines: on_demand, spot, reservation, flex or calendar."""
+
+    way: str
+    template: str
+
+
+class ReconcileNodeset(TypedDict):
+    """An elastic nodeset: names of its elastic and static nodes, and its templates in the order in which they are
+    tried."""
+
+    nodes: list[str]
+    static: list[str]
+    templates: list[ReconcileTemplate]
+    idle_seconds: int
+    boot_seconds: int
+
+
+class Reconcile(TypedDict):
+    """/etc/hpc/reconcile.json: what the controller's reconcile service works with."""
+
+    mode: str  # act, advise or off
+    actions_per_hour: int
+    max_unavailable: float
+    cloud: ReconcileCloud
+    nodesets: dict[str, ReconcileNodeset]
+
+
 class _Containers(_Controller, total=False):
     containers: str  # where enroot keeps containers, if that is not the default
 

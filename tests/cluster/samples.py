@@ -202,10 +202,13 @@ SAMPLES: list[Sample] = [
     ("slurm.prolog_flags", at("slurm", prolog_flags=["Alloc", "Contain"]), Effect.RESTART),
     ("slurm.scrontab", at("slurm", scrontab=True), Effect.RESTART),
     ("slurm.job_account_gather", at("slurm", job_account_gather="cgroup"), Effect.RESTART),
+    ("slurm.reconcile.mode", at("slurm", "reconcile", mode="advise"), Effect.NOTHING),
+    ("slurm.reconcile.actions_per_hour", at("slurm", "reconcile", actions_per_hour=10), Effect.NOTHING),
+    ("slurm.reconcile.max_unavailable", at("slurm", "reconcile", max_unavailable=0.5), Effect.NOTHING),
     ("slurm.extra.*", at("slurm", extra={"priorityweightage": 5}), Effect.RECONFIGURE),
     ("slurm.extra.*", at("slurm", extra={"KillOnBadExit": 0}), Effect.RESTART),
     ("containers.data", at(containers={"data": "home"}), Effect.NOTHING),
     ("deletion_protection", at(deletion_protection=True), Effect.NOTHING),
 ]  # fmt: skip
-ONE_CHOICE = {one for one in editable() if one.startswith("slurm.rxdm")}
-"""The prolog of machines that a rehearsal is no such."""
+ONE_CHOICE = {one for one in editable() if one.startswith("slurm.rxdm") or one == "nodesets.*.idle"}
+"""The prolog of machines that a rehearsal is no such, and what only elastic nodesets have."""

@@ -1,8 +1,9 @@
 """The roster says which machines exist: each once, with its roles, and counts change at the tail."""
 
-from cluster.roster import machines
+from cluster.load import validate
+from cluster.roster import elastic_machine, elastic_machines, elastic_names, machines, node_names, static_names
 from cluster.slurm.files import render
-from tests.cluster.stacks import cluster
+from tests.cluster.stacks import cluster, local
 
 
 def names(**changes):
@@ -61,3 +62,21 @@ def test_slurms_files_name_pods_alike():
     assert "SlurmctldHost=controller-0" in text
     assert "NodeName=cpu-[0-1] " in text
     assert "dev-" not in text
+
+
+def test_elastic_nodes_are_named_after_the_static_ones_and_pulumi_makes_none_of_them():
+    fixed = cluster(nodesets={"cpu": {"count": 4, "machine_type": "local-2c-2gpu"}})
+    section = {"count": {"min": 1, "max": 4}, "machine_type": "local-2c-2gpu"}
+    some = validate(local(nodesets={"cpu": section}))
+    assert node_names(some, "cpu") == node_names(fixed, "cpu")
+    assert static_names(some, "cpu") == ("dev-cpu-0",)
+    assert elastic_names(some, "cpu") == ("dev-cpu-1", "dev-cpu-2", "dev-cpu-3")
+    assert machines(some) == machines(fixed)[:-3]
+    assert elastic_machines(some) == machines(fixed)[-3:]
+    assert elastic_machine(some, "cpu") == elastic_machines(some)[0]
+
+
+def test_a_nodeset_of_a_number_has_no_elastic_node():
+    every = cluster(nodesets={"cpu": {"count": 2}})
+    assert (elastic_names(every, "cpu"), elastic_machine(every, "cpu"), elastic_machines(every)) == ((), None, ())
+    assert static_names(every, "cpu") == node_names(every, "cpu")

@@ -66,6 +66,23 @@ def node_conf(value: Mapping[str, object]) -> Mapping[str, object]:
     return value
 
 
+_DURATION = re.compile(r"([1-9][0-9]{0,6})([smhd])")
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+_LONGEST_DURATION = 365 * 86400
+
+
+def duration(value: Any) -> Any:  # noqa: ANN401 - whatever YAML made of it
+    if not isinstance(value, str) or not _DURATION.fullmatch(value) or duration_seconds(value) > _LONGEST_DURATION:
+        raise RefusedError("a time of up to 365d: a number with s, m, h or d, e.g. 10m", "write it so")
+    return value
+
+
+def duration_seconds(value: str) -> int:
+    """Seconds of a time such as 10m."""
+    found = _DURATION.fullmatch(value)
+    return int(found[1]) * _UNITS[found[2]] if found else 0
+
+
 def slurm_time(value: str) -> str:
     """A time limit as slurm.conf and sacctmgr read it."""
     if len(value) > _LONGEST_TIME or not _SLURM_TIME.fullmatch(value):

@@ -14,7 +14,7 @@ from cluster.checks import machines
 from cluster.config.capacity import Capacity
 from cluster.config.cluster import ClusterConfig
 from cluster.config.fields import given, shown
-from cluster.config.machines import Controller, Disk, Login
+from cluster.config.machines import Controller, Disk, Login, Nodeset
 from cluster.config.validators.formats import is_within
 from cluster.config.validators.settings import minutes
 from cluster.findings import Finding, Level, Location, listing
@@ -111,7 +111,7 @@ def _network_sizes(config: ClusterConfig) -> Iterator[Finding]:
         )
     elif gpu := used.get("gpu_cidr"):
         nodes = sum(
-            section.count
+            section.most
             for section in config.nodesets.values()
             if roster.nodeset_type(config, section).family.fabric.nics
         )
@@ -365,24 +365,32 @@ def _capacity_errors(config: ClusterConfig) -> Iterator[Finding]:
                 allowed=f"of {section.gpus.type} in one machine: {listing(map(str, row.counts))}",
                 todo="take one of these, and more nodes if you need more",
             )
-        if section.capacity and not section.on:
-            yield from _way_errors(("nodesets", name, "capacity"), section.capacity, kind)
-            yield from _policy_errors(config, ("nodesets", name, "capacity", "reservation"), section.capacity)
+        for at, capacity in () if section.on else _ways(name, section):
+            yield from _way_errors(at, capacity, kind)
+            yield from _policy_errors(config, (*at, "reservation"), capacity)
+
+
+def _ways(name: str, section: Nodeset) -> Iterator[tuple[Location, Capacity]]:
+    """Place and value of each way in which a nodeset's machines are asked for."""
+    at = ("nodesets", name, "capacity")
+    for index, capacity in enumerate(section.ways):
+        yield ((*at, index) if isinstance(section.capacity, tuple) else at), capacity
 
 
 def _capacity_warnings(config: ClusterConfig) -> Iterator[Finding]:
     """Yield nodesets whose machines end at a time that Slurm does not have, and jobs that would then never start."""
-    for name, section in config.nodesets.items():
-        calendar = section.capacity.calendar if section.capacity else None
+    every = [(name, *way) for name, section in config.nodesets.items() for way in _ways(name, section)]
+    for name, at, capacity in every:
+        calendar = capacity.calendar
         if calendar and calendar.ends is None:
             yield Finding(
                 id="calendar-ends",
                 level=Level.WARNING,
-                at=("nodesets", name, "capacity", "calendar"),
+                at=(*at, "calendar"),
                 what=f"Slurm starts jobs that can't finish before {calendar.name} ends and its machines are deleted",
                 todo=f"write {{name: {calendar.name}, ends: YYYYMMDDTHHMMSSZ}}",
             )
-        if not section.capacity or not (section.capacity.flex or (calendar and calendar.ends)):
+        if not (capacity.flex or (calendar and calendar.ends)):
             continue
         for partition, row in config.partitions.items():
             if name in row.nodesets and minutes(row.default_time or row.max_time) == float("inf"):

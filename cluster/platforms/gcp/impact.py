@@ -70,7 +70,7 @@ def node_machine(edit: Edit) -> Impact:
     old, new = edit.before.nodesets[edit.name], edit.after.nodesets[edit.name]
     was, now = roster.nodeset_type(edit.before, old), roster.nodeset_type(edit.after, new)
     same = disks.boot(old.disk, "node", was) == disks.boot(new.disk, "node", now)
-    if same and of_nodes(old.capacity) == of_nodes(new.capacity):
+    if same and of_nodes(old.ways[0]) == of_nodes(new.ways[0]):
         return _SAME
     return recreate_nodes(edit)
 

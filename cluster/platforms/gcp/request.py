@@ -57,7 +57,7 @@ def asks(config: ClusterConfig) -> list[Ask]:
             count, what, capacity = 1, "controller", config.controller.capacity
         elif spec.nodeset:
             section = config.nodesets[spec.nodeset]
-            count, what, capacity = section.count, f"nodeset {spec.nodeset}", section.capacity
+            count, what, capacity = section.static, f"nodeset {spec.nodeset}", section.ways[0]
         else:
             count, what, capacity = config.login.count, "login", config.login.capacity
         way, gpu = _way(capacity), spec.gpu if spec.nodeset else None

@@ -38,7 +38,7 @@ def find_errors(config: ClusterConfig) -> Iterator[Finding]:
             )
         else:
             blocks[name] = block
-            if section.count > address_plan.capacity(block) and not any(machines.count_errors(config)):
+            if section.most > address_plan.capacity(block) and not any(machines.count_errors(config)):
                 yield _too_many(config, name, block)
     yield from _overlaps(config, blocks)
     yield from _logins(config, whole)
@@ -58,7 +58,7 @@ def _no_block_left(config: ClusterConfig, name: str) -> Finding:
 def _too_many(config: ClusterConfig, name: str, block: ipaddress.IPv4Network) -> Finding:
     section = config.nodesets[name]
     # The smallest block that holds the nodes and the two addresses that stay free; the network has eight of them.
-    prefix = 32 - (section.count + 1).bit_length()
+    prefix = 32 - (section.most + 1).bit_length()
     if section.addresses:
         wider = f"give `addresses:` a block of /{prefix}"
     else:
@@ -68,7 +68,7 @@ def _too_many(config: ClusterConfig, name: str, block: ipaddress.IPv4Network) ->
     return Finding(
         id="addresses-too-few",
         at=("nodesets", name, "count"),
-        given=str(section.count),
+        given=str(section.most),
         allowed=f"1 to {address_plan.capacity(block)}, as the nodeset's addresses are {block}",
         todo=f"lower the count, or {wider}",
     )

@@ -232,11 +232,11 @@ def stood_in(config: ClusterConfig, *, nodes: int | None = None, real_prolog: bo
     """Return what a rehearsal has other than the stack does, beside Slurm's own files; a line for each."""
     counts = _counts(config, nodes)
     lines = [
-        f"nodeset {name}: {counts[name]} of {row.count} nodes"
-        if counts[name] < row.count
-        else f"nodeset {name}: {counts[name]} nodes, where the stack has {row.count}"
+        f"nodeset {name}: {counts[name]} of {row.most} nodes"
+        if counts[name] < row.most
+        else f"nodeset {name}: {counts[name]} nodes, where the stack has {row.most}"
         for name, row in config.nodesets.items()
-        if not row.on and counts[name] != row.count
+        if not row.on and counts[name] != row.most
     ]
     if config.slurm.rxdm:
         lines.append(
@@ -273,7 +273,7 @@ def _scripts(config: ClusterConfig) -> list[Script]:
 def _counts(config: ClusterConfig, nodes: int | None) -> dict[str, int]:
     """Machines of each nodeset; none of one that is on the controller."""
     return {
-        name: 0 if row.on else min(row.count, AT_MOST) if nodes is None else nodes
+        name: 0 if row.on else min(row.most, AT_MOST) if nodes is None else nodes
         for name, row in config.nodesets.items()
     }
 

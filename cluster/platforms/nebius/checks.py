@@ -249,9 +249,9 @@ def _disk_errors(at: Location, disk: Disk, least: int) -> Iterator[Finding]:
 
 def _capacity_errors(config: ClusterConfig) -> Iterator[Finding]:
     for name, section in config.nodesets.items():
-        capacity, at = section.capacity, ("nodesets", name, "capacity")
-        if capacity is None:
+        if section.capacity is None:
             continue
+        capacity, at = section.ways[0], ("nodesets", name, "capacity")
         if capacity.way not in _WAYS:
             yield Finding(
                 id="nebius-capacity",
@@ -334,12 +334,12 @@ def _gpu_warnings(config: ClusterConfig, settings: Nebius) -> Iterator[Finding]:
         infiniband = workers.infiniband if workers else None
         platform = found.family.name
         if infiniband is None:
-            if section.count > 1 and preset_of(found.name).clusterable:
+            if section.most > 1 and preset_of(found.name).clusterable:
                 yield Finding(
                     id="nebius-no-gpu-cluster",
                     level=Level.WARNING,
                     at=("nodesets", name),
-                    what=f"{section.count} nodes of {found.name} are in no GPU cluster: jobs on several of them have "
+                    what=f"{section.most} nodes of {found.name} are in no GPU cluster: jobs on several of them have "
                     "Ethernet in place of InfiniBand",
                     todo=f"write nebius.workers.{name}.infiniband, with one of the fabrics "
                     f"{listing(fabrics_of(platform, settings.region))}",

@@ -213,7 +213,7 @@ def _nodesets(config: ClusterConfig, live: Live) -> Iterator[Difference]:
         return
     none = "no such nodeset"
     found = {nodeset.name: nodeset.wanted for nodeset in live.view.nodesets}
-    wanted = {name: section.count for name, section in config.nodesets.items()}
+    wanted = {name: section.most for name, section in config.nodesets.items()}
     for name in sorted(found.keys() | wanted.keys()):
         if found.get(name) != wanted.get(name) and (name in wanted or found[name]):
             stack, there = wanted.get(name, none), found.get(name, none)
@@ -225,7 +225,7 @@ def _hosts(config: ClusterConfig, live: Live) -> Iterator[Difference]:
     labels = [item["metadata"].get("labels") or {} for item in live.hosts]
     if not any(NODESET_LABEL in row for row in labels):
         return
-    wanted = {(NODESET_NAME_LABEL, "nodeset", name): section.count for name, section in config.nodesets.items()}
+    wanted = {(NODESET_NAME_LABEL, "nodeset", name): section.most for name, section in config.nodesets.items()}
     wanted |= {(NODESET_LABEL, "role", "controller"): 1, (NODESET_LABEL, "role", "login"): config.login.count}
     for (label, kind, name), count in wanted.items():
         there = sum(row.get(label) == name for row in labels)

@@ -88,7 +88,7 @@ def nodes_per_group(edit: Edit) -> Impact:
     """Return where a nodeset's nodes are split."""
     old, new = (
         [
-            split(config.nodesets[name].count, (settings_of(config).workers.get(name) or Workers()).nodes_per_group)
+            split(config.nodesets[name].most, (settings_of(config).workers.get(name) or Workers()).nodes_per_group)
             for name in _both(edit)
         ]
         for config in (edit.before, edit.after)

@@ -154,9 +154,9 @@ def _workers(config: ClusterConfig, settings: Nebius) -> Iterator[NodeGroup]:
     for name, section in config.nodesets.items():
         extra = settings.workers.get(name) or Workers()
         machine_type = section.machine_type or config.controller.machine_type
-        gpus, capacity = preset_of(machine_type).gpus, section.capacity
+        gpus, capacity = preset_of(machine_type).gpus, section.ways[0] if section.capacity else None
         way = capacity.way if capacity else None
-        for index, count in enumerate(split(section.count, extra.nodes_per_group)):
+        for index, count in enumerate(split(section.most, extra.nodes_per_group)):
             yield NodeGroup(
                 name=worker_group(name, index),
                 role="worker",

@@ -47,11 +47,11 @@ def _machines(config: ClusterConfig, groups: tuple[NodeGroup, ...]) -> Iterator[
     for name, section in config.nodesets.items():
         own = [group for group in groups if group.nodeset == name]
         preset, first = preset_of(own[0].machine_type), own[0]
-        gpus = f", {section.count * preset.gpus} GPUs ({PLATFORMS[first.platform].gpu})" if preset.gpus else ""
+        gpus = f", {section.most * preset.gpus} GPUs ({PLATFORMS[first.platform].gpu})" if preset.gpus else ""
         split = f" in {len(own)} node groups" if len(own) > 1 else ""
         yield (
-            f"{section.count} x {first.machine_type}: nodeset {name}{split}, {_way(first)}; "
-            f"{section.count * preset.vcpus} CPUs{gpus}"
+            f"{section.most} x {first.machine_type}: nodeset {name}{split}, {_way(first)}; "
+            f"{section.most * preset.vcpus} CPUs{gpus}"
         )
 
 
@@ -77,7 +77,7 @@ def _storage(config: ClusterConfig, settings: Nebius, groups: tuple[NodeGroup, .
     for name, workers in settings.workers.items():
         if name in config.nodesets:
             for disk in (*workers.local_disks.values(), *filter(None, [workers.image_disk])):
-                disks[disk.type] += config.nodesets[name].count * disk.size_gib
+                disks[disk.type] += config.nodesets[name].most * disk.size_gib
     yield "disks: " + ", ".join(f"{_size(size)} of {kind}" for kind, size in sorted(disks.items()))
 
 

@@ -121,7 +121,7 @@ TIERS = (
 
 def tier(config: ClusterConfig) -> Tier:
     """The sizes for a cluster, by its number of workers."""
-    workers = sum(section.count for section in config.nodesets.values())
+    workers = sum(section.most for section in config.nodesets.values())
     return next(tier_ for tier_ in TIERS if workers < tier_.below)
 
 

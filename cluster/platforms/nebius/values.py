@@ -225,8 +225,8 @@ def _nodeset(config: ClusterConfig, settings: Nebius, name: str) -> dict[str, An
     resources = size.slurmd.quantities
     return {
         "name": name,
-        "count": section.count,
-        "fifth": max(1, section.count // 5),
+        "count": section.most,
+        "fifth": max(1, section.most // 5),
         "has_gpus": bool(size.gpus),
         "if_gpus": True if size.gpus else _OMIT,
         "gpu_tolerations": [_ON_GPUS] if size.gpus else _OMIT,

@@ -261,7 +261,7 @@ class Nodeset(pulumi.ComponentResource):
     ) -> None:
         super().__init__("hpc:gcp:Nodeset", name, {}, opts)
         self._name, self._args = name, args
-        capacity, first = of_nodes(section.capacity), specs[0]
+        capacity, first = of_nodes(section.ways[0]), specs[0]
         template = self._template(first, section, capacity)
         # Computed once, not for each of 256 nodes. The template waits for networks and grants, and machines for it.
         source = template.self_link

@@ -153,6 +153,18 @@ CAPACITY = {
         a3({"spot": {}, "reservation": "mine"}),
         ("nodesets.a3.capacity | {spot: {}, reservation: mine} | exactly one of | keep one of spot and reservation"),
     ),
+    "a way by a word that is none": (
+        cpu("spto"),
+        "nodesets.cpu.capacity | spto | on_demand, spot or flex | write spot",
+    ),
+    "no way at all": (
+        {"nodesets": {"cpu": {"capacity": []}}},
+        "nodesets.cpu.capacity | [] | 1 to 10 ways | remove `capacity`",
+    ),
+    "several ways for nodes that stay": (
+        cpu(["spot", "on_demand"]),
+        "nodesets.cpu.capacity | [{spot: {}}, {on_demand: {}}] | one way | keep one of them",
+    ),
     "capacity that says nothing": (cpu({"spot": None}), "nodesets.cpu.capacity | {spot: null} | exactly one | name"),
     "flex with placement": (
         a3({"flex": CLOSE}),

@@ -38,6 +38,15 @@ MACHINES = {
         nodeset(machine_type="a3-megagpu-8g", gpus={"type": "t4", "count": 1}),
         "nodesets.cpu.gpus | 1 x t4 | comes with 8 x h100 | remove `gpus`",
     ),
+    "a min above max": (nodeset(count={"min": 3, "max": 2}), "nodesets.cpu.count | {min: 3, max: 2} | below max | 2"),
+    "no elastic node": (nodeset(count={"min": 2, "max": 2}), "nodesets.cpu.count | max: 2 | below max | `count: 2`"),
+    "a max of 0": (nodeset(count={"min": 0, "max": 0}), "nodesets.cpu.count.max | 0 | at least 1 | raise it"),
+    "elastic nodes where nothing creates them": (
+        nodeset(count={"min": 2, "max": 4}),
+        "nodesets.cpu.count | {min: 2, max: 4} | a number on local | write `count: 4`",
+    ),
+    "idle of nodes that stay": (nodeset(idle="10m"), "nodesets.cpu.idle | 10m | an elastic nodeset | remove it"),
+    "a time without its unit": (nodeset(idle=10), "nodesets.cpu.idle | 10 | with s, m, h or d | write it so"),
     "a cluster name in capitals": ({"name": "Dev"}, "name | Dev | a letter first | host name"),
     "a nodeset named as a role": (
         {"nodesets": {"cpu": {}, "login": {}}},
