@@ -1,4 +1,5 @@
-"""A Compute Engine that speaks the JSON REST protocol of the real one, as far as a bake needs it.
+"""A Compute Engine that speaks the JSON REST protocol of the real one, as far as a bake, flex start and the reconcile
+loop need it.
 
 Its time passes with requests: each that comes brings every operation one step on. So operations take their time, are
 seen half done, and go on while nobody asks, after a client was killed too. It refuses what the real one refuses:
@@ -10,6 +11,7 @@ from __future__ import annotations
 import itertools
 import math
 import re
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -51,6 +53,8 @@ class Operation:
     """Requests until it is done."""
     finish: Callable[[], None]
     errors: Sequence[Mapping[str, Any]] = ()
+    group: str = ""
+    """Of the operations of one request for many instances."""
 
     def seen(self) -> dict[str, Any]:
         done = self.left <= 0
@@ -65,6 +69,8 @@ class Operation:
         }
         if self.zone:
             row["zone"] = GOOGLE + self.zone
+        if self.group:
+            row["operationGroupId"] = self.group
         if done and self.errors:
             row |= {"error": {"errors": list(self.errors)}, "httpErrorStatusCode": 403}
         return row
@@ -422,3 +428,212 @@ class FakeFlex(FakeCompute):
             resource["labelFingerprint"] += "1"
 
         return self._begin(call, "instances.setLabels", path, finish)
+
+
+class FakeElastic(FakeCompute):
+    """The server for instances that are made from templates, one by one or many at once, and found by their label.
+
+    A subclass may have a machine behind each instance: `boot` and `halt` are called as instances begin and end to run.
+    """
+
+    def __init__(self, templates: Mapping[str, Mapping[str, Any]], *, requests_each: int = 1) -> None:
+        """`templates`: properties by name, as an instance template has them."""
+        super().__init__(requests_each=requests_each)
+        self.templates = {name: dict(properties) for name, properties in templates.items()}
+        self.capacity: dict[str, int] = {}
+        """Instances that a template may still have; one that is not here has no limit."""
+        self.unreachable: list[str] = []
+        """Zones that are left out of lists, as `zones/NAME`."""
+        self.guest: dict[str, str] = {}
+        """What instances have published under hpc/boot."""
+        self.consoles: dict[str, str] = {}
+        self.reportable = True
+        """Whether hosts can be reported as faulty."""
+        self.clock: Callable[[], float] = time.time
+        self._ids = itertools.count(1000)
+
+    def boot(self, name: str, resource: dict[str, Any]) -> None:
+        """An instance begins to run; also after a reset."""
+
+    def halt(self, name: str, resource: dict[str, Any]) -> None:
+        """An instance does not run any more."""
+
+    def end(self, name: str, status: str = "TERMINATED") -> None:
+        """Have an instance end without a request, as one that is preempted; deleted, where `status` is empty."""
+        path = next(path for path in self.world.machines if path.endswith(f"/instances/{name}"))
+        self.halt(name, self.world.machines[path].resource)
+        if status:
+            self.world.machines[path].resource["status"] = status
+        else:
+            del self.world.machines[path]
+
+    def _routes(self) -> list[tuple[str, str, Callable[..., dict[str, Any]]]]:
+        zone, machine = r"(projects/[^/]+/zones/[^/]+)", r"(projects/[^/]+/zones/[^/]+/instances/[^/]+)"
+        return [
+            ("GET", r"(projects/[^/]+)/aggregated/instances", self._aggregated),
+            ("POST", f"{zone}/instances/bulkInsert", self._bulk_insert),
+            ("GET", f"{zone}/operations", self._operations),
+            ("POST", f"{machine}/reset", self._reset),
+            ("POST", f"{machine}/reportHostAsFaulty", self._report_host),
+            *super()._routes(),
+        ]
+
+    def _aggregated(self, call: Call, project: str) -> dict[str, Any]:
+        key, _, value = call.query.get("filter", "").removeprefix("labels.").partition("=")
+        every = [
+            (path.split("/")[3], row)
+            for path, row in sorted(self._machines().items())
+            if path.startswith(f"{project}/") and (not key or row.get("labels", {}).get(key) == value)
+        ]
+        start, most = int(call.query.get("pageToken", 0)), int(call.query.get("maxResults", 500))
+        items: dict[str, Any] = {"zones/us-west8-z": {"warning": {"code": "NO_RESULTS_ON_PAGE"}}}
+        for zone, row in every[start : start + most]:
+            if f"zones/{zone}" not in self.unreachable:
+                items.setdefault(f"zones/{zone}", {"instances": []})["instances"].append(row)
+        answer: dict[str, Any] = {"items": items}
+        if self.unreachable:
+            answer["unreachables"] = list(self.unreachable)
+        if start + most < len(every):
+            answer["nextPageToken"] = str(start + most)
+        return answer
+
+    def _operations(self, call: Call, zone: str) -> dict[str, Any]:
+        group = call.query.get("filter", "").partition("=")[2]
+        return {"items": [one.seen() for one in self.world.operations.values() if one.group == group]}
+
+    def _template(self, link: str) -> tuple[str, dict[str, Any]]:
+        name = link.rpartition("/")[2]
+        if name not in self.templates:
+            raise RefusalError(404, "notFound", f"The resource '{link.rpartition('/compute/v1/')[2]}' was not found")
+        return name, self.templates[name]
+
+    def _resource(self, path: str, properties: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+        zone, _, name = path.partition("/instances/")
+        now = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(self.clock()))
+        return {
+            "metadata": {"items": []},
+            **properties,
+            **given,
+            "name": name,
+            "id": str(next(self._ids)),
+            "zone": GOOGLE + zone,
+            "selfLink": GOOGLE + path,
+            "creationTimestamp": f"{now}.000+00:00",
+            "status": "PROVISIONING",
+            "resourceStatus": {"physicalHost": f"/block/sub/host-{next(self._numbers)}"},
+        }
+
+    def _new_machine(self, call: Call, path: str) -> dict[str, Any]:
+        template, properties = self._template(call.query.get("sourceInstanceTemplate", ""))
+        self._add(path, self._resource(path, properties, call.body))
+        short = self._take(template, 1)
+        operation = self._begin(call, "instances.insert", path, lambda: None)
+        self._comes([path], operation["name"], short)
+        return operation
+
+    def _bulk_insert(self, call: Call, zone: str) -> dict[str, Any]:
+        template, properties = self._template(call.body["sourceInstanceTemplate"])
+        paths = [f"{zone}/instances/{name}" for name in call.body["perInstanceProperties"]]
+        if int(call.body["count"]) != len(paths) or int(call.body.get("minCount", len(paths))) != len(paths):
+            raise RefusalError(400, "invalid", "Invalid value for field 'count'")
+        for path in paths:
+            if path in self.world.machines:
+                raise RefusalError(409, "alreadyExists", f"The resource '{path}' already exists")
+        given = {name: value for name, value in call.body.get("instanceProperties", {}).items() if name != "labels"}
+        labels = {**properties.get("labels", {}), **call.body.get("instanceProperties", {}).get("labels", {})}
+        for path in paths:
+            self._add(path, self._resource(path, properties, {**given, "labels": labels}))
+        short = self._take(template, len(paths))
+        operation = self._begin(call, "instances.insert", f"{zone}/instances/", lambda: None)
+        self._comes(paths, operation["name"], short)
+        return self.world.operations[operation["name"]].seen()
+
+    def _add(self, path: str, resource: dict[str, Any]) -> None:
+        self.world.machines[path] = Machine(resource, [None], self.consoles.get(resource["name"], ""))
+
+    def _take(self, template: str, count: int) -> bool:
+        """Take capacity; whether there is too little."""
+        if template not in self.capacity:
+            return False
+        if self.capacity[template] < count:
+            return True
+        self.capacity[template] -= count
+        return False
+
+    def _comes(self, paths: Sequence[str], name: str, short: bool) -> None:
+        """Have the instances of an operation run when it ends, or be gone."""
+        operation = self.world.operations[name]
+        machines = {path: self.world.machines[path] for path in paths}
+        refused = list(operation.errors) or ([STOCK_OUT] if short else [])
+        if len(paths) > 1:
+            operation.group = f"group-{name}"
+            operation.errors = [{"code": "VM_MIN_COUNT_NOT_REACHED", "message": "0 of all"}] if refused else []
+            for path in paths:
+                each = f"{name}-{path.rpartition('/')[2]}"
+                self.world.operations[each] = Operation(
+                    each, path, operation.zone, operation.kind, 0, lambda: None, refused, operation.group
+                )
+        else:
+            operation.errors = refused
+
+        def finish() -> None:
+            for path, machine in machines.items():
+                # It may have been deleted meanwhile.
+                if self.world.machines.get(path) is not machine or machine.resource["status"] != "PROVISIONING":
+                    continue
+                if refused:
+                    del self.world.machines[path]
+                else:
+                    machine.resource["status"] = "RUNNING"
+                    self.boot(machine.resource["name"], machine.resource)
+
+        operation.finish = finish
+
+    def _delete_machine(self, call: Call, path: str) -> dict[str, Any]:
+        if self._busy(path, "instances.delete"):
+            raise not_ready(path)
+        machine = self._machine(path)
+        machine.resource["status"] = "STOPPING"
+
+        def finish() -> None:
+            if not self.faults.get("instances.delete", Fault()).errors and self.world.machines.get(path) is machine:
+                self.halt(machine.resource["name"], machine.resource)
+                del self.world.machines[path]
+
+        return self._begin(call, "instances.delete", path, finish)
+
+    def _reset(self, call: Call, path: str) -> dict[str, Any]:
+        machine = self._machine(path)
+        if machine.resource["status"] != "RUNNING":
+            raise not_ready(path)
+
+        def finish() -> None:
+            self.halt(machine.resource["name"], machine.resource)
+            self.boot(machine.resource["name"], machine.resource)
+
+        return self._begin(call, "instances.reset", path, finish)
+
+    def _report_host(self, call: Call, path: str) -> dict[str, Any]:
+        machine = self._machine(path)
+        if not self.reportable:
+            raise RefusalError(400, "invalid", "Reporting a faulty host is not supported for this machine type")
+        reasons = call.body.get("faultReasons", [])
+        behaviors = {"PERFORMANCE", "SILENT_DATA_CORRUPTION", "UNRECOVERABLE_GPU_ERROR", "CHIP_ERROR"}
+        if call.body.get("disruptionSchedule") != "IMMEDIATE" or not {row["behavior"] for row in reasons} <= behaviors:
+            raise RefusalError(400, "invalid", "Invalid value for field 'resource.faultReasons'")
+        machine.resource["status"] = "REPAIRING"
+
+        def finish() -> None:
+            machine.resource["resourceStatus"] = {"physicalHost": f"/block/sub/host-{next(self._numbers)}"}
+            machine.resource["status"] = "RUNNING"
+            self.boot(machine.resource["name"], machine.resource)
+
+        return self._begin(call, "instances.report", path, finish)
+
+    def _guest_attributes(self, call: Call, path: str) -> dict[str, Any]:
+        name = self._machine(path).resource["name"]
+        if name not in self.guest:
+            raise not_found(call.query["queryPath"])
+        namespace, _, key = call.query["queryPath"].partition("/")
+        items = [{"namespace": namespace, "key": key, "value": self.guest[name]}]
+        return {"kind": "compute#guestAttributes", "queryValue": {"items": items}}

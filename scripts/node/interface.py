@@ -120,6 +120,7 @@ class Reconcile(TypedDict):
 
 class _Containers(_Controller, total=False):
     containers: str  # where enroot keeps containers, if that is not the default
+    reconcile: Reconcile  # absent where no node is elastic
 
 
 class Configure(_Containers):

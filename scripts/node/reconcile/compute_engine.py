@@ -1,0 +1,362 @@
+"""Compute Engine's REST API, as far as the reconcile loop needs it: instances of one cluster, and operations on them.
+
+Errors are of one class with a kind each, by Google's own codes and reasons and not by the text, which resembles that
+of others: a quota of requests and one of machines are both "Quota exceeded". A list says whether it is complete.
+"""
+
+from __future__ import annotations
+
+import calendar
+import contextlib
+import http.client
+import json
+import re
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+from dataclasses import dataclass, field
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+from interface import ReconcileCloud
+
+GOOGLE = "https://compute.googleapis.com"
+METADATA = "http://169.254.169.254/computeMetadata/v1/instance/"
+SECONDS = 20  # for one answer
+MADE_BY = "hpc-made-by"
+OURS = "reconcile"
+"""Label and value of the instances that the loop has made: it deletes no other."""
+TEMPLATE = "hpc-template"  # label: the name of the template that an instance was made from
+PAGE = 500
+_FIELDS = (
+    "nextPageToken,unreachables,warning,items/*/warning,items/*/instances(name,id,status,zone,creationTimestamp,"
+    "machineType,labels,resourceStatus/physicalHost)"
+)
+
+
+class Kind(Enum):
+    """What an error means for who asked."""
+
+    STOCK_OUT = "no capacity"
+    RESERVATION_FULL = "the reservation has no machine left"
+    QUOTA = "the project's quota is used up"
+    PERMISSION = "the controller's service account may not do this"
+    TEMPLATE_GONE = "there is no such instance template"
+    INVALID = "the request was refused"
+    RATE_LIMIT = "too many requests"
+    TRANSIENT = "the API does not answer"
+    EXISTS = "the name is taken"
+    NOT_FOUND = "there is no such instance"
+
+
+CAPACITY = frozenset({Kind.STOCK_OUT, Kind.RESERVATION_FULL, Kind.QUOTA})
+"""Another way of the nodeset may do, or the same one later."""
+PASSING = frozenset({Kind.RATE_LIMIT, Kind.TRANSIENT})
+"""The same request may do in a moment."""
+
+
+class CloudError(Exception):
+    """An error of the API, or no answer: `kind`, Google's code or reason, its message."""
+
+    def __init__(self, kind: Kind, code: str, message: str) -> None:
+        super().__init__(f"{kind.value} ({code}: {message})" if message else f"{kind.value} ({code})")
+        self.kind, self.code, self.message = kind, code, message
+
+
+# Codes of operations and reasons of answers, in lower case without `_`. Sources: error codes of operations
+# (cloud.google.com/compute/docs/troubleshooting/troubleshooting-vm-creation), of bulk requests
+# (.../troubleshooting-bulk-vm-creation), of API rate limits (cloud.google.com/compute/docs/api-rate-limits).
+_KINDS: dict[str, Kind] = {
+    "zoneresourcepoolexhausted": Kind.STOCK_OUT,
+    "zoneresourcepoolexhaustedwithdetails": Kind.STOCK_OUT,
+    "resourcepoolexhausted": Kind.STOCK_OUT,
+    "resourceexhausted": Kind.STOCK_OUT,
+    "insufficientcapacity": Kind.STOCK_OUT,
+    "stockout": Kind.STOCK_OUT,
+    "vmmincountnotreached": Kind.STOCK_OUT,
+    "quotaexceeded": Kind.QUOTA,
+    "ipspaceexhausted": Kind.QUOTA,
+    "ipspaceexhaustedwithdetails": Kind.QUOTA,
+    "ratelimitexceeded": Kind.RATE_LIMIT,
+    "userratelimitexceeded": Kind.RATE_LIMIT,
+    "concurrentoperationsquotaexceeded": Kind.RATE_LIMIT,
+    "forbidden": Kind.PERMISSION,
+    "permissiondenied": Kind.PERMISSION,
+    "permissionserror": Kind.PERMISSION,
+    "autherror": Kind.PERMISSION,
+    "required": Kind.INVALID,
+    "resourcealreadyexists": Kind.EXISTS,
+    "alreadyexists": Kind.EXISTS,
+    "resourcenotready": Kind.TRANSIENT,
+    "internalerror": Kind.TRANSIENT,
+    "backenderror": Kind.TRANSIENT,
+}
+_STATUSES = {
+    401: Kind.PERMISSION,
+    403: Kind.PERMISSION,
+    408: Kind.TRANSIENT,
+    409: Kind.EXISTS,
+    429: Kind.RATE_LIMIT,
+}
+_RESERVED = re.compile(r"reservation", re.IGNORECASE)
+_NOT_AVAILABLE = re.compile(
+    r"do(es)? not have (enough |sufficient )?(available|capacity)|no (more )?available|insufficient", re.IGNORECASE
+)
+
+
+def kind_of(code: str, message: str, status: int = 0) -> Kind:
+    """Return what an error of Google's means, by its code or reason, and by the HTTP status where it has none that is
+    known. A pure function. A full reservation has no code of its own: its message names it."""
+    word = code.replace("_", "").lower()
+    if _RESERVED.search(message) and _NOT_AVAILABLE.search(message):
+        return Kind.RESERVATION_FULL
+    if status == 404 or word in ("notfound", "resourcenotfound"):
+        return Kind.TEMPLATE_GONE if "instanceTemplates" in message else Kind.NOT_FOUND
+    if word in _KINDS or status in _STATUSES:
+        return _KINDS.get(word) or _STATUSES[status]
+    return Kind.TRANSIENT if status >= 500 else Kind.INVALID
+
+
+@dataclass(frozen=True)
+class Instance:
+    """An instance, as a list shows it."""
+
+    name: str
+    zone: str
+    status: str
+    created: float = 0.0
+    """Seconds since the epoch; 0 where the API gives none."""
+    id: str = ""
+    machine_type: str = ""
+    host: str = ""
+    """The host's position in its block, where the API shows it: another one stands for other hardware."""
+    labels: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Listing:
+    """The instances of a cluster; `partial` is why some may be missing, empty if none is."""
+
+    instances: tuple[Instance, ...]
+    partial: str = ""
+
+
+@dataclass(frozen=True)
+class Operation:
+    """An operation of the API: whether it has ended, and its error if it has one."""
+
+    name: str
+    done: bool
+    error: CloudError | None = None
+    group: str = ""
+
+
+class ComputeEngine:
+    """The instances of one cluster."""
+
+    def __init__(self, api: ReconcileCloud) -> None:
+        self._api = api
+        self._root = f"{api['endpoint'] or GOOGLE}/compute/v1/projects/{api['project']}"
+        self._zone = f"/zones/{api['zone']}"
+        self._token, self._until = "", 0.0
+        # A proxy would be given the token.
+        self._opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+
+    # -- reads -------------------------------------------------------------------------------------------------------
+
+    def instances(self) -> Listing:
+        """Return all instances that carry the cluster's label, in any zone. Raises CloudError: a list that was cut off
+        is none."""
+        found: list[Instance] = []
+        partial: list[str] = []
+        query = {"filter": f"labels.hpc-cluster={self._api['cluster']}", "maxResults": str(PAGE), "fields": _FIELDS}
+        while True:
+            page = self._ask("GET", "/aggregated/instances", query)
+            partial += [f"{place} does not answer" for place in page.get("unreachables", ())]
+            for place, scope in [("the list", page), *page.get("items", {}).items()]:
+                code = scope.get("warning", {}).get("code", "NO_RESULTS_ON_PAGE")
+                if code != "NO_RESULTS_ON_PAGE":
+                    partial.append(f"{place}: {code}")
+                if place != "the list":
+                    found += [_instance(row) for row in scope.get("instances", ())]
+            if not page.get("nextPageToken"):
+                return Listing(tuple(found), "; ".join(dict.fromkeys(partial)))
+            query["pageToken"] = page["nextPageToken"]
+
+    def get(self, name: str, zone: str = "") -> Instance | None:
+        """Return one instance, read now; None where there is none. Raises CloudError."""
+        try:
+            return _instance(self._ask("GET", f"{self._place(zone)}/instances/{name}"))
+        except CloudError as error:
+            if error.kind is Kind.NOT_FOUND:
+                return None
+            raise
+
+    def operation(self, name: str) -> Operation:
+        """Return an operation; of a request for many instances, with the error of the first that has one of its own.
+        Raises CloudError."""
+        found = _operation(self._ask("GET", f"{self._zone}/operations/{name}"))
+        if found.error and found.error.code == "VM_MIN_COUNT_NOT_REACHED" and found.group:
+            rows = self._ask("GET", f"{self._zone}/operations", {"filter": f"operationGroupId={found.group}"})
+            each = [_operation(row).error for row in rows.get("items", ()) if row.get("name") != name]
+            return Operation(name, found.done, next(filter(None, each), found.error), found.group)
+        return found
+
+    def guest_attribute(self, name: str, path: str = "hpc/boot") -> str:
+        """Return what an instance has published under a path; empty where it has not. Raises CloudError."""
+        try:
+            found = self._ask("GET", f"{self._zone}/instances/{name}/getGuestAttributes", {"queryPath": path})
+        except CloudError as error:
+            if error.kind is Kind.NOT_FOUND:
+                return ""
+            raise
+        return "".join(row.get("value", "") for row in found.get("queryValue", {}).get("items", ()))
+
+    def serial_log(self, name: str) -> str:
+        """Return the end of what an instance wrote to its serial console. Raises CloudError."""
+        return self._ask("GET", f"{self._zone}/instances/{name}/serialPort", {"port": "1"}).get("contents", "")
+
+    # -- writes ------------------------------------------------------------------------------------------------------
+
+    def insert(self, names: list[str], *, template: str, nodeset: str, request: str) -> Operation:
+        """Ask for instances of these names from a template: one alone, or several of which all come or none.
+
+        A job over several nodes needs all of its machines. `bulkInsert` with a `minCount` of all takes back the others
+        where one can't be had; single inserts would leave them running without their job. The same `request` is
+        answered with the same operation. Raises CloudError.
+        """
+        labels = {
+            "hpc-cluster": self._api["cluster"],
+            "hpc-part": "node",
+            "hpc-nodeset": nodeset,
+            MADE_BY: OURS,
+            TEMPLATE: template.rpartition("/")[2],
+        }
+        if len(names) == 1:
+            # Labels of a request take the place of the template's.
+            body: dict[str, Any] = {"name": names[0], "labels": {**labels, "hpc-node": names[0]}}
+            query = {"sourceInstanceTemplate": template, "requestId": request}
+            return _operation(self._ask("POST", f"{self._zone}/instances", query, body))
+        body = {
+            "count": str(len(names)),
+            "minCount": str(len(names)),
+            "perInstanceProperties": {name: {"name": name} for name in names},
+            "sourceInstanceTemplate": template,
+            "instanceProperties": {"labels": labels},
+        }
+        return _operation(self._ask("POST", f"{self._zone}/instances/bulkInsert", {"requestId": request}, body))
+
+    def delete(self, name: str, *, request: str) -> Operation | None:
+        """Have an instance deleted; None where there is none. Raises CloudError."""
+        try:
+            return _operation(self._ask("DELETE", f"{self._zone}/instances/{name}", {"requestId": request}))
+        except CloudError as error:
+            if error.kind is Kind.NOT_FOUND:
+                return None
+            raise
+
+    def reset(self, name: str, *, request: str) -> Operation:
+        """Have an instance reboot at once. Raises CloudError."""
+        return _operation(self._ask("POST", f"{self._zone}/instances/{name}/reset", {"requestId": request}))
+
+    def report_faulty(self, name: str, description: str, *, request: str) -> Operation:
+        """Report an instance's host, so that Google moves the instance to another one. Raises CloudError."""
+        body = {
+            "disruptionSchedule": "IMMEDIATE",
+            "faultReasons": [{"behavior": "UNRECOVERABLE_GPU_ERROR", "description": description[:1000]}],
+        }
+        path = f"{self._zone}/instances/{name}/reportHostAsFaulty"
+        return _operation(self._ask("POST", path, {"requestId": request}, body))
+
+    # -- HTTP --------------------------------------------------------------------------------------------------------
+
+    def _place(self, zone: str) -> str:
+        return f"/zones/{zone}" if zone else self._zone
+
+    def _ask(
+        self, method: str, path: str, query: dict[str, str] | None = None, body: dict[str, Any] | None = None
+    ) -> dict[str, Any]:
+        url = f"{self._root}{path}" + (f"?{urllib.parse.urlencode(query)}" if query else "")
+        data = json.dumps(body).encode() if body is not None else (b"" if method == "POST" else None)
+        headers = {"Authorization": f"Bearer {self._bearer()}", "Content-Type": "application/json"}
+        request = urllib.request.Request(url, data=data, headers=headers, method=method)  # noqa: S310 - http and https
+        try:
+            with self._opener.open(request, timeout=SECONDS) as reply:
+                found = json.loads(reply.read() or b"{}")
+        except urllib.error.HTTPError as error:
+            if error.code == 401:
+                self._until = 0.0  # a token that was withdrawn
+            raise _refusal(error.code, error) from None
+        except (OSError, http.client.HTTPException, ValueError) as error:
+            raise CloudError(Kind.TRANSIENT, type(error).__name__, str(error)) from None
+        if not isinstance(found, dict):
+            raise CloudError(Kind.TRANSIENT, "answer", "not a JSON object")
+        return found
+
+    def _bearer(self) -> str:
+        if self._api["token_file"]:
+            try:
+                return Path(self._api["token_file"]).read_text().strip()
+            except OSError as error:
+                raise CloudError(Kind.PERMISSION, "token", str(error)) from None
+        if time.time() >= self._until:
+            request = urllib.request.Request(  # noqa: S310 - http, by the constant above
+                f"{METADATA}service-accounts/default/token", headers={"Metadata-Flavor": "Google"}
+            )
+            try:
+                with self._opener.open(request, timeout=5) as reply:
+                    answer = json.loads(reply.read())
+                # As Google's own libraries: a token is not used in its last minutes.
+                self._token, self._until = answer["access_token"], time.time() + float(answer["expires_in"]) - 240
+            except (OSError, http.client.HTTPException, ValueError, KeyError, TypeError) as error:
+                raise CloudError(Kind.TRANSIENT, "token", f"the metadata server gives none: {error!r}") from None
+        return self._token
+
+
+def _refusal(status: int, error: urllib.error.HTTPError) -> CloudError:
+    code, message = str(status), ""
+    with contextlib.suppress(OSError, http.client.HTTPException, ValueError, KeyError, TypeError, AttributeError):
+        said = json.loads(error.read())["error"]
+        message = str(said.get("message", ""))
+        code = str((said.get("errors") or [{}])[0].get("reason") or said.get("status") or status)
+    return CloudError(kind_of(code, message, status), code, message[:500])
+
+
+def _operation(row: dict[str, Any]) -> Operation:
+    errors = row.get("error", {}).get("errors", ())
+    failed = None
+    if errors:
+        code, message = str(errors[0].get("code", "")), str(errors[0].get("message", ""))
+        failed = CloudError(kind_of(code, message), code, message[:500])
+    return Operation(
+        str(row.get("name", "")), row.get("status") == "DONE", failed, str(row.get("operationGroupId", ""))
+    )
+
+
+def _instance(row: dict[str, Any]) -> Instance:
+    host = row.get("resourceStatus", {}).get("physicalHost", "")
+    return Instance(
+        name=row["name"],
+        zone=str(row.get("zone", "")).rpartition("/")[2],
+        status=str(row.get("status", "")),
+        created=_epoch(str(row.get("creationTimestamp", ""))),
+        id=str(row.get("id", "")),
+        machine_type=str(row.get("machineType", "")).rpartition("/")[2],
+        host=str(host),
+        labels=dict(row.get("labels", {})),
+    )
+
+
+_RFC3339 = re.compile(r"^(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)(?:\.\d+)?(?:Z|([+-])(\d\d):(\d\d))$")
+
+
+def _epoch(text: str) -> float:
+    """Seconds since the epoch of a time as Google writes it, with its zone; 0 of anything else."""
+    found = _RFC3339.match(text)
+    if not found:
+        return 0.0
+    numbers = [int(part) for part in found.groups()[:6]]
+    offset = (int(found[8]) * 60 + int(found[9])) * 60 if found[7] else 0
+    return float(calendar.timegm((*numbers, 0, 0, 0)) - (offset if found[7] == "+" else -offset))

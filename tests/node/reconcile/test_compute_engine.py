@@ -1,0 +1,196 @@
+"""The client of the reconcile loop against Compute Engine's stand-in: lists that may be partial, requests that are sent
+again, errors by what they mean."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from interface import ReconcileCloud
+from reconcile.compute_engine import CloudError, ComputeEngine, Kind, _epoch, kind_of
+
+from lab.google.compute import QUOTA, FakeElastic, Fault
+from lab.google.http import Call, DroppedConnectionError, RefusalError
+
+TEMPLATES = {"gpu-spot": {"machineType": "a3-highgpu-8g", "labels": {"hpc-part": "node"}}, "gpu-reserved": {}}
+SPOT, RESERVED = (f"projects/p/global/instanceTemplates/{name}" for name in TEMPLATES)
+
+
+@pytest.fixture
+def fake() -> Iterator[FakeElastic]:
+    with FakeElastic(TEMPLATES) as server:
+        yield server
+
+
+@pytest.fixture
+def client(fake: FakeElastic, tmp_path: Path) -> ComputeEngine:
+    token = tmp_path / "token"
+    token.write_text("secret\n")
+    api: ReconcileCloud = {
+        "project": "p",
+        "zone": "us-central1-a",
+        "region": "us-central1",
+        "cluster": "c",
+        "endpoint": fake.endpoint,
+        "token_file": str(token),
+    }
+    return ComputeEngine(api)
+
+
+def insert(client: ComputeEngine, *names: str, template: str = SPOT, request: str = "r"):
+    return client.insert(list(names), template=template, nodeset="gpu", request=request)
+
+
+class TestInsert:
+    def test_one_has_the_labels_by_which_it_is_found_and_deleted(self, client, fake):
+        insert(client, "c-gpu-0")
+        (found,) = client.instances().instances
+        assert (found.name, found.zone, found.machine_type) == ("c-gpu-0", "us-central1-a", "a3-highgpu-8g")
+        assert found.created > 0
+        assert found.labels == {
+            "hpc-cluster": "c",
+            "hpc-part": "node",
+            "hpc-nodeset": "gpu",
+            "hpc-node": "c-gpu-0",
+            "hpc-made-by": "reconcile",
+            "hpc-template": "gpu-spot",
+        }
+        assert fake.calls[0].headers["Authorization"] == "Bearer secret"
+
+    def test_a_request_that_is_sent_again_makes_no_second_one(self, client, fake):
+        assert insert(client, "c-gpu-0").name == insert(client, "c-gpu-0").name
+        with pytest.raises(CloudError) as raised:
+            insert(client, "c-gpu-0", request="another")
+        assert raised.value.kind is Kind.EXISTS
+
+    def test_many_come_all_or_none(self, client, fake):
+        fake.capacity["gpu-spot"] = 3
+        operation = insert(client, "c-gpu-0", "c-gpu-1", "c-gpu-2", "c-gpu-3")
+        client.instances()
+        found = client.operation(operation.name)
+        assert found.error is not None
+        # The cause is of one of the instances, not of the whole.
+        assert (found.done, found.error.kind, found.error.code) == (
+            True,
+            Kind.STOCK_OUT,
+            "ZONE_RESOURCE_POOL_EXHAUSTED",
+        )
+        assert client.instances().instances == ()
+        insert(client, "c-gpu-0", "c-gpu-1", "c-gpu-2", request="less")
+        client.instances()
+        assert [one.status for one in client.instances().instances] == ["RUNNING"] * 3
+
+    def test_a_template_that_is_gone_is_no_missing_instance(self, client):
+        with pytest.raises(CloudError) as raised:
+            insert(client, "c-gpu-0", template="projects/p/global/instanceTemplates/old")
+        assert raised.value.kind is Kind.TEMPLATE_GONE
+
+    def test_an_operations_error_has_its_kind(self, client, fake):
+        fake.faults["instances.insert"] = Fault(errors=[QUOTA])
+        operation = insert(client, "c-gpu-0")
+        client.instances()
+        error = client.operation(operation.name).error
+        assert error is not None
+        assert error.kind is Kind.QUOTA
+
+
+class TestList:
+    def test_pages_are_read_to_the_end(self, client, fake, monkeypatch):
+        for number in range(5):
+            insert(client, f"c-gpu-{number}", request=str(number))
+        monkeypatch.setattr("reconcile.compute_engine.PAGE", 2)
+        found = client.instances()
+        assert (len(found.instances), found.partial) == (5, "")
+
+    def test_instances_of_other_clusters_are_not_seen(self, client, fake):
+        insert(client, "c-gpu-0")
+        next(iter(fake.world.machines.values())).resource["labels"]["hpc-cluster"] = "another"
+        assert client.instances().instances == ()
+
+    def test_a_zone_that_does_not_answer_makes_it_partial(self, client, fake):
+        insert(client, "c-gpu-0")
+        fake.unreachable = ["zones/us-central1-a"]
+        found = client.instances()
+        assert found.instances == ()
+        assert found.partial == "zones/us-central1-a does not answer"
+
+
+class TestOthers:
+    def test_deleting_what_is_gone_is_no_error(self, client, fake):
+        insert(client, "c-gpu-0")
+        assert client.delete("c-gpu-0", request="d") is not None
+        client.instances()
+        assert client.get("c-gpu-0") is None
+        assert client.delete("c-gpu-0", request="e") is None
+
+    def test_guest_attributes_and_the_serial_log(self, client, fake):
+        fake.consoles["c-gpu-0"] = "panic"
+        insert(client, "c-gpu-0")
+        assert client.guest_attribute("c-gpu-0") == ""
+        fake.guest["c-gpu-0"] = "failed: no key"
+        assert client.guest_attribute("c-gpu-0") == "failed: no key"
+        assert client.serial_log("c-gpu-0") == "panic"
+
+    def test_a_host_is_reported_where_that_is_possible(self, client, fake):
+        insert(client, "c-gpu-0")
+        client.instances()
+        before = client.instances().instances[0].host
+        client.report_faulty("c-gpu-0", "gpu-xid: 79", request="f")
+        client.instances()
+        assert client.instances().instances[0].host != before
+        fake.reportable = False
+        with pytest.raises(CloudError) as raised:
+            client.report_faulty("c-gpu-0", "gpu-xid: 79", request="g")
+        assert raised.value.kind is Kind.INVALID
+
+    def test_a_reset_is_an_operation(self, client, fake):
+        booted: list[str] = []
+        fake.boot = lambda name, _: booted.append(name)
+        insert(client, "c-gpu-0")
+        client.instances()
+        client.reset("c-gpu-0", request="s")
+        client.instances()
+        assert booted == ["c-gpu-0", "c-gpu-0"]
+
+
+class TestErrors:
+    @pytest.mark.parametrize(
+        ("code", "message", "status", "kind"),
+        [
+            ("ZONE_RESOURCE_POOL_EXHAUSTED_WITH_DETAILS", "", 0, Kind.STOCK_OUT),
+            ("insufficientCapacity", "", 503, Kind.STOCK_OUT),
+            ("backendError", "", 503, Kind.TRANSIENT),
+            ("quotaExceeded", "Quota exceeded", 403, Kind.QUOTA),
+            ("rateLimitExceeded", "Quota exceeded for quota metric 'Queries'", 403, Kind.RATE_LIMIT),
+            ("", "", 429, Kind.RATE_LIMIT),
+            ("IP_SPACE_EXHAUSTED", "", 0, Kind.QUOTA),
+            ("forbidden", "Required 'compute.instances.create' permission", 403, Kind.PERMISSION),
+            ("UNSUPPORTED_OPERATION", "reservation r does not have available resources", 0, Kind.RESERVATION_FULL),
+            ("notFound", "no projects/p/zones/z/instances/i", 404, Kind.NOT_FOUND),
+            ("notFound", "no projects/p/global/instanceTemplates/t", 404, Kind.TEMPLATE_GONE),
+            ("alreadyExists", "", 409, Kind.EXISTS),
+            ("invalid", "", 400, Kind.INVALID),
+            ("", "", 500, Kind.TRANSIENT),
+        ],
+    )  # fmt: skip
+    def test_by_reason_and_code(self, code, message, status, kind):
+        assert kind_of(code, message, status) is kind
+
+    @pytest.mark.parametrize("fault", [RefusalError(503, "backendError", "later"), DroppedConnectionError()])
+    def test_no_answer_is_transient_and_never_an_empty_list(self, client, fake, fault):
+        def fails(_number: int, _call: Call) -> None:
+            raise fault
+
+        fake.before = fails
+        with pytest.raises(CloudError) as raised:
+            client.instances()
+        assert raised.value.kind is Kind.TRANSIENT
+
+    def test_a_token_file_that_is_missing_is_named(self, client, tmp_path):
+        (tmp_path / "token").unlink()
+        with pytest.raises(CloudError, match="token"):
+            client.instances()
+
+
+def test_times_have_a_zone():
+    assert _epoch("2026-11-22T08:00:00.123-08:00") == _epoch("2026-11-22T16:00:00Z") > 0
+    assert _epoch("") == 0
