@@ -40,7 +40,7 @@ NODE_STATES = {
     "ALLOCATED": Means.FINE | Means.UP | Means.BUSY,
     "COMPLETING": Means.BUSY,
     "PLANNED": _POWER,
-    "CLOUD": _POWER,
+    "CLOUD": Means.FINE,
     "POWERED_DOWN": _POWER,
     "POWERING_DOWN": _POWER,
     "POWER_DOWN": _POWER,
@@ -63,6 +63,8 @@ NODE_STATES = {
     "FUTURE": Means.DOWN,
 }
 """Base states and flags. A state that is not here means nothing to this program: its node is not fine and not down."""
+_MARKS = {"POWERING_UP": "#", "POWERING_DOWN": "%", "POWERED_DOWN": "~", "POWER_DOWN": "!", "NOT_RESPONDING": "*"}
+"""sinfo's marks of flags: it prints the first that fits (slurm_protocol_defs.c, node_state_string)."""
 
 
 def parse(text: str) -> frozenset[str]:
@@ -114,7 +116,8 @@ class InStates:
 
     @property
     def word(self) -> str:
-        """The state as sinfo(1) prints it; `*` without an answer, `@` where a reboot is pending, `^` during it."""
+        """The state as sinfo(1) prints it; `*` without an answer, `@` where a reboot is pending, `^` during it, and the
+        marks of power saving."""
         if "REBOOT_ISSUED" in self.states:
             return "reboot^"
         if self.drained:
@@ -123,8 +126,8 @@ class InStates:
         else:
             named = ("DOWN", "FAIL", "COMPLETING", "MIXED", "ALLOCATED", "IDLE")
             word = next((name for name in named if name in self.states), "+".join(sorted(self.states))).lower()
-        star = "*" if "NOT_RESPONDING" in self.states else ""
-        return word + star + ("@" if "REBOOT_REQUESTED" in self.states else "")
+        marks = [mark for state, mark in _MARKS.items() if state in self.states]
+        return word + "".join(marks[:1]) + ("@" if "REBOOT_REQUESTED" in self.states else "")
 
 
 NODES = "scontrol --oneliner --all show node"

@@ -91,10 +91,21 @@ def test_any_reason_is_read_back(reason: str):
         ("IDLE+COMPLETING+DRAIN", "draining"),
         ("DOWN+NOT_RESPONDING", "down*"),
         ("UNKNOWN", "unknown"),
+        ("IDLE+CLOUD+POWERED_DOWN", "idle~"),
+        ("ALLOCATED+CLOUD+NOT_RESPONDING+POWERING_UP", "allocated#"),
+        ("IDLE+CLOUD+POWERING_DOWN", "idle%"),
+        ("DOWN+CLOUD+POWERED_DOWN", "down~"),
     ],
 )
 def test_a_state_is_said_as_sinfo_says_it(states: str, word: str):
     assert Node(name="n", states=frozenset(states.split("+"))).word == word
+
+
+@pytest.mark.parametrize(("states", "down"), [("DOWN+CLOUD", True), ("IDLE+CLOUD+POWERED_DOWN", False)])
+def test_a_node_of_a_cloud_can_be_down(states: str, down: bool):
+    """CLOUD is how a node was defined, and says nothing of its power."""
+    node = Node(name="n", states=frozenset(states.split("+")))
+    assert (node.down, node.fine) == (down, not down)
 
 
 @pytest.mark.parametrize(
