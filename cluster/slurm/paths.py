@@ -18,6 +18,9 @@ REBOOT = "/usr/sbin/reboot"
 for a job that asks for a reboot (src/slurmd/slurmd/req.c, _rpc_reboot)."""
 PROLOG, EPILOG = "/opt/apps/adm/slurm/slurm_prolog", "/opt/apps/adm/slurm/slurm_epilog"
 """On the shared file system: what runs the stack's scripts before and after jobs."""
+RECONCILE = "/usr/local/lib/hpc/reconcile"
+RESUME, SUSPEND, RESUME_FAILED = (f"{RECONCILE}/{name}" for name in ("resume", "suspend", "resume-failed"))
+"""Programs of slurmctld's power saving on the controller; scripts/node/reconcile puts them there."""
 HEALTH = "/usr/local/sbin/hpc-health"
 """The HealthCheckProgram of slurmd; scripts/node/health/program.py puts it on nodes."""
 

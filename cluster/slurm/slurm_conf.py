@@ -11,8 +11,8 @@ from cluster.config.partitions import Partition
 from cluster.config.section import Value, slurm_settings
 from cluster.people import preempts
 from cluster.platforms import registry
-from cluster.roster import controller_name, has_gpus, node_names, nodeset_gpu, sizes
-from cluster.slurm import hostlist, paths
+from cluster.roster import controller_name, elastic_names, has_gpus, node_names, nodeset_gpu, sizes, static_names
+from cluster.slurm import hostlist, paths, power_saving
 from cluster.slurm.script_tree import has_scripts
 from cluster.slurm.text import FIELD, Group, assignments, document, groups, header, overridden, section
 
@@ -27,9 +27,6 @@ UNBOUND = (
 PARTITIONS = "DefMemPerCPU: a job that asks for no memory gets a node's memory by its share of the CPUs, not all of it."
 GPUS = " DefCPUPerGPU: one that asks for GPUs and not for CPUs gets a node's CPUs by its share of the GPUs."
 TOKEN_SECONDS = 30 * 86400
-BOOT_SECONDS = 900
-"""ResumeTimeout: from `scontrol reboot` until the node has registered. Slurm's default, 60 s, is less than a virtual
-machine with eight GPUs takes. Source: cluster-toolkit, examples/machine-learning/a3-megagpu-8g, partition_conf."""
 _FIRST = (
     "PartitionName",
     "Nodes",
@@ -47,6 +44,8 @@ _FIRST = (
 """Order of a PartitionName line's parameters, as on clusters that are up; others follow in the order of the fields."""
 
 
+_SCHEDULER = ("bf_continue", "nohold_on_prolog_fail", "salloc_wait_nodes", "sbatch_wait_nodes")
+"""Known to each release from 22.05 to 26.05 (src/slurmctld, src/salloc, src/plugins/sched/backfill)."""
 _PLACES = Group(
     title="Places",
     why=f"Pid files are in {paths.RUN}: slurmctld runs as slurm, which may not write into /run. MailProg sends "
@@ -127,6 +126,7 @@ def settings(config: ClusterConfig, addresses: Mapping[str, str] | None = None) 
         _scripts(config),
         _health(config),
         _timers(config),
+        _power_saving(config),
         _accounting(config),
     ]
     given = {
@@ -163,7 +163,9 @@ def _identity(config: ClusterConfig, addresses: Mapping[str, str] | None) -> Gro
             "AuthType": "auth/munge",
             "CredType": "cred/munge",
             **_limited_tokens(tokens(config)),
-            "SlurmctldParameters": "enable_configless",
+            "SlurmctldParameters": ",".join(
+                ["enable_configless", *power_saving.controller_parameters(config, addresses)]
+            ),
             "SlurmdParameters": "config_overrides" if overrides else None,
         },
     )
@@ -215,8 +217,7 @@ def _scheduling(config: ClusterConfig) -> Group:
         "of its nodes are up.",
         settings={
             "SchedulerType": "sched/backfill",
-            # Known to each release from 22.05 to 26.05 (src/slurmctld, src/salloc, src/plugins/sched/backfill).
-            "SchedulerParameters": "bf_continue,nohold_on_prolog_fail,salloc_wait_nodes,sbatch_wait_nodes",
+            "SchedulerParameters": ",".join([*_SCHEDULER, *power_saving.scheduler_parameters(config)]),
             "SelectType": "select/cons_tres",
             "SelectTypeParameters": FIELD,
             "EnforcePartLimits": "ALL",
@@ -288,8 +289,20 @@ def _timers(config: ClusterConfig) -> Group:
             **slurm_settings(config.slurm.timers),
             "ReturnToService": FIELD,
             "RebootProgram": paths.REBOOT,
-            "ResumeTimeout": BOOT_SECONDS,
+            "ResumeTimeout": power_saving.BOOT_SECONDS,
         },
+    )
+
+
+def _power_saving(config: ClusterConfig) -> Group:
+    return Group(
+        title="Power saving",
+        why="Elastic nodes (State=CLOUD) have a machine only while jobs need it. The programs write requests for the "
+        "controller's reconcile service, which creates and deletes machines. Rates of 0: all nodes of a job are asked "
+        "for at once. SuspendTime is set on partitions with elastic nodes; static nodes are never suspended, nor are "
+        "those that are drained or down, which would come back as sound. enable_expedited_requeue: `sbatch "
+        "--requeue=expedite` has a job that lost a node run again at once.",
+        settings=power_saving.settings(config),
     )
 
 
@@ -323,15 +336,13 @@ def _accounting(config: ClusterConfig) -> Group:
 
 
 def node_lines(config: ClusterConfig, addresses: Mapping[str, str] | None) -> list[str]:
-    """Return a NodeName line and a NodeSet line for each nodeset: its nodes are alike."""
+    """Return NodeName lines, of static and of elastic nodes, and a NodeSet line for each nodeset."""
     lines: list[str] = []
     for name, nodeset in config.nodesets.items():
         size, gpu = sizes(config, nodeset), nodeset_gpu(config, nodeset)
-        names = node_names(config, name)
-        nodes = hostlist.compress(names)
         settings: dict[str, Value] = {
-            "NodeName": nodes,
-            "NodeAddr": hostlist.compress(addresses[node] for node in names) if addresses else None,
+            "NodeName": FIELD,
+            "NodeAddr": FIELD,
             "CPUs": size.cpus,
             "Sockets": size.sockets,
             "CoresPerSocket": size.cores,
@@ -339,10 +350,15 @@ def node_lines(config: ClusterConfig, addresses: Mapping[str, str] | None) -> li
             "RealMemory": size.memory,
             "Gres": f"gpu:{gpu.type}:{gpu.count}" if gpu else None,
             **slurm_settings(nodeset),
-            "State": "UNKNOWN",
         }
-        lines.append(" ".join(assignments(overridden(settings, nodeset.node_conf, NODE))))
-        lines.append(f"NodeSet={name} Nodes={nodes}")
+        for names, state in ((static_names(config, name), "UNKNOWN"), (elastic_names(config, name), "CLOUD")):
+            if not names:
+                continue
+            settings["NodeName"] = hostlist.compress(names)
+            settings["NodeAddr"] = hostlist.compress(addresses[node] for node in names) if addresses else None
+            settings["State"] = state
+            lines.append(" ".join(assignments(overridden(settings, nodeset.node_conf, NODE))))
+        lines.append(f"NodeSet={name} Nodes={hostlist.compress(node_names(config, name))}")
     return lines
 
 
@@ -384,5 +400,6 @@ def partition_settings(config: ClusterConfig, name: str) -> dict[str, Value]:
         "State": "UP",
         "DefMemPerCPU": part.def_mem_per_cpu or memory_per_cpu(config, part),
         "DefCPUPerGPU": cpus_per_gpu(config, part),
+        **power_saving.partition_settings(config, name),
     }
     return overridden(settings, part.conf, PARTITION)

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from cluster.config.cluster import ClusterConfig
-from cluster.roster import machines
+from cluster.roster import elastic_machines, machines
 
 BLOCKS = 8
 
@@ -84,7 +84,7 @@ def plan(config: ClusterConfig) -> AddressPlan:
     first = network.network_address
     starts = {name: found.network_address + 1 for name, found in blocks(config).items()}
     of: dict[str, str] = {}
-    for machine in machines(config):
+    for machine in (*machines(config), *elastic_machines(config)):
         if "controller" in machine.roles:
             address = first + 2
         elif "login" in machine.roles:

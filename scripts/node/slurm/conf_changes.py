@@ -114,7 +114,7 @@ def need(old: dict[str, str], new: dict[str, str]) -> Need:
 def slurmd_epoch(files: dict[str, str]) -> str:
     """A hash of all that slurmd reads only when it starts: when it differs, slurmd is restarted (jobs stay).
 
-    Node lines count by their parameters, not by how many nodes they name: +1 node restarts nobody.
+    Node lines count by their parameters, not by how many nodes they name: +1 node restarts nobody, elastic or not.
     """
     texts = {
         name: text
@@ -124,7 +124,14 @@ def slurmd_epoch(files: dict[str, str]) -> str:
     lines = {line for line in settings(files["slurm.conf"]) if key(line) in SLURMD_STARTS_WITH}
     lines |= {f"{name}: {line}" for name, text in texts.items() for line in settings(text)}
     names = ("nodename=", "nodeaddr=", "nodehostname=")
-    kept = (" ".join(word for word in line.split() if not word.lower().startswith(names)) for line in lines)
+    kept = {
+        " ".join(
+            "State=UNKNOWN" if word.lower() == "state=cloud" else word
+            for word in line.split()
+            if not word.lower().startswith(names)
+        )
+        for line in lines
+    }
     return hashlib.sha256("\n".join(sorted(kept)).encode()).hexdigest()[:16]
 
 

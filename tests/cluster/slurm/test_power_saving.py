@@ -1,0 +1,115 @@
+"""Elastic nodes in slurm.conf: Slurm asks for them, and never for static ones; each release gets only what it has."""
+
+from typing import Any
+
+import pytest
+from slurm import conf_changes
+
+from cluster.catalog.slurm_releases import CONF, NODE, PARTITION, VERSIONS
+from cluster.config import ClusterConfig
+from cluster.load import validate
+from cluster.platforms.local.address_plan import plan
+from cluster.slurm import hostlist
+from cluster.slurm.files import render
+from cluster.slurm.power_saving import BOOT_SECONDS, QUEUED_SECONDS, boot_seconds
+from tests.cluster.catalog.test_slurm_releases import lines
+from tests.cluster.stacks import local
+
+NODESETS = {
+    "cpu": {"count": 2},
+    "gpu": {"count": {"min": 1, "max": 4}, "machine_type": "local-2c-2gpu", "idle": "5m"},
+    "day": {"count": {"min": 0, "max": 2}},
+}
+PARTITIONS = {
+    "cpu": {"nodesets": ["cpu"], "default": True},
+    "gpu": {"nodesets": ["cpu", "gpu"]},
+    "any": {"nodesets": ["gpu", "day"]},
+}
+
+
+def elastic(version: str = "24.11", **changes: Any) -> ClusterConfig:
+    given = {"nodesets": NODESETS, "partitions": PARTITIONS, "image": {"base": "debian-13"}, **changes}
+    found = validate(local(**given))
+    return found.model_copy(update={"slurm": found.slurm.model_copy(update={"version": version})})
+
+
+def conf(config: ClusterConfig, *, addresses: bool = True) -> list[dict[str, str]]:
+    return lines(render(config, plan(config).of if addresses else None)["slurm.conf"])
+
+
+def rows(found: list[dict[str, str]], first: str) -> dict[str, dict[str, str]]:
+    return {row[first]: row for row in found if first in row}
+
+
+def parameter(found: list[dict[str, str]], name: str) -> str | None:
+    return next((row[name] for row in found if next(iter(row)) == name), None)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_each_release_gets_only_what_it_has(version: str) -> None:
+    found = conf(elastic(version))
+    for row in found:
+        table = {"NodeName": NODE, "PartitionName": PARTITION}.get(next(iter(row)), CONF)
+        assert set(row) <= {*table.names(version), "NodeName", "PartitionName", "NodeSet", "Nodes", "SlurmctldHost"}
+    words = f"{parameter(found, 'SlurmctldParameters')},{parameter(found, 'SchedulerParameters')}".split(",")
+    assert ("enable_expedited_requeue" in words) == (version >= "25.11")
+    assert ("requeue_on_resume_failure" in words) == (version >= "25.05")
+    assert ("cloud_reg_addrs" in words) == (version < "23.11")
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_no_release_makes_sound_nodes_of_drained_ones(version: str) -> None:
+    """idle_on_node_suspend takes DRAIN and DOWN off what is suspended, so these must never be."""
+    found = conf(elastic(version))
+    words, states = parameter(found, "SlurmctldParameters") or "", parameter(found, "SuspendExcStates") or ""
+    assert "idle_on_node_suspend" not in words or {"DRAIN", "DOWN"} <= set(states.split(","))
+
+
+def test_elastic_nodes_are_in_the_cloud_and_static_ones_are_never_suspended() -> None:
+    found = conf(elastic())
+    assert {name: row["State"] for name, row in rows(found, "NodeName").items()} == {
+        "dev-cpu-[0-1]": "UNKNOWN", "dev-gpu-0": "UNKNOWN", "dev-gpu-[1-3]": "CLOUD", "dev-day-[0-1]": "CLOUD",
+    }  # fmt: skip
+    assert rows(found, "NodeSet")["gpu"]["Nodes"] == "dev-gpu-[0-3]"
+    kept = hostlist.expand(parameter(found, "SuspendExcNodes") or "")
+    assert sorted(kept) == ["dev-cpu-0", "dev-cpu-1", "dev-gpu-0"]
+
+
+def test_a_partition_waits_for_the_longest_of_its_elastic_nodesets() -> None:
+    found = rows(conf(elastic()), "PartitionName")
+    assert {name: row.get("SuspendTime") for name, row in found.items()} == {"cpu": None, "gpu": "300", "any": "600"}
+    assert parameter(conf(elastic()), "SuspendTime") == "INFINITE"
+
+
+def test_names_resolve_or_have_addresses() -> None:
+    assert "cloud_dns" in (parameter(conf(elastic(), addresses=False), "SlurmctldParameters") or "")
+    written = conf(elastic())
+    assert "cloud_dns" not in (parameter(written, "SlurmctldParameters") or "")
+    assert all("NodeAddr" in row for row in rows(written, "NodeName").values())
+
+
+def test_without_elastic_nodes_nothing_is_said_of_power_saving() -> None:
+    found = conf(elastic(nodesets={"cpu": {"count": 2}}, partitions={"cpu": {"nodesets": ["cpu"], "default": True}}))
+    names = {next(iter(row)) for row in found}
+    assert names.isdisjoint({"SuspendProgram", "ResumeProgram", "SuspendTime", "SuspendExcNodes", "ReconfigFlags"})
+
+
+def test_the_time_for_a_boot_is_the_one_that_slurm_waits() -> None:
+    assert boot_seconds(elastic(), "gpu") == BOOT_SECONDS
+    assert boot_seconds(elastic(slurm={"extra": {"resumetimeout": 60}}), "gpu") == 60
+    longer = PARTITIONS | {"any": PARTITIONS["any"] | {"conf": {"resumetimeout": 120}}}
+    assert boot_seconds(elastic(partitions=longer), "gpu") == 120
+    queued = NODESETS | {"gpu": NODESETS["gpu"] | {"capacity": ["spot", "flex"]}}
+    assert boot_seconds(elastic(nodesets=queued), "gpu") == boot_seconds(elastic(nodesets=queued), "day")
+    assert boot_seconds(elastic(nodesets=queued), "gpu") == QUEUED_SECONDS
+    waiting = rows(conf(elastic(nodesets=queued)), "PartitionName")
+    assert {name: row.get("ResumeTimeout") for name, row in waiting.items()} == {
+        "cpu": None, "gpu": "65533", "any": "65533",
+    }  # fmt: skip
+
+
+def test_nodes_that_become_elastic_restart_no_slurmd() -> None:
+    fixed = elastic(nodesets=NODESETS | {"gpu": {"count": 4, "machine_type": "local-2c-2gpu"}})
+    before, after = (render(one, plan(one).of) for one in (fixed, elastic()))
+    assert conf_changes.slurmd_epoch(before) == conf_changes.slurmd_epoch(after)
+    assert conf_changes.need(before, after) is conf_changes.Need.RESTART
