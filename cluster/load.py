@@ -13,7 +13,7 @@ from pydantic import AfterValidator, Field, ValidationError, WithJsonSchema, cre
 from pydantic_core import ErrorDetails
 
 from cluster.catalog.bounds import MOST_NODES
-from cluster.checks import machines, scripts, settings, users
+from cluster.checks import elastic, machines, scripts, settings, users
 from cluster.config.cluster import ClusterConfig
 from cluster.config.fields import description, given, section_at, shown
 from cluster.config.section import OTHER, PLAIN, Section
@@ -467,7 +467,7 @@ def find_errors(config: ClusterConfig) -> Iterator[Finding]:
         return  # the other rules list machines, which takes a while where nobody meant so many
     yield from registry.get(config.platform).checks(config)
     yield from _platform_fields(config)
-    for rules in (machines, users, settings, scripts):
+    for rules in (machines, elastic, users, settings, scripts):
         yield from rules.find_errors(config)
 
 
@@ -477,6 +477,7 @@ def find_warnings(config: ClusterConfig) -> list[Finding]:
         *scripts.find_warnings(config),
         *users.find_warnings(config),
         *settings.find_warnings(config),
+        *elastic.find_warnings(config),
         *scripts.find_warm_up_warnings(config),
         *registry.get(config.platform).warnings(config),
     ]

@@ -6,8 +6,6 @@ from collections.abc import Iterator
 from cluster import people, roster
 from cluster.catalog import IMAGES, MACHINE_TYPES
 from cluster.config.cluster import ClusterConfig
-from cluster.config.fields import shown
-from cluster.config.machines import Elastic
 from cluster.config.partitions import Partition
 from cluster.config.validators.settings import minutes
 from cluster.findings import Finding, Location, listing, nearest, repeated, unknown, unknown_name
@@ -59,50 +57,7 @@ def find_errors(config: ClusterConfig) -> Iterator[Finding]:
             allowed="one nodeset on the controller, since a node is in one nodeset",
             todo=f"remove the nodeset and let partitions name {hosted[0]}, or give it machines of its own",
         )
-    yield from _elastic(config)
     yield from _partitions(config)
-
-
-def _elastic(config: ClusterConfig) -> Iterator[Finding]:
-    """Yield elastic nodesets where nothing creates their machines, and settings that other nodesets can't have."""
-    able = registry.get(config.platform).elastic
-    others = [platform.title for platform in registry.all_platforms() if platform.elastic]
-    elsewhere = f": elastic nodes are for {listing(others)}" if others else ""
-    for name, section in config.nodesets.items():
-        at: Location = ("nodesets", name)
-        if isinstance(section.count, Elastic) and not able:
-            yield Finding(
-                id="elastic-platform",
-                at=(*at, "count"),
-                given=shown(section.count),
-                allowed=f"a number on {config.platform}{elsewhere}",
-                todo=f"write `count: {section.count.max}`, or the number of nodes that are to stay",
-            )
-        if section.idle and not section.elastic:
-            yield Finding(
-                id="elastic-idle",
-                at=(*at, "idle"),
-                given=section.idle,
-                allowed="idle of an elastic nodeset (count: {min: 2, max: 16}): other nodes stay when they are idle",
-                todo="remove it, or make the nodeset elastic",
-            )
-        if isinstance(section.capacity, tuple) and not section.elastic:
-            yield Finding(
-                id="elastic-capacity",
-                at=(*at, "capacity"),
-                given=shown(section.capacity),
-                allowed="one way: only an elastic nodeset has its machines asked for in other ways, at run time",
-                todo="keep one of them, or make the nodeset elastic, e.g. count: {min: 2, max: 16}",
-            )
-        for position, way in enumerate(section.ways):
-            if way in section.ways[:position]:
-                yield Finding(
-                    id="elastic-capacity-twice",
-                    at=(*at, "capacity", position),
-                    given=shown(way),
-                    allowed="each way once",
-                    todo="remove the second one",
-                )
 
 
 def _image(config: ClusterConfig) -> Iterator[Finding]:

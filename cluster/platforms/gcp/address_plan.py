@@ -21,7 +21,7 @@ from cluster.catalog.fabrics import NONE, Fabric
 from cluster.config.cluster import ClusterConfig
 from cluster.platforms.gcp.filesystems.registry import file_systems, peered, servers
 from cluster.platforms.gcp.platform import NETWORK
-from cluster.roster import machines, nodeset_type
+from cluster.roster import elastic_machines, machines, nodeset_type
 
 PARTS = 16
 FIRST = 2
@@ -108,7 +108,7 @@ def room(config: ClusterConfig) -> dict[str, tuple[int, int]]:
         "login machines": (sum(machine.roles == ("login",) for machine in found), part - 1),
         "Lustre metadata servers": (lustre.count("mds"), part - 2),
         "Lustre object storage servers": (lustre.count("oss"), (PARTS - OBJECTS) * part - 1 - KEPT_AT_END),
-        "nodes": (sum(machine.roles == ("node",) for machine in found), nodes),
+        "nodes": (sum(machine.roles == ("node",) for machine in found) + len(elastic_machines(config)), nodes),
     }
 
 

@@ -12,7 +12,7 @@ from cluster.config.cluster import ClusterConfig
 from cluster.platforms.gcp.filesystems.base import Need
 from cluster.platforms.gcp.filesystems.registry import file_systems, peered
 from cluster.platforms.gcp.image import secure_boot
-from cluster.roster import machines
+from cluster.roster import elastic_machines, machines
 
 TUNNEL = "roles/iap.tunnelResourceAccessor"
 NETWORKS = "roles/compute.networkAdmin"
@@ -67,7 +67,8 @@ class Policy:
 
 def _needs_unsigned_boot(config: ClusterConfig) -> bool:
     servers = any(file_system.unsigned_servers for file_system in file_systems(config))
-    return servers or any(not secure_boot(config, machine) for machine in machines(config))
+    every = (*machines(config), *elastic_machines(config))
+    return servers or any(not secure_boot(config, machine) for machine in every)
 
 
 POLICIES: Mapping[str, Policy] = {

@@ -1,7 +1,7 @@
 """The quantities that a stack asks Google Cloud for, which cost money or count against a quota."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from cluster.catalog import MACHINE_TYPES, Gpu, MachineType
@@ -12,7 +12,7 @@ from cluster.platforms.gcp.disks import boot_disk, state_disk
 from cluster.platforms.gcp.filesystems.registry import file_systems, servers
 from cluster.platforms.gcp.image import bakes
 from cluster.platforms.gcp.permissions import policies, roles
-from cluster.roster import machines
+from cluster.roster import MachineSpec, elastic_machine, elastic_machines, machines
 
 LOCAL_SSD_GB = 375
 """GB of one local SSD (cloud.google.com/compute/docs/disks/local-ssd)."""
@@ -78,20 +78,54 @@ def _way(capacity: BasicCapacity | Capacity | None) -> str:
     return f"{_WAYS[capacity.way]} {capacity.calendar.name}" if capacity.calendar else _WAYS[capacity.way]
 
 
+def elastic_asks(config: ClusterConfig) -> list[Ask]:
+    """The most machines of elastic nodes, beside those that are always there."""
+    found = []
+    for name, section in config.nodesets.items():
+        if spec := elastic_machine(config, name):
+            ways = ", then ".join(map(_way, section.ways))
+            what = f"elastic nodes of {name}, deleted after {section.idle or '10m'} idle"
+            count = section.most - section.static
+            found.append(Ask(count=count, machine_type=spec.machine_type, gpu=spec.gpu, what=what, way=ways))
+    return found
+
+
+def _describe_elastic(config: ClusterConfig) -> list[str]:
+    """The most that elastic nodes may add, as lines for people."""
+    asked = elastic_asks(config)
+    if not asked:
+        return []
+    count = sum(one.count for one in asked)
+    gpus = sum(one.count * one.gpu.count for one in asked if one.gpu)
+    nics = sum(one.count * len(one.machine_type.family.fabric.host_nics) for one in asked)
+    nics += sum(one.count * one.machine_type.family.fabric.nics for one in asked)
+    sizes = ", ".join(f"{size:,} GB of {kind}" for kind, size in _of_machines(config, elastic_machines(config)))
+    return [
+        *(f"up to {one.line}" for one in asked),
+        f"elastic nodes add at most {count:,} machines, {gpus:,} GPUs, {nics:,} internal addresses, {sizes}",
+    ]
+
+
 def disks(config: ClusterConfig) -> Mapping[str, int]:
-    """GB of disks by their type; local SSDs, which come with machines, among them."""
-    found: Counter[str] = Counter()
-    for spec in machines(config):
-        kind, size = boot_disk(config, spec)
-        found[kind] += size
-        if spec.machine_type.family.local_ssds:
-            found["local SSD"] += spec.machine_type.family.local_ssds * LOCAL_SSD_GB
+    """GB of disks by their type; local SSDs, which come with machines, among them. Without those of elastic nodes."""
+    found = Counter(dict(_of_machines(config, machines(config))))
     kind, size = state_disk(config)
     found[kind] += size
     for server in servers(config):
         for disk in server.disks:
             found[disk.targets.type] += disk.targets.size_gb
     return dict(sorted(found.items()))
+
+
+def _of_machines(config: ClusterConfig, specs: Iterable[MachineSpec]) -> list[tuple[str, int]]:
+    """GB of the disks of machines, by type."""
+    found: Counter[str] = Counter()
+    for spec in specs:
+        kind, size = boot_disk(config, spec)
+        found[kind] += size
+        if spec.machine_type.family.local_ssds:
+            found["local SSD"] += spec.machine_type.family.local_ssds * LOCAL_SSD_GB
+    return sorted(found.items())
 
 
 def builder(config: ClusterConfig) -> Ask | None:
@@ -123,6 +157,7 @@ def networks(config: ClusterConfig) -> Mapping[str, int]:
 def describe_request(config: ClusterConfig) -> list[str]:
     """All of it as lines for people: machines, networks, disks, file systems, rights, addresses."""
     lines = [ask.line for ask in (*asks(config), builder(config)) if ask]
+    lines += _describe_elastic(config)
     lines.append(", ".join(f"{what}: {count}" for what, count in networks(config).items()))
     lines.append("disks: " + ", ".join(f"{size:,} GB of {kind}" for kind, size in disks(config).items()))
     lines += [line for file_system in file_systems(config) for line in file_system.summary()]

@@ -10,9 +10,10 @@ IDS = """
 account-circle account-parent-unknown account-root accounting-name-twice addresses-missing addresses-outside
 addresses-overlap addresses-too-few admin-cidrs-unused bucket-twice calendar-ends calendar-family cluster-shape
 customize-protected disk-boot-size disk-provisioned disk-size disk-type elastic-capacity elastic-capacity-twice
-elastic-idle elastic-platform end-no-limit exascaler-unsupported existing-file-system-network field-release
-filestore-size flex-duration flex-family gcp-region gpu-network-nodes gpu-network-size gpus-built-in gpus-count
-gpus-unknown group-gid-taken health-parameter health-user-unknown host-name-length image-bake image-builder-type
+elastic-idle elastic-idle-shared elastic-idle-short elastic-parameter elastic-partition-missing elastic-platform
+elastic-reconcile-off end-no-limit exascaler-unsupported existing-file-system-network field-release filestore-size
+flex-duration flex-family gcp-region gpu-network-nodes gpu-network-size gpus-built-in gpus-count gpus-unknown
+group-gid-taken health-parameter health-user-unknown host-name-length image-bake image-builder-type
 image-builder-unused image-name-alone image-platform image-provision-size image-recipe image-snapshot-future kernel-old
 key-unknown login-count login-public-nobody login-public-nowhere lustre-client lustre-kind-field lustre-size
 lustre-throughput machine-type-fabric machine-type-fabrics machine-type-gpu machine-type-platform machines-too-many

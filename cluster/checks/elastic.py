@@ -1,0 +1,125 @@
+"""Elastic nodesets: where they can be, what fits with them, and times that their machines need."""
+
+from collections.abc import Iterator
+
+from cluster.catalog.slurm_releases import CONF
+from cluster.config.cluster import ClusterConfig
+from cluster.config.fields import shown
+from cluster.config.machines import Elastic
+from cluster.findings import Finding, Level, Location, listing
+from cluster.platforms import registry
+from cluster.slurm import power_saving
+
+SHORTEST_IDLE = 300
+"""Seconds (ours): a machine takes two minutes and more to boot, and a shorter idle time would have it deleted between
+the jobs of one user."""
+
+TUNABLE = ("ResumeRate", "SuspendRate", "SuspendTimeout")
+"""Parameters of power saving that `slurm.extra` may set."""
+
+
+def find_errors(config: ClusterConfig) -> Iterator[Finding]:
+    yield from _nodesets(config)
+    yield from _parameters(config)
+
+
+def _nodesets(config: ClusterConfig) -> Iterator[Finding]:
+    """Yield elastic nodesets where nothing creates their machines, and settings that other nodesets can't have."""
+    able = registry.get(config.platform).elastic
+    others = [platform.title for platform in registry.all_platforms() if platform.elastic]
+    elsewhere = f": elastic nodes are for {listing(others)}" if others else ""
+    for name, section in config.nodesets.items():
+        at: Location = ("nodesets", name)
+        if isinstance(section.count, Elastic) and not able:
+            yield Finding(
+                id="elastic-platform",
+                at=(*at, "count"),
+                given=shown(section.count),
+                allowed=f"a number on {config.platform}{elsewhere}",
+                todo=f"write `count: {section.count.max}`, or the number of nodes that are to stay",
+            )
+        if section.idle and not section.elastic:
+            yield Finding(
+                id="elastic-idle",
+                at=(*at, "idle"),
+                given=section.idle,
+                allowed="idle of an elastic nodeset (count: {min: 2, max: 16}): other nodes stay when they are idle",
+                todo="remove it, or make the nodeset elastic",
+            )
+        if isinstance(section.capacity, tuple) and not section.elastic:
+            yield Finding(
+                id="elastic-capacity",
+                at=(*at, "capacity"),
+                given=shown(section.capacity),
+                allowed="one way: only an elastic nodeset has its machines asked for in other ways, at run time",
+                todo="keep one of them, or make the nodeset elastic, e.g. count: {min: 2, max: 16}",
+            )
+        for position, way in enumerate(section.ways):
+            if way in section.ways[:position]:
+                yield Finding(
+                    id="elastic-capacity-twice",
+                    at=(*at, "capacity", position),
+                    given=shown(way),
+                    allowed="each way once",
+                    todo="remove the second one",
+                )
+
+
+def _parameters(config: ClusterConfig) -> Iterator[Finding]:
+    """Yield parameters of slurm.conf that elastic nodes depend on."""
+    owned = [name for name in power_saving.settings(config) if name not in TUNABLE]
+    for key in config.slurm.extra:
+        if CONF.canonical(key) in owned:
+            yield Finding(
+                id="elastic-parameter",
+                at=("slurm", "extra", key),
+                given=key,
+                allowed=f"with elastic nodesets any parameter but {listing(owned)}",
+                todo="remove it: idle times are `idle` of nodesets, and the reconcile service runs the programs",
+            )
+
+
+def find_warnings(config: ClusterConfig) -> Iterator[Finding]:
+    elastic = power_saving.elastic_nodesets(config)
+    on_this_host = registry.get(config.platform).on_this_host
+    for name in elastic:
+        section = config.nodesets[name]
+        partitions = [one for one, part in config.partitions.items() if name in part.nodesets]
+        if not partitions:
+            yield Finding(
+                id="elastic-partition-missing",
+                level=Level.WARNING,
+                at=("nodesets", name),
+                what=f"no partition has {name}: no job can ask for its nodes, and no machine is ever created",
+                todo="name it in a partition, or write a number as count",
+            )
+        longest = max((_suspend_time(config, one) for one in partitions), default=section.idle_seconds)
+        if longest != section.idle_seconds:
+            yield Finding(
+                id="elastic-idle-shared",
+                level=Level.WARNING,
+                at=("nodesets", name, "idle"),
+                what=f"nodes of {name} are deleted after {longest} s and not {section.idle_seconds} s: Slurm takes the "
+                "longest time of all nodesets that share a partition",
+                todo="write the same `idle`, or give it a partition of its own",
+            )
+        if section.idle_seconds < SHORTEST_IDLE and not on_this_host:
+            yield Finding(
+                id="elastic-idle-short",
+                level=Level.WARNING,
+                at=("nodesets", name, "idle"),
+                what=f"a machine takes minutes to boot, and is deleted after {section.idle_seconds} s without a job",
+                todo=f"write {SHORTEST_IDLE // 60}m or more",
+            )
+    if elastic and config.slurm.reconcile.mode != "act":
+        yield Finding(
+            id="elastic-reconcile-off",
+            level=Level.WARNING,
+            at=("slurm", "reconcile", "mode"),
+            what=f"nothing creates or deletes machines of {listing(elastic)}: jobs wait, and idle machines cost money",
+            todo="write `act`",
+        )
+
+
+def _suspend_time(config: ClusterConfig, partition: str) -> int:
+    return int(power_saving.partition_settings(config, partition)["SuspendTime"] or 0)

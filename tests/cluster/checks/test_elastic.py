@@ -1,0 +1,84 @@
+"""Elastic nodesets: what the file may say of them, what is warned of, and the most that they may cost."""
+
+from typing import Any
+
+from cluster.checks import elastic
+from cluster.platforms.gcp.address_plan import room
+from cluster.platforms.gcp.permissions import policies
+from cluster.platforms.gcp.request import describe_request, elastic_asks
+from tests.clouds import A3, google, unchecked
+
+GROWING: dict[str, Any] = A3 | {"count": {"min": 2, "max": 16}, "capacity": [{"reservation": "mine"}, "spot"]}
+
+
+def found(of: Any, **changes: Any) -> dict[str, str]:
+    config = unchecked(**{"nodesets": {"a3": GROWING}, **changes})
+    return {one.id: ".".join(map(str, one.at)) for one in of(config) if one.id != "elastic-platform"}
+
+
+def test_a_sound_elastic_nodeset_is_neither_refused_nor_warned_of() -> None:
+    assert (found(elastic.find_errors), found(elastic.find_warnings)) == ({}, {})
+
+
+def test_a_way_stands_once() -> None:
+    ways = [{"reservation": "mine"}, "spot", {"spot": {}}]
+    given = found(elastic.find_errors, nodesets={"a3": GROWING | {"capacity": ways}})
+    assert given == {"elastic-capacity-twice": "nodesets.a3.capacity.2"}
+
+
+def test_what_power_saving_depends_on_is_not_set_elsewhere() -> None:
+    extra = {"suspendprogram": "/usr/local/sbin/off", "SuspendTimeout": 300}
+    assert found(elastic.find_errors, slurm={"extra": extra}) == {
+        "elastic-parameter": "slurm.extra.suspendprogram",
+    }
+    assert found(elastic.find_errors, slurm={"extra": extra}, nodesets={"a3": A3}) == {}
+
+
+def test_no_job_can_ask_for_nodes_of_no_partition() -> None:
+    partitions = {"main": {"nodesets": ["cpu"], "default": True}}
+    given = found(elastic.find_warnings, nodesets={"a3": GROWING, "cpu": {}}, partitions=partitions)
+    assert given == {"elastic-partition-missing": "nodesets.a3"}
+
+
+def test_nodesets_of_one_partition_share_its_longest_idle_time() -> None:
+    nodesets = {"a3": GROWING, "cpu": {"count": {"min": 0, "max": 9}, "idle": "1h"}}
+    assert found(elastic.find_warnings, nodesets=nodesets) == {"elastic-idle-shared": "nodesets.a3.idle"}
+
+
+def test_machines_are_not_deleted_in_less_than_they_take_to_boot() -> None:
+    given = found(elastic.find_warnings, nodesets={"a3": GROWING | {"idle": "90s"}})
+    assert given == {"elastic-idle-short": "nodesets.a3.idle"}
+
+
+def test_a_loop_that_is_off_creates_nothing() -> None:
+    for mode in ("off", "advise"):
+        given = found(elastic.find_warnings, slurm={"reconcile": {"mode": mode}})
+        assert given == {"elastic-reconcile-off": "slurm.reconcile.mode"}
+
+
+class TestGoogleCloud:
+    def test_a_preview_has_the_most_that_elastic_nodes_may_cost(self) -> None:
+        lines = describe_request(unchecked(nodesets={"a3": GROWING}))
+        assert any(line.startswith("2 x a3-megagpu-8g: nodeset a3, from reservation mine") for line in lines)
+        (up_to, most) = (line for line in lines if "elastic" in line)
+        assert up_to == (
+            "up to 14 x a3-megagpu-8g: elastic nodes of a3, deleted after 10m idle, from reservation mine, then spot; "
+            "2912 CPUs, 112 GPUs (h100)"
+        )
+        assert most == (
+            "elastic nodes add at most 14 machines, 112 GPUs, 126 internal addresses, 84,000 GB of local SSD, "
+            "2,800 GB of pd-ssd"
+        )
+
+    def test_a_nodeset_without_static_nodes_asks_for_none(self) -> None:
+        config = unchecked(nodesets={"cpu": {"count": {"min": 0, "max": 4}}})
+        assert not any("nodeset cpu" in line for line in describe_request(config))
+        assert [one.count for one in elastic_asks(config)] == [4]
+
+    def test_the_address_plan_has_room_for_all_of_them(self) -> None:
+        fixed, some = google(nodesets={"a3": A3 | {"count": 16}}), unchecked(nodesets={"a3": GROWING})
+        assert room(some) == room(fixed)
+
+    def test_policies_hold_for_machines_that_are_not_there_yet(self) -> None:
+        none = unchecked(nodesets={"a3": GROWING | {"count": {"min": 0, "max": 4}}})
+        assert policies(none) == policies(google(nodesets={"a3": A3}))
