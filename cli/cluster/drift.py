@@ -13,7 +13,7 @@ from cluster.config import ClusterConfig
 from cluster.load import parse_output
 from cluster.observe.drift import Wanted, key_id
 from cluster.observe.observation import ClusterObservation, Difference
-from cluster.roster import machines
+from cluster.roster import machines, node_names
 from cluster.slurm.accounting import desired
 from cluster.slurm.script_tree import expected, tree
 from components.slurm import payload
@@ -66,7 +66,7 @@ def wanted(of: Stack, seen: ClusterObservation) -> Wanted:
         accounting=desired(of.config),
         scripts=expected(of.config),
         root_keys=[key] if (key := key_id(of.admin_key)) else [],
-        nodes=[machine.name for machine in machines(of.config) if "node" in machine.roles],
+        nodes=[node for nodeset in of.config.nodesets for node in node_names(of.config, nodeset)],
         setup=payload.setup_version(),
         setup_of_stack=_version(seen),
     )

@@ -152,12 +152,19 @@ def reboot(
             one did not come back within `timeout` seconds.
     """
     _refuse_shared(scheduler, nodes)
+    _refuse_off(nodes)
     how = "To let them end first: --wait. To end them now (those that can be requeued wait again): --force."
     if not (force or wait):
         refuse_busy(nodes, how)
     names = [node.name for node in nodes]
     by_slurm = scheduler.reboots()
     unanswering = [node.name for node in nodes if "NOT_RESPONDING" in node.states or not by_slurm]
+    if unreached := [name for name in unanswering if name not in scheduler.cluster.targets]:
+        raise CliError(
+            f"{compress(unreached)}: does not answer slurmctld, which alone reaches elastic nodes. To do: have another "
+            f"machine created: ./hpc ssh {scheduler.stack} controller -- scontrol update "
+            f"NodeName={compress(unreached)} State=POWER_DOWN_FORCE"
+        )
     before = {node.name: node.started for node in nodes}
     start = time.monotonic()
     text = f"{MARK}: {reason}" if reason else MARK
@@ -190,11 +197,20 @@ def reboot(
 
 
 def _refuse_shared(scheduler: Scheduler, nodes: Sequence[Node]) -> None:
-    shared = [node.name for node in nodes if scheduler.cluster.targets[node.name].roles != ("node",)]
+    targets = scheduler.cluster.targets
+    shared = [node.name for node in nodes if node.name in targets and targets[node.name].roles != ("node",)]
     if shared:
         raise CliError(
             f"{', '.join(shared)}: the machine is controller or login machine as well, and would take the cluster "
             f"along. When nobody needs it: ./hpc ssh {scheduler.stack} {shared[0]} -- systemctl reboot"
+        )
+
+
+def _refuse_off(nodes: Sequence[Node]) -> None:
+    if off := [node.name for node in nodes if node.asleep or node.booting]:
+        raise CliError(
+            f"{compress(off)}: the machine is off or starts for a job, so there is nothing to reboot. To do: name "
+            "nodes whose machine runs"
         )
 
 

@@ -76,6 +76,10 @@ def health(
         )
     scheduler = Scheduler(cluster, stack)
     picked = scheduler.pick(names) if names else list(scheduler.nodes().values())
+    if off := [node.name for node in picked if node.asleep or node.booting]:
+        # Their last results are of machines that are gone.
+        console.note(f"left out, as their machines are off: {compress(off)}")
+        picked = [node for node in picked if node.name not in off]
     if run:
         _run(cluster, picked)
         _measure(cluster, picked, checked)
@@ -120,7 +124,7 @@ def _measure(cluster: Cluster, nodes: Sequence[Node], checked: HealthChecks) -> 
     """Measure those of these nodes that are idle, where the stack has measurements."""
     if not (checked.network or checked.nccl):
         return
-    idle = [node.name for node in nodes if node.states == {"IDLE"}]
+    idle = [node.name for node in nodes if node.states - {"CLOUD"} == {"IDLE"}]
     if others := [node.name for node in nodes if node.name not in idle]:
         console.note(f"not measured, because they are not idle: {compress(others)}")
     if not idle:

@@ -200,6 +200,10 @@ def _expected(row: PartitionFacts, name: str, node: Node | None, room: Room, opt
     if node is None:
         todo = "run ./hpc up, or add it to slurmctld"
         return NotChecked(node=name, partition=row.name, why="slurmctld does not know it", todo=todo, unavailable=True)
+    if node.fine and (node.asleep or node.booting):
+        state = "off until a job needs it" if node.asleep else "booting"
+        todo = f"srun --partition={row.name} --nodelist={name} true has it started; check it then"
+        return NotChecked(node=name, partition=row.name, why=f"{node.word}: {state}", todo=todo, unavailable=False)
     if why := _why_unusable(node):
         todo = f"./hpc status STACK; once it is mended ./hpc nodes STACK resume {name}"
         return NotChecked(node=name, partition=row.name, why=why, todo=todo, unavailable=True)

@@ -63,6 +63,8 @@ NODE_STATES = {
     "FUTURE": Means.DOWN,
 }
 """Base states and flags. A state that is not here means nothing to this program: its node is not fine and not down."""
+OFF, BOOTING = frozenset({"POWERED_DOWN", "POWERING_DOWN"}), frozenset({"POWERING_UP", "POWER_UP"})
+"""Flags of a node whose machine is off, or about to be, and of one whose machine starts."""
 _MARKS = {"POWERING_UP": "#", "POWERING_DOWN": "%", "POWERED_DOWN": "~", "POWER_DOWN": "!", "NOT_RESPONDING": "*"}
 """sinfo's marks of flags: it prints the first that fits (slurm_protocol_defs.c, node_state_string)."""
 
@@ -86,8 +88,31 @@ class InStates:
 
     @property
     def fine(self) -> bool:
-        """True if the node takes or runs jobs, and nothing is wrong with it."""
-        return self._any(Means.UP) and all(Means.FINE in NODE_STATES.get(state, Means(0)) for state in self.states)
+        """True if the node takes or runs jobs, and nothing is wrong with it; also if it is off until a job needs it."""
+        # slurmctld does not ask machines that start or end.
+        silent = {"NOT_RESPONDING", "NO_RESPOND"} if self.booting or "POWERING_DOWN" in self.states else set[str]()
+        rest = self.states - silent
+        return self._any(Means.UP) and all(Means.FINE in NODE_STATES.get(state, Means(0)) for state in rest)
+
+    @property
+    def elastic(self) -> bool:
+        """True if the node's machine comes and goes as Slurm asks for it."""
+        return "CLOUD" in self.states
+
+    @property
+    def asleep(self) -> bool:
+        """True if the node's machine is off, or about to be, until a job needs it."""
+        return bool(self.states & OFF)
+
+    @property
+    def booting(self) -> bool:
+        """True if the node's machine starts for a job."""
+        return bool(self.states & BOOTING)
+
+    @property
+    def ready(self) -> bool:
+        """True if a job runs there without waiting for a machine."""
+        return self.fine and not self.asleep and not self.booting
 
     @property
     def drained(self) -> bool:
@@ -96,8 +121,9 @@ class InStates:
 
     @property
     def down(self) -> bool:
-        """True if slurmctld has lost the node."""
-        return self._any(Means.DOWN) and not self._any(Means.ASLEEP)
+        """True if slurmctld has lost the node, or could not start its machine."""
+        lost = "DOWN" in self.states and "REBOOT_ISSUED" not in self.states and "POWERING_DOWN" not in self.states
+        return lost or (self._any(Means.DOWN) and not self._any(Means.ASLEEP))
 
     @property
     def silent(self) -> bool:

@@ -289,7 +289,8 @@ class _PairsRun:
     def _in_service(self) -> list[str]:
         jobs, names = self.cluster.jobs, _nodes(self.wanted)
         known = Scheduler(jobs.cluster, jobs.stack).nodes()
-        fine = [name for name in names if name in known and known[name].fine]
+        # A pair that waits for a machine would hold up its round; a job of its own has the machine started.
+        fine = [name for name in names if name in known and known[name].ready]
         for name in names:
             if name not in fine:
                 console.note(f"{name} is left out: {known[name].word if name in known else 'unknown to slurmctld'}.")

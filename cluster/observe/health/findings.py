@@ -15,6 +15,7 @@ CHECKS: tuple[Callable[[ClusterObservation], Iterable[ClusterFinding]], ...] = (
     machines.clocks,
     machines.cut_off,
     nodes.lost,
+    nodes.unstarted,
     machines.cluster_state,
     machines.not_set_up,
     nodes.drained,

@@ -48,6 +48,27 @@ def lost(seen: ClusterObservation) -> Iterator[ClusterFinding]:
             yield _silent(seen, said) if said.silent else _down(seen, said)
 
 
+def unstarted(seen: ClusterObservation) -> Iterator[ClusterFinding]:
+    """Elastic nodes that are down: no machine of the stack stands for them, so slurmctld's word is all there is."""
+    reached = {node.name for node in seen.nodes}
+    for name, row in (seen.slurm("nodes") or {}).items():
+        said = Node.of(name, row)
+        if name in reached or not said.elastic or not said.down:
+            continue
+        if "POWERED_DOWN" not in said.states:
+            yield replace(_down(seen, said), what=f"is an elastic node, and slurmctld says {said.word}: {said.reason}")
+            continue
+        reason = said.reason or "no reason given"
+        yield ClusterFinding(
+            id="node-unstarted",
+            where=(name,),
+            what=f"has no machine, and takes no jobs ({said.word}): {reason}",
+            todo=f"./hpc nodes {seen.stack} resume {name}",
+            note="Once the reason is gone; the reconcile service resumes nodes that wait for capacity.",
+            since=said.since_utc,
+        )
+
+
 def _dead(seen: ClusterObservation, one: MachineObservation, said: Node | None) -> ClusterFinding:
     noticed = f"slurmctld says {said.word}" if said else "slurmctld cannot be asked"
     if said and not said.down:

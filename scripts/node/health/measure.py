@@ -55,6 +55,7 @@ Results = dict[str, tuple[str, str]]
 """State and text of each node's measurement."""
 Runs = Callable[[list[Pair]], dict[Pair, float]]
 """Measures pairs side by side; those that did not run are left out."""
+IDLE = ("IDLE", "IDLE+CLOUD")
 NOT_FOR_NODES = ("JobHeldUser", "JobHeldAdmin", "Dependency", "DependencyNeverSatisfied", "JobArrayTaskLimit")
 """Reasons for which jobs wait for something else than nodes (slurm.schedmd.com/job_reason_codes.html)."""
 # Root of a node is nobody to the controller's NFS server.
@@ -127,8 +128,9 @@ def _measure(wanted: dict[str, Any], names: list[str]) -> None:
 
 
 def _idle(names: list[str]) -> list[str]:
+    # An elastic node whose machine is off has a further flag: nothing starts it for a measurement.
     found = rows(run("scontrol", "--oneliner", "show", "node"))
-    return [row["NodeName"] for row in found if row.get("NodeName") in names and row.get("State") == "IDLE"]
+    return [row["NodeName"] for row in found if row.get("NodeName") in names and row.get("State") in IDLE]
 
 
 def _due(name: str, kind: str, wanted: dict[str, Any]) -> bool:

@@ -22,6 +22,7 @@ TIMEOUT = Path("/etc/hpc/drain-seconds")  # as the stack says; `leave` has no ot
 PARTITIONS = Path("/etc/hpc/partitions-drained.json")  # a partition's state has no reason: these are ours
 DEFAULT_SECONDS = 3600
 WANTED = Path("/run/hpc/setup-wanted")  # touched by an `up` that finds another one's set-up at work
+OFF_SECONDS = 600  # longer than SuspendTimeout (cluster/slurm/power_saving.py), after which Slurm has a node off
 REPEAT_SECONDS = 60  # how often a wait says that it still waits for the same jobs
 
 
@@ -45,10 +46,12 @@ def drain_removed(old: str, new: str, *, seconds: float) -> None:
     for reason in sorted(set(why.values())):
         _drain([name for name in why if why[name] == reason], reason)
     _wait(set(why), parts, seconds)
+    _power_down(why)
 
 
 def leave(name: str) -> None:
-    """Empty one node whose machine goes, and set it down, so that its next machine has to register first.
+    """Empty one node whose machine goes, and set it down, so that its next machine has to register first; one that is
+    elastic from now on is powered down, so that Slurm asks for its next machine.
 
     A node that slurm.conf does not have any more was emptied before. Raises SetupError at the stack's limit.
     """
@@ -57,7 +60,13 @@ def leave(name: str) -> None:
         return
     _drain([name], scheduler.REMADE)
     _wait({name}, set(), float(TIMEOUT.read_text()) if TIMEOUT.exists() else DEFAULT_SECONDS)
-    if scheduler.states().get(name, {}).get("reason") in scheduler.OURS:
+    found = scheduler.states().get(name)
+    if not found or found["reason"] not in scheduler.OURS:
+        return
+    if scheduler.ELASTIC in found["states"]:
+        _power_down({name: scheduler.REMADE})
+        run("scontrol", "update", f"NodeName={name}", "State=UNDRAIN")
+    else:
         run("scontrol", "update", f"NodeName={name}", "State=DOWN", f"Reason={scheduler.REMADE}")
 
 
@@ -128,6 +137,36 @@ def _drain(names: list[str], reason: str) -> None:
         if name in found and "DRAIN" not in found[name]["states"]:
             run("scontrol", "update", f"NodeName={name}", "State=DRAIN", f"Reason={reason}")
             log(f"drained {name} ({reason})")
+
+
+def _power_down(why: dict[str, str]) -> None:
+    """Have the machines of the elastic ones of these nodes deleted. Slurm takes DRAIN off a node that it powers down:
+    it is drained again, for its reason.
+
+    Raises SetupError after OFF_SECONDS.
+    """
+    asked: set[str] = set()
+    end = time.monotonic() + OFF_SECONDS
+    while True:
+        found = {name: state["states"] for name, state in scheduler.states().items() if name in why}
+        on = {name for name, states in found.items() if scheduler.ELASTIC in states and not states & scheduler.OFF}
+        for name in sorted(on - asked):
+            # A boot is not ended by POWER_DOWN alone, which waits for its end.
+            boots = found[name] & scheduler.BOOTING
+            run("scontrol", "update", f"NodeName={name}", f"State=POWER_DOWN{'_FORCE' if boots else ''}")
+            log(f"powered down {name}: its machine is deleted")
+        asked |= on
+        for reason in sorted({why[name] for name in asked - on}):
+            _drain([name for name in asked - on if why[name] == reason], reason)
+        if all("POWERED_DOWN" in found[name] for name in asked & set(found)):
+            return
+        if time.monotonic() > end:
+            left = sorted(name for name in asked if "POWERED_DOWN" not in found.get(name, ()))
+            raise SetupError(
+                f"{', '.join(left)}: not powered down after {OFF_SECONDS} s; the machines may still be there. "
+                "`journalctl -u hpc-reconcile` on the controller says why; then run `up` again"
+            )
+        time.sleep(1)
 
 
 def _close(partitions: set[str]) -> None:

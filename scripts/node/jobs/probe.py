@@ -49,7 +49,7 @@ def _prove(probe: Probe) -> str:
     if trial == "ask":
         program, end = (
             ["sbatch", "--test-only", *options, "--wrap", "true"],
-            "every node is busy; a job would be accepted",
+            f"every node is {'off' if _all_off(states) else 'busy'}; a job would be accepted",
         )
     elif nodes > 1:
         text = "tries rxdm; the first one pulls its containers, which takes minutes"
@@ -101,11 +101,16 @@ def _trial(states: list[str]) -> str:
     to ask whether one would be accepted, or nothing. A pure function.
 
     Beside a full cluster a job would wait for hours: asking whether it could run is all that can be asked then. Nodes
-    that an operator has drained are for the operator to bring back, as `nodes` has it.
+    that an operator has drained are for the operator to bring back, as `nodes` has it. Nor is a machine started for it.
     """
     if "idle" in states:
         return "run"
     return "ask" if any(state.startswith(_WORKING) for state in states) else ""
+
+
+def _all_off(states: list[str]) -> bool:
+    """Return whether no node of a partition has a machine, by sinfo's marks."""
+    return all(state.endswith(("~", "%", "#")) for state in states)
 
 
 def _drained(partition: str) -> str:

@@ -33,6 +33,8 @@ NICE = 100_000
 LACKS, RXDM, MISSED = "lacks", "rxdm", "missed"
 """Work that is left on a node: get images, run rxdm; or nothing, as it could not be reached."""
 _GOOD = ("idle", "mixed", "allocated", "completing", "planned", "reserved")
+_OFF = ("~", "#", "%", "!")
+"""sinfo's marks of elastic nodes whose machine is off, or starts or stops."""
 _BODY = Path(__file__).with_name("warm_up.sh")
 
 
@@ -56,10 +58,15 @@ class Run:
             for node in part["nodes"]:
                 nodes.setdefault(node, part)
         self.states = node_states()
+        off = len([node for node in nodes if self.is_off(node)])
+        if off:
+            say(f"{off} nodes are off until a job needs them, and are not warmed")
         going: list[tuple[str, dict[str, Any]]] = []
         for node, part in nodes.items():
             if self.takes_jobs(node):
                 going.append((node, part))
+            elif self.is_off(node):
+                self.wanted.discard(node)
             else:
                 self.miss(node, self.states.get(node, "unknown to slurmctld"))
         with ThreadPoolExecutor(AT_ONCE) as pool:
@@ -126,7 +133,11 @@ class Run:
     def takes_jobs(self, node: str) -> bool:
         """Return whether slurmctld has the node in service."""
         state = self.states.get(node, "")
-        return state.startswith(_GOOD) and not state.endswith("*")
+        return state.startswith(_GOOD) and not state.endswith(("*", *_OFF))
+
+    def is_off(self, node: str) -> bool:
+        """Return whether the node's machine is off, or starts or stops: it is not started for this."""
+        return self.states.get(node, "").endswith(_OFF)
 
     def job(self, part: dict[str, Any], nodes: list[str], arguments: list[str]) -> tuple[int, str, str]:
         """Run srun over these nodes, a task on each: exit code (124 if it took too long), output, errors."""

@@ -75,9 +75,11 @@ PARTS: dict[str, Callable[[], Any]] = {
 
 # States in which a node takes or runs jobs, and those in which it does not; cluster/observe/nodes.py has them all.
 WORKING = {"IDLE", "MIXED", "ALLOCATED", "COMPLETING"}
-BROKEN = set(
-    "DOWN DRAIN ERROR FAIL FUTURE INVALID_REG NOT_RESPONDING NO_RESPOND POWERED_DOWN REBOOT_ISSUED UNKNOWN".split()
-)
+OFF = {"POWERED_DOWN", "POWERING_DOWN"}  # its machine is off, or about to be
+BOOTING = {"POWERING_UP", "POWER_UP"}
+BROKEN = OFF | BOOTING
+BROKEN |= set("DOWN DRAIN ERROR FAIL FUTURE INVALID_REG NOT_RESPONDING NO_RESPOND REBOOT_ISSUED UNKNOWN".split())
+ELASTIC = "CLOUD"  # its machine comes and goes as Slurm asks for it
 # Why a node was drained here (drain.py), and that it may be resumed as soon as it is there. Known by these texts, also
 # to other versions.
 LEAVES = "hpc: leaves the cluster"

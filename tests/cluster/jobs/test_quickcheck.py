@@ -75,11 +75,25 @@ def test_requests_are_small_and_never_exclusive_unless_asked():
 
 
 @pytest.mark.parametrize(
+    ("state", "why"),
+    [
+        ("IDLE+CLOUD+POWERED_DOWN", "idle~: off until a job needs it"),
+        ("ALLOCATED+CLOUD+POWERING_UP+NOT_RESPONDING", "allocated#: booting"),
+    ],
+)
+def test_elastic_nodes_that_are_off_are_left_alone(state: str, why: str):
+    found = planned(line("dev-cpu-0", state), *map(line, NAMES[1:]))
+    (missing,) = found.not_checked
+    assert (missing.node, missing.why, missing.unavailable) == ("dev-cpu-0", why, False)
+
+
+@pytest.mark.parametrize(
     ("state", "why", "unavailable"),
     [
         ("IDLE+DRAIN", "drained", True),
         ("DOWN*", "down*", True),
         ("IDLE*", "idle*", True),
+        ("DOWN+CLOUD+POWERED_DOWN", "down~", True),
         ("IDLE+COMPLETING", None, False),
         ("MIXED", None, False),
     ],

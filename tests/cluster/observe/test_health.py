@@ -67,6 +67,16 @@ def stopped(machine: str, unit: str, **more: Any) -> Callable[[ClusterObservatio
     return lambda seen: stop(seen, machine, unit, **more)
 
 
+def strange(node: str, states: str, reason: str = "") -> Callable[[ClusterObservation], None]:
+    """A node of slurmctld's that is no machine of the stack."""
+
+    def change(seen: ClusterObservation) -> None:
+        row = {"State": states, **({"Reason": f"{reason} [slurm@2026-11-21T06:00:00]"} if reason else {})}
+        facts(seen, "controller")["slurm"]["nodes"][f"hc-{node}"] = row
+
+    return change
+
+
 def said(node: str, row: str, reason: str = "") -> Callable[[ClusterObservation], None]:
     words = {"State": row} | ({"Reason": f"{reason} [slurm@2026-11-21T06:20:00]"} if reason else {})
     return lambda seen: state(seen, node, **words)
@@ -176,6 +186,14 @@ FAULTS: dict[str, tuple[tuple[Change, ...], str]] = {
         (lambda seen: facts(seen, "controller")["slurm"]["nodes"].__delitem__("hc-cpu-1"),),
         "node-down | cpu-1 | does not know it | ./hpc drift hc",
     ),
+    "an elastic node that could not be started": (
+        (strange("gpu-9", "DOWN+CLOUD+POWERED_DOWN", "hpc: no capacity in us-central1-a until 11:40"),),
+        "node-unstarted | gpu-9 | has no machine, and takes no jobs (down~): hpc: no capacity | resume hc-gpu-9",
+    ),
+    "an elastic node that is down": (
+        (strange("gpu-9", "DOWN*+CLOUD", "Not responding"),),
+        "node-down | gpu-9 | is an elastic node, and slurmctld says down*: Not responding | nodes hc resume hc-gpu-9",
+    ),
     "a held job": (
         (hold({"id": "17", "user": "alice", "reason": "launch failed requeued held"}),),
         "jobs-held | controller | 1 job is held, and it starts only when released: 17 of alice (launch | release 17",
@@ -185,6 +203,20 @@ FAULTS: dict[str, tuple[tuple[Change, ...], str]] = {
         "machine-late | cpu-1 | gave no report | ./hpc status hc --timeout 60",
     ),
 }
+
+
+@pytest.mark.parametrize(
+    "states",
+    [
+        "IDLE+CLOUD+POWERED_DOWN",
+        "IDLE+CLOUD+POWERING_DOWN+NOT_RESPONDING",
+        "ALLOCATED+CLOUD+NOT_RESPONDING+POWERING_UP",
+        "MIXED+CLOUD",
+    ],
+)
+def test_elastic_nodes_that_are_off_boot_or_run_are_nothing_to_look_at(seen: ClusterObservation, states: str):
+    strange("gpu-9", states)(seen)
+    assert findings(seen) == []
 
 
 @pytest.mark.parametrize("fault", FAULTS)

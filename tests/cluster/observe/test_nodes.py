@@ -41,6 +41,25 @@ def test_a_node_that_reboots_has_another_word_than_a_drained_one(states: str, wo
     assert (node.word, node.rebooting, node.fine) == (word, True, False)
 
 
+@pytest.mark.parametrize(
+    ("states", "word", "fine", "ready", "down"),
+    [
+        ("IDLE+CLOUD", "idle", True, True, False),
+        ("IDLE+CLOUD+POWERED_DOWN", "idle~", True, False, False),
+        ("IDLE+CLOUD+POWERED_DOWN+NOT_RESPONDING", "idle~", False, False, False),
+        ("ALLOCATED+CLOUD+NOT_RESPONDING+POWERING_UP", "allocated#", True, False, False),
+        ("IDLE+CLOUD+NOT_RESPONDING+POWERING_DOWN", "idle%", True, False, False),
+        ("DOWN+CLOUD+POWERED_DOWN", "down~", False, False, True),
+        ("DOWN+CLOUD+POWERING_UP+NOT_RESPONDING", "down#", False, False, True),
+        ("IDLE+CLOUD+DRAIN+POWERED_DOWN", "drained~", False, False, False),
+        ("DOWN+DRAIN+REBOOT_ISSUED", "reboot^", False, False, False),
+    ],
+)
+def test_a_node_that_is_off_is_neither_down_nor_ready(states: str, word: str, fine: bool, ready: bool, down: bool):
+    node = parse_nodes(f"NodeName=n State={states}")["n"]
+    assert (node.word, node.fine, node.ready, node.down) == (word, fine, ready, down)
+
+
 def test_each_node_has_its_jobs_and_a_completing_one_is_over():
     nodes = parse_nodes(NODES, parse_jobs(JOBS, MARK))
     assert [job.number for job in nodes["dev-cpu-1"].busy] == ["7"]

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from jobs import drain
@@ -119,6 +120,77 @@ class TestUsersWhoLeave:
     def test_may_go_without(self):
         drain.refuse_busy({"dave"})
         drain.refuse_busy(set())
+
+
+class Cloud:
+    """slurmctld's power saving: a node goes from on to powering down to off, one step at each question, and loses its
+    drain on the way, as by idle_on_node_suspend."""
+
+    def __init__(self, **nodes: str) -> None:
+        self.nodes = {name: set(states.split("+")) for name, states in nodes.items()}
+        self.reasons = dict.fromkeys(nodes, "")
+        self.asked: list[str] = []
+
+    def states(self) -> dict[str, scheduler.State]:
+        for states in self.nodes.values():
+            if "POWERING_DOWN" in states:
+                states ^= {"POWERING_DOWN", "POWERED_DOWN"}
+            elif "POWER_DOWN" in states:
+                states -= {"POWER_DOWN", "DRAIN", "POWERING_UP"}
+                states.add("POWERING_DOWN")
+        return {
+            name: scheduler.State(states=set(states), reason=self.reasons[name]) for name, states in self.nodes.items()
+        }
+
+    def run(self, *command: str) -> str:
+        words = dict(word.split("=", 1) for word in command[2:])
+        name, state = words["NodeName"], words["State"]
+        self.asked.append(f"{name} {state}")
+        self.reasons[name] = words.get("Reason", self.reasons[name])
+        if state == "UNDRAIN":
+            self.nodes[name].discard("DRAIN")
+        else:
+            self.nodes[name].add(state.removesuffix("_FORCE"))
+        return ""
+
+
+class TestElasticNodes:
+    """A node that leaves takes its machine along, and takes no job on the way; a static one that becomes elastic has
+    its next machine created by Slurm."""
+
+    @pytest.fixture
+    def cloud(self, monkeypatch: pytest.MonkeyPatch) -> Cloud:
+        found = Cloud(a="IDLE", b="IDLE+CLOUD", c="IDLE+CLOUD+POWERED_DOWN", d="ALLOCATED+CLOUD+POWERING_UP")
+        monkeypatch.setattr(scheduler, "states", found.states)
+        monkeypatch.setattr(drain, "run", found.run)
+        monkeypatch.setattr(drain, "succeeds", lambda *_: True)
+        monkeypatch.setattr(drain, "everywhere", list)
+        monkeypatch.setattr(drain, "TIMEOUT", Path("/nonexistent"))
+        monkeypatch.setattr(drain.time, "sleep", lambda _: None)
+        return found
+
+    def test_that_leave_are_off_and_drained_before_slurm_conf_changes(self, cloud, monkeypatch, tmp_path):
+        monkeypatch.setattr(drain, "TIMEOUT", tmp_path / "seconds")
+        drain.drain_removed("".join(f"NodeName={name} CPUs=2\n" for name in "abcd"), "", seconds=60)
+        assert cloud.nodes["a"] == {"IDLE", "DRAIN"}
+        for name in "bcd":
+            assert {"POWERED_DOWN", "DRAIN"} <= cloud.nodes[name]
+        assert set(cloud.reasons.values()) == {scheduler.LEAVES}
+        assert [one for one in cloud.asked if "POWER" in one] == ["b POWER_DOWN", "d POWER_DOWN_FORCE"]
+
+    def test_that_were_static_are_off_and_not_drained(self, cloud):
+        drain.leave("b")
+        assert cloud.nodes["b"] == {"IDLE", "CLOUD", "POWERED_DOWN"}
+
+    def test_a_static_one_waits_for_its_next_machine(self, cloud):
+        drain.leave("a")
+        assert cloud.nodes["a"] >= {"DRAIN", "DOWN"}
+        assert cloud.reasons["a"] == scheduler.REMADE
+
+    def test_a_machine_that_is_not_deleted_stops_the_change(self, cloud, monkeypatch):
+        monkeypatch.setattr(drain, "OFF_SECONDS", -1)
+        with pytest.raises(drain.SetupError, match=r"b: not powered down .*journalctl -u hpc-reconcile"):
+            drain.leave("b")
 
 
 NOW = time.time()

@@ -72,6 +72,11 @@ class TestRun:
         run.run()
         return run
 
+    def test_a_node_that_is_off_is_neither_started_nor_missed(self, monkeypatch: pytest.MonkeyPatch):
+        run = self.run(monkeypatch, {"n-0": "idle", "n-1": "idle~", "n-2": "allocated#"})
+        assert all("n-1" not in nodes and "n-2" not in nodes for nodes, _ in self.jobs)
+        assert not {"n-1", "n-2"} & (set(run.missed) | run.wanted)
+
     def test_each_node_downloads_then_rxdm_runs_on_several(
         self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
     ):

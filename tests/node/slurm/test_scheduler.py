@@ -6,7 +6,7 @@ import pytest
 from slurm import scheduler
 from system.host import SetupError
 
-from cluster.observe.nodes import NODE_STATES, Means, parse
+from cluster.observe.nodes import BOOTING, NODE_STATES, OFF, Means, parse
 
 
 def having(*meanings: Means) -> set[str]:
@@ -19,8 +19,9 @@ def test_states_in_which_a_node_takes_or_runs_jobs():
 
 def test_states_in_which_it_does_not():
     # A node that is off, or boots, is not broken to who asks for its state, but takes no job yet.
-    assert having(Means.DOWN, Means.HELD) | {"POWERED_DOWN", "REBOOT_ISSUED"} == scheduler.BROKEN
-    assert having(Means.ASLEEP) > {"POWERED_DOWN", "REBOOT_ISSUED"}
+    assert having(Means.DOWN, Means.HELD) | OFF | BOOTING | {"REBOOT_ISSUED"} == scheduler.BROKEN
+    assert having(Means.ASLEEP) > OFF | BOOTING | {"REBOOT_ISSUED"}
+    assert (scheduler.OFF, scheduler.BOOTING) == (OFF, BOOTING)
 
 
 @pytest.mark.parametrize("text", ["IDLE", "IDLE*", "DOWN*+DRAIN", "MIXED+REBOOT_REQUESTED", "IDLE+CLOUD+POWERED_DOWN"])
