@@ -31,7 +31,7 @@ from cluster.findings import (
     suggest,
 )
 from cluster.platforms import registry
-from cluster.platforms.base import Platform, Provider
+from cluster.platforms.base import Platform, Provider, section_class
 
 _DEEPEST = 50
 _MOST_EXPLAINED = 100
@@ -218,7 +218,7 @@ def with_provider_sections(
 
 
 def _section_keys(platform: Platform, provider: Provider) -> tuple[str, ...]:
-    return tuple(platform.sections[provider.namespace].model_fields)
+    return tuple(platform.section(provider.namespace).model_fields)
 
 
 def _misplaced(provider: Provider, keys: tuple[str, ...], within: object) -> Finding:
@@ -344,7 +344,7 @@ def _salvage(given: Mapping[str, Any], first: ValidationError) -> _Salvage | Non
 def _fill_in(rest: dict[str, Any]) -> list[str]:
     """Add what nothing can be checked without, where it is missing or was wrong; returns its keys."""
     platform = platform_of(rest)
-    sections = {key: section.stand_in for key, section in platform.sections.items() if section.stand_in}
+    sections = {key: stand_in for key in platform.sections if (stand_in := platform.section(key).stand_in)}
     added = {
         key: stand_in
         for key, stand_in in {"platform": platform.name, "name": "cluster", **sections}.items()
@@ -395,25 +395,31 @@ def _close(tree: Any, place: Location, positions: dict[Location, list[int]]) -> 
 
 def validate(given: Mapping[str, Any]) -> ClusterConfig:
     """The cluster as written, with its platform's defaults. Raises pydantic's ValidationError."""
-    return cluster_model().model_validate(with_defaults(given))
+    filled = with_defaults(given)
+    # Without the sections of other platforms, which few files have: to import them and build their models takes time.
+    return _model(registry.names(), tuple(item for item in _own_sections() if item[0] in filled)).model_validate(filled)
 
 
 def cluster_model() -> type[ClusterConfig]:
-    """The model, as the registry is now."""
-    return _model(tuple(registry.MODULES.items()))
+    """The model with the sections of every platform, as the registry is now."""
+    return _model(registry.names(), _own_sections())
+
+
+def _own_sections() -> tuple[tuple[str, str], ...]:
+    """Key and class of each section that only a platform has."""
+    every = {key: path for platform in registry.all_platforms() for key, path in platform.sections.items()}
+    return tuple((key, path) for key, path in every.items() if key not in ClusterConfig.model_fields)
 
 
 @cache
-def _model(_modules: tuple[tuple[str, str], ...]) -> type[ClusterConfig]:
-    names = registry.names()
-    schema = WithJsonSchema({"type": "string", "enum": list(names)})
+def _model(platforms: tuple[str, ...], sections: tuple[tuple[str, str], ...]) -> type[ClusterConfig]:
+    schema = WithJsonSchema({"type": "string", "enum": list(platforms)})
     fields: dict[str, Any] = {
         "platform": (Annotated[str, AfterValidator(_registered), schema], ClusterConfig.model_fields["platform"])
     }
-    for platform in registry.all_platforms():
-        for key, section in platform.sections.items():
-            if key not in ClusterConfig.model_fields:
-                fields[key] = (section | None, Field(default=None, description=section.__doc__))
+    for key, path in sections:
+        section = section_class(path)
+        fields[key] = (section | None, Field(default=None, description=section.__doc__))
     return create_model(
         "ClusterConfig", __base__=ClusterConfig, __module__=__name__, __doc__=ClusterConfig.__doc__, **fields
     )

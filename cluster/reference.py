@@ -88,7 +88,7 @@ def _provider_settings(sections: dict[str, Any], definitions: dict[str, Any]) ->
     found: dict[str, Any] = {}
     for platform in registry.all_platforms():
         if (provider := platform.provider) and sections.pop(provider.namespace, None):
-            keys = definitions.pop(platform.sections[provider.namespace].__name__)["properties"]
+            keys = definitions.pop(platform.section(provider.namespace).__name__)["properties"]
             keys |= {key: {"type": "string", "description": text} for key, text in provider.more.items()}
             found |= {f"{provider.namespace}:{key}": one for key, one in keys.items()}
     return found

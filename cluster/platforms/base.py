@@ -122,8 +122,8 @@ class Platform:
     """True if nodesets can be elastic: `count: {min: 2, max: 16}`."""
     limit: Limit = Limit(machines=MOST_NODES, of="Slurm")
     """The largest number of machines."""
-    sections: Mapping[str, type[Section]] = field(default_factory=dict)
-    """Sections of its own, by their key of `hpc:cluster`."""
+    sections: Mapping[str, str] = field(default_factory=dict)
+    """Sections of its own, as MODULE:CLASS, by their key of `hpc:cluster`: imported for stacks that have one."""
     provider: Provider | None = None
     """If the provider reads one of them as well."""
     fields: Mapping[type[Section], frozenset[str]] = field(default_factory=dict)
@@ -167,3 +167,13 @@ class Platform:
     rehearsal: str = ""
     """Module with `rehearse(config, request)`, which says how a stack is rehearsed on this machine (see
     components/rehearsal.py); none where Capability.REHEARSE is missing."""
+
+    def section(self, key: str) -> type[Section]:
+        """The class of a section of its own."""
+        return section_class(self.sections[key])
+
+
+def section_class(path: str) -> type[Section]:
+    """The class that `MODULE:CLASS` names."""
+    module, _, name = path.partition(":")
+    return getattr(import_module(module), name)

@@ -15,7 +15,6 @@ from cluster.config.slurm import SlurmSettings
 from cluster.config.storage import Storage
 from cluster.findings import Finding, show
 from cluster.platforms.base import ON_MACHINES, Capability, Credentials, Limit, Platform, Provider, later
-from cluster.platforms.gcp.names import GoogleCloud
 
 NETWORK: Mapping[str, str] = {
     "cidr": "172.16.0.0/20",
@@ -83,7 +82,7 @@ PLATFORM = Platform(
     machine_types=MACHINE_TYPES,
     images=BASE_IMAGES,
     limit=Limit(machines=GOOGLE_INSTANCES, of="a network of Google Cloud"),
-    sections={"gcp": GoogleCloud},
+    sections={"gcp": "cluster.platforms.gcp.names:GoogleCloud"},
     provider=Provider(
         namespace="gcp", more={"region": "On gcp: the zone's region; it need not be said."}, check=_region
     ),

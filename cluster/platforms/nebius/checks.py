@@ -11,8 +11,9 @@ from cluster.config.validators.formats import is_within
 from cluster.findings import Finding, Level, Location, listing, nearest, show, suggest
 from cluster.platforms.nebius import versions
 from cluster.platforms.nebius.machine_types import FABRICS, PLATFORMS, fabrics_of, preset_of
+from cluster.platforms.nebius.platform import CIDR
 from cluster.platforms.nebius.releases import FIXED, Facts, configured
-from cluster.platforms.nebius.section import CIDR, GPU_DISK_GIB, LOGIN_DISK_GIB, SMALLEST_DISK_GIB, Nebius
+from cluster.platforms.nebius.section import GPU_DISK_GIB, LOGIN_DISK_GIB, SMALLEST_DISK_GIB, Nebius
 from cluster.platforms.nebius.slurm import CHECKS_PARTITION, CHECKS_USER
 from cluster.platforms.nebius.values import NODESETS
 from cluster.platforms.nebius.versions import KUBERNETES_VERSIONS, LOOKED, PRESETS, creatable, parse

@@ -8,7 +8,23 @@ from typing import Any
 from cluster.config.cluster import ClusterConfig
 from cluster.config.machines import Controller, Login, Nodeset
 from cluster.platforms.base import Capability, Credentials, Limit, Platform, later
-from cluster.platforms.nebius.section import DEFAULTS, MACHINE_TYPES, Nebius
+
+CIDR = "10.80.0.0/20"
+"""Stands in `network.cidr`, which nothing on Nebius follows: nodes have addresses of their subnet."""
+DEFAULTS: Mapping[str, Any] = {
+    "nebius": {},
+    "host_names": "pods",
+    "network": {"cidr": CIDR},
+    "storage": {},
+    "image": {"base": "soperator"},
+    "deletion_protection": True,
+}
+MACHINE_TYPES: Mapping[str, str] = {
+    "controller": "cpu-d3/16vcpu-64gb",
+    "login": "cpu-d3/32vcpu-128gb",
+    "node": "cpu-d3/16vcpu-64gb",
+}
+"""Default machine types by role."""
 
 # What the SDK takes (nebius 0.6: nebius.sdk.SDK, nebius.aio.cli_config.Config, nebius.aio.token.static.EnvBearer).
 TOKEN = "NEBIUS_IAM_TOKEN"  # noqa: S105 - the name of the variable
@@ -38,7 +54,7 @@ PLATFORM = Platform(
     machine_types=MACHINE_TYPES,
     images=("soperator",),
     limit=Limit(machines=NODES, of="Soperator's slurm.conf (MaxNodeCount)"),
-    sections={"nebius": Nebius},
+    sections={"nebius": "cluster.platforms.nebius.section:Nebius"},
     fields={
         ClusterConfig: frozenset({"host_names"}),
         Controller: frozenset({"disk"}),

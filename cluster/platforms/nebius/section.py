@@ -410,25 +410,6 @@ def backs_up(settings: Nebius) -> bool:
     if wanted == "auto":
         return jail.spec is not None and jail.spec.size_gib < AUTO_LIMIT_GIB
     return wanted
-
-
-CIDR = "10.80.0.0/20"
-"""Stands in `network.cidr`, which nothing on Nebius follows: nodes have addresses of their subnet."""
-DEFAULTS: Mapping[str, Any] = {
-    "nebius": {},
-    "host_names": "pods",
-    "network": {"cidr": CIDR},
-    "storage": {},
-    "image": {"base": "soperator"},
-    "deletion_protection": True,
-}
-MACHINE_TYPES: Mapping[str, str] = {
-    "controller": "cpu-d3/16vcpu-64gb",
-    "login": "cpu-d3/32vcpu-128gb",
-    "node": "cpu-d3/16vcpu-64gb",
-}
-"""Default machine types by role."""
-
 CONTROLLER_DISK_GIB = 128
 LOGIN_DISK_GIB = 256
 """Logging in, compiling and container images fill a smaller one (nebius-solutions-library, variables.tf)."""

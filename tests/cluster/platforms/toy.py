@@ -59,7 +59,7 @@ PLATFORM = Platform(
     images=("debian-12",),
     any_machine_type=True,
     limit=Limit(machines=100, of="a toy"),
-    sections={"pods": Pods},
+    sections={"pods": f"{MODULE}:Pods"},
     capabilities=frozenset(Capability) - {Capability.SSH, Capability.DRIFT},
     checks=_checks,
     warnings=_warnings,
