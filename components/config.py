@@ -63,8 +63,6 @@ def accept_edits(config: ClusterConfig) -> ClusterConfig:
     """
     last = _last_outputs()
     was = made_with(last.get("config"))
-    if was and "machines" in last and "munge_key" not in last:
-        _warn_of_new_key()
     kept = registry.get(config.platform).keep(was, config)
     changes = effects(was, config, pulumi.get_stack()) if was else []
     if not refused(changes):
@@ -74,16 +72,6 @@ def accept_edits(config: ClusterConfig) -> ClusterConfig:
         pulumi.log.warn(f"`up` refuses this edit, which can't be made on a running cluster: {fields}")
         return kept
     raise pulumi.RunError(refusal(changes, pulumi.get_stack()))
-
-
-def _warn_of_new_key() -> None:
-    """Stacks of earlier versions have their MUNGE key in the state in plain text, as the id of a resource."""
-    pulumi.log.warn(
-        "The MUNGE key of this cluster is in its state in plain text, and in all copies of it: `up` replaces the key. "
-        "Controller and login machines are configured again, and nodes change to the new key within seconds of the "
-        "controller, on Google Cloud within a minute or two. No machine is recreated, and jobs continue. Slurm's "
-        "commands may fail meanwhile. The key in older copies of the state is useless afterwards."
-    )
 
 
 def _last_outputs() -> dict[str, Any]:

@@ -78,14 +78,3 @@ def test_the_question_is_no_resource(made: dict[str, Any]) -> None:
     """A StackReference would be one, with a copy of all outputs."""
     types = {one.type for one in deploy(settings(GROWN), was=made).resources}
     assert not {type_ for type_ in types if type_.startswith("pulumi:pulumi:")}
-
-
-@pytest.mark.parametrize("preview", [False, True])
-def test_who_has_a_cluster_of_before_is_told_of_another_munge_key(
-    made: dict[str, Any], warned: list[str], *, preview: bool
-) -> None:
-    before = {name: value for name, value in made.items() if name != "munge_key"}
-    deploy(settings(GROWN), was=before, preview=preview)
-    (said,) = warned
-    assert "`up` replaces the key" in said
-    assert "No machine is recreated, and jobs continue." in said
