@@ -1,5 +1,6 @@
 """The state file is the CLI's: its form, its encryption, what is done when it is damaged."""
 
+import copy
 import json
 import shutil
 import subprocess
@@ -9,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from engine import DamagedStateError, EngineError, PassphraseError, values
-from engine.state import crypter
+from engine.state import checkpoint, crypter, stored_stack
 
 REPOSITORY = Path(__file__).parents[2]
 SECRETS = """
@@ -302,3 +303,29 @@ def test_what_is_missing_is_named(bench):
         bench.stack("../dev")
     with pytest.raises(EngineError, match="file://"):
         type(bench.workspace())(bench.root, backend="s3://bucket")
+
+
+def test_nobody_changes_a_state_that_was_read(bench):
+    """It is read once, and handed to all who ask while the file is the same."""
+
+    def edited():
+        bench.stack().edit(lambda rows: stored_stack.renamed(stored_stack.unprotected(rows, None), b, "other"))
+
+    graph = ["a", ("b", {"refs": ["a"], "props": {"nested": {"deep": ["x"]}}, "options": {"protect": True}}), "c"]
+    bench.up(*graph)
+    b = next(r["urn"] for r in checkpoint.read(bench.stack().file)["resources"] if r["urn"].endswith("::b"))
+    uses = {
+        "preview": lambda: bench.preview(("a", {"props": {"value": "new"}}), graph[1]),
+        "outputs": lambda: bench.stack().outputs(show_secrets=True),
+        "refresh": lambda: bench.run("refresh"),
+        "nothing to do": lambda: bench.up(*graph),
+        "update and delete": lambda: bench.up(("a", {"props": {"value": "new"}}), graph[1]),
+        "edit": edited,
+        "destroy": lambda: bench.run("destroy"),
+        "prepare for the CLI": lambda: bench.stack().prepare_for_cli(),
+    }
+    for name, use in uses.items():
+        read = checkpoint.read(bench.stack().file)
+        kept = copy.deepcopy(read)
+        use()
+        assert read == kept, name
