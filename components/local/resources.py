@@ -3,7 +3,7 @@
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -177,7 +177,7 @@ class Image(DynamicResource, module="local", name="Image"):
 
 REPLACES = ("root", "images", "stack", "name", "address", "prefix", "image", "os_release", "devices")
 """Inputs whose change replaces the machine."""
-IN_PLACE = ("files", "authorized_keys", "orderly")
+IN_PLACE = ("files_digest", "authorized_keys", "orderly")
 """Inputs that a running machine takes without a restart."""
 
 
@@ -192,13 +192,13 @@ class MachineProvider(ResourceProvider):
         """A machine that does not run, or is disconnected, differs too: `update` restarts or reconnects it. One without
         its files is recreated."""
         replaces = changed(_olds, _news, REPLACES)
-        old = design(_olds)
+        old = made(_olds)
         dead = machine.running(old.paths) is None
         if dead and machine.facts(old) is None and not replaces:
             replaces = ["name"]
         cut = not replaces and machine.is_cut(old)
         return DiffResult(
-            changes=bool(replaces or dead or cut or changed(_olds, {**_news, "files": digest(_news)}, IN_PLACE)),
+            changes=bool(replaces or dead or cut or changed(_olds, {**_news, "files_digest": digest(_news)}, IN_PLACE)),
             replaces=replaces,
             # What an update leaves as it is, so that a preview has it: only a start gives another boot_id.
             stables=["instance_id", "host_key", *([] if dead else ["boot_id"])],
@@ -212,38 +212,44 @@ class MachineProvider(ResourceProvider):
         return UpdateResult(_outputs(_news, machine.update(design(_news))))
 
     def read(self, id_: str, props: dict[str, Any]) -> ReadResult:
-        facts = machine.facts(design(props))
+        facts = machine.facts(made(props))
         if facts is None:
             return ReadResult("", given(props))
         return ReadResult(id_, given(props) | asdict(facts))
 
     def delete(self, _id: str, _props: dict[str, Any]) -> None:
-        machine.delete(design(_props))
+        machine.delete(made(_props))
 
 
 def _outputs(props: Mapping[str, Any], facts: Facts) -> dict[str, Any]:
-    """The inputs and what the host has, but for the files: the inputs have them, and they are most of the state."""
-    return given(props) | asdict(facts) | {"files": digest(props)}
+    """The inputs and what the host has. Of the files there is a hash: the inputs have them, and they are most of the
+    state."""
+    kept = {name: value for name, value in given(props).items() if name != "files"}
+    return kept | asdict(facts) | {"files_digest": digest(props)}
 
 
-def digest(props: Mapping[str, Any]) -> str:
+def digest(inputs: Mapping[str, Any]) -> str:
     """A hash of a machine's files."""
-    return hashlib.sha256(json.dumps(props["files"], sort_keys=True, default=repr).encode()).hexdigest()
+    return hashlib.sha256(json.dumps(inputs["files"], sort_keys=True, default=repr).encode()).hexdigest()
 
 
-def design(props: Mapping[str, Any]) -> Design:
-    """The host's view of a machine's inputs; numbers come as Pulumi's floats."""
+def made(props: Mapping[str, Any]) -> Design:
+    """A machine by its inputs or outputs, without its files: to inspect or delete it. Numbers come as Pulumi's
+    floats."""
     own = {name: props[name] for name in ("stack", "name", "address", "image", "authorized_keys", "os_release")}
-    files = props["files"] if isinstance(props["files"], Mapping) else {}  # outputs have a hash
     return Design(
         **own,
         root=Path(props["root"]),
         images=Path(props["images"]),
         prefix=int(props["prefix"]),
-        files={path: _file(file) for path, file in files.items()},
         devices=tuple((d["name"], int(d["major"]), int(d["minor"])) for d in props["devices"]),
         orderly=bool(props["orderly"]),
     )
+
+
+def design(inputs: Mapping[str, Any]) -> Design:
+    """A machine by its inputs, with its files: to create or update it."""
+    return replace(made(inputs), files={path: _file(file) for path, file in inputs["files"].items()})
 
 
 def _file(file: str | Mapping[str, Any]) -> File:
