@@ -24,8 +24,6 @@ def test_the_function_of_a_phase_exists(module: str, function: str):
 def test_the_phases_are_those_that_the_text_describes():
     lines = (ast.get_docstring(TREE) or "").splitlines()
     described = {line.split()[2] for line in lines if line.strip().startswith("python3 FOLDER")}
-    tables = (
-        node for node in TREE.body if isinstance(node, ast.Assign | ast.AnnAssign) and isinstance(node.value, ast.Dict)
-    )
-    keys = {ast.literal_eval(key) for table in tables for key in table.value.keys if key}
+    assigned = [node.value for node in TREE.body if isinstance(node, ast.Assign | ast.AnnAssign)]
+    keys = {ast.literal_eval(key) for table in assigned if isinstance(table, ast.Dict) for key in table.keys if key}
     assert {name.removeprefix("no-") for name in keys} | {"boot", "lost-jobs"} == described
