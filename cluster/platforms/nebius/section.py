@@ -410,6 +410,8 @@ def backs_up(settings: Nebius) -> bool:
     if wanted == "auto":
         return jail.spec is not None and jail.spec.size_gib < AUTO_LIMIT_GIB
     return wanted
+
+
 CONTROLLER_DISK_GIB = 128
 LOGIN_DISK_GIB = 256
 """Logging in, compiling and container images fill a smaller one (nebius-solutions-library, variables.tf)."""
