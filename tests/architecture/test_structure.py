@@ -156,7 +156,6 @@ ALLOWED: dict[str, dict[str, int]] = {
         "cluster/observe/health/nodes.py": 1,
         "cluster/platforms/local/rehearsal.py": 2,
         "cluster/reference.py": 1,
-        "components/config.py": 1,
         "engine/core/program.py": 1,
         "engine/values.py": 1,
         "scripts/node/jobs/rxdm.py": 1,
