@@ -25,8 +25,8 @@ from cli.stack import project
 CLUSTERS = "tests/e2e"
 """Whole clusters, through the command."""
 LANES = {
-    "edits": ("changes", "day_two", "faults", "status"),
-    "jobs": ("containers", "examples", "health", "mlperf", "quickcheck", "user"),
+    "edits": ("changes", "day_two", "faults"),
+    "jobs": ("containers", "examples", "health", "mlperf", "quickcheck", "status", "user"),
     "machines": ("confinement", "failure", "operators_jobs", "prolog", "rehearse"),
 }
 """Files of CLUSTERS by the process that runs them; all others, those of the fixture `pair`, are in a process of their
@@ -35,8 +35,9 @@ HOST = "tests/local"
 """Machines of this host one by one, which wait as well: after the lane `jobs`, the shortest."""
 PODS = "tests/nebius"
 """Kubernetes' API servers and charts, which wait as much as they work, and take longest."""
-STACKS = ("tests/cluster", "tests/components", "tests/contract")
-"""Stack files and what becomes of them: about half the work of all tests without machines."""
+STACKS = (f"{PODS}/api", f"{PODS}/state", "tests/cluster", "tests/components", "tests/contract")
+"""Stack files and what becomes of them, and Nebius's API: about half the work of all tests without machines and
+without Kubernetes."""
 SLOW = "tests/slow.txt"
 """Folders, files and tests that a fast run leaves out, by measured cost: nine tenths of the time of all tests."""
 OUTSIDE = "tests/outside"
@@ -99,11 +100,11 @@ def tests(arguments: Sequence[str], *, fast: bool) -> list[Part]:
     pytest.append("--durations=20")
     files = {name: [f"{CLUSTERS}/test_{file}.py" for file in lane] for name, lane in LANES.items()}
     ignored = [f"--ignore={file}" for lane in files.values() for file in lane]
-    after = ["nice", "-n", "5"]
+    after = ["nice", "-n", "10"]
     runs = {
         "clusters": [*pytest, CLUSTERS, *ignored],
         **{name: [*pytest, *lane, *([HOST] if name == "jobs" else [])] for name, lane in files.items()},
-        "pods": ["sh", "-c", _BUILD_FIRST, *pytest, PODS],
+        "pods": ["sh", "-c", _BUILD_FIRST, *pytest, PODS, *(f"--ignore={name}" for name in STACKS if PODS in name)],
         "stacks": [*after, *pytest, *STACKS],
         "tests": [*after, *pytest, *(f"--ignore={folder}" for folder in (CLUSTERS, HOST, PODS, *STACKS))],
     }
