@@ -127,6 +127,16 @@ class Machine:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Elastic:
+    """How the controller creates and deletes the machines of elastic nodes."""
+
+    cloud: Mapping[str, pulumi.Input[str]]
+    """The API that it calls: `ComputeApi` of scripts/node/interface.py."""
+    templates: Mapping[str, Sequence[Mapping[str, pulumi.Input[str]]]]
+    """Of each elastic nodeset: `way` and `template`, in the order in which they are tried."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Machines:
     """Machines that answer SSH, and what Slurm's set-up must know of the platform."""
 
@@ -140,6 +150,8 @@ class Machines:
     """Folders that the controller keeps on a file system that outlives its machine."""
     exports: Mapping[str, Any] | None = None
     """Folders that the controller shares by NFS."""
+    elastic: Elastic | None = None
+    """None where no node is elastic."""
     ready: Sequence[pulumi.Resource] = ()
     """Resources after which machines are configured."""
     outputs: Mapping[str, Any] = field(default_factory=dict)

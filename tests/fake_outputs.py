@@ -50,6 +50,7 @@ FAKES: dict[str, Fake] = {
     "gcp:projects/iAMCustomRole:IAMCustomRole": lambda i: {**i, "name": f"projects/my-project/roles/{i['roleId']}"},
     "gcp:serviceaccount/account:Account": lambda i: {
         **i,
+        "name": f"projects/my-project/serviceAccounts/{i['accountId']}@my-project.iam.gserviceaccount.com",
         "email": f"{i['accountId']}@my-project.iam.gserviceaccount.com",
         "member": f"serviceAccount:{i['accountId']}@my-project.iam.gserviceaccount.com",
     },

@@ -32,6 +32,8 @@ class Stack:
     state: Mapping[str, Any] | None
     exports: Mapping[str, Any] | None
     """The folders that the controller keeps on a disk of its own, and shares."""
+    elastic: Mapping[str, Any] | None = None
+    """How the controller creates elastic nodes."""
     admin_key: str = ""
     """Private half of the operator's key."""
 
@@ -53,6 +55,7 @@ def stack(name: str, outputs: Mapping[str, Any]) -> Stack:
         mounts=place["mounts"],
         state=place.get("state"),
         exports=place.get("exports"),
+        elastic=place.get("elastic"),
         admin_key=str(outputs.get("admin_key") or ""),
     )
 
@@ -125,6 +128,7 @@ def mend(of: Stack, reached: Cluster, seen: ClusterObservation, found: Sequence[
             controller=seen.controller.name,
             state=of.state,
             exports=of.exports,
+            elastic=of.elastic,
         )
         restarted = [_SLURMCTLD] if mine & _READS else []
         restarted += [_SLURMD] if "node" in there[name].roles and "copy-changed" in mine else []

@@ -24,12 +24,12 @@ from components.gcp.bake.resource import BakedImage, BakeLeftovers
 from components.gcp.customize import Customizer
 from components.gcp.machines.boot import STATE_DISK, BootArgs, metadata
 from components.gcp.machines.identity import BUILDER, INSTALL, SETUP, Identity, roles
-from components.gcp.machines.machines import MachineArgs
+from components.gcp.machines.machines import MachineArgs, endpoint
 from components.gcp.machines.machines import Machines as GoogleMachines
 from components.gcp.network import Network
 from components.gcp.services import Services
 from components.gcp.storage.filesystems import Storage
-from components.machine import Machine, Machines
+from components.machine import Elastic, Machine, Machines
 from components.slurm.cluster import deploy_machines
 from components.slurm.keys import ClusterKeys
 
@@ -77,7 +77,7 @@ class Image(pulumi.ComponentResource):
         where = {
             "project": place(config).project,
             "zone": place(config).zone,
-            "endpoint": pulumi.Config("gcp").get("computeCustomEndpoint") or "",
+            "endpoint": endpoint(),
         }
         after = pulumi.ResourceOptions(parent=self, depends_on=self._after)
         leftovers = BakeLeftovers(f"{name}-leftovers", {**where, "cluster": config.name}, after)
@@ -124,6 +124,7 @@ def _make(config: ClusterConfig, keys: ClusterKeys) -> Machines:
         mounts=made.mounts,
         state=state(config),
         exports=exported(config),
+        elastic=made.elastic,
         ready=made.ready,
         outputs=made.outputs,
     )
@@ -136,6 +137,8 @@ class GcpPlatform(pulumi.ComponentResource):
     """The machines in the roster's order: controller, login machines, nodes."""
     ready: Sequence[pulumi.Resource]
     """Resources after which machines are set up: file systems whose servers take their time."""
+    elastic: Elastic | None
+    """How the controller creates elastic nodes; None where there are none."""
     outputs: Mapping[str, Any]
     """Outputs of the stack."""
 
@@ -165,6 +168,7 @@ class GcpPlatform(pulumi.ComponentResource):
         access = Access(config)
         self.machines = tuple(_reached(access, machine, made.public) for machine in made.machines)
         self.ready = self._lustre_ready(self.machines[0])
+        self.elastic = self._elastic(made.templates) if made.templates else None
         self.outputs = {
             "image": image,
             "addresses": dict(plan(config).of),
@@ -186,6 +190,12 @@ class GcpPlatform(pulumi.ComponentResource):
             return Image(name, self._config, self._network, "", [self._network.ready], opts=own)
         after = [self._network.ready, *self._identity.ready(BUILDER)]
         return Image(name, self._config, self._network, self._identity.email(BUILDER), after, opts=own)
+
+    def _elastic(self, templates: Mapping[str, Sequence[Mapping[str, pulumi.Input[str]]]]) -> Elastic:
+        where = place(self._config)
+        # Google's own metadata server has the token, for root alone.
+        cloud = {"project": where.project, "zone": where.zone, "region": where.region, "cluster": self._config.name}
+        return Elastic(cloud={**cloud, "endpoint": endpoint(), "token_file": ""}, templates=templates)
 
     def _lustre_ready(self, controller: Machine) -> list[pulumi.Resource]:
         """Check from the controller that Lustre is up, before any machine mounts it."""

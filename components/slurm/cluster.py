@@ -55,7 +55,7 @@ class SlurmCluster(pulumi.ComponentResource):
     """The configuration as the stack gives it, once the cluster runs with it: what later edits are compared with."""
     place: dict[str, Any]
     """Facts of the platform that `drift --mend` can't work out: `addresses` in Slurm's files, `mounts` of each machine
-    that is set up over SSH, `state` and `exports` of the controller."""
+    that is set up over SSH, `state`, `exports` and `elastic` of the controller."""
     login: pulumi.Output[str]
     """The machine where users log in: the first login machine, or the controller if it has that role."""
 
@@ -76,6 +76,9 @@ class SlurmCluster(pulumi.ComponentResource):
         controller = next(m for m in platform.machines if "controller" in m.spec.roles)
         logins = [m for m in platform.machines if "login" in m.spec.roles and m is not controller]
         self._controller = controller
+        elastic = platform.elastic
+        facts = {"cloud": dict(elastic.cloud), "templates": dict(elastic.templates)} if elastic else None
+        self._elastic: pulumi.Output[dict[str, Any] | None] = pulumi.Output.from_input(facts)
         self._digest = digest(payload.slurm_files(config, platform.addresses))
         controls = self._configure(controller)
         # Not after the controller: a login machine waits for its files by itself, once its own part is done.
@@ -100,6 +103,7 @@ class SlurmCluster(pulumi.ComponentResource):
             "mounts": {machine.spec.name: self._mounts(machine) for machine in (controller, *logins)},
             "state": platform.state,
             "exports": platform.exports,
+            "elastic": self._elastic,
         }
         entrance = next((m for m in platform.machines if "login" in m.spec.roles), controller)
         self.login = pulumi.Output.from_input(entrance.spec.name)
@@ -117,15 +121,16 @@ class SlurmCluster(pulumi.ComponentResource):
         there = self._phase(machine, "setup", payload.packed_setup(), command=payload.UNPACK)
         text = pulumi.Output.secret(pulumi.Output.json_dumps(secrets))
         kept = self._phase(machine, "secrets", text, command=payload.KEEP)
-        text = self._mounts(machine).apply(
-            lambda mounts: payload.configure(
+        text = pulumi.Output.all(self._mounts(machine), self._elastic).apply(
+            lambda found: payload.configure(
                 self._config,
                 machine.spec,
-                mounts=mounts,
+                mounts=found[0],
                 addresses=platform.addresses,
                 controller=self._controller.spec.name,
                 state=platform.state,
                 exports=platform.exports,
+                elastic=found[1],
             )
         )
         staged = self._stage(after=[there, *platform.ready]) if machine is self._controller else []

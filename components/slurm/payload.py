@@ -19,8 +19,8 @@ from cluster.config.partitions import Partition
 from cluster.config.validators.settings import minutes
 from cluster.jobs.script import environment
 from cluster.people import NORMAL, default_account, unix_groups
-from cluster.roster import MachineSpec, controller_name, node_names
-from cluster.slurm import paths
+from cluster.roster import MachineSpec, controller_name, elastic_names, node_names, static_names
+from cluster.slurm import paths, power_saving
 from cluster.slurm.files import render, render_slurmdbd
 from cluster.slurm.health import health, measurements
 from cluster.slurm.script_tree import Tree, has_scripts
@@ -32,6 +32,8 @@ from scripts.node.interface import (
     NodeBoot,
     Probe,
     Prologs,
+    Reconcile,
+    ReconcileNodeset,
     Rights,
     Rxdm,
     StateDisk,
@@ -149,8 +151,10 @@ def configure(
     controller: str,
     state: Mapping[str, Any] | None = None,
     exports: Mapping[str, Any] | None = None,
+    elastic: Mapping[str, Any] | None = None,
 ) -> str:
-    """Standard input of `configure` on the controller or a login machine; `state` and `exports` are for the former."""
+    """Standard input of `configure` on the controller or a login machine; `state`, `exports` and `elastic` are for the
+    former."""
     payload: Configure = {
         "cluster": config.name,
         "roles": list(machine.roles),
@@ -182,7 +186,30 @@ def configure(
             payload["state"] = cast("StateDisk", dict(state))
         if exports:
             payload["exports"] = cast("Exports", dict(exports))
+        if elastic:
+            payload["reconcile"] = reconcile(config, elastic)
     return as_lines(payload)
+
+
+def reconcile(config: ClusterConfig, elastic: Mapping[str, Any]) -> Reconcile:
+    """Settings of the reconcile loop. `elastic` has the platform's part: `cloud`, and `templates` of each nodeset."""
+    settings = config.slurm.reconcile
+    return {
+        "mode": settings.mode,
+        "actions_per_hour": settings.actions_per_hour,
+        "max_unavailable": settings.max_unavailable,
+        "cloud": elastic["cloud"],
+        "nodesets": {
+            name: ReconcileNodeset(
+                nodes=list(elastic_names(config, name)),
+                static=list(static_names(config, name)),
+                templates=templates,
+                idle_seconds=config.nodesets[name].idle_seconds,
+                boot_seconds=power_saving.boot_seconds(config, name),
+            )
+            for name, templates in elastic["templates"].items()
+        },
+    }
 
 
 def partition_qos(config: ClusterConfig) -> list[str]:

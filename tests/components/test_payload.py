@@ -4,6 +4,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 from slurm import slurmctld
@@ -13,6 +14,7 @@ from cluster.load import parse
 from cluster.roster import machines
 from cluster.slurm.files import render
 from components.slurm import payload
+from tests.clouds import unchecked
 
 
 def config(**partition: object) -> ClusterConfig:
@@ -133,3 +135,44 @@ class TestSetup:
         assert kept.read_text() == "word\n"
         assert kept.stat().st_mode & 0o777 == 0o600
         assert [path.name for path in kept.parent.iterdir()] == ["secret"]
+
+
+class TestReconcile:
+    """The controller's loop gets the names of nodes, the templates in their order, and the times that Slurm has."""
+
+    CLOUD: ClassVar = {"project": "p", "zone": "z", "region": "r", "cluster": "cloud", "endpoint": "", "token_file": ""}
+    TEMPLATES: ClassVar = [{"way": "spot", "template": "link-1"}, {"way": "on_demand", "template": "link-2"}]
+
+    def told(self, **settings: object) -> dict[str, object]:
+        gpu = {"count": {"min": 1, "max": 3}, "idle": "5m", "capacity": ["spot", "on_demand"]}
+        of = unchecked(nodesets={"gpu": gpu, "cpu": {"count": 2}}, slurm={"reconcile": settings})
+        elastic = {"cloud": self.CLOUD, "templates": {"gpu": self.TEMPLATES}}
+        controller = machines(of)[0]
+        given = {"mounts": [], "addresses": {}, "controller": controller.name}
+        return json.loads(payload.configure(of, controller, elastic=elastic, **given))["reconcile"]
+
+    def test_elastic_nodesets_alone_and_static_names_beside_elastic_ones(self):
+        assert self.told() == {
+            "mode": "act",
+            "actions_per_hour": 120,
+            "max_unavailable": 0.25,
+            "cloud": self.CLOUD,
+            "nodesets": {
+                "gpu": {
+                    "nodes": ["cloud-gpu-1", "cloud-gpu-2"],
+                    "static": ["cloud-gpu-0"],
+                    "templates": self.TEMPLATES,
+                    "idle_seconds": 300,
+                    "boot_seconds": 900,
+                }
+            },
+        }
+
+    def test_settings_are_the_stacks(self):
+        told = self.told(mode="advise", actions_per_hour=5, max_unavailable=0.5)
+        assert (told["mode"], told["actions_per_hour"], told["max_unavailable"]) == ("advise", 5, 0.5)
+
+    def test_nothing_where_no_node_is_elastic(self):
+        controller = machines(config())[0]
+        text = payload.configure(config(), controller, mounts=[], addresses={}, controller=controller.name)
+        assert "reconcile" not in json.loads(text)

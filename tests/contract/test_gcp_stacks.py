@@ -12,7 +12,7 @@ import pytest
 from cluster.config import ClusterConfig
 from cluster.platforms.gcp.filesystems import registry
 from cluster.platforms.gcp.filesystems.base import Need
-from cluster.platforms.gcp.permissions import NETWORKS, POLICIES, TUNNEL, policies, roles, services
+from cluster.platforms.gcp.permissions import CUSTOM_ROLES, NETWORKS, POLICIES, TUNNEL, policies, roles, services
 from cluster.platforms.gcp.request import describe_request
 from cluster.roster import machines
 from components.gcp.network import IAP
@@ -32,6 +32,7 @@ NEEDS = {
     "gcp:projects/iAMMember:": Need(
         services=("cloudresourcemanager", "iam"), roles=("roles/resourcemanager.projectIamAdmin",)
     ),
+    "gcp:projects/iAMCustomRole:": Need(services=("iam",), roles=(CUSTOM_ROLES,)),
     "gcp:serviceaccount/": Need(services=("iam",), roles=("roles/iam.serviceAccountAdmin",)),
     # A machine acts as an account; who makes it must be allowed to.
     "gcp:compute/instance:": _MACHINE,
@@ -41,6 +42,7 @@ NEEDS = {
     "pulumi-python:dynamic/gcp:BakedImage": _MACHINE,
     "pulumi-python:dynamic/gcp:BakeLeftovers": _COMPUTE,
     "pulumi-python:dynamic/gcp:Flex": _MACHINE,
+    "pulumi-python:dynamic/gcp:ElasticInstances": _COMPUTE,
     "gcp:servicenetworking/": Need(services=("compute", "servicenetworking"), roles=(NETWORKS,)),
     "gcp:secretmanager/": _SECRETS,
     "gcp:storage/": _STORAGE,

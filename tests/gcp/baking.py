@@ -100,6 +100,7 @@ _FORKS.set_forkserver_preload(
         "google.auth.credentials",
         "components.gcp.bake.resource",
         "components.gcp.flex.node",
+        "components.gcp.elastic.sweep",
     ]
 )
 
@@ -107,8 +108,23 @@ _FORKS.set_forkserver_preload(
 def created_and_killed(fake: FakeCompute, provider: type[ResourceProvider], given: dict[str, Any], number: int) -> bool:
     """Create a resource in another process, which is killed when the server has done what the request of that number
     asked for. Says whether it came to that."""
+    return _killed(fake, _create, provider, given, number)
+
+
+def deleted_and_killed(fake: FakeCompute, provider: type[ResourceProvider], given: dict[str, Any], number: int) -> bool:
+    """The same while a resource is deleted."""
+    return _killed(fake, _delete, provider, given, number)
+
+
+def _killed(
+    fake: FakeCompute,
+    act: Callable[[type[ResourceProvider], dict[str, Any]], None],
+    provider: type[ResourceProvider],
+    given: dict[str, Any],
+    number: int,
+) -> bool:
     first, killed = len(fake.calls), False
-    child = _FORKS.Process(target=_create, args=(provider, given))
+    child = _FORKS.Process(target=act, args=(provider, given))
 
     def kill(now: int, _call: Call) -> None:
         nonlocal killed
@@ -131,3 +147,8 @@ def _create(provider: type[ResourceProvider], given: dict[str, Any]) -> None:
     # What it says is of no interest, and goes nowhere in a process without an engine.
     with open(os.devnull, "w") as nowhere, contextlib.redirect_stderr(nowhere):  # noqa: PTH123
         provider().create(given)
+
+
+def _delete(provider: type[ResourceProvider], given: dict[str, Any]) -> None:
+    with open(os.devnull, "w") as nowhere, contextlib.redirect_stderr(nowhere):  # noqa: PTH123
+        provider().delete("", given)

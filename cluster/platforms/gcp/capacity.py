@@ -63,11 +63,12 @@ class Spot:
 
     max_distance: int | None = None
     """The same as for OnDemand."""
+    end: End = "STOP"
+    """A static node keeps its name, disk and place in the state, is DOWN in Slurm while it is away, and joins again by
+    itself once it is started. An elastic node is deleted, and created again for the next job."""
 
     def scheduling(self, *, migrates: bool) -> Scheduling:  # noqa: ARG002 - these never move
-        # Stopped, not deleted: a static node keeps its name, disk and place in the state, is DOWN in Slurm while it is
-        # away, and joins again by itself once it is started.
-        return Scheduling(model="SPOT", on_host_maintenance="TERMINATE", automatic_restart=False, end="STOP")
+        return Scheduling(model="SPOT", on_host_maintenance="TERMINATE", automatic_restart=False, end=self.end)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,13 +137,13 @@ def of_machine(capacity: BasicCapacity | None) -> OnDemand | Spot:
     return Spot() if capacity is not None and capacity.spot else OnDemand()
 
 
-def of_nodes(capacity: Capacity | None) -> Way:
+def of_nodes(capacity: Capacity | None, *, elastic: bool = False) -> Way:
     """Return how the nodes of a nodeset are asked for; they were parsed, so exactly one way is given."""
     if capacity is None:
         return OnDemand()
     hops = capacity.placement.max_distance if capacity.placement else None
     if capacity.spot:
-        return Spot(max_distance=hops)
+        return Spot(max_distance=hops, end="DELETE" if elastic else "STOP")
     if capacity.reservation:
         return Reserved(name=capacity.reservation.name, policy=capacity.reservation.placement_policy)
     if capacity.flex:

@@ -27,6 +27,7 @@ from cluster.platforms.gcp.image import BAKED, bakes, installs, recipe, recipe_r
 from cluster.platforms.gcp.names import place
 from cluster.platforms.gcp.platform import BASE_IMAGES, NETWORK
 from cluster.roster import nodeset_type
+from cluster.slurm.power_saving import elastic_nodesets
 
 LARGEST_SERVICES = 22
 """Prefix length: half of it is a /23, Managed Lustre's least (cloud.google.com/managed-lustre/docs/vpc)."""
@@ -367,6 +368,8 @@ def _capacity_errors(config: ClusterConfig) -> Iterator[Finding]:
             )
         for at, capacity in () if section.on else _ways(name, section):
             yield from _way_errors(at, capacity, kind)
+            if section.elastic:
+                yield from _elastic_errors(at, capacity, section)
             yield from _policy_errors(config, (*at, "reservation"), capacity)
 
 
@@ -375,6 +378,45 @@ def _ways(name: str, section: Nodeset) -> Iterator[tuple[Location, Capacity]]:
     at = ("nodesets", name, "capacity")
     for index, capacity in enumerate(section.ways):
         yield ((*at, index) if isinstance(section.capacity, tuple) else at), capacity
+
+
+def _elastic_errors(at: Location, capacity: Capacity, section: Nodeset) -> Iterator[Finding]:
+    """Yield ways in which machines can't come and go with jobs."""
+    allowed = "on_demand, spot or a reservation of an elastic nodeset"
+    if capacity.flex:
+        yield Finding(
+            id="elastic-flex",
+            at=(*at, "flex"),
+            given=shown(capacity),
+            allowed=f"{allowed}: Google queues machines of flex start for up to two hours, longer than Slurm waits for "
+            "a node",
+            todo=f"write `count: {section.most}`, for nodes that `up` asks for, or take spot or on_demand",
+        )
+    if capacity.calendar:
+        yield Finding(
+            id="elastic-calendar",
+            at=(*at, "calendar"),
+            given=shown(capacity),
+            allowed=f"{allowed}: the machines of {capacity.calendar.name} are paid for until it ends, whether they run "
+            "or not",
+            todo=f"write `count: {section.most}`",
+        )
+
+
+def _elastic_warnings(config: ClusterConfig) -> Iterator[Finding]:
+    """Yield users who can act as a controller that may create and delete machines: the packet filter there keeps all
+    but root from the metadata server."""
+    elastic = elastic_nodesets(config)
+    rooted = [user.name for user in config.users if user.sudo]
+    if elastic and config.login.on and rooted:
+        yield Finding(
+            id="elastic-login",
+            level=Level.WARNING,
+            at=("login", "on"),
+            what=f"{listing(rooted)} can become root on the controller, whose service account may create and delete "
+            f"the machines of {listing(elastic)}",
+            todo="remove `on: controller`, for login machines of their own, or `sudo` of these users",
+        )
 
 
 def _capacity_warnings(config: ClusterConfig) -> Iterator[Finding]:
@@ -664,5 +706,12 @@ def find_errors(config: ClusterConfig) -> Iterator[Finding]:
 
 
 def find_warnings(config: ClusterConfig) -> Iterator[Finding]:
-    for find in (zone_warnings, _image_warnings, _capacity_warnings, rxdm_warnings, _storage_warnings):
+    for find in (
+        zone_warnings,
+        _image_warnings,
+        _capacity_warnings,
+        _elastic_warnings,
+        rxdm_warnings,
+        _storage_warnings,
+    ):
         yield from find(config)

@@ -7,6 +7,7 @@ from cluster.catalog import MACHINE_TYPES
 from cluster.catalog.fabrics import FABRICS
 from cluster.config.cluster import ClusterConfig
 from cluster.config.impact import Effect, Impact, NoEffect, Refuse, Replace
+from cluster.config.machines import Nodeset
 from cluster.config.storage import AT_BOOT, DELETES_DISKS, Targets
 from cluster.impact import rules
 from cluster.impact.edits import Edit, Rule, rule
@@ -20,7 +21,7 @@ from cluster.impact.rules import (
     unless_moved,
 )
 from cluster.platforms.gcp import disks
-from cluster.platforms.gcp.capacity import of_machine, of_nodes
+from cluster.platforms.gcp.capacity import OnDemand, Spot, of_machine, of_nodes
 from cluster.platforms.gcp.filesystems.registry import EXPORTS, servers
 from cluster.platforms.gcp.image import bakes, parts
 
@@ -64,15 +65,27 @@ def _boot(config: ClusterConfig, role: str) -> tuple[str, int]:
 
 
 @unless_moved
-@rule(Effect.NOTHING, Effect.REPLACE)
+@rule(Effect.NOTHING, Effect.REPLACE, Effect.REFUSED)
 def node_machine(edit: Edit) -> Impact:
     """Capacity or boot disk of a nodeset's machines."""
     old, new = edit.before.nodesets[edit.name], edit.after.nodesets[edit.name]
+    if old.elastic and new.elastic and _distances(old) - _distances(new):
+        return Refuse(
+            "the placement would be deleted, which elastic nodes that run are in: first lower max to "
+            f"{old.static or 1}, so that they leave, then write the new capacity",
+            command="./hpc up {stack}",
+        )
     was, now = roster.nodeset_type(edit.before, old), roster.nodeset_type(edit.after, new)
     same = disks.boot(old.disk, "node", was) == disks.boot(new.disk, "node", now)
     if same and of_nodes(old.ways[0]) == of_nodes(new.ways[0]):
-        return _SAME
+        return _SAME if old.ways == new.ways else NoEffect("elastic nodes are asked for in these ways from then on")
     return recreate_nodes(edit)
+
+
+def _distances(section: Nodeset) -> set[int]:
+    """The placements of a nodeset, by their distance: one policy for each."""
+    ways = map(of_nodes, section.ways)
+    return {way.max_distance for way in ways if isinstance(way, OnDemand | Spot) and way.max_distance is not None}
 
 
 @rule(Effect.NOTHING, Effect.REPLACE)

@@ -67,6 +67,17 @@ def labels(config: ClusterConfig, part: str) -> dict[str, str]:
     return {"hpc-cluster": config.name, "hpc-part": part, "managed-by": "pulumi"}
 
 
+NODESET_LABEL, MADE_BY_LABEL = "hpc-nodeset", "hpc-made-by"
+"""Labels of elastic nodes' instances: their nodeset, and that the reconcile loop created them."""
+RECONCILE = "reconcile"
+"""Value of the label `hpc-made-by`."""
+
+
+def elastic_labels(config: ClusterConfig, nodeset: str) -> dict[str, str]:
+    """Labels of a nodeset's elastic instances: by them the loop and `destroy` identify what they may delete."""
+    return {**labels(config, "node"), NODESET_LABEL: nodeset, MADE_BY_LABEL: RECONCILE, "managed-by": "hpc-reconcile"}
+
+
 def account_id(config: ClusterConfig, role: str) -> str:
     """Id of a role's service account, 6 to 30 characters."""
     return f"{config.name}-{ACCOUNTS[role]}".ljust(6, "0")

@@ -1,4 +1,5 @@
-"""The needs of a stack on Google Cloud: services, roles of whoever runs `up`, and no organisation policy against it.
+"""The needs of a stack on Google Cloud: services, roles of whoever runs `up`, and no organisation policy against it;
+and the permissions of its controller, where that creates machines.
 
 A test registers every stack and compares both with its resources. What each policy forbids:
 cloud.google.com/resource-manager/docs/organization-policy/org-policy-constraints. Whether one is in force only Google
@@ -12,10 +13,12 @@ from cluster.config.cluster import ClusterConfig
 from cluster.platforms.gcp.filesystems.base import Need
 from cluster.platforms.gcp.filesystems.registry import file_systems, peered
 from cluster.platforms.gcp.image import secure_boot
-from cluster.roster import elastic_machines, machines
+from cluster.roster import elastic_machines, host_name, machines
+from cluster.slurm.power_saving import elastic_nodesets
 
 TUNNEL = "roles/iap.tunnelResourceAccessor"
 NETWORKS = "roles/compute.networkAdmin"
+CUSTOM_ROLES = "roles/iam.roleAdmin"
 ROLES = (
     "roles/compute.admin",
     "roles/iam.serviceAccountAdmin",
@@ -39,6 +42,8 @@ def roles(config: ClusterConfig) -> tuple[str, ...]:
         found.add(NETWORKS)
     if not config.login.public:
         found.add(TUNNEL)
+    if elastic_nodesets(config):
+        found.add(CUSTOM_ROLES)
     return tuple(sorted(found))
 
 
@@ -52,6 +57,62 @@ def services(config: ClusterConfig) -> tuple[str, ...]:
 
 def _needs(config: ClusterConfig) -> list[Need]:
     return [need for file_system in file_systems(config) for need in file_system.needs.values()]
+
+
+_CREATE = (
+    "compute.disks.create",
+    "compute.disks.setLabels",
+    "compute.images.useReadOnly",
+    "compute.instances.create",
+    "compute.instances.setLabels",
+    "compute.instances.setMetadata",
+    "compute.instances.setServiceAccount",
+    "compute.instances.setTags",
+    "compute.instanceTemplates.useReadOnly",
+    "compute.subnetworks.use",
+)
+RECONCILE: Mapping[str, tuple[str, ...]] = {
+    "instances.aggregatedList": ("compute.instances.list",),
+    "instances.bulkInsert": _CREATE,
+    "instances.delete": ("compute.instances.delete",),
+    "instances.get": ("compute.instances.get",),
+    "instances.getGuestAttributes": ("compute.instances.getGuestAttributes",),
+    "instances.getSerialPortOutput": ("compute.instances.getSerialPortOutput",),
+    "instances.insert": _CREATE,
+    "instances.reportHostAsFaulty": ("compute.instances.update",),
+    "instances.reset": ("compute.instances.reset",),
+    "zoneOperations.get": ("compute.zoneOperations.get",),
+    "zoneOperations.list": ("compute.zoneOperations.list",),
+}
+"""Methods of Compute Engine that the reconcile loop on the controller calls (scripts/node/reconcile/compute_engine.py),
+and the permissions that each takes. To act as the nodes' service account is a role on that account."""
+PLACED = "compute.resourcePolicies.use"
+"""Permission to create machines in a placement."""
+
+
+def reconcile_permissions(config: ClusterConfig) -> list[str]:
+    """Permissions of the custom role of a controller that creates machines, in order."""
+    ways = [way for name in elastic_nodesets(config) for way in config.nodesets[name].ways]
+    asked = [way.on_demand or way.spot for way in ways]
+    placed = any(one.placement for one in asked if one) or any(
+        way.reservation.placement_policy for way in ways if way.reservation
+    )
+    found = {permission for permissions in RECONCILE.values() for permission in permissions}
+    return sorted(found | ({PLACED} if placed else set()))
+
+
+def reconcile_condition(config: ClusterConfig, nodeset: str) -> str:
+    """The condition, in CEL, under which a controller has that role: of instances and disks only those with names of
+    the nodeset. Lists are a permission on the project, and templates, images and subnetworks have names of their own
+    (cloud.google.com/iam/docs/configuring-resource-based-access)."""
+    prefix, types = host_name(config, nodeset, 0).removesuffix("0"), {"Instance": "instances", "Disk": "disks"}
+    named = [
+        f"(resource.type == 'compute.googleapis.com/{kind}' && "
+        f"resource.name.extract('/{folder}/{{name}}').startsWith('{prefix}'))"
+        for kind, folder in types.items()
+    ]
+    others = " && ".join(f"resource.type != 'compute.googleapis.com/{kind}'" for kind in types)
+    return " || ".join([*named, f"({others})"])
 
 
 @dataclass(frozen=True, kw_only=True)

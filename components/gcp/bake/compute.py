@@ -150,10 +150,10 @@ class Compute:
 
     # -- of a whole cluster -----------------------------------------------------------------------------------------
 
-    def builders_of(self, cluster: str) -> list[compute_v1.Instance]:
-        """Machines in the zone that have the cluster's label; builders and others."""
+    def instances_of(self, cluster: str) -> list[compute_v1.Instance]:
+        """Instances in the zone that have the cluster's label."""
         request = {**self._zone, "filter": f"labels.{CLUSTER_LABEL}={cluster}"}
-        return self._ask(f"look for builders in {self.bake.zone}", _all_pages(self._instances.list), request)
+        return self._ask(f"look for instances in {self.bake.zone}", _all_pages(self._instances.list), request)
 
     def images_of(self, cluster: str) -> list[compute_v1.Image]:
         request = {"project": self.bake.project, "filter": f"labels.{CLUSTER_LABEL}={cluster}"}

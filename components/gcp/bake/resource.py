@@ -139,7 +139,7 @@ class BakeLeftovers(DynamicResource, module="gcp", name="BakeLeftovers"):
 
 
 def _remove_builders(props: Mapping[str, Any]) -> None:
-    for machine in _compute(props).builders_of(props["cluster"]):
+    for machine in _compute(props).instances_of(props["cluster"]):
         for ending in (BUILDER_ENDING, TRIAL_ENDING):
             image = machine.name.removesuffix(ending)
             if image != machine.name and _baked(props, image, machine.labels):

@@ -4,19 +4,23 @@ import hashlib
 from collections.abc import Sequence
 
 import pulumi
+import pulumi_random as random
 import pulumi_tls as tls
 from pulumi_gcp import projects, serviceaccount
 
 from cluster.config import ClusterConfig
 from cluster.platforms.gcp.image import bake_script, bakes, installs
 from cluster.platforms.gcp.names import account_id, place
+from cluster.platforms.gcp.permissions import reconcile_condition, reconcile_permissions
 from cluster.roster import MachineSpec, machines
+from cluster.slurm.power_saving import elastic_nodesets
 from components.gcp.machines.boot import Secrets, SetupBucket, StoredObject, archive
 from components.slurm.keys import ClusterKeys
 
 PROJECT_ROLES = ("roles/logging.logWriter", "roles/monitoring.metricWriter")
-"""Roles of every machine in the project: write its own logs and metrics. The controller makes no machines (the stack
-does), so it may not either."""
+"""Roles of every machine in the project: write its own logs and metrics."""
+ACT_AS = "roles/iam.serviceAccountUser"
+"""Role on a service account: create machines that act as it."""
 SCOPES = ("https://www.googleapis.com/auth/cloud-platform",)
 """Access scopes of every machine. They are the older way to limit it; roles do, and a narrower scope would only hide
 what a role gives (cloud.google.com/compute/docs/access/service-accounts#scopes_best_practice)."""
@@ -46,6 +50,8 @@ class Identity(pulumi.ComponentResource):
         self._name, self._config = name, config
         self._accounts = {role: self._account(role, after=after) for role in roles(config)}
         self._grants = {role: self._grant(role) for role in self._accounts}
+        if elastic_nodesets(config):
+            self._grants["controller"] += self._reconcile(after)
         members = {role: account.member for role, account in self._accounts.items() if role != BUILDER}
         child = pulumi.ResourceOptions(parent=self)
         self._secrets = Secrets(f"{name}-secrets", config, keys, members, after, opts=child)
@@ -79,6 +85,44 @@ class Identity(pulumi.ComponentResource):
             opts=pulumi.ResourceOptions(parent=self, depends_on=list(after)),
         )
 
+    def _reconcile(self, after: Sequence[pulumi.Resource]) -> list[pulumi.Resource]:
+        """What the controller needs to create and delete the machines of elastic nodes, and to act on no other."""
+        name, config, account = f"{self._name}-reconcile", self._config, self._accounts["controller"]
+        child = pulumi.ResourceOptions(parent=self, depends_on=list(after))
+        # The id of a deleted role stays taken for 37 days, so each creation has one of its own.
+        suffix = random.RandomId(f"{name}-id", byte_length=4, opts=pulumi.ResourceOptions(parent=self))
+        role = projects.IAMCustomRole(
+            f"{name}-role",
+            role_id=pulumi.Output.concat(config.name.replace("-", "_"), "_reconcile_", suffix.hex),
+            title=f"Elastic nodes of the cluster {config.name}",
+            description="What the controller needs to create, repair and delete the machines of elastic nodes",
+            permissions=reconcile_permissions(config),
+            opts=child,
+        )
+        grants: list[pulumi.Resource] = [
+            projects.IAMMember(
+                f"{name}-{nodeset}",
+                project=place(config).project,
+                role=role.name,
+                member=account.member,
+                condition=projects.IAMMemberConditionArgs(
+                    title=f"{config.name}-{nodeset}",
+                    description=f"Instances and disks of the nodeset {nodeset} of {config.name}",
+                    expression=reconcile_condition(config, nodeset),
+                ),
+                opts=child,
+            )
+            for nodeset in elastic_nodesets(config)
+        ]
+        acting = serviceaccount.IAMMember(
+            f"{name}-node",
+            service_account_id=self._accounts["node"].name,
+            role=ACT_AS,
+            member=account.member,
+            opts=child,
+        )
+        return [*grants, acting]
+
     def _grant(self, role: str) -> list[pulumi.Resource]:
         return [
             projects.IAMMember(
@@ -95,6 +139,8 @@ class Identity(pulumi.ComponentResource):
 def roles(config: ClusterConfig) -> list[str]:
     """The roles that this cluster has machines of, the image's builder included; a machine's role is its first."""
     found = list(dict.fromkeys(spec.roles[0] for spec in machines(config)))
+    if elastic_nodesets(config) and "node" not in found:
+        found.append("node")
     return [*found, BUILDER] if bakes(config) else found
 
 

@@ -10,7 +10,6 @@ from pulumi_gcp import compute
 from cluster.catalog.machine_families import ACCELERATORS
 from cluster.config import ClusterConfig
 from cluster.config.machines import BasicCapacity
-from cluster.config.machines import Nodeset as Section
 from cluster.platforms.gcp.capacity import (
     RESERVATION_KEY,
     Calendar,
@@ -25,8 +24,9 @@ from cluster.platforms.gcp.capacity import (
 )
 from cluster.platforms.gcp.disks import boot_disk, state_disk
 from cluster.platforms.gcp.image import secure_boot
-from cluster.platforms.gcp.names import labels, place
-from cluster.roster import MachineSpec, machines
+from cluster.platforms.gcp.names import elastic_labels, labels, place
+from cluster.roster import MachineSpec, elastic_machine, machines
+from components.gcp.elastic.instances import ElasticInstances
 from components.gcp.flex.node import TYPE as FLEX
 from components.gcp.flex.node import flex_nodes
 from components.gcp.machines.boot import STATE_DEVICE
@@ -72,6 +72,7 @@ def ssh_machine(
     *,
     public: pulumi.Input[str] | None,
     attached: Sequence[compute.InstanceAttachedDiskArgs] = (),
+    after: Sequence[pulumi.Resource] = (),
     parent: pulumi.Resource,
 ) -> Machine:
     """A machine with a fixed address, which is set up over SSH, by the host key that the stack gave it.
@@ -120,7 +121,7 @@ def ssh_machine(
         allow_stopping_for_update=True,
         # A machine that was stopped, manually or by a preemption, is started by `pulumi up --refresh`.
         desired_status="RUNNING",
-        opts=pulumi.ResourceOptions(parent=parent, depends_on=args.waits(spec), delete_before_replace=True),
+        opts=pulumi.ResourceOptions(parent=parent, depends_on=[*args.waits(spec), *after], delete_before_replace=True),
     )
     return Machine(
         spec=spec,
@@ -191,8 +192,15 @@ class Controller(pulumi.ComponentResource):
     """The public address, if people log in to it from outside."""
 
     def __init__(
-        self, name: str, args: MachineArgs, spec: MachineSpec, *, opts: pulumi.ResourceOptions | None = None
+        self,
+        name: str,
+        args: MachineArgs,
+        spec: MachineSpec,
+        after: Sequence[pulumi.Resource] = (),
+        *,
+        opts: pulumi.ResourceOptions | None = None,
     ) -> None:
+        """`after` are resources that are deleted after the machine."""
         super().__init__("hpc:gcp:Controller", name, {}, opts)
         config, (disk_type, size) = args.config, state_disk(args.config)
         # Not part of the machine: it is there before it and after it, and no change of the machine reaches it.
@@ -208,7 +216,7 @@ class Controller(pulumi.ComponentResource):
         self.public = public_address(args, spec, parent=self)
         attached = [compute.InstanceAttachedDiskArgs(source=disk.id, device_name=STATE_DEVICE)]
         self.machine = ssh_machine(
-            args, spec, config.controller.capacity, public=self.public, attached=attached, parent=self
+            args, spec, config.controller.capacity, public=self.public, attached=attached, after=after, parent=self
         )
         self.register_outputs({"address": self.machine.address, "state_disk": disk.name})
 
@@ -220,12 +228,28 @@ class Machines(pulumi.ComponentResource):
     """The machines in the roster's order: controller, login machines, nodes."""
     public: dict[str, pulumi.Output[str]]
     """Public addresses, by the name of the machine that has one."""
+    templates: Mapping[str, Sequence[Mapping[str, pulumi.Input[str]]]]
+    """Of each elastic nodeset: `way` and `template` (self link), in the order in which they are tried."""
 
     def __init__(self, name: str, args: MachineArgs, *, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("hpc:gcp:Machines", name, {}, opts)
         config, child = args.config, pulumi.ResourceOptions(parent=self)
         specs = machines(config)
-        controller = Controller(config.name, args, specs[0], opts=child)
+        # Before the controller, which is deleted before what it creates.
+        nodesets = {
+            nodeset: Nodeset(
+                f"{config.name}-{nodeset}",
+                args,
+                nodeset,
+                [spec for spec in specs if spec.roles == ("node",) and spec.nodeset == nodeset],
+                opts=child,
+            )
+            for nodeset, section in config.nodesets.items()
+            if not section.on
+        }
+        self.templates = {nodeset: made.templates for nodeset, made in nodesets.items() if made.instances}
+        created = [made.instances for made in nodesets.values() if made.instances]
+        controller = Controller(config.name, args, specs[0], created, opts=child)
         found, self.public = [controller.machine], {}
         if controller.public is not None:
             self.public[specs[0].name] = controller.public
@@ -233,10 +257,7 @@ class Machines(pulumi.ComponentResource):
             login = Login(f"{config.name}-login", args, logins, opts=child)
             found += login.machines
             self.public |= login.public
-        for nodeset, section in config.nodesets.items():
-            if not section.on:
-                nodes = [spec for spec in specs if spec.roles == ("node",) and spec.nodeset == nodeset]
-                found += Nodeset(f"{config.name}-{nodeset}", args, section, nodes, opts=child).machines
+        found += [machine for made in nodesets.values() for machine in made.machines]
         self.machines = tuple(found)
         self.register_outputs({"machines": len(found)})
 
@@ -244,25 +265,42 @@ class Machines(pulumi.ComponentResource):
 class Nodeset(pulumi.ComponentResource):
     """The machines of one nodeset. They configure themselves, and the program logs in to none of them.
 
-    Type, disk, image and capacity are the template's: another template recreates all machines, each after it was
-    drained. The configuration is in each machine's metadata, which changes in place.
+    Type, disk, image and capacity are the template's: another template recreates all static machines, each after it was
+    drained. Their configuration is in each machine's metadata, which changes in place.
+
+    Elastic machines have templates of their own, one for each way in which they are asked for: the configuration is in
+    these, since nothing but the template is there before the machine. In the template of static machines it would
+    recreate all of them at each change.
     """
 
     machines: Sequence[Machine]
+    templates: Sequence[Mapping[str, pulumi.Input[str]]] = ()
+    """`way` and `template` (self link) of elastic machines, in the order in which they are tried."""
+    instances: ElasticInstances | None = None
+    """The elastic machines; None where there are none."""
 
     def __init__(
         self,
         name: str,
         args: MachineArgs,
-        section: Section,
+        nodeset: str,
         specs: Sequence[MachineSpec],
         *,
         opts: pulumi.ResourceOptions,
     ) -> None:
         super().__init__("hpc:gcp:Nodeset", name, {}, opts)
-        self._name, self._args = name, args
-        capacity, first = of_nodes(section.ways[0]), specs[0]
-        template = self._template(first, section, capacity)
+        self._name, self._args, self._section = name, args, args.config.nodesets[nodeset]
+        self._policies: dict[int, pulumi.Output[str]] = {}
+        self.machines = self._static(specs) if specs else []
+        elastic = elastic_machine(args.config, nodeset)
+        if elastic is not None:
+            self._elastic(elastic, nodeset)
+        self.register_outputs({"templates": list(self.templates), "nodes": len(specs)})
+
+    def _static(self, specs: Sequence[MachineSpec]) -> list[Machine]:
+        name, args = self._name, self._args
+        capacity, first = of_nodes(self._section.ways[0]), specs[0]
+        template = self._template(f"{name}-template", first, capacity, labels(args.config, "node"))
         # Computed once, not for each of 256 nodes. The template waits for networks and grants, and machines for it.
         source = template.self_link
         metadata = pulumi.Output.from_input(dict(args.metadata(first)))
@@ -272,7 +310,7 @@ class Nodeset(pulumi.ComponentResource):
         if isinstance(capacity, Flex):
             child = pulumi.ResourceOptions(parent=self, depends_on=[template])
             where = {"project": place(args.config).project, "zone": zone, "cluster": args.config.name}
-            where["endpoint"] = pulumi.Config("gcp").get("computeCustomEndpoint") or ""
+            where["endpoint"] = endpoint()
             own = {"template": source, "labels": marks, "metadata": metadata}
             made = flex_nodes(name, [spec.name for spec in specs], where, own, child)
             addresses = [node.address for node in made]
@@ -295,7 +333,7 @@ class Nodeset(pulumi.ComponentResource):
             ]
             addresses = [node.network_interfaces.apply(lambda nics: nics[0].network_ip or "") for node in made]
             ends = [_ends(capacity)] * len(made)
-        self.machines = [
+        return [
             Machine(
                 spec=spec,
                 address=address,
@@ -307,23 +345,46 @@ class Nodeset(pulumi.ComponentResource):
             )
             for spec, node, address, end in zip(specs, made, addresses, ends, strict=True)
         ]
-        self.register_outputs({"template": template.name, "nodes": len(specs)})
 
-    def _template(self, spec: MachineSpec, section: Section, capacity: Way) -> compute.InstanceTemplate:
+    def _elastic(self, spec: MachineSpec, nodeset: str) -> None:
+        args, marks = self._args, elastic_labels(self._args.config, nodeset)
+        metadata = pulumi.Output.from_input(dict(args.metadata(spec)))
+        ways, made = self._section.ways, {}
+        for index, way in enumerate(ways):
+            before = sum(other.way == way.way for other in ways[:index])
+            # A name of its own: the loop keeps by it which ways have no machines at the time.
+            name = way.way + (f"-{before + 1}" if before else "")
+            called, asked = f"{self._name}-{name.replace('_', '-')}", of_nodes(way, elastic=True)
+            made[name] = self._template(called, spec, asked, marks, metadata)
+        self.templates = [{"way": name, "template": template.self_link} for name, template in made.items()]
+        where = {"project": place(args.config).project, "zone": place(args.config).zone, "cluster": args.config.name}
+        self.instances = ElasticInstances(
+            f"{self._name}-elastic",
+            {**where, "nodeset": nodeset, "endpoint": endpoint()},
+            pulumi.ResourceOptions(parent=self, depends_on=list(made.values())),
+        )
+
+    def _template(
+        self,
+        name: str,
+        spec: MachineSpec,
+        capacity: Way,
+        marks: Mapping[str, str],
+        metadata: pulumi.Input[Mapping[str, pulumi.Input[str]]] | None = None,
+    ) -> compute.InstanceTemplate:
         args, config = self._args, self._args.config
         disk_type, size = boot_disk(config, spec)
-        marks = labels(config, "node")
         disk = compute.InstanceTemplateDiskArgs(
             boot=True, auto_delete=True, source_image=args.image, disk_type=disk_type, disk_size_gb=size, labels=marks
         )
         accelerators = None
-        if gpus := section.gpus:
-            name = ACCELERATORS[gpus.type].name
-            accelerators = [compute.InstanceTemplateGuestAcceleratorArgs(type=name, count=gpus.count)]
+        if gpus := self._section.gpus:
+            kind = ACCELERATORS[gpus.type].name
+            accelerators = [compute.InstanceTemplateGuestAcceleratorArgs(type=kind, count=gpus.count)]
         scheduling = capacity.scheduling(migrates=spec.gpu is None)
         # No name: a template can't change, so the next one needs another name beside the old one's.
         return compute.InstanceTemplate(
-            f"{self._name}-template",
+            name,
             description=f"hpc: nodeset {spec.nodeset} of {config.name}",
             machine_type=spec.machine_type.name,
             disks=[disk],
@@ -339,6 +400,7 @@ class Nodeset(pulumi.ComponentResource):
             shielded_instance_config=compute.InstanceTemplateShieldedInstanceConfigArgs(
                 enable_secure_boot=secure_boot(config, spec), enable_vtpm=True, enable_integrity_monitoring=True
             ),
+            metadata=metadata,
             labels=marks,
             tags=args.tags(spec),
             opts=pulumi.ResourceOptions(parent=self, depends_on=args.waits(spec)),
@@ -361,15 +423,23 @@ class Nodeset(pulumi.ComponentResource):
             return policy_path(self._args.config, capacity.policy) if capacity.policy else None
         if not isinstance(capacity, OnDemand | Spot) or capacity.max_distance is None:
             return None
-        # No name, as with the template: one that is in use can't change.
-        return compute.ResourcePolicy(
-            f"{self._name}-placement",
-            region=place(self._args.config).region,
-            group_placement_policy=compute.ResourcePolicyGroupPlacementPolicyArgs(
-                collocation="COLLOCATED", max_distance=capacity.max_distance
-            ),
-            opts=pulumi.ResourceOptions(parent=self, depends_on=list(self._args.after)),
-        ).self_link
+        # One for all ways with the same distance: static and elastic nodes are to be close to each other as well.
+        if capacity.max_distance not in self._policies:
+            # No name, as with the template: one that is in use can't change.
+            self._policies[capacity.max_distance] = compute.ResourcePolicy(
+                f"{self._name}-placement" + (f"-{capacity.max_distance}" if self._policies else ""),
+                region=place(self._args.config).region,
+                group_placement_policy=compute.ResourcePolicyGroupPlacementPolicyArgs(
+                    collocation="COLLOCATED", max_distance=capacity.max_distance
+                ),
+                opts=pulumi.ResourceOptions(parent=self, depends_on=list(self._args.after)),
+            ).self_link
+        return self._policies[capacity.max_distance]
+
+
+def endpoint() -> str:
+    """The endpoint of the Compute Engine API that the stack names; empty for Google's own."""
+    return pulumi.Config("gcp").get("computeCustomEndpoint") or ""
 
 
 def _ends(capacity: Way) -> pulumi.Output[int] | None:

@@ -1,8 +1,13 @@
 """Elastic nodesets: what the file may say of them, what is warned of, and the most that they may cost."""
 
-from typing import Any
+from typing import Any, ClassVar
+
+import pytest
 
 from cluster.checks import elastic
+from cluster.config.impact import Effect
+from cluster.impact.table import effects
+from cluster.platforms.gcp import checks
 from cluster.platforms.gcp.address_plan import room
 from cluster.platforms.gcp.permissions import policies
 from cluster.platforms.gcp.request import describe_request, elastic_asks
@@ -82,3 +87,46 @@ class TestGoogleCloud:
     def test_policies_hold_for_machines_that_are_not_there_yet(self) -> None:
         none = unchecked(nodesets={"a3": GROWING | {"count": {"min": 0, "max": 4}}})
         assert policies(none) == policies(google(nodesets={"a3": A3}))
+
+    @pytest.mark.parametrize(
+        ("way", "id_"), [({"flex": {}}, "elastic-flex"), ({"calendar": "week"}, "elastic-calendar")]
+    )
+    def test_machines_that_are_queued_or_paid_for_anyway_do_not_come_and_go(self, way: Any, id_: str) -> None:
+        nodesets = {"a3": GROWING | {"capacity": ["spot", way]}}
+        (finding,) = [one for one in checks.find_errors(unchecked(nodesets=nodesets)) if one.id.startswith("elastic")]
+        assert (finding.id, finding.at) == (id_, ("nodesets", "a3", "capacity", 1, id_.partition("-")[2]))
+        assert "count: 16" in finding.todo
+        fixed = google(nodesets={"a3": A3 | {"capacity": way}}, partitions={"a": {"nodesets": ["a3"], "default": True}})
+        assert not [one for one in checks.find_errors(fixed) if one.id.startswith("elastic")]
+
+    def test_users_who_are_root_where_machines_are_created_from_are_warned_of(self) -> None:
+        alice = {"name": "alice", "uid": 2001, "sudo": True}
+        on = {"nodesets": {"a3": GROWING}, "login": {"on": "controller"}}
+
+        def warned(**changes: Any) -> list[str]:
+            return [
+                one.what for one in checks.find_warnings(unchecked(**{**on, **changes})) if one.id == "elastic-login"
+            ]
+
+        (what,) = warned(users=[alice, {"name": "bob", "uid": 2002}])
+        assert what.startswith("alice can become root on the controller")
+        assert warned(users=[alice | {"sudo": False}]) == []
+        assert warned(users=[alice], login={}) == []
+        assert warned(users=[alice], nodesets={"a3": A3}) == []
+
+    CLOSE: ClassVar = {"placement": {"max_distance": 2}}
+
+    @pytest.mark.parametrize(
+        ("old", "new", "effect"),
+        [
+            # The policy that instances are in can't be deleted.
+            ([{"spot": CLOSE}], ["spot"], Effect.REFUSED),
+            (["spot", {"on_demand": CLOSE}], ["spot"], Effect.REFUSED),
+            ([{"spot": CLOSE}], [{"spot": CLOSE}, "on_demand"], Effect.NOTHING),
+            (["spot", "on_demand"], ["spot", {"reservation": "mine"}], Effect.NOTHING),
+            (["spot", "on_demand"], ["on_demand", "spot"], Effect.REPLACE),
+        ],
+    )
+    def test_what_another_list_of_ways_does(self, old: Any, new: Any, effect: Effect) -> None:
+        before, after = (unchecked(nodesets={"a3": GROWING | {"capacity": ways}}) for ways in (old, new))
+        assert [change.effect for change in effects(before, after, "a3")] == [effect]

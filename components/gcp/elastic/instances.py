@@ -1,0 +1,55 @@
+"""Instances of elastic nodes as a resource: it creates none, and its deletion deletes what the controller created."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pulumi
+from pulumi.dynamic import CreateResult, DiffResult, ReadResult, ResourceProvider, UpdateResult
+
+from components.dynamic import DynamicResource, changed, given, report, without_traceback
+from components.gcp.bake.design import BakeError
+
+PLACE = ("project", "zone", "cluster", "nodeset")
+
+
+class ElasticInstancesProvider(ResourceProvider):
+    """Creates nothing: the reconcile loop on the controller does, from the nodeset's templates."""
+
+    LEAVES_NOTHING = True
+
+    def create(self, props: dict[str, Any]) -> CreateResult:
+        """Do nothing: Slurm asks for the nodes."""
+        return CreateResult("/".join(props[name] for name in PLACE), given(props))
+
+    def diff(self, _id: str, _olds: dict[str, Any], _news: dict[str, Any]) -> DiffResult:
+        """Another place has other instances: those of the old one are deleted with the old resource."""
+        replaces = changed(_olds, _news, PLACE)
+        return DiffResult(changes=bool(replaces or changed(_olds, _news, ("endpoint",))), replaces=replaces)
+
+    def update(self, _id: str, _olds: dict[str, Any], _news: dict[str, Any]) -> UpdateResult:
+        """Record the inputs."""
+        return UpdateResult(given(_news))
+
+    def read(self, id_: str, props: dict[str, Any]) -> ReadResult:
+        """Return what the state has: instances come and go without an `up`."""
+        return ReadResult(id_, given(props))
+
+    def delete(self, _id: str, _props: dict[str, Any]) -> None:
+        """Delete the nodeset's elastic instances, and wait until they are gone; a killed run continues here."""
+        # Google's client takes seconds to import: only what calls Google imports it.
+        from components.gcp.elastic import sweep  # noqa: PLC0415
+
+        with without_traceback(BakeError):
+            sweep.delete_instances(_props, report)
+
+
+class ElasticInstances(DynamicResource, module="gcp", name="ElasticInstances"):
+    """The instances that the controller creates for a nodeset.
+
+    The controller depends on it, and it depends on what the instances are made of. So it is deleted after the
+    controller, which then creates no more, and before templates, placement policies, networks and accounts.
+    """
+
+    def __init__(self, name: str, props: Mapping[str, Any], opts: pulumi.ResourceOptions | None = None) -> None:
+        """`props` are project, zone, cluster, nodeset and endpoint."""
+        super().__init__(ElasticInstancesProvider(), name, dict(props), opts)

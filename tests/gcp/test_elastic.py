@@ -1,0 +1,300 @@
+"""Elastic instances end with their nodeset: those that the reconcile loop created, whenever, and no other."""
+
+import json
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from interface import ReconcileCloud
+from reconcile.compute_engine import ComputeEngine
+
+from cluster.platforms.gcp.permissions import RECONCILE
+from components.gcp.bake.design import BakeError
+from components.gcp.elastic.instances import ElasticInstancesProvider
+from engine import Workspace, events
+from lab.google.compute import FakeElastic, Fault, Machine
+from lab.google.http import Call, RefusalError
+from tests.gcp.baking import HASTY, PATIENT, deleted_and_killed
+
+TEMPLATE = "projects/p/global/instanceTemplates/gpu-spot"
+FOLDER = "projects/p/zones/us-central1-a/instances"
+
+
+@pytest.fixture
+def fake() -> Iterator[FakeElastic]:
+    with FakeElastic({"gpu-spot": {"machineType": "n1-standard-1"}}) as server:
+        yield server
+
+
+@pytest.fixture
+def loop(fake: FakeElastic, tmp_path: Path) -> ComputeEngine:
+    """The client with which the controller creates instances."""
+    (tmp_path / "token").write_text("secret\n")
+    return ComputeEngine(
+        ReconcileCloud(
+            project="p",
+            zone="us-central1-a",
+            region="us-central1",
+            cluster="a3",
+            endpoint=fake.endpoint,
+            token_file=str(tmp_path / "token"),
+        )
+    )
+
+
+def props(fake: FakeElastic, **changes: Any) -> dict[str, Any]:
+    """The resource's inputs, as the engine hands them on."""
+    place = {"project": "p", "zone": "us-central1-a", "cluster": "a3", "nodeset": "gpu"}
+    return {**place, "endpoint": fake.endpoint, "pace": PATIENT, **changes}
+
+
+def delete(fake: FakeElastic, **changes: Any) -> None:
+    ElasticInstancesProvider().delete("", props(fake, **changes))
+
+
+def create(loop: ComputeEngine, *names: str, nodeset: str = "gpu") -> None:
+    """Create instances one by one and several at once, as the loop does."""
+    loop.insert([names[0]], template=TEMPLATE, nodeset=nodeset, request=f"r-{names[0]}")
+    if names[1:]:
+        loop.insert(list(names[1:]), template=TEMPLATE, nodeset=nodeset, request=f"r-{names[1]}")
+
+
+def there(fake: FakeElastic) -> list[str]:
+    return sorted(path.rpartition("/")[2] for path in fake.world.machines)
+
+
+class TestSweep:
+    def test_all_of_the_nodeset_are_deleted_whatever_their_status(self, fake: FakeElastic, loop: ComputeEngine):
+        create(loop, *(f"a3-gpu-{index}" for index in range(12)))
+        fake.end("a3-gpu-0")
+        delete(fake)
+        assert there(fake) == []
+        asked = [number for number, call in enumerate(fake.calls) if call.method == "DELETE"]
+        polled = [number for number, call in enumerate(fake.calls) if "/operations/" in call.path]
+        assert len(asked) == 12
+        assert all(number > asked[-1] for number in polled), "all are asked for before the first is waited for"
+
+    @pytest.mark.parametrize(
+        "labels",
+        [
+            {"hpc-cluster": "a3", "hpc-nodeset": "gpu"},
+            {"hpc-cluster": "a3", "hpc-nodeset": "cpu", "hpc-made-by": "reconcile"},
+            {"hpc-cluster": "a33", "hpc-nodeset": "gpu", "hpc-made-by": "reconcile"},
+            {"hpc-cluster": "a3", "hpc-nodeset": "gpu", "hpc-made-by": "alice"},
+            {},
+        ],
+    )
+    def test_others_stay(self, fake: FakeElastic, loop: ComputeEngine, labels: dict[str, str]):
+        create(loop, "a3-gpu-0")
+        fake.world.machines[f"{FOLDER}/other"] = Machine(
+            {"name": "other", "labels": labels, "status": "RUNNING"}, [None]
+        )
+        delete(fake)
+        assert there(fake) == ["other"]
+
+    def test_one_that_is_another_by_now_stays(self, fake: FakeElastic, loop: ComputeEngine):
+        create(loop, "a3-gpu-0")
+
+        def taken(_number: int, call: Call) -> None:
+            if call.method == "GET" and call.path.endswith("/instances"):
+                fake.world.machines[f"{FOLDER}/a3-gpu-0"].resource["labels"] = {"hpc-cluster": "a3"}
+
+        fake.after = taken
+        delete(fake)
+        assert there(fake) == ["a3-gpu-0"]
+
+    def test_those_that_come_meanwhile_are_deleted_too(self, fake: FakeElastic, loop: ComputeEngine):
+        create(loop, "a3-gpu-0")
+        late = dict(fake.world.machines[f"{FOLDER}/a3-gpu-0"].resource, name="a3-gpu-1")
+
+        def comes(number: int, call: Call) -> None:
+            if call.method == "DELETE" and "late" not in fake.guest:
+                fake.guest["late"] = str(number)
+                fake.world.machines[f"{FOLDER}/a3-gpu-1"] = Machine(late, [None])
+
+        fake.after = comes
+        delete(fake)
+        assert there(fake) == []
+
+    def test_what_the_loop_deletes_at_that_time_is_waited_for(self, fake: FakeElastic, loop: ComputeEngine):
+        create(loop, "a3-gpu-0", "a3-gpu-1")
+        fake.requests_each = 4
+        loop.delete("a3-gpu-0", request="d")
+        delete(fake)
+        assert there(fake) == []
+
+    def test_without_instances_nothing_is_done(self, fake: FakeElastic):
+        delete(fake)
+        assert [call.method for call in fake.calls] == ["GET"]
+
+    def test_a_protected_one_is_named_with_the_command_that_frees_it(self, fake: FakeElastic, loop: ComputeEngine):
+        create(loop, "a3-gpu-0")
+
+        def refuse(_number: int, call: Call) -> None:
+            if call.method == "DELETE":
+                raise RefusalError(412, "conditionNotMet", "The instance resource has deletion protection enabled.")
+
+        fake.before = refuse
+        with pytest.raises(BakeError, match=r"(?s)could not delete a3-gpu-0.*--no-deletion-protection.*us-central1-a"):
+            delete(fake)
+
+    def test_one_that_is_created_again_and_again_is_an_error_that_names_what_creates_it(
+        self, fake: FakeElastic, loop: ComputeEngine
+    ):
+        create(loop, "a3-gpu-0")
+        fake.faults = {"instances.delete": Fault(errors=[])}
+        machine = fake.world.machines[f"{FOLDER}/a3-gpu-0"]
+
+        def again(_number: int, _call: Call) -> None:
+            machine.resource["status"] = "RUNNING"
+            fake.world.machines[f"{FOLDER}/a3-gpu-0"] = machine
+
+        fake.after = again
+        with pytest.raises(BakeError, match=r"(?s)still has instances.*a3-gpu-0.*stop the service hpc-reconcile"):
+            delete(fake, pace=HASTY)
+
+    def test_errors_name_no_traceback_and_the_next_run_goes_on(self, fake: FakeElastic, loop: ComputeEngine):
+        create(loop, "a3-gpu-0", "a3-gpu-1")
+        fake.faults = {"instances.delete": Fault(errors=[{"code": "INTERNAL_ERROR", "message": "Code: 1"}])}
+        with pytest.raises(BakeError, match=r"(?s)could not delete a3-gpu-0.*INTERNAL_ERROR: Code: 1"):
+            delete(fake)
+        fake.faults = {}
+        delete(fake)
+        assert there(fake) == []
+
+    @pytest.mark.parametrize("number", range(1, 9))
+    def test_a_killed_run_is_continued(self, fake: FakeElastic, loop: ComputeEngine, number: int):
+        create(loop, "a3-gpu-0", "a3-gpu-1")
+        assert deleted_and_killed(fake, ElasticInstancesProvider, props(fake), number)
+        delete(fake)
+        assert there(fake) == []
+
+
+class TestResource:
+    """What an engine does with it."""
+
+    PROGRAM = """
+import json, pathlib, pulumi
+from pulumi_command import local
+from components.gcp.elastic.instances import ElasticInstances
+given = json.loads(pathlib.Path("inputs.json").read_text())
+made = []
+for nodeset in given["nodesets"]:
+    below = local.Command(f"{nodeset}-template", delete=f"echo {nodeset}-template >> order")
+    inputs = {**given["props"], "nodeset": nodeset}
+    made.append(ElasticInstances(f"{nodeset}-elastic", inputs, pulumi.ResourceOptions(depends_on=[below])))
+local.Command("controller", delete="echo controller >> order", opts=pulumi.ResourceOptions(depends_on=made))
+"""
+
+    @pytest.fixture
+    def run(self, fake: FakeElastic, tmp_path: Path) -> Callable[..., list[events.Event]]:
+        (tmp_path / "Pulumi.yaml").write_text("name: elastic\nruntime: python\n")
+        program = self.PROGRAM.replace(">> order", f">> {tmp_path}/order")
+        (tmp_path / "__main__.py").write_text(program)
+
+        def once(kind: str, *nodesets: str, ok: bool = True) -> list[events.Event]:
+            given = {"props": props(fake), "nodesets": list(nodesets)}
+            (tmp_path / "inputs.json").write_text(json.dumps(given))
+            workspace = Workspace(tmp_path, backend=f"file://{tmp_path}/backend", passphrase=lambda: "correct horse")
+            seen: list[events.Event] = []
+            result = getattr(workspace.stack("test"), kind)(seen.append)
+            assert result.ok is ok, seen
+            return seen
+
+        return once
+
+    def test_only_its_deletion_asks_google(self, fake: FakeElastic, run: Callable[..., list[events.Event]]):
+        run("preview", "gpu")
+        run("up", "gpu")
+        run("refresh", "gpu")
+        run("up", "gpu")
+        assert fake.calls == []
+
+    def test_destroy_deletes_between_the_controller_and_what_instances_are_made_of(
+        self, fake: FakeElastic, loop: ComputeEngine, run: Callable[..., list[events.Event]], tmp_path: Path
+    ):
+        run("up", "gpu", "cpu")
+        create(loop, "a3-gpu-0", "a3-gpu-1")
+        create(loop, "a3-cpu-0", nodeset="cpu")
+        fake.calls.clear()
+        seen = {}
+
+        def order(_number: int, call: Call) -> None:
+            if call.method == "DELETE":
+                seen.setdefault(call.path.rpartition("/")[2], (tmp_path / "order").read_text())
+
+        fake.after = order
+        run("destroy")
+        assert there(fake) == []
+        assert all("controller" in before for before in seen.values())
+        assert all(f"{name.split('-')[1]}-template" not in before for name, before in seen.items())
+        assert len(seen) == 3
+
+    def test_a_nodeset_that_leaves_takes_its_instances_and_no_others(
+        self, fake: FakeElastic, loop: ComputeEngine, run: Callable[..., list[events.Event]]
+    ):
+        run("up", "gpu", "cpu")
+        create(loop, "a3-gpu-0")
+        create(loop, "a3-cpu-0", nodeset="cpu")
+        run("up", "gpu")
+        assert there(fake) == ["a3-gpu-0"]
+
+    def test_a_failure_keeps_what_instances_are_made_of(
+        self, fake: FakeElastic, loop: ComputeEngine, run: Callable[..., list[events.Event]], tmp_path: Path
+    ):
+        run("up", "gpu")
+        create(loop, "a3-gpu-0")
+        fake.faults = {"instances.delete": Fault(errors=[{"code": "INTERNAL_ERROR", "message": "Code: 1"}])}
+        (failed,) = [event for event in run("destroy", ok=False) if isinstance(event, events.StepFailed)]
+        assert failed.message.startswith("could not delete a3-gpu-0")
+        assert "gpu-template" not in (tmp_path / "order").read_text()
+        fake.faults = {}
+        run("destroy")
+        assert there(fake) == []
+
+
+METHODS = {
+    "GET aggregated/instances": "instances.aggregatedList",
+    "GET instances/NAME": "instances.get",
+    "GET instances/NAME/getGuestAttributes": "instances.getGuestAttributes",
+    "GET instances/NAME/serialPort": "instances.getSerialPortOutput",
+    "POST instances": "instances.insert",
+    "POST instances/bulkInsert": "instances.bulkInsert",
+    "POST instances/NAME/reset": "instances.reset",
+    "POST instances/NAME/reportHostAsFaulty": "instances.reportHostAsFaulty",
+    "DELETE instances/NAME": "instances.delete",
+    "GET operations": "zoneOperations.list",
+    "GET operations/NAME": "zoneOperations.get",
+}
+"""Methods by how they are called (compute.v1 discovery document, revision 20261106)."""
+
+
+def test_the_controllers_role_has_what_its_calls_take_and_no_more(fake: FakeElastic, loop: ComputeEngine):
+    """Every method of the loop's client is called; a call that is in no row of the table would be refused by Google."""
+    fake.capacity["gpu-spot"] = 1
+    create(loop, "a3-gpu-0")
+    failed = loop.insert(["a3-gpu-1", "a3-gpu-2"], template=TEMPLATE, nodeset="gpu", request="many")
+    loop.instances()
+    loop.get("a3-gpu-0")
+    loop.operation(failed.name)
+    loop.guest_attribute("a3-gpu-0")
+    loop.serial_log("a3-gpu-0")
+    loop.reset("a3-gpu-0", request="reset")
+    loop.report_faulty("a3-gpu-0", "bad", request="report")
+    loop.delete("a3-gpu-0", request="delete")
+    own = {name for name, value in vars(ComputeEngine).items() if callable(value) and not name.startswith("_")}
+    assert own == {
+        *("instances", "get", "operation", "guest_attribute", "serial_log"),
+        *("insert", "delete", "reset", "report_faulty"),
+    }, "a new method is called above"
+    called = {
+        METHODS[re.sub(r"(instances|operations)/(?!bulkInsert)[^/]+", r"\1/NAME", f"{call.method} {short(call.path)}")]
+        for call in fake.calls
+    }
+    assert called == RECONCILE.keys()
+
+
+def short(path: str) -> str:
+    return re.sub(r"^/compute/v1/projects/[^/]+/(zones/[^/]+/)?", "", path)
