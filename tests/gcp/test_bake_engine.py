@@ -14,10 +14,11 @@ from pulumi.dynamic.dynamic import serialize_provider
 from pulumi.runtime.proto import provider_pb2, provider_pb2_grpc
 
 from components.gcp.bake.resource import BakeProvider
+from components.gcp.elastic.instances import ElasticInstancesProvider
 from engine import Workspace, events
 from engine.core.scope import Scope
-from lab.google.compute import QUOTA, FakeCompute, Fault
-from tests.gcp.baking import IMAGE, no_machine_is_left, props, the_image_is_whole
+from lab.google.compute import QUOTA, FakeCompute, Fault, Machine
+from tests.gcp.baking import IMAGE, PATIENT, no_machine_is_left, props, the_image_is_whole
 from tests.harness import ROOT
 
 PROGRAM = """
@@ -131,23 +132,29 @@ class TestLife:
         the_image_is_whole(fake)
 
 
-def test_the_provider_unpickles_where_nothing_was_imported(fake: FakeCompute) -> None:
+def test_providers_unpickle_where_nothing_was_imported(fake: FakeCompute) -> None:
     program = """
 import base64, dill, json, sys
 given = json.load(sys.stdin)
 provider = dill.loads(base64.b64decode(given["provider"]))
 found = provider.diff("id", given["old"], given["new"])
-print(json.dumps([type(provider).__module__, found.changes, found.replaces, "google.cloud" in sys.modules]))
+elastic = dill.loads(base64.b64decode(given["elastic"]))
+elastic.create(given["place"])
+kinds = [type(one).__module__ for one in (provider, elastic)]
+print(json.dumps([kinds, found.changes, found.replaces, "google.cloud" in sys.modules]))
 """
     given = {
         "provider": serialize_provider(BakeProvider()),
         "old": props(fake),
         "new": props(fake, content={"recipe": "2027-03"}),
+        "elastic": serialize_provider(ElasticInstancesProvider()),
+        "place": {"project": "p", "zone": "us-central1-a", "cluster": "a3", "nodeset": "gpu"},
     }
     ran = subprocess.run(
         [sys.executable, "-c", program], cwd=ROOT, input=json.dumps(given), capture_output=True, text=True, check=True
     )
-    assert json.loads(ran.stdout) == ["components.gcp.bake.resource", True, ["content"], False]
+    kinds = ["components.gcp.bake.resource", "components.gcp.elastic.instances"]
+    assert json.loads(ran.stdout) == [kinds, True, ["content"], False]
 
 
 @pytest.fixture(scope="module")
@@ -184,3 +191,15 @@ class TestUnderTheCli:
         told = str(getattr(raised.value, "details", str)())
         assert "QUOTA_EXCEEDED: Quota 'C2_CPUS' exceeded." in told
         assert "Traceback" not in told
+
+    def test_elastic_instances_are_deleted(self, host: provider_pb2_grpc.ResourceProviderStub) -> None:
+        labels = {"hpc-cluster": "a3", "hpc-nodeset": "gpu", "hpc-made-by": "reconcile"}
+        path = "projects/p/zones/us-central1-a/instances/a3-gpu-0"
+        with FakeCompute() as fake:
+            fake.world.machines[path] = Machine({"name": "a3-gpu-0", "labels": labels, "status": "RUNNING"}, [None])
+            place = {"project": "p", "zone": "us-central1-a", "cluster": "a3", "nodeset": "gpu"}
+            inputs = struct_pb2.Struct()
+            provider = serialize_provider(ElasticInstancesProvider())
+            inputs.update({**place, "endpoint": fake.endpoint, "pace": PATIENT, "__provider": provider})
+            host.Delete(provider_pb2.DeleteRequest(id="p", urn="urn:pulumi:a::b::c::d", properties=inputs))
+            assert fake.world.machines == {}

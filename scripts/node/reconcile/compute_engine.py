@@ -242,7 +242,7 @@ class ComputeEngine:
         body = {
             "count": str(len(names)),
             "minCount": str(len(names)),
-            "perInstanceProperties": {name: {"name": name} for name in names},
+            "perInstanceProperties": {name: {} for name in names},
             "sourceInstanceTemplate": template,
             "instanceProperties": {"labels": labels},
         }
