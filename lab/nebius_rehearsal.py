@@ -131,8 +131,10 @@ class NebiusRehearsal(Rehearsal):
         """The stack's own, but for where and what stands in."""
         given = self._config.model_dump(mode="json", exclude_unset=True)
         nebius = given["nebius"]
+        # Elastic nodes stay: Soperator's power programs are not there.
+        own = {"count", "capacity", "idle"}
         nodesets = {
-            name: {**one, "count": self._counts[name]} | ({"capacity": None} if one.get("capacity") else {})
+            name: {key: value for key, value in one.items() if key not in own} | {"count": self._counts[name]}
             for name, one in given["nodesets"].items()
         }
         return {
@@ -174,8 +176,13 @@ class NebiusRehearsal(Rehearsal):
             for name, one in self._config.nodesets.items()
             if self._counts[name] != one.most
         ]
+        elastic = [name for name, one in self._config.nodesets.items() if one.elastic]
         return [
             *lines,
+            *(
+                f"elastic nodes of {name}: all of them stay, as without Soperator nothing powers them"
+                for name in elastic
+            ),
             "Nebius's API: a stand-in on this machine, which speaks its protocol",
             "Kubernetes: a real API server and etcd on this machine; nodes, pods and the kubelet are stand-ins",
             "Soperator and its charts: stand-ins with the same names, values and objects",

@@ -16,7 +16,7 @@ from pulumi_kubernetes.meta.v1 import ObjectMetaArgs
 from cluster.config import ClusterConfig
 from cluster.platforms.nebius.node_groups import JAIL
 from cluster.platforms.nebius.releases import BACKUP_SECRET, Facts, Release, releases
-from cluster.roster import MachineSpec, machines
+from cluster.roster import MachineSpec, elastic_names, machines
 from cluster.slurm.script_tree import Tree
 from components.deploy import Deployment, config_text
 from components.nebius.chart_sources import Definitions, charts_of
@@ -156,13 +156,17 @@ class Slurm(pulumi.ComponentResource):
                 after.append(Definitions(f"{name}-definitions", chart=chart, access=access, opts=options))
             self._charts.install(release, after)
         last = self._wait("available")
-        wanted = {nodeset: section.static for nodeset, section in config.nodesets.items() if section.static}
-        last = self._wait("nodesets", {"replicas": wanted}, [last, *self._installed(NODESETS)])
+        wanted = {nodeset: section.static for nodeset, section in config.nodesets.items() if section.most}
+        most = {nodeset: section.most for nodeset, section in config.nodesets.items() if section.elastic}
+        elastic = {nodeset: list(elastic_names(config, nodeset)) for nodeset in most}
+        replicas = {"replicas": wanted, **({"most": most} if most else {})}
+        last = self._wait("nodesets", replicas, [last, *self._installed(NODESETS)])
         nodes = {machine.name: _gpus(machine) for machine in machines(config) if "node" in machine.roles}
         # Stand-ins of a rehearsal have no GPUs that could be counted.
         spec = {
             "nodes": nodes,
             "nodesets": list(config.nodesets),
+            **({"elastic": [name for names in elastic.values() for name in names]} if elastic else {}),
             "count_gpus": not settings.endpoint,
             # Nodes that were recreated are waited for again, and resumed.
             "shapes": {name: row["shape"] for name, row in infrastructure.nodesets.items()},

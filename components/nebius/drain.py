@@ -40,8 +40,8 @@ class DrainProvider(ActingProvider):
 class Drain(Action, module="nebius", name="Drain"):
     """The drain that a change of nodes waits for.
 
-    Inputs: `access`, `nodesets` (of each its `count`, and `shape`, which differs when its nodes are recreated),
-    `seconds` that jobs may take to end, `pace`.
+    Inputs: `access`, `nodesets` (of each its `count`, `shape`, which differs when its nodes are recreated, and
+    `static`, if it is elastic), `seconds` that jobs may take to end, `pace`.
     """
 
     PROVIDER = DrainProvider
@@ -75,6 +75,9 @@ def leaving(olds: Mapping[str, Any], news: Mapping[str, Any]) -> dict[str, str]:
     for name, old in olds.items():
         new = news.get(name)
         kept = min(int(new["count"]), int(old["count"])) if new else 0
+        if new and "static" in new and "static" not in old:
+            # Soperator keeps pods of the static nodes alone where a nodeset becomes elastic.
+            kept = min(int(new["static"]), kept)
         if new and new["shape"] != old["shape"]:
             found |= {f"{name}-{index}": REMADE for index in range(kept)}
         found |= {f"{name}-{index}": LEAVES for index in range(kept, int(old["count"]))}

@@ -172,7 +172,8 @@ class Infrastructure(pulumi.ComponentResource):
     cluster: KubernetesCluster
     groups: Sequence[NodeGroup]
     nodesets: Mapping[str, Mapping[str, object]]
-    """`count` of each nodeset, and `shape`, a hash of what its nodes are made of: another one recreates them."""
+    """`count` of each nodeset, `shape`, a hash of what its nodes are made of (another one recreates them), and
+    `static`, if it is elastic."""
     address: LoginAddress
     backups: Backups | None = None
     api: Wait
@@ -216,7 +217,11 @@ class Infrastructure(pulumi.ComponentResource):
         gpu_clusters = GpuClusters(f"{name}-gpu", self.cloud, opts=self._child)
         self.groups = node_groups(config, settings)
         self.nodesets = {
-            nodeset: {"count": section.most, "shape": shape(config, settings, nodeset)}
+            nodeset: {
+                "count": section.most,
+                "shape": shape(config, settings, nodeset),
+                **({"static": section.static} if section.elastic else {}),
+            }
             for nodeset, section in config.nodesets.items()
         }
         limits = {"access": self.cluster.access, "seconds": config.slurm.drain_seconds, "pace": self.cloud.pace}

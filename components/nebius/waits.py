@@ -5,7 +5,7 @@ KINDS is the table of all that is waited for.
 
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
@@ -21,6 +21,7 @@ from cluster.platforms.nebius.names import (
     GPU,
     NODE_GROUP_LABEL,
     NODE_SETS,
+    POWER_STATES,
     SENTINEL,
     SLURM_CLUSTERS,
     login_service,
@@ -267,18 +268,42 @@ def _why_unavailable(kubectl: Kubectl, name: str) -> str:
 
 
 def full_nodesets(kubectl: Kubectl, spec: Spec) -> Awaited:
-    """NodeSets of `replicas` (by name), each with as many pods as it should have."""
+    """NodeSets of `replicas` (by name), each with as many pods as it should have; those of `most`, with the most that
+    they may have, are elastic, and have these at least."""
     wanted = {name: int(count) for name, count in spec["replicas"].items()}
+    most = {name: int(count) for name, count in spec.get("most", {}).items()}
     return Awaited(
         f"{len(wanted)} NodeSets",
-        lambda: nodesets_state(wanted, kubectl.items(NODE_SETS)),
+        partial(_full, kubectl, wanted, most),
         "pods that are Pending need nodes: see their events (kubectl describe pod); then run `up` again",
         lambda: _indented(_pods(kubectl)),
     )
 
 
-def nodesets_state(wanted: Mapping[str, int], found: Sequence[Mapping[str, Any]]) -> Look:
-    """Compare NodeSets with the pods that they should have. A pure function."""
+def _full(kubectl: Kubectl, wanted: Mapping[str, int], most: Mapping[str, int]) -> Look:
+    found = nodesets_state(wanted, kubectl.items(NODE_SETS), most)
+    for state in kubectl.items(POWER_STATES) if most else ():
+        name, active = state["metadata"]["name"], state["spec"].get("activeNodes") or []
+        if name in most and (nodes := powered(active, wanted[name], most[name])) != sorted(active):
+            # With the version that was read: Slurm's power programs change it too.
+            version = state["metadata"]["resourceVersion"]
+            patch = {"metadata": {"resourceVersion": version}, "spec": {"activeNodes": nodes}}
+            kubectl.run("patch", POWER_STATES, name, "--type=merge", f"--patch={json.dumps(patch)}")
+            report(f"nodeset {name}: static nodes are powered up, and nodes that it has no more are powered down")
+    return found
+
+
+def powered(active: Iterable[int], static: int, most: int) -> list[int]:
+    """Numbers of an elastic nodeset's nodes that have to be up: those that are, the static ones, and none beyond the
+    last. Soperator reads the number of static nodes once, and keeps pods of nodes that a nodeset has no more."""
+    return sorted({*active, *range(static)} & {*range(most)})
+
+
+def nodesets_state(
+    wanted: Mapping[str, int], found: Sequence[Mapping[str, Any]], most: Mapping[str, int] | None = None
+) -> Look:
+    """Compare NodeSets with the pods that they should have; those of `most` may have more. A pure function."""
+    most = most or {}
     has = {
         nodeset["metadata"]["name"]: (
             int(nodeset.get("status", {}).get("replicas", 0)),
@@ -289,7 +314,7 @@ def nodesets_state(wanted: Mapping[str, int], found: Sequence[Mapping[str, Any]]
     missing = [
         f"{name} has {has[name][0]} of {count} pods" if name in has else f"{name} is not there"
         for name, count in wanted.items()
-        if has.get(name) != (count, count)
+        if name not in has or has[name][1] != most.get(name, count) or not count <= has[name][0] <= has[name][1]
     ]
     return Look(_listed(missing), done=not missing)
 
@@ -313,27 +338,35 @@ def _log(kubectl: Kubectl, of: str, *arguments: str) -> str:
 
 def slurm_nodes(kubectl: Kubectl, spec: Spec) -> Awaited:
     """Nodes of `nodes` (GPUs of each, by name) that take jobs; those of `nodesets` that have left are deleted from
-    Slurm. A node that was drained counts as there, with a warning: its reason says who acts."""
+    Slurm. A node that was drained counts as there, with a warning: its reason says who acts. Nodes of `elastic` (names)
+    may sleep."""
     wanted = {name: int(gpus) for name, gpus in spec["nodes"].items()}
     return Awaited(
         f"{len(wanted)} Slurm nodes",
-        partial(_scheduler, kubectl, wanted, spec["nodesets"]),
+        partial(_scheduler, kubectl, wanted, spec["nodesets"], spec.get("elastic", ())),
         "`scontrol show node NAME` and the log of its pod (container slurmd) show why; then run `up` again",
     )
 
 
-def _scheduler(kubectl: Kubectl, wanted: Mapping[str, int], nodesets: Sequence[str]) -> Look:
+def _scheduler(
+    kubectl: Kubectl, wanted: Mapping[str, int], nodesets: Sequence[str], elastic: Sequence[str] = ()
+) -> Look:
     if LOGIN.run(kubectl, "sh", "-c", f"test -e {SENTINEL} && echo yes || echo no").strip() != "yes":
         return Look(f"the jail has no {SENTINEL}: it is not populated")
     text = LOGIN.run(kubectl, *NODES.split())
     found = parse_nodes(text)
-    for name in sorted(name for name, node in found.items() if _has_left(node, wanted, nodesets)):
+    known = {*wanted, *elastic}
+    for name in sorted(name for name, node in found.items() if _has_left(node, known, nodesets)):
         report(f"{name} has left the cluster: deleting it from Slurm")
         LOGIN.run(kubectl, "scontrol", "delete", f"NodeName={name}")
-    for name in wanted:
-        if name in found and found[name].drained and found[name].reason in (LEAVES, REMADE):
-            LOGIN.run(kubectl, "scontrol", "update", f"NodeName={name}", "State=RESUME")
-            report(f"resumed {name}")
+    for name in sorted(known & found.keys()):
+        if found[name].drained and found[name].reason in (LEAVES, REMADE):
+            # An elastic node that left has no pod: Slurm resumes it once a job needs it.
+            sleeps = name not in wanted and found[name].reason == LEAVES
+            LOGIN.run(
+                kubectl, "scontrol", "update", f"NodeName={name}", f"State={'POWER_DOWN' if sleeps else 'RESUME'}"
+            )
+            report(f"powered down {name}" if sleeps else f"resumed {name}")
     gres = {row["NodeName"]: row.get("Gres", "") for row in rows(text) if "NodeName" in row}
     look = scheduler_state(wanted, found, gres)
     for line in look.facts["drained"] if look.done else ():
@@ -356,14 +389,14 @@ def scheduler_state(wanted: Mapping[str, int], found: Mapping[str, Node], gres: 
             why.append(f"{name} has not registered")
         elif node.drained and not node.down:
             drained.append(f"{name} is {node.word}: {node.reason} ({node.by}). `./hpc nodes STACK` says who must act")
-        elif not node.fine:
+        elif not node.ready:
             why.append(f"{name} is {node.word}" + (f": {node.reason}" if node.reason else ""))
         elif there != gpus:
             why.append(f"{name} has {there} GPUs in Slurm, not {gpus}")
     return Look(_listed(why), done=not why, facts={"drained": drained})
 
 
-def _has_left(node: Node, wanted: Mapping[str, int], nodesets: Sequence[str]) -> bool:
+def _has_left(node: Node, wanted: Collection[str], nodesets: Sequence[str]) -> bool:
     """Return whether a node of ours has no pod any more: slurmctld keeps dynamic nodes that never come back."""
     nodeset, _, index = node.name.rpartition("-")
     return nodeset in nodesets and index.isdigit() and node.name not in wanted and (node.down or node.silent)

@@ -45,9 +45,10 @@ def _git(checkout: Path, *arguments: str) -> bytes:
 
 
 def _described(version: str, charts: str = "") -> dict[str, Any]:
-    """The shipped stack file with a version of Soperator."""
+    """The shipped stack file with a version of Soperator, and elastic nodes."""
     config = yaml.safe_load(STACK.read_text(encoding="utf-8"))["config"]
     config["hpc:cluster"]["nebius"]["soperator"].update(version=version, **({"charts": charts} if charts else {}))
+    config["hpc:cluster"]["nodesets"]["worker"]["count"] = {"min": 1, "max": 2}
     return config
 
 
@@ -186,6 +187,39 @@ def test_charts_have_every_key_that_they_are_given(
                 outside.differs(f"soperator-key-{release.name}", f"{version}: {release.chart} has no {dotted}")
         outside.did(f"{version}: {release.chart}: {len(unlisted)} keys that its values.yaml does not list are read")
     outside.holds("soperator-chart-keys")
+
+
+POWER = {
+    "cmd/powermanager/main.go": ("powerState.Spec.ActiveNodes", "Spec.EphemeralNodes"),
+    "internal/controller/nodesetcontroller/reconcile.go": ("nodeSet.Spec.InitialNumberEphemeralNodes",),
+    "internal/render/worker/statefulset.go": ("calculateReplicasAndReserveOrdinals(nodeSet.ActiveNodes)",),
+    "internal/render/common/configmap.go": (
+        "/opt/soperator/bin/power_resume.sh", "/opt/soperator/bin/power_suspend.sh", "buildSuspendExcNodes(cluster)",
+        "idle_on_node_suspend", "State=CLOUD",
+    ),
+    "api/v1/slurmcluster_types.go": ("default=1000000000",),
+    "images/slurm_check_job/slurm_submit_jobs.sh": ("POWERED_DOWN", "No nodes to run on"),
+}  # fmt: skip
+"""What Soperator's sources say of elastic nodes, by file."""
+
+
+def test_soperator_powers_nodes_up_and_down(artifact: Path, outside: Recorder, version: str, commit: str) -> None:
+    for file, texts in POWER.items():
+        source = _git(artifact, "show", f"{commit}:{file}").decode()
+        for text in texts:
+            if text not in source:
+                outside.differs("soperator-power", f"{version}: {file} has no {text}")
+    config = _git(artifact, "show", f"{commit}:internal/render/common/configmap.go").decode()
+    fails = versions.parse(version) >= versions.RESUME_FAILS
+    if ("ResumeFailProgram" in config) is not fails:
+        outside.differs("soperator-resume-fails", f"{version}: {'no' if fails else 'a'} ResumeFailProgram")
+    outside.did(f"{version}: {sum(map(len, POWER.values()))} statements of Soperator's sources on elastic nodes")
+    outside.holds(
+        "soperator-power-saving",
+        "soperator-suspends-by-slurm-conf",
+        "soperator-late-nodes",
+        "soperator-checks-skip-sleeping-nodes",
+    )
 
 
 def _unlisted(given: Any, listed: Any, path: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:

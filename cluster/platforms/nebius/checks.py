@@ -6,6 +6,7 @@ from typing import Any
 
 from cluster.catalog import MACHINE_TYPES
 from cluster.config.cluster import ClusterConfig
+from cluster.config.fields import shown
 from cluster.config.machines import Disk
 from cluster.config.validators.formats import is_within
 from cluster.findings import Finding, Level, Location, listing, nearest, show, suggest
@@ -18,6 +19,7 @@ from cluster.platforms.nebius.slurm import CHECKS_PARTITION, CHECKS_USER
 from cluster.platforms.nebius.values import NODESETS
 from cluster.platforms.nebius.versions import KUBERNETES_VERSIONS, LOOKED, PRESETS, creatable, parse
 from cluster.roster import nodeset_type
+from cluster.slurm.power_saving import elastic_nodesets
 
 _VERSION: Location = ("nebius", "soperator", "version")
 _TAKEN_NODESETS = ("accounting", "system")
@@ -44,6 +46,7 @@ def find_warnings(config: ClusterConfig) -> Iterator[Finding]:
         yield from _gpu_warnings(config, settings)
         yield from _filesystem_warnings(settings)
         yield from _setting_warnings(config)
+        yield from _elastic_warnings(config, settings)
 
 
 def _soperator_errors(config: ClusterConfig, settings: Nebius) -> Iterator[Finding]:
@@ -253,6 +256,15 @@ def _capacity_errors(config: ClusterConfig) -> Iterator[Finding]:
         if section.capacity is None:
             continue
         capacity, at = section.ways[0], ("nodesets", name, "capacity")
+        if isinstance(section.capacity, tuple):
+            yield Finding(
+                id="nebius-capacity-list",
+                at=at,
+                given=shown(section.capacity),
+                allowed="one way: a node group asks Nebius in one, and Soperator tries no other",
+                todo="keep one of them, or make a nodeset for each and name both in the partition",
+            )
+            continue
         if capacity.way not in _WAYS:
             yield Finding(
                 id="nebius-capacity",
@@ -558,6 +570,29 @@ def _setting_warnings(config: ClusterConfig) -> Iterator[Finding]:
                 "from 1000 on",
                 todo=f"write {FIRST_FREE_UID} or more, unless there are files of that number",
             )
+
+
+def _elastic_warnings(config: ClusterConfig, settings: Nebius) -> Iterator[Finding]:
+    """Yield what Soperator does with nodes that come late, and with checks when none is there."""
+    elastic = elastic_nodesets(config)
+    if elastic and versions.parse(settings.soperator.version) < versions.RESUME_FAILS:
+        yield Finding(
+            id="nebius-elastic-late",
+            level=Level.WARNING,
+            at=("nodesets", elastic[0], "count"),
+            what="a node that does not come within 30 minutes is down in Slurm and its jobs are requeued, but before "
+            "Soperator 5.0 its pod goes on to wait for a machine, which joins and is paid for until it is idle",
+            todo="nothing where Nebius has room; otherwise name a capacity block as the nodeset's `capacity`",
+        )
+    if elastic and not any(section.static for section in config.nodesets.values()):
+        yield Finding(
+            id="nebius-elastic-asleep",
+            level=Level.WARNING,
+            at=("nodesets", elastic[0], "count", "min"),
+            what="no nodeset has a static node: Soperator's checks run on nodes that are awake, and fail where there "
+            "are none",
+            todo="write min: 1 in one nodeset",
+        )
 
 
 def _unused_error(at: Location, given: str, why: str) -> Finding:

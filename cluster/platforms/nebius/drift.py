@@ -212,7 +212,7 @@ def _nodesets(config: ClusterConfig, live: Live) -> Iterator[Difference]:
     if "NodeSets" in live.view.unread or "SlurmCluster" in live.view.unread:
         return
     none = "no such nodeset"
-    found = {nodeset.name: nodeset.wanted for nodeset in live.view.nodesets}
+    found = {row.name: row.wanted if row.most is None else row.most for row in live.view.nodesets}
     wanted = {name: section.most for name, section in config.nodesets.items()}
     for name in sorted(found.keys() | wanted.keys()):
         if found.get(name) != wanted.get(name) and (name in wanted or found[name]):
@@ -225,11 +225,16 @@ def _hosts(config: ClusterConfig, live: Live) -> Iterator[Difference]:
     labels = [item["metadata"].get("labels") or {} for item in live.hosts]
     if not any(NODESET_LABEL in row for row in labels):
         return
-    wanted = {(NODESET_NAME_LABEL, "nodeset", name): section.most for name, section in config.nodesets.items()}
-    wanted |= {(NODESET_LABEL, "role", "controller"): 1, (NODESET_LABEL, "role", "login"): config.login.count}
-    for (label, kind, name), count in wanted.items():
+    wanted = {
+        (NODESET_NAME_LABEL, "nodeset", name): (section.static, section.most)
+        for name, section in config.nodesets.items()
+    }
+    logins = config.login.count
+    wanted |= {(NODESET_LABEL, "role", "controller"): (1, 1), (NODESET_LABEL, "role", "login"): (logins, logins)}
+    for (label, kind, name), (least, most) in wanted.items():
         there = sum(row.get(label) == name for row in labels)
-        if there != count:
+        if not least <= there <= most:
+            count = most if least == most else f"{least} to {most}"
             yield _differs("node-group-size", name, f"Kubernetes nodes of {kind} {name}", count, there)
 
 

@@ -236,9 +236,16 @@ def _cluster(seen: ClusterObservation, view: View) -> Iterator[ClusterFinding]:
     )
 
 
+def _powering(seen: ClusterObservation) -> set[str]:
+    """Elastic nodes that are about to start or stop: their pods come and go until ResumeTimeout or SuspendTimeout."""
+    nodes = [Node.of(name, row) for name, row in (seen.slurm("nodes") or {}).items()]
+    return {node.name for node in nodes if not node.down and (node.booting or node.asleep)}
+
+
 def _pods(seen: ClusterObservation, view: View) -> Iterator[ClusterFinding]:
+    powering = _powering(seen)
     for pod in view.pods:
-        if pod.ready:
+        if pod.ready or pod.name in powering:
             continue
         events = f". Its last events: {'; '.join(pod.events)}" if pod.events else ""
         log = pod.name if pod.namespace == view.namespace else f"{pod.namespace}/{pod.name}"
@@ -252,8 +259,10 @@ def _pods(seen: ClusterObservation, view: View) -> Iterator[ClusterFinding]:
 
 
 def _nodesets(seen: ClusterObservation, view: View) -> Iterator[ClusterFinding]:
+    powering = _powering(seen)
     for nodeset in view.nodesets:
-        if nodeset.ready < nodeset.wanted:
+        coming = sum(name.rpartition("-")[0] == nodeset.name for name in powering)
+        if nodeset.ready < nodeset.wanted - coming:
             phase = f", phase {nodeset.phase}" if nodeset.phase else ""
             yield ClusterFinding(
                 id="nodeset-incomplete",
@@ -277,6 +286,29 @@ def _slurm(seen: ClusterObservation) -> Iterator[ClusterFinding]:
     )
 
 
+HOSTS: Mapping[str, tuple[str, str]] = {
+    "NebiusMaintenanceScheduled": (
+        "Nebius has scheduled maintenance of its host",
+        (
+            "Soperator drains the Slurm node there, waits for its jobs and has the instance recreated elsewhere. It "
+            "leaves the controller's node to Nebius: slurmctld starts again with its state, and jobs run on."
+        ),
+    ),
+    "SoperatorChecksNodeMaintenance": (
+        "no job is left there before the maintenance of its host",
+        "Soperator deletes the Kubernetes node, and Nebius creates its instance elsewhere.",
+    ),
+    "SoperatorChecksNodeDegraded": ("its Slurm node is degraded", "Soperator reboots it once no job is left there."),
+    "HardwareIssuesSuspected": (
+        "Soperator suspects broken hardware",
+        "Kubernetes recreates the instance; Soperator has drained its Slurm node before.",
+    ),
+    "Ready": ("it is not ready", "Soperator deletes a node that stays so, and Kubernetes creates another one."),
+}
+"""What conditions of Kubernetes nodes mean, and who acts (soperatorchecks of nebius/soperator 4.1.7:
+internal/controller/soperatorchecks/k8s_nodes_controller.go and slurm_nodes_controller.go)."""
+
+
 def _hosts(seen: ClusterObservation, view: View) -> Iterator[ClusterFinding]:
     pods: dict[str, list[str]] = {}
     for pod in view.pods:
@@ -285,13 +317,14 @@ def _hosts(seen: ClusterObservation, view: View) -> Iterator[ClusterFinding]:
     for name, conditions in view.hosts.items():
         for condition in conditions:
             there = f", where {', '.join(pods[name])} runs" if name in pods else ""
+            words, note = HOSTS[condition.type]
             yield ClusterFinding(
                 id="host-condition",
                 where=(name,),
                 what=f"Kubernetes node{there}: {condition.type} is {condition.status} "
-                f"({condition.reason}: {condition.message})",
+                f"({condition.reason}: {condition.message}). In words: {words}",
                 todo=f"./hpc logs {seen.stack} operator --since 1h",
-                note="Kubernetes replaces the node by itself, unless it is only not Ready.",
+                note=note,
                 since=condition.since,
             )
 
@@ -299,7 +332,8 @@ def _hosts(seen: ClusterObservation, view: View) -> Iterator[ClusterFinding]:
 def _nodes(seen: ClusterObservation, view: View, now: float) -> Iterator[ClusterFinding]:
     rows = seen.slurm("nodes") or {}
     readable = "pods" not in view.unread
-    gone = rows.keys() - {pod.name for pod in view.pods} if readable else set()
+    elastic = {f"{nodeset.name}-{index}" for nodeset in view.nodesets for index in range(nodeset.most or 0)}
+    gone = rows.keys() - {pod.name for pod in view.pods} - elastic if readable else set()
     for name, row in rows.items():
         node = Node.of(name, row)
         if name in gone and (node.down or node.drained or node.silent):
@@ -312,6 +346,17 @@ def _nodes(seen: ClusterObservation, view: View, now: float) -> Iterator[Cluster
             )
         elif node.drained:
             yield from _drained(seen, view, node, now)
+        elif node.down and node.asleep:
+            yield ClusterFinding(
+                id="node-unstarted",
+                where=(name,),
+                what=f"is {node.word}: it did not come when a job needed it, and Slurm asks for it no more"
+                + (f" ({node.reason})" if node.reason else ""),
+                todo=f"./hpc nodes {seen.stack} resume {name}",
+                note="Nebius may have had no room: the events of its node group in Nebius's console show it. The job "
+                "was requeued.",
+                since=node.since_utc,
+            )
         elif node.down:
             reason = f": {node.reason}" if node.reason else ""
             yield ClusterFinding(
@@ -372,7 +417,8 @@ def actions(nodes: Iterable[Node], replacement: bool, *, now: float) -> Iterator
     nodes."""
     for node in nodes:
         if node.drained:
-            since = node.since_utc
+            # While jobs are there, everybody waits for them.
+            since = None if node.word.startswith("draining") else node.since_utc
             yield node, action(node.reason, None if since is None else now - since, replacement=replacement)
 
 

@@ -25,13 +25,18 @@ def nodeset(edit: Edit) -> Impact:
 @rule(Effect.RECONFIGURE, Effect.DRAIN)
 def count(edit: Edit) -> Impact:
     old, new = (node_names(config, edit.name) for config in (edit.before, edit.after))
+    was, now = (config.nodesets[edit.name] for config in (edit.before, edit.after))
+    chosen = (
+        f". Nebius chooses which machines of {edit.name} it removes: a job on {names(new)} may end with its machine "
+        "and be requeued"
+    )
+    if now.elastic and not was.elastic and (freed := old[now.static :]):
+        return _leave(freed, ", or has Slurm ask for them when jobs need them" + chosen)
+    if len(new) < len(old):
+        return _leave(old[len(new) :], chosen)
     if len(new) > len(old):
         return Reconfigure(f"{names(new[len(old) :])} joins, in a node group that grows; jobs elsewhere run on")
-    return _leave(
-        old[len(new) :],
-        f". Nebius chooses which machines of {edit.name} it removes: a job on {names(new)} may end with its machine "
-        "and be requeued",
-    )
+    return Reconfigure(f"{now.static} of {names(new)} are always up, and others while jobs need them; jobs run on")
 
 
 @rule(Effect.NOTHING, Effect.REPLACE)

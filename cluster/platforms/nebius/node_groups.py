@@ -41,7 +41,7 @@ class NodeGroup:
     """The nodeset of a worker group."""
     machine_type: str
     count: int | None = None
-    """Nodes; None where the group grows and shrinks by itself."""
+    """Nodes; None where Kubernetes makes as many as there are pods for."""
     between: tuple[int, int] | None = None
     """Fewest and most nodes of such a group."""
     disk_gib: int
@@ -157,12 +157,15 @@ def _workers(config: ClusterConfig, settings: Nebius) -> Iterator[NodeGroup]:
         gpus, capacity = preset_of(machine_type).gpus, section.ways[0] if section.capacity else None
         way = capacity.way if capacity else None
         for index, count in enumerate(split(section.most, extra.nodes_per_group)):
+            # Static nodes are in the first groups.
+            least = min(count, max(0, section.static - index * extra.nodes_per_group))
             yield NodeGroup(
                 name=worker_group(name, index),
                 role="worker",
                 nodeset=name,
                 machine_type=machine_type,
-                count=count,
+                count=count if least == count else None,
+                between=None if least == count else (least, count),
                 disk_gib=sizing.node_disk(config, section),
                 tags=tags,
                 labels=_labels("worker", name, gpus),
@@ -194,7 +197,7 @@ def shape(config: ClusterConfig, settings: Nebius, nodeset: str) -> str:
     gpu = (settings.gpu.driver, settings.gpu.driver_version) if group.gpus else ()
     mounts = [submount.mount for submount in settings.filesystems.submounts.values()]
     parts = (
-        replace(group, name="", count=0, unavailable=1, repairs=()),
+        replace(group, name="", count=0, between=None, unavailable=1, repairs=()),
         (workers.infiniband, sorted(workers.local_disks.items()), workers.image_disk),
         (settings.kubernetes.version, settings.soperator.version, gpu, mounts),
     )

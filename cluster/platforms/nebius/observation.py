@@ -58,8 +58,11 @@ class NodeSet:
 
     name: str
     wanted: int
+    """Pods that it should have: of an elastic nodeset, those of nodes that are powered up."""
     ready: int
     phase: str = ""
+    most: int | None = None
+    """All nodes of an elastic nodeset."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -208,15 +211,26 @@ def last_events(events: Sequence[Object], namespace: str, kind: str, name: str, 
 
 
 def nodesets(items: Iterable[Object]) -> tuple[NodeSet, ...]:
-    """NodeSets."""
-    return tuple(
-        NodeSet(
-            name=item["metadata"]["name"],
-            wanted=int((item.get("spec") or {}).get("replicas") or 0),
-            ready=int((item.get("status") or {}).get("replicas") or 0),
-            phase=str((item.get("status") or {}).get("phase") or ""),
-        )
-        for item in items
+    """NodeSets, and of elastic ones the nodes that their NodeSetPowerStates have."""
+    given: dict[str, dict[str, Object]] = {}
+    for item in items:
+        given.setdefault(item["kind"], {})[item["metadata"]["name"]] = item
+    powered = {
+        name: len((item.get("spec") or {}).get("activeNodes") or ())
+        for name, item in given.get("NodeSetPowerState", {}).items()
+    }
+    return tuple(_nodeset(name, item, powered) for name, item in given.get("NodeSet", {}).items())
+
+
+def _nodeset(name: str, item: Object, powered: Mapping[str, int]) -> NodeSet:
+    spec, status = item.get("spec") or {}, item.get("status") or {}
+    count, elastic = int(spec.get("replicas") or 0), bool(spec.get("ephemeralNodes"))
+    return NodeSet(
+        name=name,
+        wanted=powered.get(name, 0) if elastic else count,
+        ready=int(status.get("replicas") or 0),
+        phase=str(status.get("phase") or ""),
+        most=count if elastic else None,
     )
 
 

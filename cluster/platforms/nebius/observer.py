@@ -16,7 +16,7 @@ from cluster.observe.nodes import Node
 from cluster.observe.observation import ClusterObservation, Difference, MachineObservation, Observation
 from cluster.platforms.nebius import drift, health, logs, observation
 from cluster.platforms.nebius.kubectl import NO_KIND
-from cluster.platforms.nebius.names import ACTIVE_CHECKS, NODE_SETS, OPERATOR_NAMESPACE, SLURM_CLUSTERS
+from cluster.platforms.nebius.names import ACTIVE_CHECKS, NODE_SETS, OPERATOR_NAMESPACE, POWER_STATES, SLURM_CLUSTERS
 from cluster.platforms.nebius.observation import Pod, View
 from cluster.platforms.nebius.section import Nebius
 from cluster.platforms.observer import Access, Answer, Asked, Ended, StatusReport, Table
@@ -26,7 +26,7 @@ _LOGS = 6
 _LINES = 60
 QUESTIONS: Mapping[str, tuple[str, ...]] = {
     "SlurmCluster": ("get", SLURM_CLUSTERS, "--output=json"),
-    "NodeSets": ("get", NODE_SETS, "--output=json"),
+    "NodeSets": ("get", f"{NODE_SETS},{POWER_STATES}", "--output=json"),
     "ActiveChecks": ("get", ACTIVE_CHECKS, "--output=json"),
     "pods": ("get", "pods,deployments.apps", "--all-namespaces", "--output=json"),
     "events": ("get", "events", "--all-namespaces", "--field-selector=type!=Normal", "--output=json"),
@@ -255,7 +255,15 @@ def _tables(view: View, acting: Sequence[tuple[Node, str, str]]) -> dict[str, Ta
         )
         for condition in view.conditions
     ]
-    nodesets = [(row.name, str(row.wanted), str(row.ready), row.phase or "-") for row in view.nodesets]
+    nodesets = [
+        (
+            row.name,
+            str(row.wanted) if row.most is None else f"{row.wanted} of {row.most}",
+            str(row.ready),
+            row.phase or "-",
+        )
+        for row in view.nodesets
+    ]
     checks = [
         (check.name, check.result or "never ran", check.since, "suspended" if check.suspended else "-")
         for check in view.checks

@@ -53,6 +53,7 @@ PLATFORM = Platform(
     defaults=DEFAULTS,
     machine_types=MACHINE_TYPES,
     images=("soperator",),
+    elastic=True,
     limit=Limit(machines=NODES, of="Soperator's slurm.conf (MaxNodeCount)"),
     sections={"nebius": "cluster.platforms.nebius.section:Nebius"},
     fields={

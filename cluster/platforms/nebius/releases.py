@@ -157,7 +157,6 @@ def configured(config: ClusterConfig, settings: Nebius, facts: Facts) -> tuple[R
     return tuple(found)
 
 
-_EPHEMERAL = "before Soperator 5.0 an ephemeral node is set DOWN while its pod is still starting"
 _CLUSTER, _NODESETS = "slurm-cluster", "nodesets"
 FIXED: Mapping[tuple[str, ...], tuple[str, str]] = {
     (_CLUSTER, "clusterName"): ("name", ""),
@@ -172,12 +171,9 @@ FIXED: Mapping[tuple[str, ...], tuple[str, str]] = {
         "some of its values delete the jail or every pod, and charts keep them: use kubectl",
     ),
     (_NODESETS, _NODESETS, "replicas"): ("nodesets.NAME.count", ""),
+    (_NODESETS, _NODESETS, "ephemeralNodes"): ("nodesets.NAME.count", ""),
+    (_NODESETS, _NODESETS, "initialNumberEphemeralNodes"): ("nodesets.NAME.count", ""),
     (_NODESETS, _NODESETS, "nodeSelector"): ("nodesets.NAME", ""),
-    # nebius/soperator pull request 2859, in no tag up to 4.1.7.
-    **{
-        (_NODESETS, _NODESETS, key): ("", _EPHEMERAL)
-        for key in ("ephemeralNodes", "initialNumberEphemeralNodes", "ephemeralTopologyWaitTimeout")
-    },
 }
 """Values that a stack file may not give: the field that sets one, which the rest of the program reads too, or why it is
 refused."""

@@ -47,11 +47,12 @@ def _machines(config: ClusterConfig, groups: tuple[NodeGroup, ...]) -> Iterator[
     for name, section in config.nodesets.items():
         own = [group for group in groups if group.nodeset == name]
         preset, first = preset_of(own[0].machine_type), own[0]
-        gpus = f", {section.most * preset.gpus} GPUs ({PLATFORMS[first.platform].gpu})" if preset.gpus else ""
+        count, most = (f"{section.static} to {section.most}", "at most ") if section.elastic else (section.most, "")
+        gpus = f", {most}{section.most * preset.gpus} GPUs ({PLATFORMS[first.platform].gpu})" if preset.gpus else ""
         split = f" in {len(own)} node groups" if len(own) > 1 else ""
         yield (
-            f"{section.most} x {first.machine_type}: nodeset {name}{split}, {_way(first)}; "
-            f"{section.most * preset.vcpus} CPUs{gpus}"
+            f"{count} x {first.machine_type}: nodeset {name}{split}, {_way(first)}; "
+            f"{most}{section.most * preset.vcpus} CPUs{gpus}"
         )
 
 

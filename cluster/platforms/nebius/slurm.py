@@ -17,8 +17,10 @@ from cluster.config.section import Value
 from cluster.people import preempts
 from cluster.platforms.nebius import sizing
 from cluster.platforms.nebius.section import Nebius
-from cluster.roster import nodeset_gpu, sizes
+from cluster.roster import nodeset_gpu, sizes, static_names
 from cluster.slurm.accounting import desired
+from cluster.slurm.hostlist import compress
+from cluster.slurm.power_saving import elastic_nodesets
 from cluster.slurm.slurm_conf import partition_settings
 from cluster.slurm.text import assignments, overridden
 
@@ -69,7 +71,7 @@ def conf(config: ClusterConfig) -> Conf:
     in_chart = {keys[name.lower()]: value for name, value in given.items() if name.lower() in keys}
     added = {CONF.canonical(name) or name: value for name, value in given.items() if name.lower() not in keys}
     enforced = {"AccountingStorageEnforce": ",".join(config.accounting.enforce) or None}
-    lines = assignments({**enforced, **_preemption(config), **added})
+    lines = assignments({**enforced, **_preemption(config), **_power_saving(config), **added})
     # A job that asks for no memory gets a whole node's in partitions without a default of their own, such as the one of
     # checks.
     memory = min(sizing.worker(config, name).memory_mib for name in config.nodesets)
@@ -95,6 +97,15 @@ def _preemption(config: ClusterConfig) -> dict[str, Value]:
     if preempts(config):
         return {"PreemptType": "preempt/qos", "PreemptMode": "REQUEUE"}
     return {"PreemptType": "preempt/none", "PreemptMode": "OFF"} if len(_priority_tiers(config)) > 1 else {}
+
+
+def _power_saving(config: ClusterConfig) -> dict[str, Value]:
+    """Return the nodes that Slurm may not power down: Soperator itself names those of nodesets without elastic nodes
+    alone. Its `idle_on_node_suspend` would resume a drained node; one that is down comes back with a new pod."""
+    if not elastic_nodesets(config):
+        return {}
+    static = [name for nodeset in config.nodesets for name in static_names(config, nodeset)]
+    return {"SuspendExcNodes": compress(static) or None, "SuspendExcStates": "DRAIN,MAINTENANCE,RESERVED"}
 
 
 def _priority_tiers(config: ClusterConfig) -> set[int]:

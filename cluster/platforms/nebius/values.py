@@ -226,7 +226,10 @@ def _nodeset(config: ClusterConfig, settings: Nebius, name: str) -> dict[str, An
     return {
         "name": name,
         "count": section.most,
-        "fifth": max(1, section.most // 5),
+        # From 5.0 on it also limits the pods that start together: nodes that wake for one job.
+        "together": section.most if section.elastic else max(1, section.most // 5),
+        "elastic": True if section.elastic else _OMIT,
+        "awake": section.static if section.elastic else _OMIT,
         "has_gpus": bool(size.gpus),
         "if_gpus": True if size.gpus else _OMIT,
         "gpu_tolerations": [_ON_GPUS] if size.gpus else _OMIT,

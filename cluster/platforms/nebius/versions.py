@@ -92,6 +92,11 @@ FIRST = (4, 1, 4)
 they start together (nebius/soperator, pull request 2703). This program follows the newest series and the next."""
 
 
+RESUME_FAILS = (5, 0, 0)
+"""The first version with a ResumeFailProgram, which ends the pod of an elastic node that came too late
+(nebius/soperator, pull request 2859)."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Series:
     """Versions of Soperator from one on, up to the next series: all in which they differ for this program."""

@@ -253,10 +253,12 @@ NODES: dict[str, Case] = {
     "a value that deletes the jail or every pod": (
         values({"slurm-cluster": {"maintenance": "downscale"}}),
         "nebius.values.slurm-cluster.maintenance", "downscale", "delete the jail", "remove it"),
-    "a value that sets nodes DOWN while their pods start": (
+    "a value that makes nodes elastic": (
         values({"nodesets": {"nodesets": [{"name": "worker", "ephemeralNodes": True}]}}),
-        "nebius.values.nodesets.nodesets.ephemeralNodes", "true", "is set DOWN while its pod is still starting",
-        "remove it"),
+        "nebius.values.nodesets.nodesets.ephemeralNodes", "true", "decides this one", "and write nodesets.NAME.count"),
+    "several ways for elastic nodes": (
+        nodeset(count={"min": 1, "max": 4}, capacity=[{"spot": {}}, {"on_demand": {}}]),
+        "nodesets.worker.capacity", "on_demand", "Soperator tries no other", "make a nodeset for each"),
     "a value that the stack file decides": (
         values({"slurm-cluster": {"clusterName": "other"}}),
         "nebius.values.slurm-cluster.clusterName", "other", "decides this one", "and write name"),
@@ -295,6 +297,7 @@ FINE: dict[str, Changes] = {
     "101 nodes": gpus(count=101),
     "a fabric of another region": {**gpus(), "nebius": {"workers": {"worker": {"infiniband": {"fabric": "fabric-5"}}}}},
     "a jail that may be overwritten": filesystems(jail={"existing": EXISTING, "overwrite_existing": True}),
+    "elastic nodes": nodeset(count={"min": 0, "max": 4}, idle="20m"),
     "a submount below /home": submount("/home/data"),
     "a later patch": version("4.1.11", **gpus()),
     "a version to come": version("5.0.0", **gpus()),

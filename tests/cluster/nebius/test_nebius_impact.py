@@ -117,6 +117,8 @@ SAMPLES: list[Sample] = [
     ("nodesets.*", gone("nodesets", "small"), DRAIN, "small-0 leaves"),
     ("nodesets.*.count", at("nodesets", "gpu", count=6), RECONFIGURE, "gpu-[4-5] joins"),
     ("nodesets.*.count", at("nodesets", "gpu", count=2), DRAIN, "gpu-[2-3] leaves"),
+    ("nodesets.*.count", at("nodesets", "gpu", count={"min": 1, "max": 8}), DRAIN, "gpu-[1-3] leaves"),
+    ("nodesets.*.count", at("nodesets", "gpu", count={"min": 4, "max": 8}), RECONFIGURE, "gpu-[4-7] joins"),
     ("nodesets.*.machine_type", at("nodesets", "cpu", machine_type="cpu-d3/32vcpu-128gb"), REPLACE,
      "cpu-[0-1] is recreated"),
     ("nodesets.*.disk.size_gb", at("nodesets", "gpu", disk={"size_gb": 1024}), REPLACE, "gpu-[0-3] is recreated"),

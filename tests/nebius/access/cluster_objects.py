@@ -31,6 +31,15 @@ def node_set(name: str = "worker", wanted: int = 2, ready: int = 2, phase: str =
     }
 
 
+def elastic_node_set(name: str, most: int, powered: Sequence[int], ready: int) -> list[Object]:
+    """A NodeSet with its NodeSetPowerState."""
+    nodeset = node_set(name, most, ready)
+    nodeset["spec"]["ephemeralNodes"] = True
+    state = {"kind": "NodeSetPowerState", "metadata": {"name": name}, "spec": {"nodeSetRef": name}}
+    # Soperator leaves out a list that is empty.
+    return [nodeset, {**state, "spec": {**state["spec"], **({"activeNodes": [*powered]} if powered else {})}}]
+
+
 def active_check(name: str, *, slurm: str = "", pods: str = "", drains: bool = False, needs: Sequence[str] = (),
                  failed: Mapping[str, str] | None = None, suspend: bool = False) -> Object:  # fmt: skip
     spec: Object = {"checkType": "slurmJob" if slurm else "k8sJob", "dependsOn": list(needs), "suspend": suspend}
@@ -151,7 +160,8 @@ class World:
         """The program, for the fixture `kubectl`."""
         absent = 'echo "error: the server doesn\'t have a resource type \\"$2\\"" >&2; exit 1'
         kinds = {
-            "slurmclusters.slurm.nebius.ai": self.clusters, "nodesets.slurm.nebius.ai": self.node_sets,
+            "slurmclusters.slurm.nebius.ai": self.clusters,
+            "nodesets.slurm.nebius.ai,nodesetpowerstates.slurm.nebius.ai": self.node_sets,
             "activechecks.slurm.nebius.ai": self.checks, "events": self.events, "nodes": self.hosts,
             "pods,deployments.apps": self.pods,
             "pods": [one for one in self.pods if one["kind"] == "Pod"], "secrets": self.secrets,

@@ -16,7 +16,7 @@ from cluster.platforms.nebius.drift import UNKNOWN, both_ways, changed, installe
 from cluster.platforms.nebius.releases import Release
 from components.deploy import config_text
 from tests.cluster.nebius.clusters import nebius, settings
-from tests.nebius.access.cluster_objects import IDLE, World, host, node_set
+from tests.nebius.access.cluster_objects import IDLE, World, elastic_node_set, host, node_set
 from tests.nebius.access.conftest import Hpc
 
 Made = Callable[[str], Path]
@@ -163,6 +163,17 @@ class TestObjects:
         world.node_sets = [node_set(wanted=5, ready=2)]
         found = drift(world)["nodeset-size replicas of nodeset worker"]
         assert (found["stack"], found["there"]) == ("2", "5")
+
+    def test_elastic_nodes_that_sleep_or_run_are_no_difference(self, drift: Drift, up: dict[str, Any]) -> None:
+        up["config"] = config_text(nebius(nodesets={"worker": {"count": {"min": 1, "max": 2}}}))
+        for there in (1, 2):
+            world = same()
+            world.node_sets = elastic_node_set("worker", 2, range(there), there)
+            world.hosts = world.hosts if there == 2 else world.hosts[:-1]
+            found = drift(world)
+            assert not [id_ for id_ in found if id_.startswith(("nodeset-size", "node-group-size"))]
+        world.node_sets = elastic_node_set("worker", 5, [0], 1)
+        assert drift(world)["nodeset-size replicas of nodeset worker"]["there"] == "5"
 
     def test_node_groups_as_far_as_kubectl_shows_them(self, drift: Drift) -> None:
         world = same()

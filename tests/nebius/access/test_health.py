@@ -8,8 +8,17 @@ from typing import Any
 
 import pytest
 
-from cluster.platforms.nebius.health import OPERATOR_SECONDS, PROBLEMS, REASONS, Actor, action, blocking, recognized
-from cluster.platforms.nebius.observation import Check
+from cluster.platforms.nebius.health import (
+    HOSTS,
+    OPERATOR_SECONDS,
+    PROBLEMS,
+    REASONS,
+    Actor,
+    action,
+    blocking,
+    recognized,
+)
+from cluster.platforms.nebius.observation import HOST_PROBLEMS, Check
 from components.deploy import config_text
 from tests.cluster.nebius.clusters import nebius
 from tests.nebius.access.cluster_objects import (
@@ -20,6 +29,7 @@ from tests.nebius.access.cluster_objects import (
     active_check,
     checks_manager,
     condition,
+    elastic_node_set,
     event,
     host,
     node_set,
@@ -71,6 +81,10 @@ def test_an_operator_that_may_not_replace_nodes_does_not_act_on_them() -> None:
     assert action("[hardware_problem] x", 60, replacement=False).actor is Actor.SUPPORT
     # These need no other host.
     assert action("Kill task failed", 60, replacement=False).actor is Actor.OPERATOR
+
+
+def test_every_condition_of_hosts_is_said_in_words() -> None:
+    assert set(HOSTS) == {*HOST_PROBLEMS, "Ready"}
 
 
 def test_no_beginning_hides_a_longer_one() -> None:
@@ -149,6 +163,7 @@ INVALID = "fatal: Switch configuration ab has invalid child (0f12345678901234567
 NO_LIBRARY = "NVIDIA-SMI couldn't find libnvidia-ml.so library in your system."
 NOWHERE = condition("PodScheduled", "False", "Unschedulable", "0/5 nodes are available")
 LATER = condition("LoginAvailable", "False", "NotAvailable", "Login is not available yet")
+PLANNED = condition("NebiusMaintenanceScheduled", "True", "Scheduled", "from 2026-11-30T02:00:00Z")
 SUSPECTED = condition("HardwareIssuesSuspected", "True", "GPUHealthCheckFailedSoperator", "xid 79")
 
 
@@ -216,6 +231,15 @@ FINDINGS: dict[str, tuple[dict[str, Any], str, dict[str, str]]] = {
     "a host with suspected hardware": (
         {"hosts": [host("host-1"), host("host-2", SUSPECTED)]}, "host-condition host-2",
         {"what": "where worker-1 runs: HardwareIssuesSuspected is True (GPUHealthCheckFailedSoperator: xid 79)"}),
+    "a host that Nebius maintains": (
+        {"hosts": [host("host-1"), host("host-2", PLANNED)]}, "host-condition host-2",
+        {"what": "(Scheduled: from 2026-11-30T02:00:00Z). In words: Nebius has scheduled maintenance of its host",
+         "note": "Soperator drains the Slurm node there, waits for its jobs"}),
+    "a node that is emptied for maintenance, however long its jobs take": (
+        {"nodes": {**IDLE, "worker-1": ("MIXED+DRAIN+CLOUD", "[compute_maintenance] node replacement process")}},
+        "node-drained worker-1",
+        {"what": "Nebius has scheduled maintenance of its host, and the node is being replaced. Who must act: operator",
+         "note": "It waits for the jobs, has the instance recreated and resumes the node."}),
     "a failed check, with its jobs": (
         {"checks": [active_check("gpu-fryer", slurm="Failed", drains=True, failed={"71": "too slow"})]},
         "check-failed gpu-fryer", {"what": "the last run of this check ended as Failed: job 71: too slow"}),
@@ -241,6 +265,44 @@ def test_what_is_wrong_is_found_with_what_to_do(status: Status, case: str) -> No
     for field, text in texts.items():
         assert text in found[finding][field]
     assert "nodeset-incomplete cpu" not in found
+
+
+SLEEPING = "IDLE+CLOUD+POWERED_DOWN"
+STARTING = pod("worker-2", ready=False, phase="Pending", scheduled=NOWHERE, node="")
+
+
+@pytest.mark.parametrize(
+    ("powered", "ready", "states", "pods"),
+    [
+        ([0, 1], 2, [SLEEPING, "IDLE+CLOUD+NOT_RESPONDING+POWERED_DOWN"], []),
+        ([0, 1, 2], 2, ["MIXED+CLOUD+NOT_RESPONDING+POWERING_UP", SLEEPING], [STARTING]),
+        ([0, 1, 2], 2, ["IDLE+CLOUD+POWERING_DOWN", SLEEPING], [STARTING]),
+        ([0, 1, 2, 3], 4, ["IDLE+CLOUD", "ALLOCATED+CLOUD"], [pod("worker-2"), pod("worker-3")]),
+    ],
+)
+def test_elastic_nodes_that_sleep_wake_or_run_are_no_findings(
+    status: Status, powered: list[int], ready: int, states: list[str], pods: list[Any]
+) -> None:
+    nodes = {f"worker-{number}": (state, "") for number, state in enumerate(states, 2)}
+    node_sets = elastic_node_set("worker", 4, powered, ready)
+    assert status(nodes={**IDLE, **nodes}, node_sets=node_sets, pods=[*PODS, *pods]) == {}
+
+
+def test_an_elastic_node_that_did_not_come_is_down_until_somebody_resumes_it(status: Status) -> None:
+    nodes = {**IDLE, "worker-2": ("DOWN+CLOUD+POWERED_DOWN", "ResumeTimeout reached")}
+    found = status(nodes=nodes, node_sets=elastic_node_set("worker", 4, [0, 1], 2))
+    assert [*found] == ["node-unstarted worker-2"]
+    assert found["node-unstarted worker-2"]["todo"] == "./hpc nodes nebius resume worker-2"
+    assert "ResumeTimeout reached" in found["node-unstarted worker-2"]["what"]
+
+
+def test_elastic_node_sets_are_shown_with_the_nodes_that_are_up(hpc: Hpc, kubectl: Made) -> None:
+    world = World()
+    world.node_sets = [*elastic_node_set("worker", 16, [0, 1], 2), *elastic_node_set("spare", 4, [], 0)]
+    kubectl(world.script())
+    rows = [line.split() for line in hpc("status", "nebius").out.splitlines()]
+    assert ["worker", "2", "of", "16", "2", "Ready"] in rows
+    assert ["spare", "0", "of", "4", "0", "Ready"] in rows
 
 
 def test_the_cause_stands_before_its_effects(status: Status) -> None:
@@ -282,7 +344,7 @@ def test_json_has_the_keys_of_every_platform_and_kubernetes_beside_them(hpc: Hpc
     assert document["machines"]["controller-0"]["facts"]["slurm"]["nodes"]["worker-1"]["CPUTot"] == "128"
     kubernetes = document["kubernetes"]
     assert (kubernetes["phase"], kubernetes["pods"], kubernetes["drained"]) == ("Available", [], [])
-    assert kubernetes["nodesets"] == [{"name": "worker", "wanted": 2, "ready": 2, "phase": "Ready"}]
+    assert kubernetes["nodesets"] == [{"name": "worker", "wanted": 2, "ready": 2, "phase": "Ready", "most": None}]
 
 
 @pytest.mark.parametrize("command", ["status", "drift"])

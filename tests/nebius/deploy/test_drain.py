@@ -26,6 +26,12 @@ class TestDrain:
         found = leaving(self.OLD, {**self.OLD, "gpu": {"count": 2, "shape": "b"}})
         assert found == {"gpu-0": REMADE, "gpu-1": REMADE, "gpu-2": LEAVES}
 
+    def test_those_that_become_elastic_lose_their_pods_and_those_that_were_keep_them(self):
+        elastic = {"count": 8, "shape": "a", "static": 1}
+        assert leaving(self.OLD, {**self.OLD, "gpu": elastic}) == {"gpu-1": LEAVES, "gpu-2": LEAVES}
+        assert leaving({"gpu": elastic}, {"gpu": {**elastic, "static": 0}}) == {}
+        assert leaving({"gpu": elastic}, {"gpu": {"count": 7, "shape": "a"}}) == {"gpu-7": LEAVES}
+
     def test_numbers_come_back_from_the_state_as_fractions(self):
         olds = {"gpu": {"count": 2.0, "shape": "a"}}
         assert leaving(olds, {"gpu": {"count": 1, "shape": "a"}}) == {"gpu-1": LEAVES}

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from typing import Any, cast
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from cluster.observe.nodes import parse_nodes
 from components.nebius import waits
@@ -182,6 +184,49 @@ def test_each_node_set_has_as_many_pods_as_it_should(has: int | None, asked: int
     assert (look.done, look.text) == (not text, text)
 
 
+@pytest.mark.parametrize(
+    ("has", "asked", "text"),
+    [
+        (2, 8, ""),
+        (5, 8, ""),
+        (1, 8, "gpu has 1 of 2 pods"),
+        (2, 4, "gpu has 2 of 2 pods"),
+        (0, 8, "gpu has 0 of 2 pods"),
+    ],
+)
+def test_an_elastic_node_set_has_its_static_pods_and_may_have_more(has: int, asked: int, text: str) -> None:
+    found = [{"metadata": {"name": "gpu"}, "status": {"replicas": has}, "spec": {"replicas": asked}}]
+    look = waits.nodesets_state({"gpu": 2}, found, {"gpu": 8})
+    assert (look.done, look.text) == (not text, text)
+
+
+NUMBERS = st.lists(st.integers(0, 40), unique=True)
+
+
+@given(NUMBERS, st.integers(0, 20), st.integers(1, 20))
+def test_static_nodes_are_powered_up_and_others_left_as_slurm_has_them(
+    active: list[int], static: int, more: int
+) -> None:
+    most = static + more
+    found = waits.powered(active, static, most)
+    assert found == sorted(set(found))
+    assert set(range(static)) <= set(found) <= set(range(most))
+    assert set(found) - set(range(static)) == {number for number in active if static <= number < most}
+    assert waits.powered(found, static, most) == found
+
+
+def test_nodes_are_powered_as_the_stack_file_has_them_unless_slurm_changes_them_meanwhile() -> None:
+    cluster = Cluster()
+    cluster.objects["nodesets"] = [row("gpu", spec={"replicas": 8}, status={"replicas": 2})]
+    state = row("gpu", metadata={"resourceVersion": "7"}, spec={"nodeSetRef": "gpu", "activeNodes": [5, 0, 9]})
+    cluster.objects["nodesetpowerstates"] = [state, row("other", metadata={"resourceVersion": "8"})]
+    waited("nodesets", cluster, replicas={"gpu": 2}, most={"gpu": 8})
+    ((_, kind, name, merge, patch),) = [words for words in cluster.ran if words[0] == "patch"]
+    assert (kind, name, merge) == ("nodesetpowerstates.slurm.nebius.ai", "gpu", "--type=merge")
+    given_ = json.loads(patch.removeprefix("--patch="))
+    assert given_ == {"metadata": {"resourceVersion": "7"}, "spec": {"activeNodes": [0, 1, 5]}}
+
+
 def slurm(*lines: str) -> Cluster:
     """A cluster whose login pod answers with these nodes."""
     cluster = Cluster()
@@ -234,6 +279,28 @@ class TestSlurmsNodes:
         waited("scheduler", cluster, nodes={"worker-0": 8}, nodesets=["worker"])
         deleted = [words for words in cluster.ran if "delete" in words]
         assert deleted == [("login-0", "scontrol", "delete", "NodeName=worker-1")]
+
+    def test_elastic_ones_may_sleep_and_static_ones_may_not(self) -> None:
+        lines = ["NodeName=worker-0 State=IDLE+CLOUD", "NodeName=worker-1 State=IDLE+CLOUD+POWERED_DOWN"]
+        spec = {"nodesets": ["worker"], "elastic": ["worker-1", "worker-2"]}
+        cluster = slurm(*lines, "NodeName=worker-2 State=DOWN+CLOUD+POWERED_DOWN+NOT_RESPONDING")
+        waited("scheduler", cluster, nodes={"worker-0": 0}, **spec)
+        assert not any("update" in words or "delete" in words for words in cluster.ran)
+        assert "worker-1 is idle~" in failed("scheduler", cluster, nodes={"worker-0": 0, "worker-1": 0}, **spec)
+
+    def test_one_that_became_elastic_is_powered_down_and_one_that_was_recreated_is_resumed(self) -> None:
+        at = "[root@2026-11-22T05:00:00]"
+        cluster = slurm(
+            "NodeName=worker-0 State=IDLE+CLOUD",
+            f"NodeName=worker-1 State=IDLE+CLOUD+DRAIN Reason={waits.LEAVES} {at}",
+            f"NodeName=worker-2 State=IDLE+CLOUD+DRAIN Reason={waits.REMADE} {at}",
+            f"NodeName=worker-3 State=IDLE+CLOUD+DRAIN Reason=cable {at}",
+        )
+        elastic = ["worker-1", "worker-2", "worker-3"]
+        waited("scheduler", cluster, nodes={"worker-0": 0}, nodesets=["worker"], elastic=elastic)
+        assert [words[2:] for words in cluster.ran if "update" in words] == [
+            ("update", "NodeName=worker-1", "State=POWER_DOWN"), ("update", "NodeName=worker-2", "State=RESUME"),
+        ]  # fmt: skip
 
     def test_gpus_are_counted_inside_the_jail(self) -> None:
         cluster = slurm("NodeName=worker-0 State=IDLE Gres=gpu:nvidia_h100_80gb_hbm3:8(S:0-1)")

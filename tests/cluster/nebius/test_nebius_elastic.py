@@ -1,0 +1,118 @@
+"""Elastic nodesets: the same two fields as elsewhere, by Soperator's ephemeral nodes and node groups that grow."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cluster.findings import Finding, Level
+from cluster.impact.edits import edits
+from cluster.impact.table import impact
+from cluster.load import find_warnings
+from cluster.platforms.nebius.node_groups import shape
+from cluster.platforms.nebius.request import describe_request, request
+from tests.cluster.nebius.clusters import given as given_
+from tests.cluster.nebius.clusters import groups, made, nebius, settings
+
+BOTH = {"elastic": {"count": {"min": 2, "max": 16}, "idle": "20m"}, "fixed": {"count": 3}}
+PARTITIONS = {"main": {"nodesets": ["elastic", "fixed"], "default": True}, "rest": {"nodesets": ["fixed"]}}
+VERSIONS = ("4.1.7", "5.0.0")
+
+
+def releases(version: str = "4.1.7", **nodesets: Any) -> dict[str, dict[str, Any]]:
+    """Values of each release of a cluster of both nodesets, or of these."""
+    partitions = {"main": {"nodesets": [*nodesets], "default": True}} if nodesets else PARTITIONS
+    section = {"soperator": {"version": version}}
+    found = made(given_(nodesets=nodesets or BOTH, partitions=partitions, nebius=section))
+    return {name: dict(release.values) for name, release in found.items()}
+
+
+@given(st.integers(0, 300), st.integers(1, 300), st.integers(1, 100))
+def test_groups_have_static_nodes_at_least_and_all_at_most(static: int, more: int, size: int) -> None:
+    cluster = nebius(
+        nodesets={"worker": {"count": {"min": static, "max": static + more}}},
+        nebius={"workers": {"worker": {"nodes_per_group": size}}},
+    )
+    found = [group for group in groups(cluster) if group.role == "worker"]
+    bounds = [group.between or (group.count, group.count) for group in found]
+    assert (sum(low for low, _ in bounds if low is not None), sum(group.most for group in found)) == (
+        static, static + more,
+    )  # fmt: skip
+    assert all(group.between is None or group.between[0] < group.between[1] <= size for group in found)
+    # A group whose number may change is one that no other number follows.
+    assert [group.count is None for group in found] == sorted(group.count is None for group in found)
+
+
+def test_only_the_number_of_an_elastic_nodesets_nodes_changes_with_its_count() -> None:
+    counts = (4, {"min": 1, "max": 4}, {"min": 3, "max": 90})
+    clusters = [nebius(nodesets={"worker": {"count": count}}) for count in counts]
+    assert len({shape(cluster, settings(cluster), "worker") for cluster in clusters}) == 1
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_soperator_powers_nodes_up_and_down(version: str) -> None:
+    elastic, fixed = releases(version)["nodesets"]["nodesets"]
+    assert {key: elastic[key] for key in ("replicas", "ephemeralNodes", "initialNumberEphemeralNodes")} == {
+        "replicas": 16, "ephemeralNodes": True, "initialNumberEphemeralNodes": 2,
+    }  # fmt: skip
+    # All nodes of a job start together.
+    assert elastic["maxUnavailable"] == 16
+    assert not {"ephemeralNodes", "initialNumberEphemeralNodes"} & fixed.keys()
+
+
+def test_static_and_drained_nodes_are_never_powered_down() -> None:
+    lines = releases()["slurm-cluster"]["customSlurmConfig"].splitlines()
+    assert "SuspendExcNodes=elastic-[0-1],fixed-[0-2]" in lines
+    assert "SuspendExcStates=DRAIN,MAINTENANCE,RESERVED" in lines
+    assert "Suspend" not in releases(worker={"count": 2})["slurm-cluster"]["customSlurmConfig"]
+    asleep = releases(worker={"count": {"min": 0, "max": 2}})["slurm-cluster"]["customSlurmConfig"]
+    assert "SuspendExcNodes" not in asleep
+
+
+def test_idle_times_are_those_of_partitions() -> None:
+    rows = releases()["slurm-cluster"]["partitionConfiguration"]["partitions"]
+    times = {row["name"]: "SuspendTime=1200" in row["config"].split() for row in rows}
+    assert times == {"main": True, "rest": False, "hidden": False}
+
+
+def test_a_preview_shows_both_numbers_and_the_most_that_it_may_cost() -> None:
+    cluster = nebius(nodesets=BOTH)
+    (line,) = [line for line in describe_request(cluster) if "nodeset elastic" in line]
+    assert line.startswith("2 to 16 x cpu-d3/16vcpu-64gb: nodeset elastic")
+    assert line.endswith("at most 256 CPUs")
+    assert any("31 nodes of cpu-d3" in line for line in describe_request(cluster))
+    # `up` asks Nebius for room for the nodes that it creates.
+    (row,) = [row for row in request(cluster, settings(cluster))["nodes"] if row["preset"] == "16vcpu-64gb"]
+    assert row["count"] == 1 + 2 + 3
+
+
+def warnings(version: str, low: int) -> dict[str, Finding]:
+    cluster = nebius(nodesets={"worker": {"count": {"min": low, "max": 4}}}, nebius={"soperator": {"version": version}})
+    found = find_warnings(cluster)
+    return {one.id: one for one in found if one.id.startswith("nebius-elastic")}
+
+
+@pytest.mark.parametrize(
+    ("version", "low", "ids"),
+    [
+        ("4.1.7", 1, {"nebius-elastic-late"}),
+        ("5.0.0", 1, set()),
+        ("5.0.0", 0, {"nebius-elastic-asleep"}),
+    ],
+)
+def test_what_a_version_of_soperator_does_otherwise_is_a_warning(version: str, low: int, ids: set[str]) -> None:
+    found = warnings(version, low)
+    assert set(found) == ids
+    assert all(one.level is Level.WARNING and one.at[:2] == ("nodesets", "worker") for one in found.values())
+
+
+def test_a_nodeset_that_becomes_elastic_says_what_leaves() -> None:
+    before, after = (
+        nebius(nodesets={"worker": {"count": 4}}),
+        nebius(nodesets={"worker": {"count": {"min": 1, "max": 8}}}),
+    )
+    (edit,) = [edit for edit in edits(before, after) if edit.path[-1] == "count"]
+    assert "worker-[1-3] leaves" in str(impact(edit))
+    (edit,) = edits(after, nebius(nodesets={"worker": {"count": {"min": 2, "max": 8}}}))
+    assert "2 of worker-[0-7] are always up" in str(impact(edit))
