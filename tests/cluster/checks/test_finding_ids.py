@@ -23,8 +23,8 @@ nccl-average-failed nccl-collective-assumed nccl-complaints nccl-drop nccl-fabri
 nccl-no-reference nccl-no-rows nccl-nodes-differ nccl-one-slow nccl-runs-by-task nccl-several-runs nccl-slow-node
 nccl-small-only nccl-torn nccl-truncated nccl-unchecked nccl-unreadable nccl-unsteady nccl-wrong-results
 nebius-architecture nebius-backup-size nebius-capacity nebius-capacity-list nebius-cluster-name
-nebius-disk-size nebius-disk-type
-nebius-drivers-preset nebius-elastic-asleep nebius-elastic-late nebius-fabric nebius-filesystem-large nebius-filesystem-twice nebius-gpu-cluster
+nebius-disk-size nebius-disk-type nebius-drivers-preset nebius-elastic-asleep nebius-elastic-late nebius-fabric
+nebius-filesystem-large nebius-filesystem-twice nebius-gpu-cluster
 nebius-group-type nebius-host-names nebius-jail-existing nebius-jail-overwrite nebius-kubernetes-version
 nebius-login-count nebius-login-exposure nebius-no-gpu-cluster nebius-nodeset-name nebius-partition-name
 nebius-placement nebius-placement-policy nebius-preset-small nebius-region nebius-release-unknown nebius-reservation
