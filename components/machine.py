@@ -134,6 +134,9 @@ class Elastic:
     """The API that it calls: `ComputeApi` of scripts/node/interface.py."""
     templates: Mapping[str, Sequence[Mapping[str, pulumi.Input[str]]]]
     """Of each elastic nodeset: `way` and `template`, in the order in which they are tried."""
+    token: pulumi.Output[str] | None = None
+    """Authenticates the controller; the content of the file `token_file` of `cloud`. None where it has an identity of
+    its own."""
 
 
 @dataclass(frozen=True, kw_only=True)

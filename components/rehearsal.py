@@ -27,6 +27,8 @@ class Request:
     kept: str | None = None
     """The network that the rehearsal has from the last time."""
     real_prolog: bool = False
+    elastic: bool = False
+    """Keep elastic nodesets so."""
     folder: Path
     """A folder for what belongs to the rehearsal besides its stack file and its state."""
 

@@ -106,7 +106,11 @@ class NebiusRehearsal(Rehearsal):
         section = config.section(Nebius)
         if section is None:
             raise RehearsalError(f"{request.file} has no section nebius")
-        for given, option in ((request.cidr, "--cidr"), (request.real_prolog, "--real-prolog")):
+        for given, option in (
+            (request.cidr, "--cidr"),
+            (request.real_prolog, "--real-prolog"),
+            (request.elastic, "--elastic"),
+        ):
             if given:
                 raise RehearsalError(f"{option} is for stacks of machines: leave it out, {request.stack} has pods.")
         self._config, self._nebius, self._request = config, section, request

@@ -45,6 +45,12 @@ def rehearse(
         bool,
         Option("--real-prolog", help="Run the file of slurm.rxdm itself, with stand-ins for docker, gcloud and GPUs."),
     ] = False,
+    elastic: Annotated[
+        bool,
+        Option(
+            "--elastic", help="Keep elastic nodesets so: their machines come and go. Default: static, up to 4 nodes."
+        ),
+    ] = False,
     preview: Annotated[bool, Option("--preview", help="Show what would happen, and do nothing.")] = False,
     destroy: Annotated[bool, Option("--destroy", help="Remove the rehearsal, with all that is on it.")] = False,
     json: options.Json = False,
@@ -82,6 +88,7 @@ def rehearse(
         cidr=cidr,
         kept=stackfile.read(project.ROOT, name).network,
         real_prolog=real_prolog,
+        elastic=elastic,
         folder=rehearsals.own_folder(name),
     )
     platform = registry.get(config.platform)
@@ -102,7 +109,11 @@ def rehearse(
         console.line(f"     ./hpc run {name} -- sinfo")
         console.line(f"     ./hpc ssh {name}{made.ssh}")
         console.line(f"     ./hpc status {name}")
-        options_given = [f" --nodes {nodes}" if nodes else "", f" --config-file {config_file}" if config_file else ""]
+        options_given = [
+            f" --nodes {nodes}" if nodes else "",
+            " --elastic" if elastic else "",
+            f" --config-file {config_file}" if config_file else "",
+        ]
         console.line(f"After an edit of {file.path.name}: ./hpc rehearse {stack}{''.join(options_given)}")
         console.line(f"To remove it: ./hpc rehearse {stack} --destroy")
     raise Exit(code)

@@ -169,7 +169,8 @@ class Nodeset(OnController):
     capacity: Capacities | None = None
     """On gcp and nebius: how the cloud is asked for them. On nebius on_demand, spot (preemptible nodes) or
     reservation. Elastic nodes may have a list, e.g. [{reservation: mine}, spot, on_demand]: where one way has no
-    machines, the next one is tried. Static nodes have the first."""
+    machines, the next one is tried. Static nodes have the first. On local: names of ways alone, without effect on the
+    machines."""
     features: Annotated[
         tuple[Feature, ...],
         Slurm("Feature"),

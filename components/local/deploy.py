@@ -2,25 +2,28 @@
 
 import hashlib
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pulumi
+import pulumi_random as random
 
 from cluster.catalog import SYSTEMS
 from cluster.config import ClusterConfig
 from cluster.platforms.local.address_plan import plan
-from cluster.roster import MachineSpec, controller_name, machines
+from cluster.roster import MachineSpec, controller_name, elastic_machine, elastic_names, machines, static_names
 from cluster.slurm import paths
 from cluster.slurm.script_tree import Tree
 from components.deploy import Deployment
+from components.local.host.cloud import PORT
 from components.local.host.images import recipe
 from components.local.host.owner import state_id
 from components.local.host.paths import HostError, host_root, images_root
-from components.local.resources import Image, LocalMachine, Network, SharedFolder
-from components.machine import Boot, Machine, Machines
+from components.local.resources import Cloud, Image, LocalMachine, Network, SharedFolder
+from components.machine import Boot, Elastic, Machine, Machines
 from components.slurm.cluster import boot_files, deploy_machines
 from components.slurm.keys import ClusterKeys
+from components.slurm.payload import CLOUD_TOKEN
 
 GPU_MAJOR = 60  # for local and experimental use (Linux' Documentation/admin-guide/devices.txt): no driver answers
 MAIL_GID = 8  # group `mail` (Debian's base-passwd)
@@ -28,6 +31,12 @@ LONGEST_FOLDER = 50
 """Characters of a folder's name, without the digest that some have: a folder's name has at most 63."""
 STATE_FOLDER = "hpc--state"
 """The folder that serves as the controller's state disk; no directory has this name, see `folder_name`."""
+_PROJECT, _ZONE = "rehearsal", "local-a"
+"""The place of elastic nodes in requests for them."""
+_PROPERTIES: Mapping[str, Any] = {
+    "spot": {"scheduling": {"provisioningModel": "SPOT", "instanceTerminationAction": "DELETE"}}
+}
+"""Properties of instances by the way in which they are asked for."""
 MODES = {"/var/mail": (0o2775, MAIL_GID)}
 """Mode and group of a shared folder, where it is not root's and 0755: mailboxes are made by the delivery agent."""
 
@@ -40,7 +49,12 @@ def _make(config: ClusterConfig, keys: ClusterKeys) -> Machines:
     boot = boot_files(keys, mounts=mounts(config), controller=controller_name(config))
     made = LocalPlatform(config.name, config, keys.admin.public_key_openssh, boot)
     return Machines(
-        machines=made.machines, mounts=lambda _: mounts(config), addresses=plan(config).of, state=state(config)
+        machines=made.machines,
+        mounts=lambda _: mounts(config),
+        addresses=plan(config).of,
+        state=state(config),
+        elastic=made.elastic,
+        ready=made.ready,
     )
 
 
@@ -48,7 +62,11 @@ class LocalPlatform(pulumi.ComponentResource):
     """A cluster's machines on this host, answering SSH."""
 
     machines: tuple[Machine, ...]
-    """The machines in the roster's order: controller, login machines, nodes."""
+    """The machines in the roster's order: controller, login machines, static nodes."""
+    elastic: Elastic | None
+    """How the controller creates elastic nodes; None where there are none."""
+    ready: Sequence[pulumi.Resource]
+    """The process that creates them, which runs before the controller asks it."""
 
     def __init__(
         self,
@@ -76,6 +94,9 @@ class LocalPlatform(pulumi.ComponentResource):
         # Only where there are some: another input would be a change of every stack that is up.
         own = {"packages": list(config.image.packages)} if config.image.packages else {}
         image = Image(f"{name}-image", {**made, **own}, child)
+        elastic = [nodeset for nodeset, section in config.nodesets.items() if section.elastic]
+        # As above.
+        opened = {"open_to": {addresses.of[controller_name(config)]: PORT}} if elastic else {}
         network = Network(
             f"{name}-network",
             {
@@ -85,6 +106,7 @@ class LocalPlatform(pulumi.ComponentResource):
                 "gateway": addresses.gateway,
                 "hosts": dict(addresses.of),
                 "state": key,
+                **opened,
             },
             child,
         )
@@ -113,6 +135,16 @@ class LocalPlatform(pulumi.ComponentResource):
             _machine(spec, {**common, "address": addresses.of[spec.name]}, boot(spec), after)
             for spec in machines(config)
         )
+        self.ready, self.elastic = (), None
+        if elastic:
+            token = random.RandomPassword(f"{name}-cloud-token", length=40, special=False, opts=child).result
+            designs = {
+                nodeset: ({**common, "devices": devices(spec), "orderly": False}, boot(spec))
+                for nodeset in elastic
+                if (spec := elastic_machine(config, nodeset))
+            }
+            self.ready = (Cloud(f"{name}-cloud", _cloud(config, place, token, key), designs, after),)
+            self.elastic = _elastic(config, token)
         self.register_outputs({"bridge": network.bridge, "machine_addresses": dict(addresses.of)})
 
 
@@ -127,6 +159,65 @@ def _machine(spec: MachineSpec, common: Mapping[str, Any], files: Boot, opts: pu
         resource=made,
         host_key=made.host_key,
     )
+
+
+def _cloud(
+    config: ClusterConfig, place: Mapping[str, str], token: pulumi.Output[str], state: pulumi.Output[str]
+) -> dict[str, Any]:
+    """Inputs of the process that creates elastic nodes: what lab/google/host_compute.py reads."""
+    addresses = plan(config)
+    elastic = {name: section for name, section in config.nodesets.items() if section.elastic}
+    static = {node: name for name in elastic for node in static_names(config, name)}
+    labels = {"hpc-cluster": config.name, "hpc-part": "node"}
+    return {
+        **place,
+        "state": state,
+        "gateway": addresses.gateway,
+        "port": PORT,
+        "token": token,
+        "place": f"projects/{_PROJECT}/zones/{_ZONE}",
+        "labels": labels,
+        "static": static,
+        "addresses": {
+            node: addresses.of[node]
+            for name in elastic
+            for node in (*static_names(config, name), *elastic_names(config, name))
+        },
+        "templates": {
+            _template(config, name, capacity.way): {
+                "nodeset": name,
+                "way": capacity.way,
+                "properties": {"labels": {**labels, "hpc-nodeset": name}, **_PROPERTIES.get(capacity.way, {})},
+            }
+            for name, section in elastic.items()
+            for capacity in section.ways
+        },
+    }
+
+
+def _elastic(config: ClusterConfig, token: pulumi.Output[str]) -> Elastic:
+    """How the controller asks that process for machines: as it asks Google."""
+    cloud = {"project": _PROJECT, "zone": _ZONE, "region": _ZONE.rpartition("-")[0], "cluster": config.name}
+    endpoint = f"http://{plan(config).gateway}:{PORT}"
+    return Elastic(
+        cloud={**cloud, "endpoint": endpoint, "token_file": CLOUD_TOKEN},
+        templates={
+            name: [
+                {
+                    "way": capacity.way,
+                    "template": f"projects/{_PROJECT}/global/instanceTemplates/{_template(config, name, capacity.way)}",
+                }
+                for capacity in section.ways
+            ]
+            for name, section in config.nodesets.items()
+            if section.elastic
+        },
+        token=token,
+    )
+
+
+def _template(config: ClusterConfig, nodeset: str, way: str) -> str:
+    return f"{config.name}-{nodeset}-{way.replace('_', '-')}"
 
 
 def mounts(config: ClusterConfig) -> tuple[Mapping[str, str], ...]:

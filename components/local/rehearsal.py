@@ -29,6 +29,10 @@ class MachinesRehearsal(Rehearsal):
 
     def __init__(self, config: ClusterConfig, request: Request) -> None:
         _refuse_download(config, request)
+        if request.elastic and not any(row.elastic for row in config.nodesets.values()):
+            raise RehearsalError(
+                f"{request.file} has no elastic nodeset. Leave out --elastic; or make one so: count: {{min: 1, max: 8}}"
+            )
         self._section = _section(config, request)
         try:
             local = parse({"hpc:cluster": self._section})
@@ -42,7 +46,7 @@ class MachinesRehearsal(Rehearsal):
             }
             for difference in differences(config, local)
         ]
-        self.stood_in = stood_in(config, nodes=request.nodes, real_prolog=request.real_prolog)
+        self.stood_in = stood_in(config, nodes=request.nodes, real_prolog=request.real_prolog, elastic=request.elastic)
 
     def settings(self) -> Mapping[str, Any]:
         """The local cluster."""
@@ -65,12 +69,12 @@ def _section(config: ClusterConfig, request: Request) -> dict[str, Any]:
     """The rehearsal's cluster, on the network that is asked for, that it has, or that is free."""
     cidr = request.cidr
     if cidr is None:
-        cidr = _free(config.name, room(config, nodes=request.nodes), request.kept)
+        cidr = _free(config.name, room(config, nodes=request.nodes, elastic=request.elastic), request.kept)
     try:
         cluster_cidr(cidr)
     except RefusedError as error:
         raise RehearsalError(f"--cidr {cidr}: allowed is {error.allowed}; {error.todo}.") from None
-    return rehearsed(config, nodes=request.nodes, cidr=cidr, real_prolog=request.real_prolog)
+    return rehearsed(config, nodes=request.nodes, cidr=cidr, real_prolog=request.real_prolog, elastic=request.elastic)
 
 
 def _free(cluster: str, room: int, kept: str | None) -> str:

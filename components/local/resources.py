@@ -3,7 +3,7 @@
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +11,10 @@ import pulumi
 from pulumi.dynamic import CreateResult, DiffResult, ReadResult, ResourceProvider, UpdateResult
 
 from components.dynamic import DynamicResource, changed, given, report
-from components.local.host import images, machine, network, owner
+from components.local.host import cloud, images, machine, network, owner
 from components.local.host.cgroups import allow_watches
 from components.local.host.layer import File
-from components.local.host.machine import Design, Facts
+from components.local.host.machine import Facts, design, made
 from components.local.host.paths import StackPaths
 from components.local.host.process import require_host
 from components.machine import Boot, BootFile
@@ -35,7 +35,7 @@ class NetworkProvider(ResourceProvider):
     def diff(self, _id: str, _olds: dict[str, Any], _news: dict[str, Any]) -> DiffResult:
         """Another root or name is another network; all else is changed in place, and a missing bridge is recreated."""
         replaces = changed(_olds, _news, ("root", "stack"))
-        changes = changed(_olds, _news, ("owner", "cidr", "gateway", "hosts", "state"))
+        changes = changed(_olds, _news, ("owner", "cidr", "gateway", "hosts", "state", "open_to"))
         there = _network(_olds)
         gone = not (network.is_up(there) and owner.holds_claim(there.paths, _CLAIM, _olds.get(owner.CLAIM)))
         return DiffResult(changes=bool(replaces or changes or gone), replaces=replaces)
@@ -69,6 +69,7 @@ def _network(props: Mapping[str, Any]) -> network.Network:
         gateway=props["gateway"],
         hosts=props["hosts"],
         state=props.get("state") or "",
+        open_to={address: int(port) for address, port in (props.get("open_to") or {}).items()},
     )
 
 
@@ -233,35 +234,6 @@ def digest(inputs: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(inputs["files"], sort_keys=True, default=repr).encode()).hexdigest()
 
 
-def made(props: Mapping[str, Any]) -> Design:
-    """A machine by its inputs or outputs, without its files: to inspect or delete it. Numbers come as Pulumi's
-    floats."""
-    own = {name: props[name] for name in ("stack", "name", "address", "image", "authorized_keys", "os_release")}
-    return Design(
-        **own,
-        root=Path(props["root"]),
-        images=Path(props["images"]),
-        prefix=int(props["prefix"]),
-        devices=tuple((d["name"], int(d["major"]), int(d["minor"])) for d in props["devices"]),
-        orderly=bool(props["orderly"]),
-    )
-
-
-def design(inputs: Mapping[str, Any]) -> Design:
-    """A machine by its inputs, with its files: to create or update it."""
-    return replace(made(inputs), files={path: _file(file) for path, file in inputs["files"].items()})
-
-
-def _file(file: str | Mapping[str, Any]) -> File:
-    if isinstance(file, str):
-        return File(content=file)
-    if "link" in file:
-        return File(link=file["link"])
-    return File(
-        content=file["content"], mode=int(file.get("mode", f"{File.mode:o}"), 8), owner=file.get("owner", File.owner)
-    )
-
-
 def _file_input(file: BootFile) -> pulumi.Input[str] | dict[str, pulumi.Input[str]]:
     """A file as an input: its text alone, where the rest is as usual, since every machine has dozens of them."""
     if file.link is not None:
@@ -291,3 +263,62 @@ class LocalMachine(DynamicResource, module="local", name="Machine"):
         # replacement (--replace) does not call it.
         first = pulumi.ResourceOptions(delete_before_replace=True)
         super().__init__(MachineProvider(), name, props, pulumi.ResourceOptions.merge(opts, first))
+
+
+class CloudProvider(ResourceProvider):
+    def create(self, props: dict[str, Any]) -> CreateResult:
+        """Start the process; one that an interrupted run started is taken over."""
+        require_host()
+        return CreateResult(props["stack"], self._start(props))
+
+    def diff(self, _id: str, _olds: dict[str, Any], _news: dict[str, Any]) -> DiffResult:
+        """Another design is given to the running process; one that does not run is started."""
+        replaces = changed(_olds, _news, ("root", "stack"))
+        names = [name for name in given(_news) if name != "machines"] + ["machines_digest"]
+        differs = changed(_olds, {**_news, "machines_digest": _machines_digest(_news)}, names)
+        return DiffResult(changes=bool(replaces or differs or not cloud.is_up(_paths(_olds))), replaces=replaces)
+
+    def update(self, _id: str, _olds: dict[str, Any], _news: dict[str, Any]) -> UpdateResult:
+        """Give the process its design, and start it if it does not run."""
+        require_host()
+        return UpdateResult(self._start(_news))
+
+    def read(self, id_: str, props: dict[str, Any]) -> ReadResult:
+        return ReadResult(id_ if cloud.is_up(_paths(props)) else "", given(props))
+
+    def delete(self, _id: str, _props: dict[str, Any]) -> None:
+        """End the process, and remove the machines that it created; not those that another state has made since."""
+        paths, state = _paths(_props), _props.get("state")
+        if not (state and owner.is_other_states(paths, state)):
+            cloud.remove(paths)
+
+    def _start(self, props: dict[str, Any]) -> dict[str, Any]:
+        paths = _paths(props)
+        owner.refuse_other_state(paths, props.get("state") or "")
+        cloud.start(paths, given(props))
+        kept = {name: value for name, value in given(props).items() if name != "machines"}
+        return kept | {"machines_digest": _machines_digest(props)}
+
+
+def _machines_digest(inputs: Mapping[str, Any]) -> str:
+    """A hash of the machines' designs, which are most of the inputs, as of a machine's files."""
+    return hashlib.sha256(json.dumps(inputs["machines"], sort_keys=True, default=repr).encode()).hexdigest()
+
+
+class Cloud(DynamicResource, module="local", name="Cloud"):
+    """The process on this host that creates and deletes the machines of elastic nodes, and those machines."""
+
+    def __init__(
+        self,
+        name: str,
+        props: Mapping[str, Any],
+        machines: Mapping[str, tuple[Mapping[str, Any], Boot]],
+        opts: pulumi.ResourceOptions,
+    ) -> None:
+        """`props` are what lab/google/host_compute.py reads; `machines` has, for each nodeset, the fields of `Design`
+        that all of its machines share, and their files."""
+        designs = {
+            nodeset: {**common, "files": {path: _file_input(file) for path, file in files.items()}}
+            for nodeset, (common, files) in machines.items()
+        }
+        super().__init__(CloudProvider(), name, {**props, "machines": designs}, opts)

@@ -118,6 +118,8 @@ class SlurmCluster(pulumi.ComponentResource):
             secrets["/root/.ssh/hpc_cluster"] = keys.cluster.private_key_openssh
             if keys.tokens is not None:
                 secrets[payload.TOKEN_KEY] = keys.tokens
+            if platform.elastic and platform.elastic.token is not None:
+                secrets[payload.CLOUD_TOKEN] = platform.elastic.token
         there = self._phase(machine, "setup", payload.packed_setup(), command=payload.UNPACK)
         text = pulumi.Output.secret(pulumi.Output.json_dumps(secrets))
         kept = self._phase(machine, "secrets", text, command=payload.KEEP)

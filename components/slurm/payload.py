@@ -45,6 +45,7 @@ SETUP = "/usr/local/lib/hpc/node"
 """The folder of the set-up on every machine."""
 MUNGE_KEY, DATABASE_PASSWORD = "/etc/hpc/munge.key", "/etc/hpc/database-password"
 TOKEN_KEY = "/etc/hpc/jwt.key"  # noqa: S105 - where it lies
+CLOUD_TOKEN = "/etc/hpc/cloud-token"  # noqa: S105 - where it lies
 """Files of the cluster's secrets, which the set-up reads (munge.py, database.py, slurmctld.py)."""
 PASSWORD_MARK = "@database-password@"  # noqa: S105 - scripts/node/slurm/slurmctld.py puts the password in its place
 

@@ -43,7 +43,8 @@ class RefusalError(Exception):
 class GoogleHttp:
     """Serves `handle` until the end of a `with`. Requests are handled one at a time, whoever sends them."""
 
-    def __init__(self) -> None:
+    def __init__(self, address: tuple[str, int] = ("127.0.0.1", 0)) -> None:
+        """`address` and port to listen on; port 0: a free one."""
         self.calls: list[Call] = []
         self.before: Callable[[int, Call], None] = lambda _number, _call: None
         """Called with each request's number, from 1, before anything is done with it. May raise RefusalError or
@@ -51,14 +52,15 @@ class GoogleHttp:
         self.after: Callable[[int, Call], None] = lambda _number, _call: None
         """Called when it was done, and not answered yet."""
         self._lock = threading.Lock()
-        self._server = _Server(("127.0.0.1", 0), _Handler)
+        self._server = _Server(address, _Handler)
         self._server.fake = self
         self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.01})
 
     @property
     def endpoint(self) -> str:
         """Return where it is."""
-        return f"http://127.0.0.1:{self._server.server_address[1]}"
+        host, port = self._server.server_address[:2]
+        return f"http://{host}:{port}"
 
     def __enter__(self):
         self._thread.start()

@@ -14,10 +14,10 @@ import pytest
 from components.local.host import images, machine
 from components.local.host import network as networks
 from components.local.host.bridge import bridge_name, interface_name
-from components.local.host.machine import Design
+from components.local.host.machine import Design, design
 from components.local.host.paths import HostError
 from components.local.host.process import Process
-from components.local.resources import MachineProvider, NetworkProvider, design
+from components.local.resources import MachineProvider, NetworkProvider
 from tests.local.real import RealStack
 
 pytestmark = pytest.mark.e2e
@@ -317,7 +317,7 @@ def test_destroy_leaves_nothing_not_even_what_nobody_knows_of(
 
 
 def _design(stack: RealStack, name: str) -> Design:
-    return design(stack.state[name])
+    return design(stack.inputs[name])
 
 
 def _until(done: Callable[[], bool]) -> None:

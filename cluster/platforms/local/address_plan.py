@@ -28,7 +28,7 @@ class AddressPlan:
     prefix: int
     """Prefix length of the whole network."""
     of: Mapping[str, str]
-    """Address of each machine, by name."""
+    """Address of each machine, by name, those of elastic nodes included."""
 
 
 def blocks(config: ClusterConfig) -> dict[str, ipaddress.IPv4Network]:

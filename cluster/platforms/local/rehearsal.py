@@ -13,6 +13,7 @@ from cluster.catalog.fabrics import ROCE
 from cluster.catalog.slurm_releases import CONF, NODE, PARTITION, Table
 from cluster.checks.scripts import places
 from cluster.config.cluster import ClusterConfig
+from cluster.config.machines import Nodeset
 from cluster.config.slurm import Script
 from cluster.platforms.gcp.filesystems.registry import targets
 from cluster.platforms.local.address_plan import BLOCKS, plan
@@ -22,6 +23,7 @@ from cluster.slurm.files import render
 _ADDRESSES = "local machines have fixed addresses"
 WHY: Mapping[str, str] = {
     "SlurmctldHost": _ADDRESSES,
+    "SlurmctldParameters": _ADDRESSES,
     "NodeAddr": _ADDRESSES,
     "SlurmdParameters": "a local machine stands for a larger one",
     "TaskPlugin": "local machines share the host's cores",
@@ -60,9 +62,22 @@ class Difference:
 def differences(
     production: ClusterConfig, local: ClusterConfig, *, addresses: Mapping[str, str] | None = None
 ) -> list[Difference]:
-    """Every setting that differs, in the files' order. `addresses` are production's, where its slurm.conf has some."""
-    there, here = render(production, addresses or None), render(local, plan(local).of)
+    """Every setting that differs, in the files' order. `addresses` are production's, where its slurm.conf has some.
+
+    An elastic nodeset that the rehearsal has as a static one is compared as such (see `stood_in`).
+    """
+    there, here = render(_as_static(production, local), addresses or None), render(local, plan(local).of)
     return [found for file in here for found in _of_file(file, lines(there[file]), lines(here[file]), local)]
+
+
+def _as_static(production: ClusterConfig, local: ClusterConfig) -> ClusterConfig:
+    nodesets = {
+        name: row
+        if not row.elastic or local.nodesets[name].elastic
+        else row.model_copy(update={"count": row.most, "idle": None})
+        for name, row in production.nodesets.items()
+    }
+    return production.model_copy(update={"nodesets": nodesets})
 
 
 def lines(text: str) -> dict[str, dict[str, str]]:
@@ -175,17 +190,23 @@ Section = dict[str, Any]
 
 
 def rehearsed(
-    config: ClusterConfig, *, nodes: int | None = None, cidr: str | None = None, real_prolog: bool = False
+    config: ClusterConfig,
+    *,
+    nodes: int | None = None,
+    cidr: str | None = None,
+    real_prolog: bool = False,
+    elastic: bool = False,
 ) -> Section:
     """The stack's rehearsal, as it would stand under `hpc:cluster` in a stack file.
 
     `nodes` is the count of each nodeset, more than the stack's too; default: the stack's, up to AT_MOST. `cidr` is
     the local network; default: the first of those that are large enough. `real_prolog` leaves rxdm's own script in
-    place, which a rehearsal can only take from a file.
+    place, which a rehearsal can only take from a file. `elastic` keeps elastic nodesets so, with all of their nodes or
+    `nodes` of them; without it their nodes are static.
     """
     given = config.model_dump(mode="json", exclude_unset=True)
-    counts = _counts(config, nodes)
-    cidr = cidr or next(candidates(room(config, nodes=nodes)), str(PRIVATE))
+    counts = _counts(config, nodes, elastic=elastic)
+    cidr = cidr or next(candidates(room(config, nodes=nodes, elastic=elastic)), str(PRIVATE))
     presents = {"presents_as": config.image.base} if config.image.base in SYSTEMS else {}
     own = {key: given[key] for key in ("groups", "users", "accounting") if given.get(key) is not None}
     return {
@@ -196,7 +217,7 @@ def rehearsed(
         "image": {"base": BASE, **presents},
         "controller": {"machine_type": config.controller.machine_type},
         "login": _only(given.get("login") or {}, "on", "count", "machine_type"),
-        "nodesets": _nodesets(given["nodesets"], counts, blocks(cidr, counts)),
+        "nodesets": _nodesets(config, given["nodesets"], counts, blocks(cidr, counts), elastic=elastic),
         "partitions": {name: _partition(config, name, row, counts) for name, row in given["partitions"].items()},
         **_people(own),
         "slurm": _slurm(given.get("slurm") or {}, _prologs(config, real_prolog=real_prolog), real_prolog=real_prolog),
@@ -213,9 +234,9 @@ def _people(own: Section) -> Section:
     return own | ({"users": users} if users else {})
 
 
-def room(config: ClusterConfig, *, nodes: int | None = None) -> int:
+def room(config: ClusterConfig, *, nodes: int | None = None, elastic: bool = False) -> int:
     """Longest prefix of a network that the rehearsal's machines fit into."""
-    return prefix(_counts(config, nodes), 0 if config.login.on else config.login.count)
+    return prefix(_counts(config, nodes, elastic=elastic), 0 if config.login.on else config.login.count)
 
 
 def shared(config: ClusterConfig) -> list[str]:
@@ -228,15 +249,24 @@ def _read_only(config: ClusterConfig) -> Section:
     return {"read_only": found} if found else {}
 
 
-def stood_in(config: ClusterConfig, *, nodes: int | None = None, real_prolog: bool = False) -> list[str]:
+def stood_in(
+    config: ClusterConfig, *, nodes: int | None = None, real_prolog: bool = False, elastic: bool = False
+) -> list[str]:
     """Return what a rehearsal has other than the stack does, beside Slurm's own files; a line for each."""
-    counts = _counts(config, nodes)
+    counts = _counts(config, nodes, elastic=elastic)
     lines = [
         f"nodeset {name}: {counts[name]} of {row.most} nodes"
         if counts[name] < row.most
         else f"nodeset {name}: {counts[name]} nodes, where the stack has {row.most}"
         for name, row in config.nodesets.items()
         if not row.on and counts[name] != row.most
+    ]
+    lines += [
+        f"nodeset {name}: a process of this host stands for the cloud, and creates the elastic nodes' machines"
+        if _static(row, counts[name], elastic=elastic) < counts[name]
+        else f"nodeset {name}: static nodes, where the stack has elastic ones; --elastic has these too"
+        for name, row in config.nodesets.items()
+        if row.elastic
     ]
     if config.slurm.rxdm:
         lines.append(
@@ -270,20 +300,41 @@ def _scripts(config: ClusterConfig) -> list[Script]:
     return [script for _, script in places(config)]
 
 
-def _counts(config: ClusterConfig, nodes: int | None) -> dict[str, int]:
-    """Machines of each nodeset; none of one that is on the controller."""
-    return {
-        name: 0 if row.on else min(row.most, AT_MOST) if nodes is None else nodes
-        for name, row in config.nodesets.items()
-    }
+def _counts(config: ClusterConfig, nodes: int | None, *, elastic: bool) -> dict[str, int]:
+    """Machines of each nodeset, elastic nodes included; none of one that is on the controller."""
+
+    def count(row: Nodeset) -> int:
+        if row.on:
+            return 0
+        if nodes is not None:
+            return nodes
+        # Elastic nodes have machines only as long as jobs need them.
+        return row.most if elastic and row.elastic else min(row.most, AT_MOST)
+
+    return {name: count(row) for name, row in config.nodesets.items()}
 
 
-def _nodesets(given: Mapping[str, Section], counts: Mapping[str, int], blocks: Mapping[str, str]) -> dict[str, Section]:
+def _static(row: Nodeset, count: int, *, elastic: bool) -> int:
+    """Static ones among so many nodes of a nodeset."""
+    return min(row.static, AT_MOST, count) if elastic and row.elastic else count
+
+
+def _nodesets(
+    config: ClusterConfig,
+    given: Mapping[str, Section],
+    counts: Mapping[str, int],
+    blocks: Mapping[str, str],
+    *,
+    elastic: bool,
+) -> dict[str, Section]:
     found: dict[str, Section] = {}
     for name, row in given.items():
         section = _only(row, "on", "machine_type", "gpus", "features", "node_conf", "scripts")
         if counts[name]:
             section |= {"count": counts[name]} | ({"addresses": blocks[name]} if name in blocks else {})
+        static = _static(config.nodesets[name], counts[name], elastic=elastic)
+        if static < counts[name]:
+            section |= {"count": {"min": static, "max": counts[name]}, **_only(row, "idle", "capacity")}
         found[name] = _scripted(_known(section, "node_conf", NODE))
     return found
 

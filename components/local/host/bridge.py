@@ -4,7 +4,8 @@ Which bridges are ours is written on them (the interface's alias), so that nothi
 
 Traffic between machines passes, traffic from them to the host does not: a job's traffic stays among the machines, and
 services of the host that listen on all its addresses would answer it at the bridge's own. The host reaches the
-machines, which may answer. The rules are a table of their own, called as the bridge.
+machines, which may answer. The rules are a table of their own, called as the bridge. Where there are elastic nodes, the
+controller reaches the port of the process that creates their machines.
 
 Where the kernel shows bridged packets to iptables (container engines turn that on) and forwards nothing by default
 (they set that too), machines of one bridge can't reach each other. One rule for traffic that stays on the bridge
@@ -18,7 +19,7 @@ import hashlib
 import ipaddress
 import json
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -40,12 +41,14 @@ def forget(bridge: str) -> None:
         run(["iptables", "-w", "-D", "FORWARD", *_rule(bridge)])
 
 
-def shield(bridge: str) -> None:
-    """Refuse connections from the machines on `bridge` to the host, whatever listens there.
+def shield(bridge: str, open_to: Mapping[str, int] | None = None) -> None:
+    """Refuse connections from the machines on `bridge` to the host, whatever listens there; but for a port each that is
+    open to the machines of some addresses.
 
     Without connection tracking, which would cost every packet between machines: what begins a TCP connection is
     refused, and all else but answers of TCP, and ICMP, is dropped. HostError where the kernel has no nf_tables.
     """
+    opened = [f"    ip saddr {address} tcp dport {port} accept\n" for address, port in sorted((open_to or {}).items())]
     rules = (
         # Made and emptied, so that a second time makes the same.
         f"table inet {bridge}\n"
@@ -54,6 +57,7 @@ def shield(bridge: str) -> None:
         "  chain input {\n"
         "    type filter hook input priority filter; policy accept;\n"
         f'    iifname != "{bridge}" accept\n'
+        f"{''.join(opened)}"
         "    tcp flags & (fin | syn | rst | ack) == syn reject with tcp reset\n"
         "    meta l4proto != { tcp, icmp } drop\n"
         "  }\n"
@@ -129,8 +133,11 @@ def mark(root: Path) -> str:
     return f"hpc machines under {root}: "
 
 
-def ensure(bridge: str, root: Path, stack: str, address: ipaddress.IPv4Interface) -> None:
-    """Make the bridge, or give it the right address; HostError if another interface has the name."""
+def ensure(
+    bridge: str, root: Path, stack: str, address: ipaddress.IPv4Interface, open_to: Mapping[str, int] | None = None
+) -> None:
+    """Make the bridge, or give it the right address; HostError if another interface has the name. `open_to` as for
+    `shield`."""
     if not (_INTERFACES / bridge).exists():
         run(["ip", "link", "add", "dev", bridge, "type", "bridge", "forward_delay", "0"])
     elif _alias_of(bridge) != alias(root, stack) and not _is_half_made(bridge):
@@ -147,7 +154,7 @@ def ensure(bridge: str, root: Path, stack: str, address: ipaddress.IPv4Interface
     if address not in _addresses(bridge):
         run(["ip", "address", "add", str(address), "dev", bridge])
     let_through(bridge)
-    shield(bridge)
+    shield(bridge, open_to)
     run(["ip", "link", "set", "dev", bridge, "up"])
 
 

@@ -9,8 +9,8 @@ import subprocess
 import time
 import uuid
 from collections.abc import Mapping
-from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from contextlib import AbstractContextManager, suppress
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -65,6 +65,35 @@ class Facts:
     """New at each start."""
     host_key: str
     """The SSH host key, public half, as known_hosts has it."""
+
+
+def made(props: Mapping[str, Any]) -> Design:
+    """A machine by its inputs or outputs, without its files: to inspect or delete it. Numbers come as Pulumi's
+    floats."""
+    own = {name: props[name] for name in ("stack", "name", "address", "image", "authorized_keys", "os_release")}
+    return Design(
+        **own,
+        root=Path(props["root"]),
+        images=Path(props["images"]),
+        prefix=int(props["prefix"]),
+        devices=tuple((d["name"], int(d["major"]), int(d["minor"])) for d in props["devices"]),
+        orderly=bool(props["orderly"]),
+    )
+
+
+def design(inputs: Mapping[str, Any]) -> Design:
+    """A machine by its inputs, with its files: to create or update it."""
+    return replace(made(inputs), files={path: _file(file) for path, file in inputs["files"].items()})
+
+
+def _file(file: str | Mapping[str, Any]) -> File:
+    if isinstance(file, str):
+        return File(content=file)
+    if "link" in file:
+        return File(link=file["link"])
+    return File(
+        content=file["content"], mode=int(file.get("mode", f"{File.mode:o}"), 8), owner=file.get("owner", File.owner)
+    )
 
 
 def _own_files(design: Design, instance_id: str) -> dict[str, File]:
@@ -306,6 +335,22 @@ def running(paths: MachinePaths) -> Process | None:
     """The machine's process, if the machine runs: nspawn itself, and the first process inside."""
     process = Process.load(paths.run)
     return process if process and process.alive() and _inside(process) else None
+
+
+def is_between_boots(paths: MachinePaths) -> bool:
+    """Return whether the machine was rebooted from inside and has not started again yet."""
+    for command in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):
+            words = command.read_bytes().decode(errors="replace").split("\0")
+            if str(_KEEP) in words and str(paths.run) in words:
+                return True
+    return False
+
+
+def files_of(paths: MachinePaths) -> list[str] | None:
+    """Paths of the files that the machine was given in its design; None without a record."""
+    record = _read_record(paths)
+    return record["files"] if record else None
 
 
 def is_cut(design: Design) -> bool:

@@ -8,10 +8,10 @@ import shutil
 import stat
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from components.local.host import bridge, cgroups, machine, owner
+from components.local.host import bridge, cgroups, cloud, machine, owner
 from components.local.host.paths import HostError, StackPaths, checked_name
 from components.local.host.process import run
 from hostfiles import locked, remove_empty, write_atomically
@@ -56,6 +56,8 @@ class Network:
     """Addresses of all the stack's machines by name."""
     state: str = ""
     """The state that makes it, see owner.py; empty: not checked."""
+    open_to: Mapping[str, int] = field(default_factory=dict)
+    """Addresses of machines that may connect to a port of the host, with the port."""
 
     @property
     def paths(self) -> StackPaths:
@@ -87,7 +89,7 @@ def ensure(network: Network, *, before: Sequence[str] | None = None) -> None:
         write_atomically(network.paths.network, json.dumps(record, indent=1))
         write_in_place(network.paths.hosts, render_hosts(network.hosts, network.gateway))
         address = ipaddress.IPv4Interface(f"{network.gateway}/{cidr.prefixlen}")
-        bridge.ensure(network.bridge, network.root, network.stack, address)
+        bridge.ensure(network.bridge, network.root, network.stack, address, network.open_to)
 
 
 def is_up(network: Network) -> bool:
@@ -107,6 +109,7 @@ def remove(network: Network) -> None:
     """
     if network.state and owner.is_other_states(network.paths, network.state):
         return
+    cloud.remove(network.paths)
     machine.delete_all(network.root, network.stack)
     if not network.root.exists():
         bridge.remove(network.bridge, network.root, network.stack)
@@ -227,6 +230,7 @@ def leftovers(root: Path) -> list[str]:
 def sweep(root: Path, stack: str) -> None:
     """Remove all that there is of a stack, whatever made it and whatever is known of it elsewhere."""
     paths = StackPaths(root, stack)
+    cloud.remove(paths)
     machine.delete_all(root, stack)
     bridge.remove(bridge.bridge_name(root, stack), root, stack)
     if paths.folder.exists():

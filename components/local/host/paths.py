@@ -5,7 +5,8 @@
     network.json  hosts  lock    the network's facts, its hosts file, the lock of its list of machines
     shared/<name>/               the shared folders
     .claims/                     who made network and shared folders last
-    machines/<name>/             see Machine below
+    machines/<name>/             see MachinePaths below
+    cloud/                       designs, token, state and log of the process that creates elastic nodes' machines
 """
 
 import os
@@ -90,6 +91,8 @@ class StackPaths:
         self.claims = self.folder / ".claims"
         """Who made the network and the shared folders last (see claims)."""
         self.machines = self.folder / "machines"
+        self.cloud = self.folder / "cloud"
+        """What the process has that creates the machines of elastic nodes (see cloud.py)."""
 
     def machine(self, name: str) -> MachinePaths:
         return MachinePaths(self.machines / name)

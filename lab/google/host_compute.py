@@ -1,0 +1,628 @@
+"""A Compute Engine whose instances are machines of this host: the cloud of a rehearsal's elastic nodes.
+
+It speaks the protocol of the real one as the reconcile loop uses it. An instance comes up as a machine, of the design
+that its template names, and its status follows the machine's. Operations take seconds, go on while nobody asks, and are
+continued by the next process: what there is stands in one file, written after each change. It does not imitate disks,
+networks, permissions and quotas, nor the metadata server on the machines.
+
+Faults are set while it runs, under /lab/ with the same token: see `Faults`, and lab/google/faults.py.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import re
+import signal
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import CancelledError, ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any
+
+from components.local.host import machine
+from components.local.host.cloud import INSTANCE, CloudPaths
+from components.local.host.layer import File
+from components.local.host.paths import HostError
+from components.local.host.process import Process, usual_umask
+from hostfiles import locked, write_atomically
+from lab.google.compute import GOOGLE, QUOTA, STOCK_OUT, not_found, not_ready
+from lab.google.http import Answer, Call, GoogleHttp, RefusalError
+
+WORKERS = 8
+"""Machines that are started or ended at the same time."""
+KEPT = 400
+"""Operations that are remembered after their end."""
+NOTICE_SECONDS = 30.0
+"""From the notice of a preemption until the instance is stopped, unless the fault says otherwise."""
+_JOIN_UNIT = "/etc/systemd/system/multi-user.target.wants/hpc-node.service"
+_TICK_SECONDS = 0.1
+_MINIMUM_MISSED = {"code": "VM_MIN_COUNT_NOT_REACHED", "message": "Requested minimum count of VMs was not reached."}
+
+
+@dataclass
+class Faults:
+    """What goes wrong, until it is set otherwise."""
+
+    insert_seconds: float = 0.5
+    """How long an instance is being provisioned before its machine boots."""
+    delete_seconds: float = 0.5
+    capacity: dict[str, int] = field(default_factory=dict)
+    """Instances that there may be at the same time by way, such as `spot`; `*` for all: the next are a stock-out."""
+    stock_out_until: dict[str, float] = field(default_factory=dict)
+    """Until when there is no capacity, by way: seconds since the epoch."""
+    quota: int | None = None
+    """Instances that the project may have."""
+    hang: dict[str, int] = field(default_factory=dict)
+    """How many of the next operations do not end, by kind: `insert`, `delete`."""
+    unavailable: float = 0.0
+    """Part of the requests that are answered with 503, 0 to 1."""
+    bad_hosts: list[str] = field(default_factory=list)
+    """Hosts, as `host-3`, whose machines boot and never join the cluster."""
+
+
+@dataclass
+class Instance:
+    """An instance: its machine has its name."""
+
+    id: str
+    name: str
+    zone: str
+    template: str
+    """Empty: it is a static node's, whose machine the stack creates and deletes."""
+    labels: dict[str, str]
+    created: float
+    host: str
+    status: str = "PROVISIONING"
+    stops: float = 0.0
+    """When it is stopped without a request: it is preempted; 0: it is not."""
+    maintenance: float = 0.0
+    """Start of its maintenance window; 0: none is planned."""
+
+
+@dataclass
+class Operation:
+    """Work on instances that has begun."""
+
+    name: str
+    kind: str
+    zone: str
+    targets: list[str]
+    due: float
+    """When it acts: seconds since the epoch."""
+    done: bool = False
+    errors: list[dict[str, Any]] = field(default_factory=list)
+    group: str = ""
+    hangs: bool = False
+
+    def seen(self) -> dict[str, Any]:
+        target = self.targets[0] if len(self.targets) == 1 else ""
+        row: dict[str, Any] = {
+            "kind": "compute#operation",
+            "id": self.name.rpartition("-")[2],
+            "name": self.name,
+            "operationType": self.kind,
+            "targetLink": f"{GOOGLE}{self.zone}/instances/{target}",
+            "zone": GOOGLE + self.zone,
+            "status": "DONE" if self.done else "RUNNING",
+            "progress": 100 if self.done else 0,
+        }
+        if self.group:
+            row["operationGroupId"] = self.group
+        if self.done and self.errors:
+            row |= {"error": {"errors": self.errors}, "httpErrorStatusCode": 503}
+        return row
+
+
+class HostCompute(GoogleHttp):
+    """The server of one stack, by its folder."""
+
+    def __init__(self, paths: CloudPaths) -> None:
+        self._paths = paths
+        self.design: dict[str, Any] = json.loads(paths.design.read_text())
+        super().__init__((self.design["gateway"], int(self.design["port"])))
+        self._lock = threading.RLock()
+        self._changed = threading.Condition(self._lock)
+        self._pool = ThreadPoolExecutor(WORKERS)
+        self._acting: dict[str, threading.Thread] = {}
+        """Threads of operations that act just now."""
+        self._names: dict[str, threading.Lock] = {}
+        """Held while a machine is changed, by its name."""
+        self._ended = threading.Event()
+        self._random = random.Random(0)  # noqa: S311 - faults that are the same in each run
+        self.requests: deque[dict[str, Any]] = deque(maxlen=2000)
+        """The last requests: time, method, path, status."""
+        self.instances: dict[str, Instance] = {}
+        self.operations: dict[str, Operation] = {}
+        self.by_request: dict[str, str] = {}
+        self.faults = Faults()
+        self.next = 1
+        self._load()
+
+    # -- state -------------------------------------------------------------------------------------------------------
+
+    def _load(self) -> None:
+        with suppress(FileNotFoundError):
+            state = json.loads(self._paths.state.read_text())
+            self.instances = {row["name"]: Instance(**row) for row in state["instances"]}
+            self.operations = {row["name"]: Operation(**row) for row in state["operations"]}
+            self.by_request, self.next = state["requests"], state["next"]
+            self.faults = Faults(**state["faults"])
+        self._read_design()
+
+    def _save(self) -> None:
+        for name in [name for name, one in self.operations.items() if one.done][:-KEPT]:
+            del self.operations[name]
+        self.by_request = {key: name for key, name in self.by_request.items() if name in self.operations}
+        state = {
+            "instances": [asdict(one) for one in self.instances.values()],
+            "operations": [asdict(one) for one in self.operations.values()],
+            "requests": self.by_request,
+            "next": self.next,
+            "faults": asdict(self.faults),
+        }
+        write_atomically(self._paths.state, json.dumps(state), mode=0o600)
+        self._changed.notify_all()
+
+    def _number(self) -> str:
+        self.next += 1
+        return str(self.next)
+
+    # -- time --------------------------------------------------------------------------------------------------------
+
+    def serve(self) -> None:
+        """Have time pass until `end` is called or the folder is gone; then complete the machines of this moment."""
+        while not self._ended.wait(_TICK_SECONDS) and self._paths.lock.exists():
+            self.tick()
+        self._pool.shutdown(wait=True, cancel_futures=True)
+
+    def end(self) -> None:
+        """Have `serve` return."""
+        self._ended.set()
+
+    def tick(self) -> None:
+        """Begin what is due."""
+        now = time.time()
+        with self._lock:
+            for name, one in self.operations.items():
+                if not one.done and not one.hangs and name not in self._acting and one.due <= now:
+                    self._acting[name] = threading.Thread(target=self._act, args=[one], daemon=True)
+                    self._acting[name].start()
+            for instance in self.instances.values():
+                if instance.stops and instance.stops <= now:
+                    instance.stops, instance.status = 0.0, "STOPPING"
+                    self._begin("preempted", instance.zone, [instance.name], 0.0)
+
+    def _act(self, operation: Operation) -> None:
+        """Do what an operation is for, on all of its instances side by side. One that was cut off is done again."""
+        try:
+            acting = [self._pool.submit(self._act_on, operation, name) for name in operation.targets]
+            found = [error for one in acting for error in one.result()]
+        except (RuntimeError, CancelledError):  # this process ends
+            return
+        with self._lock:
+            operation.done, operation.errors = True, [*operation.errors, *found]
+            del self._acting[operation.name]
+            self._save()
+
+    def _act_on(self, operation: Operation, name: str) -> list[dict[str, Any]]:
+        acts = {
+            "insert": self._boot, "delete": self._remove, "stop": self._halt, "preempted": self._halt,
+            "start": self._start, "reset": self._reset, "reportHostAsFaulty": self._move,
+        }  # fmt: skip
+        with self._lock:
+            held = self._names.setdefault(name, threading.Lock())
+        with held:
+            with self._lock:
+                instance = self.instances.get(name)
+            try:
+                if instance and operation.kind == "insert" and operation.errors:
+                    self._drop(instance)
+                elif instance:
+                    acts[operation.kind](instance)
+            except (HostError, OSError) as error:
+                print(f"{operation.kind} of {name}: {error}", flush=True)
+                return [{"code": "INTERNAL_ERROR", "message": f"{name}: {error}"}]
+        return []
+
+    def _set(self, instance: Instance, status: str, *before: str) -> bool:
+        """Set the status if it is one of these, and the instance is the one that has the name."""
+        with self._lock:
+            if self.instances.get(instance.name) is not instance or (before and instance.status not in before):
+                return False
+            instance.status = status
+            self._save()
+            return True
+
+    def _drop(self, instance: Instance) -> None:
+        with self._lock:
+            if self.instances.get(instance.name) is instance:
+                del self.instances[instance.name]
+                self._save()
+
+    # -- machines ----------------------------------------------------------------------------------------------------
+
+    def _machine(self, instance: Instance) -> machine.Design:
+        """The design of an instance's machine."""
+        templates = self.design["templates"]
+        nodeset = templates[instance.template]["nodeset"] if instance.template else instance.labels["hpc-nodeset"]
+        props = self.design["machines"][nodeset]
+        design = machine.design({**props, "name": instance.name, "address": self.design["addresses"][instance.name]})
+        if not instance.template:
+            return design
+        own = {INSTANCE: File(content=f"{instance.id}\n")}
+        if instance.host in self.faults.bad_hosts:
+            own[_JOIN_UNIT] = File(link="/dev/null")
+        return replace(design, files={**design.files, **own})
+
+    def _bare(self, instance: Instance) -> machine.Design:
+        return machine.bare(Path(self.design["root"]), self.design["stack"], instance.name)
+
+    def _boot(self, instance: Instance) -> None:
+        if not self._set(instance, "STAGING", "PROVISIONING", "STAGING"):
+            return
+        design = self._machine(instance)
+        # This process may have been killed after the machine had come up.
+        with suppress(FileNotFoundError):
+            text = Path(f"{design.paths.upper}{INSTANCE}").read_text()
+            if text == f"{instance.id}\n" and machine.running(design.paths):
+                self._set(instance, "RUNNING", "STAGING")
+                return
+        try:
+            machine.create(design)
+        except HostError:
+            self._drop(instance)
+            raise
+        self._set(instance, "RUNNING", "STAGING")
+
+    def _remove(self, instance: Instance) -> None:
+        bare = self._bare(instance)
+        files = machine.files_of(bare.paths)
+        # A node that has become a static one has another machine of this name.
+        if files is None or INSTANCE in files:
+            machine.delete(bare)
+        self._drop(instance)
+
+    def _halt(self, instance: Instance) -> None:
+        if not self._set(instance, "STOPPING", "RUNNING", "STOPPING", "STAGING", "PROVISIONING"):
+            return
+        machine.stop(self._bare(instance))
+        scheduling = self._properties(instance).get("scheduling", {})
+        if scheduling.get("instanceTerminationAction") == "DELETE":
+            self._remove(instance)
+        else:
+            self._set(instance, "TERMINATED")
+
+    def _start(self, instance: Instance) -> None:
+        machine.update(self._machine(instance))
+        self._set(instance, "RUNNING")
+
+    def _reset(self, instance: Instance) -> None:
+        machine.stop(self._bare(instance))
+        self._start(instance)
+
+    def _move(self, instance: Instance) -> None:
+        """Have the instance on another host, with its disk."""
+        machine.stop(self._bare(instance))
+        with self._lock:
+            instance.host = self._free_host()
+        self._start(instance)
+
+    def _free_host(self) -> str:
+        taken = {one.host for one in self.instances.values()}
+        return next(name for n in range(len(taken) + 2) if (name := f"host-{n}") not in taken)
+
+    # -- requests ----------------------------------------------------------------------------------------------------
+
+    def answer(self, call: Call) -> Answer:
+        """Return what a client gets."""
+        try:
+            answer = self._checked(call)
+        except RefusalError as refusal:
+            answer = refusal.answer
+        self.requests.append({"time": time.time(), "method": call.method, "path": call.path, "status": answer[0]})
+        return answer
+
+    def _checked(self, call: Call) -> Answer:
+        if call.headers.get("Authorization") != f"Bearer {self.design['token']}":
+            raise RefusalError(401, "authError", "Request had invalid authentication credentials.")
+        if call.path.startswith("/compute/") and self._random.random() < self.faults.unavailable:
+            raise RefusalError(503, "backendError", "Service is currently unavailable.")
+        with self._lock:
+            self._read_design()
+            return self.handle(call)
+
+    def _read_design(self) -> None:
+        """Read the design again: `up` may have changed it."""
+        with suppress(FileNotFoundError, ValueError):
+            self.design = json.loads(self._paths.design.read_text())
+        static = self.design["static"]
+        for name in [name for name, one in self.instances.items() if not one.template and name not in static]:
+            del self.instances[name]
+        for name, nodeset in static.items():
+            if name not in self.instances:
+                labels = {**self.design["labels"], "hpc-nodeset": nodeset, "hpc-node": name}
+                self._new(self.design["place"], name, "", labels)
+
+    def handle(self, call: Call) -> Answer:
+        """Answer a request that is authenticated."""
+        # A request that is sent again is answered with the operation that the first one began.
+        if again := self.by_request.get(call.query.get("requestId", "")):
+            return 200, self.operations[again].seen()
+        for method, pattern, answer in self._routes():
+            if call.method == method and (match := re.fullmatch(pattern, call.path)):
+                return 200, answer(call, *match.groups())
+        raise RefusalError(404, "notFound", f"no such method here: {call.method} {call.path}")
+
+    def _routes(self) -> list[tuple[str, str, Callable[..., dict[str, Any]]]]:
+        project = r"/compute/v1/(projects/[^/]+)"
+        zone, one = rf"{project[:-1]}/zones/[^/]+)", rf"{project[:-1]}/zones/[^/]+)/instances/([^/]+)"
+        later: list[tuple[str, str, Callable[..., dict[str, Any]]]] = [
+            ("POST", f"{one}/{kind}", lambda call, zone, name, kind=kind: self._change(call, kind, zone, name))
+            for kind in ("stop", "start", "reset", "reportHostAsFaulty")
+        ]
+        return [
+            ("GET", f"{project}/aggregated/instances", self._aggregated),
+            ("GET", f"{zone}/instances", self._list),
+            ("POST", f"{zone}/instances", self._insert),
+            ("POST", f"{zone}/instances/bulkInsert", self._bulk_insert),
+            ("GET", one, lambda _, zone, name: self._row(self._instance(zone, name))),
+            ("DELETE", one, self._delete),
+            ("GET", f"{one}/serialPort", self._serial_port),
+            ("GET", f"{one}/getGuestAttributes", lambda _, zone, name: self._no_attribute(zone, name)),
+            *later,
+            ("GET", f"{zone}/operations", self._operations),
+            ("GET", f"{zone}/operations/([^/]+)", self._operation),
+            ("POST", f"{zone}/operations/([^/]+)/wait", self._operation),
+            ("GET", "/lab/faults", lambda _: asdict(self.faults)),
+            ("POST", "/lab/faults", self._set_faults),
+            ("POST", "/lab/preempt/([^/]+)", self._preempt),
+            ("POST", "/lab/maintenance/([^/]+)", self._maintain),
+            ("GET", "/lab/requests", lambda _: {"requests": list(self.requests)}),
+        ]
+
+    def _instance(self, zone: str, name: str) -> Instance:
+        found = self.instances.get(name)
+        if found is None or found.zone != zone:
+            raise not_found(f"{zone}/instances/{name}")
+        return found
+
+    def _properties(self, instance: Instance) -> Mapping[str, Any]:
+        return self.design["templates"].get(instance.template, {}).get("properties", {})
+
+    def _row(self, instance: Instance) -> dict[str, Any]:
+        """An instance as it is now: one whose machine has ended is TERMINATED."""
+        if instance.status == "RUNNING" or (instance.status == "TERMINATED" and not instance.template):
+            paths = self._bare(instance).paths
+            runs = machine.running(paths) is not None or machine.is_between_boots(paths)
+            instance.status = "RUNNING" if runs else "TERMINATED"
+        made = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(instance.created))
+        status: dict[str, Any] = {"physicalHost": f"/block/sub/{instance.host}"}
+        if instance.maintenance:
+            begins = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(instance.maintenance))
+            ends = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(instance.maintenance + 3600))
+            status["upcomingMaintenance"] = {
+                "type": "SCHEDULED", "maintenanceStatus": "PENDING", "canReschedule": True,
+                "windowStartTime": begins, "latestWindowStartTime": begins, "windowEndTime": ends,
+            }  # fmt: skip
+        return {
+            **self._properties(instance),
+            "id": instance.id,
+            "name": instance.name,
+            "zone": GOOGLE + instance.zone,
+            "selfLink": f"{GOOGLE}{instance.zone}/instances/{instance.name}",
+            "creationTimestamp": f"{made}.000+00:00",
+            "labels": instance.labels,
+            "status": instance.status,
+            "networkInterfaces": [{"networkIP": self.design["addresses"].get(instance.name, "")}],
+            "resourceStatus": status,
+        }
+
+    def _filtered(self, call: Call) -> list[Instance]:
+        match = re.fullmatch(r'labels\.([a-z0-9_-]+)\s*[=:]\s*"?([^"]*)"?', call.query.get("filter", ""))
+        if call.query.get("filter") and not match:
+            raise RefusalError(400, "invalid", "Invalid value for field 'filter'")
+        every = [self.instances[name] for name in sorted(self.instances)]
+        return [one for one in every if not match or one.labels.get(match[1]) == match[2]]
+
+    def _page(self, call: Call) -> tuple[list[Instance], dict[str, Any]]:
+        every, most = self._filtered(call), int(call.query.get("maxResults", 500))
+        start = int(call.query.get("pageToken", 0))
+        more = {"nextPageToken": str(start + most)} if start + most < len(every) else {}
+        return every[start : start + most], more
+
+    def _aggregated(self, call: Call, _project: str) -> dict[str, Any]:
+        page, more = self._page(call)
+        items: dict[str, Any] = {}
+        for one in page:
+            place = one.zone.partition("/")[2].partition("/")[2]
+            items.setdefault(place, {"instances": []})["instances"].append(self._row(one))
+        return {"items": items, **more}
+
+    def _list(self, call: Call, _zone: str) -> dict[str, Any]:
+        page, more = self._page(call)
+        return {"items": [self._row(one) for one in page], **more}
+
+    def _insert(self, call: Call, zone: str) -> dict[str, Any]:
+        template = self._template(call.query.get("sourceInstanceTemplate", ""))
+        name = call.body["name"]
+        self._refuse_taken(zone, [name])
+        errors = self._shortage(template, 1)
+        self._new(zone, name, template, call.body.get("labels"))
+        return self._begin("insert", zone, [name], self.faults.insert_seconds, call, errors=errors).seen()
+
+    def _bulk_insert(self, call: Call, zone: str) -> dict[str, Any]:
+        template, names = self._template(call.body["sourceInstanceTemplate"]), list(call.body["perInstanceProperties"])
+        least = int(call.body.get("minCount", len(names)))
+        if int(call.body["count"]) != len(names) or not 1 <= least <= len(names):
+            raise RefusalError(400, "invalid", "Invalid value for field 'count'")
+        self._refuse_taken(zone, names)
+        room = next((count for count in range(len(names), -1, -1) if not self._shortage(template, count)), 0)
+        coming, refused = (names[:room], names[room:]) if room >= least else ([], names)
+        labels = call.body.get("instanceProperties", {}).get("labels", {})
+        for name in coming:
+            self._new(zone, name, template, {**self._labels(template), **labels})
+        errors = [] if coming else [_MINIMUM_MISSED]
+        # Google reports the reason of each in an operation of its own, of the same group.
+        whole = self._begin("insert", zone, coming, self.faults.insert_seconds, call, errors=errors)
+        whole.group = f"group-{whole.name}"
+        for name in refused:
+            each = self._begin("insert", zone, [name], 0.0, errors=self._shortage(template, len(names)))
+            each.group, each.done = whole.group, True
+        self._save()
+        return whole.seen()
+
+    def _template(self, link: str) -> str:
+        name = link.rpartition("/")[2]
+        if name not in self.design["templates"]:
+            raise RefusalError(404, "notFound", f"The resource '{link.rpartition('/compute/v1/')[2]}' was not found")
+        return name
+
+    def _labels(self, template: str) -> dict[str, str]:
+        return dict(self.design["templates"][template].get("properties", {}).get("labels", {}))
+
+    def _refuse_taken(self, zone: str, names: Sequence[str]) -> None:
+        for name in names:
+            if name in self.instances:
+                raise RefusalError(409, "alreadyExists", f"The resource '{zone}/instances/{name}' already exists")
+            if name not in self.design["addresses"]:
+                raise RefusalError(400, "invalid", f"{name} is no elastic node of this stack")
+
+    def _shortage(self, template: str, count: int) -> list[dict[str, Any]]:
+        """Errors of a request for so many instances more."""
+        way, faults = self.design["templates"][template]["way"], self.faults
+        elastic = [one.template for one in self.instances.values() if one.template]
+        there = [self.design["templates"].get(name, {}).get("way") for name in elastic]
+        if count and faults.quota is not None and len(there) + count > faults.quota:
+            return [dict(QUOTA)]
+        for key, taken in ((way, there.count(way)), ("*", len(there))):
+            short = key in faults.capacity and taken + count > faults.capacity[key]
+            if count and (short or faults.stock_out_until.get(key, 0.0) > time.time()):
+                return [dict(STOCK_OUT)]
+        return []
+
+    def _new(self, zone: str, name: str, template: str, labels: Mapping[str, str] | None) -> None:
+        self.instances[name] = Instance(
+            id=self._number() + "0000", name=name, zone=zone, template=template, created=time.time(),
+            labels=dict(self._labels(template) if labels is None else labels), host=self._free_host(),
+            status="PROVISIONING" if template else "RUNNING",
+        )  # fmt: skip
+
+    def _begin(
+        self,
+        kind: str,
+        zone: str,
+        targets: Sequence[str],
+        seconds: float,
+        call: Call | None = None,
+        *,
+        errors: Sequence[Mapping[str, Any]] = (),
+    ) -> Operation:
+        hangs = self.faults.hang.get(kind, 0) > 0 and call is not None
+        if hangs:
+            self.faults.hang[kind] -= 1
+        operation = Operation(
+            name=f"operation-{self._number()}", kind=kind, zone=zone, targets=list(targets), due=time.time() + seconds,
+            errors=[dict(row) for row in errors], hangs=hangs,
+        )  # fmt: skip
+        self.operations[operation.name] = operation
+        if call and (request := call.query.get("requestId")):
+            self.by_request[request] = operation.name
+        self._save()
+        return operation
+
+    def _delete(self, call: Call, zone: str, name: str) -> dict[str, Any]:
+        instance = self._instance(zone, name)
+        if not instance.template:
+            raise RefusalError(403, "forbidden", f"{name} is a static node, which the stack deletes")
+        if any(one.kind == "delete" and name in one.targets and not one.done for one in self.operations.values()):
+            raise not_ready(f"{zone}/instances/{name}")
+        instance.status = "STOPPING"
+        return self._begin("delete", zone, [name], self.faults.delete_seconds, call).seen()
+
+    def _change(self, call: Call, kind: str, zone: str, name: str) -> dict[str, Any]:
+        instance = self._instance(zone, name)
+        needed = "TERMINATED" if kind == "start" else "RUNNING"
+        if self._row(instance)["status"] != needed:
+            raise not_ready(f"{zone}/instances/{name}")
+        instance.status = {"stop": "STOPPING", "start": "STAGING", "reset": "RUNNING"}.get(kind, "REPAIRING")
+        if kind == "reportHostAsFaulty":
+            behaviors = {"PERFORMANCE", "SILENT_DATA_CORRUPTION", "UNRECOVERABLE_GPU_ERROR", "CHIP_ERROR"}
+            if not {row["behavior"] for row in call.body.get("faultReasons", ())} <= behaviors:
+                raise RefusalError(400, "invalid", "Invalid value for field 'resource.faultReasons'")
+        return self._begin(kind, zone, [name], self.faults.insert_seconds, call).seen()
+
+    def _serial_port(self, call: Call, zone: str, name: str) -> dict[str, Any]:
+        lines = machine.console_tail(self._bare(self._instance(zone, name)).paths.console, 200)
+        text, start = "\n".join(lines), int(call.query.get("start", 0))
+        row = {"kind": "compute#serialPortOutput", "contents": text[start:]}
+        return {**row, "start": str(start), "next": str(len(text))}
+
+    def _no_attribute(self, zone: str, name: str) -> dict[str, Any]:
+        self._instance(zone, name)
+        raise not_found("hpc/boot")
+
+    def _operations(self, call: Call, zone: str) -> dict[str, Any]:
+        group = call.query.get("filter", "").partition("=")[2].strip('" ')
+        every = [one for one in self.operations.values() if one.zone == zone]
+        return {"items": [one.seen() for one in every if not group or one.group == group]}
+
+    def _operation(self, call: Call, zone: str, name: str) -> dict[str, Any]:
+        operation = self.operations.get(name)
+        if operation is None or operation.zone != zone:
+            raise not_found(f"{zone}/operations/{name}")
+        if call.method == "POST":
+            self._changed.wait_for(lambda: operation.done, timeout=20)
+        return operation.seen()
+
+    # -- faults ------------------------------------------------------------------------------------------------------
+
+    def _set_faults(self, call: Call) -> dict[str, Any]:
+        """Set faults, and end all others: an empty request ends every one."""
+        unknown = call.body.keys() - {one.name for one in fields(Faults)}
+        if unknown:
+            raise RefusalError(400, "invalid", f"no such fault: {', '.join(sorted(unknown))}")
+        self.faults = Faults(**call.body)
+        self._save()
+        return asdict(self.faults)
+
+    def _preempt(self, call: Call, name: str) -> dict[str, Any]:
+        if name not in self.instances:
+            raise not_found(name)
+        self.instances[name].stops = time.time() + float(call.query.get("seconds", NOTICE_SECONDS))
+        self._save()
+        return {}
+
+    def _maintain(self, call: Call, name: str) -> dict[str, Any]:
+        if name not in self.instances:
+            raise not_found(name)
+        self.instances[name].maintenance = time.time() + float(call.query.get("seconds", 3600))
+        self._save()
+        return {}
+
+
+def main(folder: str) -> int:
+    """Serve until a signal; nothing to do if another process serves the folder."""
+    usual_umask()
+    paths = CloudPaths(Path(folder))
+    with locked(paths.lock, wait=False) as free:
+        if not free:
+            return 0
+        process = Process.of(os.getpid())
+        if process:
+            write_atomically(paths.record, json.dumps(asdict(process)), mode=0o600)
+        with HostCompute(paths) as server:
+            for number in (signal.SIGTERM, signal.SIGINT):
+                signal.signal(number, lambda *_: server.end())
+            server.serve()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))
