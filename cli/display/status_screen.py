@@ -87,6 +87,7 @@ def partitions(seen: ClusterObservation) -> Table:
 def queue(seen: ClusterObservation) -> Table:
     """The first jobs of the queue."""
     first = (seen.slurm("jobs") or {}).get("first", [])
+    comments = (seen.controller.part("reconcile") or {}).get("jobs", {})
     rows = [
         (
             job["id"],
@@ -95,7 +96,7 @@ def queue(seen: ClusterObservation) -> Table:
             job["state"].lower(),
             job["seconds"],
             job["count"],
-            job["nodes"] or f"({job['reason']})",
+            job["nodes"] or f"({comments.get(job['number']) or job['reason']})",
             cut(job["name"]),
         )
         for job in first[:JOBS]
@@ -104,6 +105,22 @@ def queue(seen: ClusterObservation) -> Table:
     if total > len(rows):
         rows.append(("...", f"and {total - len(rows)} more", "", "", "", "", "", ""))
     return _headed(("JOB", "USER", "PARTITION", "STATE", "TIME", "NODES", "WHERE OR WHY", "NAME"), rows)
+
+
+def actions(seen: ClusterObservation, now: float) -> Table:
+    """The last actions of the reconcile loop."""
+    rows = [
+        (
+            ago(now - row["time"]),
+            row.get("action") or row["rule"],
+            compress(row["nodes"]) if row["nodes"] else "-",
+            row.get("slurm", "").lower() or "-",
+            cut(row.get("result") or row.get("reason") or row.get("way") or row["rule"], 80),
+        )
+        for row in (seen.controller.part("reconcile") or {}).get("actions", [])
+        if not row["rule"].startswith("asked-")
+    ]
+    return _headed(("AGO", "ACTION", "NODES", "STATE BEFORE", "WHY"), rows)
 
 
 def daemons(seen: ClusterObservation, now: float) -> Table:
@@ -194,7 +211,15 @@ def show(seen: ClusterObservation, found: list[ClusterFinding]) -> None:
     """Print the status on standard output."""
     now = time.time()
     show_findings(seen, found, now)
-    every = [nodes(seen), partitions(seen), queue(seen), daemons(seen, now), storage(seen), versions(seen)]
+    every = [
+        nodes(seen),
+        partitions(seen),
+        queue(seen),
+        actions(seen, now),
+        daemons(seen, now),
+        storage(seen),
+        versions(seen),
+    ]
     for table in filter(None, every):
         console.line()
         console.table(table)

@@ -542,7 +542,7 @@ class FakeElastic(FakeCompute):
         given = {name: value for name, value in call.body.get("instanceProperties", {}).items() if name != "labels"}
         labels = {**properties.get("labels", {}), **call.body.get("instanceProperties", {}).get("labels", {})}
         for path in paths:
-            self._add(path, self._resource(path, properties, {**given, "labels": labels}))
+            self._add(path, self._resource(path, properties, {**given, "labels": dict(labels)}))
         short = self._take(template, len(paths))
         operation = self._begin(call, "instances.insert", f"{zone}/instances/", lambda: None)
         self._comes(paths, operation["name"], short)

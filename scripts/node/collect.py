@@ -53,6 +53,8 @@ def units_of(roles: list[str]) -> list[str]:
     payload = phase_state.last("configure") if "controller" in roles else None
     if (payload or {}).get("slurmrestd"):
         found["slurmrestd"] = None
+    if (payload or {}).get("reconcile"):
+        found["hpc-reconcile"] = None
     return [*found, *(JOINING if roles == ["node"] else ())]
 
 
@@ -194,8 +196,10 @@ def parts(mine: list[str]) -> dict[str, Part]:
     else:
         from accounting import accounts, records
         from jobs import prologs
+        from reconcile import service
         from slurm import scheduler
 
+        found["reconcile"] = service.status
         found["scripts"] = prologs.observe
         found |= {f"slurm {name}": part for name, part in scheduler.PARTS.items()}
         found |= {f"accounting {name}": part for name, part in accounts.PARTS.items()}

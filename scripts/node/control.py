@@ -7,6 +7,7 @@ from typing import Any
 from accounting import database
 from health import measure
 from jobs import drain, prologs
+from reconcile import service
 from slurm import conf_changes, slurmctld
 from system import cluster_state, munge, state_disk
 
@@ -30,7 +31,8 @@ def control(payload: dict[str, Any]) -> None:
     )
     if payload.get("slurmrestd"):
         slurmctld.keep_token_key()
-    with slurmctld.or_back(files):
+    service.prepare(payload.get("reconcile"))
+    with service.held(), slurmctld.or_back(files):
         slurmctld.write_files(files)
         slurmctld.accounting_daemon(dbd)
         slurmctld.register_cluster(payload["cluster"])
@@ -40,6 +42,7 @@ def control(payload: dict[str, Any]) -> None:
         slurmctld.start_slurmrestd()
     else:
         slurmctld.remove_slurmrestd()
+    service.converge(payload.get("reconcile"))
     config = {
         name: payload[name]
         for name in ("cluster", "users", "groups", "setup", "adopt", "containers", "health")

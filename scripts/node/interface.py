@@ -333,6 +333,7 @@ class Observation(TypedDict, total=False):
     disks: dict[str, Disk]
     controller: Reached
     scripts: dict[str, str]
+    reconcile: dict[str, Any]  # a controller's: mode, why, brakes, cooling, alerts, jobs, actions; empty without a loop
     jobs: list[str]  # that have a process on a node; `records` of accounting/records.py are the controller's
     slurm: dict[str, Any]  # nodes and partitions (rows of scontrol), jobs, config, ping, statistics, database
     accounting: dict[str, Any]  # accounts, associations, users, qos, as sacctmgr prints them

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable
 
 from cluster.findings import ClusterFinding, together
-from cluster.observe.health import daemons, machines, nodes
+from cluster.observe.health import daemons, machines, nodes, reconcile
 from cluster.observe.observation import ClusterObservation
 
 CHECKS: tuple[Callable[[ClusterObservation], Iterable[ClusterFinding]], ...] = (
@@ -18,6 +18,7 @@ CHECKS: tuple[Callable[[ClusterObservation], Iterable[ClusterFinding]], ...] = (
     nodes.unstarted,
     machines.cluster_state,
     machines.not_set_up,
+    reconcile.reconcile,
     nodes.drained,
     nodes.held,
     nodes.missing,

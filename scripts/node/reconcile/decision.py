@@ -1,0 +1,621 @@
+"""What the reconcile loop does with each node and instance: a table, and a pure function over what was observed.
+
+`RULES` is the table; the first rule that applies to a name decides. Slurm says which nodes must have a machine, the
+list of instances which have one. The loop's own memory holds only how long a state has lasted, operations that are
+under way, and what has failed. A node that a person has drained or set down is left alone, and so are nodes that reboot
+or that a maintenance reservation holds.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from enum import Enum
+
+from health.kinds import PREFIX as HEALTH
+from interface import ReconcileNodeset
+from reconcile.compute_engine import MADE_BY, OURS, TEMPLATE, Instance
+from slurm.output import CLOUD
+
+# Reasons that the loop gives nodes; each is known again by its beginning.
+GONE = "hpc: its machine is gone"
+ENDS = "hpc: its machine stops"
+NO_CAPACITY = "hpc: no capacity"
+NO_MACHINE = "hpc: its machine can't be created"
+NO_BOOT = "hpc: its machine did not boot"
+REPLACED = "hpc: its machine is replaced"
+NEW = "hpc: new machine, being checked"
+LOOPS = (GONE, ENDS, NO_CAPACITY, NO_MACHINE, NO_BOOT, REPLACED, *CLOUD)
+"""Reasons of nodes that the loop resumes, or powers down, by itself."""
+
+MACHINE_FAULTS = frozenset("gpu-count gpu-lost gpu-driver gpu-xid gpu-ecc gpu-memory gpu-nvlink".split())
+"""Health checks whose failure a reboot or another machine may mend."""
+CERTAIN = frozenset({"gpu-lost", "gpu-nvlink"})
+"""Those of which one failure is enough."""
+ORPHAN_SECONDS = 90  # an instance of a node that sleeps: as slurm-gcp waits (slurmsync.py)
+DOWN_SECONDS = 600  # a node that is down while its machine runs: longer than a boot, and ReturnToService=2
+SUSPENDED_SECONDS = 15  # a node that is powering down without a machine: lists may be late
+CONFIRM_SECONDS = 300  # between two health checks that find the same fault
+REBOOT_SECONDS = 1200  # a rebooted or moved machine is checked by then
+DAY = 24 * 3600
+BOOT_PART = 0.8  # of ResumeTimeout: a machine that has not joined by then
+REPLACED_PER_DAY = 3  # machines of one nodeset
+NODES_PER_REPAIR = 16  # nodes of one nodeset for each one that may be in repair
+COMING, RUNNING = ("PROVISIONING", "STAGING"), "RUNNING"
+ENDING, ENDED = ("PENDING_STOP", "STOPPING", "DEPROVISIONING"), ("TERMINATED", "STOPPED")
+REPORTABLE = ("a3-megagpu-", "a3-ultragpu-", "a4-", "a4x-")
+"""Machine types whose hosts may be reported as faulty; A3 Mega's may be refused, and are then replaced."""
+_POWER = ("POWERING_DOWN", "POWERING_UP", "POWER_DOWN", "POWERED_DOWN")
+_TIMEOUT = re.compile(r"(^| : )ResumeTimeout reached$")
+
+
+class Do(Enum):
+    """What is done to a node or its instance."""
+
+    NOTHING = "nothing"
+    ALERT = "show it in `status`"
+    CREATE = "create the instance"
+    DELETE = "delete the instance"
+    DOWN = "set the node down"
+    RESUME = "resume the node"
+    POWER_DOWN = "power the node down"
+    FORCE = "power the node down at once"
+    ASAP = "power the node down when its jobs have ended"
+    REFUSE = "write the reason into the jobs' comment, power the node down at once"
+    BOOT_FAILED = "keep the serial log, power the node down at once"
+    RESET = "reboot the machine"
+    REPORT = "report the host as faulty"
+    REPLACE = "delete the instance; the node stays drained until its new machine is checked"
+
+
+HARMLESS = frozenset({Do.CREATE, Do.REFUSE, Do.ALERT})
+"""What is done on a partial list too, and while slurmctld has just started."""
+
+
+@dataclass(frozen=True)
+class Node:
+    """A node as Slurm has it; `by` is who gave the reason, `jobs` those that it runs or boots for."""
+
+    name: str
+    nodeset: str
+    elastic: bool
+    states: frozenset[str]
+    reason: str = ""
+    by: str = ""
+    jobs: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Seen:
+    """How long a name has been as it is: the instance's status and the node's mode since `since`, in one pass or more;
+    its power state alone since `power_since`, after `before`."""
+
+    status: str
+    mode: str
+    since: float
+    passes: int
+    power: str
+    power_since: float
+    before: str = ""
+
+
+@dataclass(frozen=True)
+class Pending:
+    """An operation that is under way: create, delete, reset or report."""
+
+    kind: str
+    operation: str
+    began: float
+    way: str = ""
+
+
+@dataclass(frozen=True)
+class Cooling:
+    """A way of a nodeset that is not tried before `until`, and why."""
+
+    until: float
+    minutes: int
+    reason: str
+
+
+@dataclass(frozen=True)
+class Health:
+    """The last health check of a node: what failed, runs in a row that passed, and whether one failure is certain."""
+
+    time: float
+    failed: bool
+    passes: int
+    replace: bool = False
+
+
+@dataclass(frozen=True)
+class Repair:
+    """When a node's machine was last rebooted, its host reported, and the machine replaced; 0 is never."""
+
+    reset: float = 0.0
+    report: float = 0.0
+    replace: float = 0.0
+    refused: bool = False
+    """Whether the host could not be reported."""
+
+    @property
+    def last(self) -> float:
+        """The last step."""
+        return max(self.reset, self.report, self.replace)
+
+
+@dataclass(frozen=True)
+class World:
+    """All that a decision is made from."""
+
+    now: float
+    nodes: Mapping[str, Node]
+    instances: Mapping[str, tuple[Instance, ...]]
+    nodesets: Mapping[str, ReconcileNodeset]
+    max_unavailable: float = 0.25
+    seen: Mapping[str, Seen] = field(default_factory=dict)
+    pending: Mapping[str, Pending] = field(default_factory=dict)
+    cooling: Mapping[str, Cooling] = field(default_factory=dict)
+    retry: Mapping[str, float] = field(default_factory=dict)
+    """Nodes whose request failed for a moment, and until when none is sent."""
+    health: Mapping[str, Health] = field(default_factory=dict)
+    repairs: Mapping[str, Repair] = field(default_factory=dict)
+    boot: Mapping[str, str] = field(default_factory=dict)
+    """What machines that boot have published of it."""
+    known: frozenset[str] = frozenset()
+    """All nodes that Slurm has, of other nodesets too."""
+    unsafe: str = ""
+    """Why nothing may be deleted or set down now: a partial list, or a slurmctld that has just started."""
+
+
+@dataclass(frozen=True)
+class Action:
+    """Something to do; `rule` is the table's row."""
+
+    rule: str
+    do: Do
+    nodes: tuple[str, ...]
+    nodeset: str = ""
+    reason: str = ""
+    way: str = ""
+    template: str = ""
+
+
+def way_key(nodeset: str, way: str) -> str:
+    """Under which a way's cool-down is kept."""
+    return f"{nodeset}/{way}"
+
+
+def observe(before: Mapping[str, Seen], world: World) -> dict[str, Seen]:
+    """How long each name has been as it is now. A pure function."""
+    found: dict[str, Seen] = {}
+    for name in {*world.nodes, *world.instances}:
+        case = Case(world, name)
+        last = before.get(name)
+        same = last is not None and (last.status, last.mode) == (case.status, case.mode)
+        kept = last is not None and last.power == case.power
+        found[name] = Seen(
+            status=case.status,
+            mode=case.mode,
+            since=last.since if last and same else world.now,
+            passes=2 if same else 1,
+            power=case.power,
+            power_since=last.power_since if last and kept else world.now,
+            before=(last.before if kept else last.power) if last else "",
+        )
+    return found
+
+
+class Case:
+    """One name: its node, its instance, and what the rules ask about them."""
+
+    def __init__(self, world: World, name: str) -> None:
+        self.world, self.name, self.now = world, name, world.now
+        self.node = world.nodes.get(name)
+        self.found = world.instances.get(name, ())
+        self.instance = self.found[0] if self.found else None
+        self.status = self.instance.status if self.instance else ""
+        self.states = self.node.states if self.node else frozenset[str]()
+        self.power = next((power for power in _POWER if power in self.states), "up") if self.node else "none"
+        self.seen = world.seen.get(name) or Seen(self.status, self.mode, self.now, 1, self.power, self.now)
+        self.pending = world.pending.get(name)
+        self.repair = world.repairs.get(name, Repair())
+        self.health = world.health.get(name)
+
+    @property
+    def mode(self) -> str:
+        """The node's power state, and why it is out of service."""
+        out = "sick" if self.sick else "new" if self.new else "down" if self.down else ""
+        return f"{self.power} {out}".strip()
+
+    @property
+    def ours(self) -> bool:
+        """Whether the loop made the instance."""
+        return self.instance is not None and self.instance.labels.get(MADE_BY) == OURS
+
+    @property
+    def elastic(self) -> bool:
+        return self.node is not None and self.node.elastic
+
+    @property
+    def twice(self) -> bool:
+        return self.seen.passes >= 2
+
+    @property
+    def lasted(self) -> float:
+        return self.now - self.seen.since
+
+    @property
+    def none(self) -> bool:
+        return self.instance is None
+
+    @property
+    def asleep(self) -> bool:
+        return self.power == "POWERED_DOWN"
+
+    @property
+    def booting(self) -> bool:
+        return self.power == "POWERING_UP"
+
+    @property
+    def powering_down(self) -> bool:
+        return self.power == "POWERING_DOWN"
+
+    @property
+    def down(self) -> bool:
+        return "DOWN" in self.states
+
+    @property
+    def up(self) -> bool:
+        """Whether Slurm takes the node to be in service, drained or not."""
+        return self.power == "up" and not self.down
+
+    @property
+    def reason(self) -> str:
+        """The node's reason, without what Slurm appends at ResumeTimeout."""
+        return _TIMEOUT.sub("", self.node.reason) if self.node else ""
+
+    @property
+    def sick(self) -> bool:
+        """Whether a health check has drained the node."""
+        return "DRAIN" in self.states and self.reason.startswith(HEALTH)
+
+    @property
+    def new(self) -> bool:
+        """Whether the node waits for its new machine, or for its check."""
+        return "DRAIN" in self.states and self.reason.startswith(NEW)
+
+    @property
+    def others(self) -> bool:
+        """Whether a person, `up`, or Slurm by a drain, has taken the node out of service."""
+        if not self.node or not self.states & {"DOWN", "DRAIN", "FAIL"} or self.sick or self.new:
+            return False
+        if self.reason.startswith(LOOPS):
+            return False
+        slurms = not self.reason or (self.node.by == "slurm" and self.reason == self.node.reason)
+        return not slurms or bool(self.states & {"DRAIN", "FAIL"})
+
+    @property
+    def busy(self) -> bool:
+        return bool(self.node and self.node.jobs) or bool(self.states & {"ALLOCATED", "MIXED", "COMPLETING"})
+
+    @property
+    def way(self) -> tuple[str, str] | None:
+        """The first way of the nodeset that may be tried now, with its template; None where there is none."""
+        if not self.node:
+            return None
+        for row in self.world.nodesets[self.node.nodeset]["templates"]:
+            cooling = self.world.cooling.get(way_key(self.node.nodeset, row["way"]))
+            if cooling is None or cooling.until <= self.now:
+                return row["way"], row["template"]
+        return None
+
+    @property
+    def refusal(self) -> str:
+        """Why there is no way: of the one that can be tried again first."""
+        if not self.node:
+            return ""
+        rows = self.world.nodesets[self.node.nodeset]["templates"]
+        keys = [way_key(self.node.nodeset, row["way"]) for row in rows]
+        there = [self.world.cooling[key] for key in keys if key in self.world.cooling]
+        return min(there, key=lambda one: one.until).reason if there else NO_CAPACITY
+
+    @property
+    def old_machine(self) -> bool:
+        """Whether the instance was there before Slurm asked for it: it will not boot again by itself."""
+        asked = self.seen.before in ("POWERED_DOWN", "POWERING_DOWN") and self.seen.power == "POWERING_UP"
+        return asked and self.instance is not None and 0 < self.instance.created < self.seen.power_since - 60
+
+    @property
+    def boot_failed(self) -> bool:
+        if not self.node or self.world.boot.get(self.name, "").startswith("failed"):
+            return bool(self.node)
+        limit = BOOT_PART * self.world.nodesets[self.node.nodeset]["boot_seconds"]
+        return self.now - self.seen.power_since > limit
+
+    @property
+    def outdated(self) -> bool:
+        """Whether the instance is of a template that the nodeset does not have any more."""
+        if not self.node or not self.instance or not self.elastic or not self.ours:
+            return False
+        rows = self.world.nodesets[self.node.nodeset]["templates"]
+        return self.instance.labels.get(TEMPLATE) not in {row["template"].rpartition("/")[2] for row in rows}
+
+    # -- repair ------------------------------------------------------------------------------------------------------
+
+    @property
+    def confirmed(self) -> bool:
+        """Whether a fault is certain, or was found twice."""
+        found = self.health
+        if found is None or not found.failed:
+            return False
+        return found.replace or found.time - self.seen.since >= CONFIRM_SECONDS
+
+    @property
+    def checked(self) -> bool:
+        """Whether health checks have run since the last step of the repair."""
+        return self.health is not None and self.health.time > self.repair.last
+
+    @property
+    def sound(self) -> bool:
+        return self.checked and self.health is not None and not self.health.failed and self.health.passes >= 2
+
+    @property
+    def recent(self) -> bool:
+        """Whether the last step is so recent that its check may still come."""
+        return self.now - self.repair.last < REBOOT_SECONDS and not self.checked
+
+    def within(self, time: float) -> bool:
+        return self.now - time < DAY
+
+    @property
+    def reportable(self) -> bool:
+        typed = self.instance is not None and self.instance.machine_type.startswith(REPORTABLE)
+        return typed and not self.repair.refused and not self.within(self.repair.report)
+
+    @property
+    def replaceable(self) -> bool:
+        """Whether the machine may be deleted: not one of a reservation, whose next one is on the same host."""
+        if not self.elastic or not self.ours or not self.node or self.within(self.repair.replace):
+            return False
+        template = self.instance.labels.get(TEMPLATE) if self.instance else None
+        rows = self.world.nodesets[self.node.nodeset]["templates"]
+        ways = {row["way"] for row in rows if row["template"].rpartition("/")[2] == template}
+        names = {one.name for one in self.world.nodes.values() if one.nodeset == self.node.nodeset}
+        done = sum(self.within(repair.replace) for name, repair in self.world.repairs.items() if name in names)
+        return ways <= {"on_demand", "spot"} and done < REPLACED_PER_DAY
+
+    @property
+    def over_budget(self) -> bool:
+        """Whether so many nodes of the nodeset are sick that the cause is not their machines."""
+        if not self.node:
+            return False
+        names = [one for one in self.world.nodes.values() if one.nodeset == self.node.nodeset]
+        sick = [one for one in names if "DRAIN" in one.states and one.reason.startswith((HEALTH, NEW))]
+        repaired = [one for one in sick if self.within(self.world.repairs.get(one.name, Repair()).last)]
+        allowed = max(1, len(names) // NODES_PER_REPAIR)
+        mine = self.node.name in {one.name for one in repaired}
+        return (not mine and len(repaired) >= allowed) or len(sick) > max(1, 0.2 * len(names))
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A row of the table: the instance, the node, the condition and the action as people read them; then the same for
+    the program. `counts`: whether the brakes hold it, since nobody has asked for it."""
+
+    id: str
+    instance: str
+    node: str
+    when: str
+    do: Do
+    applies: Callable[[Case], bool]
+    reason: str = ""
+    counts: bool = False
+
+
+ANY, NONE, RUNS = "any", "none", "PROVISIONING, STAGING, RUNNING"
+HEALTHY = "drained by a health check"
+
+
+def _is(status: tuple[str, ...]) -> Callable[[Case], bool]:
+    return lambda case: case.status in status
+
+
+RULES: tuple[Rule, ...] = (
+    Rule("two-zones", "in two zones", ANY, "", Do.ALERT, lambda c: len(c.found) > 1),
+    Rule("unknown", ANY, "not in slurm.conf", "made by the loop, seen twice, 90 s", Do.DELETE,
+         lambda c: c.node is None and c.name not in c.world.known and c.ours and c.twice and not c.pending
+         and c.lasted > ORPHAN_SECONDS, counts=True),
+    Rule("not-ours", ANY, "not in slurm.conf", "else", Do.NOTHING, lambda c: c.node is None),
+    Rule("reboots", ANY, "REBOOT_*", "", Do.NOTHING, lambda c: any(s.startswith("REBOOT") for s in c.states)),
+    Rule("maintenance", ANY, "in a MAINT reservation", "", Do.NOTHING, lambda c: "MAINTENANCE" in c.states),
+    Rule("power-down-waits", ANY, "POWER_DOWN", "", Do.NOTHING, lambda c: c.power == "POWER_DOWN"),
+    Rule("others", ANY, "DOWN, DRAIN or FAIL", "by a person, by `up`, or a drain by Slurm", Do.NOTHING,
+         lambda c: c.others),
+    # A machine that is replaced: the node is drained all the time.
+    Rule("new-create", NONE, f"DRAIN `{NEW}`", "a way may be tried", Do.CREATE,
+         lambda c: c.new and c.none and not c.pending and c.way is not None
+         and c.world.retry.get(c.name, 0) <= c.now),
+    Rule("new-sound", RUNNING, f"DRAIN `{NEW}`", "two health checks have passed since", Do.RESUME,
+         lambda c: c.new and c.status == RUNNING and c.sound),
+    Rule("new-sick", RUNNING, f"DRAIN `{NEW}`", "a health check has failed since", Do.ALERT,
+         lambda c: c.new and c.status == RUNNING and c.checked and c.health is not None and c.health.failed),
+    Rule("new-waits", ANY, f"DRAIN `{NEW}`", "else", Do.NOTHING, lambda c: c.new),
+    # No instance.
+    Rule("creating", NONE, "POWERING_UP", "the request is under way, or has just failed", Do.NOTHING,
+         lambda c: c.none and c.booting and (c.pending is not None or c.world.retry.get(c.name, 0) > c.now)),
+    Rule("create", NONE, "POWERING_UP", "a way of the nodeset may be tried", Do.CREATE,
+         lambda c: c.none and c.booting and c.elastic and c.way is not None),
+    Rule("no-way", NONE, "POWERING_UP", "every way has failed and cools down", Do.REFUSE,
+         lambda c: c.none and c.booting and c.elastic),
+    # Not resumed: a node that is resumed from DOWN counts as one that does not answer (_require_node_reg of
+    # src/slurmctld/node_mgr.c), and while it sleeps it is lost to jobs after the next reconfigure (read_config.c).
+    # As it is powered down again, Slurm clears both.
+    Rule("capacity-again", NONE, "POWERED_DOWN, DOWN", "by the loop or by Slurm; a way may be tried", Do.POWER_DOWN,
+         lambda c: c.none and c.asleep and c.down and c.way is not None),
+    Rule("capacity-waits", NONE, "POWERED_DOWN, DOWN", "by the loop or by Slurm; every way cools down", Do.NOTHING,
+         lambda c: c.none and c.asleep and c.down),
+    Rule("dead-end", NONE, "POWERED_DOWN, NOT_RESPONDING", "seen twice", Do.FORCE,
+         lambda c: c.none and c.asleep and "NOT_RESPONDING" in c.states and c.twice, counts=True),
+    Rule("no-capacity", NONE, "POWERED_DOWN", "every way has failed and cools down", Do.DOWN,
+         lambda c: c.none and c.asleep and c.elastic and c.way is None),
+    Rule("asleep", NONE, "POWERED_DOWN", "else", Do.NOTHING, lambda c: c.none and c.asleep),
+    Rule("suspended", NONE, "POWERING_DOWN", "for 15 s, in two passes", Do.RESUME,
+         lambda c: c.none and c.powering_down and not c.pending and c.twice and c.lasted >= SUSPENDED_SECONDS),
+    Rule("suspends", NONE, "POWERING_DOWN", "else", Do.NOTHING, lambda c: c.none and c.powering_down),
+    Rule("gone-down", NONE, "DOWN", "elastic; by the loop or by Slurm", Do.POWER_DOWN,
+         lambda c: c.none and c.down and c.elastic and c.power == "up", counts=True),
+    Rule("gone-drained", NONE, HEALTHY, "elastic, without jobs, seen twice: the fault has gone with its machine",
+         Do.POWER_DOWN, lambda c: c.none and c.sick and c.elastic and not c.busy and c.twice, counts=True),
+    Rule("gone", NONE, "in service", "seen twice", Do.DOWN,
+         lambda c: c.none and c.up and c.twice, reason=GONE, counts=True),
+    Rule("gone-once", NONE, ANY, "else", Do.NOTHING, lambda c: c.none),
+    # Instances that wait, boot or run.
+    Rule("queued", "PENDING", "POWERING_UP", "", Do.NOTHING, lambda c: c.status == "PENDING" and c.booting),
+    Rule("queued-unneeded", "PENDING", ANY, "elastic, seen twice", Do.DELETE,
+         lambda c: c.status == "PENDING" and c.elastic and c.ours and c.twice and not c.pending, counts=True),
+    Rule("old-machine", RUNS, "POWERING_UP", "created before Slurm asked for it", Do.DELETE,
+         lambda c: c.status in (*COMING, RUNNING) and c.booting and c.ours and c.old_machine and not c.pending,
+         counts=True),
+    Rule("boot-failed", RUNS, "POWERING_UP", "the machine reports a failure, or 80 % of ResumeTimeout are over",
+         Do.BOOT_FAILED, lambda c: c.status in (*COMING, RUNNING) and c.booting and c.boot_failed, reason=NO_BOOT,
+         counts=True),
+    Rule("boots", RUNS, "POWERING_UP", "else", Do.NOTHING,
+         lambda c: c.status in (*COMING, RUNNING) and c.booting),
+    Rule("suspend", RUNS, "POWERING_DOWN", "elastic", Do.DELETE,
+         lambda c: c.status in (*COMING, RUNNING, "SUSPENDED") and c.powering_down and c.ours and not c.pending),
+    Rule("orphan-busy", RUNS, "POWERED_DOWN", "jobs run there", Do.ALERT,
+         lambda c: c.status in (*COMING, RUNNING) and c.asleep and c.node is not None and bool(c.node.jobs)),
+    Rule("orphan", RUNS, "POWERED_DOWN", "seen twice, 90 s", Do.DELETE,
+         lambda c: c.status in (*COMING, RUNNING) and c.asleep and c.ours and c.twice and not c.pending
+         and c.lasted > ORPHAN_SECONDS, counts=True),
+    # Instances that end.
+    Rule("ends", "PENDING_STOP, STOPPING, TERMINATED, STOPPED", "in service", "", Do.DOWN,
+         lambda c: c.status in (*ENDING, *ENDED) and c.up, reason=ENDS, counts=True),
+    Rule("ending", "PENDING_STOP, STOPPING", ANY, "else", Do.NOTHING, _is(ENDING)),
+    Rule("ended-down", "TERMINATED, STOPPED", "DOWN", "elastic", Do.POWER_DOWN,
+         lambda c: c.status in ENDED and c.down and c.elastic and c.power == "up", counts=True),
+    Rule("ended", "TERMINATED, STOPPED", "POWERING_UP, POWERING_DOWN, POWERED_DOWN", "elastic", Do.DELETE,
+         lambda c: c.status in ENDED and c.elastic and c.ours and c.power != "up" and not c.pending, counts=True),
+    Rule("stopped", "TERMINATED, STOPPED", ANY, "else: `up` starts it again", Do.NOTHING, _is(ENDED)),
+    Rule("moves", "SUSPENDED, SUSPENDING, REPAIRING", "in service", "", Do.DOWN,
+         lambda c: c.status in ("SUSPENDED", "SUSPENDING", "REPAIRING") and c.up and not c.sick, reason=ENDS,
+         counts=True),
+    Rule("moves-long", "SUSPENDED, REPAIRING", ANY, "for 30 min", Do.ALERT,
+         lambda c: c.status in ("SUSPENDED", "REPAIRING") and c.lasted > 1800),
+    # Repair of a node that a health check has drained.
+    Rule("sick-busy", RUNNING, HEALTHY, "jobs run there", Do.NOTHING, lambda c: c.sick and c.busy),
+    Rule("sick-again", ANY, HEALTHY, "two health checks have passed since its machine was rebooted or moved", Do.RESUME,
+         lambda c: c.sick and c.status == RUNNING and c.sound and c.within(c.repair.last)),
+    Rule("sick-waits", ANY, HEALTHY, "no fault that is certain, or found twice in 5 min; or a step is under way",
+         Do.NOTHING, lambda c: c.sick and (not c.confirmed or c.pending is not None or c.recent
+                                           or c.status != RUNNING)),
+    Rule("sick-many", RUNNING, HEALTHY, "more than 20 % of the nodeset are sick, or one in 16 is in repair", Do.ALERT,
+         lambda c: c.sick and c.over_budget),
+    Rule("sick-reboot", RUNNING, HEALTHY, "not rebooted for 24 h", Do.RESET,
+         lambda c: c.sick and not c.within(c.repair.reset), counts=True),
+    Rule("sick-report", RUNNING, HEALTHY, "rebooted; the machine type can move to another host", Do.REPORT,
+         lambda c: c.sick and c.reportable, counts=True),
+    Rule("sick-replace", RUNNING, HEALTHY, "rebooted; elastic, on demand or spot, at most 3 a day", Do.REPLACE,
+         lambda c: c.sick and c.replaceable, reason=NEW, counts=True),
+    Rule("sick-person", RUNNING, HEALTHY, "else", Do.ALERT, lambda c: c.sick),
+    # Others that run.
+    Rule("back", RUNNING, "DOWN", "by the loop; the node answers, seen twice", Do.RESUME,
+         lambda c: c.status == RUNNING and c.down and c.power == "up" and c.reason.startswith((GONE, ENDS))
+         and "NOT_RESPONDING" not in c.states and c.twice, counts=True),
+    Rule("down-long", RUNNING, "DOWN", "elastic; by the loop or by Slurm, for 10 min", Do.POWER_DOWN,
+         lambda c: c.status == RUNNING and c.down and c.power == "up" and c.elastic and c.lasted > DOWN_SECONDS,
+         counts=True),
+    Rule("down-static", RUNNING, "DOWN", "not elastic; by Slurm, for 10 min, not rebooted for 24 h", Do.RESET,
+         lambda c: c.status == RUNNING and c.down and c.power == "up" and not c.elastic
+         and c.lasted > DOWN_SECONDS and not c.within(c.repair.reset) and not c.pending, counts=True),
+    Rule("down", RUNNING, "DOWN", "else", Do.NOTHING, lambda c: c.status == RUNNING and c.down),
+    Rule("outdated", RUNNING, "in service", "made from a template that the nodeset has no more", Do.ASAP,
+         lambda c: c.status == RUNNING and c.up and c.outdated, reason=REPLACED, counts=True),
+    Rule("well", ANY, ANY, "else", Do.NOTHING, lambda _: True),
+)  # fmt: skip
+BY_ID = {rule.id: rule for rule in RULES}
+COLUMNS = ("rule", "instance", "node", "condition", "action")
+
+
+def table() -> list[tuple[str, ...]]:
+    """The rules as people read them."""
+    return [(rule.id, rule.instance, rule.node, rule.when or "-", rule.do.value) for rule in RULES]
+
+
+def rule_for(world: World, name: str) -> Rule:
+    """The first rule that applies to a name. A pure function."""
+    case = Case(world, name)
+    return next(rule for rule in RULES if rule.applies(case))
+
+
+def decide(world: World) -> list[Action]:
+    """What is to be done now: nothing on a partial list but what harms nothing. A pure function.
+
+    Nodes that boot for the same job are created by one action, so that all of them come or none.
+    """
+    found: list[Action] = []
+    together: dict[tuple[str, ...], Action] = {}
+    for name in sorted({*world.nodes, *world.instances}):
+        case = Case(world, name)
+        rule = next(rule for rule in RULES if rule.applies(case))
+        if rule.do is Do.NOTHING or (world.unsafe and rule.do not in HARMLESS):
+            continue
+        nodeset = case.node.nodeset if case.node else ""
+        action = Action(rule.id, rule.do, (name,), nodeset, rule.reason)
+        if rule.do is Do.CREATE and case.way:
+            action = replace(action, way=case.way[0], template=case.way[1])
+            job = case.node.jobs[0] if case.node and case.node.jobs else name
+            key = (nodeset, action.way, job)
+            together[key] = replace(
+                action, nodes=(*together[key].nodes, name) if key in together else (name,), rule=rule.id
+            )
+            continue
+        if rule.id in ("no-way", "no-capacity"):
+            action = replace(action, reason=case.refusal)
+        if rule.do is Do.REPLACE and case.node:
+            action = replace(action, reason=f"{NEW} ({case.reason.removeprefix(HEALTH)[:200]})")
+        found.append(action)
+    return [*together.values(), *found]
+
+
+@dataclass(frozen=True)
+class Held:
+    """Actions that a brake holds, and which."""
+
+    brake: str
+    actions: tuple[Action, ...]
+
+
+def restrain(actions: Iterable[Action], world: World, *, left: int) -> tuple[list[Action], list[Held]]:
+    """The actions that may be done now, and those that a brake holds. A pure function.
+
+    What Slurm has asked for is not held. `left`: actions of this hour. In one pass at most `max_unavailable` of a
+    nodeset, and two of a small one, are taken out of service or deleted; nodes in service are only powered down for a
+    newer template while no more than that part is out of service already.
+    """
+    done: list[Action] = []
+    held: dict[str, list[Action]] = {}
+    taken: dict[str, int] = {}
+    for action in actions:
+        if not BY_ID[action.rule].counts or action.do is Do.ALERT:
+            done.append(action)
+            continue
+        size = sum(node.nodeset == action.nodeset for node in world.nodes.values())
+        most = max(2, int(world.max_unavailable * size))
+        if action.do is Do.ASAP:
+            out = sum(
+                1 for node in world.nodes.values()
+                if node.nodeset == action.nodeset and node.states & {"DOWN", "DRAIN", "POWER_DOWN", "POWERING_DOWN"}
+            )  # fmt: skip
+            most = max(1, int(world.max_unavailable * size)) - out
+        if left <= 0:
+            held.setdefault("actions_per_hour", []).append(action)
+        elif taken.get(action.nodeset, 0) >= most:
+            held.setdefault("max_unavailable", []).append(action)
+        else:
+            taken[action.nodeset] = taken.get(action.nodeset, 0) + 1
+            left -= 1
+            done.append(action)
+    return done, [Held(brake, tuple(found)) for brake, found in held.items()]

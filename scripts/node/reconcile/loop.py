@@ -1,0 +1,577 @@
+"""The reconcile loop: reads Slurm and the cloud, decides, acts, and keeps a record and a journal of it.
+
+One process does all of it, one pass at a time, and any pass may be its last: what Slurm asks for is in Slurm's own
+state, requests to the cloud carry an id that is the same when they are sent again, and what must not be done twice is
+recorded before it is done.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+import uuid
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any, Protocol
+
+from health.kinds import RESUMES
+from interface import Reconcile
+from reconcile import decision
+from reconcile.compute_engine import CAPACITY, MADE_BY, OURS, PASSING, CloudError, ComputeEngine, Instance, Kind
+from reconcile.decision import Action, Cooling, Do, Health, Node, Pending, Repair, Seen, World, way_key
+from slurm import conf_changes, output
+from system import cluster_state
+from system.host import SetupError, in_parallel, log, printable, read_json, run, write
+
+FOLDER = Path("/var/lib/hpc/controller/reconcile")  # on the state disk, where there is one
+SETTINGS = Path("/etc/hpc/reconcile.json")
+PAUSED = Path("/etc/hpc/reconcile-paused")
+LIFT = "hpc-reconcile lift"
+YOUNG_SECONDS = 60  # after slurmctld's start its nodes have not registered yet
+RETRY_SECONDS, RETRY_MOST = 10, 300
+COOL_MINUTES, COOL_MOST = 10, 60
+BOOT_FAILURES = 10  # machines of a nodeset in a row that did not boot: its image, not its machines
+AT_ONCE = 8  # requests to the cloud; the API's limit is some 25 a second
+BULKS = 5  # requests for many instances in one pass; the API takes 10 at a time
+ASK_BOOT_SECONDS = 30  # between two questions for a booting machine's guest attribute
+STUCK_SECONDS = 600  # of an operation that neither ends nor shows in the list
+JOURNAL_BYTES = 5_000_000
+SHOWN = 10  # actions in the status
+RUNS = "RUNNING,CONFIGURING,SUSPENDED,COMPLETING,STOPPED"
+_PLAIN = re.compile(r"[^ -~]|[\"'\\]")
+
+
+class Slurm(Protocol):
+    """What the loop asks of slurmctld."""
+
+    def young(self) -> str:
+        """Why slurmctld is not to be relied on now; empty if it is."""
+        ...
+
+    def nodes(self) -> tuple[dict[str, dict[str, str]], dict[str, tuple[str, ...]]]:
+        """Rows of all nodes by name, and the jobs that hold each."""
+        ...
+
+    def update(self, names: Sequence[str], state: str, reason: str) -> None:
+        """Change nodes. Raises SetupError."""
+        ...
+
+    def comment(self, job: str, text: str) -> None:
+        """Write a job's AdminComment."""
+        ...
+
+
+class Scontrol:
+    """slurmctld on this machine, by its commands."""
+
+    def young(self) -> str:
+        started = run("systemctl", "show", "--property=ActiveEnterTimestampMonotonic", "--value", "slurmctld").strip()
+        if not started.strip("0"):
+            return "slurmctld does not run on this machine"
+        age = time.monotonic() - int(started) / 1e6
+        return f"slurmctld has run for {age:.0f} s" if age < YOUNG_SECONDS else ""
+
+    def nodes(self) -> tuple[dict[str, dict[str, str]], dict[str, tuple[str, ...]]]:
+        rows = output.rows(run("scontrol", "--oneliner", "--all", "show", "node"))
+        text = run("squeue", "--noheader", "--all", f"--states={RUNS}", "--format=%A|%N")
+        jobs: dict[str, tuple[str, ...]] = {}
+        for number, _, hosts in (line.partition("|") for line in text.split("\n")):
+            for name in conf_changes.expand(hosts):
+                jobs[name] = (*jobs.get(name, ()), number)
+        return {row["NodeName"]: row for row in rows if "NodeName" in row}, jobs
+
+    def update(self, names: Sequence[str], state: str, reason: str) -> None:
+        words = ([f"State={state}"] if state else []) + ([f"Reason={reason}"] if reason else [])
+        run("scontrol", "update", f"NodeName={','.join(names)}", *words)
+
+    def comment(self, job: str, text: str) -> None:
+        there = run("squeue", "--noheader", f"--job={job}", "--Format=AdminComment:64").strip()
+        # Those of people stay.
+        if not there or there.startswith(("hpc: ", "(null)", "N/A")):
+            run("scontrol", "update", f"JobId={job}", f"AdminComment={text}")
+
+
+@dataclass
+class Record:
+    """What the loop remembers from pass to pass, also when it is killed."""
+
+    seen: dict[str, Seen] = field(default_factory=dict)
+    pending: dict[str, Pending] = field(default_factory=dict)
+    cooling: dict[str, Cooling] = field(default_factory=dict)
+    retry: dict[str, float] = field(default_factory=dict)
+    failures: dict[str, int] = field(default_factory=dict)
+    serial: dict[str, int] = field(default_factory=dict)
+    repairs: dict[str, Repair] = field(default_factory=dict)
+    actions: list[float] = field(default_factory=list)
+    boots: dict[str, int] = field(default_factory=dict)
+    comments: dict[str, str] = field(default_factory=dict)
+
+    _KINDS = {"seen": Seen, "pending": Pending, "cooling": Cooling, "repairs": Repair}  # noqa: RUF012 - a constant
+
+    @classmethod
+    def read(cls, path: Path) -> Record:
+        """The record at `path`; an empty one where there is none, or one of another version."""
+        found = read_json(path, {})
+        try:
+            for name, kind in cls._KINDS.items():
+                found[name] = {key: kind(**value) for key, value in found.get(name, {}).items()}
+            return cls(**found)
+        except (TypeError, AttributeError):
+            return cls()
+
+    def text(self) -> str:
+        return json.dumps(asdict(self), sort_keys=True) + "\n"
+
+
+class Loop:
+    """The loop of one cluster."""
+
+    def __init__(
+        self,
+        settings: Reconcile,
+        *,
+        cloud: ComputeEngine,
+        slurm: Slurm,
+        folder: Path = FOLDER,
+        paused: Path = PAUSED,
+        clock: Callable[[], float] = time.time,
+        at_once: int = AT_ONCE,
+    ) -> None:
+        self.settings, self.cloud, self.slurm, self.clock = settings, cloud, slurm, clock
+        self.folder, self.paused, self.at_once = folder, paused, at_once
+        self.record = Record.read(folder / "record.json")
+        self.why = ""
+        self._of = {
+            name: (nodeset, name in row["nodes"])
+            for nodeset, row in settings["nodesets"].items()
+            for name in (*row["nodes"], *row["static"])
+        }
+        self._asked: dict[str, tuple[float, str]] = {}
+        self._advised: set[tuple[str, tuple[str, ...]]] = set()
+        self._held: list[decision.Held] = []
+        self._alerts: list[tuple[Action, str]] = []
+        self._recent: list[dict[str, Any]] = []
+
+    # -- a pass ------------------------------------------------------------------------------------------------------
+
+    def turn(self, *, locked: bool = False) -> bool:
+        """One pass; whether something is under way, so that the next one is due soon. `locked`: `up` changes nodes, so
+        this pass only reads."""
+        now = self.clock()
+        try:
+            world = self._world(now)
+        except (SetupError, CloudError) as error:
+            self.why = printable(str(error))
+            self._show(now)
+            return True
+        self.why = world.unsafe
+        actions = decision.decide(world)
+        self._alerts = [(action, self._describe(action, world)) for action in actions if action.do is Do.ALERT]
+        actions = [action for action in actions if action.do is not Do.ALERT]
+        self.record.actions = [at for at in self.record.actions if at > now - 3600]
+        left = self.settings["actions_per_hour"] - len(self.record.actions)
+        actions, self._held = decision.restrain(actions, world, left=left)
+        if self.settings["mode"] == "act" and not self.paused.exists() and not locked:
+            self._apply(actions, world)
+        elif self.settings["mode"] == "advise":
+            self._advise(actions, world)
+        self._save()
+        self._show(now)
+        moving = any(node.states & {"POWERING_UP", "POWERING_DOWN", "POWER_DOWN"} for node in world.nodes.values())
+        return moving or bool(actions or self.record.pending or self.record.retry)
+
+    def _world(self, now: float) -> World:
+        """Everything that this pass decides from. Raises SetupError and CloudError."""
+        unsafe = self.slurm.young()
+        rows, jobs = self.slurm.nodes()
+        listing = self.cloud.instances()
+        found: dict[str, tuple[Instance, ...]] = {}
+        for instance in listing.instances:
+            found[instance.name] = (*found.get(instance.name, ()), instance)
+        ours = {name: row for name, row in rows.items() if name in self._of}
+        nodes = {name: _node(name, *self._of[name], row, jobs.get(name, ())) for name, row in ours.items()}
+        if listing.partial:
+            unsafe = f"the list of instances is partial: {listing.partial}"
+        else:
+            self._settle(found, now)
+        record = self.record
+        record.retry = {name: at for name, at in record.retry.items() if at > now}
+        record.cooling = {key: one for key, one in record.cooling.items() if one.until > now - 3600}
+        world = World(
+            now=now, nodes=nodes, instances=found, nodesets=self.settings["nodesets"],
+            max_unavailable=self.settings["max_unavailable"], pending=record.pending, cooling=record.cooling,
+            retry=record.retry, repairs=record.repairs, known=frozenset(rows), unsafe=unsafe,
+        )  # fmt: skip
+        before, record.seen = record.seen, decision.observe(record.seen, world)
+        self._count_boots(before, nodes)
+        world = replace(world, seen=record.seen)
+        return replace(world, health=_health(nodes), boot=self._boot(world))
+
+    def _settle(self, found: Mapping[str, tuple[Instance, ...]], now: float) -> None:
+        """Take note of operations that have ended."""
+        asked: dict[str, Any] = {}
+        for name, pending in list(self.record.pending.items()):
+            there = found.get(name)
+            status = there[0].status if there else ""
+            if pending.kind == "create" and status:
+                if status not in decision.COMING:
+                    self._ended(name)
+                    self.record.failures.pop(name, None)
+            elif pending.kind == "delete" and not status:
+                self._ended(name)
+            elif pending.kind != "delete" or now - pending.began > decision.ORPHAN_SECONDS:
+                if pending.operation not in asked:
+                    try:
+                        asked[pending.operation] = self.cloud.operation(pending.operation)
+                    except CloudError as error:
+                        asked[pending.operation] = error
+                self._settle_one(name, pending, asked[pending.operation], now)
+
+    def _settle_one(self, name: str, pending: Pending, answer: Any, now: float) -> None:  # noqa: ANN401
+        late = now - pending.began > STUCK_SECONDS
+        if isinstance(answer, CloudError):
+            if answer.kind is Kind.NOT_FOUND or late:
+                self._ended(name)
+        elif answer.done and answer.error:
+            self._ended(name)
+            if pending.kind == "create":
+                self._failed([name], pending.way, answer.error, now)
+            elif pending.kind == "report":
+                self.record.repairs[name] = replace(self.record.repairs.get(name, Repair()), refused=True)
+            self._write(rule=f"{pending.kind}-failed", nodes=[name], result=str(answer.error))
+        elif (answer.done and (pending.kind != "create" or now - pending.began > 60)) or late:
+            # Of a creation without an error, the list may be late; one without an end is asked for again.
+            self._ended(name)
+
+    def _ended(self, name: str) -> None:
+        del self.record.pending[name]
+        self.record.serial[name] = self.record.serial.get(name, 0) + 1
+
+    def _failed(self, names: Sequence[str], way: str, error: CloudError, now: float) -> None:
+        """Have a request that failed tried again in a moment, or its way cool down."""
+        if error.kind is Kind.EXISTS:
+            return
+        if error.kind in PASSING:
+            for name in names:
+                count = self.record.failures[name] = self.record.failures.get(name, 0) + 1
+                self.record.retry[name] = now + min(RETRY_SECONDS * 2 ** (count - 1), RETRY_MOST)
+            return
+        nodeset = self._of[names[0]][0]
+        last = self.record.cooling.get(way_key(nodeset, way))
+        if last and last.until > now:
+            return  # another node has found it before
+        capacity = error.kind in CAPACITY
+        minutes = COOL_MOST if not capacity or error.kind is Kind.QUOTA else COOL_MINUTES
+        if last:
+            minutes = max(minutes, min(2 * last.minutes, COOL_MOST))
+        text = decision.NO_CAPACITY if capacity else decision.NO_MACHINE
+        until = time.strftime("%H:%M", time.localtime(now + minutes * 60))
+        why = f"{error.code}: {error.message}" if not capacity or error.kind is Kind.QUOTA else error.code
+        reason = f"{text} for {nodeset} as {way} in {self.settings['cloud']['zone']} until {until} ({why})"
+        self.record.cooling[way_key(nodeset, way)] = Cooling(now + minutes * 60, minutes, plain(reason))
+        log(reason)
+
+    def _count_boots(self, before: Mapping[str, Seen], nodes: Mapping[str, Node]) -> None:
+        for name, node in nodes.items():
+            last, seen = before.get(name), self.record.seen[name]
+            if last and last.power == "POWERING_UP" and seen.mode == "up":
+                self.record.boots.pop(node.nodeset, None)
+
+    def _boot(self, world: World) -> dict[str, str]:
+        """What machines have published that boot for a minute or longer."""
+        found: dict[str, str] = {}
+        for name, seen in world.seen.items():
+            there = world.instances.get(name)
+            if seen.power != "POWERING_UP" or not there or world.now - seen.power_since < 60:
+                continue
+            at, text = self._asked.get(name, (0.0, ""))
+            if world.now - at > ASK_BOOT_SECONDS:
+                try:
+                    text = self.cloud.guest_attribute(name)
+                except CloudError:
+                    text = ""
+                self._asked[name] = (world.now, text)
+            found[name] = text
+        return found
+
+    # -- actions -----------------------------------------------------------------------------------------------------
+
+    def _apply(self, actions: Iterable[Action], world: World) -> None:
+        creates = [action for action in actions if action.do is Do.CREATE]
+        many = [action for action in creates if len(action.nodes) > 1][BULKS:]
+        creates = [action for action in creates if action not in many]
+        for action in creates:
+            self._note(action, world)
+        do = [lambda action=action: self._create(action) for action in creates]
+        for outcome in [one() for one in do] if self.at_once == 1 else in_parallel(lambda one: one(), do, at_once=8):
+            self._created(*outcome, world.now)
+        self._save()
+        grouped: dict[tuple[str, str, str], Action] = {}
+        for action in actions:
+            if action.do is Do.CREATE:
+                continue
+            if decision.BY_ID[action.rule].counts:
+                self.record.actions.append(world.now)
+            if action.do is Do.REFUSE:
+                self._comment(world.nodes[action.nodes[0]].jobs, action.reason)
+            if state := _STATES.get(action.do):
+                if action.rule == "gone" and self._is_there(action):
+                    continue
+                key = (state, action.reason, action.rule)
+                others = grouped[key].nodes if key in grouped else ()
+                grouped[key] = replace(action, nodes=(*others, *action.nodes))
+                continue
+            self._note(action, world)
+            try:
+                self._one(action, world)
+            except (SetupError, CloudError) as error:
+                self._write(rule=action.rule, nodes=action.nodes, result=str(error))
+        for (state, reason, _), action in grouped.items():
+            self._note(action, world)
+            self._update(list(action.nodes), state, reason)
+
+    def _comment(self, jobs: Iterable[str], reason: str) -> None:
+        """Write into jobs why they wait again, before their nodes are taken from them."""
+        for job in jobs:
+            if self.record.comments.get(job) == reason:
+                continue
+            self.record.comments[job] = reason
+            try:
+                self.slurm.comment(job, reason)
+            except SetupError as error:
+                self._write(rule="comment", nodes=[job], result=str(error))
+
+    def _is_there(self, action: Action) -> bool:
+        """Whether an instance is there that the list did not have; so too where that can't be read."""
+        try:
+            return self.cloud.get(action.nodes[0]) is not None
+        except CloudError:
+            return True
+
+    def _update(self, names: list[str], state: str, reason: str) -> None:
+        """Change nodes together; one by one where slurmctld refuses one of them."""
+        try:
+            self.slurm.update(names, state, reason)
+        except SetupError as error:
+            for name in names if len(names) > 1 else ():
+                try:
+                    self.slurm.update([name], state, reason)
+                except SetupError as one:
+                    self._write(rule=state, nodes=[name], result=str(one))
+            if len(names) == 1:
+                self._write(rule=state, nodes=names, result=str(error))
+
+    def _one(self, action: Action, world: World) -> None:
+        """Do an action on one node. Raises SetupError and CloudError."""
+        (name,) = action.nodes
+        repair = self.record.repairs.get(name, Repair())
+        if action.do is Do.DELETE:
+            self._delete(name, world.now)
+        elif action.do is Do.BOOT_FAILED:
+            self._keep_log(name)
+            self.slurm.update([name], "POWER_DOWN_FORCE", action.reason)
+            self._boot_failure(name, world)
+        elif action.do is Do.RESET:
+            self._remember(name, replace(repair, reset=world.now))
+            self._began("reset", name, self.cloud.reset(name, request=self._request("reset", name)).name, world.now)
+        elif action.do is Do.REPORT:
+            self._remember(name, replace(repair, report=world.now))
+            request = self._request("report", name)
+            try:
+                operation = self.cloud.report_faulty(name, world.nodes[name].reason, request=request)
+            except CloudError as error:
+                if error.kind not in PASSING:
+                    self._remember(name, replace(repair, report=world.now, refused=True))
+                raise
+            self._began("report", name, operation.name, world.now)
+        elif action.do is Do.REPLACE:
+            self._keep_log(name)
+            self._remember(name, replace(repair, replace=world.now))
+            self.slurm.update([name], "", action.reason)
+            self._delete(name, world.now)
+
+    def _create(self, action: Action) -> tuple[Action, str, CloudError | None]:
+        """Send one request; a thread of its own may call this, so nothing is recorded here."""
+        try:
+            request = self._request(f"create {action.way}", *action.nodes)
+            names = list(action.nodes)
+            found = self.cloud.insert(names, template=action.template, nodeset=action.nodeset, request=request)
+        except CloudError as error:
+            return action, "", error
+        return action, found.name, None
+
+    def _created(self, action: Action, operation: str, error: CloudError | None, now: float) -> None:
+        for name in action.nodes if error is None else ():
+            self._began("create", name, operation, now, action.way)
+        if error is not None:
+            self._write(rule=action.rule, nodes=action.nodes, result=str(error))
+            for name in action.nodes:
+                # The same request would be answered with the same refusal.
+                if error.kind not in PASSING:
+                    self.record.serial[name] = self.record.serial.get(name, 0) + 1
+            self._failed(action.nodes, action.way, error, now)
+
+    def _delete(self, name: str, now: float) -> None:
+        """Delete an instance, which is read again before: only one that the loop has made, and under a name of the
+        cluster's. Raises CloudError, and SetupError for any other."""
+        instance = self.cloud.get(name)
+        cluster = self.settings["cloud"]["cluster"]
+        if instance is None:
+            return
+        labels = instance.labels
+        if labels.get("hpc-cluster") != cluster or labels.get(MADE_BY) != OURS or not name.startswith(f"{cluster}-"):
+            raise SetupError(f"{name} is not an instance that the reconcile loop of {cluster} has made: not deleted")
+        # By the instance's own number, and a number for each try: a second instance of the name is another request.
+        request = self._request(f"delete {instance.id}", name)
+        operation = self.cloud.delete(name, request=request)
+        if operation:
+            self._began("delete", name, operation.name, now)
+
+    def _began(self, kind: str, name: str, operation: str, now: float, way: str = "") -> None:
+        self.record.pending[name] = Pending(kind, operation, now, way)
+
+    def _request(self, what: str, *names: str) -> str:
+        """The id of a request: the same one, sent again by another process, is answered with the same operation."""
+        serials = [f"{name}={self.record.serial.get(name, 0)}" for name in names]
+        return str(uuid.uuid5(uuid.NAMESPACE_URL, f"{self.settings['cloud']['cluster']} {what} {' '.join(serials)}"))
+
+    def _remember(self, name: str, repair: Repair) -> None:
+        """Record a step before it is done: one that was not done is worth less than one that is done twice."""
+        self.record.repairs[name] = repair
+        self._save()
+
+    def _boot_failure(self, name: str, world: World) -> None:
+        nodeset = world.nodes[name].nodeset
+        count = self.record.boots[nodeset] = self.record.boots.get(nodeset, 0) + 1
+        if count < BOOT_FAILURES:
+            return
+        reason = f"{decision.NO_BOOT}: {count} of {nodeset} in a row; look at {self.folder / 'serial'}"
+        for row in self.settings["nodesets"][nodeset]["templates"]:
+            self.record.cooling[way_key(nodeset, row["way"])] = Cooling(world.now + 3600, COOL_MOST, plain(reason))
+        self.record.boots.pop(nodeset)
+
+    def _keep_log(self, name: str) -> None:
+        """Keep the serial log of a machine that is about to be deleted; without it, nothing waits."""
+        try:
+            text = self.cloud.serial_log(name)
+        except CloudError as error:
+            text = f"{error}\n"
+        write(self.folder / "serial" / f"{name}.log", text, mode=0o600, quiet=True)
+
+    # -- the journal, the record and the status ----------------------------------------------------------------------
+
+    def lift(self) -> None:
+        """Lift every brake: forget this hour's actions, and ways that cool down."""
+        self.record.actions, self.record.cooling, self.record.boots, self.record.retry = [], {}, {}, {}
+        self._write(rule="lifted", nodes=[], result="by a person: brakes and cool-downs")
+        self._save()
+
+    def asked(self, kind: str, hosts: str, at: float) -> None:
+        """Take note of a request of slurmctld's."""
+        self._write(rule=f"asked-{kind}", nodes=[hosts], asked=at)
+
+    def _advise(self, actions: Sequence[Action], world: World) -> None:
+        now = {(action.rule, action.nodes) for action in actions}
+        for action in actions:
+            if (action.rule, action.nodes) not in self._advised:
+                self._note(action, world, mode="advise")
+        self._advised = now
+
+    def _note(self, action: Action, world: World, *, mode: str = "act") -> None:
+        text = self._describe(action, world)
+        first = decision.Case(world, action.nodes[0])
+        self._write(
+            rule=action.rule, action=action.do.name.lower(), nodes=action.nodes, mode=mode, instance=first.status,
+            slurm="+".join(sorted(first.states)), reason=action.reason, way=action.way,
+        )  # fmt: skip
+        log(f"{'would ' if mode == 'advise' else ''}{text}")
+
+    def _describe(self, action: Action, world: World) -> str:
+        case = decision.Case(world, action.nodes[0])
+        states = "+".join(sorted(case.states)) or "not in slurm.conf"
+        way = f" as {action.way}" if action.way else ""
+        seen = f"instance {case.status or 'none'}, node {states}"
+        why = f" ({action.reason or case.reason})" if action.reason or case.reason else ""
+        return f"{action.do.value}{way}: {','.join(action.nodes)}: {action.rule}: {seen}{why}"
+
+    def _write(self, **row: Any) -> None:  # noqa: ANN401 - JSON values
+        row = {"time": round(self.clock(), 1), **row}
+        self._recent = [*self._recent, row][-SHOWN:]
+        path = self.folder / "journal.jsonl"
+        self.folder.mkdir(parents=True, exist_ok=True)
+        if path.exists() and path.stat().st_size > JOURNAL_BYTES:
+            path.replace(path.with_suffix(".jsonl.1"))
+        with path.open("a") as file:
+            file.write(json.dumps(row) + "\n")
+        if row.get("result"):
+            log(f"{row['rule']}: {','.join(row['nodes'])}: {row['result']}")
+
+    def _save(self) -> None:
+        # Jobs that have ended do not matter any more.
+        self.record.comments = dict(list(self.record.comments.items())[-200:])
+        write(self.folder / "record.json", self.record.text(), mode=0o600, quiet=True)
+
+    def _show(self, now: float) -> None:
+        brakes: list[dict[str, str]] = []
+        mode = self.settings["mode"]
+        if mode != "act":
+            todo = "set slurm.reconcile.mode: act"
+            brakes.append({"brake": f"mode: {mode}", "text": "nothing is done", "todo": todo})
+        if self.paused.exists():
+            brakes.append({"brake": "paused", "text": f"{self.paused} is there", "todo": "hpc-reconcile unpause"})
+        for held in self._held:
+            nodes = ",".join(sorted({name for action in held.actions for name in action.nodes}))
+            value = self.settings["actions_per_hour" if held.brake == "actions_per_hour" else "max_unavailable"]
+            text = f"{len(held.actions)} actions wait: {nodes} ({held.brake}: {value})"
+            # The other brake lets a part through in each pass.
+            if held.brake == "actions_per_hour":
+                brakes.append({"brake": held.brake, "text": text, "todo": LIFT})
+        status = {
+            "mode": mode,
+            "why": self.why,
+            "brakes": brakes,
+            "cooling": {key: one.reason for key, one in self.record.cooling.items() if one.until > now},
+            "alerts": [text for _, text in self._alerts],
+            "jobs": self.record.comments,
+            "actions": self._recent,
+        }
+        write(self.folder / "status.json", json.dumps(status, sort_keys=True) + "\n", quiet=True)
+
+
+_STATES = {
+    Do.DOWN: "DOWN",
+    Do.RESUME: "RESUME",
+    Do.POWER_DOWN: "POWER_DOWN",
+    Do.FORCE: "POWER_DOWN_FORCE",
+    Do.REFUSE: "POWER_DOWN_FORCE",
+    Do.ASAP: "POWER_DOWN_ASAP",
+}
+"""Actions that are one change of a node's state, as scontrol takes it."""
+
+
+def plain(text: str) -> str:
+    """A reason as scontrol takes it: one line of ASCII without quotes."""
+    return _PLAIN.sub(" ", text)[:300]
+
+
+def _node(name: str, nodeset: str, elastic: bool, row: Mapping[str, str], jobs: tuple[str, ...]) -> Node:  # noqa: FBT001
+    reason, by, _ = output.signed(row.get("Reason", ""))
+    states = frozenset(row.get("State", "UNKNOWN").replace("*", "+NOT_RESPONDING").split("+"))
+    return Node(name, nodeset, elastic, states, reason, by, jobs)
+
+
+def _health(nodes: Mapping[str, Node]) -> dict[str, Health]:
+    """The last health checks of nodes that are drained for one, or until one."""
+    found: dict[str, Health] = {}
+    for name, node in nodes.items():
+        if "DRAIN" not in node.states or not node.reason.startswith((decision.HEALTH, decision.NEW)):
+            continue
+        last = cluster_state.given(cluster_state.HEALTH / f"{name}.json")
+        failed = {kind for kind, one in last.get("checks", {}).items() if one.get("state") == "failed"} - RESUMES
+        bad = failed & decision.MACHINE_FAULTS
+        if "time" in last:
+            certain = bool(bad & decision.CERTAIN)
+            found[name] = Health(float(last["time"]), bool(bad), int(last.get("passes", 0)), certain)
+    return found

@@ -1,0 +1,256 @@
+"""The reconcile loop as a service of the controller, the programs of Slurm's power saving that wake it, and the command
+for people.
+
+    hpc-reconcile status     what the loop last saw, as JSON; `./hpc status` shows it
+    hpc-reconcile lift       lift what a brake holds, and let ways that cool down be tried at once
+    hpc-reconcile pause      change nothing from now on; unpause ends it
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import sys
+import time
+import uuid
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from interface import Reconcile
+from reconcile import loop
+from reconcile.compute_engine import MADE_BY, OURS, CloudError, ComputeEngine
+from system.host import (
+    SetupError,
+    folder,
+    forget,
+    log,
+    open_regular,
+    printable,
+    read_json,
+    reload_units,
+    service,
+    stop_services,
+    take_lock,
+    unread_units,
+    write,
+    write_unit,
+)
+
+NAME = "hpc-reconcile"
+COMMAND = Path(f"/usr/local/sbin/{NAME}")
+PROGRAMS = Path("/usr/local/lib/hpc/reconcile")  # as slurm.conf names them
+KINDS = ("resume", "suspend", "resume-failed")
+REQUESTS = Path(f"/run/{NAME}")  # slurm's, as slurmctld's programs are
+LOCK = Path("/run/hpc/reconcile.lock")
+UNIT = Path(f"/etc/systemd/system/{NAME}.service")
+BUSY_SECONDS, IDLE_SECONDS, LEAST_SECONDS = 3, 30, 1
+SHARE = 60  # times its own processor time a pass is waited for: so the loop takes less than 2 % of a core
+POLL_SECONDS = 0.25
+HOLD_SECONDS = 120  # of a pass of the loop, at most
+LONGEST = 1 << 16  # bytes of a request
+# slurmctld ends these programs after some seconds, and takes no notice of what they return. What Slurm asks for is in
+# its own state: the file only wakes the loop, and a lost one costs half a minute.
+REQUEST = f"""\
+#!/bin/sh
+# Written by the cluster's set-up. slurmctld runs this with a host list; the reconcile loop reads what it asks for.
+umask 077
+cd {REQUESTS} || exit 0
+kind=${{0##*/}}
+printf '%s %s\\n' "$kind" "$1" >".$kind.$$" && mv ".$kind.$$" "$kind.$$"
+exit 0
+"""
+STARTER = """\
+#!/bin/sh
+# Written by the cluster's set-up: the reconcile loop of elastic nodes. With --help it says more.
+exec python3 -S -c '
+import sys
+sys.path.insert(0, "/usr/local/lib/hpc/node")
+from reconcile.service import main
+sys.exit(main(sys.argv[1:]))
+' "$@"
+"""
+SERVICE = f"""\
+# Written by the cluster's set-up.
+[Unit]
+Description=Reconcile machines of the cloud with the nodes of Slurm
+After=slurmctld.service network-online.target
+Wants=network-online.target
+RequiresMountsFor={loop.FOLDER}
+StartLimitIntervalSec=0
+
+[Service]
+ExecStart={COMMAND} run
+Restart=always
+RestartSec=2
+
+[Install]
+WantedBy=multi-user.target
+"""
+
+
+def prepare(wanted: Reconcile | None) -> None:
+    """Have the programs in place that slurm.conf is about to name: slurmctld has no power saving without them."""
+    if wanted:
+        folder(PROGRAMS)
+        for kind in KINDS:
+            write(PROGRAMS / kind, REQUEST, mode=0o755)
+
+
+def converge(wanted: Reconcile | None) -> None:
+    """Have the service running with these settings, or nothing of it; its instances go before it.
+
+    Raises SetupError where these can't be deleted: then the settings stay, and the next run tries again.
+    """
+    if not wanted:
+        if loop.SETTINGS.exists() or UNIT.exists():
+            _remove()
+        return
+    text = json.dumps(wanted, indent=1, sort_keys=True) + "\n"
+    write(loop.SETTINGS, text, mode=0o600)
+    write(COMMAND, STARTER, mode=0o755)
+    write_unit(UNIT, SERVICE)
+    service(NAME, settings=text + SERVICE + version())
+
+
+def _remove() -> None:
+    stop_services(NAME)
+    settings: Reconcile | None = read_json(loop.SETTINGS, None)
+    if settings:
+        try:
+            delete_instances(ComputeEngine(settings["cloud"]))
+        except CloudError as error:
+            raise SetupError(
+                f"machines of elastic nodes can't be deleted: {error}. Run `up` again: it tries again"
+            ) from None
+    unread_units()
+    for path in (*(PROGRAMS / kind for kind in KINDS), COMMAND, UNIT, loop.PAUSED, loop.SETTINGS):
+        path.unlink(missing_ok=True)
+    forget(NAME)
+    reload_units()
+    log(f"removed {NAME}: no node is elastic any more")
+
+
+def delete_instances(cloud: ComputeEngine) -> None:
+    """Ask for the deletion of every instance that the loop has made. Raises CloudError, and SetupError where the list
+    is not complete."""
+    listing = cloud.instances()
+    for instance in listing.instances:
+        if instance.labels.get(MADE_BY) == OURS:
+            cloud.delete(instance.name, request=str(uuid.uuid4()))
+            log(f"deleted {instance.name}")
+    if listing.partial:
+        raise SetupError(f"the list of instances is partial ({listing.partial}): run `up` again")
+
+
+@contextmanager
+def held() -> Generator[None]:
+    """Keep the loop from changing anything meanwhile: Slurm's files are about to change."""
+    LOCK.parent.mkdir(exist_ok=True)
+    with LOCK.open("w") as lock:
+        if not take_lock(lock, seconds=HOLD_SECONDS):
+            raise SetupError(
+                f"the reconcile loop has been in one pass for {HOLD_SECONDS} s: `systemctl restart {NAME}`"
+            )
+        yield
+
+
+def run() -> None:
+    """The service: passes for ever, at once on a request."""
+    settings: Reconcile | None = read_json(loop.SETTINGS, None)
+    if settings is None:
+        raise SetupError(f"{loop.SETTINGS} can't be read: run `up`")
+    folder(REQUESTS, mode=0o700, owner="slurm")
+    LOCK.parent.mkdir(exist_ok=True)
+    reconcile = loop.Loop(settings, cloud=ComputeEngine(settings["cloud"]), slurm=loop.Scontrol())
+    while True:
+        began, used = time.monotonic(), _processor()
+        take_requests(reconcile, REQUESTS)
+        with LOCK.open("w") as lock:
+            busy = reconcile.turn(locked=not take_lock(lock))
+        pause = max(BUSY_SECONDS if busy else IDLE_SECONDS, SHARE * (_processor() - used))
+        _wait(began, pause)
+
+
+def _processor() -> float:
+    """Seconds of a processor that this process has used, and those that it has started."""
+    return sum(os.times()[:4])
+
+
+def _wait(began: float, pause: float) -> None:
+    """Wait for so long, or until there is a request."""
+    end, least = time.monotonic() + pause, began + LEAST_SECONDS
+    while time.monotonic() < end:
+        time.sleep(POLL_SECONDS)
+        if time.monotonic() > least and any(not name.startswith(".") for name in os.listdir(REQUESTS)):  # noqa: PTH208
+            return
+
+
+def take_requests(reconcile: loop.Loop, place: Path) -> None:
+    """Read requests, and delete them: this pass sees in Slurm what they ask for."""
+    for path in sorted(place.iterdir()):
+        if path.name.startswith("."):
+            continue
+        text, at = "", time.time()
+        try:
+            with open_regular(path) as file:
+                text, at = file.read(LONGEST).decode(errors="replace"), os.fstat(file.fileno()).st_mtime
+        except OSError:
+            pass  # no file of ours: only deleted
+        path.unlink(missing_ok=True)
+        kind, _, hosts = text.strip().partition(" ")
+        if kind == "lift":
+            reconcile.lift()
+        elif kind in KINDS:
+            reconcile.asked(kind, printable(hosts), at)
+
+
+def status() -> dict[str, Any]:
+    """What the loop last wrote of itself, for `./hpc status`; empty where there is no loop."""
+    return read_json(loop.FOLDER / "status.json", {}) if loop.SETTINGS.exists() else {}
+
+
+def _wake(kind: str) -> None:
+    write(REQUESTS / kind, f"{kind}\n", mode=0o600, quiet=True)
+
+
+def _pause() -> None:
+    write(loop.PAUSED, "")
+    _wake("pause")
+
+
+def _unpause() -> None:
+    loop.PAUSED.unlink(missing_ok=True)
+    _wake("unpause")
+
+
+COMMANDS = {
+    "run": run,
+    "status": lambda: sys.stdout.write(json.dumps(status(), indent=1) + "\n"),
+    "lift": lambda: _wake("lift"),
+    "pause": _pause,
+    "unpause": _unpause,
+}
+
+
+def main(arguments: list[str]) -> int:
+    """The command; its exit code."""
+    if len(arguments) != 1 or arguments[0] not in COMMANDS:
+        sys.stderr.write(str(__doc__))
+        return 2
+    if os.geteuid() != 0:
+        sys.stderr.write(f"{NAME}: run it as root\n")
+        return 1
+    try:
+        COMMANDS[arguments[0]]()
+    except (SetupError, OSError) as error:
+        sys.stderr.write(printable(f"{NAME}: {error}\n"))
+        return 1
+    return 0
+
+
+def version(folder: Path = Path(__file__).parent) -> str:
+    """A hash of the loop's own files: with another one, the service is started again."""
+    return hashlib.sha256(b"".join(path.read_bytes() for path in sorted(folder.glob("*.py")))).hexdigest()

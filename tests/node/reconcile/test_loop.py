@@ -1,0 +1,206 @@
+"""The reconcile loop in a cluster whose time is simulated: it converges whatever fails, and stays within its limits."""
+
+import json
+
+import pytest
+
+from tests.node.reconcile.simulated import Cluster
+
+
+@pytest.fixture
+def cluster(tmp_path) -> Cluster:
+    return Cluster(tmp_path)
+
+
+def states(cluster: Cluster, name: str = "c-gpu-0") -> set[str]:
+    return cluster.slurm.nodes_[name].states - {"CLOUD"}
+
+
+class TestComeAndGo:
+    def test_nodes_of_a_job_come_together_and_go_when_they_are_idle(self, cluster):
+        cluster.slurm.submit("1", 4, 60)
+        cluster.run(180)
+        assert cluster.slurm.jobs["1"].done
+        assert len(cluster.instances) == 4
+        assert [row["nodes"] for row in cluster.journal() if row["rule"] == "create"] == [
+            [f"c-gpu-{number}" for number in range(4)]
+        ]
+        cluster.run(900)
+        assert cluster.instances == {}
+        assert all(states(cluster, name) == {"IDLE", "POWERED_DOWN"} for name in cluster.slurm.nodes_)
+
+    def test_a_machine_that_ends_behind_slurms_back_is_noticed_at_once(self, cluster):
+        cluster.slurm.submit("1", 1, 600)
+        cluster.run(120)
+        began = cluster.slurm.jobs["1"].began
+        assert began
+        cluster.end("c-gpu-0")
+        cluster.run(15)
+        assert cluster.slurm.jobs["1"].nodes == []
+        cluster.run(400)
+        assert cluster.slurm.jobs["1"].began > began
+
+    def test_a_preempted_machine_is_deleted_and_its_job_runs_elsewhere(self, cluster):
+        cluster.slurm.submit("1", 1, 600)
+        cluster.run(120)
+        cluster.end("c-gpu-0", "TERMINATED")
+        cluster.run(400)
+        assert cluster.slurm.jobs["1"].began
+        assert "TERMINATED" not in cluster.instances.values()
+
+    def test_an_instance_that_nobody_needs_is_deleted(self, cluster):
+        cluster.loop.cloud.insert(["c-gpu-5"], template="x/t-spot", nodeset="gpu", request="lost")
+        cluster.loop.cloud.insert(["c-old-1"], template="x/t-spot", nodeset="old", request="older")
+        cluster.run(200)
+        assert cluster.instances == {}
+
+    def test_an_instance_that_the_loop_has_not_made_is_left_alone(self, cluster):
+        cluster.loop.cloud.insert(["c-old-1"], template="x/t-spot", nodeset="old", request="r")
+        next(iter(cluster.fake.world.machines.values())).resource["labels"].pop("hpc-made-by")
+        cluster.run(400)
+        assert list(cluster.instances) == ["c-old-1"]
+
+    def test_a_machine_that_does_not_boot_is_replaced_and_its_log_kept(self, cluster, tmp_path):
+        cluster.boot_seconds = lambda: 10_000
+        cluster.fake.consoles["c-gpu-0"] = "no root file system"
+        cluster.slurm.submit("1", 1, 60)
+        cluster.run(90)
+        cluster.fake.guest["c-gpu-0"] = "failed: no key"
+        cluster.boot_seconds = lambda: 20
+        cluster.run(60)
+        assert (tmp_path / "serial" / "c-gpu-0.log").read_text() == "no root file system"
+        del cluster.fake.guest["c-gpu-0"]
+        cluster.run(600)
+        assert cluster.slurm.jobs["1"].done
+
+
+class TestCapacity:
+    def test_the_next_way_is_tried_at_once(self, cluster):
+        cluster.fake.capacity["t-spot"] = 0
+        cluster.slurm.submit("1", 2, 60)
+        cluster.run(200)
+        assert cluster.slurm.jobs["1"].done
+        assert {one.resource["labels"]["hpc-template"] for one in cluster.fake.world.machines.values()} == {"t-demand"}
+
+    def test_without_any_the_job_says_why_and_runs_when_there_is_some(self, cluster):
+        cluster.fake.capacity |= {"t-spot": 0, "t-demand": 1}
+        cluster.slurm.submit("1", 2, 60)
+        cluster.run(120)
+        job = cluster.slurm.jobs["1"]
+        assert job.nodes == []
+        assert job.comment.startswith("hpc: no capacity for gpu as spot in us-central1-a until ")
+        # None of the two is left, and no node asks in vain.
+        assert cluster.instances == {}
+        cluster.run(200)
+        assert {"DOWN", "POWERED_DOWN"} <= states(cluster)
+        status = json.loads((cluster.folder / "status.json").read_text())
+        assert set(status["cooling"]) == {"gpu/spot", "gpu/on_demand"}
+        assert status["jobs"]["1"] == job.comment
+        cluster.fake.capacity.clear()
+        cluster.run(1200)
+        assert job.done
+
+    def test_the_cool_down_grows_to_an_hour(self, cluster):
+        cluster.fake.capacity |= {"t-spot": 0, "t-demand": 0}
+        cluster.slurm.submit("1", 1, 60)
+        minutes = set()
+        for _ in range(400):
+            cluster.run(60, step=20)
+            minutes |= {one.minutes for one in cluster.loop.record.cooling.values()}
+        assert minutes == {10, 20, 40, 60}
+
+    def test_a_brake_is_lifted(self, cluster):
+        cluster.fake.capacity |= {"t-spot": 0, "t-demand": 0}
+        cluster.slurm.submit("1", 1, 60)
+        cluster.run(300)
+        cluster.fake.capacity.clear()
+        cluster.loop.lift()
+        cluster.run(300)
+        assert cluster.slurm.jobs["1"].done
+
+
+class TestBrakes:
+    def test_mode_off_and_advise_change_nothing(self, tmp_path):
+        for mode in ("off", "advise"):
+            cluster = Cluster(tmp_path / mode, mode=mode)
+            cluster.slurm.submit("1", 1, 60)
+            cluster.run(60)
+            assert cluster.instances == {}
+            assert [row["mode"] for row in cluster.journal()] == (["advise"] if mode == "advise" else [])
+
+    def test_a_pause_stops_writes_and_is_shown(self, cluster):
+        cluster.folder.mkdir(exist_ok=True)
+        (cluster.folder / "paused").touch()
+        cluster.slurm.submit("1", 1, 60)
+        cluster.run(60)
+        assert cluster.instances == {}
+        (brake,) = json.loads((cluster.folder / "status.json").read_text())["brakes"]
+        assert brake["todo"] == "hpc-reconcile unpause"
+
+    def test_actions_of_an_hour_are_counted_and_what_slurm_asks_for_is_not(self, tmp_path):
+        cluster = Cluster(tmp_path, actions_per_hour=2)
+        cluster.slurm.submit("1", 8, 10_000)
+        cluster.run(150)
+        assert len(cluster.instances) == 8
+        for number in range(8):
+            cluster.end(f"c-gpu-{number}")
+        cluster.run(30)
+        assert sum(rule == "gone" for rule, _ in cluster.acted()) <= 2
+        (brake,) = json.loads((tmp_path / "status.json").read_text())["brakes"]
+        assert (brake["brake"], brake["todo"]) == ("actions_per_hour", "hpc-reconcile lift")
+
+    def test_while_up_changes_nodes_nothing_is_done(self, cluster):
+        cluster.slurm.submit("1", 1, 60)
+        cluster.slurm.step()
+        cluster.loop.turn(locked=True)
+        assert cluster.instances == {}
+
+    def test_nothing_is_set_down_while_slurmctld_is_young(self, cluster):
+        cluster.slurm.submit("1", 1, 600)
+        cluster.run(120)
+        cluster.slurm.started = cluster.now
+        cluster.end("c-gpu-0")
+        cluster.run(50)
+        assert "ALLOCATED" in states(cluster)
+
+
+class TestOthers:
+    def test_nodes_that_a_person_holds_are_never_touched(self, cluster):
+        cluster.slurm.submit("1", 3, 10_000)
+        cluster.run(150)
+        for name, more in (("c-gpu-0", {"DRAIN"}), ("c-gpu-1", {"REBOOT_ISSUED"}), ("c-gpu-2", {"MAINTENANCE"})):
+            node = cluster.slurm.nodes_[name]
+            node.states |= more
+            node.reason, node.by = "mine", "bob"
+        cluster.slurm.untouchable = {"c-gpu-0", "c-gpu-1", "c-gpu-2"}
+        for number in range(3):
+            cluster.end(f"c-gpu-{number}", "TERMINATED")
+        cluster.run(200)
+        assert not [name for _, name in cluster.acted() if name in cluster.slurm.untouchable and _ != "create"]
+
+    def test_a_reason_of_the_loop_is_not_a_persons(self, cluster):
+        node = cluster.slurm.nodes_["c-gpu-0"]
+        node.states |= {"DOWN"}
+        node.reason, node.by = "hpc: its machine is gone : ResumeTimeout reached", "root"
+        cluster.run(30)
+        assert states(cluster) == {"IDLE", "POWERED_DOWN"} or "DOWN" not in states(cluster)
+
+
+class TestFaults:
+    @pytest.mark.parametrize("seed", range(3))
+    def test_a_thousand_faults_leave_nothing_behind(self, tmp_path, seed):
+        cluster = Cluster(tmp_path, seed=seed, count=6)
+        cluster.faults = 0.25
+        number = 0
+        while cluster.injected < 1000:
+            number += 1
+            cluster.slurm.submit(str(number), cluster.random.randint(1, 4), cluster.random.uniform(60, 600))
+            cluster.run(cluster.random.uniform(60, 600), step=5)
+            if cluster.instances and cluster.random.random() < 0.3:
+                cluster.end(cluster.random.choice(list(cluster.instances)), cluster.random.choice(("", "TERMINATED")))
+        cluster.faults = 0.0
+        cluster.run(4 * 3600, step=10)
+        assert [name for name, job in cluster.slurm.jobs.items() if not job.done] == []
+        assert {name: node.states for name, node in cluster.slurm.nodes_.items() if "DOWN" in node.states} == {}
+        assert cluster.instances == {}
+        assert cluster.loop.record.pending == {}

@@ -1,0 +1,90 @@
+"""The reconcile loop as a service: requests of slurmctld's programs, its removal, what keeps it waiting."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+from reconcile import service
+from system.host import SetupError, take_lock
+
+from cluster.slurm import paths
+from tests.node.reconcile.simulated import Cluster
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Cluster:
+    return Cluster(tmp_path / "cluster")
+
+
+def test_a_program_of_slurmctld_leaves_a_request_and_always_succeeds(tmp_path, cluster):
+    text = service.REQUEST.replace(str(service.REQUESTS), str(tmp_path / "requests"))
+    for kind in service.KINDS:
+        program = tmp_path / kind
+        program.write_text(text)
+        program.chmod(0o755)
+        # Also where there is no loop yet.
+        assert subprocess.run([program, "c-gpu-[0-3]"], check=False).returncode == 0
+    (tmp_path / "requests").mkdir()
+    for kind in service.KINDS:
+        assert subprocess.run([tmp_path / kind, "c-gpu-[0-3]"], check=False).returncode == 0
+    service.take_requests(cluster.loop, tmp_path / "requests")
+    assert sorted(row["rule"] for row in cluster.journal()) == ["asked-resume", "asked-resume-failed", "asked-suspend"]
+    assert {tuple(row["nodes"]) for row in cluster.journal()} == {("c-gpu-[0-3]",)}
+    assert list((tmp_path / "requests").iterdir()) == []
+
+
+def test_requests_that_are_no_files_are_only_deleted(tmp_path, cluster):
+    secret = tmp_path / "secret"
+    secret.write_text("resume c-gpu-0\n")
+    place = tmp_path / "requests"
+    place.mkdir()
+    (place / "link").symlink_to(secret)
+    service.take_requests(cluster.loop, place)
+    assert cluster.journal() == []
+    assert secret.exists()
+    assert list(place.iterdir()) == []
+
+
+def test_a_person_lifts_brakes(tmp_path, cluster):
+    cluster.loop.record.actions = [cluster.now]
+    place = tmp_path / "requests"
+    place.mkdir()
+    (place / "lift").write_text("lift\n")
+    service.take_requests(cluster.loop, place)
+    assert cluster.loop.record.actions == []
+
+
+def test_its_instances_go_with_it_and_no_others(cluster):
+    cluster.slurm.submit("1", 3, 10_000)
+    cluster.run(120)
+    cluster.fake.world.machines["projects/p/zones/us-central1-a/instances/c-gpu-1"].resource["labels"].pop(
+        "hpc-made-by"
+    )
+    service.delete_instances(cluster.loop.cloud)
+    cluster.loop.cloud.instances()
+    cluster.loop.cloud.instances()
+    assert list(cluster.instances) == ["c-gpu-1"]
+
+
+def test_a_partial_list_does_not_pass_for_the_end(cluster):
+    cluster.faults = 1.0
+    cluster.random.choice = lambda _: "partial"
+    with pytest.raises(SetupError, match="run `up` again"):
+        service.delete_instances(cluster.loop.cloud)
+
+
+def test_up_keeps_the_loop_from_acting(tmp_path, monkeypatch):
+    monkeypatch.setattr(service, "LOCK", tmp_path / "run" / "lock")
+    with service.held(), (tmp_path / "run" / "lock").open("w") as lock:
+        assert not take_lock(lock)
+    with (tmp_path / "run" / "lock").open("w") as lock:
+        assert take_lock(lock)
+
+
+def test_slurm_conf_names_the_programs():
+
+    assert [str(service.PROGRAMS / kind) for kind in service.KINDS] == [
+        paths.RESUME,
+        paths.SUSPEND,
+        paths.RESUME_FAILED,
+    ]
