@@ -89,8 +89,8 @@ class InStates:
     @property
     def fine(self) -> bool:
         """True if the node takes or runs jobs, and nothing is wrong with it; also if it is off until a job needs it."""
-        # slurmctld does not ask machines that start or end.
-        silent = {"NOT_RESPONDING", "NO_RESPOND"} if self.booting or "POWERING_DOWN" in self.states else set[str]()
+        # slurmctld does not ask machines that are off or start; a resumed `down~` keeps the flag.
+        silent = {"NOT_RESPONDING", "NO_RESPOND"} if self.booting or self.asleep else set[str]()
         rest = self.states - silent
         return self._any(Means.UP) and all(Means.FINE in NODE_STATES.get(state, Means(0)) for state in rest)
 

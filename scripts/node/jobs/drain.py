@@ -64,8 +64,7 @@ def leave(name: str) -> None:
     if not found or found["reason"] not in scheduler.OURS:
         return
     if scheduler.ELASTIC in found["states"]:
-        _power_down({name: scheduler.REMADE})
-        run("scontrol", "update", f"NodeName={name}", "State=UNDRAIN")
+        _power_down({name: ""})
     else:
         run("scontrol", "update", f"NodeName={name}", "State=DOWN", f"Reason={scheduler.REMADE}")
 
@@ -141,9 +140,11 @@ def _drain(names: list[str], reason: str) -> None:
 
 def _power_down(why: dict[str, str]) -> None:
     """Have the machines of the elastic ones of these nodes deleted. Slurm takes DRAIN off a node that it powers down:
-    it is drained again, for its reason.
+    it is drained again, where it has a reason.
 
-    Raises SetupError after OFF_SECONDS.
+    Without one, Slurm has it for jobs after SuspendTimeout: a drain that is lifted while the node is off would leave
+    it with NOT_RESPONDING, and slurmctld gives such a node no job after its next restart (24.11). Raises SetupError
+    after OFF_SECONDS.
     """
     asked: set[str] = set()
     end = time.monotonic() + OFF_SECONDS
@@ -156,14 +157,14 @@ def _power_down(why: dict[str, str]) -> None:
             run("scontrol", "update", f"NodeName={name}", f"State=POWER_DOWN{'_FORCE' if boots else ''}")
             log(f"powered down {name}: its machine is deleted")
         asked |= on
-        for reason in sorted({why[name] for name in asked - on}):
+        for reason in sorted({why[name] for name in asked - on} - {""}):
             _drain([name for name in asked - on if why[name] == reason], reason)
-        if all("POWERED_DOWN" in found[name] for name in asked & set(found)):
+        left = {name for name in asked & set(found) if name in on or (why[name] and "POWERED_DOWN" not in found[name])}
+        if not left:
             return
         if time.monotonic() > end:
-            left = sorted(name for name in asked if "POWERED_DOWN" not in found.get(name, ()))
             raise SetupError(
-                f"{', '.join(left)}: not powered down after {OFF_SECONDS} s; the machines may still be there. "
+                f"{', '.join(sorted(left))}: not powered down after {OFF_SECONDS} s; the machines may still be there. "
                 "`journalctl -u hpc-reconcile` on the controller says why; then run `up` again"
             )
         time.sleep(1)

@@ -46,7 +46,7 @@ def test_a_node_that_reboots_has_another_word_than_a_drained_one(states: str, wo
     [
         ("IDLE+CLOUD", "idle", True, True, False),
         ("IDLE+CLOUD+POWERED_DOWN", "idle~", True, False, False),
-        ("IDLE+CLOUD+POWERED_DOWN+NOT_RESPONDING", "idle~", False, False, False),
+        ("IDLE+CLOUD+POWERED_DOWN+NOT_RESPONDING", "idle~", True, False, False),
         ("ALLOCATED+CLOUD+NOT_RESPONDING+POWERING_UP", "allocated#", True, False, False),
         ("IDLE+CLOUD+NOT_RESPONDING+POWERING_DOWN", "idle%", True, False, False),
         ("DOWN+CLOUD+POWERED_DOWN", "down~", False, False, True),
