@@ -96,7 +96,7 @@ def queue(seen: ClusterObservation) -> Table:
             job["state"].lower(),
             job["seconds"],
             job["count"],
-            job["nodes"] or f"({comments.get(job['number']) or job['reason']})",
+            job["nodes"] or f"({comments.get(job.get('number', '')) or job['reason']})",
             cut(job["name"]),
         )
         for job in first[:JOBS]

@@ -14,7 +14,7 @@ def reconcile(seen: ClusterObservation) -> Iterator[ClusterFinding]:
     found = seen.controller.part("reconcile")
     if not found:
         return
-    where, command = (seen.controller.name,), f"./hpc ssh {seen.stack} controller -- sudo"
+    where, command = (seen.controller.name,), f"./hpc ssh {seen.stack} controller --"
     if found["why"] and not found["why"].startswith(_YOUNG):
         what = f"the reconcile loop deletes nothing and sets no node down: {found['why']}"
         yield ClusterFinding(id="reconcile-blind", where=where, what=what, todo=f"./hpc logs {seen.stack} reconcile")

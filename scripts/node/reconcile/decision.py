@@ -29,15 +29,10 @@ NEW = "hpc: new machine, being checked"
 LOOPS = (GONE, ENDS, NO_CAPACITY, NO_MACHINE, NO_BOOT, REPLACED, *CLOUD)
 """Reasons of nodes that the loop resumes, or powers down, by itself."""
 
-MACHINE_FAULTS = frozenset("gpu-count gpu-lost gpu-driver gpu-xid gpu-ecc gpu-memory gpu-nvlink".split())
-"""Health checks whose failure a reboot or another machine may mend."""
-CERTAIN = frozenset({"gpu-lost", "gpu-nvlink"})
-"""Those of which one failure is enough."""
 ORPHAN_SECONDS = 90  # an instance of a node that sleeps: as slurm-gcp waits (slurmsync.py)
 DOWN_SECONDS = 600  # a node that is down while its machine runs: longer than a boot, and ReturnToService=2
 SUSPENDED_SECONDS = 15  # a node that is powering down without a machine: lists may be late
-CONFIRM_SECONDS = 300  # between two health checks that find the same fault
-REBOOT_SECONDS = 1200  # a rebooted or moved machine is checked by then
+REPAIR_SECONDS = 1800  # a machine that was rebooted, moved or replaced is checked by then
 DAY = 24 * 3600
 BOOT_PART = 0.8  # of ResumeTimeout: a machine that has not joined by then
 REPLACED_PER_DAY = 3  # machines of one nodeset
@@ -121,12 +116,13 @@ class Cooling:
 
 @dataclass(frozen=True)
 class Health:
-    """The last health check of a node: what failed, runs in a row that passed, and whether one failure is certain."""
+    """The last health check of a node: whether anything failed, runs in a row since its boot in which nothing did, and
+    whether a fault calls for a repair of the machine (health/repair.py)."""
 
     time: float
     failed: bool
     passes: int
-    replace: bool = False
+    repair: bool = False
 
 
 @dataclass(frozen=True)
@@ -346,11 +342,9 @@ class Case:
 
     @property
     def confirmed(self) -> bool:
-        """Whether a fault is certain, or was found twice."""
-        found = self.health
-        if found is None or not found.failed:
-            return False
-        return found.replace or found.time - self.seen.since >= CONFIRM_SECONDS
+        """Whether a fault calls for a repair, by a check since its last step; or the machine has not come back."""
+        silent = self.within(self.repair.last) and not self.checked and self.now - self.repair.last > REPAIR_SECONDS
+        return silent or (self.checked and self.health is not None and self.health.repair)
 
     @property
     def checked(self) -> bool:
@@ -360,11 +354,6 @@ class Case:
     @property
     def sound(self) -> bool:
         return self.checked and self.health is not None and not self.health.failed and self.health.passes >= 2
-
-    @property
-    def recent(self) -> bool:
-        """Whether the last step is so recent that its check may still come."""
-        return self.now - self.repair.last < REBOOT_SECONDS and not self.checked
 
     def within(self, time: float) -> bool:
         return self.now - time < DAY
@@ -506,11 +495,11 @@ RULES: tuple[Rule, ...] = (
          lambda c: c.status in ("SUSPENDED", "REPAIRING") and c.lasted > 1800),
     # Repair of a node that a health check has drained.
     Rule("sick-busy", RUNNING, HEALTHY, "jobs run there", Do.NOTHING, lambda c: c.sick and c.busy),
-    Rule("sick-again", ANY, HEALTHY, "two health checks have passed since its machine was rebooted or moved", Do.RESUME,
+    Rule("sick-mended", RUNNING, HEALTHY, "two health checks have passed since its machine was rebooted or moved",
+         Do.RESUME,
          lambda c: c.sick and c.status == RUNNING and c.sound and c.within(c.repair.last)),
-    Rule("sick-waits", ANY, HEALTHY, "no fault that is certain, or found twice in 5 min; or a step is under way",
-         Do.NOTHING, lambda c: c.sick and (not c.confirmed or c.pending is not None or c.recent
-                                           or c.status != RUNNING)),
+    Rule("sick-waits", ANY, HEALTHY, "no fault that calls for a repair, or a step of one is under way",
+         Do.NOTHING, lambda c: c.sick and (not c.confirmed or c.pending is not None or c.status != RUNNING)),
     Rule("sick-many", RUNNING, HEALTHY, "more than 20 % of the nodeset are sick, or one in 16 is in repair", Do.ALERT,
          lambda c: c.sick and c.over_budget),
     Rule("sick-reboot", RUNNING, HEALTHY, "not rebooted for 24 h", Do.RESET,

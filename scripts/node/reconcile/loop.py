@@ -16,7 +16,6 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from health.kinds import RESUMES
 from interface import Reconcile
 from reconcile import decision
 from reconcile.compute_engine import CAPACITY, MADE_BY, OURS, PASSING, CloudError, ComputeEngine, Instance, Kind
@@ -569,9 +568,8 @@ def _health(nodes: Mapping[str, Node]) -> dict[str, Health]:
         if "DRAIN" not in node.states or not node.reason.startswith((decision.HEALTH, decision.NEW)):
             continue
         last = cluster_state.given(cluster_state.HEALTH / f"{name}.json")
-        failed = {kind for kind, one in last.get("checks", {}).items() if one.get("state") == "failed"} - RESUMES
-        bad = failed & decision.MACHINE_FAULTS
+        failed = any(one.get("state") == "failed" for one in last.get("checks", {}).values())
         if "time" in last:
-            certain = bool(bad & decision.CERTAIN)
-            found[name] = Health(float(last["time"]), bool(bad), int(last.get("passes", 0)), certain)
+            passes = int(last.get("passes", 0))
+            found[name] = Health(float(last["time"]), failed, passes, bool(last.get("repair")))
     return found

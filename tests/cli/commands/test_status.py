@@ -160,6 +160,20 @@ class TestScreen:
         assert "(Priority)" in table[1]
         assert status_screen.jobs(seen) == "3 jobs running, 400 pending"
 
+    def test_the_reconcile_loops_actions_and_reasons_are_shown(self) -> None:
+        seen = healthy()
+        controller = facts(seen, "controller")
+        job = dict.fromkeys("id number user partition state seconds count nodes reason name".split(), "7")
+        controller["slurm"]["jobs"] = {"states": {"PENDING": 1}, "first": [{**job, "nodes": ""}]}
+        why = "hpc: no capacity for gpu as spot until 12:10"
+        action = {"time": 100.0, "rule": "create", "action": "create", "nodes": ["hc-gpu-1", "hc-gpu-2"], "way": "spot"}
+        asked = {"time": 99.0, "rule": "asked-resume", "nodes": ["hc-gpu-[1-2]"]}
+        controller["reconcile"] = {"jobs": {"7": why}, "actions": [asked, {**action, "slurm": "IDLE+POWERING_UP"}]}
+        assert status_screen.queue(seen)[1][6] == f"({why})"
+        assert status_screen.actions(seen, 160.0)[1:] == [
+            ("1 min", "create", "hc-gpu-[1-2]", "idle+powering_up", "spot"),
+        ]
+
     def test_what_is_not_known_is_said(self) -> None:
         lost = MachineObservation(name="c", roles=("controller",), reached=False)
         seen = ClusterObservation(stack="dev", machines=(lost,))

@@ -63,6 +63,12 @@ def hold(*jobs: dict[str, str]) -> Callable[[ClusterObservation], None]:
     return part("controller", "slurm", "jobs", held=[{"user": "bob", "state": "PENDING", **job} for job in jobs])
 
 
+def reconciles(**values: Any) -> Callable[[ClusterObservation], None]:
+    """The reconcile loop's own status."""
+    calm = {"mode": "act", "why": "", "brakes": [], "cooling": {}, "alerts": [], "jobs": {}, "actions": []}
+    return part("controller", reconcile={**calm, **values})
+
+
 def stopped(machine: str, unit: str, **more: Any) -> Callable[[ClusterObservation], None]:
     return lambda seen: stop(seen, machine, unit, **more)
 
@@ -198,6 +204,26 @@ FAULTS: dict[str, tuple[tuple[Change, ...], str]] = {
         (hold({"id": "17", "user": "alice", "reason": "launch failed requeued held"}),),
         "jobs-held | controller | 1 job is held, and it starts only when released: 17 of alice (launch | release 17",
     ),
+    "a brake of the reconcile loop": (
+        (reconciles(brakes=[{"brake": "paused", "text": "a file is there", "todo": "hpc-reconcile unpause"}]),),
+        "reconcile-brake | controller | is held by paused: a file is there | controller -- hpc-reconcile unpause",
+    ),
+    "a reconcile loop that only advises": (
+        (reconciles(brakes=[{"brake": "mode: advise", "text": "nothing is done", "todo": "set it"}]),),
+        "reconcile-brake | controller | mode: advise | ./hpc up hc",
+    ),
+    "capacity that is used up": (
+        (reconciles(cooling={"gpu/spot": "hpc: no capacity for gpu as spot until 12:10"}),),
+        "no-capacity | controller | no capacity for gpu as spot until 12:10 | controller -- hpc-reconcile lift",
+    ),
+    "a list of instances that is partial": (
+        (reconciles(why="the list of instances is partial"),),
+        "reconcile-blind | controller | deletes nothing | ./hpc logs hc reconcile",
+    ),
+    "a node that needs a person": (
+        (reconciles(alerts=["c-gpu-0: sick-person"]),),
+        "reconcile-alert | controller | needs a person: c-gpu-0 | ./hpc logs hc reconcile",
+    ),
     "a report that is late": (
         (lambda seen: late(seen, "cpu-1"),),
         "machine-late | cpu-1 | gave no report | ./hpc status hc --timeout 60",
@@ -216,6 +242,11 @@ FAULTS: dict[str, tuple[tuple[Change, ...], str]] = {
 )
 def test_elastic_nodes_that_are_off_boot_or_run_are_nothing_to_look_at(seen: ClusterObservation, states: str):
     strange("gpu-9", states)(seen)
+    assert findings(seen) == []
+
+
+def test_a_reconcile_loop_that_waits_for_a_young_slurmctld_is_nothing_to_look_at(seen: ClusterObservation):
+    reconciles(why="slurmctld has run for 12 s")(seen)
     assert findings(seen) == []
 
 

@@ -1,0 +1,310 @@
+"""The table of the reconcile loop: each rule by a case of its own, and what no combination may lead to."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from reconcile import decision
+from reconcile.compute_engine import Instance
+from reconcile.decision import (
+    GONE,
+    HARMLESS,
+    NEW,
+    NO_CAPACITY,
+    RULES,
+    Action,
+    Cooling,
+    Do,
+    Health,
+    Node,
+    Pending,
+    Repair,
+    Seen,
+    World,
+    decide,
+    observe,
+    restrain,
+    rule_for,
+)
+
+from tests.node.reconcile.simulated import settings
+
+NOW = 1_800_000_000.0
+NAME = "c-gpu-0"
+OURS = {"hpc-made-by": "reconcile", "hpc-template": "t-spot", "hpc-cluster": "c"}
+SICK = "hpc-health: gpu-xid: Xid 79"
+
+
+def world(
+    states: str | None = "IDLE+CLOUD",
+    status: str = "",
+    *,
+    reason: str = "",
+    by: str = "root",
+    jobs: tuple[str, ...] = (),
+    elastic: bool = True,
+    labels: Mapping[str, str] = OURS,
+    lasted: float = 3600.0,
+    passes: int = 2,
+    created: float = NOW - 3600,
+    before: str = "",
+    machine_type: str = "m",
+    **more: Any,
+) -> World:
+    """A world of one name, which has been as it is for an hour."""
+    nodes = {}
+    if states is not None:
+        nodes[NAME] = Node(NAME, "gpu", elastic, frozenset(states.split("+")), reason, by, jobs)
+    one = Instance(NAME, "z", status, created, "1", machine_type, "", dict(labels))
+    found = World(NOW, nodes, {NAME: (one,)} if status else {}, settings(8)["nodesets"], **more)
+    (seen,) = (observe({}, found) or {NAME: None}).values()
+    if seen is None:
+        return found
+    since = NOW - lasted
+    return replace(found, seen={NAME: replace(seen, since=since, power_since=since, passes=passes, before=before)})
+
+
+COLD = {f"gpu/{way}": Cooling(NOW + 60, 10, f"{NO_CAPACITY} for gpu") for way in ("spot", "on_demand")}
+PENDING = {NAME: Pending("create", "op", NOW - 5, "spot")}
+BAD, GOOD, OLD = Health(NOW, True, 0, True), Health(NOW, False, 2), Health(NOW - 7200, True, 0, True)
+REBOOTED = {NAME: Repair(reset=NOW - 3600)}
+UP, ASLEEP, BOOTS, OFF = "IDLE+CLOUD", "IDLE+CLOUD+POWERED_DOWN", "ALLOCATED+CLOUD+POWERING_UP", "IDLE+POWERING_DOWN"
+CASES: list[tuple[str, World]] = [
+    ("unknown", world(None, "RUNNING")),
+    ("not-ours", world(None, "RUNNING", passes=1)),
+    ("not-ours", world(None, "RUNNING", labels={})),
+    ("not-ours", world(None, "RUNNING", known=frozenset({NAME}))),
+    ("reboots", world("IDLE+REBOOT_ISSUED")),
+    ("maintenance", world("IDLE+MAINTENANCE+RESERVED")),
+    ("power-down-waits", world("DOWN+POWER_DOWN")),
+    ("others", world("DOWN", "RUNNING", reason="bad disk", by="bob")),
+    ("others", world("DOWN+POWERED_DOWN", reason="bad disk : ResumeTimeout reached", by="bob")),
+    ("others", world("IDLE+DRAIN", "RUNNING", reason="hpc: its machine is recreated")),
+    ("others", world("IDLE+DRAIN", reason="Kill task failed", by="slurm")),
+    ("new-create", world("IDLE+DRAIN", reason=f"{NEW} (gpu-xid)")),
+    ("new-waits", world("IDLE+DRAIN", reason=NEW, cooling=COLD)),
+    ("new-waits", world("IDLE+DRAIN", "RUNNING", reason=NEW)),
+    ("new-sound", world("IDLE+DRAIN", "RUNNING", reason=NEW, health={NAME: GOOD})),
+    ("new-sick", world("IDLE+DRAIN", "RUNNING", reason=NEW, health={NAME: BAD})),
+    ("creating", world(BOOTS, pending=PENDING)),
+    ("creating", world(BOOTS, retry={NAME: NOW + 5})),
+    ("create", world(BOOTS)),
+    ("no-way", world(BOOTS, cooling=COLD)),
+    ("capacity-again", world("DOWN+POWERED_DOWN", reason="ResumeTimeout reached", by="slurm")),
+    ("capacity-again", world("DOWN+POWERED_DOWN", reason=f"{NO_CAPACITY} until : ResumeTimeout reached")),
+    ("capacity-waits", world("DOWN+POWERED_DOWN", reason=f"{NO_CAPACITY} until", cooling=COLD)),
+    ("dead-end", world(f"{ASLEEP}+NOT_RESPONDING")),
+    ("no-capacity", world(ASLEEP, cooling=COLD)),
+    ("asleep", world(ASLEEP)),
+    ("asleep", world(f"{ASLEEP}+NOT_RESPONDING", passes=1)),
+    ("suspended", world(OFF)),
+    ("suspends", world(OFF, lasted=5)),
+    ("suspends", world(OFF, pending={NAME: Pending("delete", "op", NOW)})),
+    ("gone-down", world("DOWN+NOT_RESPONDING", reason="Not responding", by="slurm")),
+    ("gone-down", world("DOWN", reason=GONE)),
+    ("gone-drained", world("IDLE+DRAIN", reason=SICK)),
+    ("gone", world(UP)),
+    ("gone", world("ALLOCATED", elastic=False)),
+    ("gone-once", world(UP, passes=1)),
+    ("gone-once", world("DOWN", reason=GONE, elastic=False)),
+    ("queued", world(BOOTS, "PENDING")),
+    ("queued-unneeded", world(ASLEEP, "PENDING")),
+    ("old-machine", world(BOOTS, "RUNNING", before="POWERED_DOWN", created=NOW - 7200)),
+    ("boot-failed", world(BOOTS, "RUNNING", lasted=721)),
+    ("boot-failed", world(BOOTS, "RUNNING", lasted=100, boot={NAME: "failed: no key"})),
+    ("boots", world(BOOTS, "RUNNING", lasted=100)),
+    ("boots", world(BOOTS, "STAGING", lasted=100)),
+    ("suspend", world(OFF, "RUNNING")),
+    ("orphan-busy", world(ASLEEP, "RUNNING", jobs=("7",))),
+    ("orphan", world(ASLEEP, "RUNNING")),
+    ("well", world(ASLEEP, "RUNNING", lasted=30)),
+    ("well", world(ASLEEP, "RUNNING", labels={})),
+    ("ends", world("ALLOCATED", "STOPPING")),
+    ("ends", world("ALLOCATED", "TERMINATED", elastic=False)),
+    ("ending", world(BOOTS, "STOPPING")),
+    ("ended-down", world("DOWN", "TERMINATED", reason="hpc: its machine stops")),
+    ("ended", world(OFF, "TERMINATED")),
+    ("stopped", world("DOWN", "TERMINATED", reason="hpc: its machine stops", elastic=False)),
+    ("moves", world("ALLOCATED", "REPAIRING")),
+    ("moves-long", world("DOWN", "REPAIRING", reason="hpc: its machine stops")),
+    ("sick-busy", world("MIXED+DRAIN", "RUNNING", reason=SICK, health={NAME: BAD})),
+    ("sick-mended", world("IDLE+DRAIN", "RUNNING", reason=SICK, health={NAME: GOOD}, repairs=REBOOTED)),
+    ("sick-waits", world("IDLE+DRAIN", "RUNNING", reason=SICK, health={NAME: replace(BAD, repair=False)})),
+    ("sick-waits", world("IDLE+DRAIN", "RUNNING", reason=SICK, health={NAME: OLD}, repairs={NAME: Repair(NOW - 60)})),
+    ("back", world("DOWN", "RUNNING", reason=GONE)),
+    ("down-long", world("DOWN", "RUNNING", reason="Not responding", by="slurm")),
+    ("down-static", world("DOWN", "RUNNING", reason="Not responding", by="slurm", elastic=False)),
+    ("down", world("DOWN", "RUNNING", reason="Not responding", by="slurm", lasted=60)),
+    ("outdated", world(UP, "RUNNING", labels={**OURS, "hpc-template": "t-older"})),
+    ("well", world(UP, "RUNNING")),
+]
+assert UP
+
+
+def beside(found: World, count: int = 19) -> World:
+    """The same among other nodes that are well."""
+    more = {f"c-gpu-{n}": Node(f"c-gpu-{n}", "gpu", True, frozenset({"IDLE"})) for n in range(1, count + 1)}
+    there = {name: (Instance(name, "z", "RUNNING", labels=dict(OURS)),) for name in more}
+    return replace(found, nodes={**found.nodes, **more}, instances={**found.instances, **there})
+
+
+ALL_SICK = beside(world("IDLE+DRAIN", "RUNNING", reason=SICK, health={NAME: BAD}))
+ALL_SICK = replace(
+    ALL_SICK,
+    nodes={n: replace(ALL_SICK.nodes[NAME], name=n) for n in ALL_SICK.nodes},
+    health=dict.fromkeys(ALL_SICK.nodes, BAD),
+)
+CASES += [
+    ("sick-many", ALL_SICK),
+    ("sick-reboot", beside(world("IDLE+DRAIN", "RUNNING", reason=SICK, health={NAME: BAD}))),
+    (
+        "sick-report",
+        beside(
+            world(
+                "IDLE+DRAIN", "RUNNING", reason=SICK, health={NAME: BAD}, repairs=REBOOTED, machine_type="a4-highgpu-8g"
+            )
+        ),
+    ),
+    ("sick-replace", beside(world("IDLE+DRAIN", "RUNNING", reason=SICK, health={NAME: BAD}, repairs=REBOOTED))),
+    (
+        "sick-person",
+        beside(world("IDLE+DRAIN", "RUNNING", reason=SICK, health={NAME: BAD}, repairs=REBOOTED, elastic=False)),
+    ),
+    ("two-zones", replace(world(UP, "RUNNING"), instances={NAME: (Instance(NAME, "a", "RUNNING"),) * 2})),
+]
+
+
+@pytest.mark.parametrize(("rule", "found"), CASES, ids=[f"{rule}-{number}" for number, (rule, _) in enumerate(CASES)])
+def test_a_rule_by_its_case(rule: str, found: World) -> None:
+    assert rule_for(found, NAME).id == rule
+
+
+def test_every_rule_has_a_case() -> None:
+    assert {rule for rule, _ in CASES} == {rule.id for rule in RULES}
+
+
+FLAGS = (
+    "DRAIN", "NOT_RESPONDING", "POWERED_DOWN", "POWERING_UP", "POWERING_DOWN", "POWER_DOWN", "COMPLETING", "PLANNED",
+    "MAINTENANCE", "REBOOT_ISSUED", "REBOOT_REQUESTED", "FAIL",
+)  # fmt: skip
+STATUSES = (
+    "", "PENDING", "PROVISIONING", "STAGING", "RUNNING", "PENDING_STOP", "STOPPING", "STOPPED", "TERMINATED",
+    "SUSPENDING", "SUSPENDED", "REPAIRING", "DEPROVISIONING",
+)  # fmt: skip
+REASONS = (
+    ("", ""), ("Not responding", "slurm"), ("ResumeTimeout reached", "slurm"), (GONE, "root"), (NEW, "root"),
+    (SICK, "root"), (f"{NO_CAPACITY} until 12:00", "root"), ("mine", "bob"), ("mine : ResumeTimeout reached", "bob"),
+    ("x", "root"), ("hpc: leaves the cluster", "root"), ("Kill task failed", "slurm"),
+)  # fmt: skip
+
+
+@st.composite
+def worlds(draw: st.DrawFn) -> World:
+    base = draw(st.sampled_from(("IDLE", "ALLOCATED", "MIXED", "DOWN")))
+    flags = draw(st.sets(st.sampled_from(FLAGS), max_size=4))
+    reason, by = draw(st.sampled_from(REASONS))
+    health = draw(st.sampled_from((None, BAD, GOOD, OLD)))
+    made = world(
+        draw(st.sampled_from(("+".join([base, *sorted(flags)]), None))),
+        draw(st.sampled_from(STATUSES)),
+        reason=reason,
+        by=by,
+        jobs=draw(st.sampled_from(((), ("7",)))),
+        elastic=draw(st.booleans()),
+        labels=draw(st.sampled_from((OURS, {"hpc-cluster": "c"}, {**OURS, "hpc-template": "older"}))),
+        lasted=draw(st.sampled_from((0.0, 20.0, 120.0, 4000.0))),
+        passes=draw(st.sampled_from((1, 2))),
+        cooling=draw(st.sampled_from(({}, COLD))),
+        pending=draw(st.sampled_from(({}, PENDING))),
+        repairs=draw(st.sampled_from(({}, REBOOTED))),
+        unsafe=draw(st.sampled_from(("", "partial"))),
+        health={NAME: health} if health else {},
+    )
+    return beside(made) if draw(st.booleans()) else made
+
+
+def mine(found: World) -> list[Action]:
+    return [action for action in decide(found) if NAME in action.nodes and action.do is not Do.ALERT]
+
+
+class TestNever:
+    @given(worlds())
+    def test_what_a_person_holds_reboots_or_is_in_maintenance_is_not_touched(self, found):
+        node = found.nodes.get(NAME)
+        if node is None:
+            return
+        held = node.states & {"DRAIN", "DOWN", "FAIL"} and node.by in ("bob", "root")
+        persons = held and not node.reason.startswith((decision.HEALTH, NEW, *decision.LOOPS))
+        hands_off = any(state.startswith(("REBOOT", "MAINTENANCE")) for state in node.states)
+        if persons or hands_off:
+            assert mine(found) == []
+
+    @given(worlds())
+    def test_on_a_partial_list_nothing_is_deleted_or_set_down(self, found):
+        if found.unsafe:
+            assert {action.do for action in decide(found)} <= HARMLESS
+
+    @given(worlds())
+    def test_only_what_the_loop_has_made_is_deleted_and_nothing_that_is_in_service(self, found):
+        for action in mine(found):
+            if action.do in (Do.DELETE, Do.REPLACE):
+                assert found.instances[NAME][0].labels.get("hpc-made-by") == "reconcile"
+            if action.do is Do.DELETE and NAME in found.nodes:
+                assert found.nodes[NAME].states & {
+                    "POWERED_DOWN",
+                    "POWERING_DOWN",
+                    "POWERING_UP",
+                    "POWER_DOWN",
+                    "DOWN",
+                } or (found.instances[NAME][0].status == "PENDING")
+
+    @given(worlds())
+    def test_a_name_has_one_action(self, found):
+        names = [name for action in decide(found) for name in action.nodes]
+        assert len(names) == len(set(names))
+
+    @given(worlds(), st.integers(0, 3))
+    def test_brakes_let_no_more_through_than_is_left(self, found, left):
+        done, held = restrain(decide(found), found, left=left)
+        assert sum(decision.BY_ID[action.rule].counts and action.do is not Do.ALERT for action in done) <= left
+        kept = [action for one in held for action in one.actions]
+        assert sorted(map(str, [*done, *kept])) == sorted(map(str, decide(found)))
+
+
+class TestTogether:
+    def test_nodes_of_a_job_are_one_request_and_others_are_not(self):
+        jobs = {"c-gpu-0": "1", "c-gpu-1": "1", "c-gpu-2": "2"}
+        nodes = {n: Node(n, "gpu", True, frozenset({"ALLOCATED", "POWERING_UP"}), jobs=(j,)) for n, j in jobs.items()}
+        found = decide(World(NOW, nodes, {}, settings(8)["nodesets"]))
+        assert [(action.nodes, action.way) for action in found] == [
+            (("c-gpu-0", "c-gpu-1"), "spot"),
+            (("c-gpu-2",), "spot"),
+        ]
+
+    def test_a_newer_template_reaches_a_part_of_the_nodes_at_a_time(self):
+        old = {**OURS, "hpc-template": "older"}
+        names = [f"c-gpu-{number}" for number in range(8)]
+        nodes = {name: Node(name, "gpu", True, frozenset({"IDLE"})) for name in names}
+        found = World(
+            NOW, nodes, {n: (Instance(n, "z", "RUNNING", labels=old),) for n in names}, settings(8)["nodesets"], 0.25
+        )
+        done, held = restrain(decide(found), found, left=100)
+        assert (len(done), [len(one.actions) for one in held]) == (2, [6])
+        nodes["c-gpu-7"] = replace(nodes["c-gpu-7"], states=frozenset({"IDLE", "POWERING_DOWN"}))
+        found = replace(found, nodes=nodes, instances={n: found.instances[n] for n in names[:7]})
+        assert len([action for action in restrain(decide(found), found, left=100)[0] if action.do is Do.ASAP]) == 1
+
+
+def test_how_long_a_state_has_lasted():
+    first = world(UP, "RUNNING")
+    seen = observe({}, first)
+    assert (seen[NAME].passes, seen[NAME].since) == (1, NOW)
+    later = replace(first, now=NOW + 30)
+    again = observe(seen, later)
+    assert (again[NAME].passes, again[NAME].since) == (2, NOW)
+    off = replace(world(OFF, "RUNNING"), now=NOW + 60)
+    found = observe(again, off)
+    assert found[NAME] == Seen("RUNNING", "POWERING_DOWN", NOW + 60, 1, "POWERING_DOWN", NOW + 60, "up")
