@@ -90,9 +90,32 @@ def converge(
         return
     found = clusters[0]
     namespace = found["metadata"]["namespace"]
-    asked = wanted(found, kube.list(SETS_API, "NodeSet", namespace))
+    nodesets = kube.list(SETS_API, "NodeSet", namespace)
+    asked = wanted(found, nodesets, _powered(kube, nodesets))
     _Turn(kube, machines, behaviour, memory, found, asked).run(nodes, free=free)
     _checks(kube, namespace, behaviour)
+
+
+def _powered(kube: Kube, nodesets: Sequence[Object]) -> dict[str, list[int]]:
+    """The nodes of elastic nodesets that are up; each gets its NodeSetPowerState once, as Soperator creates it."""
+    found: dict[str, list[int]] = {}
+    for nodeset in nodesets:
+        metadata, spec = nodeset["metadata"], nodeset["spec"]
+        if spec.get("ephemeralNodes"):
+            name, namespace = metadata["name"], metadata["namespace"]
+            state = kube.get(SETS_API, "NodeSetPowerState", name, namespace) or kube.apply(
+                {
+                    "apiVersion": SETS_API,
+                    "kind": "NodeSetPowerState",
+                    "metadata": {"name": name, "namespace": namespace},
+                    "spec": {
+                        "nodeSetRef": name,
+                        "activeNodes": [*range(spec.get("initialNumberEphemeralNodes", 1))],
+                    },
+                }
+            )
+            found[name] = sorted(state["spec"].get("activeNodes") or ())
+    return found
 
 
 @dataclass
@@ -174,8 +197,9 @@ class _Turn:
     def _nodesets(self, ready: Mapping[str, Object]) -> None:
         for nodeset in self.kube.list(SETS_API, "NodeSet", self.wanted.name):
             name = nodeset["metadata"]["name"]
-            count = sum(f"{name}-{index}" in ready for index in range(nodeset["spec"].get("replicas", 1)))
-            whole = count == nodeset["spec"].get("replicas", 1)
+            asked = [pod for pod, _, of in pods.rows(self.wanted) if of == name]
+            count = sum(pod in ready for pod in asked)
+            whole = count == len(asked)
             condition = _condition("PodsReady", ok=whole, reason="Ready" if whole else "Waiting")
             self.kube.set_status(
                 nodeset,

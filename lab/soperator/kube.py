@@ -29,7 +29,11 @@ _PLURALS = {
     "apps/v1": {"Deployment": "deployments"},
     "batch/v1": {"Job": "jobs", "CronJob": "cronjobs"},
     f"{GROUP}/v1": {"SlurmCluster": "slurmclusters"},
-    f"{GROUP}/v1alpha1": {"NodeSet": "nodesets", "ActiveCheck": "activechecks"},
+    f"{GROUP}/v1alpha1": {
+        "NodeSet": "nodesets",
+        "NodeSetPowerState": "nodesetpowerstates",
+        "ActiveCheck": "activechecks",
+    },
 }  # fmt: skip
 """What the stand-ins deal with: the name of each kind in URLs."""
 

@@ -143,7 +143,7 @@ def rows(wanted: Wanted) -> Iterator[tuple[str, str, str]]:
         for index in range(wanted.login):
             yield f"{LOGIN}-{index}", "login", ""
     for worker in wanted.workers:
-        for index in range(worker.count):
+        for index in range(worker.count) if worker.active is None else worker.active:
             yield f"{worker.name}-{index}", "worker", worker.name
 
 

@@ -14,6 +14,8 @@ class Workers:
 
     name: str
     count: int
+    active: tuple[int, ...] | None = None
+    """Numbers of an elastic nodeset's nodes that are powered up."""
     gpus: int = 0
     """GPUs that each pod asks Kubernetes for."""
     settings: str = ""
@@ -47,8 +49,8 @@ class Wanted:
     """Where the jail's submounts are."""
 
 
-def wanted(cluster: Object, nodesets: Sequence[Object]) -> Wanted:
-    """Return what these objects ask for."""
+def wanted(cluster: Object, nodesets: Sequence[Object], powered: Mapping[str, Sequence[int]] | None = None) -> Wanted:
+    """Return what these objects ask for. `powered`: of elastic nodesets, the numbers of nodes that are up."""
     spec = cluster["spec"]
     roles = spec["slurmNodes"]
     login = roles.get("login", {})
@@ -58,7 +60,7 @@ def wanted(cluster: Object, nodesets: Sequence[Object]) -> Wanted:
         login=login.get("size", 2),
         accounting=bool(roles.get("accounting", {}).get("enabled")),
         rest=bool(roles.get("rest", {}).get("enabled")),
-        workers=tuple(map(_nodeset, own)),
+        workers=tuple(_nodeset(nodeset, (powered or {}).get(nodeset["metadata"]["name"])) for nodeset in own),
         partitions=tuple(_partitions(spec.get("partitionConfiguration", {}))),
         custom=spec.get("customSlurmConfig") or "",
         root_keys=tuple(login.get("sshRootPublicKeys") or ()),
@@ -80,12 +82,13 @@ def _parent(nodeset: Object) -> str | None:
     return nodeset["spec"].get("clusterName") or nodeset["metadata"].get("annotations", {}).get(CLUSTER_ANNOTATION)
 
 
-def _nodeset(nodeset: Object) -> Workers:
+def _nodeset(nodeset: Object, active: Sequence[int] | None) -> Workers:
     spec = nodeset["spec"]
     config, resources = spec.get("nodeConfig", {}), spec.get("slurmd", {}).get("resources", {})
     return Workers(
         name=nodeset["metadata"]["name"],
         count=spec.get("replicas", 1),
+        active=None if active is None else tuple(active),
         gpus=int(resources.get("gpu") or 0),
         settings=config.get("static") or "",
         features=tuple(config.get("features") or ()),

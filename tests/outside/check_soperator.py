@@ -199,6 +199,7 @@ POWER = {
     ),
     "api/v1/slurmcluster_types.go": ("default=1000000000",),
     "images/slurm_check_job/slurm_submit_jobs.sh": ("POWERED_DOWN", "No nodes to run on"),
+    "helm/soperator-activechecks/scripts/ensure-healthy-nodes.sh": ('test("DOWN|DRAIN|FAIL")',),
 }  # fmt: skip
 """What Soperator's sources say of elastic nodes, by file."""
 

@@ -22,6 +22,7 @@ from cluster.platforms.nebius.node_groups import JAIL, SPOOL, submount_tag
 from cluster.platforms.nebius.section import Nebius, NodeDisk, Workers
 from cluster.platforms.nebius.versions import image_tag, series
 from cluster.roster import has_gpus, nodeset_gpu
+from cluster.slurm.power_saving import elastic_nodesets
 
 FOLDER = Path(__file__).parent / "charts"
 NODESETS = "nodesets"
@@ -214,6 +215,8 @@ def _active_checks(config: ClusterConfig, settings: Nebius) -> dict[str, Any]:
     if scope == "testing":
         for name in of.gpu_checks:
             checks[name]["suspend"] = True
+    if elastic_nodesets(config):
+        checks["ensure-healthy-nodes"] = {"runAfterCreation": False}  # it takes nodes that are powered down for down
     if slurm.topology_plugin(settings) not in ("topology/tree", "topology/block"):
         checks["wait-for-topology"] = {"runAfterCreation": False}  # it would wait for a file that nobody writes
     return checks

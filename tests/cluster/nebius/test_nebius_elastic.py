@@ -76,6 +76,12 @@ def test_idle_times_are_those_of_partitions() -> None:
     assert times == {"main": True, "rest": False, "hidden": False}
 
 
+def test_the_check_that_wants_all_nodes_up_does_not_run_where_some_sleep() -> None:
+    name = "ensure-healthy-nodes"
+    assert releases()["soperator-activechecks"]["checks"][name] == {"runAfterCreation": False}
+    assert name not in releases(worker={"count": 2})["soperator-activechecks"]["checks"]
+
+
 def test_a_preview_shows_both_numbers_and_the_most_that_it_may_cost() -> None:
     cluster = nebius(nodesets=BOTH)
     (line,) = [line for line in describe_request(cluster) if "nodeset elastic" in line]

@@ -47,7 +47,9 @@ def answer(text: str, command: list[str], pods: dict[str, dict]) -> int:
         for job in state.get("jobs", []):
             sys.stdout.write(mark.join(job) + mark + "\n")
     elif found := re.search(r"scontrol update NodeName=(\S+) State=(\w+)(?: Reason=(.*))?", text):
-        nodes[found[1]] = {"drained": found[2] == "DRAIN", "reason": found[3] or ""}
+        nodes[found[1]] = {
+            "drained": found[2] == "DRAIN", "reason": found[3] or "", "asleep": found[2] == "POWER_DOWN",
+        }  # fmt: skip
     elif found := re.search(r"scontrol delete NodeName=(\S+)", text):
         nodes.pop(found[1], None)
         state["known"] = [one for one in state.get("known", []) if one != found[1]]
@@ -74,7 +76,8 @@ def rows(pods: dict[str, dict], nodes: dict[str, dict]) -> list[str]:
     known = json.loads(STATE.read_text()).get("known", []) if STATE.exists() else []
     found = []
     for name in sorted({*workers(pods), *known}):
-        base = "IDLE" if name in pods else "DOWN*"
+        asleep = nodes.get(name, {}).get("asleep") and name not in pods
+        base = "IDLE" if name in pods else "IDLE+POWERED_DOWN" if asleep else "DOWN*"
         state = base + ("+DRAIN" if nodes.get(name, {}).get("drained") else "") + "+DYNAMIC_NORM"
         reason = (
             f" Reason={nodes[name]['reason']} [root@2026-01-01T00:00:00]" if nodes.get(name, {}).get("reason") else ""

@@ -16,6 +16,7 @@ pytestmark = pytest.mark.slow
 
 ALICE = {"name": "alice", "uid": 2001}
 LAB = "soperator"
+POWER_API = "slurm.nebius.ai/v1alpha1"
 
 
 def slurm(site):
@@ -24,6 +25,18 @@ def slurm(site):
 
 def spec(site, kind, name):
     return next(row["spec"] for row in site.api.store.of(kind) if row["metadata"]["name"] == name)
+
+
+def powered(site):
+    """The nodes of the elastic nodeset that are up."""
+    return sorted(site.kube.get(POWER_API, "NodeSetPowerState", "gpu", LAB)["spec"].get("activeNodes", ()))
+
+
+def power(site, numbers):
+    """Power nodes up and down, as Soperator's programs do for Slurm."""
+    metadata = {"name": "gpu", "namespace": LAB}
+    kind = {"apiVersion": POWER_API, "kind": "NodeSetPowerState"}
+    site.kube.apply({**kind, "metadata": metadata, "spec": {"nodeSetRef": "gpu", "activeNodes": numbers}})
 
 
 def test_up_changes_and_destroy(site):
@@ -61,13 +74,26 @@ def test_up_changes_and_destroy(site):
     assert slurm(site)["deleted"] == ["gpu-1", "gpu-2"]
     assert slurm(site)["known"] == ["gpu-0"]
 
-    # Another driver: nodes are drained, recreated by their group, and resumed.
+    # Another driver: nodes are drained, recreated by their group, and resumed. And the nodeset becomes elastic.
     site.api.place.images = {"gpu-h100-sxm": ("cuda13.0", "cuda14.0")}
-    site.write(users=[ALICE], nodesets={"gpu": {"count": 1, **gpu}}, nebius={"gpu": {"drivers_preset": "cuda14.0"}})
+    driver = {"gpu": {"drivers_preset": "cuda14.0"}}
+    site.write(users=[ALICE], nodesets={"gpu": {"count": {"min": 1, "max": 4}, **gpu}}, nebius=driver)
     changed = site.run("up")
     assert changed["soperator-nodes-worker-gpu-0"] == "update"
     assert changed["soperator-drain"] == "update"
     assert "resumed gpu-0" in site.logs()
+    group = spec(site, "NodeGroup", "worker-gpu-0")
+    assert "fixed_node_count" not in group
+    assert [int(group["autoscaling"][key]) for key in ("min_node_count", "max_node_count")] == [1, 4]
+    assert (powered(site), slurm(site)["known"]) == ([0], ["gpu-0"])
+
+    # One more static node, while Slurm has powered up one that the nodeset has no more.
+    power(site, [0, 3])
+    site.write(users=[ALICE], nodesets={"gpu": {"count": {"min": 2, "max": 3}, **gpu}}, nebius=driver)
+    changed = site.run("up")
+    assert "replace" not in changed.values()
+    assert powered(site) == [0, 1]
+    assert "gpu-1" in slurm(site)["known"]
 
     site.run("destroy")
     assert site.owned() == []
