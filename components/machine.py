@@ -131,7 +131,7 @@ class Elastic:
     """How the controller creates and deletes the machines of elastic nodes."""
 
     cloud: Mapping[str, pulumi.Input[str]]
-    """The API that it calls: `ComputeApi` of scripts/node/interface.py."""
+    """The API that it calls: `ReconcileCloud` of scripts/node/interface.py."""
     templates: Mapping[str, Sequence[Mapping[str, pulumi.Input[str]]]]
     """Of each elastic nodeset: `way` and `template`, in the order in which they are tried."""
     token: pulumi.Output[str] | None = None

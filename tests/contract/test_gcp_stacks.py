@@ -12,7 +12,16 @@ import pytest
 from cluster.config import ClusterConfig
 from cluster.platforms.gcp.filesystems import registry
 from cluster.platforms.gcp.filesystems.base import Need
-from cluster.platforms.gcp.permissions import CUSTOM_ROLES, NETWORKS, POLICIES, TUNNEL, policies, roles, services
+from cluster.platforms.gcp.permissions import (
+    CUSTOM_ROLES,
+    NETWORKS,
+    POLICIES,
+    RECONCILE,
+    TUNNEL,
+    policies,
+    roles,
+    services,
+)
 from cluster.platforms.gcp.request import describe_request
 from cluster.roster import machines
 from components.gcp.network import IAP
@@ -252,8 +261,9 @@ class TestRoles:
             {"storage": {"lustre": clouds.MANAGED}, "network": {"existing": {"network": "net", "subnetwork": "sub"}}},
             {"storage": {"filestore": {"tier": "BASIC_SSD", "size_gb": 2560}}},
             {"storage": {"lustre": clouds.EXASCALER, "filestore": {}}},
+            {"nodesets": {"cpu": {"count": {"min": 0, "max": 4}, "capacity": ["spot", "on_demand"]}}},
         ],
-        ids=["existing", "existing-managed", "basic", "both"],
+        ids=["existing", "existing-managed", "basic", "both", "elastic"],
     )
     def test_also_of_stacks_that_are_not_shipped(self, changes):
         assert roles(clouds.google(**changes)) == wanted(deploy(clouds.settings(**changes)), clouds.google(**changes))
@@ -269,6 +279,12 @@ class TestRoles:
         for name in shipped:
             text = "\n".join(describe_request(stacks.config(name)))
             assert all(role in text for role in found[name])
+
+    def test_the_page_has_what_the_calls_of_elastic_nodes_take(self):
+        page = (stacks.ROOT / "docs/reference/google-cloud.md").read_text()
+        for method, permissions in RECONCILE.items():
+            row = ", ".join(f"`{one.removeprefix('compute.')}`" for one in permissions)
+            assert f"| `{method}` | {row} |" in page
 
     def test_the_page_names_every_policy_that_would_refuse_a_stack(self):
         page = (stacks.ROOT / "docs/reference/google-cloud.md").read_text()

@@ -27,7 +27,7 @@ from cluster.platforms.gcp.image import BAKED, bakes, installs, recipe, recipe_r
 from cluster.platforms.gcp.names import place
 from cluster.platforms.gcp.platform import BASE_IMAGES, NETWORK
 from cluster.roster import nodeset_type
-from cluster.slurm.power_saving import elastic_nodesets
+from cluster.slurm.power_saving import boot_seconds, elastic_nodesets
 
 LARGEST_SERVICES = 22
 """Prefix length: half of it is a /23, Managed Lustre's least (cloud.google.com/managed-lustre/docs/vpc)."""
@@ -404,9 +404,21 @@ def _elastic_errors(at: Location, capacity: Capacity, section: Nodeset) -> Itera
 
 
 def _elastic_warnings(config: ClusterConfig) -> Iterator[Finding]:
-    """Yield users who can act as a controller that may create and delete machines: the packet filter there keeps all
-    but root from the metadata server."""
+    """Yield elastic nodes whose boots take longer than Slurm waits, and users who can act as a controller that may
+    create and delete machines: the packet filter there keeps all but root from the metadata server."""
     elastic = elastic_nodesets(config)
+    for name in elastic if installs(config) else ():
+        wait = boot_seconds(config, name)
+        if wait < config.slurm.join_seconds:
+            yield Finding(
+                id="elastic-install",
+                level=Level.WARNING,
+                at=("nodesets", name, "count"),
+                what=f"each machine of an elastic node installs its packages at its boot, for up to "
+                f"{config.slurm.join_seconds} s (slurm.join_seconds), and Slurm waits {wait} s for a node",
+                todo=f"name an image that has them (image.name, or `bake: true`), or write `ResumeTimeout: "
+                f"{config.slurm.join_seconds}` in `conf` of its partitions",
+            )
     rooted = [user.name for user in config.users if user.sudo]
     if elastic and config.login.on and rooted:
         yield Finding(

@@ -77,6 +77,7 @@ def _region(settings: Mapping[str, Any]) -> Iterator[Finding]:
 
 PLATFORM = Platform(
     name="gcp",
+    elastic=True,
     title="Google Cloud",
     defaults=DEFAULTS,
     machine_types=MACHINE_TYPES,

@@ -512,7 +512,6 @@ ON_LOCAL = {
             {"customize": [{"type": "gcp:compute/instance:Instance", "set": {"description": "x"}}]},
         ),
         (("login", "public"), "true", {"login": {"public": True}}),
-        (("nodesets", "cpu", "capacity"), "{spot: {}}", cpu({"spot": {}})),
         (("nodesets", "cpu", "disk"), "{size_gb: 300}", cpu(disk={"size_gb": 300})),
     )
 }

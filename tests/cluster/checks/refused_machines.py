@@ -41,9 +41,9 @@ MACHINES = {
     "a min above max": (nodeset(count={"min": 3, "max": 2}), "nodesets.cpu.count | {min: 3, max: 2} | below max | 2"),
     "no elastic node": (nodeset(count={"min": 2, "max": 2}), "nodesets.cpu.count | max: 2 | below max | `count: 2`"),
     "a max of 0": (nodeset(count={"min": 0, "max": 0}), "nodesets.cpu.count.max | 0 | at least 1 | raise it"),
-    "elastic nodes where nothing creates them": (
-        nodeset(count={"min": 2, "max": 4}),
-        "nodesets.cpu.count | {min: 2, max: 4} | a number on local | write `count: 4`",
+    "a misspelt key of a count": (
+        nodeset(count={"min": 2, "max": 4, "maxx": 4}),
+        "nodesets.cpu.count.maxx | maxx: 4 | min, max | write `max:`",
     ),
     "idle of nodes that stay": (nodeset(idle="10m"), "nodesets.cpu.idle | 10m | an elastic nodeset | remove it"),
     "a time without its unit": (nodeset(idle=10), "nodesets.cpu.idle | 10 | with s, m, h or d | write it so"),

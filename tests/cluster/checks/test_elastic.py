@@ -114,6 +114,19 @@ class TestGoogleCloud:
         assert warned(users=[alice], login={}) == []
         assert warned(users=[alice], nodesets={"a3": A3}) == []
 
+    def test_machines_that_install_at_each_boot_are_awaited_long_enough(self) -> None:
+        def warned(**changes: Any) -> list[str]:
+            cpu = {"machine_type": "c2-standard-8", "count": {"min": 0, "max": 4}}
+            given = {"nodesets": {"cpu": cpu}, "image": {"base": "ubuntu-2404"}, "slurm": {"join_seconds": 1800}}
+            return [one.what for one in checks.find_warnings(unchecked(**{**given, **changes})) if "install" in one.id]
+
+        (what,) = warned()
+        assert what.endswith("for up to 1800 s (slurm.join_seconds), and Slurm waits 900 s for a node")
+        assert warned(image={"base": "ubuntu-2404", "name": "ours-1"}) == []
+        assert warned(slurm={"join_seconds": 600}) == []
+        main = {"main": {"nodesets": ["cpu"], "default": True, "conf": {"ResumeTimeout": 1800}}}
+        assert warned(partitions=main) == []
+
     CLOSE: ClassVar = {"placement": {"max_distance": 2}}
 
     @pytest.mark.parametrize(
