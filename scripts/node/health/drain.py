@@ -6,10 +6,11 @@ import os
 import time
 from typing import Any, NamedTuple
 
-from health import outcome
+from health import outcome, repair
 from health.kinds import RESUMES, kinds, may_resume, parts, reason
 from health.outcome import Outcome
 from slurm import scheduler
+from system import cluster_state
 from system.host import SetupError, printable, run
 
 SCONTROL_SECONDS = 10
@@ -28,7 +29,11 @@ def settle(name: str, mode: str, wanted: dict[str, Any], found: dict[str, Outcom
     places = {kind: result.pop("place") for kind, result in found.items() if "place" in result}
     kept: dict[str, Any] = {"node": name, "time": began, "seconds": round(time.time() - began, 3), "occasion": mode}
     kept["checks"] = found if whole else {**before.get("checks", {}), **found}
-    kept["passes"] = 0 if bad else before.get("passes", 0) + 1
+    # Another boot may be of another machine, or of a repaired one: what was found before it proves nothing.
+    kept["boot"] = cluster_state.boot_id()
+    here = before if before.get("boot") == kept["boot"] else {}
+    kept["passes"] = 0 if bad else here.get("passes", 0) + 1
+    kept |= repair.judge(here if here.get("held") else {}, found, now=began)
     kept |= {"held": bool(before.get("held", True)), "places": {**before.get("places", {}), **places}}
     # Of which job processes are left on GPUs: until a whole run has seen that they are gone.
     if "gpu-processes" in bad and mode == "epilog":
@@ -46,6 +51,9 @@ def settle(name: str, mode: str, wanted: dict[str, Any], found: dict[str, Outcom
                 kept["done"] = todo.name
             ours = bool(parts(seen["reason"])) and "DRAIN" in seen["states"]
             kept["held"] = todo.name in ("drain", "reason") or (ours and todo.name != "resume")
+            if not kept["held"]:
+                # Somebody has resumed the node: what it was drained for is theirs to judge.
+                kept |= repair.judge({}, found, now=began)
         except SetupError as error:
             kept["why"] = printable(str(error))
     outcome.keep_record(kept)

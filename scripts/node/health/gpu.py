@@ -8,7 +8,8 @@ threshold are reasons for an exchange of the GPU; a pending remapping or retirem
 until then). Of NVIDIA/DCGM 72fa3fe: common/DcgmGPUHardwareLimits.h; modules/health/DcgmHealthWatch.cpp (MonitorNVLink:
 recovery and replay errors fail by their difference, CRC errors from 100 a second on; BuildXidMappings: which Xids fail
 and which warn); dcgmlib/src/DcgmKmsgReader.cpp (the line of a Xid); testing/python3/dcgm_diag_schema.json and
-dcgmlib/dcgm_errors.h (diag, severities). /dev/kmsg: Documentation/ABI/testing/dev-kmsg of the kernel.
+dcgmlib/dcgm_errors.h (diag, severities). Xids: docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html, read
+2026-11-23. /dev/kmsg: Documentation/ABI/testing/dev-kmsg of the kernel.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from health.kinds import smi_exit
-from health.outcome import Outcome, ask, failed, in_container, ok, skipped, unsure, warned
+from health.outcome import Outcome, ask, certain, failed, in_container, ok, skipped, unsure, warned
 
 REMAPPED_MOST = 511
 """DCGM_LIMIT_MAX_ROW_REMAP_UNCORRECTABLE is 512: no row is left to remap to."""
@@ -120,7 +121,7 @@ def memory_outcome(gpus: list[Gpu]) -> Outcome:
         if _yes(gpu, "remapped_rows/remapped_row_pending") or _yes(gpu, "retired_pages/pending_retirement"):
             pending.append(gpu.bus)
     if wrong:
-        return failed(", ".join(wrong))
+        return certain(", ".join(wrong))
     if pending:
         return warned(f"memory is remapped or retired at the next reset: {', '.join(pending)}")
     return ok("no row failed") if known else skipped("the driver reports no remapped rows")
@@ -267,7 +268,7 @@ def _driver_failures(code: int, said: str, found: list[Gpu], count: int) -> dict
     for text, pattern in ((around, _LOST), (said, _GONE)):
         if pattern.search(text):
             line = next(line.strip() for line in text.splitlines() if pattern.search(line))
-            return {"gpu-lost": failed(line[:160])}
+            return {"gpu-lost": certain(line[:160])}
     if code:
         first = next((line.strip() for line in around.splitlines() if line.strip()), "no message")
         return {"gpu-driver": failed(f"nvidia-smi ended with {smi_exit(code)}: {first[:160]}")}
@@ -291,6 +292,7 @@ def nvlink(status: str, errors: str, *, most: int, wanted: int, before: dict[str
         there = sum(1 for link in links if link.startswith(f"GPU {gpu} "))
         if there < wanted:
             wrong.append(f"GPU {gpu}: {there} of {wanted} links")
+    gone = bool(wrong)
     now = now or time.time()
     counts: dict[str, int] = {}
     for link, found in _links(errors, _ERRORS):
@@ -299,7 +301,7 @@ def nvlink(status: str, errors: str, *, most: int, wanted: int, before: dict[str
     more, noted = _added(counts, before, most, now)
     wrong += more
     if wrong:
-        outcome = failed(", ".join(wrong[:_MOST_LINKS]))
+        outcome = (certain if gone else failed)(", ".join(wrong[:_MOST_LINKS]))
     elif noted:
         outcome = warned(", ".join(noted[:_MOST_LINKS]))
     else:
@@ -370,17 +372,35 @@ def _links(text: str, pattern: re.Pattern[str]) -> Iterator[tuple[str, re.Match[
 
 
 FATAL = {
+    46: "the GPU stopped processing",
     48: "double bit ECC error",
+    62: "a microcontroller of the GPU halted",
     64: "a row or page could not be remapped",
     74: "NVLink error",
     79: "the GPU has fallen off the bus",
     95: "uncontained memory error",
+    109: "context switch timeout",
+    110: "security fault",
     119: "GSP RPC timeout",
     120: "GSP error",
+    136: "NVLink training failed",
     140: "unrecovered ECC error",
+    143: "the GPU could not be initialized",
+    158: "fatal timeout",
 }
-"""Other Xids than these and WARNING are most often an application's own fault."""
-WARNING = {63: "a row or page is remapped at the next reset", 94: "contained memory error"}
+"""Xids whose immediate action in NVIDIA's catalog is RESET_GPU, RESTART_BM or a workflow that begins with either, on
+GPUs from A100 on. Others than these, WARNING and 154 are most often an application's own fault."""
+WARNING = {
+    63: "a row or page is remapped at the next reset",
+    94: "contained memory error",
+    156: "a resource is retired at the next reset",
+    157: "a resource could not be retired",
+}
+RECOVERY = 154
+"""The Xid by which the driver, from 565 on, says what another one calls for: `GPU recovery action changed from 0x0
+(None) to 0x2 (Node Reboot Required)`."""
+_RECOVERY = re.compile(r"changed from .* to \S+ \((?P<action>[A-Za-z0-9 ]+)\)")
+_REQUIRED = ("GPU Reset Required", "Node Reboot Required", "Drain and Reset")
 KMSG = Path("/dev/kmsg")
 BOOT = Path("/proc/sys/kernel/random/boot_id")
 _RECORD = re.compile(r"[0-9]+,(?P<sequence>[0-9]+),[0-9]+,[^;]*;(?P<text>.*)")
@@ -404,7 +424,7 @@ def xids(before: dict[str, Any], kmsg: Path = KMSG, boot: Path = BOOT) -> Outcom
         if before and sequence > since and (xid := _XID.search(record["text"])):
             found.append(xid)
     if texts := _xid_texts(FATAL, found):
-        outcome = failed(", ".join(texts))
+        outcome = certain(", ".join(texts))
     elif texts := _xid_texts(WARNING, found):
         outcome = warned(", ".join(texts))
     else:
@@ -417,9 +437,12 @@ def _xid_texts(known: dict[int, str], found: list[re.Match[str]]) -> list[str]:
     texts: dict[str, None] = {}
     for xid in found:
         number, process = int(xid["number"]), _PROCESS.search(xid["rest"])
-        if number in known:
+        what = known.get(number, "")
+        if number == RECOVERY and known is FATAL and (action := _RECOVERY.search(xid["rest"])):
+            what = action["action"].lower() if action["action"] in _REQUIRED else ""
+        if what:
             who = f", process {process['pid']}" if process else ""
-            texts[f"Xid {number} ({known[number]}) of GPU {xid['bus']}{who}"] = None
+            texts[f"Xid {number} ({what}) of GPU {xid['bus']}{who}"] = None
     return list(texts)[:_MOST]
 
 

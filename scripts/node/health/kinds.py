@@ -22,6 +22,8 @@ RESUMES = frozenset({"gpu-state", "gpu-processes", "nic", "mount", "disk", "cloc
 """Kinds of faults that can be over without anybody having repaired the machine: its node is resumed when the checks
 have passed again some times. Of the others a pass proves nothing: GPUs come back after a reset, and fail again; one
 slow measurement is followed by a fast one when a neighbour stops."""
+MACHINE = frozenset("gpu-count gpu-driver gpu-lost gpu-xid gpu-ecc gpu-memory gpu-nvlink gpu-diag nic".split())
+"""Kinds of faults that a reboot may mend, or another machine."""
 LONGEST = 400
 """Characters of a reason, at most; sinfo and squeue show it on one line."""
 _NOT_SHOWN = re.compile(r"[^ -~]+")

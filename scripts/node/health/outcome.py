@@ -26,10 +26,12 @@ class _Outcome(TypedDict):
 
 class Outcome(_Outcome, total=False):
     """`state` is ok, failed, warning or skipped; `text` has the figures, or why it was skipped. `unsure`: it may be
-    over in a moment, as a file server that is restarted, so a node is drained when two runs in a row find it. `place`:
-    what the next run needs to look at what is new alone; it is kept beside the results."""
+    over in a moment, as a file server that is restarted, so a node is drained when two runs in a row find it.
+    `certain`: the machine is not to be used before it is repaired (repair.py). `place`: what the next run needs to look
+    at what is new alone; it is kept beside the results."""
 
     unsure: bool
+    certain: bool
     place: dict[str, Any]
 
 
@@ -39,6 +41,10 @@ def ok(text: str = "") -> Outcome:
 
 def failed(text: str) -> Outcome:
     return {"state": "failed", "text": text}
+
+
+def certain(text: str) -> Outcome:
+    return {"state": "failed", "text": text, "certain": True}
 
 
 def unsure(text: str) -> Outcome:
