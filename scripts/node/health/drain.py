@@ -21,11 +21,12 @@ def settle(name: str, mode: str, wanted: dict[str, Any], found: dict[str, Outcom
     bad = {kind: result["text"] for kind, result in found.items() if result["state"] == "failed"}
     before = outcome.last_record()
     known = {kind for kind, result in before.get("checks", {}).items() if result["state"] == "failed"}
-    sure = {kind: text for kind, text in bad.items() if not found[kind].get("unsure") or kind in known}
+    whole = mode in ("periodic", "now")
+    # Two runs in a row: not the end of a job, seconds after a run that may have met the same moment.
+    sure = {kind: text for kind, text in bad.items() if not found[kind].get("unsure") or (whole and kind in known)}
     if "clock" in sure and outcome.is_common(name, "clock"):
         del sure["clock"]
         found["clock"]["text"] += "; so are most other nodes: look at the controller's clock"
-    whole = mode in ("periodic", "now")
     places = {kind: result.pop("place") for kind, result in found.items() if "place" in result}
     kept: dict[str, Any] = {"node": name, "time": began, "seconds": round(time.time() - began, 3), "occasion": mode}
     kept["checks"] = found if whole else {**before.get("checks", {}), **found}

@@ -73,6 +73,7 @@ class TestProgram:
 
         monkeypatch.setattr(drain, "node_seen", look)
         monkeypatch.setattr(drain, "apply_action", apply)
+        monkeypatch.setattr(drain.cluster_state, "boot_id", lambda: "boot")
         monkeypatch.setattr(outcome, "LAST", tmp_path / "last.json")
         monkeypatch.setattr(outcome, "RESULTS", tmp_path / "results")
         monkeypatch.setattr(program, "read_settings", lambda: WANTED)

@@ -1,0 +1,179 @@
+"""What calls for a repair of a machine; and sound machines stay in service, whatever noise their checks meet."""
+
+import random
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from health import checks, drain, gpu, outcome
+from health.kinds import KINDS, MACHINE, RESUMES
+from health.outcome import Outcome, certain, failed, ok
+from health.repair import CONFIRM_SECONDS, judge
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.node.health.gpu_documents import T4, document, gpu_element
+
+RUNS = st.lists(
+    st.tuples(
+        st.dictionaries(st.sampled_from(KINDS), st.sampled_from(["ok", "failed", "certain"]), max_size=3),
+        st.floats(1, 2 * CONFIRM_SECONDS),
+    ),
+    max_size=12,
+)
+
+
+def outcomes(states: dict[str, str]) -> dict[str, Outcome]:
+    return {kind: {"ok": ok(), "failed": failed("x"), "certain": certain("x")}[state] for kind, state in states.items()}
+
+
+class TestJudge:
+    def test_a_certain_fault_is_enough_and_stays_when_it_is_logged_once(self):
+        first = judge({}, {"gpu-xid": certain("Xid 79")}, now=0)
+        assert first["repair"] == ["gpu-xid"]
+        assert judge(first, {"gpu-xid": ok()}, now=300)["repair"] == ["gpu-xid"]
+
+    def test_another_one_is_found_twice_five_minutes_apart(self):
+        found = {"gpu-count": failed("7 of 8")}
+        first = judge({}, found, now=0)
+        soon = judge(first, found, now=CONFIRM_SECONDS - 1)
+        assert (first["repair"], soon["repair"]) == ([], [])
+        assert judge(soon, found, now=CONFIRM_SECONDS)["repair"] == ["gpu-count"]
+
+    def test_what_mends_itself_calls_for_nothing(self):
+        first = judge({}, {"nic": failed("eth1 is missing")}, now=0)
+        assert judge(first, {"nic": ok()}, now=1) == {"faults": {}, "repair": []}
+        again = judge(first, {"nic": failed("eth1 is missing")}, now=CONFIRM_SECONDS)
+        assert again["repair"] == ["nic"]
+        assert judge(again, {"nic": ok()}, now=999)["repair"] == []
+
+    @given(RUNS)
+    def test_only_faults_of_the_machine_and_none_that_was_found_once(self, runs):
+        record: dict[str, object] = {}
+        now, seen, sure = 0.0, Counter[str](), set[str]()
+        for states, seconds in runs:
+            now += seconds
+            found = outcomes(states)
+            record = judge(record, found, now=now)
+            seen.update(kind for kind, one in found.items() if one["state"] == "failed")
+            sure |= {kind for kind, one in found.items() if one.get("certain")}
+            for kind in record["repair"]:
+                assert kind in MACHINE
+                assert kind in sure or seen[kind] > 1
+                assert kind not in RESUMES or kind not in found or found[kind]["state"] == "failed"
+
+
+class Machine:
+    """A sound machine with GPUs: its drivers' documents and logs as they vary, and a step that is slow now and then."""
+
+    PARSED = tuple(
+        tuple(gpu.parse_gpus(document(*(gpu_element(number, **changed) for number in range(2)))))
+        for changed in (
+            {}, {"persistence_mode": "Disabled"}, {"remapped_row_pending": "Yes"}, {"gpu_temp": "86 C"}, T4,
+            {"remapped_row_unc": "3"}, {"gpu_recovery_action": "N/A"}, {"sram_uncorrectable_parity": "N/A"},
+        )
+    )  # fmt: skip
+    SLOW = tuple(gpu.parse_gpus(document(gpu_element(0), gpu_element(1, hw_slowdown="Active"))))
+    XIDS = (
+        "13, pid=7, Graphics Exception", "31, pid=9, name=python, Ch 00000008, MMU Fault", "43, pid=9, Ch 00000010",
+        "45, pid=9, Ch 00000008", "63, Row Remapper: New row marked", "69, pid=3, Class Error", "94, pid=7, Contained",
+        "154, GPU recovery action changed from 0x1 (GPU Reset Required) to 0x0 (None)", "137, pid=1, NVLink",
+    )  # fmt: skip
+    MOMENTS = ("gpu-driver", "gpu-state", "mount", "clock")
+    """Kinds that a slow answer, a hot minute or a step of the clock makes fail once."""
+
+    def __init__(self, seed: int, folder: Path) -> None:
+        self.random, self.folder = random.Random(seed), folder  # noqa: S311 - the same noise each time
+        self.sequence, self.crc, self.failing = 0, 0, set[str]()
+        self.places: dict[str, dict[str, object]] = {}
+        (folder / "boot").write_text("b\n")
+
+    def found(self, mode: str, now: float) -> dict[str, Outcome]:
+        """The outcomes of a run."""
+        # Nothing is slow each of two times that it is looked at: that is what the checks take for a fault.
+        late = self.random.choice([*sorted({*self.MOMENTS} - self.failing), *[""] * 6])
+        found = {"gpu-xid": self._xids(), **self._driver(late, now)}
+        if mode == "periodic":
+            found["mount"] = outcome.unsure("/home: no answer in 20 s") if late == "mount" else ok()
+            theirs = "2026-11-23T10:00:30" if late == "clock" else "2026-11-23T10:00:00"
+            found["clock"] = checks.compare_clocks(theirs, 1795428000.2, 1795428000.4, 5)
+            self.failing.clear()
+        failing = {kind for kind, one in found.items() if one["state"] == "failed"}
+        self.failing = (self.failing - {*found}) | failing
+        return found
+
+    def _driver(self, late: str, now: float) -> dict[str, Outcome]:
+        if late == "gpu-driver":
+            said = self.random.choice(["no answer in 20 s", outcome.BUSY])
+            return checks._driver({"error": said}, 20)
+        gpus = list(self.random.choice(self.PARSED))
+        self.crc += self.random.choice([0, 0, 1, 40, 900])
+        links = "".join(f"GPU {n}: H100\n\t Link 0: 26.562 GB/s\n" for n in range(2))
+        errors = f"GPU 0: H100\n\t Link 0: Replay Errors: 0\n\t Link 0: CRC Errors: {self.crc}\n"
+        link = gpu.nvlink(links, errors, most=0, wanted=1, before=self.places.get("gpu-nvlink", {}), now=now)
+        self.places["gpu-nvlink"] = link.get("place", {})
+        state = list(self.SLOW) if late == "gpu-state" else gpus
+        return {
+            "gpu-driver": gpu.needs_action(gpus) or ok(),
+            "gpu-ecc": gpu.ecc_errors_outcome(gpus, 0),
+            "gpu-memory": gpu.memory_outcome(gpus),
+            "gpu-state": gpu.gpu_state(state, fabric=True),
+            "gpu-nvlink": link,
+        }
+
+    def _xids(self) -> Outcome:
+        lines: list[str] = []
+        for text in self.random.choices(self.XIDS, k=self.random.choice([0, 0, 1, 3])):
+            self.sequence += 1
+            lines.append(f"3,{self.sequence},1000,-;NVRM: Xid (PCI:0000:04:00): {text}\n")
+        (self.folder / "kmsg").write_text("".join(lines))
+        found = gpu.xids(self.places.get("gpu-xid", {"boot": "b"}), self.folder / "kmsg", self.folder / "boot")
+        self.places["gpu-xid"] = found.get("place", {})
+        return found
+
+
+class TestSoundMachines:
+    @pytest.fixture(autouse=True)
+    def slurmctld(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Counter[str]]:
+        """What nodes ask slurmctld for, whose own record is kept in memory."""
+        self.asked, self.kept = Counter[str](), dict[str, dict[str, object]]()
+        self.node = ""
+        monkeypatch.setattr(outcome, "CONTAINER", tmp_path / "none")
+        monkeypatch.setattr(outcome, "last_record", lambda: self.kept.get(self.node, {}))
+        monkeypatch.setattr(outcome, "keep_record", lambda record: self.kept.update({self.node: record}))
+        monkeypatch.setattr(outcome, "is_common", lambda *_: False)
+        monkeypatch.setattr(drain.cluster_state, "boot_id", lambda: "boot")
+        monkeypatch.setattr(drain, "node_seen", lambda _: {"states": {"IDLE"}, "reason": ""})
+        monkeypatch.setattr(drain, "apply_action", lambda _, action, reason: self.asked.update([f"{action}: {reason}"]))
+        return self.asked
+
+    def test_of_ten_thousand_checks_none_drains(self, tmp_path: Path):
+        wanted = {"drain": True, "resume_after": 3}
+        warned = failures = 0
+        for number in range(100):
+            self.node = f"n{number}"
+            machine, now = Machine(number, tmp_path), 0.0
+            for turn in range(100):
+                now += 300
+                mode = "epilog" if turn % 7 == 3 else "periodic"
+                found = machine.found(mode, now)
+                warned += any(one["state"] == "warning" for one in found.values())
+                failures += any(one["state"] == "failed" for one in found.values())
+                record = drain.settle(self.node, mode, wanted, found, began=now)
+                assert record["repair"] == [], found
+        assert self.asked == {}
+        assert min(warned, failures) > 1000, "the noise is not there"
+
+    def test_a_fault_among_the_noise_drains_and_calls_for_a_repair(self, tmp_path: Path):
+        machine, self.node = Machine(1, tmp_path), "n"
+        for turn in range(20):
+            found = machine.found("periodic", 300.0 * turn)
+            if turn == 12:
+                found["gpu-xid"] = certain("Xid 79 (the GPU has fallen off the bus) of GPU 0000:04:00")
+            record = drain.settle("n", "periodic", {"drain": True, "resume_after": 3}, found, began=300.0 * turn)
+            assert bool(self.asked) == (turn >= 12)
+            if turn == 12:
+                assert record["repair"] == ["gpu-xid"]
+                assert record["held"]
+                break
