@@ -2,8 +2,8 @@
 
 import random
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from health import checks, drain, gpu, outcome
@@ -50,7 +50,7 @@ class TestJudge:
 
     @given(RUNS)
     def test_only_faults_of_the_machine_and_none_that_was_found_once(self, runs):
-        record: dict[str, object] = {}
+        record: dict[str, Any] = {}
         now, seen, sure = 0.0, Counter[str](), set[str]()
         for states, seconds in runs:
             now += seconds
@@ -135,7 +135,7 @@ class Machine:
 
 class TestSoundMachines:
     @pytest.fixture(autouse=True)
-    def slurmctld(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Counter[str]]:
+    def slurmctld(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         """What nodes ask slurmctld for, whose own record is kept in memory."""
         self.asked, self.kept = Counter[str](), dict[str, dict[str, object]]()
         self.node = ""
@@ -146,7 +146,6 @@ class TestSoundMachines:
         monkeypatch.setattr(drain.cluster_state, "boot_id", lambda: "boot")
         monkeypatch.setattr(drain, "node_seen", lambda _: {"states": {"IDLE"}, "reason": ""})
         monkeypatch.setattr(drain, "apply_action", lambda _, action, reason: self.asked.update([f"{action}: {reason}"]))
-        return self.asked
 
     def test_of_ten_thousand_checks_none_drains(self, tmp_path: Path):
         wanted = {"drain": True, "resume_after": 3}
