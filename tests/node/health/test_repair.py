@@ -1,5 +1,6 @@
 """What calls for a repair of a machine; and sound machines stay in service, whatever noise their checks meet."""
 
+import json
 import random
 from collections import Counter
 from pathlib import Path
@@ -12,6 +13,8 @@ from health.outcome import Outcome, certain, failed, ok
 from health.repair import CONFIRM_SECONDS, judge
 from hypothesis import given
 from hypothesis import strategies as st
+from reconcile import loop
+from reconcile.decision import Health, Node
 
 from tests.node.health.gpu_documents import T4, document, gpu_element
 
@@ -176,3 +179,24 @@ class TestSoundMachines:
                 assert record["repair"] == ["gpu-xid"]
                 assert record["held"]
                 break
+
+
+class TestLoop:
+    """What the reconcile loop reads of a record."""
+
+    @pytest.mark.parametrize(
+        ("record", "found"),
+        [
+            ({}, None),
+            ({"time": 5, "passes": 3, "checks": {"gpu-ecc": ok()}}, Health(5, failed=False, passes=3)),
+            ({"time": 5, "checks": {"gpu-ecc": failed("1 uncorrectable error")}}, Health(5, failed=True, passes=0)),
+            ({"time": 5, "passes": 4, "checks": {"gpu-xid": ok()}, "repair": ["gpu-xid"]},
+             Health(5, failed=False, passes=4, repair=True)),
+        ],
+    )  # fmt: skip
+    def test_a_fault_is_read_as_the_node_has_judged_it(self, record, found, monkeypatch, tmp_path: Path):
+        monkeypatch.setattr(loop.cluster_state, "HEALTH", tmp_path)
+        (tmp_path / "n.json").write_text(json.dumps(record))
+        sick = "hpc-health: gpu-xid: Xid 79"
+        node = Node("n", "gpu", elastic=True, states=frozenset({"IDLE", "DRAIN"}), reason=sick, by="root")
+        assert loop._health({"n": node}) == ({"n": found} if found else {})
