@@ -210,5 +210,24 @@ SAMPLES: list[Sample] = [
     ("containers.data", at(containers={"data": "home"}), Effect.NOTHING),
     ("deletion_protection", at(deletion_protection=True), Effect.NOTHING),
 ]  # fmt: skip
-ONE_CHOICE = {one for one in editable() if one.startswith("slurm.rxdm") or one == "nodesets.*.idle"}
-"""The prolog of machines that a rehearsal is no such, and what only elastic nodesets have."""
+GROWING: Cluster = {
+    "platform": "local",
+    "name": "lab",
+    "nodesets": {"cpu": {"count": {"min": 2, "max": 4}}},
+    "partitions": {"cpu": {"nodesets": ["cpu"], "default": True}},
+}
+"""A cluster with an elastic nodeset."""
+GROWING_SAMPLES: list[Sample] = [
+    ("nodesets.*.idle", at("nodesets", "cpu", idle="1h"), Effect.RECONFIGURE),
+    ("nodesets.*.count", at("nodesets", "cpu", count={"min": 2, "max": 6}), Effect.RESTART),
+    ("nodesets.*.count", at("nodesets", "cpu", count={"min": 2, "max": 3}), Effect.DRAIN),
+    ("nodesets.*.count", at("nodesets", "cpu", count=2), Effect.DRAIN),
+    ("nodesets.*.count", at("nodesets", "cpu", count=1), Effect.DRAIN),
+    ("nodesets.*.count", at("nodesets", "cpu", count={"min": 1, "max": 4}), Effect.DRAIN),
+    ("nodesets.*.count", at("nodesets", "cpu", count={"min": 1, "max": 6}), Effect.DRAIN),
+    ("nodesets.*.count", at("nodesets", "cpu", count={"min": 3, "max": 4}), Effect.REFUSED),
+    ("nodesets.*.count", at("nodesets", "cpu", count=3), Effect.REFUSED),
+    ("nodesets.*.count", at("nodesets", "cpu", count={"min": 4, "max": 8}), Effect.REFUSED),
+]
+ONE_CHOICE = {one for one in editable() if one.startswith("slurm.rxdm")}
+"""The prolog of machines that a rehearsal is no such."""

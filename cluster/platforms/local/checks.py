@@ -5,7 +5,9 @@ from collections.abc import Iterator
 from itertools import combinations
 
 from cluster.checks import machines
+from cluster.config.capacity import Capacity
 from cluster.config.cluster import ClusterConfig
+from cluster.config.fields import shown
 from cluster.findings import Finding, unknown
 from cluster.platforms.local import address_plan
 
@@ -25,6 +27,14 @@ def find_errors(config: ClusterConfig) -> Iterator[Finding]:
     for name, section in config.nodesets.items():
         if section.on:
             continue
+        if isinstance(section.capacity, Capacity) and not section.elastic:
+            yield Finding(
+                id="local-capacity",
+                at=("nodesets", name, "capacity"),
+                given=shown(section.capacity),
+                allowed="nothing on local: capacity is for Google Cloud and Nebius, and here for elastic nodes alone",
+                todo="remove it here",
+            )
         block = planned.get(name)
         if block is None:
             yield _no_block_left(config, name)

@@ -1,5 +1,6 @@
 """Elastic nodesets: what the file may say of them, what is warned of, and the most that they may cost."""
 
+from dataclasses import replace
 from typing import Any, ClassVar
 
 import pytest
@@ -7,6 +8,7 @@ import pytest
 from cluster.checks import elastic
 from cluster.config.impact import Effect
 from cluster.impact.table import effects
+from cluster.platforms import registry
 from cluster.platforms.gcp import checks
 from cluster.platforms.gcp.address_plan import room
 from cluster.platforms.gcp.permissions import policies
@@ -23,6 +25,13 @@ def found(of: Any, **changes: Any) -> dict[str, str]:
 
 def test_a_sound_elastic_nodeset_is_neither_refused_nor_warned_of() -> None:
     assert (found(elastic.find_errors), found(elastic.find_warnings)) == ({}, {})
+
+
+def test_a_platform_without_elastic_nodes_refuses_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = registry.get
+    monkeypatch.setattr(elastic.registry, "get", lambda name: replace(real(name), elastic=False))
+    (one,) = elastic.find_errors(unchecked(nodesets={"a3": GROWING | {"capacity": None}}))
+    assert (one.id, one.given, one.todo[:18]) == ("elastic-platform", "{min: 2, max: 16}", "write `count: 16`,")
 
 
 def test_a_way_stands_once() -> None:

@@ -15,34 +15,33 @@ elastic-parameter elastic-partition-missing elastic-platform elastic-reconcile-o
 existing-file-system-network field-release filestore-size flex-duration flex-family gcp-region gpu-network-nodes
 gpu-network-size gpus-built-in gpus-count gpus-unknown group-gid-taken health-parameter health-user-unknown
 host-name-length image-bake image-builder-type image-builder-unused image-name-alone image-platform
-image-provision-size image-recipe image-snapshot-future kernel-old key-unknown login-count login-public-nobody
-login-public-nowhere lustre-client lustre-kind-field lustre-size lustre-throughput machine-type-fabric
-machine-type-fabrics machine-type-gpu machine-type-platform machines-too-many mlperf-data-missing mlperf-data-owner
-mlperf-data-root mlperf-not-prepared mlperf-storage-size mount-hides mount-overlap nccl-against nccl-average-differs
-nccl-average-failed nccl-collective-assumed nccl-complaints nccl-drop nccl-fabric-inactive nccl-mixed nccl-no-log
-nccl-no-reference nccl-no-rows nccl-nodes-differ nccl-one-slow nccl-runs-by-task nccl-several-runs nccl-slow-node
-nccl-small-only nccl-torn nccl-truncated nccl-unchecked nccl-unreadable nccl-unsteady nccl-wrong-results
-nebius-architecture nebius-backup-size nebius-capacity nebius-capacity-list nebius-cluster-name
+image-provision-size image-recipe image-snapshot-future kernel-old key-unknown local-capacity login-count
+login-public-nobody login-public-nowhere lustre-client lustre-kind-field lustre-size lustre-throughput
+machine-type-fabric machine-type-fabrics machine-type-gpu machine-type-platform machines-too-many mlperf-data-missing
+mlperf-data-owner mlperf-data-root mlperf-not-prepared mlperf-storage-size mount-hides mount-overlap nccl-against
+nccl-average-differs nccl-average-failed nccl-collective-assumed nccl-complaints nccl-drop nccl-fabric-inactive
+nccl-mixed nccl-no-log nccl-no-reference nccl-no-rows nccl-nodes-differ nccl-one-slow nccl-runs-by-task
+nccl-several-runs nccl-slow-node nccl-small-only nccl-torn nccl-truncated nccl-unchecked nccl-unreadable nccl-unsteady
+nccl-wrong-results nebius-architecture nebius-backup-size nebius-capacity nebius-capacity-list nebius-cluster-name
 nebius-disk-size nebius-disk-type nebius-drivers-preset nebius-elastic-asleep nebius-elastic-late nebius-fabric
-nebius-filesystem-large nebius-filesystem-twice nebius-gpu-cluster
-nebius-group-type nebius-host-names nebius-jail-existing nebius-jail-overwrite nebius-kubernetes-version
-nebius-login-count nebius-login-exposure nebius-no-gpu-cluster nebius-nodeset-name nebius-partition-name
-nebius-placement nebius-placement-policy nebius-preset-small nebius-region nebius-release-unknown nebius-reservation
-nebius-service-type nebius-slurm-release nebius-soperator-faults nebius-soperator-old nebius-soperator-unknown
-nebius-submount-hides nebius-submount-home nebius-submount-overlap nebius-unused nebius-user-name nebius-user-uid
-nebius-value-nodeset nebius-value-owned nebius-value-refused nebius-workers-unknown network-nat network-overlap
-network-size node-cpus node-reserved-memory nodeset-name-taken nodeset-on-controller pam-slurm-adopt-contain
-parameter-number parameter-owned parameter-release parameter-twice parameter-unknown partition-default-missing
-partition-default-time partition-default-twice partition-memory-default partition-memory-limit partition-min-nodes
-partition-name-case partition-node-limit partition-nodeset-twice partition-qos-unknown placement-family
-placement-policy-elsewhere placement-role platform-field preemption-settings program-missing prolog-flags-exclusive
-provider-section qos-circle qos-limit-untracked read-only-needed rxdm-driver rxdm-nodes rxdm-partition-missing
-rxdm-partition-twice rxdm-shared-nodes rxdm-timers rxdm-version script-file script-interpreter script-name-differs
-script-name-twice script-parameter services-network-size slurm-end-of-support slurm-version slurmctld-program
-slurmrestd-parameter timer-unkillable-step unknown-name unknown-setting user-account-unknown user-gid-of-group
-user-gid-taken user-name-of-group user-name-twice user-shell user-sudo-adopt user-sudo-missing user-uid-before
-user-uid-former user-uid-taken value-choice value-invalid value-missing warm-up-closed warm-up-image-twice
-warm-up-nothing warm-up-partition-twice zone-unknown
+nebius-filesystem-large nebius-filesystem-twice nebius-gpu-cluster nebius-group-type nebius-host-names
+nebius-jail-existing nebius-jail-overwrite nebius-kubernetes-version nebius-login-count nebius-login-exposure
+nebius-no-gpu-cluster nebius-nodeset-name nebius-partition-name nebius-placement nebius-placement-policy
+nebius-preset-small nebius-region nebius-release-unknown nebius-reservation nebius-service-type nebius-slurm-release
+nebius-soperator-faults nebius-soperator-old nebius-soperator-unknown nebius-submount-hides nebius-submount-home
+nebius-submount-overlap nebius-unused nebius-user-name nebius-user-uid nebius-value-nodeset nebius-value-owned
+nebius-value-refused nebius-workers-unknown network-nat network-overlap network-size node-cpus node-reserved-memory
+nodeset-name-taken nodeset-on-controller pam-slurm-adopt-contain parameter-number parameter-owned parameter-release
+parameter-twice parameter-unknown partition-default-missing partition-default-time partition-default-twice
+partition-memory-default partition-memory-limit partition-min-nodes partition-name-case partition-node-limit
+partition-nodeset-twice partition-qos-unknown placement-family placement-policy-elsewhere placement-role platform-field
+preemption-settings program-missing prolog-flags-exclusive provider-section qos-circle qos-limit-untracked
+read-only-needed rxdm-driver rxdm-nodes rxdm-partition-missing rxdm-partition-twice rxdm-shared-nodes rxdm-timers
+rxdm-version script-file script-interpreter script-name-differs script-name-twice script-parameter
+services-network-size slurm-end-of-support slurm-version slurmctld-program slurmrestd-parameter timer-unkillable-step
+unknown-name unknown-setting user-account-unknown user-gid-of-group user-gid-taken user-name-of-group user-name-twice
+user-shell user-sudo-adopt user-sudo-missing user-uid-before user-uid-former user-uid-taken value-choice value-invalid
+value-missing warm-up-closed warm-up-image-twice warm-up-nothing warm-up-partition-twice zone-unknown
 """.split()
 """In alphabetical order. A new rule adds its own; one that was released stays."""
 SEVERAL = {"customize-protected": 3, "nccl-truncated": 2, "value-invalid": 2}

@@ -21,13 +21,14 @@ from cluster.slurm.files import render
 from tests.cluster import samples_google as google
 from tests.cluster import samples_health as health
 from tests.cluster import samples_warm_up as warm_up
-from tests.cluster.samples import LAB, ONE_CHOICE, SAMPLES, Cluster, at, gone
+from tests.cluster.samples import GROWING, GROWING_SAMPLES, LAB, ONE_CHOICE, SAMPLES, Cluster, at, gone
 from tests.cluster.samples_health import CHECKED
 
 ALL = [
     (base, *sample)
     for base, samples in (
         (LAB, SAMPLES),
+        (GROWING, GROWING_SAMPLES),
         (CHECKED, health.SAMPLES),
         (warm_up.WARMED, warm_up.SAMPLES),
         (google.CLOUD, google.SAMPLES),
