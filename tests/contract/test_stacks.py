@@ -19,6 +19,7 @@ SLURM = {"hpc:slurm:ClusterKeys", "hpc:slurm:SlurmCluster"}
 TOKENS: dict[str, set[str]] = {
     "local": {
         "hpc:local:LocalPlatform",
+        "pulumi-python:dynamic/local:Cloud",
         "pulumi-python:dynamic/local:Image",
         "pulumi-python:dynamic/local:Machine",
         "pulumi-python:dynamic/local:Network",
