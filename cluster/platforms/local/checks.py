@@ -32,7 +32,7 @@ def find_errors(config: ClusterConfig) -> Iterator[Finding]:
                 id="local-capacity",
                 at=("nodesets", name, "capacity"),
                 given=shown(section.capacity),
-                allowed="nothing on local: capacity is for Google Cloud and Nebius, and here for elastic nodes alone",
+                allowed="nothing on local, but for elastic nodes: all machines are of this host",
                 todo="remove it here",
             )
         block = planned.get(name)
