@@ -36,6 +36,7 @@ TOKENS: dict[str, set[str]] = {
         ),
         "pulumi-python:dynamic/gcp:BakeLeftovers",
         "pulumi-python:dynamic/gcp:Barrier",
+        "pulumi-python:dynamic/gcp:ElasticInstances",
         "pulumi-python:dynamic/gcp:FlexNode",
         "pulumi-python:dynamic/gcp:FlexQueue",
         "pulumi-python:dynamic/gcp:FlexRequest",
@@ -144,7 +145,9 @@ class TestLeaving:
 class TestSecrets:
     def test_nothing_is_drawn_whose_id_is_what_was_drawn(self, seen):
         """Ids stand in the state in clear. Of a password it is a word, of a TLS key a hash of the public half."""
-        drawn = {one.type for one in seen.recording.resources if one.type.startswith(("random:", "tls:"))}
+        drawn = [one for one in seen.recording.resources if one.type.startswith(("random:", "tls:"))]
+        # The end of a role's name is no secret.
+        drawn = {one.type for one in drawn if not one.name.endswith("-reconcile-id")}
         assert drawn == {"random:index/randomPassword:RandomPassword", "tls:index/privateKey:PrivateKey"}
 
     def test_none_is_shown(self, every):
