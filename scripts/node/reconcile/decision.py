@@ -9,6 +9,7 @@ or that a maintenance reservation holds.
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
@@ -546,6 +547,7 @@ def decide(world: World) -> list[Action]:
     """
     found: list[Action] = []
     together: dict[tuple[str, ...], Action] = {}
+    sizes = Counter(job for node in world.nodes.values() for job in node.jobs)
     for name in sorted({*world.nodes, *world.instances}):
         case = Case(world, name)
         rule = next(rule for rule in RULES if rule.applies(case))
@@ -555,7 +557,8 @@ def decide(world: World) -> list[Action]:
         action = Action(rule.id, rule.do, (name,), nodeset, rule.reason)
         if rule.do is Do.CREATE and case.way:
             action = replace(action, way=case.way[0], template=case.way[1])
-            job = case.node.jobs[0] if case.node and case.node.jobs else name
+            # Of jobs that share the node, the one over most nodes.
+            job = max(case.node.jobs, key=lambda one: sizes[one], default=name) if case.node else name
             key = (nodeset, action.way, job)
             together[key] = replace(
                 action, nodes=(*together[key].nodes, name) if key in together else (name,), rule=rule.id

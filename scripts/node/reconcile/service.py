@@ -48,6 +48,7 @@ LOCK = Path("/run/hpc/reconcile.lock")
 UNIT = Path(f"/etc/systemd/system/{NAME}.service")
 BUSY_SECONDS, IDLE_SECONDS, LEAST_SECONDS = 3, 30, 1
 SHARE = 60  # times its own processor time a pass is waited for: so the loop takes less than 2 % of a core
+BUSY_MOST = 10  # seconds, while nodes come or go: a pass that was slow once is not to hold them
 POLL_SECONDS = 0.25
 HOLD_SECONDS = 120  # of a pass of the loop, at most
 LONGEST = 1 << 16  # bytes of a request
@@ -170,8 +171,12 @@ def run() -> None:
         take_requests(reconcile, REQUESTS)
         with LOCK.open("w") as lock:
             busy = reconcile.turn(locked=not take_lock(lock))
-        pause = max(BUSY_SECONDS if busy else IDLE_SECONDS, SHARE * (_processor() - used))
-        _wait(began, pause)
+        _wait(began, pause(_processor() - used, busy=busy))
+
+
+def pause(used: float, *, busy: bool) -> float:
+    """Seconds until the next pass, after one that has used so many of a processor. A pure function."""
+    return min(max(BUSY_SECONDS, SHARE * used), BUSY_MOST) if busy else max(IDLE_SECONDS, SHARE * used)
 
 
 def _processor() -> float:
@@ -179,9 +184,9 @@ def _processor() -> float:
     return sum(os.times()[:4])
 
 
-def _wait(began: float, pause: float) -> None:
+def _wait(began: float, seconds: float) -> None:
     """Wait for so long, or until there is a request."""
-    end, least = time.monotonic() + pause, began + LEAST_SECONDS
+    end, least = time.monotonic() + seconds, began + LEAST_SECONDS
     while time.monotonic() < end:
         time.sleep(POLL_SECONDS)
         if time.monotonic() > least and any(not name.startswith(".") for name in os.listdir(REQUESTS)):  # noqa: PTH208

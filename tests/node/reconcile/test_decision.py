@@ -276,8 +276,9 @@ class TestNever:
 
 class TestTogether:
     def test_nodes_of_a_job_are_one_request_and_others_are_not(self):
-        jobs = {"c-gpu-0": "1", "c-gpu-1": "1", "c-gpu-2": "2"}
-        nodes = {n: Node(n, "gpu", True, frozenset({"ALLOCATED", "POWERING_UP"}), jobs=(j,)) for n, j in jobs.items()}
+        # A smaller job on one of the nodes comes along.
+        jobs = {"c-gpu-0": ("3", "1"), "c-gpu-1": ("1",), "c-gpu-2": ("2",)}
+        nodes = {n: Node(n, "gpu", True, frozenset({"ALLOCATED", "POWERING_UP"}), jobs=j) for n, j in jobs.items()}
         found = decide(World(NOW, nodes, {}, settings(8)["nodesets"]))
         assert [(action.nodes, action.way) for action in found] == [
             (("c-gpu-0", "c-gpu-1"), "spot"),

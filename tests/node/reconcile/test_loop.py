@@ -199,8 +199,13 @@ class TestCost:
         assert len(cluster.fake.calls) - asked == 1
         assert (tmp_path / "record.json").stat().st_ino == before.st_ino
 
-    def test_a_pass_is_waited_for_so_long_that_the_loop_takes_less_than_a_fiftieth_of_a_core(self):
-        assert service.SHARE > 50
+    @pytest.mark.parametrize("used", [0.01, 0.2, 1.0])
+    def test_at_rest_the_loop_takes_less_than_a_fiftieth_of_a_core(self, used):
+        assert used / service.pause(used, busy=False) < 0.02
+
+    def test_nodes_that_come_and_go_do_not_wait_for_long(self):
+        assert service.pause(0.01, busy=True) == 3
+        assert service.pause(1.0, busy=True) == 10
 
 
 class TestFaults:
