@@ -47,6 +47,21 @@ def test_a_drain_is_scontrols_in_the_controllers_container(hpc: Hpc, kubectl: Ma
 
 
 @pytest.mark.usefixtures("up")
+def test_elastic_nodes_are_listed_as_sinfo_has_them_and_one_that_did_not_come_is_resumed(
+    hpc: Hpc, kubectl: Made, tmp_path: Path
+) -> None:
+    told = tmp_path / "told"
+    world = World()
+    world.nodes = {**IDLE, "worker-2": ("IDLE+CLOUD+POWERED_DOWN", ""), "worker-3": ("DOWN+CLOUD+POWERED_DOWN", "late")}
+    changed = f'case "$*" in *"scontrol update"*) for line; do :; done; echo "$line" >>{told}; exit 0;; esac\n'
+    kubectl(changed + world.script())
+    rows = {row["node"]: row["state"] for row in json.loads(hpc("nodes", "nebius", "--json").out)}
+    assert (rows["worker-2"], rows["worker-3"]) == ("idle~", "down~")
+    hpc("nodes", "nebius", "resume", "worker-3")
+    assert "scontrol update NodeName=worker-3 State=RESUME" in told.read_text()
+
+
+@pytest.mark.usefixtures("up")
 def test_usage_asks_sacct_there(hpc: Hpc, kubectl: Made) -> None:
     log = kubectl("echo 'sacct: error: Slurm accounting storage is disabled' >&2; exit 2")
     ended = hpc("usage", "nebius")

@@ -46,7 +46,17 @@ def test_a_preview_beside_a_running_rehearsal_has_its_addresses(tmp_path):
     assert not (tmp_path / "none").exists()
 
 
-@pytest.mark.parametrize("option", [("--cidr", "10.9.0.0/20"), ("--real-prolog",)])
+def test_elastic_nodes_stay(tmp_path):
+    given = yaml.safe_load((ROOT / "Pulumi.nebius.yaml").read_text())["config"]
+    given["hpc:cluster"]["nodesets"]["worker"] |= {"count": {"min": 1, "max": 16}, "idle": "20m"}
+    made = rehearse(parse(given), Request(stack="nebius", file=ROOT / "Pulumi.nebius.yaml", folder=tmp_path))
+    (worker,) = made.settings()["hpc:cluster"]["nodesets"].values()
+    assert (worker["count"], worker.get("idle")) == (4, None)
+    assert "nodeset worker: 4 of 16 nodes" in made.stood_in
+    assert any(line.startswith("elastic nodes of worker: all of them stay") for line in made.stood_in)
+
+
+@pytest.mark.parametrize("option", [("--cidr", "10.9.0.0/20"), ("--real-prolog",), ("--elastic",)])
 def test_options_of_stacks_of_machines_are_refused(hpc, option):  # noqa: F811
     ended = hpc("rehearse", "neb", "--preview", *option)
     assert ended.code != 0
