@@ -138,9 +138,10 @@ def _images(props: Mapping[str, Any], before: Mapping[str, Any]) -> Iterator[str
 def _quotas(props: Mapping[str, Any], before: Mapping[str, Any]) -> Iterator[str]:
     from components.nebius.api import objects
 
-    had = before.get("quotas", {})
-    more = {name: int(count - had.get(name, 0)) for name, count in props["request"]["quotas"].items()}
-    more = {name: count for name, count in more.items() if count > 0}
+    had, asked = before.get("quotas", {}), props["request"]
+    now = _more(asked["quotas"], had)
+    # Nodes that Slurm asks for later count against quotas then.
+    more = {**now, **_more(asked.get("most", {}), before.get("most", had))}
     rows = _answered("quotas", lambda: objects.quotas(props["tenant"], props["endpoint"])) if more else []
     for row in rows:
         needed = more.get(row.name, 0)
@@ -148,10 +149,19 @@ def _quotas(props: Mapping[str, Any], before: Mapping[str, Any]) -> Iterator[str
             continue
         if ".size." in row.name and row.unit != "byte":
             continue  # of an unknown unit
-        yield (
+        text = (
             f"quota {row.name} of {props['tenant']} in {props['region']}: {_amount(row.name, needed)} more needed, "
             f"{_amount(row.name, row.free)} free of {_amount(row.name, row.limit)}: {MORE_QUOTA}"
         )
+        if now.get(row.name, 0) > row.free:
+            yield text
+        else:
+            report(f"not all elastic nodes can come: {text}")
+
+
+def _more(asked: Mapping[str, Any], had: Mapping[str, Any]) -> dict[str, int]:
+    found = {name: int(count - had.get(name, 0)) for name, count in asked.items()}
+    return {name: count for name, count in found.items() if count > 0}
 
 
 def _room(props: Mapping[str, Any], before: Mapping[str, Any]) -> None:

@@ -125,6 +125,7 @@ Preemptible nodes have one of their own."""
 def request(config: ClusterConfig, settings: Nebius) -> dict[str, Any]:
     """All of it, as plain JSON."""
     groups = node_groups(config, settings)
+    most = {"most": dict(sorted(_quotas_needed(settings, groups, elastic=True).items()))}
     images = {(group.platform, group.os, group.drivers_preset) for group in groups}
     return {
         "kubernetes": settings.kubernetes.version,
@@ -132,6 +133,7 @@ def request(config: ClusterConfig, settings: Nebius) -> dict[str, Any]:
             {"platform": platform, "os": os, "drivers_preset": preset} for platform, os, preset in sorted(images)
         ],
         "quotas": dict(sorted(_quotas_needed(settings, groups).items())),
+        **(most if any(section.elastic for section in config.nodesets.values()) else {}),
         "nodes": _nodes_needed(settings, groups),
     }
 
@@ -141,10 +143,12 @@ def initial_count(group: NodeGroup) -> int:
     return group.between[0] if group.between else group.count or 0
 
 
-def _quotas_needed(settings: Nebius, groups: tuple[NodeGroup, ...]) -> Counter[str]:
+def _quotas_needed(settings: Nebius, groups: tuple[NodeGroup, ...], *, elastic: bool = False) -> Counter[str]:
+    """Return what is created; with all elastic nodes if `elastic`."""
     found = Counter({"mk8s.cluster.count": 1})
     for group in groups:
-        preset, count = preset_of(group.machine_type), initial_count(group)
+        preset = preset_of(group.machine_type)
+        count = group.most if elastic and group.role == "worker" else initial_count(group)
         found["compute.instance.count"] += count
         found["compute.disk.size.network-ssd"] += count * group.disk_gib * _GIB
         if not preset.gpus:

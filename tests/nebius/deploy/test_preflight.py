@@ -58,6 +58,24 @@ def section(**more: Any) -> dict[str, Any]:
     return {"nebius": {"workers": {"worker": FABRIC}, **more}}
 
 
+def test_elastic_nodes_that_can_not_all_come_are_a_line(api: NebiusServer, said: list[str]) -> None:
+    api.place.quotas = {"compute.instance.gpu.h100": (40, 0)}
+    elastic = {**gpus(count={"min": 1, "max": 4}, capacity={"on_demand": {}}), **section()}
+    ask(api, **elastic)
+    assert said == []
+    more = {**gpus(count={"min": 1, "max": 8}, capacity={"on_demand": {}}), **section()}
+    ask(api, **more)
+    (line,) = said
+    assert line.startswith("not all elastic nodes can come: quota compute.instance.gpu.h100 of tenant-e00abc")
+    assert "64 more needed, 40 free of 40" in line
+    said.clear()
+    # Those that there may be already have what they need.
+    ask(api, request(**more), **more)
+    assert said == []
+    with pytest.raises(NebiusError, match="64 more needed"):
+        ask(api, **{**gpus(count={"min": 6, "max": 8}, capacity={"on_demand": {}}), **section()})
+
+
 def test_what_can_be_had_passes(api: NebiusServer, said: list[str]) -> None:
     ask(api)
     assert said == []
