@@ -12,7 +12,7 @@ from typing import Any
 from cluster.config.accounting import Qos
 from cluster.config.section import slurm_fields
 from cluster.observe.observation import NOTHING, ClusterObservation, Difference, MachineObservation, Mends
-from cluster.slurm.files import JOB_SUBMIT
+from cluster.slurm.files import CONTROLLER_FILES
 from cluster.slurm.hostlist import expand
 from scripts.node.slurm.output import same_limit, seconds_of
 
@@ -128,10 +128,6 @@ def _cluster_states(seen: ClusterObservation) -> Iterator[Difference]:
         if why := machine.part("cluster_state", "damaged"):
             stack = "the config version, and a report of every machine"
             yield _on(machine, "cluster-state-damaged", "the cluster state", stack, why)
-
-
-CONTROLLER_FILES = {"slurmdbd.conf", JOB_SUBMIT}
-"""Files that slurmctld hands to nobody."""
 
 
 def _controller_files(wanted: Wanted, seen: ClusterObservation) -> Iterator[Difference]:

@@ -13,6 +13,8 @@ KEPT = (STATE, ARCHIVE, "/var/lib/mysql")
 accounting."""
 MAIL = "/usr/local/sbin/hpc-mail"
 """Sends a job's mail with /usr/bin/mail; scripts/node/slurm/slurmctld.py puts it on the controller."""
+SUBMISSIONS = f"{CONFIG}/submissions.lua"
+"""Notes what a job asks for, in its environment; scripts/node/slurm/slurmctld.py puts it on the controller."""
 REBOOT = "/usr/sbin/reboot"
 """The program of Debian's and Ubuntu's systemd-sysv. A program and no more: of a line slurmd runs the first word alone
 for a job that asks for a reboot (src/slurmd/slurmd/req.c, _rpc_reboot)."""

@@ -244,8 +244,10 @@ def _preemption(config: ClusterConfig) -> Group:
 def _submission(config: ClusterConfig) -> Group:
     return Group(
         title="Submission",
-        why="job_submit.lua, beside this file, is asked about every job that is submitted or changed.",
-        settings={"JobSubmitPlugins": "lua" if config.slurm.job_submit_lua is not None else None},
+        why="job_submit.lua, beside this file, is asked about every job that is submitted or changed. It notes what a "
+        "batch job asks for in the job's environment, so that one that a killed slurmctld forgot is submitted again."
+        + (" Then the stack's own rules follow." if config.slurm.job_submit_lua is not None else ""),
+        settings={"JobSubmitPlugins": "lua"},
     )
 
 

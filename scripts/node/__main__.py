@@ -16,7 +16,8 @@
     python3 FOLDER rebuild     < JSON   controller: records of ended jobs that never reached the database
     python3 FOLDER host-keys            controller: SSH host keys that machines reported, as JSON
     python3 FOLDER health-results       controller: the last health check of every node, as JSON
-    python3 FOLDER lost-jobs            controller: end jobs that ended while slurmctld was away
+    python3 FOLDER keep-submissions     controller: keep what slurmctld may have forgotten, before it starts
+    python3 FOLDER lost-jobs            controller: submit that again, and end jobs that ended while slurmctld was away
     python3 FOLDER jobs                 a node: numbers of the jobs that have a process here
     python3 FOLDER look                 any machine: what can be seen here, as JSON; changes nothing, waits for nobody
 
@@ -104,6 +105,21 @@ READS: dict[str, Callable[[], None]] = {
     "health-results": lambda: print(json.dumps(of("health.outcome", "results")())),
     "jobs": lambda: print(*sorted(of("jobs.lost_jobs", "alive")()), "."),
 }
+
+
+def after_slurmctlds_start() -> None:
+    """Make good what a slurmctld that was killed has forgotten, or has not seen."""
+    try:
+        of("jobs.lost_submissions", "submit_again")()
+    finally:
+        of("jobs.lost_jobs", "end_missing_jobs")()
+
+
+# Units of systemd run them, around each start of slurmctld.
+SYSTEMDS: dict[str, Callable[[], None]] = {
+    "keep-submissions": of("jobs.lost_submissions", "keep"),
+    "lost-jobs": after_slurmctlds_start,
+}
 UNDOES = {"no-prologs": "prologs", "no-rxdm": "rxdm", "no-ends": "ends"}
 
 
@@ -126,7 +142,7 @@ def take(lock: IO[str], phase: str) -> None:
 
 def main(arguments: list[str]) -> int:
     """Run one phase: 0 when it is done, 1 with the reason on standard error when not, 2 for an unknown phase."""
-    if len(arguments) != 1 or arguments[0] not in {*PHASES, *READS, "boot", "lost-jobs"}:
+    if len(arguments) != 1 or arguments[0] not in {*PHASES, *READS, *SYSTEMDS, "boot"}:
         sys.stderr.write(str(__doc__))
         return 2
     if os.geteuid() != 0:
@@ -150,10 +166,10 @@ def main(arguments: list[str]) -> int:
 def alone(phase: str) -> None:
     """Run one phase, one at a time on a machine: an `up` that was killed may have left its command running.
 
-    Only those that wait for jobs are beside each other, and beside the rest; `lost-jobs` is systemd's alone.
+    Only those that wait for jobs are beside each other, and beside the rest.
     """
-    if phase == "lost-jobs":
-        of("jobs.lost_jobs", "end_missing_jobs")()
+    if phase in SYSTEMDS:
+        SYSTEMDS[phase]()
         return
     Path("/run/hpc").mkdir(exist_ok=True)
     name = phase if phase in ("boot", "leave", "warm-up") else "setup"

@@ -195,7 +195,7 @@ def parts(mine: list[str]) -> dict[str, Part]:
         found["controller"] = _controller
     else:
         from accounting import accounts, records
-        from jobs import prologs
+        from jobs import lost_submissions, prologs
         from reconcile import service
         from slurm import scheduler
 
@@ -204,6 +204,7 @@ def parts(mine: list[str]) -> dict[str, Part]:
         found |= {f"slurm {name}": part for name, part in scheduler.PARTS.items()}
         found |= {f"accounting {name}": part for name, part in accounts.PARTS.items()}
         found["records"] = records.observe_records
+        found["lost"] = lost_submissions.observe
     return found
 
 

@@ -24,8 +24,8 @@ def control(payload: dict[str, Any]) -> None:
     files = {name: "\n".join(lines) + "\n" for name, lines in payload["files"].items()}
     dbd = files.pop("slurmdbd.conf")
     slurmctld.refuse_other_name(payload["cluster"])
-    if text := files.get(slurmctld.JOB_SUBMIT):
-        slurmctld.check_job_submit(text)
+    if slurmctld.JOB_SUBMIT in files:
+        slurmctld.check_job_submit(files.get(slurmctld.SITE_RULES, ""))
     drain.drain_removed(
         slurmctld.applied().get("slurm.conf", ""), files["slurm.conf"], seconds=payload["drain_seconds"]
     )

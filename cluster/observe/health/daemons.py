@@ -103,6 +103,40 @@ def records(seen: ClusterObservation) -> Iterator[ClusterFinding]:
             )
 
 
+def lost_jobs(seen: ClusterObservation) -> Iterator[ClusterFinding]:
+    """Jobs of the last day that a slurmctld that was killed had accepted and not written."""
+    lost = seen.controller.part("lost") or []
+    again = [one for one in lost if "again" in one]
+    if rest := [one for one in lost if "again" not in one]:
+        yield ClusterFinding(
+            id="jobs-lost",
+            where=(seen.controller.name,),
+            what=f"slurmctld was killed and lost {_listed(rest)}. Not submitted again: {rest[0]['why']}",
+            todo=_LOST_LOG.format(seen.stack),
+            note="It has the reason for each. Their users start them again. This is shown for a day.",
+            since=rest[0]["time"],
+        )
+    if again:
+        now = ", ".join(str(one["again"]) for one in again[:NAMED_JOBS]) + (", ..." if again[NAMED_JOBS:] else "")
+        yield ClusterFinding(
+            id="jobs-submitted-again",
+            where=(seen.controller.name,),
+            what=f"slurmctld was killed and lost {_listed(again)}. Submitted again as {now}",
+            todo=_LOST_LOG.format(seen.stack),
+            note="It has all of them. Nothing is to be done. This is shown for a day.",
+            since=again[0]["time"],
+        )
+
+
+_LOST_LOG = "./hpc ssh {} controller -- journalctl -u hpc-lost-jobs"
+
+
+def _listed(lost: Sequence[Mapping[str, Any]]) -> str:
+    """`2 jobs: 7 of alice, 8`."""
+    names = [str(one["job"]) + (f" of {one['user']}" if one.get("user") else "") for one in lost[:NAMED_JOBS]]
+    return f"{len(lost)} job{'s' * (len(lost) > 1)}: {', '.join(names)}" + (", ..." if lost[NAMED_JOBS:] else "")
+
+
 def _stopped(seen: ClusterObservation, name: str, unit: Mapping[str, Any], text: str, log: str) -> ClusterFinding:
     look = f"/var/log/slurm/{log}" if log else f"journalctl -u {name}"
     verb = "restart" if _active(unit) else "start"

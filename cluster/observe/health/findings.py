@@ -22,6 +22,7 @@ CHECKS: tuple[Callable[[ClusterObservation], Iterable[ClusterFinding]], ...] = (
     nodes.drained,
     nodes.held,
     nodes.missing,
+    daemons.lost_jobs,
     daemons.records,
     machines.missing_mounts,
     machines.full_disks,

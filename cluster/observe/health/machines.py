@@ -8,6 +8,7 @@ from cluster.catalog.recipes import OLDEST_KERNEL
 from cluster.findings import ClusterFinding
 from cluster.observe.health.daemons import last_words
 from cluster.observe.observation import ClusterObservation, MachineObservation
+from cluster.slurm.files import CONTROLLER_FILES
 
 LIFETIME = 300
 """Seconds that a credential lives (munge(7)): a clock that differs by more makes every one expired or not yet made."""
@@ -294,7 +295,8 @@ def outdated(seen: ClusterObservation) -> Iterator[ClusterFinding]:
     """Machines that are behind the controller."""
     newest = (seen.controller.part("cluster_state", "newest") or {}).get("digest")
     files = seen.controller.part("files", "etc") or {}
-    served = {name: files.get(name) for name in seen.controller.part("files", "applied") or {}}
+    applied = seen.controller.part("files", "applied") or {}
+    served = {name: files.get(name) for name in applied if name not in CONTROLLER_FILES}
     for machine in seen.machines:
         if not machine.has_facts:
             continue

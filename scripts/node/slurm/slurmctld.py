@@ -45,6 +45,7 @@ APPLIED = Path("/etc/hpc/slurm-files.json")  # the files that slurmctld runs wit
 HASH = Path("/etc/hpc/config-hash")  # of those and slurmdbd.conf, to be compared with the stack's `config_hash`
 LOG = Path("/var/log/slurm/slurmctld.log")
 COMPLETIONS = Path(__file__).with_name("jobcomp.lua")  # looked for beside slurm.conf (plugins/jobcomp/lua)
+SUBMISSIONS = COMPLETIONS.with_name("submissions.lua")  # which job_submit.lua begins with
 TRIES = 3  # starts by systemd after ours: what ends as often as that, at once, does so for ever
 PASSWORD_MARK = "@database-password@"  # noqa: S105 - the mark in the rendered slurmdbd.conf, not a password
 # Whoever acts as the user slurm, as root of any machine can, has slurmctld run programs (strigger(1)). They are to find
@@ -59,6 +60,7 @@ InaccessiblePaths=-{ETC / "slurmdbd.conf"} -/var/spool/slurmdbd -/var/lib/mysql 
 # same user, out of slurmdbd's memory and files (ptrace(2), access mode checking). Debian 12's daemon, which starts as
 # root, would lose it.
 GUARDED = "User=slurm\nGroup=slurm\nAmbientCapabilities=CAP_NET_BIND_SERVICE\n"
+KEEP = f"{lost_jobs.PROGRAM} keep-submissions"  # reads alone what slurm wrote, with no more rights than slurm
 DROP_INS = {
     # A killed daemon comes back by itself, however often; and after a reboot none starts before what it talks to.
     unit: (
@@ -78,7 +80,7 @@ DROP_INS = {
             "slurmctld",
             "slurmdbd.service munge.service remote-fs.target systemd-tmpfiles-setup.service",
             # Not by ExecStartPost: after that, Debian 12's unit would wait for a pid file elsewhere.
-            f"{CONFINED}[Unit]\nWants={lost_jobs.UNIT}.service\n",
+            f"{CONFINED}ExecStartPre=-+{KEEP}\n[Unit]\nWants={lost_jobs.UNIT}.service\n",
         ),
     )
 }
@@ -91,7 +93,8 @@ def prepare() -> None:
     write_unit(f"/etc/systemd/system/{lost_jobs.UNIT}.service", lost_jobs.SERVICE)
     slurmd.keep_logs()
     write(MAIL, Path(__file__).with_name("mail.sh").read_text(), mode=0o755)
-    write(ETC / COMPLETIONS.name, COMPLETIONS.read_text())
+    for path in (COMPLETIONS, SUBMISSIONS):
+        write(ETC / path.name, path.read_text())
     folder("/var/spool/slurmdbd", mode=0o700, owner="slurm")  # purged records are archived here
     # Distributions differ in where the daemons' files are looked for; the field's own folder is /etc/slurm.
     for old in ("/etc/slurm-llnl", "/usr/local/etc/slurm"):
@@ -209,7 +212,7 @@ def _begin() -> None:
     Newer releases notify systemd when they are up: the start of one that ends fails by itself.
     """
     try:
-        service("slurmctld", settings=DROP_INS["slurmctld"])
+        service("slurmctld", settings=DROP_INS["slurmctld"] + SUBMISSIONS.read_text())
     except SetupError as error:
         raise SetupError(f"slurmctld ends as soon as it has started:\n{_complaints() or error}") from None
 
@@ -346,25 +349,27 @@ def remove_slurmrestd() -> None:
         run("userdel", SLURMRESTD_USER)
 
 
-JOB_SUBMIT = "job_submit.lua"
+JOB_SUBMIT, SITE_RULES = "job_submit.lua", "job_submit_site.lua"
 # Of Debian's and Ubuntu's packages, and of SchedMD's own.
 LUA_PLUGINS = ("usr/lib/*/slurm-wlm/job_submit_lua.so", "usr/lib/*/slurm/job_submit_lua.so")
 
 
-def check_job_submit(text: str, root: Path = Path("/")) -> None:
-    """Raise SetupError, with the line, where `text` is not Lua; and where this machine's slurmctld can't run any.
+def check_job_submit(site_rules: str, root: Path = Path("/")) -> None:
+    """Raise SetupError, with the line, where the site's rules are no Lua; and where slurmctld can't run any here.
 
     slurmctld reports at its start what shows only when the script runs.
     """
     plugin = next((path for pattern in LUA_PLUGINS for path in root.glob(pattern)), None)
     if plugin is None:
-        raise SetupError("slurm.job_submit_lua: there is no job_submit_lua.so on this machine")
+        raise SetupError(
+            "there is no job_submit_lua.so on this machine, which slurmctld needs: install Slurm with its Lua plugins"
+        )
     library = None
     for name in re.findall(rb"liblua[-.0-9a-z]*", plugin.read_bytes()):
         with contextlib.suppress(OSError):
             library = library or ctypes.CDLL(name.decode())
     # Without a library slurmctld reports that it can't load the plugin.
-    if library is not None and (wrong := _lua_error(library, text.encode())):
+    if library is not None and (wrong := _lua_error(library, site_rules.encode())):
         raise SetupError(
             f"slurm.job_submit_lua: {wrong}\nNothing was changed. Correct it in the stack file, and run `up`"
         )
@@ -374,7 +379,7 @@ def _lua_error(library: ctypes.CDLL, text: bytes) -> str:
     library.luaL_newstate.restype = ctypes.c_void_p
     library.lua_tolstring.restype = ctypes.c_char_p
     state = ctypes.c_void_p(library.luaL_newstate())
-    given = (state, text, ctypes.c_size_t(len(text)), f"={JOB_SUBMIT}".encode())
+    given = (state, text, ctypes.c_size_t(len(text)), f"={SITE_RULES}".encode())
     try:
         # 5.1 has luaL_loadbuffer; since 5.2 that is a macro for this, whose last word is the kind: t, text.
         later = hasattr(library, "luaL_loadbufferx")

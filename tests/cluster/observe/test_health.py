@@ -482,6 +482,22 @@ class TestMissingJobs:
         assert only(seen).what.startswith("1 running job without a process on any node: 7_2. ")
 
 
+def test_jobs_that_a_killed_slurmctld_lost(seen: ClusterObservation):
+    facts(seen, "controller")["lost"] = [
+        {"time": 5, "job": 7, "user": "alice", "again": 9},
+        {"time": 6, "job": 8, "why": "a job of srun or salloc"},
+        *({"time": 7, "job": number, "user": "bob", "again": number} for number in range(10, 16)),
+    ]
+    lost, again = findings(seen)
+    assert (lost.id, lost.what) == (
+        "jobs-lost",
+        "slurmctld was killed and lost 1 job: 8. Not submitted again: a job of srun or salloc",
+    )
+    assert (again.id, again.since) == ("jobs-submitted-again", 5)
+    assert "7 jobs: 7 of alice, 10 of bob, " in again.what
+    assert again.what.endswith(", .... Submitted again as 9, 10, 11, 12, 13, ...")
+
+
 def test_jobs_that_ended_without_a_record(seen: ClusterObservation):
     facts(seen, "controller")["records"] = {"runaway": ["5"], "unrecorded": [f"{n}" for n in range(6)]}
     runaway, unrecorded = findings(seen)

@@ -96,11 +96,12 @@ def test_memory_that_is_kept_for_the_system_is_not_shared_out():
 def test_lua_is_a_file_of_its_own_and_named_in_slurm_conf():
     lua = "-- slurm_job_submit\n\n-- slurm_job_modify"
     files = render(cluster(slurm={"job_submit_lua": lua}))
-    assert files["job_submit.lua"] == lua + "\n"
-    assert "JobSubmitPlugins=lua\n" in files["slurm.conf"]
-    files = render(cluster())
-    assert "job_submit.lua" not in files
-    assert "JobSubmitPlugins" not in files["slurm.conf"]
+    assert files["job_submit_site.lua"] == lua + "\n"
+    without = render(cluster())
+    assert "job_submit_site.lua" not in without
+    for each in (files, without):
+        assert each["job_submit.lua"] == 'dofile("/etc/slurm/submissions.lua")\n'
+        assert "JobSubmitPlugins=lua\n" in each["slurm.conf"]
 
 
 class TestCpusOfGpus:

@@ -223,7 +223,7 @@ def test_where_the_library_is_not_there_slurmctld_is_left_to_tell(tmp_path: Path
 def test_grammar_is_told_with_its_line(tmp_path: Path, library: str):
     root = with_plugin(tmp_path, library)
     slurmctld.check_job_submit(GOOD, root)
-    with pytest.raises(SetupError, match=r"slurm.job_submit_lua: job_submit.lua:2: "):
+    with pytest.raises(SetupError, match=r"slurm.job_submit_lua: job_submit_site.lua:2: "):
         slurmctld.check_job_submit(GOOD.replace("return slurm", "retur slurm"), root)
 
 
