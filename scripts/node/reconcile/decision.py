@@ -23,7 +23,7 @@ from slurm.output import CLOUD
 GONE = "hpc: its machine is gone"
 ENDS = "hpc: its machine stops"
 NO_CAPACITY = "hpc: no capacity"
-NO_MACHINE = "hpc: its machine can't be created"
+NO_MACHINE = "hpc: its machine is refused"
 NO_BOOT = "hpc: its machine did not boot"
 REPLACED = "hpc: its machine is replaced"
 NEW = "hpc: new machine, being checked"
@@ -374,7 +374,7 @@ class Case:
         ways = {row["way"] for row in rows if row["template"].rpartition("/")[2] == template}
         names = {one.name for one in self.world.nodes.values() if one.nodeset == self.node.nodeset}
         done = sum(self.within(repair.replace) for name, repair in self.world.repairs.items() if name in names)
-        return ways <= {"on_demand", "spot"} and done < REPLACED_PER_DAY
+        return all(way.startswith(("on_demand", "spot")) for way in ways) and done < REPLACED_PER_DAY
 
     @property
     def over_budget(self) -> bool:

@@ -262,7 +262,9 @@ class Loop:
         if last and last.until > now:
             return  # another node has found it before
         capacity = error.kind in CAPACITY
-        minutes = COOL_MOST if not capacity or error.kind is Kind.QUOTA else COOL_MINUTES
+        # A permission that was just given takes minutes to take effect.
+        soon = error.kind is Kind.PERMISSION or (capacity and error.kind is not Kind.QUOTA)
+        minutes = COOL_MINUTES if soon else COOL_MOST
         if last:
             minutes = max(minutes, min(2 * last.minutes, COOL_MOST))
         text = decision.NO_CAPACITY if capacity else decision.NO_MACHINE

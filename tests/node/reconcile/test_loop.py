@@ -4,7 +4,10 @@ import json
 
 import pytest
 from reconcile import service
+from reconcile.decision import LOOPS
+from reconcile.loop import plain
 
+from lab.google.http import RefusalError
 from tests.node.reconcile.simulated import Cluster
 
 
@@ -109,6 +112,22 @@ class TestCapacity:
             cluster.run(60, step=20)
             minutes |= {one.minutes for one in cluster.loop.record.cooling.values()}
         assert minutes == {10, 20, 40, 60}
+
+    def test_a_permission_that_google_takes_minutes_to_give_costs_no_hour(self, cluster):
+        def refuse(_number, call):
+            if call.method == "POST":
+                raise RefusalError(403, "forbidden", "Required 'compute.instances.create' permission")
+
+        cluster.fake.before = refuse
+        cluster.slurm.submit("1", 1, 60)
+        cluster.run(120)
+        assert {one.minutes for one in cluster.loop.record.cooling.values()} == {10}
+        cluster.fake.before = lambda _number, _call: None
+        cluster.run(1200)
+        assert cluster.slurm.jobs["1"].done
+
+    def test_reasons_of_the_loop_are_known_again_as_scontrol_takes_them(self):
+        assert [reason for reason in LOOPS if plain(reason) != reason] == []
 
     def test_a_brake_is_lifted(self, cluster):
         cluster.fake.capacity |= {"t-spot": 0, "t-demand": 0}
