@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
+from urllib.parse import urlsplit
 
 import pulumi
 from pulumi_command import remote
@@ -193,9 +194,12 @@ class GcpPlatform(pulumi.ComponentResource):
 
     def _elastic(self, templates: Mapping[str, Sequence[Mapping[str, pulumi.Input[str]]]]) -> Elastic:
         where = place(self._config)
+        # Without the path that the provider's setting has: the client adds it.
+        api = urlsplit(endpoint())
+        at = f"{api.scheme}://{api.netloc}" if api.netloc else ""
         # Google's own metadata server has the token, for root alone.
         cloud = {"project": where.project, "zone": where.zone, "region": where.region, "cluster": self._config.name}
-        return Elastic(cloud={**cloud, "endpoint": endpoint(), "token_file": ""}, templates=templates)
+        return Elastic(cloud={**cloud, "endpoint": at, "token_file": ""}, templates=templates)
 
     def _lustre_ready(self, controller: Machine) -> list[pulumi.Resource]:
         """Check from the controller that Lustre is up, before any machine mounts it."""

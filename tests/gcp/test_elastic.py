@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from interface import ReconcileCloud
 from reconcile.compute_engine import ComputeEngine
 
@@ -20,6 +22,20 @@ from tests.gcp.baking import HASTY, PATIENT, deleted_and_killed
 
 TEMPLATE = "projects/p/global/instanceTemplates/gpu-spot"
 FOLDER = "projects/p/zones/us-central1-a/instances"
+
+
+OURS = {"hpc-cluster": "a3", "hpc-nodeset": "gpu", "hpc-made-by": "reconcile"}
+WORLDS = st.dictionaries(
+    st.sampled_from([f"a3-gpu-{index}" for index in range(8)]),
+    st.tuples(
+        st.one_of(
+            st.just(OURS),
+            st.fixed_dictionaries({}, optional={key: st.sampled_from([value, "other"]) for key, value in OURS.items()}),
+        ),
+        st.sampled_from("PROVISIONING STAGING RUNNING STOPPING TERMINATED SUSPENDED REPAIRING".split()),
+    ),
+)
+"""Instances by name: labels, and status."""
 
 
 @pytest.fixture
@@ -124,6 +140,23 @@ class TestSweep:
         loop.delete("a3-gpu-0", request="d")
         delete(fake)
         assert there(fake) == []
+
+    @settings(max_examples=30, deadline=None)
+    @given(instances=WORLDS, broken=st.sets(st.integers(1, 12)))
+    def test_of_any_instances_exactly_those_with_all_labels_go(
+        self, instances: dict[str, tuple[dict[str, str], str]], broken: set[int]
+    ):
+        def unwell(number: int, _call: Call) -> None:
+            if number in broken:
+                raise RefusalError(503, "backendError", "Backend Error")
+
+        with FakeElastic({}) as fake:
+            for name, (labels, status) in instances.items():
+                found = {"name": name, "labels": labels, "status": status}
+                fake.world.machines[f"{FOLDER}/{name}"] = Machine(found, [None])
+            fake.before = unwell
+            delete(fake)
+            assert there(fake) == sorted(name for name, (labels, _) in instances.items() if labels != OURS)
 
     def test_without_instances_nothing_is_done(self, fake: FakeElastic):
         delete(fake)
