@@ -2,6 +2,8 @@
 
 from components.config import accept_edits, load, load_scripts
 from components.deploy import deploy, export
+from components.upgrade import begin
 
-config = accept_edits(load())
-export(config, deploy(config, load_scripts(config)))
+accepted, step = accept_edits(load())
+config = begin(accepted, step)
+export(config, deploy(config, load_scripts(config)), step)

@@ -7,8 +7,10 @@ import pulumi
 from pulumi.runtime import invoke, is_dry_run
 
 from cluster.config import ClusterConfig
+from cluster.config.impact import Effect
 from cluster.findings import ConfigError, Level
-from cluster.impact.table import effects, made_with, refusal, refused
+from cluster.impact import upgrade
+from cluster.impact.table import FieldChange, effects, made_with, refusal, refused
 from cluster.load import find_warnings, parse, provider_keys
 from cluster.platforms import registry
 from cluster.slurm.script_tree import Tree, tree
@@ -53,8 +55,9 @@ def load_scripts(config: ClusterConfig) -> Tree:
         raise pulumi.RunError(str(error)) from None
 
 
-def accept_edits(config: ClusterConfig) -> ClusterConfig:
-    """The configuration with what the running cluster keeps, such as addresses; edits that it can't take are refused.
+def accept_edits(config: ClusterConfig) -> tuple[ClusterConfig, upgrade.Step]:
+    """The configuration with what the running cluster keeps, such as addresses, and the step of an upgrade that this
+    run is; edits that the cluster can't take are refused.
 
     `./hpc up` refuses such an edit before it starts the program. `pulumi up` would run it: a new
     name of the cluster would delete all machines and create others. A preview changes nothing, so it only warns.
@@ -65,13 +68,33 @@ def accept_edits(config: ClusterConfig) -> ClusterConfig:
     was = made_with(last.get("config"))
     kept = registry.get(config.platform).keep(was, config)
     changes = effects(was, config, pulumi.get_stack()) if was else []
-    if not refused(changes):
-        return kept
-    if is_dry_run():
+    step = upgrade.step(last.get("releases"), was, config)
+    if why := refusal(changes, pulumi.get_stack()):
         fields = "; ".join(change.shown for change in refused(changes))
-        pulumi.log.warn(f"`up` refuses this edit, which can't be made on a running cluster: {fields}")
-        return kept
-    raise pulumi.RunError(refusal(changes, pulumi.get_stack()))
+        _refuse(why, f"`up` refuses this edit, which can't be made on a running cluster: {fields}")
+    elif step.number and (why := upgrade.refusal(last.get("releases"), config) or _beside_upgrade(changes)):
+        _refuse(why, f"`up` refuses this edit: {why}")
+    return kept, step
+
+
+def _refuse(why: str, warning: str) -> None:
+    """Stop a run; a preview changes nothing, so it only warns."""
+    if not is_dry_run():
+        raise pulumi.RunError(why)
+    pulumi.log.warn(warning)
+
+
+def _beside_upgrade(changes: list[FieldChange]) -> str:
+    """Return why the edit can't be made in one with that of Slurm's release; empty where it can.
+
+    The controller that would drain nodes for it is recreated by the same run.
+    """
+    release = [change for change in changes if change.path == "slurm.version" or change.path.startswith("image.")]
+    others = [one for one in changes if one not in release and one.effect.harm >= Effect.DRAIN.harm]
+    if not (release and others):
+        return ""
+    fields = "; ".join(change.shown for change in others)
+    return f"`up` drains no nodes while it upgrades Slurm. Make these edits before the upgrade, or after it: {fields}"
 
 
 def _last_outputs() -> dict[str, Any]:

@@ -8,6 +8,7 @@ from typing import Any
 import pulumi
 
 from cluster.config import ClusterConfig
+from cluster.impact.upgrade import Step
 from cluster.platforms import registry
 from cluster.slurm.script_tree import Tree
 
@@ -41,7 +42,7 @@ def deploy(config: ClusterConfig, scripts: Tree) -> Deployment:
     return import_module(registry.get(config.platform).deploy).deploy(config, scripts)
 
 
-def export(config: ClusterConfig, deployment: Deployment) -> None:
+def export(config: ClusterConfig, deployment: Deployment, step: Step) -> None:
     """Export what commands read from the state."""
     platform = registry.get(config.platform)
     outputs = {
@@ -58,6 +59,9 @@ def export(config: ClusterConfig, deployment: Deployment) -> None:
         "config": deployment.config,
         **deployment.outputs,
     }
+    if step.after:
+        # Like `config`, once the cluster runs with it.
+        outputs["releases"] = pulumi.Output.from_input(deployment.config).apply(lambda _: dict(step.after))
     for name, value in outputs.items():
         pulumi.export(name, value)
 

@@ -46,8 +46,8 @@ def stack(name: str, outputs: Mapping[str, Any]) -> Stack:
             f"stack {name} has no output of its configuration: its last `up` was one of an earlier version, or did "
             f"not end well. Repeat it: ./hpc up {name}"
         )
-    config = parse_output(outputs["config"])
     place = outputs["place"]
+    config = parse_output(outputs["config"]).with_nodes_release(place.get("nodes_release") or "")
     return Stack(
         name=name,
         config=config,

@@ -21,6 +21,7 @@ from cli.stack.pulumi_program import require_pulumi
 from cli.stack.stack_config import StackFileError, needs_cli, on_this_host, parse, platform, protected
 from cli.stack.stackfile import StackFile
 from cluster.config import ClusterConfig
+from cluster.impact import upgrade
 from cluster.platforms import registry
 from cluster.platforms.base import Credentials
 from engine import EngineError, NotRunnableError, Result
@@ -28,7 +29,17 @@ from engine.events import Started
 
 
 def run(kind: Kind, stack: str, chosen: RunOptions) -> int:
-    """Do one of the four, and show it; the exit code."""
+    """Do one of the four, and show it; the exit code. An upgrade of Slurm is several `up`s."""
+    code = _run(kind, stack, chosen)
+    for _ in upgrade.ROLES:
+        if code or kind != "up" or not _is_in_an_upgrade(stack, chosen):
+            break
+        console.line("The upgrade of Slurm goes on.", style="bold")
+        code = _run(kind, stack, chosen)
+    return code
+
+
+def _run(kind: Kind, stack: str, chosen: RunOptions) -> int:
     config = None
     if kind in ("preview", "up"):
         file = project.require_file(stack, chosen.config_file)
@@ -66,6 +77,13 @@ def run(kind: Kind, stack: str, chosen: RunOptions) -> int:
     if code == 0 and kind == "destroy" and not (chosen.targets or chosen.excludes):
         _remove_ssh_files(stack)
     return code
+
+
+def _is_in_an_upgrade(stack: str, chosen: RunOptions) -> bool:
+    """Return whether an `up` has moved some machines to another release of Slurm, and leaves others to the next."""
+    if chosen.json or chosen.targets or chosen.excludes:
+        return False  # one document for one run; and what is left out is left to whoever did so
+    return not upgrade.is_complete(outputs.read(stack, show_secrets=False).get("releases"))
 
 
 def _prepare(stack: str, config: ClusterConfig | None) -> None:

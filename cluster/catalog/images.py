@@ -13,8 +13,12 @@ class Image:
 
     name: str
     slurm_versions: tuple[str, ...]
-    """Releases of Slurm that can run on it, the default first; one only, where it is the distribution's package."""
+    """Releases of Slurm that can run on it, the default first."""
     source: str
+    built: bool = False
+    """True if Slurm is built from SchedMD's source: it gets SchedMD's fixes alone, none of the distribution's."""
+    without_pmix: tuple[str, ...] = ()
+    """Releases of these whose packages have no plugin for PMIx."""
     pam_slurm_adopt: bool = False
     """True if it has pam_slurm_adopt."""
     containers: tuple[Containers, ...] = ()
@@ -31,18 +35,19 @@ class Image:
 _ROWS = (
     Image(name="debian-12", slurm_versions=("22.05",), source="packages.debian.org/bookworm/slurm-wlm: 22.05.8"),
     Image(
-        name="debian-13", slurm_versions=("24.11",), pam_slurm_adopt=True, slurmrestd=True,
-        source="packages.debian.org/trixie/slurm-wlm: 24.11.5"),
+        name="debian-13", slurm_versions=("24.11", "26.05"), without_pmix=("26.05",), pam_slurm_adopt=True,
+        slurmrestd=True,
+        source="packages.debian.org/trixie/slurm-wlm: 24.11.5; packages.debian.org/forky/slurm-wlm: 26.05.5"),
     Image(
         name="ubuntu-2404", slurm_versions=("23.11",), sudo=True, containers=("apptainer",),
         source="packages.ubuntu.com/noble/slurm-wlm: 23.11.4"),
     Image(
-        name="ubuntu-2204", slurm_versions=("26.05", "25.11", "25.05", "24.11"),
+        name="ubuntu-2204", slurm_versions=("26.05", "25.11", "25.05", "24.11"), built=True,
         pam_slurm_adopt=True, slurmrestd=True, sudo=True,
         containers=("pyxis", "apptainer"),
         source="ours: built from SchedMD's own packaging at image bake, because Ubuntu 22.04 has 21.08"),
     Image(
-        name="soperator", slurm_versions=("25.11", "26.05"), slurmrestd=True, sudo=True,
+        name="soperator", slurm_versions=("25.11", "26.05"), built=True, slurmrestd=True, sudo=True,
         # ansible/run.yml: the role nccl-tests; nebius-solutions-library, soperator/test/quickcheck: both names.
         containers=("pyxis",), nccl_tests=True,
         source="github.com/nebius/soperator, Makefile: the version of Soperator decides"),

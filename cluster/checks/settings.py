@@ -53,6 +53,7 @@ def find_errors(config: ClusterConfig) -> Iterator[Finding]:
     yield from _adoption(config)
     yield from _programs(config)
     yield from _rest(config)
+    yield from _mpi(config)
     timers = config.slurm.timers
     if timers.unkillable_step < 5 * timers.message:
         yield Finding(
@@ -64,19 +65,32 @@ def find_errors(config: ClusterConfig) -> Iterator[Finding]:
         )
 
 
+def _mpi(config: ClusterConfig) -> Iterator[Finding]:
+    """A default of srun that would fail every job step."""
+    release, base = config.slurm_version, config.image.base
+    if config.slurm.mpi_default == "pmix" and release in IMAGES[base].without_pmix:
+        yield Finding(
+            id="mpi-default",
+            at=("slurm", "mpi_default"),
+            given="pmix",
+            allowed=f"pmi2 or none: the packages of Slurm {release} on {base} have no plugin for PMIx",
+            todo="write `mpi_default: pmi2`",
+        )
+
+
 def find_warnings(config: ClusterConfig) -> Iterator[Finding]:
     yield from end_of_support(config, datetime.now(timezone.utc).date())
 
 
 def end_of_support(config: ClusterConfig, today: date) -> Iterator[Finding]:
-    """A release that SchedMD does not mend any more, where there is a choice; a distribution mends its own packages."""
-    release, choices = config.slurm_version, IMAGES[config.image.base].slurm_versions
-    if len(choices) == 1 or release not in SUPPORT_ENDS:
+    """A release that SchedMD does not mend any more; a distribution mends its own packages."""
+    release, image = config.slurm_version, IMAGES[config.image.base]
+    if not image.built or release not in SUPPORT_ENDS:
         return
     end = date.fromisoformat(SUPPORT_ENDS[release])
     if today < end - timedelta(days=SUPPORT_NOTICE):
         return
-    later = [new for new in choices if new > release and takes_over(new, release)]
+    later = [new for new in image.slurm_versions if new > release and takes_over(new, release)]
     ends = "ended" if today > end else "ends"
     yield Finding(
         id="slurm-end-of-support",

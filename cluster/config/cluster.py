@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal, TypeVar
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, PrivateAttr
 
 from cluster.catalog import IMAGES
 from cluster.config.accounting import Accounting
@@ -100,6 +100,8 @@ class ClusterConfig(Section):
     deletion_protection: Annotated[Flag, NoEffect("only `destroy` asks for it")]
     """Whether data (home, accounting) refuses to be destroyed. Default: false on local, true elsewhere."""
 
+    _nodes_release: str = PrivateAttr(default="")
+
     def section(self, kind: type[S]) -> S | None:
         """A platform's own section, by its class; None where the file does not have it."""
         return next((one for _, one in self if isinstance(one, kind)), None)
@@ -109,3 +111,14 @@ class ClusterConfig(Section):
         """Slurm's release, such as 22.05: what the configuration says, else what the platform or the image has."""
         of_platform = (one.slurm_release for _, one in self if isinstance(one, Section))
         return self.slurm.version or next(filter(None, of_platform), IMAGES[self.image.base].slurm_versions[0])
+
+    @property
+    def nodes_release(self) -> str:
+        """The release that nodes may run while an upgrade is under way; empty at other times. Not of the stack file."""
+        return self._nodes_release
+
+    def with_nodes_release(self, release: str) -> "ClusterConfig":
+        """This configuration, for a cluster whose nodes may run an earlier release still."""
+        copy = self.model_copy()
+        copy._nodes_release = release  # noqa: SLF001 - its own
+        return copy

@@ -75,8 +75,8 @@ class Image(Section):
     """The operating system of the machines."""
 
     base: ImageName
-    """Operating system of the catalog, which also says which Slurm it comes with: debian-12 22.05, debian-13 24.11.
-    Default on local: debian-12, on gcp ubuntu-2204."""
+    """Operating system of the catalog, which also says which Slurm it comes with: debian-12 22.05, debian-13 24.11
+    (or 26.05 of Debian's next release: `slurm.version`). Default on local: debian-12, on gcp ubuntu-2204."""
     bake: Flag | None = None
     """On gcp: whether the stack makes an image of its own, so that machines boot ready; otherwise each installs what
     it needs at its first boot. Default: true for ubuntu-2204, false for ubuntu-2404."""

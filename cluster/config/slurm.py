@@ -270,7 +270,7 @@ class SlurmSettings(Section):
     version: Annotated[
         Literal["22.05", "23.11", "24.05", "24.11", "25.05", "25.11", "26.05"] | None, ByRule("slurm_release")
     ] = None
-    """Slurm's release. Default: what image.base comes with."""
+    """Slurm's release. Default: what image.base comes with. A later one is an upgrade, under which jobs run on."""
     timers: Timers = Field(default_factory=Timers.model_construct)
     """Slurm's timers, all in seconds."""
     consumable: Annotated[

@@ -160,16 +160,32 @@ def recreate_controller(edit: Edit, stays: str, how: str = "the controller is re
 
 
 ALL_RECREATED = "every machine is recreated"
-WITH_IMAGE = f"Slurm comes with the machines' image: {ALL_RECREATED}"
 
 
 def release(recreate: Callable[[Edit], Impact]) -> Rule:
-    """A rule for another release of Slurm, or a system that may have one: what it does, unless it is refused."""
-    return Rule(lambda edit: _refused_release(edit) or recreate(edit), (Effect.REPLACE, Effect.REFUSED))
+    """A rule for another release of Slurm, or a system that may have one: an upgrade, or what it does besides, unless
+    it is refused."""
+    possible = (Effect.NOTHING, Effect.REPLACE, Effect.REFUSED)
+    return Rule(lambda edit: _refused_release(edit) or _upgrade(edit) or recreate(edit), possible)
+
+
+def _upgrade(edit: Edit) -> Impact | None:
+    """Another release that Slurm allows, in the order in which it is gone to (cluster/impact/upgrade.py)."""
+    old, new = edit.before.slurm_version, edit.after.slurm_version
+    if old == new:
+        return None
+    return recreate_controller(
+        edit,
+        "the accounting database is dumped, slurmdbd converts it, and slurmctld takes over the queue and the jobs that "
+        "run on other machines; if one of them fails, both are put back. Then each node is recreated when its jobs "
+        "have ended, and the login machines last, where sessions end",
+        f"Slurm goes from {old} to {new}, which Slurm allows, in three steps: the controller is recreated, and Slurm's "
+        "commands fail meanwhile",
+    )
 
 
 image_base = release(lambda _: Replace(ALL_RECREATED))
-slurm_release = release(lambda _: Replace(WITH_IMAGE))
+slurm_release = release(lambda _: NoEffect("it is the release that the image has anyway"))
 
 
 def _refused_release(edit: Edit) -> Impact | None:

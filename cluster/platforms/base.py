@@ -156,6 +156,9 @@ class Platform:
     observer: str = ""
     """Module whose OBSERVER `status`, `health`, `logs` and `drift` read its clusters with (see
     cluster/platforms/observer.py); empty where each machine has the set-up of this program, which reports."""
+    machine_images: Mapping[str, str] = field(default_factory=dict)
+    """Types of the resources that are machines, each with the input that is its image: what an upgrade of Slurm moves
+    in steps. Empty where this program does not install Slurm."""
     deploy: str
     """Module with `deploy(config, scripts) -> Deployment`, imported when a stack is deployed there."""
     environment: str = ""

@@ -84,8 +84,8 @@ def render_cgroup(config: ClusterConfig) -> str:
         settings={
             "CgroupPlugin": "autodetect",
             # From 26.05 on cgroups have another name, which the health check of GPUs and DCGM's tools do not know
-            # (cgroup.conf(5)). An older slurmd refuses the key: the release and the nodes' images change together.
-            "CgroupJobIdPaths": True if config.slurm_version >= "26.05" else None,
+            # (cgroup.conf(5)). An older slurmd refuses the key.
+            "CgroupJobIdPaths": True if (config.nodes_release or config.slurm_version) >= "26.05" else None,
             "ConstrainCores": confined,
             "ConstrainRAMSpace": True,
             "ConstrainSwapSpace": False,

@@ -85,14 +85,16 @@ class LocalPlatform(pulumi.ComponentResource):
         try:
             place = {"root": str(host_root()), "stack": config.name}
             images = str(images_root())
-            digest = recipe(config.image.base, config.image.packages).digest
+            wanted = recipe(config.image.base, config.image.packages, config.slurm_version)
+            digest = wanted.digest
         except HostError as error:
             raise pulumi.RunError(str(error)) from None
         key = pulumi.Output.from_input(admin_key).apply(state_id)
         child = pulumi.ResourceOptions(parent=self)
         made = {"base": config.image.base, "images": images, "digest": digest}
         # Only where there are some: another input would be a change of every stack that is up.
-        own = {"packages": list(config.image.packages)} if config.image.packages else {}
+        own: dict[str, Any] = {"packages": list(config.image.packages)} if config.image.packages else {}
+        own |= {"slurm": wanted.slurm} if wanted.slurm else {}
         image = Image(f"{name}-image", {**made, **own}, child)
         elastic = [nodeset for nodeset, section in config.nodesets.items() if section.elastic]
         # As above.

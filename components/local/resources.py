@@ -166,7 +166,7 @@ class ImageProvider(ResourceProvider):
 
 def _ensure(props: dict[str, Any]) -> None:
     """Make the image, unless it is there."""
-    images.ensure_image(props["base"], Path(props["images"]), report, props.get("packages", ()))
+    images.ensure_image(props["base"], Path(props["images"]), report, props.get("packages", ()), props.get("slurm", ""))
 
 
 class Image(DynamicResource, module="local", name="Image"):

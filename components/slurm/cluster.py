@@ -55,7 +55,8 @@ class SlurmCluster(pulumi.ComponentResource):
     """The configuration as the stack gives it, once the cluster runs with it: what later edits are compared with."""
     place: dict[str, Any]
     """Facts of the platform that `drift --mend` can't work out: `addresses` in Slurm's files, `mounts` of each machine
-    that is set up over SSH, `state`, `exports` and `elastic` of the controller."""
+    that is set up over SSH, `state`, `exports` and `elastic` of the controller, and `nodes_release` while an upgrade is
+    under way."""
     login: pulumi.Output[str]
     """The machine where users log in: the first login machine, or the controller if it has that role."""
 
@@ -104,6 +105,7 @@ class SlurmCluster(pulumi.ComponentResource):
             "state": platform.state,
             "exports": platform.exports,
             "elastic": self._elastic,
+            "nodes_release": config.nodes_release,
         }
         entrance = next((m for m in platform.machines if "login" in m.spec.roles), controller)
         self.login = pulumi.Output.from_input(entrance.spec.name)

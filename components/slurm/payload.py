@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from cluster.catalog.prologs import ACTIONS
+from cluster.catalog.slurm_releases import UPGRADES
 from cluster.config import ClusterConfig
 from cluster.config.partitions import Partition
 from cluster.config.validators.settings import minutes
@@ -171,6 +172,8 @@ def configure(
     if "controller" not in machine.roles:
         payload["files"] = {"slurm.conf": files["slurm.conf"].removesuffix("\n").split("\n")}
     else:
+        takes_over = list(UPGRADES.get(config.slurm_version, ()))
+        payload["release"] = {"takes_over": takes_over, "nodes": config.nodes_release or config.slurm_version}
         payload["drain_seconds"] = config.slurm.drain_seconds
         payload["qos"] = partition_qos(config)
         if config.slurm.pam_slurm_adopt:

@@ -8,7 +8,7 @@ from accounting import database
 from health import measure
 from jobs import drain, prologs
 from reconcile import service
-from slurm import conf_changes, slurmctld
+from slurm import conf_changes, slurmctld, upgrade
 from system import cluster_state, munge, state_disk
 
 
@@ -26,15 +26,17 @@ def control(payload: dict[str, Any]) -> None:
     slurmctld.refuse_other_name(payload["cluster"])
     if slurmctld.JOB_SUBMIT in files:
         slurmctld.check_job_submit(files.get(slurmctld.SITE_RULES, ""))
+    release = payload.get("release")
+    upgrade.check_nodes(release)
     drain.drain_removed(
         slurmctld.applied().get("slurm.conf", ""), files["slurm.conf"], seconds=payload["drain_seconds"]
     )
     if payload.get("slurmrestd"):
         slurmctld.keep_token_key()
     service.prepare(payload.get("reconcile"))
-    with service.held(), slurmctld.or_back(files):
+    with service.held(), upgrade.take_over(release) as before_slurmdbd, slurmctld.or_back(files):
         slurmctld.write_files(files)
-        slurmctld.accounting_daemon(dbd)
+        slurmctld.accounting_daemon(dbd, before=before_slurmdbd)
         slurmctld.register_cluster(payload["cluster"])
         slurmctld.register_qos(payload["qos"])
         slurmctld.controller_daemon(files)

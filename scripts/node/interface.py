@@ -66,7 +66,15 @@ class NodeBoot(TypedDict):
     mounts: list[Mount]
 
 
+class Release(TypedDict):
+    """Slurm's release of the stack: those that it takes over from, and the oldest that its files are made for."""
+
+    takes_over: list[str]
+    nodes: str
+
+
 class _Controller(TypedDict, total=False):
+    release: Release
     drain_seconds: int
     qos: list[str]  # that slurm.conf names
     adopt: bool

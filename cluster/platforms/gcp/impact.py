@@ -13,7 +13,6 @@ from cluster.impact import rules
 from cluster.impact.edits import Edit, Rule, rule
 from cluster.impact.rules import (
     ALL_RECREATED,
-    WITH_IMAGE,
     end_sessions,
     recreate_controller,
     recreate_nodes,
@@ -300,9 +299,6 @@ def _recreate_all(edit: Edit, how: str = ALL_RECREATED) -> Impact:
 
 
 image_base = release(_recreate_all)
-slurm_version = release(lambda edit: _recreate_all(edit, WITH_IMAGE))
-
-
 bucket = or_image(bucket_mount)
 
 RULES: Mapping[str, Rule] = {name: found for name, found in vars().items() if isinstance(found, Rule)}
@@ -311,7 +307,6 @@ TABLE: Mapping[str, Impact | Rule] = {
     "gcp": Refuse("everything that the stack created is there, with its data"),
     "image": image_system,
     "image.base": image_base,
-    "slurm.version": slurm_version,
     "controller.machine_type": controller_type,
     "controller.disk": role_machine,
     "controller.disk.size_gb": boot_size,

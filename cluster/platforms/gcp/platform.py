@@ -107,6 +107,11 @@ PLATFORM = Platform(
     summary=later("cluster.platforms.gcp.request:describe_request"),
     job_programs=later("cluster.platforms.gcp.image:job_programs"),
     credentials=Credentials(title="Google", found=has_credentials, todo="gcloud auth application-default login"),
+    machine_images={
+        "gcp:compute/instance:Instance": "bootDisk.initializeParams.image",
+        "gcp:compute/instanceFromTemplate:InstanceFromTemplate": "sourceInstanceTemplate",
+        "pulumi-python:dynamic/gcp:FlexNode": "template",
+    },
     deploy="components.gcp.deploy",
     rehearsal="components.local.rehearsal",
     environment="components.gcp.environment",

@@ -6,7 +6,7 @@ from cluster import roster
 from cluster.config.impact import Effect, Impact, NoEffect, Refuse, Replace
 from cluster.impact import rules
 from cluster.impact.edits import Edit, Rule, rule
-from cluster.impact.rules import ALL_RECREATED, WITH_IMAGE, release
+from cluster.impact.rules import ALL_RECREATED, release
 from cluster.platforms.local.address_plan import blocks
 
 _STATE_STAYS = "Slurm's state, with the jobs that wait, and job records are in a folder of their own and stay"
@@ -90,7 +90,6 @@ IMPACTS: Mapping[str, Impact | Rule] = {
     "image.base": release(lambda _: _recreate_all(ALL_RECREATED)),
     "image.packages": _recreate_all(f"the machines' base image gets other packages: {ALL_RECREATED}"),
     "image.presents_as": _recreate_all(f"{ALL_RECREATED} as the other system"),
-    "slurm.version": release(lambda _: _recreate_all(WITH_IMAGE)),
     "controller.machine_type": _controller,
     "login.machine_type": _login,
     "nodesets.*.machine_type": _node,

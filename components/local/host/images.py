@@ -20,12 +20,15 @@ from hostfiles import locked, write_atomically
 HERE = Path(__file__).parent
 BUILD = HERE / "build-image.sh"
 TRIM = HERE / "trim-image.sh"
-TRIMS = {"debian-13": HERE / "trim-debian-13.sh"}
-"""The script in place of TRIM, for some images."""
 ROOTFS = HERE.parent / "rootfs"
 
 SUITES = {"debian-12": "bookworm", "debian-13": "trixie"}
 """Base images by their name in `image.base`, and the Debian release that each is."""
+
+SLURM = {("debian-13", "26.05"): "forky"}
+"""The Debian release whose packages of Slurm an image gets, for a release of Slurm that its own does not have."""
+WITH_SLURM = (*"slurm-wlm-basic-plugins slurm-wlm-mysql-plugin libhwloc15 libhwloc-plugins libze1".split(),)
+"""What these need of the same release, and its own has in another version: apt does not look there by itself."""
 
 PACKAGES = (
     *"systemd systemd-sysv dbus iproute2 usr-is-merged openssh-server".split(),
@@ -55,6 +58,8 @@ class Recipe:
     packages: tuple[str, ...]
     own: tuple[str, ...] = ()
     """The ones of `packages` that the stack file asks for (`image.packages`), beyond what every image has."""
+    slurm: str = ""
+    """The release of Slurm, where it is not the system's own."""
 
     @property
     def digest(self) -> str:
@@ -71,8 +76,8 @@ class Recipe:
         return content.hexdigest()[:16]
 
 
-def recipe(base: str, packages: Iterable[str] = ()) -> Recipe:
-    """The recipe for `image.base` and `image.packages`; HostError if there is none.
+def recipe(base: str, packages: Iterable[str] = (), slurm: str = "") -> Recipe:
+    """The recipe for `image.base`, `image.packages` and a release of Slurm; HostError if there is none.
 
     The order of `packages` does not count, nor does one that every image has: that would be the same image.
     """
@@ -81,7 +86,12 @@ def recipe(base: str, packages: Iterable[str] = ()) -> Recipe:
         raise HostError(msg)
     usual = (*PACKAGES, *MORE.get(base, ()))
     own = tuple(sorted(set(packages) - set(usual)))
-    return Recipe(base, SUITES[base], (*usual, *own), own)
+    later = SLURM.get((base, slurm))
+    if later:
+        usual = tuple(
+            f"{name}/{later}" if "slurm" in name or name in WITH_SLURM else name for name in usual + WITH_SLURM
+        )
+    return Recipe(base, SUITES[base], (*usual, *own), own, slurm if later else "")
 
 
 _FETCHED = ("http://", "https://", "mirror+http://", "mirror+https://")
@@ -218,12 +228,12 @@ def has_image(images: Path, digest: str) -> bool:
     return (images / digest / "image.json").exists()
 
 
-def ensure_image(base: str, images: Path, report: Report, packages: Iterable[str] = ()) -> Path:
-    """Make the image for `image.base` and `image.packages` if it is not there, and return its root.
+def ensure_image(base: str, images: Path, report: Report, packages: Iterable[str] = (), slurm: str = "") -> Path:
+    """Make the image for `image.base`, `image.packages` and a release of Slurm if it is not there, and return its root.
 
     Raises HostError where it can't.
     """
-    wanted = recipe(base, packages)
+    wanted = recipe(base, packages, slurm)
     if has_image(images, wanted.digest):
         os.utime(images / wanted.digest / "image.json")  # `prune` spares what is in use
         return image_root(images, wanted.digest)
@@ -264,6 +274,9 @@ def _build(wanted: Recipe, images: Path, report: Report) -> Path:
             _run(wanted, _command(wanted, work, memory=False), report, images, scratch)
         meta = {"base": wanted.base, "suite": wanted.suite, "packages": wanted.packages, "made": int(time.time())}
         meta |= {"own": wanted.own} if wanted.own else {}
+        if wanted.slurm:
+            meta["slurm"] = wanted.slurm
+            _check_release(wanted, work / "root")
         write_atomically(work / "image.json", json.dumps(meta, indent=1))
         for spent in (work / "stage", scratch):
             shutil.rmtree(spent, ignore_errors=True)
@@ -286,10 +299,16 @@ class _FullError(HostError):
 def _command(wanted: Recipe, work: Path, *, memory: bool = True) -> list[str]:
     """The build; in memory, where that is allowed and there is enough."""
     files: list[str] = []
-    for number, source in enumerate(host_sources(wanted.suite)):
+    later = SLURM.get((wanted.base, wanted.slurm))
+    for number, source in enumerate(host_sources(wanted.suite) + (host_sources(later) if later else ())):
         path = work / f"{number}{source.suffix}"
         path.write_text(source.text)
         files.append(str(path))
+    if later:
+        # Of the later release only what is asked for (apt-get(8), PACKAGE/RELEASE), and what only it has.
+        files.append(f'--aptopt=APT::Default-Release "{wanted.suite}"')
+        # A suite that is not out yet is signed for a week; mirrors that keep the state of a day have an older one.
+        files.append('--aptopt=Acquire::Check-Valid-Until "false"')
     in_memory = "yes" if memory and _free_memory() >= MEMORY_NEEDED else "no"
     # If we are killed so is unshare, and with it, as it is their first process, all in the new namespaces.
     apart = "setpriv --pdeathsig KILL unshare --mount --propagation private --pid --fork --kill-child --mount-proc"
@@ -332,6 +351,17 @@ def _run(wanted: Recipe, command: Sequence[str], report: Report, images: Path, s
     tail = "\n".join(f"  {line}" for line in output[-15:])
     msg = f"base image: mmdebstrap failed (status {build.returncode}); nothing of it was kept. Its output:\n{tail}"
     raise HostError(msg)
+
+
+def _check_release(wanted: Recipe, root: Path) -> None:
+    """Raise HostError where the image has another release of Slurm: a Debian release that is not out yet moves."""
+    text = (root / "var/lib/dpkg/status").read_text()
+    found = re.search(r"^Package: slurmctld\n(?:.+\n)*?Version: (.+)$", text, re.MULTILINE)
+    if found is None or not found[1].startswith(f"{wanted.slurm}."):
+        raise HostError(
+            f"base image: slurm.version: {SLURM[wanted.base, wanted.slurm]} has Slurm {found[1] if found else '?'} by "
+            f"now, not {wanted.slurm}; nothing of it was kept: write another release, or update this program"
+        )
 
 
 def _missing_packages(output: Sequence[str]) -> list[str]:
@@ -381,7 +411,7 @@ def prune(images: Path, report: Report) -> list[str]:
     for path in images.glob("*/image.json"):
         meta, digest = json.loads(path.read_text()), path.parent.name
         base, packages = meta["base"], tuple(meta.get("own", ()))
-        current = base in SUITES and recipe(base, packages).digest == digest
+        current = base in SUITES and recipe(base, packages, meta.get("slurm", "")).digest == digest
         if digest in used or current or time.time() - path.stat().st_mtime < KEPT_SECONDS:
             continue
         report(f"removing base image {digest} ({' '.join((base, *packages))}), which no machine uses")

@@ -42,7 +42,7 @@ class Design:
     devices: tuple[tuple[str, int, int], ...] = ()
     """Character devices to be in /dev at each boot: name, major, minor."""
     orderly: bool = False
-    """Shut its services down before it is started again (it holds a database)."""
+    """Shut its services down before it is deleted, as a cloud does (it holds a database)."""
 
     @property
     def stack_paths(self) -> StackPaths:
@@ -300,6 +300,8 @@ def delete(design: Design) -> None:
         return
     if design.stack_paths.folder.exists():
         with locked(design.paths.lock):
+            if design.orderly:
+                _stop(design, orderly=True)
             _remove(design)
             design.paths.lock.unlink(missing_ok=True)
     if remove_empty(design.stack_paths.machines):

@@ -8,7 +8,7 @@ import hashlib
 import json
 import re
 import socket
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -40,6 +40,9 @@ from system.protected_files import TOKEN_KEY, TOKEN_KEY_DELIVERED
 
 SLURMCTLD_PORT, SLURMDBD_PORT = 6817, 6819  # as rendered (slurm.conf(5), slurmdbd.conf(5))
 STATE = Path("/var/spool/slurmctld")
+# One of the files that slurmctld writes after five minutes, at its end and at a reconfigure (save_all_state). Without
+# them 25.11 and later do not start where they have run before: a machine that is cut off sooner would lose its cluster.
+ALL_SAVED = "assoc_usage"
 MAIL = "/usr/local/sbin/hpc-mail"  # MailProg of slurm.conf
 APPLIED = Path("/etc/hpc/slurm-files.json")  # the files that slurmctld runs with
 HASH = Path("/etc/hpc/config-hash")  # of those and slurmdbd.conf, to be compared with the stack's `config_hash`
@@ -130,11 +133,15 @@ def write_files(files: dict[str, str]) -> None:
         write(ETC / name, text)
 
 
-def accounting_daemon(conf: str) -> None:
-    """slurmdbd.conf (0600: it holds the password) and the daemon. slurm.conf must be there: sacctmgr reads it."""
+def accounting_daemon(conf: str, *, before: Callable[[], None]) -> None:
+    """slurmdbd.conf (0600: it holds the password) and the daemon. slurm.conf must be there: sacctmgr reads it.
+
+    `before` is called when the database answers, and slurmdbd has not been started.
+    """
     text = conf.replace(PASSWORD_MARK, database.PASSWORD.read_text().strip())
     write(ETC / "slurmdbd.conf", text, mode=0o600, owner="slurm")
     database.prepare()
+    before()
     _start_slurmdbd(text)
 
 
@@ -183,6 +190,9 @@ def controller_daemon(files: dict[str, str]) -> None:
         # After a restart too: slurmctld hands out new files to the nodes only on a reconfigure.
         run("scontrol", "reconfigure")
         log("slurmctld: reconfigured")
+        answer()
+    elif not (STATE / ALL_SAVED).exists():
+        run("scontrol", "reconfigure")
         answer()
     for name in set(old) - set(files):
         (ETC / name).unlink(missing_ok=True)

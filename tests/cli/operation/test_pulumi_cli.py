@@ -126,6 +126,7 @@ class TestRun:
             "stack ls",
             "stack init dev",
             "up",
+            "stack output",  # whether that was a step of an upgrade
         ]
 
     def test_that_fails_without_an_event_shows_the_clis_reason(self, hpc: Hpc, log: Path, tool: Tool) -> None:

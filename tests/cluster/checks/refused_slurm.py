@@ -168,6 +168,10 @@ SETTINGS = {
         {"slurm": {"slurmrestd": True, "extra": {"authalttypes": "auth/jwt"}}, "image": {"base": "debian-13"}},
         "slurm.extra.authalttypes | authalttypes | where slurm.slurmrestd is true | remove it",
     ),
+    "PMIx of packages without it": (
+        {"slurm": {"version": "26.05"}, "image": {"base": "debian-13"}},
+        "slurm.mpi_default | pmix | pmi2 or none | write `mpi_default: pmi2`",
+    ),
     "timers that fight": (
         {"slurm": {"timers": {"message": 100}}},
         "slurm.timers.unkillable_step | 240 | at least 5 times timers.message (100), that is 500 | drain nodes",

@@ -1,5 +1,6 @@
 """Slurm's release may only go where Slurm itself goes: its state and its database are taken over, or nothing starts."""
 
+from collections.abc import Mapping
 from itertools import pairwise
 
 import pytest
@@ -8,8 +9,11 @@ from cluster.catalog.slurm_releases import UPGRADES, VERSIONS, takes_over, upgra
 from cluster.config import ClusterConfig
 from cluster.config.impact import Effect
 from cluster.impact.table import effects
+from cluster.impact.upgrade import ROLES, is_complete, refusal, step
 from cluster.load import parse
+from cluster.roster import machines
 from tests.clouds import settings
+from tests.cluster.stacks import config as config_of
 from tests.cluster.stacks import local
 
 
@@ -75,5 +79,39 @@ def test_what_slurm_takes_is_not_refused():
         (cloud("ubuntu-2204", "24.11"), cloud("ubuntu-2204", "25.05")),
     ):
         assert {one.effect for one in effects(old, new, "lab")} == {Effect.REPLACE}
+    (one,) = effects(cloud("ubuntu-2204", "24.11"), cloud("ubuntu-2204", "25.05"), "lab")
+    assert one.reason.startswith(
+        "Slurm goes from 24.11 to 25.05, which Slurm allows, in three steps: the controller is"
+    )
+    (same,) = effects(cloud("ubuntu-2204"), cloud("ubuntu-2204", "26.05"), "lab")
+    assert same.effect is Effect.NOTHING
     back = effects(cloud("ubuntu-2204"), cloud("ubuntu-2204", "24.11"), "lab")
     assert [(one.path, one.effect) for one in back] == [("slurm.version", Effect.REFUSED)]
+
+
+@pytest.mark.parametrize("login", [{"count": 2}, {"on": "controller"}])
+@pytest.mark.parametrize("found", [None, {}, {"controller": "25.05"}, {"controller": "25.05", "node": "25.05"}])
+def test_steps_move_every_machine_once_and_no_node_before_the_controller(
+    login: dict[str, object], found: Mapping[str, str] | None
+) -> None:
+    def config(version: str) -> ClusterConfig:
+        return parse(settings(image={"base": "ubuntu-2204"}, slurm={"version": version}, login=login))
+
+    before, after = config("24.11"), config("25.05")
+    runs = {machine.name: (found or {}).get(min(machine.roles), "24.11") for machine in machines(after)}
+    for _ in ROLES:
+        one = step(found, before, after)
+        assert bool(one.text) is bool(one.number)
+        for name in runs.keys() - one.held(after):
+            runs[name] = "25.05"
+        assert runs["cloud-controller"] == "25.05"
+        assert one.nodes <= min(runs.values()) or one.number == 3
+        found, before = one.after, after
+    assert {*runs.values()} == {"25.05"}
+    assert is_complete(found)
+    assert step(found, before, after).number == 0
+    assert refusal(found, config("25.11")) == ""
+
+
+def test_a_platform_that_does_not_install_slurm_has_no_steps():
+    assert step(None, None, config_of("nebius")).after == {}

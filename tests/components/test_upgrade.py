@@ -1,0 +1,66 @@
+"""An upgrade of Slurm moves the controller, the nodes and the login machines one after the other, an `up` each."""
+
+from typing import Any
+
+import pulumi
+import pytest
+
+from cluster.impact.upgrade import is_complete
+from tests.clouds import settings as google
+from tests.harness import deploy
+
+LOCAL: dict[str, Any] = {
+    "platform": "local",
+    "name": "dev",
+    "image": {"base": "debian-13"},
+    "nodesets": {"cpu": {"count": 2}},
+    "partitions": {"cpu": {"nodesets": ["cpu"], "default": True}},
+    "users": [{"name": "alice", "uid": 2001}],
+}
+
+
+def local(version: str, **more: object) -> dict[str, Any]:
+    return {"hpc:cluster": {**LOCAL, "slurm": {"version": version, "mpi_default": "pmi2"}, **more}}
+
+
+def cloud(version: str) -> dict[str, Any]:
+    return google(image={"base": "ubuntu-2204"}, slurm={"version": version})
+
+
+TYPES = (
+    "pulumi-python:dynamic/local:Machine",
+    "gcp:compute/instance:Instance",
+    "gcp:compute/instanceFromTemplate:InstanceFromTemplate",
+)
+
+
+@pytest.mark.parametrize("stack", [local, cloud])
+def test_three_steps_lead_to_the_end(stack: Any) -> None:
+    made = deploy(stack("24.11"))
+    nodes = {one.name for one in made.resources if one.type in TYPES} - {"cloud-controller", "dev-controller"}
+    found: list[set[str]] = []
+    texts: list[bool] = []
+    for _ in range(4):
+        made = deploy(stack("26.05"), was=made.outputs)
+        found.append({one.name for one in made.resources if one.type in TYPES and one.request.ignoreChanges})
+        files = next(one.inputs["stdin"] for one in made.resources if one.name.endswith("-controller-configure"))
+        texts.append("CgroupJobIdPaths" in files)
+    logins = {name for name in nodes if "login" in name}
+    assert found == [nodes, logins, set(), set()]
+    # A key that only the new release knows comes when no node is of the old one.
+    assert texts == [False, False, True, True]
+    assert is_complete(made.outputs["releases"])
+
+
+def test_another_edit_that_drains_nodes_is_made_by_itself() -> None:
+    made = deploy(local("24.11")).outputs
+    with pytest.raises(pulumi.RunError, match=r"drains no nodes while it upgrades Slurm.*: nodesets.cpu.count: 2 -> 1"):
+        deploy(local("26.05", nodesets={"cpu": {"count": 1}}), was=made)
+    assert deploy(local("26.05", nodesets={"cpu": {"count": 3}}), was=made).one("dev-cpu-2")
+
+
+def test_the_next_release_waits_for_the_last_machine() -> None:
+    made = deploy(cloud("24.11")).outputs
+    made = {**made, "releases": {"controller": "24.11", "node": "23.02", "login": "23.02"}}
+    with pytest.raises(pulumi.RunError, match=r"an upgrade has not come to its end: node machines run 23\.02"):
+        deploy(cloud("25.05"), was=made)

@@ -1,0 +1,112 @@
+"""Slurm goes to another release under running and queued jobs, and loses none; what can't be converted is put back."""
+
+import re
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from components.local.host.images import ensure_image
+from components.local.host.paths import HostError, images_root
+from tests.e2e.cluster import BASE, Cluster, eventually
+from tests.e2e.faults import GO
+
+pytestmark = pytest.mark.e2e
+
+OLD, NEW = "24.11", "26.05"
+WAITS = f"until [ -e {GO} ]; do sleep 1; done"
+QUEUED = 20
+SCHEMA = "slurm_acct_db.convert_version_table"
+"""Its version says which release's tables these are: slurmdbd refuses those of one too far back."""
+
+
+@pytest.fixture(scope="module")
+def aged(bring_up: Callable[..., Cluster]) -> Cluster:
+    """A cluster of the older release, with a job on each node, and more that wait for them."""
+    try:
+        ensure_image(BASE, images_root(), print, (), NEW)
+    except HostError as error:
+        pytest.skip(f"a Debian that is not out yet moves: {error}")
+    cluster = bring_up("aged", nodesets={"cpu": {"count": 2}}, slurm={"version": OLD, "mpi_default": "pmi2"})
+    for node in range(2):
+        cluster.job(WAITS, "--exclusive", f"--nodelist=aged-cpu-{node}", user="alice")
+    cluster.submit("true", f"--array=1-{QUEUED}", user="alice")
+    return cluster
+
+
+def releases(cluster: Cluster) -> set[str]:
+    """The releases that nodes run."""
+    said = cluster.inside("controller", "scontrol --oneliner show node")
+    return set(re.findall(r" Version=(\d+\.\d+)", said))
+
+
+def jobs(cluster: Cluster) -> list[str]:
+    """Number, state and restarts of every job in the queue."""
+    form = "--Format=JobID,ArrayTaskID,StateCompact,RestartCnt"
+    return sorted(cluster.inside("controller", f"squeue --noheader --array {form}").splitlines())
+
+
+def schema_version(cluster: Cluster, version: str = "") -> str:
+    """The version of the accounting database's tables; another one is written first."""
+    write = f"UPDATE {SCHEMA} SET version = {version}; " if version else ""  # noqa: S608 - constants
+    ask = f"SELECT version FROM {SCHEMA}"  # noqa: S608 - a constant
+    return cluster.inside("controller", f'mariadb --batch --skip-column-names -e "{write}{ask}"')
+
+
+def to(cluster: Cluster, release: str) -> None:
+    cluster.edit(lambda c: c["slurm"].update(version=release))
+
+
+def test_a_database_that_slurmdbd_refuses_is_put_back_and_the_old_release_goes_on(aged: Cluster):
+    before, schema = jobs(aged), schema_version(aged)
+    schema_version(aged, "1")
+    to(aged, NEW)
+    preview = aged.preview()
+    (change,) = preview["effects"]["fields"]
+    assert change["reason"].startswith(f"Slurm goes from {OLD} to {NEW}, which Slurm allows, in three steps")
+    recreated = {
+        step["name"] for step in preview["steps"] if step["type"].endswith(":Machine") and step["op"] != "same"
+    }
+    assert recreated == {"aged-controller"}
+    failed = aged.hpc("up", check=False)
+    assert failed.returncode == 1
+    assert f"are again as Slurm {OLD} left them" in failed.stdout + failed.stderr
+    schema_version(aged, schema)
+    to(aged, OLD)
+    aged.up()
+    assert aged.inside("controller", "slurmctld -V").split()[-1].startswith(OLD)
+    assert jobs(aged) == before
+
+
+def test_no_job_is_lost_on_the_way(aged: Cluster):
+    before = jobs(aged)
+    to(aged, NEW)
+    with ThreadPoolExecutor() as pool:
+        up = pool.submit(aged.hpc, "up")
+        try:
+            eventually(lambda: up.done() or _waits(aged), what="the wait for the nodes' jobs")
+            assert not up.done(), up.exception()
+            assert jobs(aged) == before, "slurmctld took over what ran and waited"
+            assert releases(aged) == {OLD}
+        finally:
+            aged.inside("cpu-0", f"touch {GO}")
+        printed = up.result().stdout
+    assert [printed.index(f"step {number} of 3: ") for number in (1, 2, 3)]
+    assert releases(aged) == {NEW}
+    eventually(lambda: jobs(aged) == [], what="the queue's end")
+    fields = "sacct --allusers --allocations --noheader --parsable2 --format=state,restarts,jobname"
+    eventually(lambda: _ended(aged, fields), what="every job's record")
+    assert "CgroupJobIdPaths" in aged.inside("controller", "cat /etc/slurm/cgroup.conf")
+    assert {*aged.outputs()["releases"].values()} == {NEW}
+    assert "Nothing to do" in aged.up()
+
+
+def _waits(cluster: Cluster) -> bool:
+    """Whether both nodes are drained by a controller of the new release, as commands of the old one print it."""
+    said = cluster.inside("login-0", "scontrol show config; sinfo --noheader --Node --format=%E", check=False)
+    return f"= {NEW}." in said and said.count("hpc: its machine is recreated") == 2
+
+
+def _ended(cluster: Cluster, command: str) -> bool:
+    rows = [row for row in cluster.inside("controller", command).splitlines() if row.endswith("|wrap")]
+    return rows == ["COMPLETED|0|wrap"] * (2 + QUEUED)

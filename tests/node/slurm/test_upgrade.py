@@ -1,0 +1,204 @@
+"""Another release takes over, or state and database are as the one before left them: also after a kill at any point."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+from accounting import backup, database
+from slurm import slurmctld, upgrade
+from system.host import SetupError
+
+OLD, NEW = "24.11", "26.05"
+ALLOWED = {"takes_over": ["25.11", "25.05", OLD], "nodes": ""}
+
+
+class Killed(BaseException):
+    """kill -9: no handler runs."""
+
+
+class Machine:
+    """A controller: what its state folder and its database hold, and which release is installed."""
+
+    def __init__(self, root: Path) -> None:
+        self.release, self.state, self.refuses = OLD, root / "slurmctld", ""
+        self.tables: dict[str, str] = {}
+        self.live = "slurm_acct_db"
+        self.left, self.answers = -1, False
+        self.state.mkdir()
+
+    def deed(self) -> None:
+        """One of the operations at which the set-up may be killed."""
+        self.left -= 1
+        if self.left == 0:
+            raise Killed
+
+    def set_up(self, allowed: object = ALLOWED) -> None:
+        """What phase `configure` does of it: daemons convert what an older release left, and can't read a newer one."""
+        self.answers = False
+        with upgrade.take_over(allowed) as before_slurmdbd:  # type: ignore[arg-type]
+            self.deed()
+            before_slurmdbd()
+            assert self.tables.get(self.live, self.release) <= self.release
+            self.tables[self.live] = self.release
+            self.deed()
+            self._start_slurmctld()
+            self.answers = True
+            self.deed()
+
+    def _start_slurmctld(self) -> None:
+        if self.refuses == "slurmctld":
+            (self.state / "job_state").write_text("half converted")
+            raise SetupError("slurmctld ends as soon as it has started")
+        file = self.state / "job_state"
+        assert not file.exists() or file.read_text() <= self.release
+        file.write_text(self.release)
+        (self.state / "clustername").touch()
+
+    @property
+    def is_of(self) -> set[str]:
+        """The releases that wrote what is there."""
+        return {self.tables[self.live], (self.state / "job_state").read_text()}
+
+
+@pytest.fixture
+def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
+    made = Machine(tmp_path)
+    for name in ("FOLDER", "RECORD", "DUMP", "STATE"):
+        path = getattr(upgrade, name)
+        monkeypatch.setattr(upgrade, name, tmp_path / path.relative_to("/var/lib/hpc/controller"))
+    monkeypatch.setattr(slurmctld, "STATE", made.state)
+    monkeypatch.setattr(slurmctld, "applied", dict)
+    monkeypatch.setattr(upgrade, "installed", lambda: made.release)
+    monkeypatch.setattr(upgrade, "folder", lambda path, **_: path.mkdir(parents=True, exist_ok=True))
+    monkeypatch.setattr(upgrade, "stop_services", lambda *_: made.deed())
+    monkeypatch.setattr(upgrade, "succeeds", lambda *_: made.answers)
+    monkeypatch.setattr(database, "prepare", lambda: None)
+    monkeypatch.setattr(database, "query", lambda _: made.deed())
+
+    def write(path: Path, text: str, **_: object) -> None:
+        made.deed()
+        path.write_text(text)
+
+    def run(*command: str, **_: object) -> str:
+        made.deed()
+        if command[0] == "cp":
+            subprocess.run(command, check=True)
+            made.deed()
+        return ""
+
+    def dump(out) -> None:
+        out.write(made.tables[made.live].encode())
+        made.deed()
+
+    def load(file: Path, name: str) -> None:
+        made.tables[name] = file.read_text()
+        made.deed()
+
+    def convert(new: str) -> None:
+        made.tables[made.live] = "half converted"
+        made.deed()
+        if made.refuses == "slurmdbd":
+            raise SetupError("slurmdbd ends as soon as it has started")
+        made.tables[made.live] = new
+
+    monkeypatch.setattr(upgrade, "write", write)
+    monkeypatch.setattr(upgrade, "run", run)
+    monkeypatch.setattr(upgrade, "_convert", convert)
+    monkeypatch.setattr(backup, "write_backup", dump)
+    monkeypatch.setattr(backup, "load", load)
+    monkeypatch.setattr(backup, "swap_tables", lambda: made.tables.update({made.live: made.tables.pop(backup.FRESH)}))
+    made.set_up()
+    made.release = NEW
+    return made
+
+
+def test_a_release_takes_over(machine: Machine):
+    machine.set_up()
+    assert machine.is_of == {NEW}
+    machine.set_up()
+
+
+@pytest.mark.parametrize("who", ["slurmdbd", "slurmctld"])
+def test_what_a_release_half_converted_is_put_back(machine: Machine, who: str):
+    machine.refuses = who
+    for _ in range(2):
+        with pytest.raises(SetupError, match=rf"(?s){who} ends.*are again as Slurm {OLD} left them"):
+            machine.set_up()
+        assert machine.is_of == {OLD}
+    machine.release = OLD
+    machine.refuses = ""
+    machine.set_up()
+    assert machine.is_of == {OLD}
+
+
+def test_a_kill_at_any_point_is_undone_or_completed_by_the_next_run(machine: Machine):
+    for deeds in range(1, 60):
+        for goes_on in (OLD, NEW):
+            machine.release, machine.left = NEW, deeds
+            try:
+                machine.set_up()
+            except Killed:
+                done = False
+            else:
+                done = True
+            machine.left = -1
+            if done:
+                assert machine.is_of == {NEW}
+                return
+            if goes_on == OLD and machine.answers:
+                continue  # it had taken over, and the old one is refused
+            machine.release = goes_on
+            machine.set_up()
+            assert machine.is_of == {goes_on}
+            if goes_on == NEW:
+                upgrade.RECORD.write_text(f'{{"release": "{OLD}"}}')
+                machine.tables, machine.answers = {machine.live: OLD}, False
+                (machine.state / "job_state").write_text(OLD)
+    raise AssertionError("the set-up never came to its end")
+
+
+@pytest.mark.parametrize(("left", "new"), [(NEW, OLD), ("22.05", NEW)])
+def test_a_release_that_slurm_does_not_allow_changes_nothing(machine: Machine, left: str, new: str):
+    machine.release = new
+    upgrade.RECORD.write_text(f'{{"release": "{left}"}}')
+    with pytest.raises(SetupError, match=rf"Slurm {new}, which does not take over what Slurm {left} left"):
+        machine.set_up()
+    assert machine.is_of == {OLD}
+
+
+def test_a_state_without_a_record_is_kept_as_well(machine: Machine):
+    upgrade.RECORD.unlink()
+    machine.refuses = "slurmctld"
+    with pytest.raises(SetupError, match="as Slurm of an unknown release left them"):
+        machine.set_up()
+    assert machine.is_of == {OLD}
+
+
+NODES = """\
+NodeName=n0 State=IDLE Version={}
+NodeName=n1 State=DOWN
+NodeName=n2 State=IDLE Version=26.05.5
+NodeName=n3 State=IDLE+CLOUD+POWERED_DOWN Version=24.11.5
+"""
+
+
+def test_files_for_a_release_wait_for_the_last_node_before_it(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(upgrade, "listens", lambda _: True)
+    monkeypatch.setattr(upgrade, "installed", lambda: "26.05")
+    monkeypatch.setattr(slurmctld, "applied", lambda: {"slurm.conf": ""})
+
+    def check(nodes: str) -> None:
+        upgrade.check_nodes({"takes_over": [], "nodes": nodes})
+
+    for version, late in (("24.11.5", True), ("26.05.3", False)):
+        monkeypatch.setattr(upgrade, "run", lambda *_, version=version: NODES.format(version))
+        upgrade.check_nodes(None)
+        check("24.11")
+        check("26.11")  # an image of another release than its stack file says
+        if late:
+            with pytest.raises(SetupError, match=r"before 26\.05, which .*: n0 \(24\.11\)\. Nothing was changed"):
+                check("26.05")
+        else:
+            check("26.05")
