@@ -30,6 +30,7 @@ from cluster.impact.table import effects
 from cluster.load import parse, parse_output
 from cluster.platforms.capability import Capability
 from cluster.regular_file import refuse_special
+from components.slurm.payload import run_sent
 
 STDIN = "-"
 _LONGEST = 1 << 20
@@ -308,17 +309,6 @@ SECONDS = 60
 _PROGRAM = ROOT / "scripts" / "users" / "in_effect.py"
 _MODULES = ("system/authorized_keys.py", "system/text_block.py")
 """Modules of scripts/node; nothing of it stays on the machine."""
-_START = """
-import json, pathlib, subprocess, sys, tempfile
-given = json.load(sys.stdin)
-with tempfile.TemporaryDirectory(prefix="hpc-") as folder:
-    for name, text in given["files"].items():
-        path = pathlib.Path(folder, name)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-    command = [sys.executable, "-B", folder + "/in_effect.py", folder]
-    sys.exit(subprocess.run(command, input=json.dumps(given["asked"]).encode(), check=False).returncode)
-"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -351,8 +341,8 @@ def read_in_effect(stack: str, values: Mapping[str, Any], names: Sequence[str]) 
     """Ask a cluster's login machine. Raises CliError: it is not up, does not answer, or its answer can't be read."""
     cluster = from_outputs(stack, values, Capability.RUN)
     login = cluster.target(None)
-    stdin = json.dumps({"files": dict(_files()), "asked": {"users": list(names)}})
-    line = f"python3 -c {shlex.quote(_START)}"
+    stdin = json.dumps({"files": dict(_files()), "payload": {"users": list(names)}})
+    line = shlex.join(run_sent(_PROGRAM.name))
     said = remote.output(login, cluster.admin_key, line, stdin=stdin, seconds=SECONDS)
     try:
         return parse_in_effect(json.loads(said))

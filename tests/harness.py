@@ -9,21 +9,35 @@ from __future__ import annotations
 import asyncio
 import json
 import runpy
+import subprocess
+import sys
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from unittest import mock
 
+import grpc
 import pulumi
 import yaml
 from google.protobuf import json_format, struct_pb2
 from pulumi.runtime import mocks, run_in_stack, settings
-from pulumi.runtime.proto import source_pb2
+from pulumi.runtime.proto import provider_pb2, provider_pb2_grpc, source_pb2
 
 from tests.fake_outputs import FAKE_SECRETS, FAKES, FLEX
 
-__all__ = ["FAKE_SECRETS", "FLEX", "Recording", "Registered", "as_text", "deploy", "stack_config", "stacks"]
+__all__ = [
+    "FAKE_SECRETS",
+    "FLEX",
+    "Recording",
+    "Registered",
+    "as_text",
+    "deploy",
+    "provider_process",
+    "stack_config",
+    "stacks",
+]
 
 ROOT = Path(__file__).parents[1]
 SIGNATURE = "4dabf18193072939515e22adb298388d"  # the key that marks a special value on the wire
@@ -257,3 +271,16 @@ def _tidy(value: Any) -> Any:
     if isinstance(value, list):
         return [_tidy(v) for v in value]
     return None if value == UNKNOWN else value
+
+
+@contextmanager
+def provider_process() -> Iterator[provider_pb2_grpc.ResourceProviderStub]:
+    """The process that the Pulumi CLI runs dynamic providers in, which is the SDK's."""
+    command = [sys.executable, "-m", "pulumi.dynamic", "127.0.0.1:1"]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+        assert process.stdout
+        with grpc.insecure_channel(f"127.0.0.1:{process.stdout.readline().strip()}") as channel:
+            stub = provider_pb2_grpc.ResourceProviderStub(channel)
+            stub.Configure(provider_pb2.ConfigureRequest(args=struct_pb2.Struct()))
+            yield stub
+        process.terminate()

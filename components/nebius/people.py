@@ -20,21 +20,7 @@ _FOLDER = Path(__file__).parents[2] / "scripts" / "nebius"
 _PROGRAMS = ("people.py", "key_pair.py")
 _NEEDED = ("interface.py", "accounting/", "containers/", "jobs/", "rights/", "slurm/", "system/")
 """Modules of the set-up that it imports."""
-# Takes {"files": {path: text}, "payload": ...} from standard input; nothing of it stays in the jail.
-_START = """
-import json, pathlib, subprocess, sys, tempfile
-given = json.load(sys.stdin)
-with tempfile.TemporaryDirectory(prefix="hpc-") as folder:
-    for name, text in given["files"].items():
-        path = pathlib.Path(folder, name)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
-    done = subprocess.run(
-        [sys.executable, "-B", folder + "/people.py", folder], input=json.dumps(given["payload"]).encode(), check=False
-    )
-sys.exit(done.returncode)
-"""
-COMMAND = ("python3", "-c", _START)
+COMMAND = tuple(payload.run_sent(_PROGRAMS[0]))
 """The command that runs it."""
 
 

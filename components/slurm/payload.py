@@ -94,6 +94,25 @@ def setup_files() -> dict[str, str]:
     return {name: (FOLDER / name).read_text() for name in sorted(str(path.relative_to(FOLDER)) for path in paths)}
 
 
+# Takes {"files": {path: text}, "payload": ...} from standard input; nothing of it stays on the machine.
+_RUN = """
+import json, pathlib, subprocess, sys, tempfile
+given = json.load(sys.stdin)
+with tempfile.TemporaryDirectory(prefix="hpc-") as folder:
+    for name, text in given["files"].items():
+        path = pathlib.Path(folder, name)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    command = [sys.executable, "-B", folder + "/" + sys.argv[1], folder]
+    sys.exit(subprocess.run(command, input=json.dumps(given["payload"]).encode(), check=False).returncode)
+"""
+
+
+def run_sent(program: str) -> list[str]:
+    """Return the command that runs a program of the files on its standard input, with the folder that they are in."""
+    return ["python3", "-c", _RUN, program]
+
+
 @cache
 def setup_version() -> str:
     """A hash of all those files: a machine set up by another version is set up again."""

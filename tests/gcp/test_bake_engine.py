@@ -19,7 +19,7 @@ from engine import Workspace, events
 from engine.core.scope import Scope
 from lab.google.compute import QUOTA, FakeCompute, Fault, Machine
 from tests.gcp.baking import IMAGE, PATIENT, no_machine_is_left, props, the_image_is_whole
-from tests.harness import ROOT
+from tests.harness import ROOT, provider_process
 
 PROGRAM = """
 import json, pathlib, pulumi
@@ -159,15 +159,8 @@ print(json.dumps([kinds, found.changes, found.replaces, "google.cloud" in sys.mo
 
 @pytest.fixture(scope="module")
 def host() -> Iterator[provider_pb2_grpc.ResourceProviderStub]:
-    """The process that the Pulumi CLI runs dynamic providers in, which is the SDK's."""
-    command = [sys.executable, "-m", "pulumi.dynamic", "127.0.0.1:1"]
-    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
-        assert process.stdout
-        with grpc.insecure_channel(f"127.0.0.1:{process.stdout.readline().strip()}") as channel:
-            stub = provider_pb2_grpc.ResourceProviderStub(channel)
-            stub.Configure(provider_pb2.ConfigureRequest(args=struct_pb2.Struct()))
-            yield stub
-        process.terminate()
+    with provider_process() as stub:
+        yield stub
 
 
 class TestUnderTheCli:

@@ -9,15 +9,17 @@ import sys
 import pytest
 
 from cli import users
+from components.slurm.payload import run_sent
 
 ME = pwd.getpwuid(os.geteuid())
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl carol@laptop"
 
 
 def look(*names: str, start: str = "") -> users.Seen:
-    asked = json.dumps({"files": dict(users._files()), "asked": {"users": list(names)}})
-    code = start + users._START
-    done = subprocess.run([sys.executable, "-c", code], input=asked, capture_output=True, text=True, check=True)
+    asked = json.dumps({"files": dict(users._files()), "payload": {"users": list(names)}})
+    _, option, code, program = run_sent("in_effect.py")
+    command = [sys.executable, option, start + code, program]
+    done = subprocess.run(command, input=asked, capture_output=True, text=True, check=True)
     return users.parse_in_effect(json.loads(done.stdout))
 
 

@@ -18,7 +18,7 @@ from components.nebius.resource import NebiusProvider
 from engine import events
 from lab.nebius_api.faults import Fault
 from lab.nebius_api.server import NebiusServer
-from tests.harness import ROOT
+from tests.harness import ROOT, provider_process
 from tests.nebius.api.project import OWNER, PROJECT_ID, Project, cluster_rows, few_rows, owned
 
 
@@ -264,14 +264,8 @@ URN = "urn:pulumi:a::b::c::d"
 
 @pytest.fixture
 def host() -> Iterator[provider_pb2_grpc.ResourceProviderStub]:
-    command = [sys.executable, "-m", "pulumi.dynamic", "127.0.0.1:1"]
-    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        assert process.stdout
-        with grpc.insecure_channel(f"127.0.0.1:{process.stdout.readline().strip()}") as channel:
-            stub = provider_pb2_grpc.ResourceProviderStub(channel)
-            stub.Configure(provider_pb2.ConfigureRequest(args=struct_pb2.Struct()))
-            yield stub
-        process.terminate()
+    with provider_process() as stub:
+        yield stub
 
 
 def properties(api: NebiusServer, **changes: Any) -> struct_pb2.Struct:
