@@ -169,6 +169,9 @@ class HealthChecks(Section):
     """HealthCheckInterval: how often each node is checked, in seconds."""
     drain: Annotated[Flag, NODES] = True
     """Whether a node that fails a check is drained; otherwise the result is only recorded."""
+    requeue: Annotated[Flag, NODES] = False
+    """Whether the batch jobs of a node are requeued when a check drains it for a GPU that is not to be used: it is
+    lost, or has an Xid that calls for a reset. AdminComment has the reason. Otherwise they run until they end."""
     resume_after: Annotated[Positive, Field(le=1000), NODES] = 3
     """How many checks in a row must pass before a node that a check drained is resumed, where the fault can be over by
     itself: a mount, a full disk, the clock, a NIC, leftover processes."""

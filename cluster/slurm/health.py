@@ -29,6 +29,7 @@ def health(config: ClusterConfig) -> Health | None:
         return None
     found: Health = {
         "drain": wanted.drain,
+        "requeue": wanted.requeue,
         "resume_after": wanted.resume_after,
         "skip": list(wanted.skip),
         "seconds": wanted.timeout_seconds,

@@ -84,6 +84,7 @@ class Health(TypedDict):
     """Settings of health checks; `nodes` by what `nodeset_key` makes of a node's name."""
 
     drain: bool
+    requeue: bool
     resume_after: int
     skip: list[str]
     seconds: int

@@ -86,7 +86,7 @@ class Scontrol:
         run("scontrol", "update", f"NodeName={','.join(names)}", *words)
 
     def comment(self, job: str, text: str) -> None:
-        there = run("squeue", "--noheader", f"--job={job}", "--Format=AdminComment:64").strip()
+        there = run("squeue", "--noheader", f"--job={job}", "--Format=admin_comment:64").strip()
         # Those of people stay.
         if not there or there.startswith(("hpc: ", "(null)", "N/A")):
             run("scontrol", "update", f"JobId={job}", f"AdminComment={text}")

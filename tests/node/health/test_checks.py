@@ -35,6 +35,7 @@ WANTED = {
     "limits": {"disk_free_percent": 0, "clock_seconds": 5, "ecc_errors": 0, "nvlink_errors": 0, "nic_mbps": 0},
     "skip": ["clock", "mount", "nic", "gpu-count", "gpu-xid"], "seconds": 1, "resume_after": 2, "drain": True,
     "epilog": True,
+    "requeue": False,
 }  # fmt: skip
 
 

@@ -12,7 +12,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from system.host import SetupError
 
-WANTED = {"mine": {"gpus": 2}, "limits": {}, "skip": [], "seconds": 1, "resume_after": 2, "drain": True}
+WANTED = {
+    "mine": {"gpus": 2},
+    "limits": {},
+    "skip": [],
+    "seconds": 1,
+    "resume_after": 2,
+    "drain": True,
+    "requeue": False,
+}
 
 
 @pytest.fixture(autouse=True)

@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from reconcile import loop
 from reconcile.decision import Health, Node
+from system.host import SetupError
 
 from tests.node.health.gpu_documents import T4, document, gpu_element
 
@@ -151,7 +152,7 @@ class TestSoundMachines:
         monkeypatch.setattr(drain, "apply_action", lambda _, action, reason: self.asked.update([f"{action}: {reason}"]))
 
     def test_of_ten_thousand_checks_none_drains(self, tmp_path: Path):
-        wanted = {"drain": True, "resume_after": 3}
+        wanted = {"drain": True, "requeue": False, "resume_after": 3}
         warned = failures = 0
         for number in range(100):
             self.node = f"n{number}"
@@ -173,12 +174,60 @@ class TestSoundMachines:
             found = machine.found("periodic", 300.0 * turn)
             if turn == 12:
                 found["gpu-xid"] = certain("Xid 79 (the GPU has fallen off the bus) of GPU 0000:04:00")
-            record = drain.settle("n", "periodic", {"drain": True, "resume_after": 3}, found, began=300.0 * turn)
+            record = drain.settle(
+                "n", "periodic", {"drain": True, "requeue": False, "resume_after": 3}, found, began=300.0 * turn
+            )
             assert bool(self.asked) == (turn >= 12)
             if turn == 12:
                 assert record["repair"] == ["gpu-xid"]
                 assert record["held"]
                 break
+
+
+class TestRequeue:
+    """The batch jobs of a node whose GPU is not to be used."""
+
+    JOBS = "41  (null)\n42  (null)\n43  hpc: earlier\n44  ask Ann\n"
+
+    @pytest.fixture
+    def said(self, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+        """The commands for slurmctld, which does not requeue job 42."""
+        said: list[str] = []
+
+        def run(*command: str, **_: object) -> str:
+            said.append(" ".join(command))
+            if command[1:] == ("requeue", "42"):
+                raise SetupError("Only batch jobs are accepted")
+            return self.JOBS if command[0] == "squeue" else ""
+
+        monkeypatch.setattr(drain, "run", run)
+        monkeypatch.setattr(drain, "node_seen", lambda _: {"states": {"ALLOCATED"}, "reason": ""})
+        monkeypatch.setattr(drain.cluster_state, "boot_id", lambda: "boot")
+        monkeypatch.setattr(outcome, "last_record", dict)
+        monkeypatch.setattr(outcome, "keep_record", lambda _: None)
+        return said
+
+    def settle(self, found: Outcome, *, requeue: bool = True) -> None:
+        wanted = {"drain": True, "requeue": requeue, "resume_after": 3}
+        drain.settle("n", "periodic", wanted, {"gpu-lost": found}, began=0.0)
+
+    def test_they_are_requeued_after_the_drain_and_say_why(self, said: list[str]):
+        self.settle(certain("GPU 1 is lost"))
+        assert said == [
+            "scontrol update NodeName=n State=DRAIN Reason=hpc-health: gpu-lost: GPU 1 is lost",
+            "squeue --noheader --nodelist=n --states=running,suspended --Format=JobID:20,admin_comment:40",
+            "scontrol requeue 41",
+            "scontrol update JobId=41 AdminComment=hpc: requeued from n: gpu-lost: GPU 1 is lost",
+            "scontrol requeue 42",
+            "scontrol requeue 43",
+            "scontrol update JobId=43 AdminComment=hpc: requeued from n: gpu-lost: GPU 1 is lost",
+            "scontrol requeue 44",
+        ]
+
+    def test_they_run_on_where_it_is_not_certain_or_not_asked_for(self, said: list[str]):
+        self.settle(failed("x"))
+        self.settle(certain("x"), requeue=False)
+        assert {line.split()[1] for line in said} == {"update"}
 
 
 class TestLoop:
