@@ -140,7 +140,7 @@ def _drain(names: list[str], reason: str) -> None:
 
 def _power_down(why: dict[str, str]) -> None:
     """Have the machines of the elastic ones of these nodes deleted. Slurm takes DRAIN off a node that it powers down:
-    it is drained again, where it has a reason.
+    as soon as it may have jobs again it is drained again, where it has a reason.
 
     Without one, Slurm has it for jobs after SuspendTimeout: a drain that is lifted while the node is off would leave
     it with NOT_RESPONDING, and slurmctld gives such a node no job after its next restart (24.11). Raises SetupError
@@ -149,17 +149,20 @@ def _power_down(why: dict[str, str]) -> None:
     asked: set[str] = set()
     end = time.monotonic() + OFF_SECONDS
     while True:
-        found = {name: state["states"] for name, state in scheduler.states().items() if name in why}
-        on = {name for name, states in found.items() if scheduler.ELASTIC in states and not states & scheduler.OFF}
+        every = {name: state["states"] for name, state in scheduler.states().items() if name in why}
+        found = {name: states for name, states in every.items() if scheduler.ELASTIC in states}
+        on = {name for name, states in found.items() if not states & scheduler.OFF}
+        asked &= on
         for name in sorted(on - asked):
             # A boot is not ended by POWER_DOWN alone, which waits for its end.
             boots = found[name] & scheduler.BOOTING
             run("scontrol", "update", f"NodeName={name}", f"State=POWER_DOWN{'_FORCE' if boots else ''}")
             log(f"powered down {name}: its machine is deleted")
         asked |= on
-        for reason in sorted({why[name] for name in asked - on} - {""}):
-            _drain([name for name in asked - on if why[name] == reason], reason)
-        left = {name for name in asked & set(found) if name in on or (why[name] and "POWERED_DOWN" not in found[name])}
+        off = {name for name, states in found.items() if "POWERED_DOWN" in states}
+        for reason in sorted({why[name] for name in off} - {""}):
+            _drain(sorted(name for name in off if why[name] == reason), reason)
+        left = on | {name for name in found if why[name] and not (name in off and "DRAIN" in found[name])}
         if not left:
             return
         if time.monotonic() > end:

@@ -46,6 +46,10 @@ MACHINES = {
         "nodesets.cpu.count.maxx | maxx: 4 | min, max | write `max:`",
     ),
     "idle of nodes that stay": (nodeset(idle="10m"), "nodesets.cpu.idle | 10m | an elastic nodeset | remove it"),
+    "capacity of local nodes that stay": (
+        nodeset(capacity="spot"),
+        "nodesets.cpu.capacity | {spot: {}} | nothing on local, but for elastic nodes | remove it here",
+    ),
     "a time without its unit": (nodeset(idle=10), "nodesets.cpu.idle | 10 | with s, m, h or d | write it so"),
     "a cluster name in capitals": ({"name": "Dev"}, "name | Dev | a letter first | host name"),
     "a nodeset named as a role": (

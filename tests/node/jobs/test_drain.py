@@ -178,6 +178,22 @@ class TestElasticNodes:
         assert set(cloud.reasons.values()) == {scheduler.LEAVES}
         assert [one for one in cloud.asked if "POWER" in one] == ["b POWER_DOWN", "d POWER_DOWN_FORCE"]
 
+    def test_that_a_job_wakes_on_the_way_are_powered_down_again(self, cloud, monkeypatch, tmp_path):
+        monkeypatch.setattr(drain, "TIMEOUT", tmp_path / "seconds")
+        states, woken = cloud.states, []
+
+        def wake() -> dict[str, scheduler.State]:
+            found = states()
+            if "POWERED_DOWN" in cloud.nodes["b"] and not woken:
+                woken.append("b")
+                cloud.nodes["b"] = {"ALLOCATED", "CLOUD", "POWERING_UP"}
+            return found
+
+        monkeypatch.setattr(scheduler, "states", wake)
+        drain.drain_removed("NodeName=b CPUs=2\n", "", seconds=60)
+        assert {"POWERED_DOWN", "DRAIN"} <= cloud.nodes["b"]
+        assert [one for one in cloud.asked if "POWER" in one] == ["b POWER_DOWN", "b POWER_DOWN_FORCE"]
+
     def test_that_were_static_are_off_and_not_drained(self, cloud):
         drain.leave("b")
         assert cloud.asked[-1] == "b POWER_DOWN"
