@@ -97,8 +97,6 @@ class LocalPlatform(pulumi.ComponentResource):
         own |= {"slurm": wanted.slurm} if wanted.slurm else {}
         image = Image(f"{name}-image", {**made, **own}, child)
         elastic = [nodeset for nodeset, section in config.nodesets.items() if section.elastic]
-        # As above.
-        opened = {"open_to": {addresses.of[controller_name(config)]: PORT}} if elastic else {}
         network = Network(
             f"{name}-network",
             {
@@ -108,7 +106,9 @@ class LocalPlatform(pulumi.ComponentResource):
                 "gateway": addresses.gateway,
                 "hosts": dict(addresses.of),
                 "state": key,
-                **opened,
+                # Also without elastic nodes: as the last ones leave, the controller has their machines deleted, which
+                # comes after a change of the network.
+                "open_to": {addresses.of[controller_name(config)]: PORT},
             },
             child,
         )

@@ -100,7 +100,7 @@ class SlurmCluster(pulumi.ComponentResource):
         self.config_hash = controls.id.apply(lambda _: self._digest)
         self.config = ready.id.apply(lambda _: config_text(config))
         self.place = {
-            "addresses": dict(platform.addresses),
+            "addresses": ready.id.apply(lambda _: dict(platform.addresses)),
             "mounts": {machine.spec.name: self._mounts(machine) for machine in (controller, *logins)},
             "state": platform.state,
             "exports": platform.exports,
