@@ -38,6 +38,7 @@ ASK_BOOT_SECONDS = 30  # between two questions for a booting machine's guest att
 STUCK_SECONDS = 600  # of an operation that neither ends nor shows in the list
 JOURNAL_BYTES = 5_000_000
 SHOWN = 10  # actions in the status
+COMMENTS = 200  # jobs whose reason is remembered; those that have ended are among them
 RUNS = "RUNNING,CONFIGURING,SUSPENDED,COMPLETING,STOPPED"
 _PLAIN = re.compile(r"[^ -~]|[\"'\\]")
 
@@ -179,7 +180,9 @@ class Loop:
         self._save()
         self._show(now)
         moving = any(node.states & {"POWERING_UP", "POWERING_DOWN", "POWER_DOWN"} for node in world.nodes.values())
-        return moving or bool(actions or self.record.pending or self.record.retry)
+        # What has just changed is to be seen once more, before anything is made of it.
+        changed = any(seen.passes == 1 for seen in self.record.seen.values())
+        return moving or changed or bool(actions or self.record.pending or self.record.retry)
 
     def _world(self, now: float) -> World:
         """Everything that this pass decides from. Raises SetupError and CloudError."""
@@ -203,6 +206,10 @@ class Loop:
             max_unavailable=self.settings["max_unavailable"], pending=record.pending, cooling=record.cooling,
             retry=record.retry, repairs=record.repairs, known=frozenset(rows), unsafe=unsafe,
         )  # fmt: skip
+        # A job that runs waits for nothing any more.
+        waits = {job for node in nodes.values() for job in node.jobs if "POWERING_UP" in node.states}
+        for job in {job for node in nodes.values() for job in node.jobs} - waits:
+            record.comments.pop(job, None)
         before, record.seen = record.seen, decision.observe(record.seen, world)
         self._count_boots(before, nodes)
         world = replace(world, seen=record.seen)
@@ -510,8 +517,7 @@ class Loop:
             log(f"{row['rule']}: {','.join(row['nodes'])}: {row['result']}")
 
     def _save(self) -> None:
-        # Jobs that have ended do not matter any more.
-        self.record.comments = dict(list(self.record.comments.items())[-200:])
+        self.record.comments = dict(list(self.record.comments.items())[-COMMENTS:])
         write(self.folder / "record.json", self.record.text(), mode=0o600, quiet=True)
 
     def _show(self, now: float) -> None:

@@ -46,14 +46,14 @@ KINDS = ("resume", "suspend", "resume-failed")
 REQUESTS = Path(f"/run/{NAME}")  # slurm's, as slurmctld's programs are
 LOCK = Path("/run/hpc/reconcile.lock")
 UNIT = Path(f"/etc/systemd/system/{NAME}.service")
-BUSY_SECONDS, IDLE_SECONDS, LEAST_SECONDS = 3, 30, 1
+BUSY_SECONDS, IDLE_SECONDS, LEAST_SECONDS = 3, 10, 1
 SHARE = 60  # times its own processor time a pass is waited for: so the loop takes less than 2 % of a core
 BUSY_MOST = 10  # seconds, while nodes come or go: a pass that was slow once is not to hold them
 POLL_SECONDS = 0.25
 HOLD_SECONDS = 120  # of a pass of the loop, at most
 LONGEST = 1 << 16  # bytes of a request
 # slurmctld ends these programs after some seconds, and takes no notice of what they return. What Slurm asks for is in
-# its own state: the file only wakes the loop, and a lost one costs half a minute.
+# its own state: the file only wakes the loop, and a lost one costs some seconds.
 REQUEST = f"""\
 #!/bin/sh
 # Written by the cluster's set-up. slurmctld runs this with a host list; the reconcile loop reads what it asks for.

@@ -6,6 +6,7 @@ import pytest
 from reconcile import service
 from reconcile.decision import LOOPS
 from reconcile.loop import plain
+from system import cluster_state
 
 from lab.google.http import RefusalError
 from tests.node.reconcile.simulated import Cluster
@@ -103,6 +104,7 @@ class TestCapacity:
         cluster.fake.capacity.clear()
         cluster.run(1200)
         assert job.done
+        assert json.loads((cluster.folder / "status.json").read_text())["jobs"] == {}
 
     def test_the_cool_down_grows_to_an_hour(self, cluster):
         cluster.fake.capacity |= {"t-spot": 0, "t-demand": 0}
@@ -245,3 +247,66 @@ class TestFaults:
         assert {name: node.states for name, node in cluster.slurm.nodes_.items() if "DOWN" in node.states} == {}
         assert cluster.instances == {}
         assert cluster.loop.record.pending == {}
+
+
+class TestRepair:
+    @pytest.fixture
+    def sick(self, cluster, tmp_path, monkeypatch) -> Cluster:
+        """A node on which a check has found a certain fault, among others that are well."""
+        monkeypatch.setattr(cluster_state, "HEALTH", tmp_path / "health")
+        (tmp_path / "health").mkdir()
+        cluster.slurm.submit("1", 8, 60)
+        cluster.run(150)
+        node = cluster.slurm.nodes_["c-gpu-0"]
+        node.states |= {"DRAIN"}
+        node.reason, node.by = "hpc-health: gpu-lost: GPU 3 is lost", "root"
+        self.check(cluster, failed=True)
+        return cluster
+
+    def check(self, cluster: Cluster, *, failed: bool) -> None:
+        checks = {"gpu-lost": {"state": "failed" if failed else "ok", "text": ""}}
+        record = {"time": cluster.now, "checks": checks, "passes": 0 if failed else 2}
+        path = cluster_state.HEALTH / "c-gpu-0.json"
+        path.write_text(json.dumps({**record, "repair": ["gpu-lost"] if failed else []}))
+
+    def test_a_reboot_that_helps_is_enough(self, sick):
+        sick.run(60)
+        assert [rule for rule, name in sick.acted() if name == "c-gpu-0"][-1] == "sick-reboot"
+        self.check(sick, failed=False)
+        sick.run(30)
+        assert "DRAIN" not in states(sick)
+
+    def test_a_machine_that_stays_bad_is_replaced_and_its_next_one_is_checked_first(self, sick, tmp_path):
+        first = sick.fake.world.machines["projects/p/zones/us-central1-a/instances/c-gpu-0"].resource["id"]
+        sick.run(60)
+        self.check(sick, failed=True)
+        sick.run(30)
+        assert sick.slurm.nodes_["c-gpu-0"].reason == "hpc: new machine, being checked (gpu-lost: GPU 3 is lost)"
+        sick.run(200)
+        assert sick.fake.world.machines["projects/p/zones/us-central1-a/instances/c-gpu-0"].resource["id"] != first
+        assert "DRAIN" in states(sick)
+        assert (tmp_path / "serial" / "c-gpu-0.log").exists()
+        self.check(sick, failed=False)
+        sick.run(30)
+        assert "DRAIN" not in states(sick)
+
+    def test_a_host_is_reported_where_the_machine_type_can_move(self, sick):
+        sick.fake.world.machines["projects/p/zones/us-central1-a/instances/c-gpu-0"].resource["machineType"] = (
+            "a4-highgpu-8g"
+        )
+        sick.run(60)
+        self.check(sick, failed=True)
+        sick.fake.reportable = False
+        sick.run(30)
+        self.check(sick, failed=True)
+        sick.run(30)
+        steps = [rule for rule, name in sick.acted() if name == "c-gpu-0" and rule.startswith("sick")]
+        # Refused once, it is not asked again.
+        assert steps == ["sick-reboot", "sick-report", "sick-replace"]
+
+    def test_jobs_end_first(self, sick):
+        sick.slurm.submit("2", 1, 10_000)
+        node = sick.slurm.nodes_["c-gpu-0"]
+        node.states = (node.states - {"IDLE"}) | {"ALLOCATED"}
+        sick.run(300)
+        assert not [rule for rule, name in sick.acted() if name == "c-gpu-0" and rule.startswith("sick")]
