@@ -29,6 +29,7 @@ LIB, KEPT, RUN = Path("/usr/local/lib/hpc"), Path("/var/lib/hpc/boot"), Path("/r
 INSTALL, INSTALL_LOG = Path("/var/lib/hpc/install/state"), Path("/var/log/hpc-install.log")
 BEGUN = RUN / "install-begun"  # in this boot
 SYSTEMD, SSHD = Path("/etc/systemd/system"), Path("/etc/ssh/sshd_config.d/00-hpc-boot.conf")
+RESOLVER, RESOLVED = Path("/usr/bin/resolvectl"), Path("/etc/systemd/resolved.conf.d/00-hpc.conf")
 HOST_KEY = Path("/etc/ssh/hpc_host_key")  # not where the guest agent makes keys of its own
 UNIT = "hpc-install.service"
 UNITS = ("hpc-node.service", "hpc-watch.service")
@@ -43,6 +44,11 @@ PasswordAuthentication no
 # Many commands of one `up` share a connection (10 is the default), and many may begin at once.
 MaxSessions 100
 MaxStartups 100:30:200
+"""
+RESOLVED_TEXT = """\
+# Written by the cluster's start-up script: the machine of an elastic node may come after its name was asked for.
+[Resolve]
+Cache=no-negative
 """
 INSTALL_UNIT = """\
 [Unit]
@@ -119,6 +125,7 @@ def _holds(path: Path, data: bytes) -> bool:
 def make(machine: Machine, *, once: bool) -> None:
     """All of it, in the order in which it is of use: whoever is to mend the rest gets in first."""
     shield(machine, again=not once)
+    resolve(machine)
     try:
         own, boot = metadata("attributes/startup-script"), json.loads(metadata("attributes/hpc-boot"))
     except KeyError as error:
@@ -151,6 +158,15 @@ def shield(machine: Machine, *, again: bool) -> None:
         done = subprocess.run([str(LIB / "shield")], stderr=subprocess.PIPE, text=True, check=False)
         if done.returncode:
             say(done.stderr.strip())
+
+
+def resolve(machine: Machine) -> None:
+    """Have systemd-resolved, where it is, keep no name as missing."""
+    before = len(machine.changed)
+    if RESOLVER.exists():
+        machine.write(RESOLVED, RESOLVED_TEXT)
+    if len(machine.changed) > before:
+        call("systemctl", "try-restart", "systemd-resolved")
 
 
 def admit(machine: Machine) -> None:

@@ -58,6 +58,21 @@ class TestWrite:
         assert (tmp_path / "key").stat().st_mode & 0o777 == 0o600
 
 
+class TestNames:
+    def test_none_is_kept_as_missing(self, tmp_path, monkeypatch):
+        called: list[tuple[str, ...]] = []
+        monkeypatch.setattr(start, "RESOLVER", tmp_path / "resolvectl")
+        monkeypatch.setattr(start, "RESOLVED", tmp_path / "resolved.conf.d" / "hpc.conf")
+        monkeypatch.setattr(start, "call", lambda *command: called.append(command))
+        start.resolve(start.Machine())
+        assert (called, start.RESOLVED.exists()) == ([], False)
+        start.RESOLVER.touch()
+        for _ in range(2):
+            start.resolve(start.Machine())
+        assert called == [("systemctl", "try-restart", "systemd-resolved")]
+        assert "[Resolve]\nCache=no-negative\n" in start.RESOLVED.read_text()
+
+
 class TestSecrets:
     @pytest.fixture
     def asked(self, tmp_path, monkeypatch) -> list[str]:
