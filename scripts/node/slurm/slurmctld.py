@@ -184,6 +184,10 @@ def controller_daemon(files: dict[str, str]) -> None:
     running = succeeds("systemctl", "is-active", "--quiet", "slurmctld")
     if need is conf_changes.Need.RESTART:
         forget("slurmctld")
+    for name in set(old) - set(files):
+        # Before the start: the site's rules are read where they are there.
+        (ETC / name).unlink(missing_ok=True)
+        log(f"removed {ETC / name}")
     _begin()
     answer()
     if running and need is not conf_changes.Need.NOTHING:
@@ -194,9 +198,6 @@ def controller_daemon(files: dict[str, str]) -> None:
     elif not (STATE / ALL_SAVED).exists():
         run("scontrol", "reconfigure")
         answer()
-    for name in set(old) - set(files):
-        (ETC / name).unlink(missing_ok=True)
-        log(f"removed {ETC / name}")
     write(APPLIED, json.dumps(files), quiet=True)
     write(HASH, digest() + "\n", quiet=True)
 
