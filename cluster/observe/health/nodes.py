@@ -58,6 +58,8 @@ def unstarted(seen: ClusterObservation) -> Iterator[ClusterFinding]:
         if "POWERED_DOWN" not in said.states:
             yield replace(_down(seen, said), what=f"is an elastic node, and slurmctld says {said.word}: {said.reason}")
             continue
+        if said.reason in (seen.controller.part("reconcile", "cooling") or {}).values():
+            continue  # the finding of the reconcile loop says it of all
         reason = said.reason or "no reason given"
         yield ClusterFinding(
             id="node-unstarted",

@@ -320,13 +320,13 @@ class Loop:
         for action in actions:
             if action.do is Do.CREATE:
                 continue
+            if action.rule == "gone" and self._is_there(action):
+                continue
             if decision.BY_ID[action.rule].counts:
                 self.record.actions.append(world.now)
             if action.do is Do.REFUSE:
                 self._comment(world.nodes[action.nodes[0]].jobs, action.reason)
             if state := _STATES.get(action.do):
-                if action.rule == "gone" and self._is_there(action):
-                    continue
                 key = (state, action.reason, action.rule)
                 others = grouped[key].nodes if key in grouped else ()
                 grouped[key] = replace(action, nodes=(*others, *action.nodes))

@@ -127,7 +127,8 @@ def _remove() -> None:
                 f"machines of elastic nodes can't be deleted: {error}. Run `up` again: it tries again"
             ) from None
     unread_units()
-    for path in (*(PROGRAMS / kind for kind in KINDS), COMMAND, UNIT, loop.PAUSED, loop.SETTINGS):
+    token = [Path(settings["cloud"]["token_file"])] if settings and settings["cloud"]["token_file"] else []
+    for path in (*token, *(PROGRAMS / kind for kind in KINDS), COMMAND, UNIT, loop.PAUSED, loop.SETTINGS):
         path.unlink(missing_ok=True)
     forget(NAME)
     reload_units()

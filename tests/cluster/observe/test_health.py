@@ -245,6 +245,14 @@ def test_elastic_nodes_that_are_off_boot_or_run_are_nothing_to_look_at(seen: Clu
     assert findings(seen) == []
 
 
+def test_nodes_without_capacity_are_one_finding(seen: ClusterObservation):
+    why = "hpc: no capacity for gpu as spot until 12:10"
+    reconciles(cooling={"gpu/spot": why})(seen)
+    for number in range(3):
+        strange(f"gpu-{number}", "DOWN+CLOUD+POWERED_DOWN", why)(seen)
+    assert only(seen).id == "no-capacity"
+
+
 def test_a_reconcile_loop_that_waits_for_a_young_slurmctld_is_nothing_to_look_at(seen: ClusterObservation):
     reconciles(why="slurmctld has run for 12 s")(seen)
     assert findings(seen) == []

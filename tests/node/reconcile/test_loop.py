@@ -45,6 +45,15 @@ class TestComeAndGo:
         cluster.run(400)
         assert cluster.slurm.jobs["1"].began > began
 
+    def test_a_machine_that_only_the_list_lacks_stays_in_service(self, cluster):
+        cluster.slurm.submit("1", 1, 600)
+        cluster.run(120)
+        # As one whose label somebody has removed.
+        next(iter(cluster.fake.world.machines.values())).resource["labels"].pop("hpc-cluster")
+        cluster.run(60)
+        assert states(cluster) == {"ALLOCATED"}
+        assert cluster.loop.record.actions == []
+
     def test_a_preempted_machine_is_deleted_and_its_job_runs_elsewhere(self, cluster):
         cluster.slurm.submit("1", 1, 600)
         cluster.run(120)
