@@ -395,7 +395,7 @@ class Running:
     def __init__(self, stack: str, config_file: Path | None) -> None:
         self.stack, self._config_file = stack, config_file
         self.config: ClusterConfig | None = None
-        """What it runs with; None if it is not up, or its state can't be read here."""
+        """The configuration that it runs with; None if it is not up, or its state can't be read here."""
         self._why = f"stack {stack} is not up."
         try:
             self.config = parse_output(outputs.read(stack, show_secrets=True)["config"])

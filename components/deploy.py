@@ -20,7 +20,7 @@ class Deployment:
     login: pulumi.Input[str]
     """The target that users log in to."""
     targets: Mapping[str, Mapping[str, Any]]
-    """How each target is reached, by name. `method` names the driver of cli/access, `roles` what it does
+    """The way in which each target is reached, by name. `method` names the driver of cli/access, `roles` what it does
     (controller, login, node). The rest is for the driver:
 
     - ssh: `address`, `host_key`, and `port` if it is not 22. `jump` names the target that is its jump host.

@@ -13,7 +13,7 @@ from components.environment import Environment
 
 
 class StateBucketError(RuntimeError):
-    """What was refused, why, and what to do."""
+    """The refusal, why, and what to do."""
 
 
 Version = tuple[int, int]

@@ -28,7 +28,7 @@ class Target:
     jump: "Target | None" = None
     """The jump host, if it does not answer here."""
     here: bool = False
-    """Whether it is a machine of this host, so that what goes there does not leave it."""
+    """True if it is a machine of this host, so that what goes there does not leave it."""
     row: Mapping[str, Any] = field(default_factory=dict, hash=False)
     """All that the outputs have of it, for the driver of its method."""
 

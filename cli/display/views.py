@@ -85,7 +85,7 @@ class View(ABC):
         self._warnings: list[changes.Line] = []
         """Warnings of a preview."""
         self.diff = False
-        """Whether to show every property that changes, and all of what is created."""
+        """True to show every property that changes, and all of what is created."""
 
     def __enter__(self) -> Self:
         return self

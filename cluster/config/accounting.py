@@ -46,9 +46,9 @@ class Account(Section):
     parent: Annotated[AccountName | None, IN_DATABASE] = None
     """Account above this one. Default: root."""
     description: Annotated[Words, IN_DATABASE] = ""
-    """What the account is for. Default: its name."""
+    """Purpose of the account. Default: its name."""
     organization: Annotated[Words, IN_DATABASE] = ""
-    """Who is behind it. Default: the parent's name, else its own."""
+    """The organization behind it. Default: the parent's name, else its own."""
     fairshare: Annotated[Shares | None, IN_DATABASE] = None
     """Shares of the parent's usage. Default of Slurm: 1."""
 
@@ -91,7 +91,7 @@ class Accounting(Section):
         Slurm("AccountingStorageEnforce"),
         Reconfigure("holds for jobs that are submitted from then on"),
     ] = ("associations", "limits", "qos", "safe")
-    """What jobs are held to; empty records only."""
+    """The limits that jobs are held to; empty records only."""
     purge_after_months: Annotated[
         Positive, NoEffect("slurmdbd restarts, and slurmctld keeps its records until it is back")
     ] = Field(default=24, le=1200)

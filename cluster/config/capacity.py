@@ -83,7 +83,7 @@ class Calendar(Section):
     name: Annotated[str, AfterValidator(_calendar)]
     """Name of the reservation that it becomes."""
     ends: EndTime | None = Field(default=None, examples=["20261201T080000Z"])
-    """When it ends, YYYYMMDDTHHMMSSZ: Slurm starts no job that would run longer."""
+    """Its end, YYYYMMDDTHHMMSSZ: Slurm starts no job that would run longer."""
 
     @model_serializer
     def _as_written(self) -> Any:  # noqa: ANN401 - a name, or a mapping
@@ -103,7 +103,7 @@ class Flex(Section):
     """Machines of Dynamic Workload Scheduler's flex start: waited for, then held for a time."""
 
     max_run: SlurmTime = "7-00:00:00"
-    """How long they are held, at most seven days; then they are deleted."""
+    """Time that they are held, at most seven days; then they are deleted."""
 
 
 WORDS = ("on_demand", "spot", "flex")
@@ -111,8 +111,8 @@ WORDS = ("on_demand", "spot", "flex")
 
 
 class Capacity(Section):
-    """How the cloud is asked for these machines: exactly one of the keys, or one of on_demand, spot and flex as a
-    word. Default: on_demand."""
+    """The way in which the cloud is asked for these machines: exactly one of the keys, or one of on_demand, spot and
+    flex as a word. Default: on_demand."""
 
     one_value: ClassVar[bool] = True
     model_config = ConfigDict(json_schema_extra={"type": ["string", "object"], "examples": ["spot"]})
@@ -184,7 +184,7 @@ class Capacity(Section):
 
 
 class BasicCapacity(Section):
-    """How the cloud is asked for a machine that is to stay: exactly one of the keys. Default: on_demand."""
+    """The way in which the cloud is asked for a machine that stays: exactly one of the keys. Default: on_demand."""
 
     one_value: ClassVar[bool] = True
 

@@ -50,7 +50,7 @@ class ClusterConfig(Section):
     # cluster.load derives the model that is used from this, with the names and own sections of the platforms.
 
     platform: Annotated[str, Refuse("a cluster can't move from one platform to another")] = Field(examples=["local"])
-    """Where the cluster is made: local is the rehearsal on this machine."""
+    """The place of the cluster: local is the rehearsal on this machine."""
     name: Annotated[
         ClusterName,
         Slurm("ClusterName"),
@@ -88,7 +88,7 @@ class ClusterConfig(Section):
     """People who used it, whose files are still there: nobody else can have their uids. `./hpc user remove` adds
     them."""
     accounting: Accounting = Field(default_factory=Accounting.model_construct)
-    """Who is charged, and within which limits."""
+    """Accounts that jobs are charged to, and their limits."""
     slurm: SlurmSettings = Field(default_factory=SlurmSettings.model_construct)
     """Slurm's own settings; the defaults suit a cluster of any size here."""
     containers: Containers = Field(default_factory=Containers.model_construct)
@@ -98,7 +98,7 @@ class ClusterConfig(Section):
     )
     """On gcp: inputs of Google Cloud's resources to change or add before they are registered."""
     deletion_protection: Annotated[Flag, NoEffect("only `destroy` asks for it")]
-    """Whether data (home, accounting) refuses to be destroyed. Default: false on local, true elsewhere."""
+    """True if data (home, accounting) refuses to be destroyed. Default: false on local, true elsewhere."""
 
     _nodes_release: str = PrivateAttr(default="")
 

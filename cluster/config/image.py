@@ -68,7 +68,7 @@ class Builder(Section):
     size_gb: Positive = Field(default=200, ge=20, le=65536)
     """GB of its disk, and of the image."""
     minutes: Annotated[Positive, NEXT] = Field(default=120, ge=10, le=1440)
-    """How long it may take; the builder deletes itself a little later, whoever waits."""
+    """Time that it may take; the builder deletes itself a little later, whoever waits."""
 
 
 class Image(Section):

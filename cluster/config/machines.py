@@ -159,7 +159,7 @@ class Nodeset(OnController):
     idle: Annotated[
         Duration | None, Reconfigure("SuspendTime of the nodeset's partitions; nodes with jobs are not affected")
     ] = None
-    """How long an elastic node is idle before its machine is deleted, e.g. 10m. Default: 10m."""
+    """Time that an elastic node is idle before its machine is deleted, e.g. 10m. Default: 10m."""
     machine_type: MachineTypeName | None = None
     """Machine type of the catalog, which sets sockets, cores, threads, memory and GPUs. Default: the platform's."""
     gpus: Gpus | None = None
@@ -202,12 +202,12 @@ class Nodeset(OnController):
 
     @property
     def idle_seconds(self) -> int:
-        """How long an elastic node is idle before its machine is deleted."""
+        """Time that an elastic node is idle before its machine is deleted."""
         return duration_seconds(self.idle) if self.idle else IDLE_SECONDS
 
     @property
     def ways(self) -> tuple[Capacity, ...]:
-        """How the cloud is asked for machines, in the order in which it is tried; at least one."""
+        """The ways in which the cloud is asked for machines, in the order in which it is tried; at least one."""
         if isinstance(self.capacity, tuple):
             return self.capacity
         return (self.capacity or Capacity.model_construct(on_demand=OnDemand.model_construct()),)

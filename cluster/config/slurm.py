@@ -41,7 +41,7 @@ class Sourced(Section):
     file: ScriptFile | None = None
     """Path of the script here, from the project's folder or from the root; read whenever `up` runs."""
     url: ScriptUrl | None = None
-    """Where the machine downloads it from; needs sha256."""
+    """URL that the machine downloads it from; needs sha256."""
     text: ScriptText | None = None
     """The script itself, with its #! line."""
     sha256: Sha256 | None = None
@@ -67,7 +67,7 @@ class Script(Sourced):
     name: ScriptName = Field(examples=["10-gpu-check"])
     """File name; scripts of one place run in the order of their names."""
     on: tuple[Literal["prolog", "epilog"], ...] = ("prolog",)
-    """When it runs: before a job, after it, or both; SLURM_SCRIPT_CONTEXT says which."""
+    """The time when it runs: before a job, after it, or both; SLURM_SCRIPT_CONTEXT says which."""
 
     @model_validator(mode="after")
     def _at_some_time(self) -> Self:
@@ -89,7 +89,7 @@ class Rxdm(Section):
     file: ScriptFile | None = None
     """Path of another version here, from the project's folder or from the root."""
     url: ScriptUrl | None = None
-    """Where the controller downloads another version from; needs sha256."""
+    """URL that the controller downloads another version from; needs sha256."""
     sha256: Sha256 | None = None
     """SHA-256 of what stands at url."""
 
@@ -123,7 +123,7 @@ class NcclTest(Section):
     """The periodic NCCL test (all_reduce) of each idle node with GPUs. It needs what `./hpc nccl build` leaves."""
 
     every_hours: Annotated[Positive, Field(le=24 * 365), MEASURES] = 24
-    """How often each node is measured, in hours."""
+    """Hours between two measurements of a node."""
     min_busbw_gbps: Annotated[Positive | None, Field(le=100_000), MEASURES] = None
     """Bus bandwidth in GB/s, average of 512 MiB to 8 GiB, below which a node is drained. Default: the catalog's
     figure for the machine type; where it has none, the result is recorded and no node is drained."""
@@ -143,7 +143,7 @@ class DiagTest(Section):
     first level is one of the checks."""
 
     every_hours: Annotated[Positive, Field(le=24 * 365), MEASURES] = 168
-    """How often each node is measured, in hours."""
+    """Hours between two measurements of a node."""
     level: Annotated[Literal[2, 3, 4], MEASURES] = 2
     """`-r` of `dcgmi diag`."""
     minutes: Annotated[Positive, Field(le=24 * 60), MEASURES] = 30
@@ -154,11 +154,11 @@ class NetworkTest(Section):
     """The periodic measurement of TCP throughput between pairs of idle nodes, by a program of its own."""
 
     every_hours: Annotated[Positive, Field(le=24 * 365), MEASURES] = 24
-    """How often each node is measured, in hours."""
+    """Hours between two measurements of a node."""
     min_mbps: Annotated[Positive | None, Field(le=10_000_000), MEASURES] = None
     """Megabits per second below which a node is drained. Default: none, so that the result is only recorded."""
     seconds: Annotated[Positive, Field(le=60), MEASURES] = 3
-    """How long data is sent, in seconds, in each direction."""
+    """Seconds that data is sent, in each direction."""
 
 
 class HealthChecks(Section):
@@ -168,21 +168,21 @@ class HealthChecks(Section):
     interval_seconds: Annotated[Whole, Field(ge=5, le=65533), CHECKS] = 300
     """HealthCheckInterval: how often each node is checked, in seconds."""
     drain: Annotated[Flag, NODES] = True
-    """Whether a node that fails a check is drained; otherwise the result is only recorded."""
+    """True if a node that fails a check is drained; otherwise the result is only recorded."""
     requeue: Annotated[Flag, NODES] = False
     """Whether the batch jobs of a node are requeued when a check drains it for a GPU that is not to be used: it is
     lost, or has an Xid that calls for a reset. AdminComment has the reason. Otherwise they run until they end."""
     resume_after: Annotated[Positive, Field(le=1000), NODES] = 3
-    """How many checks in a row must pass before a node that a check drained is resumed, where the fault can be over by
-    itself: a mount, a full disk, the clock, a NIC, leftover processes."""
+    """Number of checks in a row that must pass before a node that a check drained is resumed, where the fault can be
+    over by itself: a mount, a full disk, the clock, a NIC, leftover processes."""
     skip: Annotated[tuple[Check, ...], Field(max_length=20), NODES] = ()
     """Checks that are left out."""
     timeout_seconds: Annotated[Positive, Field(le=30), NODES] = 20
-    """How long one program or file system may take to answer, in seconds. slurmd ends the whole check after 60."""
+    """Seconds that one program or file system may take to answer. slurmd ends the whole check after 60."""
     prolog: Annotated[Flag, SCRIPTS] = True
-    """Whether the quick checks (devices, NICs, mounts) run before each job: if one fails, the job is requeued."""
+    """True if the quick checks (devices, NICs, mounts) run before each job: if one fails, the job is requeued."""
     epilog: Annotated[Flag, SCRIPTS] = True
-    """Whether processes that a job left on GPUs, and new ECC errors, are looked for after each job."""
+    """True if processes that a job left on GPUs, and new ECC errors, are looked for after each job."""
     disk_free_percent: Annotated[Share, NODES] = 5
     """Least share of free space and of free inodes on local file systems, in percent."""
     clock_seconds: Annotated[Whole, Field(ge=2, le=200), NODES] = 5
@@ -248,7 +248,7 @@ class WarmUp(Section):
     seconds: Annotated[int, Field(strict=True, ge=60, le=86_400), NoEffect("how long `up` waits, and nothing else")] = (
         1800
     )
-    """How long all of it may take, in seconds; what is not done then is reported, and `up` goes on."""
+    """Seconds that all of it may take; what is not done then is reported, and `up` goes on."""
 
 
 LOOP = NoEffect("the controller's service reads it; jobs are not affected")
@@ -288,16 +288,17 @@ class SlurmSettings(Section):
     return_to_service: Annotated[
         Literal[0, 1, 2], Slurm("ReturnToService"), Reconfigure("holds for nodes that come back from then on")
     ] = 2
-    """When a down node comes back by itself: 0 never, 1 if it had only stopped answering, 2 whenever it registers."""
+    """The cases in which a down node comes back by itself: 0 none, 1 if it had only stopped answering, 2 whenever it
+    registers."""
     join_seconds: Annotated[Seconds, NoEffect("how long `up` waits, and nothing else")] = 300
-    """How long `up` waits for nodes to be idle, in seconds; a node with a baked image boots in about two minutes."""
+    """Seconds that `up` waits for nodes to be idle; a node with a baked image boots in about two minutes."""
     drain_seconds: Annotated[Natural, NoEffect("how long `up` waits, and nothing else")] = Field(
         default=3600, le=365 * 86400
     )
-    """How long `up` waits, in seconds, for the jobs of nodes that leave, before it gives up and leaves them drained."""
+    """Seconds that `up` waits for the jobs of nodes that leave, before it gives up and leaves them drained."""
     # There is no plugin called none since 23.11; leaving the parameter out means the same in every release.
     mpi_default: Annotated[Literal["none", "pmi2", "pmix"], Slurm("MpiDefault", {"none": None}), LAUNCH] = "pmix"
-    """How srun starts MPI ranks where a job does not say it."""
+    """The way in which srun starts MPI ranks where a job does not say it."""
     prolog_flags: Annotated[
         tuple[
             Literal["Alloc", "Contain", "DeferBatch", "ForceRequeueOnFail", "NoHold", "RunInJob", "Serial", "X11"], ...
@@ -329,7 +330,7 @@ class SlurmSettings(Section):
     job_account_gather: Annotated[
         Literal["cgroup", "linux"] | None, Slurm("JobAcctGatherType", form="jobacct_gather/{}"), LAUNCH
     ] = None
-    """Where a job's usage is read: cgroup counters, or /proc. Default: linux on local, cgroup elsewhere."""
+    """Source of a job's usage: cgroup counters, or /proc. Default: linux on local, cgroup elsewhere."""
     scripts: Annotated[tuple[Script, ...], SCRIPTS] = ()
     """Scripts that run on every node of every job, before those of its partition and of the node's nodeset."""
     rxdm: Annotated[Rxdm | None, SCRIPTS] = None
@@ -337,7 +338,7 @@ class SlurmSettings(Section):
     health: Annotated[HealthChecks | None, CHECKS] = None
     """Health checks of nodes. Default: none; `{}` has them with their defaults."""
     warm_up: Annotated[WarmUp | None, WARM] = None
-    """What nodes download at the end of an `up`. Default: nothing."""
+    """Downloads of nodes at the end of an `up`. Default: nothing."""
     reconcile: Reconcile = Field(default_factory=Reconcile.model_construct)
     """The service on the controller that creates and deletes the machines of elastic nodes."""
     extra: Annotated[Settings, ByRule("extra")] = Field(default_factory=dict)

@@ -99,7 +99,7 @@ class Lustre(Section):
         BeforeValidator(_one_place),
         Refuse("jobs, and links between files, know the file system by its place: put it back"),
     ] = "/lustre"
-    """Where every machine has it. /home puts home folders on it; data may then go to /home/data."""
+    """Mount point on every machine. /home puts home folders on it; data may then go to /home/data."""
     existing: Annotated[ServerAddress | None, Refuse("machines would mount another file system in its place")] = None
     """Address of the management server of a file system that exists: the stack mounts it, and neither creates nor
     deletes it. `kind` and `fsname` are that file system's."""
@@ -139,7 +139,7 @@ class Filestore(Section):
     mount: Annotated[MountPoint, Refuse("jobs, and links between files, know the share by its place: put it back")] = (
         "/home"
     )
-    """Where every machine has it."""
+    """Mount point on every machine."""
     tier: Annotated[
         Literal["BASIC_SSD", "ZONAL", "REGIONAL"],
         Refuse("the share would be deleted with every file in it, and created again: put it back"),
@@ -157,9 +157,9 @@ class Nfs(Section):
     server: ServerAddress
     """Address of the server."""
     path: MountPoint = Field(examples=["/shared"])
-    """What the server exports."""
+    """The path that the server exports."""
     mount: MountPoint = Field(examples=["/data"])
-    """Where every machine has it."""
+    """Mount point on every machine."""
 
 
 class Bucket(Section):
@@ -168,11 +168,11 @@ class Bucket(Section):
     name: Annotated[str, AfterValidator(_bucket)] = Field(examples=["my-datasets"])
     """Name of the bucket."""
     mount: Annotated[MountPoint, ByRule("bucket_mount")] = Field(examples=["/gcs"])
-    """Where every machine has it; not /home, which GCS FUSE is no file system for."""
+    """Mount point on every machine; not /home, which GCS FUSE is no file system for."""
     read_only: Annotated[Flag, ByRule("bucket_mount")] = False
-    """Whether machines can only read; they then keep names and attributes for an hour."""
+    """True if machines can only read; they then keep names and attributes for an hour."""
     cache: Annotated[Flag, ByRule("bucket_mount")] = True
-    """Whether nodes keep files that were read on their local SSDs, where they have any."""
+    """True if nodes keep files that were read on their local SSDs, where they have any."""
 
 
 class Storage(Section):

@@ -39,10 +39,10 @@ class User(Section):
     qos: Annotated[tuple[QosName, ...], IN_DATABASE] = ()
     """QOS that the user may ask for with --qos; the first one is the default. Default: normal."""
     sudo: Annotated[Flag | None, ON_MACHINES] = None
-    """Whether the user becomes root by `sudo`, without a password, on every machine and in jobs. Such a user can act as
+    """True if the user becomes root by `sudo`, without a password, on every machine and in jobs. Such a user can act as
     anybody in the cluster. Default: true on nebius, as with its createuser; false elsewhere."""
     containers: Annotated[Flag | None, ON_MACHINES] = None
-    """Whether the user may run containers that need a right: on nebius by the group docker; elsewhere rootless ones by
+    """True if the user may run containers that need a right: on nebius by the group docker; elsewhere rootless ones by
     subordinate uids (/etc/subuid), for podman and `apptainer --fakeroot`. enroot needs neither. Default: true on
     nebius; elsewhere what the operating system gives."""
 
@@ -68,6 +68,6 @@ class Containers(Section):
         Literal["node", "home"] | None,
         NoEffect("holds for containers that are created from then on; those that exist stay where they are"),
     ] = None
-    """Where enroot unpacks containers: `node` on the node, on its local SSDs if it has some; `home` in the user's home,
-    where `srun --container-name=NAME` finds a container on every machine, and jobs on several nodes need one that has
-    a name and was made before. Default: as `node` on nodes with local SSDs, as `home` on others."""
+    """The place where enroot unpacks containers: `node` on the node, on its local SSDs if it has some; `home` in the
+    user's home, where `srun --container-name=NAME` finds a container on every machine, and jobs on several nodes need
+    one that has a name and was made before. Default: as `node` on nodes with local SSDs, as `home` on others."""

@@ -109,7 +109,7 @@ class State:
 
     @property
     def is_current(self) -> bool:
-        """Whether the file, and its journal, are still what was read."""
+        """True if the file, and its journal, are still what was read."""
         return checkpoint.stamp(self.file) == self._stamp
 
     def load(self) -> None:

@@ -119,14 +119,14 @@ class Submount(Filesystem):
     """A shared file system that is mounted inside the jail."""
 
     mount: Annotated[MountPoint, ByRule("mount")] = Field(examples=["/mlperf-sd"])
-    """Where users see it."""
+    """Path at which users see it."""
 
 
 class Filesystems(Section):
     """Shared file systems."""
 
     jail: Jail = Field(default_factory=lambda: Jail(spec=FilesystemSpec(size_gib=2048)))
-    """What users see as `/`. Default: 2048 GiB."""
+    """The root file system that users see. Default: 2048 GiB."""
     controller_spool: Filesystem = Field(default_factory=lambda: Filesystem(spec=FilesystemSpec(size_gib=128)))
     """slurmctld's state. Default: 128 GiB."""
     accounting: Filesystem = Field(default_factory=lambda: Filesystem(spec=FilesystemSpec(size_gib=512)))
@@ -188,7 +188,7 @@ class LocalMount(NodeDisk):
     """A disk of each node, mounted inside the jail: every node sees its own files there."""
 
     mount: MountPoint = Field(examples=["/scratch"])
-    """Where users see it."""
+    """Path at which users see it."""
 
 
 class Workers(Section):
@@ -212,9 +212,9 @@ class Health(Section):
     """Health checks that Soperator runs by itself."""
 
     scope: Literal["skip_all", "testing", "essential", "prod_quick", "prod_acceptance"] = "prod_quick"
-    """Which active checks run when the cluster comes up."""
+    """The active checks that run when the cluster comes up."""
     replace_nodes: Flag = True
-    """Whether nodes that were drained for a hardware problem are recreated without being asked for."""
+    """True if nodes that were drained for a hardware problem are recreated without being asked for."""
 
 
 class Backups(Section):
@@ -223,7 +223,7 @@ class Backups(Section):
     enabled: Literal["auto", True, False] = "auto"
     """auto: if the jail is created by the stack and smaller than 12 TiB."""
     schedule: str = Field(default="@daily-random", min_length=1, max_length=100)
-    """When they are made, as in a crontab, or one of k8up's words."""
+    """Schedule, as in a crontab, or one of k8up's words."""
     keep_daily: Positive = Field(default=7, le=365)
     """Daily backups that are kept."""
 
@@ -281,17 +281,17 @@ class Soperator(Section):
     charts: Annotated[str, NoEffect("charts of the same version are the same: nothing is recreated")] = Field(
         default="oci://cr.eu-north1.nebius.cloud/soperator", min_length=1, max_length=500
     )
-    """Where Soperator's charts are: a registry (`oci://...`) or a folder."""
+    """Place of Soperator's charts: a registry (`oci://...`) or a folder."""
 
 
 class LoginService(Section):
-    """How users reach the login pods."""
+    """The way in which users reach the login pods."""
 
     service: Annotated[Literal["LoadBalancer", "NodePort"], ByRule("address")] = "LoadBalancer"
     """Type of the Kubernetes Service. NodePort is port 30022 of the login nodes, which then have public addresses."""
     exposure: Annotated[Literal["public", "internal"], ByRule("address")] = "public"
-    """Where a LoadBalancer can be reached: at a static public address, or at an address of the subnet (internal), for
-    projects that forbid public ones."""
+    """Address at which a LoadBalancer is reached: a static public one, or one of the subnet (internal), for projects
+    that forbid public ones."""
     root_keys: Annotated[tuple[PublicKey, ...], NoEffect("login pods have them within a minute; sessions stay")] = (
         Field(default=(), max_length=100)
     )
@@ -302,7 +302,7 @@ class Gpu(Section):
     """NVIDIA's driver on nodes with GPUs: the same on all, because they share one jail."""
 
     driver: Literal["operator", "preinstalled"] = "preinstalled"
-    """Who installs it: NVIDIA's GPU operator (`driver_version`), or Nebius's node images (`drivers_preset`)."""
+    """Its installer: NVIDIA's GPU operator (`driver_version`), or Nebius's node images (`drivers_preset`)."""
     driver_version: str = Field(default="580.95.05", min_length=1, max_length=40)
     """With `driver: operator`: version of NVIDIA's driver. Nebius's chart of the operator has 570.148.08 and
     580.95.05."""
@@ -317,7 +317,7 @@ class Gpu(Section):
 
 
 class Timeouts(Section):
-    """How long `up` waits for the running cluster."""
+    """Deadlines of `up` for the running cluster."""
 
     available: Seconds = 3600
     """Seconds for the SlurmCluster to be Available and its nodesets to be complete."""
@@ -354,9 +354,9 @@ class Nebius(Section):
     accounting: AccountingGroup = Field(default_factory=AccountingGroup)
     """The node group of slurmdbd and its database."""
     workers: Annotated[Mapping[str, Workers], ByRule("recreated")] = Field(default_factory=dict, max_length=500)
-    """What nodesets have on Nebius besides count, machine type and disk, by the nodeset's name."""
+    """Settings that nodesets have on Nebius besides count, machine type and disk, by the nodeset's name."""
     login: LoginService = Field(default_factory=LoginService)
-    """How users reach the login pods."""
+    """The way in which users reach the login pods."""
     gpu: Annotated[Gpu, ByRule("driver")] = Field(default_factory=Gpu)
     """NVIDIA's driver."""
     health: Annotated[Health, NoEffect("checks run so from then on; jobs run on")] = Field(default_factory=Health)
@@ -366,7 +366,7 @@ class Nebius(Section):
     timeouts: Annotated[Timeouts, NoEffect("read when `up` waits or checks; the cluster runs on")] = Field(
         default_factory=Timeouts
     )
-    """How long `up` waits for the running cluster."""
+    """Deadlines of `up` for the running cluster."""
     values: Annotated[Mapping[str, Mapping[str, Any]], Replace("depends on the chart: see the preview")] = Field(
         default_factory=dict, max_length=20, examples=[{"slurm-cluster": {"slurmConfig": {"completeWait": 10}}}]
     )
