@@ -29,6 +29,8 @@ class Request:
     real_prolog: bool = False
     elastic: bool = False
     """Keep elastic nodesets so."""
+    faults: bool = False
+    """Faults are going to be played."""
     folder: Path
     """A folder for what belongs to the rehearsal besides its stack file and its state."""
 
@@ -52,6 +54,11 @@ class Rehearsal(ABC):
     @abstractmethod
     def settings(self) -> Mapping[str, Any]:
         """Return what the rehearsal's stack file has under `config`; after `start` it is complete."""
+
+    def play_faults(self) -> int:
+        """Have faults happen to the running rehearsal, and print what was lost; the exit code. Raises RehearsalError
+        where there is no cloud whose faults could be played."""
+        raise RehearsalError("there is no cloud whose faults could be played: leave out --faults")
 
     @abstractmethod
     def start(self, report: Report) -> None:

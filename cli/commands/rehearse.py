@@ -51,6 +51,10 @@ def rehearse(
             "--elastic", help="Keep elastic nodesets so: their machines come and go. Default: static, up to 4 nodes."
         ),
     ] = False,
+    faults: Annotated[
+        bool,
+        Option("--faults", help="With --elastic: then play a day of faults in minutes, and print what was lost."),
+    ] = False,
     preview: Annotated[bool, Option("--preview", help="Show what would happen, and do nothing.")] = False,
     destroy: Annotated[bool, Option("--destroy", help="Remove the rehearsal, with all that is on it.")] = False,
     json: options.Json = False,
@@ -70,6 +74,8 @@ def rehearse(
     """
     if preview and destroy:
         raise CliError("--preview shows what would be made, --destroy removes it: leave out one of them.")
+    if faults and (preview or destroy or not elastic):
+        raise CliError("--faults plays faults of the cloud that --elastic has: give both, and no other action.")
     of, name = rehearsals.of(rehearsals.file(stack)), rehearsals.name(stack)
     if of and rehearsals.file(stack).exists():
         raise CliError(f"{stack} is the rehearsal of {of}, which is what to name: ./hpc rehearse {of}")
@@ -89,6 +95,7 @@ def rehearse(
         kept=stackfile.read(project.ROOT, name).network,
         real_prolog=real_prolog,
         elastic=elastic,
+        faults=faults,
         folder=rehearsals.own_folder(name),
     )
     platform = registry.get(config.platform)
@@ -116,6 +123,8 @@ def rehearse(
         ]
         console.line(f"After an edit of {file.path.name}: ./hpc rehearse {stack}{''.join(options_given)}")
         console.line(f"To remove it: ./hpc rehearse {stack} --destroy")
+    if code == 0 and faults:
+        code = made.play_faults()
     raise Exit(code)
 
 

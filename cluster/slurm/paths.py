@@ -23,6 +23,8 @@ PROLOG, EPILOG = "/opt/apps/adm/slurm/slurm_prolog", "/opt/apps/adm/slurm/slurm_
 RECONCILE = "/usr/local/lib/hpc/reconcile"
 RESUME, SUSPEND, RESUME_FAILED = (f"{RECONCILE}/{name}" for name in ("resume", "suspend", "resume-failed"))
 """Programs of slurmctld's power saving on the controller; scripts/node/reconcile puts them there."""
+AWAIT_NODES = f"{RECONCILE}/await-nodes"
+"""The PrologSlurmctld beside them: it ends when a job's nodes have booted, and the job starts at once."""
 HEALTH = "/usr/local/sbin/hpc-health"
 """The HealthCheckProgram of slurmd; scripts/node/health/program.py puts it on nodes."""
 

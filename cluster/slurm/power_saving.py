@@ -40,6 +40,7 @@ def settings(config: ClusterConfig) -> dict[str, Value]:
         "ResumeProgram": paths.RESUME,
         "SuspendProgram": paths.SUSPEND,
         "ResumeFailProgram": paths.RESUME_FAILED,
+        "PrologSlurmctld": paths.AWAIT_NODES,
         "ResumeRate": 0,
         "SuspendRate": 0,
         "SuspendTime": "INFINITE",

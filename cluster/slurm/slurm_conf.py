@@ -301,8 +301,9 @@ def _power_saving(config: ClusterConfig) -> Group:
         title="Power saving",
         why="Elastic nodes (State=CLOUD) have a machine only while jobs need it. The programs write requests for the "
         "controller's reconcile service, which creates and deletes machines. Rates of 0: all nodes of a job are asked "
-        "for at once. SuspendTime is set on partitions with elastic nodes; static nodes are never suspended, nor are "
-        "those that are drained or down, which would come back as sound. enable_expedited_requeue: `sbatch "
+        "for at once. PrologSlurmctld ends when a job's nodes have booted, and the job starts: by itself slurmctld "
+        "looks every 30 s. SuspendTime is set on partitions with elastic nodes; static nodes are never suspended, nor "
+        "are those that are drained or down, which would come back as sound. enable_expedited_requeue: `sbatch "
         "--requeue=expedite` has a job that lost a node run again at once.",
         settings=power_saving.settings(config),
     )

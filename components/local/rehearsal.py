@@ -12,6 +12,7 @@ from cluster.config.validators.formats import cluster_cidr
 from cluster.findings import ConfigError, RefusedError
 from cluster.load import parse
 from cluster.platforms.local.rehearsal import COUNT, candidates, differences, rehearsed, room, stood_in
+from components.local.host import cloud
 from components.local.host.network import taken_by
 from components.local.host.paths import HostError, host_root
 from components.rehearsal import Rehearsal, RehearsalError, Report, Request
@@ -52,6 +53,10 @@ class MachinesRehearsal(Rehearsal):
         """The local cluster."""
         return {"hpc:cluster": self._section}
 
+    def play_faults(self) -> int:
+        """Have the day of faults played by the stand-in's own program, on this terminal."""
+        return cloud.play_faults(host_root(), self._section["name"])
+
     def start(self, report: Report) -> None:
         """Do nothing: the stack has all that it needs."""
 
@@ -74,7 +79,14 @@ def _section(config: ClusterConfig, request: Request) -> dict[str, Any]:
         cluster_cidr(cidr)
     except RefusedError as error:
         raise RehearsalError(f"--cidr {cidr}: allowed is {error.allowed}; {error.todo}.") from None
-    return rehearsed(config, nodes=request.nodes, cidr=cidr, real_prolog=request.real_prolog, elastic=request.elastic)
+    return rehearsed(
+        config,
+        nodes=request.nodes,
+        cidr=cidr,
+        real_prolog=request.real_prolog,
+        elastic=request.elastic,
+        faults=request.faults,
+    )
 
 
 def _free(cluster: str, room: int, kept: str | None) -> str:

@@ -50,8 +50,9 @@ _MINIMUM_MISSED = {"code": "VM_MIN_COUNT_NOT_REACHED", "message": "Requested min
 class Faults:
     """What goes wrong, until it is set otherwise."""
 
-    insert_seconds: float = 0.5
-    """How long an instance is being provisioned before its machine boots."""
+    insert_seconds: float = 3.0
+    """How long an instance is being provisioned before its machine boots. Not less where Slurm asks for it: of a node
+    that boots sooner slurmctld reckons, by three roundings to whole seconds, that it had booted before."""
     delete_seconds: float = 0.5
     capacity: dict[str, int] = field(default_factory=dict)
     """Instances that there may be at the same time by way, such as `spot`; `*` for all: the next are a stock-out."""

@@ -156,7 +156,7 @@ ALLOWED: dict[str, dict[str, int]] = {
         "cluster/observe/health/nodes.py": 1,
         "cluster/platforms/local/rehearsal.py": 2,
         "cluster/reference.py": 1,
-        # The stand-in's program.
+        # The stand-in's programs.
         "components/local/host/cloud.py": 1,
         "engine/core/program.py": 1,
         "engine/values.py": 1,

@@ -25,6 +25,7 @@ WHY: Mapping[str, str] = {
     "SlurmctldHost": _ADDRESSES,
     "SlurmctldParameters": _ADDRESSES,
     "NodeAddr": _ADDRESSES,
+    "ResumeTimeout": "local machines boot in seconds, and a day of faults has one that does not",
     "SlurmdParameters": "a local machine stands for a larger one",
     "TaskPlugin": "local machines share the host's cores",
     "ConstrainCores": "local machines share the host's cores",
@@ -66,11 +67,14 @@ def differences(
 
     An elastic nodeset that the rehearsal has as a static one is compared as such (see `stood_in`).
     """
-    there, here = render(_as_static(production, local), addresses or None), render(local, plan(local).of)
-    return [found for file in here for found in _of_file(file, lines(there[file]), lines(here[file]), local)]
+    there, here = render(comparable(production, local), addresses or None), render(local, plan(local).of)
+    # job_submit.lua and the stack's own rules in Lua are the same.
+    files = [file for file in here if file.endswith(".conf")]
+    return [found for file in files for found in _of_file(file, lines(there[file]), lines(here[file]), local)]
 
 
-def _as_static(production: ClusterConfig, local: ClusterConfig) -> ClusterConfig:
+def comparable(production: ClusterConfig, local: ClusterConfig) -> ClusterConfig:
+    """The stack with those of its elastic nodesets static that are so in the rehearsal."""
     nodesets = {
         name: row
         if not row.elastic or local.nodesets[name].elastic
@@ -174,6 +178,8 @@ AT_MOST = 4
 """Nodes of each nodeset, by default: enough for jobs on several nodes, few enough for a laptop."""
 BASE = "debian-13"
 """The image of local machines."""
+HURRIED_SECONDS = 120
+"""ResumeTimeout where faults are played: many times what local machines take to boot."""
 MAIL = "/var/mail"
 """Local mailboxes are shared between controller and login machines, as everywhere on this platform."""
 STAND_IN = "lab/slurm/rxdm.sh"
@@ -196,19 +202,21 @@ def rehearsed(
     cidr: str | None = None,
     real_prolog: bool = False,
     elastic: bool = False,
+    faults: bool = False,
 ) -> Section:
     """The stack's rehearsal, as it would stand under `hpc:cluster` in a stack file.
 
     `nodes` is the count of each nodeset, more than the stack's too; default: the stack's, up to AT_MOST. `cidr` is
     the local network; default: the first of those that are large enough. `real_prolog` leaves rxdm's own script in
     place, which a rehearsal can only take from a file. `elastic` keeps elastic nodesets so, with all of their nodes or
-    `nodes` of them; without it their nodes are static.
+    `nodes` of them; without it their nodes are static. `faults` waits less for machines that do not boot.
     """
     given = config.model_dump(mode="json", exclude_unset=True)
     counts = _counts(config, nodes, elastic=elastic)
     cidr = cidr or next(candidates(room(config, nodes=nodes, elastic=elastic)), str(PRIVATE))
     presents = {"presents_as": config.image.base} if config.image.base in SYSTEMS else {}
     own = {key: given[key] for key in ("groups", "users", "accounting") if given.get(key) is not None}
+    slurm = _slurm(given.get("slurm") or {}, _prologs(config, real_prolog=real_prolog), real_prolog=real_prolog)
     return {
         "platform": "local",
         "name": config.name,
@@ -220,7 +228,7 @@ def rehearsed(
         "nodesets": _nodesets(config, given["nodesets"], counts, blocks(cidr, counts), elastic=elastic),
         "partitions": {name: _partition(config, name, row, counts) for name, row in given["partitions"].items()},
         **_people(own),
-        "slurm": _slurm(given.get("slurm") or {}, _prologs(config, real_prolog=real_prolog), real_prolog=real_prolog),
+        "slurm": _hurried(slurm) if faults else slurm,
         "deletion_protection": False,
     }
 
@@ -365,6 +373,10 @@ def _slurm(given: Section, prologs: list[Section], *, real_prolog: bool) -> Sect
     if section.get("rxdm") and not real_prolog:
         section["rxdm"] = {"partitions": section["rxdm"]["partitions"], "file": STAND_IN}
     return section
+
+
+def _hurried(given: Section) -> Section:
+    return {**given, "extra": {**(given.get("extra") or {}), "ResumeTimeout": HURRIED_SECONDS}}
 
 
 def _known(section: Section, key: str, table: Table) -> Section:

@@ -28,7 +28,7 @@ PORT = 8774
 """At the gateway's address. Outside of the ports that Linux gives to clients (ip_local_port_range)."""
 INSTANCE = "/etc/hpc/instance"
 """A file of the machines that the process creates, and of no others: the id of the instance."""
-_PROGRAM = "lab.google.host_compute"
+_PROGRAM, _FAULTS = "lab.google.host_compute", "lab.google.fault_day"
 """Not imported: stand-ins are programs of their own."""
 _SOURCES = Path(__file__).parents[3]
 _START_SECONDS = 30.0
@@ -118,6 +118,13 @@ def remove(stack: StackPaths) -> None:
         if INSTANCE in files if files is not None else folder.name in names:
             machine.delete(machine.bare(stack.folder.parents[1], stack.stack, folder.name))
     rmtree(stack.cloud)
+
+
+def play_faults(root: Path, stack: str) -> int:
+    """Have a day of faults happen to a stack that is up; what was lost is printed. Returns the exit code."""
+    env = {**os.environ, "PYTHONPATH": str(_SOURCES)}
+    done = subprocess.run([sys.executable, "-m", _FAULTS, str(root), stack], cwd="/", env=env, check=False)
+    return done.returncode
 
 
 def _design(paths: CloudPaths) -> dict[str, Any]:

@@ -43,6 +43,7 @@ NAME = "hpc-reconcile"
 COMMAND = Path(f"/usr/local/sbin/{NAME}")
 PROGRAMS = Path("/usr/local/lib/hpc/reconcile")  # as slurm.conf names them
 KINDS = ("resume", "suspend", "resume-failed")
+AWAITS = "await-nodes"
 REQUESTS = Path(f"/run/{NAME}")  # slurm's, as slurmctld's programs are
 LOCK = Path("/run/hpc/reconcile.lock")
 UNIT = Path(f"/etc/systemd/system/{NAME}.service")
@@ -61,6 +62,28 @@ umask 077
 cd {REQUESTS} || exit 0
 kind=${{0##*/}}
 printf '%s %s\\n' "$kind" "$1" >".$kind.$$" && mv ".$kind.$$" "$kind.$$"
+exit 0
+"""
+# slurmctld looks every 30 s whether the nodes of a job have booted (PERIODIC_TIMEOUT, src/slurmctld/slurmctld.h), and
+# as soon as a PrologSlurmctld ends (prolog_running_decr, src/slurmctld/job_scheduler.c). One that fails, or that takes
+# longer than PrologEpilogTimeout, has the job requeued.
+AWAIT_NODES = """\
+#!/bin/sh
+# Written by the cluster's set-up. slurmctld runs this as a job starts: it ends when the job's nodes have booted, or
+# when the job has no use for them any more.
+off=powering_up,powered_down,powering_down
+asleep() { sinfo --noheader --nodes="$SLURM_JOB_NODELIST" --states="$off" --format=%D 2>/dev/null; }
+[ -n "$(asleep)" ] || exit 0
+limit=$(scontrol show config | sed -n 's/^Prolog\\(Epilog\\)\\{0,1\\}Timeout *= *\\([0-9]*\\).*/\\2/p')
+waited=0
+while [ "$waited" -lt "$((${limit:-60} - 20))" ] && [ -n "$(asleep)" ]; do
+    squeue --noheader --jobs="$SLURM_JOB_ID" --states=CONFIGURING --format=%N 2>/dev/null |
+        grep -qxF "$SLURM_JOB_NODELIST" || exit 0
+    # Machines of a cloud take minutes.
+    pause=$((waited < 20 ? 1 : 3))
+    sleep "$pause"
+    waited=$((waited + pause))
+done
 exit 0
 """
 STARTER = """\
@@ -98,6 +121,7 @@ def prepare(wanted: Reconcile | None) -> None:
         folder(PROGRAMS)
         for kind in KINDS:
             write(PROGRAMS / kind, REQUEST, mode=0o755)
+        write(PROGRAMS / AWAITS, AWAIT_NODES, mode=0o755)
 
 
 def converge(wanted: Reconcile | None) -> None:
@@ -128,7 +152,7 @@ def _remove() -> None:
             ) from None
     unread_units()
     token = [Path(settings["cloud"]["token_file"])] if settings and settings["cloud"]["token_file"] else []
-    for path in (*token, *(PROGRAMS / kind for kind in KINDS), COMMAND, UNIT, loop.PAUSED, loop.SETTINGS):
+    for path in (*token, *(PROGRAMS / kind for kind in (*KINDS, AWAITS)), COMMAND, UNIT, loop.PAUSED, loop.SETTINGS):
         path.unlink(missing_ok=True)
     forget(NAME)
     reload_units()

@@ -83,8 +83,55 @@ def test_up_keeps_the_loop_from_acting(tmp_path, monkeypatch):
 
 def test_slurm_conf_names_the_programs():
 
-    assert [str(service.PROGRAMS / kind) for kind in service.KINDS] == [
+    assert [str(service.PROGRAMS / kind) for kind in (*service.KINDS, service.AWAITS)] == [
         paths.RESUME,
         paths.SUSPEND,
         paths.RESUME_FAILED,
+        paths.AWAIT_NODES,
     ]
+
+
+class TestWaitForNodes:
+    """The PrologSlurmctld, with commands of Slurm that read files."""
+
+    @pytest.fixture
+    def run(self, tmp_path: Path):
+        program = tmp_path / "await-nodes"
+        program.write_text(
+            service.AWAIT_NODES.replace('sleep "$pause"', f"echo slept >>{tmp_path}/slept; . {tmp_path}/next")
+        )
+        program.chmod(0o755)
+        (tmp_path / "next").write_text("")
+        for command in ("sinfo", "squeue"):
+            (tmp_path / command).write_text(f"#!/bin/sh\ncat {tmp_path}/{command}.txt\n")
+            (tmp_path / f"{command}.txt").write_text("")
+        (tmp_path / "scontrol").write_text("#!/bin/sh\necho 'PrologEpilogTimeout     = 600'\n")
+        for command in ("sinfo", "squeue", "scontrol"):
+            (tmp_path / command).chmod(0o755)
+        env = {"PATH": f"{tmp_path}:/usr/bin:/bin", "SLURM_JOB_ID": "7", "SLURM_JOB_NODELIST": "c-gpu-[0-1]"}
+
+        def run() -> int:
+            assert subprocess.run([program], env=env, check=False, timeout=60).returncode == 0
+            slept = tmp_path / "slept"
+            return len(slept.read_text().split()) if slept.exists() else 0
+
+        return run
+
+    def test_a_job_on_nodes_that_are_up_is_not_held(self, run):
+        assert run() == 0
+
+    def test_it_ends_when_the_last_node_has_booted(self, tmp_path, run):
+        (tmp_path / "sinfo.txt").write_text("2\n")
+        (tmp_path / "squeue.txt").write_text("c-gpu-5\nc-gpu-[0-1]\n")
+        (tmp_path / "next").write_text(f'[ "$waited" -lt 5 ] || : >{tmp_path}/sinfo.txt\n')
+        assert run() == 6
+
+    def test_it_ends_with_the_job_and_when_the_job_has_other_nodes(self, tmp_path, run):
+        (tmp_path / "sinfo.txt").write_text("2\n")
+        (tmp_path / "squeue.txt").write_text("c-gpu-[4-5]\n")
+        assert run() == 0
+
+    def test_it_ends_before_slurmctld_takes_it_for_failed(self, tmp_path, run):
+        (tmp_path / "sinfo.txt").write_text("2\n")
+        (tmp_path / "squeue.txt").write_text("c-gpu-[0-1]\n")
+        assert run() == 20 + (600 - 20 - 20 + 2) // 3

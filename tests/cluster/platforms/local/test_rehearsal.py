@@ -22,13 +22,14 @@ from cluster.platforms.local.rehearsal import (
     GIB,
     STAND_IN,
     candidates,
+    comparable,
     differences,
     lines,
     rehearsed,
     room,
     stood_in,
 )
-from cluster.roster import machines
+from cluster.roster import elastic_machines, machines
 from cluster.slurm.accounting import desired
 from cluster.slurm.files import render
 from components.local.deploy import mounts
@@ -50,9 +51,14 @@ Files = dict[str, dict[str, dict[str, str]]]
 """Settings by file and line, as `lines` reads them."""
 
 
+def settings_of(files: Mapping[str, str]) -> Files:
+    """The settings of Slurm's own files."""
+    return {name: lines(text) for name, text in files.items() if name.endswith(".conf")}
+
+
 def expected_files(production: ClusterConfig, rehearsal: ClusterConfig) -> Files:
     """Production's files with every difference that is reported put into them."""
-    files: Files = {name: lines(text) for name, text in render(production).items()}
+    files = settings_of(render(comparable(production, rehearsal)))
     for one in differences(production, rehearsal):
         settings = files[one.file].setdefault(one.key, {})
         if one.here is None:
@@ -92,19 +98,42 @@ def check(production: ClusterConfig, rehearsal: ClusterConfig) -> None:
     assert not any(script.url for _, script in places(rehearsal))
     assert not rehearsal.deletion_protection
     kinds = [
-        {(m.nodeset, m.roles, m.machine_type.name, m.gpu) for m in machines(config)}
+        {(m.nodeset, m.roles, m.machine_type.name, m.gpu) for m in (*machines(config), *elastic_machines(config))}
         for config in (production, rehearsal)
     ]
     assert kinds[0] == kinds[1]
-    here = {name: lines(text) for name, text in render(rehearsal, plan(rehearsal).of).items()}
-    assert expected_files(production, rehearsal) == here
+    here = render(rehearsal, plan(rehearsal).of)
+    assert expected_files(production, rehearsal) == settings_of(here)
+    there = render(production)
+    assert {name: text for name, text in here.items() if name.endswith(".lua")} == {
+        name: text for name, text in there.items() if name.endswith(".lua")
+    }
 
 
+@pytest.mark.parametrize("elastic", [False, True])
 @pytest.mark.parametrize("nodes", [None, 1, 16, 160])
 @pytest.mark.parametrize("name", CLOUD)
-def test_of_every_stack_here_nothing_of_slurm_is_lost(name: str, nodes: int | None):
+def test_of_every_stack_here_nothing_of_slurm_is_lost(name: str, nodes: int | None, elastic: bool):
     production = stacks.config(name)
-    check(production, local(production, nodes=nodes))
+    check(production, local(production, nodes=nodes, elastic=elastic))
+
+
+def test_elastic_nodesets_stay_so_where_that_is_asked_for():
+    count = {"min": 6, "max": 9}
+    nodesets = {"cpu": {"machine_type": "n2-standard-2", "count": count, "idle": "5m", "capacity": [{"spot": {}}]}}
+    production = cloud(nodesets=nodesets, partitions={"cpu": {"nodesets": ["cpu"], "default": True}})
+    assert (local(production).nodesets["cpu"].count, local(production, nodes=9).nodesets["cpu"].count) == (4, 9)
+    kept = local(production, elastic=True).nodesets["cpu"]
+    assert (kept.static, kept.most, kept.idle) == (AT_MOST, 9, "5m")
+    assert [way.way for way in kept.ways] == ["spot"]
+    assert not local(production, elastic=True, nodes=3).nodesets["cpu"].elastic
+    names = [
+        {one.name for one in differences(production, local(production, **options))}
+        for options in ({}, {"elastic": True}, {"elastic": True, "faults": True})
+    ]
+    # Power saving is compared where it is rehearsed; a day of faults alone changes a time.
+    assert not names[0] & {"ResumeProgram", "SuspendTime"}
+    assert names[2] - names[1] == {"ResumeTimeout"}
 
 
 def test_host_names_are_productions():

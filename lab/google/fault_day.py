@@ -1,0 +1,219 @@
+"""A day of faults in minutes: what a cloud and its machines do to a rehearsal's elastic nodes while jobs run, and what
+was lost.
+
+    python -m lab.google.fault_day ROOT STACK
+
+Waits of ten minutes and more (ways that cool down, the time of a boot) are cut short, as a person cuts them short with
+`hpc-reconcile lift`; all else takes its time.
+"""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from components.local.host import cloud, machine
+from components.local.host.paths import StackPaths
+from components.local.host.process import Process
+from lab.google.faults import FaultClient
+
+JOBS = 12
+JOB = "sleep 20"
+LONGEST_SECONDS = 1500.0
+"""From the last fault until every job has ended."""
+_FIELDS = "JobID,State%20,Restarts,NNodes"
+_ENDED = ("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "OUT_OF_MEMORY", "BOOT_FAIL", "DEADLINE")
+_NAMESPACES = ("--mount", "--uts", "--ipc", "--net", "--pid", "--root", "--wd")
+
+
+@dataclass
+class Day:
+    """The day of a stack on this host."""
+
+    paths: StackPaths
+    controller: str
+    cloud: FaultClient
+    partition: str = ""
+    largest: int = 1
+    jobs: list[str] = field(default_factory=list)
+
+    def slurm(self, script: str) -> str:
+        """Return what a shell script prints that root runs on the controller."""
+        root = self.paths.folder.parents[1]
+        process = machine.running(machine.bare(root, self.paths.stack, self.controller).paths)
+        if process is None:
+            raise RuntimeError(f"{self.controller} does not run: ./hpc up brings it back")
+        enter = ["nsenter", f"--target={process.children()[0]}", *_NAMESPACES, "--", "sh", "-c", script]
+        path = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+        done = subprocess.run(
+            enter, env={"HOME": "/root", "PATH": path}, capture_output=True, text=True, check=False, timeout=300
+        )
+        return done.stdout.strip()
+
+    def submit(self, count: int) -> None:
+        """Submit jobs of one node and of more by turns."""
+        for number in range(count):
+            nodes = 1 + number % self.largest
+            words = f"--parsable --chdir=/tmp --output=/dev/null --partition={self.partition} --nodes={nodes}"
+            found = self.slurm(f"sbatch {words} --exclusive --time=30 --requeue --wrap '{JOB}'")
+            if not found:
+                raise RuntimeError(f"partition {self.partition} takes no job of root's")
+            self.jobs.append(found)
+
+    def running(self) -> list[str]:
+        """Return names of elastic nodes that run jobs."""
+        names = self.slurm(
+            "squeue --noheader --states=RUNNING --format=%N | xargs -rn1 scontrol show hostnames"
+        ).split()
+        elastic = {row["name"] for row in self.cloud.instances() if row["labels"].get("hpc-made-by")}
+        return [name for name in names if name in elastic]
+
+    def until(self, condition: Callable[[], bool], seconds: float) -> bool:
+        """Wait for a condition; whether it came true in time."""
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            if condition():
+                return True
+            time.sleep(2)
+        return False
+
+    def states(self) -> Counter[str]:
+        """Count the jobs by their state."""
+        rows = self.slurm(f"sacct -XnPD --jobs={','.join(self.jobs)} --format=JobID,State").splitlines()
+        last = dict(row.split("|", 1) for row in rows if "|" in row)  # a job that ran twice has two rows
+        return Counter(last.get(job, "UNKNOWN").split()[0] for job in self.jobs)
+
+    def ended(self) -> bool:
+        """Return whether no job waits or runs."""
+        return sum(self.states()[state] for state in _ENDED) == len(self.jobs)
+
+
+def _no_capacity(day: Day) -> str:
+    until = time.time() + 60
+    day.cloud.set(stock_out_until={"*": until}, unavailable=0.01)
+    day.submit(3)
+    refused = day.until(lambda: day.cloud.refused() > 0, 120)
+    time.sleep(max(0.0, until - time.time()))
+    day.cloud.set(unavailable=0.01)
+    day.slurm("hpc-reconcile lift")
+    return "a request was refused" if refused else "nothing was asked for meanwhile"
+
+
+def _quota(day: Day) -> str:
+    day.cloud.set(quota=1, unavailable=0.05)
+    day.submit(2)
+    time.sleep(30)
+    day.cloud.set(unavailable=0.05)
+    day.slurm("hpc-reconcile lift")
+    return "one instance, and no more, for 30 s; every twentieth request was answered with 503"
+
+
+def _hanging(day: Day) -> str:
+    day.cloud.set(hang={"insert": 1})
+    day.submit(2)
+    time.sleep(30)
+    day.cloud.set()
+    return "an insert does not end"
+
+
+def _preempted(day: Day) -> str:
+    if not day.until(lambda: bool(day.running()), 120):
+        return "no elastic node ran a job"
+    name = day.running()[0]
+    day.cloud.preempt(name)
+    return f"{name} was stopped by the cloud"
+
+
+def _crash(day: Day) -> str:
+    if not day.until(lambda: bool(day.running()), 120):
+        return "no elastic node ran a job"
+    name = day.running()[0]
+    machine.stop(machine.bare(day.paths.folder.parents[1], day.paths.stack, name))
+    return f"{name} was cut off"
+
+
+def _killed(day: Day) -> str:
+    day.submit(2)
+    day.slurm("systemctl kill --signal=KILL hpc-reconcile slurmctld")
+    paths = cloud.CloudPaths(day.paths.cloud)
+    if process := Process.load(paths.record):
+        process.end(signal.SIGKILL, wait=10)
+    cloud.start(day.paths, json.loads(paths.design.read_text()))
+    return "loop, slurmctld and the cloud's API were killed"
+
+
+def _maintenance(day: Day) -> str:
+    found = [row["name"] for row in day.cloud.instances()]
+    day.cloud.maintain(found[-1], 7200)
+    time.sleep(30)
+    return f"maintenance of {found[-1]} in two hours"
+
+
+def _bad_host(day: Day) -> str:
+    free = f"host-{len(day.cloud.instances())}"
+    day.cloud.set(bad_hosts=[free])
+    day.submit(2)
+    time.sleep(30)
+    day.cloud.set()
+    return f"a machine on {free} boots and does not join"
+
+
+FAULTS: dict[str, Callable[[Day], str]] = {
+    "no capacity": _no_capacity,
+    "preemption": _preempted,
+    "quota": _quota,
+    "a machine dies": _crash,
+    "an operation hangs": _hanging,
+    "kill -9": _killed,
+    "maintenance": _maintenance,
+    "bad host": _bad_host,
+}
+
+
+def play(root: Path, stack: str) -> int:
+    """Play the day, and print what was lost; 1 if something was."""
+    paths = StackPaths(root, stack)
+    design = json.loads(cloud.CloudPaths(paths.cloud).design.read_text())
+    controller = f"{stack}-controller"
+    day = Day(paths, controller, FaultClient(root, stack))
+    elastic = [name for name in design["addresses"] if name not in design["static"]]
+    found = day.slurm(f"sinfo --noheader --nodes={elastic[0]} --format=%R").split()
+    day.partition, day.largest = found[0], min(3, len(elastic))
+    began = time.monotonic()
+    day.submit(JOBS)
+    for name, fault in FAULTS.items():
+        print(f"{_clock(began)}  {name}: {fault(day)}", flush=True)
+    day.cloud.set()
+    day.slurm("hpc-reconcile lift")
+    in_time = day.until(day.ended, LONGEST_SECONDS)
+    states = day.states()
+    print(f"{_clock(began)}  {len(day.jobs)} jobs: {', '.join(f'{n} {state}' for state, n in sorted(states.items()))}")
+    asleep = day.until(lambda: _leftovers(day, elastic) == [], LONGEST_SECONDS if in_time else 1)
+    lost = [f"job {state}: {count}" for state, count in states.items() if state != "COMPLETED"] + _leftovers(
+        day, elastic
+    )
+    print(f"{_clock(began)}  lost: {'; '.join(lost) if lost else 'nothing'}", flush=True)
+    return 0 if asleep and not lost else 1
+
+
+def _leftovers(day: Day, elastic: list[str]) -> list[str]:
+    """What is not as it should be when all jobs have ended: nodes that do not wait or sleep, instances without use."""
+    rows = [row.split() for row in day.slurm("sinfo --noheader --Node --format='%N %T'").splitlines()]
+    found = sorted({f"node {name} is {state}" for name, state in rows if state not in ("idle", "idle~")})
+    awake = {name for name, state in rows if state == "idle"}
+    machines = {row["name"] for row in day.cloud.instances()}
+    return found + [f"instance {name} without a node" for name in sorted(machines & {*elastic} - awake)]
+
+
+def _clock(began: float) -> str:
+    seconds = int(time.monotonic() - began)
+    return f"{seconds // 60:02}:{seconds % 60:02}"
+
+
+if __name__ == "__main__":
+    sys.exit(play(Path(sys.argv[1]), sys.argv[2]))

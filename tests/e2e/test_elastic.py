@@ -1,0 +1,152 @@
+"""Elastic nodes on real machines: they come with jobs and go when they are idle, and no job is lost to what happens to
+clouds, machines and the programs in between."""
+
+import json
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from components.local.host.cloud import CloudPaths
+from components.local.host.machine import bare, running, stop
+from components.local.host.paths import StackPaths
+from components.local.host.process import Process
+from lab.google.faults import FaultClient
+from tests.e2e.cluster import Cluster, eventually
+
+pytestmark = pytest.mark.e2e
+
+WAITS = "while [ ! -e /home/alice/go ]; do sleep 0.2; done"
+
+
+@pytest.fixture(scope="module")
+def spare(bring_up: Callable[..., Cluster]) -> Cluster:
+    """A controller where people log in, a static node, and three elastic ones that go soon."""
+    return bring_up(
+        "spare",
+        login={"on": "controller"},
+        nodesets={"cpu": {"count": {"min": 1, "max": 4}, "idle": "20s"}},
+        # A job whose node was lost is eligible again once the credential of its first start has expired.
+        slurm={"extra": {"AuthInfo": "cred_expire=5", "SuspendTimeout": 20}},
+    )
+
+
+@pytest.fixture
+def cloud(spare: Cluster) -> FaultClient:
+    """The cloud, without faults."""
+    client = FaultClient(spare.root, spare.name)
+    client.set()
+    return client
+
+
+def paths(cluster: Cluster) -> CloudPaths:
+    """The files of the cloud's process."""
+    return CloudPaths(StackPaths(cluster.root, cluster.name).cloud)
+
+
+def machines(cluster: Cluster) -> set[str]:
+    """Nodes whose machines run."""
+    found = {f"cpu-{n}" for n in range(4)}
+    return {name for name in found if running(bare(cluster.root, cluster.name, f"{cluster.name}-{name}").paths)}
+
+
+def submit(cluster: Cluster, *options: str, script: str = "true") -> str:
+    """The number of a new job, of alice's."""
+    words = ["sbatch", "--parsable", "--output=/dev/null", "--chdir=/tmp", "--time=30", *options, "--wrap", script]
+    return cluster.run(*words, user="alice")
+
+
+def job(cluster: Cluster, number: str) -> dict[str, str]:
+    """What slurmctld has of a job."""
+    said = cluster.inside("controller", f"scontrol --oneliner show job {number}")
+    return dict(word.split("=", 1) for word in said.split() if "=" in word)
+
+
+def becomes(cluster: Cluster, number: str, *states: str) -> None:
+    """Wait until a job is in one of these states."""
+    try:
+        eventually(lambda: job(cluster, number)["JobState"] in states, what=f"job {number}'s being {states}")
+    except AssertionError as late:
+        journal = cluster.inside(
+            "controller", "tail -n 40 /var/lib/hpc/controller/reconcile/journal.jsonl; sinfo -N; squeue; true"
+        )
+        raise AssertionError(f"{late}: {job(cluster, number)}\n{journal}") from None
+
+
+def only_static(cluster: Cluster) -> None:
+    """Wait until there is the static node alone, and the others sleep."""
+
+    def now() -> bool:
+        states = cluster.inside("controller", "sinfo --noheader --Node --format='%N %T'").split()[1::2]
+        return machines(cluster) == {"cpu-0"} and sorted(states) == ["idle", "idle~", "idle~", "idle~"]
+
+    eventually(now, what="the end of every elastic node")
+
+
+def test_a_job_waits_for_capacity_gets_all_of_its_nodes_or_none_and_these_go_when_they_are_idle(
+    spare: Cluster, cloud: FaultClient
+):
+    assert machines(spare) == {"cpu-0"}
+    cloud.set(capacity={"*": 2})
+    waits = submit(spare, "--nodes=4", "--exclusive", script="srun hostname >> /home/alice/ran")
+    eventually(lambda: cloud.refused() > 0, what="a refusal")
+    becomes(spare, submit(spare, "--nodes=1"), "COMPLETED")
+    becomes(spare, waits, "PENDING")
+    assert "no capacity for cpu" in spare.inside("controller", f"scontrol show job {waits}")
+    assert machines(spare) == {"cpu-0"}
+    cloud.set()
+    # What comes by itself ten minutes later.
+    spare.inside("controller", "hpc-reconcile lift")
+    becomes(spare, waits, "COMPLETED")
+    assert sorted(spare.run("cat", "/home/alice/ran").split()) == [f"spare-cpu-{n}" for n in range(4)]
+    # It did not wait for slurmctld's next check, which is every 30 s.
+    began = f"prolog_running_decr: Configuration for JobId={waits} is complete"
+    assert began in spare.inside("controller", "cat /var/log/slurm/slurmctld.log")
+    only_static(spare)
+    assert {row["name"] for row in cloud.instances()} == {"spare-cpu-0"}
+
+
+def test_a_job_whose_machine_is_lost_runs_again(spare: Cluster, cloud: FaultClient):
+    spare.run("rm", "-f", "/home/alice/go", user="alice")
+    number = submit(spare, "--nodes=2", "--exclusive", script=WAITS)
+    becomes(spare, number, "RUNNING")
+    node = next(name for name in sorted(machines(spare)) if name != "cpu-0")
+    stop(bare(spare.root, spare.name, f"{spare.name}-{node}"))
+    eventually(lambda: job(spare, number)["Restarts"] == "1", what="the job's return to the queue")
+    becomes(spare, number, "RUNNING")
+    spare.run("touch", "/home/alice/go", user="alice")
+    becomes(spare, number, "COMPLETED")
+
+
+def test_no_process_in_between_is_needed_alive(spare: Cluster, cloud: FaultClient):
+    """The loop, slurmctld and the cloud are killed while a job's machines boot."""
+    number = submit(spare, "--nodes=4", "--exclusive")
+    eventually(lambda: any(row["status"] != "RUNNING" for row in cloud.instances()), what="instances")
+    spare.inside("controller", "systemctl kill --signal=KILL hpc-reconcile slurmctld")
+    process = Process.load(paths(spare).record)
+    assert process
+    assert process.end(signal.SIGKILL, wait=10)
+    spare.up()
+    becomes(spare, number, "COMPLETED")
+
+
+def test_up_again_has_nothing_to_do(spare: Cluster):
+    assert "Nothing to do" in spare.up()
+
+
+def test_destroy_leaves_nothing_of_a_cluster_with_elastic_nodes(
+    spare: Cluster, cloud: FaultClient, nothing_left: Callable[[str], list[str]]
+):
+    """Also where the process that created the machines was killed."""
+    number = submit(spare, "--nodes=2", "--exclusive", script="sleep 600")
+    becomes(spare, number, "RUNNING")
+    process = Process.load(paths(spare).record)
+    assert process
+    assert process.end(signal.SIGKILL, wait=10)
+    assert len(machines(spare)) >= 2
+    folder: Path = StackPaths(spare.root, spare.name).folder
+    assert json.loads(paths(spare).state.read_text())
+    spare.hpc("destroy", "--yes")
+    assert not folder.exists()
+    assert nothing_left(spare.name) == []
