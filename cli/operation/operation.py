@@ -13,7 +13,7 @@ from cli.display import views
 from cli.display.changes import interrupted
 from cli.errors import CliError
 from cli.interrupts import INTERRUPTED
-from cli.operation import drain_recovery, pulumi_cli
+from cli.operation import drain_recovery, pulumi_cli, slurm_upgrade
 from cli.operation.run_options import Kind, RunOptions
 from cli.options import EngineName
 from cli.stack import impact, outputs, project, stack_config, stackfile, state_dir, state_edit
@@ -21,7 +21,6 @@ from cli.stack.pulumi_program import require_pulumi
 from cli.stack.stack_config import StackFileError, needs_cli, on_this_host, parse, platform, protected
 from cli.stack.stackfile import StackFile
 from cluster.config import ClusterConfig
-from cluster.impact import upgrade
 from cluster.platforms import registry
 from cluster.platforms.base import Credentials
 from engine import EngineError, NotRunnableError, Result
@@ -31,12 +30,28 @@ from engine.events import Started
 def run(kind: Kind, stack: str, chosen: RunOptions) -> int:
     """Do one of the four, and show it; the exit code. An upgrade of Slurm is several `up`s."""
     code = _run(kind, stack, chosen)
-    for _ in upgrade.ROLES:
-        if code or kind != "up" or not _is_in_an_upgrade(stack, chosen):
-            break
+    if kind != "up" or code == INTERRUPTED:
+        return code
+    if code:
+        _go_back(stack, chosen)
+    while code == 0 and slurm_upgrade.goes_on(stack, chosen):
         console.line("The upgrade of Slurm goes on.", style="bold")
         code = _run(kind, stack, chosen)
     return code
+
+
+def _go_back(stack: str, chosen: RunOptions) -> None:
+    """After an `up` that failed: where that was because another release of Slurm did not take over, recreate the
+    controller with the one before."""
+    file = project.require_file(stack, chosen.config_file)
+    old = slurm_upgrade.put_back(file, chosen, parse(file).slurm_version)
+    if not old:
+        return
+    console.line(f"Going back to Slurm {old}.", style="bold")
+    with slurm_upgrade.as_before(file, chosen) as before:
+        code = _run("up", stack, before)
+    end = f"runs Slurm {old} again. Put it back in {file.path.name}, or correct what the error above says"
+    console.error(f"stack {stack} {end}." if code == 0 else f"Slurm {old} did not come up either: see above.")
 
 
 def _run(kind: Kind, stack: str, chosen: RunOptions) -> int:
@@ -77,13 +92,6 @@ def _run(kind: Kind, stack: str, chosen: RunOptions) -> int:
     if code == 0 and kind == "destroy" and not (chosen.targets or chosen.excludes):
         _remove_ssh_files(stack)
     return code
-
-
-def _is_in_an_upgrade(stack: str, chosen: RunOptions) -> bool:
-    """Return whether an `up` has moved some machines to another release of Slurm, and leaves others to the next."""
-    if chosen.json or chosen.targets or chosen.excludes:
-        return False  # one document for one run; and what is left out is left to whoever did so
-    return not upgrade.is_complete(outputs.read(stack, show_secrets=False).get("releases"))
 
 
 def _prepare(stack: str, config: ClusterConfig | None) -> None:
