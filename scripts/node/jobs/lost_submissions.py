@@ -9,6 +9,7 @@ added that to the environment. Jobs of srun and salloc have no such files: slurm
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import pwd
@@ -194,12 +195,15 @@ def _now(identity: str, since: float) -> int | None:
     """The number of the job with this record's identity that slurmctld has."""
     with as_slurm():
         for path in STATE.glob("hash.*/job.*"):
-            if (_changed(path) or 0.0) >= since and (identity in _identity(path)):
+            at = _changed(path) or 0.0
+            if at >= since and identity in _identity(path, at):
                 return int(path.name.partition(".")[2])
     return None
 
 
-def _identity(path: Path) -> list[str]:
+@functools.cache
+def _identity(path: Path, _at: float) -> list[str]:
+    """The identity in a job's record. Each is read once: many may have been lost."""
     try:
         with open_regular(path / "environment") as file:
             return parse_qs(_value(file.read()[4:], RECORD)).get("id", [])
