@@ -167,17 +167,20 @@ class ComputeEngine:
     # -- reads -------------------------------------------------------------------------------------------------------
 
     def instances(self) -> Listing:
-        """Return all instances that carry the cluster's label, in any zone. Raises CloudError: a list that was cut off
-        is none."""
+        """Return all instances that carry the cluster's label, in any zone; partial where the cluster's own zone may
+        lack some. Raises CloudError: a list that was cut off is none."""
         found: list[Instance] = []
         partial: list[str] = []
         query = {"filter": f"labels.hpc-cluster={self._api['cluster']}", "maxResults": str(PAGE), "fields": _FIELDS}
         while True:
             page = self._ask("GET", "/aggregated/instances", query)
-            partial += [f"{place} does not answer" for place in page.get("unreachables", ())]
+            # A zone elsewhere that is down is nothing to this cluster.
+            gone = [place for place in page.get("unreachables", ()) if f"/{place}".endswith(self._zone)]
+            partial += [f"{place} does not answer" for place in gone]
             for place, scope in [("the list", page), *page.get("items", {}).items()]:
                 code = scope.get("warning", {}).get("code", "NO_RESULTS_ON_PAGE")
-                if code != "NO_RESULTS_ON_PAGE":
+                harmless = ("NO_RESULTS_ON_PAGE", "UNREACHABLE") if place == "the list" else ("NO_RESULTS_ON_PAGE",)
+                if code not in harmless and place in ("the list", self._zone[1:]):
                     partial.append(f"{place}: {code}")
                 if place != "the list":
                     found += [_instance(row) for row in scope.get("instances", ())]

@@ -113,6 +113,12 @@ class TestList:
         assert found.instances == ()
         assert found.partial == "zones/us-central1-a does not answer"
 
+    def test_a_zone_elsewhere_that_does_not_answer_makes_nothing_partial(self, client, fake):
+        insert(client, "c-gpu-0")
+        fake.unreachable = ["zones/europe-west4-b"]
+        found = client.instances()
+        assert ([one.name for one in found.instances], found.partial) == (["c-gpu-0"], "")
+
 
 class TestOthers:
     def test_deleting_what_is_gone_is_no_error(self, client, fake):
