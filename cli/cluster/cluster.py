@@ -1,11 +1,12 @@
 """A cluster that is up, as its stack's outputs describe it: targets, keys, users."""
 
 import difflib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from cli.access.remote import driver_of
+from cli.access.ssh import Ssh
 from cli.access.target import Target, read_targets
 from cli.errors import CliError
 from cluster.platforms.capability import Capability
@@ -21,14 +22,18 @@ class Cluster:
     users: tuple[str, ...]
     admin_key: str = ""
     """Private key for root on every machine, in OpenSSH's format; empty where no driver needs it."""
+    elastic: Callable[[], Mapping[str, Target]] = dict
+    """Returns the elastic nodes, by name: whether one has a machine now, Slurm alone can say."""
 
     def target(self, given: str | None) -> Target:
         """The target of a name, with or without the cluster's in front; the login machine if none is given. Raises
         CliError: there is none of that name."""
         wanted = given or self.login
-        for name in (wanted, f"{self.name}-{wanted}", f"{self.name}-{wanted}-0", f"{wanted}-0"):
-            if name in self.targets:
-                return self.targets[name]
+        names = (wanted, f"{self.name}-{wanted}", f"{self.name}-{wanted}-0", f"{wanted}-0")
+        for there in (lambda: self.targets, self.elastic):
+            known = there()
+            if found := next((known[name] for name in names if name in known), None):
+                return found
         near = difflib.get_close_matches(wanted, self.targets, n=1)
         hint = f" Did you mean {near[0]}?" if near else ""
         raise CliError(f"cluster {self.name} has no machine {wanted!r}.{hint} There are: {', '.join(self.targets)}.")
@@ -88,4 +93,25 @@ def from_outputs(stack: str, outputs: Mapping[str, Any], *needed: Capability) ->
         login=str(outputs["login"]),
         users=tuple(outputs.get("users") or ()),
         admin_key=str(outputs.get("admin_key") or ""),
+        elastic=lambda: _elastic(outputs, targets),
     )
+
+
+def _elastic(outputs: Mapping[str, Any], targets: Mapping[str, Target]) -> dict[str, Target]:
+    """The elastic nodes of a stack, behind the jump host of its other nodes, else behind the controller."""
+    if "config" not in outputs:
+        return {}
+    from cluster.load import parse_output
+    from cluster.roster import elastic_names
+
+    config = parse_output(outputs["config"])
+    jumps = [target.jump for target in targets.values() if target.roles == ("node",) and target.jump]
+    jump = next(iter([*jumps, *(target for target in targets.values() if "controller" in target.roles)]), None)
+    if jump is None or not isinstance(driver_of(jump), Ssh):
+        return {}
+    addresses = (outputs.get("place") or {}).get("addresses") or {}
+    return {
+        name: Target(name=name, method="ssh", roles=("node",), address=addresses.get(name) or name, jump=jump)
+        for nodeset in config.nodesets
+        for name in elastic_names(config, nodeset)
+    }

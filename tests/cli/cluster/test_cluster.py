@@ -82,3 +82,32 @@ class TestNames:
         assert cluster.user("root") == "root"
         with pytest.raises(CliError, match="use --as root"):
             cluster.user(None)
+
+
+ELASTIC = {
+    "cluster": "grow",
+    "targets": {
+        "grow-controller": {"method": "ssh", "roles": ["controller", "login"], "address": "10.77.0.2"},
+        "grow-cpu-0": {"method": "ssh", "roles": ["node"], "address": "10.77.4.1"},
+    },
+    "login": "grow-controller",
+    "admin_key": "key",
+    "place": {"addresses": {"grow-cpu-1": "10.77.4.2"}},
+    "config": {
+        "platform": "local",
+        "name": "grow",
+        "nodesets": {"cpu": {"count": {"min": 1, "max": 3}}},
+        "partitions": {"cpu": {"nodesets": ["cpu"], "default": True}},
+    },
+}
+
+
+def test_an_elastic_node_is_reached_through_the_controller() -> None:
+    cluster = from_outputs("grow", ELASTIC)
+    assert cluster.target("cpu-0").jump is None
+    for name, address in (("cpu-1", "10.77.4.2"), ("grow-cpu-2", "grow-cpu-2")):
+        found = cluster.target(name)
+        assert (found.address, found.jump, found.roles) == (address, cluster.controller, ("node",))
+    with pytest.raises(CliError, match="has no machine 'cpu-3'"):
+        cluster.target("cpu-3")
+    assert set(cluster.targets) == {"grow-controller", "grow-cpu-0"}
