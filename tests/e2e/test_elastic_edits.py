@@ -1,0 +1,75 @@
+"""Edits of an elastic nodeset on real machines: jobs end first, machines go with their nodes, and nothing is lost."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from components.local.host.machine import bare, running
+from tests.e2e.cluster import Cluster, eventually
+
+pytestmark = pytest.mark.e2e
+
+
+@pytest.fixture(scope="module")
+def grown(bring_up: Callable[..., Cluster]) -> Cluster:
+    """A controller where people log in, and two static nodes."""
+    return bring_up(
+        "grown",
+        login={"on": "controller"},
+        nodesets={"cpu": {"count": 2}},
+        slurm={"extra": {"SuspendTimeout": 20, "ResumeTimeout": 120}},
+    )
+
+
+def count(cluster: Cluster, **section: Any) -> str:
+    """Write another count, and bring it up."""
+    cluster.edit(lambda c: c["nodesets"].update(cpu=section))
+    return cluster.up()
+
+
+def states(cluster: Cluster) -> dict[str, str]:
+    words = cluster.inside("controller", "sinfo --noheader --Node --format='%N %T'").split()
+    return dict(zip(words[::2], words[1::2], strict=True))
+
+
+def ended(cluster: Cluster, number: str) -> bool:
+    return "JobState=COMPLETED" in cluster.inside("controller", f"scontrol show job {number}; true")
+
+
+def machine(cluster: Cluster, node: str) -> bool:
+    return running(bare(cluster.root, cluster.name, f"{cluster.name}-{node}").paths)
+
+
+def test_a_static_node_becomes_elastic_when_its_job_has_ended(grown: Cluster):
+    job = grown.job("sleep 8", "--nodelist=grown-cpu-1")
+    count(grown, count={"min": 1, "max": 3}, idle="20s")
+    assert ended(grown, job)
+    assert not machine(grown, "cpu-1")
+    eventually(lambda: states(grown)["grown-cpu-1"] == "idle~", what="the sleep of the node")
+    assert states(grown) == {"grown-cpu-0": "idle", "grown-cpu-1": "idle~", "grown-cpu-2": "idle~"}
+    # With another exit code where the host is too busy to compare all.
+    assert "nothing differs" in grown.call("drift", grown.name).stdout
+
+
+def test_it_comes_with_a_job_after_a_restart_of_slurmctld(grown: Cluster):
+    grown.inside("controller", "systemctl restart slurmctld")
+    job = grown.submit("srun hostname; sleep 5", "--nodes=3", "--exclusive")
+    eventually(lambda: ended(grown, job), what="the job on all nodes")
+    assert grown.said("ssh", "cpu-2", "--", "hostname").strip() == "grown-cpu-2"
+
+
+def test_a_node_that_leaves_takes_its_machine_along_when_its_job_has_ended(grown: Cluster):
+    job = grown.job("sleep 8", "--nodelist=grown-cpu-2")
+    said = count(grown, count={"min": 1, "max": 2}, idle="20s")
+    assert "waiting for 1 job" in said
+    assert ended(grown, job)
+    assert not machine(grown, "cpu-2")
+    assert set(states(grown)) == {"grown-cpu-0", "grown-cpu-1"}
+
+
+def test_the_last_ones_leave_with_the_loop(grown: Cluster):
+    count(grown, count=1)
+    assert states(grown) == {"grown-cpu-0": "idle"}
+    assert not machine(grown, "cpu-1")
+    assert "inactive" in grown.inside("controller", "systemctl is-active hpc-reconcile; true")
