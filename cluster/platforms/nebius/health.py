@@ -188,8 +188,8 @@ def findings(seen: ClusterObservation, view: View, *, now: float) -> list[Cluste
 
 
 def health_findings(seen: ClusterObservation, view: View, *, now: float) -> list[ClusterFinding]:
-    """Return what Soperator's health checks found: nodes that are drained, checks whose last run failed."""
-    return together([*_unread(seen, view), *_nodes(seen, view, now), *_checks(seen, view)])
+    """Return what health checks of Soperator and Nebius found: hosts, nodes that are drained, checks that failed."""
+    return together([*_unread(seen, view), *_hosts(seen, view), *_nodes(seen, view, now), *_checks(seen, view)])
 
 
 def _unread(seen: ClusterObservation, view: View) -> Iterator[ClusterFinding]:
@@ -380,7 +380,10 @@ def _drained(seen: ClusterObservation, view: View, node: Node, now: float) -> It
         where=(node.name,),
         what=f"is drained{by}, and takes no new jobs: {node.reason or 'no reason given'}. In words: {acts.what}. "
         f"Who must act: {acts.actor.value}",
-        todo=f"./hpc nodes {seen.stack} resume {node.name}",
+        # Resumed, it would take jobs that end with the instance.
+        todo=f"./hpc logs {seen.stack} operator --since 1h"
+        if acts.actor is Actor.OPERATOR
+        else f"./hpc nodes {seen.stack} resume {node.name}",
         note=f"{acts.todo[0].upper()}{acts.todo[1:]}.",
         since=since,
     )

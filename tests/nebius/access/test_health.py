@@ -239,7 +239,8 @@ FINDINGS: dict[str, tuple[dict[str, Any], str, dict[str, str]]] = {
         {"nodes": {**IDLE, "worker-1": ("MIXED+DRAIN+CLOUD", "[compute_maintenance] node replacement process")}},
         "node-drained worker-1",
         {"what": "Nebius has scheduled maintenance of its host, and the node is being replaced. Who must act: operator",
-         "note": "It waits for the jobs, has the instance recreated and resumes the node."}),
+         "note": "It waits for the jobs, has the instance recreated and resumes the node.",
+         "todo": "./hpc logs nebius operator --since 1h"}),
     "a failed check, with its jobs": (
         {"checks": [active_check("gpu-fryer", slurm="Failed", drains=True, failed={"71": "too slow"})]},
         "check-failed gpu-fryer", {"what": "the last run of this check ended as Failed: job 71: too slow"}),
@@ -373,7 +374,7 @@ def test_an_api_that_does_not_answer_is_one_finding_with_its_reason(hpc: Hpc, ku
 
 
 class TestHealth:
-    """`./hpc health`: what Soperator's checks found, and nothing else."""
+    """`./hpc health`: what checks of Soperator and Nebius found, and nothing else."""
 
     def test_a_cluster_that_is_well(self, hpc: Hpc, kubectl: Made) -> None:
         kubectl(World().script())
@@ -384,13 +385,14 @@ class TestHealth:
 
     def test_drained_nodes_and_failed_checks(self, hpc: Hpc, kubectl: Made) -> None:
         world = World()
+        world.hosts = [host("host-1"), host("host-2", PLANNED)]
         world.checks = [active_check("gpu-fryer", slurm="Failed", drains=True, failed={"71": "too slow"})]
         world.nodes = drained("[user_problem] alloc_gpus_busy")["nodes"]
         kubectl(world.script())
         ended = hpc("health", "nebius", "--json")
         document = json.loads(ended.out)
         assert (ended.code, document["ok"]) == (1, False)
-        assert {row["id"] for row in document["findings"]} == {"node-drained", "check-failed"}
+        assert {row["id"] for row in document["findings"]} == {"host-condition", "node-drained", "check-failed"}
         assert [(row["node"], row["actor"]) for row in document["drained"]] == [("worker-1", "user")]
         assert document["checks"][0]["name"] == "gpu-fryer"
 
