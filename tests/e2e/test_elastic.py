@@ -131,6 +131,14 @@ def test_no_process_in_between_is_needed_alive(spare: Cluster, cloud: FaultClien
     becomes(spare, number, "COMPLETED")
 
 
+def test_a_sleeping_node_that_was_resumed_gets_jobs_after_a_reconfigure(spare: Cluster):
+    """slurmctld takes it for one that does not respond, and by itself would never use it again."""
+    only_static(spare)
+    update = "scontrol update NodeName=spare-cpu-3"
+    spare.inside("controller", f"{update} State=DOWN Reason=test && {update} State=RESUME && scontrol reconfigure")
+    becomes(spare, submit(spare, "--nodelist=spare-cpu-3"), "COMPLETED")
+
+
 def test_up_again_has_nothing_to_do(spare: Cluster):
     assert "Nothing to do" in spare.up()
 

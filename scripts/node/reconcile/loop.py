@@ -324,8 +324,9 @@ class Loop:
                 continue
             if decision.BY_ID[action.rule].counts:
                 self.record.actions.append(world.now)
-            if action.do is Do.REFUSE:
-                self._comment(world.nodes[action.nodes[0]].jobs, action.reason)
+            if action.rule in REQUEUES and (node := world.nodes.get(action.nodes[0])):
+                text = action.reason if action.do is Do.REFUSE else _requeued(node.name, action.reason, world.now)
+                self._comment(node.jobs, text)
             if state := _STATES.get(action.do):
                 key = (state, action.reason, action.rule)
                 others = grouped[key].nodes if key in grouped else ()
@@ -556,6 +557,15 @@ _STATES = {
     Do.ASAP: "POWER_DOWN_ASAP",
 }
 """Actions that are one change of a node's state, as scontrol takes it."""
+
+
+REQUEUES = ("no-way", "gone", "ends", "moves", "boot-failed")
+"""Rules that take nodes from jobs, which are requeued."""
+
+
+def _requeued(name: str, reason: str, now: float) -> str:
+    """What a requeued job's comment says."""
+    return f"hpc: requeued at {time.strftime('%H:%M', time.localtime(now))}: {name}: {reason.removeprefix('hpc: ')}"
 
 
 def plain(text: str) -> str:
