@@ -28,6 +28,7 @@ CHECKS: tuple[Callable[[ClusterObservation], Iterable[ClusterFinding]], ...] = (
     machines.full_disks,
     daemons.restarting,
     machines.outdated,
+    machines.older_slurm,
     machines.old_packages,
     machines.old_kernels,
 )

@@ -291,6 +291,26 @@ def _disks(one: MachineObservation) -> list[tuple[str, Mapping[str, Any]]]:
     return sorted(found, key=lambda pair: len(pair[0]))
 
 
+def older_slurm(seen: ClusterObservation) -> Iterator[ClusterFinding]:
+    """Machines with an earlier release of Slurm than the controller has: works, but the next release has to wait."""
+    new = _release(seen.controller)
+    for machine in seen.machines:
+        if (old := _release(machine)) and old < new:
+            yield ClusterFinding(
+                id="slurm-older",
+                where=(machine.name,),
+                what=f"runs Slurm {old}, the controller {new}: an upgrade is not at its end",
+                todo=f"./hpc up {seen.stack}",
+                note="It goes on with it: nodes are recreated when their jobs have ended, then login machines.",
+            )
+
+
+def _release(machine: MachineObservation) -> str:
+    """The release of a machine's Slurm, such as 26.05; empty where it is not known."""
+    version = (machine.part("versions") or {}).get("slurm") or ""
+    return ".".join(version.split(".")[:2])
+
+
 def outdated(seen: ClusterObservation) -> Iterator[ClusterFinding]:
     """Machines that are behind the controller."""
     newest = (seen.controller.part("cluster_state", "newest") or {}).get("digest")

@@ -168,6 +168,10 @@ FAULTS: dict[str, tuple[tuple[Change, ...], str]] = {
         (part("cpu-1", "cluster_state", "report", digest="older"),),
         "old-config | cpu-1 | it reported config version older | ./hpc drift hc",
     ),
+    "a node in an upgrade": (
+        (part("cpu-1", "versions", slurm="21.08.8"),),
+        "slurm-older | cpu-1 | runs Slurm 21.08, the controller 22.05 | ./hpc up hc",
+    ),
     "a dead node": (
         (lambda seen: without(seen, "cpu-1"),),
         "node-down | cpu-1 | it has not noticed yet | ./hpc up hc",
