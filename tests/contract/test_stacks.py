@@ -147,7 +147,7 @@ class TestSecrets:
         """Ids stand in the state in clear. Of a password it is a word, of a TLS key a hash of the public half."""
         drawn = [one for one in seen.recording.resources if one.type.startswith(("random:", "tls:"))]
         # The end of a role's name is no secret.
-        drawn = {one.type for one in drawn if not one.name.endswith("-reconcile-id")}
+        drawn = {one.type for one in drawn if not one.name.endswith("-role-id")}
         assert drawn == {"random:index/randomPassword:RandomPassword", "tls:index/privateKey:PrivateKey"}
 
     def test_none_is_shown(self, every):

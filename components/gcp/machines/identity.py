@@ -89,11 +89,9 @@ class Identity(pulumi.ComponentResource):
         """What the controller needs to create and delete the machines of elastic nodes, and to act on no other."""
         name, config, account = f"{self._name}-reconcile", self._config, self._accounts["controller"]
         child = pulumi.ResourceOptions(parent=self, depends_on=list(after))
-        # The id of a deleted role stays taken for 37 days, so each creation has one of its own.
-        suffix = random.RandomId(f"{name}-id", byte_length=4, opts=pulumi.ResourceOptions(parent=self))
         role = projects.IAMCustomRole(
             f"{name}-role",
-            role_id=pulumi.Output.concat(config.name.replace("-", "_"), "_reconcile_", suffix.hex),
+            role_id=role_id(f"{name}-role-id", config, "reconcile", parent=self),
             title=f"Elastic nodes of the cluster {config.name}",
             description="What the controller needs to create, repair and delete the machines of elastic nodes",
             permissions=reconcile_permissions(config),
@@ -134,6 +132,13 @@ class Identity(pulumi.ComponentResource):
             )
             for granted in PROJECT_ROLES
         ]
+
+
+def role_id(name: str, config: ClusterConfig, part: str, *, parent: pulumi.Resource) -> pulumi.Output[str]:
+    """The id of a custom role of the stack. That of a deleted one stays taken for 37 days, so each creation has its
+    own."""
+    end = random.RandomId(name, byte_length=4, opts=pulumi.ResourceOptions(parent=parent))
+    return pulumi.Output.concat(f"{config.name.replace('-', '_')}_{part}_", end.hex)
 
 
 def roles(config: ClusterConfig) -> list[str]:

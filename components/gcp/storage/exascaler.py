@@ -8,6 +8,7 @@ from pulumi_gcp import compute, projects, runtimeconfig, serviceaccount
 from cluster.platforms.gcp.filesystems.base import Server, TargetDisk
 from cluster.platforms.gcp.filesystems.exascaler import PERMISSIONS, TARGET_OF, Exascaler, http_tag, startup_script
 from cluster.platforms.gcp.names import account_id, labels, place
+from components.gcp.machines.identity import role_id
 from components.gcp.network import LNET_PORT, Network, allow, host_project
 from components.gcp.services import Barrier
 from components.gcp.storage.filesystems import LustreComponent
@@ -166,7 +167,7 @@ class ExascalerLustre(LustreComponent[Exascaler]):
         )
         role = projects.IAMCustomRole(
             f"{self.name}-role",
-            role_id=f"{config.name.replace('-', '_')}_lustre",
+            role_id=role_id(f"{self.name}-role-id", config, "lustre", parent=self),
             title=f"Lustre servers of the cluster {config.name}",
             description="What DDN EXAScaler's servers need to find their disks and each other",
             permissions=list(PERMISSIONS),
