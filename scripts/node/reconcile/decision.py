@@ -431,6 +431,8 @@ RULES: tuple[Rule, ...] = (
          lambda c: c.new and c.status == RUNNING and c.sound),
     Rule("new-sick", RUNNING, f"DRAIN `{NEW}`", "a health check has failed since", Do.ALERT,
          lambda c: c.new and c.status == RUNNING and c.checked and c.health is not None and c.health.failed),
+    Rule("new-ended", "TERMINATED, STOPPED", f"DRAIN `{NEW}`", "elastic", Do.DELETE,
+         lambda c: c.new and c.elastic and c.ours and c.status in ENDED and not c.pending, counts=True),
     Rule("new-waits", ANY, f"DRAIN `{NEW}`", "else", Do.NOTHING, lambda c: c.new),
     # No instance.
     Rule("creating", NONE, "POWERING_UP", "the request is under way, or has just failed", Do.NOTHING,

@@ -87,6 +87,7 @@ CASES: list[tuple[str, World]] = [
     ("new-create", world("IDLE+DRAIN", reason=f"{NEW} (gpu-xid)")),
     ("new-waits", world("IDLE+DRAIN", reason=NEW, cooling=COLD)),
     ("new-waits", world("IDLE+DRAIN", "RUNNING", reason=NEW)),
+    ("new-ended", world("IDLE+DRAIN", "TERMINATED", reason=NEW)),
     ("new-sound", world("IDLE+DRAIN", "RUNNING", reason=NEW, health={NAME: GOOD})),
     ("new-sick", world("IDLE+DRAIN", "RUNNING", reason=NEW, health={NAME: BAD})),
     ("creating", world(BOOTS, pending=PENDING)),
