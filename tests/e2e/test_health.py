@@ -12,6 +12,7 @@ from tests.e2e.faults import states
 pytestmark = pytest.mark.e2e
 
 NODES = ("cpu-0", "cpu-1", "gpu-0")
+SLOW = "dev host0 root tbf rate 10mbit burst 32kbit latency 400ms"
 _CLOCK = """
 echo +90 >/etc/faketimerc
 ls /usr/lib/*/faketime/libfaketimeMT.so.1 >/etc/ld.so.preload
@@ -136,13 +137,44 @@ def test_a_wrong_clock_is_seen_and_a_drain_by_others_is_kept(sick: Cluster):
 
 
 def test_a_slow_nic_is_measured_and_told_from_its_partner(sick: Cluster):
-    shape = "dev host0 root tbf rate 10mbit burst 32kbit latency 400ms"
-    sick.inside("cpu-1", f"tc qdisc add {shape}")
+    sick.inside("cpu-1", f"tc qdisc add {SLOW}")
     ended = sick.call("health", sick.name, "--run", "--json")
-    sick.inside("cpu-1", f"tc qdisc del {shape}")
+    sick.inside("cpu-1", f"tc qdisc del {SLOW}")
     assert set(drained(sick)) == {"cpu-1"}, ended.stderr
     says(sick, "cpu-1", "network: ")
     measured = {one["node"]: one["measured"]["network"]["state"] for one in json.loads(ended.stdout)["nodes"]}
     assert measured == {"sick-cpu-0": "ok", "sick-cpu-1": "failed", "sick-gpu-0": "ok"}
     sick.command("nodes", "resume", "cpu-1")
     assert health(sick, "cpu-1", "--run")["ok"]
+
+
+class TestAcceptance:
+    """A node whose machine was repaired, as the reconcile loop returns it."""
+
+    @pytest.fixture(autouse=True)
+    def repaired(self, sick: Cluster) -> None:
+        well(sick)
+        sick.command("nodes", "drain", "cpu-1", "--reason", "hpc: new machine, being checked")
+
+    def accept(self, cluster: Cluster) -> None:
+        line = "from health import acceptance; acceptance.begin('sick-cpu-1')"
+        cluster.inside("controller", f'cd /usr/local/lib/hpc/node && python3 -c "{line}"')
+
+    def test_it_is_measured_before_jobs_return(self, sick: Cluster):
+        job = sick.run("sbatch", "--parsable", "--nodelist=sick-cpu-1", "--wrap", "sleep 1").strip()
+        self.accept(sick)
+        eventually(lambda: sick.state(job) == "COMPLETED", what="the job that waits for the node")
+        noted = json.loads(sick.inside("controller", "cat /opt/apps/adm/hpc/measured/sick-cpu-1.json"))["network"]
+        began = f"date +%s -d $(scontrol show job {job} | sed -n 's/ *StartTime=\\([^ ]*\\).*/\\1/p')"
+        assert noted["state"] == "ok"
+        assert int(sick.inside("controller", began)) + 1 >= noted["time"]
+        assert "hpc-accept" not in sick.inside("controller", "scontrol show reservation")
+        well(sick)
+
+    def test_one_that_is_slow_stays_away(self, sick: Cluster):
+        sick.inside("cpu-1", f"tc qdisc add {SLOW}")
+        self.accept(sick)
+        says(sick, "cpu-1", "network: ")
+        sick.inside("cpu-1", f"tc qdisc del {SLOW}")
+        sick.command("nodes", "resume", "cpu-1")
+        well(sick)

@@ -43,6 +43,7 @@ from system.host import (
 
 PROGRAM = Path("/usr/local/sbin/hpc-health-measure")
 SETTINGS = Path("/etc/hpc/health-measure.json")
+LOCK = Path("/run/hpc/health-measure.lock")
 LOGS = cluster_state.JOBS
 THROUGHPUT = Path(__file__).with_name("throughput.py")
 Pair = tuple[str, str]
@@ -98,8 +99,8 @@ def main(arguments: list[str]) -> int:
     if not wanted:
         log("the stack has no measurements")
         return 0
-    Path("/run/hpc").mkdir(exist_ok=True)
-    with Path("/run/hpc/health-measure.lock").open("w") as lock:
+    LOCK.parent.mkdir(exist_ok=True)
+    with LOCK.open("w") as lock:
         if not take_lock(lock):
             log("another measurement is under way: not started")
             return 1
@@ -120,14 +121,14 @@ def _measure(wanted: dict[str, Any], names: list[str]) -> None:
     folder(outcome.MEASURED)
     for stale in LOGS.glob("*.out"):
         stale.unlink()
-    for kind, measure in (("network", _network), ("diag", _diag), ("nccl", _nccl), ("fabric", _fabric)):
+    for kind, measure in MEASURES.items():
         for part in wanted.get(kind, {}).get("partitions", ()):
-            idle = _idle(part["nodes"])
-            due = [name for name in idle if name in names or (not names and _due(name, kind, wanted[kind]))]
-            measure(part, due, idle, wanted[kind])
+            there = idle(part["nodes"])
+            due = [name for name in there if name in names or (not names and _due(name, kind, wanted[kind]))]
+            measure(part, due, there, wanted[kind])
 
 
-def _idle(names: list[str]) -> list[str]:
+def idle(names: list[str]) -> list[str]:
     # An elastic node whose machine is off has a further flag: nothing starts it for a measurement.
     found = rows(run("scontrol", "--oneliner", "show", "node"))
     return [row["NodeName"] for row in found if row.get("NodeName") in names and row.get("State") in IDLE]
@@ -146,7 +147,7 @@ def _last_result(name: str, kind: str) -> dict[str, Any]:
 
 
 def _network(part: dict[str, Any], due: list[str], idle: list[str], wanted: dict[str, Any]) -> None:
-    run_ = partial(_run_pairs, part["partition"], wanted["seconds"])
+    run_ = partial(_run_pairs, part, wanted["seconds"])
     _by_pairs("network", part["nodes"], due, idle, run_, least=wanted["mbps"], unit="Mbit/s")
 
 
@@ -195,7 +196,7 @@ def _by_pairs(
     _record_and_drain(kind, nodes, found)
 
 
-def _run_pairs(partition: str, seconds: int, todo: list[Pair]) -> dict[Pair, float]:
+def _run_pairs(part: Mapping[str, Any], seconds: int, todo: list[Pair]) -> dict[Pair, float]:
     """Mbit/s of each pair, in its slower direction; those whose job did not run are left out."""
     words: dict[Pair, list[str]] = {}
     for first, second in todo:
@@ -203,7 +204,7 @@ def _run_pairs(partition: str, seconds: int, todo: list[Pair]) -> dict[Pair, flo
         tasks = ["--nodes=2", "--ntasks=2", "--ntasks-per-node=1", f"--nodelist={first},{second}"]
         words[first, second] = [*tasks, *_wrapped(line)]
     found: dict[Pair, float] = {}
-    for job, pair in run_jobs("network", partition, NETWORK_MINUTES, words).items():
+    for job, pair in run_jobs("network", part, NETWORK_MINUTES, words).items():
         last = cluster_state.given_text(LOGS / f"{job}.out").strip().splitlines()[-1:]
         try:
             both = json.loads(last[0]) if last else {}
@@ -235,10 +236,19 @@ def _diag(part: dict[str, Any], due: list[str], _: list[str], wanted: dict[str, 
     """Run a diagnostic of DCGM that needs the whole node, side by side."""
     words = {name: [f"--nodelist={name}", *_wrapped(f"dcgmi diag -r {wanted['level']} -j")] for name in due}
     found: Results = {}
-    for job, name in run_jobs("diag", part["partition"], wanted["minutes"], words).items():
+    for job, name in run_jobs("diag", part, wanted["minutes"], words).items():
         result = gpu.diag(0, cluster_state.given_text(LOGS / f"{job}.out"))
         found[name] = ("ok" if result["state"] == "warning" else result["state"], result["text"])
     _record_and_drain("diag", part["nodes"], found)
+
+
+MEASURES: dict[str, Callable[[dict[str, Any], list[str], list[str], dict[str, Any]], None]] = {
+    "network": _network,
+    "diag": _diag,
+    "nccl": _nccl,
+    "fabric": _fabric,
+}
+"""Of a partition's nodes those that are due, with idle ones beside them."""
 
 
 def _averages(kind: str, part: dict[str, Any], lists: dict[Key, str], wanted: dict[str, Any]) -> dict[Key, float | str]:
@@ -248,7 +258,7 @@ def _averages(kind: str, part: dict[str, Any], lists: dict[Key, str], wanted: di
     except KeyError:
         raise SetupError(f"there is no user {wanted['user']}, who is to run the NCCL test") from None
     words = {key: [f"--nodelist={nodelist}", f"--chdir={user.pw_dir}"] for key, nodelist in lists.items()}
-    jobs = run_jobs(kind, part["partition"], wanted["minutes"], words, stdin=part["script"], user=user)
+    jobs = run_jobs(kind, part, wanted["minutes"], words, stdin=part["script"], user=user)
     found: dict[Key, float | str] = {}
     for job, key in jobs.items():
         path = f"{user.pw_dir}/{part['log'].replace('%j', job)}"
@@ -294,18 +304,20 @@ def _note_result(name: str, kind: str, state: str, text: str, *, common: bool = 
 
 def run_jobs(
     kind: str,
-    partition: str,
+    part: Mapping[str, Any],
     minutes: int,
     words: Mapping[Key, list[str]],
     *,
     stdin: str = "",
     user: pwd.struct_passwd | None = None,
 ) -> dict[str, Key]:
-    """Submit a job with these options of sbatch for each key, and wait for all; the keys by the jobs' numbers.
+    """Submit a job with these options of sbatch for each key to the part's partition, inside its reservation if it has
+    one, and wait for all; the keys by the jobs' numbers.
 
     A job that Slurm refuses is left out.
     """
-    start = ["sbatch", "--parsable", f"--job-name=hpc-health-{kind}", f"--partition={partition}", "--exclusive"]
+    start = ["sbatch", "--parsable", f"--job-name=hpc-health-{kind}", f"--partition={part['partition']}", "--exclusive"]
+    start += [f"--reservation={part['reservation']}"] if "reservation" in part else []
     start += ["--no-requeue", "--nice=10000", f"--time={minutes}"]
     if user:
         # sbatch gives its own environment to the job, where root's HOME is a place that the user can't read.

@@ -528,6 +528,8 @@ RULES: tuple[Rule, ...] = (
     Rule("well", ANY, ANY, "else", Do.NOTHING, lambda _: True),
 )  # fmt: skip
 BY_ID = {rule.id: rule for rule in RULES}
+REPAIRED = ("new-sound", "sick-mended")
+"""Rules that return a repaired node, once it is measured (health/acceptance.py)."""
 COLUMNS = ("rule", "instance", "node", "condition", "action")
 
 

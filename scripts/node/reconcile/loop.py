@@ -16,6 +16,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
+from health import acceptance
 from interface import Reconcile
 from reconcile import decision
 from reconcile.compute_engine import CAPACITY, MADE_BY, OURS, PASSING, CloudError, ComputeEngine, Instance, Kind
@@ -62,6 +63,11 @@ class Slurm(Protocol):
         """Write a job's AdminComment."""
         ...
 
+    def measure(self, name: str) -> bool:
+        """Have a node measured that is to be resumed, which resumes it; False where the stack has no measurement of
+        it. Raises SetupError."""
+        ...
+
 
 class Scontrol:
     """slurmctld on this machine, by its commands."""
@@ -91,6 +97,13 @@ class Scontrol:
         # Those of people stay.
         if not there or there.startswith(("hpc: ", "(null)", "N/A")):
             run("scontrol", "update", f"JobId={job}", f"AdminComment={text}")
+
+    def measure(self, name: str) -> bool:
+        if not acceptance.is_measured(name):
+            return False
+        if acceptance.begin(name):
+            log(f"{name}: measured before jobs return to it")
+        return True
 
 
 @dataclass
@@ -337,9 +350,19 @@ class Loop:
                 self._one(action, world)
             except (SetupError, CloudError) as error:
                 self._write(rule=action.rule, nodes=action.nodes, result=str(error))
-        for (state, reason, _), action in grouped.items():
-            self._note(action, world)
-            self._update(list(action.nodes), state, reason)
+        for (state, reason, rule), action in grouped.items():
+            names = [name for name in action.nodes if rule not in decision.REPAIRED or not self._measured(name)]
+            if names:
+                self._note(replace(action, nodes=tuple(names)), world)
+                self._update(names, state, reason)
+
+    def _measured(self, name: str) -> bool:
+        """Have a repaired node measured before jobs return to it; where that can't be begun, it is tried again."""
+        try:
+            return self.slurm.measure(name)
+        except SetupError as error:
+            self._write(rule="measure", nodes=[name], result=str(error))
+            return True
 
     def _comment(self, jobs: Iterable[str], reason: str) -> None:
         """Write into jobs why they wait again, before their nodes are taken from them."""

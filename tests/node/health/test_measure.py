@@ -150,7 +150,7 @@ class TestJobs:
         slurm.refuses = False
         for text in ("", "garbage", "[]", '{"there": "x"}', "null"):
             (measure.LOGS / "7.out").write_text(text)
-            measure._run_pairs("p", 1, [("a", "b")])
+            measure._run_pairs({"partition": "p"}, 1, [("a", "b")])
         assert slurm.drained == {}
 
     def test_a_slow_nccl_test_drains_with_its_figure(self, slurm):

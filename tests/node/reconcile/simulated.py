@@ -117,6 +117,9 @@ class SimSlurm:
             elif state.startswith("POWER_DOWN") and not node.states & {"POWERING_DOWN"}:
                 node.states |= {"POWER_DOWN"}
 
+    def measure(self, name: str) -> bool:
+        return False
+
     def comment(self, job: str, text: str) -> None:
         self.jobs[job].comment = text
 
