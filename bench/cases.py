@@ -187,12 +187,51 @@ def _nccl_log(hosts: tuple[str, str], share: float) -> Iterator[str]:
     yield f"# Out of bounds values : 0 OK\n# Avg bus bandwidth    : {average:g} \n"
 
 
+_COLD = """
+cd /tmp
+date +%s.%N
+sbatch --quiet --wait --exclusive --nodes={nodes} --output=/dev/null --wrap 'srun true; date +%s.%N >/home/began'
+cat /home/began
+python3 -c 'import json
+rows = map(json.loads, open("/var/lib/hpc/controller/reconcile/journal.jsonl"))
+print([row["asked"] for row in rows if row["rule"] == "asked-resume"][-1])'
+"""
+"""Prints when a job on so many nodes was submitted, when its script ran, and when ResumeProgram did."""
+
+
+def _elastic(here: Environment) -> Answer:
+    """Jobs on nodes that have no machine yet: one node, then many."""
+    most = 8 if here.quick else 64
+    nodesets = {"cpu": {"count": {"min": 1, "max": most + 2}, "idle": "1h"}}
+    partitions = {"cpu": {"nodesets": ["cpu"], "default": True}}
+    cluster = Cluster("cold", here, {"login": {"on": "controller"}, "nodesets": nodesets, "partitions": partitions})
+    cluster.hpc("up")
+    asked: list[float] = []
+    took: list[float] = []
+    for nodes in (2, most + 2):
+        submitted, began, resumed = map(float, cluster.shell("controller", _COLD.format(nodes=nodes)).split())
+        asked.append(resumed - submitted)
+        took.append(began - submitted)
+        here.say(f"{nodes - 1} elastic nodes: {took[-1]:.1f} s until the job ran")
+    here.sweep(cluster.name)
+    one, many = (
+        Series(name=f"sbatch on {text}", values=(value,))
+        for text, value in zip(("one cold node", f"{most} cold nodes"), took, strict=True)
+    )
+    return [one, many, Series(name="sbatch to ResumeProgram", values=tuple(asked))], [
+        Claim(what="sbatch to ResumeProgram", value=max(asked), limit=2.0),
+        Claim(what="a job on one cold node runs", value=took[0], limit=40.0),
+        Claim(what=f"a job on {most} cold nodes runs", value=took[1], limit=75.0),
+    ]
+
+
 CASES = (
     Case(name="up", title="First `up` of Pulumi.dev.yaml, five machines, against bench/by-hand.sh", run=_first_up),
     Case(name="noop", title="`up` with nothing to do, five machines", run=_second_up),
     Case(name="nodes", title="First `up` by number of nodes", run=_nodes),
     Case(name="change", title="A partition's limit changed on a cluster of 32 nodes", run=_partition_edit),
     Case(name="preview", title="Preview of 32 nodes against a bare program with as many resources", run=_preview),
+    Case(name="elastic", title="Jobs on elastic nodes without a machine: from sbatch until they run", run=_elastic),
     Case(name="reports", title="The report of a thousand NCCL tests", run=_report),
 )
 

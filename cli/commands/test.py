@@ -26,7 +26,7 @@ CLUSTERS = "tests/e2e"
 """Whole clusters, through the command."""
 LANES = {
     "edits": ("changes", "day_two", "faults"),
-    "jobs": ("containers", "examples", "health", "mlperf", "quickcheck", "status", "user"),
+    "jobs": ("containers", "elastic", "examples", "health", "mlperf", "quickcheck", "status", "user"),
     "machines": ("confinement", "failure", "operators_jobs", "prolog", "rehearse"),
 }
 """Files of CLUSTERS by the process that runs them; all others, those of the fixture `pair`, are in a process of their

@@ -1,6 +1,7 @@
 """Faults of a rehearsal's cloud, set while it runs."""
 
 import json
+import urllib.error
 import urllib.request
 from pathlib import Path
 from typing import Any
@@ -48,5 +49,10 @@ class FaultClient:
         request = urllib.request.Request(  # noqa: S310 - this host
             self._url + path, data, {"Authorization": f"Bearer {self._token}"}
         )
-        with urllib.request.urlopen(request, timeout=20) as reply:  # noqa: S310
-            return json.loads(reply.read())
+        while True:
+            try:
+                with urllib.request.urlopen(request, timeout=20) as reply:  # noqa: S310
+                    return json.loads(reply.read())
+            except urllib.error.HTTPError as error:
+                if error.code != 503:  # a fault that was asked for
+                    raise
