@@ -128,10 +128,14 @@ def recreate_nodes(edit: Edit) -> Impact:
     """The nodes of the nodeset that are there before and after, whose machines can't be changed in place."""
     after = roster.node_names(edit.after, edit.name)
     nodes = tuple(name for name in roster.node_names(edit.before, edit.name) if name in after)
-    return Replace(
-        f"{names(nodes)} is recreated; each node takes no new jobs until then, and its jobs finish before it goes",
-        show_jobs(nodes),
+    elastic = {*roster.elastic_names(edit.before, edit.name), *roster.elastic_names(edit.after, edit.name)}
+    static = [name for name in nodes if name not in elastic]
+    text = f"{names(static)} is recreated; each node takes no new jobs until then, and its jobs finish before it goes"
+    later = (
+        "elastic nodes have it from their next start on; where their size in Slurm changes, those that run are powered "
+        "down when their jobs have ended"
     )
+    return Replace("; ".join([*([text] if static else []), *([later] if elastic else [])]), show_jobs(nodes))
 
 
 def end_sessions(gone: list[str], how: str) -> Impact:

@@ -152,3 +152,15 @@ class TestGoogleCloud:
     def test_what_another_list_of_ways_does(self, old: Any, new: Any, effect: Effect) -> None:
         before, after = (unchecked(nodesets={"a3": GROWING | {"capacity": ways}}) for ways in (old, new))
         assert [change.effect for change in effects(before, after, "a3")] == [effect]
+
+
+def test_another_type_recreates_static_nodes_and_waits_for_the_next_start_of_elastic_ones() -> None:
+    def reason(**count: int) -> str:
+        before, after = (
+            unchecked(nodesets={"cpu": {"count": count, "machine_type": kind}})
+            for kind in ("n2-standard-2", "n2-standard-4")
+        )
+        return next(one.reason for one in effects(before, after, "x") if one.path.endswith("machine_type"))
+
+    assert reason(min=2, max=4).startswith("cloud-cpu-[0-1] is recreated; each node takes no new jobs")
+    assert reason(min=0, max=4).startswith("elastic nodes have it from their next start on")
