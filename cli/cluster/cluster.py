@@ -98,7 +98,10 @@ def from_outputs(stack: str, outputs: Mapping[str, Any], *needed: Capability) ->
 
 
 def _elastic(outputs: Mapping[str, Any], targets: Mapping[str, Target]) -> dict[str, Target]:
-    """The elastic nodes of a stack, behind the jump host of its other nodes, else behind the controller."""
+    """The elastic nodes of a stack: as its outputs have them, else behind the jump host of its other nodes, else behind
+    the controller."""
+    if rows := outputs.get("elastic"):
+        return read_targets({**outputs, "targets": rows})
     if "config" not in outputs:
         return {}
     from cluster.load import parse_output

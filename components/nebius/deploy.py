@@ -277,11 +277,15 @@ def deploy(config: ClusterConfig, scripts: Tree) -> Deployment:
     platform = NebiusPlatform(config.name, config)
     cloud, slurm = platform.infrastructure, platform.slurm
     kubernetes = cloud.cluster
+    sleeping = [name for nodeset in config.nodesets for name in elastic_names(config, nodeset)]
+    roles = ("node",)
+    elastic = {name: pod_of(name, roles).target(roles, config.name) for name in sleeping}
     return Deployment(
         login=LOGIN.name,
         targets=targets(config),
         config=slurm.ready.apply(lambda _: config_text(config)),
         outputs={
+            **({"elastic": elastic} if elastic else {}),
             "kubernetes": kubernetes.access,
             "address": slurm.login.apply(lambda found: found["address"]),
             "port": slurm.login.apply(lambda found: int(found["port"])),

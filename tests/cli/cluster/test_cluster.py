@@ -102,6 +102,15 @@ ELASTIC = {
 }
 
 
+def test_an_elastic_node_of_pods_is_reached_as_its_outputs_say() -> None:
+    row = {"method": "kubectl", "roles": ["node"], "pod": "gpu-1", "container": "slurmd", "namespace": "soperator"}
+    targets = {"controller-0": {**row, "roles": ["controller"], "pod": "controller-0", "container": "slurmctld"}}
+    cluster = from_outputs("neb", {**ELASTIC, "targets": targets, "elastic": {"gpu-1": row}, "kubernetes": {"a": "b"}})
+    found = cluster.target("gpu-1")
+    assert (found.method, found.row["pod"], found.row["kubernetes"]) == ("kubectl", "gpu-1", {"a": "b"})
+    assert "gpu-1" not in cluster.targets
+
+
 def test_an_elastic_node_is_reached_through_the_controller() -> None:
     cluster = from_outputs("grow", ELASTIC)
     assert cluster.target("cpu-0").jump is None

@@ -94,6 +94,7 @@ def test_up_changes_and_destroy(site):
     assert "replace" not in changed.values()
     assert powered(site) == [0, 1]
     assert "gpu-1" in slurm(site)["known"]
+    assert {name: row["pod"] for name, row in site.outputs()["elastic"].items()} == {"gpu-2": "gpu-2"}
 
     site.run("destroy")
     assert site.owned() == []
