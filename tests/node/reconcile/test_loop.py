@@ -3,10 +3,11 @@
 import json
 
 import pytest
-from reconcile import service
-from reconcile.decision import LOOPS
+from reconcile import loop, service
+from reconcile.decision import LOOPS, NEW, Health
 from reconcile.loop import plain
 from system import cluster_state
+from system.host import SetupError
 
 from lab.google.http import RefusalError
 from tests.node.reconcile.simulated import Cluster
@@ -87,6 +88,29 @@ class TestComeAndGo:
         del cluster.fake.guest["c-gpu-0"]
         cluster.run(600)
         assert cluster.slurm.jobs["1"].done
+
+
+class TestRepaired:
+    @pytest.mark.parametrize(("mode", "resumed"), [("no measurement", True), ("measured", False), ("refused", False)])
+    def test_a_repaired_node_returns_by_its_measurement_where_there_is_one(self, cluster, monkeypatch, mode, resumed):
+        cluster.slurm.submit("1", 1, 60)
+        cluster.run(150)
+        node = cluster.slurm.nodes_["c-gpu-0"]
+        node.states.add("DRAIN")
+        node.reason, node.by, asked = NEW, "root", []
+
+        def measure(name: str) -> bool:
+            asked.append(name)
+            if mode == "refused":
+                raise SetupError("slurmctld does not answer")
+            return mode == "measured"
+
+        monkeypatch.setattr(cluster.slurm, "measure", measure)
+        monkeypatch.setattr(loop, "_health", lambda _: {"c-gpu-0": Health(cluster.now, failed=False, passes=2)})
+        cluster.run(6)
+        assert set(asked) == {"c-gpu-0"}
+        assert ("DRAIN" not in node.states) == resumed
+        assert ("new-sound" in {row["rule"] for row in cluster.journal()}) == resumed
 
 
 class TestCapacity:

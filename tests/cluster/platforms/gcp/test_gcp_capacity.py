@@ -42,7 +42,7 @@ CAPACITIES = {
 def test_the_file_says_one_way(given, way):
     kind = "a3-megagpu-8g" if isinstance(way, Calendar | Flex) else "c2-standard-8"
     section = {"machine_type": kind, "count": 1, **({"capacity": given} if given else {})}
-    assert of_nodes(google(nodesets={"cpu": section}).nodesets["cpu"].capacity) == way
+    assert [of_nodes(one) for one in google(nodesets={"cpu": section}).nodesets["cpu"].ways] == [way]
 
 
 @pytest.mark.parametrize("given", ["mine", {"name": "mine"}, {"name": "mine", "placement_policy": "tight"}])
