@@ -27,6 +27,9 @@ NO_MACHINE = "hpc: its machine is refused"
 NO_BOOT = "hpc: its machine did not boot"
 REPLACED = "hpc: its machine is replaced"
 NEW = "hpc: new machine, being checked"
+DUPLICATE = "Duplicate jobid"
+"""Reason of Slurm's own (DSH_DUP_JOBID, src/slurmctld/agent.c): a slurmctld that was killed starts a job on a node that
+runs it already, and drains the node."""
 LOOPS = (GONE, ENDS, NO_CAPACITY, NO_MACHINE, NO_BOOT, REPLACED, *CLOUD)
 """Reasons of nodes that the loop resumes, or powers down, by itself."""
 
@@ -284,6 +287,11 @@ class Case:
         return "DRAIN" in self.states and self.reason.startswith(NEW)
 
     @property
+    def twice_started(self) -> bool:
+        """Whether Slurm has drained the node for a job that it had forgotten."""
+        return "DRAIN" in self.states and self.node is not None and self.node.by == "slurm" and self.reason == DUPLICATE
+
+    @property
     def others(self) -> bool:
         """Whether a person, `up`, or Slurm by a drain, has taken the node out of service."""
         if not self.node or not self.states & {"DOWN", "DRAIN", "FAIL"} or self.sick or self.new:
@@ -421,6 +429,8 @@ RULES: tuple[Rule, ...] = (
     Rule("reboots", ANY, "REBOOT_*", "", Do.NOTHING, lambda c: any(s.startswith("REBOOT") for s in c.states)),
     Rule("maintenance", ANY, "in a MAINT reservation", "", Do.NOTHING, lambda c: "MAINTENANCE" in c.states),
     Rule("power-down-waits", ANY, "POWER_DOWN", "", Do.NOTHING, lambda c: c.power == "POWER_DOWN"),
+    Rule("twice-started", RUNNING, f"DRAIN `{DUPLICATE}`", "by Slurm; without jobs, seen twice", Do.RESUME,
+         lambda c: c.status == RUNNING and c.twice_started and not c.busy and c.twice),
     Rule("others", ANY, "DOWN, DRAIN or FAIL", "by a person, by `up`, or a drain by Slurm", Do.NOTHING,
          lambda c: c.others),
     # A machine that is replaced: the node is drained all the time.
