@@ -38,7 +38,7 @@ def ended(cluster: Cluster, number: str) -> bool:
 
 
 def machine(cluster: Cluster, node: str) -> bool:
-    return running(bare(cluster.root, cluster.name, f"{cluster.name}-{node}").paths)
+    return running(bare(cluster.root, cluster.name, f"{cluster.name}-{node}").paths) is not None
 
 
 def test_a_static_node_becomes_elastic_when_its_job_has_ended(grown: Cluster):
