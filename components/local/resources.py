@@ -230,7 +230,7 @@ def _outputs(props: Mapping[str, Any], facts: Facts) -> dict[str, Any]:
 
 
 def digest(inputs: Mapping[str, Any]) -> str:
-    """A hash of a machine's files: half a megabyte in each run, of which one JSON text would take three times as long."""
+    """A hash of a machine's files: half a megabyte in each run, of which one JSON text takes three times as long."""
     found = hashlib.blake2b(digest_size=16)
     for path, file in sorted(inputs["files"].items()):
         text = file if isinstance(file, str) else json.dumps(file, sort_keys=True, default=repr)
