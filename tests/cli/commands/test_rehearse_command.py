@@ -205,6 +205,17 @@ def test_the_real_prolog_is_a_file_of_the_stacks_own(hpc: Hpc, root: Path, mega:
     assert written(root)["slurm"]["rxdm"]["file"] == "mine.sh"
 
 
+def test_elastic_nodes_are_rehearsed_where_there_are_some(hpc: Hpc, root: Path, mega: Path) -> None:
+    assert "no elastic nodeset" in hpc("rehearse", "mega", "--elastic").err
+    assert "give both" in hpc("rehearse", "mega", "--faults").err
+    mega.write_text(MEGA.replace("count: 9", "count: {min: 1, max: 9}"))
+    assert "--elastic has these too" in hpc("rehearse", "mega").out
+    assert written(root)["nodesets"]["a3mega"]["count"] == 4
+    ended = hpc("rehearse", "mega", "--elastic")
+    assert "./hpc rehearse mega --elastic" in ended.out
+    assert written(root)["nodesets"]["a3mega"]["count"] == {"min": 1, "max": 9}
+
+
 def test_a_stack_that_has_resources_is_not_forgotten(hpc: Hpc, root: Path) -> None:
     from cli.stack import project  # noqa: PLC0415 - after `root` has moved it
     from engine import EngineError  # noqa: PLC0415
