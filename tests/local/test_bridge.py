@@ -2,6 +2,7 @@
 
 import ipaddress
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -56,8 +57,10 @@ class TestOtherStacks:
     """Their bridges may be gone (the host was restarted); their record still holds their addresses."""
 
     def _network(self, root: Path, **changes: str) -> network.Network:
-        given = {"stack": "mine", "owner": "hpc/mine", "cidr": "10.80.0.0/20", "gateway": "10.80.0.1", **changes}
-        return network.Network(root=root, hosts={}, **given)
+        made = network.Network(
+            root=root, hosts={}, stack="mine", owner="hpc/mine", cidr="10.80.0.0/20", gateway="10.80.0.1"
+        )
+        return replace(made, **changes)
 
     def _record(self, root: Path, stack: str, owner: str) -> None:
         folder = root / "stacks" / stack

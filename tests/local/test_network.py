@@ -43,8 +43,15 @@ def bridges(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def of(root: Path, key: str) -> network.Network:
-    given = {"stack": "dev", "owner": "hpc/dev", "cidr": "10.80.0.0/20", "gateway": "10.80.0.1"}
-    return network.Network(root=root, hosts={}, state=owner.state_id(key), **given)
+    return network.Network(
+        root=root,
+        hosts={},
+        state=owner.state_id(key),
+        stack="dev",
+        owner="hpc/dev",
+        cidr="10.80.0.0/20",
+        gateway="10.80.0.1",
+    )
 
 
 def design(root: Path, key: str) -> Design:

@@ -36,7 +36,9 @@ def given(*, nebius: Description | None = None, **changes: Any) -> Description:
     return deepcopy({**cluster, **changes})
 
 
-def gpus(machine_type: str = H100, count: int = 2, *, nebius: Description | None = None, **more: Any) -> Description:
+def gpus(
+    machine_type: str = H100, count: int | dict[str, int] = 2, *, nebius: Description | None = None, **more: Any
+) -> Description:
     """Keys of a cluster whose one nodeset has GPUs; nodes with all GPUs of a host are on a fabric."""
     workers = {} if machine_type == ONE_GPU else FABRIC
     nodesets = {"worker": {"machine_type": machine_type, "count": count, **more}}
