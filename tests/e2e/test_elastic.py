@@ -28,7 +28,9 @@ def spare(bring_up: Callable[..., Cluster]) -> Cluster:
         login={"on": "controller"},
         nodesets={"cpu": {"count": {"min": 1, "max": 4}, "idle": "20s"}},
         # A job whose node was lost is eligible again once the credential of its first start has expired.
-        slurm={"extra": {"AuthInfo": "cred_expire=5", "SuspendTimeout": 20}},
+        # A slurmctld that is killed while a machine boots asks for it again when it is back, and takes a machine that
+        # booted before for none: the loop starts it again after 80 % of ResumeTimeout.
+        slurm={"extra": {"AuthInfo": "cred_expire=5", "SuspendTimeout": 20, "ResumeTimeout": 60}},
     )
 
 
