@@ -14,6 +14,7 @@ from components.local.host.paths import StackPaths
 from components.local.host.process import Process
 from lab.google.faults import FaultClient
 from tests.e2e.cluster import Cluster, eventually
+from tests.e2e.faults import STATE
 
 pytestmark = pytest.mark.e2e
 
@@ -123,8 +124,12 @@ def test_a_job_whose_machine_is_lost_runs_again(spare: Cluster, cloud: FaultClie
 
 def test_no_process_in_between_is_needed_alive(spare: Cluster, cloud: FaultClient):
     """The loop, slurmctld and the cloud are killed while a job's machines boot."""
+    cloud.set(insert_seconds=20)
     number = submit(spare, "--nodes=4", "--exclusive")
     eventually(lambda: any(row["status"] != "RUNNING" for row in cloud.instances()), what="instances")
+    # A job that slurmctld has not written down yet would come back under another number.
+    stir = f"scontrol update job={number} comment=x"
+    spare.inside("controller", f"touch /tmp/now; until [ {STATE} -nt /tmp/now ]; do {stir}; sleep 0.5; done")
     spare.inside("controller", "systemctl kill --signal=KILL hpc-reconcile slurmctld")
     process = Process.load(paths(spare).record)
     assert process
