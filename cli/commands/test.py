@@ -26,7 +26,8 @@ CLUSTERS = "tests/e2e"
 """Whole clusters, through the command."""
 LANES = {
     "edits": ("changes", "day_two", "faults"),
-    "jobs": ("containers", "elastic", "examples", "health", "mlperf", "quickcheck", "status", "user"),
+    "elastic": ("elastic", "elastic_edits", "upgrade"),
+    "jobs": ("containers", "examples", "health", "mlperf", "quickcheck", "status", "user"),
     "machines": ("confinement", "failure", "operators_jobs", "prolog", "rehearse"),
 }
 """Files of CLUSTERS by the process that runs them; all others, those of the fixture `pair`, are in a process of their
@@ -85,7 +86,7 @@ def tests(arguments: Sequence[str], *, fast: bool) -> list[Part]:
     """Pytest, with the user's arguments last so that they win.
 
     A fast run leaves out whole clusters and what is SLOW. Whole clusters wait for machines as much as they work: they
-    run in four processes, pods in one, and all else at a lower priority beside them in two, which have both cores to
+    run in five processes, pods in one, and all else at a lower priority beside them in two, which have both cores to
     themselves in the end; unless the arguments choose some. They are no workers of pytest-xdist, which get no Ctrl-C:
     their machines would stay.
     """
