@@ -239,6 +239,11 @@ class Case:
         return self.node is not None and self.node.elastic
 
     @property
+    def deleted(self) -> bool:
+        """Whether its deletion is under way. A creation that hangs keeps no instance that is not wanted any more."""
+        return self.pending is not None and self.pending.kind == "delete"
+
+    @property
     def twice(self) -> bool:
         return self.seen.passes >= 2
 
@@ -423,7 +428,7 @@ def _is(status: tuple[str, ...]) -> Callable[[Case], bool]:
 RULES: tuple[Rule, ...] = (
     Rule("two-zones", "in two zones", ANY, "", Do.ALERT, lambda c: len(c.found) > 1),
     Rule("unknown", ANY, "not in slurm.conf", "made by the loop, seen twice, 90 s", Do.DELETE,
-         lambda c: c.node is None and c.name not in c.world.known and c.ours and c.twice and not c.pending
+         lambda c: c.node is None and c.name not in c.world.known and c.ours and c.twice and not c.deleted
          and c.lasted > ORPHAN_SECONDS, counts=True),
     Rule("not-ours", ANY, "not in slurm.conf", "else", Do.NOTHING, lambda c: c.node is None),
     Rule("reboots", ANY, "REBOOT_*", "", Do.NOTHING, lambda c: any(s.startswith("REBOOT") for s in c.states)),
@@ -442,7 +447,7 @@ RULES: tuple[Rule, ...] = (
     Rule("new-sick", RUNNING, f"DRAIN `{NEW}`", "a health check has failed since", Do.ALERT,
          lambda c: c.new and c.status == RUNNING and c.checked and c.health is not None and c.health.failed),
     Rule("new-ended", "TERMINATED, STOPPED", f"DRAIN `{NEW}`", "elastic", Do.DELETE,
-         lambda c: c.new and c.elastic and c.ours and c.status in ENDED and not c.pending, counts=True),
+         lambda c: c.new and c.elastic and c.ours and c.status in ENDED and not c.deleted, counts=True),
     Rule("new-waits", ANY, f"DRAIN `{NEW}`", "else", Do.NOTHING, lambda c: c.new),
     # No instance.
     Rule("creating", NONE, "POWERING_UP", "the request is under way, or has just failed", Do.NOTHING,
@@ -476,9 +481,9 @@ RULES: tuple[Rule, ...] = (
     # Instances that wait, boot or run.
     Rule("queued", "PENDING", "POWERING_UP", "", Do.NOTHING, lambda c: c.status == "PENDING" and c.booting),
     Rule("queued-unneeded", "PENDING", ANY, "elastic, seen twice", Do.DELETE,
-         lambda c: c.status == "PENDING" and c.elastic and c.ours and c.twice and not c.pending, counts=True),
+         lambda c: c.status == "PENDING" and c.elastic and c.ours and c.twice and not c.deleted, counts=True),
     Rule("old-machine", RUNS, "POWERING_UP", "created before Slurm asked for it", Do.DELETE,
-         lambda c: c.status in (*COMING, RUNNING) and c.booting and c.ours and c.old_machine and not c.pending,
+         lambda c: c.status in (*COMING, RUNNING) and c.booting and c.ours and c.old_machine and not c.deleted,
          counts=True),
     Rule("boot-failed", RUNS, "POWERING_UP", "the machine reports a failure, or 80 % of ResumeTimeout are over",
          Do.BOOT_FAILED, lambda c: c.status in (*COMING, RUNNING) and c.booting and c.boot_failed, reason=NO_BOOT,
@@ -486,11 +491,11 @@ RULES: tuple[Rule, ...] = (
     Rule("boots", RUNS, "POWERING_UP", "else", Do.NOTHING,
          lambda c: c.status in (*COMING, RUNNING) and c.booting),
     Rule("suspend", RUNS, "POWERING_DOWN", "elastic", Do.DELETE,
-         lambda c: c.status in (*COMING, RUNNING, "SUSPENDED") and c.powering_down and c.ours and not c.pending),
+         lambda c: c.status in (*COMING, RUNNING, "SUSPENDED") and c.powering_down and c.ours and not c.deleted),
     Rule("orphan-busy", RUNS, "POWERED_DOWN", "jobs run there", Do.ALERT,
          lambda c: c.status in (*COMING, RUNNING) and c.asleep and c.node is not None and bool(c.node.jobs)),
     Rule("orphan", RUNS, "POWERED_DOWN", "seen twice, 90 s", Do.DELETE,
-         lambda c: c.status in (*COMING, RUNNING) and c.asleep and c.ours and c.twice and not c.pending
+         lambda c: c.status in (*COMING, RUNNING) and c.asleep and c.ours and c.twice and not c.deleted
          and c.lasted > ORPHAN_SECONDS, counts=True),
     # Instances that end.
     Rule("ends", "PENDING_STOP, STOPPING, TERMINATED, STOPPED", "in service", "", Do.DOWN,
@@ -499,7 +504,7 @@ RULES: tuple[Rule, ...] = (
     Rule("ended-down", "TERMINATED, STOPPED", "DOWN", "elastic", Do.POWER_DOWN,
          lambda c: c.status in ENDED and c.down and c.elastic and c.power == "up", counts=True),
     Rule("ended", "TERMINATED, STOPPED", "POWERING_UP, POWERING_DOWN, POWERED_DOWN", "elastic", Do.DELETE,
-         lambda c: c.status in ENDED and c.elastic and c.ours and c.power != "up" and not c.pending, counts=True),
+         lambda c: c.status in ENDED and c.elastic and c.ours and c.power != "up" and not c.deleted, counts=True),
     Rule("stopped", "TERMINATED, STOPPED", ANY, "else: `up` starts it again", Do.NOTHING, _is(ENDED)),
     Rule("moves", "SUSPENDED, SUSPENDING, REPAIRING", "in service", "", Do.DOWN,
          lambda c: c.status in ("SUSPENDED", "SUSPENDING", "REPAIRING") and c.up and not c.sick, reason=ENDS,

@@ -122,6 +122,7 @@ CASES: list[tuple[str, World]] = [
     ("boots", world(BOOTS, "RUNNING", lasted=100)),
     ("boots", world(BOOTS, "STAGING", lasted=100)),
     ("suspend", world(OFF, "RUNNING")),
+    ("suspend", world(OFF, "STAGING", pending=PENDING)),
     ("orphan-busy", world(ASLEEP, "RUNNING", jobs=("7",))),
     ("orphan", world(ASLEEP, "RUNNING")),
     ("well", world(ASLEEP, "RUNNING", lasted=30)),
