@@ -325,8 +325,11 @@ class Loop:
         creates = [action for action in creates if action not in many]
         for action in creates:
             self._note(action, world)
-        do = [lambda action=action: self._create(action) for action in creates]
-        for outcome in [one() for one in do] if self.at_once == 1 else in_parallel(lambda one: one(), do, at_once=8):
+        for outcome in (
+            in_parallel(self._create, creates, at_once=self.at_once)
+            if self.at_once > 1
+            else [self._create(action) for action in creates]
+        ):
             self._created(*outcome, world.now)
         self._save()
         grouped: dict[tuple[str, str, str], Action] = {}
