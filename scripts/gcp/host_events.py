@@ -90,12 +90,8 @@ class HostEvents:
         """Requeue the node's batch jobs, and set it down before the machine ends: jobs of srun and salloc end then."""
         self._end = self._end or time.monotonic() + GRACE_SECONDS
         try:
-            for job in sorted(jobs_on(self.node)):
-                try:
-                    run("scontrol", "requeue", job)
-                    log(f"requeued job {job}")
-                except SetupError as error:
-                    log(f"job {job} ends with the machine: {error}")
+            for job, error in scheduler.requeue_jobs(self.node, reason).items():
+                log(f"job {job} ends with the machine: {error}")
             while time.monotonic() < self._end and jobs_on(self.node):
                 time.sleep(1)
         finally:

@@ -111,11 +111,12 @@ def test_faults_drain_their_nodes_and_no_job_is_lost(sick: Cluster):
 def test_jobs_of_a_broken_node_are_requeued_and_say_why(sick: Cluster):
     """As a check asks for it that finds a lost GPU, which these machines do not have."""
     job = sick.job("sleep 300", "--nodelist=sick-cpu-0")
-    line = "from health import drain; drain.requeue_jobs('sick-cpu-0', 'hpc-health: gpu-lost: GPU 0 is lost')"
+    line = "from slurm import scheduler; scheduler.requeue_jobs('sick-cpu-0', 'hpc-health: gpu-lost: GPU 0 is lost')"
     sick.inside("cpu-0", f'cd /usr/local/lib/hpc/node && python3 -c "{line}"')
     eventually(lambda: sick.state(job) == "PENDING", what="the requeued job")
     why = sick.run("squeue", "-h", "-j", job, "--Format=admin_comment:80").strip()
-    assert why == "hpc: requeued from sick-cpu-0: gpu-lost: GPU 0 is lost"
+    assert why.startswith("hpc: requeued at ")
+    assert why.endswith(" from sick-cpu-0: gpu-lost: GPU 0 is lost")
     sick.run("scancel", job, user="alice")
     well(sick)
 

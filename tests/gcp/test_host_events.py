@@ -8,7 +8,7 @@ from typing import Any
 import host_events
 import pytest
 from host_events import HostEvents, reason_of, window_of
-from slurm import reservations
+from slurm import reservations, scheduler
 from slurm.output import MAINTENANCE, PREEMPTED
 from system.host import SetupError
 
@@ -39,7 +39,7 @@ class Slurm:
         if line in self.refused:
             raise SetupError(f"{line}: Requested operation is presently disabled")
         if "requeue" in line:
-            self.jobs = self.jobs.replace(command[-1], "")
+            self.jobs = self.jobs.replace(f"{command[-1]}|\n", "")
         return ""
 
 
@@ -83,13 +83,17 @@ def test_a_window_has_a_start_and_a_length(upcoming: object, minutes: int | None
 
 
 class TestAct:
-    def test_a_machine_that_is_taken_back_gives_its_jobs_away_and_is_set_down(self, slurm: Slurm) -> None:
-        slurm.jobs = "7\n8\n"
+    def test_a_machine_that_is_taken_back_gives_its_jobs_away_and_is_set_down(
+        self, slurm: Slurm, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        slurm.jobs = "7|\n8|\n"
+        monkeypatch.setattr(scheduler, "requeued_text", lambda node, why: f"{node}: {why}")
         HostEvents(NODE).act({"preempted": "TRUE"})
         assert slurm.asked == [
             f"scontrol update NodeName={NODE} State=DRAIN Reason={PREEMPTED}",
             "scontrol requeue 7",
             "scontrol requeue 8",
+            f"scontrol update JobId=7,8 AdminComment={NODE}: {PREEMPTED}",
             f"scontrol update NodeName={NODE} State=DOWN Reason={PREEMPTED}",
         ]
 
@@ -97,7 +101,7 @@ class TestAct:
         self, slurm: Slurm, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(host_events, "GRACE_SECONDS", 0.2)
-        slurm.jobs, slurm.refused = "7\n", {"scontrol requeue 7"}
+        slurm.jobs, slurm.refused = "7|\n", {"scontrol requeue 7"}
         began = time.monotonic()
         HostEvents(NODE).act({"preempted": "TRUE"})
         assert time.monotonic() - began >= 0.2
@@ -110,7 +114,7 @@ class TestAct:
             raise host_events.StopError
 
         monkeypatch.setattr(host_events.time, "sleep", ends)
-        slurm.jobs, slurm.refused = "7\n", {"scontrol requeue 7"}
+        slurm.jobs, slurm.refused = "7|\n", {"scontrol requeue 7"}
         with pytest.raises(host_events.StopError):
             HostEvents(NODE).act({"preempted": "TRUE"})
         assert slurm.asked[-1].endswith(f"State=DOWN Reason={PREEMPTED}")

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import os
 import time
-from contextlib import suppress
 from typing import Any, NamedTuple
 
 from health import outcome, repair
-from health.kinds import PREFIX, RESUMES, kinds, may_resume, parts, reason
+from health.kinds import RESUMES, kinds, may_resume, parts, reason
 from health.outcome import Outcome
 from slurm import scheduler
 from system import cluster_state
@@ -52,7 +51,7 @@ def settle(name: str, mode: str, wanted: dict[str, Any], found: dict[str, Outcom
                 apply_action(name, todo.name, todo.reason)
                 kept["done"] = todo.name
                 if wanted["requeue"] and any(found[kind].get("certain") for kind in sure):
-                    requeue_jobs(name, todo.reason)
+                    scheduler.requeue_jobs(name, todo.reason)
             ours = bool(parts(seen["reason"])) and "DRAIN" in seen["states"]
             kept["held"] = todo.name in ("drain", "reason") or (ours and todo.name != "resume")
             if not kept["held"]:
@@ -112,20 +111,3 @@ def apply_action(name: str, action: str, reason: str) -> None:
         "resume": ["State=RESUME"],
     }[action]
     run("scontrol", "update", f"NodeName={name}", *words, timeout=SCONTROL_SECONDS)
-
-
-def requeue_jobs(name: str, why: str) -> None:
-    """Requeue the batch jobs that run on a node, and say why in their AdminComment. Raises SetupError: slurmctld does
-    not say which they are. Those that it does not requeue, as interactive ones, run on.
-
-    Slurm holds a requeued job back until its old credential has expired, two minutes (src/slurmctld/job_mgr.c).
-    """
-    wanted = "--Format=JobID:20,admin_comment:40"
-    running = [f"--nodelist={name}", "--states=running,suspended"]
-    found = run("squeue", "--noheader", *running, wanted, timeout=SCONTROL_SECONDS)
-    for job, comment in (line.split(maxsplit=1) for line in found.splitlines() if line.strip()):
-        with suppress(SetupError):
-            run("scontrol", "requeue", job, timeout=SCONTROL_SECONDS)
-            if comment.startswith(("hpc: ", "(null)")):  # those of people stay
-                text = f"hpc: requeued from {name}: {why.removeprefix(PREFIX)}"
-                run("scontrol", "update", f"JobId={job}", f"AdminComment={text}", timeout=SCONTROL_SECONDS)

@@ -21,7 +21,7 @@ from interface import Reconcile
 from reconcile import decision
 from reconcile.compute_engine import CAPACITY, MADE_BY, OURS, PASSING, CloudError, ComputeEngine, Instance, Kind
 from reconcile.decision import Action, Cooling, Do, Health, Node, Pending, Repair, Seen, World, way_key
-from slurm import conf_changes, output
+from slurm import conf_changes, output, scheduler
 from system import cluster_state
 from system.host import SetupError, in_parallel, log, printable, read_json, run, write
 
@@ -59,8 +59,8 @@ class Slurm(Protocol):
         """Change nodes. Raises SetupError."""
         ...
 
-    def comment(self, job: str, text: str) -> None:
-        """Write a job's AdminComment."""
+    def comment(self, jobs: Sequence[str], text: str) -> None:
+        """Write the AdminComment of jobs that `nodes` has shown. Raises SetupError."""
         ...
 
     def measure(self, name: str) -> bool:
@@ -72,6 +72,9 @@ class Slurm(Protocol):
 class Scontrol:
     """slurmctld on this machine, by its commands."""
 
+    def __init__(self) -> None:
+        self._comments: dict[str, str] = {}
+
     def young(self) -> str:
         started = run("systemctl", "show", "--property=ActiveEnterTimestampMonotonic", "--value", "slurmctld").strip()
         if not started.strip("0"):
@@ -81,9 +84,12 @@ class Scontrol:
 
     def nodes(self) -> tuple[dict[str, dict[str, str]], dict[str, tuple[str, ...]]]:
         rows = output.rows(run("scontrol", "--oneliner", "--all", "show", "node"))
-        text = run("squeue", "--noheader", "--all", f"--states={RUNS}", "--format=%A|%N")
+        wanted = f"--Format=JobID:|,NodeList:|,{scheduler.COMMENT}"
+        text = run("squeue", "--noheader", "--all", f"--states={RUNS}", wanted)
         jobs: dict[str, tuple[str, ...]] = {}
-        for number, _, hosts in (line.partition("|") for line in text.split("\n")):
+        self._comments = {}
+        for number, hosts, comment in (line.split("|", 2) for line in text.split("\n") if line.count("|") > 1):
+            self._comments[number] = comment
             for name in conf_changes.expand(hosts):
                 jobs[name] = (*jobs.get(name, ()), number)
         return {row["NodeName"]: row for row in rows if "NodeName" in row}, jobs
@@ -92,11 +98,8 @@ class Scontrol:
         words = ([f"State={state}"] if state else []) + ([f"Reason={reason}"] if reason else [])
         run("scontrol", "update", f"NodeName={','.join(names)}", *words)
 
-    def comment(self, job: str, text: str) -> None:
-        there = run("squeue", "--noheader", f"--job={job}", "--Format=admin_comment:64").strip()
-        # Those of people stay.
-        if not there or there.startswith(("hpc: ", "(null)", "N/A")):
-            run("scontrol", "update", f"JobId={job}", f"AdminComment={text}")
+    def comment(self, jobs: Sequence[str], text: str) -> None:
+        scheduler.comment_jobs({job: self._comments.get(job, "") for job in jobs}, text)
 
     def measure(self, name: str) -> bool:
         if not acceptance.is_measured(name):
@@ -341,7 +344,8 @@ class Loop:
             if decision.BY_ID[action.rule].counts:
                 self.record.actions.append(world.now)
             if action.rule in REQUEUES and (node := world.nodes.get(action.nodes[0])):
-                text = action.reason if action.do is Do.REFUSE else _requeued(node.name, action.reason, world.now)
+                text = scheduler.requeued_text(node.name, action.reason, world.now)
+                text = action.reason if action.do is Do.REFUSE else text
                 self._comment(node.jobs, text)
             if state := _STATES.get(action.do):
                 key = (state, action.reason, action.rule)
@@ -369,14 +373,13 @@ class Loop:
 
     def _comment(self, jobs: Iterable[str], reason: str) -> None:
         """Write into jobs why they wait again, before their nodes are taken from them."""
-        for job in jobs:
-            if self.record.comments.get(job) == reason:
-                continue
-            self.record.comments[job] = reason
-            try:
-                self.slurm.comment(job, reason)
-            except SetupError as error:
-                self._write(rule="comment", nodes=[job], result=str(error))
+        news = [job for job in jobs if self.record.comments.get(job) != reason]
+        self.record.comments |= dict.fromkeys(news, reason)
+        try:
+            if news:
+                self.slurm.comment(news, reason)
+        except SetupError as error:
+            self._write(rule="comment", nodes=news, result=str(error))
 
     def _is_there(self, action: Action) -> bool:
         """Whether an instance is there that the list did not have; so too where that can't be read."""
@@ -587,11 +590,6 @@ _STATES = {
 
 REQUEUES = ("no-way", "gone", "ends", "moves", "boot-failed")
 """Rules that take nodes from jobs, which are requeued."""
-
-
-def _requeued(name: str, reason: str, now: float) -> str:
-    """What a requeued job's comment says."""
-    return f"hpc: requeued at {time.strftime('%H:%M', time.localtime(now))}: {name}: {reason.removeprefix('hpc: ')}"
 
 
 def plain(text: str) -> str:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any, NamedTuple, TypedDict
 
 from accounting.database import sacctmgr_show
@@ -13,6 +14,7 @@ from slurm.output import WAITING, columns, rows, signed, summary, table
 from system.host import SetupError, listens, log, run, succeeds, wait
 
 ASK_SECONDS = 3
+REQUEUE_SECONDS = 10
 
 
 def job_summary() -> dict[str, Any]:
@@ -179,9 +181,48 @@ def jobs_left(jobs: list[Job], nodes: set[str], partitions: set[str]) -> list[Jo
 
 
 def parse_jobs(text: str) -> list[Job]:
-    """squeue's lines, as asked for above. A pure function."""
+    """The jobs of squeue's lines, as asked for above. A pure function."""
     rows = (line.split("|") for line in text.split("\n") if line.count("|") == 6)
     return [
         Job(number, user, elapsed, limit, state, tuple(parts.split(",")), tuple(conf_changes.expand(hosts)))
         for number, user, elapsed, limit, state, parts, hosts in rows
     ]
+
+
+def requeue_jobs(node: str, why: str) -> dict[str, str]:
+    """Requeue the batch jobs that hold a node, and write `why` into their AdminComment. Returns by number why Slurm
+    refused others, such as interactive ones. Raises SetupError: slurmctld does not say which hold it.
+
+    Slurm holds a requeued job back until its old credential has expired, two minutes (src/slurmctld/job_mgr.c).
+    """
+    held = (f"--nodelist={node}", "--states=RUNNING,SUSPENDED,CONFIGURING")
+    found = run("squeue", "--noheader", *held, f"--Format=JobID:|,{COMMENT}", timeout=REQUEUE_SECONDS)
+    requeued, refused = dict[str, str](), dict[str, str]()
+    for number, _, comment in (line.partition("|") for line in found.splitlines() if "|" in line):
+        try:
+            run("scontrol", "requeue", number, timeout=REQUEUE_SECONDS)
+            requeued[number] = comment
+        except SetupError as error:
+            refused[number] = str(error)
+    with suppress(SetupError):  # they are requeued
+        comment_jobs(requeued, requeued_text(node, why))
+    return refused
+
+
+def requeued_text(node: str, why: str, at: float | None = None) -> str:
+    """Return what the comment of a requeued job says."""
+    clock = time.strftime("%H:%M", time.localtime(at))
+    return f"hpc: requeued at {clock} from {node}: {why.removeprefix('hpc: ').removeprefix('hpc-health: ')}"
+
+
+COMMENT = "admin_comment:8"
+"""A field of squeue's `--Format`: as much of a comment as shows whose it is."""
+
+
+def comment_jobs(jobs: Mapping[str, str], text: str) -> None:
+    """Write into the AdminComment of jobs why they wait again. `jobs`: their comments until now, as COMMENT has them,
+    by number; those of people stay. Raises SetupError."""
+    free = ("hpc: ", "(null)", "N/A")
+    ours = [number for number, comment in jobs.items() if not comment.strip() or comment.startswith(free)]
+    if ours:
+        run("scontrol", "update", f"JobId={','.join(ours)}", f"AdminComment={text}", timeout=REQUEUE_SECONDS)

@@ -187,7 +187,7 @@ class TestSoundMachines:
 class TestRequeue:
     """The batch jobs of a node whose GPU is not to be used."""
 
-    JOBS = "41  (null)\n42  (null)\n43  hpc: earlier\n44  ask Ann\n"
+    JOBS = "41|(null)  \n42|\n43|hpc: ear\n44|ask Ann \n"
 
     @pytest.fixture
     def said(self, monkeypatch: pytest.MonkeyPatch) -> list[str]:
@@ -201,6 +201,8 @@ class TestRequeue:
             return self.JOBS if command[0] == "squeue" else ""
 
         monkeypatch.setattr(drain, "run", run)
+        monkeypatch.setattr(drain.scheduler, "run", run)
+        monkeypatch.setattr(drain.scheduler, "requeued_text", lambda node, why: f"hpc: {node}, {why}")
         monkeypatch.setattr(drain, "node_seen", lambda _: {"states": {"ALLOCATED"}, "reason": ""})
         monkeypatch.setattr(drain.cluster_state, "boot_id", lambda: "boot")
         monkeypatch.setattr(outcome, "last_record", dict)
@@ -215,13 +217,12 @@ class TestRequeue:
         self.settle(certain("GPU 1 is lost"))
         assert said == [
             "scontrol update NodeName=n State=DRAIN Reason=hpc-health: gpu-lost: GPU 1 is lost",
-            "squeue --noheader --nodelist=n --states=running,suspended --Format=JobID:20,admin_comment:40",
+            "squeue --noheader --nodelist=n --states=RUNNING,SUSPENDED,CONFIGURING --Format=JobID:|,admin_comment:8",
             "scontrol requeue 41",
-            "scontrol update JobId=41 AdminComment=hpc: requeued from n: gpu-lost: GPU 1 is lost",
             "scontrol requeue 42",
             "scontrol requeue 43",
-            "scontrol update JobId=43 AdminComment=hpc: requeued from n: gpu-lost: GPU 1 is lost",
             "scontrol requeue 44",
+            "scontrol update JobId=41,43 AdminComment=hpc: n, hpc-health: gpu-lost: GPU 1 is lost",
         ]
 
     def test_they_run_on_where_it_is_not_certain_or_not_asked_for(self, said: list[str]):

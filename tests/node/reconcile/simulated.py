@@ -120,8 +120,9 @@ class SimSlurm:
     def measure(self, name: str) -> bool:
         return False
 
-    def comment(self, job: str, text: str) -> None:
-        self.jobs[job].comment = text
+    def comment(self, jobs: Sequence[str], text: str) -> None:
+        for job in jobs:
+            self.jobs[job].comment = text
 
     # -- its own life
 

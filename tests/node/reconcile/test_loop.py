@@ -43,7 +43,7 @@ class TestComeAndGo:
         cluster.end("c-gpu-0")
         cluster.run(15)
         assert cluster.slurm.jobs["1"].nodes == []
-        assert cluster.slurm.jobs["1"].comment.endswith(": c-gpu-0: its machine is gone")
+        assert cluster.slurm.jobs["1"].comment.endswith(" from c-gpu-0: its machine is gone")
         cluster.run(400)
         assert cluster.slurm.jobs["1"].began > began
 
