@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from health import drain, measure
+from slurm import reservations
 from system.host import SetupError, printable, read_json, run, succeeds, take_lock
 
 LOCK_SECONDS = 3600  # that a node waits for another measurement
@@ -61,22 +62,13 @@ def accept(name: str, wanted: dict[str, Any]) -> None:
     nodes = [name, *[peer for peer in measure.idle(sorted(peers)) if peer != name][:PARTNERS]]
     users = {"root", *(wanted[kind]["user"] for kind in measure.MEASURES if "user" in wanted.get(kind, {}))}
     reservation = f"hpc-accept-{name}"
-    _delete(reservation)
-    run("scontrol", "create", "reservation", f"ReservationName={reservation}", "StartTime=now", f"Duration={MINUTES}",
-        "Flags=MAINT,IGNORE_JOBS", f"Users={','.join(sorted(users))}", f"Nodes={','.join(nodes)}")  # fmt: skip
-    try:
+    with reservations.while_open(reservation, nodes, minutes=MINUTES, users=users):
         drain.apply_action(name, "resume", "")
         for kind, measurement in measure.MEASURES.items():
             for part in _parts(wanted, kind):
                 if name in part["nodes"]:
                     there = [node for node in nodes if node in part["nodes"]]
                     measurement({**part, "reservation": reservation}, [name], there, wanted[kind])
-    finally:
-        _delete(reservation)
-
-
-def _delete(reservation: str) -> None:
-    run("scontrol", "delete", f"ReservationName={reservation}", accept=(0, 1))
 
 
 def _parts(wanted: dict[str, Any], kind: str) -> list[dict[str, Any]]:

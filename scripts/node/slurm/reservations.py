@@ -1,9 +1,10 @@
-"""Reservations that keep jobs away from a node from a time on: those that run then go on."""
+"""Reservations that keep jobs away from nodes: those that run when one begins go on."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
+from contextlib import contextmanager
 
 from slurm import output
 from system.host import log, run
@@ -22,13 +23,33 @@ def keep(wanted: Mapping[str, tuple[str, float, int]], owned: Callable[[str], bo
     there = {row.get("ReservationName", ""): row.get("StartTime", "") for row in rows}
     for name in sorted(there):
         if (owned(name) and name not in wanted) or (name in starts and there[name] != starts[name]):
-            run("scontrol", "delete", f"ReservationName={name}")
+            _delete(name)
             log(f"deleted the reservation {name}")
     for name, start in sorted(starts.items()):
         if there.get(name) != start:
             node, _, minutes = wanted[name]
-            # As slurm-gcp's dws-eol: jobs that run go on until the machine is gone.
-            options = ("Users=root", f"Nodes={node}", "Flags=MAINT,IGNORE_JOBS")
-            span = (f"StartTime={start}", f"Duration={minutes}")
-            run("scontrol", "create", "reservation", f"ReservationName={name}", *span, *options)
+            _create(name, start, minutes, [node])
             log(f"{node} is reserved from {start} on: jobs that would run longer do not start there")
+
+
+@contextmanager
+def while_open(name: str, nodes: Iterable[str], *, minutes: int, users: Iterable[str]) -> Generator[None]:
+    """Reserve nodes for these users until the context ends; if this process is killed, Slurm ends it after `minutes`.
+    Raises SetupError."""
+    _delete(name, accept=(0, 1))
+    _create(name, "now", minutes, nodes, users)
+    try:
+        yield
+    finally:
+        _delete(name, accept=(0, 1))
+
+
+def _create(name: str, start: str, minutes: int, nodes: Iterable[str], users: Iterable[str] = ("root",)) -> None:
+    # As slurm-gcp's dws-eol: jobs that run go on until the machine is gone.
+    whom = (f"Users={','.join(sorted(users))}", f"Nodes={','.join(nodes)}", "Flags=MAINT,IGNORE_JOBS")
+    span = (f"StartTime={start}", f"Duration={minutes}")
+    run("scontrol", "create", "reservation", f"ReservationName={name}", *span, *whom)
+
+
+def _delete(name: str, *, accept: tuple[int, ...] = (0,)) -> None:
+    run("scontrol", "delete", f"ReservationName={name}", accept=accept)

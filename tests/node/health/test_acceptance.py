@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from health import acceptance, drain, measure
+from slurm import reservations
 from system.host import SetupError
 
 SETTINGS = {
@@ -29,7 +30,8 @@ def said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
     monkeypatch.setattr(measure, "LOCK", tmp_path / "lock")
     monkeypatch.setattr(measure, "MEASURES", {kind: measured(kind) for kind in ("network", "nccl", "fabric")})
     monkeypatch.setattr(measure, "idle", lambda names: [name for name in names if name != "b"])
-    monkeypatch.setattr(acceptance, "run", lambda *words, **_: said.append(" ".join(words)) or "")
+    for module in (acceptance, reservations):
+        monkeypatch.setattr(module, "run", lambda *words, **_: said.append(" ".join(words)) or "")
     monkeypatch.setattr(acceptance, "succeeds", lambda *_: False)
     monkeypatch.setattr(drain, "apply_action", lambda name, action, _: said.append(f"{action} {name}"))
     return said
@@ -38,8 +40,8 @@ def said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
 def test_it_is_resumed_inside_the_reservation_and_measured_with_idle_nodes(said: list[str]):
     assert acceptance.main("a") == 0
     created = (
-        "scontrol create reservation ReservationName=hpc-accept-a StartTime=now Duration=60 Flags=MAINT,IGNORE_JOBS "
-        "Users=alice,root Nodes=a,c,d"
+        "scontrol create reservation ReservationName=hpc-accept-a StartTime=now Duration=60 "
+        "Users=alice,root Nodes=a,c,d Flags=MAINT,IGNORE_JOBS"
     )
     deleted = "scontrol delete ReservationName=hpc-accept-a"
     assert said == [

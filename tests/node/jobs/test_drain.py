@@ -227,7 +227,7 @@ def told(monkeypatch: pytest.MonkeyPatch) -> Reserve:
     def ask(wanted: dict[str, float], there: str) -> list[str]:
         sent: list[str] = []
 
-        def run(*command: str) -> str:
+        def run(*command: str, **_: object) -> str:
             if command[1:3] == ("--oneliner", "show"):
                 return there
             sent.append(" ".join(command))
