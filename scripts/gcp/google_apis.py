@@ -5,15 +5,12 @@ from __future__ import annotations
 import base64
 import contextlib
 import hashlib
-import http.client
 import json
 import time
-import urllib.error
 import urllib.parse
-import urllib.request
-from typing import Any
 
-METADATA = "http://169.254.169.254/computeMetadata/v1/instance/"  # by number: there before any name is
+from system.google_api import FLAVOR, METADATA, TOKEN, answer, refusal
+
 ENDPOINTS = {
     "secretmanager": "https://secretmanager.googleapis.com",
     "storage": "https://storage.googleapis.com",
@@ -32,27 +29,13 @@ class ApiError(Exception):
         self.code, self.status = code, status
 
 
-def answer(url: str, headers: dict[str, str], *, seconds: float = 30, put: str | None = None) -> tuple[int, Any, bytes]:
-    """An answer's status, headers and body, whatever its status. Raises OSError where there is none."""
-    data, method = (put.encode(), "PUT") if put is not None else (None, "GET")
-    request = urllib.request.Request(url, data=data, headers=headers, method=method)  # noqa: S310 - http and https, by the constants above
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # a proxy would be given the token
-    try:
-        with opener.open(request, timeout=seconds) as reply:
-            return reply.status, reply.headers, reply.read()
-    except urllib.error.HTTPError as error:
-        return error.code, error.headers, error.read()
-    except http.client.HTTPException as error:
-        raise OSError(f"broken answer: {error!r}") from None
-
-
 def metadata(path: str) -> str:
     """Return what the metadata server says of this machine. Raises KeyError where it has no such thing, else
     BootError."""
     said = ""
     for pause in (1, 2, 4, 0):
         try:
-            status, headers, body = answer(METADATA + path, {"Metadata-Flavor": "Google"}, seconds=5)
+            status, headers, body = answer(METADATA + path, FLAVOR, seconds=5)
         except OSError as error:
             said = f"does not answer ({error})"
         else:
@@ -70,7 +53,7 @@ def metadata(path: str) -> str:
 def publish(text: str) -> None:
     """Put a text where it can be read from outside without a way in; nobody waits for it, and nothing depends on it."""
     with contextlib.suppress(OSError):
-        answer(METADATA + "guest-attributes/hpc/boot", {"Metadata-Flavor": "Google"}, seconds=2, put=text[:1000])
+        answer(METADATA + "guest-attributes/hpc/boot", FLAVOR, seconds=2, method="PUT", data=text[:1000].encode())
 
 
 class Cloud:
@@ -121,7 +104,7 @@ class Cloud:
 
     def _ask(self, url: str) -> bytes:
         try:
-            self._token = self._token or json.loads(metadata("service-accounts/default/token"))["access_token"]
+            self._token = self._token or json.loads(metadata(TOKEN))["access_token"]
         except KeyError:
             raise BootError("this machine has no service account: make it with one") from None
         try:
@@ -131,12 +114,8 @@ class Cloud:
             raise BootError(f"{host} does not answer ({error}): is there a way out of this network?") from None
         if status == 200:
             return body
-        try:
-            said = json.loads(body)["error"]
-            refused = ApiError(status, said.get("status", ""), said["message"])
-        except (ValueError, KeyError, TypeError, AttributeError):
-            refused = ApiError(status)
-        raise refused
+        said = refusal(body)
+        raise ApiError(status, said.status, said.message)
 
 
 def account() -> str:

@@ -23,12 +23,11 @@ import time
 from datetime import datetime, timezone
 from typing import Any
 
-from google_apis import METADATA, answer
-
 sys.path.insert(0, "/usr/local/lib/hpc/node")
 from health.drain import apply_action, node_seen
 from slurm import reservations, scheduler
 from slurm.output import CLOUD, MAINTENANCE, PREEMPTED
+from system.google_api import FLAVOR, METADATA, answer
 from system.host import SetupError, log, run
 
 STOPS = "TERMINATE_ON_HOST_MAINTENANCE"
@@ -109,9 +108,9 @@ def changed(etag: str) -> tuple[dict[str, Any], str]:
     """Return the instance's metadata, and its tag, as soon as they differ from those of `etag`, at the latest after
     POLL_SECONDS. Raises OSError."""
     # Google gives a machine the minute before a maintenance only if this key is read.
-    answer(f"{METADATA}maintenance-event", {"Metadata-Flavor": "Google"}, seconds=5)
+    answer(f"{METADATA}maintenance-event", FLAVOR, seconds=5)
     query = f"recursive=true&alt=json&wait_for_change=true&timeout_sec={POLL_SECONDS}&last_etag={etag}"
-    status, headers, body = answer(f"{METADATA}?{query}", {"Metadata-Flavor": "Google"}, seconds=POLL_SECONDS + 30)
+    status, headers, body = answer(f"{METADATA}?{query}", FLAVOR, seconds=POLL_SECONDS + 30)
     if status != 200 or headers.get("Metadata-Flavor") != "Google":
         raise OSError(f"the metadata server answers {status}")
     return json.loads(body), headers.get("ETag", "0")

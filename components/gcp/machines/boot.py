@@ -179,18 +179,16 @@ def boot_attribute(config: ClusterConfig, spec: MachineSpec, args: BootArgs) -> 
 @cache
 def startup_script() -> str:
     """The files of scripts/gcp as one program: metadata carries one text."""
-    own = _program("start.py")
-    for name, text in (("SHIELD", (SCRIPTS / "shield.sh").read_text()), ("HOST_EVENTS", _program("host_events.py"))):
+    own = (SCRIPTS / "start.py").read_text()
+    for module, path in (("google_apis", SCRIPTS), ("system.google_api", SCRIPTS.parent / "node/system")):
+        text = (path / f"{module.rpartition('.')[2]}.py").read_text()
+        text = text.partition("from __future__ import annotations\n")[2].strip("\n") + "\n"
+        own = re.sub(rf"^from {module} import .*\n", lambda _: text, own, count=1, flags=re.MULTILINE)  # noqa: B023
+    for name, file in (("SHIELD", "shield.sh"), ("HOST_EVENTS", "host_events.py")):
+        text = (SCRIPTS / file).read_text()
         # A function as replacement: backslashes in the text are no escapes.
         own = re.sub(rf'^{name} = "".*$', lambda _: f"{name} = {text!r}", own, count=1, flags=re.MULTILINE)  # noqa: B023
     return own
-
-
-def _program(name: str) -> str:
-    """A program of scripts/gcp with google_apis.py in it."""
-    own = (SCRIPTS / name).read_text()
-    apis = (SCRIPTS / "google_apis.py").read_text().partition("from __future__ import annotations\n")[2]
-    return re.sub(r"^from google_apis import .*\n", lambda _: apis.strip("\n") + "\n", own, count=1, flags=re.MULTILINE)
 
 
 def _object(stored: StoredObject | None) -> dict[str, pulumi.Input[str]] | None:

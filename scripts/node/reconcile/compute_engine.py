@@ -7,23 +7,19 @@ of others: a quota of requests and one of machines are both "Quota exceeded". A 
 from __future__ import annotations
 
 import calendar
-import contextlib
-import http.client
 import json
 import re
 import time
-import urllib.error
 import urllib.parse
-import urllib.request
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
 from typing import Any
 
 from interface import ReconcileCloud
+from system.google_api import FLAVOR, METADATA, TOKEN, answer, refusal
 
 GOOGLE = "https://compute.googleapis.com"
-METADATA = "http://169.254.169.254/computeMetadata/v1/instance/"
 SECONDS = 20  # for one answer
 MADE_BY = "hpc-made-by"
 OURS = "reconcile"
@@ -161,8 +157,6 @@ class ComputeEngine:
         self._root = f"{api['endpoint'] or GOOGLE}/compute/v1/projects/{api['project']}"
         self._zone = f"/zones/{api['zone']}"
         self._token, self._until = "", 0.0
-        # A proxy would be given the token.
-        self._opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
     # -- reads -------------------------------------------------------------------------------------------------------
 
@@ -284,15 +278,16 @@ class ComputeEngine:
         url = f"{self._root}{path}" + (f"?{urllib.parse.urlencode(query)}" if query else "")
         data = json.dumps(body).encode() if body is not None else (b"" if method == "POST" else None)
         headers = {"Authorization": f"Bearer {self._bearer()}", "Content-Type": "application/json"}
-        request = urllib.request.Request(url, data=data, headers=headers, method=method)  # noqa: S310 - http and https
         try:
-            with self._opener.open(request, timeout=SECONDS) as reply:
-                found = json.loads(reply.read() or b"{}")
-        except urllib.error.HTTPError as error:
-            if error.code == 401:
-                self._until = 0.0  # a token that was withdrawn
-            raise _refusal(error.code, error) from None
-        except (OSError, http.client.HTTPException, ValueError) as error:
+            status, _, text = answer(url, headers, seconds=SECONDS, method=method, data=data)
+            if status >= 400:
+                if status == 401:
+                    self._until = 0.0  # a token that was withdrawn
+                said = refusal(text)
+                code = said.reason or said.status or str(status)
+                raise CloudError(kind_of(code, said.message, status), code, said.message[:500])
+            found = json.loads(text or b"{}")
+        except (OSError, ValueError) as error:
             raise CloudError(Kind.TRANSIENT, type(error).__name__, str(error)) from None
         if not isinstance(found, dict):
             raise CloudError(Kind.TRANSIENT, "answer", "not a JSON object")
@@ -305,26 +300,13 @@ class ComputeEngine:
             except OSError as error:
                 raise CloudError(Kind.PERMISSION, "token", str(error)) from None
         if time.time() >= self._until:
-            request = urllib.request.Request(  # noqa: S310 - http, by the constant above
-                f"{METADATA}service-accounts/default/token", headers={"Metadata-Flavor": "Google"}
-            )
             try:
-                with self._opener.open(request, timeout=5) as reply:
-                    answer = json.loads(reply.read())
+                found = json.loads(answer(METADATA + TOKEN, FLAVOR, seconds=5)[2])
                 # As Google's own libraries: a token is not used in its last minutes.
-                self._token, self._until = answer["access_token"], time.time() + float(answer["expires_in"]) - 240
-            except (OSError, http.client.HTTPException, ValueError, KeyError, TypeError) as error:
+                self._token, self._until = found["access_token"], time.time() + float(found["expires_in"]) - 240
+            except (OSError, ValueError, KeyError, TypeError) as error:
                 raise CloudError(Kind.TRANSIENT, "token", f"the metadata server gives none: {error!r}") from None
         return self._token
-
-
-def _refusal(status: int, error: urllib.error.HTTPError) -> CloudError:
-    code, message = str(status), ""
-    with contextlib.suppress(OSError, http.client.HTTPException, ValueError, KeyError, TypeError, AttributeError):
-        said = json.loads(error.read())["error"]
-        message = str(said.get("message", ""))
-        code = str((said.get("errors") or [{}])[0].get("reason") or said.get("status") or status)
-    return CloudError(kind_of(code, message, status), code, message[:500])
 
 
 def _operation(row: dict[str, Any]) -> Operation:
