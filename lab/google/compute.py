@@ -474,6 +474,7 @@ class FakeElastic(FakeCompute):
             ("POST", f"{zone}/instances/bulkInsert", self._bulk_insert),
             ("GET", f"{zone}/operations", self._operations),
             ("POST", f"{machine}/reset", self._reset),
+            ("POST", f"{machine}/performMaintenance", self._perform_maintenance),
             ("POST", f"{machine}/reportHostAsFaulty", self._report_host),
             *super()._routes(),
         ]
@@ -629,6 +630,27 @@ class FakeElastic(FakeCompute):
             self.boot(machine.resource["name"], machine.resource)
 
         return self._begin(call, "instances.report", path, finish)
+
+    def maintain(self, name: str) -> None:
+        """Announce maintenance of an instance's host."""
+        for machine in self.world.machines.values():
+            if machine.resource["name"] == name:
+                upcoming = {"type": "SCHEDULED", "maintenanceStatus": "PENDING", "canReschedule": True}
+                machine.resource["resourceStatus"]["upcomingMaintenance"] = upcoming
+
+    def _perform_maintenance(self, call: Call, path: str) -> dict[str, Any]:
+        machine = self._machine(path)
+        upcoming = machine.resource["resourceStatus"].get("upcomingMaintenance", {})
+        if upcoming.get("maintenanceStatus") != "PENDING" or not upcoming.get("canReschedule"):
+            raise RefusalError(400, "invalid", "There is no maintenance that can be performed")
+        upcoming["maintenanceStatus"] = "ONGOING"
+        self.halt(machine.resource["name"], machine.resource)
+
+        def finish() -> None:
+            machine.resource["resourceStatus"].pop("upcomingMaintenance", None)
+            self.boot(machine.resource["name"], machine.resource)
+
+        return self._begin(call, "instances.performMaintenance", path, finish)
 
     def _guest_attributes(self, call: Call, path: str) -> dict[str, Any]:
         name = self._machine(path).resource["name"]

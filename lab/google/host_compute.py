@@ -216,6 +216,7 @@ class HostCompute(GoogleHttp):
         acts = {
             "insert": self._boot, "delete": self._remove, "stop": self._halt, "preempted": self._halt,
             "start": self._start, "reset": self._reset, "reportHostAsFaulty": self._move,
+            "performMaintenance": self._service,
         }  # fmt: skip
         with self._lock:
             held = self._names.setdefault(name, threading.Lock())
@@ -308,6 +309,11 @@ class HostCompute(GoogleHttp):
         machine.stop(self._bare(instance))
         self._start(instance)
 
+    def _service(self, instance: Instance) -> None:
+        with self._lock:
+            instance.maintenance = 0.0
+        self._reset(instance)
+
     def _move(self, instance: Instance) -> None:
         """Have the instance on another host, with its disk."""
         machine.stop(self._bare(instance))
@@ -366,7 +372,7 @@ class HostCompute(GoogleHttp):
         zone, one = rf"{project[:-1]}/zones/[^/]+)", rf"{project[:-1]}/zones/[^/]+)/instances/([^/]+)"
         later: list[tuple[str, str, Callable[..., dict[str, Any]]]] = [
             ("POST", f"{one}/{kind}", lambda call, zone, name, kind=kind: self._change(call, kind, zone, name))
-            for kind in ("stop", "start", "reset", "reportHostAsFaulty")
+            for kind in ("stop", "start", "reset", "reportHostAsFaulty", "performMaintenance")
         ]
         return [
             ("GET", f"{project}/aggregated/instances", self._aggregated),
@@ -552,6 +558,8 @@ class HostCompute(GoogleHttp):
         needed = "TERMINATED" if kind == "start" else "RUNNING"
         if self._row(instance)["status"] != needed:
             raise not_ready(f"{zone}/instances/{name}")
+        if kind == "performMaintenance" and not instance.maintenance:
+            raise RefusalError(400, "invalid", "There is no maintenance that can be performed")
         instance.status = {"stop": "STOPPING", "start": "STAGING", "reset": "RUNNING"}.get(kind, "REPAIRING")
         if kind == "reportHostAsFaulty":
             behaviors = {"PERFORMANCE", "SILENT_DATA_CORRUPTION", "UNRECOVERABLE_GPU_ERROR", "CHIP_ERROR"}

@@ -1,7 +1,8 @@
 #!/bin/sh
 # Joins again when the config version differs from the one that this machine applied, or can't be read; when, on Google
 # Cloud, the stack changed its metadata; and restarts slurmd when it missed a change of slurm.conf: slurmctld sends new
-# files only to nodes that answer at that moment. Once a minute it checks that munged authenticates.
+# files only to nodes that answer at that moment. Once a minute it checks that munged authenticates. A machine that
+# slurmctld does not hear registers again, as after a boot, when the reconcile loop asks for it.
 # A shell loop: it costs next to nothing on hundreds of machines, and no notification crosses a network file system.
 # Files that are those which were the same before are read once a minute only.
 state=/opt/apps/adm/hpc
@@ -11,9 +12,15 @@ key=/etc/munge/munge.key
 refresh=/usr/local/lib/hpc/refresh
 news=10 # its exit code where the stack has something new for this machine
 seen=/run/hpc # has files with the times of those that were the same
+register=$state/register
+options=/etc/default/slurmd
+once=/run/hpc/slurmd-once
+name=$(hostname)
+heard=
 late=0
 tried=
 turn=0
+rm -f "$once" # of one that was killed
 
 is_as_before() { [ -e "$1" ] && [ -e "$2" ] && [ ! "$1" -nt "$2" ] && [ ! "$1" -ot "$2" ]; }
 
@@ -49,6 +56,19 @@ while sleep 2; do
     if ! same "$state/cluster.json" /etc/hpc/orders.json config; then
         systemctl restart hpc-node.service
         continue
+    fi
+    # slurmctld waits for a boot after its request, and ignores a machine that booted before. With -b, slurmd gives its
+    # own start as the boot; not on a node that is up, whose jobs would have begun before the boot.
+    if [ -e "$register" ] && asked=$(grep "^$name " "$register") && [ "$asked" != "$heard" ]; then
+        heard=$asked
+        case $(timeout 20 scontrol --oneliner show node "$name") in
+            *State=*POWERING_UP*)
+                echo "slurmctld still waits for this machine's boot: restarting slurmd as after a boot"
+                sed 's/^\(SLURMD_OPTIONS=".*\)"$/\1 -b"/' "$options" >"$once"
+                systemctl try-restart slurmd.service
+                rm -f "$once"
+                ;;
+        esac
     fi
     if [ ! -r "$fetched" ] || same "$state/etc/slurm.conf" "$fetched" slurm.conf; then
         late=0

@@ -29,9 +29,7 @@ def spare(bring_up: Callable[..., Cluster]) -> Cluster:
         login={"on": "controller"},
         nodesets={"cpu": {"count": {"min": 1, "max": 4}, "idle": "20s"}},
         # A job whose node was lost is eligible again once the credential of its first start has expired.
-        # A slurmctld that is killed while a machine boots asks for it again when it is back, and takes a machine that
-        # booted before for none: the loop starts it again after 80 % of ResumeTimeout.
-        slurm={"extra": {"AuthInfo": "cred_expire=5", "SuspendTimeout": 20, "ResumeTimeout": 60}},
+        slurm={"extra": {"AuthInfo": "cred_expire=5", "SuspendTimeout": 20}},
     )
 
 
@@ -144,6 +142,27 @@ def test_a_sleeping_node_that_was_resumed_gets_jobs_after_a_reconfigure(spare: C
     update = "scontrol update NodeName=spare-cpu-3"
     spare.inside("controller", f"{update} State=DOWN Reason=test && {update} State=RESUME && scontrol reconfigure")
     becomes(spare, submit(spare, "--nodelist=spare-cpu-3"), "COMPLETED")
+
+
+def test_a_machine_that_booted_before_slurmctld_asked_for_it_again_joins(spare: Cluster, cloud: FaultClient):
+    """slurmctld is killed before it has written down that a node boots, and is back when the machine has booted."""
+    states, name = "/var/spool/slurmctld/node_state", "spare-cpu-2"
+    spare.inside("controller", f"systemctl stop slurmctld && cp -p {states} /tmp/states && systemctl start slurmctld")
+    number = submit(spare, f"--nodelist={name}")
+    eventually(lambda: name in {row["name"] for row in cloud.instances()}, what="an instance")
+    stir = f"scontrol update job={number} comment=x"
+    spare.inside("controller", f"touch /tmp/now; until [ {STATE} -nt /tmp/now ]; do {stir}; sleep 0.5; done")
+    spare.inside("controller", "systemctl kill --signal=KILL slurmctld; systemctl stop slurmctld")
+    spare.inside("controller", f"for old in '' .old; do cp -p /tmp/states {states}$old; done")
+    report = f"/opt/apps/adm/hpc/nodes/{name}.json"
+    spare.inside("controller", f"until [ {report} -nt /tmp/states ]; do sleep 0.5; done")
+    spare.inside("cpu-2", "systemctl stop slurmd")
+    state = f"scontrol --oneliner show node {name}"
+    spare.inside("controller", f"systemctl start slurmctld; until {state} | grep -q POWERING_UP; do sleep 0.5; done")
+    spare.inside("cpu-2", "systemctl start slurmd")
+    becomes(spare, number, "COMPLETED")
+    assert '"unheard"' in spare.inside("controller", "cat /var/lib/hpc/controller/reconcile/journal.jsonl")
+    assert job(spare, number)["Restarts"] == "0"
 
 
 def test_up_again_has_nothing_to_do(spare: Cluster):

@@ -296,6 +296,7 @@ METHODS = {
     "POST instances": "instances.insert",
     "POST instances/bulkInsert": "instances.bulkInsert",
     "POST instances/NAME/reset": "instances.reset",
+    "POST instances/NAME/performMaintenance": "instances.performMaintenance",
     "POST instances/NAME/reportHostAsFaulty": "instances.reportHostAsFaulty",
     "DELETE instances/NAME": "instances.delete",
     "GET operations": "zoneOperations.list",
@@ -315,12 +316,14 @@ def test_the_controllers_role_has_what_its_calls_take_and_no_more(fake: FakeElas
     loop.guest_attribute("a3-gpu-0")
     loop.serial_log("a3-gpu-0")
     loop.reset("a3-gpu-0", request="reset")
+    fake.maintain("a3-gpu-0")
+    loop.perform_maintenance("a3-gpu-0", request="maintain")
     loop.report_faulty("a3-gpu-0", "bad", request="report")
     loop.delete("a3-gpu-0", request="delete")
     own = {name for name, value in vars(ComputeEngine).items() if callable(value) and not name.startswith("_")}
     assert own == {
         *("instances", "get", "operation", "guest_attribute", "serial_log"),
-        *("insert", "delete", "reset", "report_faulty"),
+        *("insert", "delete", "reset", "report_faulty", "perform_maintenance"),
     }, "a new method is called above"
     called = {
         METHODS[re.sub(r"(instances|operations)/(?!bulkInsert)[^/]+", r"\1/NAME", f"{call.method} {short(call.path)}")]

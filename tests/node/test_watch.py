@@ -33,6 +33,8 @@ def watch(tmp_path):
         "/usr/local/lib/hpc/refresh": "bin/refresh",
         "/etc/hpc/munge.key": "node/delivered.key",
         "/etc/munge/munge.key": "node/munge.key",
+        "/etc/default/slurmd": "node/slurmd",
+        "/run/hpc/slurmd-once": "run/slurmd-once",
         "seen=/run/hpc": "run",
     }.items():
         assert path in script
@@ -90,6 +92,37 @@ def test_a_munged_that_does_not_authenticate_makes_it_join_once_a_minute(watch, 
 def test_what_differs_is_followed(watch, tmp_path, path, text, rounds, *, asked):
     (tmp_path / path).unlink() if text is None else (tmp_path / path).write_text(text)
     assert watch(rounds) == asked
+
+
+class TestRegister:
+    """slurmd registers as after a boot when the reconcile loop asks for it, once, and while slurmctld waits alone."""
+
+    @pytest.fixture
+    def asked(self, watch, tmp_path):
+        (tmp_path / "bin/hostname").write_text("#!/bin/sh\necho gpu-1\n")
+        (tmp_path / "bin/systemctl").write_text(
+            f'#!/bin/sh\necho "$*" $(cat {tmp_path}/run/slurmd-once) >> {tmp_path}/asked\n'
+        )
+        (tmp_path / "node/slurmd").write_text('SLURMD_OPTIONS="--conf-server a:6817"\n')
+
+        def ask(state: str, *, names: str = "gpu-1 7\n") -> list[str]:
+            (tmp_path / "board/register").write_text(names)
+            (tmp_path / "bin/scontrol").write_text(f"#!/bin/sh\necho NodeName=gpu-1 State={state} Weight=1\n")
+            for name in ("hostname", "scontrol"):
+                (tmp_path / "bin" / name).chmod(0o755)
+            return watch(5)
+
+        return ask
+
+    def test_it_does(self, asked, tmp_path):
+        assert asked("ALLOCATED+CLOUD+POWERING_UP") == [f'{RESTART} SLURMD_OPTIONS="--conf-server a:6817 -b"']
+        assert list((tmp_path / "run").glob("slurmd*")) == []
+
+    def test_not_when_it_is_up(self, asked):
+        assert asked("ALLOCATED+CLOUD") == []
+
+    def test_not_for_another(self, asked):
+        assert asked("ALLOCATED+CLOUD+POWERING_UP", names="gpu-11 7\n") == []
 
 
 class TestAnotherKey:

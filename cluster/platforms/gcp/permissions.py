@@ -79,6 +79,7 @@ RECONCILE: Mapping[str, tuple[str, ...]] = {
     "instances.getGuestAttributes": ("compute.instances.getGuestAttributes",),
     "instances.getSerialPortOutput": ("compute.instances.getSerialPortOutput",),
     "instances.insert": _CREATE,
+    "instances.performMaintenance": ("compute.instances.performMaintenance",),
     "instances.reportHostAsFaulty": ("compute.instances.update",),
     "instances.reset": ("compute.instances.reset",),
     "zoneOperations.get": ("compute.zoneOperations.get",),

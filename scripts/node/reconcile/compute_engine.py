@@ -28,7 +28,7 @@ TEMPLATE = "hpc-template"  # label: the name of the template that an instance wa
 PAGE = 500
 _FIELDS = (
     "nextPageToken,unreachables,warning,items/*/warning,items/*/instances(name,id,status,zone,creationTimestamp,"
-    "machineType,labels,resourceStatus/physicalHost)"
+    "machineType,labels,resourceStatus(physicalHost,upcomingMaintenance(canReschedule,maintenanceStatus)))"
 )
 
 
@@ -128,6 +128,10 @@ class Instance:
     machine_type: str = ""
     host: str = ""
     """The host's position in its block, where the API shows it: another one stands for other hardware."""
+    maintenance: str = ""
+    """Of its host: PENDING or ONGOING; empty where none is announced."""
+    reschedules: bool = False
+    """Whether that may be begun by a request."""
     labels: dict[str, str] = field(default_factory=dict)
 
 
@@ -267,6 +271,12 @@ class ComputeEngine:
         path = f"{self._zone}/instances/{name}/reportHostAsFaulty"
         return _operation(self._ask("POST", path, {"requestId": request}, body))
 
+    def perform_maintenance(self, name: str, *, request: str) -> Operation:
+        """Have the announced maintenance of an instance's host begin now. Raises CloudError."""
+        return _operation(
+            self._ask("POST", f"{self._zone}/instances/{name}/performMaintenance", {"requestId": request})
+        )
+
     # -- HTTP --------------------------------------------------------------------------------------------------------
 
     def _place(self, zone: str) -> str:
@@ -321,7 +331,8 @@ def _operation(row: dict[str, Any]) -> Operation:
 
 
 def _instance(row: dict[str, Any]) -> Instance:
-    host = row.get("resourceStatus", {}).get("physicalHost", "")
+    resource = row.get("resourceStatus", {})
+    upcoming = resource.get("upcomingMaintenance", {})
     return Instance(
         name=row["name"],
         zone=str(row.get("zone", "")).rpartition("/")[2],
@@ -329,7 +340,9 @@ def _instance(row: dict[str, Any]) -> Instance:
         created=_epoch(str(row.get("creationTimestamp", ""))),
         id=str(row.get("id", "")),
         machine_type=str(row.get("machineType", "")).rpartition("/")[2],
-        host=str(host),
+        host=str(resource.get("physicalHost", "")),
+        maintenance=str(upcoming.get("maintenanceStatus", "")),
+        reschedules=upcoming.get("canReschedule") is True,
         labels=dict(row.get("labels", {})),
     )
 

@@ -26,19 +26,22 @@ NO_CAPACITY = "hpc: no capacity"
 NO_MACHINE = "hpc: its machine is refused"
 NO_BOOT = "hpc: its machine did not boot"
 REPLACED = "hpc: its machine is replaced"
+MAINTAINED = "hpc: its host is maintained now, while it is idle"
 NEW = "hpc: new machine, being checked"
 DUPLICATE = "Duplicate jobid"
 """Reason of Slurm's own (DSH_DUP_JOBID, src/slurmctld/agent.c): a slurmctld that was killed starts a job on a node that
 runs it already, and drains the node."""
-LOOPS = (GONE, ENDS, NO_CAPACITY, NO_MACHINE, NO_BOOT, REPLACED, *CLOUD)
+LOOPS = (GONE, ENDS, NO_CAPACITY, NO_MACHINE, NO_BOOT, REPLACED, MAINTAINED, *CLOUD)
 """Reasons of nodes that the loop resumes, or powers down, by itself."""
 
 ORPHAN_SECONDS = 90  # an instance of a node that sleeps: as slurm-gcp waits (slurmsync.py)
 DOWN_SECONDS = 600  # a node that is down while its machine runs: longer than a boot, and ReturnToService=2
 SUSPENDED_SECONDS = 15  # a node that is powering down without a machine: lists may be late
+MAINTAIN_SECONDS = 600  # from the request for a maintenance until it begins
 REPAIR_SECONDS = 1800  # a machine that was rebooted, moved or replaced is checked by then
 DAY = 24 * 3600
 BOOT_PART = 0.8  # of ResumeTimeout: a machine that has not joined by then
+JOINED_SECONDS = 15  # from a machine's set-up until slurmctld takes its node to be up
 REPLACED_PER_DAY = 3  # machines of one nodeset
 NODES_PER_REPAIR = 16  # nodes of one nodeset for each one that may be in repair
 COMING, RUNNING = ("PROVISIONING", "STAGING"), "RUNNING"
@@ -57,18 +60,21 @@ class Do(Enum):
     CREATE = "create the instance"
     DELETE = "delete the instance"
     DOWN = "set the node down"
+    DRAIN = "drain the node"
     RESUME = "resume the node"
     POWER_DOWN = "power the node down"
     FORCE = "power the node down at once"
     ASAP = "power the node down when its jobs have ended"
     REFUSE = "write the reason into the jobs' comment, power the node down at once"
     BOOT_FAILED = "keep the serial log, power the node down at once"
+    REGISTER = "have slurmd register as after a boot"
     RESET = "reboot the machine"
     REPORT = "report the host as faulty"
+    MAINTAIN = "have the host maintained now"
     REPLACE = "delete the instance; the node stays drained until its new machine is checked"
 
 
-HARMLESS = frozenset({Do.CREATE, Do.REFUSE, Do.ALERT})
+HARMLESS = frozenset({Do.CREATE, Do.REFUSE, Do.ALERT, Do.REGISTER})
 """What is done on a partial list too, and while slurmctld has just started."""
 
 
@@ -138,6 +144,8 @@ class Repair:
     replace: float = 0.0
     refused: bool = False
     """Whether the host could not be reported."""
+    maintain: float = 0.0
+    """When maintenance of its host was last asked for."""
 
     @property
     def last(self) -> float:
@@ -163,6 +171,8 @@ class World:
     repairs: Mapping[str, Repair] = field(default_factory=dict)
     boot: Mapping[str, str] = field(default_factory=dict)
     """What machines that boot have published of it."""
+    joined: Mapping[str, float] = field(default_factory=dict)
+    """When machines that boot have last ended their set-up, at whose end slurmd starts."""
     known: frozenset[str] = frozenset()
     """All nodes that Slurm has, of other nodesets too."""
     unsafe: str = ""
@@ -297,6 +307,28 @@ class Case:
         return "DRAIN" in self.states and self.node is not None and self.node.by == "slurm" and self.reason == DUPLICATE
 
     @property
+    def maintained(self) -> bool:
+        """Whether the loop has drained the node to have its host maintained."""
+        return "DRAIN" in self.states and self.reason.startswith(MAINTAINED)
+
+    @property
+    def maintainable(self) -> bool:
+        """Whether maintenance of the host is announced, may be done now, and has not been asked for since a day."""
+        one = self.instance
+        return (
+            one is not None
+            and one.maintenance == "PENDING"
+            and (self.elastic or (one.reschedules and not self.within(self.repair.maintain)))
+        )
+
+    @property
+    def maintenance_over(self) -> bool:
+        """Whether none is announced any more, or what was asked for has not begun."""
+        announced = self.instance.maintenance if self.instance else ""
+        late = 0 < self.repair.maintain < self.now - MAINTAIN_SECONDS
+        return not announced or (announced == "PENDING" and late and not self.maintainable)
+
+    @property
     def others(self) -> bool:
         """Whether a person, `up`, or Slurm by a drain, has taken the node out of service."""
         if not self.node or not self.states & {"DOWN", "DRAIN", "FAIL"} or self.sick or self.new:
@@ -309,6 +341,11 @@ class Case:
     @property
     def busy(self) -> bool:
         return bool(self.node and self.node.jobs) or bool(self.states & {"ALLOCATED", "MIXED", "COMPLETING"})
+
+    @property
+    def free(self) -> bool:
+        """Whether nobody has a use for the node now: no job, none that is planned for it, no reservation."""
+        return not self.busy and not self.states & {"PLANNED", "RESERVED"}
 
     @property
     def way(self) -> tuple[str, str] | None:
@@ -343,6 +380,13 @@ class Case:
             return bool(self.node)
         limit = BOOT_PART * self.world.nodesets[self.node.nodeset]["boot_seconds"]
         return self.now - self.seen.power_since > limit
+
+    @property
+    def unheard(self) -> bool:
+        """Whether the machine has joined, and slurmctld still waits: it ignores a machine that booted before slurmctld
+        asked for it, as it does again after a restart that lost its first request."""
+        joined = self.world.joined.get(self.name, 0.0)
+        return self.instance is not None and self.instance.created < joined < self.now - JOINED_SECONDS
 
     @property
     def outdated(self) -> bool:
@@ -438,6 +482,15 @@ RULES: tuple[Rule, ...] = (
          lambda c: c.status == RUNNING and c.twice_started and not c.busy and c.twice),
     Rule("others", ANY, "DOWN, DRAIN or FAIL", "by a person, by `up`, or a drain by Slurm", Do.NOTHING,
          lambda c: c.others),
+    # Maintenance of a host, done while its node is idle.
+    Rule("maintain-now", RUNNING, f"DRAIN `{MAINTAINED}`", "without jobs; maintenance is announced", Do.MAINTAIN,
+         lambda c: c.maintained and c.status == RUNNING and not c.busy and c.maintainable and not c.pending,
+         counts=True),
+    Rule("maintained", RUNNING, f"DRAIN `{MAINTAINED}`",
+         f"it is over, or has not begun in {MAINTAIN_SECONDS // 60} min; the node answers, seen twice", Do.RESUME,
+         lambda c: c.maintained and c.status == RUNNING and not c.pending and c.twice and c.maintenance_over
+         and not c.states & {"DOWN", "NOT_RESPONDING"}),
+    Rule("maintain-waits", ANY, f"DRAIN `{MAINTAINED}`", "else", Do.NOTHING, lambda c: c.maintained),
     # A machine that is replaced: the node is drained all the time.
     Rule("new-create", NONE, f"DRAIN `{NEW}`", "a way may be tried", Do.CREATE,
          lambda c: c.new and c.none and not c.pending and c.way is not None
@@ -488,6 +541,8 @@ RULES: tuple[Rule, ...] = (
     Rule("boot-failed", RUNS, "POWERING_UP", "the machine reports a failure, or 80 % of ResumeTimeout are over",
          Do.BOOT_FAILED, lambda c: c.status in (*COMING, RUNNING) and c.booting and c.boot_failed, reason=NO_BOOT,
          counts=True),
+    Rule("unheard", RUNNING, "POWERING_UP", f"its set-up ended {JOINED_SECONDS} s ago", Do.REGISTER,
+         lambda c: c.status == RUNNING and c.booting and c.unheard),
     Rule("boots", RUNS, "POWERING_UP", "else", Do.NOTHING,
          lambda c: c.status in (*COMING, RUNNING) and c.booting),
     Rule("suspend", RUNS, "POWERING_DOWN", "elastic", Do.DELETE,
@@ -538,6 +593,13 @@ RULES: tuple[Rule, ...] = (
          lambda c: c.status == RUNNING and c.down and c.power == "up" and not c.elastic
          and c.lasted > DOWN_SECONDS and not c.within(c.repair.reset) and not c.pending, counts=True),
     Rule("down", RUNNING, "DOWN", "else", Do.NOTHING, lambda c: c.status == RUNNING and c.down),
+    Rule("maintain-elastic", RUNNING, "in service", "elastic, idle; maintenance of its host is announced",
+         Do.POWER_DOWN, lambda c: c.status == RUNNING and c.up and c.elastic and c.free and c.maintainable,
+         counts=True),
+    Rule("maintain", RUNNING, "in service",
+         "idle; maintenance of its host is announced and may be done now, for one node of the nodeset at a time",
+         Do.DRAIN, lambda c: c.status == RUNNING and c.up and c.free and c.maintainable, reason=MAINTAINED,
+         counts=True),
     Rule("outdated", RUNNING, "in service", "made from a template that the nodeset has no more", Do.ASAP,
          lambda c: c.status == RUNNING and c.up and c.outdated, reason=REPLACED, counts=True),
     Rule("well", ANY, ANY, "else", Do.NOTHING, lambda _: True),
@@ -621,6 +683,9 @@ def restrain(actions: Iterable[Action], world: World, *, left: int) -> tuple[lis
                 if node.nodeset == action.nodeset and node.states & {"DOWN", "DRAIN", "POWER_DOWN", "POWERING_DOWN"}
             )  # fmt: skip
             most = max(1, int(world.max_unavailable * size)) - out
+        if action.rule == "maintain":
+            there = (node for node in world.nodes.values() if node.nodeset == action.nodeset)
+            most = 0 if any(node.reason.startswith(MAINTAINED) for node in there) else 1
         if left <= 0:
             held.setdefault("actions_per_hour", []).append(action)
         elif taken.get(action.nodeset, 0) >= most:

@@ -7,6 +7,7 @@ recorded before it is done.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import time
@@ -36,6 +37,7 @@ BOOT_FAILURES = 10  # machines of a nodeset in a row that did not boot: its imag
 AT_ONCE = 8  # requests to the cloud; the API's limit is some 25 a second
 BULKS = 5  # requests for many instances in one pass; the API takes 10 at a time
 ASK_BOOT_SECONDS = 30  # between two questions for a booting machine's guest attribute
+REGISTER_SECONDS = 60  # between two requests to register again
 STUCK_SECONDS = 600  # of an operation that neither ends nor shows in the list
 JOURNAL_BYTES = 5_000_000
 SHOWN = 10  # actions in the status
@@ -165,6 +167,7 @@ class Loop:
             for name in (*row["nodes"], *row["static"])
         }
         self._asked: dict[str, tuple[float, str]] = {}
+        self._registering: dict[str, int] = {}
         self._advised: set[tuple[str, tuple[str, ...]]] = set()
         self._held: list[decision.Held] = []
         self._alerts: list[tuple[Action, str]] = []
@@ -229,7 +232,7 @@ class Loop:
         before, record.seen = record.seen, decision.observe(record.seen, world)
         self._count_boots(before, nodes)
         world = replace(world, seen=record.seen)
-        return replace(world, health=_health(nodes), boot=self._boot(world))
+        return replace(world, health=_health(nodes), boot=self._boot(world), joined=_joined(world))
 
     def _settle(self, found: Mapping[str, tuple[Instance, ...]], now: float) -> None:
         """Take note of operations that have ended."""
@@ -322,7 +325,26 @@ class Loop:
 
     # -- actions -----------------------------------------------------------------------------------------------------
 
+    def _register(self, actions: Sequence[Action], world: World) -> None:
+        """Have nodes register again, by the file that each of them reads (watch.sh); the number makes it once."""
+        before, turn = self._registering, int(world.now // REGISTER_SECONDS)
+        self._registering = {}
+        for action in actions:
+            (name,) = action.nodes
+            last = before.get(name, 0)
+            self._registering[name] = last if turn - last < 2 else turn
+            if self._registering[name] != last:
+                self._note(action, world)
+        if self._registering:
+            text = "".join(f"{name} {number}\n" for name, number in sorted(self._registering.items()))
+            write(cluster_state.REGISTER, text, quiet=True)
+        else:
+            cluster_state.REGISTER.unlink(missing_ok=True)
+
     def _apply(self, actions: Iterable[Action], world: World) -> None:
+        actions = list(actions)
+        self._register([action for action in actions if action.do is Do.REGISTER], world)
+        actions = [action for action in actions if action.do is not Do.REGISTER]
         creates = [action for action in actions if action.do is Do.CREATE]
         many = [action for action in creates if len(action.nodes) > 1][BULKS:]
         creates = [action for action in creates if action not in many]
@@ -424,6 +446,10 @@ class Loop:
                     self._remember(name, replace(repair, report=world.now, refused=True))
                 raise
             self._began("report", name, operation.name, world.now)
+        elif action.do is Do.MAINTAIN:
+            self._remember(name, replace(repair, maintain=world.now))
+            operation = self.cloud.perform_maintenance(name, request=self._request("maintain", name))
+            self._began("maintain", name, operation.name, world.now)
         elif action.do is Do.REPLACE:
             self._keep_log(name)
             self._remember(name, replace(repair, replace=world.now))
@@ -579,6 +605,7 @@ class Loop:
 
 _STATES = {
     Do.DOWN: "DOWN",
+    Do.DRAIN: "DRAIN",
     Do.RESUME: "RESUME",
     Do.POWER_DOWN: "POWER_DOWN",
     Do.FORCE: "POWER_DOWN_FORCE",
@@ -601,6 +628,16 @@ def _node(name: str, nodeset: str, elastic: bool, row: Mapping[str, str], jobs: 
     reason, by, _ = output.signed(row.get("Reason", ""))
     states = frozenset(row.get("State", "UNKNOWN").replace("*", "+NOT_RESPONDING").split("+"))
     return Node(name, nodeset, elastic, states, reason, by, jobs)
+
+
+def _joined(world: World) -> dict[str, float]:
+    """When machines that boot have written their last report."""
+    found: dict[str, float] = {}
+    for name, node in world.nodes.items():
+        if "POWERING_UP" in node.states and name in world.instances:
+            with contextlib.suppress(OSError):
+                found[name] = (cluster_state.REPORTS / f"{name}.json").lstat().st_mtime
+    return found
 
 
 def _health(nodes: Mapping[str, Node]) -> dict[str, Health]:

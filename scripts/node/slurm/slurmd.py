@@ -50,6 +50,8 @@ StartLimitIntervalSec=0
 [Service]
 Restart=on-failure
 RestartSec=1
+# For one start, from watch.sh.
+EnvironmentFile=-/run/hpc/slurmd-once
 """
 
 

@@ -26,6 +26,7 @@ CONFIG = FOLDER / "cluster.json"  # written by the controller; users, groups, wh
 CLIENT = FOLDER / "etc"  # slurm.conf for machines that have client tools only
 REPORTS = FOLDER / "nodes"  # one file a machine
 HEALTH = FOLDER / "health"  # one file a node
+REGISTER = FOLDER / "register"  # nodes that are to register as after a boot, from the reconcile loop
 JOBS = FOLDER / "jobs"  # what jobs of the controller's measurements print
 GIVEN = ("nodes", "health", "jobs")  # what other machines write is slurm's, the rest is root's
 OWNER = "slurm"  # on every machine, with one number

@@ -102,6 +102,8 @@ class SimSlurm:
                 node.reason, node.by = reason, "root"
             if state == "DOWN":
                 self._down(name)
+            elif state == "DRAIN":
+                node.states |= {"DRAIN"}
             elif state == "RESUME":
                 # _require_node_reg of src/slurmctld/node_mgr.c
                 node.states |= {"IDLE", "NOT_RESPONDING"} if "DOWN" in node.states else set()
@@ -232,6 +234,8 @@ class Cluster:
         self.fake.boot, self.fake.halt = self._boot, self._halt
         self.slurm = SimSlurm(self.settings["nodesets"]["gpu"]["nodes"], lambda: self.now)
         self.boots: dict[str, float] = {}
+        self.deaf: set[str] = set()
+        """Nodes that slurmctld does not hear."""
         self.boot_seconds: Callable[[], float] = lambda: self.random.uniform(20, 60)
         self.faults = 0.0
         """Part of the requests that fail."""
@@ -277,7 +281,7 @@ class Cluster:
         while self.now < end:
             self.now += step
             for name, at in list(self.boots.items()):
-                if at <= self.now and name in self.instances:
+                if at <= self.now and name in self.instances and name not in self.deaf:
                     self.slurm.registered.add(name)
             self.slurm.step()
             try:

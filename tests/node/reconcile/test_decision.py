@@ -12,6 +12,7 @@ from reconcile.compute_engine import Instance
 from reconcile.decision import (
     GONE,
     HARMLESS,
+    MAINTAINED,
     NEW,
     NO_CAPACITY,
     RULES,
@@ -52,13 +53,15 @@ def world(
     created: float = NOW - 3600,
     before: str = "",
     machine_type: str = "m",
+    maintenance: str = "",
+    reschedules: bool = True,
     **more: Any,
 ) -> World:
     """A world of one name, which has been as it is for an hour."""
     nodes = {}
     if states is not None:
         nodes[NAME] = Node(NAME, "gpu", elastic, frozenset(states.split("+")), reason, by, jobs)
-    one = Instance(NAME, "z", status, created, "1", machine_type, "", dict(labels))
+    one = Instance(NAME, "z", status, created, "1", machine_type, "", maintenance, reschedules, dict(labels))
     found = World(NOW, nodes, {NAME: (one,)} if status else {}, settings(8)["nodesets"], **more)
     (seen,) = (observe({}, found) or {NAME: None}).values()
     if seen is None:
@@ -71,6 +74,7 @@ COLD = {f"gpu/{way}": Cooling(NOW + 60, 10, f"{NO_CAPACITY} for gpu") for way in
 PENDING = {NAME: Pending("create", "op", NOW - 5, "spot")}
 BAD, GOOD, OLD = Health(NOW, True, 0, True), Health(NOW, False, 2), Health(NOW - 7200, True, 0, True)
 REBOOTED = {NAME: Repair(reset=NOW - 3600)}
+ASKED = {NAME: Repair(maintain=NOW - 60)}
 UP, ASLEEP, BOOTS, OFF = "IDLE+CLOUD", "IDLE+CLOUD+POWERED_DOWN", "ALLOCATED+CLOUD+POWERING_UP", "IDLE+POWERING_DOWN"
 CASES: list[tuple[str, World]] = [
     ("unknown", world(None, "RUNNING")),
@@ -119,6 +123,9 @@ CASES: list[tuple[str, World]] = [
     ("old-machine", world(BOOTS, "RUNNING", before="POWERED_DOWN", created=NOW - 7200)),
     ("boot-failed", world(BOOTS, "RUNNING", lasted=721)),
     ("boot-failed", world(BOOTS, "RUNNING", lasted=100, boot={NAME: "failed: no key"})),
+    ("unheard", world(BOOTS, "RUNNING", lasted=100, joined={NAME: NOW - 20})),
+    ("boots", world(BOOTS, "RUNNING", lasted=100, joined={NAME: NOW - 10})),
+    ("boots", world(BOOTS, "RUNNING", lasted=100, created=NOW - 90, joined={NAME: NOW - 100})),
     ("boots", world(BOOTS, "RUNNING", lasted=100)),
     ("boots", world(BOOTS, "STAGING", lasted=100)),
     ("suspend", world(OFF, "RUNNING")),
@@ -145,7 +152,31 @@ CASES: list[tuple[str, World]] = [
     ("down", world("DOWN", "RUNNING", reason="Not responding", by="slurm", lasted=60)),
     ("outdated", world(UP, "RUNNING", labels={**OURS, "hpc-template": "t-older"})),
     ("well", world(UP, "RUNNING")),
-]
+    ("maintain-elastic", world(UP, "RUNNING", maintenance="PENDING", reschedules=False)),
+    ("maintain", world(UP, "RUNNING", maintenance="PENDING", elastic=False)),
+    ("well", world(UP, "RUNNING", maintenance="PENDING", reschedules=False, elastic=False)),
+    ("well", world(UP, "RUNNING", maintenance="ONGOING")),
+    ("well", world(f"{UP}+PLANNED", "RUNNING", maintenance="PENDING")),
+    ("well", world("ALLOCATED", "RUNNING", maintenance="PENDING", jobs=("7",))),
+    ("well", world(UP, "RUNNING", maintenance="PENDING", elastic=False, repairs=ASKED)),
+    ("maintain-now", world("IDLE+DRAIN", "RUNNING", reason=MAINTAINED, maintenance="PENDING", elastic=False)),
+    ("maintain-waits", world("MIXED+DRAIN", "RUNNING", reason=MAINTAINED, maintenance="PENDING", elastic=False)),
+    ("maintain-waits", world("IDLE+DRAIN", "RUNNING", reason=MAINTAINED, maintenance="ONGOING", elastic=False)),
+    ("maintain-waits", world("IDLE+DRAIN", "REPAIRING", reason=MAINTAINED, elastic=False)),
+    ("maintain-waits", world("DOWN+DRAIN", "RUNNING", reason=MAINTAINED, elastic=False)),
+    (
+        "maintain-waits",
+        world("IDLE+DRAIN", "RUNNING", reason=MAINTAINED, maintenance="PENDING", elastic=False, repairs=ASKED),
+    ),
+    ("maintained", world("IDLE+DRAIN", "RUNNING", reason=MAINTAINED, elastic=False, repairs=ASKED)),
+    (
+        "maintained",  # nothing came of the request
+        world(
+            *("IDLE+DRAIN", "RUNNING"), reason=MAINTAINED, maintenance="PENDING", elastic=False,
+            repairs={NAME: Repair(maintain=NOW - 700)},
+        ),
+    ),
+]  # fmt: skip
 assert UP
 
 
@@ -202,7 +233,7 @@ STATUSES = (
 REASONS = (
     ("", ""), ("Not responding", "slurm"), ("ResumeTimeout reached", "slurm"), (GONE, "root"), (NEW, "root"),
     (SICK, "root"), (f"{NO_CAPACITY} until 12:00", "root"), ("mine", "bob"), ("mine : ResumeTimeout reached", "bob"),
-    ("x", "root"), ("hpc: leaves the cluster", "root"), ("Kill task failed", "slurm"),
+    ("x", "root"), (MAINTAINED, "root"), ("hpc: leaves the cluster", "root"), ("Kill task failed", "slurm"),
 )  # fmt: skip
 
 
@@ -217,6 +248,7 @@ def worlds(draw: st.DrawFn) -> World:
         draw(st.sampled_from(STATUSES)),
         reason=reason,
         by=by,
+        maintenance=draw(st.sampled_from(("", "PENDING", "ONGOING"))),
         jobs=draw(st.sampled_from(((), ("7",)))),
         elastic=draw(st.booleans()),
         labels=draw(st.sampled_from((OURS, {"hpc-cluster": "c"}, {**OURS, "hpc-template": "older"}))),

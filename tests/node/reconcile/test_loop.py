@@ -1,15 +1,16 @@
 """The reconcile loop in a cluster whose time is simulated: it converges whatever fails, and stays within its limits."""
 
 import json
+import os
 
 import pytest
 from reconcile import loop, service
 from reconcile.decision import LOOPS, NEW, Health
 from reconcile.loop import plain
 from system import cluster_state
-from system.host import SetupError
+from system.host import SetupError, write
 
-from lab.google.http import RefusalError
+from lab.google.http import Call, RefusalError
 from tests.node.reconcile.simulated import Cluster
 
 
@@ -111,6 +112,32 @@ class TestRepaired:
         assert set(asked) == {"c-gpu-0"}
         assert ("DRAIN" not in node.states) == resumed
         assert ("new-sound" in {row["rule"] for row in cluster.journal()}) == resumed
+
+
+class TestRestartedSlurmctld:
+    def test_a_machine_that_booted_before_is_asked_to_register_until_it_has(self, cluster, tmp_path, monkeypatch):
+        monkeypatch.setattr(cluster_state, "REPORTS", tmp_path / "nodes")
+        monkeypatch.setattr(cluster_state, "REGISTER", tmp_path / "register")
+        cluster.deaf = {"c-gpu-1"}
+        cluster.slurm.submit("1", 2, 60)
+        cluster.run(90)
+        for name in cluster.instances:
+            write(tmp_path / "nodes" / f"{name}.json", "{}\n")
+            os.utime(tmp_path / "nodes" / f"{name}.json", (cluster.now, cluster.now))
+        cluster.run(12)
+        assert not cluster_state.REGISTER.exists()
+        cluster.slurm.started = cluster.now  # as after a restart, and nothing else is done that counts
+        cluster.run(12)
+        (first,) = cluster_state.REGISTER.read_text().splitlines()
+        assert first.startswith("c-gpu-1 ")
+        cluster.run(120)
+        (second,) = cluster_state.REGISTER.read_text().splitlines()
+        assert second > first
+        cluster.deaf.clear()
+        cluster.run(90)
+        assert cluster.slurm.jobs["1"].done
+        assert not cluster_state.REGISTER.exists()
+        assert [rule for rule, _ in cluster.acted()].count("unheard") <= 4
 
 
 class TestCapacity:
@@ -281,6 +308,64 @@ class TestFaults:
         assert {name: node.states for name, node in cluster.slurm.nodes_.items() if "DOWN" in node.states} == {}
         assert cluster.instances == {}
         assert cluster.loop.record.pending == {}
+
+
+class TestMaintenance:
+    @pytest.fixture
+    def static(self, cluster) -> Cluster:
+        """Two static nodes."""
+        names = ["c-gpu-0", "c-gpu-1"]
+        cluster.settings["nodesets"]["gpu"] |= {"nodes": [], "static": names}
+        cluster.restart()
+        for name in names:
+            query = {"sourceInstanceTemplate": "t-demand"}
+            body = {"name": name, "labels": {"hpc-cluster": "c"}}
+            cluster.fake.answer(Call("POST", "/compute/v1/projects/p/zones/us-central1-a/instances", query, body, {}))
+            cluster.slurm.nodes_[name].states = {"IDLE"}
+            cluster.slurm.nodes_[name].since = cluster.now + 1e9  # it is not suspended
+        for name in set(cluster.slurm.nodes_) - set(names):
+            del cluster.slurm.nodes_[name]
+        cluster.run(90)
+        return cluster
+
+    def asked(self, cluster: Cluster) -> list[str]:
+        return [call.path.split("/")[-2] for call in cluster.fake.calls if call.path.endswith("/performMaintenance")]
+
+    def test_static_nodes_are_maintained_one_after_the_other_while_they_are_idle(self, static):
+        static.slurm.submit("1", 1, 300)
+        static.run(30)
+        assert states(static) == {"ALLOCATED"}
+        for name in static.instances:
+            static.fake.maintain(name)
+        static.run(15)
+        assert self.asked(static) == ["c-gpu-1"]
+        assert "DRAIN" in states(static, "c-gpu-1")
+        static.run(600)
+        assert self.asked(static) == ["c-gpu-1", "c-gpu-0"]
+        assert all(states(static, name) == {"IDLE"} for name in static.instances)
+        assert static.slurm.jobs["1"].done
+
+    def test_a_node_returns_if_its_maintenance_can_not_be_begun(self, static, monkeypatch):
+        def refuse(*_: object) -> None:
+            raise RefusalError(400, "invalid", "not now")
+
+        monkeypatch.setattr(static.fake, "_perform_maintenance", refuse)
+        static.fake.maintain("c-gpu-1")
+        static.run(30)
+        assert "DRAIN" in states(static, "c-gpu-1")
+        static.run(700)
+        assert len(self.asked(static)) == 1
+        assert states(static, "c-gpu-1") == {"IDLE"}
+
+    def test_an_idle_elastic_node_is_powered_down(self, cluster):
+        cluster.slurm.submit("1", 2, 60)
+        cluster.run(240)
+        assert cluster.slurm.jobs["1"].done
+        cluster.fake.maintain("c-gpu-0")
+        cluster.run(200)
+        assert set(cluster.instances) == {"c-gpu-1"}
+        assert states(cluster) == {"IDLE", "POWERED_DOWN"}
+        assert self.asked(cluster) == []
 
 
 class TestRepair:
