@@ -26,9 +26,9 @@ _BLOCK = re.compile(
     r"(?P<head><!-- lab: (?P<name>[a-z]+) -->\n```[a-z]+\n)(?P<text>.*?)(?=^```$)", re.DOTALL | re.MULTILINE
 )
 _SUBMITTED = re.compile(r"Submitted batch job ([0-9]+)")
-_ID = re.compile(r"(?<=scancel )[0-9]+|(?<=-j )[0-9]+|(?<=-)[0-9]+(?=[._])")
-"""A job's id in a command: of scancel and sacct, and in the name of an output file."""
-_READS = ("cat ", "sacct ", "sed ", "sort ", "squeue ")
+_ID = re.compile(r"(?<=scancel )[0-9]+|(?<=-j )[0-9]+|(?<=hpc-job )[0-9]+|(?<=-)[0-9]+(?=[._])")
+"""A job's id in a command: of scancel, hpc-job and sacct, and in the name of an output file."""
+_READS = ("cat ", "hpc-job ", "sacct ", "sed ", "sort ", "squeue ")
 """Commands that may be repeated until what they read is there."""
 _WAITED = re.compile(r"^srun: job [0-9]+ (queued and waiting for|has been allocated) resources\n", re.MULTILINE)
 """What srun prints if a job before has not quite ended."""

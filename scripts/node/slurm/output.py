@@ -181,5 +181,48 @@ def seconds_of(text: str) -> int | None:
     return a * 60 + b if match["b"] is not None else a
 
 
+_UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40, "P": 1 << 50}
+_CLOCK = re.compile(r"(?:(?P<d>[0-9]+)-)?(?:(?P<h>[0-9]+):)?(?P<m>[0-9]+):(?P<s>[0-9]+(?:\.[0-9]+)?)")
+
+
+def cpu_seconds(text: str) -> float:
+    """Seconds of a processor's time as sacct prints it: `1-02:03:04`, `02:03:04`, `00:04.005`; 0 for no time."""
+    found = _CLOCK.fullmatch(text.strip())
+    if not found:
+        return 0.0
+    return (int(found["d"] or 0) * 24 + int(found["h"] or 0)) * 3600 + int(found["m"]) * 60 + float(found["s"])
+
+
+def tres(text: str) -> dict[str, float]:
+    """Slurm's list of resources, `cpu=2,gres/gpu:a100=1,mem=2048M`: counts, sizes in bytes, times in seconds. What is
+    none of these is left out."""
+    found: dict[str, float] = {}
+    for name, _, value in (part.rpartition("=") for part in text.split(",") if part):
+        if ":" in value:
+            found[name] = cpu_seconds(value)
+        elif match := re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)([KMGTP]?)", value):
+            found[name] = float(match[1]) * _UNITS.get(match[2], 1)
+    return found
+
+
+def gpus(held: dict[str, float]) -> int:
+    """GPUs among resources: `gres/gpu` counts all of them, those of each type stand beside it again."""
+    named = (count for name, count in held.items() if name.startswith("gres/gpu:"))
+    return int(held.get("gres/gpu", 0) or sum(named))
+
+
+def marked(text: str, fields: tuple[str, ...], mark: str) -> list[dict[str, str]]:
+    """Rows of `sacct --parsable --delimiter=MARK`, by field. `mark` is one that nobody who gave a job its name could
+    have: a name may hold anything, whole rows of other jobs too.
+
+    Raises ValueError where the text is not of whole rows.
+    """
+    *cells, rest = text.split(mark)
+    if len(cells) % len(fields) or rest.strip():
+        raise ValueError(f"sacct printed {len(cells)} fields, not rows of {len(fields)}: {rest.strip()[:200]!r}")
+    rows = (cells[at : at + len(fields)] for at in range(0, len(cells), len(fields)))
+    return [dict(zip(fields, [row[0].lstrip("\n"), *row[1:]], strict=True)) for row in rows]
+
+
 def _minutes(text: str) -> int | None:
     return int(text) * 60 if text.isdigit() else seconds_of(text)

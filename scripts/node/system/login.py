@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from slurm import job_report
 from system.host import SetupError, run, stop_services, write, write_unit
 
 SSHD = Path("/etc/ssh/sshd_config.d/hpc.conf")
@@ -36,8 +37,9 @@ MemoryMax=50%
 
 
 def prepare_for_users() -> None:
-    """Have what users' shells start with, and a limit on what one user may take of the machine."""
+    """Have what users' shells start with, the command hpc-job, and a limit on what one user may take of the machine."""
     write("/etc/profile.d/hpc.sh", PROFILE)
+    write(job_report.PROGRAM, job_report.STARTER, mode=0o755)
     write_unit("/etc/systemd/system/user-.slice.d/hpc.conf", SLICE)
 
 
