@@ -462,6 +462,7 @@ class Rule:
 
 
 ANY, NONE, RUNS = "any", "none", "PROVISIONING, STAGING, RUNNING"
+ENDINGS = ", ".join(ENDING)
 HEALTHY = "drained by a health check"
 
 
@@ -535,7 +536,7 @@ RULES: tuple[Rule, ...] = (
     Rule("queued", "PENDING", "POWERING_UP", "", Do.NOTHING, lambda c: c.status == "PENDING" and c.booting),
     Rule("queued-unneeded", "PENDING", ANY, "elastic, seen twice", Do.DELETE,
          lambda c: c.status == "PENDING" and c.elastic and c.ours and c.twice and not c.deleted, counts=True),
-    Rule("old-machine", RUNS, "POWERING_UP", "created before Slurm asked for it", Do.DELETE,
+    Rule("old-machine", RUNS, "POWERING_UP", "made by the loop, created before Slurm asked for it", Do.DELETE,
          lambda c: c.status in (*COMING, RUNNING) and c.booting and c.ours and c.old_machine and not c.deleted,
          counts=True),
     Rule("boot-failed", RUNS, "POWERING_UP", "the machine reports a failure, or 80 % of ResumeTimeout are over",
@@ -545,17 +546,17 @@ RULES: tuple[Rule, ...] = (
          lambda c: c.status == RUNNING and c.booting and c.unheard),
     Rule("boots", RUNS, "POWERING_UP", "else", Do.NOTHING,
          lambda c: c.status in (*COMING, RUNNING) and c.booting),
-    Rule("suspend", RUNS, "POWERING_DOWN", "elastic", Do.DELETE,
+    Rule("suspend", f"{RUNS}, SUSPENDED", "POWERING_DOWN", "made by the loop", Do.DELETE,
          lambda c: c.status in (*COMING, RUNNING, "SUSPENDED") and c.powering_down and c.ours and not c.deleted),
     Rule("orphan-busy", RUNS, "POWERED_DOWN", "jobs run there", Do.ALERT,
          lambda c: c.status in (*COMING, RUNNING) and c.asleep and c.node is not None and bool(c.node.jobs)),
-    Rule("orphan", RUNS, "POWERED_DOWN", "seen twice, 90 s", Do.DELETE,
+    Rule("orphan", RUNS, "POWERED_DOWN", "made by the loop, seen twice, 90 s", Do.DELETE,
          lambda c: c.status in (*COMING, RUNNING) and c.asleep and c.ours and c.twice and not c.deleted
          and c.lasted > ORPHAN_SECONDS, counts=True),
     # Instances that end.
-    Rule("ends", "PENDING_STOP, STOPPING, TERMINATED, STOPPED", "in service", "", Do.DOWN,
+    Rule("ends", f"{ENDINGS}, TERMINATED, STOPPED", "in service", "", Do.DOWN,
          lambda c: c.status in (*ENDING, *ENDED) and c.up, reason=ENDS, counts=True),
-    Rule("ending", "PENDING_STOP, STOPPING", ANY, "else", Do.NOTHING, _is(ENDING)),
+    Rule("ending", ENDINGS, ANY, "else", Do.NOTHING, _is(ENDING)),
     Rule("ended-down", "TERMINATED, STOPPED", "DOWN", "elastic", Do.POWER_DOWN,
          lambda c: c.status in ENDED and c.down and c.elastic and c.power == "up", counts=True),
     Rule("ended", "TERMINATED, STOPPED", "POWERING_UP, POWERING_DOWN, POWERED_DOWN", "elastic", Do.DELETE,
@@ -567,7 +568,7 @@ RULES: tuple[Rule, ...] = (
     Rule("moves-long", "SUSPENDED, REPAIRING", ANY, "for 30 min", Do.ALERT,
          lambda c: c.status in ("SUSPENDED", "REPAIRING") and c.lasted > 1800),
     # Repair of a node that a health check has drained.
-    Rule("sick-busy", RUNNING, HEALTHY, "jobs run there", Do.NOTHING, lambda c: c.sick and c.busy),
+    Rule("sick-busy", ANY, HEALTHY, "jobs run there", Do.NOTHING, lambda c: c.sick and c.busy),
     Rule("sick-mended", RUNNING, HEALTHY, "two health checks have passed since its machine was rebooted or moved",
          Do.RESUME,
          lambda c: c.sick and c.status == RUNNING and c.sound and c.within(c.repair.last)),

@@ -1,6 +1,6 @@
 """The table of the reconcile loop: each rule by a case of its own, and what no combination may lead to."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -17,12 +17,14 @@ from reconcile.decision import (
     NO_CAPACITY,
     RULES,
     Action,
+    Case,
     Cooling,
     Do,
     Health,
     Node,
     Pending,
     Repair,
+    Rule,
     Seen,
     World,
     decide,
@@ -263,6 +265,39 @@ def worlds(draw: st.DrawFn) -> World:
     return beside(made) if draw(st.booleans()) else made
 
 
+@st.composite
+def variants(draw: st.DrawFn) -> World:
+    """A rule's case with one thing changed, or two: so that each rule is met often."""
+    _, found = draw(st.sampled_from(CASES))
+    node, there, seen = found.nodes.get(NAME), found.instances.get(NAME), found.seen.get(NAME)
+    changes: list[Callable[[], World]] = [
+        lambda: replace(found, pending=draw(st.sampled_from(({}, PENDING)))),
+        lambda: replace(found, cooling=draw(st.sampled_from(({}, COLD)))),
+        lambda: replace(found, repairs=draw(st.sampled_from(({}, REBOOTED)))),
+        lambda: replace(found, health=draw(st.sampled_from(({}, *({NAME: one} for one in (BAD, GOOD, OLD)))))),
+    ]
+    if node:
+        flag, jobs = draw(st.sampled_from(FLAGS)), draw(st.sampled_from(((), ("7",))))
+        others = (
+            replace(node, elastic=not node.elastic),
+            replace(node, jobs=jobs),
+            replace(node, states=node.states ^ {flag}),
+        )
+        other = draw(st.sampled_from(others))
+        changes.append(lambda: replace(found, nodes={**found.nodes, NAME: other}))
+    if there:
+        status, labels = draw(st.sampled_from(STATUSES[1:])), draw(st.sampled_from((OURS, {"hpc-cluster": "c"})))
+        another = draw(st.sampled_from((replace(there[0], status=status), replace(there[0], labels=labels))))
+        changes.append(lambda: replace(found, instances={**found.instances, NAME: (another,)}))
+    if seen:
+        since = NOW - draw(st.sampled_from((0.0, 20.0, 120.0, 1000.0)))
+        later = replace(seen, since=since, power_since=since, passes=draw(st.sampled_from((1, 2))))
+        changes.append(lambda: replace(found, seen={**found.seen, NAME: later}))
+    for change in draw(st.lists(st.sampled_from(changes), min_size=1, max_size=2)):
+        found = change()
+    return found
+
+
 def mine(found: World) -> list[Action]:
     return [action for action in decide(found) if NAME in action.nodes and action.do is not Do.ALERT]
 
@@ -309,6 +344,128 @@ class TestNever:
         assert sum(decision.BY_ID[action.rule].counts and action.do is not Do.ALERT for action in done) <= left
         kept = [action for one in held for action in one.actions]
         assert sorted(map(str, [*done, *kept])) == sorted(map(str, decide(found)))
+
+
+def any_of(*statuses: str) -> Callable[[Case], bool]:
+    return lambda c: c.status in statuses
+
+
+def held_for(seconds: float) -> Callable[[Case], bool]:
+    return lambda c: c.now - c.seen.since >= seconds
+
+
+def has(*states: str) -> Callable[[Case], bool]:
+    return lambda c: set(states) <= c.states
+
+
+def drained(reason: str) -> Callable[[Case], bool]:
+    return lambda c: "DRAIN" in c.states and c.reason.startswith(reason)
+
+
+def health_since(failed: bool, passes: int = 0) -> Callable[[Case], bool]:
+    return lambda c: (
+        c.health is not None and c.health.time > c.repair.last and c.health.failed is failed
+        and c.health.passes >= passes
+    )  # fmt: skip
+
+
+WORDS: dict[str, Callable[[Case], bool]] = {
+    # The instance.
+    "any": lambda _: True,
+    "none": lambda c: not c.found,
+    "in two zones": lambda c: len(c.found) == 2,
+    # The node.
+    "not in slurm.conf": lambda c: c.node is None,
+    "in service": lambda c: not c.states & {"DOWN", "POWERED_DOWN", "POWERING_DOWN", "POWERING_UP", "POWER_DOWN"},
+    "in a MAINT reservation": has("MAINTENANCE"),
+    "REBOOT_*": lambda c: bool(c.states & {"REBOOT_ISSUED", "REBOOT_REQUESTED"}),
+    "DOWN, DRAIN or FAIL": lambda c: bool(c.states & {"DOWN", "DRAIN", "FAIL"}),
+    "drained by a health check": drained("hpc-health: "),
+    f"DRAIN `{NEW}`": drained(NEW),
+    f"DRAIN `{decision.DUPLICATE}`": drained(decision.DUPLICATE),
+    # The condition.
+    "": lambda _: True,
+    "else": lambda _: True,
+    "elastic": lambda c: c.node is not None and c.node.elastic,
+    "not elastic": lambda c: c.node is not None and not c.node.elastic,
+    "made by the loop": lambda c: c.found[0].labels["hpc-made-by"] == "reconcile",
+    "made from a template that the nodeset has no more": lambda c: c.found[0].labels["hpc-template"] != "t-spot",
+    "created before Slurm asked for it": lambda c: c.found[0].created < c.seen.power_since,
+    "no deletion is under way": lambda c: not c.pending or c.pending.kind != "delete",
+    "seen twice": lambda c: c.seen.passes >= 2,
+    "in two passes": lambda c: c.seen.passes >= 2,
+    "for 15 s": held_for(15),
+    "90 s": held_for(90),
+    "for 10 min": held_for(600),
+    "for 30 min": held_for(1800),
+    "without jobs": lambda c: c.node is not None and not c.node.jobs,
+    "jobs run there": lambda c: c.busy,
+    "the node answers": lambda c: "NOT_RESPONDING" not in c.states,
+    "by Slurm": lambda c: c.node is not None and (not c.node.reason or c.node.by == "slurm"),
+    "by the loop": lambda c: c.node is not None and c.node.reason.startswith("hpc: "),
+    "by the loop or by Slurm": lambda c: WORDS["by the loop"](c) or WORDS["by Slurm"](c),
+    "by a person, by `up`, or a drain by Slurm": lambda c: c.node is not None and (
+        c.node.by in ("bob", "root") or bool(c.states & {"DRAIN", "FAIL"})
+    ),
+    "a way may be tried": lambda c: not c.world.cooling,
+    "a way of the nodeset may be tried": lambda c: not c.world.cooling,
+    "every way cools down": lambda c: bool(c.world.cooling),
+    "every way has failed and cools down": lambda c: bool(c.world.cooling),
+    "the request is under way, or has just failed": lambda c: bool(c.pending or c.world.retry),
+    "the machine reports a failure, or 80 % of ResumeTimeout are over": lambda c: bool(
+        c.world.boot or c.now - c.seen.power_since > 720
+    ),
+    # Health and repair.
+    "two health checks have passed since": health_since(failed=False, passes=2),
+    "two health checks have passed since its machine was rebooted or moved": health_since(failed=False, passes=2),
+    "a health check has failed since": health_since(failed=True),
+    "no fault that calls for a repair, or a step of one is under way": lambda c: (
+        c.pending is not None or c.status != "RUNNING" or not (c.health and c.health.repair)
+        or c.health.time <= c.repair.last
+    ),
+    "more than 20 % of the nodeset are sick, or one in 16 is in repair": lambda c: (
+        sum('DRAIN' in one.states for one in c.world.nodes.values()) > 1
+    ),
+    "not rebooted for 24 h": lambda c: not c.repair.reset,
+    "rebooted": lambda c: bool(c.repair.reset),
+    "the machine type can move to another host": lambda c: c.found[0].machine_type.startswith("a4-"),
+    "on demand or spot": lambda c: c.found[0].labels["hpc-template"] == "t-spot",
+    "at most 3 a day": lambda c: not c.repair.replace,
+}  # fmt: skip
+"""What the words of the table say of a case of these tests, without the program's own names for it."""
+
+
+def parts(text: str) -> list[str]:
+    """The statements of one cell; what follows a colon explains one."""
+    return [
+        part for half in text.split("; ") for part in ([half] if half in WORDS else half.partition(": ")[0].split(", "))
+    ]
+
+
+def is_true(rule: Rule, case: Case) -> list[str]:
+    """The statements of a rule that do not hold for a case to which it applies."""
+    instance = WORDS.get(rule.instance) or any_of(*rule.instance.split(", "))
+    node = WORDS.get(rule.node)
+    if node is None:
+        states = rule.node.split(", ")
+        # Power states exclude each other; another state is one more.
+        power = [state for state in states if state.startswith("POWER")]
+        node = lambda c: has(*set(states) - set(power))(c) and (not power or bool(c.states & set(power)))  # noqa: E731
+    said = {rule.instance: instance, rule.node: node, **{part: WORDS[part] for part in parts(rule.when)}}
+    return [text for text, holds in said.items() if not holds(case)]
+
+
+class TestWords:
+    """The table that people read says what the program does."""
+
+    @pytest.mark.parametrize(("rule", "found"), CASES, ids=[f"{rule}-{n}" for n, (rule, _) in enumerate(CASES)])
+    def test_they_are_true_of_the_rules_cases(self, rule: str, found: World) -> None:
+        assert is_true(decision.BY_ID[rule], Case(found, NAME)) == []
+
+    @given(st.one_of(worlds(), variants()))
+    def test_they_are_true_wherever_a_rule_applies(self, found: World) -> None:
+        rule = rule_for(found, NAME)
+        assert is_true(rule, Case(found, NAME)) == [], rule.id
 
 
 class TestTogether:
