@@ -110,6 +110,7 @@ def _list(nodes: Sequence[Node], actors: Mapping[str, str] | None, *, json: bool
                 "state": node.word,
                 "states": sorted(node.states),
                 "reason": node.reason or None,
+                "reservation": node.reservation or None,
                 "by": node.by or None,
                 "since": node.since or None,
                 "jobs": [{key: getattr(job, field) for key, field in fields.items()} for job in node.jobs],
@@ -124,5 +125,5 @@ def _list(nodes: Sequence[Node], actors: Mapping[str, str] | None, *, json: bool
     for node in nodes:
         acts = (actors.get(node.name, "-"),) if actors else ()
         jobs = " ".join(f"{job.number}({job.user})" for job in node.jobs)
-        table.append((node.name, node.word, node.reason or "-", node.since or "-", *acts, jobs or "-"))
+        table.append((node.name, node.word, node.why or "-", node.since or "-", *acts, jobs or "-"))
     console.table(table)

@@ -60,7 +60,7 @@ def nodes(seen: ClusterObservation) -> Table:
     for name, row in (seen.slurm("nodes") or {}).items():
         node, gres = Node.of(name, row), row.get("Gres", "")
         size = "-" if gres in ("", "(null)") else gres.partition("(")[0]
-        groups[node.word, size, node.reason or "-"][name] = row
+        groups[node.word, size, node.why or "-"][name] = row
     rows = []
     for (state, size, reason), there in groups.items():
         used, cpus = (sum(int(row.get(key, 0)) for row in there.values()) for key in ("CPUAlloc", "CPUTot"))

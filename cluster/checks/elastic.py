@@ -54,6 +54,14 @@ def _nodesets(config: ClusterConfig) -> Iterator[Finding]:
                 allowed="one way: only an elastic nodeset has its machines asked for in other ways, at run time",
                 todo="keep one of them, or make the nodeset elastic, e.g. count: {min: 2, max: 16}",
             )
+        if section.spare >= section.most:
+            yield Finding(
+                id="spare-count",
+                at=(*at, "spare"),
+                given=str(section.spare),
+                allowed=f"fewer than the nodeset's {section.most} nodes: no job would have one",
+                todo="lower it, or add as many nodes to `count`",
+            )
         for position, way in enumerate(section.ways):
             if way in section.ways[:position]:
                 yield Finding(
@@ -111,6 +119,15 @@ def find_warnings(config: ClusterConfig) -> Iterator[Finding]:
                 what=f"a machine takes minutes to boot, and is deleted after {section.idle_seconds} s without a job",
                 todo=f"write {SHORTEST_IDLE // 60}m or more",
             )
+    spare = [name for name, section in config.nodesets.items() if section.spare]
+    if spare and config.slurm.reconcile.mode != "act":
+        yield Finding(
+            id="spare-reconcile-off",
+            level=Level.WARNING,
+            at=("slurm", "reconcile", "mode"),
+            what=f"no node of {listing(spare)} is held back, or given to jobs, as a spare",
+            todo="write `act`",
+        )
     if elastic and config.slurm.reconcile.mode != "act":
         yield Finding(
             id="elastic-reconcile-off",

@@ -67,11 +67,11 @@ class OnController(Section):
 
     @model_validator(mode="after")
     def _refuse_machines(self) -> Self:
-        machines = {"count", "idle", "machine_type", "gpus", "addresses", "disk", "capacity"}
+        machines = {"count", "idle", "spare", "machine_type", "gpus", "addresses", "disk", "capacity"}
         beside = sorted(machines & self.model_fields_set)
         if self.on and beside:
             raise RefusedError(
-                "`on: controller` without count, idle, machine_type, gpus, addresses, disk or capacity",
+                "`on: controller` without count, idle, spare, machine_type, gpus, addresses, disk or capacity",
                 f"remove {' and '.join(beside)} here, or remove `on`; the section `controller` describes the machine",
             )
         return self
@@ -160,6 +160,12 @@ class Nodeset(OnController):
         Duration | None, Reconfigure("SuspendTime of the nodeset's partitions; nodes with jobs are not affected")
     ] = None
     """Time that an elastic node is idle before its machine is deleted, e.g. 10m. Default: 10m."""
+    spare: Annotated[Natural, NoEffect("held back or given back within seconds; jobs that run there go on")] = Field(
+        default=0, le=MOST_NODES
+    )
+    """How many of these nodes Slurm holds back from jobs (reservations hpc-spare-NODE). For each node that is drained
+    or down one is given to jobs, and when it returns, an idle node is held back again. A spare that is not elastic is
+    paid for as the others are."""
     machine_type: MachineTypeName | None = None
     """Machine type of the catalog, which sets sockets, cores, threads, memory and GPUs. Default: the platform's."""
     gpus: Gpus | None = None

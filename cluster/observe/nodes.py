@@ -157,6 +157,8 @@ class InStates:
 
 
 NODES = "scontrol --oneliner --all show node"
+SPARE = "hpc-spare-"
+"""Begins the name of a spare node's reservation (scripts/node/reconcile/spares.py)."""
 _FIELDS = ("%i", "%u", "%T", "%M", "%L", "%N", "%j")
 
 
@@ -198,6 +200,8 @@ class Node(InStates):
     """The time of the reason, in the controller's local time."""
     started: str = ""
     """The start of its slurmd, as registered."""
+    reservation: str = ""
+    """The reservation that holds it now, where the release prints it."""
     jobs: tuple[Job, ...] = field(default=())
 
     @classmethod
@@ -211,7 +215,15 @@ class Node(InStates):
             by=by,
             since=since,
             started=row.get("SlurmdStartTime", ""),
+            reservation=row.get("ReservationName", ""),
         )
+
+    @property
+    def why(self) -> str:
+        """Why jobs do not start there: its reason, or what holds it back; empty where nothing does."""
+        if self.reason or "RESERVED" not in self.states:
+            return self.reason
+        return "spare" if self.reservation.startswith(SPARE) else f"reserved ({self.reservation or 'a reservation'})"
 
     @property
     def since_utc(self) -> float | None:

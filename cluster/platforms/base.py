@@ -20,7 +20,7 @@ from cluster.platforms.capability import Capability
 
 ON_MACHINES: Mapping[type[Section], frozenset[str]] = {
     Login: frozenset({"on"}),
-    Nodeset: frozenset({"on", "scripts"}),
+    Nodeset: frozenset({"on", "scripts", "spare"}),
     Partition: frozenset({"scripts"}),
     SlurmSettings: frozenset({"scripts", "rxdm", "job_submit_lua", "health", "warm_up", "reconcile"}),
 }

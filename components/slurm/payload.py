@@ -34,9 +34,11 @@ from scripts.node.interface import (
     Probe,
     Prologs,
     Reconcile,
+    ReconcileCloud,
     ReconcileNodeset,
     Rights,
     Rxdm,
+    Spares,
     StateDisk,
     User,
 )
@@ -209,14 +211,21 @@ def configure(
             payload["state"] = cast("StateDisk", dict(state))
         if exports:
             payload["exports"] = cast("Exports", dict(exports))
-        if elastic:
+        if elastic or any(section.spare for section in config.nodesets.values()):
             payload["reconcile"] = reconcile(config, elastic)
     return as_lines(payload)
 
 
-def reconcile(config: ClusterConfig, elastic: Mapping[str, Any]) -> Reconcile:
-    """Settings of the reconcile loop. `elastic` has the platform's part: `cloud`, and `templates` of each nodeset."""
+_NO_CLOUD: ReconcileCloud = {
+    "project": "", "zone": "", "region": "", "cluster": "", "endpoint": "", "token_file": "",
+}  # fmt: skip
+
+
+def reconcile(config: ClusterConfig, elastic: Mapping[str, Any] | None) -> Reconcile:
+    """Settings of the reconcile loop. `elastic` has the platform's part: `cloud`, and `templates` of each nodeset; None
+    where no node is elastic."""
     settings = config.slurm.reconcile
+    elastic = elastic or {"cloud": _NO_CLOUD, "templates": {}}
     return {
         "mode": settings.mode,
         "actions_per_hour": settings.actions_per_hour,
@@ -231,6 +240,11 @@ def reconcile(config: ClusterConfig, elastic: Mapping[str, Any]) -> Reconcile:
                 boot_seconds=power_saving.boot_seconds(config, name),
             )
             for name, templates in elastic["templates"].items()
+        },
+        "spares": {
+            name: Spares(nodes=list(node_names(config, name)), count=section.spare)
+            for name, section in config.nodesets.items()
+            if section.spare
         },
     }
 

@@ -116,19 +116,28 @@ class ReconcileNodeset(TypedDict):
     boot_seconds: int
 
 
+class Spares(TypedDict):
+    """A nodeset with spare nodes: all of its nodes in their order, and how many are held back."""
+
+    nodes: list[str]
+    count: int
+
+
 class Reconcile(TypedDict):
-    """/etc/hpc/reconcile.json: what the controller's reconcile service works with."""
+    """/etc/hpc/reconcile.json: what the controller's reconcile service works with. Where no node is elastic, `nodesets`
+    is empty, and so is `cloud`."""
 
     mode: str  # act, advise or off
     actions_per_hour: int
     max_unavailable: float
     cloud: ReconcileCloud
     nodesets: dict[str, ReconcileNodeset]
+    spares: dict[str, Spares]
 
 
 class _Containers(_Controller, total=False):
     containers: str  # where enroot keeps containers, if that is not the default
-    reconcile: Reconcile  # absent where no node is elastic
+    reconcile: Reconcile  # absent where no node is elastic or spare
 
 
 class Configure(_Containers):

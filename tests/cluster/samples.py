@@ -219,6 +219,7 @@ GROWING: Cluster = {
 """A cluster with an elastic nodeset."""
 GROWING_SAMPLES: list[Sample] = [
     ("nodesets.*.idle", at("nodesets", "cpu", idle="1h"), Effect.RECONFIGURE),
+    ("nodesets.*.spare", at("nodesets", "cpu", spare=1), Effect.NOTHING),
     ("nodesets.*.count", at("nodesets", "cpu", count={"min": 2, "max": 6}), Effect.RESTART),
     ("nodesets.*.count", at("nodesets", "cpu", count={"min": 2, "max": 3}), Effect.DRAIN),
     ("nodesets.*.count", at("nodesets", "cpu", count=2), Effect.DRAIN),

@@ -166,11 +166,19 @@ class TestReconcile:
                     "boot_seconds": 900,
                 }
             },
+            "spares": {},
         }
 
     def test_settings_are_the_stacks(self):
         told = self.told(mode="advise", actions_per_hour=5, max_unavailable=0.5)
         assert (told["mode"], told["actions_per_hour"], told["max_unavailable"]) == ("advise", 5, 0.5)
+
+    def test_spare_nodes_need_no_cloud(self):
+        of = unchecked(nodesets={"cpu": {"count": 3, "spare": 1}})
+        text = payload.configure(of, machines(of)[0], mounts=[], addresses={}, controller="cloud-controller")
+        told = json.loads(text)["reconcile"]
+        assert (told["nodesets"], set(told["cloud"].values())) == ({}, {""})
+        assert told["spares"] == {"cpu": {"nodes": ["cloud-cpu-0", "cloud-cpu-1", "cloud-cpu-2"], "count": 1}}
 
     def test_nothing_where_no_node_is_elastic(self):
         controller = machines(config())[0]

@@ -132,6 +132,25 @@ def test_lua_changes_jobs_and_broken_lua_never_goes_live(edited: Cluster, long: 
     assert edited.state(long) == "RUNNING"
 
 
+def test_a_spare_takes_the_place_of_a_drained_node(edited: Cluster, long: str):
+    held = "scontrol --oneliner show reservation | grep -o ' Nodes=[^ ]*'; true"
+    edited.edit(lambda c: c["nodesets"]["cpu"].update(spare=1))
+    assert edited.preview()["effects"]["worst"] == "nothing"
+    edited.up()
+    eventually(lambda: edited.inside("controller", held) == "Nodes=edited-cpu-2", what="the last node is held")
+    # Before Slurm 23.02 a node's row does not name its reservation.
+    shown = ("nodes", edited.name)
+    eventually(lambda: bool(re.search("cpu-2 .*(spare|reserved)", edited.call(*shown).stdout)), what="it is shown")
+    edited.inside("controller", "scontrol update NodeName=edited-cpu-1 State=DRAIN Reason=broken")
+    eventually(lambda: edited.inside("controller", held) == "", what="it is given to jobs")
+    edited.inside("controller", "scontrol update NodeName=edited-cpu-1 State=RESUME")
+    eventually(lambda: "cpu-" in edited.inside("controller", held), what="one is held again")
+    edited.edit(lambda c: c["nodesets"]["cpu"].pop("spare"))
+    edited.up()
+    assert edited.inside("controller", held) == ""
+    assert edited.state(long) == "RUNNING"
+
+
 def test_a_job_of_a_qos_that_preempts_another_takes_its_nodes(edited: Cluster, long: str):
     way = edited.job("sleep 900", "--nodelist=edited-cpu-1", "--exclusive")
     words = ("--qos=urgent", "--nodelist=edited-cpu-1", "--exclusive", "--immediate=60", "--chdir=/tmp")

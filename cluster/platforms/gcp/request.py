@@ -158,6 +158,12 @@ def describe_request(config: ClusterConfig) -> list[str]:
     """All of it as lines for people: machines, networks, disks, file systems, rights, addresses."""
     lines = [ask.line for ask in (*asks(config), builder(config)) if ask]
     lines += _describe_elastic(config)
+    lines += [
+        f"{section.spare} of the {section.most} nodes of {name} take no jobs until another is out of service: spares "
+        "are paid for while their machines are there"
+        for name, section in config.nodesets.items()
+        if section.spare
+    ]
     lines.append(", ".join(f"{what}: {count}" for what, count in networks(config).items()))
     lines.append("disks: " + ", ".join(f"{size:,} GB of {kind}" for kind, size in disks(config).items()))
     lines += [line for file_system in file_systems(config) for line in file_system.summary()]

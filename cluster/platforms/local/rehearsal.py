@@ -340,6 +340,8 @@ def _nodesets(
         section = _only(row, "on", "machine_type", "gpus", "features", "node_conf", "scripts")
         if counts[name]:
             section |= {"count": counts[name]} | ({"addresses": blocks[name]} if name in blocks else {})
+            if (spare := min(row.get("spare", 0), counts[name] - 1)) > 0:
+                section |= {"spare": spare}
         static = _static(config.nodesets[name], counts[name], elastic=elastic)
         if static < counts[name]:
             section |= {"count": {"min": static, "max": counts[name]}, **_only(row, "idle", "capacity")}

@@ -64,7 +64,10 @@ PLATFORM = Platform(
     },
     # Soperator's own check prepull-container-image pulls the one image that its script names: that of other checks
     # (nebius/soperator, internal/e2e/acceptance/steps, PrepullContainerImagePyxis).
-    instead={"warm_up": "remove it here, and run ./hpc warm-up STACK --image IMAGE after `up`"},
+    instead={
+        "warm_up": "remove it here, and run ./hpc warm-up STACK --image IMAGE after `up`",
+        "spare": "remove it, and write one node more as count: Soperator holds no node back",
+    },
     capabilities=frozenset(
         {
             Capability.RUN,

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from interface import Reconcile
-from reconcile import loop
+from reconcile import loop, spares
 from reconcile.compute_engine import MADE_BY, OURS, CloudError, ComputeEngine
 from system.host import (
     SetupError,
@@ -99,7 +99,7 @@ sys.exit(main(sys.argv[1:]))
 SERVICE = f"""\
 # Written by the cluster's set-up.
 [Unit]
-Description=Reconcile machines of the cloud with the nodes of Slurm
+Description=Reconcile machines of the cloud with the nodes of Slurm, and keep spare nodes
 After=slurmctld.service network-online.target
 Wants=network-online.target
 RequiresMountsFor={loop.FOLDER}
@@ -129,9 +129,12 @@ def converge(wanted: Reconcile | None) -> None:
 
     Raises SetupError where these can't be deleted: then the settings stay, and the next run tries again.
     """
+    before: Reconcile | None = read_json(loop.SETTINGS, None)
+    if (before or UNIT.exists()) and not wanted:
+        _remove(before)
+    elif wanted and not wanted["nodesets"] and before and before["nodesets"]:
+        _remove(before)  # the machines of nodes that were elastic; the service comes again for spare nodes
     if not wanted:
-        if loop.SETTINGS.exists() or UNIT.exists():
-            _remove()
         return
     text = json.dumps(wanted, indent=1, sort_keys=True) + "\n"
     write(loop.SETTINGS, text, mode=0o600)
@@ -140,23 +143,23 @@ def converge(wanted: Reconcile | None) -> None:
     service(NAME, settings=text + SERVICE + version())
 
 
-def _remove() -> None:
+def _remove(settings: Reconcile | None) -> None:
     stop_services(NAME)
-    settings: Reconcile | None = read_json(loop.SETTINGS, None)
-    if settings:
+    if settings and settings["nodesets"]:
         try:
             delete_instances(ComputeEngine(settings["cloud"]))
         except CloudError as error:
             raise SetupError(
                 f"machines of elastic nodes can't be deleted: {error}. Run `up` again: it tries again"
             ) from None
+    spares.keep({})
     unread_units()
     token = [Path(settings["cloud"]["token_file"])] if settings and settings["cloud"]["token_file"] else []
     for path in (*token, *(PROGRAMS / kind for kind in (*KINDS, AWAITS)), COMMAND, UNIT, loop.PAUSED, loop.SETTINGS):
         path.unlink(missing_ok=True)
     forget(NAME)
     reload_units()
-    log(f"removed {NAME}: no node is elastic any more")
+    log(f"removed {NAME}: no node is elastic or spare any more")
 
 
 def delete_instances(cloud: ComputeEngine) -> None:
@@ -195,8 +198,19 @@ def run() -> None:
         began, used = time.monotonic(), _processor()
         take_requests(reconcile, REQUESTS)
         with LOCK.open("w") as lock:
-            busy = reconcile.turn(locked=not take_lock(lock))
+            locked = not take_lock(lock)
+            # Without elastic nodes there is no cloud to compare with.
+            busy = bool(settings["nodesets"]) and reconcile.turn(locked=locked)
+            if settings["mode"] == "act" and not locked and not loop.PAUSED.exists():
+                _keep_spares(settings)
         _wait(began, pause(_processor() - used, busy=busy))
+
+
+def _keep_spares(settings: Reconcile) -> None:
+    try:
+        spares.keep(settings.get("spares", {}))
+    except SetupError as error:
+        log(printable(f"spare nodes: {error}"))
 
 
 def pause(used: float, *, busy: bool) -> float:

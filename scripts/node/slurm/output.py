@@ -9,7 +9,7 @@ from typing import Any
 
 KEPT = (
     "State Reason CPUTot CPUAlloc RealMemory AllocMem Gres GresUsed Version NodeAddr BootTime SlurmdStartTime "
-    "LastBusyTime Partitions"
+    "LastBusyTime Partitions ReservationName"
 ).split()
 PARTITION = (
     "Default MaxTime DefaultTime State Nodes TotalCPUs TotalNodes AllowAccounts AllowQos AllowGroups PriorityTier "

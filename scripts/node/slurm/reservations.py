@@ -23,7 +23,7 @@ def keep(wanted: Mapping[str, tuple[str, float, int]], owned: Callable[[str], bo
     there = {row.get("ReservationName", ""): row.get("StartTime", "") for row in rows}
     for name in sorted(there):
         if (owned(name) and name not in wanted) or (name in starts and there[name] != starts[name]):
-            _delete(name)
+            delete(name)
             log(f"deleted the reservation {name}")
     for name, start in sorted(starts.items()):
         if there.get(name) != start:
@@ -36,12 +36,26 @@ def keep(wanted: Mapping[str, tuple[str, float, int]], owned: Callable[[str], bo
 def while_open(name: str, nodes: Iterable[str], *, minutes: int, users: Iterable[str]) -> Generator[None]:
     """Reserve nodes for these users until the context ends; if this process is killed, Slurm ends it after `minutes`.
     Raises SetupError."""
-    _delete(name, accept=(0, 1))
+    delete(name, accept=(0, 1))
     _create(name, "now", minutes, nodes, users)
     try:
         yield
     finally:
-        _delete(name, accept=(0, 1))
+        delete(name, accept=(0, 1))
+
+
+def names() -> list[str]:
+    """The names of all reservations. Raises SetupError."""
+    rows = output.rows(run("scontrol", "--oneliner", "show", "reservation"))
+    return [row["ReservationName"] for row in rows if "ReservationName" in row]
+
+
+def hold(name: str, node: str) -> None:
+    """Reserve a node without an end. Without MAINT it counts as sound, and the reconcile loop looks after it. Raises
+    SetupError."""
+    span = ("StartTime=now", "Duration=UNLIMITED")
+    run("scontrol", "create", "reservation", f"ReservationName={name}", *span, "Users=root", f"Nodes={node}",
+        "Flags=IGNORE_JOBS")  # fmt: skip
 
 
 def _create(name: str, start: str, minutes: int, nodes: Iterable[str], users: Iterable[str] = ("root",)) -> None:
@@ -51,5 +65,6 @@ def _create(name: str, start: str, minutes: int, nodes: Iterable[str], users: It
     run("scontrol", "create", "reservation", f"ReservationName={name}", *span, *whom)
 
 
-def _delete(name: str, *, accept: tuple[int, ...] = (0,)) -> None:
+def delete(name: str, *, accept: tuple[int, ...] = (0,)) -> None:
+    """Delete a reservation. Raises SetupError."""
     run("scontrol", "delete", f"ReservationName={name}", accept=accept)

@@ -40,6 +40,19 @@ def test_a_way_stands_once() -> None:
     assert given == {"elastic-capacity-twice": "nodesets.a3.capacity.2"}
 
 
+def test_a_spare_leaves_a_node_for_jobs() -> None:
+    assert found(elastic.find_errors, nodesets={"a3": A3 | {"count": 2, "spare": 2}}) == {
+        "spare-count": "nodesets.a3.spare"
+    }
+    assert found(elastic.find_errors, nodesets={"a3": A3 | {"count": 2, "spare": 1}}) == {}
+    assert found(elastic.find_errors, nodesets={"a3": GROWING | {"spare": 15}}) == {}
+
+
+def test_a_spare_is_kept_by_the_loop() -> None:
+    changes = {"nodesets": {"a3": A3 | {"count": 2, "spare": 1}}, "slurm": {"reconcile": {"mode": "off"}}}
+    assert found(elastic.find_warnings, **changes) == {"spare-reconcile-off": "slurm.reconcile.mode"}
+
+
 def test_what_power_saving_depends_on_is_not_set_elsewhere() -> None:
     extra = {"suspendprogram": "/usr/local/sbin/off", "SuspendTimeout": 300}
     assert found(elastic.find_errors, slurm={"extra": extra}) == {
@@ -82,6 +95,14 @@ class TestGoogleCloud:
         assert most == (
             "elastic nodes add at most 14 machines, 112 GPUs, 126 internal addresses, 84,000 GB of local SSD, "
             "2,800 GB of pd-ssd"
+        )
+
+    def test_a_preview_says_which_nodes_are_paid_for_without_jobs(self) -> None:
+        lines = describe_request(unchecked(nodesets={"a3": A3 | {"count": 4, "spare": 1}}))
+        (spare,) = (line for line in lines if "spare" in line)
+        assert spare == (
+            "1 of the 4 nodes of a3 take no jobs until another is out of service: spares are paid for while their "
+            "machines are there"
         )
 
     def test_a_nodeset_without_static_nodes_asks_for_none(self) -> None:

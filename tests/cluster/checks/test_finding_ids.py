@@ -39,7 +39,8 @@ partition-nodeset-twice partition-qos-unknown placement-family placement-policy-
 preemption-settings program-missing prolog-flags-exclusive provider-section qos-circle qos-limit-untracked
 read-only-needed rxdm-driver rxdm-nodes rxdm-partition-missing rxdm-partition-twice rxdm-shared-nodes rxdm-timers
 rxdm-version script-file script-interpreter script-name-differs script-name-twice script-parameter
-services-network-size slurm-end-of-support slurm-version slurmctld-program slurmrestd-parameter timer-unkillable-step
+services-network-size slurm-end-of-support slurm-version slurmctld-program slurmrestd-parameter spare-count
+spare-reconcile-off timer-unkillable-step
 unknown-name unknown-setting user-account-unknown user-gid-of-group user-gid-taken user-name-of-group user-name-twice
 user-shell user-sudo-adopt user-sudo-missing user-uid-before user-uid-former user-uid-taken value-choice value-invalid
 value-missing warm-up-closed warm-up-image-twice warm-up-nothing warm-up-partition-twice zone-unknown
