@@ -166,13 +166,15 @@ POWER_SAVING = Table(
     always=("idle_on_node_suspend", "cloud_dns"),
     some={
         "KeepPowerSaveSettings": ("23.11", "26.05"),
+        "cloud": ("22.05", "22.05"),
         "cloud_reg_addrs": ("22.05", "22.05"),
         "enable_expedited_requeue": ("25.11", "26.05"),
         "requeue_on_resume_failure": ("25.05", "26.05"),
     },
 )
-"""Words about elastic nodes: of SlurmctldParameters, ReconfigFlags (KeepPowerSaveSettings) and SchedulerParameters
-(requeue_on_resume_failure), in slurm.conf(5) at the same tags. What cloud_reg_addrs did is so without it later."""
+"""Words about elastic nodes: of SlurmctldParameters, ReconfigFlags (KeepPowerSaveSettings), SchedulerParameters
+(requeue_on_resume_failure) and PrivateData (cloud), in slurm.conf(5) at the same tags. What cloud and cloud_reg_addrs
+did is so without them later."""
 
 RECONFIGURED = frozenset(
     """

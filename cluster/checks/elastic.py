@@ -75,8 +75,19 @@ def _nodesets(config: ClusterConfig) -> Iterator[Finding]:
 
 def _parameters(config: ClusterConfig) -> Iterator[Finding]:
     """Yield parameters of slurm.conf that elastic nodes depend on."""
-    owned = [name for name in power_saving.settings(config) if name not in TUNABLE]
-    for key in config.slurm.extra:
+    settings = power_saving.settings(config)
+    owned = [name for name in settings if name not in (*TUNABLE, "PrivateData")]
+    for key, value in config.slurm.extra.items():
+        if CONF.canonical(key) == "PrivateData" and settings.get("PrivateData"):
+            words = str(value).split(",")
+            if "cloud" not in words:
+                yield Finding(
+                    id="elastic-private-data",
+                    at=("slurm", "extra", key),
+                    given=shown(value),
+                    allowed=f"with elastic nodesets on Slurm {config.slurm_version} a list with cloud in it",
+                    todo=f"write `{key}: {','.join(['cloud', *words])}`, or powered-down nodes are hidden from everybody",
+                )
         if CONF.canonical(key) in owned:
             yield Finding(
                 id="elastic-parameter",

@@ -48,6 +48,8 @@ def settings(config: ClusterConfig) -> dict[str, Value]:
         "SuspendExcNodes": hostlist.compress(static) or None,
         "SuspendExcStates": KEPT_STATES if _keeps_drained(config) else None,
         "ReconfigFlags": ",".join(_known(config, "KeepPowerSaveSettings")) or None,
+        # Without it 22.05 shows powered-down nodes to nobody: neither to users nor to what waits for a job's nodes.
+        "PrivateData": ",".join(_known(config, "cloud")) or None,
     }
 
 

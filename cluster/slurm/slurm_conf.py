@@ -44,7 +44,7 @@ _FIRST = (
 """Order of a PartitionName line's parameters, as on clusters that are up; others follow in the order of the fields."""
 
 
-_SCHEDULER = ("bf_continue", "nohold_on_prolog_fail", "salloc_wait_nodes", "sbatch_wait_nodes")
+_SCHEDULER = ("batch_sched_delay=1", "bf_continue", "nohold_on_prolog_fail", "salloc_wait_nodes", "sbatch_wait_nodes")
 """Known to each release from 22.05 to 26.05 (src/slurmctld, src/salloc, src/plugins/sched/backfill)."""
 _PLACES = Group(
     title="Places",
@@ -213,7 +213,8 @@ def _scheduling(config: ClusterConfig) -> Group:
         "are numbered; otherwise they take turns, and every second rank is far from its GPU. EnforcePartLimits refuses "
         "a job that no partition could ever run, instead of letting it wait for ever. nohold_on_prolog_fail: a batch "
         "job whose prolog fails is tried on another node, and not held until somebody releases it. bf_continue: "
-        "backfill goes on where it was after it let others have the lock. wait_nodes: a job's script begins when all "
+        "backfill goes on where it was after it let others have the lock. batch_sched_delay: a batch job that is "
+        "submitted waits a second at most for the scheduler, and not three. wait_nodes: a job's script begins when all "
         "of its nodes are up.",
         settings={
             "SchedulerType": "sched/backfill",

@@ -8,12 +8,14 @@ import pytest
 from cluster.checks import elastic
 from cluster.config.impact import Effect
 from cluster.impact.table import effects
+from cluster.load import validate
 from cluster.platforms import registry
 from cluster.platforms.gcp import checks
 from cluster.platforms.gcp.address_plan import room
 from cluster.platforms.gcp.permissions import policies
 from cluster.platforms.gcp.request import describe_request, elastic_asks
 from tests.clouds import A3, google, unchecked
+from tests.cluster.stacks import local
 
 GROWING: dict[str, Any] = A3 | {"count": {"min": 2, "max": 16}, "capacity": [{"reservation": "mine"}, "spot"]}
 
@@ -59,6 +61,18 @@ def test_what_power_saving_depends_on_is_not_set_elsewhere() -> None:
         "elastic-parameter": "slurm.extra.suspendprogram",
     }
     assert found(elastic.find_errors, slurm={"extra": extra}, nodesets={"a3": A3}) == {}
+
+
+def test_private_data_does_not_hide_sleeping_nodes() -> None:
+    nodesets, partitions = {"cpu": {"count": {"min": 0, "max": 2}}}, {"cpu": {"nodesets": ["cpu"], "default": True}}
+    for base, words, expected in (
+        ("debian-12", "jobs,usage", ["elastic-private-data"]),
+        ("debian-12", "jobs,cloud", []),
+        ("debian-13", "jobs,usage", []),
+    ):
+        given = {"image": {"base": base}, "slurm": {"extra": {"privatedata": words}}}
+        config = validate(local(nodesets=nodesets, partitions=partitions, **given))
+        assert [one.id for one in elastic.find_errors(config)] == expected
 
 
 def test_no_job_can_ask_for_nodes_of_no_partition() -> None:

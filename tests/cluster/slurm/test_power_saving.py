@@ -55,6 +55,7 @@ def test_each_release_gets_only_what_it_has(version: str) -> None:
     assert ("enable_expedited_requeue" in words) == (version >= "25.11")
     assert ("requeue_on_resume_failure" in words) == (version >= "25.05")
     assert ("cloud_reg_addrs" in words) == (version < "23.11")
+    assert parameter(found, "PrivateData") == ("cloud" if version < "23.11" else None)
 
 
 @pytest.mark.parametrize("version", VERSIONS)
