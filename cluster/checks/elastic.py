@@ -86,7 +86,7 @@ def _parameters(config: ClusterConfig) -> Iterator[Finding]:
                     at=("slurm", "extra", key),
                     given=shown(value),
                     allowed=f"with elastic nodesets on Slurm {config.slurm_version} a list with cloud in it",
-                    todo=f"write `{key}: {','.join(['cloud', *words])}`, or powered-down nodes are hidden from everybody",
+                    todo=f"write `{key}: {','.join(['cloud', *words])}`, or nobody sees powered-down nodes",
                 )
         if CONF.canonical(key) in owned:
             yield Finding(
