@@ -108,6 +108,15 @@ def test_a_job_waits_for_capacity_gets_all_of_its_nodes_or_none_and_these_go_whe
     assert {row["name"] for row in cloud.instances()} == {"spare-cpu-0"}
 
 
+def test_the_host_of_an_idle_node_is_maintained_before_its_window(spare: Cluster, cloud: FaultClient):
+    """The static node is drained meanwhile, its machine restarts, and it is resumed."""
+    cloud.maintain("spare-cpu-0", 7200)
+    journal = "cat /var/lib/hpc/controller/reconcile/journal.jsonl"
+    eventually(lambda: '"maintained"' in spare.inside("controller", journal), what="the end of the maintenance")
+    becomes(spare, submit(spare, "--nodelist=spare-cpu-0"), "COMPLETED")
+    assert any(row["path"].endswith("/performMaintenance") for row in cloud.requests())
+
+
 def test_a_job_whose_machine_is_lost_runs_again(spare: Cluster, cloud: FaultClient):
     spare.run("rm", "-f", "/home/alice/go", user="alice")
     number = submit(spare, "--nodes=2", "--exclusive", script=WAITS)

@@ -152,3 +152,31 @@ def test_requests_and_answers_fit(
     outside.did(f"methods: {', '.join(f'{name} ({count})' for name, count in sorted(calls.items()))}")
     for text, count in sorted(found.items()):
         outside.differs("discovery", f"{text} ({count} times)")
+
+
+def test_what_the_document_promises(artifact: Path, outside: Recorder) -> None:
+    """Texts and enums on which the reconcile loop relies."""
+    document = Document(artifact)
+    schemas, methods = document.schemas, document.content["resources"]["instances"]["methods"]
+
+    def text(described: Json) -> str:
+        return " ".join(described["description"].split())
+
+    for name in ("insert", "bulkInsert", "delete", "reset", "reportHostAsFaulty", "performMaintenance"):
+        repeated = text(methods[name]["parameters"]["requestId"])
+        assert "check if original operation with the same request ID was received" in repeated
+        assert "a valid UUID" in repeated
+    outside.holds("google-request-ids")
+
+    least = text(schemas["BulkInsertInstanceResource"]["properties"]["minCount"])
+    assert "no instances will be created and instances already created will be deleted" in least
+    assert "bulkInsert" in text(schemas["Operation"]["properties"]["operationGroupId"])
+    outside.holds("google-bulk-all-or-none")
+
+    upcoming = schemas["UpcomingMaintenance"]["properties"]
+    assert "can be customer triggered" in text(upcoming["canReschedule"])
+    assert {"PENDING", "ONGOING"} <= {*upcoming["maintenanceStatus"]["enum"]}
+    assert schemas["ResourceStatus"]["properties"]["upcomingMaintenance"]["$ref"] == "UpcomingMaintenance"
+    assert "request" not in methods["performMaintenance"]
+    outside.holds("google-maintenance-on-request")
+    outside.did("read what the document says of request ids, of all or none, and of maintenance")

@@ -25,6 +25,7 @@ from cluster.platforms.gcp.filesystems.buckets import LOCAL_SSDS
 from cluster.platforms.gcp.filesystems.registry import EXPORTS, file_systems
 from cluster.platforms.gcp.image import BAKED, bakes, installs, recipe, recipe_row, rxdm_of_driver
 from cluster.platforms.gcp.names import place
+from cluster.platforms.gcp.permissions import BINDINGS
 from cluster.platforms.gcp.platform import BASE_IMAGES, NETWORK
 from cluster.roster import nodeset_type
 from cluster.slurm.power_saving import boot_seconds, elastic_nodesets
@@ -403,6 +404,19 @@ def _elastic_errors(at: Location, capacity: Capacity, section: Nodeset) -> Itera
         )
 
 
+def _elastic_bindings(config: ClusterConfig) -> Iterator[Finding]:
+    """Yield more elastic nodesets than the controller's role may be bound for."""
+    elastic = elastic_nodesets(config)
+    if len(elastic) > BINDINGS:
+        yield Finding(
+            id="elastic-many",
+            at=("nodesets",),
+            given=f"{len(elastic)} nodesets with `count: {{min, max}}`",
+            allowed=f"{BINDINGS}: IAM binds a role to an account under so many conditions, and each nodeset is one",
+            todo="join nodesets of the same machines, or write their `count` as a number",
+        )
+
+
 def _elastic_warnings(config: ClusterConfig) -> Iterator[Finding]:
     """Yield elastic nodes whose boots take longer than Slurm waits, and users who can act as a controller that may
     create and delete machines: the packet filter there keeps all but root from the metadata server."""
@@ -711,6 +725,7 @@ def find_errors(config: ClusterConfig) -> Iterator[Finding]:
         _image_errors,
         _disk_errors,
         _capacity_errors,
+        _elastic_bindings,
         _rxdm_errors,
         _customize_errors,
     ):

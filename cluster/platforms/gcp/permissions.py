@@ -87,6 +87,9 @@ RECONCILE: Mapping[str, tuple[str, ...]] = {
 }
 """Methods of Compute Engine that the reconcile loop on the controller calls (scripts/node/reconcile/compute_engine.py),
 and the permissions that each takes. To act as the nodes' service account is a role on that account."""
+BINDINGS = 20
+"""Conditions under which a policy binds one role to one account, at most (cloud.google.com/iam/quotas). A condition has
+at most 12 logical operators."""
 PLACED = "compute.resourcePolicies.use"
 """Permission to create machines in a placement."""
 

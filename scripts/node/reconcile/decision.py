@@ -46,8 +46,8 @@ REPLACED_PER_DAY = 3  # machines of one nodeset
 NODES_PER_REPAIR = 16  # nodes of one nodeset for each one that may be in repair
 COMING, RUNNING = ("PROVISIONING", "STAGING"), "RUNNING"
 ENDING, ENDED = ("PENDING_STOP", "STOPPING", "DEPROVISIONING"), ("TERMINATED", "STOPPED")
-REPORTABLE = ("a3-megagpu-", "a3-ultragpu-", "a4-", "a4x-")
-"""Machine types whose hosts may be reported as faulty; A3 Mega's may be refused, and are then replaced."""
+REPORTABLE = ("a3-highgpu-8g", "a3-megagpu-", "a3-ultragpu-", "a4-", "a4x-")
+"""Machine types whose hosts may be reported as faulty: those of a reservation; others are refused, then replaced."""
 _POWER = ("POWERING_DOWN", "POWERING_UP", "POWER_DOWN", "POWERED_DOWN")
 _TIMEOUT = re.compile(r"(^| : )ResumeTimeout reached$")
 

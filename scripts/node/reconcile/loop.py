@@ -39,6 +39,7 @@ BULKS = 5  # requests for many instances in one pass; the API takes 10 at a time
 ASK_BOOT_SECONDS = 30  # between two questions for a booting machine's guest attribute
 REGISTER_SECONDS = 60  # between two requests to register again
 STUCK_SECONDS = 600  # of an operation that neither ends nor shows in the list
+REPORT_SECONDS = 1800  # of a report, which takes 10 to 12 minutes
 JOURNAL_BYTES = 5_000_000
 SHOWN = 10  # actions in the status
 COMMENTS = 200  # jobs whose reason is remembered; those that have ended are among them
@@ -255,7 +256,7 @@ class Loop:
                 self._settle_one(name, pending, asked[pending.operation], now)
 
     def _settle_one(self, name: str, pending: Pending, answer: Any, now: float) -> None:  # noqa: ANN401
-        late = now - pending.began > STUCK_SECONDS
+        late = now - pending.began > (REPORT_SECONDS if pending.kind == "report" else STUCK_SECONDS)
         if isinstance(answer, CloudError):
             if answer.kind is Kind.NOT_FOUND or late:
                 self._ended(name)

@@ -12,7 +12,7 @@ from cluster.load import validate
 from cluster.platforms import registry
 from cluster.platforms.gcp import checks
 from cluster.platforms.gcp.address_plan import room
-from cluster.platforms.gcp.permissions import policies
+from cluster.platforms.gcp.permissions import BINDINGS, policies, reconcile_condition
 from cluster.platforms.gcp.request import describe_request, elastic_asks
 from tests.clouds import A3, google, unchecked
 from tests.cluster.stacks import local
@@ -142,6 +142,15 @@ class TestGoogleCloud:
         assert "count: 16" in finding.todo
         fixed = google(nodesets={"a3": A3 | {"capacity": way}}, partitions={"a": {"nodesets": ["a3"], "default": True}})
         assert not [one for one in checks.find_errors(fixed) if one.id.startswith("elastic")]
+
+    def test_iam_binds_a_role_for_so_many_nodesets(self) -> None:
+        def found(count: int) -> list[str]:
+            nodesets = {f"n{number}": GROWING for number in range(count)}
+            return [one.id for one in checks.find_errors(unchecked(nodesets=nodesets)) if one.id == "elastic-many"]
+
+        assert (found(BINDINGS), found(BINDINGS + 1)) == ([], ["elastic-many"])
+        condition = reconcile_condition(unchecked(nodesets={"a3": GROWING}), "a3")
+        assert condition.count("&&") + condition.count("||") <= 12
 
     def test_users_who_are_root_where_machines_are_created_from_are_warned_of(self) -> None:
         alice = {"name": "alice", "uid": 2001, "sudo": True}

@@ -11,8 +11,8 @@ account-circle account-parent-unknown account-root accounting-name-twice address
 addresses-overlap addresses-too-few admin-cidrs-unused bucket-twice calendar-ends calendar-family cluster-shape
 customize-protected disk-boot-size disk-provisioned disk-size disk-type elastic-calendar elastic-capacity
 elastic-capacity-twice elastic-flex elastic-idle elastic-idle-shared elastic-idle-short elastic-install elastic-login
-elastic-parameter elastic-partition-missing elastic-platform elastic-private-data elastic-reconcile-off end-no-limit
-exascaler-unsupported
+elastic-many elastic-parameter elastic-partition-missing elastic-platform elastic-private-data elastic-reconcile-off
+end-no-limit exascaler-unsupported
 existing-file-system-network field-release filestore-size flex-duration flex-family gcp-region gpu-network-nodes
 gpu-network-size gpus-built-in gpus-count gpus-unknown group-gid-taken health-parameter health-user-unknown
 host-name-length image-bake image-builder-type image-builder-unused image-name-alone image-platform

@@ -1,0 +1,111 @@
+"""`slurm=CHECKOUT`: slurmctld's source, from a checkout of SchedMD/slurm with its tags, beside what the reconcile loop
+and the rendered slurm.conf believe of each release: the newest tag of each."""
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from cluster.catalog.slurm_releases import POWER_SAVING, VERSIONS
+from tests.outside.recorder import Recorder
+
+MANAGER, POWER, MANUAL = "src/slurmctld/node_mgr.c", "src/slurmctld/power_save.c", "doc/man/man5/slurm.conf.5"
+SLURMD = "src/slurmd/slurmd/slurmd.c"
+
+
+class Source:
+    """The files of each release."""
+
+    def __init__(self, checkout: Path) -> None:
+        self.checkout = checkout
+        self.tags = {version: self._newest(version) for version in VERSIONS}
+
+    def _git(self, *words: str) -> str:
+        return subprocess.run(["git", "-C", self.checkout, *words], capture_output=True, text=True, check=True).stdout
+
+    def _newest(self, version: str) -> str:
+        tags = self._git("tag", "--list", "--sort=version:refname", f"slurm-{version.replace('.', '-')}-*").split()
+        return [tag for tag in tags if "rc" not in tag][-1]
+
+    def text(self, version: str, path: str) -> str:
+        """A file, with each run of blanks as one blank."""
+        return " ".join(self._git("show", f"{self.tags[version]}:{path}").split())
+
+
+@pytest.fixture(scope="module")
+def source(artifact: Path) -> Source:
+    return Source(artifact)
+
+
+def between(text: str, begin: str, end: str) -> str:
+    """What stands between two texts."""
+    assert begin in text, begin
+    return text.partition(begin)[2].partition(end)[0]
+
+
+def test_words_of_each_release_are_in_its_manual(source: Source, outside: Recorder) -> None:
+    words = {*POWER_SAVING.always, *POWER_SAVING.some}
+    for version in VERSIONS:
+        manual = re.sub(r"\\f[BIR]", " ", source.text(version, MANUAL))
+        assert {word for word in words if re.search(rf"\b{word}\b", manual)} == set(POWER_SAVING.names(version)), (
+            version
+        )
+    # What the word asked for is so without it.
+    addresses = {version: "cloud_reg_addrs" in source.text(version, MANAGER) for version in VERSIONS}
+    assert [version for version, there in addresses.items() if there] == ["22.05"]
+    outside.did(f"words of power saving in slurm.conf(5) of {', '.join(source.tags.values())}")
+    outside.holds("slurm-power-saving-words")
+
+
+def test_a_boot_is_one_after_the_request(source: Source, outside: Recorder) -> None:
+    for version in VERSIONS:
+        manager, power = source.text(version, MANAGER), source.text(version, POWER)
+        waiting = between(manager, "extern bool waiting_for_node_boot(node_record_t *node_ptr) {", " return false;")
+        assert "IS_NODE_POWERING_UP(node_ptr)" in waiting
+        assert "(node_ptr->boot_time < node_ptr->boot_req_time)" in waiting
+        registers = between(manager, "extern int validate_node_specs(", "node_features_g_count")
+        assert "if (waiting_for_node_boot(node_ptr) ||" in registers
+        assert "NODE_STATE_POWERING_UP; node_ptr->node_state |= NODE_STATE_NO_RESPOND;" in power
+        assert "boot_req_time = now;" in power
+        # A boot that slurmctld has asked for is not saved for itself.
+        assert "schedule_node_save" not in power
+        slurmd = source.text(version, SLURMD)
+        given = between(slurmd, "case 'b':", "break;")
+        assert "conf->boot_time" in given
+        executed = "SLURMD_RECONF" in slurmd
+        assert ("SLURMD_BOOT_TIME" in given) == executed, "a reconfigure keeps it where it starts slurmd again"
+    outside.did(f"registrations of nodes that boot, {len(VERSIONS)} releases")
+    outside.holds("slurm-boot-after-request")
+
+
+def test_power_down_force_ends_a_boot_and_resume_a_power_down(source: Source, outside: Recorder) -> None:
+    for version in VERSIONS:
+        manager = source.text(version, MANAGER)
+        force = between(manager, "/* Force power down */", "NODE_STATE_POWER_DRAIN")
+        assert "kill_running_job_by_node_" in force
+        assert "node_ptr->node_state &= (~NODE_STATE_POWERING_UP);" in force
+        resume = between(manager, "if (state_val == NODE_RESUME) {", "IS_NODE_FUTURE")
+        ends = between(resume, "if (IS_NODE_POWERING_DOWN(node_ptr)) {", "power_save_req_time = 0;")
+        assert "(~NODE_STATE_POWERING_DOWN); node_ptr->node_state |= NODE_STATE_POWERED_DOWN;" in ends
+        assert "if (IS_NODE_DOWN(node_ptr)) { state_val = NODE_STATE_IDLE; _require_node_reg(node_ptr);" in resume
+    outside.did(f"POWER_DOWN_FORCE and RESUME, {len(VERSIONS)} releases")
+    outside.holds("slurm-power-down-force-requeues")
+
+
+def test_who_signs_a_reason(source: Source, outside: Recorder) -> None:
+    for version in VERSIONS:
+        manager, power = source.text(version, MANAGER), source.text(version, POWER)
+        own = between(manager, "void set_node_down_ptr(node_record_t *node_ptr, char *reason) {", "last_node_update")
+        sets = "extern void set_node_reason(node_record_t *node_ptr, char *message, time_t time) {"
+        if version == "22.05":
+            assert 'xfree(node_ptr->reason); set_node_down_ptr(node_ptr, "ResumeTimeout reached");' in power
+        else:
+            assert "set_node_reason(node_ptr, reason, now);" in own
+            own = between(manager, sets, "extern")
+            assert 'xstrfmtcat(node_ptr->reason, " : %s", message);' in own
+            assert 'set_node_down_ptr(node_ptr, "ResumeTimeout reached");' in power
+        assert "node_ptr->reason_uid = slurm_conf.slurm_user_id;" in own
+        assert "node_ptr->reason_uid = auth_uid;" in manager
+    outside.did(f"reasons, {len(VERSIONS)} releases")
+    outside.holds("slurm-signs-its-own-reasons")
