@@ -484,9 +484,9 @@ RULES: tuple[Rule, ...] = (
     Rule("others", ANY, "DOWN, DRAIN or FAIL", "by a person, by `up`, or a drain by Slurm", Do.NOTHING,
          lambda c: c.others),
     # Maintenance of a host, done while its node is idle.
-    Rule("maintain-now", RUNNING, f"DRAIN `{MAINTAINED}`", "without jobs; maintenance is announced", Do.MAINTAIN,
-         lambda c: c.maintained and c.status == RUNNING and not c.busy and c.maintainable and not c.pending,
-         counts=True),
+    Rule("maintain-now", RUNNING, f"DRAIN `{MAINTAINED}`", "without jobs; maintenance of its host is announced",
+         Do.MAINTAIN, lambda c: c.maintained and c.status == RUNNING and not c.busy and c.maintainable
+         and not c.pending, counts=True),
     Rule("maintained", RUNNING, f"DRAIN `{MAINTAINED}`",
          f"it is over, or has not begun in {MAINTAIN_SECONDS // 60} min; the node answers, seen twice", Do.RESUME,
          lambda c: c.maintained and c.status == RUNNING and not c.pending and c.twice and c.maintenance_over
@@ -598,7 +598,7 @@ RULES: tuple[Rule, ...] = (
          Do.POWER_DOWN, lambda c: c.status == RUNNING and c.up and c.elastic and c.free and c.maintainable,
          counts=True),
     Rule("maintain", RUNNING, "in service",
-         "idle; maintenance of its host is announced and may be done now, for one node of the nodeset at a time",
+         "idle; maintenance of its host is announced and may be done now, once a day, for one node of the nodeset",
          Do.DRAIN, lambda c: c.status == RUNNING and c.up and c.free and c.maintainable, reason=MAINTAINED,
          counts=True),
     Rule("outdated", RUNNING, "in service", "made from a template that the nodeset has no more", Do.ASAP,

@@ -382,6 +382,7 @@ WORDS: dict[str, Callable[[Case], bool]] = {
     "DOWN, DRAIN or FAIL": lambda c: bool(c.states & {"DOWN", "DRAIN", "FAIL"}),
     "drained by a health check": drained("hpc-health: "),
     f"DRAIN `{NEW}`": drained(NEW),
+    f"DRAIN `{MAINTAINED}`": drained(MAINTAINED),
     f"DRAIN `{decision.DUPLICATE}`": drained(decision.DUPLICATE),
     # The condition.
     "": lambda _: True,
@@ -398,6 +399,16 @@ WORDS: dict[str, Callable[[Case], bool]] = {
     "90 s": held_for(90),
     "for 10 min": held_for(600),
     "for 30 min": held_for(1800),
+    "its set-up ended 15 s ago": lambda c: c.found[0].created < c.world.joined[NAME] < c.now - 15,
+    "idle": lambda c: c.node is not None and not c.node.jobs and not c.states & {"ALLOCATED", "MIXED", "COMPLETING"},
+    "maintenance of its host is announced": lambda c: c.found[0].maintenance == "PENDING",
+    "maintenance of its host is announced and may be done now, once a day, for one node of the nodeset": lambda c: (
+        c.found[0].maintenance == "PENDING" and c.found[0].reschedules and not c.repair.maintain
+    ),
+    "it is over, or has not begun in 10 min": lambda c: (
+        not c.found[0].maintenance
+        or (c.found[0].maintenance == "PENDING" and 0 < c.repair.maintain < c.now - 600)
+    ),
     "without jobs": lambda c: c.node is not None and not c.node.jobs,
     "jobs run there": lambda c: c.busy,
     "the node answers": lambda c: "NOT_RESPONDING" not in c.states,
