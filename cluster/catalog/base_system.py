@@ -19,7 +19,7 @@ _SYSTEMD = """
 _PACKAGES = """
     messagebus ssh _ssh sshd munge slurm slurmrestd mysql dma crontab polkitd ssl-cert postfix postdrop exim Debian-exim
     tcpdump uuidd tss netdev rdma fuse _rpc rpc statd _chrony chrony ntp dnsmasq avahi dhcpcd cloudsdk
-    nvidia-persistenced nvidia-dcgm postgres
+    nvidia-persistenced nvidia-dcgm postgres prometheus
 """
 """Accounts of packages in images (components/local/host/images.py, scripts/image), and of those that sites add."""
 _UBUNTU = """
@@ -65,6 +65,9 @@ JOB_PROGRAMS = {
 }
 """Programs for jobs where a package of Debian or Ubuntu is on the machines: package to the name in
 `Platform.job_programs`. None of their releases has apptainer."""
+
+MONITORING = ("prometheus", "prometheus-alertmanager", "prometheus-node-exporter")
+"""Packages of metrics and alerts, by one name in Debian and Ubuntu; each is a unit of systemd by its own name."""
 
 
 def missing_interpreter(text: str) -> str | None:

@@ -78,8 +78,32 @@ def _mpi(config: ClusterConfig) -> Iterator[Finding]:
         )
 
 
+SERIES = 260
+"""Series of a machine, besides one of each hardware thread: node_exporter's and Slurm's."""
+
+
 def find_warnings(config: ClusterConfig) -> Iterator[Finding]:
     yield from end_of_support(config, datetime.now(timezone.utc).date())
+    yield from _monitoring(config)
+
+
+def _monitoring(config: ClusterConfig) -> Iterator[Finding]:
+    """What metrics take of the controller's disk: a preview states it."""
+    wanted = config.monitoring
+    if wanted is None:
+        return
+    specs = (*roster.machines(config), *roster.elastic_machines(config))
+    # A sample takes 1 to 2 bytes (prometheus.io/docs/prometheus/latest/storage).
+    series = sum(SERIES + spec.machine_type.cpus for spec in specs)
+    kept = wanted.retention_days * 86_400 / wanted.interval_seconds * series * 1.5 / 1e9
+    yield Finding(
+        id="monitoring-disk",
+        level=Level.INFO,
+        at=("monitoring",),
+        what=f"Prometheus keeps metrics of {len(specs):,} machines for {wanted.retention_days} days, about "
+        f"{max(kept, 0.1):,.1f} GB, and at most {wanted.disk_gb:,} GB of the controller's disk",
+        todo="nothing" if kept < wanted.disk_gb else "raise disk_gb, or the oldest metrics are deleted sooner",
+    )
 
 
 def end_of_support(config: ClusterConfig, today: date) -> Iterator[Finding]:

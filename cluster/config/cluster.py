@@ -6,10 +6,12 @@ from typing import Annotated, Any, ClassVar, Literal, TypeVar
 from pydantic import AfterValidator, Field, PrivateAttr
 
 from cluster.catalog import IMAGES
+from cluster.catalog.base_system import MONITORING
 from cluster.config.accounting import Accounting
 from cluster.config.image import Image
 from cluster.config.impact import ByRule, Members, NoEffect, Refuse, Replace
 from cluster.config.machines import Controller, Login, Nodeset
+from cluster.config.monitoring import Monitoring
 from cluster.config.network import Network
 from cluster.config.partitions import Partition
 from cluster.config.section import Section, Slurm
@@ -93,6 +95,8 @@ class ClusterConfig(Section):
     """Slurm's own settings; the defaults suit a cluster of any size here."""
     containers: Containers = Field(default_factory=Containers.model_construct)
     """On local and gcp: containers of jobs."""
+    monitoring: Monitoring | None = None
+    """On local and gcp: metrics and alerts. Default: none; `{}` has them with their defaults."""
     customize: Annotated[tuple[Customize, ...], Replace("depends on the provider: see the preview")] = Field(
         default=(), max_length=100
     )
@@ -111,6 +115,12 @@ class ClusterConfig(Section):
         """Slurm's release, such as 22.05: what the configuration says, else what the platform or the image has."""
         of_platform = (one.slurm_release for _, one in self if isinstance(one, Section))
         return self.slurm.version or next(filter(None, of_platform), IMAGES[self.image.base].slurm_versions[0])
+
+    @property
+    def packages(self) -> tuple[str, ...]:
+        """Packages of the distribution that machines have beyond the usual ones: those of `image.packages`, and those
+        that other sections need."""
+        return (*self.image.packages, *(MONITORING if self.monitoring else ()))
 
     @property
     def nodes_release(self) -> str:

@@ -125,6 +125,7 @@ def settings(config: ClusterConfig, addresses: Mapping[str, str] | None = None) 
         _LAUNCHING,
         _scripts(config),
         _health(config),
+        _metrics(config),
         _timers(config),
         _power_saving(config),
         _accounting(config),
@@ -273,6 +274,31 @@ def _health(config: ClusterConfig) -> Group:
             "HealthCheckInterval": wanted.interval_seconds if wanted else None,
             "HealthCheckNodeState": "ANY,CYCLE" if wanted else None,
         },
+    )
+
+
+def has_own_metrics(config: ClusterConfig) -> bool:
+    """Return whether slurmctld gives its metrics itself: from 25.11 on, unless `PrivateData` hides anything.
+
+    With that, 25.11 gives none, and later releases give them to root's token alone. 25.11.0 to 25.11.4 can crash when
+    metrics are read: images have 25.11.7 (cluster/catalog/recipes.py).
+    """
+    # Nodes read the file too, also while an upgrade leaves them at an earlier release.
+    release = config.nodes_release or config.slurm_version
+    return config.monitoring is not None and release >= "25.11" and not private_data(config)
+
+
+def private_data(config: ClusterConfig) -> bool:
+    """Return whether users are not to see all of each other's (PrivateData)."""
+    return any(name.lower() == "privatedata" and value for name, value in config.slurm.extra.items())
+
+
+def _metrics(config: ClusterConfig) -> Group:
+    return Group(
+        title="Metrics",
+        why="Prometheus on the controller reads them from slurmctld's own port. They name users and accounts to every "
+        "machine of the cluster; with PrivateData in slurm.extra they are off.",
+        settings={"MetricsType": "metrics/openmetrics" if has_own_metrics(config) else None},
     )
 
 

@@ -85,7 +85,7 @@ class LocalPlatform(pulumi.ComponentResource):
         try:
             place = {"root": str(host_root()), "stack": config.name}
             images = str(images_root())
-            wanted = recipe(config.image.base, config.image.packages, config.slurm_version)
+            wanted = recipe(config.image.base, config.packages, config.slurm_version)
             digest = wanted.digest
         except HostError as error:
             raise pulumi.RunError(str(error)) from None
@@ -93,7 +93,7 @@ class LocalPlatform(pulumi.ComponentResource):
         child = pulumi.ResourceOptions(parent=self)
         made = {"base": config.image.base, "images": images, "digest": digest}
         # Only where there are some: another input would be a change of every stack that is up.
-        own: dict[str, Any] = {"packages": list(config.image.packages)} if config.image.packages else {}
+        own: dict[str, Any] = {"packages": list(config.packages)} if config.packages else {}
         own |= {"slurm": wanted.slurm} if wanted.slurm else {}
         image = Image(f"{name}-image", {**made, **own}, child)
         elastic = [nodeset for nodeset, section in config.nodesets.items() if section.elastic]

@@ -19,6 +19,7 @@ from cluster.config import ClusterConfig
 from cluster.config.partitions import Partition
 from cluster.config.validators.settings import minutes
 from cluster.jobs.script import environment
+from cluster.monitoring import files as monitoring
 from cluster.people import NORMAL, default_account, unix_groups
 from cluster.roster import MachineSpec, controller_name, elastic_names, node_names, static_names
 from cluster.slurm import paths, power_saving
@@ -187,6 +188,8 @@ def configure(
         "groups": groups(config),
         "setup": setup_version(),
     }
+    if config.monitoring:
+        payload["node_exporter"] = monitoring.node_exporter(config)
     if config.containers.data:
         payload["containers"] = config.containers.data
     files = slurm_files(config, addresses)
@@ -211,6 +214,8 @@ def configure(
             payload["state"] = cast("StateDisk", dict(state))
         if exports:
             payload["exports"] = cast("Exports", dict(exports))
+        if metrics := monitoring.monitoring(config):
+            payload["monitoring"] = metrics
         if elastic or any(section.spare for section in config.nodesets.values()):
             payload["reconcile"] = reconcile(config, elastic)
     return as_lines(payload)

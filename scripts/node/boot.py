@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 from health import program
+from monitoring import service as monitoring
 from slurm import slurmd
 from system import cluster_state, containers, login, mounts, munge, protected_files, users
 from system.host import SetupError, enable, reload_units, service, write
@@ -34,6 +35,7 @@ def boot() -> None:
         containers.converge(config["users"], data=config.get("containers", ""))
         slurmd.stop_controller_daemons()
         program.keep(config.get("health"))
+        monitoring.export(config.get("node_exporter", ""))
         slurmd.start_slurmd(node["conf_server"], config["slurmd"], at_boot=False)
     except SetupError as error:
         # Reported in the cluster state if that is reachable; the journal has it in any case.

@@ -6,6 +6,7 @@ from importlib import import_module
 from typing import Any
 
 from health import program
+from monitoring import service as monitoring
 from slurm import slurmd
 from system import cluster_state, containers, installation, login, mounts, munge, protected_files, users
 from system.host import enable, reload_units
@@ -52,4 +53,5 @@ def configure(payload: dict[str, Any]) -> None:
     if "node" in roles:
         program.keep(config.get("health"))
         slurmd.start_slurmd(payload["conf_server"], config["slurmd"], at_boot=True)
+    monitoring.export(payload.get("node_exporter", ""))
     cluster_state.report("configured", config["digest"])

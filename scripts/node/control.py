@@ -7,6 +7,7 @@ from typing import Any
 from accounting import database
 from health import measure
 from jobs import drain, prologs
+from monitoring import service as monitoring
 from reconcile import service
 from slurm import conf_changes, slurmctld, upgrade
 from system import cluster_state, munge, state_disk
@@ -47,10 +48,11 @@ def control(payload: dict[str, Any]) -> None:
     service.converge(payload.get("reconcile"))
     config = {
         name: payload[name]
-        for name in ("cluster", "users", "groups", "setup", "adopt", "containers", "health")
+        for name in ("cluster", "users", "groups", "setup", "adopt", "containers", "health", "node_exporter")
         if name in payload
     }
     config["munge"] = munge.fingerprint(munge.KEY.read_bytes())
     cluster_state.publish({**config, "slurmd": conf_changes.slurmd_epoch(files)}, {"slurm.conf": files["slurm.conf"]})
+    monitoring.control(payload.get("monitoring"))
     measure.keep_measuring(payload.get("measure"))
     prologs.keep_environment(payload.get("environment", []))

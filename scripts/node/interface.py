@@ -135,9 +135,22 @@ class Reconcile(TypedDict):
     spares: dict[str, Spares]
 
 
+class Monitoring(TypedDict):
+    """Prometheus and Alertmanager on the controller: arguments, and texts of their files below /etc/prometheus.
+    `leave_out`: beginnings of names that the set-up's own exporter leaves out."""
+
+    prometheus: str
+    alertmanager: str
+    interval_seconds: int
+    leave_out: list[str]
+    files: dict[str, list[str]]
+
+
 class _Containers(_Controller, total=False):
     containers: str  # where enroot keeps containers, if that is not the default
     reconcile: Reconcile  # absent where no node is elastic or spare
+    monitoring: Monitoring  # the controller's; absent without metrics
+    node_exporter: str  # arguments of node_exporter; absent without metrics
 
 
 class Configure(_Containers):
@@ -217,6 +230,7 @@ class _Config(TypedDict, total=False):
     adopt: bool
     containers: str
     health: dict[str, Any]  # health/kinds.py
+    node_exporter: str
 
 
 class ClusterConfig(_Config):

@@ -98,6 +98,7 @@ SAMPLES: list[Sample] = [
     ("storage.shared", at(storage={"shared": ["/opt/apps", "/home", "/var/mail"]}), Effect.NOTHING),
     ("storage.read_only", at(storage={"shared": [*SHARED, "/data"], "read_only": ["/data"]}), Effect.NOTHING),
     ("image.packages", at("image", packages=["podman"]), Effect.REPLACE),
+    ("monitoring", at(monitoring={}), Effect.REPLACE),
     ("image.presents_as", at("image", presents_as="ubuntu-2204"), Effect.REPLACE),
     ("controller.machine_type", at(controller={"machine_type": "local-2c"}), Effect.NOTHING),
     ("controller.machine_type", at(controller={"machine_type": "local-2c-2gpu"}), Effect.REPLACE),
@@ -210,6 +211,13 @@ SAMPLES: list[Sample] = [
     ("containers.data", at(containers={"data": "home"}), Effect.NOTHING),
     ("deletion_protection", at(deletion_protection=True), Effect.NOTHING),
 ]  # fmt: skip
+MONITORED: Cluster = {**LAB, "monitoring": {}}
+MONITORED_SAMPLES: list[Sample] = [
+    ("monitoring", at(monitoring=None), Effect.REPLACE),
+    ("monitoring.retention_days", at("monitoring", retention_days=30), Effect.NOTHING),
+    ("monitoring.disk_gb", at("monitoring", disk_gb=20), Effect.NOTHING),
+    ("monitoring.interval_seconds", at("monitoring", interval_seconds=60), Effect.NOTHING),
+]
 GROWING: Cluster = {
     "platform": "local",
     "name": "lab",

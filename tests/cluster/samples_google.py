@@ -119,6 +119,7 @@ SAMPLES: list[Sample] = [
     ("image.snapshot", at("image", snapshot="20261115T000000Z"), _REPLACE),
     ("image.name", at(image={"name": "a3mega-0123456789ab"}), _REPLACE),
     ("image.packages", at("image", packages=["podman"]), _REPLACE),
+    ("monitoring", at(monitoring={}), _REPLACE),
     ("image.provision.*", gone("image", "provision", "ours"), _REPLACE),
     ("image.provision.*.text", provision(text=SHEBANG), _REPLACE),
     ("image.provision.*.file", provision(file="README.md"), _REPLACE),

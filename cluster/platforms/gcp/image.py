@@ -5,6 +5,7 @@ import json
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
+from cluster.catalog.base_system import MONITORING
 from cluster.catalog.fabrics import FABRICS
 from cluster.catalog.machine_families import ACCELERATORS
 from cluster.catalog.prologs import NEWEST, RxdmVersion, fitting
@@ -71,6 +72,7 @@ def parts(config: ClusterConfig) -> dict[str, str]:
         "gpus": ("open" if open_driver(config) else "closed") if gpu_types(config) else "",
         **{fabric.key: "yes" if fabric.key in wanted else "" for fabric in FABRICS if fabric.key},
         "local_ssds": "yes" if local_ssds(config) else "",
+        "monitoring": "yes" if config.monitoring else "",
         "gcsfuse": "yes" if config.storage.buckets else "",
     }
 
@@ -135,6 +137,7 @@ def steps(config: ClusterConfig, folder: Path = PROJECT) -> list[Step]:
         "54-network": "54-network" in of_fabric,
         "56-hostname": row.enroot is not None,
         "60-packages": bool(config.image.packages),
+        "62-monitoring": config.monitoring is not None,
         "70-own": True,
         "80-gcloud": True,
         "90-smoke": True,
@@ -170,6 +173,7 @@ def parameters(config: ClusterConfig) -> dict[str, str]:
         found |= {name: value.format_map(vars(row)) for name, value in fabric.image_parameters.items()}
     found |= {"GCSFUSE": row.gcsfuse} if config.storage.buckets else {}
     found |= {"IMAGE_PACKAGES": _packages(config)}
+    found |= {"MONITORING": " ".join(MONITORING)} if config.monitoring else {}
     sources: dict[str, Source | Download | None] = {
         "GVE": row.gve,
         "SLURM": row.slurm.get(config.slurm_version),

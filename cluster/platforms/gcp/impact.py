@@ -288,6 +288,7 @@ def or_image(otherwise: Rule) -> Rule:
 _TITLES = {
     "gpus": "GPU driver",
     "local_ssds": "local SSDs",
+    "monitoring": "Prometheus",
     "gcsfuse": "GCS FUSE",
     **{fabric.key: fabric.short for fabric in FABRICS},
 }
@@ -307,6 +308,7 @@ TABLE: Mapping[str, Impact | Rule] = {
     "gcp": Refuse("everything that the stack created is there, with its data"),
     "image": image_system,
     "image.base": image_base,
+    "monitoring": image_system,
     "controller.machine_type": controller_type,
     "controller.disk": role_machine,
     "controller.disk.size_gb": boot_size,

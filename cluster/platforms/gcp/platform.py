@@ -88,7 +88,7 @@ PLATFORM = Platform(
         namespace="gcp", more={"region": "On gcp: the zone's region; it need not be said."}, check=_region
     ),
     fields={
-        ClusterConfig: frozenset({"containers", "customize"}),
+        ClusterConfig: frozenset({"containers", "customize", "monitoring"}),
         Network: frozenset({"gpu_cidr", "second_cidr", "services_cidr", "existing", "nat", "admin_cidrs"}),
         Storage: frozenset({"lustre", "filestore", "nfs", "buckets"}),
         Image: frozenset({"bake", "recipe", "snapshot", "name", "provision", "packages", "builder"}),

@@ -89,6 +89,7 @@ def _shared(edit: Edit) -> Impact:
 IMPACTS: Mapping[str, Impact | Rule] = {
     "image.base": release(lambda _: _recreate_all(ALL_RECREATED)),
     "image.packages": _recreate_all(f"the machines' base image gets other packages: {ALL_RECREATED}"),
+    "monitoring": _recreate_all(f"the machines' base image has the packages of `monitoring`: {ALL_RECREATED}"),
     "image.presents_as": _recreate_all(f"{ALL_RECREATED} as the other system"),
     "controller.machine_type": _controller,
     "login.machine_type": _login,

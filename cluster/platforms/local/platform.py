@@ -25,7 +25,7 @@ PLATFORM = Platform(
     elastic=True,
     limit=Limit(machines=BRIDGE_PORTS, of="a bridge of Linux"),
     fields={
-        ClusterConfig: frozenset({"containers", "host_names"}),
+        ClusterConfig: frozenset({"containers", "host_names", "monitoring"}),
         Image: frozenset({"packages", "presents_as"}),
         Storage: frozenset({"shared", "read_only"}),
         Login: ON_MACHINES[Login],

@@ -67,6 +67,8 @@ PLATFORM = Platform(
     instead={
         "warm_up": "remove it here, and run ./hpc warm-up STACK --image IMAGE after `up`",
         "spare": "remove it, and write one node more as count: Soperator holds no node back",
+        "monitoring": "remove it here: Soperator has charts of its own for metrics (victoria-metrics-k8s-stack and "
+        "soperator-dcgm-exporter), which its operators install beside the cluster",
     },
     capabilities=frozenset(
         {

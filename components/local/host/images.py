@@ -272,6 +272,9 @@ def _build(wanted: Recipe, images: Path, report: Report) -> Path:
             report(f"base image {wanted.base}: its packages are too large for memory: building it on the disk")
             shutil.rmtree(work / "root.half", ignore_errors=True)
             _run(wanted, _command(wanted, work, memory=False), report, images, scratch)
+        # Packages enable what they bring; the node's set-up does it where a role needs it.
+        for link in (work / "root/etc/systemd/system/multi-user.target.wants").glob("prometheus*.service"):
+            link.unlink()
         meta = {"base": wanted.base, "suite": wanted.suite, "packages": wanted.packages, "made": int(time.time())}
         meta |= {"own": wanted.own} if wanted.own else {}
         if wanted.slurm:

@@ -21,7 +21,18 @@ from cluster.slurm.files import render
 from tests.cluster import samples_google as google
 from tests.cluster import samples_health as health
 from tests.cluster import samples_warm_up as warm_up
-from tests.cluster.samples import GROWING, GROWING_SAMPLES, LAB, ONE_CHOICE, SAMPLES, Cluster, at, gone
+from tests.cluster.samples import (
+    GROWING,
+    GROWING_SAMPLES,
+    LAB,
+    MONITORED,
+    MONITORED_SAMPLES,
+    ONE_CHOICE,
+    SAMPLES,
+    Cluster,
+    at,
+    gone,
+)
 from tests.cluster.samples_health import CHECKED
 
 ALL = [
@@ -29,6 +40,7 @@ ALL = [
     for base, samples in (
         (LAB, SAMPLES),
         (GROWING, GROWING_SAMPLES),
+        (MONITORED, MONITORED_SAMPLES),
         (CHECKED, health.SAMPLES),
         (warm_up.WARMED, warm_up.SAMPLES),
         (google.CLOUD, google.SAMPLES),

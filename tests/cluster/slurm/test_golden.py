@@ -5,6 +5,7 @@ import json
 import pytest
 
 from cluster.config import ClusterConfig
+from cluster.monitoring import files as monitoring
 from cluster.platforms.local.address_plan import plan
 from cluster.roster import machines
 from cluster.slurm.accounting import desired
@@ -26,7 +27,21 @@ def rendered(cluster: ClusterConfig) -> dict[str, str]:
         "slurmdbd.conf": render_slurmdbd(cluster, "golden-password"),
         "accounting.json": json.dumps(desired(cluster), indent=2) + "\n",
         "machines.txt": roster,
+        **_monitoring(cluster),
     }
+
+
+def _monitoring(cluster: ClusterConfig) -> dict[str, str]:
+    """Files of Prometheus and Alertmanager. The rules are those of docs/reference/alerts.md."""
+    wanted = cluster.monitoring
+    if wanted is None:
+        return {}
+    files = {name.replace("/", "-"): text for name, text in monitoring.render(cluster, wanted).items()}
+    files.pop(monitoring.RULES.replace("/", "-"))
+    part = monitoring.monitoring(cluster) or {}
+    said = {name: part[name] for name in ("prometheus", "alertmanager", "interval_seconds", "leave_out")}
+    arguments = {**said, "node_exporter": monitoring.node_exporter(cluster)}
+    return {**files, "monitoring.json": json.dumps(arguments, indent=2) + "\n"}
 
 
 @pytest.mark.parametrize("stack", STACKS)

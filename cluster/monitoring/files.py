@@ -1,0 +1,191 @@
+"""Files and arguments of Prometheus, Alertmanager and node_exporter, for scripts/node/monitoring/service.py.
+
+They are for the releases that machines have: Prometheus 2.31 (Ubuntu 22.04), 2.42 (Debian 12), 2.45 (Ubuntu 24.04),
+2.53 (Debian 13).
+"""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import yaml
+
+from cluster.config.cluster import ClusterConfig
+from cluster.config.monitoring import Monitoring
+from cluster.monitoring import alerts
+from cluster.roster import controller_name, elastic_names, machines
+from cluster.slurm import paths
+from cluster.slurm.slurm_conf import has_own_metrics, private_data
+from scripts.node.interface import Monitoring as Payload
+
+PROMETHEUS_PORT, ALERTMANAGER_PORT, NODE_EXPORTER_PORT = 9090, 9093, 9100
+TARGETS, RULES = "targets/hpc.json", "rules/hpc.yml"
+UNITS = (
+    *"munge slurmd slurmctld slurmdbd slurmrestd mariadb ssh".split(),
+    *"hpc-node hpc-watch hpc-reconcile hpc-metrics nvidia-persistenced nvidia-fabricmanager nvidia-dcgm".split(),
+)
+"""Units whose states node_exporter reports, where a machine has them."""
+COLLECTORS = (
+    *"cpu diskstats edac filesystem infiniband loadavg meminfo netdev pressure stat systemd textfile".split(),
+    *"time timex uname vmstat".split(),
+)
+"""Collectors of node_exporter."""
+ENDPOINTS = ("nodes", "partitions", "jobs", "scheduler", "jobs-users-accts")
+"""Paths of slurmctld's metrics; /metrics itself is an index of them (doc/html/metrics.shtml at slurm-26-05-3-1)."""
+_OTHER_MODES = "iowait|irq|nice|softirq|steal|system|user"
+
+
+def node_exporter(config: ClusterConfig) -> str:
+    """Arguments of node_exporter on every machine; empty without the section. No machine of another network reaches its
+    port: the cluster's own is closed to these."""
+    if config.monitoring is None:
+        return ""
+    return " ".join(
+        (
+            f"--web.listen-address=:{NODE_EXPORTER_PORT}",
+            "--collector.disable-defaults",
+            *(f"--collector.{name}" for name in COLLECTORS),
+            "--no-collector.cpu.guest",
+            "--collector.netdev.device-exclude=^(lo|veth|docker|br-)",
+            f"--collector.systemd.unit-include=({'|'.join(UNITS)})[.]service",
+            "--collector.textfile.directory=/var/lib/prometheus/node-exporter",
+        )
+    )
+
+
+def monitoring(config: ClusterConfig) -> Payload | None:
+    """The controller's part; None without the section."""
+    wanted = config.monitoring
+    if wanted is None:
+        return None
+    return {
+        "prometheus": " ".join(
+            (
+                "--config.file=/etc/prometheus/prometheus.yml",
+                "--storage.tsdb.path=/var/lib/prometheus/metrics2",
+                f"--storage.tsdb.retention.time={wanted.retention_days}d",
+                f"--storage.tsdb.retention.size={wanted.disk_gb}GB",
+                f"--web.listen-address=127.0.0.1:{PROMETHEUS_PORT}",
+            )
+        ),
+        "alertmanager": " ".join(
+            (
+                "--config.file=/etc/prometheus/alertmanager.yml",
+                "--storage.path=/var/lib/prometheus/alertmanager",
+                f"--web.listen-address=127.0.0.1:{ALERTMANAGER_PORT}",
+                "--cluster.listen-address=",
+            )
+        ),
+        "interval_seconds": wanted.interval_seconds,
+        "leave_out": _left_out(config),
+        "files": {name: text.removesuffix("\n").split("\n") for name, text in render(config, wanted).items()},
+    }
+
+
+def _left_out(config: ClusterConfig) -> list[str]:
+    """What slurmctld gives itself, and what it is not to give: every user reaches node_exporter's port."""
+    if has_own_metrics(config):
+        return ["slurm_"]
+    return ["slurm_user_", "slurm_account_"] if private_data(config) else []
+
+
+def render(config: ClusterConfig, wanted: Monitoring) -> dict[str, str]:
+    """Text of each file, by its path below /etc/prometheus."""
+    return {
+        "prometheus.yml": _yaml(config, _prometheus(config, wanted)),
+        "alertmanager.yml": _yaml(config, _alertmanager()),
+        RULES: _yaml(config, alerts.rules()),
+        TARGETS: _targets(config),
+    }
+
+
+def _prometheus(config: ClusterConfig, wanted: Monitoring) -> dict[str, Any]:
+    interval = wanted.interval_seconds
+    local = [
+        {"job_name": name, "static_configs": [{"targets": [f"127.0.0.1:{port}"], "labels": {"instance": name}}]}
+        for name, port in (("prometheus", PROMETHEUS_PORT), ("alertmanager", ALERTMANAGER_PORT))
+    ]
+    node = {
+        "job_name": "node",
+        "file_sd_configs": [{"files": [f"/etc/prometheus/{TARGETS}"]}],
+        "relabel_configs": [
+            {"source_labels": ["__address__"], "regex": "([^:]+):.*", "target_label": "instance", "replacement": "$1"}
+        ],
+        # A node of 208 threads has 1,664 series of these otherwise: usage is what is not idle.
+        "metric_relabel_configs": [
+            {
+                "source_labels": ["__name__", "mode"],
+                "regex": f"node_cpu_seconds_total;({_OTHER_MODES})",
+                "action": "drop",
+            }
+        ],
+        "sample_limit": 200_000,
+    }
+    return {
+        "global": {
+            "scrape_interval": f"{interval}s",
+            "scrape_timeout": f"{min(interval, 10)}s",
+            "evaluation_interval": f"{interval}s",
+            "external_labels": {"cluster": config.name},
+        },
+        "rule_files": ["/etc/prometheus/rules/*.yml"],
+        "alerting": {"alertmanagers": [{"static_configs": [{"targets": [f"127.0.0.1:{ALERTMANAGER_PORT}"]}]}]},
+        "scrape_configs": [*local, node, *(_slurm(config) if has_own_metrics(config) else ())],
+    }
+
+
+def _slurm(config: ClusterConfig) -> list[dict[str, Any]]:
+    """slurmctld's own endpoints. Of users and accounts, running and pending jobs alone are kept."""
+    target = f"{controller_name(config)}:{paths.SLURMCTLD_PORT}"
+    found: list[dict[str, Any]] = [
+        {
+            "job_name": f"slurm_{name.replace('-', '_')}",
+            "metrics_path": f"/metrics/{name}",
+            "static_configs": [{"targets": [target], "labels": {"instance": controller_name(config)}}],
+        }
+        for name in ENDPOINTS
+    ]
+    kept = "slurm_(user|account)_jobs_(running|pending)"
+    found[-1]["metric_relabel_configs"] = [{"source_labels": ["__name__"], "regex": kept, "action": "keep"}]
+    return found
+
+
+def _alertmanager() -> dict[str, Any]:
+    return {
+        "route": {"receiver": "none", "group_by": ["alertname"], "group_wait": "30s", "repeat_interval": "12h"},
+        "receivers": [{"name": "none"}],
+        # Of machines that are away nothing else is worth a message.
+        "inhibit_rules": [
+            {
+                "source_match": {"alertname": "MachineUnreachable"},
+                "target_match_re": {"alertname": "Daemon.*|Clock.*|FileSystem.*"},
+                "equal": ["instance"],
+            }
+        ],
+    }
+
+
+def _targets(config: ClusterConfig) -> str:
+    """All machines, a group a line. Elastic ones come and go: `up` of these is 0 while they are off."""
+    groups: dict[tuple[str, str, str], list[str]] = {}
+    for machine in machines(config):
+        role = next(role for role in ("controller", "login", "node") if role in machine.roles)
+        groups.setdefault((role, machine.nodeset or "", "no"), []).append(machine.name)
+    for name, section in config.nodesets.items():
+        if section.elastic:
+            groups["node", name, "yes"] = list(elastic_names(config, name))
+    lines = [
+        json.dumps(
+            {
+                "labels": {"role": role, **({"nodeset": nodeset} if nodeset else {}), "elastic": elastic},
+                "targets": [f"{name}:{NODE_EXPORTER_PORT}" for name in names],
+            }
+        )
+        for (role, nodeset, elastic), names in groups.items()
+    ]
+    return "[\n" + ",\n".join(lines) + "\n]\n"
+
+
+def _yaml(config: ClusterConfig, content: Mapping[str, Any]) -> str:
+    head = f"# Cluster {config.name}. Written from the stack's configuration: change it there and run `up`.\n"
+    return head + yaml.safe_dump(dict(content), sort_keys=False, width=120, allow_unicode=True)

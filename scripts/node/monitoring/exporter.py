@@ -1,0 +1,162 @@
+"""The service on the controller that writes what node_exporter does not have, for its textfile collector:
+Slurm's metrics where the release has none of its own, and what this set-up alone has: health checks, config versions,
+the reconcile loop, shared file systems.
+
+Each part is read by a process of its own with a deadline, as those of phase `look` are: one that hangs costs its own
+metrics, and hpc_collector_success says which.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+
+from health import outcome
+from health.kinds import KINDS
+from monitoring import slurm_metrics
+from monitoring.exposition import Sample, render
+from reconcile import service as reconcile
+from slurm import scheduler, slurmctld
+from system import cluster_state, installation, mounts, munge
+from system.host import Part, SetupError, listens, read_json, run, side_by_side, write
+
+FILE = Path("/var/lib/prometheus/node-exporter/hpc.prom")
+SECONDS = 8.0  # for all parts together
+SETTINGS = Path("/etc/hpc/metrics.json")
+COMMAND_SECONDS = 6
+
+
+def main() -> None:
+    """Collect again and again, as often as Prometheus does."""
+    settings = read_json(SETTINGS, {})
+    interval, leave_out = float(settings["interval_seconds"]), tuple(settings["leave_out"])
+    os.environ["TZ"], os.environ["SLURM_BITSTR_LEN"] = "UTC", "0"  # times as UTC, numbers of a long array in full
+    while True:
+        began = time.monotonic()
+        write(FILE, collect(parts(), leave_out), quiet=True)
+        time.sleep(max(interval - (time.monotonic() - began), 1))
+
+
+def collect(wanted: dict[str, Callable[[], Iterable[Sample]]], leave_out: tuple[str, ...] = ()) -> str:
+    """The metrics of these parts, without those whose names begin with one of `leave_out`."""
+
+    def reader(part: Callable[[], Iterable[Sample]]) -> Part:
+        return lambda: [sample for sample in part() if not sample.name.startswith(leave_out)]
+
+    found = side_by_side({name: reader(part) for name, part in wanted.items()}, seconds=SECONDS)
+    samples: list[Sample] = []
+    for name, answer in found.items():
+        works = isinstance(answer, list)
+        samples.append(Sample("hpc_collector_success", works, {"collector": name}))
+        samples += [Sample(*row) for row in answer] if works else []
+    return render(samples)
+
+
+def _ask(*command: str) -> str:
+    # A command whose daemon is gone tries for many seconds before it says so.
+    if not listens(slurmctld.SLURMCTLD_PORT):
+        raise SetupError(f"nothing listens on slurmctld's port {slurmctld.SLURMCTLD_PORT}")
+    return run(*command, timeout=COMMAND_SECONDS)
+
+
+def _nodes() -> Iterator[Sample]:
+    return slurm_metrics.node_metrics(_ask("scontrol", "--oneliner", "--all", "show", "node"), time.time())
+
+
+def _jobs() -> Iterator[Sample]:
+    conf = slurmctld.applied().get("slurm.conf", "")
+    partitions = re.findall(r"(?m)^PartitionName=(\S+)", conf)
+    text = _ask("squeue", "--noheader", "--all", "--states=all", f"--format={slurm_metrics.COLUMNS}")
+    return slurm_metrics.job_metrics(text, partitions, time.time())
+
+
+def _scheduler() -> Iterator[Sample]:
+    return slurm_metrics.scheduler_metrics(_ask("sdiag"))
+
+
+def _daemons() -> Iterator[Sample]:
+    try:
+        answer = scheduler.ping()
+    except SetupError:
+        answer = {"up": False, "seconds": 0}
+    yield Sample("hpc_slurmctld_up", answer["up"])
+    yield Sample("hpc_slurmctld_ping_seconds", answer["seconds"])
+    yield Sample("hpc_slurmdbd_up", scheduler.database()["up"])
+    yield Sample("hpc_munge_works", munge.check()["works"])
+
+
+def _machines() -> Iterator[Sample]:
+    """Whether machines apply the newest config version, and the results of their health checks."""
+    newest = read_json(cluster_state.CONFIG, {}).get("digest", "")
+    counts = Counter({"configured": 0, "outdated": 0, "failed": 0})
+    for name, report in cluster_state.reports().items():
+        state = "failed" if report.get("state") == "failed" else "configured"
+        if state == "configured" and report.get("digest") != newest:
+            state = "outdated"
+        counts[state] += 1
+        if state != "configured":
+            yield Sample("hpc_machine_config_not_applied", 1, {"machine": name, "state": state})
+    yield from (Sample("hpc_machines", count, {"state": state}) for state, count in counts.items())
+    made = installation.image().get("made")
+    if made:
+        yield Sample("hpc_image_age_seconds", time.time() - float(made))
+
+
+def _health() -> Iterator[Sample]:
+    failing: Counter[str] = Counter(dict.fromkeys(KINDS, 0))
+    for name, result in outcome.results().items():
+        if "time" in result:
+            yield Sample("hpc_health_age_seconds", max(time.time() - float(result["time"]), 0), {"node": name})
+        checks = {**result.get("checks", {}), **result.get("measured", {})}
+        for kind in KINDS:
+            if isinstance(checks.get(kind), dict) and checks[kind].get("state") == "failed":
+                failing[kind] += 1
+                yield Sample("hpc_health_check_failed", 1, {"node": name, "kind": kind})
+    yield from (Sample("hpc_health_checks_failed", count, {"kind": kind}) for kind, count in failing.items())
+
+
+def _reconcile() -> Iterator[Sample]:
+    status = reconcile.status()
+    if status:
+        for mode in ("act", "advise", "off"):
+            yield Sample("hpc_reconcile_mode", status.get("mode") == mode, {"mode": mode})
+        for kind in ("brakes", "cooling", "alerts"):
+            yield Sample(f"hpc_reconcile_{kind}", len(status.get(kind, ())))
+        done = Counter(str(row.get("action", "")) for row in status.get("actions", ()) if row.get("action"))
+        for action, count in done.items():
+            yield Sample("hpc_reconcile_recent_actions", count, {"action": action})
+
+
+def _shared(path: str) -> Iterator[Sample]:
+    began, labels = time.monotonic(), {"mountpoint": path}
+    usage = mounts.shared_usage(path)
+    yield Sample("hpc_shared_filesystem_answer_seconds", time.monotonic() - began, labels)
+    yield Sample("hpc_shared_filesystem_mounted", usage["mounted"], labels)
+    if usage["mounted"]:
+        yield Sample("hpc_shared_filesystem_size_bytes", usage["size"], labels)
+        yield Sample("hpc_shared_filesystem_free_bytes", usage["free"], labels)
+        yield Sample("hpc_shared_filesystem_readonly", usage["read_only"], labels)
+
+
+def parts() -> dict[str, Callable[[], Iterable[Sample]]]:
+    """All parts, by name; a name has no blank."""
+    found: dict[str, Callable[[], Iterable[Sample]]] = {
+        "nodes": _nodes,
+        "jobs": _jobs,
+        "scheduler": _scheduler,
+        "daemons": _daemons,
+        "machines": _machines,
+        "health": _health,
+        "reconcile": _reconcile,
+    }
+    for path in mounts.shared_targets():
+        found[f"mount:{path.replace(' ', '_')}"] = lambda path=path: _shared(path)
+    return found
+
+
+if __name__ == "__main__":
+    main()

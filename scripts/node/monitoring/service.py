@@ -1,0 +1,130 @@
+"""node_exporter on every machine; Prometheus, Alertmanager and the exporter of this set-up on the controller.
+
+All but the last are packages of the distribution, with their own units, which read their arguments from /etc/default.
+"""
+
+from __future__ import annotations
+
+import grp
+import hashlib
+import json
+import os
+import shutil
+from pathlib import Path
+
+from interface import Monitoring
+from system.host import (
+    STARTED,
+    SetupError,
+    folder,
+    forget,
+    has_user,
+    log,
+    remove,
+    service,
+    stop_services,
+    unread_units,
+    write,
+    write_unit,
+)
+
+NODE_EXPORTER, PROMETHEUS, ALERTMANAGER = "prometheus-node-exporter", "prometheus", "prometheus-alertmanager"
+EXPORTER = "hpc-metrics"
+DEFAULTS = Path("/etc/default")
+ETC = Path("/etc/prometheus")
+SETTINGS = Path("/etc/hpc/metrics.json")
+UNIT = Path(f"/etc/systemd/system/{EXPORTER}.service")
+TEXTFILES = Path("/var/lib/prometheus/node-exporter")
+DATA = Path("/var/lib/prometheus")
+USER = "prometheus"
+SERVICE = f"""\
+# Written by the cluster's set-up.
+[Unit]
+Description=Collect metrics of the Slurm cluster for node_exporter
+After=slurmctld.service {NODE_EXPORTER}.service
+
+[Service]
+Environment=PYTHONPATH={Path(__file__).parents[1]}
+ExecStart=/usr/bin/python3 -S -m monitoring.exporter
+Restart=always
+RestartSec=5
+Nice=10
+
+[Install]
+WantedBy=multi-user.target
+"""
+
+
+def export(arguments: str) -> None:
+    """Have node_exporter running with these arguments; without any, not at all."""
+    if arguments:
+        _package(NODE_EXPORTER, arguments)
+    else:
+        _stop(NODE_EXPORTER)
+
+
+def control(wanted: Monitoring | None) -> None:
+    """The controller's part: Prometheus, Alertmanager, and the exporter; or nothing of them, and none of their data."""
+    if wanted is None:
+        _remove()
+        return
+    files = {name: "\n".join(lines) + "\n" for name, lines in wanted["files"].items()}
+    if not has_user(USER):
+        raise _missing(PROMETHEUS)
+    for name, text in files.items():
+        write(ETC / name, text, mode=0o640)
+        _readable(ETC / name)
+    # Prometheus reads the list of machines again by itself.
+    read = json.dumps({name: text for name, text in files.items() if not name.startswith("targets/")}, sort_keys=True)
+    _package(ALERTMANAGER, wanted["alertmanager"], read)
+    _package(PROMETHEUS, wanted["prometheus"], read)
+    settings = json.dumps({name: wanted[name] for name in ("interval_seconds", "leave_out")}) + "\n"
+    write(SETTINGS, settings)
+    write_unit(UNIT, SERVICE)
+    service(EXPORTER, settings=settings + SERVICE + _version(), block=False)
+
+
+def _package(name: str, arguments: str, read: str = "") -> None:
+    """Have a packaged daemon running; `read` is the text of its files."""
+    if not (DEFAULTS / name).exists():
+        raise _missing(name)
+    text = f'# Written by the cluster\'s set-up.\nARGS="{arguments}"\n'
+    write(DEFAULTS / name, text)
+    service(name, settings=text + read, block=False)
+
+
+def _missing(name: str) -> SetupError:
+    return SetupError(
+        f"`monitoring` needs the package {name}, which this machine does not have: leave image.name out, so that the "
+        "image is made with it, or name an image that has it"
+    )
+
+
+def _readable(path: Path) -> None:
+    """Let the daemons read a file that others may not."""
+    folder(path.parent)
+    os.chown(path, 0, grp.getgrnam(USER).gr_gid)
+
+
+def _stop(*names: str) -> None:
+    """Stop units that this set-up has started, and leave alone those that somebody else has."""
+    if ours := [name for name in names if (STARTED / name).exists()]:
+        stop_services(*ours)
+        for name in ours:
+            forget(name)
+
+
+def _remove() -> None:
+    _stop(EXPORTER, PROMETHEUS, ALERTMANAGER)
+    if not SETTINGS.exists():
+        return
+    unread_units()
+    for path in (ETC / "rules/hpc.yml", ETC / "targets/hpc.json", TEXTFILES / "hpc.prom", UNIT, SETTINGS):
+        remove(path)
+    shutil.rmtree(DATA / "metrics2", ignore_errors=True)
+    log("removed metrics and alerts: the stack has no section `monitoring` any more")
+
+
+def _version(place: Path = Path(__file__).parent) -> str:
+    """A hash of the exporter's own files: with another one, it is started again."""
+    return hashlib.sha256(b"".join(path.read_bytes() for path in sorted(place.glob("*.py")))).hexdigest()

@@ -1,0 +1,185 @@
+"""Slurm's own metrics, under the names that slurmctld itself has for them from 25.11 on (MetricsType), from the output
+of its commands; and what those leave out. Pure functions.
+
+The meaning of each name is that of src/slurmctld/statistics.c and src/plugins/metrics/openmetrics at slurm-26-05-3-1.
+"""
+
+from __future__ import annotations
+
+import time
+from calendar import timegm
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+
+from monitoring.exposition import Sample
+from slurm.output import WAITING, is_held, rows, signed, tasks
+
+USERS = 100  # of those with jobs, the ones with most
+_BASE = {"FUTURE": "future", "DOWN": "down", "MIXED": "mixed", "ALLOCATED": "alloc", "IDLE": "idle"}
+_FLAGS = {
+    "COMPLETING": "completing", "BLOCKED": "blocked", "CLOUD": "cloud", "FAIL": "fail", "INVALID_REG": "invalid_reg",
+    "MAINTENANCE": "maint", "NOT_RESPONDING": "noresp", "PLANNED": "planned", "POWER_DOWN": "power_down",
+    "POWER_UP": "power_up", "POWERED_DOWN": "powered_down", "POWERING_DOWN": "powering_down",
+    "POWERING_UP": "powering_up", "REBOOT_ISSUED": "reboot_issued", "REBOOT_REQUESTED": "reboot_req",
+    "RESERVED": "resv",
+}  # fmt: skip
+"""States of nodes as scontrol prints them, and as the metrics name them."""
+_BUSY = frozenset(("ALLOCATED", "MIXED", "COMPLETING"))
+_JOBS = {
+    "BOOT_FAIL": "bootfail", "CANCELLED": "cancelled", "COMPLETED": "completed", "COMPLETING": "completing",
+    "CONFIGURING": "configuring", "DEADLINE": "deadline", "FAILED": "failed", "NODE_FAIL": "node_failed",
+    "OUT_OF_MEMORY": "outofmemory", "PREEMPTED": "preempted", "REQUEUED": "requeued", "RUNNING": "running",
+    "SUSPENDED": "suspended", "TIMEOUT": "timeout",
+}  # fmt: skip
+_HOLDS = frozenset(("RUNNING", "SUSPENDED", "CONFIGURING", "COMPLETING"))
+COLUMNS = "%i|%T|%P|%u|%a|%D|%C|%r|%V"
+"""squeue's format: no field of it is a text that users choose."""
+WAITS = frozenset(("None", "Priority", "Resources"))
+"""Reasons of jobs that wait for nothing but nodes."""
+_STATISTICS = {
+    "Server thread count": "server_thread_cnt", "Agent queue size": "agent_queue_size", "Agent count": "agent_cnt",
+    "DBD Agent queue size": "slurmdbd_queue_size", "Jobs submitted": "sdiag_jobs_submitted",
+    "Jobs started": "sdiag_jobs_started", "Jobs completed": "sdiag_jobs_completed",
+    "Jobs canceled": "sdiag_jobs_canceled", "Jobs failed": "sdiag_jobs_failed",
+    "Jobs pending": "sdiag_jobs_pending", "Jobs running": "sdiag_jobs_running",
+    "Last cycle": "schedule_cycle_last", "Max cycle": "schedule_cycle_max", "Total cycles": "schedule_cycle_cnt",
+    "Last queue length": "schedule_queue_len",
+}  # fmt: skip
+"""Lines of sdiag before those of backfill, which has some of the same."""
+_BACKFILL = {"Last cycle": "bf_cycle_last", "Total cycles": "bf_cycle_cnt", "Last queue length": "bf_queue_len"}
+
+
+def node_metrics(text: str, now: float) -> Iterator[Sample]:
+    """Nodes, from `scontrol --oneliner --all show node`, whose times are UTC."""
+    nodes: Counter[str] = Counter(dict.fromkeys((*_BASE.values(), *_FLAGS.values()), 0))
+    nodes.update(dict.fromkeys(("drain", "drained", "draining", "unknown"), 0))
+    partitions: Counter[tuple[str, str]] = Counter()
+    for row in rows(text):
+        name, states = row.get("NodeName"), _states(row.get("State", "UNKNOWN"))
+        if not name:
+            continue
+        found = _counted(states)
+        nodes.update(found)
+        node, gpus = {"node": name}, _gpus(row.get("CfgTRES", ""))
+        gpus_alloc, cpus = _gpus(row.get("AllocTRES", "")), int(row.get("CPUTot", 0))
+        alloc, memory = int(row.get("CPUAlloc", 0)), int(row.get("RealMemory", 0)) << 20
+        effective = int(row.get("CPUEfctv", cpus))
+        yield Sample("slurm_node_cpus", cpus, node)
+        yield Sample("slurm_node_cpus_alloc", alloc, node)
+        yield Sample("slurm_node_cpus_effective", effective, node)
+        yield Sample("slurm_node_cpus_idle", max(effective - alloc, 0), node)
+        yield Sample("slurm_node_memory_bytes", memory, node)
+        yield Sample("slurm_node_memory_alloc_bytes", int(row.get("AllocMem", 0)) << 20, node)
+        if gpus:
+            yield Sample("slurm_node_gpus", gpus, node)
+            yield Sample("slurm_node_gpus_alloc", gpus_alloc, node)
+        for partition in row.get("Partitions", "").split(","):
+            if partition:
+                sums = {"nodes": 1, "cpus": cpus, "gpus": gpus, **{f"nodes_{kind}": 1 for kind in found}}
+                partitions.update({(partition, what): count for what, count in sums.items()})
+        if {"DOWN", "DRAIN", "FAIL"} & states and not {"POWERED_DOWN", "POWERING_DOWN"} & states:
+            state = "down" if "DOWN" in states else "drained"
+            yield Sample(
+                "hpc_node_unavailable_seconds", _age(signed(row.get("Reason", ""))[2], now), {**node, "state": state}
+            )
+    yield Sample("slurm_nodes", sum(nodes[kind] for kind in (*_BASE.values(), "unknown")))
+    yield from (Sample(f"slurm_nodes_{kind}", count) for kind, count in nodes.items())
+    for (partition, what), count in partitions.items():
+        yield Sample(f"slurm_partition_{what}", count, {"partition": partition})
+
+
+def _states(text: str) -> set[str]:
+    return set(text.replace("*", "+NOT_RESPONDING").split("+"))
+
+
+def _counted(states: set[str]) -> list[str]:
+    """Return under which totals a node counts."""
+    found = [next((kind for state, kind in _BASE.items() if state in states), "unknown")]
+    found += [kind for state, kind in _FLAGS.items() if state in states]
+    if "DRAIN" in states:
+        # draining: it still has jobs; `drain` is what is drained and not draining.
+        found += ["draining"] if states & _BUSY else ["drain", "drained"]
+    return found
+
+
+def _gpus(tres: str) -> int:
+    """GPUs of a TRES text such as `cpu=8,mem=16G,gres/gpu=2`."""
+    return next((int(word[9:]) for word in tres.split(",") if word.startswith("gres/gpu=")), 0)
+
+
+def _age(when: str, now: float) -> float:
+    """Seconds since a time as Slurm prints it, in UTC; 0 where it prints none."""
+    try:
+        return max(now - timegm(time.strptime(when, "%Y-%m-%dT%H:%M:%S")), 0.0)
+    except ValueError:
+        return 0.0
+
+
+def job_metrics(text: str, partitions: Iterable[str], now: float) -> Iterator[Sample]:
+    """Jobs, from `squeue --all --states=all` in COLUMNS; a job array counts as its tasks."""
+    total: Counter[str] = Counter(dict.fromkeys((*_JOBS.values(), "pending", "hold"), 0))
+    by: dict[str, Counter[tuple[str, str]]] = {"partition": Counter(), "user": Counter(), "account": Counter()}
+    by["partition"].update({(name, kind): 0 for name in partitions for kind in ("running", "pending", "hold")})
+    alloc: Counter[str] = Counter({"cpus_alloc": 0, "nodes_alloc": 0})
+    held = count = waiting_jobs = 0
+    waits, oldest = Counter(dict.fromkeys(partitions, 0)), dict.fromkeys(partitions, 0.0)
+    for line in text.split("\n"):
+        cells = line.split("|")
+        if len(cells) != 9:
+            continue
+        number, state, names, user, account, nodes, cpus, reason, submitted = cells
+        many = tasks(number)
+        count += many
+        waiting = state in WAITING
+        found = ["pending"] if waiting else [_JOBS[state]] if state in _JOBS else []
+        hold = is_held({"state": state, "reason": reason}) or (waiting and reason == "JobHeldUser")
+        found += ["hold"] * hold
+        held += many * (hold and reason != "JobHeldUser")
+        if state in _HOLDS:
+            alloc["cpus_alloc"] += int(cpus or 0)
+            alloc["nodes_alloc"] += int(nodes or 0)
+        for kind in found:
+            total[kind] += many
+            by["user"][user, kind] += many
+            by["account"][account, kind] += many
+            for partition in names.split(","):
+                by["partition"][partition, kind] += many
+        if waiting and reason in WAITS:
+            waiting_jobs += many
+            for partition in names.split(","):
+                waits[partition] += many
+                oldest[partition] = max(oldest.get(partition, 0.0), _age(submitted, now))
+    yield Sample("slurm_jobs", count)
+    yield from (Sample(f"slurm_jobs_{kind}", number) for kind, number in {**total, **alloc}.items())
+    for (partition, kind), number in by["partition"].items():
+        yield Sample(f"slurm_partition_jobs_{kind}", number, {"partition": partition})
+    for label, name in (("username", "user"), ("account", "account")):
+        yield from _largest(by[name], label, name)
+    yield Sample("hpc_jobs_held", held)
+    yield Sample("hpc_jobs_waiting", waiting_jobs)
+    for partition, number in waits.items():
+        yield Sample("hpc_partition_jobs_waiting", number, {"partition": partition})
+        yield Sample("hpc_partition_oldest_waiting_seconds", oldest[partition], {"partition": partition})
+
+
+def _largest(counts: Mapping[tuple[str, str], int], label: str, name: str) -> Iterable[Sample]:
+    """Running and pending jobs of the users or accounts that have most."""
+    sums: Counter[str] = Counter()
+    for (who, kind), number in counts.items():
+        sums[who] += number if kind in ("running", "pending") else 0
+    for who, _ in sums.most_common(USERS):
+        for kind in ("running", "pending"):
+            yield Sample(f"slurm_{name}_jobs_{kind}", counts.get((who, kind), 0), {label: who})
+
+
+def scheduler_metrics(text: str) -> Iterator[Sample]:
+    """The scheduler, from sdiag."""
+    names = _STATISTICS
+    for line in text.splitlines():
+        if line.startswith("Backfilling stats"):
+            names = _BACKFILL
+        elif line.startswith("Latency"):
+            return
+        key, _, value = line.strip().partition(":")
+        if key in names and value.strip().isdigit():
+            yield Sample(f"slurm_{names[key]}", int(value))

@@ -1,0 +1,98 @@
+"""Each alert fires and clears by Prometheus' own test of rules, says who acts and what helps; files are valid."""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import yaml
+
+from cluster.monitoring import files
+from cluster.monitoring.alerts import ALERTS, COLUMNS, Alert, rules, table
+from tests.architecture.test_sources import ROOT
+from tests.cluster.stacks import STACKS, config
+
+Tool = Callable[..., str]
+SPARE = 7
+"""Minutes more than an alert needs to fire, or to clear: a series without values ends after five."""
+
+
+def write_test(alert: Alert, folder: Path) -> Path:
+    """Write a test of one alert, and its rule: it fires when it has held for long enough, and not a minute sooner than
+    that; then it is gone."""
+    (rule,) = (rule for rule in rules()["groups"][0]["rules"] if rule["alert"] == alert.name)
+    rule = {key: value for key, value in rule.items() if key != "annotations"}  # a test would have to repeat them
+    (folder / f"{alert.name}.yml").write_text(yaml.safe_dump({"groups": [{"name": "hpc", "rules": [rule]}]}))
+    units = {"m": 1, "h": 60}
+    longest = max((int(n) * units[unit] for n, unit in re.findall(r"\[(\d+)([mh])\]", alert.expression)), default=0)
+    fires, clear = longest + alert.minutes + SPARE, longest + SPARE
+    labels = {"severity": alert.severity, "actor": alert.actor.value, **alert.labels}
+    rows = [
+        {
+            "eval_time": f"{fires}m",
+            "exp_alerts": [{"exp_labels": {key: value for key, value in labels.items() if value}}],
+        },
+        {"eval_time": f"{fires + clear}m", "exp_alerts": []},
+    ]
+    if alert.minutes:
+        rows.insert(0, {"eval_time": f"{alert.minutes - 1}m", "exp_alerts": []})
+    series = {name: f"{bad}x{fires} {alert.good[name]}x{clear}" for name, bad in alert.bad.items()}
+    test = {
+        "interval": "1m",
+        "input_series": [{"series": name, "values": text} for name, text in series.items()],
+        "alert_rule_test": [{"alertname": alert.name, **row} for row in rows],
+    }
+    path = folder / f"{alert.name}-test.yml"
+    path.write_text(yaml.safe_dump({"rule_files": [f"{alert.name}.yml"], "evaluation_interval": "1m", "tests": [test]}))
+    return path
+
+
+@pytest.mark.slow
+def test_each_alert_fires_and_clears(promtool: Tool, tmp_path: Path):
+    promtool("test", "rules", *(write_test(alert, tmp_path) for alert in ALERTS))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("stack", [name for name in STACKS if config(name).monitoring])
+def test_prometheus_and_alertmanager_accept_their_files(stack: str, promtool: Tool, amtool: Tool, tmp_path: Path):
+    cluster = config(stack)
+    assert cluster.monitoring
+    for name, text in files.render(cluster, cluster.monitoring).items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text.replace("/etc/prometheus", str(tmp_path)))
+    assert f"{len(ALERTS)} rules found" in promtool("check", "rules", tmp_path / files.RULES)
+    promtool("check", "config", tmp_path / "prometheus.yml")
+    amtool("check-config", tmp_path / "alertmanager.yml")
+
+
+def test_names_of_alerts_are_unique():
+    names = [alert.name for alert in ALERTS]
+    assert len(set(names)) == len(names)
+
+
+@pytest.mark.parametrize("alert", ALERTS, ids=lambda alert: alert.name)
+def test_an_alert_is_of_metrics_that_exist_and_can_be_read(alert: Alert):
+    """Every metric of ours is written by the exporter, and has its values in the row's test."""
+    sources = "".join(path.read_text() for path in (ROOT / "scripts/node/monitoring").glob("*.py"))
+    for metric in re.findall(r"\b((?:hpc|slurm)_[a-z_]+)", alert.expression):
+        stem = metric.removeprefix("slurm_").removeprefix("nodes_")
+        assert metric in sources or stem in sources or "hpc_reconcile_{kind}" in sources
+    assert alert.bad.keys() == alert.good.keys()
+    assert alert.bad
+    assert not alert.what.endswith(".")
+    assert "|" not in alert.what + alert.todo
+    assert alert.todo.startswith(("./hpc ", "set "))
+
+
+PAGE = ROOT / "docs" / "reference" / "alerts.md"
+BEGIN, END = "<!-- alerts -->\n", "<!-- end of alerts -->"
+
+
+def test_the_page_has_the_table_of_the_program(update_golden: bool):
+    lines = [f"| {' | '.join(row)} |" for row in (COLUMNS, ["---"] * len(COLUMNS), *table())]
+    text = PAGE.read_text()
+    head, _, rest = text.partition(BEGIN)
+    wanted = head + BEGIN + "\n" + "\n".join(lines) + "\n\n" + END + rest.partition(END)[2]
+    if update_golden:
+        PAGE.write_text(wanted)
+    assert text == wanted or update_golden, "run: pytest --update-golden tests/cluster/monitoring"

@@ -1,0 +1,96 @@
+"""Slurm's metrics under slurmctld's own names, from what its commands print."""
+
+from calendar import timegm
+
+from monitoring import exporter
+from monitoring.exposition import Sample
+from monitoring.slurm_metrics import job_metrics, node_metrics, scheduler_metrics
+
+NOW = float(timegm((2026, 11, 23, 12, 0, 0)))
+_NODE = "CPUTot=8 RealMemory=1024 Partitions=cpu"
+NODES = f"""\
+NodeName=a-0 CPUAlloc=4 CPUEfctv=8 AllocMem=512 State=MIXED {_NODE},all CfgTRES=cpu=8,gres/gpu=2 AllocTRES=gres/gpu=1
+NodeName=a-1 CPUAlloc=0 CPUEfctv=8 State=IDLE+DRAIN {_NODE} Reason=State=DOWN NodeName=x [root@2026-11-23T11:00:00]
+NodeName=a-2 CPUAlloc=8 State=ALLOCATED+DRAIN {_NODE} CfgTRES= AllocTRES= Reason=slow [bob@2026-11-22T12:00:00]
+NodeName=a-3 CPUAlloc=0 State=DOWN* {_NODE} CfgTRES= AllocTRES= Reason=Not responding [slurm@Unknown]
+NodeName=a-4 CPUAlloc=0 State=IDLE+CLOUD+POWERED_DOWN {_NODE} CfgTRES= AllocTRES=
+"""
+JOBS = """\
+1|RUNNING|cpu|alice|research|2|16|None|2026-11-23T10:00:00
+2_[1-4,9]|PENDING|cpu,all|alice|research|1|1|Resources|2026-11-23T11:00:00
+3|PENDING|cpu|bob|teaching|1|1|JobHeldUser|2026-11-23T11:00:00
+4|PENDING|cpu|bob|teaching|1|1|launch failed requeued held|2026-11-23T11:00:00
+5|PENDING|cpu|bob|teaching|1|1|Dependency|2026-11-20T11:00:00
+6|COMPLETED|cpu|bob|teaching|1|1|None|2026-11-23T11:00:00
+"""
+STATISTICS = """\
+Server thread count:  3
+DBD Agent queue size: 12
+Jobs started:   7
+Main schedule statistics (microseconds):
+\tLast cycle:   80
+Backfilling stats
+\tLast cycle: 90
+Latency for 1000 calls to gettimeofday(): 20 microseconds
+\tLast cycle: 1
+"""
+
+
+def values(samples) -> dict[str, float]:
+    return {name + "".join(f" {value}" for value in labels.values()): value for name, value, labels in samples}
+
+
+def test_nodes_count_in_their_state_and_under_each_flag():
+    found = values(node_metrics(NODES, NOW))
+    said = {name.removeprefix("slurm_nodes_"): count for name, count in found.items() if name.startswith("slurm_nodes")}
+    assert said.pop("slurm_nodes") == 5
+    assert {name: count for name, count in said.items() if count} == {
+        "mixed": 1, "idle": 2, "alloc": 1, "down": 1, "drain": 1, "drained": 1, "draining": 1, "noresp": 1, "cloud": 1,
+        "powered_down": 1,
+    }  # fmt: skip
+    assert (found["slurm_node_gpus a-0"], found["slurm_node_gpus_alloc a-0"]) == (2, 1)
+    assert found["slurm_node_cpus_idle a-0"] == 4
+    assert (found["slurm_partition_nodes cpu"], found["slurm_partition_nodes all"]) == (5, 1)
+
+
+def test_a_node_that_takes_no_jobs_has_the_age_of_its_reason_and_a_sleeping_one_is_none():
+    found = values(node_metrics(NODES, NOW))
+    away = {name: age for name, age in found.items() if name.startswith("hpc_node_unavailable_seconds")}
+    name = "hpc_node_unavailable_seconds"
+    assert away == {f"{name} a-1 drained": 3600, f"{name} a-2 drained": 86400, f"{name} a-3 down": 0}
+
+
+def test_an_array_counts_as_its_tasks_and_a_held_job_does_not_wait_for_nodes():
+    found = values(job_metrics(JOBS, ["cpu", "all"], NOW))
+    assert found["slurm_jobs"] == 10
+    assert found["slurm_jobs_pending"] == 8
+    assert found["slurm_jobs_hold"] == 2
+    assert found["hpc_jobs_held"] == 1
+    assert found["hpc_jobs_waiting"] == 5
+    assert found["slurm_jobs_cpus_alloc"] == 16
+    assert found["slurm_partition_jobs_pending all"] == 5
+    assert found["hpc_partition_oldest_waiting_seconds cpu"] == 3600
+    assert found["slurm_user_jobs_pending alice"] == 5
+    assert found["slurm_account_jobs_running research"] == 1
+
+
+def test_a_line_of_sdiag_counts_by_its_place_for_the_scheduler_or_for_backfill():
+    assert values(scheduler_metrics(STATISTICS)) == {
+        "slurm_server_thread_cnt": 3, "slurm_slurmdbd_queue_size": 12, "slurm_sdiag_jobs_started": 7,
+        "slurm_schedule_cycle_last": 80, "slurm_bf_cycle_last": 90,
+    }  # fmt: skip
+
+
+def test_a_part_that_fails_costs_its_own_metrics_and_native_ones_are_left_out():
+    def fails():
+        raise OSError("no")
+
+    def works():
+        return [Sample("slurm_x", 1), Sample("hpc_y", 2, {"node": "a"})]
+
+    text = exporter.collect({"one": fails, "two": works}, ("slurm_",))
+    assert 'hpc_collector_success{collector="one"} 0' in text
+    assert 'hpc_collector_success{collector="two"} 1' in text
+    assert "slurm_x" not in text
+    assert 'hpc_y{node="a"} 2' in text
+    assert "slurm_x 1" in exporter.collect({"two": works})
