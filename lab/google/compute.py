@@ -449,6 +449,8 @@ class FakeElastic(FakeCompute):
         self.consoles: dict[str, str] = {}
         self.reportable = True
         """Whether hosts can be reported as faulty."""
+        self.host = ""
+        """The host of every new instance; another one for each where it is empty."""
         self.clock: Callable[[], float] = time.time
         self._ids = itertools.count(1000)
 
@@ -521,7 +523,7 @@ class FakeElastic(FakeCompute):
             "selfLink": GOOGLE + path,
             "creationTimestamp": f"{now}.000+00:00",
             "status": "PROVISIONING",
-            "resourceStatus": {"physicalHost": f"/block/sub/host-{next(self._numbers)}"},
+            "resourceStatus": {"physicalHost": self.host or f"/block/sub/host-{next(self._numbers)}"},
         }
 
     def _new_machine(self, call: Call, path: str) -> dict[str, Any]:

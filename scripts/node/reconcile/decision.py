@@ -43,6 +43,8 @@ DAY = 24 * 3600
 BOOT_PART = 0.8  # of ResumeTimeout: a machine that has not joined by then
 JOINED_SECONDS = 15  # from a machine's set-up until slurmctld takes its node to be up
 REPLACED_PER_DAY = 3  # machines of one nodeset
+HOST_SECONDS = 7 * DAY  # since a host was given up, or its last machine deleted: it is trusted again
+HOST_MACHINES = 3  # machines that come back on such a host, until their way cools down
 NODES_PER_REPAIR = 16  # nodes of one nodeset for each one that may be in repair
 COMING, RUNNING = ("PROVISIONING", "STAGING"), "RUNNING"
 ENDING, ENDED = ("PENDING_STOP", "STOPPING", "DEPROVISIONING"), ("TERMINATED", "STOPPED")
@@ -133,6 +135,20 @@ class Health:
     failed: bool
     passes: int
     repair: bool = False
+    found: float = 0.0
+    """Since when the oldest fault of the machine is known."""
+    slow: float = 0.0
+    """When a measurement has last failed: the machine is too slow, though its checks pass."""
+
+
+@dataclass(frozen=True)
+class BadHost:
+    """A host that was given up, since it was reported as faulty or its machine replaced: when last, why, and how many
+    machines have come back on it."""
+
+    time: float
+    reason: str
+    machines: int = 0
 
 
 @dataclass(frozen=True)
@@ -169,6 +185,8 @@ class World:
     """Nodes whose request failed for a moment, and until when none is sent."""
     health: Mapping[str, Health] = field(default_factory=dict)
     repairs: Mapping[str, Repair] = field(default_factory=dict)
+    hosts: Mapping[str, BadHost] = field(default_factory=dict)
+    """Hosts that no job is to run on."""
     boot: Mapping[str, str] = field(default_factory=dict)
     """What machines that boot have published of it."""
     joined: Mapping[str, float] = field(default_factory=dict)
@@ -402,7 +420,7 @@ class Case:
     def confirmed(self) -> bool:
         """Whether a fault calls for a repair, by a check since its last step; or the machine has not come back."""
         silent = self.within(self.repair.last) and not self.checked and self.now - self.repair.last > REPAIR_SECONDS
-        return silent or (self.checked and self.health is not None and self.health.repair)
+        return silent or self.slow or (self.checked and self.health is not None and self.health.repair)
 
     @property
     def checked(self) -> bool:
@@ -410,8 +428,19 @@ class Case:
         return self.health is not None and self.health.time > self.repair.last
 
     @property
+    def slow(self) -> bool:
+        """Whether a measurement has failed since the last step of the repair: its checks prove nothing then."""
+        return self.health is not None and self.within(self.repair.last) and self.health.slow > self.repair.last
+
+    @property
     def sound(self) -> bool:
-        return self.checked and self.health is not None and not self.health.failed and self.health.passes >= 2
+        passes = self.checked and self.health is not None and not self.health.failed and self.health.passes >= 2
+        return passes and not self.slow
+
+    @property
+    def bad_host(self) -> bool:
+        """Whether the machine is on a host that was given up."""
+        return self.instance is not None and self.instance.host in self.world.hosts
 
     def within(self, time: float) -> bool:
         return self.now - time < DAY
@@ -426,12 +455,16 @@ class Case:
         """Whether the machine may be deleted: not one of a reservation, whose next one is on the same host."""
         if not self.elastic or not self.ours or not self.node or self.within(self.repair.replace):
             return False
-        template = self.instance.labels.get(TEMPLATE) if self.instance else None
-        rows = self.world.nodesets[self.node.nodeset]["templates"]
-        ways = {row["way"] for row in rows if row["template"].rpartition("/")[2] == template}
         names = {one.name for one in self.world.nodes.values() if one.nodeset == self.node.nodeset}
         done = sum(self.within(repair.replace) for name, repair in self.world.repairs.items() if name in names)
-        return all(way.startswith(("on_demand", "spot")) for way in ways) and done < REPLACED_PER_DAY
+        return all(way.startswith(("on_demand", "spot")) for way in self.ways) and done < REPLACED_PER_DAY
+
+    @property
+    def ways(self) -> set[str]:
+        """The ways whose template the instance was made from."""
+        template = self.instance.labels.get(TEMPLATE) if self.instance else None
+        rows = self.world.nodesets[self.node.nodeset]["templates"] if self.node else []
+        return {row["way"] for row in rows if row["template"].rpartition("/")[2] == template}
 
     @property
     def over_budget(self) -> bool:
@@ -492,6 +525,9 @@ RULES: tuple[Rule, ...] = (
          lambda c: c.maintained and c.status == RUNNING and not c.pending and c.twice and c.maintenance_over
          and not c.states & {"DOWN", "NOT_RESPONDING"}),
     Rule("maintain-waits", ANY, f"DRAIN `{MAINTAINED}`", "else", Do.NOTHING, lambda c: c.maintained),
+    Rule("host-again", RUNS, f"POWERING_UP or DRAIN `{NEW}`", "made by the loop, on a host that was given up",
+         Do.DELETE, lambda c: c.status in (*COMING, RUNNING) and (c.booting or c.new) and c.bad_host and c.elastic
+         and c.ours and not c.deleted, counts=True),
     # A machine that is replaced: the node is drained all the time.
     Rule("new-create", NONE, f"DRAIN `{NEW}`", "a way may be tried", Do.CREATE,
          lambda c: c.new and c.none and not c.pending and c.way is not None
@@ -569,6 +605,11 @@ RULES: tuple[Rule, ...] = (
          lambda c: c.status in ("SUSPENDED", "REPAIRING") and c.lasted > 1800),
     # Repair of a node that a health check has drained.
     Rule("sick-busy", ANY, HEALTHY, "jobs run there", Do.NOTHING, lambda c: c.sick and c.busy),
+    Rule("sick-host-replace", RUNNING, HEALTHY, "for 30 min still on the host that was given up; elastic, on demand or "
+         "spot, at most 3 a day", Do.REPLACE, lambda c: c.sick and c.status == RUNNING and c.bad_host and not c.pending
+         and c.now - c.repair.last > REPAIR_SECONDS and c.replaceable and not c.over_budget, reason=NEW, counts=True),
+    Rule("sick-host", RUNNING, HEALTHY, "on a host that was given up", Do.ALERT,
+         lambda c: c.sick and c.status == RUNNING and c.bad_host),
     Rule("sick-mended", RUNNING, HEALTHY, "two health checks have passed since its machine was rebooted or moved",
          Do.RESUME,
          lambda c: c.sick and c.status == RUNNING and c.sound and c.within(c.repair.last)),
@@ -603,6 +644,9 @@ RULES: tuple[Rule, ...] = (
          counts=True),
     Rule("outdated", RUNNING, "in service", "made from a template that the nodeset has no more", Do.ASAP,
          lambda c: c.status == RUNNING and c.up and c.outdated, reason=REPLACED, counts=True),
+    Rule("host-up", RUNNING, "in service", "made by the loop, on a host that was given up before", Do.ASAP,
+         lambda c: c.status == RUNNING and c.up and c.elastic and c.ours and c.bad_host
+         and c.repair.report < (c.instance.created if c.instance else 0), reason=REPLACED, counts=True),
     Rule("well", ANY, ANY, "else", Do.NOTHING, lambda _: True),
 )  # fmt: skip
 BY_ID = {rule.id: rule for rule in RULES}

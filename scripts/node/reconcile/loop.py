@@ -17,11 +17,12 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from health import acceptance
+from health import acceptance, outcome
 from interface import Reconcile
-from reconcile import decision
+from reconcile import decision, figures
 from reconcile.compute_engine import CAPACITY, MADE_BY, OURS, PASSING, CloudError, ComputeEngine, Instance, Kind
-from reconcile.decision import Action, Cooling, Do, Health, Node, Pending, Repair, Seen, World, way_key
+from reconcile.decision import Action, BadHost, Cooling, Do, Health, Node, Pending, Repair, Seen, World, way_key
+from reconcile.figures import Course
 from slurm import conf_changes, output, scheduler
 from system import cluster_state
 from system.host import SetupError, in_parallel, log, printable, read_json, run, write
@@ -123,11 +124,15 @@ class Record:
     failures: dict[str, int] = field(default_factory=dict)
     serial: dict[str, int] = field(default_factory=dict)
     repairs: dict[str, Repair] = field(default_factory=dict)
+    hosts: dict[str, BadHost] = field(default_factory=dict)
+    courses: dict[str, Course] = field(default_factory=dict)
     actions: list[float] = field(default_factory=list)
     boots: dict[str, int] = field(default_factory=dict)
     comments: dict[str, str] = field(default_factory=dict)
 
-    _KINDS = {"seen": Seen, "pending": Pending, "cooling": Cooling, "repairs": Repair}  # noqa: RUF012 - a constant
+    _KINDS = {  # noqa: RUF012 - a constant
+        "seen": Seen, "pending": Pending, "cooling": Cooling, "repairs": Repair, "hosts": BadHost, "courses": Course,
+    }  # fmt: skip
 
     @classmethod
     def read(cls, path: Path) -> Record:
@@ -187,6 +192,9 @@ class Loop:
             self._show(now)
             return True
         self.why = world.unsafe
+        self.record.courses, ended = figures.follow(self.record.courses, world)
+        for row in ended:
+            self._write(**row)
         actions = decision.decide(world)
         self._alerts = [(action, self._describe(action, world)) for action in actions if action.do is Do.ALERT]
         actions = [action for action in actions if action.do is not Do.ALERT]
@@ -221,10 +229,11 @@ class Loop:
         record = self.record
         record.retry = {name: at for name, at in record.retry.items() if at > now}
         record.cooling = {key: one for key, one in record.cooling.items() if one.until > now - 3600}
+        record.hosts = {key: one for key, one in record.hosts.items() if one.time > now - decision.HOST_SECONDS}
         world = World(
             now=now, nodes=nodes, instances=found, nodesets=self.settings["nodesets"],
             max_unavailable=self.settings["max_unavailable"], pending=record.pending, cooling=record.cooling,
-            retry=record.retry, repairs=record.repairs, known=frozenset(rows), unsafe=unsafe,
+            retry=record.retry, repairs=record.repairs, hosts=record.hosts, known=frozenset(rows), unsafe=unsafe,
         )  # fmt: skip
         # A job that runs waits for nothing any more.
         waits = {job for node in nodes.values() for job in node.jobs if "POWERING_UP" in node.states}
@@ -295,11 +304,30 @@ class Loop:
         if last:
             minutes = max(minutes, min(2 * last.minutes, COOL_MOST))
         text = decision.NO_CAPACITY if capacity else decision.NO_MACHINE
-        until = time.strftime("%H:%M", time.localtime(now + minutes * 60))
         why = f"{error.code}: {error.message}" if not capacity or error.kind is Kind.QUOTA else error.code
-        reason = f"{text} for {nodeset} as {way} in {self.settings['cloud']['zone']} until {until} ({why})"
-        self.record.cooling[way_key(nodeset, way)] = Cooling(now + minutes * 60, minutes, plain(reason))
+        self._cool(nodeset, way, now + minutes * 60, text=text, why=why, minutes=minutes)
+
+    def _cool(self, nodeset: str, way: str, until: float, *, text: str, why: str, minutes: int = COOL_MOST) -> None:
+        clock = time.strftime("%H:%M", time.localtime(until))
+        reason = f"{text} for {nodeset} as {way} in {self.settings['cloud']['zone']} until {clock} ({why})"
+        self.record.cooling[way_key(nodeset, way)] = Cooling(until, minutes, plain(reason))
         log(reason)
+
+    def _give_up_host(self, name: str, world: World) -> None:
+        """Have no job run on the host of a machine, which is about to leave it."""
+        if host := world.instances[name][0].host:
+            self.record.hosts[host] = BadHost(world.now, f"{name}: {world.nodes[name].reason}")
+
+    def _came_back(self, name: str, world: World) -> None:
+        """Count a machine that came back on such a host. The way that leads there cools down at the third one."""
+        host = world.instances[name][0].host
+        bad = self.record.hosts[host]
+        bad = self.record.hosts[host] = replace(bad, time=world.now, machines=bad.machines + 1)
+        if bad.machines % decision.HOST_MACHINES == 0:
+            nodeset = world.nodes[name].nodeset
+            why = f"its machines come back on {host}, which was given up. {bad.reason}"
+            for way in decision.Case(world, name).ways:
+                self._cool(nodeset, way, world.now + COOL_MOST * 60, text=decision.NO_CAPACITY, why=why)
 
     def _count_boots(self, before: Mapping[str, Seen], nodes: Mapping[str, Node]) -> None:
         for name, node in nodes.items():
@@ -351,12 +379,12 @@ class Loop:
         creates = [action for action in creates if action not in many]
         for action in creates:
             self._note(action, world)
-        for outcome in (
+        for answer in (
             in_parallel(self._create, creates, at_once=self.at_once)
             if self.at_once > 1
             else [self._create(action) for action in creates]
         ):
-            self._created(*outcome, world.now)
+            self._created(*answer, world.now)
         self._save()
         grouped: dict[tuple[str, str, str], Action] = {}
         for action in actions:
@@ -429,7 +457,8 @@ class Loop:
         (name,) = action.nodes
         repair = self.record.repairs.get(name, Repair())
         if action.do is Do.DELETE:
-            self._delete(name, world.now)
+            if self._delete(name, world.now) and action.rule == "host-again":
+                self._came_back(name, world)
         elif action.do is Do.BOOT_FAILED:
             self._keep_log(name)
             self.slurm.update([name], "POWER_DOWN_FORCE", action.reason)
@@ -446,6 +475,7 @@ class Loop:
                 if error.kind not in PASSING:
                     self._remember(name, replace(repair, report=world.now, refused=True))
                 raise
+            self._give_up_host(name, world)
             self._began("report", name, operation.name, world.now)
         elif action.do is Do.MAINTAIN:
             self._remember(name, replace(repair, maintain=world.now))
@@ -453,6 +483,7 @@ class Loop:
             self._began("maintain", name, operation.name, world.now)
         elif action.do is Do.REPLACE:
             self._keep_log(name)
+            self._give_up_host(name, world)
             self._remember(name, replace(repair, replace=world.now))
             self.slurm.update([name], "", action.reason)
             self._delete(name, world.now)
@@ -478,13 +509,13 @@ class Loop:
                     self.record.serial[name] = self.record.serial.get(name, 0) + 1
             self._failed(action.nodes, action.way, error, now)
 
-    def _delete(self, name: str, now: float) -> None:
+    def _delete(self, name: str, now: float) -> bool:
         """Delete an instance, which is read again before: only one that the loop has made, and under a name of the
-        cluster's. Raises CloudError, and SetupError for any other."""
+        cluster's; False where there is none. Raises CloudError, and SetupError for any other."""
         instance = self.cloud.get(name)
         cluster = self.settings["cloud"]["cluster"]
         if instance is None:
-            return
+            return False
         labels = instance.labels
         if labels.get("hpc-cluster") != cluster or labels.get(MADE_BY) != OURS or not name.startswith(f"{cluster}-"):
             raise SetupError(f"{name} is not an instance that the reconcile loop of {cluster} has made: not deleted")
@@ -493,6 +524,7 @@ class Loop:
         operation = self.cloud.delete(name, request=request)
         if operation:
             self._began("delete", name, operation.name, now)
+        return operation is not None
 
     def _began(self, kind: str, name: str, operation: str, now: float, way: str = "") -> None:
         self.record.pending[name] = Pending(kind, operation, now, way)
@@ -528,9 +560,10 @@ class Loop:
     # -- the journal, the record and the status ----------------------------------------------------------------------
 
     def lift(self) -> None:
-        """Lift every brake: forget this hour's actions, and ways that cool down."""
+        """Lift every brake: forget this hour's actions, ways that cool down, and hosts that were given up."""
         self.record.actions, self.record.cooling, self.record.boots, self.record.retry = [], {}, {}, {}
-        self._write(rule="lifted", nodes=[], result="by a person: brakes and cool-downs")
+        self.record.hosts = {}
+        self._write(rule="lifted", nodes=[], result="by a person: brakes, cool-downs and hosts that were given up")
         self._save()
 
     def asked(self, kind: str, hosts: str, at: float) -> None:
@@ -651,5 +684,9 @@ def _health(nodes: Mapping[str, Node]) -> dict[str, Health]:
         failed = any(one.get("state") == "failed" for one in last.get("checks", {}).values())
         if "time" in last:
             passes = int(last.get("passes", 0))
-            found[name] = Health(float(last["time"]), failed, passes, bool(last.get("repair")))
+            faults = min(map(float, last.get("faults", {}).values()), default=0.0)
+            measured = read_json(outcome.MEASURED / f"{name}.json", {}).values()
+            slow = [float(one["time"]) for one in measured if one["state"] == "failed" and not one.get("common")]
+            repair = bool(last.get("repair"))
+            found[name] = Health(float(last["time"]), failed, passes, repair, faults, max(slow, default=0.0))
     return found

@@ -17,6 +17,7 @@ from reconcile.decision import (
     NO_CAPACITY,
     RULES,
     Action,
+    BadHost,
     Case,
     Cooling,
     Do,
@@ -57,13 +58,14 @@ def world(
     machine_type: str = "m",
     maintenance: str = "",
     reschedules: bool = True,
+    host: str = "",
     **more: Any,
 ) -> World:
     """A world of one name, which has been as it is for an hour."""
     nodes = {}
     if states is not None:
         nodes[NAME] = Node(NAME, "gpu", elastic, frozenset(states.split("+")), reason, by, jobs)
-    one = Instance(NAME, "z", status, created, "1", machine_type, "", maintenance, reschedules, dict(labels))
+    one = Instance(NAME, "z", status, created, "1", machine_type, host, maintenance, reschedules, dict(labels))
     found = World(NOW, nodes, {NAME: (one,)} if status else {}, settings(8)["nodesets"], **more)
     (seen,) = (observe({}, found) or {NAME: None}).values()
     if seen is None:
@@ -78,6 +80,19 @@ BAD, GOOD, OLD = Health(NOW, True, 0, True), Health(NOW, False, 2), Health(NOW -
 REBOOTED = {NAME: Repair(reset=NOW - 3600)}
 ASKED = {NAME: Repair(maintain=NOW - 60)}
 UP, ASLEEP, BOOTS, OFF = "IDLE+CLOUD", "IDLE+CLOUD+POWERED_DOWN", "ALLOCATED+CLOUD+POWERING_UP", "IDLE+POWERING_DOWN"
+BAD_HOST: dict[str, Any] = {"host": "/b/1", "hosts": {"/b/1": BadHost(NOW - 7200, "c-gpu-5: lost")}}
+REPORTED = {NAME: Repair(reset=NOW - 7200, report=NOW - 3600)}
+SLOW = replace(GOOD, slow=NOW - 60)
+RESET_ONCE = {NAME: Repair(reset=NOW - 3600, replace=NOW - 1800)}
+
+
+def beside(found: World, count: int = 19) -> World:
+    """The same among other nodes that are well."""
+    more = {f"c-gpu-{n}": Node(f"c-gpu-{n}", "gpu", True, frozenset({"IDLE"})) for n in range(1, count + 1)}
+    there = {name: (Instance(name, "z", "RUNNING", labels=dict(OURS)),) for name in more}
+    return replace(found, nodes={**found.nodes, **more}, instances={**found.instances, **there})
+
+
 CASES: list[tuple[str, World]] = [
     ("unknown", world(None, "RUNNING")),
     ("not-ours", world(None, "RUNNING", passes=1)),
@@ -154,6 +169,17 @@ CASES: list[tuple[str, World]] = [
     ("down", world("DOWN", "RUNNING", reason="Not responding", by="slurm", lasted=60)),
     ("outdated", world(UP, "RUNNING", labels={**OURS, "hpc-template": "t-older"})),
     ("well", world(UP, "RUNNING")),
+    ("host-again", world(BOOTS, "RUNNING", lasted=100, **BAD_HOST)),
+    ("host-again", world("IDLE+DRAIN", "RUNNING", reason=NEW, health={NAME: GOOD}, **BAD_HOST)),
+    ("boots", world(BOOTS, "RUNNING", lasted=100, pending={NAME: Pending("delete", "op", NOW)}, **BAD_HOST)),
+    ("host-up", world("MIXED", "RUNNING", **BAD_HOST)),
+    ("well", world(UP, "RUNNING", elastic=False, **BAD_HOST)),
+    ("sick-host", world("IDLE+DRAIN", "RUNNING", reason=SICK, health={NAME: GOOD}, elastic=False, **BAD_HOST)),
+    ("sick-person", beside(world("IDLE+DRAIN", "RUNNING", reason=SICK, health={NAME: SLOW}, repairs=RESET_ONCE))),
+    (
+        "sick-host-replace",
+        beside(world("IDLE+DRAIN", "RUNNING", reason=SICK, health={NAME: GOOD}, repairs=REPORTED, **BAD_HOST)),
+    ),
     ("maintain-elastic", world(UP, "RUNNING", maintenance="PENDING", reschedules=False)),
     ("maintain", world(UP, "RUNNING", maintenance="PENDING", elastic=False)),
     ("well", world(UP, "RUNNING", maintenance="PENDING", reschedules=False, elastic=False)),
@@ -180,13 +206,6 @@ CASES: list[tuple[str, World]] = [
     ),
 ]  # fmt: skip
 assert UP
-
-
-def beside(found: World, count: int = 19) -> World:
-    """The same among other nodes that are well."""
-    more = {f"c-gpu-{n}": Node(f"c-gpu-{n}", "gpu", True, frozenset({"IDLE"})) for n in range(1, count + 1)}
-    there = {name: (Instance(name, "z", "RUNNING", labels=dict(OURS)),) for name in more}
-    return replace(found, nodes={**found.nodes, **more}, instances={**found.instances, **there})
 
 
 ALL_SICK = beside(world("IDLE+DRAIN", "RUNNING", reason=SICK, health={NAME: BAD}))
@@ -425,6 +444,12 @@ WORDS: dict[str, Callable[[Case], bool]] = {
     "the request is under way, or has just failed": lambda c: bool(c.pending or c.world.retry),
     "the machine reports a failure, or 80 % of ResumeTimeout are over": lambda c: bool(
         c.world.boot or c.now - c.seen.power_since > 720
+    ),
+    f"POWERING_UP or DRAIN `{NEW}`": lambda c: "POWERING_UP" in c.states or drained(NEW)(c),
+    "on a host that was given up": lambda c: c.found[0].host in c.world.hosts,
+    "on a host that was given up before": lambda c: c.found[0].host in c.world.hosts,
+    "for 30 min still on the host that was given up": lambda c: (
+        c.found[0].host in c.world.hosts and c.now - c.repair.last > 1800
     ),
     # Health and repair.
     "two health checks have passed since": health_since(failed=False, passes=2),

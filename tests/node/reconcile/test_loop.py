@@ -4,7 +4,7 @@ import json
 import os
 
 import pytest
-from reconcile import loop, service
+from reconcile import decision, loop, service
 from reconcile.decision import LOOPS, NEW, Health
 from reconcile.loop import plain
 from system import cluster_state
@@ -422,6 +422,67 @@ class TestRepair:
         steps = [rule for rule, name in sick.acted() if name == "c-gpu-0" and rule.startswith("sick")]
         # Refused once, it is not asked again.
         assert steps == ["sick-reboot", "sick-report", "sick-replace"]
+
+    def test_a_machine_that_comes_back_on_the_host_that_was_given_up_gets_no_job(self, sick):
+        path = "projects/p/zones/us-central1-a/instances/c-gpu-0"
+        bad = sick.fake.host = sick.fake.world.machines[path].resource["resourceStatus"]["physicalHost"]
+        sick.run(60)
+        self.check(sick, failed=True)
+        sick.run(30)
+        sick.restart()
+        sick.run(400)
+        deleted = [name for rule, name in sick.acted() if rule == "host-again"]
+        # Three of each way; no check had to find the fault again, and other nodes' new machines are not spared.
+        assert deleted == ["c-gpu-0"] * 6
+        assert "c-gpu-0" not in sick.instances
+        assert {one.minutes for one in sick.loop.record.cooling.values()} == {60}
+        (why, *_) = (one.reason for one in sick.loop.record.cooling.values())
+        assert why.endswith(
+            f"(its machines come back on {bad}, which was given up. c-gpu-0: hpc-health: gpu-lost: GPU 3 is lost)"
+        )
+        assert states(sick) >= {"DRAIN"}
+        sick.fake.host = ""
+        sick.loop.record.cooling.clear()
+        sick.run(120)
+        self.check(sick, failed=False)
+        sick.run(30)
+        assert "DRAIN" not in states(sick)
+
+    def test_a_booting_node_is_not_left_on_such_a_host_and_one_that_was_away_is_trusted(self, sick):
+        sick.loop.record.hosts["/b/s/h"] = decision.BadHost(sick.now, "c-gpu-9: lost")
+        sick.run(1200)
+        sick.fake.host = "/b/s/h"
+        sick.slurm.submit("2", 1, 60)
+        sick.run(100)
+        assert [rule for rule, _ in sick.acted()].count("host-again") == 6
+        assert not sick.slurm.jobs["2"].began
+        assert "which was given up. c-gpu-9: lost" in sick.slurm.jobs["2"].comment
+        sick.now += decision.HOST_SECONDS
+        sick.run(400)
+        assert sick.loop.record.hosts == {}
+        assert sick.slurm.jobs["2"].done
+
+    def test_a_person_trusts_hosts_again(self, sick):
+        sick.loop.record.hosts["/b/s/h"] = decision.BadHost(sick.now, "c-gpu-9: lost")
+        sick.loop.lift()
+        assert sick.loop.record.hosts == {}
+
+    def test_the_figures_of_a_repair_are_in_the_journal(self, sick):
+        path = cluster_state.HEALTH / "c-gpu-0.json"
+        path.write_text(json.dumps({**json.loads(path.read_text()), "faults": {"gpu-lost": sick.now - 20}}))
+        node = sick.slurm.nodes_["c-gpu-0"]
+        node.states = (node.states - {"IDLE"}) | {"ALLOCATED"}
+        sick.run(60)
+        node.states = (node.states - {"ALLOCATED"}) | {"IDLE"}
+        sick.run(60)
+        sick.restart()
+        self.check(sick, failed=False)
+        sick.run(30)
+        (row,) = (row for row in sick.journal() if row["rule"] == "repaired")
+        assert (row["nodes"], row["reason"], row["steps"]) == (
+            ["c-gpu-0"], "hpc-health: gpu-lost: GPU 3 is lost", ["reset"]
+        )  # fmt: skip
+        assert row["seconds"] == {"detect": 23, "drain": 60, "mend": 60, "return": 3}
 
     def test_jobs_end_first(self, sick):
         sick.slurm.submit("2", 1, 10_000)
