@@ -6,29 +6,25 @@ from datetime import date, datetime, timezone
 from itertools import combinations
 
 from cluster import roster
-from cluster.catalog import DISK_TYPES, MACHINE_TYPES, DiskType, MachineType
-from cluster.catalog.machine_families import ACCELERATORS, FAMILIES
+from cluster.catalog import DISK_TYPES, MACHINE_TYPES, DiskType
+from cluster.catalog.machine_families import ACCELERATORS
 from cluster.catalog.prologs import RXDM_VERSIONS, branch, fitting
 from cluster.catalog.recipes import NEWEST, OLDEST_KERNEL
 from cluster.checks import machines
-from cluster.config.capacity import Capacity
 from cluster.config.cluster import ClusterConfig
 from cluster.config.fields import given, shown
-from cluster.config.machines import Controller, Disk, Login, Nodeset
+from cluster.config.machines import Disk
 from cluster.config.validators.formats import is_within
-from cluster.config.validators.settings import minutes
 from cluster.findings import Finding, Level, Location, listing
-from cluster.platforms.gcp import address_plan, disks
+from cluster.platforms.gcp import address_plan, capacity_checks, disks
 from cluster.platforms.gcp.address_plan import fabric_of
 from cluster.platforms.gcp.disks import find_size_errors, find_type_errors
 from cluster.platforms.gcp.filesystems.buckets import LOCAL_SSDS
 from cluster.platforms.gcp.filesystems.registry import EXPORTS, file_systems
 from cluster.platforms.gcp.image import BAKED, bakes, installs, recipe, recipe_row, rxdm_of_driver
 from cluster.platforms.gcp.names import place
-from cluster.platforms.gcp.permissions import BINDINGS
 from cluster.platforms.gcp.platform import BASE_IMAGES, NETWORK
 from cluster.roster import nodeset_type
-from cluster.slurm.power_saving import boot_seconds, elastic_nodesets
 
 LARGEST_SERVICES = 22
 """Prefix length: half of it is a /23, Managed Lustre's least (cloud.google.com/managed-lustre/docs/vpc)."""
@@ -337,233 +333,6 @@ def _boot_size(config: ClusterConfig, at: Location, row: DiskType, size: int) ->
         yield from find_size_errors(at, row, size)
 
 
-MOST_FLEX_MINUTES = 7 * 24 * 60
-LEAST_FLEX_MINUTES = 10
-_NO_PLACEMENT = [row.name for row in FAMILIES.values() if row.platform == "gcp" and not row.compact_placement]
-
-
-def _capacity_errors(config: ClusterConfig) -> Iterator[Finding]:
-    for role, machine in (("controller", config.controller), ("login", config.login)):
-        yield from _role_errors(role, machine)
-    made_for = fabric_of(config)
-    for name, section in config.nodesets.items():
-        kind = roster.nodeset_type(config, section)
-        if not kind.family.fabric.set_up:
-            yield _fabric_error(name, kind)
-        elif kind.family.fabric.nics and kind.family.fabric is not made_for:
-            yield Finding(
-                id="machine-type-fabrics",
-                at=("nodesets", name, "machine_type"),
-                given=f"{kind.name}, whose GPUs are connected by {kind.family.fabric.name}",
-                allowed=f"one fabric in a cluster; another nodeset has {made_for.name}",
-                todo="make a stack of their own for these nodes",
-            )
-        row = ACCELERATORS.get(section.gpus.type) if section.gpus else None
-        if section.gpus and row and section.gpus.count not in row.counts:
-            yield Finding(
-                id="gpus-count",
-                at=("nodesets", name, "gpus", "count"),
-                given=str(section.gpus.count),
-                allowed=f"of {section.gpus.type} in one machine: {listing(map(str, row.counts))}",
-                todo="take one of these, and more nodes if you need more",
-            )
-        for at, capacity in () if section.on else _ways(name, section):
-            yield from _way_errors(at, capacity, kind)
-            if section.elastic:
-                yield from _elastic_errors(at, capacity, section)
-            yield from _policy_errors(config, (*at, "reservation"), capacity)
-
-
-def _ways(name: str, section: Nodeset) -> Iterator[tuple[Location, Capacity]]:
-    """Place and value of each way in which a nodeset's machines are asked for."""
-    at = ("nodesets", name, "capacity")
-    for index, capacity in enumerate(section.ways):
-        yield ((*at, index) if isinstance(section.capacity, tuple) else at), capacity
-
-
-def _elastic_errors(at: Location, capacity: Capacity, section: Nodeset) -> Iterator[Finding]:
-    """Yield ways in which machines can't come and go with jobs."""
-    allowed = "on_demand, spot or a reservation of an elastic nodeset"
-    if capacity.flex:
-        yield Finding(
-            id="elastic-flex",
-            at=(*at, "flex"),
-            given=shown(capacity),
-            allowed=f"{allowed}: Google queues machines of flex start for up to two hours, longer than Slurm waits for "
-            "a node",
-            todo=f"write `count: {section.most}`, for nodes that `up` asks for, or take spot or on_demand",
-        )
-    if capacity.calendar:
-        yield Finding(
-            id="elastic-calendar",
-            at=(*at, "calendar"),
-            given=shown(capacity),
-            allowed=f"{allowed}: the machines of {capacity.calendar.name} are paid for until it ends, whether they run "
-            "or not",
-            todo=f"write `count: {section.most}`",
-        )
-
-
-def _elastic_bindings(config: ClusterConfig) -> Iterator[Finding]:
-    """Yield more elastic nodesets than the controller's role may be bound for."""
-    elastic = elastic_nodesets(config)
-    if len(elastic) > BINDINGS:
-        yield Finding(
-            id="elastic-many",
-            at=("nodesets",),
-            given=f"{len(elastic)} nodesets with `count: {{min, max}}`",
-            allowed=f"{BINDINGS}: IAM binds a role to an account under so many conditions, and each nodeset is one",
-            todo="join nodesets of the same machines, or write their `count` as a number",
-        )
-
-
-def _elastic_warnings(config: ClusterConfig) -> Iterator[Finding]:
-    """Yield elastic nodes whose boots take longer than Slurm waits, and users who can act as a controller that may
-    create and delete machines: the packet filter there keeps all but root from the metadata server."""
-    elastic = elastic_nodesets(config)
-    for name in elastic if installs(config) else ():
-        wait = boot_seconds(config, name)
-        if wait < config.slurm.join_seconds:
-            yield Finding(
-                id="elastic-install",
-                level=Level.WARNING,
-                at=("nodesets", name, "count"),
-                what=f"each machine of an elastic node installs its packages at its boot, for up to "
-                f"{config.slurm.join_seconds} s (slurm.join_seconds), and Slurm waits {wait} s for a node",
-                todo=f"name an image that has them (image.name, or `bake: true`), or write `ResumeTimeout: "
-                f"{config.slurm.join_seconds}` in `conf` of its partitions",
-            )
-    rooted = [user.name for user in config.users if user.sudo]
-    if elastic and config.login.on and rooted:
-        yield Finding(
-            id="elastic-login",
-            level=Level.WARNING,
-            at=("login", "on"),
-            what=f"{listing(rooted)} can become root on the controller, whose service account may create and delete "
-            f"the machines of {listing(elastic)}",
-            todo="remove `on: controller`, for login machines of their own, or `sudo` of these users",
-        )
-
-
-def _capacity_warnings(config: ClusterConfig) -> Iterator[Finding]:
-    """Yield nodesets whose machines end at a time that Slurm does not have, and jobs that would then never start."""
-    every = [(name, *way) for name, section in config.nodesets.items() for way in _ways(name, section)]
-    for name, at, capacity in every:
-        calendar = capacity.calendar
-        if calendar and calendar.ends is None:
-            yield Finding(
-                id="calendar-ends",
-                level=Level.WARNING,
-                at=(*at, "calendar"),
-                what=f"Slurm starts jobs that can't finish before {calendar.name} ends and its machines are deleted",
-                todo=f"write {{name: {calendar.name}, ends: YYYYMMDDTHHMMSSZ}}",
-            )
-        if not (capacity.flex or (calendar and calendar.ends)):
-            continue
-        for partition, row in config.partitions.items():
-            if name in row.nodesets and minutes(row.default_time or row.max_time) == float("inf"):
-                yield Finding(
-                    id="end-no-limit",
-                    level=Level.WARNING,
-                    at=("partitions", partition, "default_time"),
-                    what=f"jobs of {partition} that give no --time ask for INFINITE, and never start on {name}, whose "
-                    "machines end",
-                    todo='write default_time, e.g. "1-00:00:00"',
-                )
-
-
-def _fabric_error(nodeset: str, kind: MachineType) -> Finding:
-    usable = [
-        row.name for row in MACHINE_TYPES.values() if row.platform == "gcp" and row.gpu and row.family.fabric.set_up
-    ]
-    return Finding(
-        id="machine-type-fabric",
-        at=("nodesets", nodeset, "machine_type"),
-        given=f"{kind.name}, whose GPUs are connected by {kind.family.fabric.name}",
-        allowed=f"machine types with GPUs whose network this version sets up: {listing(usable)}",
-        todo=f"write {usable[0]}; `./hpc rehearse` runs this cluster's Slurm as it is",
-    )
-
-
-def _role_errors(role: str, machine: Controller | Login) -> Iterator[Finding]:
-    """Yield placement and GPUs of machines that run no jobs."""
-    way = machine.capacity and (machine.capacity.spot or machine.capacity.on_demand)
-    if machine.capacity and way and way.placement:
-        yield Finding(
-            id="placement-role",
-            at=(role, "capacity", "spot" if machine.capacity.spot else "on_demand", "placement"),
-            given=f"{{max_distance: {way.placement.max_distance}}}",
-            allowed="placement of nodesets, whose machines talk to each other",
-            todo="remove it here",
-        )
-    kind = MACHINE_TYPES[machine.machine_type] if machine.machine_type else None
-    if kind and kind.gpu:
-        yield Finding(
-            id="machine-type-gpu",
-            at=(role, "machine_type"),
-            given=kind.name,
-            allowed="a machine type without GPUs, e.g. c2-standard-8",
-            todo="take another, and make a nodeset of those with GPUs",
-        )
-
-
-def _way_errors(at: Location, capacity: Capacity, kind: MachineType) -> Iterator[Finding]:
-    if capacity.placement and not kind.family.compact_placement:
-        yield Finding(
-            id="placement-family",
-            at=(*at, capacity.way, "placement"),
-            given=f"{{max_distance: {capacity.placement.max_distance}}} on {kind.name}",
-            allowed=f"placement on machine families other than {listing(_NO_PLACEMENT)}",
-            todo="remove it, or take another machine type, e.g. c2-standard-8",
-        )
-    if capacity.flex and not kind.family.flex:
-        yield Finding(
-            id="flex-family",
-            at=(*at, "flex"),
-            given=f"flex on {kind.name}",
-            allowed="flex start for accelerator-optimized machines, e.g. a3-megagpu-8g",
-            todo="write `capacity: {on_demand: {}}`, or {spot: {}}",
-        )
-    if capacity.flex:
-        yield from _flex_errors(at, capacity.flex.max_run)
-    if capacity.calendar and not kind.family.calendar:
-        yield Finding(
-            id="calendar-family",
-            at=(*at, "calendar"),
-            given=f"{capacity.calendar.name} for {kind.name}",
-            allowed="future reservations in calendar mode for A3 machines, e.g. a3-megagpu-8g",
-            todo="write `capacity: {on_demand: {}}`, {spot: {}} or {reservation: NAME}",
-        )
-
-
-def _policy_errors(config: ClusterConfig, at: Location, capacity: Capacity) -> Iterator[Finding]:
-    """Yield a policy of another project or region: templates keep its name alone, another policy's or none's."""
-    folder, _, name = ((capacity.reservation and capacity.reservation.placement_policy) or "").rpartition("/")
-    own = f"projects/{place(config).project}/regions/{place(config).region}/resourcePolicies"
-    if folder and folder != own:
-        yield Finding(
-            id="placement-policy-elsewhere",
-            at=(*at, "placement_policy"),
-            given=f"{folder}/{name}",
-            allowed=f"a policy of the stack's own project and region: {own}/NAME, or NAME alone",
-            todo="create one there (`gcloud compute resource-policies create group-placement`), and name it",
-        )
-
-
-def _flex_errors(at: Location, max_run: str) -> Iterator[Finding]:
-    held = minutes(max_run)
-    if not LEAST_FLEX_MINUTES <= held <= MOST_FLEX_MINUTES:
-        yield Finding(
-            id="flex-duration",
-            at=(*at, "flex", "max_run"),
-            given=max_run,
-            allowed='ten minutes to seven days, e.g. "7-00:00:00"',
-            todo="shorten it: flex start holds machines for a week at most"
-            if held > MOST_FLEX_MINUTES
-            else "lengthen it",
-        )
-
-
 _TCPXO = tuple(known.name for known in MACHINE_TYPES.values() if known.family.fabric.rxdm)
 _TIMERS = {"prolog_epilog": "Slurm ends the prolog and drains the node", "batch_start": "Slurm requeues the batch job"}
 _SECONDS = 600
@@ -724,8 +493,8 @@ def find_errors(config: ClusterConfig) -> Iterator[Finding]:
         _storage_errors,
         _image_errors,
         _disk_errors,
-        _capacity_errors,
-        _elastic_bindings,
+        capacity_checks.find_errors,
+        capacity_checks.elastic_bindings,
         _rxdm_errors,
         _customize_errors,
     ):
@@ -736,8 +505,8 @@ def find_warnings(config: ClusterConfig) -> Iterator[Finding]:
     for find in (
         zone_warnings,
         _image_warnings,
-        _capacity_warnings,
-        _elastic_warnings,
+        capacity_checks.capacity_warnings,
+        capacity_checks.elastic_warnings,
         rxdm_warnings,
         _storage_warnings,
     ):
