@@ -9,7 +9,6 @@ Waits of ten minutes and more (ways that cool down, the time of a boot) are cut 
 
 import json
 import signal
-import subprocess
 import sys
 import time
 from collections import Counter
@@ -21,6 +20,7 @@ from components.local.host import cloud, machine
 from components.local.host.paths import StackPaths
 from components.local.host.process import Process
 from lab.google.faults import FaultClient
+from lab.machines import inside
 
 JOBS = 12
 JOB = "sleep 20"
@@ -32,7 +32,6 @@ USER = "getent passwd | awk -F: '$3 >= 1000 && $3 < 60000 { print $1; exit }'"
 """The first of the stack's users: what a killed slurmctld forgets is submitted again for users, not for root."""
 TWICE = "COMPLETED twice"
 _ENDED = ("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "OUT_OF_MEMORY", "BOOT_FAIL", "DEADLINE")
-_NAMESPACES = ("--mount", "--uts", "--ipc", "--net", "--pid", "--root", "--wd")
 
 
 @dataclass
@@ -52,15 +51,7 @@ class Day:
     def slurm(self, script: str) -> str:
         """Return what a shell script prints that root runs on the controller."""
         root = self.paths.folder.parents[1]
-        process = machine.running(machine.bare(root, self.paths.stack, self.controller).paths)
-        if process is None:
-            raise RuntimeError(f"{self.controller} does not run: ./hpc up brings it back")
-        enter = ["nsenter", f"--target={process.children()[0]}", *_NAMESPACES, "--", "sh", "-c", script]
-        path = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-        done = subprocess.run(
-            enter, env={"HOME": "/root", "PATH": path}, capture_output=True, text=True, check=False, timeout=300
-        )
-        return done.stdout.strip()
+        return inside(machine.bare(root, self.paths.stack, self.controller).paths, script, check=False)
 
     def submit(self, count: int) -> None:
         """Submit jobs of one node and of more by turns."""

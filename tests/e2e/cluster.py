@@ -16,8 +16,9 @@ from cli.access.ssh import shell_line
 from cli.cluster.cluster import Cluster as There
 from cli.cluster.cluster import from_outputs
 from components.local.host import bridge
-from components.local.host.machine import bare, running, stop
+from components.local.host.machine import bare, stop
 from components.local.host.paths import images_root
+from lab.machines import inside
 from tests.e2e.forked import Program
 
 ROOT = Path(__file__).parents[2]
@@ -26,12 +27,6 @@ BASE = "debian-13"
 
 PATIENCE = 300.0
 """Seconds until a test gives up what it waits for: many times what it takes on a machine that does much else."""
-NAMESPACES = ("--mount", "--uts", "--ipc", "--net", "--pid", "--root")
-AS_ROOT = {
-    "HOME": "/root", "USER": "root", "LOGNAME": "root", "SHELL": "/bin/bash", "LANG": "C.UTF-8",
-    "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
-}  # fmt: skip
-"""What a login of root's has."""
 
 
 class Cluster:
@@ -100,14 +95,7 @@ class Cluster:
         It enters the machine's namespaces: a process of `./hpc ssh` takes 0.6 s of a processor.
         """
         there = self._there()
-        process = running(bare(self.root, there.name, there.target(machine).name).paths)
-        assert process, f"{machine} does not run"
-        enter = ["nsenter", f"--target={process.children()[0]}", *NAMESPACES, "--wd", "--", "sh", "-c", f"cd\n{script}"]
-        done = subprocess.run(
-            enter, env=AS_ROOT, capture_output=True, text=True, timeout=300, check=False, stdin=subprocess.DEVNULL
-        )
-        assert not check or done.returncode == 0, f"{machine}: {script}\n{done.stdout}\n{done.stderr}"
-        return done.stdout.strip()
+        return inside(bare(self.root, there.name, there.target(machine).name).paths, script, check=check)
 
     def _there(self) -> There:
         return from_outputs(self.name, self.outputs())

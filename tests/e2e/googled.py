@@ -14,6 +14,7 @@ from components.gcp.machines.boot import HOST_KEY, archive, startup_script
 from components.local.host import machine
 from components.local.host.layer import File
 from lab.google.metadata import ADDRESS, FakeGoogle, Listener
+from lab.machines import first_process, inside
 from tests.e2e.cluster import PATIENCE, Cluster, eventually
 
 SECRETS = "projects/rehearsal/secrets"
@@ -126,18 +127,11 @@ class CloudNode:
     @property
     def pid(self) -> int:
         """The first process in the machine."""
-        process = machine.running(self.design.paths)
-        assert process, f"{self.name} does not run"
-        return process.children()[0]
+        return first_process(self.design.paths)
 
     def inside(self, script: str, *, check: bool = True) -> str:
         """What a shell script prints that root runs in the machine; no login is needed for it."""
-        enter = ["nsenter", f"--target={self.pid}", "--mount", "--uts", "--ipc", "--net", "--pid", "--root", "--wd"]
-        done = subprocess.run(
-            [*enter, "sh", "-c", script], capture_output=True, text=True, timeout=PATIENCE, check=False
-        )
-        assert not check or done.returncode == 0, f"{script}\n{done.stdout}\n{done.stderr}"
-        return done.stdout.strip()
+        return inside(self.design.paths, script, check=check)
 
     def state(self) -> str:
         """What the start-up script says of itself."""

@@ -224,5 +224,5 @@ def _report(node: CloudNode) -> dict[str, str]:
 def _rebooted(node: CloudNode, before: int) -> bool:
     try:
         return node.pid != before and node.inside("systemctl is-active ssh", check=False) == "active"
-    except (AssertionError, IndexError):
+    except (RuntimeError, IndexError):
         return False

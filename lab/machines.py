@@ -1,0 +1,34 @@
+"""Commands inside the machines of this host, for what plays the world around them."""
+
+import subprocess
+
+from components.local.host.machine import running
+from components.local.host.paths import MachinePaths
+
+AS_ROOT = {
+    "HOME": "/root", "USER": "root", "LOGNAME": "root", "SHELL": "/bin/bash", "LANG": "C.UTF-8",
+    "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
+}  # fmt: skip
+"""What a login of root's has."""
+SECONDS = 300.0
+
+
+def first_process(paths: MachinePaths) -> int:
+    """Return the first process inside a machine. Raises RuntimeError if it does not run."""
+    process = running(paths)
+    if process is None:
+        raise RuntimeError(f"{paths.root} does not run: ./hpc up brings it back")
+    return process.children()[0]
+
+
+def inside(paths: MachinePaths, script: str, *, check: bool = True) -> str:
+    """Return what a shell script prints that root runs on a machine, in the machine's namespaces. Raises RuntimeError
+    if it fails, with `check`, and if the machine does not run."""
+    namespaces = ("--mount", "--uts", "--ipc", "--net", "--pid", "--root", "--wd")
+    done = subprocess.run(
+        ["nsenter", f"--target={first_process(paths)}", *namespaces, "--", "sh", "-c", f"cd\n{script}"],
+        env=AS_ROOT, capture_output=True, text=True, timeout=SECONDS, check=False, stdin=subprocess.DEVNULL,
+    )  # fmt: skip
+    if check and done.returncode:
+        raise RuntimeError(f"{paths.root}: {script}\n{done.stdout}\n{done.stderr}")
+    return done.stdout.strip()
