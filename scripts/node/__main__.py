@@ -16,6 +16,7 @@
     python3 FOLDER rebuild     < JSON   controller: records of ended jobs that never reached the database
     python3 FOLDER host-keys            controller: SSH host keys that machines reported, as JSON
     python3 FOLDER health-results       controller: the last health check of every node, as JSON
+    python3 FOLDER health-history < T   controller: the kept history of health checks since T, in seconds of the epoch
     python3 FOLDER keep-submissions     controller: keep what slurmctld may have forgotten, before it starts
     python3 FOLDER lost-jobs            controller: submit that again, and end jobs that ended while slurmctld was away
     python3 FOLDER jobs                 a node: numbers of the jobs that have a process here
@@ -103,6 +104,7 @@ READS: dict[str, Callable[[], None]] = {
     "look": of("collect", "show"),
     "host-keys": lambda: print(json.dumps(cluster_state.host_keys())),
     "health-results": lambda: print(json.dumps(of("health.outcome", "results")())),
+    "health-history": of("health.history", "show"),
     "jobs": lambda: print(*sorted(of("jobs.lost_jobs", "alive")()), "."),
 }
 

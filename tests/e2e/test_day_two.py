@@ -207,6 +207,23 @@ class TestUsage:
         assert told["total"]["cpu_seconds"] > ended
         assert any(row.startswith(f"{runs}|") and "RUNNING" in row for row in rows)
 
+    def test_what_faults_cost_is_read_beside_it(self, day: Cluster):
+        day.command("nodes", "drain", "gpu-0", "--reason", "new driver", "--force")
+        found: dict = {}
+
+        def is_out() -> bool:
+            found.update(json.loads(day.said("reliability", "--json", "--since", "1h")))
+            return found["hours"]["nodes_out_otherwise"] > 0
+
+        eventually(is_out, what="the drained node's hours")
+        day.command("nodes", "resume", "gpu-0")
+        hours = found["hours"]
+        assert (found["unit"], found["failures"], found["lemons"]) == ("gpu", 0, [])
+        assert hours["capacity"] > hours["nodes_out_otherwise"]
+        assert found["node_days"] > 0
+        assert 0 < found["availability"] < 1
+        assert "GPU hours, capacity" in day.said("reliability")
+
 
 class TestAccounting:
     def test_lost_records_come_back_beside_a_running_job(self, day: Cluster, tmp_path: Path):

@@ -102,6 +102,10 @@ def test_faults_drain_their_nodes_and_no_job_is_lost(sick: Cluster):
     eventually(lambda: set(drained(sick)) == {"gpu-0"}, what="the return of two nodes")
     assert (last["checks"]["gpu-count"]["state"], last["reason"][:10]) == ("ok", "hpc-health")
     assert sick.state(job) == "RUNNING"
+    # From Slurm's database, and from the kept history of checks.
+    shown = json.loads(sick.command("job", job, "--json"))["jobs"][0]["meanwhile"]
+    happened = {(one["node"].removeprefix("sick-"), " ".join(one["what"].split()[:2])) for one in shown}
+    assert {("gpu-0", "health gpu-count:"), ("cpu-1", "health disk:"), ("gpu-0", "DRAIN: hpc-health:")} <= happened
     sick.run("scancel", job, user="alice")
     eventually(lambda: not sick.run("squeue", "-h"), what="the job's end")
     sick.command("nodes", "resume", "gpu-0")
@@ -117,6 +121,10 @@ def test_jobs_of_a_broken_node_are_requeued_and_say_why(sick: Cluster):
     why = sick.run("squeue", "-h", "-j", job, "--Format=admin_comment:80").strip()
     assert why.startswith("hpc: requeued at ")
     assert why.endswith(" from sick-cpu-0: gpu-lost: GPU 0 is lost")
+    said = sick.run("hpc-job", job, user="alice")
+    assert f"comment    {why}" in said
+    assert "BeginTime: its begin has not come" in said
+    assert " 1. " in said
     sick.run("scancel", job, user="alice")
     well(sick)
 

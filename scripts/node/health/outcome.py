@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypedDict
 
+from health import history
 from system import cluster_state
 from system.host import SetupError, read_json, side_by_side, take_lock, write
 
@@ -124,13 +125,14 @@ def keep_record(record: dict[str, Any]) -> None:
     LAST.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
     write(LAST, json.dumps(record) + "\n", quiet=True)
     text = json.dumps({name: value for name, value in record.items() if name != "places"}) + "\n"
-    side_by_side({"publish": lambda: _publish(record["node"], text)}, seconds=PUBLISH_SECONDS)
+    side_by_side({"publish": lambda: _publish(record, text)}, seconds=PUBLISH_SECONDS)
 
 
-def _publish(name: str, text: str) -> bool:
+def _publish(record: dict[str, Any], text: str) -> bool:
     # Where /opt/apps is not mounted there is no such folder.
     if RESULTS.is_dir():
-        cluster_state.give(RESULTS / f"{name}.json", text)
+        cluster_state.give(RESULTS / f"{record['node']}.json", text)
+        history.note(record)
     return True
 
 

@@ -45,7 +45,7 @@ FIELDS = tuple(
     "AdminComment".split()
 )  # of every release from 22.05 on
 WAITING = tuple("id:i state:T reason:r start:S submit:V priority:Q partition:P user:u name:j dependency:E".split())
-HISTORY = "/opt/apps/adm/hpc/health"  # NODE.jsonl: health/history.py
+HISTORY = "/opt/apps/adm/hpc/health"  # NODE.jsonl, as health/history.py keeps it
 JOURNAL = "/var/lib/hpc/controller/reconcile/journal.jsonl"  # root's, on controllers: reconcile/loop.py
 BEFORE, AFTER = 600, 300
 """Seconds around a run in which trouble on its nodes counts as its own: the window of arXiv 2410.21680."""

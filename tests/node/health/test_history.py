@@ -1,0 +1,78 @@
+"""The history of a node's health checks: a line a change and a line a day, bounded, and safe to read."""
+
+import io
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from health import history, outcome
+from hypothesis import given
+from hypothesis import strategies as st
+from system import cluster_state
+
+OK = {"disk": {"state": "ok", "text": "40 % free"}}
+XID = {"gpu-xid": {"state": "failed", "text": "Xid 79 (fallen off the bus) of GPU 3"}}
+FULL = {"disk": {"state": "failed", "text": "/ has 1.0 % free"}}
+
+
+def record(time: float, checks: dict[str, Any], **more: str) -> dict[str, Any]:
+    return {"node": "n-0", "time": time, "boot": "b1", "checks": checks, **more}
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(cluster_state, "HEALTH", tmp_path)
+    monkeypatch.setattr(outcome, "RESULTS", tmp_path)
+    monkeypatch.setattr(outcome, "LAST", tmp_path / "last/health.json")
+    return tmp_path
+
+
+def lines(folder: Path) -> list[dict[str, Any]]:
+    return history.parsed((folder / "n-0.jsonl").read_text())
+
+
+def test_a_line_a_change_and_a_line_a_day(folder: Path) -> None:
+    later = {"disk": {"state": "failed", "text": "/ has 0.9 % free"}}
+    runs = [(0, OK), (300, OK), (600, FULL), (900, later), (1200, OK), (1500, XID), (1800, OK), (1800 + 86400, OK)]
+    for time, checks in runs:
+        outcome.keep_record(record(time, checks))
+    assert [(one["time"], sorted(one.get("failed", {}))) for one in lines(folder)] == [
+        (0, []), (600, ["disk"]), (1200, []), (1500, ["gpu-xid"]), (1800, []), (88200, []),
+    ]  # fmt: skip
+
+
+def test_what_was_done_another_boot_and_another_xid_are_changes(folder: Path) -> None:
+    other = {"gpu-xid": {"state": "failed", "text": "Xid 48 of GPU 1"}}
+    for given_record in (
+        record(0, XID, done="drain"), record(1, other), record(2, other), record(3, other, boot="b2"),
+    ):  # fmt: skip
+        history.note(given_record)
+    assert [one["time"] for one in lines(folder)] == [0, 1, 3]
+    assert lines(folder)[0]["done"] == "drain"
+
+
+@given(st.lists(st.text(max_size=300), max_size=400))
+def test_it_stays_small_and_keeps_the_newest(texts: list[str]) -> None:
+    text = ""
+    for number, said in enumerate(texts):
+        failed = {"gpu-xid": {"state": "failed", "text": said}}
+        text = history.appended(text, history.line_of(record(number, failed)))
+    assert len(text.encode()) <= history.MOST_BYTES
+    rows = history.parsed(text)
+    assert [row["time"] for row in rows] == list(range(len(texts)))[len(texts) - len(rows) :]
+    if texts:
+        assert rows
+
+
+def test_what_others_wrote_there_is_left_out(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    good = {"node": "n-0", "time": 100.0, "failed": {"disk": "full"}}
+    bad = ['{"node": "n-1", "time": 100}', '{"node": 1, "time": "x"}', "[1]", "{", "[" * 100_000]
+    (folder / "n-0.jsonl").write_text("\n".join([*bad, json.dumps(good), json.dumps({**good, "time": 1.0})]))
+    (folder / "n-2.jsonl").symlink_to("/etc/shadow")
+    monkeypatch.setattr(sys, "stdin", io.StringIO("50\n"))
+    history.show(folder)
+    assert [json.loads(line) for line in capsys.readouterr().out.splitlines()] == [good]
