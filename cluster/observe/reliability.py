@@ -15,8 +15,7 @@ from typing import Any
 
 from cluster.slurm.hostlist import expand
 from scripts.node.health.kinds import kinds
-from scripts.node.slurm.job_report import JOURNAL
-from scripts.node.slurm.output import CLOUD, gpus, marked, signed, tres
+from scripts.node.slurm.output import CLOUD, JOURNAL, gpus, marked, signed, tres
 
 FIELDS = tuple(
     "JobIDRaw JobID State Eligible Start End NodeList AllocTRES TRESUsageInTot".split()

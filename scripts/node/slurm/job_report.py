@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from .conf_changes import expand
-from .output import cpu_seconds, gpus, marked, signed, tasks, tres
+from .output import JOURNAL, cpu_seconds, gpus, marked, signed, tasks, tres
 from .pending_reasons import explain
 
 PROGRAM = Path("/usr/local/bin/hpc-job")  # on login machines
@@ -46,7 +46,6 @@ FIELDS = tuple(
 )  # of every release from 22.05 on
 WAITING = tuple("id:i state:T reason:r start:S submit:V priority:Q partition:P user:u name:j dependency:E".split())
 HISTORY = "/opt/apps/adm/hpc/health"  # NODE.jsonl, as health/history.py keeps it
-JOURNAL = "/var/lib/hpc/controller/reconcile/journal.jsonl"  # root's, on controllers: reconcile/loop.py
 BEFORE, AFTER = 600, 300
 """Seconds around a run in which trouble on its nodes counts as its own: the window of arXiv 2410.21680."""
 UNENDED = {"PENDING", "RUNNING", "SUSPENDED", "REQUEUED", "COMPLETING", "CONFIGURING"}

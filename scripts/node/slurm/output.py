@@ -185,6 +185,10 @@ _UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40, "P": 1 << 50}
 _CLOCK = re.compile(r"(?:(?P<d>[0-9]+)-)?(?:(?P<h>[0-9]+):)?(?P<m>[0-9]+):(?P<s>[0-9]+(?:\.[0-9]+)?)")
 
 
+JOURNAL = "/var/lib/hpc/controller/reconcile/journal.jsonl"
+"""What the reconcile loop (reconcile/loop.py) did; root's, on controllers. The one before has `.1` behind it."""
+
+
 def cpu_seconds(text: str) -> float:
     """Seconds of a processor's time as sacct prints it: `1-02:03:04`, `02:03:04`, `00:04.005`; 0 for no time."""
     found = _CLOCK.fullmatch(text.strip())
