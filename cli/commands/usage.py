@@ -38,11 +38,14 @@ def usage(
     by: Annotated[Key | None, Option("--by", help="One row for each. Default: for each of the three together.")] = None,
     json: options.Json = False,
 ) -> None:
-    """Show who used how much: CPU hours, GPU hours and jobs, from the accounting records.
+    """Show who used how much: CPU hours, GPU hours and jobs, and how busy they were, from the accounting records.
 
     Hours are those that jobs held CPUs and GPUs for, busy or not. Jobs that still run count until now, and of jobs
     that began before or ended after the time asked for, the part within it. TIME is a date, a time of day, both
     (2026-11-21T05:30), or how long ago: 12h, 7d, 4w.
+
+    CPU BUSY is the share of the held processor time that jobs used, of those that began and ended within the time; GPU
+    BUSY that of GPUs, where Slurm measures them (gres/gpuutil).
     """
     moments: dict[str, str] = {}
     for option, given in (("--since", since), ("--until", until)):
@@ -63,7 +66,7 @@ def usage(
         .partition("\n")
     )
     try:
-        read = used.records(text)
+        read = used.records(text, *start.split())
     except ValueError as error:
         raise CliError(f"{cluster.controller.name}: {error}") from None
     found = read.records
@@ -91,10 +94,12 @@ def usage(
     if not rows:
         console.note(f"Nothing of cluster {cluster.name} was used so between {since} and {until}.")
         return
-    lines = [(*(key.upper() for key in keys), "CPU HOURS", "GPU HOURS", "JOBS")]
-    lines += [(*row.keys, *_cells(row)) for row in rows]
-    lines.append(("total", *("" for _ in keys[1:]), *_cells(total)))
-    console.table(lines, right={len(keys), len(keys) + 1, len(keys) + 2})
+    gpus = total.gpu_utilization is not None
+    head = ("CPU HOURS", "CPU BUSY", "GPU HOURS", *(["GPU BUSY"] if gpus else []), "JOBS")
+    lines = [(*(key.upper() for key in keys), *head)]
+    lines += [(*row.keys, *_cells(row, gpus=gpus)) for row in rows]
+    lines.append(("total", *("" for _ in keys[1:]), *_cells(total, gpus=gpus)))
+    console.table(lines, right=set(range(len(keys), len(keys) + len(head))))
     console.note(f"From {since} to {until}, the controller's time.")
 
 
@@ -105,15 +110,18 @@ def _known(what: str, given: str | None, there: Collection[str], configured: Col
         raise CliError(f"no {what} {given!r} used anything in that time.{hint(given, there)} Those who did: {names}.")
 
 
-def _cells(row: used.Row) -> tuple[str, str, str]:
-    return f"{row.cpu_hours:.2f}", f"{row.gpu_hours:.2f}", str(row.jobs)
+def _cells(row: used.Row, *, gpus: bool) -> tuple[str, ...]:
+    busy = ["-" if share is None else f"{share:.0%}" for share in (row.cpu_efficiency, row.gpu_utilization)]
+    return f"{row.cpu_hours:.2f}", busy[0], f"{row.gpu_hours:.2f}", *(busy[1:] if gpus else ()), str(row.jobs)
 
 
-def _figures(row: used.Row) -> dict[str, float | int]:
+def _figures(row: used.Row) -> dict[str, float | int | None]:
     return {
         "cpu_hours": round(row.cpu_hours, 4),
         "gpu_hours": round(row.gpu_hours, 4),
         "cpu_seconds": row.cpu_seconds,
         "gpu_seconds": row.gpu_seconds,
         "jobs": row.jobs,
+        "cpu_efficiency": None if row.cpu_efficiency is None else round(row.cpu_efficiency, 4),
+        "gpu_utilization": None if row.gpu_utilization is None else round(row.gpu_utilization, 4),
     }

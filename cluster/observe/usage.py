@@ -1,10 +1,14 @@
-"""CPU and GPU hours and jobs of each user, added up from sacct's records."""
+"""CPU and GPU hours, how busy they were, and jobs of each user, added up from sacct's records."""
 
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 from typing import Literal
 
-FIELDS = ("JobID", "User", "Account", "Partition", "ElapsedRaw", "AllocTRES", "JobIDRaw", "State")
+from scripts.node.slurm.output import cpu_seconds, gpus, tres
+
+FIELDS = tuple(
+    "JobID User Account Partition ElapsedRaw AllocTRES JobIDRaw State Start End TotalCPU TRESUsageInTot".split()
+)
 UNENDED = ("RUNNING", "SUSPENDED")
 """States (sacct(1)) of a job whose end the database does not know."""
 ALIVE = "alive"
@@ -24,6 +28,11 @@ class Record:
     seconds: int
     cpus: int
     gpus: int
+    cpu_used: float | None = None
+    """Seconds of processors that it used; only of one that began and ended within the time, as sacct has no part of
+    it."""
+    gpu_busy: float | None = None
+    """Share of its GPUs that was busy, where Slurm has measured it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,6 +43,10 @@ class Row:
     cpu_seconds: int = 0
     gpu_seconds: int = 0
     jobs: int = 0
+    cpu_efficiency: float | None = None
+    """Processor time that jobs used, as a share of what they held; of jobs that began and ended within the time."""
+    gpu_utilization: float | None = None
+    """Share of held GPU time that was busy, of jobs of which Slurm has measured it."""
 
     @property
     def cpu_hours(self) -> float:
@@ -53,7 +66,7 @@ def command(since: str, until: str) -> str:
     """
     fields = ",".join(FIELDS)
     return (
-        f"sacct --allusers --allocations --duplicates --parsable2 --noheader --noconvert --truncate "
+        f"sacct --allusers --duplicates --parsable2 --noheader --noconvert --truncate "
         f"--starttime={since} --endtime={until} --format={fields} && "
         # Without slurmctld's answer no job counts as a runaway.
         f"{{ squeue --noheader --array --states=running,suspended --format='{ALIVE} %A' && echo '{ALIVE} all'; }}"
@@ -69,8 +82,9 @@ class Found:
     """Jobs that have no end in the database and that slurmctld does not know: they ended at an unknown time."""
 
 
-def records(text: str) -> Found:
-    """sacct's lines; jobs that never held anything, as those that wait, and runaways are left out.
+def records(text: str, since: str = "", until: str = "9") -> Found:
+    """sacct's lines; jobs that never held anything, as those that wait, and runaways are left out. `since` and `until`
+    are the moments of `command`, as sacct prints times.
 
     One that ended within a second held nothing for long, and is a job all the same.
 
@@ -79,6 +93,7 @@ def records(text: str) -> Found:
     """
     found: list[Record] = []
     lines = [line for line in text.split("\n") if line]
+    held: dict[str, float] = {}
     alive = {line.partition(" ")[2] for line in lines if line.startswith(f"{ALIVE} ")}
     runaways: set[str] = set()
     for line in lines:
@@ -87,27 +102,27 @@ def records(text: str) -> Found:
         cells = line.split("|")
         if len(cells) != len(FIELDS):
             raise ValueError(f"sacct printed a line with {len(cells)} fields instead of {len(FIELDS)}: {line!r}")
-        job, user, account, partition, elapsed, allocated, raw, state = cells
+        job, user, account, partition, elapsed, allocated, raw, state, start, end, used, measured = cells
+        if "." in job:
+            # A step stands behind its run. Slurm measures GPUs as percent of one, and only where slurmd has NVML.
+            percent = tres(measured).get("gres/gpuutil")
+            if percent and held and found and found[-1].gpus:
+                busy = max(found[-1].gpu_busy or 0.0, min(1.0, percent / 100 / found[-1].gpus))
+                found[-1] = replace(found[-1], gpu_busy=busy)
+            continue
         held = tres(allocated)
         if "all" in alive and state in UNENDED and raw not in alive:
             runaways.add(job)
+            held = {}
         elif held:
-            who = {"user": user, "account": account, "partition": partition}
-            found.append(Record(job=job, seconds=int(elapsed or 0), cpus=held.get("cpu", 0), gpus=gpus(held), **who))
+            whole = since < start and end < until and state not in UNENDED
+            found.append(Record(
+                job=job, user=user, account=account, partition=partition, seconds=int(elapsed or 0),
+                cpus=int(held.get("cpu", 0)), gpus=gpus(held), cpu_used=cpu_seconds(used) if whole else None,
+            ))  # fmt: skip
+        else:
+            held = {}
     return Found(records=found, runaways=len(runaways))
-
-
-def tres(text: str) -> dict[str, int]:
-    """Slurm's list of resources, `cpu=2,gres/gpu:a100=1,mem=2048M`, as far as it counts things."""
-    pairs = (part.rpartition("=") for part in text.split(",") if part)
-    return {name: int(count) for name, _, count in pairs if count.isdigit()}
-
-
-def gpus(held: Mapping[str, int]) -> int:
-    """GPUs among resources: `gres/gpu` counts all of them, those of each type stand beside it again."""
-    if "gres/gpu" in held:
-        return held["gres/gpu"]
-    return sum(count for name, count in held.items() if name.startswith("gres/gpu:"))
 
 
 def table(found: Iterable[Record], by: Iterable[By] = EACH) -> list[Row]:
@@ -134,4 +149,17 @@ def _row(keys: tuple[str, ...], members: list[Record]) -> Row:
         cpu_seconds=held(lambda record: record.cpus),
         gpu_seconds=held(lambda record: record.gpus),
         jobs=len({record.job for record in members}),
+        cpu_efficiency=_share((record.seconds * record.cpus, record.cpu_used) for record in members),
+        gpu_utilization=_share(
+            (size, None if record.gpu_busy is None else size * record.gpu_busy)
+            for record in members
+            for size in [record.seconds * record.gpus]
+        ),
     )
+
+
+def _share(pairs: Iterable[tuple[float, float | None]]) -> float | None:
+    """What was used of what was held, of those of which it is measured."""
+    known = [(held, used) for held, used in pairs if used is not None]
+    whole = sum(held for held, _ in known)
+    return sum(used for _, used in known) / whole if whole else None

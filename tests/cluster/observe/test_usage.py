@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster.observe.usage import EACH, Record, gpus, records, table, total, tres
+from cluster.observe.usage import EACH, Record, records, table, total
+from scripts.node.slurm.output import gpus, tres
 
 NAME = st.sampled_from(["alice", "bob", "ml", "cpu"])
 RECORD = st.builds(
@@ -15,13 +16,15 @@ RECORD = st.builds(
 )  # fmt: skip
 SUBSETS = [*chain.from_iterable(combinations(EACH, size) for size in (1, 2, 3))]
 LINES = """\
-1|alice|research|cpu|3600|billing=2,cpu=2,mem=2048M,node=1|1|COMPLETED
-5|alice|research|gpu|1800|billing=1,cpu=1,gres/gpu:standin=1,gres/gpu=1,mem=1024M,node=1|5|NODE_FAIL
-5|alice|research|gpu|1800|billing=1,cpu=1,gres/gpu:standin=1,gres/gpu=1,mem=1024M,node=1|5|COMPLETED
-6|bob|teaching|gpu|7200|cpu=1,gres/gpu:a100=2,gres/gpu:t4=1|6|RUNNING
-7|bob|teaching|cpu|0||7|CANCELLED by 2002
-8|bob|teaching|cpu|0|cpu=1|8|FAILED
-9_1|bob|teaching|cpu|86400|cpu=64|10|RUNNING
+1|alice|research|cpu|3600|billing=2,cpu=2,mem=2048M,node=1|1|COMPLETED|2026-11-02T00:00:00|2026-11-03T00:00:00|01:00:00|
+5|alice|research|gpu|1800|billing=1,cpu=1,gres/gpu:standin=1,gres/gpu=1,mem=1024M,node=1|5|NODE_FAIL|2026-11-01T00:00:00|2026-11-03T00:00:00|00:30:00|
+5|alice|research|gpu|1800|billing=1,cpu=1,gres/gpu:standin=1,gres/gpu=1,mem=1024M,node=1|5|COMPLETED|2026-11-02T00:00:00|2026-11-03T00:00:00|00:30:00|
+5.batch|||gpu|1800|cpu=1|5.batch|COMPLETED|2026-11-02T00:00:00|2026-11-03T00:00:00|00:30:00|cpu=00:30:00,gres/gpuutil=40,mem=1M
+5.0|||gpu|1800|cpu=1|5.0|COMPLETED|2026-11-02T00:00:00|2026-11-03T00:00:00|00:30:00|cpu=00:30:00,gres/gpuutil=80,mem=1M
+6|bob|teaching|gpu|7200|cpu=1,gres/gpu:a100=2,gres/gpu:t4=1|6|RUNNING|2026-11-02T00:00:00|Unknown|00:30:00|
+7|bob|teaching|cpu|0||7|CANCELLED by 2002|2026-11-02T00:00:00|2026-11-03T00:00:00|00:30:00|
+8|bob|teaching|cpu|0|cpu=1|8|FAILED|2026-11-02T00:00:00|2026-11-03T00:00:00|00:30:00|
+9_1|bob|teaching|cpu|86400|cpu=64|10|RUNNING|2026-11-02T00:00:00|Unknown|00:30:00|
 alive 6
 """
 
@@ -36,6 +39,17 @@ def test_sacct_is_read():
         (("alice",), 3.0, 1.0, 2),
     ]
     assert (total(found).gpu_hours, total(found).jobs) == (7.0, 4)
+
+
+def test_how_busy_they_were_is_of_whole_jobs_and_of_measured_gpus():
+    """Job 1 used 1 h of 2 h. Of job 5 only the second run began within the time, and its best step kept 80 % busy."""
+    found = records(LINES, "2026-11-01T00:00:00", "2026-12-01T00:00:00").records
+    rows = {row.keys: row for row in table(found, ["user"])}
+    assert rows[("alice",)].cpu_efficiency == pytest.approx(1.5 / 2.5)
+    assert rows[("alice",)].gpu_utilization == pytest.approx(0.8)
+    assert rows[("bob",)].gpu_utilization is None
+    nobody = total(())
+    assert (nobody.cpu_efficiency, nobody.gpu_utilization) == (None, None)
 
 
 def test_without_slurmctlds_word_nobody_is_a_runaway():
@@ -67,5 +81,5 @@ def test_gpus_of_all_types_are_counted_once(types: dict[str, int], with_total: b
 
 @pytest.mark.parametrize("line", ["1|alice", "sacct: error: nothing|", "1|2|3|4|5|6|7|8|9"])
 def test_a_line_of_another_kind_is_not_counted(line: str):
-    with pytest.raises(ValueError, match="instead of 8"):
+    with pytest.raises(ValueError, match="instead of 12"):
         records(line)
