@@ -633,11 +633,14 @@ class FakeElastic(FakeCompute):
 
         return self._begin(call, "instances.report", path, finish)
 
-    def maintain(self, name: str) -> None:
+    def maintain(self, name: str, *, reasons: Sequence[str] = ("PLANNED_UPDATE",)) -> None:
         """Announce maintenance of an instance's host."""
         for machine in self.world.machines.values():
             if machine.resource["name"] == name:
-                upcoming = {"type": "SCHEDULED", "maintenanceStatus": "PENDING", "canReschedule": True}
+                upcoming = {
+                    "type": "SCHEDULED", "maintenanceStatus": "PENDING", "canReschedule": True,
+                    "maintenanceReasons": list(reasons),
+                }  # fmt: skip
                 machine.resource["resourceStatus"]["upcomingMaintenance"] = upcoming
 
     def _perform_maintenance(self, call: Call, path: str) -> dict[str, Any]:

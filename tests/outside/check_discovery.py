@@ -176,6 +176,7 @@ def test_what_the_document_promises(artifact: Path, outside: Recorder) -> None:
     upcoming = schemas["UpcomingMaintenance"]["properties"]
     assert "can be customer triggered" in text(upcoming["canReschedule"])
     assert {"PENDING", "ONGOING"} <= {*upcoming["maintenanceStatus"]["enum"]}
+    assert {"FAILURE_GPU", "FAILURE_NVLINK"} <= {*upcoming["maintenanceReasons"]["items"]["enum"]}
     assert schemas["ResourceStatus"]["properties"]["upcomingMaintenance"]["$ref"] == "UpcomingMaintenance"
     assert "request" not in methods["performMaintenance"]
     outside.holds("google-maintenance-on-request")

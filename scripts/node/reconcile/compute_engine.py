@@ -28,7 +28,8 @@ TEMPLATE = "hpc-template"  # label: the name of the template that an instance wa
 PAGE = 500
 _FIELDS = (
     "nextPageToken,unreachables,warning,items/*/warning,items/*/instances(name,id,status,zone,creationTimestamp,"
-    "machineType,labels,resourceStatus(physicalHost,upcomingMaintenance(canReschedule,maintenanceStatus)))"
+    "machineType,labels,resourceStatus(physicalHost,upcomingMaintenance(canReschedule,"
+    "maintenanceStatus,maintenanceReasons)))"
 )
 
 
@@ -132,6 +133,8 @@ class Instance:
     """Of its host: PENDING or ONGOING; empty where none is announced."""
     reschedules: bool = False
     """Whether that may be begun by a request."""
+    fault: str = ""
+    """The fault of the host that it is for; empty for any other."""
     labels: dict[str, str] = field(default_factory=dict)
 
 
@@ -343,6 +346,7 @@ def _instance(row: dict[str, Any]) -> Instance:
         host=str(resource.get("physicalHost", "")),
         maintenance=str(upcoming.get("maintenanceStatus", "")),
         reschedules=upcoming.get("canReschedule") is True,
+        fault=next((str(why) for why in upcoming.get("maintenanceReasons", ()) if str(why).startswith("FAILURE_")), ""),
         labels=dict(row.get("labels", {})),
     )
 

@@ -28,10 +28,11 @@ NO_BOOT = "hpc: its machine did not boot"
 REPLACED = "hpc: its machine is replaced"
 MAINTAINED = "hpc: its host is maintained now, while it is idle"
 NEW = "hpc: new machine, being checked"
+FAULTY = "hpc: the cloud has found a fault of its host"
 DUPLICATE = "Duplicate jobid"
 """Reason of Slurm's own (DSH_DUP_JOBID, src/slurmctld/agent.c): a slurmctld that was killed starts a job on a node that
 runs it already, and drains the node."""
-LOOPS = (GONE, ENDS, NO_CAPACITY, NO_MACHINE, NO_BOOT, REPLACED, MAINTAINED, *CLOUD)
+LOOPS = (GONE, ENDS, NO_CAPACITY, NO_MACHINE, NO_BOOT, REPLACED, MAINTAINED, FAULTY, *CLOUD)
 """Reasons of nodes that the loop resumes, or powers down, by itself."""
 
 ORPHAN_SECONDS = 90  # an instance of a node that sleeps: as slurm-gcp waits (slurmsync.py)
@@ -327,7 +328,12 @@ class Case:
     @property
     def maintained(self) -> bool:
         """Whether the loop has drained the node to have its host maintained."""
-        return "DRAIN" in self.states and self.reason.startswith(MAINTAINED)
+        return "DRAIN" in self.states and self.reason.startswith((MAINTAINED, FAULTY))
+
+    @property
+    def faulty(self) -> bool:
+        """Whether its host is to be maintained for a fault, which jobs should not wait for."""
+        return self.instance is not None and self.instance.maintenance == "PENDING" and bool(self.instance.fault)
 
     @property
     def maintainable(self) -> bool:
@@ -344,7 +350,7 @@ class Case:
         """Whether none is announced any more, or what was asked for has not begun."""
         announced = self.instance.maintenance if self.instance else ""
         late = 0 < self.repair.maintain < self.now - MAINTAIN_SECONDS
-        return not announced or (announced == "PENDING" and late and not self.maintainable)
+        return not announced or (announced == "PENDING" and late and not self.maintainable and not self.faulty)
 
     @property
     def others(self) -> bool:
@@ -497,6 +503,7 @@ class Rule:
 ANY, NONE, RUNS = "any", "none", "PROVISIONING, STAGING, RUNNING"
 ENDINGS = ", ".join(ENDING)
 HEALTHY = "drained by a health check"
+MAINTAINS = "drained for the maintenance of its host"
 
 
 def _is(status: tuple[str, ...]) -> Callable[[Case], bool]:
@@ -517,14 +524,14 @@ RULES: tuple[Rule, ...] = (
     Rule("others", ANY, "DOWN, DRAIN or FAIL", "by a person, by `up`, or a drain by Slurm", Do.NOTHING,
          lambda c: c.others),
     # Maintenance of a host, done while its node is idle.
-    Rule("maintain-now", RUNNING, f"DRAIN `{MAINTAINED}`", "without jobs; maintenance of its host is announced",
+    Rule("maintain-now", RUNNING, MAINTAINS, "without jobs; maintenance of its host is announced",
          Do.MAINTAIN, lambda c: c.maintained and c.status == RUNNING and not c.busy and c.maintainable
          and not c.pending, counts=True),
-    Rule("maintained", RUNNING, f"DRAIN `{MAINTAINED}`",
+    Rule("maintained", RUNNING, MAINTAINS,
          f"it is over, or has not begun in {MAINTAIN_SECONDS // 60} min; the node answers, seen twice", Do.RESUME,
          lambda c: c.maintained and c.status == RUNNING and not c.pending and c.twice and c.maintenance_over
          and not c.states & {"DOWN", "NOT_RESPONDING"}),
-    Rule("maintain-waits", ANY, f"DRAIN `{MAINTAINED}`", "else", Do.NOTHING, lambda c: c.maintained),
+    Rule("maintain-waits", ANY, MAINTAINS, "else", Do.NOTHING, lambda c: c.maintained),
     Rule("host-again", RUNS, f"POWERING_UP or DRAIN `{NEW}`", "made by the loop, on a host that was given up",
          Do.DELETE, lambda c: c.status in (*COMING, RUNNING) and (c.booting or c.new) and c.bad_host and c.elastic
          and c.ours and not c.deleted, counts=True),
@@ -635,6 +642,10 @@ RULES: tuple[Rule, ...] = (
          lambda c: c.status == RUNNING and c.down and c.power == "up" and not c.elastic
          and c.lasted > DOWN_SECONDS and not c.within(c.repair.reset) and not c.pending, counts=True),
     Rule("down", RUNNING, "DOWN", "else", Do.NOTHING, lambda c: c.status == RUNNING and c.down),
+    Rule("fault-elastic", RUNNING, "in service", "elastic; maintenance of its host is announced for a fault", Do.ASAP,
+         lambda c: c.status == RUNNING and c.up and c.elastic and c.faulty, reason=FAULTY, counts=True),
+    Rule("fault", RUNNING, "in service", "maintenance of its host is announced for a fault", Do.DRAIN,
+         lambda c: c.status == RUNNING and c.up and c.faulty, reason=FAULTY, counts=True),
     Rule("maintain-elastic", RUNNING, "in service", "elastic, idle; maintenance of its host is announced",
          Do.POWER_DOWN, lambda c: c.status == RUNNING and c.up and c.elastic and c.free and c.maintainable,
          counts=True),

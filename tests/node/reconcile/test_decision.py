@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from reconcile import decision
 from reconcile.compute_engine import Instance
 from reconcile.decision import (
+    FAULTY,
     GONE,
     HARMLESS,
     MAINTAINED,
@@ -59,13 +60,14 @@ def world(
     maintenance: str = "",
     reschedules: bool = True,
     host: str = "",
+    fault: str = "",
     **more: Any,
 ) -> World:
     """A world of one name, which has been as it is for an hour."""
     nodes = {}
     if states is not None:
         nodes[NAME] = Node(NAME, "gpu", elastic, frozenset(states.split("+")), reason, by, jobs)
-    one = Instance(NAME, "z", status, created, "1", machine_type, host, maintenance, reschedules, dict(labels))
+    one = Instance(NAME, "z", status, created, "1", machine_type, host, maintenance, reschedules, fault, dict(labels))
     found = World(NOW, nodes, {NAME: (one,)} if status else {}, settings(8)["nodesets"], **more)
     (seen,) = (observe({}, found) or {NAME: None}).values()
     if seen is None:
@@ -187,6 +189,16 @@ CASES: list[tuple[str, World]] = [
     ("well", world(f"{UP}+PLANNED", "RUNNING", maintenance="PENDING")),
     ("well", world("ALLOCATED", "RUNNING", maintenance="PENDING", jobs=("7",))),
     ("well", world(UP, "RUNNING", maintenance="PENDING", elastic=False, repairs=ASKED)),
+    ("fault-elastic", world("ALLOCATED", "RUNNING", maintenance="PENDING", fault="FAILURE_GPU", jobs=("7",))),
+    ("fault", world("ALLOCATED", "RUNNING", maintenance="PENDING", fault="FAILURE_GPU", jobs=("7",), elastic=False)),
+    ("well", world("ALLOCATED", "RUNNING", maintenance="ONGOING", fault="FAILURE_GPU", elastic=False)),
+    (
+        "maintain-waits",
+        world(
+            *("IDLE+DRAIN", "RUNNING"), reason=FAULTY, maintenance="PENDING", fault="FAILURE_GPU", elastic=False,
+            repairs={NAME: Repair(maintain=NOW - 700)},
+        ),
+    ),
     ("maintain-now", world("IDLE+DRAIN", "RUNNING", reason=MAINTAINED, maintenance="PENDING", elastic=False)),
     ("maintain-waits", world("MIXED+DRAIN", "RUNNING", reason=MAINTAINED, maintenance="PENDING", elastic=False)),
     ("maintain-waits", world("IDLE+DRAIN", "RUNNING", reason=MAINTAINED, maintenance="ONGOING", elastic=False)),
@@ -270,6 +282,7 @@ def worlds(draw: st.DrawFn) -> World:
         reason=reason,
         by=by,
         maintenance=draw(st.sampled_from(("", "PENDING", "ONGOING"))),
+        fault=draw(st.sampled_from(("", "FAILURE_GPU"))),
         jobs=draw(st.sampled_from(((), ("7",)))),
         elastic=draw(st.booleans()),
         labels=draw(st.sampled_from((OURS, {"hpc-cluster": "c"}, {**OURS, "hpc-template": "older"}))),
@@ -401,7 +414,7 @@ WORDS: dict[str, Callable[[Case], bool]] = {
     "DOWN, DRAIN or FAIL": lambda c: bool(c.states & {"DOWN", "DRAIN", "FAIL"}),
     "drained by a health check": drained("hpc-health: "),
     f"DRAIN `{NEW}`": drained(NEW),
-    f"DRAIN `{MAINTAINED}`": drained(MAINTAINED),
+    decision.MAINTAINS: lambda c: drained(MAINTAINED)(c) or drained(FAULTY)(c),
     f"DRAIN `{decision.DUPLICATE}`": drained(decision.DUPLICATE),
     # The condition.
     "": lambda _: True,
@@ -423,6 +436,9 @@ WORDS: dict[str, Callable[[Case], bool]] = {
     "maintenance of its host is announced": lambda c: c.found[0].maintenance == "PENDING",
     "maintenance of its host is announced and may be done now, once a day, for one node of the nodeset": lambda c: (
         c.found[0].maintenance == "PENDING" and c.found[0].reschedules and not c.repair.maintain
+    ),
+    "maintenance of its host is announced for a fault": lambda c: (
+        c.found[0].maintenance == "PENDING" and c.found[0].fault == "FAILURE_GPU"
     ),
     "it is over, or has not begun in 10 min": lambda c: (
         not c.found[0].maintenance

@@ -357,6 +357,18 @@ class TestMaintenance:
         assert len(self.asked(static)) == 1
         assert states(static, "c-gpu-1") == {"IDLE"}
 
+    def test_a_node_whose_host_has_a_fault_takes_no_more_jobs(self, static):
+        static.slurm.submit("1", 2, 300)
+        static.run(30)
+        static.fake.maintain("c-gpu-0", reasons=("FAILURE_GPU_XID",))
+        static.run(15)
+        assert states(static) == {"ALLOCATED", "DRAIN"}
+        assert self.asked(static) == []
+        static.run(400)
+        assert static.slurm.jobs["1"].done
+        assert self.asked(static) == ["c-gpu-0"]
+        assert states(static) == {"IDLE"}
+
     def test_an_idle_elastic_node_is_powered_down(self, cluster):
         cluster.slurm.submit("1", 2, 60)
         cluster.run(240)
