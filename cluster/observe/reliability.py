@@ -5,6 +5,7 @@ repairs. docs/guides/usage-and-faults.md has the formula and source of each figu
 "Revisiting Reliability in Large-Scale Machine Learning Research Clusters" (arXiv 2410.21680).
 """
 
+import functools
 import itertools
 import json
 import math
@@ -221,17 +222,18 @@ def lemons(facts: Facts, failures: Iterable[_Failure]) -> list[dict[str, Any]]:
         name: {node: float(s[node]) for node in every} for name, s in signals.items()
     }
     values["single_node_node_failure_rate"] = {node: rates.get(node, 0.0) for node in every}
+    sums = {name: sum(of.values()) for name, of in values.items()}
+    fails, tried = signals["single_node_node_fails"], alone.total()
     found: list[dict[str, Any]] = []
     for node in every:
         high: dict[str, float] = {}
         for name, of in values.items():
             value, others = of[node], max(len(every) - 1, 1)
             if name == "single_node_node_failure_rate":
-                fails, tried = signals["single_node_node_fails"], alone.total() - alone[node]
-                usual = (fails.total() - fails[node]) / max(tried, 1) * alone[node]
+                usual = (fails.total() - fails[node]) / max(tried - alone[node], 1) * alone[node]
                 count = float(fails[node])
             else:
-                usual, count = (sum(of.values()) - value) / others, value
+                usual, count = (sums[name] - value) / others, value
             if count >= 2 and _tail(max(usual, 1 / others), int(count)) * len(every) < LEMON_CHANCE:
                 high[name] = round(value, 4)
         if len(high) > 1:
@@ -381,6 +383,9 @@ def read(text: str, mark: str, *, since: float, until: float) -> Facts:
     registered, outages = _read_events(events, inside)
     unit = "gpu" if any(gpus(held) for *_, held in registered) else "cpu"
 
+    # Few of the host lists and resources of many runs differ.
+    nodes_of, held_by = functools.lru_cache(None)(expand), functools.lru_cache(None)(tres)
+
     def units(held: dict[str, float]) -> int:
         return gpus(held) if unit == "gpu" else int(held.get("cpu", 0))
 
@@ -394,7 +399,7 @@ def read(text: str, mark: str, *, since: float, until: float) -> Facts:
     running, measured = set(alive.split()), any(used.values())
     runs: list[Run] = []
     for at, row in enumerate(rows):
-        held, start, end = tres(row["AllocTRES"]), _number(row["Start"]), _number(row["End"])
+        held, start, end = held_by(row["AllocTRES"]), _number(row["Start"]), _number(row["End"])
         # One without an end that slurmctld does not have is a runaway: it ended at an unknown time.
         if not held or not start or (not end and row["JobIDRaw"] not in running):
             continue
@@ -403,7 +408,7 @@ def read(text: str, mark: str, *, since: float, until: float) -> Facts:
         runs.append(Run(
             job=row["JobIDRaw"], state=row["State"] if end and end <= until else "RUNNING",
             eligible=max(since, min(_number(row["Eligible"]) or span[0], span[0])), start=span[0], end=span[1],
-            nodes=tuple(expand(row["NodeList"])), units=units(held), ended=bool(end and end <= until),
+            nodes=tuple(nodes_of(row["NodeList"])), units=units(held), ended=bool(end and end <= until),
             busy=min(1.0, used.get(at, 0.0) / max(gpus(held), 1)) if measured and gpus(held) else None,
         ))  # fmt: skip
     return Facts(

@@ -139,6 +139,9 @@ def _jobs(rows: list[dict[str, str]], queue: list[dict[str, str]], now: float) -
             # sacct prints the steps of a run behind it.
             runs[number][-1]["steps"].append(_step(step, row))
     waits = {row["id"]: row for row in queue}
+    if waits:
+        # Of an array's waiting tasks slurmctld's rows are newer: the database learns of each when it starts.
+        runs = {number: all_runs for number, all_runs in runs.items() if "[" not in number or number in waits}
     found = [_job(number, all_runs, waits.get(number), now) for number, all_runs in runs.items()]
     there = {job["number"] for job in found}
     # Not in the database yet, or it is away. Of an array, tasks that wait are one row in both.
@@ -524,8 +527,9 @@ def main(arguments: Sequence[str]) -> int:
     """The command hpc-job; its exit code."""
     given = [word for word in arguments if word != "--json"]
     if len(given) != 1 or given[0].startswith("-"):
-        sys.stderr.write(str(__doc__))
-        return 0 if given == ["--help"] else 2
+        wanted = given == ["--help"]
+        (sys.stdout if wanted else sys.stderr).write(str(__doc__))
+        return 0 if wanted else 2
     try:
         document = report(given[0], _here)
     except JobError as error:

@@ -158,6 +158,14 @@ def test_tasks_of_an_array_are_counted() -> None:
     assert lines(document)[0] == "job array 7: 3 COMPLETED, 7 PENDING"
 
 
+def test_tasks_that_wait_are_counted_once_although_the_database_is_behind() -> None:
+    running = {**RUN, "JobIDRaw": "9", "JobID": "7_1", "State": "RUNNING", "End": "Unknown"}
+    waiting = {**RUN, "JobID": "7_[1-3%1]", "State": "PENDING", "Start": "Unknown", "End": "Unknown"}
+    queue = ({**WAITING, "id": "7_1", "state": "RUNNING"}, {**WAITING, "id": "7_2"}, {**WAITING, "id": "7_3"})
+    document = report("7", asked(running, waiting, queue=queue), now=NOW)
+    assert document["array"]["states"] == {"RUNNING": 1, "PENDING": 2}
+
+
 def test_components_of_a_heterogeneous_job_are_jobs_each_with_the_trouble_of_its_own_nodes() -> None:
     parts = [{**RUN, "JobIDRaw": str(7 + n), "JobID": f"7+{n}", "NodeList": f"n-{n}"} for n in range(2)]
     event = "n-1|1999993000|Unknown|DOWN*|Not responding [slurm@2033-05-18T03:00:00]\n"
