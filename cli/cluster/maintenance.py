@@ -79,7 +79,8 @@ def wait_for_cleanup(scheduler: Scheduler, names: Sequence[str]) -> None:
 
 
 def resume(scheduler: Scheduler, nodes: Sequence[Node], *, force: bool) -> None:
-    """Resume nodes; one that RESUME alone does not bring back is set DOWN first, unless jobs run there.
+    """Resume nodes; one that RESUME alone does not bring back is set DOWN first, unless jobs run there. An elastic one
+    that is down without a machine is powered down again.
 
     Raises:
         CliError: a job runs on a drained one and `force` is not given, or a node did not come back.
@@ -92,13 +93,21 @@ def resume(scheduler: Scheduler, nodes: Sequence[Node], *, force: bool) -> None:
             console.line(f"{node.name}: is {node.word}; there is nothing to resume")
     if not wanted:
         return
-    held = [node.name for node in wanted if node.held]
+    # A node that is resumed without a machine counts as one that does not answer (_require_node_reg of
+    # src/slurmctld/node_mgr.c), and no job gets it after a reconfigure. POWER_DOWN clears both (idle_on_node_suspend).
+    off = [node.name for node in wanted if node.down and "POWERED_DOWN" in node.states]
+    held = [node.name for node in wanted if node.held and node.name not in off]
+    if off:
+        scheduler.set(off, "POWER_DOWN")
     if held:
         scheduler.resume(held)
     names = [node.name for node in wanted]
     stuck = scheduler.wait(names, lambda node: node.fine, say=waiting_for, seconds=_RESUME_SECONDS)
     # A node that only does not answer is not helped by it; and it would end the jobs that run there.
-    stuck_down = [node for node in stuck if (node.held or "COMPLETING" in node.states) and not node.busy]
+    stuck_down = [
+        node for node in stuck
+        if (node.held or "COMPLETING" in node.states) and not node.busy and node.name not in off
+    ]  # fmt: skip
     if stuck_down:
         console.note(
             f"{compress(node.name for node in stuck_down)}: RESUME was not enough; DOWN first, then RESUME ..."

@@ -22,6 +22,7 @@ from typing import Any
 from interface import Reconcile
 from reconcile import loop, spares
 from reconcile.compute_engine import MADE_BY, OURS, CloudError, ComputeEngine
+from system import cluster_state
 from system.host import (
     SetupError,
     folder,
@@ -155,7 +156,8 @@ def _remove(settings: Reconcile | None) -> None:
     spares.keep({})
     unread_units()
     token = [Path(settings["cloud"]["token_file"])] if settings and settings["cloud"]["token_file"] else []
-    for path in (*token, *(PROGRAMS / kind for kind in (*KINDS, AWAITS)), COMMAND, UNIT, loop.PAUSED, loop.SETTINGS):
+    programs = [PROGRAMS / kind for kind in (*KINDS, AWAITS)]
+    for path in (*token, *programs, COMMAND, UNIT, loop.PAUSED, cluster_state.REGISTER, loop.SETTINGS):
         path.unlink(missing_ok=True)
     forget(NAME)
     reload_units()

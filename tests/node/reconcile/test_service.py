@@ -4,8 +4,9 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from reconcile import service
-from system.host import SetupError, take_lock
+from reconcile import loop, service
+from system import cluster_state
+from system.host import SetupError, take_lock, write
 
 from cluster.slurm import paths
 from tests.node.reconcile.simulated import Cluster
@@ -64,6 +65,27 @@ def test_its_instances_go_with_it_and_no_others(cluster):
     cluster.loop.cloud.instances()
     cluster.loop.cloud.instances()
     assert list(cluster.instances) == ["c-gpu-1"]
+
+
+def test_it_leaves_no_file_behind(tmp_path, cluster, monkeypatch):
+    there = tmp_path / "there"
+    for module, name in (
+        *((service, name) for name in ("COMMAND", "UNIT", "PROGRAMS")),
+        *((loop, name) for name in ("SETTINGS", "PAUSED")),
+        (cluster_state, "REGISTER"),
+    ):
+        monkeypatch.setattr(module, name, there / name)
+    for name in ("stop_services", "unread_units", "forget", "reload_units", "service"):
+        monkeypatch.setattr(service, name, lambda *_, **__: None)
+    monkeypatch.setattr(service, "write_unit", write)
+    monkeypatch.setattr(service, "ComputeEngine", lambda _: cluster.loop.cloud)
+    cluster.settings["cloud"]["token_file"] = str(there / "token")
+    service.prepare(cluster.settings)
+    service.converge(cluster.settings)
+    for name in ("PAUSED", "REGISTER", "token"):
+        write(there / name, "")
+    service.converge(None)
+    assert [path for path in there.rglob("*") if path.is_file()] == []
 
 
 def test_a_partial_list_does_not_pass_for_the_end(cluster):
