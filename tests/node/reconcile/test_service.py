@@ -77,6 +77,7 @@ def test_it_leaves_no_file_behind(tmp_path, cluster, monkeypatch):
         monkeypatch.setattr(module, name, there / name)
     for name in ("stop_services", "unread_units", "forget", "reload_units", "service"):
         monkeypatch.setattr(service, name, lambda *_, **__: None)
+    monkeypatch.setattr(service.spares, "keep", lambda _: None)
     monkeypatch.setattr(service, "write_unit", write)
     monkeypatch.setattr(service, "ComputeEngine", lambda _: cluster.loop.cloud)
     cluster.settings["cloud"]["token_file"] = str(there / "token")
