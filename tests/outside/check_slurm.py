@@ -11,7 +11,7 @@ from cluster.catalog.slurm_releases import POWER_SAVING, VERSIONS
 from tests.outside.recorder import Recorder
 
 MANAGER, POWER, MANUAL = "src/slurmctld/node_mgr.c", "src/slurmctld/power_save.c", "doc/man/man5/slurm.conf.5"
-SLURMD = "src/slurmd/slurmd/slurmd.c"
+SLURMD, JOBS, CONFIG = "src/slurmd/slurmd/slurmd.c", "src/slurmctld/job_mgr.c", "src/common/read_config.c"
 
 
 class Source:
@@ -47,10 +47,9 @@ def between(text: str, begin: str, end: str) -> str:
 def test_words_of_each_release_are_in_its_manual(source: Source, outside: Recorder) -> None:
     words = {*POWER_SAVING.always, *POWER_SAVING.some}
     for version in VERSIONS:
-        manual = re.sub(r"\\f[BIR]", " ", source.text(version, MANUAL))
-        assert {word for word in words if re.search(rf"\b{word}\b", manual)} == set(POWER_SAVING.names(version)), (
-            version
-        )
+        # The items of its lists.
+        named = set(re.findall(r"\\fB(\w+)\\fR", source.text(version, MANUAL)))
+        assert words & named == set(POWER_SAVING.names(version)), version
     # What the word asked for is so without it.
     addresses = {version: "cloud_reg_addrs" in source.text(version, MANAGER) for version in VERSIONS}
     assert [version for version, there in addresses.items() if there] == ["22.05"]
@@ -109,3 +108,30 @@ def test_who_signs_a_reason(source: Source, outside: Recorder) -> None:
         assert "node_ptr->reason_uid = auth_uid;" in manager
     outside.did(f"reasons, {len(VERSIONS)} releases")
     outside.holds("slurm-signs-its-own-reasons")
+
+
+def test_what_a_killed_slurmctld_may_have_forgotten(source: Source, outside: Recorder) -> None:
+    for version in VERSIONS:
+        assert "#define SAVE_MAX_WAIT 5" in source.text(version, "src/slurmctld/state_save.c")
+        written = between(source.text(version, JOBS), "extern int write_data_to_file(", "extern ")
+        assert "write(fd, &data[pos], nwrite)" in written
+        assert "fsync" not in written
+    outside.did(f"what slurmctld saves, {len(VERSIONS)} releases")
+    outside.holds("slurm-state-in-rounds", "slurm-files-not-synced")
+
+
+def test_when_a_batch_job_is_scheduled(source: Source, outside: Recorder) -> None:
+    for version in VERSIONS:
+        controller = source.text(version, "src/slurmctld/controller.c")
+        assert "int batch_sched_delay = 3;" in controller
+        assert "if (job_sched_cnt && (difftime(now, last_sched_time) >= batch_sched_delay)) {" in controller
+    outside.did(f"batch_sched_delay, {len(VERSIONS)} releases")
+    outside.holds("slurm-batch-delay")
+
+
+def test_names_of_cloud_nodes_are_resolved_again(source: Source, outside: Recorder) -> None:
+    cached = {version: "if (!p->is_cloud)" in source.text(version, CONFIG) for version in VERSIONS}
+    assert [version for version, there in cached.items() if not there] == ["22.05"]
+    assert "if (!no_addr_cache)" in source.text("22.05", CONFIG)
+    outside.did(f"addresses of cloud nodes, {len(VERSIONS)} releases")
+    outside.holds("slurm-cloud-names-are-resolved-again")
