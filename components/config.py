@@ -1,5 +1,7 @@
 """The stack's configuration, read once by the program, and its edits against what the cluster runs with."""
 
+from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ from cluster.impact.table import FieldChange, effects, made_with, refusal, refus
 from cluster.load import find_warnings, parse, provider_keys
 from cluster.platforms import registry
 from cluster.slurm.script_tree import Tree, tree
+from components.deploy import machine_image
 
 PROJECT = Path(__file__).parents[1]
 
@@ -68,13 +71,29 @@ def accept_edits(config: ClusterConfig) -> tuple[ClusterConfig, upgrade.Step]:
     was = made_with(last.get("config"))
     kept = registry.get(config.platform).keep(was, config)
     changes = effects(was, config, pulumi.get_stack()) if was else []
-    step = upgrade.step(last.get("releases"), was, config)
+    found, new = _boots(last, was, config)
+    step = upgrade.step(found, new)
     if why := refusal(changes, pulumi.get_stack()):
         fields = "; ".join(change.shown for change in refused(changes))
         _refuse(why, f"`up` refuses this edit, which can't be made on a running cluster: {fields}")
-    elif step.number and (why := upgrade.refusal(last.get("releases"), config) or _beside_upgrade(changes)):
+    elif step.number and (why := upgrade.refusal(found, new.release) or _beside_upgrade(changes)):
         _refuse(why, f"`up` refuses this edit: {why}")
     return kept, step
+
+
+def _boots(
+    last: Mapping[str, Any], was: ClusterConfig | None, config: ClusterConfig
+) -> tuple[dict[str, upgrade.Boot], upgrade.Boot]:
+    """What machines boot by the last run's outputs, none of a platform without machines; and what the stack file asks
+    for."""
+    new = old = upgrade.Boot(config.slurm_version, machine_image(config))
+    if not new.image:
+        return {}, new
+    if was is not None:
+        # A file that it names may be gone: then it counts as the same image.
+        with suppress(pulumi.RunError):
+            old = upgrade.Boot(was.slurm_version, machine_image(was))
+    return upgrade.boots(last, old), new
 
 
 def _refuse(why: str, warning: str) -> None:
@@ -85,16 +104,18 @@ def _refuse(why: str, warning: str) -> None:
 
 
 def _beside_upgrade(changes: list[FieldChange]) -> str:
-    """Return why the edit can't be made in one with that of Slurm's release; empty where it can.
+    """Return why the edit can't be made in one with that of the image; empty where it can.
 
     The controller that would drain nodes for it is recreated by the same run.
     """
-    release = [change for change in changes if change.path == "slurm.version" or change.path.startswith("image.")]
-    others = [one for one in changes if one not in release and one.effect.harm >= Effect.DRAIN.harm]
-    if not (release and others):
+    others = [one for one in changes if not one.by_image and one.effect.harm >= Effect.DRAIN.harm]
+    if not (others and any(one.by_image for one in changes)):
         return ""
     fields = "; ".join(change.shown for change in others)
-    return f"`up` drains no nodes while it upgrades Slurm. Make these edits before the upgrade, or after it: {fields}"
+    return (
+        "`up` drains no nodes in the run that gives the controller another image. Make these edits before that of the "
+        f"image, or after it: {fields}"
+    )
 
 
 def _last_outputs() -> dict[str, Any]:

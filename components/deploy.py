@@ -42,6 +42,12 @@ def deploy(config: ClusterConfig, scripts: Tree) -> Deployment:
     return import_module(registry.get(config.platform).deploy).deploy(config, scripts)
 
 
+def machine_image(config: ClusterConfig) -> str:
+    """What machines boot from: another text is another image. Empty where this program does not install Slurm."""
+    platform = registry.get(config.platform)
+    return import_module(platform.deploy).machine_image(config) if platform.machine_images else ""
+
+
 def export(config: ClusterConfig, deployment: Deployment, step: Step) -> None:
     """Export what commands read from the state."""
     platform = registry.get(config.platform)
@@ -59,9 +65,9 @@ def export(config: ClusterConfig, deployment: Deployment, step: Step) -> None:
         "config": deployment.config,
         **deployment.outputs,
     }
-    if step.after:
+    for name, value in step.outputs.items() if step.after else ():
         # Like `config`, once the cluster runs with it.
-        outputs["releases"] = pulumi.Output.from_input(deployment.config).apply(lambda _: dict(step.after))
+        outputs[name] = pulumi.Output.from_input(deployment.config).apply(lambda _, value=value: value)
     for name, value in outputs.items():
         pulumi.export(name, value)
 

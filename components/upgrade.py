@@ -1,6 +1,6 @@
-"""An upgrade of Slurm: which machines this run leaves with the image that they have."""
+"""An upgrade: which machines this run leaves with the image that they have."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import pulumi
 
@@ -21,7 +21,7 @@ def begin(config: ClusterConfig, step: Step) -> ClusterConfig:
     return config if step.nodes == step.new else config.with_nodes_release(step.nodes)
 
 
-def _hold(names: frozenset[str], images: Mapping[str, str]) -> None:
+def _hold(names: frozenset[str], images: Mapping[str, Sequence[str]]) -> None:
     """Have the engine ignore another image of machines. What else is new in them, such as users' files, reaches them.
 
     By a transformation: each platform creates its machines in its own way.
@@ -30,7 +30,7 @@ def _hold(names: frozenset[str], images: Mapping[str, str]) -> None:
     def keep_image(args: pulumi.ResourceTransformationArgs) -> pulumi.ResourceTransformationResult | None:
         if args.name not in names or args.type_ not in images:
             return None
-        keep = pulumi.ResourceOptions(ignore_changes=[images[args.type_]])
+        keep = pulumi.ResourceOptions(ignore_changes=list(images[args.type_]))
         return pulumi.ResourceTransformationResult(args.props, pulumi.ResourceOptions.merge(args.opts, keep))
 
     pulumi.runtime.register_stack_transformation(keep_image)

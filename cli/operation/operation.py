@@ -35,7 +35,7 @@ def run(kind: Kind, stack: str, chosen: RunOptions) -> int:
     if code:
         _go_back(stack, chosen)
     while code == 0 and slurm_upgrade.goes_on(stack, chosen):
-        console.line("The upgrade of Slurm goes on.", style="bold")
+        console.line("The upgrade goes on.", style="bold")
         code = _run(kind, stack, chosen)
     return code
 

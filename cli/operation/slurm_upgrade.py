@@ -1,4 +1,4 @@
-"""What `./hpc up` adds to the steps of an upgrade of Slurm: the next one, and the way back where the first failed."""
+"""What `./hpc up` adds to the steps of an upgrade: the next one, and the way back where Slurm did not take over."""
 
 import json
 import tempfile
@@ -23,10 +23,11 @@ _CLUSTER, _SECTIONS = "hpc:cluster", ("image", "slurm")
 
 
 def goes_on(stack: str, chosen: RunOptions) -> bool:
-    """Return whether an `up` has moved some machines to another release of Slurm, and leaves others to the next."""
+    """Return whether an `up` has moved some machines to another image, and leaves others to the next."""
     if not _whole(chosen):
         return False
-    return not upgrade.is_complete(outputs.read(stack, show_secrets=False).get("releases"))
+    found = upgrade.boots(outputs.read(stack, show_secrets=False), upgrade.Boot("", ""))
+    return not upgrade.is_complete(found)
 
 
 def put_back(file: StackFile, chosen: RunOptions, release: str) -> str:

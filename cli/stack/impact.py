@@ -1,7 +1,7 @@
 """The effect of an edit of a stack file on running jobs: found before a run, shown with it."""
 
 import json as jsonlib
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from cli.errors import CliError
@@ -62,7 +62,10 @@ class Effects:
 
     def document(self) -> dict[str, Any]:
         """The effects for programs: {worst, sentence, fields: [{path, old, new, effect, reason, command}]}."""
-        fields = [{**asdict(change), "effect": change.effect.value} for change in self.changes]
+        keys = ("path", "old", "new", "reason", "command")
+        fields = [
+            {**{key: getattr(change, key) for key in keys}, "effect": change.effect.value} for change in self.changes
+        ]
         return {"worst": self.worst.value, "sentence": self.worst.sentence, "fields": fields}
 
 

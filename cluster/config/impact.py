@@ -52,6 +52,8 @@ class Impact:
     reason: str
     command: str = UP
     """`{stack}` stands for the stack's name."""
+    by_image: bool = False
+    """True if machines get another image, which they do in the steps of cluster/impact/upgrade.py."""
 
 
 NoEffect = partial(Impact, Effect.NOTHING)

@@ -264,7 +264,8 @@ class Reconcile(Section):
     actions_per_hour: Annotated[Positive, Field(le=100_000), LOOP] = 120
     """Most actions in an hour that remove or restart machines without a request of Slurm's."""
     max_unavailable: Annotated[float, Strict(), Field(gt=0, le=1), LOOP] = 0.25
-    """Largest part of a partition's nodes that it makes unavailable at the same time, 0 to 1."""
+    """Largest part of a partition's nodes that it makes unavailable at the same time, 0 to 1; and that `up` does, where
+    it recreates machines of nodes."""
 
 
 class SlurmSettings(Section):

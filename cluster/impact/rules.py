@@ -2,6 +2,7 @@
 cluster/config: `LINE` in partitions.py, for example."""
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 
 from cluster import people, roster
 from cluster.catalog import IMAGES
@@ -164,6 +165,17 @@ def recreate_controller(edit: Edit, stays: str, how: str = "the controller is re
 
 
 ALL_RECREATED = "every machine is recreated"
+_REST = (
+    "Then nodes are recreated, a part of each partition at a time, each when its jobs have ended, and the login "
+    "machines last, where sessions end"
+)
+
+
+def recreate_all(edit: Edit, stays: str, how: str = ALL_RECREATED) -> Impact:
+    """Every machine gets another image, in the order of cluster/impact/upgrade.py."""
+    how = f"{how}, in three steps: the controller first, and Slurm's commands fail meanwhile"
+    found = recreate_controller(edit, stays, how)
+    return replace(found, reason=f"{found.reason}. {_REST}", by_image=True)
 
 
 def release(recreate: Callable[[Edit], Impact]) -> Rule:
@@ -178,17 +190,16 @@ def _upgrade(edit: Edit) -> Impact | None:
     old, new = edit.before.slurm_version, edit.after.slurm_version
     if old == new:
         return None
-    return recreate_controller(
+    found = recreate_controller(
         edit,
         "the accounting database is dumped, slurmdbd converts it, and slurmctld takes over the queue and the jobs that "
-        "run on other machines; if one of them fails, both are put back. Then each node is recreated when its jobs "
-        "have ended, and the login machines last, where sessions end",
+        "run on other machines; if one of them fails, both are put back",
         f"Slurm goes from {old} to {new}, which Slurm allows, in three steps: the controller is recreated, and Slurm's "
         "commands fail meanwhile",
     )
+    return replace(found, reason=f"{found.reason}. {_REST}", by_image=True)
 
 
-image_base = release(lambda _: Replace(ALL_RECREATED))
 slurm_release = release(lambda _: NoEffect("it is the release that the image has anyway"))
 
 

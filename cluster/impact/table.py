@@ -95,6 +95,8 @@ class FieldChange:
     reason: str
     command: str
     """The command to type."""
+    by_image: bool = False
+    """True if machines get another image for it."""
 
     @property
     def shown(self) -> str:
@@ -122,6 +124,7 @@ def effects(before: ClusterConfig, after: ClusterConfig, stack: str) -> list[Fie
             effect=one.effect,
             reason=one.reason,
             command=one.command.format(stack=stack),
+            by_image=one.by_image,
         )
         for edit in edits(before, after)
         if (one := impact(edit))

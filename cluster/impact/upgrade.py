@@ -1,26 +1,38 @@
-"""The order in which an upgrade of Slurm moves a cluster's machines: which the next `up` takes, and what is refused.
+"""The order in which another image moves a cluster's machines: which the next `up` takes, and what is refused.
 
 slurmdbd and slurmctld are never older than a slurmd or a command that talks to them, so the controller goes first, by
 itself; then the nodes, each when its jobs have ended; then the login machines. Each is an `up` of its own, because a
-node is drained by a controller that is there.
+node is drained by a controller that is there. An image with the same release of Slurm goes the same way.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
 from cluster import roster
 from cluster.catalog.slurm_releases import UPGRADES, takes_over
 from cluster.config import ClusterConfig
 from cluster.findings import listing
-from cluster.platforms import registry
 
 ROLES = ("controller", "node", "login")
 """Roles of machines in the order of an upgrade; a machine with several moves with the first of them."""
+TEMPLATE = "template"
+"""Ending of a nodeset's resource that its static machines are made from, where a platform has one."""
 _MOVES = {
     "controller": "the controller is recreated, and jobs on other machines run on",
-    "node": "each node is recreated when its jobs have ended",
-    "login": "login machines are recreated, and Slurm's files become those of the new release",
+    "node": "nodes are recreated, a part of each partition at a time, each when its jobs have ended",
+    "login": "login machines are recreated",
 }
+
+
+@dataclass(frozen=True)
+class Boot:
+    """What a machine boots."""
+
+    release: str
+    """Slurm's release in it."""
+    image: str
+    """The platform's own name of the image; another text is another image."""
 
 
 @dataclass(frozen=True)
@@ -30,11 +42,11 @@ class Step:
     old: str
     new: str
     number: int
-    """1 to 3; 0 where every machine runs the stack's release."""
+    """1 to 3; 0 where every machine has the stack's image."""
     nodes: str
     """The release that a node may run when it begins: Slurm's files must suit it."""
-    after: Mapping[str, str]
-    """The release of each role once it is done: the stack's output `releases`."""
+    after: Mapping[str, Boot]
+    """What each role boots once it is done: the stack's outputs `releases` and `images`."""
 
     @property
     def text(self) -> str:
@@ -42,51 +54,62 @@ class Step:
         if not self.number:
             return ""
         role = ROLES[self.number - 1]
-        more = "; the next `up` goes on" if self.number < len(ROLES) else ""
-        return f"Slurm {self.old} -> {self.new}, step {self.number} of {len(ROLES)}: {_MOVES[role]}{more}"
+        what = f"Slurm {self.old} -> {self.new}" if self.old != self.new else "another image"
+        more = "" if is_complete(self.after) else "; the next `up` goes on"
+        return f"{what}, step {self.number} of {len(ROLES)}: {_MOVES[role]}{more}"
+
+    @property
+    def outputs(self) -> dict[str, dict[str, str]]:
+        """The stack's outputs that `boots` reads."""
+        rows = {role: asdict(boot) for role, boot in self.after.items()}
+        return {f"{key}s": {role: row[key] for role, row in rows.items()} for key in ("release", "image")}
 
     def held(self, config: ClusterConfig) -> frozenset[str]:
-        """Names of the machines that it leaves with the image that they have."""
+        """Names of the machines that it leaves with the image that they have, and of their nodesets' templates."""
         later = ROLES[self.number :] if self.number else ()
-        return frozenset(
-            machine.name
+        machines = [
+            machine
             for machine in roster.machines(config)
             if min(map(ROLES.index, machine.roles)) in [ROLES.index(role) for role in later]
-        )
+        ]
+        templates = {f"{config.name}-{machine.nodeset}-{TEMPLATE}" for machine in machines if machine.nodeset}
+        return frozenset({machine.name for machine in machines} | templates)
 
 
-def step(found: Mapping[str, str] | None, before: ClusterConfig | None, after: ClusterConfig) -> Step:
-    """Return what the next `up` does. `found` is the stack's output `releases`, None of a cluster that an earlier
-    version of this program made; `before` is what the cluster runs with, None of a new one."""
-    new = after.slurm_version
-    if not registry.get(after.platform).machine_images:
-        return Step(old=new, new=new, number=0, nodes=new, after={})
-    was = before.slurm_version if before else new
-    releases = {role: (found or {}).get(role, was) for role in ROLES}
-    behind = [role for role in ROLES if releases[role] != new]
+def boots(outputs: Mapping[str, Any], otherwise: Boot) -> dict[str, Boot]:
+    """What each role boots, by the stack's outputs; `otherwise` where these do not have it: of a new cluster, or one
+    that an earlier version of this program made."""
+    releases, images = (outputs.get(key) or {} for key in ("releases", "images"))
+    return {role: Boot(releases.get(role, otherwise.release), images.get(role, otherwise.image)) for role in ROLES}
+
+
+def step(found: Mapping[str, Boot], new: Boot) -> Step:
+    """Return what the next `up` does to machines that boot what `found` says, until all of them boot `new`; nothing of
+    a platform without machines."""
+    behind = [role for role in ROLES if found and found[role] != new]
     if not behind:
-        return Step(old=new, new=new, number=0, nodes=new, after=releases)
+        return Step(old=new.release, new=new.release, number=0, nodes=new.release, after=found)
     first = behind[0]
     return Step(
-        old=releases[first],
-        new=new,
+        old=min(boot.release for boot in found.values()),
+        new=new.release,
         number=ROLES.index(first) + 1,
-        nodes=min(releases["node"], new),
-        after={**releases, first: new},
+        nodes=min(found["node"].release, new.release),
+        # A role that looks done may have some of its machines on the way back from an upgrade that was given up.
+        after={role: boot if boot != new else Boot(new.release, "") for role, boot in found.items()}
+        | dict.fromkeys(ROLES[: ROLES.index(first) + 1], new),
     )
 
 
-def is_complete(found: Mapping[str, str] | None) -> bool:
-    """Return whether every machine runs one release, by the stack's output `releases`."""
-    return len(set((found or {}).values())) <= 1
+def is_complete(found: Mapping[str, Boot]) -> bool:
+    """Return whether every machine boots the same."""
+    return len(set(found.values())) <= 1
 
 
-def refusal(found: Mapping[str, str] | None, after: ClusterConfig) -> str:
+def refusal(found: Mapping[str, Boot], new: str) -> str:
     """Return why a release can't be gone to now: an earlier upgrade has not come to its end. Empty if it can."""
-    new = after.slurm_version
-    runs = {role: (found or {}).get(role, new) for role in ROLES}
-    late = {role: release for role, release in runs.items() if not takes_over(new, release)}
-    if not late or is_complete(found):
+    late = {role: boot.release for role, boot in found.items() if not takes_over(new, boot.release)}
+    if not late or len({boot.release for boot in found.values()}) == 1:
         return ""
     who = listing(f"{role} machines run {release}" for role, release in late.items())
     return (

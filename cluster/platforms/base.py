@@ -156,11 +156,12 @@ class Platform:
     observer: str = ""
     """Module whose OBSERVER `status`, `health`, `logs` and `drift` read its clusters with (see
     cluster/platforms/observer.py); empty where each machine has the set-up of this program, which reports."""
-    machine_images: Mapping[str, str] = field(default_factory=dict)
-    """Types of the resources that are machines, each with the input that is its image: what an upgrade of Slurm moves
-    in steps. Empty where this program does not install Slurm."""
+    machine_images: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Types of the resources that are machines or their templates, each with the inputs that are its image: what an
+    upgrade moves in steps. Empty where this program does not install Slurm."""
     deploy: str
-    """Module with `deploy(config, scripts) -> Deployment`, imported when a stack is deployed there."""
+    """Module with `deploy(config, scripts) -> Deployment`, imported when a stack is deployed there; and, where
+    `machine_images` is not empty, with `machine_image(config)`: what machines boot from."""
     environment: str = ""
     """Module (as in components/environment.py) that `./hpc env` imports to print what programs need to work with a
     stack's cloud. Empty: they need nothing."""

@@ -12,7 +12,7 @@ from cluster.config import ClusterConfig
 from cluster.findings import ConfigError
 from cluster.platforms.gcp.address_plan import plan
 from cluster.platforms.gcp.filesystems.registry import exports
-from cluster.platforms.gcp.image import bake_script, bakes, content, digest, recipe, trial_script, versions
+from cluster.platforms.gcp.image import bake_script, bakes, boots_from, content, digest, recipe, trial_script, versions
 from cluster.platforms.gcp.links import console_links, ssh_commands
 from cluster.platforms.gcp.names import labels, place
 from cluster.roster import MachineSpec, node_names
@@ -112,6 +112,13 @@ def existing(config: ClusterConfig) -> str:
     if named is None:
         return recipe(config).image
     return named if "/" in named else image_link(place(config).project, named)
+
+
+def machine_image(config: ClusterConfig) -> str:
+    try:
+        return boots_from(config)
+    except ConfigError as error:
+        raise pulumi.RunError(str(error)) from None
 
 
 def deploy(config: ClusterConfig, scripts: Tree) -> Deployment:

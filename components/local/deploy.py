@@ -16,7 +16,7 @@ from cluster.slurm import paths
 from cluster.slurm.script_tree import Tree
 from components.deploy import Deployment
 from components.local.host.cloud import PORT
-from components.local.host.images import recipe
+from components.local.host.images import Recipe, recipe
 from components.local.host.owner import state_id
 from components.local.host.paths import HostError, host_root, images_root
 from components.local.resources import Cloud, Image, LocalMachine, Network, SharedFolder
@@ -39,6 +39,18 @@ _PROPERTIES: Mapping[str, Any] = {
 """Properties of instances by the way in which they are asked for."""
 MODES = {"/var/mail": (0o2775, MAIL_GID)}
 """Mode and group of a shared folder, where it is not root's and 0755: mailboxes are made by the delivery agent."""
+
+
+def machine_image(config: ClusterConfig) -> str:
+    """What machines boot from, and what they present themselves as."""
+    try:
+        return f"{_recipe(config).digest} {config.image.presents_as or ''}".rstrip()
+    except HostError as error:
+        raise pulumi.RunError(str(error)) from None
+
+
+def _recipe(config: ClusterConfig) -> Recipe:
+    return recipe(config.image.base, config.packages, config.slurm_version)
 
 
 def deploy(config: ClusterConfig, scripts: Tree) -> Deployment:
@@ -85,7 +97,7 @@ class LocalPlatform(pulumi.ComponentResource):
         try:
             place = {"root": str(host_root()), "stack": config.name}
             images = str(images_root())
-            wanted = recipe(config.image.base, config.packages, config.slurm_version)
+            wanted = _recipe(config)
             digest = wanted.digest
         except HostError as error:
             raise pulumi.RunError(str(error)) from None
@@ -145,7 +157,10 @@ class LocalPlatform(pulumi.ComponentResource):
                 for nodeset in elastic
                 if (spec := elastic_machine(config, nodeset))
             }
-            self.ready = (Cloud(f"{name}-cloud", _cloud(config, place, token, key), designs, after),)
+            # After the controller: until that has a new slurmctld, no node gets a newer slurmd.
+            last = pulumi.ResourceOptions(depends_on=[self.machines[0].resource])
+            later = pulumi.ResourceOptions.merge(after, last)
+            self.ready = (Cloud(f"{name}-cloud", _cloud(config, place, token, key), designs, later),)
             self.elastic = _elastic(config, token)
         self.register_outputs({"bridge": network.bridge, "machine_addresses": dict(addresses.of)})
 
@@ -219,7 +234,9 @@ def _elastic(config: ClusterConfig, token: pulumi.Output[str]) -> Elastic:
 
 
 def _template(config: ClusterConfig, nodeset: str, way: str) -> str:
-    return f"{config.name}-{nodeset}-{way.replace('_', '-')}"
+    """Name of a template, another one for another image, as on Google Cloud: the loop replaces machines of the old."""
+    mark = hashlib.sha256(machine_image(config).encode()).hexdigest()[:8]
+    return f"{config.name}-{nodeset}-{way.replace('_', '-')}-{mark}"
 
 
 def mounts(config: ClusterConfig) -> tuple[Mapping[str, str], ...]:

@@ -199,6 +199,7 @@ def configure(
         takes_over = list(UPGRADES.get(config.slurm_version, ()))
         payload["release"] = {"takes_over": takes_over, "nodes": config.nodes_release or config.slurm_version}
         payload["drain_seconds"] = config.slurm.drain_seconds
+        payload["max_unavailable"] = config.slurm.reconcile.max_unavailable
         payload["qos"] = partition_qos(config)
         if config.slurm.pam_slurm_adopt:
             payload["adopt"] = True

@@ -252,8 +252,9 @@ class HostCompute(GoogleHttp):
 
     def _machine(self, instance: Instance) -> machine.Design:
         """The design of an instance's machine."""
-        templates = self.design["templates"]
-        nodeset = templates[instance.template]["nodeset"] if instance.template else instance.labels["hpc-nodeset"]
+        # The template may be gone, as the stack has another image since.
+        template = self.design["templates"].get(instance.template)
+        nodeset = template["nodeset"] if template else instance.labels["hpc-nodeset"]
         props = self.design["machines"][nodeset]
         design = machine.design({**props, "name": instance.name, "address": self.design["addresses"][instance.name]})
         if not instance.template:

@@ -22,7 +22,7 @@ def boot() -> None:
         # First all that systemd reads, since that takes it long.
         enable("munge.service")
         slurmd.write_settings(node["conf_server"])
-        mounts.mount_all(node["mounts"], controller=node["conf_server"])
+        mounts.mount_all(mounts.of_image(node["mounts"]), controller=node["conf_server"])
         if not login.SSHD.exists():
             login.admit(users=False)
         protected_files.restore_modes()
@@ -35,7 +35,7 @@ def boot() -> None:
         containers.converge(config["users"], data=config.get("containers", ""))
         slurmd.stop_controller_daemons()
         program.keep(config.get("health"))
-        monitoring.export(config.get("node_exporter", ""))
+        monitoring.export(config.get("node_exporter", ""), required=False)
         slurmd.start_slurmd(node["conf_server"], config["slurmd"], at_boot=False)
     except SetupError as error:
         # Reported in the cluster state if that is reachable; the journal has it in any case.

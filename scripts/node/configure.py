@@ -19,19 +19,20 @@ def configure(payload: dict[str, Any]) -> None:
     roles = payload["roles"]
     # Only there: a login machine would compile it as well.
     control: Any = import_module("control") if "controller" in roles else None
-    shared = {mount["target"] for mount in payload["mounts"]}
+    wanted = payload["mounts"] if control else mounts.of_image(payload["mounts"])
+    shared = {mount["target"] for mount in wanted}
     if control:
         control.drain.refuse_busy(users.leaving(payload["users"]))
     # First all that systemd reads, since that takes it long.
     enable("munge.service")
-    mounts.write_fstab(payload["mounts"])
+    mounts.write_fstab(wanted)
     if "login" in roles:
         login.prepare_for_users()
     if "node" in roles:
         slurmd.write_settings(payload["conf_server"])
     if control:
         control.begin(payload)
-    mounts.mount_all(payload["mounts"], controller=payload["conf_server"])
+    mounts.mount_all(wanted, controller=payload["conf_server"])
     if control:
         control.state_disk.share_folders(payload.get("exports"))
     users.converge(payload["users"], payload["groups"], with_homes=control is not None or "/home" not in shared)
@@ -53,5 +54,5 @@ def configure(payload: dict[str, Any]) -> None:
     if "node" in roles:
         program.keep(config.get("health"))
         slurmd.start_slurmd(payload["conf_server"], config["slurmd"], at_boot=True)
-    monitoring.export(payload.get("node_exporter", ""))
+    monitoring.export(payload.get("node_exporter", ""), required=control is not None)
     cluster_state.report("configured", config["digest"])

@@ -28,9 +28,13 @@ def control(payload: dict[str, Any]) -> None:
     if slurmctld.JOB_SUBMIT in files:
         slurmctld.check_job_submit(files.get(slurmctld.SITE_RULES, ""))
     release = payload.get("release")
-    upgrade.check_nodes(release)
+    acts = payload.get("reconcile", {}).get("mode") == "act"
+    upgrade.check_nodes(release, seconds=payload["drain_seconds"] if acts else 0)
     drain.drain_removed(
-        slurmctld.applied().get("slurm.conf", ""), files["slurm.conf"], seconds=payload["drain_seconds"]
+        slurmctld.applied().get("slurm.conf", ""),
+        files["slurm.conf"],
+        seconds=payload["drain_seconds"],
+        part=payload["max_unavailable"],
     )
     if payload.get("slurmrestd"):
         slurmctld.keep_token_key()

@@ -76,6 +76,7 @@ class Release(TypedDict):
 class _Controller(TypedDict, total=False):
     release: Release
     drain_seconds: int
+    max_unavailable: float  # part of a partition's nodes whose machines are recreated at a time
     qos: list[str]  # that slurm.conf names
     adopt: bool
     slurmrestd: bool

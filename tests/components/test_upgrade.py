@@ -5,7 +5,7 @@ from typing import Any
 import pulumi
 import pytest
 
-from cluster.impact.upgrade import is_complete
+from cluster.impact.upgrade import Boot, boots, is_complete
 from tests.clouds import settings as google
 from tests.harness import deploy
 
@@ -19,12 +19,13 @@ LOCAL: dict[str, Any] = {
 }
 
 
-def local(version: str, **more: object) -> dict[str, Any]:
-    return {"hpc:cluster": {**LOCAL, "slurm": {"version": version, "mpi_default": "pmi2"}, **more}}
+def local(version: str, *, packages: tuple[str, ...] = (), **more: object) -> dict[str, Any]:
+    image = {"base": "debian-13", "packages": list(packages)}
+    return {"hpc:cluster": {**LOCAL, "image": image, "slurm": {"version": version, "mpi_default": "pmi2"}, **more}}
 
 
-def cloud(version: str) -> dict[str, Any]:
-    return google(image={"base": "ubuntu-2204"}, slurm={"version": version})
+def cloud(version: str, *, packages: tuple[str, ...] = ()) -> dict[str, Any]:
+    return google(image={"base": "ubuntu-2204", "packages": list(packages)}, slurm={"version": version})
 
 
 TYPES = (
@@ -34,27 +35,45 @@ TYPES = (
 )
 
 
+@pytest.mark.parametrize("old", ["24.11", "26.05"])
 @pytest.mark.parametrize("stack", [local, cloud])
-def test_three_steps_lead_to_the_end(stack: Any) -> None:
-    made = deploy(stack("24.11"))
+def test_three_steps_lead_to_the_end(stack: Any, old: str) -> None:
+    """Of another release, and of another image with the same one."""
+    made = deploy(stack(old))
     nodes = {one.name for one in made.resources if one.type in TYPES} - {"cloud-controller", "dev-controller"}
     found: list[set[str]] = []
     texts: list[bool] = []
     for _ in range(4):
-        made = deploy(stack("26.05"), was=made.outputs)
+        made = deploy(stack("26.05", packages=("htop",)), was=made.outputs)
         found.append({one.name for one in made.resources if one.type in TYPES and one.request.ignoreChanges})
         files = next(one.inputs["stdin"] for one in made.resources if one.name.endswith("-controller-configure"))
         texts.append("CgroupJobIdPaths" in files)
     logins = {name for name in nodes if "login" in name}
     assert found == [nodes, logins, set(), set()]
     # A key that only the new release knows comes when no node is of the old one.
-    assert texts == [False, False, True, True]
-    assert is_complete(made.outputs["releases"])
+    assert texts == [old == "26.05", old == "26.05", True, True]
+    assert is_complete(boots(made.outputs, Boot("", "")))
+
+
+def test_templates_of_nodes_that_wait_keep_their_image_and_those_of_elastic_ones_do_not() -> None:
+    """Going back after a failed first step would recreate all nodes at once, if their template had been another."""
+    elastic = google(
+        image={"base": "ubuntu-2204"},
+        slurm={"version": "25.11"},
+        nodesets={"cpu": {"machine_type": "n2-standard-8", "count": {"min": 1, "max": 4}}},
+    )
+    made = deploy(elastic)
+    elastic["hpc:cluster"]["slurm"]["version"] = "26.05"
+    for held in ({"cloud-cpu-template"}, set[str]()):
+        made = deploy(elastic, was=made.outputs)
+        templates = [one for one in made.resources if one.type.endswith(":InstanceTemplate")]
+        assert {one.name for one in templates} == {"cloud-cpu-template", "cloud-cpu-on-demand"}
+        assert {one.name for one in templates if list(one.request.ignoreChanges) == ["disks[0].sourceImage"]} == held
 
 
 def test_another_edit_that_drains_nodes_is_made_by_itself() -> None:
     made = deploy(local("24.11")).outputs
-    with pytest.raises(pulumi.RunError, match=r"drains no nodes while it upgrades Slurm.*: nodesets.cpu.count: 2 -> 1"):
+    with pytest.raises(pulumi.RunError, match=r"(?s)drains no nodes in the run .*: nodesets.cpu.count: 2 -> 1"):
         deploy(local("26.05", nodesets={"cpu": {"count": 1}}), was=made)
     assert deploy(local("26.05", nodesets={"cpu": {"count": 3}}), was=made).one("dev-cpu-2")
 

@@ -254,7 +254,7 @@ class TestOutputs:
     def test_they_are_these(self, seen):
         every = {
             "admin_key", "cluster", "config", "config_hash", "login", "machines", "munge_key", "place", "platform",
-            "releases", "targets", "users",
+            "releases", "images", "targets", "users",
         }  # fmt: skip
         own = {"local": set(), "gcp": {"addresses", "console", "image", "nodes", "ssh", "storage"}}
         assert set(seen.recording.outputs) == every | own[seen.config.platform]

@@ -1,13 +1,14 @@
-"""`slurm=CHECKOUT`: slurmctld's source, from a checkout of SchedMD/slurm with its tags, beside what the reconcile loop
-and the rendered slurm.conf believe of each release: the newest tag of each."""
+"""`slurm=CHECKOUT`: Slurm's source, from a checkout of SchedMD/slurm with its tags, beside what the reconcile loop, the
+rendered slurm.conf and an upgrade rely on in each release: the newest tag of each."""
 
 import re
 import subprocess
+from datetime import date
 from pathlib import Path
 
 import pytest
 
-from cluster.catalog.slurm_releases import POWER_SAVING, VERSIONS
+from cluster.catalog.slurm_releases import POWER_SAVING, SUPPORT_ENDS, UPGRADES, VERSIONS
 from tests.outside.recorder import Recorder
 
 MANAGER, POWER, MANUAL = "src/slurmctld/node_mgr.c", "src/slurmctld/power_save.c", "doc/man/man5/slurm.conf.5"
@@ -135,3 +136,40 @@ def test_names_of_cloud_nodes_are_resolved_again(source: Source, outside: Record
     assert "if (!no_addr_cache)" in source.text("22.05", CONFIG)
     outside.did(f"addresses of cloud nodes, {len(VERSIONS)} releases")
     outside.holds("slurm-cloud-names-are-resolved-again")
+
+
+def test_releases_take_over_from_those_of_the_table(source: Source, outside: Recorder) -> None:
+    page = source.text(max(VERSIONS), "doc/html/upgrades.shtml").partition('id="compatibility_window"')[2]
+    rows = re.findall(r"<td>(\d\d\.\d\d)</td> <td>(\w+ \d{4}) .*?</td> <td>(.*?)</td>", page)
+    assert {release for release, _, _ in rows} >= set(SUPPORT_ENDS)
+    for release, month, before in rows:
+        if release in UPGRADES:
+            assert UPGRADES[release] == tuple(before.split(", ")), release
+            # The row of 26.05 says November 2028 and 18 months; the earlier one is in the catalog.
+            assert release == "26.05" or f"{date.fromisoformat(SUPPORT_ENDS[release]):%B %Y}" == month
+    outside.did(f"the table of upgrades.shtml, {len(rows)} rows")
+    outside.holds("slurm-upgrade-window")
+
+
+def test_nodes_are_asked_before_they_are_set_down(source: Source, outside: Recorder) -> None:
+    for version in VERSIONS:
+        pings = between(source.text(version, "src/slurmctld/ping_nodes.c"), "void ping_nodes", "set_node_down_ptr")
+        assert "(last_ping_time == (time_t) 0)) { node_dead_time = (time_t) 0; } else {" in pings
+        assert "node_dead_time = last_ping_time - last_ping_timeout;" in pings
+        assert "(node_ptr->last_response <= node_dead_time)" in pings
+        loop = source.text(version, "src/slurmctld/controller.c")
+        assert "#define MIN_CHECKIN_TIME 3 " in loop
+        assert "ping_interval = slurm_conf.slurmd_timeout / 3;" in loop
+    outside.did(f"ping_nodes, {len(VERSIONS)} releases")
+    outside.holds("slurm-nodes-outlive-a-controller")
+
+
+def test_the_end_of_a_batch_job_waits_for_slurmctld(source: Source, outside: Recorder) -> None:
+    for version in VERSIONS:
+        text = source.text(version, "src/slurmd/slurmstepd/mgr.c")
+        always = "Retry batch complete RPC, send to slurmctld indefinitely." in text
+        assert always == (version >= "24.05")
+        assert always or "#define MAX_RETRY 240 " in text
+        assert "#define RETRY_DELAY 15 " in text
+    outside.did(f"the end of batch jobs, {len(VERSIONS)} releases")
+    outside.holds("slurm-batch-end-is-sent-again")

@@ -225,6 +225,13 @@ def content(config: ClusterConfig, folder: Path = PROJECT) -> dict[str, str]:
     return {name: value for name, value in found.items() if value}
 
 
+def boots_from(config: ClusterConfig) -> str:
+    """Return what machines boot from; another text is another image. A baked one is another by its content alone."""
+    if not bakes(config):
+        return config.image.name or recipe(config).image
+    return hashlib.sha256(json.dumps(content(config), sort_keys=True).encode()).hexdigest()[:16]
+
+
 def digest(config: ClusterConfig, extra: Mapping[str, str] | None = None, folder: Path = PROJECT) -> str:
     """12 hex digits of everything that goes into the image, so that an equal name is an equal image."""
     whole = {

@@ -1,6 +1,7 @@
 """The impact of edits on Google Cloud, where it depends on the platform."""
 
 from collections.abc import Mapping
+from contextlib import suppress
 
 from cluster import roster
 from cluster.catalog import MACHINE_TYPES
@@ -9,6 +10,7 @@ from cluster.config.cluster import ClusterConfig
 from cluster.config.impact import Effect, Impact, NoEffect, Refuse, Replace
 from cluster.config.machines import Nodeset
 from cluster.config.storage import AT_BOOT, DELETES_DISKS, Targets
+from cluster.findings import ConfigError
 from cluster.impact import rules
 from cluster.impact.edits import Edit, Rule, rule
 from cluster.impact.rules import (
@@ -22,7 +24,7 @@ from cluster.impact.rules import (
 from cluster.platforms.gcp import disks
 from cluster.platforms.gcp.capacity import OnDemand, Spot, of_machine, of_nodes
 from cluster.platforms.gcp.filesystems.registry import EXPORTS, servers
-from cluster.platforms.gcp.image import bakes, parts
+from cluster.platforms.gcp.image import bakes, boots_from, parts
 
 RECORDS_STAY = (
     "Slurm's state, job records, /opt/apps and home folders are on its state disk and stay; jobs on other machines run "
@@ -125,10 +127,10 @@ def lustre(edit: Edit) -> Impact:
     if edit.new is None and edit.old.existing is None:
         return Refuse("the file system would be deleted with every file in it: put it back")
     if edit.new is None:
-        return Replace("every machine is recreated from an image without the client; the file system stays as it is")
-    return _hidden(edit.new.mount) or Replace(
-        "every machine is recreated from an image with the file system's client, nodes when their jobs have ended"
-    )
+        how = f"{ALL_RECREATED} from an image without the client; the file system stays as it is"
+        return _recreate_all(edit, how) if bakes(edit.after) else Replace(how)
+    how = f"{ALL_RECREATED} from an image with the file system's client"
+    return _hidden(edit.new.mount) or (_recreate_all(edit, how) if bakes(edit.after) else Replace(how))
 
 
 @rule(Effect.NOTHING, Effect.REFUSED)
@@ -249,9 +251,12 @@ def fsname(edit: Edit) -> Impact:
     return Refuse("the targets on the servers' disks carry the name: put it back")
 
 
-@rule(Effect.REPLACE)
+@rule(Effect.NOTHING, Effect.REPLACE)
 def image_system(edit: Edit) -> Impact:
     """Another content of the image."""
+    with suppress(ConfigError):
+        if boots_from(edit.before) == boots_from(edit.after):
+            return NoEffect("machines that are created from then on have it; no machine is recreated")
     return _recreate_all(edit)
 
 
@@ -296,7 +301,7 @@ _TITLES = {
 
 
 def _recreate_all(edit: Edit, how: str = ALL_RECREATED) -> Impact:
-    return recreate_controller(edit, RECORDS_STAY, f"{how}, nodes when their jobs have ended")
+    return rules.recreate_all(edit, RECORDS_STAY, how)
 
 
 image_base = release(_recreate_all)

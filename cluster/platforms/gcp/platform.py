@@ -108,9 +108,11 @@ PLATFORM = Platform(
     job_programs=later("cluster.platforms.gcp.image:job_programs"),
     credentials=Credentials(title="Google", found=has_credentials, todo="gcloud auth application-default login"),
     machine_images={
-        "gcp:compute/instance:Instance": "bootDisk.initializeParams.image",
-        "gcp:compute/instanceFromTemplate:InstanceFromTemplate": "sourceInstanceTemplate",
-        "pulumi-python:dynamic/gcp:FlexNode": "template",
+        "gcp:compute/instance:Instance": ("bootDisk.initializeParams.image",),
+        # Both: a template can't change, and the next one is not that of the machines even where it has their image.
+        "gcp:compute/instanceTemplate:InstanceTemplate": ("disks[0].sourceImage",),
+        "gcp:compute/instanceFromTemplate:InstanceFromTemplate": ("sourceInstanceTemplate",),
+        "pulumi-python:dynamic/gcp:FlexNode": ("template",),
     },
     deploy="components.gcp.deploy",
     rehearsal="components.local.rehearsal",

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from cluster import roster
-from cluster.config.impact import Effect, Impact, NoEffect, Refuse, Replace
+from cluster.config.impact import Effect, Impact, NoEffect, Refuse
 from cluster.impact import rules
 from cluster.impact.edits import Edit, Rule, rule
 from cluster.impact.rules import ALL_RECREATED, release
@@ -11,11 +11,6 @@ from cluster.platforms.local.address_plan import blocks
 
 _STATE_STAYS = "Slurm's state, with the jobs that wait, and job records are in a folder of their own and stay"
 _SAME_SHAPE = "on this platform a machine type says what Slurm schedules by; {} no jobs"
-
-
-def _recreate_all(how: str) -> Impact:
-    ends = "what runs ends with its machine, and batch jobs begin again"
-    return Replace(f"{how}, all at once: {ends}; {_STATE_STAYS}", "./hpc run {stack} -- squeue")
 
 
 @rules.unless_moved
@@ -86,11 +81,30 @@ def _shared(edit: Edit) -> Impact:
     return NoEffect("the same directories in another order")
 
 
+def _recreate_all(edit: Edit, how: str = ALL_RECREATED) -> Impact:
+    return rules.recreate_all(edit, f"{_STATE_STAYS}; jobs on other machines run on", how)
+
+
+@rule(Effect.REPLACE)
+def _packages(edit: Edit) -> Impact:
+    return _recreate_all(edit, f"the machines' base image gets other packages: {ALL_RECREATED}")
+
+
+@rule(Effect.REPLACE)
+def _monitoring(edit: Edit) -> Impact:
+    return _recreate_all(edit, f"the machines' base image has the packages of `monitoring`: {ALL_RECREATED}")
+
+
+@rule(Effect.REPLACE)
+def _presents_as(edit: Edit) -> Impact:
+    return _recreate_all(edit, f"{ALL_RECREATED} as the other system")
+
+
 IMPACTS: Mapping[str, Impact | Rule] = {
-    "image.base": release(lambda _: _recreate_all(ALL_RECREATED)),
-    "image.packages": _recreate_all(f"the machines' base image gets other packages: {ALL_RECREATED}"),
-    "monitoring": _recreate_all(f"the machines' base image has the packages of `monitoring`: {ALL_RECREATED}"),
-    "image.presents_as": _recreate_all(f"{ALL_RECREATED} as the other system"),
+    "image.base": release(_recreate_all),
+    "image.packages": _packages,
+    "monitoring": _monitoring,
+    "image.presents_as": _presents_as,
     "controller.machine_type": _controller,
     "login.machine_type": _login,
     "nodesets.*.machine_type": _node,

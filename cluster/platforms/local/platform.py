@@ -39,6 +39,6 @@ PLATFORM = Platform(
     keep=keep,
     impacts=later("cluster.platforms.local.impact:IMPACTS"),
     on_this_host=True,
-    machine_images={"pulumi-python:dynamic/local:Machine": "image"},
+    machine_images={"pulumi-python:dynamic/local:Machine": ("image", "os_release")},
     deploy="components.local.deploy",
 )

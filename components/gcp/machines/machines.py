@@ -10,6 +10,7 @@ from pulumi_gcp import compute
 from cluster.catalog.machine_families import ACCELERATORS
 from cluster.config import ClusterConfig
 from cluster.config.machines import BasicCapacity
+from cluster.impact.upgrade import TEMPLATE
 from cluster.platforms.gcp.capacity import (
     RESERVATION_KEY,
     Calendar,
@@ -300,7 +301,7 @@ class Nodeset(pulumi.ComponentResource):
     def _static(self, specs: Sequence[MachineSpec]) -> list[Machine]:
         name, args = self._name, self._args
         capacity, first = of_nodes(self._section.ways[0]), specs[0]
-        template = self._template(f"{name}-template", first, capacity, labels(args.config, "node"))
+        template = self._template(f"{name}-{TEMPLATE}", first, capacity, labels(args.config, "node"))
         # Computed once, not for each of 256 nodes. The template waits for networks and grants, and machines for it.
         source = template.self_link
         metadata = pulumi.Output.from_input(dict(args.metadata(first)))

@@ -11,9 +11,11 @@ import json
 import select
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from jobs import turns
 from slurm import conf_changes, reservations, scheduler
 from slurm.scheduler import ENDED, Job, everywhere, jobs_left
 from system.host import SetupError, log, read_json, run, succeeds, write
@@ -26,13 +28,14 @@ OFF_SECONDS = 600  # longer than SuspendTimeout (cluster/slurm/power_saving.py),
 REPEAT_SECONDS = 60  # how often a wait says that it still waits for the same jobs
 
 
-def drain_removed(old: str, new: str, *, seconds: float) -> None:
+def drain_removed(old: str, new: str, *, seconds: float, part: float) -> None:
     """Empty what the slurm.conf `new` takes away or reshapes of the one slurmctld runs with, `old`; bring back what was
     drained for an edit that was taken back.
 
     Raises SetupError after `seconds`, naming the jobs; then nothing is changed but that nothing new starts there.
     """
     write(TIMEOUT, f"{seconds:.0f}\n", quiet=True)
+    write(turns.PART, f"{part}\n", quiet=True)
     had, has = conf_changes.partitions(old), conf_changes.partitions(new)
     why, parts = leaving(old, new), had - has
     if not (why or parts):
@@ -44,22 +47,24 @@ def drain_removed(old: str, new: str, *, seconds: float) -> None:
     resume_if(set(conf_changes.nodes(new)) - set(why), had & has, (scheduler.LEAVES,))
     _close(parts)
     for reason in sorted(set(why.values())):
-        _drain([name for name in why if why[name] == reason], reason)
+        scheduler.drain_nodes([name for name in why if why[name] == reason], reason)
     _wait(set(why), parts, seconds)
     _power_down(why)
 
 
 def leave(name: str) -> None:
-    """Empty one node whose machine goes, and set it down, so that its next machine has to register first; one that is
-    elastic from now on is powered down, so that Slurm asks for its next machine.
+    """Empty one node whose machine goes when it is its turn, and set it down, so that its next machine has to register
+    first; one that is elastic from now on is powered down, so that Slurm asks for its next machine.
 
     A node that slurm.conf does not have any more was emptied before. Raises SetupError at the stack's limit.
     """
     _answer()
     if name not in scheduler.states():
         return
-    _drain([name], scheduler.REMADE)
-    _wait({name}, set(), float(TIMEOUT.read_text()) if TIMEOUT.exists() else DEFAULT_SECONDS)
+    seconds = float(TIMEOUT.read_text()) if TIMEOUT.exists() else DEFAULT_SECONDS
+    with turns.present(name):
+        _wait_for_turn(name, seconds + turns.JOIN_SECONDS)
+        _wait({name}, set(), seconds, meanwhile=turns.resume_joined)
     found = scheduler.states().get(name)
     if not found or found["reason"] not in scheduler.OURS:
         return
@@ -129,15 +134,6 @@ def _answer() -> None:
         scheduler.wait_until_answers(hint=hint)
 
 
-def _drain(names: list[str], reason: str) -> None:
-    """Let nothing new start on nodes; one that somebody has drained already keeps their reason."""
-    found = scheduler.states()
-    for name in names:
-        if name in found and "DRAIN" not in found[name]["states"]:
-            run("scontrol", "update", f"NodeName={name}", "State=DRAIN", f"Reason={reason}")
-            log(f"drained {name} ({reason})")
-
-
 def _power_down(why: dict[str, str]) -> None:
     """Have the machines of the elastic ones of these nodes deleted. Slurm takes DRAIN off a node that it powers down:
     as soon as it may have jobs again it is drained again, where it has a reason.
@@ -161,7 +157,7 @@ def _power_down(why: dict[str, str]) -> None:
         asked |= on
         off = {name for name, states in found.items() if "POWERED_DOWN" in states}
         for reason in sorted({why[name] for name in off} - {""}):
-            _drain(sorted(name for name in off if why[name] == reason), reason)
+            scheduler.drain_nodes(sorted(name for name in off if why[name] == reason), reason)
         left = on | {name for name in found if why[name] and not (name in off and "DRAIN" in found[name])}
         if not left:
             return
@@ -182,13 +178,58 @@ def _close(partitions: set[str]) -> None:
         log(f"partition {name} takes no new jobs")
 
 
-def _wait(nodes: set[str], partitions: set[str], seconds: float) -> None:
-    """Wait until no job is left there, telling which. Raises SetupError after `seconds`."""
-    end, again, began = time.monotonic() + seconds, 0.0, time.time()
-    named: set[str] = set()
+def _wait_for_turn(name: str, seconds: float) -> None:
+    """Wait until a node may be drained. Raises SetupError when nothing has come of other nodes for `seconds`."""
+    interrupted, began = interruption(), time.time()
+    before, end = None, 0.0
+    while True:
+        asked = time.monotonic()
+        try:
+            taken, under_way = turns.take(name, began=began)
+        except SetupError:
+            if succeeds("scontrol", "ping"):
+                raise
+            scheduler.wait_until_answers()  # the same `up` may restart it
+            continue
+        if taken:
+            return
+        if before is None:
+            log(turns.describe(name, under_way))
+        if under_way != before:
+            before, end = under_way, time.monotonic() + seconds
+        if time.monotonic() > end:
+            names = ", ".join(sorted(one for one, _ in under_way))
+            raise SetupError(
+                f"{name} was not drained: for {seconds:.0f} s, nothing has come of {names}, whose machines are "
+                "recreated before it. `./hpc status` says what they lack; then run `up` again"
+            )
+        if interrupted():
+            raise SetupError(f"interrupted: {name} was not drained, and the next `up` goes on")
+        time.sleep(max(2, 5 * (time.monotonic() - asked)))
+
+
+def interruption() -> Callable[[], bool]:
+    """A function that returns whether whoever started this is gone, or the next `up` is here, perhaps with the edit
+    taken back."""
+    began = time.time()
     # Where nobody reads the output any more, the connection has ended with whoever started this.
     reader = select.poll()
     reader.register(sys.stdout.fileno(), 0)
+
+    def interrupted() -> bool:
+        ended = any(event & (select.POLLERR | select.POLLHUP) for _, event in reader.poll(0))
+        return ended or (WANTED.exists() and WANTED.stat().st_mtime > began)
+
+    return interrupted
+
+
+def _wait(
+    nodes: set[str], partitions: set[str], seconds: float, *, meanwhile: Callable[[], None] = lambda: None
+) -> None:
+    """Wait until no job is left there, telling which. Raises SetupError after `seconds`."""
+    end, again = time.monotonic() + seconds, 0.0
+    named: set[str] = set()
+    interrupted = interruption()
     while True:
         jobs = jobs_left(everywhere(), nodes, partitions)
         if not jobs:
@@ -207,10 +248,9 @@ def _wait(nodes: set[str], partitions: set[str], seconds: float) -> None:
             more = f"; and {len(jobs) - 5} more" if len(jobs) > 5 else ""
             some = "; ".join(map(str, jobs[:5])) + more
             log(f"waiting for {len(jobs)} job{'' if len(jobs) == 1 else 's'}, {span} at most: {some}")
-        ended = any(event & (select.POLLERR | select.POLLHUP) for _, event in reader.poll(0))
-        if ended or (WANTED.exists() and WANTED.stat().st_mtime > began):
-            # Whoever started this is gone, or the next `up` is here, perhaps with the edit taken back.
+        if interrupted():
             raise SetupError("interrupted: what is drained stays so, and the next `up` goes on waiting")
+        meanwhile()
         time.sleep(0.5 if seconds - (end - now) < 20 else 2)
 
 

@@ -55,9 +55,14 @@ WantedBy=multi-user.target
 """
 
 
-def export(arguments: str) -> None:
-    """Have node_exporter running with these arguments; without any, not at all."""
-    if arguments:
+def export(arguments: str, *, required: bool = True) -> None:
+    """Have node_exporter running with these arguments; without any, not at all.
+
+    Not required of machines that get another image after the controller, which has it first.
+    """
+    if arguments and not required and not (DEFAULTS / NODE_EXPORTER).exists():
+        log(f"no metrics before this machine is recreated with another image: it has no {NODE_EXPORTER}")
+    elif arguments:
         _package(NODE_EXPORTER, arguments)
     else:
         _stop(NODE_EXPORTER)

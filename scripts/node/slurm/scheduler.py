@@ -95,6 +95,7 @@ class State(TypedDict):
 
     states: set[str]
     reason: str
+    partitions: list[str]
 
 
 def states() -> dict[str, State]:
@@ -108,6 +109,7 @@ def parse_nodes(text: str) -> dict[str, State]:
         row["NodeName"]: State(
             states=set(row.get("State", "UNKNOWN").replace("*", "+NOT_RESPONDING").split("+")),
             reason=signed(row.get("Reason", ""))[0],
+            partitions=row["Partitions"].split(",") if row.get("Partitions") else [],
         )
         for row in rows(text)
         if "NodeName" in row
@@ -127,10 +129,20 @@ def resume_nodes(names: list[str]) -> None:
             run("scontrol", "update", f"NodeName={name}", "State=RESUME")
         except SetupError:
             # slurmctld refuses it for a node that has just registered, and so is in service by itself.
-            if states().get(name, State(states={"DOWN"}, reason=""))["states"] & {"DOWN", "DRAIN"}:
+            found = states().get(name)
+            if not found or found["states"] & {"DOWN", "DRAIN"}:
                 raise
             continue
         log(f"resumed {name}")
+
+
+def drain_nodes(names: list[str], reason: str) -> None:
+    """Let nothing new start on nodes; one that somebody has drained already keeps their reason."""
+    found = states()
+    for name in names:
+        if name in found and "DRAIN" not in found[name]["states"]:
+            run("scontrol", "update", f"NodeName={name}", "State=DRAIN", f"Reason={reason}")
+            log(f"drained {name} ({reason})")
 
 
 ENDED = set("BOOT_FAIL CANCELLED COMPLETED DEADLINE FAILED NODE_FAIL OUT_OF_MEMORY PREEMPTED REVOKED TIMEOUT".split())

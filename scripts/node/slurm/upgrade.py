@@ -19,7 +19,8 @@ from pathlib import Path
 
 from accounting import backup, database
 from interface import Release
-from slurm import output, slurmctld
+from jobs import drain
+from slurm import output, scheduler, slurmctld
 from system.host import SetupError, folder, listens, log, read_json, run, stop_services, succeeds, write
 
 FOLDER = Path("/var/lib/hpc/controller/upgrade")  # on the state disk
@@ -41,29 +42,49 @@ def release_of(version: str) -> str:
     return ".".join(version.split(".")[:2]) if version[:1].isdigit() else ""
 
 
-def check_nodes(release: Release | None) -> None:
+def check_nodes(release: Release | None, *, seconds: float = 0) -> None:
     """Return if no node runs a slurmd of a release before those that Slurm's files are made for: it would not read
-    them.
+    them. Elastic nodes are waited for, which the reconcile loop powers down when their jobs have ended.
 
-    Raises SetupError naming the others, before anything is changed.
+    Raises SetupError naming the others, or after `seconds`, before anything is changed.
     """
-    if not (release and slurmctld.applied() and listens(slurmctld.SLURMCTLD_PORT)):
+    if not release:
         return
-    oldest = release["nodes"]
+    oldest, interrupted = release["nodes"], drain.interruption()
+    end, named = time.monotonic() + seconds, dict[str, str]()
+    while True:
+        late, elastic = _late(oldest)
+        if not late:
+            return
+        if set(late) - elastic or time.monotonic() > end or interrupted():
+            break
+        if late != named:
+            log(f"waiting for elastic nodes with a Slurm before {oldest}, {seconds:.0f} s at most: {_named(late)}")
+        named = late
+        time.sleep(2)
+    raise SetupError(
+        f"these nodes run a Slurm before {oldest}, which would not read Slurm's files: {_named(late)}. Nothing was "
+        "changed. Let their machines be recreated, elastic ones by `scontrol power down asap NODES`, then run `up`"
+    )
+
+
+def _late(oldest: str) -> tuple[dict[str, str], set[str]]:
+    """The nodes with a release before `oldest`, and which of them are elastic."""
+    if not (slurmctld.applied() and listens(slurmctld.SLURMCTLD_PORT)):
+        return {}, set()
     if oldest > installed():
-        return  # the stack file names another release than its image has
+        return {}, set()  # the stack file names another release than its image has
     nodes = output.node_rows(run("scontrol", "--oneliner", "--all", "show", "node"))
     # A node that is off has the version of its last machine; the next one is of the new image.
     on = {name: row for name, row in nodes.items() if "POWERED_DOWN" not in row.get("State", "")}
     releases = {name: release_of(row.get("Version", "")) for name, row in on.items()}
     late = {name: release for name, release in releases.items() if release and release < oldest}
-    if late:
-        named = ", ".join(f"{name} ({release})" for name, release in sorted(late.items())[:8])
-        more = f", and {len(late) - 8} more" if len(late) > 8 else ""
-        raise SetupError(
-            f"these nodes run a Slurm before {oldest}, which would not read Slurm's files: {named}{more}. Nothing was "
-            "changed. Let their machines be recreated, elastic ones by `scontrol power down asap NODES`, then run `up`"
-        )
+    return late, {name for name in late if scheduler.ELASTIC in on[name].get("State", "")}
+
+
+def _named(late: dict[str, str]) -> str:
+    named = ", ".join(f"{name} ({release})" for name, release in sorted(late.items())[:8])
+    return named + (f", and {len(late) - 8} more" if len(late) > 8 else "")
 
 
 @contextmanager

@@ -99,12 +99,26 @@ def fstab_lines(mounts: list[Mount]) -> list[str]:
 def refuse_unknown(mounts: list[Mount]) -> None:
     """Raises SetupError where a mount needs a program that is not installed, which no waiting would bring."""
     for kind in {m["fs_type"] for m in mounts} & set(HELPERS):
-        if not shutil.which(f"mount.{kind}", path="/sbin:/usr/sbin:/bin:/usr/bin"):
+        if not _has_helper(kind):
             targets = ", ".join(sorted(m["target"] for m in mounts if m["fs_type"] == kind))
             raise SetupError(
                 f"{targets} can't be mounted: this machine has no mount.{kind}; install the package {HELPERS[kind]}, "
                 "or make the machine with an image that has it"
             )
+
+
+def of_image(mounts: list[Mount]) -> list[Mount]:
+    """The mounts without those whose client comes with an image that this machine has not got yet: the controller gets
+    it first, and is refused where it has no client."""
+    late = {kind for kind in ("gcsfuse", "lustre") if not _has_helper(kind)}
+    left = [mount["target"] for mount in mounts if mount["fs_type"] in late]
+    if left:
+        log(f"not mounted before this machine is recreated with another image: {', '.join(left)}")
+    return [mount for mount in mounts if mount["target"] not in left]
+
+
+def _has_helper(kind: str) -> bool:
+    return bool(shutil.which(f"mount.{kind}", path="/sbin:/usr/sbin:/bin:/usr/bin"))
 
 
 def seen(mount: Mount) -> str:

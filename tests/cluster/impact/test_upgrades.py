@@ -9,7 +9,7 @@ from cluster.catalog.slurm_releases import UPGRADES, VERSIONS, takes_over, upgra
 from cluster.config import ClusterConfig
 from cluster.config.impact import Effect
 from cluster.impact.table import effects
-from cluster.impact.upgrade import ROLES, is_complete, refusal, step
+from cluster.impact.upgrade import ROLES, Boot, boots, is_complete, refusal, step
 from cluster.load import parse
 from cluster.roster import machines
 from tests.clouds import settings
@@ -90,28 +90,41 @@ def test_what_slurm_takes_is_not_refused():
 
 
 @pytest.mark.parametrize("login", [{"count": 2}, {"on": "controller"}])
-@pytest.mark.parametrize("found", [None, {}, {"controller": "25.05"}, {"controller": "25.05", "node": "25.05"}])
+@pytest.mark.parametrize("outputs", [{}, {"releases": {"controller": "25.05"}}, {"images": {"controller": "b"}}])
+@pytest.mark.parametrize("new", [Boot("25.05", "b"), Boot("24.11", "b")])
 def test_steps_move_every_machine_once_and_no_node_before_the_controller(
-    login: dict[str, object], found: Mapping[str, str] | None
+    login: dict[str, object], outputs: Mapping[str, Mapping[str, str]], new: Boot
 ) -> None:
-    def config(version: str) -> ClusterConfig:
-        return parse(settings(image={"base": "ubuntu-2204"}, slurm={"version": version}, login=login))
-
-    before, after = config("24.11"), config("25.05")
-    runs = {machine.name: (found or {}).get(min(machine.roles), "24.11") for machine in machines(after)}
+    after = parse(settings(image={"base": "ubuntu-2204"}, slurm={"version": new.release}, login=login))
+    found = boots(outputs, Boot("24.11", "a"))
+    runs = {machine.name: found[min(machine.roles)] for machine in machines(after)}
     for _ in ROLES:
-        one = step(found, before, after)
+        one = step(found, new)
         assert bool(one.text) is bool(one.number)
         for name in runs.keys() - one.held(after):
-            runs[name] = "25.05"
-        assert runs["cloud-controller"] == "25.05"
-        assert one.nodes <= min(runs.values()) or one.number == 3
-        found, before = one.after, after
-    assert {*runs.values()} == {"25.05"}
+            runs[name] = new
+        assert runs["cloud-controller"] == new
+        assert one.nodes <= min(boot.release for boot in runs.values()) or one.number == 3
+        assert one.text.endswith("the next `up` goes on") is (bool(one.number) and not is_complete(one.after))
+        found = boots(one.outputs, Boot("", ""))
+        assert found == one.after
+    assert {*runs.values()} == {new}
     assert is_complete(found)
-    assert step(found, before, after).number == 0
-    assert refusal(found, config("25.11")) == ""
+    assert step(found, new).number == 0
+    assert refusal(found, "25.11") == ""
+
+
+def test_the_way_back_from_a_step_that_has_not_ended_goes_through_all_steps() -> None:
+    """Nobody knows which nodes have been recreated by then."""
+    old, new = Boot("26.05", "a"), Boot("26.05", "b")
+    found = step(boots({}, old), new).after
+    for number in (1, 2, 3, 0):
+        one = step(found, old)
+        assert one.number == number
+        found = one.after
+    assert found == boots({}, old)
 
 
 def test_a_platform_that_does_not_install_slurm_has_no_steps():
-    assert step(None, None, config_of("nebius")).after == {}
+    one = step({}, Boot("25.11", ""))
+    assert (one.text, one.after, one.held(config_of("nebius"))) == ("", {}, frozenset())

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from jobs import drain
+from jobs import drain, turns
 from slurm import conf_changes, reservations, scheduler
 
 CONF = (
@@ -139,7 +139,8 @@ class Cloud:
                 states -= {"POWER_DOWN", "DRAIN", "POWERING_UP"}
                 states.add("POWERING_DOWN")
         return {
-            name: scheduler.State(states=set(states), reason=self.reasons[name]) for name, states in self.nodes.items()
+            name: scheduler.State(states=set(states), reason=self.reasons[name], partitions=["p"])
+            for name, states in self.nodes.items()
         }
 
     def run(self, *command: str) -> str:
@@ -159,27 +160,28 @@ class TestElasticNodes:
     its next machine created by Slurm."""
 
     @pytest.fixture
-    def cloud(self, monkeypatch: pytest.MonkeyPatch) -> Cloud:
+    def cloud(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Cloud:
         found = Cloud(a="IDLE", b="IDLE+CLOUD", c="IDLE+CLOUD+POWERED_DOWN", d="ALLOCATED+CLOUD+POWERING_UP")
         monkeypatch.setattr(scheduler, "states", found.states)
         monkeypatch.setattr(drain, "run", found.run)
+        monkeypatch.setattr(scheduler, "run", found.run)
         monkeypatch.setattr(drain, "succeeds", lambda *_: True)
         monkeypatch.setattr(drain, "everywhere", list)
-        monkeypatch.setattr(drain, "TIMEOUT", Path("/nonexistent"))
+        monkeypatch.setattr(drain, "TIMEOUT", tmp_path / "seconds")
+        for name in ("PART", "FOLDER", "LEFT", "FAILED"):
+            monkeypatch.setattr(turns, name, tmp_path / name)
         monkeypatch.setattr(drain.time, "sleep", lambda _: None)
         return found
 
-    def test_that_leave_are_off_and_drained_before_slurm_conf_changes(self, cloud, monkeypatch, tmp_path):
-        monkeypatch.setattr(drain, "TIMEOUT", tmp_path / "seconds")
-        drain.drain_removed("".join(f"NodeName={name} CPUs=2\n" for name in "abcd"), "", seconds=60)
+    def test_that_leave_are_off_and_drained_before_slurm_conf_changes(self, cloud):
+        drain.drain_removed("".join(f"NodeName={name} CPUs=2\n" for name in "abcd"), "", seconds=60, part=0.25)
         assert cloud.nodes["a"] == {"IDLE", "DRAIN"}
         for name in "bcd":
             assert {"POWERED_DOWN", "DRAIN"} <= cloud.nodes[name]
         assert set(cloud.reasons.values()) == {scheduler.LEAVES}
         assert [one for one in cloud.asked if "POWER" in one] == ["b POWER_DOWN", "d POWER_DOWN_FORCE"]
 
-    def test_that_a_job_wakes_on_the_way_are_powered_down_again(self, cloud, monkeypatch, tmp_path):
-        monkeypatch.setattr(drain, "TIMEOUT", tmp_path / "seconds")
+    def test_that_a_job_wakes_on_the_way_are_powered_down_again(self, cloud, monkeypatch):
         states, woken = cloud.states, []
 
         def wake() -> dict[str, scheduler.State]:
@@ -190,7 +192,7 @@ class TestElasticNodes:
             return found
 
         monkeypatch.setattr(scheduler, "states", wake)
-        drain.drain_removed("NodeName=b CPUs=2\n", "", seconds=60)
+        drain.drain_removed("NodeName=b CPUs=2\n", "", seconds=60, part=0.25)
         assert {"POWERED_DOWN", "DRAIN"} <= cloud.nodes["b"]
         assert [one for one in cloud.asked if "POWER" in one] == ["b POWER_DOWN", "b POWER_DOWN_FORCE"]
 

@@ -16,7 +16,7 @@ from lab.google.compute import STOCK_OUT, FakeElastic, Fault
 from lab.google.http import Call
 
 RESUME_TIMEOUT, SUSPEND_TIMEOUT, IDLE, SLURMD_TIMEOUT, REQUEUE = 900, 120, 600, 300, 121
-TEMPLATES = {"t-spot": {"machineType": "m"}, "t-demand": {"machineType": "m"}}
+TEMPLATES = {name: {"machineType": "m"} for name in ("t-spot", "t-demand", "t-new")}
 
 
 def settings(count: int = 8, **given: Any) -> Reconcile:
@@ -266,9 +266,9 @@ class Cluster:
 
     @property
     def instances(self) -> dict[str, str]:
-        return {row["name"]: row["status"] for row in self._resources()}
+        return {row["name"]: row["status"] for row in self.resources()}
 
-    def _resources(self) -> list[dict[str, Any]]:
+    def resources(self) -> list[dict[str, Any]]:
         return [one.resource for one in self.fake.world.machines.values()]
 
     def end(self, name: str, status: str = "") -> None:
@@ -291,7 +291,7 @@ class Cluster:
             self._check()
 
     def _check(self) -> None:
-        ours = {row["name"] for row in self._resources() if row["labels"].get("hpc-made-by") == "reconcile"}
+        ours = {row["name"] for row in self.resources() if row["labels"].get("hpc-made-by") == "reconcile"}
         nodes = self.slurm.nodes_
         sleeping = {name for name in ours if name not in nodes or "POWERED_DOWN" in nodes[name].states}
         self.orphans = {name: self.orphans.get(name, self.now) for name in sleeping}

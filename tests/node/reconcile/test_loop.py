@@ -23,6 +23,33 @@ def states(cluster: Cluster, name: str = "c-gpu-0") -> set[str]:
     return cluster.slurm.nodes_[name].states - {"CLOUD"}
 
 
+def test_another_image_reaches_machines_when_their_jobs_have_ended_a_part_at_a_time(tmp_path):
+    cluster = Cluster(tmp_path, max_unavailable=0.25)
+    for number in range(8):
+        cluster.slurm.submit(str(number), 1, 300 + 60 * (number % 3))
+    cluster.run(200)
+    began = {number: job.began for number, job in cluster.slurm.jobs.items()}
+    assert len(cluster.instances) == 8
+    assert all(began.values())
+    for number in range(8, 24):
+        cluster.slurm.submit(str(number), 1, 200)
+    # The set-up of a new controller: the templates are those of its image, whose slurmd is no newer than its slurmctld.
+    cluster.settings["nodesets"]["gpu"]["templates"] = [{"way": "spot", "template": "global/instanceTemplates/t-new"}]
+    cluster.slurm.started = cluster.now
+    cluster.restart()
+    old = {row["id"] for row in cluster.resources()}
+    while not all(job.done for job in cluster.slurm.jobs.values()):
+        cluster.run(30)
+        machines = cluster.resources()
+        assert {row["labels"]["hpc-template"] for row in machines if row["id"] not in old} <= {"t-new"}
+        leaving = [one for one in cluster.slurm.nodes_.values() if one.states & {"POWER_DOWN", "POWERING_DOWN"}]
+        waiting = [job for job in cluster.slurm.jobs.values() if not job.nodes and not job.done]
+        assert len(leaving) <= 2 or not waiting
+        assert cluster.now < 1_800_010_000
+    assert {number: cluster.slurm.jobs[number].began for number in began} == began, "none was requeued"
+    assert {row["labels"]["hpc-template"] for row in cluster.resources()} == {"t-new"}
+
+
 class TestComeAndGo:
     def test_nodes_of_a_job_come_together_and_go_when_they_are_idle(self, cluster):
         cluster.slurm.submit("1", 4, 60)

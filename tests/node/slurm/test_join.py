@@ -17,8 +17,12 @@ SCONTROL = (
 class TestParse:
     def test_reads_states_and_reason(self):
         assert scheduler.parse_nodes(SCONTROL) == {
-            "dev-cpu-0": {"states": {"IDLE"}, "reason": ""},
-            "dev-cpu-1": {"states": {"DOWN", "NOT_RESPONDING", "DRAIN"}, "reason": "Not responding = dead"},
+            "dev-cpu-0": {"states": {"IDLE"}, "reason": "", "partitions": ["cpu"]},
+            "dev-cpu-1": {
+                "states": {"DOWN", "NOT_RESPONDING", "DRAIN"},
+                "reason": "Not responding = dead",
+                "partitions": [],
+            },
         }
 
 

@@ -202,3 +202,18 @@ def test_files_for_a_release_wait_for_the_last_node_before_it(monkeypatch: pytes
                 check("26.05")
         else:
             check("26.05")
+
+
+def test_elastic_nodes_of_an_older_release_are_waited_for(monkeypatch: pytest.MonkeyPatch):
+    rows = [f"NodeName=n0 State={state}+CLOUD Version=24.11.5\n" for state in ("ALLOCATED", "IDLE", "POWERED_DOWN")]
+    left = list(rows)
+    monkeypatch.setattr(upgrade, "run", lambda *_: left.pop(0) if len(left) > 1 else left[0])
+    monkeypatch.setattr(upgrade, "installed", lambda: "26.05")
+    monkeypatch.setattr(upgrade, "listens", lambda _: True)
+    monkeypatch.setattr(slurmctld, "applied", lambda: {"slurm.conf": ""})
+    monkeypatch.setattr(upgrade.time, "sleep", lambda _: None)
+    upgrade.check_nodes({"takes_over": [], "nodes": "26.05"}, seconds=60)
+    assert left == rows[-1:]
+    left[:] = rows[:1]
+    with pytest.raises(SetupError, match=r"n0 \(24\.11\).*scontrol power down asap"):
+        upgrade.check_nodes({"takes_over": [], "nodes": "26.05"}, seconds=-1)

@@ -75,3 +75,11 @@ def test_the_controller_is_given_the_time_that_its_own_set_up_takes(refusing, tm
 def test_a_blank_in_an_fstab_field_is_escaped():
     line = Mount(source="10.0.0.1@tcp:/home", target="/my home", fs_type="lustre", options="")
     assert mounts.fstab_lines([line]) == ["10.0.0.1@tcp:/home /my\\040home lustre defaults,nosuid,nodev 0 0"]
+
+
+def test_what_another_image_brings_is_left_out_until_the_machine_has_it(monkeypatch):
+    monkeypatch.setattr(mounts.shutil, "which", lambda name, **_: None if name == "mount.gcsfuse" else "/sbin/" + name)
+    rows = [mount("my-bucket", "gcsfuse"), Mount(source="a@tcp:/fs", target="/fs", fs_type="lustre", options="")]
+    assert mounts.of_image(rows) == rows[1:]
+    monkeypatch.setattr(mounts.shutil, "which", lambda *_, **__: None)
+    assert mounts.of_image([mount("c:/home", "nfs")]) == [mount("c:/home", "nfs")], "refused, as before"
