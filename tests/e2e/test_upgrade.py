@@ -1,8 +1,10 @@
 """Slurm goes to another release under running and queued jobs, and loses none; what can't be converted is put back."""
 
+import json
 import re
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from tempfile import TemporaryFile
 
 import pytest
 
@@ -15,6 +17,7 @@ pytestmark = pytest.mark.e2e
 
 OLD, NEW = "24.11", "26.05"
 WAITS = f"until [ -e {GO} ]; do sleep 1; done"
+LAST = f"{GO}-last"
 QUEUED = 20
 SLURM = {"mpi_default": "pmi2", "timers": {"slurmd": 12}}
 USAGE = "/var/spool/slurmctld/assoc_usage*"
@@ -98,6 +101,55 @@ def test_no_job_is_lost_on_the_way(aged: Cluster):
     assert "CgroupJobIdPaths" in aged.inside("controller", "cat /etc/slurm/cgroup.conf")
     assert {*aged.outputs()["releases"].values()} == {NEW}
     assert "Nothing to do" in aged.up()
+
+
+def test_another_image_takes_the_same_steps_and_goes_on_after_a_kill(aged: Cluster):
+    """The preview says what happens; the job of the node that comes last runs on until then."""
+    job = aged.job(WAITS.replace(GO, LAST), "--nodelist=aged-cpu-0", user="alice")
+    old = _keys(aged)
+    aged.edit(lambda c: c["image"].update(presents_as="ubuntu-2204"))
+    preview = aged.preview()
+    (change,) = preview["effects"]["fields"]
+    assert "in three steps: the controller first" in change["reason"]
+    machines = [step for step in preview["steps"] if step["type"].endswith(":Machine")]
+    assert [step["name"] for step in machines if step["op"] != "same"] == ["aged-controller"]
+    with TemporaryFile("w+") as said:
+        up = aged.start("up", "aged", "--config-file", str(aged.file), out=said.fileno())
+        try:
+            eventually(
+                lambda: up.poll() is not None or _keys(aged)["aged-cpu-1"] != old["aged-cpu-1"], what="the idle node"
+            )
+            assert up.poll() is None, (said.seek(0), said.read())
+            eventually(lambda: _takes_jobs(aged, "aged-cpu-1"), what="its return, while the other is busy")
+        finally:
+            up.kill()
+            up.wait()
+    assert aged.state(job) == "RUNNING"
+    with ThreadPoolExecutor() as pool:
+        later = pool.submit(aged.hpc, "up")
+        eventually(lambda: later.done() or "DRAIN" in _node(aged, "aged-cpu-0"), what="the busy node's turn")
+        assert aged.state(job) == "RUNNING"
+        aged.inside("cpu-1", f"touch {LAST}")
+        later.result()
+    for name in aged.outputs()["machines"]:
+        assert "Ubuntu" in aged.inside(name.removeprefix("aged-"), "cat /etc/os-release")
+    assert "|0|" in aged.inside("controller", f"sacct -n -P -X -j {job} --format=state,restarts,jobname")
+    assert "Nothing to do" in aged.up()
+
+
+def _keys(cluster: Cluster) -> dict[str, str]:
+    """What each node has reported, by its name: the host key of its machine."""
+    said = cluster.inside("login-0", "cd /opt/apps/adm/hpc/nodes; grep -H . aged-cpu-*.json")
+    return {row.partition(".json:")[0]: json.loads(row.partition(":")[2])["host_key"] for row in said.splitlines()}
+
+
+def _node(cluster: Cluster, name: str) -> str:
+    return cluster.inside("controller", f"scontrol --oneliner show node {name}", check=False)
+
+
+def _takes_jobs(cluster: Cluster, name: str) -> bool:
+    """Whether the node is in service again."""
+    return " State=IDLE " in _node(cluster, name)
 
 
 def _waits(cluster: Cluster) -> bool:
