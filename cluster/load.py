@@ -16,6 +16,7 @@ from cluster.catalog.bounds import MOST_NODES
 from cluster.checks import elastic, machines, scripts, settings, users
 from cluster.config.cluster import ClusterConfig
 from cluster.config.fields import description, given, section_at, shown
+from cluster.config.monitoring import SECRETS
 from cluster.config.section import OTHER, PLAIN, Section
 from cluster.findings import (
     PROVIDERS,
@@ -136,16 +137,16 @@ def _of_the_rest(saved: _Salvage) -> list[Finding]:
 def _unknown_keys(stack_config: Mapping[str, Any]) -> list[Finding]:
     """Keys of this program's own namespace that it does not read."""
     namespace = ROOT.split(":", 1)[0]
-    unknown = [key for key in stack_config if key.startswith(f"{namespace}:") and key != ROOT][:_MOST_EXPLAINED]
+    unknown = [key for key in stack_config if key.startswith(f"{namespace}:") and key not in (ROOT, *SECRETS)]
     return [
         Finding(
             id="unknown-setting",
             at=key,
             given=show(stack_config[key]),
-            allowed=ROOT,
+            allowed=f"{ROOT}, and encrypted {listing(SECRETS)}",
             todo=f"write {ROOT}" if nearest(key, [ROOT]) and ROOT not in stack_config else "remove it",
         )
-        for key in unknown
+        for key in unknown[:_MOST_EXPLAINED]
     ]
 
 

@@ -12,6 +12,7 @@ from cli.stack import edits as text_file
 from cli.stack import project, stackfile, state_dir
 from cli.stack.edits import with_setting
 from cli.stack.stackfile import StackFile
+from cluster.config.monitoring import SECRETS
 from engine.state.crypter import Crypter
 
 _FOREIGN = "secretsprovider"
@@ -34,7 +35,9 @@ def set_(
     user of this machine could read it.
     """
     file = project.require_file(stack, config_file)
-    if ":" not in key or key.startswith(_HEAD):
+    if key in SECRETS and not secret:
+        raise CliError(f"{key} is a secret: add --secret, and leave VALUE out.")
+    if ":" not in key or (key.startswith(_HEAD) and key not in SECRETS):
         raise CliError(
             f"{key!r}: give a provider's setting, such as gcp:credentials; the cluster is edited in {file.path}."
         )

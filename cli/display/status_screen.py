@@ -123,6 +123,15 @@ def actions(seen: ClusterObservation, now: float) -> Table:
     return _headed(("AGO", "ACTION", "NODES", "STATE BEFORE", "WHY"), rows)
 
 
+def alerts(seen: ClusterObservation) -> Table:
+    """Alerts of Prometheus that fire."""
+    rows = [
+        (one["name"], one["severity"], one["since"][:19], one["actor"], cut(one["summary"], 100))
+        for one in seen.controller.part("alerts") or []
+    ]
+    return _headed(("ALERT", "SEVERITY", "SINCE (UTC)", "WHO ACTS", "WHAT"), rows)
+
+
 def daemons(seen: ClusterObservation, now: float) -> Table:
     """Daemons by what they are and where; since when the one that was started last runs."""
     groups: dict[tuple[str, str], list[tuple[str, float]]] = defaultdict(list)
@@ -216,6 +225,7 @@ def show(seen: ClusterObservation, found: list[ClusterFinding]) -> None:
         partitions(seen),
         queue(seen),
         actions(seen, now),
+        alerts(seen),
         daemons(seen, now),
         storage(seen),
         versions(seen),

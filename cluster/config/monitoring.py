@@ -1,14 +1,69 @@
-"""Metrics and alerts: what Prometheus on the controller collects and keeps."""
+"""Metrics and alerts: what Prometheus on the controller collects and keeps, and who gets its alerts."""
 
+from collections.abc import Mapping
 from typing import Annotated
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from cluster.config.impact import NoEffect
 from cluster.config.section import Section
-from cluster.config.types import Positive
+from cluster.config.types import Flag, Positive
+from cluster.config.validators.formats import matching
 
 SERVICE = NoEffect("Prometheus restarts on the controller; Slurm and jobs are not affected")
+ALERTING = NoEffect("Alertmanager restarts on the controller; Slurm and jobs are not affected")
+SECRETS: Mapping[str, tuple[str, str]] = {
+    "hpc:mailPassword": ("[^\\x00-\\x1f]{1,200}", "one line of at most 200 characters"),
+    "hpc:slackUrl": ("https://[!-~]{1,500}", "the URL of an incoming webhook, e.g. https://hooks.slack.com/services/..."),
+    "hpc:webhookUrl": ("https?://[!-~]{1,500}", "a URL, e.g. https://alerts.example.org/slurm"),
+}
+"""Encrypted settings beside hpc:cluster that receivers need: the form of each, and what is allowed, in words."""
+
+_address = matching(
+    "[A-Za-z0-9._%+-]+@[A-Za-z0-9.-]+[A-Za-z0-9]", "one mail address, e.g. ops@example.org", "write each as one entry"
+)
+_smarthost = matching(
+    "[A-Za-z0-9.-]+:[0-9]{1,5}", "host and port of a mail server, e.g. smtp.example.org:587", "write host:port"
+)
+_channel = matching("[#@][^\\s\"'{}]{1,80}", "a channel or a person, e.g. '#alerts'", "write it in quotes: '#alerts'")
+_user = matching("[!-~]{1,200}", "the name of an account of the mail server", "remove blanks")
+Address = Annotated[str, AfterValidator(_address)]
+
+
+class Mail(Section):
+    """Mail by a server that accepts it with TLS."""
+
+    to: Annotated[tuple[Address, ...], ALERTING] = Field(min_length=1, max_length=20, examples=[["ops@example.org"]])
+    """Who gets it."""
+    sender: Annotated[Address, ALERTING] = Field(examples=["slurm@example.org"])
+    """Its sender's address."""
+    smarthost: Annotated[str, AfterValidator(_smarthost), ALERTING] = Field(examples=["smtp.example.org:587"])
+    """The mail server."""
+    username: Annotated[str | None, AfterValidator(lambda one: one and _user(one)), ALERTING] = None
+    """Account there, whose password is `hpc:mailPassword`. Default: none is needed."""
+
+
+class Receivers(Section):
+    """Who gets alerts; secrets are beside hpc:cluster, encrypted: `./hpc config set STACK hpc:slackUrl --secret`."""
+
+    mail: Annotated[Mail | None, ALERTING] = None
+    """By mail."""
+    slack: Annotated[str | None, AfterValidator(lambda one: one and _channel(one)), ALERTING] = Field(
+        default=None, examples=["#alerts"]
+    )
+    """Channel of Slack; the incoming webhook's URL is `hpc:slackUrl`."""
+    webhook: Annotated[Flag, ALERTING] = False
+    """By POST of Alertmanager's JSON to `hpc:webhookUrl`."""
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """The settings of SECRETS that these need."""
+        needed = {
+            "hpc:mailPassword": self.mail is not None and self.mail.username is not None,
+            "hpc:slackUrl": self.slack is not None,
+            "hpc:webhookUrl": self.webhook,
+        }
+        return tuple(name for name, wanted in needed.items() if wanted)
 
 
 class Monitoring(Section):
@@ -22,3 +77,5 @@ class Monitoring(Section):
     """GB of the controller's disk that metrics take at most: then the oldest are deleted, however young they are."""
     interval_seconds: Annotated[Positive, SERVICE] = Field(default=30, ge=10, le=300)
     """Seconds between two collections of all metrics."""
+    receivers: Receivers = Field(default_factory=Receivers.model_construct)
+    """Who gets alerts. Default: nobody; `./hpc status` lists those that fire."""

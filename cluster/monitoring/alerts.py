@@ -146,12 +146,21 @@ ALERTS: tuple[Alert, ...] = (
     ),
     Alert(
         name="ConfigNotApplied",
-        expression="hpc_machine_config_not_applied == 1",
+        expression="hpc_machine_config_not_applied == 1 and on (machine) "
+        'label_replace(up{job="node"} == 1, "machine", "$1", "instance", "(.+)")',
         minutes=15,
         severity="warning",
         what="The set-up of {{ $labels.machine }} is {{ $labels.state }}: it does not have the newest config version",
         todo="./hpc logs STACK {{ $labels.machine }}",
-        **_gauge("hpc_machine_config_not_applied", "1", "_", machine="dev-cpu-0", state="failed"),
+        bad={
+            'hpc_machine_config_not_applied{machine="dev-cpu-0",state="failed"}': "1",
+            'up{job="node",instance="dev-cpu-0"}': "1",
+        },
+        good={
+            'hpc_machine_config_not_applied{machine="dev-cpu-0",state="failed"}': "_",
+            'up{job="node",instance="dev-cpu-0"}': "1",
+        },
+        labels={"machine": "dev-cpu-0", "state": "failed"},
     ),
     Alert(
         name="QueueStuck",

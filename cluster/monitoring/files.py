@@ -11,7 +11,7 @@ from typing import Any
 import yaml
 
 from cluster.config.cluster import ClusterConfig
-from cluster.config.monitoring import Monitoring
+from cluster.config.monitoring import Monitoring, Receivers
 from cluster.monitoring import alerts
 from cluster.roster import controller_name, elastic_names, machines
 from cluster.slurm import paths
@@ -78,6 +78,7 @@ def monitoring(config: ClusterConfig) -> Payload | None:
         ),
         "interval_seconds": wanted.interval_seconds,
         "leave_out": _left_out(config),
+        "secrets": {mark(name): secret_file(name) for name in wanted.receivers.secrets},
         "files": {name: text.removesuffix("\n").split("\n") for name, text in render(config, wanted).items()},
     }
 
@@ -93,7 +94,7 @@ def render(config: ClusterConfig, wanted: Monitoring) -> dict[str, str]:
     """Text of each file, by its path below /etc/prometheus."""
     return {
         "prometheus.yml": _yaml(config, _prometheus(config, wanted)),
-        "alertmanager.yml": _yaml(config, _alertmanager()),
+        "alertmanager.yml": _yaml(config, _alertmanager(wanted.receivers)),
         RULES: _yaml(config, alerts.rules()),
         TARGETS: _targets(config),
     }
@@ -150,10 +151,42 @@ def _slurm(config: ClusterConfig) -> list[dict[str, Any]]:
     return found
 
 
-def _alertmanager() -> dict[str, Any]:
+def mark(setting: str) -> str:
+    """What stands for a secret in alertmanager.yml; scripts/node/monitoring/service.py puts it in its place."""
+    return f"@{setting.removeprefix('hpc:')}@"
+
+
+def secret_file(setting: str) -> str:
+    """Path of a secret on the controller."""
+    return f"/etc/hpc/alerts/{setting.removeprefix('hpc:')}"
+
+
+def _alertmanager(receivers: Receivers) -> dict[str, Any]:
+    """Nobody, or all of the section's: each gets every alert, and a message when it is over."""
+    text = "{{ range .Alerts }}{{ .Annotations.summary }}. {{ .Labels.actor }}: {{ .Annotations.todo }}\n{{ end }}"
+    found: dict[str, Any] = {"name": "cluster"}
+    if mail := receivers.mail:
+        found["email_configs"] = [
+            {
+                "to": ", ".join(mail.to),
+                "from": mail.sender,
+                "smarthost": mail.smarthost,
+                "send_resolved": True,
+                **(
+                    {"auth_username": mail.username, "auth_password": mark("hpc:mailPassword")} if mail.username else {}
+                ),
+                "html": "",
+                "text": text,
+            }
+        ]
+    if receivers.slack:
+        row = {"channel": receivers.slack, "api_url": mark("hpc:slackUrl"), "send_resolved": True, "text": text}
+        found["slack_configs"] = [row]
+    if receivers.webhook:
+        found["webhook_configs"] = [{"url": mark("hpc:webhookUrl"), "send_resolved": True}]
     return {
-        "route": {"receiver": "none", "group_by": ["alertname"], "group_wait": "30s", "repeat_interval": "12h"},
-        "receivers": [{"name": "none"}],
+        "route": {"receiver": "cluster", "group_by": ["alertname"], "group_wait": "30s", "repeat_interval": "12h"},
+        "receivers": [found],
         # Of machines that are away nothing else is worth a message.
         "inhibit_rules": [
             {

@@ -1,5 +1,6 @@
 """Slurm on given machines: one remote command for each phase, each safe to run again."""
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -7,8 +8,10 @@ import pulumi
 from pulumi_command import remote
 
 from cluster.config import ClusterConfig
+from cluster.config.monitoring import SECRETS
 from cluster.config.slurm import WarmUp
 from cluster.jobs.warm_up import warm_up
+from cluster.monitoring.files import secret_file
 from cluster.roster import MachineSpec
 from cluster.slurm.accounting import desired
 from cluster.slurm.files import digest
@@ -23,6 +26,7 @@ def deploy_machines(
     config: ClusterConfig, scripts: Tree, make: Callable[[ClusterConfig, ClusterKeys], Machines]
 ) -> Deployment:
     """Have a platform whose clusters are machines with SSH make them, and put Slurm on them."""
+    alert_secrets(config)  # one that is missing stops the run before anything is registered
     keys = ClusterKeys(config.name, tokens=config.slurm.slurmrestd)
     made = make(config, keys)
     slurm = SlurmCluster(config.name, config, keys, made, scripts)
@@ -122,6 +126,7 @@ class SlurmCluster(pulumi.ComponentResource):
                 secrets[payload.TOKEN_KEY] = keys.tokens
             if platform.elastic and platform.elastic.token is not None:
                 secrets[payload.CLOUD_TOKEN] = platform.elastic.token
+            secrets |= alert_secrets(self._config)
         there = self._phase(machine, "setup", payload.packed_setup(), command=payload.UNPACK)
         text = pulumi.Output.secret(pulumi.Output.json_dumps(secrets))
         kept = self._phase(machine, "secrets", text, command=payload.KEEP)
@@ -268,6 +273,21 @@ class SlurmCluster(pulumi.ComponentResource):
                 deleted_with=machine.resource if undo else None,
             ),
         )
+
+
+def alert_secrets(config: ClusterConfig) -> dict[str, pulumi.Output[str]]:
+    """Files of the secrets that receivers of alerts need, from encrypted settings. Raises RunError."""
+    found: dict[str, pulumi.Output[str]] = {}
+    for name in config.monitoring.receivers.secrets if config.monitoring else ():
+        settings, key = pulumi.Config(name.partition(":")[0]), name.partition(":")[2]
+        value = settings.get(key)
+        pattern, allowed = SECRETS[name]
+        if value is None or not re.fullmatch(pattern, value):
+            given = "nothing" if value is None else "a text of another form (not shown)"
+            todo = f"./hpc config set {pulumi.get_stack()} {name} --secret"
+            raise pulumi.RunError(f"{name}\n  given:   {given}\n  allowed: {allowed}\n  to do:   {todo}")
+        found[secret_file(name)] = pulumi.Output.secret(value)
+    return found
 
 
 UNITS = ("hpc-node.service", "hpc-watch.service")

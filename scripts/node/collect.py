@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from jobs import lost_jobs
+from monitoring import service as monitoring
 from slurm import slurmd
 from system import (
     authorized_keys,
@@ -55,6 +56,7 @@ def units_of(roles: list[str]) -> list[str]:
         found["slurmrestd"] = None
     if (payload or {}).get("reconcile"):
         found["hpc-reconcile"] = None
+    found |= dict.fromkeys(monitoring.units())
     return [*found, *(JOINING if roles == ["node"] else ())]
 
 
@@ -200,6 +202,8 @@ def parts(mine: list[str]) -> dict[str, Part]:
         from slurm import scheduler
 
         found["reconcile"] = service.status
+        if monitoring.PROMETHEUS in monitoring.units():
+            found["alerts"] = monitoring.firing
         found["scripts"] = prologs.observe
         found |= {f"slurm {name}": part for name, part in scheduler.PARTS.items()}
         found |= {f"accounting {name}": part for name, part in accounts.PARTS.items()}

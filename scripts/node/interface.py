@@ -138,12 +138,14 @@ class Reconcile(TypedDict):
 
 class Monitoring(TypedDict):
     """Prometheus and Alertmanager on the controller: arguments, and texts of their files below /etc/prometheus.
-    `leave_out`: beginnings of names that the set-up's own exporter leaves out."""
+    `leave_out`: beginnings of names that the set-up's own exporter leaves out. `secrets`: marks in alertmanager.yml,
+    and the files that have their texts."""
 
     prometheus: str
     alertmanager: str
     interval_seconds: int
     leave_out: list[str]
+    secrets: dict[str, str]
     files: dict[str, list[str]]
 
 
@@ -366,6 +368,7 @@ class Observation(TypedDict, total=False):
     controller: Reached
     scripts: dict[str, str]
     reconcile: dict[str, Any]  # a controller's: mode, why, brakes, cooling, alerts, jobs, actions; empty without a loop
+    alerts: list[dict[str, str]]  # a controller's: those that fire; absent without Prometheus
     jobs: list[str]  # that have a process on a node; `records` of accounting/records.py are the controller's
     slurm: dict[str, Any]  # nodes and partitions (rows of scontrol), jobs, config, ping, statistics, database
     accounting: dict[str, Any]  # accounts, associations, users, qos, as sacctmgr prints them

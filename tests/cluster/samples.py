@@ -211,11 +211,19 @@ SAMPLES: list[Sample] = [
     ("containers.data", at(containers={"data": "home"}), Effect.NOTHING),
     ("deletion_protection", at(deletion_protection=True), Effect.NOTHING),
 ]  # fmt: skip
-MONITORED: Cluster = {**LAB, "monitoring": {}}
+_MAIL = {"to": ["ops@example.org"], "sender": "slurm@example.org", "smarthost": "smtp.example.org:587"}
+MONITORED: Cluster = {**LAB, "monitoring": {"receivers": {"mail": _MAIL}}}
 MONITORED_SAMPLES: list[Sample] = [
     ("monitoring", at(monitoring=None), Effect.REPLACE),
     ("monitoring.retention_days", at("monitoring", retention_days=30), Effect.NOTHING),
     ("monitoring.disk_gb", at("monitoring", disk_gb=20), Effect.NOTHING),
+    ("monitoring.receivers.mail", gone("monitoring", "receivers", "mail"), Effect.NOTHING),
+    ("monitoring.receivers.mail.to", at("monitoring", "receivers", "mail", to=["a@example.org"]), Effect.NOTHING),
+    ("monitoring.receivers.mail.sender", at("monitoring", "receivers", "mail", sender="a@example.org"), Effect.NOTHING),
+    ("monitoring.receivers.mail.smarthost", at("monitoring", "receivers", "mail", smarthost="a:25"), Effect.NOTHING),
+    ("monitoring.receivers.mail.username", at("monitoring", "receivers", "mail", username="slurm"), Effect.NOTHING),
+    ("monitoring.receivers.slack", at("monitoring", "receivers", slack="#alerts"), Effect.NOTHING),
+    ("monitoring.receivers.webhook", at("monitoring", "receivers", webhook=True), Effect.NOTHING),
     ("monitoring.interval_seconds", at("monitoring", interval_seconds=60), Effect.NOTHING),
 ]
 GROWING: Cluster = {

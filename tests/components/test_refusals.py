@@ -1,6 +1,6 @@
 """What `./hpc up` refuses, the program refuses too: who types `pulumi up` has nobody else to stop it."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 import pulumi
 import pytest
@@ -78,3 +78,24 @@ def test_the_question_is_no_resource(made: dict[str, Any]) -> None:
     """A StackReference would be one, with a copy of all outputs."""
     types = {one.type for one in deploy(settings(GROWN), was=made).resources}
     assert not {type_ for type_ in types if type_.startswith("pulumi:pulumi:")}
+
+
+class TestSecretsOfReceivers:
+    """A receiver of alerts whose secret is missing, or is none, stops the program; its text is in no plain input."""
+
+    ALERTED: ClassVar[dict[str, Any]] = {**CLUSTER, "monitoring": {"receivers": {"slack": "#alerts", "webhook": True}}}
+
+    @pytest.mark.parametrize("given", [{}, {"hpc:slackUrl": "hooks.slack.com/hush"}])
+    def test_it_is_asked_for(self, given: dict[str, str]) -> None:
+        with pytest.raises(pulumi.RunError) as refused:
+            deploy({**settings(self.ALERTED), **given, "hpc:webhookUrl": "https://example.org/hush"})
+        assert "to do:   ./hpc config set" in str(refused.value)
+        assert "hpc:slackUrl" in str(refused.value)
+        assert "hush" not in str(refused.value)
+
+    def test_it_reaches_the_controller_alone_and_encrypted(self) -> None:
+        urls = {"hpc:slackUrl": "https://hooks.slack.com/hush", "hpc:webhookUrl": "https://example.org/hush"}
+        recording = deploy({**settings(self.ALERTED), **urls})
+        assert [one.name for one in recording.resources if "hush" in str(one.shown)] == []
+        sent = [one.name for one in recording.resources if "hush" in str(one.inputs)]
+        assert sent == ["dev-controller-secrets"]

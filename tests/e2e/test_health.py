@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from cluster.monitoring.alerts import ALERTS
 from tests.e2e.cluster import Cluster, eventually
 from tests.e2e.faults import states
 
@@ -27,6 +28,7 @@ def sick(bring_up: Callable[..., Cluster]) -> Cluster:
         login={"on": "controller"},
         nodesets={"cpu": {"count": 2}, "gpu": {"count": 1, "machine_type": "local-2c-2gpu"}},
         partitions={"main": {"nodesets": ["cpu", "gpu"], "default": True}},
+        monitoring={"interval_seconds": 10},
         slurm={"health": {"interval_seconds": 5, "resume_after": 1, "network": {"min_mbps": 100, "seconds": 1}}},
     )
 
@@ -65,6 +67,35 @@ def test_slurmd_checks_every_node(sick: Cluster):
         assert found["cpu-0"]["checks"][kind]["state"] == "ok"
     sick.run("srun", "-N3", "true")
     assert "00-hpc-health: ended, exit code 0" in sick.inside("gpu-0", "cat /var/log/slurm/prolog.log")
+
+
+ELSEWHERE = ("hpc_image_age_seconds", "hpc_reconcile_brakes", "hpc_reconcile_cooling")
+"""Metrics of baked images, and of elastic nodes."""
+
+
+def prometheus(cluster: Cluster, path: str) -> Any:
+    """An answer of Prometheus."""
+    line = f"import urllib.request as r; print(r.urlopen('http://127.0.0.1:9090/api/v1/{path}').read().decode())"
+    return json.loads(cluster.inside("controller", f'python3 -c "{line}"'))["data"]
+
+
+def test_prometheus_has_what_alerts_are_of_and_one_fires_and_clears(sick: Cluster):
+    wanted = {series.partition("{")[0] for alert in ALERTS for series, good in alert.good.items() if good != "_"}
+    there = lambda: set(prometheus(sick, "label/__name__/values"))  # noqa: E731 - asked again and again
+    eventually(lambda: wanted - there() == set(ELSEWHERE), what=f"metrics of all alerts, among {sorted(wanted)}")
+    groups = lambda: prometheus(sick, "rules")["groups"]  # noqa: E731 - as above
+    eventually(lambda: {rule["health"] for group in groups() for rule in group["rules"]} == {"ok"}, what="all rules")
+    assert {target["health"] for target in prometheus(sick, "targets")["activeTargets"]} == {"up"}
+
+    fires = "amtool --alertmanager.url=http://localhost:9093 alert query alertname=HealthDisk"
+    sick.inside("cpu-1", "mount -t tmpfs -o size=1m full /tmp; dd if=/dev/zero of=/tmp/full bs=4k 2>/dev/null; true")
+    eventually(lambda: "disk of sick-cpu-1 fails" in sick.inside("controller", fires), what="the alert")
+    # On a busy machine its report may come late.
+    shown = lambda: sick.said("status", sick.name, code=1)  # noqa: E731 - asked again and again
+    eventually(lambda: "HealthDisk" in shown(), what="the alert in status")
+    sick.inside("cpu-1", "umount --lazy /tmp")
+    well(sick)
+    eventually(lambda: "HealthDisk" not in sick.inside("controller", fires), what="an alert that is over")
 
 
 def test_faults_drain_their_nodes_and_no_job_is_lost(sick: Cluster):

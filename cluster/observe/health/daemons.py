@@ -103,6 +103,19 @@ def records(seen: ClusterObservation) -> Iterator[ClusterFinding]:
             )
 
 
+def prometheus(seen: ClusterObservation) -> Iterator[ClusterFinding]:
+    """Prometheus, where the stack has it: without it nobody gets an alert."""
+    why = seen.controller.error("alerts")
+    if why and not seen.controller.is_busy:
+        yield ClusterFinding(
+            id="monitoring-down",
+            where=(seen.controller.name,),
+            what=f"Prometheus does not answer, so no alert fires: {why}",
+            todo=f"./hpc ssh {seen.stack} controller -- systemctl restart prometheus",
+            note="Its log on that machine: journalctl -u prometheus",
+        )
+
+
 def lost_jobs(seen: ClusterObservation) -> Iterator[ClusterFinding]:
     """Jobs of the last day that a slurmctld that was killed had accepted and not written."""
     lost = seen.controller.part("lost") or []

@@ -26,6 +26,7 @@ CHECKS: tuple[Callable[[ClusterObservation], Iterable[ClusterFinding]], ...] = (
     daemons.records,
     machines.missing_mounts,
     machines.full_disks,
+    daemons.prometheus,
     daemons.restarting,
     machines.outdated,
     machines.older_slurm,

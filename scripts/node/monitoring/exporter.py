@@ -20,7 +20,7 @@ from health.kinds import KINDS
 from monitoring import slurm_metrics
 from monitoring.exposition import Sample, render
 from reconcile import service as reconcile
-from slurm import scheduler, slurmctld
+from slurm import conf_changes, scheduler, slurmctld
 from system import cluster_state, installation, mounts, munge
 from system.host import Part, SetupError, listens, read_json, run, side_by_side, write
 
@@ -68,10 +68,14 @@ def _nodes() -> Iterator[Sample]:
 
 
 def _jobs() -> Iterator[Sample]:
-    conf = slurmctld.applied().get("slurm.conf", "")
-    partitions = re.findall(r"(?m)^PartitionName=(\S+)", conf)
     text = _ask("squeue", "--noheader", "--all", "--states=all", f"--format={slurm_metrics.COLUMNS}")
-    return slurm_metrics.job_metrics(text, partitions, time.time())
+    return slurm_metrics.job_metrics(text, _named("PartitionName"), time.time())
+
+
+def _named(kind: str) -> list[str]:
+    """Names of the nodes or partitions in the files that slurmctld runs with."""
+    conf = slurmctld.applied().get("slurm.conf", "")
+    return [name for hosts in re.findall(rf"(?m)^{kind}=(\S+)", conf) for name in conf_changes.expand(hosts)]
 
 
 def _scheduler() -> Iterator[Sample]:
@@ -90,12 +94,13 @@ def _daemons() -> Iterator[Sample]:
 
 
 def _machines() -> Iterator[Sample]:
-    """Whether machines apply the newest config version, and the results of their health checks."""
-    newest = read_json(cluster_state.CONFIG, {}).get("digest", "")
+    """Whether the set-up of machines has failed, and whether nodes, which alone follow it, have the newest config
+    version."""
+    newest, nodes = read_json(cluster_state.CONFIG, {}).get("digest", ""), set(_named("NodeName"))
     counts = Counter({"configured": 0, "outdated": 0, "failed": 0})
     for name, report in cluster_state.reports().items():
         state = "failed" if report.get("state") == "failed" else "configured"
-        if state == "configured" and report.get("digest") != newest:
+        if state == "configured" and name in nodes and report.get("digest") != newest:
             state = "outdated"
         counts[state] += 1
         if state != "configured":

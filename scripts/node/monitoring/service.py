@@ -5,10 +5,8 @@ All but the last are packages of the distribution, with their own units, which r
 
 from __future__ import annotations
 
-import grp
 import hashlib
 import json
-import os
 import shutil
 from pathlib import Path
 
@@ -16,7 +14,6 @@ from interface import Monitoring
 from system.host import (
     STARTED,
     SetupError,
-    folder,
     forget,
     has_user,
     log,
@@ -32,6 +29,8 @@ NODE_EXPORTER, PROMETHEUS, ALERTMANAGER = "prometheus-node-exporter", "prometheu
 EXPORTER = "hpc-metrics"
 DEFAULTS = Path("/etc/default")
 ETC = Path("/etc/prometheus")
+ALERTING = "alertmanager.yml"
+SECRETS = Path("/etc/hpc/alerts")
 SETTINGS = Path("/etc/hpc/metrics.json")
 UNIT = Path(f"/etc/systemd/system/{EXPORTER}.service")
 TEXTFILES = Path("/var/lib/prometheus/node-exporter")
@@ -76,9 +75,14 @@ def control(wanted: Monitoring | None) -> None:
     files = {name: "\n".join(lines) + "\n" for name, lines in wanted["files"].items()}
     if not has_user(USER):
         raise _missing(PROMETHEUS)
+    for mark, path in wanted["secrets"].items():
+        # In single quotes, in which YAML has one character to escape.
+        secret = Path(path).read_text().strip().replace("'", "''")
+        files[ALERTING] = files[ALERTING].replace(mark, secret)
+    for stale in {str(path) for path in SECRETS.glob("*")} - set(wanted["secrets"].values()):
+        remove(stale)
     for name, text in files.items():
-        write(ETC / name, text, mode=0o640)
-        _readable(ETC / name)
+        write(ETC / name, text, mode=0o600 if name == ALERTING else 0o644, owner=USER if name == ALERTING else "root")
     # Prometheus reads the list of machines again by itself.
     read = json.dumps({name: text for name, text in files.items() if not name.startswith("targets/")}, sort_keys=True)
     _package(ALERTMANAGER, wanted["alertmanager"], read)
@@ -87,6 +91,25 @@ def control(wanted: Monitoring | None) -> None:
     write(SETTINGS, settings)
     write_unit(UNIT, SERVICE)
     service(EXPORTER, settings=settings + SERVICE + _version(), block=False)
+
+
+def firing() -> list[dict[str, str]]:
+    """Alerts that fire now. Raises OSError: Prometheus does not answer."""
+    from urllib.request import urlopen  # slow to import, and nodes do without
+
+    with urlopen("http://127.0.0.1:9090/api/v1/alerts", timeout=3) as answer:
+        found = [one for one in json.load(answer)["data"]["alerts"] if one["state"] == "firing"]
+    texts = [{**one["labels"], **one["annotations"], "name": one["labels"]["alertname"]} for one in found]
+    keys = ("name", "severity", "actor", "summary", "todo")
+    return [
+        {"since": one["activeAt"], **{key: text.get(key, "") for key in keys}}
+        for one, text in zip(found, texts, strict=True)
+    ]
+
+
+def units() -> list[str]:
+    """The units of these that this machine runs."""
+    return [name for name in (PROMETHEUS, ALERTMANAGER, EXPORTER, NODE_EXPORTER) if (STARTED / name).exists()]
 
 
 def _package(name: str, arguments: str, read: str = "") -> None:
@@ -105,12 +128,6 @@ def _missing(name: str) -> SetupError:
     )
 
 
-def _readable(path: Path) -> None:
-    """Let the daemons read a file that others may not."""
-    folder(path.parent)
-    os.chown(path, 0, grp.getgrnam(USER).gr_gid)
-
-
 def _stop(*names: str) -> None:
     """Stop units that this set-up has started, and leave alone those that somebody else has."""
     if ours := [name for name in names if (STARTED / name).exists()]:
@@ -124,7 +141,15 @@ def _remove() -> None:
     if not SETTINGS.exists():
         return
     unread_units()
-    for path in (ETC / "rules/hpc.yml", ETC / "targets/hpc.json", TEXTFILES / "hpc.prom", UNIT, SETTINGS):
+    for path in (
+        *SECRETS.glob("*"),
+        ETC / ALERTING,
+        ETC / "rules/hpc.yml",
+        ETC / "targets/hpc.json",
+        TEXTFILES / "hpc.prom",
+        UNIT,
+        SETTINGS,
+    ):
         remove(path)
     shutil.rmtree(DATA / "metrics2", ignore_errors=True)
     log("removed metrics and alerts: the stack has no section `monitoring` any more")

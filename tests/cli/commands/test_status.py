@@ -174,6 +174,16 @@ class TestScreen:
             ("1 min", "create", "hc-gpu-[1-2]", "idle+powering_up", "spot"),
         ]
 
+    def test_alerts_that_fire_are_shown_and_a_silent_prometheus_is_a_finding(self) -> None:
+        seen = healthy()
+        assert status_screen.alerts(seen) == []
+        alert = {"name": "NodeDown", "severity": "critical", "actor": "administrator", "todo": "./hpc status STACK"}
+        facts(seen, "controller")["alerts"] = [{**alert, "since": "2026-11-23T14:29:19.4Z", "summary": "It is down"}]
+        row = ("NodeDown", "critical", "2026-11-23T14:29:19", "administrator", "It is down")
+        assert status_screen.alerts(seen)[1:] == [row]
+        facts(seen, "controller")["alerts"] = {"error": "Connection refused"}
+        assert [finding.id for finding in findings(seen)] == ["monitoring-down"]
+
     def test_what_is_not_known_is_said(self) -> None:
         lost = MachineObservation(name="c", roles=("controller",), reached=False)
         seen = ClusterObservation(stack="dev", machines=(lost,))

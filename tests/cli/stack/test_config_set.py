@@ -81,6 +81,7 @@ class TestCommand:
         assert stackfile.encryption_keys(root / "Pulumi.dev.yaml") == first
 
     def test_what_it_is_not_for_is_said(self, hpc: Hpc, root: Path) -> None:
+        assert "hpc:slackUrl is a secret" in hpc("config", "set", "dev", "hpc:slackUrl", "https://x").err
         for key in ("zone", "hpc:cluster"):
             assert "give a provider's setting" in hpc("config", "set", "dev", key, "x").err
         (root / "Pulumi.dev.yaml").write_text(f"secretsprovider: gcpkms://key\n{STACK}")

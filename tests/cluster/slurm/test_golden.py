@@ -39,7 +39,7 @@ def _monitoring(cluster: ClusterConfig) -> dict[str, str]:
     files = {name.replace("/", "-"): text for name, text in monitoring.render(cluster, wanted).items()}
     files.pop(monitoring.RULES.replace("/", "-"))
     part = monitoring.monitoring(cluster) or {}
-    said = {name: part[name] for name in ("prometheus", "alertmanager", "interval_seconds", "leave_out")}
+    said = {name: part[name] for name in ("prometheus", "alertmanager", "interval_seconds", "leave_out", "secrets")}
     arguments = {**said, "node_exporter": monitoring.node_exporter(cluster)}
     return {**files, "monitoring.json": json.dumps(arguments, indent=2) + "\n"}
 
