@@ -14,7 +14,10 @@ SERVICE = NoEffect("Prometheus restarts on the controller; Slurm and jobs are no
 ALERTING = NoEffect("Alertmanager restarts on the controller; Slurm and jobs are not affected")
 SECRETS: Mapping[str, tuple[str, str]] = {
     "hpc:mailPassword": ("[^\\x00-\\x1f]{1,200}", "one line of at most 200 characters"),
-    "hpc:slackUrl": ("https://[!-~]{1,500}", "the URL of an incoming webhook, e.g. https://hooks.slack.com/services/..."),
+    "hpc:slackUrl": (
+        "https://[!-~]{1,500}",
+        "the URL of an incoming webhook, e.g. https://hooks.slack.com/services/...",
+    ),
     "hpc:webhookUrl": ("https?://[!-~]{1,500}", "a URL, e.g. https://alerts.example.org/slurm"),
 }
 """Encrypted settings beside hpc:cluster that receivers need: the form of each, and what is allowed, in words."""

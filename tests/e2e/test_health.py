@@ -91,7 +91,7 @@ def test_prometheus_has_what_alerts_are_of_and_one_fires_and_clears(sick: Cluste
     sick.inside("cpu-1", "mount -t tmpfs -o size=1m full /tmp; dd if=/dev/zero of=/tmp/full bs=4k 2>/dev/null; true")
     eventually(lambda: "disk of sick-cpu-1 fails" in sick.inside("controller", fires), what="the alert")
     # On a busy machine its report may come late.
-    shown = lambda: sick.said("status", sick.name, code=1)  # noqa: E731 - asked again and again
+    shown = lambda: sick.said("status", code=1)  # noqa: E731 - asked again and again
     eventually(lambda: "HealthDisk" in shown(), what="the alert in status")
     sick.inside("cpu-1", "umount --lazy /tmp")
     well(sick)
