@@ -23,6 +23,8 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 # A million rounds of key derivation are for attackers, not for tests.
 crypter.ROUNDS = 10
+# kubectl, Helm and their like run for a tenth of a second, a fifth of it to collect garbage.
+os.environ.setdefault("GOGC", "400")
 # Nearly all that tests import and record is held until the end, as in the program itself (cli/__main__.py).
 gc.set_threshold(200_000)
 

@@ -48,7 +48,7 @@ while sleep 2; do
         continue
     fi
     # Another MUNGE key came after the controller had changed to it: whoever was first, both change together.
-    if [ "$delivered" -nt "$key" ] && ! cmp -s "$delivered" "$key" &&
+    if [ "$delivered" -nt "$key" ] && ! same "$delivered" "$key" munge-key &&
         grep -q "\"munge\": \"$(sha256sum <"$delivered" | cut -c1-12)\"" "$state/cluster.json"; then
         systemctl restart hpc-node.service
         continue

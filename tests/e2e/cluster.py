@@ -19,7 +19,7 @@ from components.local.host import bridge
 from components.local.host.machine import bare, stop
 from components.local.host.paths import images_root
 from lab.machines import inside
-from tests.e2e.forked import Program
+from tests.e2e.forked import PASSPHRASE, Program
 
 ROOT = Path(__file__).parents[2]
 BASE = "debian-13"
@@ -54,6 +54,9 @@ class Cluster:
             "HPC_LOCAL_IMAGES": str(images_root()),
             "HPC_LOCAL_ROOT": str(root),
         }
+        passphrase = home / "passphrase"
+        passphrase.touch(mode=0o600)
+        passphrase.write_text(f"{PASSPHRASE}\n")
         self._write()
 
     def edit(self, change: Callable[[dict[str, Any]], object]) -> None:
@@ -207,13 +210,15 @@ class Cluster:
 
 
 def eventually(test: Callable[[], bool], *, what: str) -> None:
-    """Wait until `test()` is true. The longer it takes the less often it is tried: a look costs 0.1 to 2 s of a
-    processor."""
-    began = time.monotonic()
+    """Wait until `test()` is true. The longer it takes the less often it is tried, and a test that takes long is tried
+    half of the time at most: one costs 0.1 to 2 s of a processor."""
+    began = asked = time.monotonic()
     while not test():
-        waited = time.monotonic() - began
+        answered = time.monotonic()
+        waited = answered - began
         assert waited < PATIENCE, f"{what} did not come true within {PATIENCE} s"
-        time.sleep(min(max(0.3, waited / 10), 3.0))
+        time.sleep(min(max(0.3, answered - asked, waited / 10), 5.0))
+        asked = time.monotonic()
 
 
 def free(name: str) -> str:

@@ -1,7 +1,8 @@
-"""`./hpc` in processes that are forked off one that has imported its modules and made the keys of the states.
+"""`./hpc` in processes that are forked off one that has imported its modules and made the key of the states.
 
 A start of Python, the program's imports and the key of a state's passphrase take half a second of a processor, an `up`
-twice that; tests start some five hundred commands. What runs is the same from `cli.app.main` on.
+twice that; tests start some five hundred commands. What runs is the same from `cli.app.main` on, but for the salt of a
+new state: it is the same for all, as the passphrase that tests give is, so that there is one key.
 """
 
 import gc
@@ -29,6 +30,7 @@ NEBIUS = (
     *(f"nebius.api.nebius.{name}.v1" for name in ("compute", "iam", "mk8s", "storage", "vpc")),
 )  # fmt: skip
 """What rehearsals of stacks on Nebius import besides, 1.3 s of it."""
+PASSPHRASE, SALT = "correct horse", b"8 bytes!"
 PROGRAM = ("cli.operation.operation", "components.deploy", "components.local.deploy", "pulumi_command.remote")
 
 
@@ -112,6 +114,20 @@ def make_key(home: Path, arguments: list[str]) -> None:
             crypter.derive(passphrase, b64decode(salt.split(":")[1]), crypter.ROUNDS).wait()
 
 
+def share_key() -> None:
+    """Make the key of states that begin with PASSPHRASE, and give all new ones its salt."""
+    from engine.state import crypter  # noqa: PLC0415
+
+    made = crypter.Crypter.__init__
+
+    def make(self: crypter.Crypter, passphrase: crypter.Passphrase, salt: str = "") -> None:
+        made(self, passphrase, salt)
+        self._new = SALT
+
+    crypter.Crypter.__init__ = make
+    crypter.derive(PASSPHRASE, SALT, crypter.ROUNDS).wait()
+
+
 def begin(arguments: list[str], env: dict[str, str], files: list[int]) -> None:
     """Become the command, as `python cli` does; SystemExit with its code."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -131,5 +147,6 @@ if __name__ == "__main__":
     sys.path[0] = str(ROOT)
     for module in (*(f"cli.commands.{name}" for name in MODULES), *PROGRAM, *sys.argv[2:]):
         import_module(module)
+    share_key()
     gc.freeze()
     serve(socket.socket(fileno=int(sys.argv[1])))

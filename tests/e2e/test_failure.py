@@ -132,6 +132,8 @@ def test_a_job_that_ended_while_slurmctld_was_away_is_ended_and_no_other(ill: Cl
     running = "squeue -h -t R -o '%A %S'"
     before = dict(line.split() for line in ill.inside("controller", running).splitlines())
     assert {live, both, gone} <= set(before)
+    # `status` names jobs that began a minute ago: one that is asked meanwhile costs a second of a processor.
+    ill.inside("controller", f"until squeue -h -j {gone} -o %M | grep -q '^[1-9]'; do sleep 1; done")
     eventually(lambda: "jobs-missing" in ill.findings(), what="the finding")
     eventually(
         lambda: gone not in ill.inside("controller", "squeue -h -t R -o %A").split(),
