@@ -102,6 +102,7 @@ def _own_files(design: Design, instance_id: str) -> dict[str, File]:
         "/etc/hostname": File(content=f"{design.name}\n"),
         "/etc/machine-id": File(content=f"{instance_id}\n", mode=0o444),
         "/etc/hpc/address": File(content=f"{design.address}/{design.prefix}\n"),
+        "/etc/ssh/sshd_config.d/host.conf": File(content=_SSHD),
         **_access_files(design),
     }
     if design.os_release:
@@ -111,6 +112,11 @@ def _own_files(design: Design, instance_id: str) -> dict[str, File]:
         lines = [f"{name} {major} {minor}\n" for name, major, minor in design.devices]
         files["/etc/hpc/devices"] = File(content="".join(lines))
     return files
+
+
+_SSHD = "KexAlgorithms curve25519-sha256\n"
+"""Its connections do not leave this host. Another key exchange, which OpenSSH 9 prefers (sntrup761), takes the client
+0.07 s of a processor; this one takes 0.01."""
 
 
 def _access_files(design: Design) -> dict[str, File]:
