@@ -15,9 +15,10 @@ from components.local.host import cloud, images, machine, network, owner
 from components.local.host.cgroups import allow_watches
 from components.local.host.layer import File
 from components.local.host.machine import Facts, design, made
-from components.local.host.paths import StackPaths
+from components.local.host.paths import HostError, StackPaths
 from components.local.host.process import require_host
 from components.machine import Boot, BootFile
+from components.slurm import payload
 
 _CLAIM = "network"
 
@@ -178,7 +179,7 @@ class Image(DynamicResource, module="local", name="Image"):
 
 REPLACES = ("root", "images", "stack", "name", "address", "prefix", "image", "os_release", "devices")
 """Inputs whose change replaces the machine."""
-IN_PLACE = ("files_digest", "authorized_keys", "orderly")
+IN_PLACE = ("files_digest", "setup", "authorized_keys", "orderly")
 """Inputs that a running machine takes without a restart."""
 
 
@@ -186,7 +187,7 @@ class MachineProvider(ResourceProvider):
     def create(self, props: dict[str, Any]) -> CreateResult:
         """Make and start the machine; whatever an interrupted run left under its name is replaced."""
         require_host()
-        facts = machine.create(design(props))
+        facts = machine.create(design(_whole(props)))
         return CreateResult(f"{props['stack']}/{props['name']}", _outputs(props, facts))
 
     def diff(self, _id: str, _olds: dict[str, Any], _news: dict[str, Any]) -> DiffResult:
@@ -210,7 +211,7 @@ class MachineProvider(ResourceProvider):
     def update(self, _id: str, _olds: dict[str, Any], _news: dict[str, Any]) -> UpdateResult:
         """Write its files; start it if it does not run, reconnect it if it is disconnected."""
         require_host()
-        return UpdateResult(_outputs(_news, machine.update(design(_news))))
+        return UpdateResult(_outputs(_news, machine.update(design(_whole(_news)))))
 
     def read(self, id_: str, props: dict[str, Any]) -> ReadResult:
         facts = machine.facts(made(props))
@@ -230,16 +231,23 @@ def _outputs(props: Mapping[str, Any], facts: Facts) -> dict[str, Any]:
 
 
 def digest(inputs: Mapping[str, Any]) -> str:
-    """A hash of a machine's files: half a megabyte in each run, of which one JSON text takes three times as long."""
-    found = hashlib.blake2b(digest_size=16)
-    for path, file in sorted(inputs["files"].items()):
-        text = file if isinstance(file, str) else json.dumps(file, sort_keys=True, default=repr)
-        found.update(f"{isinstance(file, str)} {len(path)} {path} {len(text)} {text}".encode())
-    return found.hexdigest()
+    """Return a hash of a machine's files."""
+    return hashlib.sha256(json.dumps(inputs["files"], sort_keys=True, default=repr).encode()).hexdigest()
+
+
+def _whole(props: Mapping[str, Any]) -> dict[str, Any]:
+    """The inputs of a machine, with the files of the set-up in place of their hash: half a megabyte, which each machine
+    would have in the state. Raises HostError if they have changed since."""
+    if not props.get("setup"):
+        return dict(props)
+    if props["setup"] != payload.setup_version():
+        raise HostError(f"{payload.FOLDER} has changed during this run. To do: run `up` again.")
+    setup = {f"{payload.SETUP}/{name}": text for name, text in payload.setup_files().items()}
+    return {**props, "files": setup | props["files"]}
 
 
 def _file_input(file: BootFile) -> pulumi.Input[str] | dict[str, pulumi.Input[str]]:
-    """A file as an input: its text alone, where the rest is as usual, since every machine has dozens of them."""
+    """A file as an input: its text alone, where the rest is as usual."""
     if file.link is not None:
         return {"link": file.link}
     if (file.mode, file.owner) == (File.mode, File.owner):
@@ -252,6 +260,11 @@ def _file_input(file: BootFile) -> pulumi.Input[str] | dict[str, pulumi.Input[st
     return inputs
 
 
+def _file_inputs(files: Boot) -> dict[str, Any]:
+    inputs = {path: _file_input(file) for path, file in files.items()}
+    return {"files": inputs, "setup": payload.setup_version() if files else ""}
+
+
 class LocalMachine(DynamicResource, module="local", name="Machine"):
     """A systemd-nspawn machine with its own systemd, network and root file system."""
 
@@ -260,9 +273,9 @@ class LocalMachine(DynamicResource, module="local", name="Machine"):
     host_key: pulumi.Output[str]
 
     def __init__(self, name: str, props: Mapping[str, Any], files: Boot, opts: pulumi.ResourceOptions) -> None:
-        """`props` are the fields of `Design` but for its files."""
+        """`props` are the fields of `Design` but for its files; a machine with files has the set-up too."""
         outputs = {"instance_id": None, "boot_id": None, "host_key": None}
-        props = {**props, "files": {path: _file_input(file) for path, file in files.items()}, **outputs}
+        props = {**props, **_file_inputs(files), **outputs}
         # Its folder, address and name on the host are the old one's. The diff has it too, but a forced
         # replacement (--replace) does not call it.
         first = pulumi.ResourceOptions(delete_before_replace=True)
@@ -299,7 +312,8 @@ class CloudProvider(ResourceProvider):
     def _start(self, props: dict[str, Any]) -> dict[str, Any]:
         paths = _paths(props)
         owner.refuse_other_state(paths, props.get("state") or "")
-        cloud.start(paths, given(props))
+        machines = {nodeset: _whole(row) for nodeset, row in props["machines"].items()}
+        cloud.start(paths, {**given(props), "machines": machines})
         kept = {name: value for name, value in given(props).items() if name != "machines"}
         return kept | {"machines_digest": _machines_digest(props)}
 
@@ -321,8 +335,5 @@ class Cloud(DynamicResource, module="local", name="Cloud"):
     ) -> None:
         """`props` are what lab/google/host_compute.py reads; `machines` has, for each nodeset, the fields of `Design`
         that all of its machines share, and their files."""
-        designs = {
-            nodeset: {**common, "files": {path: _file_input(file) for path, file in files.items()}}
-            for nodeset, (common, files) in machines.items()
-        }
+        designs = {nodeset: {**common, **_file_inputs(files)} for nodeset, (common, files) in machines.items()}
         super().__init__(CloudProvider(), name, {**props, "machines": designs}, opts)

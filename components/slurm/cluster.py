@@ -296,14 +296,13 @@ UNITS = ("hpc-node.service", "hpc-watch.service")
 def boot_files(
     keys: ClusterKeys, *, mounts: Sequence[Mapping[str, Any]], controller: str
 ) -> Callable[[MachineSpec], Boot]:
-    """A function from a machine to the files it is made with; empty for machines that are set up over SSH."""
+    """Return a function from a machine to the files that it is made with beside the set-up's; empty for machines that
+    are set up over SSH."""
 
     def files(machine: MachineSpec) -> Boot:
         if machine.roles != ("node",):
             return {}
-        boot: dict[str, BootFile] = {
-            f"{payload.SETUP}/{name}": BootFile(content=text) for name, text in payload.setup_files().items()
-        }
+        boot: dict[str, BootFile] = {}
         for unit in UNITS:
             boot[f"/etc/systemd/system/{unit}"] = BootFile(content=payload.setup_files()[unit])
             boot[f"/etc/systemd/system/multi-user.target.wants/{unit}"] = BootFile(link=f"/etc/systemd/system/{unit}")

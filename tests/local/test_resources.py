@@ -8,8 +8,10 @@ import pytest
 from pulumi.dynamic import ResourceProvider, dynamic
 
 from components.local import resources
+from components.local.host import machine
 from components.local.host.paths import HostError, MachinePaths, checked_name, plain
 from components.local.resources import IN_PLACE, REPLACES, MachineProvider
+from components.slurm import payload
 
 
 @pytest.fixture
@@ -21,14 +23,14 @@ def props(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         "root": str(tmp_path), "images": str(tmp_path / "images"), "stack": "dev", "name": "dev-cpu-0",
         "address": "10.77.2.1", "prefix": 20.0, "image": "abc", "authorized_keys": "ssh-ed25519 AAAA",
         "files": {"/etc/a": {"content": "a", "mode": "0644", "owner": "root:root"}, "/etc/b": {"link": "a"}},
-        "os_release": "", "devices": [{"name": "nvidia0", "major": 60.0, "minor": 0.0}], "orderly": False,
+        "os_release": "", "devices": [{"name": "nvidia0", "major": 60.0, "minor": 0.0}], "orderly": False, "setup": "",
     }  # fmt: skip
 
 
 OTHER: dict[str, Any] = {
     "root": "/srv/other", "images": "/srv/images", "stack": "other", "name": "dev-cpu-1", "address": "10.77.2.2",
     "prefix": 24, "image": "def", "os_release": 'ID="ubuntu"\n', "devices": [], "files": {}, "authorized_keys": "k",
-    "orderly": True,
+    "orderly": True, "setup": "another",
 }  # fmt: skip
 
 
@@ -57,6 +59,19 @@ class TestMachine:
         diff = MachineProvider().diff("id", made(props), {**props, given: OTHER[given]})
         assert diff.changes
         assert diff.replaces == []
+
+    def test_the_set_up_comes_from_this_checkout(self, props: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+        wanted = {**props, "setup": payload.setup_version()}
+        seen: list[machine.Design] = []
+        facts = machine.Facts(instance_id="i", boot_id="b", host_key="k")
+        monkeypatch.setattr(resources.machine, "update", lambda design: seen.append(design) or facts)
+        monkeypatch.setattr(resources, "require_host", lambda: None)
+        outputs = MachineProvider().update("id", made(props), wanted).outs
+        assert {f"{payload.SETUP}/system/host.py", "/etc/a"} < set(seen[0].files)
+        assert "files" not in outputs
+        assert not MachineProvider().diff("id", outputs, wanted).changes
+        with pytest.raises(HostError, match="run `up` again"):
+            MachineProvider().update("id", made(props), {**props, "setup": "of another checkout"})
 
     def test_every_input_is_one_or_the_other(self, props: dict[str, Any]) -> None:
         assert set(REPLACES) | set(IN_PLACE) == set(made(props))
