@@ -28,6 +28,9 @@ from engine.project import Project
 from engine.providers.command import LocalCommand
 from engine.values import Props, Value, from_struct, plain, to_struct
 
+FRAMES = 20
+"""The frames of the SDK and of the program's functions from a resource's registration outwards."""
+
 
 class _Inline(ThreadPoolExecutor):
     """Runs calls in the caller's thread: in a preview none waits, and the SDK would look through all its open futures
@@ -74,7 +77,8 @@ def _run(run_: Run, monitor: Value, engine: Value) -> None:
     loop.set_default_executor(_Inline() if run_.dry else Daemons(2 * run_.places + 16))
     sys.argv = [str(project.main)]
     try:
-        loop.run_until_complete(run_in_stack(lambda: _main(project)))
+        with _short_stacks():
+            loop.run_until_complete(run_in_stack(lambda: _main(project)))
     except EngineError:
         raise
     except RunError as error:
@@ -86,6 +90,21 @@ def _run(run_: Run, monitor: Value, engine: Value) -> None:
     finally:
         sys.argv = argv
         _abandon(loop)
+
+
+@contextmanager
+def _short_stacks() -> Iterator[None]:
+    """Let stacks be read no further than to the program: the SDK reads the whole stack at each resource, with this
+    program's own forty frames, for a position in the source that this engine does not show."""
+    before = getattr(sys, "tracebacklimit", None)
+    sys.tracebacklimit = FRAMES
+    try:
+        yield
+    finally:
+        if before is None:
+            del sys.tracebacklimit
+        else:
+            sys.tracebacklimit = before
 
 
 def _main(project: Project) -> None:
