@@ -84,8 +84,8 @@ def accept_edits(config: ClusterConfig) -> tuple[ClusterConfig, upgrade.Step]:
 def _boots(
     last: Mapping[str, Any], was: ClusterConfig | None, config: ClusterConfig
 ) -> tuple[dict[str, upgrade.Boot], upgrade.Boot]:
-    """What machines boot by the last run's outputs, none of a platform without machines; and what the stack file asks
-    for."""
+    """Return what machines boot by the last run's outputs, none of a platform without machines; and what the stack file
+    asks for."""
     new = old = upgrade.Boot(config.slurm_version, machine_image(config))
     if not new.image:
         return {}, new

@@ -43,7 +43,7 @@ def deploy(config: ClusterConfig, scripts: Tree) -> Deployment:
 
 
 def machine_image(config: ClusterConfig) -> str:
-    """What machines boot from: another text is another image. Empty where this program does not install Slurm."""
+    """Return what machines boot from: another text is another image. Empty where others install Slurm."""
     platform = registry.get(config.platform)
     return import_module(platform.deploy).machine_image(config) if platform.machine_images else ""
 

@@ -128,7 +128,7 @@ class Machine:
 
 @dataclass(frozen=True, kw_only=True)
 class Elastic:
-    """How the controller creates and deletes the machines of elastic nodes."""
+    """The way in which the controller creates and deletes the machines of elastic nodes."""
 
     cloud: Mapping[str, pulumi.Input[str]]
     """The API that it calls: `ReconcileCloud` of scripts/node/interface.py."""

@@ -17,7 +17,7 @@ def root(stack: str, project: str) -> str:
 
 
 def qualified_type(urn: str) -> str:
-    """All types on the way from the stack to the resource, joined with `$`."""
+    """Return all types on the way from the stack to the resource, joined with `$`."""
     return urn.split("::", 3)[2]
 
 

@@ -51,7 +51,7 @@ class Supervisor:
 
     @property
     def machines(self) -> Path:
-        """What the operator keeps of the machines."""
+        """Return what the operator keeps of the machines."""
         return self.folder / "machines"
 
     @property

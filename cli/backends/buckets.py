@@ -40,7 +40,7 @@ def load(bucket: str) -> Record | None:
 
 
 def load_all() -> list[Record]:
-    """All of them, by the name of their bucket. Raises CliError: one can't be read."""
+    """Return all of them, by the name of their bucket. Raises CliError: one can't be read."""
     return [_read(path) for path in sorted(folder().glob("*.json"))]
 
 

@@ -33,7 +33,7 @@ class Stack:
     exports: Mapping[str, Any] | None
     """The folders that the controller keeps on a disk of its own, and shares."""
     elastic: Mapping[str, Any] | None = None
-    """How the controller creates elastic nodes."""
+    """The way in which the controller creates elastic nodes."""
     admin_key: str = ""
     """Private half of the operator's key."""
 

@@ -1,4 +1,4 @@
-"""What `./hpc up` adds to the steps of an upgrade: the next one, and the way back where Slurm did not take over."""
+"""Adds to `./hpc up` the steps of an upgrade: the next one, and the way back where Slurm did not take over."""
 
 import json
 import tempfile

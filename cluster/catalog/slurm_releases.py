@@ -37,7 +37,7 @@ class Table:
         return VERSIONS if name in self.always else ()
 
     def names(self, version: str) -> list[str]:
-        """All parameters that a release has."""
+        """Return all parameters that a release has."""
         return sorted([*self.always, *(name for name in self.some if version in self.versions(name))])
 
 

@@ -88,7 +88,7 @@ def find_warnings(config: ClusterConfig) -> Iterator[Finding]:
 
 
 def _monitoring(config: ClusterConfig) -> Iterator[Finding]:
-    """What metrics take of the controller's disk: a preview states it."""
+    """Yield what metrics take of the controller's disk: a preview states it."""
     wanted = config.monitoring
     if wanted is None:
         return

@@ -37,7 +37,7 @@ class Boot:
 
 @dataclass(frozen=True)
 class Step:
-    """What the next `up` does of an upgrade; without one, every machine is dealt with as its resource says."""
+    """The part of an upgrade that the next `up` does; without one, every machine is dealt with as its resource says."""
 
     old: str
     new: str
@@ -77,8 +77,8 @@ class Step:
 
 
 def boots(outputs: Mapping[str, Any], otherwise: Boot) -> dict[str, Boot]:
-    """What each role boots, by the stack's outputs; `otherwise` where these do not have it: of a new cluster, or one
-    that an earlier version of this program made."""
+    """Return what each role boots, by the stack's outputs; `otherwise` where these do not have it: of a new cluster, or
+    one that an earlier version of this program made."""
     releases, images = (outputs.get(key) or {} for key in ("releases", "images"))
     return {role: Boot(releases.get(role, otherwise.release), images.get(role, otherwise.image)) for role in ROLES}
 

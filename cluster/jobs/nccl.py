@@ -210,7 +210,7 @@ class Measured:
 
 @dataclass
 class Pairs:
-    """All that was measured of some nodes, and what it says."""
+    """The measurements of some nodes, and what they say."""
 
     nodes: Sequence[str]
     measured: list[Measured] = field(default_factory=list)

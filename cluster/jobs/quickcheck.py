@@ -539,7 +539,7 @@ def _accounting(expected: Expected, event: Event | None) -> CheckResult:
 
 @dataclass(frozen=True, kw_only=True)
 class CheckReport:
-    """All results."""
+    """The results of all checks."""
 
     results: tuple[CheckResult, ...]
     not_checked: tuple[NotChecked, ...]

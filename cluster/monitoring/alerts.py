@@ -20,7 +20,7 @@ _DAY = 86_400
 
 @dataclass(frozen=True, kw_only=True)
 class Alert:
-    """One alert."""
+    """An alert."""
 
     name: str
     expression: str

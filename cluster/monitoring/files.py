@@ -84,7 +84,7 @@ def monitoring(config: ClusterConfig) -> Payload | None:
 
 
 def _left_out(config: ClusterConfig) -> list[str]:
-    """What slurmctld gives itself, and what it is not to give: every user reaches node_exporter's port."""
+    """Return what slurmctld gives itself, and what it is not to give: every user reaches node_exporter's port."""
     if has_own_metrics(config):
         return ["slurm_"]
     return ["slurm_user_", "slurm_account_"] if private_data(config) else []
@@ -152,7 +152,7 @@ def _slurm(config: ClusterConfig) -> list[dict[str, Any]]:
 
 
 def mark(setting: str) -> str:
-    """What stands for a secret in alertmanager.yml; scripts/node/monitoring/service.py puts it in its place."""
+    """Return what stands for a secret in alertmanager.yml; scripts/node/monitoring/service.py puts it in its place."""
     return f"@{setting.removeprefix('hpc:')}@"
 
 
@@ -199,7 +199,7 @@ def _alertmanager(receivers: Receivers) -> dict[str, Any]:
 
 
 def _targets(config: ClusterConfig) -> str:
-    """All machines, a group a line. Elastic ones come and go: `up` of these is 0 while they are off."""
+    """Return all machines, a group a line. Elastic ones come and go: `up` of these is 0 while they are off."""
     groups: dict[tuple[str, str, str], list[str]] = {}
     for machine in machines(config):
         role = next(role for role in ("controller", "login", "node") if role in machine.roles)

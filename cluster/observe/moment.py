@@ -31,7 +31,7 @@ class MomentError(ValueError):
 
 
 def expression(given: str) -> str:
-    """The same moment as `date --date=` on the machine reads it; letters, digits, blanks and `-:` only.
+    """Return the same moment as `date --date=` on the machine reads it; letters, digits, blanks and `-:` only.
 
     Raises:
         MomentError: it is none of what ALLOWED names.

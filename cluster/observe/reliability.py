@@ -439,8 +439,8 @@ _Out = tuple[str, Span, str, dict[str, float], bool, bool]
 
 
 def _read_events(text: str, inside: _Window) -> tuple[list[_Registered], list[_Out]]:
-    """What the cluster was registered with, and nodes that were not used: NodeName|Start|End|State|TRES|ClusterNodes|
-    Reason."""
+    """Return what the cluster was registered with, and nodes that were not used:
+    NodeName|Start|End|State|TRES|ClusterNodes|Reason."""
     registered: list[_Registered] = []
     outages: list[_Out] = []
     for line in text.splitlines():

@@ -136,7 +136,7 @@ def table(found: Iterable[Record], by: Iterable[By] = EACH) -> list[Row]:
 
 
 def total(found: Iterable[Record]) -> Row:
-    """All of them together; a job that ran twice is one job."""
+    """Return all of them together; a job that ran twice is one job."""
     return _row((), list(found))
 
 
@@ -159,7 +159,7 @@ def _row(keys: tuple[str, ...], members: list[Record]) -> Row:
 
 
 def _share(pairs: Iterable[tuple[float, float | None]]) -> float | None:
-    """What was used of what was held, of those of which it is measured."""
+    """Return what was used of what was held, of those of which it is measured."""
     known = [(held, used) for held, used in pairs if used is not None]
     whole = sum(held for held, _ in known)
     return sum(used for _, used in known) / whole if whole else None

@@ -88,7 +88,7 @@ def partition_settings(config: ClusterConfig, name: str) -> dict[str, Value]:
 
 
 def boot_seconds(config: ClusterConfig, nodeset: str) -> int:
-    """How long Slurm waits for an elastic node: ResumeTimeout of its partitions, else the cluster's."""
+    """Return how long Slurm waits for an elastic node: ResumeTimeout of its partitions, else the cluster's."""
     whole = _seconds(config.slurm.extra, "resumetimeout") or BOOT_SECONDS
     found = [
         seconds

@@ -108,7 +108,7 @@ def render_conf(config: ClusterConfig, addresses: Mapping[str, str] | None) -> s
 
 
 def settings(config: ClusterConfig, addresses: Mapping[str, str] | None = None) -> list[Group]:
-    """All one-line settings, in groups.
+    """Return all one-line settings, in groups.
 
     What fields set has the value of the field, in the group that names the parameter or else in one of their own. What
     `slurm.extra` names stands in its own group at the end and nowhere else.

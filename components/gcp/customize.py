@@ -166,7 +166,7 @@ def _merge(old: Any, change: Any, hint: Any) -> Any:  # noqa: ANN401 - inputs ar
 
 
 class Customizer:
-    """All of a stack's `customize`, and what each entry of it has matched."""
+    """The entries of a stack's `customize`, and what each has matched."""
 
     def __init__(self, config: ClusterConfig) -> None:
         """Raises pulumi.RunError with every input that the provider's classes do not have, or not of this type."""

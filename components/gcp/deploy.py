@@ -146,7 +146,7 @@ class GcpPlatform(pulumi.ComponentResource):
     ready: Sequence[pulumi.Resource]
     """Resources after which machines are set up: file systems whose servers take their time."""
     elastic: Elastic | None
-    """How the controller creates elastic nodes; None where there are none."""
+    """The way in which the controller creates elastic nodes; None where there are none."""
     outputs: Mapping[str, Any]
     """Outputs of the stack."""
 

@@ -42,7 +42,7 @@ MODES = {"/var/mail": (0o2775, MAIL_GID)}
 
 
 def machine_image(config: ClusterConfig) -> str:
-    """What machines boot from, and what they present themselves as."""
+    """Return what machines boot from, and what they present themselves as."""
     try:
         return f"{_recipe(config).digest} {config.image.presents_as or ''}".rstrip()
     except HostError as error:
@@ -76,7 +76,7 @@ class LocalPlatform(pulumi.ComponentResource):
     machines: tuple[Machine, ...]
     """The machines in the roster's order: controller, login machines, static nodes."""
     elastic: Elastic | None
-    """How the controller creates elastic nodes; None where there are none."""
+    """The way in which the controller creates elastic nodes; None where there are none."""
     ready: Sequence[pulumi.Resource]
     """The process that creates them, which runs before the controller asks it."""
 
@@ -213,7 +213,7 @@ def _cloud(
 
 
 def _elastic(config: ClusterConfig, token: pulumi.Output[str]) -> Elastic:
-    """How the controller asks that process for machines: as it asks Google."""
+    """Return how the controller asks that process for machines: as it asks Google."""
     cloud = {"project": _PROJECT, "zone": _ZONE, "region": _ZONE.rpartition("-")[0], "cluster": config.name}
     endpoint = f"http://{plan(config).gateway}:{PORT}"
     return Elastic(

@@ -26,7 +26,7 @@ class Diff:
 
 
 def differences(old: Props, new: Props) -> tuple[Change, ...]:
-    """All differing properties, as deep as both sides are objects or lists; what is secret is not shown."""
+    """Return all differing properties, as deep as both sides are objects or lists; what is secret is not shown."""
     found: list[Change] = []
     for key in sorted({*old, *new}):
         # Providers bridged from Terraform keep notes of their own in the inputs.

@@ -121,7 +121,7 @@ def seconds(inputs: Props) -> int:
 
 
 def values(inputs: Props) -> str:
-    """All values as JSON. A null removes a chart's default. It is kept whatever `allowNullValues` says, as by
+    """Return all values as JSON. A null removes a chart's default. It is kept whatever `allowNullValues` says, as by
     pulumi-kubernetes from 4.30 on."""
     return json.dumps(inputs.get("values") or {})
 

@@ -72,7 +72,7 @@ class Locks:
         self._stack = stack
 
     def holders(self) -> list[Holder]:
-        """All who hold the stack, dead or alive."""
+        """Return all who hold the stack, dead or alive."""
         return [holder for file in sorted(self._folder.glob("*.json")) if (holder := _read(file))]
 
     @contextmanager

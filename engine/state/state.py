@@ -215,7 +215,7 @@ class State:
             return list(self._olds.values())
 
     def resources(self) -> list[Resource]:
-        """All there is, each after what it depends on."""
+        """Return all there is, each after what it depends on."""
         with self._lock:
             return [*self._news.values(), *(r.renamed(self.renamed) for r in self._olds.values())]
 

@@ -216,7 +216,7 @@ def play(root: Path, stack: str) -> int:
 
 
 def _leftovers(day: Day, elastic: list[str]) -> list[str]:
-    """What is not as it should be when all jobs have ended: nodes that do not wait or sleep, instances without use."""
+    """Return what is wrong when all jobs have ended: nodes that do not wait or sleep, instances without use."""
     rows = [row.split() for row in day.slurm("sinfo --noheader --Node --format='%N %T'").splitlines()]
     found = sorted({f"node {name} is {state}" for name, state in rows if state not in ("idle", "idle~")})
     awake = {name for name, state in rows if state == "idle"}

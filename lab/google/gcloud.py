@@ -49,7 +49,7 @@ def relay(here, target):
 
 
 def stdin(target):
-    """The same with standard input and output."""
+    """Return the same with standard input and output."""
     there = socket.create_connection(target)
     threading.Thread(
         target=pump, args=(lambda: os.read(0, 65536), there.sendall, lambda: os._exit(0)), daemon=True

@@ -47,7 +47,7 @@ class Daemon:
 
     @property
     def log(self) -> Path:
-        """What it wrote since its last start."""
+        """Return what it wrote since its last start."""
         return self.folder / f"{self.name}.log"
 
     @property

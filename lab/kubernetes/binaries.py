@@ -251,7 +251,7 @@ class Paths:
 
 
 def ensure(report: Report = lambda _text: None) -> Paths:
-    """All programs; those that neither PATH nor the cache has are built, with a message for each.
+    """Return all programs; those that neither PATH nor the cache has are built, with a message for each.
 
     The first time that takes about six minutes on two cores and needs the Go module proxy (GOPROXY), afterwards it
     takes no time and no network. Raises HostError.

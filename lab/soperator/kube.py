@@ -62,7 +62,7 @@ class Kube:
         return self._request("GET", _path("v1", "Node"), query={"limit": "1"})["metadata"]["resourceVersion"]
 
     def list(self, api: str, kind: str, namespace: str | None = None, *, labels: str = "") -> list[Object]:
-        """All objects of a kind; none if the cluster does not know the kind (yet)."""
+        """Return all objects of a kind; none if the cluster does not know the kind (yet)."""
         query = {"labelSelector": labels} if labels else {}
         try:
             found = self._request("GET", _path(api, kind, namespace), query=query)

@@ -46,7 +46,7 @@ class Cloud:
         return status.st_mtime_ns, status.st_ino
 
     def node_groups(self) -> list[NodeGroup]:
-        """All node groups that have nodes by now."""
+        """Return all node groups that have nodes by now."""
         # The SDK takes a third of a second to import, and an operator without a cloud does not need it.
         from components.nebius.api.objects import objects_of
 

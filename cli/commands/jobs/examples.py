@@ -37,7 +37,7 @@ class Written:
         return [("new", self.new), ("changed", self.changed), ("removed", self.removed)]
 
     def document(self) -> dict[str, list[str]]:
-        """The same as data for JSON."""
+        """Return the same as data for JSON."""
         return {**dict(self.counts()), "kept": self.kept}
 
 

@@ -97,7 +97,7 @@ def reserved(config: ClusterConfig) -> tuple[str, ...]:
 
 
 def room(config: ClusterConfig) -> dict[str, tuple[int, int]]:
-    """For each kind of machine: how many there are, and for how many the plan has addresses."""
+    """Return for each kind of machine: how many there are, and for how many the plan has addresses."""
     system = ipaddress.IPv4Network(config.network.cidr)
     part = system.num_addresses // PARTS
     found = machines(config)

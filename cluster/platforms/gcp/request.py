@@ -155,7 +155,7 @@ def networks(config: ClusterConfig) -> Mapping[str, int]:
 
 
 def describe_request(config: ClusterConfig) -> list[str]:
-    """All of it as lines for people: machines, networks, disks, file systems, rights, addresses."""
+    """Return all of it as lines for people: machines, networks, disks, file systems, rights, addresses."""
     lines = [ask.line for ask in (*asks(config), builder(config)) if ask]
     lines += _describe_elastic(config)
     lines += [

@@ -106,7 +106,7 @@ def split(nodes: int, most: int) -> list[int]:
 
 
 def node_groups(config: ClusterConfig, settings: Nebius) -> tuple[NodeGroup, ...]:
-    """All node groups of a cluster, in the order of their creation."""
+    """Return all node groups of a cluster, in the order of their creation."""
     return (*_services(config, settings), *_workers(config, settings))
 
 

@@ -123,7 +123,7 @@ Preemptible nodes have one of their own."""
 
 
 def request(config: ClusterConfig, settings: Nebius) -> dict[str, Any]:
-    """All of it, as plain JSON."""
+    """Return all of it, as plain JSON."""
     groups = node_groups(config, settings)
     most = {"most": dict(sorted(_quotas_needed(settings, groups, elastic=True).items()))}
     images = {(group.platform, group.os, group.drivers_preset) for group in groups}

@@ -101,7 +101,7 @@ class Comparison:
         return [Curve(f"median of {len(self.earlier)}", medians)]
 
     def document(self) -> dict[str, Any]:
-        """The same for programs."""
+        """Return the same for programs."""
         return {
             "runs": [{"file": name, "date": time.isoformat(), "busbw": level(run)} for name, run, time in self.earlier],
             "left_out": self.left_out,
@@ -249,7 +249,7 @@ class Folder:
         return next((outcome for outcome in (Outcome.FAIL, Outcome.PASS) if outcome in outcomes), Outcome.NONE)
 
     def document(self) -> dict[str, Any]:
-        """The same for programs."""
+        """Return the same for programs."""
         return {
             "result": self.outcome.value,
             "logs": [

@@ -63,7 +63,7 @@ def curves_of(result: NcclResult, others: Iterable[Curve] = ()) -> tuple[list[Cu
 
 
 def document_of(log: NcclLog, result: NcclResult) -> dict[str, Any]:
-    """All of it for programs; numbers that are not finite are null."""
+    """Return all of it for programs; numbers that are not finite are null."""
     subject, reference = result.subject, result.subject.reference
     return {
         "file": log.name,

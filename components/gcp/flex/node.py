@@ -146,7 +146,7 @@ def flex_nodes(
     own: Mapping[str, Any],
     opts: pulumi.ResourceOptions | None = None,
 ) -> list[FlexNode]:
-    """All nodes of a nodeset called `name`.
+    """Return all nodes of a nodeset called `name`.
 
     `where` has project, zone, cluster and endpoint, `own` the template, labels and metadata of each node.
     """

@@ -64,7 +64,7 @@ class Identity(pulumi.ComponentResource):
         return self._accounts[role].email
 
     def versions(self, spec: MachineSpec) -> dict[str, pulumi.Output[str]]:
-        """All that a machine fetches from Secret Manager, by the path that it is kept at."""
+        """Return all that a machine fetches from Secret Manager, by the path that it is kept at."""
         return self._secrets.versions(spec)
 
     def host_key(self, machine: str) -> tls.PrivateKey:
@@ -86,7 +86,7 @@ class Identity(pulumi.ComponentResource):
         )
 
     def _reconcile(self, after: Sequence[pulumi.Resource]) -> list[pulumi.Resource]:
-        """What the controller needs to create and delete the machines of elastic nodes, and to act on no other."""
+        """Return the rights by which the controller creates and deletes machines of elastic nodes, and no others."""
         name, config, account = f"{self._name}-reconcile", self._config, self._accounts["controller"]
         child = pulumi.ResourceOptions(parent=self, depends_on=list(after))
         role = projects.IAMCustomRole(

@@ -58,7 +58,7 @@ class MachineArgs:
     """Resources that machines wait for besides: file systems that they mount."""
 
     def waits(self, spec: MachineSpec) -> list[pulumi.Resource]:
-        """All that must be there before a machine is."""
+        """Return all that must be there before a machine is."""
         return [self.network.ready, *self.identity.ready(spec.roles[0]), *self.after, *self.mounted]
 
     def tags(self, spec: MachineSpec) -> list[str]:

@@ -83,7 +83,7 @@ def is_unified() -> bool:
 
 
 def hierarchies() -> Iterator[Hierarchy]:
-    """All mounted hierarchies that can be written to."""
+    """Yield all mounted hierarchies that can be written to."""
     seen: set[str] = set()
     for line in _MOUNTS.read_text().splitlines():
         before, after = line.split(" - ", 1)

@@ -24,7 +24,7 @@ from hostfiles import locked, remove_empty, write_atomically
 
 @dataclass(frozen=True, kw_only=True)
 class Design:
-    """All that makes a machine what it is; only `files` and `authorized_keys` can be changed in place."""
+    """The design of a machine; only `files` and `authorized_keys` can be changed in place."""
 
     root: Path
     images: Path

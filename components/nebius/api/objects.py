@@ -209,7 +209,7 @@ def exists(kind: str, id_: str, endpoint: str = "") -> bool:
 
 
 def objects_of(kind: str, parent_id: str, endpoint: str = "") -> list[dict[str, Any]]:
-    """All objects of a parent, as JSON."""
+    """Return all objects of a parent, as JSON."""
     return [plain(message) for message in list_all(kind_of(kind), parent_id, endpoint)]
 
 

@@ -22,7 +22,7 @@ TEXT = 200
 
 
 def line_of(record: Mapping[str, Any]) -> dict[str, Any]:
-    """What the history has of a run's record: when, what failed or warned, and what was done. A pure function."""
+    """Return a run's record as the history has it: when, what failed or warned, what was done. A pure function."""
     found: dict[str, Any] = {"time": round(record["time"], 1), "node": record["node"], "boot": record.get("boot", "")}
     for state in ("failed", "warning"):
         checks = record["checks"].items()

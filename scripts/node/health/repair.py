@@ -17,8 +17,8 @@ CONFIRM_SECONDS = 300
 
 
 def judge(before: Mapping[str, Any], found: Mapping[str, Outcome], *, now: float) -> dict[str, Any]:
-    """What the record of a run says of repair: `before` is the last one of this boot, where the node was held, `found`
-    what this run has found. A pure function.
+    """Return what a run's record says of repair. `before` is the last record of this boot, where the node was held,
+    `found` what this run has found. A pure function.
 
     `faults`: since when each fault of the machine is known; `repair`: those that call for one. What a pass proves
     nothing about stays until the machine has booted again: a Xid is logged once.

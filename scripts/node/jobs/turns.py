@@ -120,7 +120,7 @@ def _resume_joined(nodes: Mapping[str, State]) -> None:
 
 
 def describe(name: str, under_way: frozenset[tuple[str, str]]) -> str:
-    """What a node waits for, in a line."""
+    """Return what a node waits for, in a line."""
     names = sorted(one for one, _ in under_way)
     more = f" and {len(names) - 5} more" if len(names) > 5 else ""
     return f"{name} waits for its turn: {', '.join(names[:5]) or 'no node'}{more} being recreated"

@@ -94,7 +94,7 @@ def _daemons() -> Iterator[Sample]:
 
 
 def _machines() -> Iterator[Sample]:
-    """Whether the set-up of machines has failed, and whether nodes, which alone follow it, have the newest config
+    """Yield whether the set-up of machines has failed, and whether nodes, which alone follow it, have the newest config
     version."""
     newest, nodes = read_json(cluster_state.CONFIG, {}).get("digest", ""), set(_named("NodeName"))
     counts = Counter({"configured": 0, "outdated": 0, "failed": 0})
@@ -148,7 +148,7 @@ def _shared(path: str) -> Iterator[Sample]:
 
 
 def parts() -> dict[str, Callable[[], Iterable[Sample]]]:
-    """All parts, by name; a name has no blank."""
+    """Return all parts, by name; a name has no blank."""
     found: dict[str, Callable[[], Iterable[Sample]]] = {
         "nodes": _nodes,
         "jobs": _jobs,

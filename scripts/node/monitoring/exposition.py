@@ -17,7 +17,7 @@ _ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 
 
 class Sample(NamedTuple):
-    """One value of a gauge. Names of metrics and labels are constants of ours."""
+    """A value of a gauge. Names of metrics and labels are constants of ours."""
 
     name: str
     value: float

@@ -34,7 +34,7 @@ _FIELDS = (
 
 
 class Kind(Enum):
-    """What an error means for who asked."""
+    """The meaning of an error for the caller."""
 
     STOCK_OUT = "no capacity"
     RESERVATION_FULL = "the reservation has no machine left"

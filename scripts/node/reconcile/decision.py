@@ -1,4 +1,4 @@
-"""What the reconcile loop does with each node and instance: a table, and a pure function over what was observed.
+"""Decides what the reconcile loop does with each node and instance: a table, and a pure function over observations.
 
 `RULES` is the table; the first rule that applies to a name decides. Slurm says which nodes must have a machine, the
 list of instances which have one. The loop's own memory holds only how long a state has lasted, operations that are
@@ -56,7 +56,7 @@ _TIMEOUT = re.compile(r"(^| : )ResumeTimeout reached$")
 
 
 class Do(Enum):
-    """What is done to a node or its instance."""
+    """An action on a node or its instance."""
 
     NOTHING = "nothing"
     ALERT = "show it in `status`"
@@ -96,8 +96,8 @@ class Node:
 
 @dataclass(frozen=True)
 class Seen:
-    """How long a name has been as it is: the instance's status and the node's mode since `since`, in one pass or more;
-    its power state alone since `power_since`, after `before`."""
+    """The time for which a name has been as it is: the instance's status and the node's mode since `since`, in one pass
+    or more; its power state alone since `power_since`, after `before`."""
 
     status: str
     mode: str
@@ -154,7 +154,7 @@ class BadHost:
 
 @dataclass(frozen=True)
 class Repair:
-    """When a node's machine was last rebooted, its host reported, and the machine replaced; 0 is never."""
+    """The times at which a node's machine was last rebooted, its host reported, the machine replaced; 0 is never."""
 
     reset: float = 0.0
     report: float = 0.0
@@ -172,7 +172,7 @@ class Repair:
 
 @dataclass(frozen=True)
 class World:
-    """All that a decision is made from."""
+    """The observations that a decision is made from."""
 
     now: float
     nodes: Mapping[str, Node]
@@ -217,7 +217,7 @@ def way_key(nodeset: str, way: str) -> str:
 
 
 def observe(before: Mapping[str, Seen], world: World) -> dict[str, Seen]:
-    """How long each name has been as it is now. A pure function."""
+    """Return how long each name has been as it is now. A pure function."""
     found: dict[str, Seen] = {}
     for name in {*world.nodes, *world.instances}:
         case = Case(world, name)
@@ -237,7 +237,7 @@ def observe(before: Mapping[str, Seen], world: World) -> dict[str, Seen]:
 
 
 class Case:
-    """One name: its node, its instance, and what the rules ask about them."""
+    """A name: its node, its instance, and what the rules ask about them."""
 
     def __init__(self, world: World, name: str) -> None:
         self.world, self.name, self.now = world, name, world.now
@@ -260,7 +260,7 @@ class Case:
 
     @property
     def ours(self) -> bool:
-        """Whether the loop made the instance."""
+        """Return whether the loop made the instance."""
         return self.instance is not None and self.instance.labels.get(MADE_BY) == OURS
 
     @property
@@ -269,7 +269,7 @@ class Case:
 
     @property
     def deleted(self) -> bool:
-        """Whether its deletion is under way. A creation that hangs keeps no instance that is not wanted any more."""
+        """Return whether its deletion is under way. A creation that hangs keeps no unwanted instance."""
         return self.pending is not None and self.pending.kind == "delete"
 
     @property
@@ -302,7 +302,7 @@ class Case:
 
     @property
     def up(self) -> bool:
-        """Whether Slurm takes the node to be in service, drained or not."""
+        """Return whether Slurm takes the node to be in service, drained or not."""
         return self.power == "up" and not self.down
 
     @property
@@ -312,32 +312,32 @@ class Case:
 
     @property
     def sick(self) -> bool:
-        """Whether a health check has drained the node."""
+        """Return whether a health check has drained the node."""
         return "DRAIN" in self.states and self.reason.startswith(HEALTH)
 
     @property
     def new(self) -> bool:
-        """Whether the node waits for its new machine, or for its check."""
+        """Return whether the node waits for its new machine, or for its check."""
         return "DRAIN" in self.states and self.reason.startswith(NEW)
 
     @property
     def twice_started(self) -> bool:
-        """Whether Slurm has drained the node for a job that it had forgotten."""
+        """Return whether Slurm has drained the node for a job that it had forgotten."""
         return "DRAIN" in self.states and self.node is not None and self.node.by == "slurm" and self.reason == DUPLICATE
 
     @property
     def maintained(self) -> bool:
-        """Whether the loop has drained the node to have its host maintained."""
+        """Return whether the loop has drained the node to have its host maintained."""
         return "DRAIN" in self.states and self.reason.startswith((MAINTAINED, FAULTY))
 
     @property
     def faulty(self) -> bool:
-        """Whether its host is to be maintained for a fault, which jobs should not wait for."""
+        """Return whether its host is to be maintained for a fault, which jobs should not wait for."""
         return self.instance is not None and self.instance.maintenance == "PENDING" and bool(self.instance.fault)
 
     @property
     def maintainable(self) -> bool:
-        """Whether maintenance of the host is announced, may be done now, and has not been asked for since a day."""
+        """Return whether the host's maintenance is announced, may be done now, and was not asked for since a day."""
         one = self.instance
         return (
             one is not None
@@ -347,14 +347,14 @@ class Case:
 
     @property
     def maintenance_over(self) -> bool:
-        """Whether none is announced any more, or what was asked for has not begun."""
+        """Return whether none is announced any more, or what was asked for has not begun."""
         announced = self.instance.maintenance if self.instance else ""
         late = 0 < self.repair.maintain < self.now - MAINTAIN_SECONDS
         return not announced or (announced == "PENDING" and late and not self.maintainable and not self.faulty)
 
     @property
     def others(self) -> bool:
-        """Whether a person, `up`, or Slurm by a drain, has taken the node out of service."""
+        """Return whether a person, `up`, or Slurm by a drain, has taken the node out of service."""
         if not self.node or not self.states & {"DOWN", "DRAIN", "FAIL"} or self.sick or self.new:
             return False
         if self.reason.startswith(LOOPS):
@@ -368,7 +368,7 @@ class Case:
 
     @property
     def free(self) -> bool:
-        """Whether nobody has a use for the node now: no job, none that is planned for it, no reservation."""
+        """Return whether nobody has a use for the node now: no job, none that is planned for it, no reservation."""
         return not self.busy and not self.states & {"PLANNED", "RESERVED"}
 
     @property
@@ -394,7 +394,7 @@ class Case:
 
     @property
     def old_machine(self) -> bool:
-        """Whether the instance was there before Slurm asked for it: it will not boot again by itself."""
+        """Return whether the instance was there before Slurm asked for it: it will not boot again by itself."""
         asked = self.seen.before in ("POWERED_DOWN", "POWERING_DOWN") and self.seen.power == "POWERING_UP"
         return asked and self.instance is not None and 0 < self.instance.created < self.seen.power_since - 60
 
@@ -407,14 +407,14 @@ class Case:
 
     @property
     def unheard(self) -> bool:
-        """Whether the machine has joined, and slurmctld still waits: it ignores a machine that booted before slurmctld
-        asked for it, as it does again after a restart that lost its first request."""
+        """Return whether the machine has joined, and slurmctld still waits: it ignores a machine that booted before it
+        asked, as it does again after a restart that lost its first request."""
         joined = self.world.joined.get(self.name, 0.0)
         return self.instance is not None and self.instance.created < joined < self.now - JOINED_SECONDS
 
     @property
     def outdated(self) -> bool:
-        """Whether the instance is of a template that the nodeset does not have any more."""
+        """Return whether the instance is of a template that the nodeset does not have any more."""
         if not self.node or not self.instance or not self.elastic or not self.ours:
             return False
         rows = self.world.nodesets[self.node.nodeset]["templates"]
@@ -424,18 +424,18 @@ class Case:
 
     @property
     def confirmed(self) -> bool:
-        """Whether a fault calls for a repair, by a check since its last step; or the machine has not come back."""
+        """Return whether a fault calls for a repair, by a check since its last step; or the machine is not back."""
         silent = self.within(self.repair.last) and not self.checked and self.now - self.repair.last > REPAIR_SECONDS
         return silent or self.slow or (self.checked and self.health is not None and self.health.repair)
 
     @property
     def checked(self) -> bool:
-        """Whether health checks have run since the last step of the repair."""
+        """Return whether health checks have run since the last step of the repair."""
         return self.health is not None and self.health.time > self.repair.last
 
     @property
     def slow(self) -> bool:
-        """Whether a measurement has failed since the last step of the repair: its checks prove nothing then."""
+        """Return whether a measurement has failed since the last step of the repair: its checks prove nothing then."""
         return self.health is not None and self.within(self.repair.last) and self.health.slow > self.repair.last
 
     @property
@@ -445,7 +445,7 @@ class Case:
 
     @property
     def bad_host(self) -> bool:
-        """Whether the machine is on a host that was given up."""
+        """Return whether the machine is on a host that was given up."""
         return self.instance is not None and self.instance.host in self.world.hosts
 
     def within(self, time: float) -> bool:
@@ -458,7 +458,7 @@ class Case:
 
     @property
     def replaceable(self) -> bool:
-        """Whether the machine may be deleted: not one of a reservation, whose next one is on the same host."""
+        """Return whether the machine may be deleted: not one of a reservation, whose next one is on the same host."""
         if not self.elastic or not self.ours or not self.node or self.within(self.repair.replace):
             return False
         names = {one.name for one in self.world.nodes.values() if one.nodeset == self.node.nodeset}
@@ -474,7 +474,7 @@ class Case:
 
     @property
     def over_budget(self) -> bool:
-        """Whether so many nodes of the nodeset are sick that the cause is not their machines."""
+        """Return whether so many nodes of the nodeset are sick that the cause is not their machines."""
         if not self.node:
             return False
         names = [one for one in self.world.nodes.values() if one.nodeset == self.node.nodeset]
@@ -678,7 +678,7 @@ def rule_for(world: World, name: str) -> Rule:
 
 
 def decide(world: World) -> list[Action]:
-    """What is to be done now: nothing on a partial list but what harms nothing. A pure function.
+    """Return what is to be done now: nothing on a partial list but what harms nothing. A pure function.
 
     Nodes that boot for the same job are created by one action, so that all of them come or none.
     """

@@ -1,4 +1,4 @@
-"""What each repair took: the course of every node that a health check has drained, until jobs may return to it."""
+"""Figures of each repair: the course of every node that a health check has drained, until jobs may return to it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ STEPS = ("reset", "report", "replace")
 
 @dataclass(frozen=True)
 class Course:
-    """How far the repair of a node is: since when the fault is known, when the loop saw the node drained, when the last
+    """The stage of a node's repair: since when the fault is known, when the loop saw the node drained, when the last
     job had ended, when the checks had passed again; 0 is not yet."""
 
     reason: str

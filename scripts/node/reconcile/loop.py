@@ -49,7 +49,7 @@ _PLAIN = re.compile(r"[^ -~]|[\"'\\]")
 
 
 class Slurm(Protocol):
-    """What the loop asks of slurmctld."""
+    """The requests of the loop to slurmctld."""
 
     def young(self) -> str:
         """Why slurmctld is not to be relied on now; empty if it is."""
@@ -115,7 +115,7 @@ class Scontrol:
 
 @dataclass
 class Record:
-    """What the loop remembers from pass to pass, also when it is killed."""
+    """The record that the loop keeps from pass to pass, also when it is killed."""
 
     seen: dict[str, Seen] = field(default_factory=dict)
     pending: dict[str, Pending] = field(default_factory=dict)
@@ -336,7 +336,7 @@ class Loop:
                 self.record.boots.pop(node.nodeset, None)
 
     def _boot(self, world: World) -> dict[str, str]:
-        """What machines have published that boot for a minute or longer."""
+        """Return what machines have published that boot for a minute or longer."""
         found: dict[str, str] = {}
         for name, seen in world.seen.items():
             there = world.instances.get(name)
@@ -433,7 +433,7 @@ class Loop:
             self._write(rule="comment", nodes=news, result=str(error))
 
     def _is_there(self, action: Action) -> bool:
-        """Whether an instance is there that the list did not have; so too where that can't be read."""
+        """Return whether an instance is there that the list did not have; so too where that can't be read."""
         try:
             return self.cloud.get(action.nodes[0]) is not None
         except CloudError:
@@ -665,7 +665,7 @@ def _node(name: str, nodeset: str, elastic: bool, row: Mapping[str, str], jobs: 
 
 
 def _joined(world: World) -> dict[str, float]:
-    """When machines that boot have written their last report."""
+    """Return when machines that boot have written their last report."""
     found: dict[str, float] = {}
     for name, node in world.nodes.items():
         if "POWERING_UP" in node.states and name in world.instances:

@@ -254,7 +254,7 @@ def take_requests(reconcile: loop.Loop, place: Path) -> None:
 
 
 def status() -> dict[str, Any]:
-    """What the loop last wrote of itself, for `./hpc status`; empty where there is no loop."""
+    """Return what the loop last wrote of itself, for `./hpc status`; empty where there is no loop."""
     return read_json(loop.FOLDER / "status.json", {}) if loop.SETTINGS.exists() else {}
 
 

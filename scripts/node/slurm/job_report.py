@@ -64,7 +64,7 @@ class JobError(Exception):
 
 
 def report(given: str, ask: Ask, *, now: float | None = None) -> dict[str, Any]:
-    """What there is to say of a job, as JSON has it. Raises JobError."""
+    """Return what there is to say of a job, as JSON has it. Raises JobError."""
     found = ID.fullmatch(given)
     if not found:
         raise JobError(f"{given!r} is no job's number. Allowed: {ALLOWED}")
@@ -329,7 +329,7 @@ def _checks(text: str) -> list[dict[str, Any]]:
 
 
 def _repairs(text: str, names: set[str]) -> list[dict[str, Any]]:
-    """What the reconcile loop did with the nodes."""
+    """Return what the reconcile loop did with the nodes."""
     found: list[dict[str, Any]] = []
     for row in _objects(text):
         nodes = row.get("nodes")
@@ -360,7 +360,7 @@ def _texts(value: object) -> dict[str, str]:
 
 
 def advice(job: dict[str, Any]) -> list[str]:
-    """What to ask for next time, as sbatch's options with the figures that they follow from. A pure function.
+    """Return what to ask for next time, as sbatch's options with the figures that they follow from. A pure function.
 
     A third more than was used: runs differ, and slurmd reads use every 30 s.
     """

@@ -93,7 +93,7 @@ _WHAT = {
 
 
 def explain(reason: str) -> str:
-    """What a reason means, as a sentence without its end; empty for a text that says it itself. A pure function."""
+    """Return what a reason means, a sentence without its end; empty for a text that says it itself. A pure function."""
     # squeue and scontrol print a text of slurmctld's with underscores.
     text = reason.strip("() ").replace("_", " ")
     name = text.partition(",")[0].partition("(")[0].strip()

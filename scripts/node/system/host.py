@@ -391,7 +391,7 @@ Result = TypeVar("Result")
 
 
 def in_parallel(function: Callable[[Item], Result], items: Iterable[Item], *, at_once: int) -> list[Result]:
-    """What the function returns for each item, in their order; threads call it, `at_once` of them."""
+    """Return the function's result for each item, in their order; threads call it, `at_once` of them."""
     from concurrent.futures import ThreadPoolExecutor  # slow to import, and most phases do without
 
     with ThreadPoolExecutor(at_once) as pool:
