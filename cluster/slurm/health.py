@@ -14,8 +14,8 @@ from cluster.catalog.nccl import (
 )
 from cluster.config.cluster import ClusterConfig
 from cluster.config.machines import Nodeset
-from cluster.config.slurm import NcclTest, NetworkTest
-from cluster.jobs.nccl import LOGS, NcclRun, run_script
+from cluster.config.slurm import FabricTest, NcclTest, NetworkTest
+from cluster.jobs.nccl import LOGS, NcclRun, run_script, tests_folder, way
 from cluster.jobs.partition_facts import PartitionFacts, partition_facts
 from cluster.people import admits_root
 from cluster.roster import node_names, nodeset_gpu, nodeset_type
@@ -86,6 +86,11 @@ def measurements(config: ClusterConfig) -> dict[str, Any] | None:
         found["nccl"] = _nccl(config, wanted.nccl, nodes=1)
     if wanted and wanted.fabric:
         found["fabric"] = _nccl(config, wanted.fabric, nodes=2)
+    elif wanted and any(section.elastic for section in config.nodesets.values()):
+        # Never due: what the reconcile loop returns to jobs passes it (scripts/node/health/acceptance.py).
+        gate = {**_nccl(config, FabricTest(), nodes=2), "hours": 0}
+        gate["partitions"] = [part for part in gate["partitions"] if part["over_fabric"]]
+        found |= {"fabric": gate} if gate["partitions"] else {}
     return found or None
 
 
@@ -123,6 +128,8 @@ def _nccl(config: ClusterConfig, wanted: NcclTest, *, nodes: int) -> dict[str, A
                 "busbw_gbps": wanted.min_busbw_gbps or least(row.machine_type.name),
                 "script": run_script(config, NcclRun(partition=row, **run)).text(),
                 "log": f"{LOGS}/%j.log",
+                "built": "" if way(config) == "installed" else tests_folder(row.fabric.container),
+                "over_fabric": bool(row.fabric.nics),
             }
             for row in _each_node_once(config)
             if row.gpu

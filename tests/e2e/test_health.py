@@ -211,6 +211,29 @@ class TestAcceptance:
         assert "hpc-accept" not in sick.inside("controller", "scontrol show reservation")
         well(sick)
 
+    def test_the_nccl_test_with_another_node_is_a_gate(self, sick: Cluster):
+        """Its program is a line here, as there are no GPUs; without a result the node is drained again."""
+        script = (
+            "#!/bin/bash\n#SBATCH --nodes=2 --output=/home/alice/%j.log\ntest -e /home/alice/slow || "
+            "echo '# Avg bus bandwidth    : 170.5'\n"
+        )
+        part = {
+            "partition": "main", "nodes": ["sick-cpu-0", "sick-cpu-1"], "busbw_gbps": 150, "script": script,
+            "log": "%j.log", "built": "", "over_fabric": True,
+        }  # fmt: skip
+        kept = sick.inside("controller", "cat /etc/hpc/health-measure.json")
+        fabric = {"hours": 0, "minutes": 5, "user": "alice", "partitions": [part]}
+        text = json.dumps({"fabric": fabric}).replace("'", "'\\''")
+        sick.inside("controller", f"printf %s '{text}' >/etc/hpc/health-measure.json; touch /home/alice/slow")
+        self.accept(sick)
+        says(sick, "cpu-1", "fabric: job ")
+        sick.inside("controller", "rm /home/alice/slow")
+        self.accept(sick)
+        well(sick)
+        noted = json.loads(sick.inside("controller", "cat /opt/apps/adm/hpc/measured/sick-cpu-1.json"))["fabric"]
+        assert noted["text"] == "170 GB/s with sick-cpu-0, least 150"
+        sick.inside("controller", f"printf %s '{kept}' >/etc/hpc/health-measure.json")
+
     def test_one_that_is_slow_stays_away(self, sick: Cluster):
         sick.inside("cpu-1", f"tc qdisc add {SLOW}")
         self.accept(sick)

@@ -35,6 +35,15 @@ def reconcile(seen: ClusterObservation) -> Iterator[ClusterFinding]:
             todo=f"{command} hpc-reconcile lift",
             note="That tries it at once; by itself it is tried at the time given.",
         )
+    for name, since in found.get("waits", {}).items():
+        hours = (seen.controller.time - since) / 3600
+        yield ClusterFinding(
+            id="repair-waits",
+            where=(name,),
+            what=f"{name} is repaired, and waits for an idle node to run the NCCL test with, for {hours:.1f} h",
+            todo=f"./hpc nodes {seen.stack} resume {name}",
+            note="That returns it to jobs without the test; by itself it is measured as soon as a node is idle.",
+        )
     for text in found["alerts"]:
         todo = f"./hpc logs {seen.stack} reconcile"
         yield ClusterFinding(id="reconcile-alert", where=where, what=f"needs a person: {text}", todo=todo)

@@ -1,19 +1,24 @@
 """A node whose machine was repaired is measured before jobs return to it, on the controller.
 
 The node is resumed inside a reservation, with up to two idle nodes of its partition beside it: no job of a user starts
-there meanwhile. Measurements are those of measure.py that the stack has, with the NCCL test of pairs among them. One
-that fails drains the node again, with its reason; else the node is free when the reservation is deleted.
+there meanwhile. Measurements are those of measure.py that the stack has, and the NCCL test of pairs for every node
+whose GPUs have a network. One that fails drains the node again, with its reason; so does an NCCL test without a result.
+Else the node is free when the reservation is deleted.
 """
 
 from __future__ import annotations
 
+import pwd
 import sys
+import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from health import drain, measure
+from health.kinds import reason
 from slurm import reservations
-from system.host import SetupError, printable, read_json, run, succeeds, take_lock
+from system.host import SetupError, log, printable, read_json, run, succeeds, take_lock
 
 LOCK_SECONDS = 3600  # that a node waits for another measurement
 MINUTES = 60
@@ -22,23 +27,62 @@ PARTNERS = 2
 """One slow pair does not show which of its nodes is slow."""
 
 
-def is_measured(name: str) -> bool:
-    """Return whether the stack has a measurement of this node."""
+UNDER_WAY = "its measurement"
+NO_PARTNER = "an idle node to run the NCCL test with"
+
+
+def begin(name: str) -> str:
+    """Have a repaired node measured, which returns it to jobs; what that waits for, and empty where the stack has no
+    measurement of the node. Raises SetupError."""
     wanted = read_json(measure.SETTINGS, None) or {}
-    return any(name in part["nodes"] for kind in measure.MEASURES for part in _parts(wanted, kind))
-
-
-def begin(name: str) -> bool:
-    """Measure a node in a process of its own; False where one is at work already. Raises SetupError."""
+    gate = _gate(name, wanted)
+    if not gate and not any(name in part["nodes"] for kind in _scheduled(wanted) for part in _parts(wanted, kind)):
+        return ""
     unit = f"hpc-health-accept-{name}"
     if succeeds("systemctl", "is-active", "--quiet", unit):
-        return False
+        return UNDER_WAY
+    if gate and not _partners(name, gate["nodes"]):
+        return NO_PARTNER
     folder = Path(__file__).parents[1]
     program = (
         f"import sys; sys.path.insert(0, '{folder}'); from health.acceptance import main; sys.exit(main('{name}'))"
     )
-    run("systemd-run", "--quiet", "--collect", f"--unit={unit}", "python3", "-S", "-c", program)
-    return True
+    options = ["--quiet", "--collect", f"--unit={unit}"]
+    if gate:
+        # Also where it is killed: the node must not return with the end of its reservation.
+        why = reason({"fabric": "its measurement ended early"})
+        drained = f"scontrol update NodeName={name} State=DRAIN Reason='{why}'"
+        options.append(f'--property=ExecStopPost=/bin/sh -c "test $$SERVICE_RESULT = success || {drained}"')
+    run("systemd-run", *options, "python3", "-S", "-c", program)
+    log(f"{name}: measured before jobs return to it")
+    return UNDER_WAY
+
+
+def _gate(name: str, wanted: dict[str, Any]) -> dict[str, Any] | None:
+    """The NCCL test of pairs that a node has to pass; None where it has no network for its GPUs, no other node, or
+    where its user has not built the test."""
+    for part in _parts(wanted, "fabric"):
+        if name in part["nodes"] and len(part["nodes"]) > 1 and part.get("over_fabric"):
+            user = wanted["fabric"]["user"]
+            try:
+                path = f"{pwd.getpwnam(user).pw_dir}/{part['built']}"
+            except KeyError:
+                return None
+            # As the user: root does not follow links in a home.
+            if not part["built"] or succeeds("runuser", "-u", user, "--", "test", "-d", path):
+                return part
+            log(f"{name}: no NCCL test between pairs: {path} is missing, which `./hpc nccl build` makes")
+    return None
+
+
+def _scheduled(wanted: dict[str, Any]) -> list[str]:
+    return [kind for kind in measure.MEASURES if wanted.get(kind, {}).get("hours")]
+
+
+def _partners(name: str, nodes: Sequence[str]) -> list[str]:
+    """Idle nodes among these, but those whose last NCCL test was too slow."""
+    others = [peer for peer in measure.idle(list(nodes)) if peer != name]
+    return [peer for peer in others if measure.last_result(peer, "fabric").get("state") != "failed"]
 
 
 def main(name: str) -> int:
@@ -57,18 +101,25 @@ def main(name: str) -> int:
 
 def accept(name: str, wanted: dict[str, Any]) -> None:
     """Resume a node in a reservation, measure it, and end the reservation. Raises SetupError."""
-    peers = {peer for kind in measure.MEASURES for part in _parts(wanted, kind) if name in part["nodes"]
-             for peer in part["nodes"]}  # fmt: skip
-    nodes = [name, *[peer for peer in measure.idle(sorted(peers)) if peer != name][:PARTNERS]]
-    users = {"root", *(wanted[kind]["user"] for kind in measure.MEASURES if "user" in wanted.get(kind, {}))}
+    gate, began = _gate(name, wanted), time.time()
+    kinds = [kind for kind in measure.MEASURES if kind in _scheduled(wanted) or (gate and kind == "fabric")]
+    peers = {peer for kind in kinds for part in _parts(wanted, kind) if name in part["nodes"] for peer in part["nodes"]}
+    first = gate["nodes"] if gate else ()
+    nodes = [name, *sorted(_partners(name, sorted(peers)), key=lambda peer: peer not in first)[:PARTNERS]]
+    users = {"root", *(wanted[kind]["user"] for kind in kinds if "user" in wanted[kind])}
     reservation = f"hpc-accept-{name}"
     with reservations.while_open(reservation, nodes, minutes=MINUTES, users=users):
         drain.apply_action(name, "resume", "")
-        for kind, measurement in measure.MEASURES.items():
+        for kind in kinds:
             for part in _parts(wanted, kind):
                 if name in part["nodes"]:
                     there = [node for node in nodes if node in part["nodes"]]
-                    measurement({**part, "reservation": reservation}, [name], there, wanted[kind])
+                    measure.MEASURES[kind]({**part, "reservation": reservation}, [name], there, wanted[kind])
+        last = measure.last_result(name, "fabric")
+        found = last.get("text", "") if last.get("time", 0) >= began else "no pair was measured"
+        if gate and (last.get("time", 0) < began or last["state"] == "skipped"):
+            measure.note_result(name, "fabric", "skipped", found)
+            drain.apply_action(name, "drain", reason({"fabric": found}))
 
 
 def _parts(wanted: dict[str, Any], kind: str) -> list[dict[str, Any]]:

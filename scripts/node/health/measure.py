@@ -124,6 +124,8 @@ def _measure(wanted: dict[str, Any], names: list[str]) -> None:
     for kind, measure in MEASURES.items():
         for part in wanted.get(kind, {}).get("partitions", ()):
             there = idle(part["nodes"])
+            if not wanted[kind]["hours"]:
+                continue  # only for nodes that were repaired
             due = [name for name in there if name in names or (not names and _due(name, kind, wanted[kind]))]
             measure(part, due, there, wanted[kind])
 
@@ -136,13 +138,14 @@ def idle(names: list[str]) -> list[str]:
 
 def _due(name: str, kind: str, wanted: dict[str, Any]) -> bool:
     """Return whether a node's last measurement is old, or was slow: then it is idle because somebody has resumed it."""
-    last = _last_result(name, kind)
+    last = last_result(name, kind)
     # Half an hour less: the timer comes every hour, and would else be late by one each time.
     resumed = last.get("state") == "failed" and not last.get("common")
     return resumed or time.time() - last.get("time", 0) >= wanted["hours"] * 3600 - 1800
 
 
-def _last_result(name: str, kind: str) -> dict[str, Any]:
+def last_result(name: str, kind: str) -> dict[str, Any]:
+    """The last result of a measurement of a node; empty where there is none."""
     return read_json(outcome.MEASURED / f"{name}.json", {}).get(kind, {})
 
 
@@ -276,25 +279,26 @@ def _record_and_drain(kind: str, nodes: list[str], found: Results) -> None:
     """Record results, and drain nodes that are too slow unless somebody has, or most of their kind are: then the
     network, a new driver or the limit is at fault, and the cluster would stop."""
     for name, (state, text) in found.items():
-        _note_result(name, kind, state, text)
+        note_result(name, kind, state, text)
     for name, (state, text) in found.items():
         if state != "failed":
             continue
         if _most_are_slow(kind, [node for node in nodes if node != name]):
             doubt = "so are most nodes, which are not drained: is the limit right?"
-            _note_result(name, kind, state, f"{text}; {doubt}", common=True)
+            note_result(name, kind, state, f"{text}; {doubt}", common=True)
         elif "DRAIN" not in drain.node_seen(name)["states"]:
             drain.apply_action(name, "drain", reason({kind: text}))
 
 
 def _most_are_slow(kind: str, others: list[str]) -> bool:
     """Return whether more than half of the others that were measured, and more than one, were too slow."""
-    states = [_last_result(name, kind).get("state") for name in others]
+    states = [last_result(name, kind).get("state") for name in others]
     failed, passed = states.count("failed"), states.count("ok")
     return failed > max(1, passed)
 
 
-def _note_result(name: str, kind: str, state: str, text: str, *, common: bool = False) -> None:
+def note_result(name: str, kind: str, state: str, text: str, *, common: bool = False) -> None:
+    """Record the result of a measurement of a node."""
     log(f"{name}: {kind}: {state}: {text}")
     path = outcome.MEASURED / f"{name}.json"
     kept = read_json(path, {})

@@ -45,6 +45,7 @@ BOOT_PART = 0.8  # of ResumeTimeout: a machine that has not joined by then
 JOINED_SECONDS = 15  # from a machine's set-up until slurmctld takes its node to be up
 REPLACED_PER_DAY = 3  # machines of one nodeset
 HOST_SECONDS = 7 * DAY  # since a host was given up, or its last machine deleted: it is trusted again
+UNMEASURED_SECONDS = 3600  # until a measurement without a result is tried again
 HOST_MACHINES = 3  # machines that come back on such a host, until their way cools down
 NODES_PER_REPAIR = 16  # nodes of one nodeset for each one that may be in repair
 COMING, RUNNING = ("PROVISIONING", "STAGING"), "RUNNING"
@@ -140,6 +141,8 @@ class Health:
     """Since when the oldest fault of the machine is known."""
     slow: float = 0.0
     """When a measurement has last failed: the machine is too slow, though its checks pass."""
+    unmeasured: float = 0.0
+    """When the NCCL test between pairs, for which the node is drained, has last ended without a result."""
 
 
 @dataclass(frozen=True)
@@ -188,6 +191,8 @@ class World:
     repairs: Mapping[str, Repair] = field(default_factory=dict)
     hosts: Mapping[str, BadHost] = field(default_factory=dict)
     """Hosts that no job is to run on."""
+    waits: frozenset[str] = frozenset()
+    """Repaired nodes that wait for another one to be measured with."""
     boot: Mapping[str, str] = field(default_factory=dict)
     """What machines that boot have published of it."""
     joined: Mapping[str, float] = field(default_factory=dict)
@@ -617,9 +622,13 @@ RULES: tuple[Rule, ...] = (
          and c.now - c.repair.last > REPAIR_SECONDS and c.replaceable and not c.over_budget, reason=NEW, counts=True),
     Rule("sick-host", RUNNING, HEALTHY, "on a host that was given up", Do.ALERT,
          lambda c: c.sick and c.status == RUNNING and c.bad_host),
+    Rule("sick-unmeasured", RUNNING, HEALTHY, "its NCCL test with another node had no result in the last hour",
+         Do.ALERT, lambda c: c.sick and c.status == RUNNING and c.sound and c.health is not None
+         and max(c.repair.last, c.now - UNMEASURED_SECONDS) < c.health.unmeasured),
     Rule("sick-mended", RUNNING, HEALTHY, "two health checks have passed since its machine was rebooted or moved",
          Do.RESUME,
-         lambda c: c.sick and c.status == RUNNING and c.sound and c.within(c.repair.last)),
+         lambda c: c.sick and c.status == RUNNING and c.sound
+         and (c.within(c.repair.last) or c.name in c.world.waits)),
     Rule("sick-waits", ANY, HEALTHY, "no fault that calls for a repair, or a step of one is under way",
          Do.NOTHING, lambda c: c.sick and (not c.confirmed or c.pending is not None or c.status != RUNNING)),
     Rule("sick-many", RUNNING, HEALTHY, "more than 20 % of the nodeset are sick, or one in 16 is in repair", Do.ALERT,

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from health import acceptance, outcome
+from health.kinds import kinds
 from interface import Reconcile
 from reconcile import decision, figures
 from reconcile.compute_engine import CAPACITY, MADE_BY, OURS, PASSING, CloudError, ComputeEngine, Instance, Kind
@@ -67,9 +68,9 @@ class Slurm(Protocol):
         """Write the AdminComment of jobs that `nodes` has shown. Raises SetupError."""
         ...
 
-    def measure(self, name: str) -> bool:
-        """Have a node measured that is to be resumed, which resumes it; False where the stack has no measurement of
-        it. Raises SetupError."""
+    def measure(self, name: str) -> str:
+        """Have a node measured that is to be resumed, which resumes it; what that waits for, and empty where the stack
+        has no measurement of it. Raises SetupError."""
         ...
 
 
@@ -105,12 +106,8 @@ class Scontrol:
     def comment(self, jobs: Sequence[str], text: str) -> None:
         scheduler.comment_jobs({job: self._comments.get(job, "") for job in jobs}, text)
 
-    def measure(self, name: str) -> bool:
-        if not acceptance.is_measured(name):
-            return False
-        if acceptance.begin(name):
-            log(f"{name}: measured before jobs return to it")
-        return True
+    def measure(self, name: str) -> str:
+        return acceptance.begin(name)
 
 
 @dataclass
@@ -126,6 +123,8 @@ class Record:
     repairs: dict[str, Repair] = field(default_factory=dict)
     hosts: dict[str, BadHost] = field(default_factory=dict)
     courses: dict[str, Course] = field(default_factory=dict)
+    waits: dict[str, float] = field(default_factory=dict)
+    """Since when repaired nodes wait for another one to be measured with."""
     actions: list[float] = field(default_factory=list)
     boots: dict[str, int] = field(default_factory=dict)
     comments: dict[str, str] = field(default_factory=dict)
@@ -230,10 +229,14 @@ class Loop:
         record.retry = {name: at for name, at in record.retry.items() if at > now}
         record.cooling = {key: one for key, one in record.cooling.items() if one.until > now - 3600}
         record.hosts = {key: one for key, one in record.hosts.items() if one.time > now - decision.HOST_SECONDS}
+        record.waits = {
+            name: at for name, at in record.waits.items() if name in nodes and "DRAIN" in nodes[name].states
+        }
         world = World(
             now=now, nodes=nodes, instances=found, nodesets=self.settings["nodesets"],
             max_unavailable=self.settings["max_unavailable"], pending=record.pending, cooling=record.cooling,
-            retry=record.retry, repairs=record.repairs, hosts=record.hosts, known=frozenset(rows), unsafe=unsafe,
+            retry=record.retry, repairs=record.repairs, hosts=record.hosts, waits=frozenset(record.waits),
+            known=frozenset(rows), unsafe=unsafe,
         )  # fmt: skip
         # A job that runs waits for nothing any more.
         waits = {job for node in nodes.values() for job in node.jobs if "POWERING_UP" in node.states}
@@ -417,10 +420,15 @@ class Loop:
     def _measured(self, name: str) -> bool:
         """Have a repaired node measured before jobs return to it; where that can't be begun, it is tried again."""
         try:
-            return self.slurm.measure(name)
+            waits = self.slurm.measure(name)
         except SetupError as error:
             self._write(rule="measure", nodes=[name], result=str(error))
             return True
+        if waits == acceptance.NO_PARTNER:
+            self.record.waits.setdefault(name, self.clock())
+        else:
+            self.record.waits.pop(name, None)
+        return bool(waits)
 
     def _comment(self, jobs: Iterable[str], reason: str) -> None:
         """Write into jobs why they wait again, before their nodes are taken from them."""
@@ -631,6 +639,7 @@ class Loop:
             "brakes": brakes,
             "cooling": {key: one.reason for key, one in self.record.cooling.items() if one.until > now},
             "alerts": [text for _, text in self._alerts],
+            "waits": self.record.waits,
             "jobs": self.record.comments,
             "actions": self._recent,
         }
@@ -685,8 +694,13 @@ def _health(nodes: Mapping[str, Node]) -> dict[str, Health]:
         if "time" in last:
             passes = int(last.get("passes", 0))
             faults = min(map(float, last.get("faults", {}).values()), default=0.0)
-            measured = read_json(outcome.MEASURED / f"{name}.json", {}).values()
-            slow = [float(one["time"]) for one in measured if one["state"] == "failed" and not one.get("common")]
+            measured = read_json(outcome.MEASURED / f"{name}.json", {})
+            late = [one for one in measured.values() if one["state"] == "failed" and not one.get("common")]
+            slow = max((float(one["time"]) for one in late), default=0.0)
             repair = bool(last.get("repair"))
-            found[name] = Health(float(last["time"]), failed, passes, repair, faults, max(slow, default=0.0))
+            one = Health(float(last["time"]), failed, passes, repair, faults, slow)
+            pair = measured.get("fabric", {})
+            if pair.get("state") == "skipped" and "fabric" in kinds(node.reason):
+                one = replace(one, unmeasured=float(pair["time"]))
+            found[name] = one
     return found

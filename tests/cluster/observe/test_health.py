@@ -228,6 +228,10 @@ FAULTS: dict[str, tuple[tuple[Change, ...], str]] = {
         (reconciles(alerts=["c-gpu-0: sick-person"]),),
         "reconcile-alert | controller | needs a person: c-gpu-0 | ./hpc logs hc reconcile",
     ),
+    "a repaired node without a partner": (
+        (reconciles(waits={"hc-gpu-0": 0.0}),),
+        "repair-waits | gpu-0 | is repaired, and waits for an idle node | ./hpc nodes hc resume hc-gpu-0",
+    ),
     "a report that is late": (
         (lambda seen: late(seen, "cpu-1"),),
         "machine-late | cpu-1 | gave no report | ./hpc status hc --timeout 60",

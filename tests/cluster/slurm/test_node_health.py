@@ -159,6 +159,18 @@ class TestStack:
         with pytest.raises(ConfigError, match=r"slurm\.health\.fabric\.user"):
             config(fabric={"user": "nobody-here"})
 
+    def test_repaired_nodes_of_elastic_nodesets_pass_the_test_of_pairs_without_a_schedule(self):
+        values = load("a3mega")
+        given = values["hpc:cluster"]
+        given.setdefault("slurm", {})["health"] = {}
+        assert measurements(parse(values)) is None, "nothing repairs its nodes"
+        given["nodesets"]["a3mega"]["count"] = {"min": 1, "max": 4}
+        found = measurements(parse(values))
+        assert found
+        (part,) = found["fabric"]["partitions"]
+        assert (found["fabric"]["hours"], part["over_fabric"], part["busbw_gbps"]) == (0, True, 150)
+        assert part["built"].startswith("nccl/nccl-tests-")
+
     def test_every_node_is_measured_in_one_partition(self):
         found = measurements(config(network={}))
         assert found

@@ -4,36 +4,48 @@ import json
 from pathlib import Path
 
 import pytest
-from health import acceptance, drain, measure
+from health import acceptance, drain, measure, outcome
 from slurm import reservations
 from system.host import SetupError
 
+PAIRS = {"partition": "gpu", "nodes": ["a", "c"], "over_fabric": True, "built": ""}
 SETTINGS = {
-    "network": {"partitions": [{"partition": "p", "nodes": ["a", "b", "c", "d"]}]},
-    "fabric": {"user": "alice", "partitions": [{"partition": "gpu", "nodes": ["a", "c"]}]},
-    "nccl": {"user": "alice", "partitions": [{"partition": "other", "nodes": ["x"]}]},
+    "network": {"hours": 24, "partitions": [{"partition": "p", "nodes": ["a", "b", "c", "d"]}]},
+    "fabric": {"hours": 0, "user": "root", "partitions": [PAIRS]},
+    "nccl": {"hours": 24, "user": "root", "partitions": [{"partition": "other", "nodes": ["x"]}]},
 }
 
 
 @pytest.fixture
-def said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
+def results() -> dict[str, tuple[str, str]]:
+    """What measurements find."""
+    return {"fabric": ("ok", "170 GB/s with c")}
+
+
+@pytest.fixture
+def said(results, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
     """What is done, in order: commands, changes of nodes, measurements with the nodes due and all that are there."""
     said: list[str] = []
 
     def measured(kind: str):
-        return lambda part, due, there, _: said.append(
-            f"{kind} {part['partition']} {part['reservation']} {due} {there}"
-        )
+        def measure_(part, due, there, _) -> None:
+            said.append(f"{kind} {part['partition']} {part['reservation']} {due} {there}")
+            if result := results.get(kind):
+                measure.note_result(due[0], kind, *result)
+
+        return measure_
 
     monkeypatch.setattr(measure, "SETTINGS", tmp_path / "settings.json")
     measure.SETTINGS.write_text(json.dumps(SETTINGS))
     monkeypatch.setattr(measure, "LOCK", tmp_path / "lock")
+    monkeypatch.setattr(outcome, "MEASURED", tmp_path / "measured")
+    outcome.MEASURED.mkdir()
     monkeypatch.setattr(measure, "MEASURES", {kind: measured(kind) for kind in ("network", "nccl", "fabric")})
     monkeypatch.setattr(measure, "idle", lambda names: [name for name in names if name != "b"])
     for module in (acceptance, reservations):
         monkeypatch.setattr(module, "run", lambda *words, **_: said.append(" ".join(words)) or "")
     monkeypatch.setattr(acceptance, "succeeds", lambda *_: False)
-    monkeypatch.setattr(drain, "apply_action", lambda name, action, _: said.append(f"{action} {name}"))
+    monkeypatch.setattr(drain, "apply_action", lambda name, action, why: said.append(f"{action} {name} {why}"))
     return said
 
 
@@ -41,13 +53,13 @@ def test_it_is_resumed_inside_the_reservation_and_measured_with_idle_nodes(said:
     assert acceptance.main("a") == 0
     created = (
         "scontrol create reservation ReservationName=hpc-accept-a StartTime=now Duration=60 "
-        "Users=alice,root Nodes=a,c,d Flags=MAINT,IGNORE_JOBS"
+        "Users=root Nodes=a,c,d Flags=MAINT,IGNORE_JOBS"
     )
     deleted = "scontrol delete ReservationName=hpc-accept-a"
     assert said == [
         deleted,
         created,
-        "resume a",
+        "resume a ",
         "network p hpc-accept-a ['a'] ['a', 'c', 'd']",
         "fabric gpu hpc-accept-a ['a'] ['a', 'c']",
         deleted,
@@ -64,11 +76,39 @@ def test_whatever_fails_the_reservation_ends(said: list[str], monkeypatch: pytes
     assert capsys.readouterr().err == "a: slurmctld does not answer\n"
 
 
-def test_only_nodes_with_a_measurement_wait_for_one(said: list[str], monkeypatch: pytest.MonkeyPatch):
-    assert [acceptance.is_measured(name) for name in ("a", "x", "y")] == [True, True, False]
-    measure.SETTINGS.unlink()
-    assert not acceptance.is_measured("a")
-    assert acceptance.begin("a")
-    assert said[0].startswith("systemd-run --quiet --collect --unit=hpc-health-accept-a python3 -S -c ")
+def test_a_measurement_without_a_result_keeps_the_node_away(said: list[str], results):
+    results["fabric"] = ("skipped", "job 7 has no result")
+    assert acceptance.main("a") == 0
+    assert said[-2] == "drain a hpc-health: fabric: job 7 has no result"
+    results.clear()
+    outcome.MEASURED.joinpath("a.json").unlink()
+    assert acceptance.main("a") == 0
+    assert said[-2] == "drain a hpc-health: fabric: no pair was measured"
+    assert measure.last_result("a", "fabric")["state"] == "skipped"
+
+
+def test_a_test_that_has_drained_the_node_is_not_overwritten(said: list[str], results):
+    results["fabric"] = ("failed", "12 GB/s with c, least 150")
+    assert acceptance.main("a") == 0
+    assert not [line for line in said if line.startswith("drain")]
+
+
+def test_what_a_repaired_node_waits_for(said: list[str], monkeypatch: pytest.MonkeyPatch):
+    assert [acceptance.begin(name) for name in ("y", "c")] == ["", acceptance.UNDER_WAY]
+    assert said[-1].startswith("systemd-run --quiet --collect --unit=hpc-health-accept-c --property=ExecStopPost=")
+    assert acceptance.begin("x") == acceptance.UNDER_WAY
+    assert said[-1].startswith("systemd-run --quiet --collect --unit=hpc-health-accept-x python3 -S -c ")
+    measure.note_result("c", "fabric", "failed", "12 GB/s")
+    assert acceptance.begin("a") == acceptance.NO_PARTNER, "c was slow"
     monkeypatch.setattr(acceptance, "succeeds", lambda *_: True)
-    assert not acceptance.begin("a"), "it is measured already"
+    before = list(said)
+    assert acceptance.begin("x") == acceptance.UNDER_WAY
+    assert said == before, "it is measured already"
+    measure.SETTINGS.unlink()
+    assert acceptance.begin("a") == ""
+
+
+def test_a_test_that_nobody_has_built_is_not_waited_for(said: list[str]):
+    part = {**PAIRS, "built": "hpc-nccl/missing"}
+    measure.SETTINGS.write_text(json.dumps({"fabric": {**SETTINGS["fabric"], "partitions": [part]}}))
+    assert acceptance.begin("a") == ""

@@ -213,7 +213,7 @@ class TestJobs:
 
     def test_of_two_slow_ones_among_fast_ones_both_are_drained(self, slurm):
         for name in ("c", "d", "e"):
-            measure._note_result(name, "nccl", "ok", "450.0 GB/s")
+            measure.note_result(name, "nccl", "ok", "450.0 GB/s")
         measure._record_and_drain("nccl", list("abcde"), dict.fromkeys("ab", ("failed", "88.4 GB/s")))
         assert set(slurm.drained) == {"a", "b"}
 

@@ -119,8 +119,8 @@ class SimSlurm:
             elif state.startswith("POWER_DOWN") and not node.states & {"POWERING_DOWN"}:
                 node.states |= {"POWER_DOWN"}
 
-    def measure(self, name: str) -> bool:
-        return False
+    def measure(self, name: str) -> str:
+        return ""
 
     def comment(self, jobs: Sequence[str], text: str) -> None:
         for job in jobs:

@@ -84,7 +84,7 @@ ASKED = {NAME: Repair(maintain=NOW - 60)}
 UP, ASLEEP, BOOTS, OFF = "IDLE+CLOUD", "IDLE+CLOUD+POWERED_DOWN", "ALLOCATED+CLOUD+POWERING_UP", "IDLE+POWERING_DOWN"
 BAD_HOST: dict[str, Any] = {"host": "/b/1", "hosts": {"/b/1": BadHost(NOW - 7200, "c-gpu-5: lost")}}
 REPORTED = {NAME: Repair(reset=NOW - 7200, report=NOW - 3600)}
-SLOW = replace(GOOD, slow=NOW - 60)
+SLOW, LOST = replace(GOOD, slow=NOW - 60), replace(GOOD, unmeasured=NOW - 600)
 RESET_ONCE = {NAME: Repair(reset=NOW - 3600, replace=NOW - 1800)}
 
 
@@ -177,6 +177,12 @@ CASES: list[tuple[str, World]] = [
     ("host-up", world("MIXED", "RUNNING", **BAD_HOST)),
     ("well", world(UP, "RUNNING", elastic=False, **BAD_HOST)),
     ("sick-host", world("IDLE+DRAIN", "RUNNING", reason=SICK, health={NAME: GOOD}, elastic=False, **BAD_HOST)),
+    ("sick-unmeasured", world("IDLE+DRAIN", "RUNNING", reason=SICK, health={NAME: LOST}, repairs=REBOOTED)),
+    (
+        "sick-mended",
+        world("IDLE+DRAIN", "RUNNING", reason=SICK, health={NAME: GOOD}, repairs={NAME: Repair(NOW - 200_000)},
+              waits=frozenset({NAME})),
+    ),
     ("sick-person", beside(world("IDLE+DRAIN", "RUNNING", reason=SICK, health={NAME: SLOW}, repairs=RESET_ONCE))),
     (
         "sick-host-replace",
@@ -462,6 +468,9 @@ WORDS: dict[str, Callable[[Case], bool]] = {
         c.world.boot or c.now - c.seen.power_since > 720
     ),
     f"POWERING_UP or DRAIN `{NEW}`": lambda c: "POWERING_UP" in c.states or drained(NEW)(c),
+    "its NCCL test with another node had no result in the last hour": lambda c: (
+        c.health is not None and c.now - c.health.unmeasured < 3600
+    ),
     "on a host that was given up": lambda c: c.found[0].host in c.world.hosts,
     "on a host that was given up before": lambda c: c.found[0].host in c.world.hosts,
     "for 30 min still on the host that was given up": lambda c: (

@@ -4,6 +4,7 @@ import json
 import os
 
 import pytest
+from health.acceptance import NO_PARTNER, UNDER_WAY
 from reconcile import decision, loop, service
 from reconcile.decision import LOOPS, NEW, Health
 from reconcile.loop import plain
@@ -119,7 +120,9 @@ class TestComeAndGo:
 
 
 class TestRepaired:
-    @pytest.mark.parametrize(("mode", "resumed"), [("no measurement", True), ("measured", False), ("refused", False)])
+    @pytest.mark.parametrize(
+        ("mode", "resumed"), [("", True), (UNDER_WAY, False), (NO_PARTNER, False), ("refused", False)]
+    )
     def test_a_repaired_node_returns_by_its_measurement_where_there_is_one(self, cluster, monkeypatch, mode, resumed):
         cluster.slurm.submit("1", 1, 60)
         cluster.run(150)
@@ -127,11 +130,11 @@ class TestRepaired:
         node.states.add("DRAIN")
         node.reason, node.by, asked = NEW, "root", []
 
-        def measure(name: str) -> bool:
+        def measure(name: str) -> str:
             asked.append(name)
             if mode == "refused":
                 raise SetupError("slurmctld does not answer")
-            return mode == "measured"
+            return mode
 
         monkeypatch.setattr(cluster.slurm, "measure", measure)
         monkeypatch.setattr(loop, "_health", lambda _: {"c-gpu-0": Health(cluster.now, failed=False, passes=2)})
@@ -139,6 +142,8 @@ class TestRepaired:
         assert set(asked) == {"c-gpu-0"}
         assert ("DRAIN" not in node.states) == resumed
         assert ("new-sound" in {row["rule"] for row in cluster.journal()}) == resumed
+        waits = json.loads((cluster.folder / "status.json").read_text())["waits"]
+        assert set(waits) == ({"c-gpu-0"} if mode == NO_PARTNER else set())
 
 
 class TestRestartedSlurmctld:
