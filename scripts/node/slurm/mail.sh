@@ -8,4 +8,12 @@ case ,$3 in
         exit 1
         ;;
 esac
-exec /usr/bin/mail -s "$(printf %s "$2" | tr -d '\000-\037\177')" -- "$3" </dev/null
+PATH=/usr/local/bin:/usr/bin:/bin
+why=
+# Why a job was requeued is in its AdminComment before it is: the user reads it in the mail about it.
+case $SLURM_JOB_MAIL_TYPE in
+    Requeue*) why=$(timeout 5 squeue --noheader --jobs="$SLURM_JOB_ID" --Format=admin_comment:400 2>/dev/null) ;;
+esac
+case $why in "hpc: "*) ;; *) why= ;; esac
+printf %s "${why:+$why
+}" | tr -d '\000-\011\013-\037\177' | /usr/bin/mail -s "$(printf %s "$2" | tr -d '\000-\037\177')" -- "$3"

@@ -15,6 +15,7 @@ from system.host import SetupError, listens, log, run, succeeds, wait
 
 ASK_SECONDS = 3
 REQUEUE_SECONDS = 10
+BEGIN_SECONDS = 30  # until a requeued job may begin: epilogs end within, else slurmctld waits as it does by itself
 
 
 def job_summary() -> dict[str, Any]:
@@ -202,22 +203,31 @@ def parse_jobs(text: str) -> list[Job]:
 
 
 def requeue_jobs(node: str, why: str) -> dict[str, str]:
-    """Requeue the batch jobs that hold a node, and write `why` into their AdminComment. Returns by number why Slurm
-    refused others, such as interactive ones. Raises SetupError: slurmctld does not say which hold it.
+    """Requeue the batch jobs that hold a drained node, with `why` in their AdminComment and so in the mail about it.
+    Returns by number why others, such as interactive ones, stay. Raises SetupError: slurmctld does not say which hold
+    it.
 
-    Slurm holds a requeued job back until its old credential has expired, two minutes (src/slurmctld/job_mgr.c).
+    slurmctld holds a requeued job back for cred_expire (120 s) and a second more: a slurmd whose revoked credential is
+    younger than the new one would refuse it (batch_requeue_fini, src/slurmctld/job_mgr.c). The job's processes have
+    ended there when it waits again, and the node that it leaves is drained: so it may begin sooner.
     """
     held = (f"--nodelist={node}", "--states=RUNNING,SUSPENDED,CONFIGURING")
-    found = run("squeue", "--noheader", *held, f"--Format=JobID:|,{COMMENT}", timeout=REQUEUE_SECONDS)
-    requeued, refused = dict[str, str](), dict[str, str]()
-    for number, _, comment in (line.partition("|") for line in found.splitlines() if "|" in line):
+    wanted = f"--Format=JobID:|,BatchFlag:|,Requeue:|,{COMMENT}"
+    found = run("squeue", "--noheader", *held, wanted, timeout=REQUEUE_SECONDS)
+    rows = [line.split("|", 3) for line in found.splitlines() if line.count("|") > 2]
+    able = {number: comment for number, batch, again, comment in rows if batch.strip() == again.strip() == "1"}
+    refused = {row[0]: "only batch jobs without --no-requeue are requeued" for row in rows if row[0] not in able}
+    with suppress(SetupError):  # without its reason
+        comment_jobs(able, requeued_text(node, why))
+    for number in able:
         try:
             run("scontrol", "requeue", number, timeout=REQUEUE_SECONDS)
-            requeued[number] = comment
         except SetupError as error:
             refused[number] = str(error)
-    with suppress(SetupError):  # they are requeued
-        comment_jobs(requeued, requeued_text(node, why))
+    if soon := [number for number in able if number not in refused]:
+        begin = f"StartTime=now+{BEGIN_SECONDS}seconds"
+        with suppress(SetupError):  # two minutes later
+            run("scontrol", "update", f"JobId={','.join(soon)}", begin, timeout=REQUEUE_SECONDS)
     return refused
 
 

@@ -237,12 +237,15 @@ def send(tmp_path: Path):
     for name, text in {"mail": f'printf "%s|" "$@" >{given}; cat >>{given}', "logger": ":"}.items():
         (tmp_path / name).write_text(f"#!/bin/sh\n{text}\n")
         (tmp_path / name).chmod(0o755)
-    (tmp_path / "hpc-mail").write_text(SCRIPT.read_text().replace("/usr/bin/mail", str(tmp_path / "mail")))
+    text = SCRIPT.read_text().replace("/usr/bin/mail", str(tmp_path / "mail"))
+    (tmp_path / "hpc-mail").write_text(text.replace("timeout 5 squeue", str(tmp_path / "squeue")))
 
-    def run(subject: str, address: str) -> str:
+    def run(subject: str, address: str, *, comment: str = "", kind: str = "") -> str:
+        (tmp_path / "squeue").write_text(f"#!/bin/sh\necho '{comment}'\n")
+        (tmp_path / "squeue").chmod(0o755)
         given.unlink(missing_ok=True)
         command = ["sh", tmp_path / "hpc-mail", "-s", subject, address]
-        env = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+        env = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "SLURM_JOB_MAIL_TYPE": kind, "SLURM_JOB_ID": "1"}
         subprocess.run(command, env=env, input="~!id", text=True, check=False)
         return given.read_text() if given.exists() else ""
 
@@ -259,6 +262,19 @@ def test_addresses_are_sent_to(send, address: str):
 )
 def test_anything_else_is_not(send, address: str):
     assert send("s", address) == ""
+
+
+@pytest.mark.parametrize(
+    ("kind", "comment", "body"),
+    [
+        ("Requeued", "hpc: requeued at 12:01 from gpu-1: gpu-lost", "hpc: requeued at 12:01 from gpu-1: gpu-lost\n"),
+        ("Ended", "hpc: requeued at 12:01 from gpu-1: gpu-lost", ""),
+        ("Requeued", "of a person", ""),
+        ("Requeued", "", ""),
+    ],
+)
+def test_mail_about_a_requeued_job_says_why(send, kind, comment, body):
+    assert send("s", "alice", kind=kind, comment=comment) == f"-s|s|--|alice|{body}"
 
 
 def test_a_subject_is_one_line(send):
