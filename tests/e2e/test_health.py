@@ -233,7 +233,7 @@ class TestAcceptance:
         text = json.dumps({"fabric": fabric}).replace("'", "'\\''")
         sick.inside("controller", f"printf %s '{text}' >/etc/hpc/health-measure.json; touch /home/alice/slow")
         self.accept(sick)
-        says(sick, "cpu-1", "fabric: job ")
+        says(sick, "cpu-1", "fabric: no pair was measured")
         sick.inside("controller", "rm /home/alice/slow")
         self.accept(sick)
         well(sick)

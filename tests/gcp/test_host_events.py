@@ -39,7 +39,7 @@ class Slurm:
         if line in self.refused:
             raise SetupError(f"{line}: Requested operation is presently disabled")
         if "requeue" in line:
-            self.jobs = self.jobs.replace(f"{command[-1]}|\n", "")
+            self.jobs = self.jobs.replace(f"{command[-1]}|1|1|\n", "")
         return ""
 
 
@@ -86,14 +86,15 @@ class TestAct:
     def test_a_machine_that_is_taken_back_gives_its_jobs_away_and_is_set_down(
         self, slurm: Slurm, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        slurm.jobs = "7|\n8|\n"
+        slurm.jobs = "7|1|1|\n8|1|1|\n"
         monkeypatch.setattr(scheduler, "requeued_text", lambda node, why: f"{node}: {why}")
         HostEvents(NODE).act({"preempted": "TRUE"})
         assert slurm.asked == [
             f"scontrol update NodeName={NODE} State=DRAIN Reason={PREEMPTED}",
+            f"scontrol update JobId=7,8 AdminComment={NODE}: {PREEMPTED}",
             "scontrol requeue 7",
             "scontrol requeue 8",
-            f"scontrol update JobId=7,8 AdminComment={NODE}: {PREEMPTED}",
+            "scontrol update JobId=7,8 StartTime=now+30seconds",
             f"scontrol update NodeName={NODE} State=DOWN Reason={PREEMPTED}",
         ]
 
@@ -101,7 +102,7 @@ class TestAct:
         self, slurm: Slurm, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(host_events, "GRACE_SECONDS", 0.2)
-        slurm.jobs, slurm.refused = "7|\n", {"scontrol requeue 7"}
+        slurm.jobs, slurm.refused = "7|1|1|\n", {"scontrol requeue 7"}
         began = time.monotonic()
         HostEvents(NODE).act({"preempted": "TRUE"})
         assert time.monotonic() - began >= 0.2
@@ -114,7 +115,7 @@ class TestAct:
             raise host_events.StopError
 
         monkeypatch.setattr(host_events.time, "sleep", ends)
-        slurm.jobs, slurm.refused = "7|\n", {"scontrol requeue 7"}
+        slurm.jobs, slurm.refused = "7|1|1|\n", {"scontrol requeue 7"}
         with pytest.raises(host_events.StopError):
             HostEvents(NODE).act({"preempted": "TRUE"})
         assert slurm.asked[-1].endswith(f"State=DOWN Reason={PREEMPTED}")

@@ -159,6 +159,9 @@ def _fabric(part: dict[str, Any], due: list[str], idle: list[str], wanted: dict[
 
     def run_(todo: list[Pair]) -> dict[Pair, float]:
         found = _averages("fabric", part, {pair: ",".join(pair) for pair in todo}, wanted)
+        for pair, why in found.items():
+            if isinstance(why, str):
+                log(f"{pair[0]} and {pair[1]}: {why}")
         return {pair: average for pair, average in found.items() if isinstance(average, float)}
 
     _by_pairs("fabric", part["nodes"], due, idle, run_, least=part["busbw_gbps"], unit="GB/s")
