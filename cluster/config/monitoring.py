@@ -59,6 +59,11 @@ class Receivers(Section):
     """By POST of Alertmanager's JSON to `hpc:webhookUrl`."""
 
     @property
+    def names(self) -> tuple[str, ...]:
+        """Those that there are: mail, slack, webhook."""
+        return tuple(name for name in ("mail", "slack", "webhook") if getattr(self, name))
+
+    @property
     def secrets(self) -> tuple[str, ...]:
         """The settings of SECRETS that these need."""
         needed = {

@@ -228,6 +228,7 @@ def rehearsed(
         "nodesets": _nodesets(config, given["nodesets"], counts, blocks(cidr, counts), elastic=elastic),
         "partitions": {name: _partition(config, name, row, counts) for name, row in given["partitions"].items()},
         **_people(own),
+        **_monitoring(given.get("monitoring")),
         "slurm": _hurried(slurm) if faults else slurm,
         "deletion_protection": False,
     }
@@ -240,6 +241,11 @@ def _people(own: Section) -> Section:
         for user in own.get("users", ())
     ]
     return own | ({"users": users} if users else {})
+
+
+def _monitoring(given: Section | None) -> Section:
+    """Metrics and alerts as they are; nobody gets these, since a rehearsal has no way out."""
+    return {} if given is None else {"monitoring": {key: one for key, one in given.items() if key != "receivers"}}
 
 
 def room(config: ClusterConfig, *, nodes: int | None = None, elastic: bool = False) -> int:
@@ -284,6 +290,8 @@ def stood_in(
         )
     if GIB in _prologs(config, real_prolog=real_prolog):
         lines.append(f"gIB: {GIB['file']} stands for NCCL's plugin, which needs RDMA adapters")
+    if config.monitoring and config.monitoring.receivers.names:
+        lines.append(f"alerts: {', '.join(config.monitoring.receivers.names)} get none; ./hpc status shows them")
     if config.image.packages:
         lines.append(
             f"packages {', '.join(config.image.packages)}: not installed; {BASE} may have others by these names"

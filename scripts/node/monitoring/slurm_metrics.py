@@ -19,9 +19,8 @@ _BASE = {"FUTURE": "future", "DOWN": "down", "MIXED": "mixed", "ALLOCATED": "all
 _FLAGS = {
     "COMPLETING": "completing", "BLOCKED": "blocked", "CLOUD": "cloud", "FAIL": "fail", "INVALID_REG": "invalid_reg",
     "MAINTENANCE": "maint", "NOT_RESPONDING": "noresp", "PLANNED": "planned", "POWER_DOWN": "power_down",
-    "POWER_UP": "power_up", "POWERED_DOWN": "powered_down", "POWERING_DOWN": "powering_down",
-    "POWERING_UP": "powering_up", "REBOOT_ISSUED": "reboot_issued", "REBOOT_REQUESTED": "reboot_req",
-    "RESERVED": "resv",
+    "POWER_UP": "power_up", "POWERED_DOWN": "powered_down", "POWERING_UP": "powering_up",
+    "REBOOT_ISSUED": "reboot_issued", "REBOOT_REQUESTED": "reboot_req", "RESERVED": "resv",
 }  # fmt: skip
 """States of nodes as scontrol prints them, and as the metrics name them."""
 _BUSY = frozenset(("ALLOCATED", "MIXED", "COMPLETING"))

@@ -218,6 +218,14 @@ def test_a_bucket_that_can_only_be_read_is_so_here():
     assert (options["/gcs"], options["/results"]) == ("ro,_netdev", "defaults,_netdev")
 
 
+def test_metrics_are_rehearsed_and_nobody_gets_alerts():
+    wanted = {"retention_days": 3, "receivers": {"slack": "#alerts", "webhook": True}}
+    config = parse({"hpc:cluster": {**SMALL, "monitoring": wanted}, **PLACE})
+    assert rehearsed(config)["monitoring"] == {"retention_days": 3}
+    assert "alerts: slack, webhook get none; ./hpc status shows them" in stood_in(config)
+    assert "monitoring" not in rehearsed(parse({"hpc:cluster": SMALL, **PLACE}))
+
+
 def test_what_an_image_of_ones_own_brings_is_stood_in_for():
     zsh = {"name": "site", "text": "#!/usr/bin/zsh\n"}
     users = [{"name": "alice", "uid": 2001, "shell": "/usr/bin/zsh"}, {"name": "bob", "uid": 2002, "shell": "/bin/sh"}]
