@@ -133,10 +133,11 @@ def test_faults_drain_their_nodes_and_no_job_is_lost(sick: Cluster):
     eventually(lambda: set(drained(sick)) == {"gpu-0"}, what="the return of two nodes")
     assert (last["checks"]["gpu-count"]["state"], last["reason"][:10]) == ("ok", "hpc-health")
     assert sick.state(job) == "RUNNING"
-    # From the kept history of checks: Slurm's database has a node's drain once no job runs there.
+    # From the kept history of checks, and from sinfo: the database has a node's drain once no job runs there.
     shown = json.loads(sick.command("job", job, "--json"))["jobs"][0]["meanwhile"]
     happened = {(one["node"].removeprefix("sick-"), " ".join(one["what"].split()[:2])) for one in shown}
     assert {("gpu-0", "health gpu-count:"), ("cpu-0", "health mount:"), ("cpu-1", "health disk:")} <= happened
+    assert ("gpu-0", "DRAINING: hpc-health:") in happened
     sick.run("scancel", job, user="alice")
     eventually(lambda: not sick.run("squeue", "-h"), what="the job's end")
     sick.command("nodes", "resume", "gpu-0")

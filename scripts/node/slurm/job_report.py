@@ -282,6 +282,8 @@ def _add_surroundings(jobs: list[dict[str, Any]], ask: Ask, mark: str, now: floa
 export SLURM_TIME_FORMAT=%s; hosts={shlex.quote(hosts)}
 [ -z "$hosts" ] || timeout 30 sacctmgr --noheader --parsable2 --readonly show event nodes="$hosts" \
 start=uts{int(since)} end=uts{int(until) + 1} format=NodeName,Start,End,State,Reason 2>/dev/null
+[ -z "$hosts" ] || timeout 20 sinfo --noheader --Node --nodes="$hosts" --states=drain,down,fail \
+--format='%N|%H||%T|%E' 2>/dev/null
 echo {mark}-; for name in {shlex.join(sorted(names)[:MOST_NODES])}; do
 file={HISTORY}/$name.jsonl; [ -f "$file" ] && [ ! -L "$file" ] && timeout 5 tail -c 20000 "$file"; done
 echo {mark}-; [ -r {JOURNAL} ] && tail -c 2000000 {JOURNAL}
@@ -306,14 +308,18 @@ echo {mark}-; [ -z {shlex.quote(partition)} ] || timeout 20 squeue --noheader --
 
 
 def _events(text: str) -> list[dict[str, Any]]:
-    """Nodes that Slurm did not use, as its database has it."""
+    """Nodes that Slurm did not use, as its database has it; and those that it gives no new jobs now, of which the
+    database has none while a job runs there."""
     found: list[dict[str, Any]] = []
+    known: set[tuple[str, str]] = set()
     for line in text.splitlines():
         cells = line.split("|", 4)
         if len(cells) == 5 and cells[0] and (start := _moment(cells[1])):
             node, _, end, state, reason = cells
-            what = f"{state}: {signed(reason)[0] or 'no reason given'}"
-            found.append({"time": start, "until": _moment(end), "node": node, "what": what})
+            why = signed(reason)[0] or "no reason given"
+            if end or (node, why) not in known:
+                found.append({"time": start, "until": _moment(end), "node": node, "what": f"{state.upper()}: {why}"})
+            known.add((node, why))
     return found
 
 
@@ -440,7 +446,8 @@ def _job_lines(job: dict[str, Any]) -> list[str]:
         for number, run in enumerate(job["runs"], 1):
             comment = f": {run['comment']}" if run["comment"] else ""
             where = f" on {run['nodes']}" if run["nodes"] else ""
-            text = f"{_clock(run['started'])}, {_span(run['elapsed_seconds'])}{where}: {run['state']}{comment}"
+            when = f"{_clock(run['started'])}, {_span(run['elapsed_seconds'])}{where}: " if run["started"] else ""
+            text = f"{when}{run['state']}{comment}"
             found.append(_row("runs" if number == 1 else "", f"{number}. {text}"))
     for at, one in enumerate(job.get("meanwhile", ())):
         until = f" until {_clock(one['until'])}" if one["until"] else ""

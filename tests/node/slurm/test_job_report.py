@@ -176,6 +176,21 @@ def test_components_of_a_heterogeneous_job_are_jobs_each_with_the_trouble_of_its
     ]
 
 
+def test_a_node_that_drains_while_the_job_runs_is_shown_once() -> None:
+    row = {**RUN, "State": "RUNNING", "End": "Unknown"}
+    events = (
+        "n-0|1999993000|Unknown|DRAIN|new driver\n"
+        "n-0|1999993000||drained|new driver\n"
+        "n-0|1999993000||drained|new driver\n"
+        "n-1|1999994000||draining|disk | full\n"
+    )
+    found = one(row, queue=({**WAITING, "state": "RUNNING"},), around=(events, "", "", ""))["meanwhile"]
+    assert [(each["node"], each["what"]) for each in found] == [
+        ("n-0", "DRAIN: new driver"),
+        ("n-1", "DRAINING: disk | full"),
+    ]
+
+
 def test_trouble_on_its_nodes_within_the_window() -> None:
     ended = 1999993700
     check = {"node": "n-0", "time": ended + 299, "failed": {"gpu-xid": "Xid 79 | GPU 3"}}
