@@ -154,13 +154,16 @@ def _job(number: str, runs: list[dict[str, Any]], waiting: dict[str, str] | None
     row = runs[-1]["row"]
     runs = [run for run in runs if all(run["row"][key] == row[key] for key in ("User", "JobName"))]
     steps, state = runs[-1]["steps"], row["State"]
+    # The database has who cancelled it, and may be behind.
+    if waiting and waiting["state"] != state.partition(" ")[0]:
+        state = waiting["state"]
     asked, held = tres(row["ReqTRES"]), tres(row["AllocTRES"])
     cpu = sum(step["cpu_seconds"] for step in steps) or cpu_seconds(row["TotalCPU"])
     elapsed = int(row["ElapsedRaw"] or 0)
     job: dict[str, Any] = {
         "id": number, "number": row["JobIDRaw"], "name": row["JobName"], "user": row["User"],
         "account": row["Account"], "partition": row["Partition"], "qos": row["QOS"],
-        "state": waiting["state"] if waiting else state, "exit_code": row["ExitCode"],
+        "state": state, "exit_code": row["ExitCode"],
         "reason": "" if row["Reason"] in ("None", "") else row["Reason"], "comment": row["AdminComment"],
         "submitted": _moment(row["Submit"]), "eligible": _moment(row["Eligible"]), "started": _moment(row["Start"]),
         "ended": _moment(row["End"]), "elapsed_seconds": elapsed,
@@ -176,7 +179,7 @@ def _job(number: str, runs: list[dict[str, Any]], waiting: dict[str, str] | None
         "runs": [_run(run["row"]) for run in runs],
         "waits": _waits(waiting) if waiting and waiting["state"] == "PENDING" else None,
     }  # fmt: skip
-    began = job["started"] or (now if job["state"] == "PENDING" else job["ended"])
+    began = job["started"] or (now if state == "PENDING" else job["ended"])
     job["waited_seconds"] = max(0, round(began - job["submitted"])) if began and job["submitted"] else None
     return job
 

@@ -121,6 +121,13 @@ def test_each_run_of_a_requeued_job_with_its_comment() -> None:
     assert "on n-0: NODE_FAIL: hpc: requeued from n-0: gpu-xid: 79" in text
 
 
+def test_the_newer_state_is_shown_and_who_cancelled_it() -> None:
+    cancelled = {**RUN, "State": "CANCELLED by 2001"}
+    gone = {**WAITING, "state": "CANCELLED"}
+    assert one(cancelled, queue=(gone,))["state"] == "CANCELLED by 2001"
+    assert one({**RUN, "State": "RUNNING", "End": "Unknown"}, queue=(gone,))["state"] == "CANCELLED"
+
+
 def test_a_job_that_the_database_does_not_have_yet() -> None:
     job = one(queue=(WAITING,), around=("", "", "", "10\n30\n20\n"))
     assert (job["state"], job["waits"]["ahead"]) == ("PENDING", 2)
