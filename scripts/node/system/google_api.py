@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import http.client
 import json
-import urllib.error
-import urllib.request
 from typing import Any, NamedTuple
 
 METADATA = "http://169.254.169.254/computeMetadata/v1/instance/"  # by number: there before any name is
@@ -18,6 +15,11 @@ def answer(
     url: str, headers: dict[str, str], *, seconds: float = 30, method: str = "GET", data: bytes | None = None
 ) -> tuple[int, Any, bytes]:
     """Return an answer's status, headers and body, whatever its status. Raises OSError where there is none."""
+    # Half of what a controller's phases import, most of which ask nobody.
+    import http.client
+    import urllib.error
+    import urllib.request
+
     request = urllib.request.Request(url, data=data, headers=headers, method=method)  # noqa: S310 - http and https, by callers
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # a proxy would be given the token
     try:
