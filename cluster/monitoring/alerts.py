@@ -52,7 +52,7 @@ def _health(kind: str) -> Alert:
     return Alert(
         name="Health" + "".join(word.capitalize() for word in kind.split("-")),
         expression=f'hpc_health_check_failed{{kind="{kind}"}} == 1',
-        minutes=1,
+        minutes=0,
         severity="critical" if kind in MACHINE else "warning",
         actor=advice.actor,
         what=f"The health check {kind} of {{{{ $labels.node }}}} fails",

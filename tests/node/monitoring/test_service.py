@@ -1,13 +1,87 @@
-"""node_exporter is required of the controller; other machines get the image that has it later."""
+"""The units and files of metrics and alerts on a machine: written, with secrets in their places, and removed again."""
+
+import getpass
+from pathlib import Path
 
 import pytest
+import yaml
+from interface import Monitoring
 from monitoring import service
 from system.host import SetupError
 
+WANTED: Monitoring = {
+    "prometheus": "--config.file=/etc/prometheus/prometheus.yml",
+    "alertmanager": "--config.file=/etc/prometheus/alertmanager.yml",
+    "interval_seconds": 30,
+    "leave_out": [],
+    "secrets": {},
+    "files": {
+        "prometheus.yml": ["global: {}"],
+        "alertmanager.yml": ["url: '@webhookUrl@'"],
+        "rules/hpc.yml": ["groups: []"],
+        "targets/hpc.json": ["[]"],
+    },
+}
 
-def test_a_machine_whose_image_has_none_yet_is_left_alone(monkeypatch, tmp_path, capsys) -> None:
-    monkeypatch.setattr(service, "DEFAULTS", tmp_path)
-    service.export("--web.listen-address=:9100", required=False)
-    assert "no metrics before this machine is recreated" in capsys.readouterr().out
-    with pytest.raises(SetupError, match="needs the package prometheus-node-exporter"):
+
+@pytest.fixture
+def started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The units that were started or stopped, with the places of this machine's files below a folder."""
+    done: list[str] = []
+    for name in ("DEFAULTS", "ETC", "SECRETS", "TEXTFILES", "DATA", "STARTED"):
+        monkeypatch.setattr(service, name, tmp_path / name.lower())
+        (tmp_path / name.lower()).mkdir()
+    for name in ("SETTINGS", "UNIT"):
+        monkeypatch.setattr(service, name, tmp_path / name.lower())
+    for name in (service.PROMETHEUS, service.ALERTMANAGER, service.NODE_EXPORTER):
+        (tmp_path / "defaults" / name).write_text('ARGS=""\n')
+    monkeypatch.setattr(service, "USER", getpass.getuser())
+
+    def start(name: str, *, settings: str, block: bool = True) -> None:
+        (tmp_path / "started" / name).write_text(settings)
+        done.append(name)
+
+    monkeypatch.setattr(service, "service", start)
+    monkeypatch.setattr(service, "stop_services", lambda *names: done.extend(f"-{name}" for name in names))
+    monkeypatch.setattr(service, "forget", lambda name: (tmp_path / "started" / name).unlink())
+    return done
+
+
+def test_a_secret_goes_in_the_place_of_its_mark_and_nobody_else_reads_it(tmp_path: Path, started: list[str]):
+    secret = tmp_path / "secrets" / "webhookUrl"
+    secret.write_text("https://example.org/it's\n")
+    (tmp_path / "secrets" / "slackUrl").write_text("of a receiver that has gone\n")
+    service.control({**WANTED, "secrets": {"@webhookUrl@": str(secret)}})
+    file = tmp_path / "etc" / "alertmanager.yml"
+    assert yaml.safe_load(file.read_text()) == {"url": "https://example.org/it's"}
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert [path.name for path in secret.parent.iterdir()] == ["webhookUrl"]
+    assert started == [service.ALERTMANAGER, service.PROMETHEUS, service.EXPORTER]
+    assert "--config.file=/etc/prometheus/prometheus.yml" in (tmp_path / "defaults" / "prometheus").read_text()
+
+
+def test_what_was_started_is_removed_and_nothing_of_others(tmp_path: Path, started: list[str]):
+    service.control(None)
+    service.export("")
+    assert started == []
+    service.control(WANTED)
+    service.export("--web.listen-address=:9100")
+    (tmp_path / "etc" / "rules" / "ours.yml").write_text("groups: []\n")
+    (tmp_path / "data" / "metrics2").mkdir()
+    assert service.units() == [service.PROMETHEUS, service.ALERTMANAGER, service.EXPORTER, service.NODE_EXPORTER]
+    started.clear()
+    service.control(None)
+    service.export("")
+    names = [service.EXPORTER, service.PROMETHEUS, service.ALERTMANAGER, service.NODE_EXPORTER]
+    assert started == [f"-{name}" for name in names]
+    assert service.units() == []
+    assert [path.name for path in (tmp_path / "etc" / "rules").iterdir()] == ["ours.yml"]
+    assert not (tmp_path / "data" / "metrics2").exists()
+    assert not service.SETTINGS.exists()
+
+
+def test_an_image_without_the_packages_is_named(tmp_path: Path, started: list[str]):
+    (tmp_path / "defaults" / service.NODE_EXPORTER).unlink()
+    with pytest.raises(SetupError, match=r"image\.name"):
         service.export("--web.listen-address=:9100")
+    assert started == []
