@@ -13,8 +13,8 @@ from cluster.impact.table import WAY_OUT, FieldChange, effects, made_with, refus
 Line = tuple[str, str]
 _STYLES = {"refused": "bold red", "replace": "bold red", "drain": "bold yellow"}
 _UNEDITED = (
-    "The stack file says what this cluster was made with: the steps above come from a file that it names, from another "
-    "version of this program, or from what was found on the machines."
+    "The stack file says what this cluster was made with: the steps above come from an upgrade that is not at its end, "
+    "a file that it names, another version of this program, or what was found on the machines."
 )
 
 

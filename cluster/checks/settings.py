@@ -1,7 +1,7 @@
 """Free settings of Slurm: known to the release, and not decided elsewhere."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import date, datetime, timedelta, timezone
 from functools import reduce
 from pathlib import PurePosixPath
@@ -121,8 +121,14 @@ def end_of_support(config: ClusterConfig, today: date) -> Iterator[Finding]:
         level=Level.WARNING,
         at=("slurm", "version"),
         what=f"SchedMD's support for Slurm {release} {ends} on {end}: faults and holes in it are not mended after that",
-        todo=f"go to Slurm {max(later)}; `preview` says what the upgrade does" if later else "update this program",
+        todo=_later_release(config, later) if later else "update this program",
     )
+
+
+def _later_release(config: ClusterConfig, later: Sequence[str]) -> str:
+    if not registry.get(config.platform).machine_images:
+        return f"take a version of {config.image.base} that has Slurm {max(later)}: it brings Slurm"
+    return f"go to Slurm {max(later)}; `preview` says what the upgrade does"
 
 
 def _fields(config: ClusterConfig) -> Iterator[tuple[Location, Slurm, Any, Table]]:

@@ -131,7 +131,10 @@ def recreate_nodes(edit: Edit) -> Impact:
     nodes = tuple(name for name in roster.node_names(edit.before, edit.name) if name in after)
     elastic = {*roster.elastic_names(edit.before, edit.name), *roster.elastic_names(edit.after, edit.name)}
     static = [name for name in nodes if name not in elastic]
-    text = f"{names(static)} is recreated; each node takes no new jobs until then, and its jobs finish before it goes"
+    text = (
+        f"{names(static)} is recreated, a part of each partition at a time; a node takes no new jobs from its turn on, "
+        "and its jobs finish before it goes"
+    )
     later = (
         "elastic nodes have it from their next start on; where their size in Slurm changes, those that run are powered "
         "down when their jobs have ended"

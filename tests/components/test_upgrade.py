@@ -83,3 +83,19 @@ def test_the_next_release_waits_for_the_last_machine() -> None:
     made = {**made, "releases": {"controller": "24.11", "node": "23.02", "login": "23.02"}}
     with pytest.raises(pulumi.RunError, match=r"an upgrade has not come to its end: node machines run 23\.02"):
         deploy(cloud("25.05"), was=made)
+
+
+def test_no_elastic_node_has_a_newer_slurm_than_the_controller() -> None:
+    """In a rehearsal: the process that creates machines has their image when the controller has its own, and templates
+    are others then, so that the loop replaces machines of the old image."""
+    nodesets = {"cpu": {"count": {"min": 1, "max": 3}}}
+    made = deploy(local("24.11", nodesets=nodesets))
+    names = [set(made.one("dev-cloud").inputs["templates"])]
+    made = deploy(local("26.05", nodesets=nodesets), was=made.outputs)
+    cloud = made.one("dev-cloud")
+    assert made.waits_for(cloud, made.one("dev-controller"))
+    names.append(set(cloud.inputs["templates"]))
+    assert not names[0] & names[1]
+    assert "image" not in cloud.request.ignoreChanges
+    files = next(one.inputs["stdin"] for one in made.resources if one.name == "dev-controller-configure")
+    assert all(name in files for name in names[1])

@@ -181,7 +181,7 @@ def _close(partitions: set[str]) -> None:
 def _wait_for_turn(name: str, seconds: float) -> None:
     """Wait until a node may be drained. Raises SetupError when nothing has come of other nodes for `seconds`."""
     interrupted, began = interruption(), time.time()
-    before, end = None, 0.0
+    before, end, again = None, 0.0, 0.0
     while True:
         asked = time.monotonic()
         try:
@@ -193,8 +193,10 @@ def _wait_for_turn(name: str, seconds: float) -> None:
             continue
         if taken:
             return
-        if before is None:
+        if asked > again:
+            # Also so that no firewall on the way ends a connection that is idle for long.
             log(turns.describe(name, under_way))
+            again = asked + REPEAT_SECONDS
         if under_way != before:
             before, end = under_way, time.monotonic() + seconds
         if time.monotonic() > end:

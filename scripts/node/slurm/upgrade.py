@@ -51,16 +51,16 @@ def check_nodes(release: Release | None, *, seconds: float = 0) -> None:
     if not release:
         return
     oldest, interrupted = release["nodes"], drain.interruption()
-    end, named = time.monotonic() + seconds, dict[str, str]()
+    end, again = time.monotonic() + seconds, 0.0
     while True:
         late, elastic = _late(oldest)
         if not late:
             return
         if set(late) - elastic or time.monotonic() > end or interrupted():
             break
-        if late != named:
+        if time.monotonic() > again:
             log(f"waiting for elastic nodes with a Slurm before {oldest}, {seconds:.0f} s at most: {_named(late)}")
-        named = late
+            again = time.monotonic() + REPEAT_SECONDS
         time.sleep(2)
     raise SetupError(
         f"these nodes run a Slurm before {oldest}, which would not read Slurm's files: {_named(late)}. Nothing was "

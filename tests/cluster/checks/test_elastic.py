@@ -206,5 +206,5 @@ def test_another_type_recreates_static_nodes_and_waits_for_the_next_start_of_ela
         )
         return next(one.reason for one in effects(before, after, "x") if one.path.endswith("machine_type"))
 
-    assert reason(min=2, max=4).startswith("cloud-cpu-[0-1] is recreated; each node takes no new jobs")
+    assert reason(min=2, max=4).startswith("cloud-cpu-[0-1] is recreated, a part of each partition at a time; a node")
     assert reason(min=0, max=4).startswith("elastic nodes have it from their next start on")

@@ -6,6 +6,8 @@ from typing import Any, ClassVar
 
 import pytest
 
+from cluster.catalog import IMAGES
+from cluster.catalog.slurm_releases import SUPPORT_ENDS
 from cluster.checks import settings as settings_checks
 from cluster.jobs.warm_up import warm_up
 from cluster.load import find_warnings, parse
@@ -112,6 +114,16 @@ class TestSlurmsSupport:
     def test_the_newest_gets_old_as_well(self):
         (found,) = self.found("2027-12-01", image={"base": "ubuntu-2204"})
         assert found.endswith("; update this program")
+
+    def test_of_pods_the_operators_version_decides(self):
+        pods = config("nebius")
+        (found,) = settings_checks.end_of_support(pods, date(2027, 5, 1))
+        assert pods.slurm_version == "25.11"
+        assert found.todo == "take a version of soperator that has Slurm 26.05: it brings Slurm"
+
+    def test_the_default_of_an_image_that_is_built_is_the_newest(self):
+        built = [image for image in IMAGES.values() if image.built and image.name != "soperator"]
+        assert [image.slurm_versions[0] for image in built] == [max(SUPPORT_ENDS)] * len(built)
 
     def test_a_distribution_mends_its_own(self):
         assert self.found("2030-01-01", image={"base": "ubuntu-2404"}) == []
