@@ -22,6 +22,7 @@ from cluster.config.types import (
     NodeCount,
     NodeSettings,
     Positive,
+    ZoneName,
 )
 from cluster.config.validators.settings import duration_seconds
 from cluster.findings import RefusedError
@@ -58,6 +59,15 @@ class Controller(Section):
     /home. It outlives the machine."""
     capacity: BasicCapacity | None = None
     """On gcp: how the cloud is asked for it."""
+    failover: Flag = False
+    """On gcp: whether its disks are in two zones, and a small machine in the other one brings it back there when it
+    does not come back by itself. Decided when the cluster is created. On local: its machine is started again."""
+    failover_zone: ZoneName | None = None
+    """On gcp: the other zone, of the same region, e.g. us-central1-b."""
+    failover_mode: Annotated[
+        Literal["act", "advise"], NoEffect("the machine that watches the controller reads it within seconds")
+    ] = "act"
+    """`advise` has that machine say what it would do, and do nothing."""
 
 
 class OnController(Section):

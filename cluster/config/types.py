@@ -97,6 +97,7 @@ ContainerImage = Annotated[
 Sha256 = Annotated[str, AfterValidator(settings.sha256), text_schema(pattern="^[0-9a-f]{64}$")]
 SystemName = Annotated[str, AfterValidator(formats.system), text_schema(enum=list(SYSTEMS))]
 DiskTypeName = Annotated[str, AfterValidator(formats.disk_type), text_schema(enum=list(DISK_TYPES))]
+ZoneName = Annotated[str, AfterValidator(formats.zone), text_schema(pattern=f"^{formats.ZONE}$")]
 ServerAddress = Annotated[str, AfterValidator(formats.server_address), text_schema(examples=["10.128.0.3"])]
 FsName = Annotated[str, AfterValidator(formats.lustre_name), text_schema(pattern="^[A-Za-z0-9]{1,8}$")]
 PublicCidr = Annotated[str, AfterValidator(formats.public_network), _CIDR]

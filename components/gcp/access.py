@@ -233,10 +233,11 @@ class Access:
         public: pulumi.Input[str] | None,
         instance_id: pulumi.Output[str],
         name: str,
+        zone: pulumi.Output[str] | None = None,
         host_key: pulumi.Input[str],
     ) -> Reach:
         """Return how to reach a machine; `address` is its private address, `name` the instance's, `public` its public
-        address where it has one.
+        address where it has one, `zone` its zone where that is not the stack's.
 
         May be asked of machines in any order: the jump host is looked up when all are known.
         """
@@ -252,19 +253,19 @@ class Access:
             return patient(host=public)
         if self._config.login.public:
             return patient(host=address, proxy=lambda: self._entrance()[1], via=self._through_entrance)
-        instance = iap.Instance(name=name, project=self._place.project, zone=self._place.zone)
-        cluster = f"{instance.project}/{instance.zone}/{self._config.name}"
+        project, where = self._place.project, zone or self._place.zone
+        cluster = f"{project}/{self._place.zone}/{self._config.name}"
         port = iap.port(cluster, 0 if "controller" in spec.roles else spec.index + 1)
 
-        async def tunnelled(_: str) -> str:
-            await opened(instance, port)
+        async def tunnelled(found: list[str]) -> str:
+            await opened(iap.Instance(name=name, project=project, zone=found[1]), port)
             return _LOOPBACK
 
         # Host and port are the same in every run: another connection would run every command again.
         return patient(
-            host=_LOOPBACK if pulumi.runtime.is_dry_run() else instance_id.apply(tunnelled),
+            host=_LOOPBACK if pulumi.runtime.is_dry_run() else pulumi.Output.all(instance_id, where).apply(tunnelled),
             port=port,
-            via=lambda: {"iap": {"instance": name, "project": instance.project, "zone": instance.zone}},
+            via=lambda: {"iap": {"instance": name, "project": project, "zone": where}},
         )
 
     def _entrance(self) -> tuple[str, Proxy]:

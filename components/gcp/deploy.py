@@ -24,7 +24,7 @@ from components.gcp.bake.design import image_link
 from components.gcp.bake.resource import BakedImage, BakeLeftovers
 from components.gcp.customize import Customizer
 from components.gcp.machines.boot import STATE_DISK, BootArgs, metadata
-from components.gcp.machines.identity import BUILDER, INSTALL, SETUP, Identity, roles
+from components.gcp.machines.identity import BUILDER, INSTALL, NO_MEMBERS, SETUP, Identity, roles
 from components.gcp.machines.machines import MachineArgs, endpoint
 from components.gcp.machines.machines import Machines as GoogleMachines
 from components.gcp.network import Network
@@ -160,7 +160,7 @@ class GcpPlatform(pulumi.ComponentResource):
         enabled = Services(f"{name}-services", config, opts=child).ready
         self._network = Network(f"{name}-network", config, enabled, opts=child)
         self._identity = Identity(f"{name}-identity", config, keys, enabled, opts=child)
-        accounts = {role: self._identity.email(role) for role in roles(config) if role != BUILDER}
+        accounts = {role: self._identity.email(role) for role in roles(config) if role not in NO_MEMBERS}
         self._storage = Storage(f"{name}-storage", config, self._network, accounts, opts=child)
         image = self._image(f"{name}-image").self_link
         args = MachineArgs(
@@ -257,6 +257,7 @@ def _reached(access: Access, machine: Machine, public: Mapping[str, pulumi.Outpu
         public=public.get(name),
         instance_id=machine.instance_id,
         name=name,
+        zone=machine.zone,
         host_key=machine.host_key,
     )
     return replace(machine, reach=reach)

@@ -31,8 +31,12 @@ LONGEST_FOLDER = 50
 """Characters of a folder's name, without the digest that some have: a folder's name has at most 63."""
 STATE_FOLDER = "hpc--state"
 """The folder that serves as the controller's state disk; no directory has this name, see `folder_name`."""
-_PROJECT, _ZONE = "rehearsal", "local-a"
-"""The place of elastic nodes in requests for them."""
+_PROJECT, _ZONE, _OTHER_ZONE = "rehearsal", "local-a", "local-b"
+"""The place of elastic nodes in requests for them; a controller with `failover` has two."""
+CONTROLLER = "/controller"
+"""Key of the controller's design among those of nodesets, of which none has such a name."""
+_PACE = {"poll": 0.5, "misses": 3, "silence": 3, "hang": 20, "boot": 0, "rest": 60, "wait": 30, "retry": 2}
+"""Of scripts/gcp/failover.py: local machines boot in seconds."""
 _PROPERTIES: Mapping[str, Any] = {
     "spot": {"scheduling": {"provisioningModel": "SPOT", "instanceTerminationAction": "DELETE"}}
 }
@@ -150,18 +154,23 @@ class LocalPlatform(pulumi.ComponentResource):
             for spec in machines(config)
         )
         self.ready, self.elastic = (), None
-        if elastic:
+        failover = config.controller.failover
+        if elastic or failover:
             token = random.RandomPassword(f"{name}-cloud-token", length=40, special=False, opts=child).result
             designs = {
                 nodeset: ({**common, "devices": devices(spec), "orderly": False}, boot(spec))
                 for nodeset in elastic
                 if (spec := elastic_machine(config, nodeset))
             }
+            if failover:
+                spec = machines(config)[0]
+                own = {"devices": devices(spec), "orderly": True, "address": addresses.of[spec.name]}
+                designs[CONTROLLER] = {**common, **own}, boot(spec)
             # After the controller: until that has a new slurmctld, no node gets a newer slurmd.
             last = pulumi.ResourceOptions(depends_on=[self.machines[0].resource])
             later = pulumi.ResourceOptions.merge(after, last)
             self.ready = (Cloud(f"{name}-cloud", _cloud(config, place, token, key), designs, later),)
-            self.elastic = _elastic(config, token)
+            self.elastic = _elastic(config, token) if elastic else None
         self.register_outputs({"bridge": network.bridge, "machine_addresses": dict(addresses.of)})
 
 
@@ -186,8 +195,25 @@ def _cloud(
     elastic = {name: section for name, section in config.nodesets.items() if section.elastic}
     static = {node: name for name in elastic for node in static_names(config, name)}
     labels = {"hpc-cluster": config.name, "hpc-part": "node"}
+    watch: dict[str, Any] = {}
+    if config.controller.failover:
+        name = controller_name(config)
+        body = {"name": name, "labels": {"hpc-cluster": config.name, "hpc-part": "controller"}}
+        watch = {
+            "project": _PROJECT,
+            "zones": [_ZONE, _OTHER_ZONE],
+            "name": name,
+            "cluster": config.name,
+            "endpoint": f"http://{addresses.gateway}:{PORT}",
+            "token": token,
+            "address": addresses.of[name],
+            "mode": config.controller.failover_mode,
+            "body": body,
+            "pace": _PACE,
+        }
     return {
         **place,
+        "watch": watch,
         "state": state,
         "gateway": addresses.gateway,
         "port": PORT,

@@ -430,6 +430,76 @@ class FakeFlex(FakeCompute):
         return self._begin(call, "instances.setLabels", path, finish)
 
 
+class FakeController(FakeFlex):
+    """The server for one instance on disks and with an address that are a region's: one instance at a time has them,
+    until another one takes the disks by force."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.holders: dict[str, str] = {}
+        """Path of the instance that may write to a disk, by the disk's."""
+        self.dead: set[str] = set()
+        """Zones that do not answer."""
+        self.full: set[str] = set()
+        """Zones without capacity."""
+        self.stopped_by = ""
+        """The user of the last stop; empty: it was Google's own; `from inside`: the instance's."""
+
+    def handle(self, call: Call) -> Answer:
+        if any(f"/zones/{zone}/" in call.path for zone in self.dead):
+            raise RefusalError(503, "backendError", "Service is currently unavailable.")
+        return super().handle(call)
+
+    def _routes(self) -> list[tuple[str, str, Callable[..., dict[str, Any]]]]:
+        return [("GET", r"(projects/[^/]+/zones/[^/]+)/operations", self._ends), *super()._routes()]
+
+    def _ends(self, call: Call, _zone: str) -> dict[str, Any]:
+        target = call.query["filter"].partition("=")[2]
+        kind = {"": "compute.instances.hostError", "from inside": "compute.instances.guestTerminate"}
+        begun = {"operationType": "insert", "targetId": target, "insertTime": "2026-11-23T07:00:00.000-08:00"}
+        ended = {
+            "operationType": kind.get(self.stopped_by, "stop"),
+            "targetId": target,
+            "insertTime": "2026-11-23T09:00:00.000-08:00",
+        }
+        return {"items": [begun, ended | {"user": self.stopped_by or "system"}]}
+
+    def _new_machine(self, call: Call, path: str) -> dict[str, Any]:
+        disks = {disk["source"]: disk.get("forceAttach", False) for disk in call.body["disks"]}
+        for disk, forced in disks.items():
+            if self.holders.get(disk) in self.world.machines and not forced:
+                raise RefusalError(
+                    400, "resourceInUseByAnotherResource", f"The disk resource '{disk}' is already being used"
+                )
+        address = call.body["networkInterfaces"][0]["networkIP"]
+        taken = any(row["networkInterfaces"][0]["networkIP"] == address for row in self._machines().values())
+        resource = {
+            **call.body,
+            "selfLink": GOOGLE + path,
+            "id": str(next(self._ids)),
+            "status": "PROVISIONING",
+            "metadata": {**call.body["metadata"], "fingerprint": "1"},
+            "labelFingerprint": "1",
+            "creationTimestamp": "2026-11-23T08:00:00.123-08:00",
+        }
+        zone = path.split("/")[3]
+        errors: list[Mapping[str, Any]] = [STOCK_OUT] if zone in self.full else []
+        if taken:
+            errors = [{"code": "IP_IN_USE_BY_ANOTHER_RESOURCE", "message": f"IP '{address}' is already being used"}]
+        machine = Machine(resource, [None])
+        if not errors:
+            self.world.machines[path] = machine
+            self.holders |= dict.fromkeys(disks, path)
+
+        def finish() -> None:
+            if resource["status"] == "PROVISIONING":
+                resource["status"] = "RUNNING"
+
+        begun = self._begin(call, "instances.insert", path, finish)
+        self.world.operations[begun["name"]].errors = errors
+        return begun
+
+
 class FakeElastic(FakeCompute):
     """The server for instances that are made from templates, one by one or many at once, and found by their label.
 

@@ -3,13 +3,15 @@
 It speaks the protocol of the real one as the reconcile loop uses it. An instance comes up as a machine, of the design
 that its template names, and its status follows the machine's. Operations take seconds, go on while nobody asks, and are
 continued by the next process: what there is stands in one file, written after each change. It does not imitate disks,
-networks, permissions and quotas, nor the metadata server on the machines.
+networks, permissions and quotas, nor the metadata server on the machines. A controller with `failover` is an instance
+too, whose machine stays when the instance is deleted, as its disks do; the program that brings it back runs here.
 
 Faults are set while it runs, under /lab/ with the same token: see `Faults`, and lab/google/faults.py.
 """
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import random
@@ -42,6 +44,7 @@ KEPT = 400
 NOTICE_SECONDS = 30.0
 """From the notice of a preemption until the instance is stopped, unless the fault says otherwise."""
 _JOIN_UNIT = "/etc/systemd/system/multi-user.target.wants/hpc-node.service"
+_SCRIPTS = Path(__file__).parents[2] / "scripts"
 _TICK_SECONDS = 0.1
 _MINIMUM_MISSED = {"code": "VM_MIN_COUNT_NOT_REACHED", "message": "Requested minimum count of VMs was not reached."}
 
@@ -144,6 +147,8 @@ class HostCompute(GoogleHttp):
         self.by_request: dict[str, str] = {}
         self.faults = Faults()
         self.next = 1
+        self.away = False
+        """Whether the controller, which is an instance here with `failover`, was deleted by a request."""
         self._load()
 
     # -- state -------------------------------------------------------------------------------------------------------
@@ -154,7 +159,7 @@ class HostCompute(GoogleHttp):
             self.instances = {row["name"]: Instance(**row) for row in state["instances"]}
             self.operations = {row["name"]: Operation(**row) for row in state["operations"]}
             self.by_request, self.next = state["requests"], state["next"]
-            self.faults = Faults(**state["faults"])
+            self.faults, self.away = Faults(**state["faults"]), state.get("away", False)
         self._read_design()
 
     def _save(self) -> None:
@@ -167,6 +172,7 @@ class HostCompute(GoogleHttp):
             "requests": self.by_request,
             "next": self.next,
             "faults": asdict(self.faults),
+            "away": self.away,
         }
         write_atomically(self._paths.state, json.dumps(state), mode=0o600)
         self._changed.notify_all()
@@ -179,6 +185,7 @@ class HostCompute(GoogleHttp):
 
     def serve(self) -> None:
         """Have time pass until `end` is called or the folder is gone; then complete the machines of this moment."""
+        threading.Thread(target=self._watch, daemon=True).start()
         while not self._ended.wait(_TICK_SECONDS) and self._paths.lock.exists():
             self.tick()
         self._pool.shutdown(wait=True, cancel_futures=True)
@@ -186,6 +193,22 @@ class HostCompute(GoogleHttp):
     def end(self) -> None:
         """Have `serve` return."""
         self._ended.set()
+
+    def _watch(self) -> None:
+        """Run the program of the machine that watches the controller, as long as the stack has one."""
+        sys.path[:0] = [str(_SCRIPTS / "gcp"), str(_SCRIPTS / "node")]
+        failover = importlib.import_module("failover")
+
+        def settings() -> dict[str, Any]:
+            # Read by requests too, but these may all be the program's own.
+            with self._lock:
+                self._read_design()
+                return dict(self.design.get("watch") or {})
+
+        while not settings():
+            if self._ended.wait(1):
+                return
+        failover.Watch(settings, self._paths.folder / "watch.json").run()
 
     def tick(self) -> None:
         """Begin what is due."""
@@ -252,6 +275,8 @@ class HostCompute(GoogleHttp):
 
     def _machine(self, instance: Instance) -> machine.Design:
         """The design of an instance's machine."""
+        if instance.name == self._controller:
+            return machine.design({**self.design["machines"]["/controller"], "name": instance.name})
         # The template may be gone, as the stack has another image since.
         template = self.design["templates"].get(instance.template)
         nodeset = template["nodeset"] if template else instance.labels["hpc-nodeset"]
@@ -271,6 +296,10 @@ class HostCompute(GoogleHttp):
         if not self._set(instance, "STAGING", "PROVISIONING", "STAGING"):
             return
         design = self._machine(instance)
+        if instance.name == self._controller:
+            machine.update(design)
+            self._set(instance, "RUNNING", "STAGING")
+            return
         # This process may have been killed after the machine had come up.
         with suppress(FileNotFoundError):
             text = Path(f"{design.paths.upper}{INSTANCE}").read_text()
@@ -286,6 +315,13 @@ class HostCompute(GoogleHttp):
 
     def _remove(self, instance: Instance) -> None:
         bare = self._bare(instance)
+        if instance.name == self._controller:
+            # Its files are on its disks, which stay.
+            machine.stop(bare)
+            with self._lock:
+                self.away = True
+            self._drop(instance)
+            return
         files = machine.files_of(bare.paths)
         # A node that has become a static one has another machine of this name.
         if files is None or INSTANCE in files:
@@ -350,12 +386,16 @@ class HostCompute(GoogleHttp):
         """Read the design again: `up` may have changed it."""
         with suppress(FileNotFoundError, ValueError):
             self.design = json.loads(self._paths.design.read_text())
-        static = self.design["static"]
+        static = dict(self.design["static"])
+        if self._controller and not self.away:
+            static[self._controller] = ""
         for name in [name for name, one in self.instances.items() if not one.template and name not in static]:
             del self.instances[name]
         for name, nodeset in static.items():
             if name not in self.instances:
                 labels = {**self.design["labels"], "hpc-nodeset": nodeset, "hpc-node": name}
+                if name == self._controller:
+                    labels = dict(self.design["watch"]["body"]["labels"])
                 self._new(self.design["place"], name, "", labels)
 
     def handle(self, call: Call) -> Answer:
@@ -395,9 +435,15 @@ class HostCompute(GoogleHttp):
             ("GET", "/lab/requests", lambda _: {"requests": list(self.requests)}),
         ]
 
+    @property
+    def _controller(self) -> str:
+        """Name of the controller, if it is an instance here."""
+        return str((self.design.get("watch") or {}).get("name", ""))
+
     def _instance(self, zone: str, name: str) -> Instance:
         found = self.instances.get(name)
-        if found is None or found.zone != zone:
+        lost = found and name == self._controller and machine.files_of(self._bare(found).paths) is None
+        if found is None or found.zone != zone or lost:
             raise not_found(f"{zone}/instances/{name}")
         return found
 
@@ -419,9 +465,11 @@ class HostCompute(GoogleHttp):
                 "type": "SCHEDULED", "maintenanceStatus": "PENDING", "canReschedule": True,
                 "windowStartTime": begins, "latestWindowStartTime": begins, "windowEndTime": ends,
             }  # fmt: skip
+        # `up` may have recreated the controller's machine.
+        facts = machine.facts(self._bare(instance)) if instance.name == self._controller else None
         return {
             **self._properties(instance),
-            "id": instance.id,
+            "id": f"{instance.id}-{facts.instance_id}" if facts else instance.id,
             "name": instance.name,
             "zone": GOOGLE + instance.zone,
             "selfLink": f"{GOOGLE}{instance.zone}/instances/{instance.name}",
@@ -458,6 +506,13 @@ class HostCompute(GoogleHttp):
         return {"items": [self._row(one) for one in page], **more}
 
     def _insert(self, call: Call, zone: str) -> dict[str, Any]:
+        if call.body.get("name") == self._controller != "":
+            if self._controller in self.instances:
+                raise RefusalError(409, "alreadyExists", f"another instance has the address of {self._controller}")
+            self.away = False
+            self._new(zone, self._controller, "", call.body["labels"])
+            self.instances[self._controller].status = "PROVISIONING"
+            return self._begin("insert", zone, [self._controller], self.faults.insert_seconds, call).seen()
         template = self._template(call.query.get("sourceInstanceTemplate", ""))
         name = call.body["name"]
         self._refuse_taken(zone, [name])
@@ -547,7 +602,7 @@ class HostCompute(GoogleHttp):
 
     def _delete(self, call: Call, zone: str, name: str) -> dict[str, Any]:
         instance = self._instance(zone, name)
-        if not instance.template:
+        if not instance.template and name != self._controller:
             raise RefusalError(403, "forbidden", f"{name} is a static node, which the stack deletes")
         if any(one.kind == "delete" and name in one.targets and not one.done for one in self.operations.values()):
             raise not_ready(f"{zone}/instances/{name}")

@@ -50,6 +50,11 @@ RESOLVED_TEXT = """\
 [Resolve]
 Cache=no-negative
 """
+DOMAINS_TEXT = """\
+# The controller may be in another zone, where names have another ending.
+DNS=169.254.169.254
+Domains={}
+"""
 INSTALL_UNIT = """\
 [Unit]
 Description=Install what the cluster needs, once
@@ -125,13 +130,13 @@ def _holds(path: Path, data: bytes) -> bool:
 def make(machine: Machine, *, once: bool) -> None:
     """All of it, in the order in which it is of use: whoever is to mend the rest gets in first."""
     shield(machine, again=not once)
-    resolve(machine)
     try:
         own, boot = metadata("attributes/startup-script"), json.loads(metadata("attributes/hpc-boot"))
     except KeyError as error:
         raise BootError(f"the machine's metadata lacks {error}: it was not made by the stack") from None
     except ValueError as error:
         raise BootError(f"the machine's metadata attribute hpc-boot is no JSON ({error}): run `up`") from None
+    resolve(machine, boot.get("domains") or [])
     machine.write(LIB / "refresh", own, 0o755)
     cloud = Cloud(boot.get("endpoints") or {})
     to_install = bool(boot["install"]) and not installed()
@@ -160,11 +165,12 @@ def shield(machine: Machine, *, again: bool) -> None:
             say(done.stderr.strip())
 
 
-def resolve(machine: Machine) -> None:
-    """Have systemd-resolved, where it is, keep no name as missing."""
+def resolve(machine: Machine, domains: list[str]) -> None:
+    """Have systemd-resolved, where it is, keep no name as missing, and look for names in these domains too."""
     before = len(machine.changed)
     if RESOLVER.exists():
-        machine.write(RESOLVED, RESOLVED_TEXT)
+        more = DOMAINS_TEXT.format(" ".join(domains)) if domains else ""
+        machine.write(RESOLVED, RESOLVED_TEXT + more)
     if len(machine.changed) > before:
         call("systemctl", "try-restart", "systemd-resolved")
 

@@ -5,6 +5,8 @@ from typing import Any
 from cluster.config.impact import Effect
 from tests.cluster.samples import Cluster, Sample, at, gone
 
+IN_TWO_ZONES = {"machine_type": "n2-standard-8", "failover": True, "failover_zone": "us-central1-b"}
+
 CLOUD: Cluster = {
     "platform": "gcp",
     "gcp": {"project": "my-project", "zone": "us-central1-a"},
@@ -135,6 +137,9 @@ SAMPLES: list[Sample] = [
     ("controller.state_disk.type", at("controller", "state_disk", type="pd-balanced"), _REFUSED),
     ("controller.state_disk.size_gb", at("controller", "state_disk", size_gb=200), _NOTHING),
     ("controller.state_disk.size_gb", at("controller", "state_disk", size_gb=50), _REFUSED),
+    ("controller.failover", at("controller", **IN_TWO_ZONES), _REFUSED),
+    ("controller.failover_zone", at("controller", **IN_TWO_ZONES), _REFUSED),
+    ("controller.failover_mode", at("controller", failover_mode="advise"), _NOTHING),
     ("login.disk.type", at("login", "disk", type="pd-ssd"), _REPLACE),
     ("login.disk.size_gb", at("login", "disk", size_gb=300), _NOTHING),
     ("login.capacity", at("login", capacity={"spot": {}}), _REPLACE),

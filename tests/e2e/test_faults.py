@@ -70,6 +70,21 @@ class TestDaemons:
         frail.inside("controller", f"touch {GO}")
         eventually(lambda: recorded(frail, [running]) == ["COMPLETED"], what="the job's end")
 
+    def test_a_controller_in_two_zones_is_created_again_and_jobs_run_on(self, frail: Cluster):
+        before = frail.copy()
+        frail.edit(lambda c: c.setdefault("controller", {}).update(failover=True))
+        frail.up()
+        frail.inside("controller", f"rm -f {GO}")
+        running = submit(frail, "-w frail-cpu-0")
+        starts(frail, running)
+        frail.cut_power("controller")
+        eventually(lambda: faults.answers(frail), what="an answer to sbatch")
+        assert (job(frail, running), job(frail, running, "Restarts")) == ("RUNNING", "0")
+        frail.inside("controller", f"touch {GO}")
+        eventually(lambda: recorded(frail, [running]) == ["COMPLETED"], what="the job's end")
+        frail.revert(before)
+        frail.up()
+
     def test_killed_daemons_come_back_by_themselves_and_cost_no_job(self, frail: Cluster):
         frail.inside("controller", f"rm -f {GO} /tmp/*.said")
         batch = submit(frail, "-w frail-cpu-1")

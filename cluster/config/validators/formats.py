@@ -35,6 +35,12 @@ def matching(pattern: str, allowed: str, todo: str) -> Validator:
     return check
 
 
+ZONE = "[a-z]+-[a-z]+[0-9]+-[a-z]"
+"""Zones of Google Cloud."""
+zone = matching(
+    ZONE, "a zone, e.g. us-central1-a", "write region, - and the zone's letter: `gcloud compute zones list`"
+)
+"""Only the form: a check compares it with the zones of the machine types."""
 CLOUD_NAME = "[a-z]([-a-z0-9]{0,61}[a-z0-9])?"
 """Resources of Google Cloud (RFC 1035)."""
 CLOUD_PROJECT = "[a-z][-a-z0-9]{4,28}[a-z0-9]"

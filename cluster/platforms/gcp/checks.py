@@ -300,6 +300,7 @@ def _disk_errors(config: ClusterConfig) -> Iterator[Finding]:
         if kind.platform == "gcp" and kind.family.fabric.set_up:
             yield from find_type_errors(at, DISK_TYPES[name], kind, boot=True)
             yield from _boot_size(config, at, DISK_TYPES[name], size)
+    yield from disks.find_failover_errors(config, place(config).zone)
     name, size = disks.state_disk(config)
     kind = MACHINE_TYPES[config.controller.machine_type]
     if kind.platform == "gcp":

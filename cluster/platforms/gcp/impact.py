@@ -309,6 +309,10 @@ bucket = or_image(bucket_mount)
 
 RULES: Mapping[str, Rule] = {name: found for name, found in vars().items() if isinstance(found, Rule)}
 """Rules of ByRule at fields that only Google Cloud has."""
+_NEW_DISKS = Refuse(
+    "its state disk would be another one, and Slurm's state, job records and home folders are on the one that there "
+    "is: put it back, or make another cluster"
+)
 TABLE: Mapping[str, Impact | Rule] = {
     "gcp": Refuse("everything that the stack created is there, with its data"),
     "image": image_system,
@@ -318,6 +322,8 @@ TABLE: Mapping[str, Impact | Rule] = {
     "controller.disk": role_machine,
     "controller.disk.size_gb": boot_size,
     "controller.capacity": role_machine,
+    "controller.failover": _NEW_DISKS,
+    "controller.failover_zone": _NEW_DISKS,
     "controller.state_disk.type": Refuse("Slurm's state, job records and home folders are on it: put it back"),
     "controller.state_disk.size_gb": state_disk,
     "login.machine_type": login_type,

@@ -7,6 +7,7 @@ from pydantic import AfterValidator, Field
 
 from cluster.config.cluster import ClusterConfig
 from cluster.config.section import Section
+from cluster.config.types import ZoneName
 from cluster.config.validators.formats import CLOUD_PROJECT, matching
 
 _project_id = matching(
@@ -14,12 +15,6 @@ _project_id = matching(
     "a project id: 6 to 30 of a-z, 0-9 and -, a letter first and no - last, e.g. my-project",
     "copy it from `gcloud projects list`, column PROJECT_ID",
 )
-_zone = matching(
-    "[a-z]+-[a-z]+[0-9]+-[a-z]",
-    "a zone, e.g. us-central1-a",
-    "write region, - and the zone's letter: `gcloud compute zones list`",
-)
-"""Only the form: a check compares it with the zones of the machine types."""
 
 
 class GoogleCloud(Section):
@@ -29,7 +24,7 @@ class GoogleCloud(Section):
 
     project: Annotated[str, AfterValidator(_project_id)] = Field(examples=["my-project"])
     """Id of the project that everything is made in."""
-    zone: Annotated[str, AfterValidator(_zone)] = Field(examples=["us-central1-a"])
+    zone: ZoneName = Field(examples=["us-central1-a"])
     """Zone of all machines."""
 
     @property
@@ -46,6 +41,7 @@ ACCOUNTS: Mapping[str, str] = {
     "login": "login",
     "node": "node",
     "builder": "bake",
+    "watch": "watch",
     "lustre": "lustre",
 }
 """Ending of each role's service account: its id may have 30 characters, and a cluster's name has 20 of them."""
@@ -59,10 +55,23 @@ def place(config: ClusterConfig) -> GoogleCloud:
     return section
 
 
+def search_domains(config: ClusterConfig) -> list[str]:
+    """Domains in which machines look for each other's names, where the controller may be in another zone than they
+    are (cloud.google.com/compute/docs/internal-dns: NAME.ZONE.c.PROJECT.internal)."""
+    where, other = place(config), config.controller.failover_zone
+    zones = (where.zone, other) if config.controller.failover and other else ()
+    return [f"{one}.c.{where.project}.internal" for one in zones]
+
+
+def watch_name(config: ClusterConfig) -> str:
+    """Name of the machine that watches the controller."""
+    return f"{config.name}-watch"
+
+
 def labels(config: ClusterConfig, part: str) -> dict[str, str]:
     """Labels of everything that takes some, by which bills and consoles separate clusters and their parts.
 
-    `part` is controller, login, node, lustre, storage, image or network.
+    `part` is controller, login, node, lustre, storage, image, network or watch.
     """
     return {"hpc-cluster": config.name, "hpc-part": part, "managed-by": "pulumi"}
 

@@ -13,7 +13,7 @@ from cluster.config.cluster import ClusterConfig
 from cluster.platforms.gcp.filesystems.base import Need
 from cluster.platforms.gcp.filesystems.registry import file_systems, peered
 from cluster.platforms.gcp.image import secure_boot
-from cluster.roster import elastic_machines, host_name, machines
+from cluster.roster import controller_name, elastic_machines, host_name, machines
 from cluster.slurm.power_saving import elastic_nodesets
 
 TUNNEL = "roles/iap.tunnelResourceAccessor"
@@ -42,7 +42,7 @@ def roles(config: ClusterConfig) -> tuple[str, ...]:
         found.add(NETWORKS)
     if not config.login.public:
         found.add(TUNNEL)
-    if elastic_nodesets(config):
+    if elastic_nodesets(config) or config.controller.failover:
         found.add(CUSTOM_ROLES)
     return tuple(sorted(found))
 
@@ -90,6 +90,26 @@ and the permissions that each takes. To act as the nodes' service account is a r
 BINDINGS = 20
 """Conditions under which a policy binds one role to one account, at most (cloud.google.com/iam/quotas). A condition has
 at most 12 logical operators."""
+FAILOVER: Mapping[str, tuple[str, ...]] = {
+    "instances.delete": ("compute.instances.delete",),
+    "instances.get": ("compute.instances.get",),
+    "instances.insert": (
+        "compute.addresses.useInternal",
+        "compute.disks.use",
+        "compute.instances.create",
+        "compute.instances.setLabels",
+        "compute.instances.setMetadata",
+        "compute.instances.setServiceAccount",
+        "compute.instances.setTags",
+        "compute.subnetworks.use",
+    ),
+    "zoneOperations.get": ("compute.zoneOperations.get",),
+    "zoneOperations.list": ("compute.zoneOperations.list",),
+}
+"""Methods of Compute Engine that the machine calls which watches the controller (scripts/gcp/failover.py), and the
+permissions that each takes. To act as the controller's service account is a role on that account."""
+PUBLIC = ("compute.addresses.use", "compute.subnetworks.useExternalIp")
+"""Permissions to create a machine with a public address."""
 PLACED = "compute.resourcePolicies.use"
 """Permission to create machines in a placement."""
 
@@ -109,11 +129,29 @@ def reconcile_condition(config: ClusterConfig, nodeset: str) -> str:
     """The condition, in CEL, under which a controller has that role: of instances and disks only those with names of
     the nodeset. Lists are a permission on the project, and templates, images and subnetworks have names of their own
     (cloud.google.com/iam/docs/configuring-resource-based-access)."""
-    prefix, types = host_name(config, nodeset, 0).removesuffix("0"), {"Instance": "instances", "Disk": "disks"}
+    prefix = host_name(config, nodeset, 0).removesuffix("0")
+    return _only(Instance=f".startsWith('{prefix}')", Disk=f".startsWith('{prefix}')")
+
+
+def failover_permissions(config: ClusterConfig) -> list[str]:
+    """Permissions of the custom role of the machine that watches the controller, in order."""
+    found = {permission for permissions in FAILOVER.values() for permission in permissions}
+    public = config.login.public and config.login.on == "controller"
+    return sorted(found | (set(PUBLIC) if public else set()))
+
+
+def failover_condition(config: ClusterConfig) -> str:
+    """The condition under which it has that role: of instances only the controller, of disks only its two."""
+    name = controller_name(config)
+    return _only(Instance=f" == '{name}'", Disk=f".startsWith('{name}-')")
+
+
+def _only(*, Instance: str, Disk: str) -> str:  # noqa: N803 - Compute Engine's names of types
+    """A condition on the names of instances and disks, and none on what is of another type."""
+    types = {"Instance": ("instances", Instance), "Disk": ("disks", Disk)}
     named = [
-        f"(resource.type == 'compute.googleapis.com/{kind}' && "
-        f"resource.name.extract('/{folder}/{{name}}').startsWith('{prefix}'))"
-        for kind, folder in types.items()
+        f"(resource.type == 'compute.googleapis.com/{kind}' && resource.name.extract('/{folder}/{{name}}'){holds})"
+        for kind, (folder, holds) in types.items()
     ]
     others = " && ".join(f"resource.type != 'compute.googleapis.com/{kind}'" for kind in types)
     return " || ".join([*named, f"({others})"])

@@ -92,7 +92,7 @@ PLATFORM = Platform(
         Network: frozenset({"gpu_cidr", "second_cidr", "services_cidr", "existing", "nat", "admin_cidrs"}),
         Storage: frozenset({"lustre", "filestore", "nfs", "buckets"}),
         Image: frozenset({"bake", "recipe", "snapshot", "name", "provision", "packages", "builder"}),
-        Controller: frozenset({"disk", "state_disk", "capacity"}),
+        Controller: frozenset({"disk", "state_disk", "capacity", "failover", "failover_zone", "failover_mode"}),
         Login: frozenset({"disk", "capacity", "public", *ON_MACHINES[Login]}),
         Nodeset: frozenset({"disk", "capacity", *ON_MACHINES[Nodeset]}),
         Partition: ON_MACHINES[Partition],

@@ -8,7 +8,7 @@ from cluster.catalog import MACHINE_TYPES, Gpu, MachineType
 from cluster.config.capacity import BasicCapacity, Capacity
 from cluster.config.cluster import ClusterConfig
 from cluster.platforms.gcp.address_plan import NAT_ADDRESSES, fabric_of, plan, reserved, table
-from cluster.platforms.gcp.disks import boot_disk, state_disk
+from cluster.platforms.gcp.disks import WATCH_DISK, WATCH_GB, WATCH_TYPE, boot_disk, state_disk
 from cluster.platforms.gcp.filesystems.registry import file_systems, servers
 from cluster.platforms.gcp.image import bakes
 from cluster.platforms.gcp.permissions import policies, roles
@@ -111,6 +111,12 @@ def disks(config: ClusterConfig) -> Mapping[str, int]:
     found = Counter(dict(_of_machines(config, machines(config))))
     kind, size = state_disk(config)
     found[kind] += size
+    if config.controller.failover:
+        boot_kind, boot_size = boot_disk(config, machines(config)[0])
+        # In two zones, and paid for in both.
+        found[kind] += size
+        found[boot_kind] += boot_size
+        found[WATCH_DISK] += WATCH_GB
     for server in servers(config):
         for disk in server.disks:
             found[disk.targets.type] += disk.targets.size_gb
@@ -157,6 +163,8 @@ def networks(config: ClusterConfig) -> Mapping[str, int]:
 def describe_request(config: ClusterConfig) -> list[str]:
     """Return all of it as lines for people: machines, networks, disks, file systems, rights, addresses."""
     lines = [ask.line for ask in (*asks(config), builder(config)) if ask]
+    if config.controller.failover:
+        lines.append(f"1 x {WATCH_TYPE} in {config.controller.failover_zone}, on demand: watches the controller")
     lines += _describe_elastic(config)
     lines += [
         f"{section.spare} of the {section.most} nodes of {name} take no jobs until another is out of service: spares "

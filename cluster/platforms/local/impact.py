@@ -106,6 +106,7 @@ IMPACTS: Mapping[str, Impact | Rule] = {
     "monitoring": _monitoring,
     "image.presents_as": _presents_as,
     "controller.machine_type": _controller,
+    "controller.failover": NoEffect("a process of this host begins or ends to watch the controller's machine"),
     "login.machine_type": _login,
     "nodesets.*.machine_type": _node,
     "nodesets.*.gpus": _node,

@@ -3,7 +3,7 @@
 from cluster.catalog.bounds import BRIDGE_PORTS
 from cluster.config.cluster import ClusterConfig
 from cluster.config.image import Image
-from cluster.config.machines import Login, Nodeset
+from cluster.config.machines import Controller, Login, Nodeset
 from cluster.config.partitions import Partition
 from cluster.config.slurm import SlurmSettings
 from cluster.config.storage import Storage
@@ -28,6 +28,7 @@ PLATFORM = Platform(
         ClusterConfig: frozenset({"containers", "host_names", "monitoring"}),
         Image: frozenset({"packages", "presents_as"}),
         Storage: frozenset({"shared", "read_only"}),
+        Controller: frozenset({"failover", "failover_mode"}),
         Login: ON_MACHINES[Login],
         Nodeset: frozenset({"addresses", "capacity", *ON_MACHINES[Nodeset]}),
         Partition: ON_MACHINES[Partition],

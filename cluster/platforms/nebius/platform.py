@@ -69,6 +69,8 @@ PLATFORM = Platform(
         "spare": "remove it, and write one node more as count: Soperator holds no node back",
         "monitoring": "remove it here: Soperator has charts of its own for metrics (victoria-metrics-k8s-stack and "
         "soperator-dcgm-exporter), which its operators install beside the cluster",
+        "failover": "remove it: Kubernetes starts the controller's pod again on another node of its group, with its "
+        "volume; node groups are in one zone",
     },
     capabilities=frozenset(
         {

@@ -43,11 +43,15 @@ class Wanted:
     @property
     def mark(self) -> str:
         """A hash of the template's name, which is unique to each template."""
-        return hashlib.sha256(self.template.rpartition("/")[2].encode()).hexdigest()[:16]
+        return mark_of(self.template)
 
     @property
     def all_metadata(self) -> dict[str, str]:
         return {**self.metadata, TEMPLATE_KEY: self.mark}
+
+
+def mark_of(template: str) -> str:
+    return hashlib.sha256(template.rpartition("/")[2].encode()).hexdigest()[:16]
 
 
 def all_wanted(props: Mapping[str, Any]) -> list[Wanted]:

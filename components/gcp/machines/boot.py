@@ -14,7 +14,7 @@ import pulumi_tls as tls
 from pulumi_gcp import secretmanager, storage
 
 from cluster.config import ClusterConfig
-from cluster.platforms.gcp.names import labels, place
+from cluster.platforms.gcp.names import labels, place, search_domains
 from cluster.roster import MachineSpec, controller_name, machines
 from components.slurm import payload
 from components.slurm.keys import ClusterKeys
@@ -166,6 +166,8 @@ def boot_attribute(config: ClusterConfig, spec: MachineSpec, args: BootArgs) -> 
         )
         if node
         else None,
+        # Only where there are some: another attribute would be a change of every machine.
+        **({"domains": domains} if (domains := search_domains(config)) else {}),
         "files": {
             "/root/.ssh/authorized_keys": {
                 "content": pulumi.Output.all(*keys).apply(lambda keys: "".join(key.strip() + "\n" for key in keys)),
@@ -179,15 +181,21 @@ def boot_attribute(config: ClusterConfig, spec: MachineSpec, args: BootArgs) -> 
 @cache
 def startup_script() -> str:
     """The files of scripts/gcp as one program: metadata carries one text."""
-    own = (SCRIPTS / "start.py").read_text()
-    for module, path in (("google_apis", SCRIPTS), ("system.google_api", SCRIPTS.parent / "node/system")):
-        text = (path / f"{module.rpartition('.')[2]}.py").read_text()
-        text = text.partition("from __future__ import annotations\n")[2].strip("\n") + "\n"
-        own = re.sub(rf"^from {module} import .*\n", lambda _: text, own, count=1, flags=re.MULTILINE)  # noqa: B023
+    own = program("start.py")
     for name, file in (("SHIELD", "shield.sh"), ("HOST_EVENTS", "host_events.py")):
         text = (SCRIPTS / file).read_text()
         # A function as replacement: backslashes in the text are no escapes.
         own = re.sub(rf'^{name} = "".*$', lambda _: f"{name} = {text!r}", own, count=1, flags=re.MULTILINE)  # noqa: B023
+    return own
+
+
+def program(name: str) -> str:
+    """A program of scripts/gcp with the modules in it that it imports."""
+    own = (SCRIPTS / name).read_text()
+    for module, path in (("google_apis", SCRIPTS), ("system.google_api", SCRIPTS.parent / "node/system")):
+        text = (path / f"{module.rpartition('.')[2]}.py").read_text()
+        text = text.partition("from __future__ import annotations\n")[2].strip("\n") + "\n"
+        own = re.sub(rf"^from {module} import .*\n", lambda _: text, own, count=1, flags=re.MULTILINE)  # noqa: B023
     return own
 
 

@@ -1,7 +1,7 @@
 """The identity of the machines of a cluster on Google Cloud: service accounts, their roles, and what they may fetch."""
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import pulumi
 import pulumi_random as random
@@ -11,7 +11,12 @@ from pulumi_gcp import projects, serviceaccount
 from cluster.config import ClusterConfig
 from cluster.platforms.gcp.image import bake_script, bakes, installs
 from cluster.platforms.gcp.names import account_id, place
-from cluster.platforms.gcp.permissions import reconcile_condition, reconcile_permissions
+from cluster.platforms.gcp.permissions import (
+    failover_condition,
+    failover_permissions,
+    reconcile_condition,
+    reconcile_permissions,
+)
 from cluster.roster import MachineSpec, machines
 from cluster.slurm.power_saving import elastic_nodesets
 from components.gcp.machines.boot import Secrets, SetupBucket, StoredObject, archive
@@ -25,7 +30,9 @@ SCOPES = ("https://www.googleapis.com/auth/cloud-platform",)
 """Access scopes of every machine. They are the older way to limit it; roles do, and a narrower scope would only hide
 what a role gives (cloud.google.com/compute/docs/access/service-accounts#scopes_best_practice)."""
 
-BUILDER = "builder"
+BUILDER, WATCH = "builder", "watch"
+NO_MEMBERS = (BUILDER, WATCH)
+"""Roles of machines that are no members of the cluster: they read no secrets, files and buckets of it."""
 SETUP, INSTALL = "setup.json", "install.sh"
 """Names of the stored files: the set-up, and what machines run at their first boot where nothing is baked."""
 
@@ -52,7 +59,9 @@ class Identity(pulumi.ComponentResource):
         self._grants = {role: self._grant(role) for role in self._accounts}
         if elastic_nodesets(config):
             self._grants["controller"] += self._reconcile(after)
-        members = {role: account.member for role, account in self._accounts.items() if role != BUILDER}
+        if config.controller.failover:
+            self._grants[WATCH] += self._failover(after)
+        members = {role: account.member for role, account in self._accounts.items() if role not in NO_MEMBERS}
         child = pulumi.ResourceOptions(parent=self)
         self._secrets = Secrets(f"{name}-secrets", config, keys, members, after, opts=child)
         self._bucket = SetupBucket(f"{name}-setup", config, _files(config), members, after, opts=child)
@@ -73,7 +82,7 @@ class Identity(pulumi.ComponentResource):
 
     def ready(self, role: str) -> list[pulumi.Resource]:
         """The grants that a machine of this role waits for: it could fetch nothing without."""
-        if role == BUILDER:
+        if role in NO_MEMBERS:
             return self._grants[role]
         return [*self._grants[role], *self._secrets.readers(role), self._bucket.reader(role)]
 
@@ -87,34 +96,77 @@ class Identity(pulumi.ComponentResource):
 
     def _reconcile(self, after: Sequence[pulumi.Resource]) -> list[pulumi.Resource]:
         """Return the rights by which the controller creates and deletes machines of elastic nodes, and no others."""
-        name, config, account = f"{self._name}-reconcile", self._config, self._accounts["controller"]
-        child = pulumi.ResourceOptions(parent=self, depends_on=list(after))
-        role = projects.IAMCustomRole(
-            f"{name}-role",
-            role_id=role_id(f"{name}-role-id", config, "reconcile", parent=self),
+        config = self._config
+        return self._may_create(
+            "reconcile",
+            "controller",
+            "node",
             title=f"Elastic nodes of the cluster {config.name}",
             description="What the controller needs to create, repair and delete the machines of elastic nodes",
             permissions=reconcile_permissions(config),
+            conditions={
+                nodeset: (f"the nodeset {nodeset}", reconcile_condition(config, nodeset))
+                for nodeset in elastic_nodesets(config)
+            },
+            after=after,
+        )
+
+    def _failover(self, after: Sequence[pulumi.Resource]) -> list[pulumi.Resource]:
+        """Return the rights by which the machine that watches the controller creates it in its other zone."""
+        config = self._config
+        return self._may_create(
+            "failover",
+            WATCH,
+            "controller",
+            title=f"Failover of the controller of {config.name}",
+            description="What the machine that watches the controller needs to create it in its other zone",
+            permissions=failover_permissions(config),
+            conditions={"controller": ("the controller", failover_condition(config))},
+            after=after,
+        )
+
+    def _may_create(
+        self,
+        part: str,
+        whose: str,
+        acts_as: str,
+        *,
+        title: str,
+        description: str,
+        permissions: Sequence[str],
+        conditions: Mapping[str, tuple[str, str]],
+        after: Sequence[pulumi.Resource],
+    ) -> list[pulumi.Resource]:
+        """Let the machines of the role `whose` create machines of the role `acts_as`: a custom role, bound once for
+        each condition."""
+        name, config, account = f"{self._name}-{part}", self._config, self._accounts[whose]
+        child = pulumi.ResourceOptions(parent=self, depends_on=list(after))
+        role = projects.IAMCustomRole(
+            f"{name}-role",
+            role_id=role_id(f"{name}-role-id", config, part, parent=self),
+            title=title,
+            description=description,
+            permissions=list(permissions),
             opts=child,
         )
         grants: list[pulumi.Resource] = [
             projects.IAMMember(
-                f"{name}-{nodeset}",
+                f"{name}-{key}",
                 project=place(config).project,
                 role=role.name,
                 member=account.member,
                 condition=projects.IAMMemberConditionArgs(
-                    title=f"{config.name}-{nodeset}",
-                    description=f"Instances and disks of the nodeset {nodeset} of {config.name}",
-                    expression=reconcile_condition(config, nodeset),
+                    title=f"{config.name}-{key}",
+                    description=f"Instances and disks of {what} of {config.name}",
+                    expression=expression,
                 ),
                 opts=child,
             )
-            for nodeset in elastic_nodesets(config)
+            for key, (what, expression) in conditions.items()
         ]
         acting = serviceaccount.IAMMember(
-            f"{name}-node",
-            service_account_id=self._accounts["node"].name,
+            f"{name}-{acts_as}",
+            service_account_id=self._accounts[acts_as].name,
             role=ACT_AS,
             member=account.member,
             opts=child,
@@ -146,7 +198,7 @@ def roles(config: ClusterConfig) -> list[str]:
     found = list(dict.fromkeys(spec.roles[0] for spec in machines(config)))
     if elastic_nodesets(config) and "node" not in found:
         found.append("node")
-    return [*found, BUILDER] if bakes(config) else found
+    return [*found, *([WATCH] if config.controller.failover else []), *([BUILDER] if bakes(config) else [])]
 
 
 def _files(config: ClusterConfig) -> dict[str, tuple[bytes, str]]:

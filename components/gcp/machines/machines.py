@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 import pulumi
 from pulumi_gcp import compute
@@ -23,15 +24,16 @@ from cluster.platforms.gcp.capacity import (
     of_machine,
     of_nodes,
 )
-from cluster.platforms.gcp.disks import boot_disk, state_disk
-from cluster.platforms.gcp.image import secure_boot
-from cluster.platforms.gcp.names import elastic_labels, labels, place
+from cluster.platforms.gcp.disks import WATCH_DISK, WATCH_GB, WATCH_TYPE, boot_disk, state_disk
+from cluster.platforms.gcp.image import recipe, secure_boot
+from cluster.platforms.gcp.names import elastic_labels, labels, place, watch_name
 from cluster.roster import MachineSpec, elastic_machine, machines
 from components.gcp.elastic.instances import ElasticInstances
+from components.gcp.failover.controller import FailoverController, whole_body
 from components.gcp.flex.node import TYPE as FLEX
 from components.gcp.flex.node import flex_nodes
-from components.gcp.machines.boot import STATE_DEVICE
-from components.gcp.machines.identity import SCOPES, Identity
+from components.gcp.machines.boot import FIXED, STATE_DEVICE, program
+from components.gcp.machines.identity import SCOPES, WATCH, Identity
 from components.gcp.network import Network
 from components.machine import Machine
 
@@ -203,7 +205,13 @@ class Controller(pulumi.ComponentResource):
     ) -> None:
         """`after` are resources that are deleted after the machine."""
         super().__init__("hpc:gcp:Controller", name, {}, opts)
-        config, (disk_type, size) = args.config, state_disk(args.config)
+        config = args.config
+        self.public = public_address(args, spec, parent=self)
+        if config.controller.failover:
+            self.machine = self._in_two_zones(args, spec, after)
+            self.register_outputs({"address": self.machine.address, "state_disk": f"{spec.name}-state"})
+            return
+        disk_type, size = state_disk(config)
         # Not part of the machine: it is there before it and after it, and no change of the machine reaches it.
         disk = compute.Disk(
             f"{spec.name}-state",
@@ -214,12 +222,114 @@ class Controller(pulumi.ComponentResource):
             labels=labels(config, "controller"),
             opts=pulumi.ResourceOptions(parent=self, depends_on=list(args.after), protect=config.deletion_protection),
         )
-        self.public = public_address(args, spec, parent=self)
         attached = [compute.InstanceAttachedDiskArgs(source=disk.id, device_name=STATE_DEVICE)]
         self.machine = ssh_machine(
             args, spec, config.controller.capacity, public=self.public, attached=attached, after=after, parent=self
         )
         self.register_outputs({"address": self.machine.address, "state_disk": disk.name})
+
+    def _in_two_zones(self, args: MachineArgs, spec: MachineSpec, after: Sequence[pulumi.Resource]) -> Machine:
+        """The machine on regional disks, and the one in the other zone that brings it back there."""
+        config, where, address = args.config, place(args.config), args.network.addresses[spec.name]
+        zones, marks = [where.zone, config.controller.failover_zone or ""], labels(config, "controller")
+
+        def disk(part: str, kind: tuple[str, int], *, protect: bool = False, **own: Any) -> compute.RegionDisk:  # noqa: ANN401
+            waits = pulumi.ResourceOptions(parent=self, depends_on=list(args.after), protect=protect)
+            name, (type_, size) = f"{spec.name}-{part}", kind
+            return compute.RegionDisk(
+                name, type=type_, size=size, region=where.region, replica_zones=zones, labels=marks, opts=waits, **own
+            )
+
+        # No name: another image is another disk beside the old one, and then the machine moves to it.
+        boot = disk("boot", boot_disk(config, spec), image=args.image)
+        kept = disk("state", state_disk(config), protect=config.deletion_protection, name=f"{spec.name}-state")
+        scheduling = of_machine(config.controller.capacity).scheduling(migrates=spec.gpu is None)
+        nic = {"subnetwork": args.network.system, "networkIP": address, "nicType": NIC_TYPE}
+        if self.public is not None:
+            public = {"type": "ONE_TO_ONE_NAT", "name": "External NAT", "natIP": self.public, "networkTier": TIER}
+            nic["accessConfigs"] = [public]
+        secure = secure_boot(config, spec)
+        body = pulumi.Output.json_dumps(
+            {
+                "name": spec.name,
+                "machineType": f"zones/{{zone}}/machineTypes/{spec.machine_type.name}",
+                "disks": [
+                    {"boot": True, "autoDelete": False, "source": boot.id, "forceAttach": True},
+                    {"autoDelete": False, "source": kept.id, "deviceName": STATE_DEVICE, "forceAttach": True},
+                ],
+                "networkInterfaces": [nic],
+                "serviceAccounts": [{"email": args.identity.email("controller"), "scopes": list(SCOPES)}],
+                "scheduling": {
+                    "provisioningModel": scheduling.model,
+                    "preemptible": scheduling.model == "SPOT",
+                    "onHostMaintenance": scheduling.on_host_maintenance,
+                    "automaticRestart": scheduling.automatic_restart,
+                    **({"instanceTerminationAction": scheduling.end} if scheduling.end else {}),
+                },
+                "shieldedInstanceConfig": {
+                    "enableSecureBoot": secure, "enableVtpm": True, "enableIntegrityMonitoring": True
+                },
+                "tags": {"items": args.tags(spec)},
+            },
+            sort_keys=True,
+        )  # fmt: skip
+        metadata = pulumi.Output.from_input(dict(args.metadata(spec)))
+        at = {"project": where.project, "zones": zones, "cluster": config.name, "endpoint": endpoint()}
+        made = FailoverController(
+            spec.name,
+            {**at, "body": body, "labels": marks, "metadata": metadata},
+            pulumi.ResourceOptions(parent=self, depends_on=[*args.waits(spec), *after], delete_before_replace=True),
+        )
+        whole = pulumi.Output.all(body, metadata).apply(lambda found: whole_body(found[0], marks, found[1]))
+        self._watch(args, {**at, "name": spec.name, "address": address, "body": whole}, zones[1], made)
+        return Machine(
+            spec=spec,
+            address=address,
+            # Its root file system: a move changes nothing in it.
+            instance_id=boot.disk_id,
+            boot_id=pulumi.Output.concat(boot.disk_id, f"/{spec.machine_type.name}"),
+            resource=made,
+            host_key=args.identity.host_key(spec.name).public_key_openssh,
+            zone=made.zone,
+        )
+
+    def _watch(
+        self, args: MachineArgs, settings: Mapping[str, pulumi.Input[Any]], zone: str, controller: pulumi.Resource
+    ) -> None:
+        """The machine that watches the controller: nobody can log in to it, and it is no member of the cluster."""
+        config, name = args.config, watch_name(args.config)
+        settings_text = pulumi.Output.json_dumps({**settings, "mode": config.controller.failover_mode}, sort_keys=True)
+        keys = ("enable-oslogin", "block-project-ssh-keys", "enable-guest-attributes", "serial-port-logging-enable")
+        compute.Instance(
+            name,
+            name=name,
+            machine_type=WATCH_TYPE,
+            zone=zone,
+            boot_disk=compute.InstanceBootDiskArgs(
+                initialize_params=compute.InstanceBootDiskInitializeParamsArgs(
+                    image=recipe(config).image, type=WATCH_DISK, size=WATCH_GB, labels=labels(config, "watch")
+                )
+            ),
+            network_interfaces=[compute.InstanceNetworkInterfaceArgs(subnetwork=args.network.system)],
+            service_account=compute.InstanceServiceAccountArgs(email=args.identity.email(WATCH), scopes=list(SCOPES)),
+            shielded_instance_config=compute.InstanceShieldedInstanceConfigArgs(
+                enable_secure_boot=True, enable_vtpm=True, enable_integrity_monitoring=True
+            ),
+            metadata={
+                **{key: FIXED[key] for key in keys},
+                "startup-script": program("failover.py"),
+                "hpc-watch": settings_text,
+            },
+            labels=labels(config, "watch"),
+            tags=[args.network.tag],
+            desired_status="RUNNING",
+            # Deleted before the controller, and after it has its own grants.
+            opts=pulumi.ResourceOptions(
+                parent=self,
+                depends_on=[args.network.ready, *args.identity.ready(WATCH), *args.after, controller],
+                delete_before_replace=True,
+            ),
+        )
 
 
 class Machines(pulumi.ComponentResource):

@@ -1,0 +1,223 @@
+"""A controller in two zones on Google Cloud: its disks, its machine, and the machine that brings it back."""
+
+import json
+import re
+from functools import cache
+from typing import Any
+
+import pulumi
+import pytest
+
+from cluster.config import ClusterConfig
+from cluster.findings import ConfigError
+from cluster.platforms.gcp.permissions import failover_condition, failover_permissions, roles
+from components.gcp.access import Access
+from components.gcp.flex.design import TEMPLATE_KEY
+from components.gcp.machines.identity import Identity
+from components.gcp.machines.machines import MachineArgs, Machines
+from components.gcp.network import Network
+from components.slurm.keys import ClusterKeys
+from tests.clouds import google
+from tests.harness import Recording, deploy
+
+CONTROLLER, INSTANCE = "pulumi-python:dynamic/gcp:Controller", "gcp:compute/instance:Instance"
+DISK, REGIONAL = "gcp:compute/disk:Disk", "gcp:compute/regionDisk:RegionDisk"
+ZONES = ["us-central1-a", "us-central1-b"]
+FAILOVER = {"machine_type": "n2-standard-8", "failover": True, "failover_zone": ZONES[1]}
+
+
+def config(**changes: Any) -> ClusterConfig:
+    controller = {**FAILOVER, **changes.pop("controller", {})}
+    return google(controller=controller, **changes)
+
+
+@cache
+def made(told: str = "orders", mode: str = "act") -> Recording:
+    of = config(controller={"failover_mode": mode})
+
+    def program() -> None:
+        network = Network("cloud-network", of)
+        identity = Identity("cloud-identity", of, ClusterKeys("cloud"))
+        image = "projects/my-project/global/images/ours"
+        args = MachineArgs(
+            config=of, network=network, identity=identity, image=image, metadata=lambda spec: {told: spec.roles[0]}
+        )
+        found = Machines("cloud-machines", args)
+        controller = found.machines[0]
+        reach = Access(of).reach(
+            controller.spec,
+            address=controller.address,
+            public=None,
+            instance_id=controller.instance_id,
+            name=controller.spec.name,
+            zone=controller.zone,
+            host_key="",
+        )
+        pulumi.export("via", reach.via() if reach.via else None)
+        pulumi.export("ids", [controller.instance_id, controller.boot_id])
+
+    return deploy(program)
+
+
+def watch(recording: Recording) -> dict[str, Any]:
+    """What the watching machine is told."""
+    return json.loads(recording.one("cloud-watch").inputs["metadata"]["hpc-watch"])
+
+
+class TestMachines:
+    def test_both_disks_are_in_both_zones_and_no_other_is_the_controllers(self):
+        found = {one.name: one.inputs for one in made().all(REGIONAL)}
+        assert set(found) == {"cloud-controller-boot", "cloud-controller-state"}
+        assert all(row["replicaZones"] == ZONES for row in found.values())
+        assert found["cloud-controller-boot"]["image"] == "projects/my-project/global/images/ours"
+        assert "name" not in found["cloud-controller-boot"], "another image is another disk beside it"
+        assert made().all(DISK) == []
+        assert made().one("cloud-controller-state").request.protect
+        assert not made().one("cloud-controller-boot").request.protect
+
+    def test_its_zone_is_no_input(self):
+        (one,) = made().all(CONTROLLER)
+        assert one.inputs["zones"] == ZONES
+        assert "zone" not in {key for key, value in one.inputs.items() if value is not None}
+        assert made().outputs["via"]["iap"]["zone"] == ZONES[0]
+        assert made().outputs["ids"][0] == "4242", "the root file system's id, which a move does not change"
+
+    def test_neither_disk_goes_with_the_instance(self):
+        body = json.loads(made().all(CONTROLLER)[0].inputs["body"])
+        assert [disk["autoDelete"] for disk in body["disks"]] == [False, False]
+        assert [disk.get("deviceName") for disk in body["disks"]] == [None, "hpc-state"]
+
+    def test_the_watch_creates_what_the_stack_creates_but_takes_the_disks_by_force(self):
+        (one,), told = made().all(CONTROLLER), watch(made())
+        body = told["body"]
+        assert all(disk["forceAttach"] for disk in body["disks"])
+        own = json.loads(one.inputs["body"])
+        assert {key: body[key] for key in own} == own
+        metadata = {row["key"]: row["value"] for row in body["metadata"]["items"]}
+        assert metadata.pop(TEMPLATE_KEY)
+        assert metadata == {"orders": "controller"}
+        assert body["labels"] == one.inputs["labels"]
+        assert body["machineType"] == "zones/{zone}/machineTypes/n2-standard-8"
+        assert (told["zones"], told["address"], told["mode"]) == (
+            ZONES,
+            body["networkInterfaces"][0]["networkIP"],
+            "act",
+        )
+
+    def test_what_is_new_in_metadata_is_new_for_the_watch_too_and_recreates_nothing(self):
+        before, after = made(), made("others")
+        assert watch(before)["body"] != watch(after)["body"]
+        assert before.all(CONTROLLER)[0].inputs["body"] == after.all(CONTROLLER)[0].inputs["body"]
+        keys = {key for key in before.one("cloud-watch").inputs if key != "metadata"}
+        assert all(before.one("cloud-watch").inputs[key] == after.one("cloud-watch").inputs[key] for key in keys)
+
+    def test_advise_is_only_metadata_of_the_watch(self):
+        assert watch(made(mode="advise"))["mode"] == "advise"
+        assert made().all(CONTROLLER)[0].inputs == made(mode="advise").all(CONTROLLER)[0].inputs
+
+    def test_the_watch_is_in_the_other_zone_and_nobody_logs_in_to_it(self):
+        recording = made()
+        one = recording.one("cloud-watch")
+        assert one.inputs["zone"] == ZONES[1]
+        assert one.inputs["metadata"]["block-project-ssh-keys"] == "TRUE"
+        assert "ssh-keys" not in one.inputs["metadata"]
+        assert "accessConfigs" not in one.inputs["networkInterfaces"][0]
+        assert one.inputs["metadata"]["startup-script"].count("def answer(") == 1
+        compile(one.inputs["metadata"]["startup-script"], "failover.py", "exec")
+        # Google's limit of one value; {} of 512 KB in all.
+        assert all(len(value) < 256 * 1024 for value in one.inputs["metadata"].values())
+
+    def test_the_watch_is_deleted_first_and_disks_after_the_machine(self):
+        recording = made()
+        (controller,) = recording.all(CONTROLLER)
+        assert recording.waits_for(recording.one("cloud-watch"), controller)
+        for disk in recording.all(REGIONAL):
+            assert recording.waits_for(controller, disk)
+
+    def test_without_failover_nothing_of_it_is_there(self):
+        assert roles(google()) == roles(google(controller={"machine_type": "n2-standard-8"}))
+        assert "roles/iam.roleAdmin" not in roles(google())
+        assert "roles/iam.roleAdmin" in roles(config())
+
+
+class TestRights:
+    def test_the_watch_reads_no_secret_and_no_file(self):
+        recording = made()
+        email = "serviceAccount:cloud-watch@my-project.iam.gserviceaccount.com"
+        held = [one for one in recording.resources if one.inputs.get("member") == email]
+        kinds = {one.type.rpartition(":")[2] for one in held}
+        assert kinds == {"IAMMember"}
+        on_accounts = [one.inputs["serviceAccountId"] for one in held if "serviceAccountId" in one.inputs]
+        assert len(on_accounts) == 1
+        assert "cloud-ctl@" in on_accounts[0]
+        custom = [one for one in held if "condition" in one.inputs]
+        assert [one.inputs["condition"]["expression"] for one in custom] == [failover_condition(config())]
+        (role,) = [one for one in recording.resources if one.type.endswith("IAMCustomRole")]
+        assert role.inputs["permissions"] == failover_permissions(config())
+
+    @pytest.mark.parametrize(
+        ("kind", "name", "allowed"),
+        [
+            ("Instance", "projects/p/zones/us-central1-b/instances/cloud-controller", True),
+            ("Instance", "projects/p/zones/us-central1-b/instances/cloud-controller-2", False),
+            ("Instance", "projects/p/zones/us-central1-a/instances/cloud-cpu-0", False),
+            ("Disk", "projects/p/regions/us-central1/disks/cloud-controller-state", True),
+            ("Disk", "projects/p/regions/us-central1/disks/cloud-controller-boot-0a1b2c3", True),
+            ("Disk", "projects/p/zones/us-central1-a/disks/cloud-login-0", False),
+            ("Subnetwork", "projects/p/regions/us-central1/subnetworks/cloud", True),
+        ],
+    )
+    def test_its_condition(self, kind: str, name: str, allowed: bool):
+        text = failover_condition(config())
+        for key, folder in (("Instance", "instances"), ("Disk", "disks")):
+            value = name.partition(f"/{folder}/")[2]
+            text = text.replace(f"resource.name.extract('/{folder}/{{name}}')", repr(value))
+            text = text.replace(f"resource.type == 'compute.googleapis.com/{key}'", str(kind == key))
+            text = text.replace(f"resource.type != 'compute.googleapis.com/{key}'", str(kind != key))
+        text = re.sub(r"\bstartsWith\b", "startswith", text).replace("&&", "and").replace("||", "or")
+        assert eval(text) is allowed  # noqa: S307 - made of the line above
+
+    def test_what_a_public_address_takes(self):
+        public = config(login={"on": "controller", "public": True}, network={"admin_cidrs": ["203.0.113.0/24"]})
+        more = set(failover_permissions(public)) - set(failover_permissions(config()))
+        assert more == {"compute.addresses.use", "compute.subnetworks.useExternalIp"}
+
+
+REFUSED: dict[str, tuple[dict[str, Any], str]] = {
+    "no zone": ({"failover_zone": None}, "failover-zone"),
+    "the same zone": ({"failover_zone": ZONES[0]}, "failover-zone"),
+    "another region": ({"failover_zone": "us-east1-b"}, "failover-zone"),
+    "a zone and no failover": ({"failover": False}, "failover-zone-unused"),
+    "a machine without regional disks": ({"machine_type": "c2-standard-8"}, "failover-machine-type"),
+    "a disk that is in one zone": (
+        {"machine_type": "n2-standard-80", "state_disk": {"type": "pd-extreme", "size_gb": 500}},
+        "failover-disk",
+    ),
+    "a disk too small": ({"state_disk": {"type": "pd-standard", "size_gb": 100}}, "failover-disk"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_refused(name: str):
+    changes, id_ = REFUSED[name]
+    with pytest.raises(ConfigError) as refused:
+        config(controller=changes)
+    assert id_ in {finding.id for finding in refused.value.findings}
+
+
+def test_a_rehearsal_has_it_and_no_zone():
+    from cluster.platforms.local.rehearsal import rehearsed, stood_in  # noqa: PLC0415
+
+    assert rehearsed(config())["controller"] == {"failover": True, "machine_type": "n2-standard-8"}
+    assert rehearsed(google())["controller"] == {"machine_type": "c2-standard-8"}
+    assert any(line.startswith("failover:") for line in stood_in(config()))
+
+
+def test_the_preview_counts_both_copies_and_the_watch():
+    from cluster.platforms.gcp.request import describe_request, disks  # noqa: PLC0415
+
+    plain = google(controller={"machine_type": "n2-standard-8"})
+    more = {kind: disks(config()).get(kind, 0) - size for kind, size in disks(plain).items()}
+    assert more["pd-ssd"] == 300
+    assert disks(config())["pd-standard"] == 10
+    assert any("watches the controller" in line for line in describe_request(config()))
