@@ -121,9 +121,7 @@ def start(compute: FlexCompute, report: Report) -> compute_v1.Instance:
     if found is not None:
         _ours(compute, found)
         if found.status not in COMING or _mark(found) != compute.wanted.mark:
-            report(
-                f"{compute.wanted.name}: deleting the instance that there is, which has stopped or is another"
-            )
+            report(f"{compute.wanted.name}: deleting the instance that there is, which has stopped or is another")
             compute.delete()
             found = None
     if found is None:
