@@ -7,7 +7,6 @@ repairs. docs/guides/usage-and-faults.md has the formula and source of each figu
 
 import functools
 import itertools
-import json
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
@@ -16,7 +15,7 @@ from typing import Any
 
 from cluster.slurm.hostlist import expand
 from scripts.node.health.kinds import kinds
-from scripts.node.slurm.output import CLOUD, JOURNAL, gpus, marked, signed, tres
+from scripts.node.slurm.output import CLOUD, JOURNAL, gpus, json_rows, marked, signed, texts, tres
 
 FIELDS = tuple(
     "JobIDRaw JobID State Eligible Start End NodeList AllocTRES TRESUsageInTot".split()
@@ -480,13 +479,13 @@ def fault_of(state: str, reason: str) -> str:
 def _read_history(text: str) -> list[Trouble]:
     found: list[Trouble] = []
     last: dict[str, dict[str, Any]] = {}
-    for row in _objects(text):
+    for row in json_rows(text):
         node, time = row.get("node"), row.get("time")
         if not isinstance(node, str) or not isinstance(time, (int, float)):
             continue
         for state in ("failed", "warning"):
             # A line of the next day, or of another check, has again what was there before.
-            bad, before = _texts(row.get(state)), _texts(last.get(node, {}).get(state))
+            bad, before = texts(row.get(state)), texts(last.get(node, {}).get(state))
             new = [kind for kind in bad if kind not in before or (kind == "gpu-xid" and bad[kind] != before[kind])]
             found += [Trouble(node=node, time=time, kind=kind, failed=state == "failed") for kind in new]
         last[node] = row
@@ -496,27 +495,11 @@ def _read_history(text: str) -> list[Trouble]:
 def _read_journal(text: str) -> list[tuple[str, float, str]]:
     return [
         (str(node), float(row["time"]), str(row["action"]))
-        for row in _objects(text)
+        for row in json_rows(text)
         if row.get("mode") == "act" and isinstance(row.get("time"), (int, float)) and isinstance(row.get("nodes"), list)
         for node in row["nodes"]
         if row.get("action") in ("reset", "report", "replace")
     ]
-
-
-def _texts(value: object) -> dict[str, str]:
-    return {str(kind): str(text) for kind, text in value.items()} if isinstance(value, dict) else {}
-
-
-def _objects(text: str) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = []
-    for line in text.splitlines():
-        try:
-            row = json.loads(line)
-        except ValueError:
-            continue
-        if isinstance(row, dict):
-            found.append(row)
-    return found
 
 
 def _number(text: str) -> float:

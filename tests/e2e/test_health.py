@@ -138,6 +138,9 @@ def test_faults_drain_their_nodes_and_no_job_is_lost(sick: Cluster):
     happened = {(one["node"].removeprefix("sick-"), " ".join(one["what"].split()[:2])) for one in shown}
     assert {("gpu-0", "health gpu-count:"), ("cpu-0", "health mount:"), ("cpu-1", "health disk:")} <= happened
     assert ("gpu-0", "DRAINING: hpc-health:") in happened
+    kept = sick.inside("controller", "echo 0 | python3 /usr/local/lib/hpc/node health-history").splitlines()
+    rows = [json.loads(line) for line in kept]
+    assert "gpu-count" in {kind for row in rows if row["node"] == "sick-gpu-0" for kind in row.get("failed", {})}
     sick.run("scancel", job, user="alice")
     eventually(lambda: not sick.run("squeue", "-h"), what="the job's end")
     sick.command("nodes", "resume", "gpu-0")

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from slurm.output import json_rows
 from system import cluster_state
 
 MOST_BYTES = 1 << 16
@@ -75,15 +76,8 @@ def last_of(text: str) -> dict[str, Any]:
 
 def parsed(text: str) -> list[dict[str, Any]]:
     """The lines that are of a history: root of any node may have written others."""
-    found: list[dict[str, Any]] = []
-    for line in text.splitlines():
-        try:
-            row = json.loads(line)
-        except (ValueError, RecursionError):
-            continue
-        if isinstance(row, dict) and isinstance(row.get("time"), (int, float)) and isinstance(row.get("node"), str):
-            found.append(row)
-    return found
+    rows = json_rows(text)
+    return [row for row in rows if isinstance(row.get("time"), (int, float)) and isinstance(row.get("node"), str)]
 
 
 def show(folder: Path = cluster_state.HEALTH) -> None:

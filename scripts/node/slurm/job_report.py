@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from .conf_changes import expand
-from .output import JOURNAL, cpu_seconds, gpus, marked, signed, tasks, tres
+from .output import JOURNAL, cpu_seconds, gpus, json_rows, marked, signed, tasks, texts, tres
 from .pending_reasons import explain
 
 PROGRAM = Path("/usr/local/bin/hpc-job")  # on login machines
@@ -329,8 +329,8 @@ def _events(text: str) -> list[dict[str, Any]]:
 def _checks(text: str) -> list[dict[str, Any]]:
     """Health checks that failed or warned, by the kept history."""
     found: list[dict[str, Any]] = []
-    for row in _objects(text):
-        bad = {**_texts(row.get("warning")), **_texts(row.get("failed"))}
+    for row in json_rows(text):
+        bad = {**texts(row.get("warning")), **texts(row.get("failed"))}
         what = "; ".join(f"{kind}: {said}" for kind, said in bad.items())
         if what and isinstance(row.get("time"), (int, float)):
             found.append({"time": row["time"], "until": None, "node": str(row.get("node")), "what": f"health {what}"})
@@ -340,29 +340,13 @@ def _checks(text: str) -> list[dict[str, Any]]:
 def _repairs(text: str, names: set[str]) -> list[dict[str, Any]]:
     """Return what the reconcile loop did with the nodes."""
     found: list[dict[str, Any]] = []
-    for row in _objects(text):
+    for row in json_rows(text):
         nodes = row.get("nodes")
         if row.get("mode") == "act" and row.get("action") and isinstance(nodes, list):
             what = f"reconcile {row['action']}: {row.get('reason') or row.get('rule')}"
             mine = [str(node) for node in nodes if node in names]
             found += [{"time": row["time"], "until": None, "node": node, "what": what} for node in mine]
     return found
-
-
-def _objects(text: str) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = []
-    for line in text.splitlines():
-        try:
-            row = json.loads(line)
-        except ValueError:
-            continue  # cut by `tail`
-        if isinstance(row, dict):
-            found.append(row)
-    return found
-
-
-def _texts(value: object) -> dict[str, str]:
-    return {str(key): str(text) for key, text in value.items()} if isinstance(value, dict) else {}
 
 
 # -- what to ask for next time -----------------------------------------------------------------------------------------

@@ -3,6 +3,7 @@ stack's side uses too."""
 
 from __future__ import annotations
 
+import json
 import re
 from collections import Counter
 from typing import Any
@@ -226,6 +227,24 @@ def marked(text: str, fields: tuple[str, ...], mark: str) -> list[dict[str, str]
         raise ValueError(f"sacct printed {len(cells)} fields, not rows of {len(fields)}: {rest.strip()[:200]!r}")
     rows = (cells[at : at + len(fields)] for at in range(0, len(cells), len(fields)))
     return [dict(zip(fields, [row[0].lstrip("\n"), *row[1:]], strict=True)) for row in rows]
+
+
+def json_rows(text: str) -> list[dict[str, Any]]:
+    """JSON objects, one a line; what is none is left out: a line that was cut off, or that somebody else wrote."""
+    found: list[dict[str, Any]] = []
+    for line in text.splitlines():
+        try:
+            row = json.loads(line)
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(row, dict):
+            found.append(row)
+    return found
+
+
+def texts(value: object) -> dict[str, str]:
+    """A JSON object as texts by name; empty for what is none."""
+    return {str(name): str(text) for name, text in value.items()} if isinstance(value, dict) else {}
 
 
 def _minutes(text: str) -> int | None:
