@@ -26,7 +26,11 @@ def _installed(name: str) -> str:
             new = cache / f"{PACKAGES[name]}.new"
             shutil.rmtree(new, ignore_errors=True)
             new.mkdir()
-            subprocess.run(["apt-get", "download", "--quiet", PACKAGES[name]], cwd=new, check=True, capture_output=True)
+            download = ["apt-get", "download", "--quiet", PACKAGES[name]]
+            if subprocess.run(download, cwd=new, check=False, capture_output=True).returncode:
+                # A new machine has no lists of packages.
+                subprocess.run(["apt-get", "update", "--quiet"], check=True, capture_output=True)
+                subprocess.run(download, cwd=new, check=True, capture_output=True)
             (package,) = new.glob("*.deb")
             subprocess.run(["dpkg-deb", "--extract", str(package), str(new)], check=True)
             package.unlink()
