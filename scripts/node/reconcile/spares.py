@@ -37,8 +37,8 @@ def keep(wanted: Mapping[str, Spares]) -> None:
 def choose(nodes: Mapping[str, State], held: Collection[str], count: int) -> set[str]:
     """The nodes of a nodeset, in their order, that are held back now. A pure function.
 
-    Those that are held stay; others are taken where no job waits for their end: first nodes that are off, then idle
-    ones, and of equal ones the last.
+    Nodes that are off come first, as a reservation keeps others from being powered down; then those that are held
+    already, then idle ones, and of equal ones the last.
     """
 
     def is_out(states: set[str]) -> bool:
@@ -47,7 +47,7 @@ def choose(nodes: Mapping[str, State], held: Collection[str], count: int) -> set
 
     def order(name: str) -> tuple[bool, bool, bool, int]:
         states = nodes[name]["states"]
-        return name not in held, "POWERED_DOWN" not in states, "IDLE" not in states, -position[name]
+        return "POWERED_DOWN" not in states, name not in held, "IDLE" not in states, -position[name]
 
     position = {name: number for number, name in enumerate(nodes)}
     out = {name for name, row in nodes.items() if is_out(row["states"])}

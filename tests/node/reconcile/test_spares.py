@@ -29,6 +29,8 @@ def states(nodes: dict[str, str]) -> dict[str, State]:
         ({"c": "DOWN"}, ("c",), 1, set()),
         ({"c": "IDLE+DRAIN+REBOOT_ISSUED"}, ("a",), 1, {"a"}),
         ({"a": "IDLE+CLOUD+POWERED_DOWN"}, (), 1, {"a"}),
+        ({"a": "IDLE+CLOUD+POWERED_DOWN", "c": "IDLE+CLOUD+RESERVED"}, ("c",), 1, {"a"}),
+        ({"a": "IDLE+CLOUD+POWERED_DOWN", "c": "IDLE+CLOUD+POWERED_DOWN"}, ("a",), 1, {"a"}),
         ({"a": "DOWN+CLOUD+POWERED_DOWN"}, ("c",), 1, {"c"}),
         ({}, ("c",), 0, set()),
     ],
