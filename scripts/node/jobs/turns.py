@@ -120,10 +120,16 @@ def _resume_joined(nodes: Mapping[str, State]) -> None:
 
 
 def describe(name: str, under_way: frozenset[tuple[str, str]]) -> str:
-    """Return what a node waits for, in a line."""
+    """What a node waits for, in a line: with the reason of a machine whose set-up fails, as by an image that does not
+    work."""
     names = sorted(one for one, _ in under_way)
+    reports = {one: cluster_state.given(cluster_state.REPORTS / f"{one}.json") for one in names[:5]}
+    failed = {
+        one: str(report.get("message", ""))[:200] for one, report in reports.items() if report.get("state") == "failed"
+    }
+    rows = [f"{one} (its set-up fails: {failed[one]})" if one in failed else one for one in names[:5]]
     more = f" and {len(names) - 5} more" if len(names) > 5 else ""
-    return f"{name} waits for its turn: {', '.join(names[:5]) or 'no node'}{more} being recreated"
+    return f"{name} waits for its turn: {', '.join(rows) or 'no node'}{more} being recreated"
 
 
 def _waiting() -> set[str]:

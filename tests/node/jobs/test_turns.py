@@ -128,3 +128,9 @@ def test_those_that_wait_end_when_the_jobs_of_one_before_them_did_not(slurm: Slu
         os.utime(turns.FAILED, (later, later))
         with pytest.raises(SetupError, match="a was not drained: jobs of another node"):
             taken("a")
+
+
+def test_a_machine_whose_set_up_fails_is_named_with_the_reason(slurm: Slurm) -> None:
+    (cluster_state.REPORTS / "b.json").write_text('{"state": "failed", "message": "no package"}')
+    found = turns.describe("a", frozenset({("b", "DOWN"), ("c", "DRAIN")}))
+    assert found == "a waits for its turn: b (its set-up fails: no package), c being recreated"
