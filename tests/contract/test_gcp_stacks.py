@@ -316,7 +316,8 @@ class TestMachines:
 
     def test_the_state_disk_does_not_hang_on_the_machine(self, made):
         controller = made.machine(f"{made.config.name}-controller")
-        (disk,) = [one for one in google(made) if one.type == "gcp:compute/disk:Disk" and one.name.endswith("-state")]
+        kinds = ("gcp:compute/disk:Disk", "gcp:compute/regionDisk:RegionDisk")
+        (disk,) = [one for one in google(made) if one.type in kinds and one.name.endswith("-state")]
         assert made.recording.waits_for(controller, disk)
         assert not made.recording.waits_for(disk, controller)
         assert not disk.request.deletedWith

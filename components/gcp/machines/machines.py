@@ -285,8 +285,8 @@ class Controller(pulumi.ComponentResource):
         return Machine(
             spec=spec,
             address=address,
-            # Its root file system: a move changes nothing in it.
-            instance_id=boot.disk_id,
+            # Its root file system, in which a move changes nothing; what waits for it waits for the instance too.
+            instance_id=pulumi.Output.all(boot.disk_id, made.boot_id).apply(lambda ids: ids[0]),
             boot_id=pulumi.Output.concat(boot.disk_id, f"/{spec.machine_type.name}"),
             resource=made,
             host_key=args.identity.host_key(spec.name).public_key_openssh,
