@@ -187,7 +187,7 @@ class TestSoundMachines:
 class TestRequeue:
     """The batch jobs of a node whose GPU is not to be used."""
 
-    JOBS = "41|(null)  \n42|\n43|hpc: ear\n44|ask Ann \n"
+    JOBS = "41|1|1|(null)  \n42|1|1|\n43|1|1|hpc: ear\n44|1|1|ask Ann \n45|0|1|\n46|1|0|\n"
 
     @pytest.fixture
     def said(self, monkeypatch: pytest.MonkeyPatch) -> list[str]:
@@ -215,14 +215,16 @@ class TestRequeue:
 
     def test_they_are_requeued_after_the_drain_and_say_why(self, said: list[str]):
         self.settle(certain("GPU 1 is lost"))
+        held = "--nodelist=n --states=RUNNING,SUSPENDED,CONFIGURING"
         assert said == [
             "scontrol update NodeName=n State=DRAIN Reason=hpc-health: gpu-lost: GPU 1 is lost",
-            "squeue --noheader --nodelist=n --states=RUNNING,SUSPENDED,CONFIGURING --Format=JobID:|,admin_comment:8",
+            f"squeue --noheader {held} --Format=JobID:|,BatchFlag:|,Requeue:|,admin_comment:8",
+            "scontrol update JobId=41,42,43 AdminComment=hpc: n, hpc-health: gpu-lost: GPU 1 is lost",
             "scontrol requeue 41",
             "scontrol requeue 42",
             "scontrol requeue 43",
             "scontrol requeue 44",
-            "scontrol update JobId=41,43 AdminComment=hpc: n, hpc-health: gpu-lost: GPU 1 is lost",
+            f"scontrol update JobId=41,43,44 StartTime=now+{drain.scheduler.BEGIN_SECONDS}seconds",
         ]
 
     def test_they_run_on_where_it_is_not_certain_or_not_asked_for(self, said: list[str]):
