@@ -466,7 +466,7 @@ def _usage(job: dict[str, Any]) -> list[tuple[str, str]]:
         return []
     if not job["started"]:
         return [("asked", ", ".join(f"{_size(n) if k == 'memory_bytes' else n} {_NAMES[k]}" for k, n in held.items()))]
-    cpus = f"{held.get('cpus', 0)}, {_percent(used['cpu_efficiency'])} busy"
+    cpus = f"{held.get('cpus', 0)}, {_percent(used['cpu_efficiency'] or 0.0)} busy"
     memory = held.get("memory_bytes", 0)
     peak = f"{_size(used['memory_bytes'])} at most" if used["memory_bytes"] else "use not measured (too short)"
     share = f" of {_size(memory)} ({_percent(_share(used['memory_bytes'] or 0, memory))})" if memory else ""
