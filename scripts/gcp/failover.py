@@ -2,7 +2,7 @@
 """Brings the controller's machine back in the other zone, on its own disks, when it does not come back by itself.
 
 Runs as root on the machine `CLUSTER-watch` (hpc-failover.service), of which it is the startup-script. In each pass it
-asks three ports of the controller and Compute Engine in both zones, decides by RULES, and acts: the old instance is
+asks two ports of the controller and Compute Engine in both zones, decides by RULES, and acts: the old instance is
 deleted, and one of the same name, address and disks is created. The regional disks are attached by force, which takes
 them from an instance that could not be deleted. What it has begun is in a file before it acts, and is continued after a
 kill.
@@ -28,8 +28,9 @@ from typing import Any
 
 from google_apis import METADATA, BootError, answer, metadata
 
-PORTS = (22, 6817, 2049)
-"""SSH, slurmctld, NFS."""
+PORTS = (6817, 2049)
+"""slurmctld and NFS. Not SSH: sshd refuses a source whose connections end without a login (PerSourcePenalties of
+sshd_config(5)), and a rehearsal's `up` comes from the same address."""
 PROBE_SECONDS = 2.0
 PROGRAM, STATE = Path("/usr/local/lib/hpc/failover"), Path("/var/lib/hpc/failover.json")
 UNIT = Path("/etc/systemd/system/hpc-failover.service")
