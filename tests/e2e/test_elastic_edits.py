@@ -60,7 +60,9 @@ def test_it_comes_with_a_job_after_a_restart_of_slurmctld(grown: Cluster):
 
 
 def test_a_node_that_leaves_takes_its_machine_along_when_its_job_has_ended(grown: Cluster):
-    job = grown.job("sleep 8", "--nodelist=grown-cpu-2")
+    # Until the node is drained, and long enough after it to be seen.
+    drained = "sinfo --noheader --nodes=grown-cpu-2 --format=%T | grep -q drain"
+    job = grown.job(f"until {drained}; do sleep 1; done; sleep 4", "--nodelist=grown-cpu-2")
     said = count(grown, count={"min": 1, "max": 2}, idle="20s")
     assert "waiting for 1 job" in said
     assert ended(grown, job)
