@@ -27,9 +27,13 @@ LEMON_CHANCE = 0.01
 """A signal of a node counts if fewer nodes than that would have as much by chance, were all alike. The paper takes its
 limits from the distribution over thousands of nodes; here there may be ten."""
 SIGNALS = (
-    "out_count", "xid_cnt", "tickets", "multi_node_node_fails", "single_node_node_fails",
+    "out_count",
+    "xid_cnt",
+    "tickets",
+    "multi_node_node_fails",
+    "single_node_node_fails",
     "single_node_node_failure_rate",
-)  # fmt: skip
+)
 DAY, HOUR = 86400, 3600
 Span = tuple[float, float]
 
@@ -148,7 +152,9 @@ def reliability(facts: Facts, given: Assumptions | None = None) -> dict[str, Any
         "idle_in_jobs": sum(run.seconds * run.units * (1 - (run.busy or 0)) for run in measured) if measured else None,
     }
     return {
-        "since": facts.since, "until": facts.until, "unit": facts.unit,
+        "since": facts.since,
+        "until": facts.until,
+        "unit": facts.unit,
         "node_days": round(node_days, 3),
         "failures": len(failures),
         "failures_per_1000_node_days": _rounded(rate and rate * 1000),
@@ -164,7 +170,7 @@ def reliability(facts: Facts, given: Assumptions | None = None) -> dict[str, Any
         "measured_share": _rounded(sum(r.seconds * r.units for r in measured) / allocated if allocated else None),
         "lemons": lemons(facts, failures),
         "assumed": {"checkpoint_seconds": assumed.checkpoint, "restart_seconds": assumed.restart},
-    }  # fmt: skip
+    }
 
 
 def failures_of(facts: Facts) -> list[_Failure]:
@@ -341,10 +347,14 @@ def _kinds(failures: Iterable[_Failure], node_days: float) -> list[dict[str, Any
     for failure in failures:
         found[failure.kind].append(failure)
     rows = [
-        {"kind": kind, "failures": len(rows), "mttf_node_days": _rounded(node_days / len(rows)),
-         "lost_hours": _rounded(sum(one.lost for one in rows) / HOUR)}
+        {
+            "kind": kind,
+            "failures": len(rows),
+            "mttf_node_days": _rounded(node_days / len(rows)),
+            "lost_hours": _rounded(sum(one.lost for one in rows) / HOUR),
+        }
         for kind, rows in found.items()
-    ]  # fmt: skip
+    ]
     return sorted(rows, key=lambda row: (-row["failures"], row["kind"]))
 
 
@@ -404,14 +414,24 @@ def read(text: str, mark: str, *, since: float, until: float) -> Facts:
             continue
         if not (span := inside.clip(start, end)):
             continue
-        runs.append(Run(
-            job=row["JobIDRaw"], state=row["State"] if end and end <= until else "RUNNING",
-            eligible=max(since, min(_number(row["Eligible"]) or span[0], span[0])), start=span[0], end=span[1],
-            nodes=tuple(nodes_of(row["NodeList"])), units=units(held), ended=bool(end and end <= until),
-            busy=min(1.0, used.get(at, 0.0) / max(gpus(held), 1)) if measured and gpus(held) else None,
-        ))  # fmt: skip
+        runs.append(
+            Run(
+                job=row["JobIDRaw"],
+                state=row["State"] if end and end <= until else "RUNNING",
+                eligible=max(since, min(_number(row["Eligible"]) or span[0], span[0])),
+                start=span[0],
+                end=span[1],
+                nodes=tuple(nodes_of(row["NodeList"])),
+                units=units(held),
+                ended=bool(end and end <= until),
+                busy=min(1.0, used.get(at, 0.0) / max(gpus(held), 1)) if measured and gpus(held) else None,
+            )
+        )
     return Facts(
-        since=since, until=until, runs=runs, unit=unit,
+        since=since,
+        until=until,
+        runs=runs,
+        unit=unit,
         outages=[
             Outage(node=node, start=span[0], end=span[1], kind=kind, units=units(held), off=off, ended=ended)
             for node, span, kind, held, off, ended in outages
@@ -419,7 +439,7 @@ def read(text: str, mark: str, *, since: float, until: float) -> Facts:
         capacity=[(*span, nodes, units(held)) for span, nodes, held in registered],
         troubles=[one for one in _read_history(history) if since <= one.time <= until],
         repairs=[one for one in _read_journal(journal) if since <= one[1] <= until],
-    )  # fmt: skip
+    )
 
 
 @dataclass(frozen=True)

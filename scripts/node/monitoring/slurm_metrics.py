@@ -17,33 +17,62 @@ from slurm.output import WAITING, is_held, rows, signed, tasks
 USERS = 100  # of those with jobs, the ones with most
 _BASE = {"FUTURE": "future", "DOWN": "down", "MIXED": "mixed", "ALLOCATED": "alloc", "IDLE": "idle"}
 _FLAGS = {
-    "COMPLETING": "completing", "BLOCKED": "blocked", "CLOUD": "cloud", "FAIL": "fail", "INVALID_REG": "invalid_reg",
-    "MAINTENANCE": "maint", "NOT_RESPONDING": "noresp", "PLANNED": "planned", "POWER_DOWN": "power_down",
-    "POWER_UP": "power_up", "POWERED_DOWN": "powered_down", "POWERING_UP": "powering_up",
-    "REBOOT_ISSUED": "reboot_issued", "REBOOT_REQUESTED": "reboot_req", "RESERVED": "resv",
-}  # fmt: skip
+    "COMPLETING": "completing",
+    "BLOCKED": "blocked",
+    "CLOUD": "cloud",
+    "FAIL": "fail",
+    "INVALID_REG": "invalid_reg",
+    "MAINTENANCE": "maint",
+    "NOT_RESPONDING": "noresp",
+    "PLANNED": "planned",
+    "POWER_DOWN": "power_down",
+    "POWER_UP": "power_up",
+    "POWERED_DOWN": "powered_down",
+    "POWERING_UP": "powering_up",
+    "REBOOT_ISSUED": "reboot_issued",
+    "REBOOT_REQUESTED": "reboot_req",
+    "RESERVED": "resv",
+}
 """States of nodes as scontrol prints them, and as the metrics name them."""
 _BUSY = frozenset(("ALLOCATED", "MIXED", "COMPLETING"))
 _JOBS = {
-    "BOOT_FAIL": "bootfail", "CANCELLED": "cancelled", "COMPLETED": "completed", "COMPLETING": "completing",
-    "CONFIGURING": "configuring", "DEADLINE": "deadline", "FAILED": "failed", "NODE_FAIL": "node_failed",
-    "OUT_OF_MEMORY": "outofmemory", "PREEMPTED": "preempted", "REQUEUED": "requeued", "RUNNING": "running",
-    "SUSPENDED": "suspended", "TIMEOUT": "timeout",
-}  # fmt: skip
+    "BOOT_FAIL": "bootfail",
+    "CANCELLED": "cancelled",
+    "COMPLETED": "completed",
+    "COMPLETING": "completing",
+    "CONFIGURING": "configuring",
+    "DEADLINE": "deadline",
+    "FAILED": "failed",
+    "NODE_FAIL": "node_failed",
+    "OUT_OF_MEMORY": "outofmemory",
+    "PREEMPTED": "preempted",
+    "REQUEUED": "requeued",
+    "RUNNING": "running",
+    "SUSPENDED": "suspended",
+    "TIMEOUT": "timeout",
+}
 _HOLDS = frozenset(("RUNNING", "SUSPENDED", "CONFIGURING", "COMPLETING"))
 COLUMNS = "%i|%T|%P|%u|%a|%D|%C|%r|%V"
 """squeue's format: no field of it is a text that users choose."""
 WAITS = frozenset(("None", "Priority", "Resources"))
 """Reasons of jobs that wait for nothing but nodes."""
 _STATISTICS = {
-    "Server thread count": "server_thread_cnt", "Agent queue size": "agent_queue_size", "Agent count": "agent_cnt",
-    "DBD Agent queue size": "slurmdbd_queue_size", "Jobs submitted": "sdiag_jobs_submitted",
-    "Jobs started": "sdiag_jobs_started", "Jobs completed": "sdiag_jobs_completed",
-    "Jobs canceled": "sdiag_jobs_canceled", "Jobs failed": "sdiag_jobs_failed",
-    "Jobs pending": "sdiag_jobs_pending", "Jobs running": "sdiag_jobs_running",
-    "Last cycle": "schedule_cycle_last", "Max cycle": "schedule_cycle_max", "Total cycles": "schedule_cycle_cnt",
+    "Server thread count": "server_thread_cnt",
+    "Agent queue size": "agent_queue_size",
+    "Agent count": "agent_cnt",
+    "DBD Agent queue size": "slurmdbd_queue_size",
+    "Jobs submitted": "sdiag_jobs_submitted",
+    "Jobs started": "sdiag_jobs_started",
+    "Jobs completed": "sdiag_jobs_completed",
+    "Jobs canceled": "sdiag_jobs_canceled",
+    "Jobs failed": "sdiag_jobs_failed",
+    "Jobs pending": "sdiag_jobs_pending",
+    "Jobs running": "sdiag_jobs_running",
+    "Last cycle": "schedule_cycle_last",
+    "Max cycle": "schedule_cycle_max",
+    "Total cycles": "schedule_cycle_cnt",
     "Last queue length": "schedule_queue_len",
-}  # fmt: skip
+}
 """Lines of sdiag before those of backfill, which has some of the same."""
 _BACKFILL = {"Last cycle": "bf_cycle_last", "Total cycles": "bf_cycle_cnt", "Last queue length": "bf_queue_len"}
 

@@ -161,15 +161,27 @@ def _job(number: str, runs: list[dict[str, Any]], waiting: dict[str, str] | None
     cpu = sum(step["cpu_seconds"] for step in steps) or cpu_seconds(row["TotalCPU"])
     elapsed = int(row["ElapsedRaw"] or 0)
     job: dict[str, Any] = {
-        "id": number, "number": row["JobIDRaw"], "name": row["JobName"], "user": row["User"],
-        "account": row["Account"], "partition": row["Partition"], "qos": row["QOS"],
-        "state": state, "exit_code": row["ExitCode"],
-        "reason": "" if row["Reason"] in ("None", "") else row["Reason"], "comment": row["AdminComment"],
-        "submitted": _moment(row["Submit"]), "eligible": _moment(row["Eligible"]), "started": _moment(row["Start"]),
-        "ended": _moment(row["End"]), "elapsed_seconds": elapsed,
+        "id": number,
+        "number": row["JobIDRaw"],
+        "name": row["JobName"],
+        "user": row["User"],
+        "account": row["Account"],
+        "partition": row["Partition"],
+        "qos": row["QOS"],
+        "state": state,
+        "exit_code": row["ExitCode"],
+        "reason": "" if row["Reason"] in ("None", "") else row["Reason"],
+        "comment": row["AdminComment"],
+        "submitted": _moment(row["Submit"]),
+        "eligible": _moment(row["Eligible"]),
+        "started": _moment(row["Start"]),
+        "ended": _moment(row["End"]),
+        "elapsed_seconds": elapsed,
         "limit_seconds": int(row["TimelimitRaw"]) * 60 if row["TimelimitRaw"].isdigit() else None,
         "nodes": "" if row["NodeList"] == "None assigned" else row["NodeList"],
-        "asked": _resources(asked), "allocated": _resources(held), "steps": steps,
+        "asked": _resources(asked),
+        "allocated": _resources(held),
+        "steps": steps,
         "used": {
             "cpu_seconds": round(cpu, 3),
             "cpu_efficiency": _share(cpu, float(row["CPUTimeRAW"] or 0)),
@@ -178,7 +190,7 @@ def _job(number: str, runs: list[dict[str, Any]], waiting: dict[str, str] | None
         },
         "runs": [_run(run["row"]) for run in runs],
         "waits": _waits(waiting) if waiting and waiting["state"] == "PENDING" else None,
-    }  # fmt: skip
+    }
     began = job["started"] or (now if state == "PENDING" else job["ended"])
     job["waited_seconds"] = max(0, round(began - job["submitted"])) if began and job["submitted"] else None
     return job
@@ -187,11 +199,28 @@ def _job(number: str, runs: list[dict[str, Any]], waiting: dict[str, str] | None
 def _from_queue(row: dict[str, str]) -> dict[str, Any]:
     empty: dict[str, Any] = dict.fromkeys(("eligible", "started", "ended", "limit_seconds", "waited_seconds"))
     return {
-        **empty, "id": row["id"], "number": row["id"], "name": row["name"], "user": row["user"], "account": "",
-        "partition": row["partition"], "qos": "", "state": row["state"], "exit_code": "", "reason": "", "comment": "",
-        "submitted": _moment(row["submit"]), "elapsed_seconds": 0, "nodes": "", "asked": {}, "allocated": {},
-        "steps": [], "used": {}, "runs": [], "waits": _waits(row) if row["state"] == "PENDING" else None,
-    }  # fmt: skip
+        **empty,
+        "id": row["id"],
+        "number": row["id"],
+        "name": row["name"],
+        "user": row["user"],
+        "account": "",
+        "partition": row["partition"],
+        "qos": "",
+        "state": row["state"],
+        "exit_code": "",
+        "reason": "",
+        "comment": "",
+        "submitted": _moment(row["submit"]),
+        "elapsed_seconds": 0,
+        "nodes": "",
+        "asked": {},
+        "allocated": {},
+        "steps": [],
+        "used": {},
+        "runs": [],
+        "waits": _waits(row) if row["state"] == "PENDING" else None,
+    }
 
 
 def _waits(row: dict[str, str]) -> dict[str, Any]:
@@ -206,11 +235,17 @@ def _waits(row: dict[str, str]) -> dict[str, Any]:
 def _step(name: str, row: dict[str, str]) -> dict[str, Any]:
     used = tres(row["TRESUsageInTot"])
     return {
-        "step": name, "name": row["JobName"], "state": row["State"], "exit_code": row["ExitCode"],
-        "elapsed_seconds": int(row["ElapsedRaw"] or 0), "cpu_seconds": cpu_seconds(row["TotalCPU"]),
-        "memory_bytes": round(used.get("mem", 0)), "gpus": gpus(tres(row["AllocTRES"])),
-        "gpu_percent": used.get("gres/gpuutil"), "gpu_memory_bytes": used.get("gres/gpumem"),
-    }  # fmt: skip
+        "step": name,
+        "name": row["JobName"],
+        "state": row["State"],
+        "exit_code": row["ExitCode"],
+        "elapsed_seconds": int(row["ElapsedRaw"] or 0),
+        "cpu_seconds": cpu_seconds(row["TotalCPU"]),
+        "memory_bytes": round(used.get("mem", 0)),
+        "gpus": gpus(tres(row["AllocTRES"])),
+        "gpu_percent": used.get("gres/gpuutil"),
+        "gpu_memory_bytes": used.get("gres/gpumem"),
+    }
 
 
 def _gpu_use(steps: list[dict[str, Any]]) -> dict[str, Any]:
@@ -226,10 +261,13 @@ def _gpu_use(steps: list[dict[str, Any]]) -> dict[str, Any]:
 
 def _run(row: dict[str, str]) -> dict[str, Any]:
     return {
-        "state": row["State"], "started": _moment(row["Start"]), "ended": _moment(row["End"]),
+        "state": row["State"],
+        "started": _moment(row["Start"]),
+        "ended": _moment(row["End"]),
         "nodes": "" if row["NodeList"] == "None assigned" else row["NodeList"],
-        "elapsed_seconds": int(row["ElapsedRaw"] or 0), "comment": row["AdminComment"],
-    }  # fmt: skip
+        "elapsed_seconds": int(row["ElapsedRaw"] or 0),
+        "comment": row["AdminComment"],
+    }
 
 
 def _resources(found: dict[str, float]) -> dict[str, int]:
@@ -304,9 +342,15 @@ echo {mark}-; [ -z {shlex.quote(partition)} ] || timeout 20 squeue --noheader --
         job["meanwhile"] = [
             one for one in happened if any(a <= one["time"] <= b and one["node"] in on for a, b, on in spans)
         ]
-        if job["waits"] and (mine := job["waits"]["priority"]) is not None and job["waits"]["reason"] in (
-            "Priority", "Resources",
-        ):  # fmt: skip
+        if (
+            job["waits"]
+            and (mine := job["waits"]["priority"]) is not None
+            and job["waits"]["reason"]
+            in (
+                "Priority",
+                "Resources",
+            )
+        ):
             job["waits"]["ahead"] = sum(int(text) > mine for text in queue.split() if text.isdigit())
 
 
