@@ -156,7 +156,11 @@ def test_a_sleeping_node_that_was_resumed_gets_jobs_after_a_reconfigure(spare: C
 def test_a_machine_that_booted_before_slurmctld_asked_for_it_again_joins(spare: Cluster, cloud: FaultClient):
     """slurmctld is killed before it has written down that a node boots, and is back when the machine has booted."""
     states, name = "/var/spool/slurmctld/node_state", "spare-cpu-2"
+    state = f"scontrol --oneliner show node {name}"
+    eventually(lambda: "POWERED_DOWN" in spare.inside("controller", state), what="the node's sleep")
     spare.inside("controller", f"systemctl stop slurmctld && cp -p {states} /tmp/states && systemctl start slurmctld")
+    # Its machine does not boot before slurmctld has saved the job.
+    cloud.set(insert_seconds=20)
     number = submit(spare, f"--nodelist={name}")
     eventually(lambda: name in {row["name"] for row in cloud.instances()}, what="an instance")
     stir = f"scontrol update job={number} comment=x"
@@ -166,7 +170,6 @@ def test_a_machine_that_booted_before_slurmctld_asked_for_it_again_joins(spare: 
     report = f"/opt/apps/adm/hpc/nodes/{name}.json"
     spare.inside("controller", f"until [ {report} -nt /tmp/states ]; do sleep 0.5; done")
     spare.inside("cpu-2", "systemctl stop slurmd")
-    state = f"scontrol --oneliner show node {name}"
     spare.inside("controller", f"systemctl start slurmctld; until {state} | grep -q POWERING_UP; do sleep 0.5; done")
     spare.inside("cpu-2", "systemctl start slurmd")
     becomes(spare, number, "COMPLETED")
