@@ -11,7 +11,6 @@ from cluster.config import ClusterConfig
 from cluster.config.monitoring import SECRETS
 from cluster.config.slurm import WarmUp
 from cluster.jobs.warm_up import warm_up
-from cluster.monitoring.files import secret_file
 from cluster.roster import MachineSpec
 from cluster.slurm.accounting import desired
 from cluster.slurm.files import digest
@@ -278,7 +277,11 @@ class SlurmCluster(pulumi.ComponentResource):
 def alert_secrets(config: ClusterConfig) -> dict[str, pulumi.Output[str]]:
     """Files of the secrets that receivers of alerts need, from encrypted settings. Raises RunError."""
     found: dict[str, pulumi.Output[str]] = {}
-    for name in config.monitoring.receivers.secrets if config.monitoring else ():
+    if config.monitoring is None:
+        return found
+    from cluster.monitoring.files import secret_file  # noqa: PLC0415 - with the table of alerts
+
+    for name in config.monitoring.receivers.secrets:
         settings, key = pulumi.Config(name.partition(":")[0]), name.partition(":")[2]
         value = settings.get(key)
         pattern, allowed = SECRETS[name]

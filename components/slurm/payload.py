@@ -19,7 +19,6 @@ from cluster.config import ClusterConfig
 from cluster.config.partitions import Partition
 from cluster.config.validators.settings import minutes
 from cluster.jobs.script import environment
-from cluster.monitoring import files as monitoring
 from cluster.people import NORMAL, default_account, unix_groups
 from cluster.roster import MachineSpec, controller_name, elastic_names, node_names, static_names
 from cluster.slurm import paths, power_saving
@@ -189,7 +188,11 @@ def configure(
         "setup": setup_version(),
     }
     if config.monitoring:
+        from cluster.monitoring import files as monitoring  # noqa: PLC0415 - with the table of alerts
+
         payload["node_exporter"] = monitoring.node_exporter(config)
+        if "controller" in machine.roles and (metrics := monitoring.monitoring(config)):
+            payload["monitoring"] = metrics
     if config.containers.data:
         payload["containers"] = config.containers.data
     files = slurm_files(config, addresses)
@@ -215,8 +218,6 @@ def configure(
             payload["state"] = cast("StateDisk", dict(state))
         if exports:
             payload["exports"] = cast("Exports", dict(exports))
-        if metrics := monitoring.monitoring(config):
-            payload["monitoring"] = metrics
         if elastic or any(section.spare for section in config.nodesets.values()):
             payload["reconcile"] = reconcile(config, elastic)
     return as_lines(payload)
