@@ -68,6 +68,7 @@ class TestMachine:
         monkeypatch.setattr(resources, "require_host", lambda: None)
         outputs = MachineProvider().update("id", made(props), wanted).outs
         assert {f"{payload.SETUP}/system/host.py", "/etc/a"} < set(seen[0].files)
+        assert outputs is not None
         assert "files" not in outputs
         assert not MachineProvider().diff("id", outputs, wanted).changes
         with pytest.raises(HostError, match="run `up` again"):

@@ -15,7 +15,7 @@ STATES = (
 
 
 def states(nodes: dict[str, str]) -> dict[str, State]:
-    return {name: State(states=set(given.split("+")), reason="") for name, given in nodes.items()}
+    return {name: State(states=set(given.split("+")), reason="", partitions=[]) for name, given in nodes.items()}
 
 
 @pytest.mark.parametrize(
