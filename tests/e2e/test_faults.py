@@ -94,8 +94,8 @@ class TestDaemons:
             start = f'nohup sh -c "srun --quiet {what}; echo code \\$?" > /tmp/{name}.said 2>&1 </dev/null &'
             frail.inside("controller", f"cd /tmp; {start}")
         starts(frail, batch)
-        begun = frail.inside("controller", "squeue --noheader --format=%T").split()
-        assert sorted(begun) == ["PENDING", "RUNNING", "RUNNING"]
+        listed, begun = "squeue --noheader --format=%T", ["PENDING", "RUNNING", "RUNNING"]
+        eventually(lambda: sorted(frail.inside("controller", listed).split()) == begun, what="the start of two jobs")
         kill = "systemctl kill --kill-whom=main --signal=KILL"
         frail.inside("controller", f"{kill} slurmctld slurmdbd mariadb munge; ! scontrol ping >/dev/null")
         for node in ("cpu-0", "cpu-1"):
@@ -140,7 +140,8 @@ class TestDaemons:
         assert f"lost job {was['asks']}" in frail.inside("controller", f"scontrol show job {now['asks']}")
         assert job(frail, now["held"], "Reason") == "JobHeldUser"
         assert job(frail, now["array"], "Dependency") == f"afterok:{now['asks']}(unfulfilled)"
-        # Nothing is submitted a second time.
+        # Nothing is submitted a second time. A node would kill the job if slurmctld had not written down its start.
+        starts(frail, now["runs"])
         frail.inside("controller", "systemctl kill --kill-whom=main --signal=KILL slurmctld")
         eventually(lambda: frail.inside("controller", "scontrol ping; true").endswith("UP"), what="slurmctld")
         frail.inside("controller", f"scontrol update job={now['asks']} starttime=now; touch {GO}")
