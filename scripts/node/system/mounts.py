@@ -107,11 +107,16 @@ def refuse_unknown(mounts: list[Mount]) -> None:
             )
 
 
-def of_image(mounts: list[Mount]) -> list[Mount]:
-    """The mounts without those whose client comes with an image that this machine has not got yet: the controller gets
-    it first, and is refused where it has no client."""
+def of_image(mounts: list[Mount], *, fstab: Path = Path("/etc/fstab")) -> list[Mount]:
+    """The mounts without new ones whose client comes with an image that this machine has not got yet: the controller
+    gets it first, and is refused where it has no client.
+
+    What the machine has mounted before is not left out, nor is anything where it mounts for the first time: then its
+    own image lacks the client, and it must not run jobs without its file systems.
+    """
+    had = _options(fstab)
     late = {kind for kind in ("gcsfuse", "lustre") if not _has_helper(kind)}
-    left = [mount["target"] for mount in mounts if mount["fs_type"] in late]
+    left = [one["target"] for one in mounts if had and one["fs_type"] in late and one["target"] not in had]
     if left:
         log(f"not mounted before this machine is recreated with another image: {', '.join(left)}")
     return [mount for mount in mounts if mount["target"] not in left]

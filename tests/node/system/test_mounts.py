@@ -6,6 +6,7 @@ import pytest
 from system import mounts
 from system.host import SetupError
 from system.mounts import Mount
+from system.text_block import with_block
 
 
 def mount(source: str, kind: str = "lustre") -> Mount:
@@ -77,9 +78,14 @@ def test_a_blank_in_an_fstab_field_is_escaped():
     assert mounts.fstab_lines([line]) == ["10.0.0.1@tcp:/home /my\\040home lustre defaults,nosuid,nodev 0 0"]
 
 
-def test_what_another_image_brings_is_left_out_until_the_machine_has_it(monkeypatch):
+def test_what_another_image_brings_is_left_out_until_the_machine_has_it(monkeypatch, tmp_path):
     monkeypatch.setattr(mounts.shutil, "which", lambda name, **_: None if name == "mount.gcsfuse" else "/sbin/" + name)
     rows = [mount("my-bucket", "gcsfuse"), Mount(source="a@tcp:/fs", target="/fs", fs_type="lustre", options="")]
-    assert mounts.of_image(rows) == rows[1:]
+    fstab = tmp_path / "fstab"
+    fstab.write_text("UUID=1 / ext4 defaults 0 1\n")
+    assert mounts.of_image(rows, fstab=fstab) == rows, "a new machine without the client is refused"
+    fstab.write_text(with_block("", mounts.fstab_lines(rows[1:])))
+    assert mounts.of_image(rows, fstab=fstab) == rows[1:]
     monkeypatch.setattr(mounts.shutil, "which", lambda *_, **__: None)
-    assert mounts.of_image([mount("c:/home", "nfs")]) == [mount("c:/home", "nfs")], "refused, as before"
+    assert mounts.of_image(rows, fstab=fstab) == rows[1:], "what it had mounted is waited for"
+    assert mounts.of_image([mount("c:/home", "nfs")], fstab=fstab) == [mount("c:/home", "nfs")], "refused, as before"
