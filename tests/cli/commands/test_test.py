@@ -124,7 +124,7 @@ def test_files_that_share_clusters_are_in_one_process() -> None:
         files = (ROOT / suite.CLUSTERS).glob("test_*.py")
         return {str(file.relative_to(ROOT)) for file in files if re.search(pattern, file.read_text())}
 
-    pairs, labs = using(r"\bpair\b|\b(many|one): Cluster"), using("lab: Cluster")
+    pairs, labs = using(r"\bpair: |\b(many|one): Cluster"), using("lab: Cluster")
     assert len(pairs) > 1
     assert pairs <= lanes()["clusters"]
     assert labs

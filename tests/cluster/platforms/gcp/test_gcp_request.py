@@ -30,6 +30,8 @@ def test_every_gb_of_disk_that_is_made_is_told(stack):
         if one.type == "gcp:compute/disk:Disk":
             # EXAScaler's servers boot from disks of their image's size.
             found[one.inputs["type"]] = found.get(one.inputs["type"], 0) + one.inputs.get("size", 0)
+        if one.type == "gcp:compute/regionDisk:RegionDisk":
+            found[one.inputs["type"]] = found.get(one.inputs["type"], 0) + 2 * one.inputs["size"]
         boot = (one.inputs.get("bootDisk") or {}).get("initializeParams") if "instance:Instance" in one.type else None
         if boot:
             found[boot["type"]] = found.get(boot["type"], 0) + boot["size"]
