@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import math
+import time
 from collections import Counter
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager, suppress
@@ -25,6 +26,7 @@ FOLDER = Path("/run/hpc/leave")  # a file for each process of `leave`, locked wh
 LEFT = Path("/etc/hpc/nodes-left.json")  # by node: the SSH host key of the machine that it leaves
 FAILED = Path("/run/hpc/leave-failed")  # touched when a node's jobs did not end: its turn does not end either
 JOIN_SECONDS = 900  # for a machine to be recreated and to join; added to the time that jobs have to end
+IDLE_FIRST_SECONDS = 10  # in which the processes of idle nodes come, that an `up` starts at the same time
 BUSY = {"ALLOCATED", "MIXED", "COMPLETING"}
 
 
@@ -55,6 +57,17 @@ def next_ones(waiting: set[str], nodes: Mapping[str, State], part: float) -> lis
     return found
 
 
+def holds_back(name: str, nodes: Mapping[str, State]) -> bool:
+    """Return whether a node with jobs waits a little for idle ones of its partitions: were it first, these would wait
+    until its jobs end. A pure function."""
+    if name not in nodes or has_turn(nodes[name]) or not nodes[name]["states"] & BUSY:
+        return False
+    return any(
+        set(state["partitions"]) & set(nodes[name]["partitions"]) and not state["states"] & (BUSY | scheduler.BROKEN)
+        for state in nodes.values()
+    )
+
+
 @contextmanager
 def present(name: str) -> Generator[None]:
     """Have the other processes see that this node waits, and a failure."""
@@ -78,7 +91,9 @@ def take(name: str, *, began: float) -> tuple[bool, frozenset[tuple[str, str]]]:
     with _alone():
         _resume_joined(scheduler.states())
         nodes = scheduler.states()
-        if name not in nodes or has_turn(nodes[name]) or name in next_ones(_waiting() | {name}, nodes, _part()):
+        early = time.time() < began + IDLE_FIRST_SECONDS and holds_back(name, nodes)
+        turn = not early and name in next_ones(_waiting() | {name}, nodes, _part())
+        if name not in nodes or has_turn(nodes[name]) or turn:
             _remember(name)
             scheduler.drain_nodes([name], scheduler.REMADE)
             return True, frozenset()
@@ -123,13 +138,15 @@ def describe(name: str, under_way: frozenset[tuple[str, str]]) -> str:
     """What a node waits for, in a line: with the reason of a machine whose set-up fails, as by an image that does not
     work."""
     names = sorted(one for one, _ in under_way)
+    if not names:
+        return f"{name} waits for its turn: idle nodes go first"
     reports = {one: cluster_state.given(cluster_state.REPORTS / f"{one}.json") for one in names[:5]}
     failed = {
         one: str(report.get("message", ""))[:200] for one, report in reports.items() if report.get("state") == "failed"
     }
     rows = [f"{one} (its set-up fails: {failed[one]})" if one in failed else one for one in names[:5]]
     more = f" and {len(names) - 5} more" if len(names) > 5 else ""
-    return f"{name} waits for its turn: {', '.join(rows) or 'no node'}{more} being recreated"
+    return f"{name} waits for its turn: {', '.join(rows)}{more} being recreated"
 
 
 def _waiting() -> set[str]:

@@ -88,7 +88,8 @@ def machine(name: str, key: str) -> None:
 
 
 def taken(name: str) -> bool:
-    return turns.take(name, began=time.time())[0]
+    """Whether it is the node's turn, when the processes of all nodes have come."""
+    return turns.take(name, began=time.time() - 60)[0]
 
 
 def test_a_busy_node_waits_for_idle_ones_and_takes_jobs_again_when_its_next_machine_has_joined(slurm: Slurm) -> None:
@@ -109,6 +110,16 @@ def test_a_busy_node_waits_for_idle_ones_and_takes_jobs_again_when_its_next_mach
     machine("a", "new")
     turns.resume_joined()
     assert slurm.nodes["a"] == node("IDLE", "p")
+
+
+def test_a_busy_node_that_comes_first_lets_idle_ones_come(slurm: Slurm) -> None:
+    with turns.present("a"):
+        assert turns.take("a", began=time.time()) == (False, frozenset())
+        for name in ("b", "c"):
+            slurm.nodes[name]["states"] = {"ALLOCATED"}
+        assert turns.take("a", began=time.time())[0], "there are none"
+    with turns.present("d"):
+        assert turns.take("d", began=time.time())[0]
 
 
 def test_a_process_that_was_killed_is_not_waited_for(slurm: Slurm) -> None:
@@ -133,4 +144,5 @@ def test_those_that_wait_end_when_the_jobs_of_one_before_them_did_not(slurm: Slu
 def test_a_machine_whose_set_up_fails_is_named_with_the_reason(slurm: Slurm) -> None:
     (cluster_state.REPORTS / "b.json").write_text('{"state": "failed", "message": "no package"}')
     found = turns.describe("a", frozenset({("b", "DOWN"), ("c", "DRAIN")}))
+    assert turns.describe("a", frozenset()) == "a waits for its turn: idle nodes go first"
     assert found == "a waits for its turn: b (its set-up fails: no package), c being recreated"
