@@ -27,13 +27,14 @@ CLUSTERS = "tests/e2e"
 LANES = {
     "edits": ("changes", "day_two", "faults"),
     "elastic": ("elastic", "elastic_edits", "upgrade"),
-    "jobs": ("containers", "examples", "health", "mlperf", "quickcheck", "status", "user"),
+    "health": ("health", "status"),
+    "jobs": ("containers", "examples", "mlperf", "quickcheck", "user"),
     "machines": ("confinement", "failure", "operators_jobs", "prolog", "rehearse"),
 }
 """Files of CLUSTERS by the process that runs them; all others, those of the fixture `pair`, are in a process of their
 own. Files that share a cluster are in one. Each waits for machines as much as it works."""
 HOST = "tests/local"
-"""Machines of this host one by one, which wait as well: after the lane `jobs`, the shortest."""
+"""Machines of this host one by one, which wait as well: after the lane `health`, the shortest."""
 PODS = "tests/nebius"
 """Kubernetes' API servers and charts, which wait as much as they work, and take longest."""
 STACKS = (f"{PODS}/api", f"{PODS}/state", "tests/cluster", "tests/components", "tests/contract")
@@ -104,7 +105,7 @@ def tests(arguments: Sequence[str], *, fast: bool) -> list[Part]:
     after = ["nice", "-n", "10"]
     runs = {
         "clusters": [*pytest, CLUSTERS, *ignored],
-        **{name: [*pytest, *lane, *([HOST] if name == "jobs" else [])] for name, lane in files.items()},
+        **{name: [*pytest, *lane, *([HOST] if name == "health" else [])] for name, lane in files.items()},
         "pods": ["sh", "-c", _BUILD_FIRST, *pytest, PODS, *(f"--ignore={name}" for name in STACKS if PODS in name)],
         "stacks": [*after, *pytest, *STACKS],
         "tests": [*after, *pytest, *(f"--ignore={folder}" for folder in (CLUSTERS, HOST, PODS, *STACKS))],
