@@ -244,7 +244,8 @@ def test_a_stored_key_is_the_users_alone_and_apptainer_sends_it(lab: Cluster, sh
     started = lab.inside(
         "lab-login-0",
         "echo 127.0.0.2 nvcr.io >/run/hosts; mount --bind /run/hosts /etc/hosts\n"
-        "python3 /opt/apps/registry.py >/tmp/asked 2>&1 & echo $!",
+        "python3 /opt/apps/registry.py >/tmp/asked 2>&1 & echo $!\n"
+        "until ss --listening --numeric --tcp | grep -q 127.0.0.2:80; do sleep 0.1; done",
     )
     pull = "apptainer pull --no-https docker://nvcr.io/nvidia/cuda 2>&1"
     script = f"echo {KEY} | nvcrlogin && nvcrlogin --check; {pull}"
