@@ -114,11 +114,11 @@ def test_destroy_needs_no_program_and_leaves_nothing(bench):
 
 
 def test_independent_resources_go_side_by_side_and_parallel_limits_them(bench):
-    """Ten steps of 0.15 s: together, not one after the other; one after the other if asked."""
-    nodes = [(f"n{i}", {"props": {"delay": 0.15}}) for i in range(10)]
-    assert bench.up(*nodes).seconds < 1
-    assert bench.run("destroy").seconds < 1
-    assert bench.up(*nodes[:3], parallel=1).seconds > 0.45
+    """Ten steps of 0.5 s take 5 s and more one after the other, which they go only if asked."""
+    nodes = [(f"n{i}", {"props": {"delay": 0.5}}) for i in range(10)]
+    assert bench.up(*nodes).seconds < 5
+    assert bench.run("destroy").seconds < 5
+    assert bench.up(*nodes[:3], parallel=1).seconds > 1.5
 
 
 def test_what_a_provider_finds_dead_is_brought_back(bench):
