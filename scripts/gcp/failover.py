@@ -26,7 +26,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from google_apis import METADATA, BootError, answer, metadata
+from google_apis import FLAVOR, METADATA, TOKEN, BootError, answer, metadata
 
 PORTS = (6817, 2049)
 """slurmctld and NFS. Not SSH: sshd refuses a source whose connections end without a login (PerSourcePenalties of
@@ -348,7 +348,7 @@ class Watch:
     def ask(self, method: str, path: str, body: dict[str, Any] | None = None) -> tuple[int, dict[str, Any]]:
         """Make a request; returns status and answer. Raises OSError where there is none."""
         settings = self.settings
-        token = settings.get("token") or json.loads(metadata("service-accounts/default/token"))["access_token"]
+        token = settings.get("token") or json.loads(metadata(TOKEN))["access_token"]
         url = f"{settings.get('endpoint') or GOOGLE}/compute/v1/projects/{settings['project']}/zones/{path}"
         headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
         data = json.dumps(body).encode() if body is not None else None
@@ -381,7 +381,7 @@ class Watch:
             text = "\n".join([self.memory.said, *self.memory.journal[:-6:-1]])[:1000].encode()
             with suppress(OSError):
                 url = METADATA + "guest-attributes/hpc/failover"
-                answer(url, {"Metadata-Flavor": "Google"}, seconds=2, method="PUT", data=text)
+                answer(url, FLAVOR, seconds=2, method="PUT", data=text)
 
     def save(self) -> None:
         self._state.parent.mkdir(parents=True, exist_ok=True)

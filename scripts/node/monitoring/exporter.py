@@ -13,20 +13,19 @@ import re
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from pathlib import Path
 
 from health import outcome
 from health.kinds import KINDS
 from monitoring import slurm_metrics
 from monitoring.exposition import Sample, render
+from monitoring.service import SETTINGS, TEXTFILES
 from reconcile import service as reconcile
 from slurm import conf_changes, scheduler, slurmctld
 from system import cluster_state, installation, mounts, munge
 from system.host import Part, SetupError, listens, read_json, run, side_by_side, write
 
-FILE = Path("/var/lib/prometheus/node-exporter/hpc.prom")
+FILE = TEXTFILES / "hpc.prom"
 SECONDS = 8.0  # for all parts together
-SETTINGS = Path("/etc/hpc/metrics.json")
 COMMAND_SECONDS = 6
 
 

@@ -17,24 +17,12 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 from .conf_changes import expand
 from .output import JOURNAL, cpu_seconds, gpus, json_rows, marked, signed, tasks, texts, tres
 from .pending_reasons import explain
 
-PROGRAM = Path("/usr/local/bin/hpc-job")  # on login machines
-STARTER = """\
-#!/bin/sh
-# Written by the cluster's set-up. With --help it says more.
-exec python3 -S -c '
-import sys
-sys.path.insert(0, "/usr/local/lib/hpc/node")
-from slurm.job_report import main
-sys.exit(main(sys.argv[1:]))
-' "$@"
-"""
 Ask = Callable[[str], str]
 """Runs a script of sh where Slurm's commands are; its standard output."""
 ID = re.compile(r"(?P<number>[0-9]{1,10})(?:_[0-9]{1,10}|\+[0-9]{1,5})?")

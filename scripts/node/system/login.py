@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from slurm import job_report
 from system.host import SetupError, run, stop_services, write, write_unit
 
 SSHD = Path("/etc/ssh/sshd_config.d/hpc.conf")
@@ -34,12 +33,23 @@ TasksMax=4096
 MemoryHigh=40%
 MemoryMax=50%
 """
+JOB_REPORT = Path("/usr/local/bin/hpc-job")  # on login machines
+JOB_REPORT_STARTER = """\
+#!/bin/sh
+# Written by the cluster's set-up. With --help it says more.
+exec python3 -S -c '
+import sys
+sys.path.insert(0, "/usr/local/lib/hpc/node")
+from slurm.job_report import main
+sys.exit(main(sys.argv[1:]))
+' "$@"
+"""
 
 
 def prepare_for_users() -> None:
     """Have what users' shells start with, the command hpc-job, and a limit on what one user may take of the machine."""
     write("/etc/profile.d/hpc.sh", PROFILE)
-    write(job_report.PROGRAM, job_report.STARTER, mode=0o755)
+    write(JOB_REPORT, JOB_REPORT_STARTER, mode=0o755)
     write_unit("/etc/systemd/system/user-.slice.d/hpc.conf", SLICE)
 
 
