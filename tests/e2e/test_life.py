@@ -95,6 +95,9 @@ class TestWorking:
 
     def test_users_reach_the_nodes_of_their_jobs_within_those(self, many: Cluster, alices_key: Path):
         number = many.job("sleep 600", "--nodelist=many-cpu-1")
+        # A job is RUNNING before its node has made the step that takes logins in.
+        step = f"scontrol listpids {number} 2>/dev/null | grep extern; true"
+        eventually(lambda: "extern" in many.inside("cpu-1", step), what="the job's step for logins")
         found = many.log_in("alice", alices_key, "cpu-1", "id -un; cat /proc/self/cgroup")
         assert found.split()[0] == "alice"
         assert f"/job_{number}/step_extern" in found

@@ -24,11 +24,11 @@ def test_a_trigger_finds_no_secret_on_the_controller(many: Cluster, before: str)
     program = "/opt/apps/adm/by-trigger"
     many.inside("cpu-0", f"cat >{program} <<'X'\n{PROGRAM}X\nchmod 755 {program}")
     trigger = f"strigger --set --node=many-cpu-1 --drained --program='{before}{program}'"
+    log = "grep -c 'trigger.*node:drained.*exit=' /var/log/slurm/slurmctld.log; true"
     try:
         many.inside("cpu-0", f'su -s /bin/sh slurm -c "{trigger}"')
-        many.inside("cpu-0", "scontrol update nodename=many-cpu-1 state=drain reason=trigger")
-        log = "grep -c 'trigger.*node:drained.*exit=' /var/log/slurm/slurmctld.log; true"
         known = int(many.inside("controller", log))
+        many.inside("cpu-0", "scontrol update nodename=many-cpu-1 state=drain reason=trigger")
         if before:
             eventually(
                 lambda: many.inside("controller", "cat /var/log/slurm/by-trigger; true") == "as slurm",
