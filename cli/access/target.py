@@ -30,7 +30,7 @@ class Target:
     here: bool = False
     """True if it is a machine of this host, so that what goes there does not leave it."""
     row: Mapping[str, Any] = field(default_factory=dict, hash=False)
-    """All that the outputs have of it, for the driver of its method."""
+    """The outputs' whole row of the target, for the driver of its method."""
 
     @property
     def direct(self) -> bool:

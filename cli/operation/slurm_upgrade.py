@@ -67,5 +67,5 @@ def as_before(file: StackFile, chosen: RunOptions) -> Generator[RunOptions]:
 
 
 def _whole(chosen: RunOptions) -> bool:
-    """One document is of one run; and what is left out is left to whoever did so."""
+    """Return whether the run may go in steps: `--json` and a choice of resources are for one run."""
     return not (chosen.json or chosen.targets or chosen.excludes)

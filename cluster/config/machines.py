@@ -117,8 +117,8 @@ class Elastic(Section):
     min: Natural = Field(le=MOST_NODES)
     """Static nodes: they are there as long as the stack is."""
     max: NodeCount
-    """All nodes. Those above `min` are elastic: Slurm has their machines created when jobs need them, and deleted when
-    they have been idle for `idle`."""
+    """The most nodes. Those above `min` are elastic: Slurm has their machines created when jobs need them, and deleted
+    when they have been idle for `idle`."""
 
     @model_validator(mode="after")
     def _min_below_max(self) -> Self:

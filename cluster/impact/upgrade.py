@@ -27,7 +27,7 @@ _MOVES = {
 
 @dataclass(frozen=True)
 class Boot:
-    """What a machine boots."""
+    """The image that a machine boots, and Slurm's release in it."""
 
     release: str
     """Slurm's release in it."""
@@ -46,7 +46,7 @@ class Step:
     nodes: str
     """The release that a node may run when it begins: Slurm's files must suit it."""
     after: Mapping[str, Boot]
-    """What each role boots once it is done: the stack's outputs `releases` and `images`."""
+    """The image of each role once the step is done: the stack's outputs `releases` and `images`."""
 
     @property
     def text(self) -> str:

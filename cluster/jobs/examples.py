@@ -45,7 +45,7 @@ class ExampleKind:
     some."""
     nodes: int = 1
     whole: bool = False
-    """All of each node."""
+    """True if the job takes each of its nodes whole."""
     tasks: str = "one"
     """On each node: `one`, `gpus` (one for each GPU; one where there are none), or `cores` (four, or what there is)."""
     needs: str = ""

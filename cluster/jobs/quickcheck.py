@@ -149,7 +149,7 @@ class Options:
 
 @dataclass(frozen=True, kw_only=True)
 class CheckPlan:
-    """All jobs, what is expected of them, and what is not checked."""
+    """The jobs of a check, the results that it expects, and the nodes that it leaves out."""
 
     jobs: tuple[CheckJob, ...]
     expected: Mapping[str, Expected]

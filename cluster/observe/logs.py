@@ -45,7 +45,7 @@ LOG: Final[Mapping[str, Log]] = {
 """Logs by the name that `logs` takes."""
 
 JOURNAL: Final = Log(roles=EVERYWHERE)
-"""All that a machine says."""
+"""The whole journal of a machine."""
 
 # Keeps the lines from a moment on, and those without a time that follow one of these. For mawk, which counts no {4}.
 _FROM = """\

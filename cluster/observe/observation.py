@@ -98,7 +98,7 @@ class MachineObservation:
 
 @dataclass(frozen=True, kw_only=True)
 class ClusterObservation:
-    """All machines of a cluster, observed at one time."""
+    """The machines of a cluster, observed at one time."""
 
     stack: str
     """The name that recommended commands use."""

@@ -1,7 +1,5 @@
 """The platforms: one line for each. A platform's modules are imported when it is first asked for."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from importlib import import_module
 
 from cluster.platforms.base import Platform
@@ -25,13 +23,3 @@ def get(name: str) -> Platform:
 
 def all_platforms() -> tuple[Platform, ...]:
     return tuple(map(get, MODULES))
-
-
-@contextmanager
-def registered(name: str, module: str) -> Iterator[None]:
-    """Have one platform more for a while, for tests."""
-    MODULES[name] = module
-    try:
-        yield
-    finally:
-        del MODULES[name]

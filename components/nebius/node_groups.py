@@ -30,7 +30,7 @@ class NodeGroupsArgs:
 
 
 class NodeGroups(pulumi.ComponentResource):
-    """All node groups, by name."""
+    """The node groups of a cluster, by name."""
 
     of: Mapping[str, NebiusResource]
 

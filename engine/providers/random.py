@@ -31,7 +31,7 @@ _CRYPT = threading.Lock()  # crypt(3) answers in one buffer for all threads
 
 
 class Random(Provider):
-    """All of pulumi-random's resources but the UUIDs of given versions."""
+    """Creates the resources of pulumi-random, without its UUIDs of given versions."""
 
     def check(self, ctx: Context, olds: Props, news: Props) -> Props:  # noqa: ARG002
         maker = _makers().get(ctx.type)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.outside.ledger import Belief, LedgerError, load, problems
+from tests.outside.ledger import Belief, load, problems
 from tests.outside.limitations import PAGE, page
 
 ROW = """
@@ -47,28 +47,6 @@ def write(tmp_path: Path) -> Write:
     return written
 
 
-def test_a_row_is_read(write: Write, tmp_path: Path) -> None:
-    (belief,) = write(ROW)
-    assert (belief.area, belief.date) == ("gcp", date(2026, 11, 22))
-    assert problems([belief], tmp_path) == []
-
-
-@pytest.mark.parametrize(
-    ("old", "new", "told"),
-    [
-        ("source = ", "# ", "source\n  Field required"),
-        ("date = ", "# ", "date\n  Field required"),
-        ("held = ", "heard = ", "heard\n  Extra inputs"),
-        ("[[belief]]", "[[beliefs]]", "allowed: [[belief]]"),
-        ("id = ", "id ", "no TOML"),
-    ],
-)
-def test_a_row_that_is_not_whole_is_refused(write: Write, old: str, new: str, told: str) -> None:
-    with pytest.raises(LedgerError) as error:
-        write(ROW.replace(old, new))
-    assert told in str(error.value)
-
-
 @pytest.mark.parametrize(
     ("old", "new", "told"),
     [
@@ -90,30 +68,5 @@ def test_a_row_that_stands_on_nothing_is_named(write: Write, tmp_path: Path, old
     assert told in problem
 
 
-def test_an_id_is_used_once(write: Write, tmp_path: Path) -> None:
-    assert problems(write(ROW + ROW), tmp_path) == ["google-mtu: this id is used 2 times"]
-
-
 def test_the_page_of_limitations_is_current() -> None:
     assert PAGE.read_text(encoding="utf-8") == page(load()), "python -m tests.outside.limitations --write"
-
-
-def test_what_nothing_holds_comes_first(write: Write) -> None:
-    held = ROW.replace("google-mtu", "google-held").replace("takes an MTU", "takes | an MTU")
-    nothing = ROW.replace("held = [", 'held = []\nsettle = "`up`" # [')
-    assert page(write(held + nothing)).partition("### Image")[0].strip().splitlines()[-2:] == [
-        "| Google Cloud takes an MTU of 8896. | nothing yet | `up` | its documentation, 2026-11 |",
-        r"| Google Cloud takes \| an MTU of 8896. | `example`, tests |  | its documentation, 2026-11 |",
-    ]
-
-
-def test_another_date_is_told(write: Write) -> None:
-    older = ROW.replace("google-mtu", "google-older").replace("2026-11-22", "2026-10-01")
-    text = page(write(ROW + ROW.replace("google-mtu", "google-same") + older))
-    assert text.count("| its documentation, 2026-11 |") == 2
-    assert text.count("| its documentation, 2026-11 (2026-10-01) |") == 1
-
-
-def test_an_area_without_a_place_gets_one(write: Write, tmp_path: Path) -> None:
-    (belief,) = write(ROW)
-    assert "\n## Other\n\n| Belief |" in page([belief.model_copy(update={"area": "other"})])

@@ -305,7 +305,7 @@ HOSTS: Mapping[str, tuple[str, str]] = {
     ),
     "Ready": ("it is not ready", "Soperator deletes a node that stays so, and Kubernetes creates another one."),
 }
-"""What conditions of Kubernetes nodes mean, and who acts (soperatorchecks of nebius/soperator 4.1.7:
+"""The meaning of each condition of Kubernetes nodes, and who acts (soperatorchecks of nebius/soperator 4.1.7:
 internal/controller/soperatorchecks/k8s_nodes_controller.go and slurm_nodes_controller.go)."""
 
 

@@ -62,7 +62,7 @@ class NodeSet:
     ready: int
     phase: str = ""
     most: int | None = None
-    """All nodes of an elastic nodeset."""
+    """The most nodes of an elastic nodeset, those that are off included; None for another nodeset."""
 
 
 @dataclass(frozen=True, kw_only=True)

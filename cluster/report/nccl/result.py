@@ -81,7 +81,7 @@ class Subject:
     ranks: int | None
     collective: str
     possible: tuple[str, ...]
-    """All collectives that the columns allow, where nothing names it."""
+    """The collectives that the columns allow, where nothing names it."""
     network_only: bool
     reference: Reference | None
 

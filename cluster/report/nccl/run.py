@@ -186,7 +186,7 @@ class Run:
 
 @dataclass(frozen=True)
 class NcclLog:
-    """All runs of a log, in the order in which they begin."""
+    """The runs of a log, in the order in which they begin."""
 
     name: str
     runs: tuple[Run, ...]

@@ -42,7 +42,7 @@ class CloudPaths:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.design = folder / "design.json"
-        """What it creates: see `resources.Cloud`; root's alone, since there are secrets among the machines' files."""
+        """The design of its machines (see `resources.Cloud`); only root reads it, since their files have secrets."""
         self.state = folder / "state.json"
         """Instances and operations; the process alone reads and writes it."""
         self.record = folder / "process.json"

@@ -28,7 +28,7 @@ SUITES = {"debian-12": "bookworm", "debian-13": "trixie"}
 SLURM = {("debian-13", "26.05"): "forky"}
 """The Debian release whose packages of Slurm an image gets, for a release of Slurm that its own does not have."""
 WITH_SLURM = (*"slurm-wlm-basic-plugins slurm-wlm-mysql-plugin libhwloc15 libhwloc-plugins libze1".split(),)
-"""What these need of the same release, and its own has in another version: apt does not look there by itself."""
+"""Packages that those of Slurm need in the version of that release: apt does not take them from there by itself."""
 
 PACKAGES = (
     *"systemd systemd-sysv dbus iproute2 usr-is-merged openssh-server".split(),

@@ -64,13 +64,13 @@ class MachinePaths:
         self.root = folder / "root"
         """Mount point of the whole root; mounted only in the machine's own mount namespace."""
         self.console = folder / "console.log"
-        """What the machine wrote to its console since it was last started."""
+        """Output of the machine's console since its last start."""
         self.run = folder / "run.json"
         """The running process: pid, its start time, the host's boot id (see process.Process)."""
         self.wanted = folder / "wanted"
         """The boot id of the newest start that was asked for, running or not yet."""
         self.record = folder / "machine.json"
-        """What the machine was made from, and its instance id."""
+        """The inputs that the machine was created from, and its instance id."""
         self.lock = folder.parent / f".{folder.name}.lock"
         """Held while the machine is changed."""
 
@@ -81,7 +81,7 @@ class StackPaths:
     def __init__(self, root: Path, stack: str) -> None:
         self.stack = stack
         self.folder = root / "stacks" / stack
-        """All that the stack owns on this host."""
+        """Everything that the stack owns on this host."""
         self.network = self.folder / "network.json"
         """The network's facts: owner, CIDR, bridge."""
         self.hosts = self.folder / "hosts"
@@ -92,7 +92,7 @@ class StackPaths:
         """Who made the network and the shared folders last (see claims)."""
         self.machines = self.folder / "machines"
         self.cloud = self.folder / "cloud"
-        """What the process has that creates the machines of elastic nodes (see cloud.py)."""
+        """Files of the process that creates the machines of elastic nodes (see cloud.py)."""
 
     def machine(self, name: str) -> MachinePaths:
         return MachinePaths(self.machines / name)

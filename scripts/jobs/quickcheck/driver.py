@@ -51,7 +51,7 @@ class Driver:
         self.folder = Path(pwd.getpwuid(os.getuid()).pw_dir) / f".hpc-check-{spec['run']}"
 
     def work(self) -> None:
-        """All the jobs: those of single nodes, one after the other on each node; then those on several nodes."""
+        """Run the jobs: those of single nodes, one after the other on each node; then those on several nodes."""
         event("begin", job_name=self.name)
         try:
             self.sweep()

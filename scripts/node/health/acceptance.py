@@ -24,7 +24,7 @@ LOCK_SECONDS = 3600  # that a node waits for another measurement
 MINUTES = 60
 """The longest time of a reservation: if this process is killed, Slurm ends it."""
 PARTNERS = 2
-"""One slow pair does not show which of its nodes is slow."""
+"""The number of nodes that a new one is measured with: one slow pair does not show which of its nodes is slow."""
 
 
 UNDER_WAY = "its measurement"

@@ -1,4 +1,4 @@
-"""All checks of a node: quick ones, which ask nobody, and those that may hang, each with a deadline.
+"""Check a node: by quick checks, which ask nobody, and by those that may hang, each with a deadline.
 
 GPUs, aperture devices and NICs are checked by the files that the kernel shows; gpu.py asks the driver.
 """

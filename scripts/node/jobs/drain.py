@@ -46,8 +46,7 @@ def drain_removed(old: str, new: str, *, seconds: float, part: float) -> None:
     _answer()
     resume_if(set(conf_changes.nodes(new)) - set(why), had & has, (scheduler.LEAVES,))
     _close(parts)
-    for reason in sorted(set(why.values())):
-        scheduler.drain_nodes([name for name in why if why[name] == reason], reason)
+    scheduler.drain_nodes(why)
     _wait(set(why), parts, seconds)
     _power_down(why)
 
@@ -156,8 +155,7 @@ def _power_down(why: dict[str, str]) -> None:
             log(f"powered down {name}: its machine is deleted")
         asked |= on
         off = {name for name, states in found.items() if "POWERED_DOWN" in states}
-        for reason in sorted({why[name] for name in off} - {""}):
-            scheduler.drain_nodes(sorted(name for name in off if why[name] == reason), reason)
+        scheduler.drain_nodes({name: why[name] for name in off if why[name]})
         left = on | {name for name in found if why[name] and not (name in off and "DRAIN" in found[name])}
         if not left:
             return

@@ -95,7 +95,7 @@ def take(name: str, *, began: float) -> tuple[bool, frozenset[tuple[str, str]]]:
         turn = not early and name in next_ones(_waiting() | {name}, nodes, _part())
         if name not in nodes or has_turn(nodes[name]) or turn:
             _remember(name)
-            scheduler.drain_nodes([name], scheduler.REMADE)
+            scheduler.drain_nodes({name: scheduler.REMADE})
             return True, frozenset()
     if FAILED.exists() and FAILED.stat().st_mtime > began:
         raise SetupError(f"{name} was not drained: jobs of another node that leaves did not end. Run `up` again")
@@ -135,7 +135,7 @@ def _resume_joined(nodes: Mapping[str, State]) -> None:
 
 
 def describe(name: str, under_way: frozenset[tuple[str, str]]) -> str:
-    """What a node waits for, in a line: with the reason of a machine whose set-up fails, as by an image that does not
+    """Return in a line why a node waits: with the reason of a machine whose set-up fails, as by an image that does not
     work."""
     names = sorted(one for one, _ in under_way)
     if not names:

@@ -79,7 +79,7 @@ class Do(Enum):
 
 
 HARMLESS = frozenset({Do.CREATE, Do.REFUSE, Do.ALERT, Do.REGISTER})
-"""What is done on a partial list too, and while slurmctld has just started."""
+"""Actions that are also taken on a partial list, and while slurmctld has just started."""
 
 
 @dataclass(frozen=True)
@@ -194,11 +194,11 @@ class World:
     waits: frozenset[str] = frozenset()
     """Repaired nodes that wait for another one to be measured with."""
     boot: Mapping[str, str] = field(default_factory=dict)
-    """What machines that boot have published of it."""
+    """States of their set-up that machines have published while they boot."""
     joined: Mapping[str, float] = field(default_factory=dict)
     """When machines that boot have last ended their set-up, at whose end slurmd starts."""
     known: frozenset[str] = frozenset()
-    """All nodes that Slurm has, of other nodesets too."""
+    """Names of the nodes that Slurm has, those of other nodesets included."""
     unsafe: str = ""
     """Why nothing may be deleted or set down now: a partial list, or a slurmctld that has just started."""
 
@@ -680,9 +680,8 @@ def table() -> list[tuple[str, ...]]:
     return [(rule.id, rule.instance, rule.node, rule.when or "-", rule.do.value) for rule in RULES]
 
 
-def rule_for(world: World, name: str) -> Rule:
-    """The first rule that applies to a name. A pure function."""
-    case = Case(world, name)
+def rule_of(case: Case) -> Rule:
+    """The first rule that applies. A pure function."""
     return next(rule for rule in RULES if rule.applies(case))
 
 
@@ -695,8 +694,7 @@ def decide(world: World) -> list[Action]:
     together: dict[tuple[str, ...], Action] = {}
     sizes = Counter(job for node in world.nodes.values() for job in node.jobs)
     for name in sorted({*world.nodes, *world.instances}):
-        case = Case(world, name)
-        rule = next(rule for rule in RULES if rule.applies(case))
+        rule = rule_of(case := Case(world, name))
         if rule.do is Do.NOTHING or (world.unsafe and rule.do not in HARMLESS):
             continue
         nodeset = case.node.nodeset if case.node else ""

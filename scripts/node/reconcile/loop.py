@@ -181,8 +181,8 @@ class Loop:
     # -- a pass ------------------------------------------------------------------------------------------------------
 
     def turn(self, *, locked: bool = False) -> bool:
-        """One pass; whether something is under way, so that the next one is due soon. `locked`: `up` changes nodes, so
-        this pass only reads."""
+        """Do one pass. Return whether something is under way, so that the next pass is due soon. `locked`: `up` changes
+        nodes, so this pass only reads."""
         now = self.clock()
         try:
             world = self._world(now)

@@ -187,7 +187,7 @@ _CLOCK = re.compile(r"(?:(?P<d>[0-9]+)-)?(?:(?P<h>[0-9]+):)?(?P<m>[0-9]+):(?P<s>
 
 
 JOURNAL = "/var/lib/hpc/controller/reconcile/journal.jsonl"
-"""What the reconcile loop (reconcile/loop.py) did; root's, on controllers. The one before has `.1` behind it."""
+"""Journal of the reconcile loop (reconcile/loop.py) on controllers, for root alone. The one before it ends in `.1`."""
 
 
 def cpu_seconds(text: str) -> float:

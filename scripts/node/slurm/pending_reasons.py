@@ -76,7 +76,7 @@ REASONS = {
     "`scontrol release ID` when the cause is gone",
     "job requeued in held state": "it was requeued and is held: `scontrol release ID` lets it start",
 }
-"""What each reason means; limits are in `_LIMIT`."""
+"""The meaning of each reason; limits are in `_LIMIT`."""
 
 _LIMIT = re.compile(
     r"(?P<of>Assoc|QOS|)(?P<kind>Grp|Max|Min)"

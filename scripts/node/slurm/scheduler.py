@@ -137,10 +137,10 @@ def resume_nodes(names: list[str]) -> None:
         log(f"resumed {name}")
 
 
-def drain_nodes(names: list[str], reason: str) -> None:
-    """Let nothing new start on nodes; one that somebody has drained already keeps their reason."""
-    found = states()
-    for name in names:
+def drain_nodes(reasons: Mapping[str, str]) -> None:
+    """Let nothing new start on nodes, each for its reason; one that is drained already keeps the one that it has."""
+    found = states() if reasons else {}
+    for name, reason in sorted(reasons.items(), key=lambda one: (one[1], one[0])):
         if name in found and "DRAIN" not in found[name]["states"]:
             run("scontrol", "update", f"NodeName={name}", "State=DRAIN", f"Reason={reason}")
             log(f"drained {name} ({reason})")

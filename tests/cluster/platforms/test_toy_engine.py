@@ -3,7 +3,7 @@
 import json
 import os
 import shutil
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -41,14 +41,13 @@ class ToyDriver(Driver):
 
 
 @pytest.fixture(autouse=True)
-def stack(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def stack(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A project with the stack `toy`, whose platform one line registers, and whose driver another."""
     shutil.copy(PROGRAM, root)
     write(root, {"project": "mine"})
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr(remote, "DRIVERS", {**remote.DRIVERS, "toy": cache(ToyDriver)})
-    with registry.registered("toy", toy.MODULE):
-        yield
+    monkeypatch.setitem(registry.MODULES, "toy", toy.MODULE)
 
 
 def write(root: Path, pods: dict[str, object]) -> None:

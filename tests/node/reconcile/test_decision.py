@@ -32,7 +32,7 @@ from reconcile.decision import (
     decide,
     observe,
     restrain,
-    rule_for,
+    rule_of,
 )
 
 from tests.node.reconcile.simulated import settings
@@ -254,7 +254,7 @@ CASES += [
 
 @pytest.mark.parametrize(("rule", "found"), CASES, ids=[f"{rule}-{number}" for number, (rule, _) in enumerate(CASES)])
 def test_a_rule_by_its_case(rule: str, found: World) -> None:
-    assert rule_for(found, NAME).id == rule
+    assert rule_of(Case(found, NAME)).id == rule
 
 
 def test_every_rule_has_a_case() -> None:
@@ -525,8 +525,8 @@ class TestWords:
 
     @given(st.one_of(worlds(), variants()))
     def test_they_are_true_wherever_a_rule_applies(self, found: World) -> None:
-        rule = rule_for(found, NAME)
-        assert is_true(rule, Case(found, NAME)) == [], rule.id
+        rule = rule_of(case := Case(found, NAME))
+        assert is_true(rule, case) == [], rule.id
 
 
 class TestTogether:
