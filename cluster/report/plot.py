@@ -8,16 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from cluster.printable import one_line
+from cluster.report.palette import DASHES, LIGHT, REFERENCE, SERIES, rgb
 
 SIZE = (1080, 600)
 """Width and height of a PNG in pixels."""
 
 _DPI = 120
 _ESCAPE = re.compile("\x1b\\[[0-9;]*m")
-# Blue, vermilion, green, purple, sky blue, orange: the palette of Okabe and Ito, which people with a colour vision
-# deficiency can distinguish (https://jfly.uni-koeln.de/color/). Curves differ by marker too.
-_COLOURS = ((0, 114, 178), (213, 94, 0), (0, 158, 115), (204, 121, 167), (86, 180, 233), (230, 159, 0))
-_GREY = (90, 90, 90)
 _PNG_MARKERS = "osD^v*"
 _TEXT_MARKERS = ("braille", "x", "+", "o", "*", "#")
 _REFERENCE_MARKER = "·"
@@ -65,12 +62,14 @@ def save_png(
         axes = FigureCanvasAgg(figure).figure.add_subplot()
         measured = 0
         for number, line in enumerate(lines):
-            drawn: dict[str, Any] = {"color": _hex(_GREY), "linestyle": (0, (5, 3)), "linewidth": 1.8}
+            drawn: dict[str, Any] = {"color": REFERENCE, "linestyle": (0, (5, 3)), "linewidth": 1.8}
             if not line.reference:
-                style = {"marker": _PNG_MARKERS[measured % len(_PNG_MARKERS)], "markersize": 5, "linewidth": 2.2}
-                drawn = {"color": _hex(_COLOURS[measured % len(_COLOURS)]), **style}
+                at, style = measured % len(SERIES), {"markersize": 5, "linewidth": 2.2}
+                dash = (0, DASHES[at]) if DASHES[at] else "solid"
+                drawn = {"color": SERIES[at], "marker": _PNG_MARKERS[at], "linestyle": dash, **style}
                 measured += 1
-            axes.plot(*zip(*line.points, strict=True), label=str(number), **drawn)
+            # A marker on the axis is drawn whole.
+            axes.plot(*zip(*line.points, strict=True), label=str(number), clip_on=False, zorder=3, **drawn)
         if x_log:
             axes.set_xscale("log", base=2)
         xs = [x for line in lines for x, _ in line.points]
@@ -78,8 +77,8 @@ def save_png(
             axes.set_xticks(list(ticks), [one_line(text) for text in ticks.values()])
             axes.minorticks_off()
         if y_from_zero:
-            axes.set_ylim(bottom=0)
-        axes.grid(visible=True, color="#dddddd", linewidth=0.8)
+            axes.set_ylim(bottom=min(0.0, *(y for line in lines for _, y in line.points)))
+        axes.grid(visible=True, color=LIGHT.grid, linewidth=0.8)
         axes.set_axisbelow(True)
         axes.spines[["top", "right"]].set_visible(False)
         axes.set_title(one_line(title), loc="left", fontweight="bold")
@@ -124,7 +123,8 @@ def print_plot(
     figure.clear()
     plotext.terminal.limit(False, False)  # noqa: FBT003 - plotext's own signature
     references = sum(line.reference for line in lines)
-    colours = [_GREY] * references + [_COLOURS[number % len(_COLOURS)] for number in range(len(lines) - references)]
+    every = [REFERENCE] * references + [SERIES[number % len(SERIES)] for number in range(len(lines) - references)]
+    colours = [rgb(colour) for colour in every]
     plotext.add_theme("report", sequence=colours)
     figure.theme("report" if colour else "colorless")
     figure.plot_size(width, height)
@@ -134,9 +134,11 @@ def print_plot(
         mark = _REFERENCE_MARKER if line.reference else _TEXT_MARKERS[(number - references) % len(_TEXT_MARKERS)]
         places = [x_of(x) for x, _ in line.points], [y_of(y) for _, y in line.points]
         figure.draw(figure.signal(*places, marker=mark).lines(True))  # noqa: FBT003 - as above
-        key = f"{'⠒⠒' if mark == 'braille' else mark * 2} {one_line(line.name)}"
-        red, green, blue = colours[number]
-        keys.append(f"\x1b[38;2;{red};{green};{blue}m{key}\x1b[0m" if colour else key)
+        key = "⠒⠒" if mark == "braille" else mark * 2
+        if colour:  # names stay in the terminal's own colour, which has the contrast of text
+            red, green, blue = colours[number]
+            key = f"\x1b[38;2;{red};{green};{blue}m{key}\x1b[0m"
+        keys.append(f"{key} {one_line(line.name)}")
     figure.ruler("x", "lower").lim(0, 1).ticks([x_of(x) for x in texts], [one_line(t) for t in texts.values()])
     figure.ruler("y", "left").lim(0, 1).ticks([y_of(y) for y in values], [f"{y:g}" for y in values])
     drawn = str(figure.build())
@@ -188,7 +190,3 @@ def _round_values(low: float, high: float) -> list[float]:
     step = next(unit * factor for factor in (1, 2, 2.5, 5, 10) if unit * factor >= length / 5)
     first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
     return [step * number for number in range(first, max(last, first + 1) + 1)]
-
-
-def _hex(colour: tuple[int, int, int]) -> str:
-    return "#{:02x}{:02x}{:02x}".format(*colour)
