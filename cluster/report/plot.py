@@ -23,6 +23,10 @@ _MOST = 1e30
 _NARROWEST, _HEIGHT = 40, 20
 _CHARACTERS = 120
 """Room for texts below a PNG's x axis."""
+_TITLE, _NAME = 72, 90
+"""Room for a PNG's title, which is bold, and for one name of its legend."""
+_MOST_MARKERS = 40
+"""Markers on one curve of a PNG: of more points, some have none."""
 
 
 @dataclass(frozen=True)
@@ -64,9 +68,16 @@ def save_png(
         for number, line in enumerate(lines):
             drawn: dict[str, Any] = {"color": REFERENCE, "linestyle": (0, (5, 3)), "linewidth": 1.8}
             if not line.reference:
-                at, style = measured % len(SERIES), {"markersize": 5, "linewidth": 2.2}
-                dash = (0, DASHES[at]) if DASHES[at] else "solid"
-                drawn = {"color": SERIES[at], "marker": _PNG_MARKERS[at], "linestyle": dash, **style}
+                again, at = divmod(measured, len(SERIES))
+                many = len(line.points) > _MOST_MARKERS
+                drawn = {
+                    "color": SERIES[at],
+                    "linestyle": (0, DASHES[at]) if DASHES[at] and not many else "solid",
+                    "linewidth": 1.2 if many else 2.2,
+                    "marker": _PNG_MARKERS[(at + again) % len(_PNG_MARKERS)],  # of a second round another one
+                    "markersize": 5,
+                    "markevery": -(-len(line.points) // _MOST_MARKERS),
+                }
                 measured += 1
             # A marker on the axis is drawn whole.
             axes.plot(*zip(*line.points, strict=True), label=str(number), clip_on=False, zorder=3, **drawn)
@@ -77,17 +88,19 @@ def save_png(
             axes.set_xticks(list(ticks), [one_line(text) for text in ticks.values()])
             axes.minorticks_off()
         if y_from_zero:
-            axes.set_ylim(bottom=min(0.0, *(y for line in lines for _, y in line.points)))
+            axes.set_ylim(bottom=None if min(y for line in lines for _, y in line.points) < 0 else 0)
         axes.grid(visible=True, color=LIGHT.grid, linewidth=0.8)
         axes.set_axisbelow(True)
         axes.spines[["top", "right"]].set_visible(False)
-        axes.set_title(one_line(title), loc="left", fontweight="bold")
+        axes.set_title(_cut(title, _TITLE), loc="left", fontweight="bold")
         axes.set_xlabel(one_line(x_label))
         axes.set_ylabel(one_line(y_label))
         if len(lines) > 1:  # the legend leaves out names that begin with an underscore, so they are set afterwards
-            legend = figure.legend(loc="outside lower center", ncols=min(3, len(lines)), frameon=False)
-            for text, line in zip(legend.get_texts(), lines, strict=True):
-                text.set_text(one_line(line.name))
+            names = [_cut(line.name, _NAME) for line in lines]
+            columns = min(3, len(lines), max(1, _CHARACTERS // (max(map(len, names)) + 8)))
+            legend = figure.legend(loc="outside lower center", ncols=columns, frameon=False)
+            for text, name in zip(legend.get_texts(), names, strict=True):
+                text.set_text(name)
         figure.savefig(path, format="png")
 
 
@@ -150,6 +163,11 @@ def print_plot(
     foot = one_line(x_label).center(width).rstrip()
     rows = [row.rstrip() for row in drawn.splitlines()]
     return "\n".join([*(text for text in head if text), *(row for row in rows if row), *([foot] if foot else [])])
+
+
+def _cut(text: str, longest: int) -> str:
+    line = one_line(text)
+    return line if len(line) <= longest else f"{line[: longest - 3]}..."
 
 
 def _drawable(curves: Sequence[Curve], *, x_log: bool) -> list[Curve]:

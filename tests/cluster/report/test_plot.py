@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from matplotlib.figure import Figure
 
 from cluster.report.plot import SIZE, Curve, print_plot, save_png
 
@@ -85,3 +86,26 @@ def test_ticks_that_do_not_fit_are_left_out(tmp_path):
     row = next(row for row in text.splitlines() if "bytes" in row)
     assert 3 <= row.count("bytes") == len(re.findall(r"(?<=  )[0-9]+ bytes", row))
     save_png([many], tmp_path / "plot.png", x_log=True, x_ticks=ticks)
+
+
+@pytest.mark.parametrize("lowest", [0.0, -3.0])
+def test_nothing_of_a_png_is_cut_off(tmp_path, monkeypatch, lowest):
+    """Points, a long title, and a legend of more curves than there are colours, with long names."""
+    figures = []
+    saved = Figure.savefig
+    monkeypatch.setattr(Figure, "savefig", lambda self, *a, **k: (saved(self, *a, **k), figures.append(self)))
+    points = [(0.0, lowest), (1.0, 2.0), (2.0, 9.0)]
+    names = [f"run {n} on {'a-node-' * 20}" for n in range(8)]
+    save_png([Curve(name, points) for name in names], tmp_path / "plot.png", title="a title of " * 30, x_label="x")
+    (figure,) = figures
+    axes, renderer = figure.axes[0], figure.canvas.get_renderer()
+    (x_low, x_high), (y_low, y_high) = axes.get_xlim(), axes.get_ylim()
+    assert all(x_low <= x <= x_high and y_low <= y <= y_high for x, y in points)
+    assert not any(line.get_clip_on() for line in axes.get_lines())
+    whole = figure.bbox
+    texts = [axes.title, axes.xaxis.label, *figure.legends[0].get_texts(), axes._left_title]
+    for box in (text.get_window_extent(renderer) for text in texts):
+        assert whole.x0 <= box.x0 <= box.x1 <= whole.x1
+        assert whole.y0 <= box.y0 <= box.y1 <= whole.y1
+    styles = {(line.get_color(), line.get_marker()) for line in axes.get_lines()}
+    assert len(styles) == len(names)
