@@ -7,7 +7,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -247,6 +247,11 @@ _PATH = os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/sbin", "/sbin
 _UNITS = ("ssh.service", "ssh.socket")
 _EMULATOR = {"qemu-system-x86": "qemu-system-x86_64", "e2fsprogs": "mke2fs"}
 """Packages with which tests emulate a machine with a kernel of its own, and a command of each."""
+_BROWSER = {
+    "chromium-headless-shell": "chromium-headless-shell",
+    "fonts-dejavu-core": "/usr/share/fonts/truetype/dejavu/DejaVuSans.ttf",
+}
+"""Packages with which tests look at pages, and a command or a file of each."""
 _INSTALL = ("install", "--yes", "--quiet", "--no-install-recommends")
 _POLICY = Path("/usr/sbin/policy-rc.d")
 
@@ -262,7 +267,8 @@ def prepare() -> None:
     localhost.prepare()
     if not shutil.which("sshd", path=_PATH):
         _install_sshd()
-    _install_emulator()
+    _install_missing(_EMULATOR, "an emulated machine")
+    _install_missing(_BROWSER, "pages in a browser")
 
 
 def _install_sshd() -> None:
@@ -282,16 +288,20 @@ def _install_sshd() -> None:
             _ran(["update-rc.d", "ssh", "disable"])
 
 
-def _install_emulator() -> None:
-    """Install what is missing to emulate a machine. Where it can't be had, the tests of that machine are skipped."""
-    missing = [package for package, command in _EMULATOR.items() if not shutil.which(command, path=_PATH)]
-    apt = shutil.which("apt-get", path=_PATH)
+def _install_missing(packages: Mapping[str, str], of: str) -> None:
+    """Install what is missing of these packages. Where it can't be had, the tests that need it are skipped."""
+    missing = [package for package, there in packages.items() if not (Path(there).exists() or _on_path(there))]
+    apt = _on_path("apt-get")
     if not missing or not apt:
         return
     console.note(f"Installing {', '.join(missing)} for the tests ...")
     install = [apt, *_INSTALL, *missing]
     if not _ran(install) and not (_ran([apt, "update", "--quiet"]) and _ran(install)):
-        console.note("The emulator could not be installed; see above. The tests of an emulated machine are left out.")
+        console.note(f"{', '.join(missing)} could not be installed; see above. The tests of {of} are left out.")
+
+
+def _on_path(program: str) -> str | None:
+    return shutil.which(program, path=_PATH)
 
 
 @contextmanager

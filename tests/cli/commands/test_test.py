@@ -192,19 +192,19 @@ def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_old_lists_are_refreshed_once(asked: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    suite._install_emulator()
+    suite._install_missing(suite._EMULATOR, "an emulated machine")
     assert asked.read_text().splitlines() == [INSTALL, "update --quiet", INSTALL]
     assert "left out" not in "".join(capfd.readouterr())
 
 
 def test_without_it_the_tests_go_on_and_say_what_is_left_out(asked: Path, capfd: pytest.CaptureFixture[str]) -> None:
     asked.with_name("offline").touch()
-    suite._install_emulator()
+    suite._install_missing(suite._EMULATOR, "an emulated machine")
     assert "The tests of an emulated machine are left out" in "".join(capfd.readouterr())
 
 
 def test_what_is_there_is_not_installed(asked: Path) -> None:
     for command in ("qemu-system-x86_64", "mke2fs"):
         asked.with_name(command).touch(mode=0o755)
-    suite._install_emulator()
+    suite._install_missing(suite._EMULATOR, "an emulated machine")
     assert not asked.exists()
