@@ -9,7 +9,13 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-LOCKS = ("requirements.txt", "requirements-dev.txt", "requirements-uv.txt", "requirements-go.txt", "requirements-pages.txt")
+LOCKS = (
+    "requirements.txt",
+    "requirements-dev.txt",
+    "requirements-uv.txt",
+    "requirements-go.txt",
+    "requirements-pages.txt",
+)
 
 
 def project_files() -> list[Path]:
