@@ -85,7 +85,7 @@ def health(
         _measure(cluster, picked, checked)
         fresh = scheduler.nodes()
         picked = [fresh[node.name] for node in picked if node.name in fresh]
-    found = _read(cluster, picked, checked.interval_seconds)
+    found = _read(cluster, picked, checked.interval)
     wrong = findings(stack, found)
     if json:
         console.json(_document(stack, found, wrong))

@@ -162,14 +162,15 @@ class NetworkTest(Section):
 
 
 class HealthChecks(Section):
-    """Health checks of nodes: every `interval_seconds`, before and after jobs, and measurements on idle nodes. A node
+    """Health checks of nodes: every few minutes, before and after jobs, and measurements on idle nodes. A node
     that fails one is drained with a reason that begins with `hpc-health:`; its jobs run on."""
 
-    interval_seconds: Annotated[Whole, Field(ge=5, le=65533), CHECKS] = 300
-    """HealthCheckInterval: how often each node is checked, in seconds."""
+    interval_seconds: Annotated[Whole | None, Field(ge=5, le=65533), CHECKS] = None
+    """HealthCheckInterval: how often each node is checked, in seconds. Default: 300; with `requeue` 30, so that the job
+    of a lost GPU runs elsewhere within 90 seconds."""
     drain: Annotated[Flag, NODES] = True
     """True if a node that fails a check is drained; otherwise the result is only recorded."""
-    requeue: Annotated[Flag, NODES] = False
+    requeue: Annotated[Flag, CHECKS] = False
     """Whether the batch jobs of a node are requeued when a check drains it for a GPU that is not to be used: it is
     lost, or has an Xid that calls for a reset. AdminComment has the reason. Otherwise they run until they end."""
     resume_after: Annotated[Positive, Field(le=1000), NODES] = 3
@@ -201,6 +202,11 @@ class HealthChecks(Section):
     """The periodic NCCL test between pairs of nodes. Default: none."""
     network: Annotated[NetworkTest | None, MEASURES] = None
     """The periodic measurement of TCP throughput between nodes. Default: none."""
+
+    @property
+    def interval(self) -> int:
+        """Seconds between two checks of a node."""
+        return self.interval_seconds or (30 if self.requeue else 300)
 
 
 TIMER = Reconfigure("a timer that follows `scontrol reconfigure`")

@@ -271,7 +271,7 @@ def _health(config: ClusterConfig) -> Group:
         "waits for that. ANY: nodes with jobs too. CYCLE: not on all nodes at the same moment.",
         settings={
             "HealthCheckProgram": paths.HEALTH if wanted else None,
-            "HealthCheckInterval": wanted.interval_seconds if wanted else None,
+            "HealthCheckInterval": wanted.interval if wanted else None,
             "HealthCheckNodeState": "ANY,CYCLE" if wanted else None,
         },
     )

@@ -5,10 +5,10 @@ from tests.cluster.samples import LAB, Cluster, Sample, at, gone
 
 CHECKED: Cluster = {**LAB, "slurm": {**LAB["slurm"], "health": {"nccl": {}, "diag": {}, "fabric": {}, "network": {}}}}
 _NOTHING = {
-    "drain": False, "requeue": True, "resume_after": 5, "skip": ["clock"], "timeout_seconds": 10,
+    "drain": False, "resume_after": 5, "skip": ["clock"], "timeout_seconds": 10,
     "disk_free_percent": 10, "clock_seconds": 20, "ecc_errors": 1, "nvlink_errors": 1, "nic_mbps": 1000,
 }  # fmt: skip
-_RECONFIGURE = {"interval_seconds": 60, "prolog": False, "epilog": False}
+_RECONFIGURE = {"interval_seconds": 60, "requeue": True, "prolog": False, "epilog": False}
 
 
 def _field(*path: str, **values: object) -> str:

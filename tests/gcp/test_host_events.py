@@ -35,6 +35,8 @@ class Slurm:
             )
         if command[0] == "squeue":
             return self.jobs
+        if command[0] == "systemd-run":
+            return ""
         self.asked.append(line)
         if line in self.refused:
             raise SetupError(f"{line}: Requested operation is presently disabled")
@@ -94,7 +96,7 @@ class TestAct:
             f"scontrol update JobId=7,8 AdminComment={NODE}: {PREEMPTED}",
             "scontrol requeue 7",
             "scontrol requeue 8",
-            "scontrol update JobId=7,8 StartTime=now+30seconds",
+            "scontrol update JobId=7,8 StartTime=now+60seconds",
             f"scontrol update NodeName={NODE} State=DOWN Reason={PREEMPTED}",
         ]
 

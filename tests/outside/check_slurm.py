@@ -121,6 +121,22 @@ def test_what_a_killed_slurmctld_may_have_forgotten(source: Source, outside: Rec
     outside.holds("slurm-state-in-rounds", "slurm-files-not-synced")
 
 
+def test_a_requeued_job_is_held_back_and_a_change_of_its_start_schedules_it(source: Source, outside: Recorder) -> None:
+    for version in VERSIONS:
+        ends = between(source.text(version, JOBS), "void batch_requeue_fini(job_record_t *job_ptr)", "submit_time")
+        assert "if (job_ptr->details->begin_time <= now) {" in ends
+        lifetime = "DEFAULT_EXPIRATION_WINDOW" if version == "22.05" else "cred_expiration()"
+        assert lifetime in (ends if version < "25.11" else source.text(version, JOBS))
+        assert ("EXPEDITED_REQUEUE) { begin_time = 0;" in ends) == (version >= "25.11")
+        requests = source.text(version, "src/slurmctld/proc_req.c")
+        update = between(requests, "_slurm_rpc_update_job(slurm_msg_t", "_slurm_rpc_create_reservation(slurm_msg_t")
+        assert "queue_job_scheduler();" in update
+        kept = "src/slurmd/slurmd/cred_context.c" if version >= "23.11" else "src/common/slurm_cred.c"
+        assert "if (cred->ctime <= j->revoked) {" in source.text(version, kept)
+    outside.did(f"requeued jobs, {len(VERSIONS)} releases")
+    outside.holds("slurm-requeue-gap")
+
+
 def test_when_a_batch_job_is_scheduled(source: Source, outside: Recorder) -> None:
     for version in VERSIONS:
         controller = source.text(version, "src/slurmctld/controller.c")

@@ -17,6 +17,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import time
 import xml.etree.ElementTree as ET
 from collections.abc import Callable, Iterator
@@ -224,7 +225,9 @@ _RXDM = ("--num_hops=", "--num_nics=")
 
 def why_no_driver() -> str:
     """Return why there is no driver to ask; empty where there is one."""
-    return "no NVIDIA driver in a container: the GPUs are stand-ins" if in_container() else ""
+    if in_container() and not shutil.which("nvidia-smi"):
+        return "no NVIDIA driver in a container: the GPUs are stand-ins"
+    return ""
 
 
 def nvidia_smi(*arguments: str) -> tuple[int, str]:

@@ -12,7 +12,7 @@ import json
 import re
 import time
 import uuid
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
@@ -68,6 +68,10 @@ class Slurm(Protocol):
         """Write the AdminComment of jobs that `nodes` has shown. Raises SetupError."""
         ...
 
+    def hasten(self, jobs: Sequence[str]) -> None:
+        """Have jobs that were requeued begin again as soon as they can. Raises SetupError."""
+        ...
+
     def measure(self, name: str) -> str:
         """Have a node measured that is to be resumed, which resumes it; what that waits for, and empty where the stack
         has no measurement of it. Raises SetupError."""
@@ -105,6 +109,9 @@ class Scontrol:
 
     def comment(self, jobs: Sequence[str], text: str) -> None:
         scheduler.comment_jobs({job: self._comments.get(job, "") for job in jobs}, text)
+
+    def hasten(self, jobs: Sequence[str]) -> None:
+        scheduler.hasten(jobs)
 
     def measure(self, name: str) -> str:
         return acceptance.begin(name)
@@ -416,6 +423,15 @@ class Loop:
             if names:
                 self._note(replace(action, nodes=tuple(names)), world)
                 self._update(names, state, reason)
+            if rule in LOST:
+                self._hasten({job for name in names for job in world.nodes[name].jobs})
+
+    def _hasten(self, jobs: Collection[str]) -> None:
+        try:
+            if jobs:
+                self.slurm.hasten(sorted(jobs))
+        except SetupError as error:
+            self._write(rule="hasten", nodes=sorted(jobs), result=str(error))
 
     def _measured(self, name: str) -> bool:
         """Have a repaired node measured before jobs return to it; where that can't be begun, it is tried again."""
@@ -660,6 +676,8 @@ _STATES = {
 
 REQUEUES = ("no-way", "gone", "ends", "moves", "boot-failed")
 """Rules that take nodes from jobs, which are requeued."""
+LOST = ("gone", "ends", "moves")
+"""Those of them whose jobs may begin at once: their nodes are not asked for again."""
 
 
 def plain(text: str) -> str:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import Any, NamedTuple, TypedDict
 
 from accounting.database import sacctmgr_show
@@ -15,7 +16,8 @@ from system.host import SetupError, listens, log, run, succeeds, wait
 
 ASK_SECONDS = 3
 REQUEUE_SECONDS = 10
-BEGIN_SECONDS = 30  # until a requeued job may begin: epilogs end within, else slurmctld waits as it does by itself
+BEGIN_SECONDS = 60  # until a requeued job may begin at the latest: longer than KillWait and an epilog
+REVOKED_SECONDS = 2  # of slurmd's clock: a credential of the second in which it revoked one is refused
 
 
 def job_summary() -> dict[str, Any]:
@@ -207,9 +209,7 @@ def requeue_jobs(node: str, why: str) -> dict[str, str]:
     Returns by number why others, such as interactive ones, stay. Raises SetupError: slurmctld does not say which hold
     it.
 
-    slurmctld holds a requeued job back for cred_expire (120 s) and a second more: a slurmd whose revoked credential is
-    younger than the new one would refuse it (batch_requeue_fini, src/slurmctld/job_mgr.c). The job's processes have
-    ended there when it waits again, and the node that it leaves is drained: so it may begin sooner.
+    The node that they leave is drained, so they may begin soon (`hasten`).
     """
     held = (f"--nodelist={node}", "--states=RUNNING,SUSPENDED,CONFIGURING")
     wanted = f"--Format=JobID:|,BatchFlag:|,Requeue:|,{COMMENT}"
@@ -225,10 +225,41 @@ def requeue_jobs(node: str, why: str) -> dict[str, str]:
         except SetupError as error:
             refused[number] = str(error)
     if soon := [number for number in able if number not in refused]:
-        begin = f"StartTime=now+{BEGIN_SECONDS}seconds"
+        latest = f"StartTime=now+{BEGIN_SECONDS}seconds"
         with suppress(SetupError):  # two minutes later
-            run("scontrol", "update", f"JobId={','.join(soon)}", begin, timeout=REQUEUE_SECONDS)
+            run("scontrol", "update", f"JobId={','.join(soon)}", latest, timeout=REQUEUE_SECONDS)
+            hasten(soon)
     return refused
+
+
+def hasten(jobs: Sequence[str]) -> None:
+    """Have jobs that lost their nodes begin as soon as nothing of them is left there, by a process of its own. Raises
+    SetupError.
+
+    As the last epilog of a requeued job ends, slurmctld holds the job back for cred_expire (120 s) and a second more,
+    unless it has a later start by then: a slurmd whose revoked credential is as old as the new one would refuse that
+    (batch_requeue_fini, src/slurmctld/job_mgr.c; _credential_revoked, src/common/slurm_cred.c). And a start that comes
+    is seen by the next round of scheduling, up to a minute later; a change of it is seen at once.
+    """
+    folder = Path(__file__).parents[1]
+    program = f"import sys; sys.path.insert(0, '{folder}'); from slurm.scheduler import begin; begin(sys.argv[1:])"
+    run("systemd-run", "--quiet", "--collect", "python3", "-S", "-c", program, *jobs, timeout=REQUEUE_SECONDS)
+
+
+def begin(jobs: Sequence[str]) -> None:
+    """Have each of these jobs begin now, once it waits and nothing of it is left on its nodes."""
+    end, left = time.monotonic() + BEGIN_SECONDS, set(jobs)
+    while left and time.monotonic() < end:
+        time.sleep(1)
+        with suppress(SetupError):
+            wanted = f"--jobs={','.join(sorted(left))}"
+            found = run("squeue", "--noheader", "--all", wanted, "--format=%A|%T", timeout=REQUEUE_SECONDS)
+            rows = dict(line.split("|", 1) for line in found.splitlines() if "|" in line)
+            left = {number for number in left if rows.get(number) in ("PENDING", "COMPLETING", "REQUEUED")}
+            if ready := sorted(number for number in left if rows[number] == "PENDING"):
+                time.sleep(REVOKED_SECONDS)
+                run("scontrol", "update", f"JobId={','.join(ready)}", "StartTime=now", timeout=REQUEUE_SECONDS)
+                left -= set(ready)
 
 
 def requeued_text(node: str, why: str, at: float | None = None) -> str:

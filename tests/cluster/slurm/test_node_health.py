@@ -11,6 +11,7 @@ from cluster.slurm.files import render
 from cluster.slurm.health import health, measurements
 from cluster.slurm.script_tree import expected, has_scripts, links
 from scripts.node.health.kinds import KINDS, LONGEST, PREFIX, kinds, may_resume, parts, reason
+from scripts.node.slurm import scheduler
 from tests.cluster.stacks import STACKS, load
 
 NOW = 1_000_000.0
@@ -115,6 +116,18 @@ class TestStack:
             "Prolog=/opt/apps/adm/slurm/slurm_prolog",
         ):  # fmt: skip
             assert f"\n{line}\n" in text
+
+    def test_the_job_of_a_lost_gpu_runs_elsewhere_within_90_s(self):
+        """All that it waits for, each as long as it may take: the next check, which waits for an nvidia-smi that hangs,
+        processes that ignore SIGTERM, the look of the process that hastens it, and slurmctld's scheduler."""
+        cluster = config(requeue=True)
+        check = cluster.slurm.health
+        assert check
+        assert "\nHealthCheckInterval=30\n" in render(cluster, None)["slurm.conf"]
+        look, scheduled = 1 + scheduler.REVOKED_SECONDS, 1 + 1
+        waits = check.interval + check.timeout_seconds + cluster.slurm.timers.kill_wait + look + scheduled
+        assert waits < 90
+        assert cluster.slurm.timers.kill_wait < scheduler.BEGIN_SECONDS
 
     def test_the_prolog_is_staged_like_a_script_of_the_stack(self):
         assert "prolog_slurmd.d/00-hpc-health.prolog_slurmd" in links(config())

@@ -195,7 +195,7 @@ class TestRequeue:
         said: list[str] = []
 
         def run(*command: str, **_: object) -> str:
-            said.append(" ".join(command))
+            said.append(f"hasten {' '.join(command[7:])}" if command[0] == "systemd-run" else " ".join(command))
             if command[1:] == ("requeue", "42"):
                 raise SetupError("Only batch jobs are accepted")
             return self.JOBS if command[0] == "squeue" else ""
@@ -225,6 +225,7 @@ class TestRequeue:
             "scontrol requeue 43",
             "scontrol requeue 44",
             f"scontrol update JobId=41,43,44 StartTime=now+{drain.scheduler.BEGIN_SECONDS}seconds",
+            "hasten 41 43 44",
         ]
 
     def test_they_run_on_where_it_is_not_certain_or_not_asked_for(self, said: list[str]):

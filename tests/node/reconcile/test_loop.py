@@ -71,7 +71,7 @@ class TestComeAndGo:
         assert began
         cluster.end("c-gpu-0")
         cluster.run(15)
-        assert cluster.slurm.jobs["1"].nodes == []
+        assert not cluster.slurm.jobs["1"].began
         assert cluster.slurm.jobs["1"].comment.endswith(" from c-gpu-0: its machine is gone")
         cluster.run(400)
         assert cluster.slurm.jobs["1"].began > began
@@ -85,11 +85,15 @@ class TestComeAndGo:
         assert states(cluster) == {"ALLOCATED"}
         assert cluster.loop.record.actions == []
 
-    def test_a_preempted_machine_is_deleted_and_its_job_runs_elsewhere(self, cluster):
+    @pytest.mark.parametrize("status", ["TERMINATED", ""])
+    def test_a_machine_that_is_lost_gives_its_job_to_a_free_node_within_90_s(self, cluster, status):
+        """With the loop's pace at rest, and a slurmctld that holds requeued jobs back for 121 s."""
         cluster.slurm.submit("1", 1, 600)
+        cluster.slurm.submit("2", 1, 5)
         cluster.run(120)
-        cluster.end("c-gpu-0", "TERMINATED")
-        cluster.run(400)
+        cluster.end("c-gpu-0", status)
+        cluster.run(90, step=service.IDLE_SECONDS)
+        assert cluster.slurm.jobs["1"].nodes == ["c-gpu-1"]
         assert cluster.slurm.jobs["1"].began
         assert "TERMINATED" not in cluster.instances.values()
 

@@ -58,6 +58,20 @@ def test_a_slurmctld_that_restarts_is_asked_again(monkeypatch: pytest.MonkeyPatc
     assert [job.number for job in scheduler.everywhere()] == ["7"]
 
 
+def test_a_requeued_job_begins_when_nothing_of_it_is_left_and_no_other_is_changed(monkeypatch: pytest.MonkeyPatch):
+    answers = iter(["7|COMPLETING\n8|RUNNING\n9|COMPLETING\n", "7|PENDING\n9|COMPLETING\n", "9|PENDING\n", ""])
+    asked: list[str] = []
+
+    def run(*command: str, **_: object) -> str:
+        asked.append(command[2] if command[0] == "scontrol" else "")
+        return next(answers) if command[0] == "squeue" else ""
+
+    monkeypatch.setattr(scheduler, "run", run)
+    monkeypatch.setattr(scheduler.time, "sleep", lambda _: None)
+    scheduler.begin(["7", "8", "9", "10"])
+    assert [one for one in asked if one] == ["JobId=7", "JobId=9"]
+
+
 @pytest.mark.parametrize(
     ("text", "seconds"), [("Connection reset by peer", -1), ("Unable to contact slurm controller", 30)]
 )
