@@ -26,7 +26,7 @@ CONTAINER_MEMORY = 1024
 """MiB of a job that starts a container: enroot unpacks its image within it."""
 LEAST_MEMORY = 64
 IMMEDIATE = 15
-"""Seconds for a node that was free to be free: the epilog of its last job may still run."""
+"""Seconds, or a quarter of those of a job, for a node that was free to be free: the epilog of its last job may still run."""
 _GPUS = re.compile(r"(?:^|,)gpu(?::[^:,()]+)?:([0-9]+)")
 _GPUS_ALLOCATED = re.compile(r"(?:^|,)gres/gpu=([0-9]+)")
 
@@ -160,7 +160,9 @@ class CheckPlan:
     def spec(self) -> str:
         """The driver's argument (scripts/jobs/quickcheck/driver.py)."""
         spec = {name: getattr(self.options, name) for name in ("run", "wait", "image", "pyxis", "shared_home")}
-        spec |= {"immediate": IMMEDIATE, "image_seconds": 600, "accounting_seconds": 20}
+        seconds = self.options.seconds
+        # slurmdbd of a busy cluster lags behind as jobs do.
+        spec |= {"immediate": max(IMMEDIATE, seconds // 4), "image_seconds": 600, "accounting_seconds": seconds}
         spec["mail"] = next(iter(self.expected), "") if self.options.mail else ""
         return json.dumps({**spec, "jobs": [asdict(job) for job in self.jobs]})
 

@@ -28,11 +28,10 @@ _BLOCK = re.compile(
 _SUBMITTED = re.compile(r"Submitted batch job ([0-9]+)")
 _ID = re.compile(r"(?<=scancel )[0-9]+|(?<=-j )[0-9]+|(?<=hpc-job )[0-9]+|(?<=-)[0-9]+(?=[._])")
 """A job's id in a command: of scancel, hpc-job and sacct, and in the name of an output file."""
-_READS = ("cat ", "hpc-job ", "sacct ", "sed ", "sort ", "squeue ")
+_READS = ("cat ", "hpc-job ", "sacct ", "sed ", "sinfo", "sort ", "squeue ")
 """Commands that may be repeated until what they read is there."""
 _WAITED = re.compile(r"^srun: job [0-9]+ (queued and waiting for|has been allocated) resources\n", re.MULTILINE)
 """What srun prints if a job before has not quite ended."""
-_SECONDS = 15
 _END = "%%%"
 
 
@@ -123,7 +122,7 @@ def played(cluster: Cluster, user: str, *, update: bool) -> Iterator[tuple[Entry
 
 def _play(shell: Shell, entry: Entry, ids: dict[str, str], *, update: bool) -> Entry:
     command = _ID.sub(lambda found: ids.get(found[0], found[0]), entry.command)
-    reads, end = command.startswith(_READS), time.monotonic() + _SECONDS
+    reads, end = command.startswith(_READS), time.monotonic() + PATIENCE
     if update and reads:
         time.sleep(5)
     printed = shell.ask(command)

@@ -7,6 +7,7 @@ keeps those of a deleted user or account.
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Callable, Container, Iterator
 from pathlib import Path
@@ -14,7 +15,7 @@ from typing import Any
 
 from accounting import database
 from slurm import join, output, slurmctld
-from system.host import SetupError, listens, log, read_json, run, write
+from system.host import SetupError, listens, log, read_json, run, wait, write
 
 # On the state disk where there is one: it belongs to the database.
 MANAGED = Path("/var/lib/hpc/controller/accounting.json")
@@ -26,6 +27,8 @@ NOTHING: dict[str, Any] = {"accounts": [], "users": [], "qos": []}
 # (src/sacctmgr/{user,account,qos}_functions.c, ESLURM_NO_CHANGE_IN_DATA, as_mysql_assoc.c).
 UNCHANGED = ("Nothing modified", "Data has not changed since time specified", "Request didn't affect anything")
 SACCTMGR_SECONDS = 3
+CACHE_SECONDS = 60
+_CACHED = re.compile(r"^ClusterName=\S+ Account=(\S+) UserName=([^\s(]+)\(", re.MULTILINE)
 # What a stack can set of a QOS: sacctmgr's option, and the short name of the column that it prints.
 QOS_LIMITS = {
     "Priority": "priority",
@@ -106,6 +109,32 @@ def _modify(command: Command) -> None:
             time.sleep(0.5)
         else:
             return
+
+
+def wait_for_associations() -> None:
+    """Wait until slurmctld has the associations of the stack's users.
+
+    A slurmctld that starts before slurmdbd listens reads those that it saved last, asks slurmdbd ten seconds later, and
+    refuses jobs of newer users until then (ctld_assoc_mgr_init, slurmdbd_agent.c). Raises SetupError.
+    """
+    users = read_json(MANAGED, NOTHING)["users"]
+    wanted = {(account, row["name"]) for row in users for account in row["accounts"]}
+    if wanted <= _cached_associations():
+        return
+    # One that somebody deleted manually is drift: slurmctld never gets it.
+    wanted &= {(row["account"], row["user"]) for row in associations(seconds=READ_SECONDS)}
+    wait(
+        "the associations of the stack's users in slurmctld",
+        lambda: wanted <= _cached_associations(),
+        seconds=CACHE_SECONDS,
+        interval=0.5,
+        hint="slurmctld refuses jobs of users without one: /var/log/slurm/slurmctld.log",
+    )
+
+
+def _cached_associations() -> set[tuple[str, str]]:
+    """Return account and user of each association that slurmctld has in memory."""
+    return set(_CACHED.findall(run("scontrol", "--oneliner", "show", "assoc_mgr", "flags=assoc")))
 
 
 def existing() -> dict[str, Any]:

@@ -7,6 +7,7 @@ import subprocess
 import time
 from typing import Any
 
+from accounting.accounts import wait_for_associations
 from interface import Probe
 from jobs.rxdm import DEVICES, PROFILE
 from system.host import SetupError, in_parallel, log, run
@@ -24,8 +25,9 @@ _WORKING = ("idle", "mixed", "allocated", "completing", "planned", "reserved")
 def prove(probes: list[Probe]) -> None:
     """Run a job once in every partition: on one node, or on all idle ones where rxdm serves jobs on several.
 
-    Raises SetupError naming each partition that did not run it.
+    Users can submit jobs then, too. Raises SetupError naming each partition that did not run it.
     """
+    wait_for_associations()
     failed = [text for text in in_parallel(_prove, probes, at_once=8) if text]
     if failed:
         raise SetupError("\n".join(failed))

@@ -91,6 +91,46 @@ def test_a_right_database_is_left_alone(database):
     assert database.told == []
 
 
+def _of_slurmctld(monkeypatch, database, *answers):
+    """Give slurmctld's associations: one list of (account, user) for each question, the last one from then on."""
+    rest = [
+        "Current Association Manager state\nAssociation Records\n"
+        + "".join(f"ClusterName=dev Account={a} UserName={f'{u}(2001)' if u else ''} Partition= ID=3\n" for a, u in told)
+        for told in answers
+    ]
+
+    def run(*words, **more):
+        if words[0] != "scontrol":
+            return database.run(*words, **more)
+        return rest.pop(0) if len(rest) > 1 else rest[0]
+
+    monkeypatch.setattr(accounts, "run", run)
+    monkeypatch.setattr(accounts, "CACHE_SECONDS", 1)
+
+
+class TestAssociations:
+    """Of users, in slurmctld's memory."""
+
+    ALL = (("science", ""), ("research", "alice"), ("science", "alice"), ("science", "bob"))
+
+    def test_users_without_one_yet_are_waited_for(self, database, monkeypatch):
+        converge(DESIRED)
+        _of_slurmctld(monkeypatch, database, self.ALL[:2], self.ALL[:2], self.ALL)
+        accounts.wait_for_associations()
+
+    def test_of_one_that_somebody_deleted_nothing_is_expected(self, database, monkeypatch):
+        converge(DESIRED)
+        database.run("sacctmgr", "--immediate", "delete", "user", "name=bob")
+        _of_slurmctld(monkeypatch, database, self.ALL[:3])
+        accounts.wait_for_associations()
+
+    def test_a_slurmctld_that_never_gets_them_is_named(self, database, monkeypatch):
+        converge(DESIRED)
+        _of_slurmctld(monkeypatch, database, self.ALL[:2])
+        with pytest.raises(SetupError, match="the associations of the stack's users in slurmctld did not come within"):
+            accounts.wait_for_associations()
+
+
 @pytest.mark.parametrize(
     ("new", "told"),
     [
