@@ -26,7 +26,7 @@ CONTAINER_MEMORY = 1024
 """MiB of a job that starts a container: enroot unpacks its image within it."""
 LEAST_MEMORY = 64
 IMMEDIATE = 15
-"""Seconds, or a quarter of those of a job, for a node that was free to be free: the epilog of its last job may still run."""
+"""Least seconds for a node that was free to be free: the epilog of its last job may still run."""
 _GPUS = re.compile(r"(?:^|,)gpu(?::[^:,()]+)?:([0-9]+)")
 _GPUS_ALLOCATED = re.compile(r"(?:^|,)gres/gpu=([0-9]+)")
 

@@ -93,10 +93,10 @@ def test_a_right_database_is_left_alone(database):
 
 def _of_slurmctld(monkeypatch, database, *answers):
     """Give slurmctld's associations: one list of (account, user) for each question, the last one from then on."""
+    row = "ClusterName=dev Account={} UserName={} Partition= ID=3\n".format
     rest = [
-        "Current Association Manager state\nAssociation Records\n"
-        + "".join(f"ClusterName=dev Account={a} UserName={f'{u}(2001)' if u else ''} Partition= ID=3\n" for a, u in told)
-        for told in answers
+        "Association Records\n" + "".join(row(account, f"{user}(2001)" if user else "") for account, user in answer)
+        for answer in answers
     ]
 
     def run(*words, **more):
