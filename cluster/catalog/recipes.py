@@ -68,6 +68,8 @@ class Recipe:
     """Version of the CUDA toolkit; `distribution` is the distribution's own."""
     dcgm: str = ""
     """Version of DCGM's packages; empty: none."""
+    dcgm_exporter: str = ""
+    """Version of dcgm-exporter's package, where the stack has metrics; empty: none."""
     container_toolkit: str = ""
     slurm: Mapping[str, Source] = field(default_factory=dict)
     """The source of each release that can be built; empty: the distribution's packages."""
@@ -148,6 +150,7 @@ def _jammy(
         driver=driver,
         cuda="12.8.0",
         dcgm="1:4.5.2-1",
+        dcgm_exporter="4.8.2-1",
         container_toolkit="1.17.8-1",
         slurm=_SLURM,
         client=client,

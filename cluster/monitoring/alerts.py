@@ -14,6 +14,10 @@ from cluster.observe.health.check_results import ADVICE
 from scripts.node.health.kinds import KINDS, MACHINE
 
 Severity = Literal["critical", "warning"]
+IDLE = 'count by (hpc_job) (max_over_time(DCGM_FI_DEV_GPU_UTIL{hpc_job!=""}[1m]) == 0)'
+"""GPUs that did nothing within the last minute, by job."""
+IDLE_LONG = f'{IDLE} and on (hpc_job) ALERTS{{alertname="GpusIdle",alertstate="firing"}}'
+"""Those of jobs whose alert fires."""
 _CONTROLLER = "./hpc ssh STACK controller -- "
 _DAY = 86_400
 
@@ -58,6 +62,31 @@ def _health(kind: str) -> Alert:
         what=f"The health check {kind} of {{{{ $labels.node }}}} fails",
         todo=advice.todo.replace("NODE", "{{ $labels.node }}"),
         **_gauge("hpc_health_check_failed", "1", "_", node="dev-gpu-0", kind=kind),
+    )
+
+
+def _of_gpu(metric: str, span: str = "15m") -> str:
+    """A metric of a GPU over a time, without the label hpc_job: that comes and goes with jobs, and an error that ends
+    its job must not begin another series."""
+    return f"(max by (instance, gpu) ({metric}))[{span}:1m]"
+
+
+def _gpu(name: str, expression: str, minutes: int, kind: str, what: str, **values: tuple[str, str]) -> Alert:
+    """An alert of one GPU by DCGM's metrics: who acts and how is that of the health check `kind`. `values`: those that
+    set it off, and that clear it, by metric."""
+    advice, labels = ADVICE[kind], {"instance": "dev-gpu-0", "gpu": "3"}
+    series = {f'{metric}{{instance="dev-gpu-0",gpu="3",hpc_job="7"}}': pair for metric, pair in values.items()}
+    return Alert(
+        name=name,
+        expression=expression,
+        minutes=minutes,
+        severity="critical" if kind in MACHINE else "warning",
+        actor=advice.actor,
+        what=what.replace("GPU", "GPU number {{ $labels.gpu }} of {{ $labels.instance }}", 1),
+        todo=advice.todo.replace("NODE", "{{ $labels.instance }}"),
+        bad={name: bad for name, (bad, _) in series.items()},
+        good={name: good for name, (_, good) in series.items()},
+        labels=labels,
     )
 
 
@@ -201,6 +230,97 @@ ALERTS: tuple[Alert, ...] = (
         **_gauge("slurm_schedule_cycle_last", "20000000", "4000"),
     ),
     *(_health(kind) for kind in KINDS),
+    _gpu(
+        "GpuXid",
+        f"changes({_of_gpu('DCGM_FI_DEV_XID_ERRORS')}) > 0 "
+        "and on (instance, gpu) max by (instance, gpu) (DCGM_FI_DEV_XID_ERRORS) > 0",
+        0,
+        "gpu-xid",
+        "GPU has a new Xid, as its driver reports errors",
+        DCGM_FI_DEV_XID_ERRORS=("0+1", "94"),
+    ),
+    _gpu(
+        "GpuEccErrors",
+        f"increase({_of_gpu('DCGM_FI_DEV_ECC_DBE_VOL_TOTAL')}) > 0",
+        0,
+        "gpu-ecc",
+        "GPU has new uncorrectable ECC errors",
+        DCGM_FI_DEV_ECC_DBE_VOL_TOTAL=("0+1", "90"),
+    ),
+    _gpu(
+        "GpuMemoryFailed",
+        "max by (instance, gpu) (DCGM_FI_DEV_ROW_REMAP_FAILURE) == 1",
+        0,
+        "gpu-memory",
+        "GPU could not remap a row of its memory",
+        DCGM_FI_DEV_ROW_REMAP_FAILURE=("1", "0"),
+    ),
+    _gpu(
+        "GpuNvlinkErrors",
+        f"increase({_of_gpu('DCGM_FI_DEV_NVLINK_RECOVERY_ERROR_COUNT_TOTAL')}) > 0 "
+        f"or increase({_of_gpu('DCGM_FI_DEV_NVLINK_REPLAY_ERROR_COUNT_TOTAL')}) > 0",
+        0,
+        "gpu-nvlink",
+        "GPU has new recovery or replay errors of NVLinks",
+        DCGM_FI_DEV_NVLINK_RECOVERY_ERROR_COUNT_TOTAL=("0", "0"),
+        DCGM_FI_DEV_NVLINK_REPLAY_ERROR_COUNT_TOTAL=("0+1", "90"),
+    ),
+    _gpu(
+        "GpuHot",
+        f"rate({_of_gpu('DCGM_FI_DEV_THERMAL_VIOLATION')}) > 0.1e9",
+        5,
+        "gpu-state",
+        "GPU has run with lower clocks because of heat for more than a tenth of the time",
+        DCGM_FI_DEV_THERMAL_VIOLATION=("0+30000000000", "0"),
+    ),
+    Alert(
+        name="GpuMissing",
+        expression='max by (instance) (label_replace(slurm_node_gpus, "instance", "$1", "node", "(.+)")) '
+        "- on (instance) count by (instance) (count by (instance, gpu) (DCGM_FI_DEV_GPU_TEMP)) > 0",
+        minutes=5,
+        severity="critical",
+        actor=ADVICE["gpu-lost"].actor,
+        what="{{ $value }} GPUs of {{ $labels.instance }} are missing: DCGM has fewer than slurm.conf",
+        todo=ADVICE["gpu-lost"].todo.replace("NODE", "{{ $labels.instance }}"),
+        bad={
+            'slurm_node_gpus{node="dev-gpu-0"}': "2",
+            'DCGM_FI_DEV_GPU_TEMP{instance="dev-gpu-0",gpu="0"}': "40",
+        },
+        good={
+            'slurm_node_gpus{node="dev-gpu-0"}': "1",
+            'DCGM_FI_DEV_GPU_TEMP{instance="dev-gpu-0",gpu="0"}': "40",
+        },
+        labels={"instance": "dev-gpu-0"},
+    ),
+    Alert(
+        name="GpuMetricsMissing",
+        expression='up{job="gpu"} == 0 and on (instance) up{job="node"} == 1',
+        minutes=10,
+        severity="warning",
+        what="dcgm-exporter on {{ $labels.instance }} does not answer: there are no metrics of its GPUs",
+        todo="./hpc ssh STACK {{ $labels.instance }} -- systemctl status nvidia-dcgm-exporter nvidia-dcgm",
+        bad={'up{job="gpu",instance="dev-gpu-0"}': "0", 'up{job="node",instance="dev-gpu-0"}': "1"},
+        good={'up{job="gpu",instance="dev-gpu-0"}': "1", 'up{job="node",instance="dev-gpu-0"}': "1"},
+        labels={"job": "gpu", "instance": "dev-gpu-0"},
+    ),
+    Alert(
+        name="GpusIdle",
+        expression=f"{IDLE} * on (hpc_job) group_left (user, account) (hpc_job_gpus > bool 0)",
+        minutes=10,
+        severity="warning",
+        actor=Actor.USER,
+        what="{{ $value }} GPUs of job {{ $labels.hpc_job }} of {{ $labels.user }} have done nothing for ten minutes",
+        todo="./hpc job STACK {{ $labels.hpc_job }}",
+        bad={
+            'DCGM_FI_DEV_GPU_UTIL{instance="dev-gpu-0",gpu="0",hpc_job="7"}': "0",
+            'hpc_job_gpus{hpc_job="7",user="alice",account="research"}': "2",
+        },
+        good={
+            'DCGM_FI_DEV_GPU_UTIL{instance="dev-gpu-0",gpu="0",hpc_job="7"}': "80",
+            'hpc_job_gpus{hpc_job="7",user="alice",account="research"}': "2",
+        },
+        labels={"hpc_job": "7", "user": "alice", "account": "research"},
+    ),
     Alert(
         name="HealthChecksMissing",
         expression="hpc_health_age_seconds > 3600 and on (node) "
@@ -326,7 +446,7 @@ ALERTS: tuple[Alert, ...] = (
     ),
     Alert(
         name="MonitoringDown",
-        expression='up{job!="node"} == 0',
+        expression='up{job!~"node|gpu"} == 0',
         minutes=5,
         severity="warning",
         what="Prometheus can't read the metrics of {{ $labels.job }}",

@@ -12,14 +12,14 @@ import yaml
 
 from cluster.config.cluster import ClusterConfig
 from cluster.config.monitoring import Monitoring, Receivers
-from cluster.monitoring import alerts
-from cluster.roster import controller_name, elastic_names, machines
+from cluster.monitoring import alerts, gpus
+from cluster.roster import controller_name, elastic_names, has_gpus, machines, nodeset_gpu
 from cluster.slurm import paths
 from cluster.slurm.slurm_conf import has_own_metrics, private_data
 from scripts.node.interface import Monitoring as Payload
 
 PROMETHEUS_PORT, ALERTMANAGER_PORT, NODE_EXPORTER_PORT = 9090, 9093, 9100
-TARGETS, RULES = "targets/hpc.json", "rules/hpc.yml"
+TARGETS, GPU_TARGETS, RULES = "targets/hpc.json", "targets/hpc-gpus.json", "rules/hpc.yml"
 UNITS = (
     *"munge slurmd slurmctld slurmdbd slurmrestd mariadb ssh".split(),
     *"hpc-node hpc-watch hpc-reconcile hpc-metrics nvidia-persistenced nvidia-fabricmanager nvidia-dcgm".split(),
@@ -32,6 +32,10 @@ COLLECTORS = (
 """Collectors of node_exporter."""
 ENDPOINTS = ("nodes", "partitions", "jobs", "scheduler", "jobs-users-accts")
 """Paths of slurmctld's metrics; /metrics itself is an index of them (doc/html/metrics.shtml at slurm-26-05-3-1)."""
+_WITHOUT_GPUS = tuple(
+    f"slurm_{name}" for name in "nodes node_c node_m jobs partition_j partition_n partition_c user a s bf".split()
+)
+"""Beginnings of all names of Slurm's but those of GPUs."""
 _OTHER_MODES = "iowait|irq|nice|softirq|steal|system|user"
 
 
@@ -78,6 +82,7 @@ def monitoring(config: ClusterConfig) -> Payload | None:
         ),
         "interval_seconds": wanted.interval_seconds,
         "leave_out": _left_out(config),
+        "idle": alerts.IDLE_LONG if has_gpus(config) else "",
         "secrets": {mark(name): secret_file(name) for name in wanted.receivers.secrets},
         "files": {name: text.removesuffix("\n").split("\n") for name, text in render(config, wanted).items()},
     }
@@ -86,7 +91,8 @@ def monitoring(config: ClusterConfig) -> Payload | None:
 def _left_out(config: ClusterConfig) -> list[str]:
     """Return what slurmctld gives itself, and what it is not to give: every user reaches node_exporter's port."""
     if has_own_metrics(config):
-        return ["slurm_"]
+        # 25.11 has none of GPUs.
+        return ["slurm_"] if config.slurm_version >= "26.05" else list(_WITHOUT_GPUS)
     return ["slurm_user_", "slurm_account_"] if private_data(config) else []
 
 
@@ -96,7 +102,8 @@ def render(config: ClusterConfig, wanted: Monitoring) -> dict[str, str]:
         "prometheus.yml": _yaml(config, _prometheus(config, wanted)),
         "alertmanager.yml": _yaml(config, _alertmanager(wanted.receivers)),
         RULES: _yaml(config, alerts.rules()),
-        TARGETS: _targets(config),
+        TARGETS: _targets(config, NODE_EXPORTER_PORT),
+        GPU_TARGETS: _targets(config, gpus.PORT, with_gpus(config)),
     }
 
 
@@ -107,11 +114,7 @@ def _prometheus(config: ClusterConfig, wanted: Monitoring) -> dict[str, Any]:
         for name, port in (("prometheus", PROMETHEUS_PORT), ("alertmanager", ALERTMANAGER_PORT))
     ]
     node = {
-        "job_name": "node",
-        "file_sd_configs": [{"files": [f"/etc/prometheus/{TARGETS}"]}],
-        "relabel_configs": [
-            {"source_labels": ["__address__"], "regex": "([^:]+):.*", "target_label": "instance", "replacement": "$1"}
-        ],
+        **_of_machines("node", TARGETS),
         # A node of 208 threads has 1,664 series of these otherwise: usage is what is not idle.
         "metric_relabel_configs": [
             {
@@ -122,6 +125,7 @@ def _prometheus(config: ClusterConfig, wanted: Monitoring) -> dict[str, Any]:
         ],
         "sample_limit": 200_000,
     }
+    gpu = {**_of_machines("gpu", GPU_TARGETS), "sample_limit": 20_000}
     return {
         "global": {
             "scrape_interval": f"{interval}s",
@@ -131,7 +135,18 @@ def _prometheus(config: ClusterConfig, wanted: Monitoring) -> dict[str, Any]:
         },
         "rule_files": ["/etc/prometheus/rules/*.yml"],
         "alerting": {"alertmanagers": [{"static_configs": [{"targets": [f"127.0.0.1:{ALERTMANAGER_PORT}"]}]}]},
-        "scrape_configs": [*local, node, *(_slurm(config) if has_own_metrics(config) else ())],
+        "scrape_configs": [*local, node, gpu, *(_slurm(config) if has_own_metrics(config) else ())],
+    }
+
+
+def _of_machines(name: str, targets: str) -> dict[str, Any]:
+    """A job of machines, by a file that Prometheus reads again by itself."""
+    return {
+        "job_name": name,
+        "file_sd_configs": [{"files": [f"/etc/prometheus/{targets}"]}],
+        "relabel_configs": [
+            {"source_labels": ["__address__"], "regex": "([^:]+):.*", "target_label": "instance", "replacement": "$1"}
+        ],
     }
 
 
@@ -198,8 +213,14 @@ def _alertmanager(receivers: Receivers) -> dict[str, Any]:
     }
 
 
-def _targets(config: ClusterConfig) -> str:
-    """Return all machines, a group a line. Elastic ones come and go: `up` of these is 0 while they are off."""
+def with_gpus(config: ClusterConfig) -> set[str]:
+    """Nodesets with GPUs."""
+    return {name for name, section in config.nodesets.items() if nodeset_gpu(config, section)}
+
+
+def _targets(config: ClusterConfig, port: int, nodesets: set[str] | None = None) -> str:
+    """Return all machines, or those of some nodesets, a group a line. Elastic ones come and go: `up` of these is 0
+    while they are off."""
     groups: dict[tuple[str, str, str], list[str]] = {}
     for machine in machines(config):
         role = next(role for role in ("controller", "login", "node") if role in machine.roles)
@@ -207,11 +228,13 @@ def _targets(config: ClusterConfig) -> str:
     for name, section in config.nodesets.items():
         if section.elastic:
             groups["node", name, "yes"] = list(elastic_names(config, name))
+    if nodesets is not None:
+        groups = {key: names for key, names in groups.items() if key[1] in nodesets}
     lines = [
         json.dumps(
             {
                 "labels": {"role": role, **({"nodeset": nodeset} if nodeset else {}), "elastic": elastic},
-                "targets": [f"{name}:{NODE_EXPORTER_PORT}" for name in names],
+                "targets": [f"{name}:{port}" for name in names],
             }
         )
         for (role, nodeset, elastic), names in groups.items()

@@ -9,10 +9,11 @@ from typing import Any
 from cluster.checks.scripts import interpreter, places
 from cluster.config.cluster import ClusterConfig
 from cluster.config.slurm import Rxdm, Script
-from cluster.config.validators.settings import HEALTH, HEALTH_LAST, RXDM, is_script
+from cluster.config.validators.settings import GPU_JOBS, HEALTH, HEALTH_LAST, RXDM, is_script
 from cluster.findings import ConfigError, Finding, Location
 from cluster.platforms import registry
 from cluster.regular_file import refuse_special
+from cluster.roster import has_gpus
 from cluster.slurm import paths
 
 LARGEST = 1024 * 1024
@@ -25,6 +26,7 @@ _HEALTH = f"""\
 [ -x {paths.HEALTH} ] || exit 0
 exec {paths.HEALTH} "${{SLURM_SCRIPT_CONTEXT%%_*}}"
 """
+_GPU_JOBS = Path(__file__).parents[2] / "scripts/node/jobs/gpu_jobs.sh"
 Source = Mapping[str, Any]
 """The source of a script, as scripts/node/jobs/prologs.py takes it: lines, or url and sha256."""
 
@@ -52,13 +54,16 @@ def has_scripts(config: ClusterConfig) -> bool:
 
 
 def _all(config: ClusterConfig) -> Iterator[tuple[Location, Script]]:
-    """Every script of the stack, and the health check before and after jobs."""
+    """Every script of the stack, the health check before and after jobs, and what notes the jobs of GPUs."""
     yield from places(config)
     wanted = config.slurm.health
     kinds = [kind for kind in _KINDS if wanted and getattr(wanted, kind)]
     if kinds:
         # Not validated: no script of a stack file may have this name.
         yield ("slurm", "health"), Script.model_construct(name=HEALTH, on=tuple(kinds), text=_HEALTH)
+    if config.monitoring and has_gpus(config):
+        # Last of the prologs: a job that does not start has no GPU.
+        yield ("monitoring", "gpus"), Script.model_construct(name=GPU_JOBS, on=_KINDS, text=_GPU_JOBS.read_text())
 
 
 def tree(config: ClusterConfig, folder: Path) -> Tree:

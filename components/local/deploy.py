@@ -3,6 +3,7 @@
 import hashlib
 import re
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import pulumi
@@ -20,7 +21,7 @@ from components.local.host.images import Recipe, recipe
 from components.local.host.owner import state_id
 from components.local.host.paths import HostError, host_root, images_root
 from components.local.resources import Cloud, Image, LocalMachine, Network, SharedFolder
-from components.machine import Boot, Elastic, Machine, Machines
+from components.machine import Boot, BootFile, Elastic, Machine, Machines
 from components.slurm.cluster import boot_files, deploy_machines
 from components.slurm.keys import ClusterKeys
 from components.slurm.payload import CLOUD_TOKEN
@@ -37,6 +38,15 @@ CONTROLLER = "/controller"
 """Key of the controller's design among those of nodesets, of which none has such a name."""
 _PACE = {"poll": 0.5, "misses": 3, "silence": 3, "hang": 20, "boot": 0, "rest": 60, "wait": 30, "retry": 2}
 """Of scripts/gcp/failover.py: local machines boot in seconds."""
+_GPU_EXPORTER = Path(__file__).parents[2] / "lab/slurm/dcgm_exporter.py"
+_GPU_EXPORTER_UNIT = """\
+[Unit]
+Description=Stand-in for NVIDIA DCGM-exporter
+[Service]
+ExecStart=/usr/bin/dcgm-exporter
+[Install]
+WantedBy=multi-user.target
+"""
 _PROPERTIES: Mapping[str, Any] = {
     "spot": {"scheduling": {"provisioningModel": "SPOT", "instanceTerminationAction": "DELETE"}}
 }
@@ -63,6 +73,8 @@ def deploy(config: ClusterConfig, scripts: Tree) -> Deployment:
 
 def _make(config: ClusterConfig, keys: ClusterKeys) -> Machines:
     boot = boot_files(keys, mounts=mounts(config), controller=controller_name(config))
+    if config.monitoring:
+        boot = _with_gpu_exporter(boot)
     made = LocalPlatform(config.name, config, keys.admin.public_key_openssh, boot)
     return Machines(
         machines=made.machines,
@@ -72,6 +84,15 @@ def _make(config: ClusterConfig, keys: ClusterKeys) -> Machines:
         elastic=made.elastic,
         ready=made.ready,
     )
+
+
+def _with_gpu_exporter(boot: Callable[[MachineSpec], Boot]) -> Callable[[MachineSpec], Boot]:
+    """Give machines with stand-in GPUs a stand-in for dcgm-exporter, where its package would put it."""
+    files = {
+        "/usr/bin/dcgm-exporter": BootFile(content=_GPU_EXPORTER.read_text(), mode=0o755),
+        "/etc/systemd/system/nvidia-dcgm-exporter.service": BootFile(content=_GPU_EXPORTER_UNIT),
+    }
+    return lambda spec: {**boot(spec), **(files if spec.gpu else {})}
 
 
 class LocalPlatform(pulumi.ComponentResource):

@@ -188,11 +188,7 @@ def configure(
         "setup": setup_version(),
     }
     if config.monitoring:
-        from cluster.monitoring import files as monitoring  # noqa: PLC0415 - with the table of alerts
-
-        payload["node_exporter"] = monitoring.node_exporter(config)
-        if "controller" in machine.roles and (metrics := monitoring.monitoring(config)):
-            payload["monitoring"] = metrics
+        _add_monitoring(payload, config, controls="controller" in machine.roles)
     if config.containers.data:
         payload["containers"] = config.containers.data
     files = slurm_files(config, addresses)
@@ -221,6 +217,16 @@ def configure(
         if elastic or any(section.spare for section in config.nodesets.values()):
             payload["reconcile"] = reconcile(config, elastic)
     return as_lines(payload)
+
+
+def _add_monitoring(payload: Configure, config: ClusterConfig, *, controls: bool) -> None:
+    from cluster.monitoring import files, gpus  # noqa: PLC0415 - with the table of alerts
+
+    payload["node_exporter"] = files.node_exporter(config)
+    if controls and (metrics := files.monitoring(config)):
+        payload["monitoring"] = metrics
+        if of_gpus := gpus.exporter(config):
+            payload["gpu_exporter"] = of_gpus
 
 
 _NO_CLOUD: ReconcileCloud = {

@@ -36,6 +36,7 @@ def boot() -> None:
         slurmd.stop_controller_daemons()
         program.keep(config.get("health"))
         monitoring.export(config.get("node_exporter", ""), required=False)
+        monitoring.export_gpus(config.get("gpu_exporter"))
         slurmd.start_slurmd(node["conf_server"], config["slurmd"], at_boot=False)
     except SetupError as error:
         # Reported in the cluster state if that is reachable; the journal has it in any case.

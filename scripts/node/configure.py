@@ -53,6 +53,7 @@ def configure(payload: dict[str, Any]) -> None:
         login.configure(payload.get("files", {}))
     if "node" in roles:
         program.keep(config.get("health"))
+        monitoring.export_gpus(config.get("gpu_exporter"))
         slurmd.start_slurmd(payload["conf_server"], config["slurmd"], at_boot=True)
     monitoring.export(payload.get("node_exporter", ""), required=control is not None)
     cluster_state.report("configured", config["digest"])

@@ -52,7 +52,17 @@ def control(payload: dict[str, Any]) -> None:
     service.converge(payload.get("reconcile"))
     config = {
         name: payload[name]
-        for name in ("cluster", "users", "groups", "setup", "adopt", "containers", "health", "node_exporter")
+        for name in (
+            "cluster",
+            "users",
+            "groups",
+            "setup",
+            "adopt",
+            "containers",
+            "health",
+            "node_exporter",
+            "gpu_exporter",
+        )
         if name in payload
     }
     config["munge"] = munge.fingerprint(munge.KEY.read_bytes())

@@ -138,15 +138,24 @@ class Reconcile(TypedDict):
 
 class Monitoring(TypedDict):
     """Prometheus and Alertmanager on the controller: arguments, and texts of their files below /etc/prometheus.
-    `leave_out`: beginnings of names that the set-up's own exporter leaves out. `secrets`: marks in alertmanager.yml,
+    `leave_out`: beginnings of names that the set-up's own exporter leaves out. `idle`: the query of idle GPUs by job,
+    empty without GPUs. `secrets`: marks in alertmanager.yml,
     and the files that have their texts."""
 
     prometheus: str
     alertmanager: str
     interval_seconds: int
     leave_out: list[str]
+    idle: str
     secrets: dict[str, str]
     files: dict[str, list[str]]
+
+
+class GpuExporter(TypedDict):
+    """dcgm-exporter on nodes with GPUs: arguments, and the lines of its file of fields."""
+
+    arguments: str
+    fields: list[str]
 
 
 class _Containers(_Controller, total=False):
@@ -154,6 +163,7 @@ class _Containers(_Controller, total=False):
     reconcile: Reconcile  # absent where no node is elastic or spare
     monitoring: Monitoring  # the controller's; absent without metrics
     node_exporter: str  # arguments of node_exporter; absent without metrics
+    gpu_exporter: GpuExporter  # absent without metrics or GPUs
 
 
 class Configure(_Containers):
@@ -234,6 +244,7 @@ class _Config(TypedDict, total=False):
     containers: str
     health: dict[str, Any]  # health/kinds.py
     node_exporter: str
+    gpu_exporter: GpuExporter
 
 
 class ClusterConfig(_Config):

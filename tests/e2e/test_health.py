@@ -106,6 +106,26 @@ def test_prometheus_has_what_alerts_are_of_and_one_fires_and_clears(sick: Cluste
     eventually(lambda: "HealthDisk" not in sick.inside("controller", fires), what="an alert that is over")
 
 
+def test_gpus_have_the_job_that_has_them_and_users_see_what_it_makes_of_them(sick: Cluster):
+    job = sick.job("sleep 300", "--gres=gpu:1", "--partition=main", user="alice")
+    query = f"query?query=DCGM_FI_DEV_GPU_UTIL%7Bhpc_job%3D%27{job}%27%7D"
+    eventually(lambda: len(prometheus(sick, query)["result"]) == 1, what="the GPU's metrics")
+    shown = lambda: json.loads(sick.run("hpc-job", "--json", job, user="alice"))["jobs"][0]["used"]  # noqa: E731
+    eventually(lambda: shown()["gpu_utilization"] == 0.9 and shown()["gpu_joules"] > 0, what="the job's use of its GPU")
+    number = sick.inside("gpu-0", f"grep -lx {job} /run/hpc-gpu-jobs/*").rpartition("/")[2]
+    idle = json.dumps({"DCGM_FI_DEV_GPU_UTIL": {number: 0}})
+    sick.inside("gpu-0", f"echo '{idle}' >/run/dcgm-stand-in.json")
+    pending = lambda: {  # noqa: E731 - asked again and again
+        (one["labels"]["alertname"], one["labels"].get("user")) for one in prometheus(sick, "alerts")["alerts"]
+    }
+    eventually(lambda: ("GpusIdle", "alice") in pending(), what="the alert about idle GPUs")
+    sick.inside("gpu-0", "rm /run/dcgm-stand-in.json")
+    sick.run("scancel", job, user="alice")
+    eventually(lambda: not sick.inside("gpu-0", "cat /run/hpc-gpu-jobs/*"), what="a GPU without a job")
+    eventually(lambda: ("GpusIdle", "alice") not in pending(), what="the end of the alert")
+    well(sick)
+
+
 def test_faults_drain_their_nodes_and_no_job_is_lost(sick: Cluster):
     job = sick.job("srun sleep 300", "-N3")
     # Prologs are over when the step has started: one that fails would put the job back into the queue.

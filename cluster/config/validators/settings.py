@@ -131,6 +131,8 @@ RXDM = "rxdm"
 HEALTH = "00-hpc-health"
 HEALTH_LAST = "zz-hpc-health"
 """Name of the script that `slurm.health` stages; no other script can have it."""
+GPU_JOBS = "zz-hpc-gpu-jobs"
+"""Name of the script that `monitoring` stages for clusters with GPUs; no other script can have it."""
 
 
 def script_name(value: str) -> str:
@@ -142,6 +144,10 @@ def script_name(value: str) -> str:
         )
     if value == RXDM:
         raise RefusedError(f"any name but {RXDM}, e.g. 10-gpu-check", f"use `slurm.{RXDM}`, or rename the script")
+    if value == GPU_JOBS:
+        raise RefusedError(
+            f"any name but {value}, e.g. 10-gpu-check", "rename the script: `monitoring` stages this one"
+        )
     if value in (HEALTH, HEALTH_LAST):
         raise RefusedError(f"any name but {value}, e.g. 10-gpu-check", "use `slurm.health`, or rename the script")
     return value

@@ -21,7 +21,7 @@ from cluster.platforms.gcp.address_plan import fabric_of
 from cluster.platforms.gcp.disks import find_size_errors, find_type_errors
 from cluster.platforms.gcp.filesystems.buckets import LOCAL_SSDS
 from cluster.platforms.gcp.filesystems.registry import EXPORTS, file_systems
-from cluster.platforms.gcp.image import BAKED, bakes, installs, recipe, recipe_row, rxdm_of_driver
+from cluster.platforms.gcp.image import BAKED, bakes, gpu_types, installs, recipe, recipe_row, rxdm_of_driver
 from cluster.platforms.gcp.names import place
 from cluster.platforms.gcp.platform import BASE_IMAGES, NETWORK
 from cluster.roster import nodeset_type
@@ -220,6 +220,15 @@ def _image_warnings(config: ClusterConfig) -> Iterator[Finding]:
     if config.image.base not in BASE_IMAGES or config.image.name:
         return
     row = recipe(config)
+    if config.monitoring and gpu_types(config) and not row.dcgm_exporter:
+        yield Finding(
+            id="gpu-metrics",
+            level=Level.WARNING,
+            at=("image", "base"),
+            what=f"images of {row.base} have no dcgm-exporter: `monitoring` has no metrics of GPUs, and no alerts of "
+            "them but those of health checks",
+            todo="write ubuntu-2204, or name an image that has datacenter-gpu-manager-exporter (image.name)",
+        )
     days = (today().date() - date.fromisoformat(row.kernel_day)).days
     if days > OLDEST_KERNEL:
         yield Finding(

@@ -73,8 +73,14 @@ def parts(config: ClusterConfig) -> dict[str, str]:
         **{fabric.key: "yes" if fabric.key in wanted else "" for fabric in FABRICS if fabric.key},
         "local_ssds": "yes" if local_ssds(config) else "",
         "monitoring": "yes" if config.monitoring else "",
+        "gpu_metrics": "yes" if has_gpu_metrics(config) else "",
         "gcsfuse": "yes" if config.storage.buckets else "",
     }
+
+
+def has_gpu_metrics(config: ClusterConfig) -> bool:
+    """Return whether the image gets dcgm-exporter."""
+    return bool(config.monitoring and gpu_types(config) and recipe(config).dcgm_exporter)
 
 
 def recipe(config: ClusterConfig) -> Recipe:
@@ -173,7 +179,8 @@ def parameters(config: ClusterConfig) -> dict[str, str]:
         found |= {name: value.format_map(vars(row)) for name, value in fabric.image_parameters.items()}
     found |= {"GCSFUSE": row.gcsfuse} if config.storage.buckets else {}
     found |= {"IMAGE_PACKAGES": _packages(config)}
-    found |= {"MONITORING": " ".join(MONITORING)} if config.monitoring else {}
+    if config.monitoring:
+        found |= {"MONITORING": " ".join(MONITORING), "DCGM_EXPORTER": row.dcgm_exporter if gpus else ""}
     sources: dict[str, Source | Download | None] = {
         "GVE": row.gve,
         "SLURM": row.slurm.get(config.slurm_version),

@@ -294,6 +294,7 @@ _TITLES = {
     "gpus": "GPU driver",
     "local_ssds": "local SSDs",
     "monitoring": "Prometheus",
+    "gpu_metrics": "dcgm-exporter",
     "gcsfuse": "GCS FUSE",
     **{fabric.key: fabric.short for fabric in FABRICS},
 }

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from health import outcome
 from health.kinds import KINDS
-from monitoring import slurm_metrics
+from monitoring import gpu_use, slurm_metrics
 from monitoring.exposition import Sample, render
 from monitoring.service import SETTINGS, TEXTFILES
 from reconcile import service as reconcile
@@ -79,6 +79,11 @@ def _named(kind: str) -> list[str]:
 
 def _scheduler() -> Iterator[Sample]:
     return slurm_metrics.scheduler_metrics(_ask("sdiag"))
+
+
+def _gpu_jobs() -> Iterator[Sample]:
+    text = _ask("squeue", "--noheader", "--all", "--states=running", f"--Format={slurm_metrics.GPU_COLUMNS}")
+    return slurm_metrics.gpu_job_metrics(text)
 
 
 def _daemons() -> Iterator[Sample]:
@@ -157,6 +162,8 @@ def parts() -> dict[str, Callable[[], Iterable[Sample]]]:
         "health": _health,
         "reconcile": _reconcile,
     }
+    if idle := read_json(SETTINGS, {}).get("idle"):
+        found |= {"gpu_jobs": _gpu_jobs, "gpu_use": lambda: gpu_use.collect(idle)}
     for path in mounts.shared_targets():
         found[f"mount:{path.replace(' ', '_')}"] = lambda path=path: _shared(path)
     return found

@@ -1,6 +1,8 @@
-"""node_exporter on every machine; Prometheus, Alertmanager and the exporter of this set-up on the controller.
+"""node_exporter on every machine, dcgm-exporter on those with GPUs; Prometheus, Alertmanager and the exporter of this
+set-up on the controller.
 
-All but the last are packages of the distribution, with their own units, which read their arguments from /etc/default.
+All but the last are packages with their own units: those of the distribution, which read their arguments from
+/etc/default, and NVIDIA's.
 """
 
 from __future__ import annotations
@@ -10,7 +12,7 @@ import json
 import shutil
 from pathlib import Path
 
-from interface import Monitoring
+from interface import GpuExporter, Monitoring
 from system.host import (
     STARTED,
     SetupError,
@@ -26,6 +28,7 @@ from system.host import (
 )
 
 NODE_EXPORTER, PROMETHEUS, ALERTMANAGER = "prometheus-node-exporter", "prometheus", "prometheus-alertmanager"
+GPU_EXPORTER = "nvidia-dcgm-exporter"
 EXPORTER = "hpc-metrics"
 DEFAULTS = Path("/etc/default")
 ETC = Path("/etc/prometheus")
@@ -36,6 +39,26 @@ UNIT = Path(f"/etc/systemd/system/{EXPORTER}.service")
 TEXTFILES = Path("/var/lib/prometheus/node-exporter")
 DATA = Path("/var/lib/prometheus")
 USER = "prometheus"
+UNITS = Path("/etc/systemd/system")
+GPU_UNITS = (UNITS, Path("/usr/lib/systemd/system"), Path("/lib/systemd/system"))
+"""Where NVIDIA's package, or a rehearsal, has the unit of dcgm-exporter."""
+GPU_FIELDS = Path("/etc/hpc/gpu-fields.csv")
+GPU_DEVICES = Path("/dev")
+GPU_DROP_IN = """\
+# Written by the cluster's set-up.
+[Unit]
+StartLimitIntervalSec=0
+[Service]
+ExecStart=
+ExecStart=/usr/bin/dcgm-exporter {arguments} --collectors {fields} --hpc-job-mapping-dir /run/hpc-gpu-jobs
+# The package's own unit writes into a file that nobody rotates, and does not start it again where it came before DCGM.
+StandardOutput=journal
+StandardError=journal
+Restart=always
+RestartSec=10
+# It may not end by itself (NVIDIA/dcgm-exporter, issue 606).
+TimeoutStopSec=10
+"""
 SERVICE = f"""\
 # Written by the cluster's set-up.
 [Unit]
@@ -67,6 +90,27 @@ def export(arguments: str, *, required: bool = True) -> None:
         _stop(NODE_EXPORTER)
 
 
+def export_gpus(wanted: GpuExporter | None) -> None:
+    """Have dcgm-exporter running on a machine that has GPUs and the program; without `wanted` nowhere."""
+    drop_in = UNITS / f"{GPU_EXPORTER}.service.d" / "hpc.conf"
+    if wanted is None:
+        _stop(GPU_EXPORTER)
+        if remove(drop_in):
+            unread_units()
+        remove(GPU_FIELDS)
+        return
+    if not any(GPU_DEVICES.glob("nvidia[0-9]*")):
+        return
+    if not any((folder / f"{GPU_EXPORTER}.service").exists() for folder in GPU_UNITS):
+        log("no metrics of GPUs: this machine's image has no dcgm-exporter (package datacenter-gpu-manager-exporter)")
+        return
+    fields = "\n".join(wanted["fields"]) + "\n"
+    write(GPU_FIELDS, fields)
+    text = GPU_DROP_IN.format(arguments=wanted["arguments"], fields=GPU_FIELDS)
+    write_unit(drop_in, text)
+    service(GPU_EXPORTER, settings=text + fields, block=False)
+
+
 def control(wanted: Monitoring | None) -> None:
     """The controller's part: Prometheus, Alertmanager, and the exporter; or nothing of them, and none of their data."""
     if wanted is None:
@@ -87,7 +131,7 @@ def control(wanted: Monitoring | None) -> None:
     read = json.dumps({name: text for name, text in files.items() if not name.startswith("targets/")}, sort_keys=True)
     _package(ALERTMANAGER, wanted["alertmanager"], read)
     _package(PROMETHEUS, wanted["prometheus"], read)
-    settings = json.dumps({name: wanted[name] for name in ("interval_seconds", "leave_out")}) + "\n"
+    settings = json.dumps({name: wanted[name] for name in ("interval_seconds", "leave_out", "idle")}) + "\n"
     write(SETTINGS, settings)
     write_unit(UNIT, SERVICE)
     service(EXPORTER, settings=settings + SERVICE + _version(), block=False)
@@ -109,7 +153,9 @@ def firing() -> list[dict[str, str]]:
 
 def units() -> list[str]:
     """The units of these that this machine runs."""
-    return [name for name in (PROMETHEUS, ALERTMANAGER, EXPORTER, NODE_EXPORTER) if (STARTED / name).exists()]
+    return [
+        name for name in (PROMETHEUS, ALERTMANAGER, EXPORTER, NODE_EXPORTER, GPU_EXPORTER) if (STARTED / name).exists()
+    ]
 
 
 def _package(name: str, arguments: str, read: str = "") -> None:
@@ -146,6 +192,7 @@ def _remove() -> None:
         ETC / ALERTING,
         ETC / "rules/hpc.yml",
         ETC / "targets/hpc.json",
+        ETC / "targets/hpc-gpus.json",
         TEXTFILES / "hpc.prom",
         UNIT,
         SETTINGS,

@@ -54,6 +54,8 @@ _JOBS = {
 _HOLDS = frozenset(("RUNNING", "SUSPENDED", "CONFIGURING", "COMPLETING"))
 COLUMNS = "%i|%T|%P|%u|%a|%D|%C|%r|%V"
 """squeue's format: no field of it is a text that users choose."""
+GPU_COLUMNS = "JobID:20|,UserName:64|,Account:64|,tres-alloc:512|"
+"""The same of squeue's --Format, which alone has what was allocated."""
 WAITS = frozenset(("None", "Priority", "Resources"))
 """Reasons of jobs that wait for nothing but nodes."""
 _STATISTICS = {
@@ -188,6 +190,14 @@ def job_metrics(text: str, partitions: Iterable[str], now: float) -> Iterator[Sa
     for partition, number in waits.items():
         yield Sample("hpc_partition_jobs_waiting", number, {"partition": partition})
         yield Sample("hpc_partition_oldest_waiting_seconds", oldest[partition], {"partition": partition})
+
+
+def gpu_job_metrics(text: str) -> Iterator[Sample]:
+    """Running jobs with GPUs, from squeue in GPU_COLUMNS: whose the label hpc_job of GPU metrics is."""
+    for line in text.split("\n"):
+        cells = [cell.strip() for cell in line.split("|")]
+        if len(cells) >= 4 and (count := _gpus(cells[3])):
+            yield Sample("hpc_job_gpus", count, {"hpc_job": cells[0], "user": cells[1], "account": cells[2]})
 
 
 def _largest(counts: Mapping[tuple[str, str], int], label: str, name: str) -> Iterable[Sample]:

@@ -33,13 +33,14 @@ FIELDS = tuple(
     "AdminComment".split()
 )  # of every release from 22.05 on
 WAITING = tuple("id:i state:T reason:r start:S submit:V priority:Q partition:P user:u name:j dependency:E".split())
+GPU_USE = "/opt/apps/adm/hpc/gpu-use.jsonl"  # a job a line, as monitoring/gpu_use.py keeps it
 HISTORY = "/opt/apps/adm/hpc/health"  # NODE.jsonl, as health/history.py keeps it
 BEFORE, AFTER = 600, 300
 """Seconds around a run in which trouble on its nodes counts as its own: the window of arXiv 2410.21680."""
 UNENDED = {"PENDING", "RUNNING", "SUSPENDED", "REQUEUED", "COMPLETING", "CONFIGURING"}
 NO_GPU_USE = (
-    "not measured: Slurm measures GPUs where slurmd has NVML and gres.conf AutoDetect=nvml. "
-    "`nvidia-smi` on a node of the job shows it while it runs"
+    "not measured: that takes `monitoring` in the stack file and dcgm-exporter on the nodes, or a slurmd with NVML and "
+    "AutoDetect=nvml in gres.conf. `nvidia-smi` on a node of the job shows it while it runs"
 )
 MOST_NODES = 2000
 """Nodes whose histories are read: more names would not fit into one command."""
@@ -279,6 +280,22 @@ def _add_live(job: dict[str, Any], live: dict[str, dict[str, float]]) -> None:
         used["gpu_memory_bytes"] = round(max(one.get("gres/gpumem", 0) for one in mine))
 
 
+def _add_gpu_metrics(job: dict[str, Any], measured: dict[str, Any]) -> None:
+    """Add what Prometheus has of the job's GPUs, averages over the time in which they were measured. Where Slurm has
+    measured their use, that stays: it has a job's steps."""
+    used, seconds = job["used"], float(measured.get("seconds") or 0)
+    if seconds and job["allocated"].get("gpus"):
+        if used.get("gpu_utilization") is None:
+            used["gpu_utilization"] = round(measured["busy"] / seconds, 3)
+            used["gpu_memory_bytes"] = round(measured["memory_mib"]) << 20
+        for name in ("sm_active", "tensor_active"):
+            if name in measured:
+                used[f"gpu_{name}"] = round(measured[name] / seconds, 3)
+        used["gpu_joules"] = round(measured["watts"]) if "watts" in measured else None
+        if job["state"] == "RUNNING" and measured.get("idle"):
+            used["gpus_idle"] = measured["idle"]
+
+
 def _array(jobs: list[dict[str, Any]]) -> dict[str, Any]:
     """The tasks of an array together; tasks that wait are one row."""
     ended = [job for job in jobs if job["state"].partition(" ")[0] not in UNENDED]
@@ -305,7 +322,7 @@ def _add_surroundings(jobs: list[dict[str, Any]], ask: Ask, mark: str, now: floa
     since = min((run["started"] for run in runs), default=now) - BEFORE
     until = max((run["ended"] or now for run in runs), default=now) + AFTER
     hosts = ",".join(dict.fromkeys(run["nodes"] for run in runs))
-    names = set(expand(hosts))
+    names, numbers = set(expand(hosts)), [job["number"] for job in jobs if job["number"].isdigit()]
     partition = next((job["partition"] for job in jobs if job["waits"]), "")
     script = f"""
 export SLURM_TIME_FORMAT=%s; hosts={shlex.quote(hosts)}
@@ -318,10 +335,13 @@ file={HISTORY}/$name.jsonl; [ -f "$file" ] && [ ! -L "$file" ] && timeout 5 tail
 echo {mark}-; [ -r {JOURNAL} ] && tail -c 2000000 {JOURNAL}
 echo {mark}-; [ -z {shlex.quote(partition)} ] || timeout 20 squeue --noheader --array --states=pending \
 --partition={shlex.quote(partition)} --format=%Q 2>/dev/null
+echo {mark}-; [ -r {GPU_USE} ] && grep -E '^\\{{"job": "({"|".join(numbers)})",' {GPU_USE}
 :"""
-    events, history, journal, queue = _parts(ask(script), mark, 4)
+    events, history, journal, queue, gpu_use = _parts(ask(script), mark, 5)
+    measured = {str(row["job"]): row for row in json_rows(gpu_use) if "job" in row}
     happened = sorted([*_events(events), *_checks(history), *_repairs(journal, names)], key=lambda one: one["time"])
     for job in jobs:
+        _add_gpu_metrics(job, measured.get(job["number"], {}))
         spans = [
             (run["started"] - BEFORE, (run["ended"] or now) + AFTER, set(expand(run["nodes"])))
             for run in job["runs"]
@@ -506,11 +526,22 @@ def _usage(job: dict[str, Any]) -> list[tuple[str, str]]:
     if held.get("gpus"):
         measured = used["gpu_utilization"]
         gpu = NO_GPU_USE if measured is None else f"{measured:.0%} busy, {_size(used['gpu_memory_bytes'])} of memory"
-        gpu = f"{held['gpus']}, {gpu}"
+        gpu = f"{held['gpus']}, {gpu}{_gpu_details(used)}"
     share = share if used["memory_bytes"] else ""
     return [("CPUs", cpus), ("memory", peak + share), ("GPUs", gpu)]
 
 
+def _gpu_details(used: dict[str, Any]) -> str:
+    """What metrics say beyond Slurm's own figures."""
+    words = [f"{title} {used[key]:.0%}" for key, title in _GPU_SHARES.items() if used.get(key) is not None]
+    if used.get("gpu_joules"):
+        words.append(f"{used['gpu_joules'] / 3.6e6:.3g} kWh")
+    if used.get("gpus_idle"):
+        words.append(f"{used['gpus_idle']} have done nothing for ten minutes")
+    return "".join(f", {word}" for word in words)
+
+
+_GPU_SHARES = {"gpu_sm_active": "multiprocessors active", "gpu_tensor_active": "tensor cores active"}
 _NAMES = {"nodes": "nodes", "cpus": "CPUs", "memory_bytes": "of memory", "gpus": "GPUs"}
 
 

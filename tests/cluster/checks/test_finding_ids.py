@@ -14,7 +14,7 @@ elastic-capacity-twice elastic-flex elastic-idle elastic-idle-shared elastic-idl
 elastic-many elastic-parameter elastic-partition-missing elastic-platform elastic-private-data elastic-reconcile-off
 end-no-limit exascaler-unsupported
 existing-file-system-network failover-disk failover-machine-type failover-zone failover-zone-unused field-release
-filestore-size flex-duration flex-family gcp-region gpu-network-nodes
+filestore-size flex-duration flex-family gcp-region gpu-metrics gpu-network-nodes
 gpu-network-size gpus-built-in gpus-count gpus-unknown group-gid-taken health-parameter health-user-unknown
 host-name-length image-bake image-builder-type image-builder-unused image-name-alone image-platform
 image-provision-size image-recipe image-snapshot-future kernel-old key-unknown local-capacity login-count

@@ -24,7 +24,7 @@ def write_test(alert: Alert, folder: Path) -> Path:
     rule = {key: value for key, value in rule.items() if key != "annotations"}  # a test would have to repeat them
     (folder / f"{alert.name}.yml").write_text(yaml.safe_dump({"groups": [{"name": "hpc", "rules": [rule]}]}))
     units = {"m": 1, "h": 60}
-    longest = max((int(n) * units[unit] for n, unit in re.findall(r"\[(\d+)([mh])\]", alert.expression)), default=0)
+    longest = max((int(n) * units[unit] for n, unit in re.findall(r"\[(\d+)([mh])[\]:]", alert.expression)), default=0)
     fires, clear = longest + alert.minutes + SPARE, longest + SPARE
     labels = {"severity": alert.severity, "actor": alert.actor.value, **alert.labels}
     rows = [

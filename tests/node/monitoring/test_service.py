@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from interface import Monitoring
+from interface import GpuExporter, Monitoring
 from monitoring import service
 from system.host import SetupError
 
@@ -14,6 +14,7 @@ WANTED: Monitoring = {
     "alertmanager": "--config.file=/etc/prometheus/alertmanager.yml",
     "interval_seconds": 30,
     "leave_out": [],
+    "idle": "",
     "secrets": {},
     "files": {
         "prometheus.yml": ["global: {}"],
@@ -28,10 +29,11 @@ WANTED: Monitoring = {
 def started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The units that were started or stopped, with the places of this machine's files below a folder."""
     done: list[str] = []
-    for name in ("DEFAULTS", "ETC", "SECRETS", "TEXTFILES", "DATA", "STARTED"):
+    for name in ("DEFAULTS", "ETC", "SECRETS", "TEXTFILES", "DATA", "STARTED", "UNITS", "GPU_DEVICES"):
         monkeypatch.setattr(service, name, tmp_path / name.lower())
         (tmp_path / name.lower()).mkdir()
-    for name in ("SETTINGS", "UNIT"):
+    monkeypatch.setattr(service, "GPU_UNITS", (tmp_path / "units",))
+    for name in ("SETTINGS", "UNIT", "GPU_FIELDS"):
         monkeypatch.setattr(service, name, tmp_path / name.lower())
     for name in (service.PROMETHEUS, service.ALERTMANAGER, service.NODE_EXPORTER):
         (tmp_path / "defaults" / name).write_text('ARGS=""\n')
@@ -85,3 +87,22 @@ def test_an_image_without_the_packages_is_named(tmp_path: Path, started: list[st
     with pytest.raises(SetupError, match=r"image\.name"):
         service.export("--web.listen-address=:9100")
     assert started == []
+
+
+def test_gpus_have_metrics_where_a_machine_has_both_gpus_and_the_program(
+    tmp_path: Path, started: list[str], capsys: pytest.CaptureFixture[str]
+):
+    wanted: GpuExporter = {"arguments": "--address :9400", "fields": ["DCGM_FI_DEV_GPU_UTIL, gauge, busy"]}
+    service.export_gpus(wanted)
+    assert (started, capsys.readouterr().out) == ([], "")
+    (tmp_path / "gpu_devices" / "nvidia0").touch()
+    service.export_gpus(wanted)
+    assert (started, "datacenter-gpu-manager-exporter" in capsys.readouterr().out) == ([], True)
+    (tmp_path / "units" / f"{service.GPU_EXPORTER}.service").touch()
+    service.export_gpus(wanted)
+    assert started == [service.GPU_EXPORTER]
+    drop_in = tmp_path / "units" / f"{service.GPU_EXPORTER}.service.d" / "hpc.conf"
+    assert f"ExecStart=/usr/bin/dcgm-exporter --address :9400 --collectors {service.GPU_FIELDS}" in drop_in.read_text()
+    assert service.GPU_FIELDS.read_text() == "DCGM_FI_DEV_GPU_UTIL, gauge, busy\n"
+    service.export_gpus(None)
+    assert (started[1:], drop_in.exists(), service.GPU_FIELDS.exists()) == ([f"-{service.GPU_EXPORTER}"], False, False)

@@ -100,7 +100,7 @@ def test_what_it_used() -> None:
 def test_gpus_that_nobody_measured_are_said_to_be() -> None:
     step = {**STEP, "TRESUsageInTot": "cpu=01:00:00,mem=1G"}
     assert one(RUN, step)["used"]["gpu_utilization"] is None
-    assert "GPUs       2, not measured: Slurm measures GPUs where slurmd has NVML" in text_of(RUN, step)
+    assert "GPUs       2, not measured: that takes `monitoring`" in text_of(RUN, step)
 
 
 def test_a_running_job_has_what_its_steps_use_now() -> None:

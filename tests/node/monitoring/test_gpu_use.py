@@ -1,0 +1,87 @@
+"""What jobs make of their GPUs: sums over time, and whom idle ones are named to."""
+
+import json
+from pathlib import Path
+
+import pytest
+from monitoring import gpu_use
+from monitoring.slurm_metrics import gpu_job_metrics
+
+NOTHING: dict[str, dict[str, float]] = {name: {} for name in (*gpu_use.QUERIES, "idle")}
+
+
+def used(job: str = "7", **figures: float) -> dict[str, dict[str, float]]:
+    usual = {"gpus": 2.0, "busy": 1.0, "watts": 400.0, "memory_mib": 100.0}
+    return {**NOTHING, **{name: {job: value} for name, value in {**usual, **figures}.items()}}
+
+
+def after(jobs: list[dict], found: dict, now: float) -> tuple[list[dict], list[dict]]:
+    return gpu_use.add({job["job"]: job for job in jobs}, found, now)
+
+
+def test_use_is_summed_up_over_time_whatever_the_intervals_are():
+    jobs, _ = after([], used(), 1000)
+    for now in (1030, 1090, 1100):
+        jobs, _ = after(jobs, used(), now)
+    assert jobs == [
+        {"job": "7", "seconds": 200.0, "until": 1100, "gpus": 2, "busy": 100.0, "watts": 40000.0, "memory_mib": 100.0}
+    ]
+
+
+def test_a_time_in_which_nobody_measured_does_not_count_and_an_ended_job_stays():
+    jobs, _ = after([], used(), 1000)
+    jobs, _ = after(jobs, used(), 9000)
+    assert jobs[0]["seconds"] == 0
+    assert after(jobs, NOTHING, 9030)[0] == jobs
+
+
+def test_idle_gpus_are_named_once_and_only_while_they_are_idle():
+    jobs, named = after([], used(idle=1.0), 1000)
+    assert [(job["job"], job["idle"]) for job in named] == [("7", 1)]
+    jobs, named = after(jobs, used(), 1030)
+    assert (named, "idle" in jobs[0]) == ([], False)
+    jobs, named = after(jobs, used(idle=2.0), 1060)
+    assert (named, jobs[0]["idle"]) == ([], 2)
+
+
+def test_the_file_keeps_the_newest_jobs():
+    jobs = [{"job": str(n), "seconds": 1.0, "until": float(n)} for n in range(gpu_use.KEPT + 5)]
+    kept, _ = after(jobs, NOTHING, 9e9)
+    assert [job["job"] for job in kept[:1] + kept[-1:]] == [str(gpu_use.KEPT + 4), "5"]
+
+
+@pytest.mark.parametrize(
+    ("mail", "sent"),
+    [("MailUser=a@example.org MailType=BEGIN,FAIL", ["a@example.org"]), ("MailUser=a MailType=END", []), ("", [])],
+)
+def test_who_asked_for_mail_about_failure_gets_one(
+    mail: str, sent: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    calls: list[tuple[str, ...]] = []
+
+    def run(*command: str, timeout: float) -> str:
+        assert timeout
+        calls.append(command)
+        return f"JobId=7 JobName=x MailUser=eve MailType=FAIL\n   {mail}\n" if command[0] == "scontrol" else ""
+
+    monkeypatch.setattr(gpu_use, "FILE", tmp_path / "gpu-use.jsonl")
+    monkeypatch.setattr(gpu_use, "run", run)
+    answers = used(idle=1.0)
+    monkeypatch.setattr(gpu_use, "ask", lambda query: answers[next(k for k, v in QUERIES.items() if v == query)])
+    assert not list(gpu_use.collect("the idle ones"))
+    assert not list(gpu_use.collect("the idle ones"))
+    assert [command[-1] for command in calls if gpu_use.MAIL in command] == sent
+    assert json.loads((tmp_path / "gpu-use.jsonl").read_text())["job"] == "7"
+
+
+QUERIES = {**gpu_use.QUERIES, "idle": "the idle ones"}
+
+
+def test_jobs_with_gpus_are_named_with_their_user():
+    text = (
+        "7                   |alice  |research |cpu=2,mem=1G,node=1,billing=2,gres/gpu=2,gres/gpu:h100=2   |\n"
+        "8                   |bob    |         |cpu=2,mem=1G,node=1,billing=2 |\n"
+    )
+    assert [(one.value, one.labels) for one in gpu_job_metrics(text)] == [
+        (2, {"hpc_job": "7", "user": "alice", "account": "research"})
+    ]
