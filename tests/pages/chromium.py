@@ -32,6 +32,8 @@ _ARGUMENTS = (
     *"--disable-background-networking --disable-component-update --disable-sync --no-proxy-server".split(),
     *"--disable-extensions --force-color-profile=srgb --remote-debugging-pipe".split(),
 )
+_CHANGED = "ERR_NETWORK_CHANGED"
+"""A browser ends its requests when a network interface comes or goes, as with machines of other tests."""
 
 
 def program() -> str | None:
@@ -170,6 +172,8 @@ class Page:
             details = given["exceptionDetails"]
             self.errors.append(details.get("exception", {}).get("description") or details["text"])
         elif message.get("method") == "Log.entryAdded" and given["entry"]["level"] == "error":
+            if _CHANGED in given["entry"]["text"]:
+                return
             self.errors.append(f"{given['entry']['text']} {given['entry'].get('url', '')}")
         self._loaded = self._loaded or message.get("method") == "Page.loadEventFired"
 
@@ -181,6 +185,9 @@ class Page:
         """Go to an address, and wait until it has loaded."""
         self._loaded = False
         found = self.call("Page.navigate", url=url)
+        while _CHANGED in found.get("errorText", ""):
+            self._loaded = False
+            found = self.call("Page.navigate", url=url)
         assert "errorText" not in found, f"{url}: {found['errorText']}"
         if not self._loaded:
             self._browser.until(lambda _message: self._loaded, what=url)
@@ -194,7 +201,7 @@ class Page:
     def wait(self, condition: str) -> None:
         """Wait until an expression is true."""
         end = time.monotonic() + PATIENCE
-        while not self.evaluate(condition):
+        while not self.evaluate(f"Boolean({condition})"):
             assert time.monotonic() < end, f"{condition} did not come true; errors: {self.errors}"
             time.sleep(0.05)
 
