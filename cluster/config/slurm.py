@@ -344,6 +344,13 @@ class SlurmSettings(Section):
     """The prolog of A3 Mega nodes, which starts the receive data path manager (GPUDirect-TCPXO)."""
     health: Annotated[HealthChecks | None, CHECKS] = None
     """Health checks of nodes. Default: none; `{}` has them with their defaults."""
+    topology: Annotated[
+        Literal["places", "nodesets", "none"] | None,
+        Restart("slurmctld restarts and numbers nodes again: jobs on parts of several nodes may be counted wrongly"),
+    ] = None
+    """Switches of topology.conf; a job is placed below as few as possible: `places` has the blocks that the cloud
+    gives machines, `nodesets` a switch for each nodeset, `none` no file. Default: places on Google Cloud where nodes
+    are placed close to each other, else nodesets if there are several."""
     warm_up: Annotated[WarmUp | None, WARM] = None
     """Downloads of nodes at the end of an `up`. Default: nothing."""
     reconcile: Reconcile = Field(default_factory=Reconcile.model_construct)

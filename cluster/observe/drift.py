@@ -130,6 +130,9 @@ def _cluster_states(seen: ClusterObservation) -> Iterator[Difference]:
             yield _on(machine, "cluster-state-damaged", "the cluster state", stack, why)
 
 
+_TOPOLOGY = "topology.conf"
+
+
 def _controller_files(wanted: Wanted, seen: ClusterObservation) -> Iterator[Difference]:
     texts = seen.controller.part("files", "texts")
     if texts is None:
@@ -140,6 +143,10 @@ def _controller_files(wanted: Wanted, seen: ClusterObservation) -> Iterator[Diff
             continue
         for number, said, found in _lines(text, texts[name]):
             yield _on(seen.controller, "file-changed", f"{name}, line {number}", said, found)
+    # From the places of nodes: the right one is what slurmctld was given.
+    etc, applied = ((seen.controller.part("files", side) or {}).get(_TOPOLOGY) for side in ("etc", "applied"))
+    if applied and etc != applied:
+        yield _on(seen.controller, "file-changed", _TOPOLOGY, f"hash {applied}", f"hash {etc}" if etc else NOTHING)
 
 
 def _lines(wanted: str, found: str) -> Iterator[tuple[int, str, str]]:

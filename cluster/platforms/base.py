@@ -22,7 +22,7 @@ ON_MACHINES: Mapping[type[Section], frozenset[str]] = {
     Login: frozenset({"on"}),
     Nodeset: frozenset({"on", "scripts", "spare"}),
     Partition: frozenset({"scripts"}),
-    SlurmSettings: frozenset({"scripts", "rxdm", "job_submit_lua", "health", "warm_up", "reconcile"}),
+    SlurmSettings: frozenset({"scripts", "rxdm", "job_submit_lua", "health", "warm_up", "reconcile", "topology"}),
 }
 """Fields of platforms whose machines run this program's node set-up: where an operator runs Slurm, it decides these."""
 
@@ -37,6 +37,8 @@ class SlurmDifferences:
     """True if jobs are confined to their cores (ConstrainCores)."""
     config_overrides: bool = False
     """True if slurmd accepts nodes that have less than slurm.conf requires (SlurmdParameters=config_overrides)."""
+    places: bool = False
+    """True if the cloud gives the host of a machine that was placed close to others a name that has its block."""
     account_gather: str = "cgroup"
     """Default of JobAcctGatherType: cgroup or linux."""
 

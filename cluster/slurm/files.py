@@ -20,7 +20,8 @@ _PLAIN = re.compile(r"^[A-Za-z0-9_.!%*+,:;<>?@^~-]+$")
 
 
 def render(config: ClusterConfig, addresses: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Text of each file that the controller serves, by file name.
+    """Text of each file that the controller serves, by file name, but topology.conf, which the controller itself writes
+    as it has the places of nodes.
 
     `addresses` (machine name to address) are written into slurm.conf; without them, names must resolve.
     """
@@ -31,7 +32,6 @@ def render(config: ClusterConfig, addresses: Mapping[str, str] | None = None) ->
         "slurm.conf": render_conf(config, addresses),
         "gres.conf": render_gres(config),
         "cgroup.conf": render_cgroup(config),
-        **({"topology.conf": render_topology(config)} if len(config.nodesets) > 1 else {}),
     }
 
 
@@ -93,14 +93,6 @@ def render_cgroup(config: ClusterConfig) -> str:
         },
     )
     return document(header(config), groups([cores]))
-
-
-def render_topology(config: ClusterConfig) -> str:
-    """Text of topology.conf: a switch for each nodeset below one root, so that jobs keep to one kind of node."""
-    leaves = [f"SwitchName=ns-{name} Nodes={hostlist.compress(node_names(config, name))}" for name in config.nodesets]
-    root = f"SwitchName=root Switches={','.join(f'ns-{name}' for name in config.nodesets)}"
-    why = "One switch for each nodeset: a job is placed within one nodeset if it fits."
-    return document(header(config), [section("Switches", why, [*leaves, root])])
 
 
 def render_slurmdbd(config: ClusterConfig, password: str) -> str:

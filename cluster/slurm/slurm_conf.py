@@ -2,16 +2,26 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
-from functools import reduce
+from functools import partial, reduce
 
 from cluster.catalog.slurm_releases import CONF, NODE, PARTITION
 from cluster.config.cluster import ClusterConfig
 from cluster.config.fields import conf_fields
+from cluster.config.machines import Nodeset
 from cluster.config.partitions import Partition
 from cluster.config.section import Value, slurm_settings
 from cluster.people import preempts
 from cluster.platforms import registry
-from cluster.roster import controller_name, elastic_names, has_gpus, node_names, nodeset_gpu, sizes, static_names
+from cluster.roster import (
+    controller_name,
+    elastic_names,
+    has_gpus,
+    node_names,
+    nodeset_gpu,
+    nodeset_type,
+    sizes,
+    static_names,
+)
 from cluster.slurm import hostlist, paths, power_saving
 from cluster.slurm.script_tree import has_scripts
 from cluster.slurm.text import FIELD, Group, assignments, document, groups, header, overridden, section
@@ -207,6 +217,8 @@ def _scheduling(config: ClusterConfig) -> Group:
         if config.slurm.consumable == "cpu"
         else "CR_Core: jobs never share a core, whose two threads would slow each other and see each other's cache."
     )
+    kind = topology(config)
+    ranked = " SwitchAsNodeRank: ranks of a job are numbered block by block." if kind == "places" else ""
     return Group(
         title="Scheduling",
         why=f"Memory is given out as cores are, so that one job can't push another out of it. {unit} "
@@ -216,7 +228,7 @@ def _scheduling(config: ClusterConfig) -> Group:
         "job whose prolog fails is tried on another node, and not held until somebody releases it. bf_continue: "
         "backfill goes on where it was after it let others have the lock. batch_sched_delay: a batch job that is "
         "submitted waits a second at most for the scheduler, and not three. wait_nodes: a job's script begins when all "
-        "of its nodes are up.",
+        f"of its nodes are up.{ranked}",
         settings={
             "SchedulerType": "sched/backfill",
             "SchedulerParameters": ",".join([*_SCHEDULER, *power_saving.scheduler_parameters(config)]),
@@ -224,12 +236,28 @@ def _scheduling(config: ClusterConfig) -> Group:
             "SelectTypeParameters": FIELD,
             "EnforcePartLimits": "ALL",
             "ScronParameters": FIELD,
-            # Of one nodeset it would say nothing; and programs that load libslurm alone end at 24.11's plugin with
-            # `undefined symbol: topo_conf` (test7.12 of Slurm's own tests).
-            "TopologyPlugin": "topology/tree" if len(config.nodesets) > 1 else None,
+            "TopologyPlugin": "topology/tree" if kind != "none" else None,
+            "TopologyParam": "SwitchAsNodeRank" if kind == "places" else None,
             "GresTypes": "gpu" if has_gpus(config) else None,
         },
     )
+
+
+def topology(config: ClusterConfig) -> str:
+    """Return what topology.conf goes by: places, nodesets, or none, where there is no such file."""
+    if config.slurm.topology:
+        return config.slurm.topology
+    if registry.get(config.platform).slurm.places and any(map(partial(_is_placed, config), config.nodesets.values())):
+        return "places"
+    # Of one nodeset it would say nothing; and programs that load libslurm alone end at 24.11's plugin with `undefined
+    # symbol: topo_conf` (test7.12 of Slurm's own tests).
+    return "nodesets" if len(config.nodesets) > 1 else "none"
+
+
+def _is_placed(config: ClusterConfig, nodeset: Nodeset) -> bool:
+    """Return whether machines are placed close to each other: those with a network of the GPUs are made for it."""
+    placed = any(way.placement or (way.reservation and way.reservation.placement_policy) for way in nodeset.ways)
+    return placed or nodeset_type(config, nodeset).family.fabric.nics > 0
 
 
 def _preemption(config: ClusterConfig) -> Group:

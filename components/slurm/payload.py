@@ -21,10 +21,11 @@ from cluster.config.validators.settings import minutes
 from cluster.jobs.script import environment
 from cluster.people import NORMAL, default_account, unix_groups
 from cluster.roster import MachineSpec, controller_name, elastic_names, node_names, static_names
-from cluster.slurm import paths, power_saving
+from cluster.slurm import hostlist, paths, power_saving
 from cluster.slurm.files import render, render_slurmdbd
 from cluster.slurm.health import health, measurements
 from cluster.slurm.script_tree import Tree, has_scripts
+from cluster.slurm.slurm_conf import topology
 from scripts.node.interface import (
     Configure,
     Exports,
@@ -210,6 +211,7 @@ def configure(
             payload["measure"] = measured
         payload["files"] = {name: text.removesuffix("\n").split("\n") for name, text in files.items()}
         payload["environment"] = environment(config).splitlines()
+        _add_topology(payload, config)
         if state:
             payload["state"] = cast("StateDisk", dict(state))
         if exports:
@@ -227,6 +229,13 @@ def _add_monitoring(payload: Configure, config: ClusterConfig, *, controls: bool
         payload["monitoring"] = metrics
         if of_gpus := gpus.exporter(config):
             payload["gpu_exporter"] = of_gpus
+
+
+def _add_topology(payload: Configure, config: ClusterConfig) -> None:
+    kind = topology(config)
+    if kind != "none":
+        nodesets = {name: hostlist.compress(node_names(config, name)) for name in config.nodesets}
+        payload["topology"] = {"nodesets": nodesets, "places": kind == "places"}
 
 
 _NO_CLOUD: ReconcileCloud = {

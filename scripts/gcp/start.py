@@ -30,6 +30,7 @@ INSTALL, INSTALL_LOG = Path("/var/lib/hpc/install/state"), Path("/var/log/hpc-in
 BEGUN = RUN / "install-begun"  # in this boot
 SYSTEMD, SSHD = Path("/etc/systemd/system"), Path("/etc/ssh/sshd_config.d/00-hpc-boot.conf")
 RESOLVER, RESOLVED = Path("/usr/bin/resolvectl"), Path("/etc/systemd/resolved.conf.d/00-hpc.conf")
+PLACE = Path("/etc/hpc/place")
 HOST_KEY = Path("/etc/ssh/hpc_host_key")  # not where the guest agent makes keys of its own
 UNIT = "hpc-install.service"
 UNITS = ("hpc-node.service", "hpc-watch.service")
@@ -149,8 +150,22 @@ def make(machine: Machine, *, once: bool) -> None:
     if to_install and not once:
         install(machine, cloud, boot["install"])
     if boot["setup"] and (not once or not to_install):
+        note_place(machine)
         machine.write(Path("/etc/hpc/node.json"), json.dumps(boot["node"], indent=1, sort_keys=True) + "\n")
         set_up(machine, cloud, boot["setup"])
+
+
+def note_place(machine: Machine) -> None:
+    """Keep what Google calls this machine's host, /CLUSTER/BLOCK/HOST, for topology.conf: another one after a stop.
+
+    Only machines of a placement policy or of a reservation that is dense have a name for it.
+    """
+    try:
+        place = metadata("attributes/physical_host").strip()
+    except KeyError:
+        place = ""
+    if place or PLACE.exists():
+        machine.write(PLACE, place + "\n")
 
 
 def shield(machine: Machine, *, again: bool) -> None:

@@ -56,6 +56,8 @@ def units_of(roles: list[str]) -> list[str]:
         found["slurmrestd"] = None
     if (payload or {}).get("reconcile"):
         found["hpc-reconcile"] = None
+    if ((payload or {}).get("topology") or {}).get("places"):
+        found["hpc-topology"] = None
     found |= dict.fromkeys(monitoring.units())
     return [*found, *(JOINING if roles == ["node"] else ())]
 

@@ -9,7 +9,7 @@ from health import measure
 from jobs import drain, prologs
 from monitoring import service as monitoring
 from reconcile import service
-from slurm import conf_changes, slurmctld, upgrade
+from slurm import conf_changes, slurmctld, topology, upgrade
 from system import cluster_state, munge, state_disk
 
 
@@ -24,6 +24,7 @@ def control(payload: dict[str, Any]) -> None:
     """The controller's part: daemons with their files, then the config version for all other machines."""
     files = {name: "\n".join(lines) + "\n" for name, lines in payload["files"].items()}
     dbd = files.pop("slurmdbd.conf")
+    files |= topology.files(payload.get("topology"))
     slurmctld.refuse_other_name(payload["cluster"])
     if slurmctld.JOB_SUBMIT in files:
         slurmctld.check_job_submit(files.get(slurmctld.SITE_RULES, ""))
@@ -45,6 +46,7 @@ def control(payload: dict[str, Any]) -> None:
         slurmctld.register_cluster(payload["cluster"])
         slurmctld.register_qos(payload["qos"])
         slurmctld.controller_daemon(files)
+    topology.converge(payload.get("topology"))
     if payload.get("slurmrestd"):
         slurmctld.start_slurmrestd()
     else:

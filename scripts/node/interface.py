@@ -158,9 +158,17 @@ class GpuExporter(TypedDict):
     fields: list[str]
 
 
+class Topology(TypedDict):
+    """Nodes of each nodeset as host lists, and whether those that report a place are below the switch of that."""
+
+    nodesets: dict[str, str]
+    places: bool
+
+
 class _Containers(_Controller, total=False):
     containers: str  # where enroot keeps containers, if that is not the default
     reconcile: Reconcile  # absent where no node is elastic or spare
+    topology: Topology  # absent without topology.conf
     monitoring: Monitoring  # the controller's; absent without metrics
     node_exporter: str  # arguments of node_exporter; absent without metrics
     gpu_exporter: GpuExporter  # absent without metrics or GPUs
@@ -268,6 +276,7 @@ class Report(TypedDict, total=False):
     boot: str
     host_key: str
     munge: str
+    place: str  # the cloud's name of its host, /CLUSTER/BLOCK/HOST; absent where there is none
 
 
 class _Unit(TypedDict, total=False):

@@ -202,6 +202,7 @@ SAMPLES: list[Sample] = [
     ("slurm.job_submit_lua", at("slurm", job_submit_lua="-- slurm_job_submit slurm_job_modify\n"), Effect.RESTART),
     ("slurm.prolog_flags", at("slurm", prolog_flags=["Alloc", "Contain"]), Effect.RESTART),
     ("slurm.scrontab", at("slurm", scrontab=True), Effect.RESTART),
+    ("slurm.topology", at("slurm", topology="places"), Effect.RESTART),
     ("slurm.job_account_gather", at("slurm", job_account_gather="cgroup"), Effect.RESTART),
     ("slurm.reconcile.mode", at("slurm", "reconcile", mode="advise"), Effect.NOTHING),
     ("slurm.reconcile.actions_per_hour", at("slurm", "reconcile", actions_per_hour=10), Effect.NOTHING),

@@ -58,6 +58,38 @@ class TestWrite:
         assert (tmp_path / "key").stat().st_mode & 0o777 == 0o600
 
 
+class TestPlace:
+    """Google's name of the machine's host, for topology.conf."""
+
+    @pytest.fixture
+    def told(self, tmp_path, monkeypatch):
+        """What metadata has of it."""
+        metadata = {"attributes/physical_host": "/c/b/h\n"}
+        monkeypatch.setattr(start, "metadata", metadata.__getitem__)
+        monkeypatch.setattr(start, "PLACE", tmp_path / "place")
+        return metadata
+
+    def test_is_kept_and_another_one_is_new_to_the_machine(self, told):
+        changed = []
+        for place in ("/c/b/h", "/c/b/h", "/c/b2/h"):
+            told["attributes/physical_host"] = place
+            machine = start.Machine()
+            start.note_place(machine)
+            changed.append(len(machine.changed))
+            assert start.PLACE.read_text() == f"{place}\n"
+        assert changed == [1, 0, 1]
+
+    def test_a_machine_without_one_has_nothing_to_report(self, told):
+        machine = start.Machine()
+        start.note_place(machine)
+        told.clear()
+        start.note_place(machine)
+        assert start.PLACE.read_text() == "\n"
+        start.PLACE.unlink()
+        start.note_place(machine)
+        assert not start.PLACE.exists()
+
+
 class TestNames:
     def test_none_is_kept_as_missing(self, tmp_path, monkeypatch):
         called: list[tuple[str, ...]] = []

@@ -14,7 +14,16 @@ from cluster.config.partitions import Partition
 from cluster.config.slurm import SlurmSettings
 from cluster.config.storage import Storage
 from cluster.findings import Finding, show
-from cluster.platforms.base import ON_MACHINES, Capability, Credentials, Limit, Platform, Provider, later
+from cluster.platforms.base import (
+    ON_MACHINES,
+    Capability,
+    Credentials,
+    Limit,
+    Platform,
+    Provider,
+    SlurmDifferences,
+    later,
+)
 
 NETWORK: Mapping[str, str] = {
     "cidr": "172.16.0.0/20",
@@ -99,6 +108,7 @@ PLATFORM = Platform(
         SlurmSettings: ON_MACHINES[SlurmSettings],
     },
     capabilities=frozenset(Capability),
+    slurm=SlurmDifferences(places=True),
     checks=later("cluster.platforms.gcp.checks:find_errors"),
     warnings=later("cluster.platforms.gcp.checks:find_warnings"),
     rxdm=later("cluster.platforms.gcp.image:rxdm_of_driver"),

@@ -19,6 +19,7 @@ from cluster.platforms.gcp.filesystems.registry import targets
 from cluster.platforms.local.address_plan import BLOCKS, plan
 from cluster.roster import nodeset_type
 from cluster.slurm.files import render
+from cluster.slurm.slurm_conf import topology
 
 _ADDRESSES = "local machines have fixed addresses"
 WHY: Mapping[str, str] = {
@@ -216,7 +217,8 @@ def rehearsed(
     cidr = cidr or next(candidates(room(config, nodes=nodes, elastic=elastic)), str(PRIVATE))
     presents = {"presents_as": config.image.base} if config.image.base in SYSTEMS else {}
     own = {key: given[key] for key in ("groups", "users", "accounting") if given.get(key) is not None}
-    slurm = _slurm(given.get("slurm") or {}, _prologs(config, real_prolog=real_prolog), real_prolog=real_prolog)
+    prologs = _prologs(config, real_prolog=real_prolog)
+    slurm = _slurm(given.get("slurm") or {}, prologs, topology=topology(config), real_prolog=real_prolog)
     return {
         "platform": "local",
         "name": config.name,
@@ -376,11 +378,13 @@ def _prologs(config: ClusterConfig, *, real_prolog: bool) -> list[Section]:
     return [GIB] * gib + [STAND_INS] * (real_prolog and config.slurm.rxdm is not None)
 
 
-def _slurm(given: Section, prologs: list[Section], *, real_prolog: bool) -> Section:
+def _slurm(given: Section, prologs: list[Section], *, topology: str, real_prolog: bool) -> Section:
     section = _scripted(_known({key: value for key, value in given.items() if key not in _CLOUDS_OWN}, "extra", CONF))
     if section.get("job_account_gather") == "cgroup":
         # Which controllers machines may read depends on the host; /proc can be read on every one.
         del section["job_account_gather"]
+    if topology == "places":
+        section["topology"] = topology  # which only the cloud's platform has by itself
     if prologs:
         section["scripts"] = [*prologs, *(section.get("scripts") or [])]
     if section.get("rxdm") and not real_prolog:

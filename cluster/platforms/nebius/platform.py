@@ -69,6 +69,8 @@ PLATFORM = Platform(
         "spare": "remove it, and write one node more as count: Soperator holds no node back",
         "monitoring": "remove it here: Soperator has charts of its own for metrics (victoria-metrics-k8s-stack and "
         "soperator-dcgm-exporter), which its operators install beside the cluster",
+        "topology": "remove it here: Soperator writes topology.conf from the labels of Kubernetes' nodes; none: "
+        "nebius.values: {slurm-cluster: {slurmConfig: {topologyPlugin: topology/default}}}",
         "failover": "remove it: Kubernetes starts the controller's pod again on another node of its group, with its "
         "volume; node groups are in one zone",
     },

@@ -45,7 +45,6 @@ REPORT_SECONDS = 1800  # of a report, which takes 10 to 12 minutes
 JOURNAL_BYTES = 5_000_000
 SHOWN = 10  # actions in the status
 COMMENTS = 200  # jobs whose reason is remembered; those that have ended are among them
-RUNS = "RUNNING,CONFIGURING,SUSPENDED,COMPLETING,STOPPED"
 _PLAIN = re.compile(r"[^ -~]|[\"'\\]")
 
 
@@ -94,7 +93,7 @@ class Scontrol:
     def nodes(self) -> tuple[dict[str, dict[str, str]], dict[str, tuple[str, ...]]]:
         rows = output.rows(run("scontrol", "--oneliner", "--all", "show", "node"))
         wanted = f"--Format=JobID:|,NodeList:|,{scheduler.COMMENT}"
-        text = run("squeue", "--noheader", "--all", f"--states={RUNS}", wanted)
+        text = run("squeue", "--noheader", "--all", f"--states={scheduler.RUNS}", wanted)
         jobs: dict[str, tuple[str, ...]] = {}
         self._comments = {}
         for number, hosts, comment in (line.split("|", 2) for line in text.split("\n") if line.count("|") > 1):

@@ -13,13 +13,14 @@ import re
 # What running jobs are tied to: slurmctld ends those whose node has other sockets or cores when it starts
 # (job_resources.c, valid_job_resources), and hands out GPUs by number.
 SHAPE = ("cpus", "boards", "sockets", "socketsperboard", "corespersocket", "threadspercore", "gres")
+TOPOLOGY = "topology.conf"
 _BRACKETS = re.compile(r"^(.*?)\[([0-9,-]+)\](.*)$")
 
 
 def nodes(text: str) -> dict[str, tuple[str, ...]]:
     """Every node of a slurm.conf as written by this set-up's cluster, with its sockets, cores, threads and GPUs."""
     found: dict[str, tuple[str, ...]] = {}
-    for line in _lines(text, "nodename"):
+    for line in lines(text, "nodename"):
         shape = tuple(line.get(name, "") for name in SHAPE)
         found.update(dict.fromkeys(expand(line["nodename"]), shape))
     return found
@@ -27,12 +28,12 @@ def nodes(text: str) -> dict[str, tuple[str, ...]]:
 
 def partitions(text: str) -> set[str]:
     """The names of all partitions."""
-    return {line["partitionname"] for line in _lines(text, "partitionname")}
+    return {line["partitionname"] for line in lines(text, "partitionname")}
 
 
 def cluster(text: str) -> str:
     """ClusterName; empty if there is none."""
-    return next((line["clustername"] for line in _lines(text, "clustername")), "")
+    return next((line["clustername"] for line in lines(text, "clustername")), "")
 
 
 def expand(hosts: str) -> list[str]:
@@ -50,7 +51,7 @@ def expand(hosts: str) -> list[str]:
     return found
 
 
-def _lines(text: str, first: str) -> list[dict[str, str]]:
+def lines(text: str, first: str) -> list[dict[str, str]]:
     """The lines that begin with a parameter, as its words by lower-case name."""
     rows = (
         {key.lower(): value for key, _, value in (word.partition("=") for word in line.split())}
@@ -105,7 +106,9 @@ def need(old: dict[str, str], new: dict[str, str]) -> Need:
         return Need.NOTHING
     # A restart for job_submit.lua too, which slurmctld would read by itself: one that it can't load it would leave
     # aside, with a line in its log; started with it, it says so, and ends.
-    if set(before) != set(after) or any(before[name] != after[name] for name in after if name != "slurm.conf"):
+    if set(before) != set(after) or any(
+        before[name] != after[name] for name in after if name not in ("slurm.conf", TOPOLOGY)
+    ):
         return Need.RESTART
     differing = settings(old["slurm.conf"]) ^ settings(new["slurm.conf"])
     return Need.RECONFIGURE if all(key(line) in FOLLOWS_RECONFIGURE for line in differing) else Need.RESTART
@@ -117,9 +120,7 @@ def slurmd_epoch(files: dict[str, str]) -> str:
     Node lines count by their parameters, not by how many nodes they name: +1 node restarts nobody, elastic or not.
     """
     texts = {
-        name: text
-        for name, text in files.items()
-        if name.endswith(".conf") and name not in ("slurm.conf", "topology.conf")
+        name: text for name, text in files.items() if name.endswith(".conf") and name not in ("slurm.conf", TOPOLOGY)
     }
     lines = {line for line in settings(files["slurm.conf"]) if key(line) in SLURMD_STARTS_WITH}
     lines |= {f"{name}: {line}" for name, text in texts.items() for line in settings(text)}

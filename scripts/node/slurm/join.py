@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from interface import Node
 from jobs import lost_jobs
+from slurm import topology
 from slurm.scheduler import BROKEN, OURS, WORKING, State, resume_nodes, states, wait_until_answers
 from system import cluster_state, remote_node
 from system.host import SetupError, in_parallel, log, wait
@@ -40,6 +41,10 @@ def wait_for(nodes: list[Node], *, seconds: float) -> None:
             # Where many machines start at once, asking takes long, and keeps them from it.
             time.sleep(max(0.2, 5 * (time.monotonic() - began)))
     lost_jobs.end_lost_jobs()
+    try:
+        topology.refresh()
+    except SetupError as error:
+        log(f"{topology.NAME}: {error}")
 
 
 def wait_for_config_version(*, seconds: float) -> None:

@@ -84,6 +84,7 @@ OFF = {"POWERED_DOWN", "POWERING_DOWN"}  # its machine is off, or about to be
 BOOTING = {"POWERING_UP", "POWER_UP"}
 BROKEN = OFF | BOOTING
 BROKEN |= set("DOWN DRAIN ERROR FAIL FUTURE INVALID_REG NOT_RESPONDING NO_RESPOND REBOOT_ISSUED UNKNOWN".split())
+RUNS = "RUNNING,CONFIGURING,SUSPENDED,COMPLETING,STOPPED"  # states of jobs that have nodes
 ELASTIC = "CLOUD"  # its machine comes and goes as Slurm asks for it
 # Why a node was drained here (drain.py), and that it may be resumed as soon as it is there. Known by these texts, also
 # to other versions.

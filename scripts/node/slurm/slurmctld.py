@@ -269,12 +269,34 @@ def or_back(files: dict[str, str]) -> Generator[None]:
         ) from None
 
 
+def replace_file(name: str, text: str) -> None:
+    """Have slurmctld run with another text of one of its files, by a reconfigure.
+
+    Raises SetupError where it refuses it; then it runs with the text of before.
+    """
+    old = applied()
+    write(ETC / name, text)
+    try:
+        run("scontrol", "reconfigure")
+        answer()
+    except SetupError as error:
+        write(ETC / name, old[name])
+        forget("slurmctld")  # releases before 23.11 end at a file that they refuse
+        _begin()
+        answer()
+        raise SetupError(f"slurmctld refuses it, and runs with the one of before: {_complaints() or error}") from None
+    write(APPLIED, json.dumps({**old, name: text}), quiet=True)
+    log(f"slurmctld: reconfigured with another {name}")
+
+
 def digest() -> str:
     """SHA-256 of Slurm's files as they lie here: the stack's output `config_hash`, as long as nobody changes them.
 
-    Names and contents, each after its length, as cluster/slurm has it; the password counts as its mark.
+    Names and contents, each after its length, as cluster/slurm has it; the password counts as its mark. The stack does
+    not have topology.conf, which follows the nodes' places.
     """
-    texts = {name: (ETC / name).read_text() for name in (*applied(), "slurmdbd.conf")}
+    names = set(applied()) - {conf_changes.TOPOLOGY} | {"slurmdbd.conf"}
+    texts = {name: (ETC / name).read_text() for name in names}
     texts["slurmdbd.conf"] = texts["slurmdbd.conf"].replace(database.PASSWORD.read_text().strip(), PASSWORD_MARK)
     total = hashlib.sha256()
     for name in sorted(texts):

@@ -30,6 +30,7 @@ REGISTER = FOLDER / "register"  # nodes that are to register as after a boot, fr
 JOBS = FOLDER / "jobs"  # what jobs of the controller's measurements print
 GIVEN = ("nodes", "health", "jobs")  # what other machines write is slurm's, the rest is root's
 OWNER = "slurm"  # on every machine, with one number
+PLACE = Path("/etc/hpc/place")  # what the cloud calls this machine's host, from scripts/gcp/start.py
 LONGEST = 1 << 20  # bytes of a report
 GRACE = 10  # seconds that a machine ignores an earlier failure of the controller
 HOST_KEY = Path("/etc/ssh/ssh_host_ed25519_key.pub")
@@ -101,14 +102,16 @@ def report_failure(message: str) -> None:
 def report(state: str, version: str, message: str = "") -> None:
     """Write this machine's report: `state` is configured or failed, `version` the digest of the applied config version.
 
-    It has the SSH host key too, which nodes generate themselves, and the fingerprint of the MUNGE key: a new key may be
-    delivered after the config version that names it.
+    It has the SSH host key too, which nodes generate themselves, the fingerprint of the MUNGE key, as a new key may be
+    delivered after the config version that names it, and the machine's place, if the cloud gives one.
     """
     if not REPORTS.is_dir():
         folder(FOLDER)
         _folder_of_slurm(REPORTS)
     key = munge.fingerprint(munge.KEY.read_bytes()) if munge.KEY.exists() else ""
     found = Report(state=state, digest=version, message=message, boot=boot_id(), host_key=host_key(), munge=key)
+    if where := (PLACE.read_text(errors="replace").strip() if PLACE.exists() else ""):
+        found["place"] = where
     give(REPORTS / f"{socket.gethostname()}.json", json.dumps(found) + "\n")
 
 

@@ -92,6 +92,14 @@ class TestFiles:
         texts["slurmdbd.conf"] = texts["slurmdbd.conf"].replace("@database-password@", "@another-password@")
         assert "another" in only(wanted, seen).there
 
+    def test_a_topology_that_slurmctld_was_not_given(self, seen: ClusterObservation):
+        wanted = stack(seen)
+        files = facts(seen, "controller")["files"]
+        files["applied"]["topology.conf"] = files["etc"]["topology.conf"] = "0123456789abcdef"
+        assert not differences(wanted, seen)
+        files["etc"]["topology.conf"] = "fedcba9876543210"
+        assert only(wanted, seen).what == "topology.conf"
+
     def test_a_file_that_is_gone(self, seen: ClusterObservation):
         wanted = stack(seen)
         del facts(seen, "controller")["files"]["texts"]["gres.conf"]

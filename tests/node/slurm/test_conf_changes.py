@@ -28,6 +28,12 @@ def test_lines_of_lua_have_their_order_and_comments_of_their_own():
         assert conf_changes.need(old, {**old, "job_submit.lua": text}) is Need.RESTART
 
 
+def test_another_topology_needs_no_restart():
+    old = {**OLD, "topology.conf": "SwitchName=a Nodes=n-0\n"}
+    assert conf_changes.need(old, {**OLD, "topology.conf": "SwitchName=b Nodes=n-0\n"}) is Need.RECONFIGURE
+    assert conf_changes.need(OLD, old) is Need.RESTART
+
+
 class TestNeed:
     """What slurmctld has to do."""
 

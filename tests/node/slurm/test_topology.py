@@ -1,0 +1,165 @@
+"""topology.conf is one that Slurm reads whatever nodes report, and no job on several nodes changes the order of its
+nodes."""
+
+import json
+from itertools import chain
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from interface import Topology
+from slurm import conf_changes, scheduler, slurmctld, topology
+from system import cluster_state
+from system.host import SetupError
+
+NODES = {"gpu": [f"dev-gpu-{index}" for index in range(12)], "cpu-2": ["dev-cpu-2-0", "dev-cpu-2-1"], "none": []}
+NAMES = [name for names in NODES.values() for name in names]
+PART = st.one_of(
+    st.text(max_size=9), st.from_regex(r"[0-9]{19,30}", fullmatch=True), st.sampled_from(["a", "b", "x,y", "[0-9]"])
+)
+PLACE = st.one_of(st.text(max_size=20), st.lists(PART, min_size=1, max_size=5).map(lambda parts: "/" + "/".join(parts)))
+PLACES = st.dictionaries(st.sampled_from(NAMES), PLACE)
+NEAR = st.dictionaries(st.sampled_from(NAMES), st.from_regex(r"/[ab]/[1-3]/h", fullmatch=True))
+
+
+def written(places, *, before="", held=()):
+    present = topology.present(before)
+    return topology.render(topology.paths(NODES, places, present=present, held=held), places.values())
+
+
+def order(text):
+    """Nodes as slurmctld numbers them with SwitchAsNodeRank."""
+    leaves = [conf_changes.expand(row["nodes"]) for row in conf_changes.lines(text, "switchname") if "nodes" in row]
+    return list(chain.from_iterable(leaves))
+
+
+@given(places=PLACES)
+def test_slurm_reads_it_whatever_nodes_report(places):
+    text = written(places)
+    assert text.isascii()
+    rows = conf_changes.lines(text, "switchname")
+    assert all(set(row) in ({"switchname", "nodes"}, {"switchname", "switches"}) for row in rows)
+    names = [row["switchname"] for row in rows]
+    assert len(names) == len(set(names))
+    assert all(len(name) <= 64 and len(name) - len(name.rstrip("0123456789")) <= 18 for name in names)
+    assert sorted(order(text)) == sorted(NAMES)
+    # One tree: each switch but the root is below one other.
+    children = [child for row in rows if "switches" in row for child in row["switches"].split(",")]
+    assert sorted(children) == sorted(set(names) - {topology.ROOT})
+    assert set(topology.present(text)) == set(NAMES)
+
+
+@given(places=NEAR)
+def test_nodes_of_a_block_share_a_leaf_below_their_cluster_and_others_their_nodesets(places):
+    found = topology.present(written(places))
+    for name in NAMES:
+        parts = places.get(name, "").split("/")[1:3]
+        nodeset = next(nodeset for nodeset, names in NODES.items() if name in names)
+        assert found[name] == (topology.switches("/".join(["", *parts, "x"])) if parts else (f"ns-{nodeset}",))
+
+
+@given(before=NEAR, after=PLACES, held=st.sets(st.sampled_from(NAMES)))
+def test_nodes_that_are_held_keep_their_switch_and_their_order(before, after, held):
+    old = written(before)
+    new = written(after, before=old, held=held)
+    assert [name for name in order(new) if name in held] == [name for name in order(old) if name in held]
+    assert all(topology.present(new)[name] == topology.present(old)[name] for name in held)
+
+
+@given(places=PLACES)
+def test_the_same_places_have_the_same_text(places):
+    text = written(places)
+    assert written(dict(reversed(places.items())), before=text) == text
+
+
+@given(st.lists(st.from_regex(r"[a-z-]{1,3}[0-9]{0,11}", fullmatch=True), unique=True))
+def test_a_host_list_has_all_names(names):
+    assert sorted(conf_changes.expand(topology.compress(names))) == sorted(names)
+
+
+def test_blocks_that_no_cloud_has_are_left_out():
+    nodes = [f"n-{index}" for index in range(topology.MOST_LEAVES + 1)]
+    for cluster, leaf in (("one", ("c-",)), ("{}", ("all",))):
+        places = {name: f"/{cluster.format(name)}/{name}/h" for name in nodes}
+        found = topology.present(topology.render(topology.paths({"n": nodes}, places, present={}, held=())))
+        assert {path[0][: len(leaf[0])] for path in found.values()} == set(leaf)
+
+
+class TestRefresh:
+    """A controller whose slurmctld refuses a file with `nonsense` in it, as one of 22.05 does: it ends."""
+
+    @pytest.fixture
+    def done(self, tmp_path, monkeypatch):
+        """The commands that slurmctld was given."""
+        commands: list[str] = []
+        for name in ("ETC", "APPLIED"):
+            monkeypatch.setattr(slurmctld, name, tmp_path / name.lower())
+        monkeypatch.setattr(topology, "SETTINGS", tmp_path / "settings")
+        monkeypatch.setattr(cluster_state, "REPORTS", tmp_path / "nodes")
+        (tmp_path / "nodes").mkdir()
+        slurmctld.ETC.mkdir()
+        settings: Topology = {"nodesets": {"gpu": "dev-gpu-[0-11]"}, "places": True}
+        topology.SETTINGS.write_text(json.dumps(settings))
+        slurmctld.APPLIED.write_text(json.dumps({"slurm.conf": "", **topology.files(settings)}))
+        (slurmctld.ETC / topology.NAME).write_text(slurmctld.applied()[topology.NAME])
+
+        def run(*command: str, **_: object) -> str:
+            commands.append(command[0] if command[0] == "squeue" else " ".join(command))
+            if command[1] == "reconfigure" and "nonsense" in (slurmctld.ETC / topology.NAME).read_text():
+                raise SetupError("Unable to contact slurm controller")
+            return "dev-gpu-[0-1]\ndev-gpu-3\n" if command[0] == "squeue" else ""
+
+        monkeypatch.setattr(slurmctld, "write", lambda path, text, **_: path.write_text(text))
+        monkeypatch.setattr(slurmctld, "answer", lambda: None)
+        monkeypatch.setattr(slurmctld, "service", lambda *_, **__: commands.append("start"))
+        monkeypatch.setattr(slurmctld, "forget", lambda _: commands.append("forget"))
+        monkeypatch.setattr(slurmctld, "run", run)
+        monkeypatch.setattr(topology, "run", run)
+        monkeypatch.setattr(topology, "succeeds", lambda *_: True)
+        return commands
+
+    def report(self, **places: str) -> None:
+        for name, place in places.items():
+            text = json.dumps({"state": "configured", "place": place})
+            (cluster_state.REPORTS / f"{name.replace('_', '-')}.json").write_text(text)
+
+    def test_reconfigures_when_a_place_is_new_and_only_then(self, done):
+        assert topology.refresh() is False
+        self.report(dev_gpu_5="/c/b/h")
+        topology.refresh()
+        topology.refresh()
+        assert done == ["squeue", "squeue", "scontrol reconfigure", "squeue"]
+        assert slurmctld.applied()[topology.NAME] == (slurmctld.ETC / topology.NAME).read_text()
+
+    def test_nodes_of_a_job_on_several_wait_for_its_end(self, done, monkeypatch):
+        self.report(dev_gpu_0="/c/b/h", dev_gpu_3="/c/b/i")
+        assert topology.refresh() is True
+        found = topology.present(slurmctld.applied()[topology.NAME])
+        assert (found["dev-gpu-0"], found["dev-gpu-3"]) == (("ns-gpu",), topology.switches("/c/b/i"))
+        monkeypatch.setattr(topology, "run", lambda *_: "dev-gpu-3\n")
+        assert topology.refresh() is False
+        assert topology.present(slurmctld.applied()[topology.NAME])["dev-gpu-0"] == topology.switches("/c/b/h")
+
+    def test_all_wait_while_slurmctld_can_not_be_asked(self, done, monkeypatch):
+        monkeypatch.setattr(topology, "succeeds", lambda *_: False)
+        self.report(dev_gpu_3="/c/b/i")
+        assert topology.refresh() is True
+        assert done == []
+
+    def test_a_file_that_is_refused_gives_way_to_the_one_before(self, done, monkeypatch):
+        before = slurmctld.applied()
+        monkeypatch.setattr(topology, "render", lambda *_: "SwitchName=nonsense\n")
+        with pytest.raises(SetupError, match="slurmctld refuses it, and runs with the one of before"):
+            topology.refresh()
+        assert done == ["squeue", "scontrol reconfigure", "forget", "start"]
+        assert slurmctld.applied() == before
+        assert (slurmctld.ETC / topology.NAME).read_text() == before[topology.NAME]
+
+    def test_one_that_somebody_changed_is_written_again(self, done):
+        text = (slurmctld.ETC / topology.NAME).read_text()
+        (slurmctld.ETC / topology.NAME).write_text("SwitchName=mine Nodes=dev-gpu-0\n")
+        topology.refresh()
+        assert (slurmctld.ETC / topology.NAME).read_text() == text
+
+    def test_the_states_of_jobs_that_have_nodes_are_asked_for(self):
+        assert {"RUNNING", "CONFIGURING", "SUSPENDED", "STOPPED"} <= set(scheduler.RUNS.split(","))
