@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from cluster.catalog.recipes import OLDEST_KERNEL
 from cluster.findings import Actor
 from cluster.observe.health.check_results import ADVICE
 from scripts.node.health.kinds import KINDS, MACHINE
@@ -425,6 +426,33 @@ ALERTS: tuple[Alert, ...] = (
         what="The machines' image is more than 180 days old, and so are its kernel and its security updates",
         todo="set image.snapshot to a later date, then ./hpc up STACK",
         **_gauge("hpc_image_age_seconds", "20000000", "86400"),
+    ),
+    Alert(
+        name="KernelOld",
+        expression=f"hpc_kernel_age_seconds > {OLDEST_KERNEL * _DAY}",
+        minutes=60,
+        severity="warning",
+        what=f"The kernel of the machines' image is more than {OLDEST_KERNEL} days old and lacks the fixes since then",
+        todo="set image.recipe to a later version, then ./hpc up STACK",
+        **_gauge("hpc_kernel_age_seconds", "20000000", "86400"),
+    ),
+    Alert(
+        name="KeyOld",
+        expression=f"hpc_key_age_seconds > {365 * _DAY}",
+        minutes=60,
+        severity="warning",
+        what="The cluster has had its key {{ $labels.key }} for more than a year: whoever saw it can use it still",
+        todo="./hpc up STACK --replace '**::{{ $labels.cluster }}-{{ $labels.key }}'",
+        **_gauge("hpc_key_age_seconds", "40000000", "86400", key="munge", cluster="dev"),
+    ),
+    Alert(
+        name="BackupOld",
+        expression=f"hpc_accounting_backup_age_seconds > {30 * _DAY}",
+        minutes=60,
+        severity="warning",
+        what="The last backup of the accounting database is more than 30 days old, or there is none",
+        todo="./hpc accounting backup STACK",
+        **_gauge("hpc_accounting_backup_age_seconds", "3000000", "86400"),
     ),
     Alert(
         name="ReconcileHeld",

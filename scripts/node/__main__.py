@@ -89,7 +89,7 @@ PHASES: dict[str, Callable[[dict[str, Any]], object]] = {
     "warm-up": of("jobs.warm_up", "warm"),
     "leave": lambda payload: of("jobs.drain", "leave")(payload["node"]),
     "settle": restore_last_success,  # known by this name to every version
-    "backup": lambda _: of("accounting.backup", "write_backup")(sys.stdout.buffer),
+    "backup": lambda _: of("accounting.backup", "send")(),
     "restore": of("accounting.backup", "restore"),
     "rebuild": of("accounting.records", "rebuild"),
     "prologs": of("jobs.prologs", "stage"),

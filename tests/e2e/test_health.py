@@ -76,7 +76,7 @@ def test_slurmd_checks_every_node(sick: Cluster):
     assert "00-hpc-health: ended, exit code 0" in sick.inside("gpu-0", "cat /var/log/slurm/prolog.log")
 
 
-ELSEWHERE = ("hpc_image_age_seconds", "hpc_reconcile_brakes", "hpc_reconcile_cooling")
+ELSEWHERE = ("hpc_image_age_seconds", "hpc_kernel_age_seconds", "hpc_reconcile_brakes", "hpc_reconcile_cooling")
 """Metrics of baked images, and of elastic nodes."""
 
 

@@ -33,6 +33,7 @@ from typing import IO, Any
 from accounting import accounts, merge_jobs
 from accounting.database import DATABASE, cluster_name, query, sacctmgr_show, tables
 from slurm import scheduler, slurmctld
+from system import cluster_state
 from system.host import SetupError, folder, listens, log, run, succeeds, wait, write
 
 # Not by Slurm's own tools: `sacctmgr dump` has no job records, and `sacctmgr archive dump` purges those that it writes.
@@ -46,6 +47,7 @@ SANDBOX = b"/*M!999999\\- enable the sandbox mode */"
 CHARACTER_SET = "--default-character-set=utf8mb4"
 DUMP_OPTIONS = ("--single-transaction", "--quick", "--skip-lock-tables", "--hex-blob", CHARACTER_SET)
 FOLDER = Path("/var/lib/hpc/accounting")  # root's alone: uploaded backups, and what was there before a restore
+MADE = cluster_state.FOLDER / "backup-made"  # outlives the controller's machine, as the database does
 FRESH, REPLACED = "slurm_acct_db_fresh", "slurm_acct_db_replaced"
 LONGEST = 1 << 24  # bytes of a line that says what a backup is: it names what of accounts and users was the stack's
 START_SECONDS = 3600.0  # slurmdbd converts an older release's tables before it listens
@@ -99,6 +101,12 @@ def write_backup(out: IO[bytes]) -> None:
             raise SetupError(f"`{' '.join(command)}` failed with exit code {process.returncode}: {said}")
         packed.write(f"{LAST_LINE}{whole.hexdigest()}\n".encode())
     out.flush()
+
+
+def send() -> None:
+    """Write a backup to standard output, and note when it was made: metrics have its age."""
+    write_backup(sys.stdout.buffer)
+    write(MADE, f"{time.time():.0f}\n", quiet=True)
 
 
 def load(file: Path, database: str) -> None:

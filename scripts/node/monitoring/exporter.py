@@ -8,12 +8,15 @@ metrics, and hpc_collector_success says which.
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import time
+from calendar import timegm
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 
+from accounting import backup
 from health import outcome
 from health.kinds import KINDS
 from monitoring import gpu_use, slurm_metrics
@@ -23,10 +26,12 @@ from reconcile import service as reconcile
 from slurm import conf_changes, scheduler, slurmctld
 from system import cluster_state, installation, mounts, munge
 from system.host import Part, SetupError, listens, read_json, run, side_by_side, write
+from system.protected_files import TOKEN_KEY
 
 FILE = TEXTFILES / "hpc.prom"
 SECONDS = 8.0  # for all parts together
 COMMAND_SECONDS = 6
+KEYS = cluster_state.FOLDER / "keys.json"  # fingerprints, and since when
 
 
 def main() -> None:
@@ -110,9 +115,31 @@ def _machines() -> Iterator[Sample]:
         if state != "configured":
             yield Sample("hpc_machine_config_not_applied", 1, {"machine": name, "state": state})
     yield from (Sample("hpc_machines", count, {"state": state}) for state, count in counts.items())
-    made = installation.image().get("made")
-    if made:
-        yield Sample("hpc_image_age_seconds", time.time() - float(made))
+    image = installation.image()
+    if image.get("made"):
+        yield Sample("hpc_image_age_seconds", time.time() - float(image["made"]))
+    if image.get("kernel"):
+        yield Sample("hpc_kernel_age_seconds", time.time() - timegm(time.strptime(image["kernel"], "%Y-%m-%d")))
+
+
+def _ages() -> Iterator[Sample]:
+    """Yield the ages of keys and of the last backup: since the cluster has each, whatever machine the controller is."""
+    now, there = time.time(), read_json(KEYS, {})
+    files = {"munge": munge.KEY, "tokens": TOKEN_KEY}
+    prints = {name: munge.fingerprint(path.read_bytes()) for name, path in files.items() if path.exists()}
+    known = {name: there.get(name, {}) for name in prints}
+    known = {
+        name: known[name] if known[name].get("key") == key else {"key": key, "since": now}
+        for name, key in prints.items()
+    }
+    if known != there:
+        write(KEYS, json.dumps(known) + "\n", quiet=True)
+    cluster = read_json(cluster_state.CONFIG, {}).get("cluster", "")
+    for name, row in known.items():
+        yield Sample("hpc_key_age_seconds", now - row["since"], {"key": name, "cluster": cluster})
+    if not backup.MADE.exists():
+        write(backup.MADE, f"{now:.0f}\n", quiet=True)  # from when on there is something to back up
+    yield Sample("hpc_accounting_backup_age_seconds", now - float(backup.MADE.read_text()))
 
 
 def _health() -> Iterator[Sample]:
@@ -159,6 +186,7 @@ def parts() -> dict[str, Callable[[], Iterable[Sample]]]:
         "scheduler": _scheduler,
         "daemons": _daemons,
         "machines": _machines,
+        "ages": _ages,
         "health": _health,
         "reconcile": _reconcile,
     }

@@ -1,7 +1,9 @@
 """Slurm's metrics under slurmctld's own names, from what its commands print."""
 
 from calendar import timegm
+from pathlib import Path
 
+import pytest
 from monitoring import exporter
 from monitoring.exposition import Sample
 from monitoring.slurm_metrics import job_metrics, node_metrics, scheduler_metrics
@@ -94,3 +96,24 @@ def test_a_part_that_fails_costs_its_own_metrics_and_native_ones_are_left_out():
     assert "slurm_x" not in text
     assert 'hpc_y{node="a"} 2' in text
     assert "slurm_x 1" in exporter.collect({"two": works})
+
+
+def test_keys_and_backups_have_the_age_since_the_cluster_has_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    clock, key = [1000.0], tmp_path / "munge.key"
+    key.write_text("first")
+    for module, name in ((exporter, "KEYS"), (exporter, "TOKEN_KEY"), (exporter.backup, "MADE")):
+        monkeypatch.setattr(module, name, tmp_path / name)
+    monkeypatch.setattr(exporter.munge, "KEY", key)
+    monkeypatch.setattr(exporter.cluster_state, "CONFIG", tmp_path / "none")
+    monkeypatch.setattr(exporter.time, "time", lambda: clock[0])
+    ages = lambda: {name.split()[0]: age for name, age in values(exporter._ages()).items()}  # noqa: E731
+    backup, munge = "hpc_accounting_backup_age_seconds", "hpc_key_age_seconds"
+    assert ages() == {backup: 0, munge: 0}
+    clock[0] += 500
+    # Another machine for the controller has the same key in a new file.
+    key.unlink()
+    key.write_text("first")
+    assert ages() == {backup: 500, munge: 500}
+    (tmp_path / "MADE").write_text("1400\n")
+    key.write_text("second")
+    assert ages() == {backup: 100, munge: 0}
