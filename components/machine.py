@@ -134,7 +134,7 @@ class Elastic:
 
     cloud: Mapping[str, pulumi.Input[str]]
     """The API that it calls: `ReconcileCloud` of scripts/node/interface.py."""
-    templates: Mapping[str, Sequence[Mapping[str, pulumi.Input[str]]]]
+    templates: Mapping[str, Sequence[Mapping[str, pulumi.Input[Any]]]]
     """Of each elastic nodeset: `way` and `template`, in the order in which they are tried."""
     token: pulumi.Output[str] | None = None
     """Authenticates the controller; the content of the file `token_file` of `cloud`. None where it has an identity of
@@ -147,7 +147,7 @@ class Machines:
 
     machines: Sequence[Machine]
     """The machines in the roster's order: controller, login machines, nodes."""
-    mounts: Callable[[MachineSpec], Sequence[Mapping[str, pulumi.Input[str]]]]
+    mounts: Callable[[MachineSpec], Sequence[Mapping[str, pulumi.Input[Any]]]]
     """Shared file systems of a machine: source, target, fs_type, options."""
     addresses: Mapping[str, str] = field(default_factory=dict)
     """Address of every machine by name, if the platform has it beforehand; else empty, and names are resolved."""

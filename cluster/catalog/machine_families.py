@@ -72,6 +72,9 @@ class Family:
     flex: bool = False
     """True if flex start gives it: accelerator-optimized machines but A4X and G4, and H4D
     (cloud.google.com/compute/docs/instances/about-flex-start-vms)."""
+    flex_placement: bool = False
+    """True if a workload policy can keep machines of flex start close to each other: A3 Ultra, A4 and H4D
+    (GoogleCloudPlatform/cluster-toolkit, docs/slurm-dws-flex.md)."""
     architecture: Literal["x86_64", "arm64"] = "x86_64"
     """Instruction set of its CPUs."""
     builds_images: bool = True
@@ -115,10 +118,11 @@ _ROWS = (
     ),
     Family(
         name="a3-ultragpu", fabric=fabrics.ROCE, local_ssds=32,
-        disks=_HYPERDISKS, egress=(Limit(cpus=1, mbps=400 * GBIT),), calendar=True, flex=True, source=_ACCELERATED),
+        disks=_HYPERDISKS, egress=(Limit(cpus=1, mbps=400 * GBIT),), calendar=True, flex=True, flex_placement=True,
+        source=_ACCELERATED),
     Family(
         name="a4-highgpu", fabric=fabrics.ROCE, local_ssds=32, disks=_HYPERDISKS,
-        egress=(Limit(cpus=1, mbps=400 * GBIT),), calendar=True, flex=True, source=_ACCELERATED),
+        egress=(Limit(cpus=1, mbps=400 * GBIT),), calendar=True, flex=True, flex_placement=True, source=_ACCELERATED),
     Family(
         name="c2", disks=_PERSISTENT,
         egress=(Limit(cpus=1, mbps=10 * GBIT), Limit(cpus=8, mbps=16 * GBIT), Limit(cpus=16, mbps=32 * GBIT)),

@@ -17,8 +17,8 @@ BOOT_SECONDS = 900
 is less than a virtual machine with eight GPUs takes. Source: cluster-toolkit,
 examples/machine-learning/a3-megagpu-8g, partition_conf."""
 QUEUED_SECONDS = 65533
-"""ResumeTimeout of machines that the cloud is asked for in advance (flex start): the most that fits into Slurm's 16
-bits, 18 hours."""
+"""ResumeTimeout of nodes whose machines wait in the cloud's queue (flex start) before 25.05, from which on it may be
+INFINITE: the most that fits into 16 bits, 18 hours. The reconcile service looks after those that do not boot."""
 SUSPEND_SECONDS = 120
 """SuspendTimeout: a node is not resumed before, as the machine of its name may still be there. The reconcile service
 ends it early where the machine is gone."""
@@ -83,18 +83,18 @@ def partition_settings(config: ClusterConfig, name: str) -> dict[str, Value]:
     queued = any(way.flex for section in elastic for way in section.ways)
     return {
         "SuspendTime": max((section.idle_seconds for section in elastic), default=None),
-        "ResumeTimeout": QUEUED_SECONDS if queued else None,
+        "ResumeTimeout": (_known(config, "INFINITE") or [QUEUED_SECONDS])[0] if queued else None,
     }
 
 
 def boot_seconds(config: ClusterConfig, nodeset: str) -> int:
-    """Return how long Slurm waits for an elastic node: ResumeTimeout of its partitions, else the cluster's."""
+    """Return how long an elastic node may boot: ResumeTimeout that its partitions have in the stack file, else the
+    cluster's."""
     whole = _seconds(config.slurm.extra, "resumetimeout") or BOOT_SECONDS
     found = [
         seconds
         for name, part in config.partitions.items()
-        if nodeset in part.nodesets
-        and (seconds := _seconds({**partition_settings(config, name), **_written(part.conf)}, "ResumeTimeout"))
+        if nodeset in part.nodesets and (seconds := _seconds(_written(part.conf), "ResumeTimeout"))
     ]
     return max(found, default=whole)
 

@@ -199,7 +199,7 @@ class GcpPlatform(pulumi.ComponentResource):
         after = [self._network.ready, *self._identity.ready(BUILDER)]
         return Image(name, self._config, self._network, self._identity.email(BUILDER), after, opts=own)
 
-    def _elastic(self, templates: Mapping[str, Sequence[Mapping[str, pulumi.Input[str]]]]) -> Elastic:
+    def _elastic(self, templates: Mapping[str, Sequence[Mapping[str, pulumi.Input[Any]]]]) -> Elastic:
         where = place(self._config)
         # Without the path that the provider's setting has: the client adds it.
         api = urlsplit(endpoint())

@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from lab.google.http import Answer, Call, GoogleHttp, RefusalError
+from lab.google.instance_groups import InstanceGroups
 
 GOOGLE = "https://www.googleapis.com/compute/v1/"
 STEPS = (None, "step 1 of 2: packages", "step 2 of 2: tests", "done")
@@ -175,7 +176,7 @@ class FakeCompute(GoogleHttp):
 
     def _begin(self, call: Call, kind: str, target: str, finish: Callable[[], None]) -> dict[str, Any]:
         fault = self.faults.get(kind, Fault())
-        zone = target.partition("/instances/")[0] if "/zones/" in target else ""
+        zone = re.sub("/(instances|instanceGroupManagers)/.*", "", target) if "/zones/" in target else ""
         operation = Operation(
             name=f"operation-{next(self._numbers)}",
             target=target,
@@ -500,8 +501,9 @@ class FakeController(FakeFlex):
         return begun
 
 
-class FakeElastic(FakeCompute):
-    """The server for instances that are made from templates, one by one or many at once, and found by their label.
+class FakeElastic(InstanceGroups, FakeCompute):
+    """The server for instances that are made from templates, one by one, many at once or by a resize request, and found
+    by their label.
 
     A subclass may have a machine behind each instance: `boot` and `halt` are called as instances begin and end to run.
     """
@@ -523,6 +525,43 @@ class FakeElastic(FakeCompute):
         """The host of every new instance; another one for each where it is empty."""
         self.clock: Callable[[], float] = time.time
         self._ids = itertools.count(1000)
+        self.groups = {}
+        self.queue_seconds, self.queue_error = 0.0, ""
+        """How long requests of flex start wait, and the error with which they then fail."""
+
+    def handle(self, call: Call) -> Answer:
+        self.step_groups()
+        return super().handle(call)
+
+    def queue(self) -> tuple[float, str]:
+        return self.queue_seconds, self.queue_error
+
+    def present(self) -> float:
+        return self.clock()
+
+    def template_of(self, link: str) -> Mapping[str, Any]:
+        return self._template(link)[1]
+
+    def shortage_of(self, link: str, count: int) -> list[Mapping[str, Any]]:
+        return [STOCK_OUT] if self._take(self._template(link)[0], count) else []
+
+    def come(self, zone: str, names: Sequence[str], link: str, group: str, ends: float) -> None:
+        until = time.strftime("%Y-%m-%dT%H:%M:%S.000+00:00", time.gmtime(ends))
+        created_by = {"key": "created-by", "value": f"projects/1/zones/z/instanceGroupManagers/{group}"}
+        for name in names:
+            path = f"{zone}/instances/{name}"
+            resource = self._resource(path, self.template_of(link), {"metadata": {"items": [created_by]}})
+            resource["resourceStatus"]["scheduling"] = {"terminationTimestamp": until}
+            self._add(path, {**resource, "status": "RUNNING"})
+            self.boot(name, resource)
+
+    def leave(self, zone: str, names: Sequence[str]) -> None:
+        for name in names:
+            if f"{zone}/instances/{name}" in self.world.machines:
+                self.end(name, "")
+
+    def operate(self, call: Call, kind: str, path: str, finish: Callable[[], None]) -> dict[str, Any]:
+        return self._begin(call, kind, path, finish)
 
     def boot(self, name: str, resource: dict[str, Any]) -> None:
         """An instance begins to run; also after a reset."""
@@ -548,6 +587,7 @@ class FakeElastic(FakeCompute):
             ("POST", f"{machine}/reset", self._reset),
             ("POST", f"{machine}/performMaintenance", self._perform_maintenance),
             ("POST", f"{machine}/reportHostAsFaulty", self._report_host),
+            *self.group_routes(),
             *super()._routes(),
         ]
 

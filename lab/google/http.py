@@ -128,7 +128,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.end_headers()
             self.wfile.write(body)
 
-    do_GET = do_POST = do_DELETE = _serve  # noqa: N815 - the server's own names
+    do_GET = do_POST = do_PATCH = do_DELETE = _serve  # noqa: N815 - the server's own names
 
     def handle(self) -> None:
         with contextlib.suppress(ConnectionError):

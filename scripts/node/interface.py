@@ -99,11 +99,17 @@ class ReconcileCloud(TypedDict):
     token_file: str
 
 
-class ReconcileTemplate(TypedDict):
-    """The instance template of one way to ask for machines: on_demand, spot, reservation, flex or calendar."""
-
+class _Template(TypedDict):
     way: str
     template: str
+
+
+class ReconcileTemplate(_Template, total=False):
+    """The instance template of one way to ask for machines: on_demand, spot, reservation or flex. Machines of flex
+    start have `run_seconds`, after which they are deleted, and may have `policy`, of their placement."""
+
+    run_seconds: int
+    policy: str
 
 
 class ReconcileNodeset(TypedDict):

@@ -107,6 +107,22 @@ class TestTemplates:
         assert found["cloud-cpu-reservation-2"]["specificReservation"]["values"] == ["two"]
         assert [row["way"] for row in recording.outputs["templates"]["cpu"]] == ["reservation", "spot", "reservation-2"]
 
+    def test_flex_start_has_its_time_and_keeps_machines_close_where_the_family_has_it(self):
+        found = {}
+        for name, kind in (("mega", "a3-megagpu-8g"), ("ultra", "a3-ultragpu-8g")):
+            ways = ["spot", {"flex": {"max_run": "60"}}]
+            nodesets: Any = {name: {"machine_type": kind, "count": {"min": 0, "max": 4}, "capacity": ways}}
+            recording = made(**nodesets)
+            found[name] = recording.outputs["templates"][name][1], recording.all(POLICY)
+            (template,) = (row for key, row in templates(recording).items() if key.endswith("-flex"))
+            assert template["scheduling"]["provisioningModel"] == "FLEX_START"
+            assert template["scheduling"]["instanceTerminationAction"] == "DELETE"
+            assert template["labels"]["hpc-made-by"] == "reconcile"
+        (mega, none), (ultra, (policy,)) = found["mega"], found["ultra"]
+        assert (mega["run_seconds"], "policy" in mega, none) == (3600, False, [])
+        assert ultra["policy"] == "policies/placement"
+        assert policy.inputs["workloadPolicy"] == {"type": "HIGH_THROUGHPUT", "maxTopologyDistance": "CLUSTER"}
+
     def test_a_preempted_one_is_deleted_and_a_static_one_is_stopped(self):
         found = templates(made(cpu={**CPU, "capacity": "spot"}))
         ends = {name: row["scheduling"]["instanceTerminationAction"] for name, row in found.items()}
@@ -225,6 +241,13 @@ class TestRights:
     def test_placements_take_one_permission_more(self, capacity: Any, placed: bool):
         found = reconcile_permissions(config(cpu={**CPU, "capacity": capacity}))
         assert ("compute.resourcePolicies.use" in found) is placed
+
+    def test_groups_are_for_those_who_wait_in_googles_queue(self):
+        flex = reconcile_permissions(config(cpu={**CPU, "capacity": ["spot", "flex"]}))
+        spot = reconcile_permissions(config(cpu={**CPU, "capacity": "spot"}))
+        assert {one.partition(".")[2] for one in set(flex) - set(spot)} == {
+            f"instanceGroupManagers.{verb}" for verb in ("create", "delete", "get", "list", "update")
+        }
 
     def test_who_runs_up_needs_the_role_that_makes_roles(self):
         assert "roles/iam.roleAdmin" in roles(config())

@@ -14,6 +14,7 @@ from cluster.platforms.gcp.filesystems import registry
 from cluster.platforms.gcp.filesystems.base import Need
 from cluster.platforms.gcp.permissions import (
     CUSTOM_ROLES,
+    FLEX,
     NETWORKS,
     POLICIES,
     RECONCILE,
@@ -282,7 +283,7 @@ class TestRoles:
 
     def test_the_page_has_what_the_calls_of_elastic_nodes_take(self):
         page = (stacks.ROOT / "docs/reference/google-cloud.md").read_text()
-        for method, permissions in RECONCILE.items():
+        for method, permissions in {**RECONCILE, **FLEX}.items():
             row = ", ".join(f"`{one.removeprefix('compute.')}`" for one in permissions)
             assert f"| `{method}` | {row} |" in page
 

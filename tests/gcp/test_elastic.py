@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from interface import ReconcileCloud
 from reconcile.compute_engine import ComputeEngine
 
-from cluster.platforms.gcp.permissions import RECONCILE
+from cluster.platforms.gcp.permissions import FLEX, RECONCILE
 from components.gcp.bake.design import BakeError
 from components.gcp.elastic.instances import ElasticInstancesProvider
 from engine import Workspace, events
@@ -40,7 +40,8 @@ WORLDS = st.dictionaries(
 
 @pytest.fixture
 def fake() -> Iterator[FakeElastic]:
-    with FakeElastic({"gpu-spot": {"machineType": "n1-standard-1"}}) as server:
+    queued = {"scheduling": {"provisioningModel": "FLEX_START"}, "labels": OURS}
+    with FakeElastic({"gpu-spot": {"machineType": "n1-standard-1"}, "gpu-flex": queued}) as server:
         yield server
 
 
@@ -77,6 +78,20 @@ def create(loop: ComputeEngine, *names: str, nodeset: str = "gpu") -> None:
         loop.insert(list(names[1:]), template=TEMPLATE, nodeset=nodeset, request=f"r-{names[1]}")
 
 
+def flex(fake: FakeElastic, loop: ComputeEngine, *names: str, nodeset: str = "gpu") -> None:
+    """Ask for instances by flex start, as the loop does."""
+    template = "projects/p/global/instanceTemplates/gpu-flex"
+    request = names[0].removeprefix("a3-").replace("-", "")
+    operation = loop.insert_group(
+        list(names), template=template, nodeset=nodeset, way="flex", policy="", request=request
+    )
+    while not loop.operation(operation.name).done:
+        pass
+    (group,) = (one for one in loop.groups()[0] if one.nodes == names)
+    loop.insert_resize(group, 86400, request=f"r-{names[0]}")
+    loop.resize(group.name)
+
+
 def there(fake: FakeElastic) -> list[str]:
     return sorted(path.rpartition("/")[2] for path in fake.world.machines)
 
@@ -91,6 +106,16 @@ class TestSweep:
         polled = [number for number, call in enumerate(fake.calls) if "/operations/" in call.path]
         assert len(asked) == 12
         assert all(number > asked[-1] for number in polled), "all are asked for before the first is waited for"
+
+    def test_what_waits_in_the_queue_goes_with_it_and_other_groups_stay(self, fake: FakeElastic, loop: ComputeEngine):
+        flex(fake, loop, "a3-gpu-0", "a3-gpu-1")
+        fake.queue_seconds = 1e9
+        flex(fake, loop, "a3-gpu-2", "a3-gpu-3")
+        flex(fake, loop, "a3-cpu-0", nodeset="cpu")
+        create(loop, "a3-gpu-4")
+        delete(fake)
+        assert there(fake) == []
+        assert [path.rpartition("/")[2] for path in fake.groups] == ["a3-cpu-flex-cpu0"]
 
     @pytest.mark.parametrize(
         "labels",
@@ -160,7 +185,7 @@ class TestSweep:
 
     def test_without_instances_nothing_is_done(self, fake: FakeElastic):
         delete(fake)
-        assert [call.method for call in fake.calls] == ["GET"]
+        assert {call.method for call in fake.calls} == {"GET"}
 
     def test_a_protected_one_is_named_with_the_command_that_frees_it(self, fake: FakeElastic, loop: ComputeEngine):
         create(loop, "a3-gpu-0")
@@ -299,6 +324,13 @@ METHODS = {
     "POST instances/NAME/performMaintenance": "instances.performMaintenance",
     "POST instances/NAME/reportHostAsFaulty": "instances.reportHostAsFaulty",
     "DELETE instances/NAME": "instances.delete",
+    "GET instanceGroupManagers": "instanceGroupManagers.list",
+    "POST instanceGroupManagers": "instanceGroupManagers.insert",
+    "PATCH instanceGroupManagers/NAME": "instanceGroupManagers.patch",
+    "DELETE instanceGroupManagers/NAME": "instanceGroupManagers.delete",
+    "POST instanceGroupManagers/NAME/deleteInstances": "instanceGroupManagers.deleteInstances",
+    "GET instanceGroupManagers/NAME/resizeRequests": "instanceGroupManagerResizeRequests.list",
+    "POST instanceGroupManagers/NAME/resizeRequests": "instanceGroupManagerResizeRequests.insert",
     "GET operations": "zoneOperations.list",
     "GET operations/NAME": "zoneOperations.get",
 }
@@ -321,15 +353,19 @@ def test_the_controllers_role_has_what_its_calls_take_and_no_more(fake: FakeElas
     loop.report_faulty("a3-gpu-0", "bad", request="report")
     loop.delete("a3-gpu-0", request="delete")
     own = {name for name, value in vars(ComputeEngine).items() if callable(value) and not name.startswith("_")}
+    flex(fake, loop, "a3-gpu-3")
+    (group,), _ = loop.groups()
+    loop.set_template(group, "projects/p/global/instanceTemplates/gpu-flex", request="template")
+    loop.delete("a3-gpu-3", group=group.name, request="leave")
+    loop.delete_group(group.name, request="end")
     assert own == {
+        *("groups", "resize", "insert_group", "insert_resize", "set_template", "delete_group"),
         *("instances", "get", "operation", "guest_attribute", "serial_log"),
         *("insert", "delete", "reset", "report_faulty", "perform_maintenance"),
     }, "a new method is called above"
-    called = {
-        METHODS[re.sub(r"(instances|operations)/(?!bulkInsert)[^/]+", r"\1/NAME", f"{call.method} {short(call.path)}")]
-        for call in fake.calls
-    }
-    assert called == RECONCILE.keys()
+    one = r"(instances|instanceGroupManagers|operations)/(?!bulkInsert)[^/]+"
+    called = {METHODS[re.sub(one, r"\1/NAME", f"{call.method} {short(call.path)}")] for call in fake.calls}
+    assert called == {*RECONCILE, *FLEX}
 
 
 def short(path: str) -> str:

@@ -62,16 +62,15 @@ def _ways(name: str, section: Nodeset) -> Iterator[tuple[Location, Capacity]]:
 
 
 def _elastic_errors(at: Location, capacity: Capacity, section: Nodeset) -> Iterator[Finding]:
-    """Yield ways in which machines can't come and go with jobs."""
-    allowed = "on_demand, spot or a reservation of an elastic nodeset"
-    if capacity.flex:
+    """Yield ways in which machines can't come and go with jobs, or after which no other is tried."""
+    allowed = "on_demand, spot, flex or a reservation of an elastic nodeset"
+    if capacity.flex and capacity is not section.ways[-1]:
         yield Finding(
             id="elastic-flex",
-            at=(*at, "flex"),
+            at=at,
             given=shown(capacity),
-            allowed=f"{allowed}: Google queues machines of flex start for up to two hours, longer than Slurm waits for "
-            "a node",
-            todo=f"write `count: {section.most}`, for nodes that `up` asks for, or take spot or on_demand",
+            allowed="flex as the last way: its requests wait in Google's queue, so ways after it are never tried",
+            todo="move it to the end, e.g. capacity: [{reservation: my-reservation}, spot, flex]",
         )
     if capacity.calendar:
         yield Finding(
@@ -82,6 +81,29 @@ def _elastic_errors(at: Location, capacity: Capacity, section: Nodeset) -> Itera
             "or not",
             todo=f"write `count: {section.most}`",
         )
+
+
+def flex_times(config: ClusterConfig) -> Iterator[Finding]:
+    """Yield partitions whose jobs may run longer than machines of flex start are held."""
+    for name in elastic_nodesets(config):
+        held = min((minutes(way.flex.max_run) for way in config.nodesets[name].ways if way.flex), default=0.0)
+        most = held - boot_seconds(config, name) / 60
+        for partition, row in config.partitions.items():
+            if held and name in row.nodesets and minutes(row.max_time) > most:
+                yield Finding(
+                    id="elastic-flex-time",
+                    at=("partitions", partition, "max_time"),
+                    given=row.max_time,
+                    allowed=f"{as_time(most)} at most: machines of flex start of {name} are deleted {as_time(held)} "
+                    "after they were created, and jobs are placed before that time is known",
+                    todo=f'write `max_time: "{as_time(most)}"`',
+                )
+
+
+def as_time(span: float) -> str:
+    """Minutes as Slurm writes them."""
+    days, rest = divmod(int(span), 24 * 60)
+    return f"{days}-{rest // 60:02d}:{rest % 60:02d}:00"
 
 
 def elastic_bindings(config: ClusterConfig) -> Iterator[Finding]:

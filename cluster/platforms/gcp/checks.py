@@ -505,6 +505,7 @@ def find_errors(config: ClusterConfig) -> Iterator[Finding]:
         _disk_errors,
         capacity_checks.find_errors,
         capacity_checks.elastic_bindings,
+        capacity_checks.flex_times,
         _rxdm_errors,
         _customize_errors,
     ):

@@ -76,6 +76,12 @@ def node_machine(edit: Edit) -> Impact:
             f"{old.static or 1}, so that they leave, then write the new capacity",
             command="./hpc up {stack}",
         )
+    if old.elastic and any(way.flex for way in old.ways) and not any(way.flex for way in new.ways):
+        return Refuse(
+            "the template would be deleted, which groups of flex start refer to: first lower max to "
+            f"{old.static or 1}, so that their nodes leave, then write the new capacity",
+            command="./hpc up {stack}",
+        )
     was, now = roster.nodeset_type(edit.before, old), roster.nodeset_type(edit.after, new)
     same = disks.boot(old.disk, "node", was) == disks.boot(new.disk, "node", now)
     if same and of_nodes(old.ways[0]) == of_nodes(new.ways[0]):

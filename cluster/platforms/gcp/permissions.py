@@ -87,6 +87,18 @@ RECONCILE: Mapping[str, tuple[str, ...]] = {
 }
 """Methods of Compute Engine that the reconcile loop on the controller calls (scripts/node/reconcile/compute_engine.py),
 and the permissions that each takes. To act as the nodes' service account is a role on that account."""
+FLEX: Mapping[str, tuple[str, ...]] = {
+    "instanceGroupManagerResizeRequests.insert": ("compute.instanceGroupManagers.update",),
+    "instanceGroupManagerResizeRequests.list": ("compute.instanceGroupManagers.get",),
+    "instanceGroupManagers.delete": ("compute.instanceGroupManagers.delete",),
+    "instanceGroupManagers.deleteInstances": ("compute.instanceGroupManagers.update",),
+    "instanceGroupManagers.insert": ("compute.instanceGroupManagers.create", "compute.instanceTemplates.useReadOnly"),
+    "instanceGroupManagers.list": ("compute.instanceGroupManagers.list",),
+    "instanceGroupManagers.patch": ("compute.instanceGroupManagers.update", "compute.instanceTemplates.useReadOnly"),
+}
+"""The same for elastic nodes of flex start. Instance groups are not among what a condition may name
+(cloud.google.com/iam/help/conditions/resource-policies): the role is for all groups of the project, and the loop checks
+whose a group is before it changes one."""
 BINDINGS = 20
 """Conditions under which a policy binds one role to one account, at most (cloud.google.com/iam/quotas). A condition has
 at most 12 logical operators."""
@@ -121,7 +133,11 @@ def reconcile_permissions(config: ClusterConfig) -> list[str]:
     placed = any(one.placement for one in asked if one) or any(
         way.reservation.placement_policy for way in ways if way.reservation
     )
-    found = {permission for permissions in RECONCILE.values() for permission in permissions}
+    flex = any(way.flex for way in ways)
+    close = any(machine.machine_type.family.flex_placement for machine in elastic_machines(config))
+    placed = placed or (flex and close)
+    calls = {**RECONCILE, **(FLEX if flex else {})}
+    found = {permission for permissions in calls.values() for permission in permissions}
     return sorted(found | ({PLACED} if placed else set()))
 
 

@@ -102,6 +102,13 @@ def _describe_elastic(config: ClusterConfig) -> list[str]:
     sizes = ", ".join(f"{size:,} GB of {kind}" for kind, size in _of_machines(config, elastic_machines(config)))
     return [
         *(f"up to {one.line}" for one in asked),
+        *(
+            f"jobs on {name} may wait for hours in the queue of flex start, which costs nothing; then all machines of "
+            f"a job are paid for until it has ended and they were idle, {way.flex.max_run} at most"
+            for name, section in config.nodesets.items()
+            for way in section.ways
+            if section.elastic and way.flex
+        ),
         f"elastic nodes add at most {count:,} machines, {gpus:,} GPUs, {nics:,} internal addresses, {sizes}",
     ]
 

@@ -52,7 +52,7 @@ class Compute:
         """Raises BakeError where there are no credentials."""
         self.bake = bake
         endpoint = host(bake.endpoint) if bake.endpoint else None
-        given: dict[str, Any] = {
+        self._given = given = {
             "credentials": credentials(bake.endpoint),
             "client_options": ClientOptions(api_endpoint=endpoint),
         }
@@ -153,11 +153,11 @@ class Compute:
     def instances_of(self, cluster: str) -> list[compute_v1.Instance]:
         """Instances in the zone that have the cluster's label."""
         request = {**self._zone, "filter": f"labels.{CLUSTER_LABEL}={cluster}"}
-        return self._ask(f"look for instances in {self.bake.zone}", _all_pages(self._instances.list), request)
+        return self._ask(f"look for instances in {self.bake.zone}", all_pages(self._instances.list), request)
 
     def images_of(self, cluster: str) -> list[compute_v1.Image]:
         request = {"project": self.bake.project, "filter": f"labels.{CLUSTER_LABEL}={cluster}"}
-        return self._ask("look for images", _all_pages(self._images.list), request)
+        return self._ask("look for images", all_pages(self._images.list), request)
 
     # -- how ---------------------------------------------------------------------------------------------------------
 
@@ -226,7 +226,7 @@ def of_operation(error: compute_v1.Error) -> list[Complaint]:
     return found
 
 
-def _all_pages(method: Callable[..., Iterable[Any]]) -> Callable[..., list[Any]]:
+def all_pages(method: Callable[..., Iterable[Any]]) -> Callable[..., list[Any]]:
     """A method that answers in pages, answering whole."""
     return lambda **request: list(method(**request))
 

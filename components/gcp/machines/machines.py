@@ -339,8 +339,8 @@ class Machines(pulumi.ComponentResource):
     """The machines in the roster's order: controller, login machines, nodes."""
     public: dict[str, pulumi.Output[str]]
     """Public addresses, by the name of the machine that has one."""
-    templates: Mapping[str, Sequence[Mapping[str, pulumi.Input[str]]]]
-    """Of each elastic nodeset: `way` and `template` (self link), in the order in which they are tried."""
+    templates: Mapping[str, Sequence[Mapping[str, pulumi.Input[Any]]]]
+    """Of each elastic nodeset: see Nodeset."""
 
     def __init__(self, name: str, args: MachineArgs, *, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("hpc:gcp:Machines", name, {}, opts)
@@ -385,8 +385,9 @@ class Nodeset(pulumi.ComponentResource):
     """
 
     machines: Sequence[Machine]
-    templates: Sequence[Mapping[str, pulumi.Input[str]]] = ()
-    """`way` and `template` (self link) of elastic machines, in the order in which they are tried."""
+    templates: Sequence[Mapping[str, pulumi.Input[Any]]] = ()
+    """`way` and `template` (self link) of elastic machines, in the order in which they are tried; of flex start
+    `run_seconds` too, and `policy` (self link) where machines can be close to each other."""
     instances: ElasticInstances | None = None
     """The elastic machines; None where there are none."""
 
@@ -460,14 +461,20 @@ class Nodeset(pulumi.ComponentResource):
     def _elastic(self, spec: MachineSpec, nodeset: str) -> None:
         args, marks = self._args, elastic_labels(self._args.config, nodeset)
         metadata = pulumi.Output.from_input(dict(args.metadata(spec)))
-        ways, made = self._section.ways, {}
+        ways, made, rows = self._section.ways, {}, []
         for index, way in enumerate(ways):
             before = sum(other.way == way.way for other in ways[:index])
             # A name of its own: the loop keeps by it which ways have no machines at the time.
             name = way.way + (f"-{before + 1}" if before else "")
             called, asked = f"{self._name}-{name.replace('_', '-')}", of_nodes(way, elastic=True)
-            made[name] = self._template(called, spec, asked, marks, metadata)
-        self.templates = [{"way": name, "template": template.self_link} for name, template in made.items()]
+            template = made[name] = self._template(called, spec, asked, marks, metadata)
+            row: dict[str, pulumi.Input[Any]] = {"way": name, "template": template.self_link}
+            if isinstance(asked, Flex):
+                row["run_seconds"] = asked.seconds
+                if spec.machine_type.family.flex_placement:
+                    row["policy"] = self._workload_policy(called)
+            rows.append(row)
+        self.templates = rows
         where = {"project": place(args.config).project, "zone": place(args.config).zone, "cluster": args.config.name}
         self.instances = ElasticInstances(
             f"{self._name}-elastic",
@@ -546,6 +553,17 @@ class Nodeset(pulumi.ComponentResource):
                 opts=pulumi.ResourceOptions(parent=self, depends_on=list(self._args.after)),
             ).self_link
         return self._policies[capacity.max_distance]
+
+    def _workload_policy(self, name: str) -> pulumi.Input[str]:
+        """A policy of the groups of flex start: the machines of each are close to each other."""
+        return compute.ResourcePolicy(
+            f"{name}-placement",
+            region=place(self._args.config).region,
+            workload_policy=compute.ResourcePolicyWorkloadPolicyArgs(
+                type="HIGH_THROUGHPUT", max_topology_distance="CLUSTER"
+            ),
+            opts=pulumi.ResourceOptions(parent=self, depends_on=list(self._args.after)),
+        ).self_link
 
 
 def endpoint() -> str:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from interface import ReconcileCloud
+from slurm.conf_changes import expand
 from system.google_api import FLAVOR, METADATA, TOKEN, answer, refusal
 
 GOOGLE = "https://compute.googleapis.com"
@@ -28,9 +29,11 @@ TEMPLATE = "hpc-template"  # label: the name of the template that an instance wa
 PAGE = 500
 _FIELDS = (
     "nextPageToken,unreachables,warning,items/*/warning,items/*/instances(name,id,status,zone,creationTimestamp,"
-    "machineType,labels,resourceStatus(physicalHost,upcomingMaintenance(canReschedule,"
+    "machineType,labels,resourceStatus(physicalHost,scheduling/terminationTimestamp,upcomingMaintenance(canReschedule,"
     "maintenanceStatus,maintenanceReasons)))"
 )
+_GROUP_FIELDS = "nextPageToken,warning,items(name,id,description,creationTimestamp,instanceTemplate)"
+CREATED_BY = "created-by"  # metadata of an instance that a managed instance group has created: the group
 
 
 class Kind(Enum):
@@ -136,6 +139,10 @@ class Instance:
     fault: str = ""
     """The fault of the host that it is for; empty for any other."""
     labels: dict[str, str] = field(default_factory=dict)
+    ends: float = 0.0
+    """When it is deleted at the end of its run time; 0 where it has none."""
+    group: str = ""
+    """The managed instance group that it is of; a list does not show it."""
 
 
 @dataclass(frozen=True)
@@ -144,6 +151,34 @@ class Listing:
 
     instances: tuple[Instance, ...]
     partial: str = ""
+
+
+@dataclass(frozen=True)
+class Group:
+    """A managed instance group of flex start: it was created for the nodes of one job, and ends with them."""
+
+    name: str
+    id: str
+    nodeset: str
+    way: str
+    nodes: tuple[str, ...]
+    created: float
+    template: str
+    """Name of the template that its instances are made from."""
+    refers: str
+    """Name of the template that it refers to now."""
+
+
+@dataclass(frozen=True)
+class Resize:
+    """The resize request of such a group: its state, and why it failed, or was not fulfilled so far."""
+
+    state: str
+    error: CloudError | None = None
+
+    @property
+    def waits(self) -> bool:
+        return self.state in ("CREATING", "ACCEPTED")
 
 
 @dataclass(frozen=True)
@@ -208,6 +243,28 @@ class ComputeEngine:
             return Operation(name, found.done, next(filter(None, each), found.error), found.group)
         return found
 
+    def groups(self) -> tuple[list[Group], str]:
+        """Return the cluster's groups of flex start, and why some may be missing. Raises CloudError."""
+        found: list[Group] = []
+        query, partial = {"maxResults": str(PAGE), "fields": _GROUP_FIELDS}, ""
+        while True:
+            page = self._ask("GET", f"{self._zone}/instanceGroupManagers", query)
+            if (code := page.get("warning", {}).get("code", "NO_RESULTS_ON_PAGE")) != "NO_RESULTS_ON_PAGE":
+                partial = f"instance groups: {code}"
+            found += filter(None, (_group(row, self._api["cluster"]) for row in page.get("items", ())))
+            if not page.get("nextPageToken"):
+                return found, partial
+            query["pageToken"] = page["nextPageToken"]
+
+    def resize(self, group: str) -> Resize | None:
+        """Return the resize request of a group; None where it has none yet. Raises CloudError."""
+        rows = self._ask("GET", f"{self._zone}/instanceGroupManagers/{group}/resizeRequests").get("items", ())
+        for row in rows:
+            status = row.get("status", {})
+            errors = status.get("error") or status.get("lastAttempt", {}).get("error") or {}
+            return Resize(str(row.get("state", "")), _operation({"error": errors}).error)
+        return None
+
     def guest_attribute(self, name: str, path: str = "hpc/boot") -> str:
         """Return what an instance has published under a path; empty where it has not. Raises CloudError."""
         try:
@@ -252,14 +309,61 @@ class ComputeEngine:
         }
         return _operation(self._ask("POST", f"{self._zone}/instances/bulkInsert", {"requestId": request}, body))
 
-    def delete(self, name: str, *, request: str) -> Operation | None:
-        """Have an instance deleted; None where there is none. Raises CloudError."""
-        try:
-            return _operation(self._ask("DELETE", f"{self._zone}/instances/{name}", {"requestId": request}))
-        except CloudError as error:
-            if error.kind is Kind.NOT_FOUND:
-                return None
-            raise
+    def insert_group(
+        self, names: list[str], *, template: str, nodeset: str, way: str, policy: str, request: str
+    ) -> Operation:
+        """Ask for an empty group for instances of these names. `policy`: of their placement; empty for none. Its name
+        is the same where the same `request` is sent again. Raises CloudError."""
+        mark = {
+            "hpc-cluster": self._api["cluster"], "nodeset": nodeset, "way": way, "nodes": _hostlist(names),
+            "template": template.rpartition("/")[2],
+        }  # fmt: skip
+        name = f"{names[0].rpartition('-')[0][:48]}-flex-{request[:8]}"
+        body: dict[str, Any] = {
+            "name": name,
+            "baseInstanceName": name[:58].rstrip("-"),
+            "description": json.dumps(mark, sort_keys=True),
+            "versions": [{"instanceTemplate": template}],
+            "targetSize": 0,
+            # A machine that fails is the loop's to replace.
+            "instanceLifecyclePolicy": {"defaultActionOnFailure": "DO_NOTHING"},
+            "updatePolicy": {"type": "OPPORTUNISTIC"},
+        }
+        if policy:
+            body["resourcePolicies"] = {"workloadPolicy": policy}
+        return _operation(self._ask("POST", f"{self._zone}/instanceGroupManagers", {"requestId": request}, body))
+
+    def insert_resize(self, group: Group, seconds: int, *, request: str) -> Operation:
+        """Ask for all instances of a group, which come at once when there is capacity, and are deleted after so many
+        seconds. Raises CloudError."""
+        body = {
+            "name": "all",
+            "instances": [{"name": name} for name in group.nodes],
+            "requestedRunDuration": {"seconds": str(seconds)},
+        }
+        path = f"{self._zone}/instanceGroupManagers/{group.name}/resizeRequests"
+        return _operation(self._ask("POST", path, {"requestId": request}, body))
+
+    def set_template(self, group: Group, template: str, *, request: str) -> Operation:
+        """Have a group refer to another template, without effect on its instances. Raises CloudError."""
+        path = f"{self._zone}/instanceGroupManagers/{group.name}"
+        body = {"versions": [{"instanceTemplate": template}]}
+        return _operation(self._ask("PATCH", path, {"requestId": request}, body))
+
+    def delete_group(self, group: str, *, request: str) -> Operation | None:
+        """Have a group deleted, with its resize request and its instances; None where there is none. Raises
+        CloudError."""
+        return self._gone_or("DELETE", f"{self._zone}/instanceGroupManagers/{group}", {"requestId": request})
+
+    def delete(self, name: str, *, request: str, group: str = "") -> Operation | None:
+        """Have an instance deleted, of a group by the group, which else is short of one; None where there is none.
+        Raises CloudError."""
+        path = f"{self._zone}/instances/{name}"
+        if not group:
+            return self._gone_or("DELETE", path, {"requestId": request})
+        body = {"instances": [path[1:]], "skipInstancesOnValidationError": True}
+        path = f"{self._zone}/instanceGroupManagers/{group}/deleteInstances"
+        return self._gone_or("POST", path, {"requestId": request}, body)
 
     def reset(self, name: str, *, request: str) -> Operation:
         """Have an instance reboot at once. Raises CloudError."""
@@ -284,6 +388,14 @@ class ComputeEngine:
 
     def _place(self, zone: str) -> str:
         return f"/zones/{zone}" if zone else self._zone
+
+    def _gone_or(self, method: str, path: str, query: dict[str, str], body: Any = None) -> Operation | None:  # noqa: ANN401
+        try:
+            return _operation(self._ask(method, path, query, body))
+        except CloudError as error:
+            if error.kind is Kind.NOT_FOUND:
+                return None
+            raise
 
     def _ask(
         self, method: str, path: str, query: dict[str, str] | None = None, body: dict[str, Any] | None = None
@@ -348,7 +460,41 @@ def _instance(row: dict[str, Any]) -> Instance:
         reschedules=upcoming.get("canReschedule") is True,
         fault=next((str(why) for why in upcoming.get("maintenanceReasons", ()) if str(why).startswith("FAILURE_")), ""),
         labels=dict(row.get("labels", {})),
+        ends=_epoch(str(resource.get("scheduling", {}).get("terminationTimestamp", ""))),
+        group=next(
+            (
+                str(item.get("value", "")).rpartition("/")[2]
+                for item in row.get("metadata", {}).get("items", ())
+                if item.get("key") == CREATED_BY and "/instanceGroupManagers/" in str(item.get("value", ""))
+            ),
+            "",
+        ),
     )
+
+
+def _group(row: dict[str, Any], cluster: str) -> Group | None:
+    """A group of the cluster, by its description: groups have no labels. None for any other."""
+    try:
+        mark = json.loads(row.get("description", ""))
+        if mark["hpc-cluster"] != cluster or not row["name"].startswith(f"{cluster}-"):
+            return None
+        refers = str(row.get("instanceTemplate", "")).rpartition("/")[2]
+        return Group(
+            row["name"], str(row.get("id", "")), mark["nodeset"], mark["way"], tuple(expand(mark["nodes"])),
+            _epoch(str(row.get("creationTimestamp", ""))), mark["template"], refers,
+        )  # fmt: skip
+    except (ValueError, KeyError, TypeError):
+        return None
+
+
+def _hostlist(names: list[str]) -> str:
+    """Nodes of one nodeset as `c-gpu-[0-3,7]`."""
+    prefix = names[0].rpartition("-")[0]
+    numbers = sorted(int(name.rpartition("-")[2]) for name in names)
+    ends = [n for n in numbers if n + 1 not in numbers]
+    begins = [n for n in numbers if n - 1 not in numbers]
+    spans = (f"{begin}-{end}" for begin, end in zip(begins, ends))  # noqa: B905 - Python 3.9 has no `strict`
+    return f"{prefix}-[{','.join(spans)}]"
 
 
 _RFC3339 = re.compile(r"^(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)(?:\.\d+)?(?:Z|([+-])(\d\d):(\d\d))$")

@@ -15,24 +15,24 @@ import uuid
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from health import acceptance, outcome
 from health.kinds import kinds
 from interface import Reconcile
-from reconcile import decision, figures
-from reconcile.compute_engine import CAPACITY, MADE_BY, OURS, PASSING, CloudError, ComputeEngine, Instance, Kind
+from reconcile import decision, figures, flex
+from reconcile.compute_engine import CAPACITY, MADE_BY, OURS, PASSING, CloudError, ComputeEngine, Group, Instance, Kind
 from reconcile.decision import Action, BadHost, Cooling, Do, Health, Node, Pending, Repair, Seen, World, way_key
 from reconcile.figures import Course
-from slurm import conf_changes, output, scheduler
+from reconcile.slurmctld import Slurm
+from slurm import output, scheduler
 from system import cluster_state
-from system.host import SetupError, in_parallel, log, printable, read_json, run, write
+from system.host import SetupError, in_parallel, log, printable, read_json, write
 
 FOLDER = Path("/var/lib/hpc/controller/reconcile")  # on the state disk, where there is one
 SETTINGS = Path("/etc/hpc/reconcile.json")
 PAUSED = Path("/etc/hpc/reconcile-paused")
 LIFT = "hpc-reconcile lift"
-YOUNG_SECONDS = 60  # after slurmctld's start its nodes have not registered yet
 RETRY_SECONDS, RETRY_MOST = 10, 300
 COOL_MINUTES, COOL_MOST = 10, 60
 BOOT_FAILURES = 10  # machines of a nodeset in a row that did not boot: its image, not its machines
@@ -46,74 +46,6 @@ JOURNAL_BYTES = 5_000_000
 SHOWN = 10  # actions in the status
 COMMENTS = 200  # jobs whose reason is remembered; those that have ended are among them
 _PLAIN = re.compile(r"[^ -~]|[\"'\\]")
-
-
-class Slurm(Protocol):
-    """The requests of the loop to slurmctld."""
-
-    def young(self) -> str:
-        """Why slurmctld is not to be relied on now; empty if it is."""
-        ...
-
-    def nodes(self) -> tuple[dict[str, dict[str, str]], dict[str, tuple[str, ...]]]:
-        """Rows of all nodes by name, and the jobs that hold each."""
-        ...
-
-    def update(self, names: Sequence[str], state: str, reason: str) -> None:
-        """Change nodes. Raises SetupError."""
-        ...
-
-    def comment(self, jobs: Sequence[str], text: str) -> None:
-        """Write the AdminComment of jobs that `nodes` has shown. Raises SetupError."""
-        ...
-
-    def hasten(self, jobs: Sequence[str]) -> None:
-        """Have jobs that were requeued begin again as soon as they can. Raises SetupError."""
-        ...
-
-    def measure(self, name: str) -> str:
-        """Have a node measured that is to be resumed, which resumes it; what that waits for, and empty where the stack
-        has no measurement of it. Raises SetupError."""
-        ...
-
-
-class Scontrol:
-    """slurmctld on this machine, by its commands."""
-
-    def __init__(self) -> None:
-        self._comments: dict[str, str] = {}
-
-    def young(self) -> str:
-        started = run("systemctl", "show", "--property=ActiveEnterTimestampMonotonic", "--value", "slurmctld").strip()
-        if not started.strip("0"):
-            return "slurmctld does not run on this machine"
-        age = time.monotonic() - int(started) / 1e6
-        return f"slurmctld has run for {age:.0f} s" if age < YOUNG_SECONDS else ""
-
-    def nodes(self) -> tuple[dict[str, dict[str, str]], dict[str, tuple[str, ...]]]:
-        rows = output.rows(run("scontrol", "--oneliner", "--all", "show", "node"))
-        wanted = f"--Format=JobID:|,NodeList:|,{scheduler.COMMENT}"
-        text = run("squeue", "--noheader", "--all", f"--states={scheduler.RUNS}", wanted)
-        jobs: dict[str, tuple[str, ...]] = {}
-        self._comments = {}
-        for number, hosts, comment in (line.split("|", 2) for line in text.split("\n") if line.count("|") > 1):
-            self._comments[number] = comment
-            for name in conf_changes.expand(hosts):
-                jobs[name] = (*jobs.get(name, ()), number)
-        return {row["NodeName"]: row for row in rows if "NodeName" in row}, jobs
-
-    def update(self, names: Sequence[str], state: str, reason: str) -> None:
-        words = ([f"State={state}"] if state else []) + ([f"Reason={reason}"] if reason else [])
-        run("scontrol", "update", f"NodeName={','.join(names)}", *words)
-
-    def comment(self, jobs: Sequence[str], text: str) -> None:
-        scheduler.comment_jobs({job: self._comments.get(job, "") for job in jobs}, text)
-
-    def hasten(self, jobs: Sequence[str]) -> None:
-        scheduler.hasten(jobs)
-
-    def measure(self, name: str) -> str:
-        return acceptance.begin(name)
 
 
 @dataclass
@@ -171,6 +103,8 @@ class Loop:
         self.settings, self.cloud, self.slurm, self.clock = settings, cloud, slurm, clock
         self.folder, self.paused, self.at_once = folder, paused, at_once
         self.record = Record.read(folder / "record.json")
+        self._flex = flex.Groups(cloud, settings)
+        self._ends: dict[str, float] | None = None
         self.why = ""
         self._of = {
             name: (nodeset, name in row["nodes"])
@@ -208,27 +142,36 @@ class Loop:
         actions, self._held = decision.restrain(actions, world, left=left)
         if self.settings["mode"] == "act" and not self.paused.exists() and not locked:
             self._apply(actions, world)
+            self._apply_flex(world)
         elif self.settings["mode"] == "advise":
             self._advise(actions, world)
         self._save()
         self._show(now)
-        moving = any(node.states & {"POWERING_UP", "POWERING_DOWN", "POWER_DOWN"} for node in world.nodes.values())
+        moving = any(
+            node.states & {"POWERING_UP", "POWERING_DOWN", "POWER_DOWN"} and not self._is_queued(name, world)
+            for name, node in world.nodes.items()
+        )
         # What has just changed is to be seen once more, before anything is made of it.
         changed = any(seen.passes == 1 for seen in self.record.seen.values())
         return moving or changed or bool(actions or self.record.pending or self.record.retry)
+
+    def _is_queued(self, name: str, world: World) -> bool:
+        return any(one.status == "PENDING" for one in world.instances.get(name, ()))
 
     def _world(self, now: float) -> World:
         """Everything that this pass decides from. Raises SetupError and CloudError."""
         unsafe = self.slurm.young()
         rows, jobs = self.slurm.nodes()
+        groups = self._flex.read(now)
         listing = self.cloud.instances()
         found: dict[str, tuple[Instance, ...]] = {}
         for instance in listing.instances:
             found[instance.name] = (*found.get(instance.name, ()), instance)
+        self._flex.add(found)
         ours = {name: row for name, row in rows.items() if name in self._of}
         nodes = {name: _node(name, *self._of[name], row, jobs.get(name, ())) for name, row in ours.items()}
-        if listing.partial:
-            unsafe = f"the list of instances is partial: {listing.partial}"
+        if partial := listing.partial or groups:
+            unsafe = f"the list of instances is partial: {partial}"
         else:
             self._settle(found, now)
         record = self.record
@@ -349,7 +292,8 @@ class Loop:
         found: dict[str, str] = {}
         for name, seen in world.seen.items():
             there = world.instances.get(name)
-            if seen.power != "POWERING_UP" or not there or world.now - seen.power_since < 60:
+            early = world.now - seen.power_since < 60 or self._is_queued(name, world)
+            if seen.power != "POWERING_UP" or not there or early:
                 continue
             at, text = self._asked.get(name, (0.0, ""))
             if world.now - at > ASK_BOOT_SECONDS:
@@ -479,7 +423,9 @@ class Loop:
         """Do an action on one node. Raises SetupError and CloudError."""
         (name,) = action.nodes
         repair = self.record.repairs.get(name, Repair())
-        if action.do is Do.DELETE:
+        if action.do is Do.DELETE and self._is_queued(name, world) and (group := self._flex.queued(name)):
+            self._delete_group(group, world.now)
+        elif action.do is Do.DELETE:
             if self._delete(name, world.now) and action.rule == "host-again":
                 self._came_back(name, world)
         elif action.do is Do.BOOT_FAILED:
@@ -515,8 +461,14 @@ class Loop:
         """Send one request; a thread of its own may call this, so nothing is recorded here."""
         try:
             request = self._request(f"create {action.way}", *action.nodes)
-            names = list(action.nodes)
-            found = self.cloud.insert(names, template=action.template, nodeset=action.nodeset, request=request)
+            names, nodeset, way = list(action.nodes), action.nodeset, action.way
+            if row := self._flex.rows.get(way_key(nodeset, way)):
+                policy = row.get("policy", "")
+                found = self.cloud.insert_group(
+                    names, template=action.template, nodeset=nodeset, way=way, policy=policy, request=request
+                )
+            else:
+                found = self.cloud.insert(names, template=action.template, nodeset=nodeset, request=request)
         except CloudError as error:
             return action, "", error
         return action, found.name, None
@@ -544,10 +496,69 @@ class Loop:
             raise SetupError(f"{name} is not an instance that the reconcile loop of {cluster} has made: not deleted")
         # By the instance's own number, and a number for each try: a second instance of the name is another request.
         request = self._request(f"delete {instance.id}", name)
-        operation = self.cloud.delete(name, request=request)
+        operation = self.cloud.delete(name, request=request, group=instance.group)
         if operation:
             self._began("delete", name, operation.name, now)
         return operation is not None
+
+    def _apply_flex(self, world: World) -> None:
+        """Ask for the machines of groups, delete groups without use, and have Slurm know what waits and what ends."""
+        for step in self._flex.steps(world):
+            if world.unsafe and step.rule not in ("flex-ask", "flex-template"):
+                continue
+            self._write(rule=step.rule, nodes=step.group.nodes, group=step.group.name, result=str(step.error or ""))
+            try:
+                self._do_flex(step, world.now)
+            except CloudError as error:
+                self._write(rule=step.rule, nodes=step.group.nodes, result=str(error))
+        for group, text in self._flex.reasons(self.settings["cloud"]["zone"]):
+            booting = [world.nodes[name] for name in group.nodes if name in world.nodes]
+            jobs = sorted({job for node in booting if "POWERING_UP" in node.states for job in node.jobs})
+            self._comment(jobs, plain(text))
+        elastic = (name for name, node in world.nodes.items() if node.elastic and name in world.instances)
+        ends = {name: found.ends for name in elastic if (found := world.instances[name][0]).ends}
+        if ends != self._ends and not world.unsafe:
+            try:
+                self.slurm.keep_ends(ends)
+                self._ends = ends
+            except SetupError as error:
+                self._write(rule="ends", nodes=sorted(ends), result=str(error))
+
+    def _do_flex(self, step: flex.Step, now: float) -> None:
+        """Do what one group needs. Raises CloudError."""
+        group, row, error = step.group, step.row, step.error
+        # A request that has failed is sent again as another one, later.
+        turn = int(now // REGISTER_SECONDS)
+        if step.rule == "flex-template" and row:
+            self.cloud.set_template(group, row["template"], request=self._request(f"{group.id} {turn}", group.name))
+            return
+        if step.rule == "flex-ask" and row:
+            request = self._request(f"ask {group.id} {turn}", group.name)
+            try:
+                error = self.cloud.insert_resize(group, row.get("run_seconds", 0), request=request).error
+            except CloudError as one:
+                error = one
+            if error is None or error.kind is Kind.EXISTS:
+                return
+            if error.kind in PASSING:
+                raise error
+            self._write(rule=step.rule, nodes=group.nodes, result=str(error))
+        if step.rule == "flex-failed" and error is None:
+            error = CloudError(Kind.STOCK_OUT, "resize request ended", "")
+        if error and row:
+            self._failed(group.nodes, group.way, error, now)
+        self._delete_group(group, now)
+
+    def _delete_group(self, group: Group, now: float) -> None:
+        """Delete a group of which no machine is there. Raises CloudError."""
+        before = [self.record.pending.get(name) for name in group.nodes if self._flex.queued(name) is group]
+        if any(one and one.kind == "delete" for one in before):
+            return  # for another node of it
+        request = self._request(f"delete {group.id} {int(now // REGISTER_SECONDS)}", group.name)
+        operation = self.cloud.delete_group(group.name, request=request)
+        for name in group.nodes:
+            if operation and self._flex.queued(name) is group:
+                self._began("delete", name, operation.name, now)
 
     def _began(self, kind: str, name: str, operation: str, now: float, way: str = "") -> None:
         self.record.pending[name] = Pending(kind, operation, now, way)

@@ -22,6 +22,7 @@ from typing import Any
 from interface import Reconcile
 from reconcile import loop, spares
 from reconcile.compute_engine import MADE_BY, OURS, CloudError, ComputeEngine
+from reconcile.slurmctld import Scontrol
 from system import cluster_state
 from system.host import (
     SetupError,
@@ -148,7 +149,8 @@ def _remove(settings: Reconcile | None) -> None:
     stop_services(NAME)
     if settings and settings["nodesets"]:
         try:
-            delete_instances(ComputeEngine(settings["cloud"]))
+            rows = [row for one in settings["nodesets"].values() for row in one["templates"]]
+            delete_instances(ComputeEngine(settings["cloud"]), groups=any("run_seconds" in row for row in rows))
         except CloudError as error:
             raise SetupError(
                 f"machines of elastic nodes can't be deleted: {error}. Run `up` again: it tries again"
@@ -164,9 +166,13 @@ def _remove(settings: Reconcile | None) -> None:
     log(f"removed {NAME}: no node is elastic or spare any more")
 
 
-def delete_instances(cloud: ComputeEngine) -> None:
-    """Ask for the deletion of every instance that the loop has made. Raises CloudError, and SetupError where the list
-    is not complete."""
+def delete_instances(cloud: ComputeEngine, *, groups: bool = False) -> None:
+    """Ask for the deletion of every instance that the loop has made, those of groups by their group. Raises CloudError,
+    and SetupError where the list is not complete."""
+    if groups:
+        for group in cloud.groups()[0]:
+            cloud.delete_group(group.name, request=str(uuid.uuid4()))
+            log(f"deleted {group.name}")
     listing = cloud.instances()
     for instance in listing.instances:
         if instance.labels.get(MADE_BY) == OURS:
@@ -195,7 +201,7 @@ def run() -> None:
         raise SetupError(f"{loop.SETTINGS} can't be read: run `up`")
     folder(REQUESTS, mode=0o700, owner="slurm")
     LOCK.parent.mkdir(exist_ok=True)
-    reconcile = loop.Loop(settings, cloud=ComputeEngine(settings["cloud"]), slurm=loop.Scontrol())
+    reconcile = loop.Loop(settings, cloud=ComputeEngine(settings["cloud"]), slurm=Scontrol())
     while True:
         began, used = time.monotonic(), _processor()
         take_requests(reconcile, REQUESTS)

@@ -132,16 +132,43 @@ class TestGoogleCloud:
         none = unchecked(nodesets={"a3": GROWING | {"count": {"min": 0, "max": 4}}})
         assert policies(none) == policies(google(nodesets={"a3": A3}))
 
-    @pytest.mark.parametrize(
-        ("way", "id_"), [({"flex": {}}, "elastic-flex"), ({"calendar": "week"}, "elastic-calendar")]
-    )
-    def test_machines_that_are_queued_or_paid_for_anyway_do_not_come_and_go(self, way: Any, id_: str) -> None:
+    def test_machines_that_are_paid_for_anyway_do_not_come_and_go(self) -> None:
+        way = {"calendar": "week"}
         nodesets = {"a3": GROWING | {"capacity": ["spot", way]}}
         (finding,) = [one for one in checks.find_errors(unchecked(nodesets=nodesets)) if one.id.startswith("elastic")]
-        assert (finding.id, finding.at) == (id_, ("nodesets", "a3", "capacity", 1, id_.partition("-")[2]))
+        assert (finding.id, finding.at) == ("elastic-calendar", ("nodesets", "a3", "capacity", 1, "calendar"))
         assert "count: 16" in finding.todo
         fixed = google(nodesets={"a3": A3 | {"capacity": way}}, partitions={"a": {"nodesets": ["a3"], "default": True}})
         assert not [one for one in checks.find_errors(fixed) if one.id.startswith("elastic")]
+
+    def flexes(self, *ways: Any, max_time: str = "1-00:00:00") -> list[Any]:
+        of = unchecked(
+            nodesets={"a3": GROWING | {"capacity": list(ways)}},
+            partitions={"a": {"nodesets": ["a3"], "default": True, "max_time": max_time}},
+        )
+        return [one for one in checks.find_errors(of) if one.id.startswith("elastic-flex")]
+
+    def test_flex_start_is_the_last_way(self) -> None:
+        flex = {"flex": {"max_run": "2-00:00:00"}}
+        assert self.flexes({"reservation": "mine"}, "spot", flex) == self.flexes(flex) == []
+        (one,) = self.flexes(flex, "spot")
+        assert (one.id, one.at) == ("elastic-flex", ("nodesets", "a3", "capacity", 0))
+
+    @pytest.mark.parametrize(("limit", "refused"), [("1-23:45:00", False), ("1-23:46:00", True), ("INFINITE", True)])
+    def test_no_job_can_ask_for_more_time_than_machines_are_held(self, limit: str, refused: bool) -> None:
+        found = self.flexes("spot", {"flex": {"max_run": "2-00:00:00"}}, max_time=limit)
+        assert [(one.id, one.at, one.todo) for one in found] == [
+            ("elastic-flex-time", ("partitions", "a", "max_time"), 'write `max_time: "1-23:45:00"`')
+        ] * refused
+        assert self.flexes("spot", max_time=limit) == []
+
+    def test_a_preview_says_what_waits_and_what_it_costs(self) -> None:
+        lines = describe_request(unchecked(nodesets={"a3": GROWING | {"capacity": ["spot", "flex"]}}))
+        (line,) = (line for line in lines if "queue" in line)
+        assert line == (
+            "jobs on a3 may wait for hours in the queue of flex start, which costs nothing; then all machines of a job "
+            "are paid for until it has ended and they were idle, 7-00:00:00 at most"
+        )
 
     def test_iam_binds_a_role_for_so_many_nodesets(self) -> None:
         def found(count: int) -> list[str]:

@@ -10,7 +10,8 @@ IDS = """
 account-circle account-parent-unknown account-root accounting-name-twice addresses-missing addresses-outside
 addresses-overlap addresses-too-few admin-cidrs-unused bucket-twice calendar-ends calendar-family cluster-shape
 customize-protected disk-boot-size disk-provisioned disk-size disk-type elastic-calendar elastic-capacity
-elastic-capacity-twice elastic-flex elastic-idle elastic-idle-shared elastic-idle-short elastic-install elastic-login
+elastic-capacity-twice elastic-flex elastic-flex-time elastic-idle elastic-idle-shared elastic-idle-short
+elastic-install elastic-login
 elastic-many elastic-parameter elastic-partition-missing elastic-platform elastic-private-data elastic-reconcile-off
 end-no-limit exascaler-unsupported
 existing-file-system-network failover-disk failover-machine-type failover-zone failover-zone-unused field-release

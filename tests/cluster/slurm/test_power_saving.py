@@ -11,7 +11,7 @@ from cluster.load import validate
 from cluster.platforms.local.address_plan import plan
 from cluster.slurm import hostlist
 from cluster.slurm.files import render
-from cluster.slurm.power_saving import BOOT_SECONDS, QUEUED_SECONDS, boot_seconds
+from cluster.slurm.power_saving import BOOT_SECONDS, boot_seconds
 from tests.cluster.catalog.test_slurm_releases import lines
 from tests.cluster.stacks import local
 
@@ -101,11 +101,15 @@ def test_the_time_for_a_boot_is_the_one_that_slurm_waits() -> None:
     longer = PARTITIONS | {"any": PARTITIONS["any"] | {"conf": {"resumetimeout": 120}}}
     assert boot_seconds(elastic(partitions=longer), "gpu") == 120
     queued = NODESETS | {"gpu": NODESETS["gpu"] | {"capacity": ["spot", "flex"]}}
-    assert boot_seconds(elastic(nodesets=queued), "gpu") == boot_seconds(elastic(nodesets=queued), "day")
-    assert boot_seconds(elastic(nodesets=queued), "gpu") == QUEUED_SECONDS
-    waiting = rows(conf(elastic(nodesets=queued)), "PartitionName")
+    assert boot_seconds(elastic(nodesets=queued), "gpu") == BOOT_SECONDS, "from when its machine is created"
+
+
+@pytest.mark.parametrize(("version", "waits"), [("24.11", "65533"), ("25.05", "INFINITE"), ("26.05", "INFINITE")])
+def test_slurm_waits_for_machines_in_a_queue(version: str, waits: str) -> None:
+    queued = NODESETS | {"gpu": NODESETS["gpu"] | {"capacity": ["spot", "flex"]}}
+    waiting = rows(conf(elastic(version, nodesets=queued)), "PartitionName")
     assert {name: row.get("ResumeTimeout") for name, row in waiting.items()} == {
-        "cpu": None, "gpu": "65533", "any": "65533",
+        "cpu": None, "gpu": waits, "any": waits,
     }  # fmt: skip
 
 

@@ -3,12 +3,12 @@ and Compute Engine's stand-in asked in this process, with faults."""
 
 import json
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from interface import Reconcile
+from interface import Reconcile, ReconcileTemplate
 from reconcile.compute_engine import CloudError, ComputeEngine, Kind, kind_of
 from reconcile.loop import Loop
 
@@ -16,7 +16,19 @@ from lab.google.compute import STOCK_OUT, FakeElastic, Fault
 from lab.google.http import Call
 
 RESUME_TIMEOUT, SUSPEND_TIMEOUT, IDLE, SLURMD_TIMEOUT, REQUEUE, HASTENED = 900, 120, 600, 300, 121, 4
-TEMPLATES = {name: {"machineType": "m"} for name in ("t-spot", "t-demand", "t-new")}
+TEMPLATES: dict[str, dict[str, Any]] = {name: {"machineType": "m"} for name in ("t-spot", "t-demand", "t-new")}
+SPOT: ReconcileTemplate = {"way": "spot", "template": "projects/p/global/instanceTemplates/t-spot"}
+FLEX: ReconcileTemplate = {
+    "way": "flex",
+    "template": "projects/p/global/instanceTemplates/t-flex",
+    "run_seconds": 86400,
+}
+for name in ("t-flex", "t-flex-2"):
+    TEMPLATES[name] = {
+        "machineType": "m",
+        "scheduling": {"provisioningModel": "FLEX_START"},
+        "labels": {"hpc-cluster": "c", "hpc-nodeset": "gpu", "hpc-made-by": "reconcile"},
+    }
 
 
 def settings(count: int = 8, **given: Any) -> Reconcile:
@@ -38,7 +50,7 @@ def settings(count: int = 8, **given: Any) -> Reconcile:
                 "nodes": names,
                 "static": [],
                 "templates": [
-                    {"way": "spot", "template": "projects/p/global/instanceTemplates/t-spot"},
+                    SPOT,
                     {"way": "on_demand", "template": "projects/p/global/instanceTemplates/t-demand"},
                 ],
                 "idle_seconds": IDLE,
@@ -81,6 +93,8 @@ class SimSlurm:
         self.registered: set[str] = set()
         """Nodes whose slurmd runs now."""
         self.untouchable: set[str] = set()
+        self.resume_timeout = RESUME_TIMEOUT
+        self.ends: dict[str, float] = {}
 
     # -- what the loop asks
 
@@ -118,6 +132,9 @@ class SimSlurm:
                 node.states |= {"POWER_DOWN"}
             elif state.startswith("POWER_DOWN") and not node.states & {"POWERING_DOWN"}:
                 node.states |= {"POWER_DOWN"}
+
+    def keep_ends(self, ends: Mapping[str, float]) -> None:
+        self.ends = dict(ends)
 
     def measure(self, name: str) -> str:
         return ""
@@ -194,7 +211,7 @@ class SimSlurm:
         elif "POWERING_UP" in node.states:
             if name in self.registered:
                 self._power(node, "")
-            elif now - node.since > RESUME_TIMEOUT:
+            elif now - node.since > self.resume_timeout:
                 self._down(name)
                 self._power(node, "POWERED_DOWN")
                 node.reason = f"{node.reason} : ResumeTimeout reached" if node.reason else "ResumeTimeout reached"
@@ -244,6 +261,10 @@ class Cluster:
         self.faults = 0.0
         """Part of the requests that fail."""
         self.injected = 0
+        self.failing = ""
+        """The error with which requests of flex start fail."""
+        self.kill_at: set[int] = set()
+        """Requests at which the loop is killed, by their number."""
         self.orphans: dict[str, float] = {}
         self.deletes_on_partial_lists = 0
         self.partial = False
@@ -332,10 +353,11 @@ class InProcess(ComputeEngine):
             )
             cluster.injected += 1
         fake.faults.clear()
+        fake.queue_error = str(STOCK_OUT["code"]) if kind == "stock-out" else cluster.failing
         if kind == "stock-out":
             fake.faults["instances.insert"] = Fault(errors=[STOCK_OUT])
         elif kind == "hangs":
-            fake.faults["instances.insert"] = Fault(never=True)
+            fake.faults["instances.insert"] = fake.faults["groups.insert"] = Fault(never=True)
         elif kind == "503":
             raise CloudError(Kind.TRANSIENT, "backendError", "503")
         elif kind == "429":
@@ -350,7 +372,7 @@ class InProcess(ComputeEngine):
             name = path.rpartition("/")[2]
             assert name not in cluster.slurm.untouchable, f"deleted {name}, which a person holds"
         status, found = fake.answer(Call(method, f"/compute/v1/projects/p{path}", query or {}, body or {}, {}))
-        if kind == "killed":
+        if kind == "killed" or len(fake.calls) in cluster.kill_at:
             raise KilledError
         if kind == "answer lost":
             raise CloudError(Kind.TRANSIENT, "ConnectionResetError", "")

@@ -12,7 +12,7 @@ from system import cluster_state
 from system.host import SetupError, write
 
 from lab.google.http import Call, RefusalError
-from tests.node.reconcile.simulated import Cluster
+from tests.node.reconcile.simulated import FLEX, SPOT, Cluster
 
 
 @pytest.fixture
@@ -330,6 +330,10 @@ class TestFaults:
     @pytest.mark.parametrize("seed", range(2))
     def test_a_thousand_faults_leave_nothing_behind(self, tmp_path, seed):
         cluster = Cluster(tmp_path, seed=seed, count=6)
+        if seed:  # with requests of flex start for what spot has not
+            cluster.settings["nodesets"]["gpu"]["templates"] = [SPOT, FLEX]
+            cluster.slurm.resume_timeout, cluster.fake.queue_seconds = 65533, 600
+            cluster.restart()
         cluster.faults = 0.25
         number = 0
         while cluster.injected < 1000:
@@ -342,7 +346,7 @@ class TestFaults:
         cluster.run(4 * 3600, step=10)
         assert [name for name, job in cluster.slurm.jobs.items() if not job.done] == []
         assert {name: node.states for name, node in cluster.slurm.nodes_.items() if "DOWN" in node.states} == {}
-        assert cluster.instances == {}
+        assert (cluster.instances, cluster.fake.groups) == ({}, {})
         assert cluster.loop.record.pending == {}
 
 

@@ -1,0 +1,200 @@
+"""Flex start in a cluster whose time is simulated: a job's machines come together, end with it, and leave nothing."""
+
+import pytest
+from reconcile import flex
+
+from tests.node.reconcile.simulated import FLEX, SPOT, Cluster
+
+HOUR = 3600.0
+
+
+@pytest.fixture
+def cluster(tmp_path) -> Cluster:
+    return flexible(tmp_path)
+
+
+def flexible(tmp_path, *before, **given) -> Cluster:
+    """A cluster whose last way is flex start, for which Slurm waits for 18 hours."""
+    cluster = Cluster(tmp_path, **given)
+    cluster.settings["nodesets"]["gpu"]["templates"] = [*before, FLEX.copy()]
+    cluster.slurm.resume_timeout = 65533
+    cluster.fake.queue_seconds = 2 * HOUR
+    cluster.restart()
+    return cluster
+
+
+def states(cluster: Cluster, name: str = "c-gpu-0") -> set[str]:
+    return cluster.slurm.nodes_[name].states - {"CLOUD"}
+
+
+def requests(cluster: Cluster, kind: str, *ends: str) -> int:
+    return sum(call.method == kind and call.path.endswith(ends) for call in cluster.fake.calls)
+
+
+def journal(cluster: Cluster, rule: str) -> list[list[str]]:
+    return [row["nodes"] for row in cluster.journal() if row["rule"] == rule]
+
+
+def test_the_machines_of_a_job_wait_together_and_come_at_once(cluster):
+    cluster.slurm.submit("1", 4, 600)
+    cluster.run(HOUR)
+    names = [f"c-gpu-{number}" for number in range(4)]
+    (group,) = cluster.fake.groups.values()
+    assert [one["name"] for one in group["request"]["instances"]] == names
+    assert group["request"]["requestedRunDuration"] == {"seconds": "86400"}
+    assert group["resource"]["name"].startswith("c-gpu-flex-")
+    assert cluster.instances == {}
+    assert all("POWERING_UP" in states(cluster, name) for name in names)
+    comment = cluster.slurm.jobs["1"].comment
+    assert comment.startswith("hpc: waits for 4 machines of flex start in us-central1-a since ")
+    assert cluster.loop.record.comments == {"1": comment}
+    # An hour of waiting: nobody asks for a machine that is not there, and once in 30 s for the request.
+    assert requests(cluster, "GET", "/getGuestAttributes") == 0
+    assert requests(cluster, "GET", "/resizeRequests") <= HOUR / 30 + 5
+    cluster.run(HOUR + 300)
+    assert cluster.slurm.jobs["1"].began
+    assert sorted(cluster.instances) == names
+    assert len(cluster.fake.groups) == 1
+
+
+def test_idle_machines_leave_their_group_which_ends_with_the_last(cluster):
+    cluster.fake.queue_seconds = 0
+    cluster.slurm.submit("1", 3, 60)
+    cluster.slurm.submit("2", 1, 2000)
+    cluster.run(300)
+    assert len(cluster.fake.groups) == 2
+    cluster.run(900)
+    assert list(cluster.instances) == ["c-gpu-3"]
+    assert [group["members"] for group in cluster.fake.groups.values()] == [["c-gpu-3"]]
+    cluster.run(3000)
+    assert (cluster.instances, cluster.fake.groups) == ({}, {})
+    assert all(states(cluster, name) == {"IDLE", "POWERED_DOWN"} for name in cluster.slurm.nodes_)
+    # One by one a group would be short of them.
+    assert requests(cluster, "DELETE", *cluster.slurm.nodes_) == 0
+
+
+def test_a_node_comes_again_in_another_group(cluster):
+    cluster.fake.queue_seconds = 0
+    cluster.slurm.submit("1", 2, 60)
+    cluster.run(1500)
+    cluster.slurm.submit("2", 2, 60)
+    cluster.run(300)
+    assert cluster.slurm.jobs["2"].done
+    assert sorted(cluster.instances) == ["c-gpu-0", "c-gpu-1"]
+    cluster.run(2000)
+    assert (cluster.instances, cluster.fake.groups) == ({}, {})
+
+
+def test_the_request_of_a_job_that_is_cancelled_is_deleted(cluster):
+    cluster.slurm.submit("1", 2, 600)
+    cluster.run(600)
+    assert len(cluster.fake.groups) == 1
+    cluster.slurm.jobs["1"].done = True
+    for name in cluster.slurm.jobs["1"].nodes:
+        node = cluster.slurm.nodes_[name]
+        node.job, node.states = "", (node.states - {"ALLOCATED"}) | {"IDLE"}
+    cluster.run(300)
+    assert cluster.fake.groups == {}
+    assert requests(cluster, "DELETE", "") == 1
+    cluster.run(300)
+    assert states(cluster) == {"IDLE", "POWERED_DOWN"}
+    cluster.run(3 * HOUR)
+    assert cluster.instances == {}
+
+
+def test_no_job_is_placed_past_the_end_of_machines(cluster):
+    cluster.fake.queue_seconds = 0
+    cluster.slurm.submit("1", 2, 60)
+    cluster.run(120)
+    came = {group["came"] for group in cluster.fake.groups.values()}
+    assert cluster.slurm.ends == {f"c-gpu-{number}": came.copy().pop() // 1 + 86400 for number in (0, 1)}
+    cluster.run(1500)
+    assert cluster.slurm.ends == {}
+
+
+def test_machines_that_google_deletes_at_their_end_leave_slurm_as_others(cluster):
+    cluster.settings["nodesets"]["gpu"]["templates"][0]["run_seconds"] = 1800
+    cluster.restart()
+    cluster.fake.queue_seconds = 0
+    cluster.slurm.submit("1", 2, 10_000)
+    cluster.run(1900)
+    assert (cluster.slurm.jobs["1"].nodes, cluster.instances) == ([], {})
+    cluster.run(600)
+    assert len(cluster.instances) == 2, "the job was requeued, and asks again"
+
+
+def test_a_request_that_fails_is_one_without_capacity(cluster):
+    cluster.fake.queue_seconds = 60
+    cluster.failing = "ZONE_RESOURCE_POOL_EXHAUSTED"
+    cluster.slurm.submit("1", 2, 60)
+    cluster.run(200)
+    assert "no capacity for gpu as flex" in cluster.slurm.jobs["1"].comment
+    assert cluster.fake.groups == {}
+    assert {one.minutes for one in cluster.loop.record.cooling.values()} == {10}
+    cluster.failing = ""
+    cluster.run(1200)
+    assert cluster.slurm.jobs["1"].done
+
+
+def test_flex_start_comes_after_ways_that_have_none(tmp_path):
+    cluster = flexible(tmp_path, SPOT)
+    cluster.fake.capacity["t-spot"] = 1
+    cluster.fake.queue_seconds = 600
+    cluster.slurm.submit("1", 1, 5000)
+    cluster.run(60)
+    cluster.slurm.submit("2", 2, 60)
+    cluster.run(1200)
+    assert cluster.slurm.jobs["1"].began
+    assert cluster.slurm.jobs["2"].done
+    labels = {row["name"]: row["labels"].get("hpc-template") for row in cluster.resources()}
+    assert labels == {"c-gpu-0": "t-spot", "c-gpu-1": None, "c-gpu-2": None}
+
+
+def test_groups_refer_to_the_template_that_is_now_so_that_the_old_one_can_be_deleted(cluster):
+    cluster.slurm.submit("1", 1, 600)
+    cluster.run(60)
+    cluster.settings["nodesets"]["gpu"]["templates"][0]["template"] = "projects/p/global/instanceTemplates/t-flex-2"
+    cluster.restart()
+    cluster.run(60)
+    assert [group["resource"]["instanceTemplate"].rpartition("/")[2] for group in cluster.fake.groups.values()] == [
+        "t-flex-2"
+    ]
+    assert requests(cluster, "PATCH", "") == 1
+
+
+@pytest.mark.parametrize("kills", range(1, 9))
+def test_a_loop_that_is_killed_asks_once_and_leaves_nothing(tmp_path, kills):
+    cluster = flexible(tmp_path)
+    cluster.fake.queue_seconds = 300
+    cluster.kill_at = {len(cluster.fake.calls) + 3 * kills, len(cluster.fake.calls) + 5 * kills}
+    cluster.slurm.submit("1", 2, 60)
+    cluster.run(900)
+    assert cluster.slurm.jobs["1"].done
+    assert len({row["id"] for row in cluster.resources()}) == 2
+    cluster.run(1500)
+    assert (cluster.instances, cluster.fake.groups) == ({}, {})
+
+
+def test_groups_of_others_are_left_alone(cluster):
+    cluster.slurm.submit("1", 1, 600)
+    cluster.run(30)
+    path, group = next(iter(cluster.fake.groups.items()))
+    for number, text in enumerate(("", "[]", group["resource"]["description"].replace('"c"', '"d"'), "{}")):
+        other = f"{path}{number}"
+        resource = {**group["resource"], "name": other.rpartition("/")[2], "id": other, "description": text}
+        resource["selfLink"] = f"https://www.googleapis.com/compute/v1/{other}"
+        cluster.fake.groups[other] = {**group, "request": None, "resource": resource}
+    cluster.slurm.jobs["1"].done = True
+    cluster.slurm._requeue("c-gpu-0")
+    cluster.run(900)
+    assert sorted(cluster.fake.groups) == [f"{path}{number}" for number in range(4)]
+
+
+def test_reservations_of_ends_are_the_loops_own(monkeypatch):
+    kept = []
+    monkeypatch.setattr(flex.reservations, "keep", lambda wanted, owned: kept.append((wanted, owned)))
+    flex.keep_ends({"c-gpu-0": 1000.0})
+    ((wanted, owned),) = kept
+    assert wanted == {"hpc-until-c-gpu-0": ("c-gpu-0", 1000.0, 60)}
+    # Those of static nodes are `up`'s.
+    assert [owned(name) for name in ("hpc-until-c-gpu-1", "hpc-end-c-gpu-2", "maintenance")] == [True, False, False]
