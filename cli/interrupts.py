@@ -2,6 +2,7 @@
 
 import signal
 import subprocess
+import threading
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from types import FrameType
@@ -20,7 +21,11 @@ class Terminated(BaseException):
 
 @contextmanager
 def _handled(handler: Callable[[int, FrameType | None], object], *numbers: signal.Signals) -> Generator[None]:
-    """Have a handler for these signals inside the block."""
+    """Have a handler for these signals inside the block. In another thread than the main one, which alone can have
+    handlers, the main thread's hold."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
     previous = {number: signal.signal(number, handler) for number in numbers}
     try:
         yield

@@ -61,12 +61,17 @@ def show(report: StatusReport, *, json: bool) -> int:
     else:
         now = time.time()
         status_screen.show_findings(report.seen, report.findings, now)
-        common = {"nodes": status_screen.nodes, "partitions": status_screen.partitions, "queue": status_screen.queue}
-        for wanted in report.tables:
-            if table := common[wanted](report.seen) if isinstance(wanted, str) else _rows(wanted, now):
-                console.line()
-                console.table(table)
+        for table in tables(report, now):
+            console.line()
+            console.table(table)
     return 1 if report.findings else 0
+
+
+def tables(report: StatusReport, now: float) -> list[status_screen.Table]:
+    """The tables of a report that have rows."""
+    common = {"nodes": status_screen.nodes, "partitions": status_screen.partitions, "queue": status_screen.queue}
+    every = [common[one](report.seen) if isinstance(one, str) else _rows(one, now) for one in report.tables]
+    return [table for table in every if table]
 
 
 def _rows(table: Table, now: float) -> list[tuple[str, ...]]:

@@ -85,7 +85,7 @@ def health(
         _measure(cluster, picked, checked)
         fresh = scheduler.nodes()
         picked = [fresh[node.name] for node in picked if node.name in fresh]
-    found = _read(cluster, picked, checked.interval)
+    found = read(cluster, picked, checked.interval)
     wrong = findings(stack, found)
     if json:
         console.json(_document(stack, found, wrong))
@@ -94,7 +94,7 @@ def health(
     raise Exit(1 if wrong else 0)
 
 
-def _read(cluster: Cluster, nodes: Sequence[Node], interval: int) -> list[NodeHealth]:
+def read(cluster: Cluster, nodes: Sequence[Node], interval: int) -> list[NodeHealth]:
     """The stored results of these nodes. Raises CliError: the controller does not answer, or has no set-up."""
     line = f"date +%s.%N; python3 /usr/local/lib/hpc/node {PHASE}"
     done = remote.capture(cluster.controller, cluster.admin_key, line, seconds=_SECONDS)
@@ -137,21 +137,26 @@ def _measure(cluster: Cluster, nodes: Sequence[Node], checked: HealthChecks) -> 
         console.note(text)
 
 
-def _show(stack: str, found: Sequence[NodeHealth], wrong: Sequence[ClusterFinding]) -> None:
-    table = [("NODE", "STATE", "HEALTH", "CHECKED", "FIGURES")]
+def table(found: Sequence[NodeHealth]) -> list[tuple[str, ...]]:
+    """The last result of each node."""
+    rows: list[tuple[str, ...]] = [("NODE", "STATE", "HEALTH", "CHECKED", "FIGURES")]
     for node in found:
         failing = "; ".join(f"{kind}: {text}" for kind, text in node.failing.items())
         state, age = (
             node.node.word if node.node else "-",
             "-" if node.age is None else f"{status_screen.ago(node.age)} ago",
         )
-        table.append((node.name, state, node.word, age, status_screen.cut(failing or _summary(node), 100)))
+        rows.append((node.name, state, node.word, age, status_screen.cut(failing or _summary(node), 100)))
+    return rows
+
+
+def _show(stack: str, found: Sequence[NodeHealth], wrong: Sequence[ClusterFinding]) -> None:
     bad = sum(1 for node in found if node.word not in ("ok", "warning") or node.reason)
     end = f"{bad} to look at." if wrong else "all is well."
     sentence = f"{stack}: {status_screen.counted(len(found), 'node')}, {end}"
     console.line(sentence, style="bold red" if wrong else "bold green")
     console.line()
-    console.table(table)
+    console.table(table(found))
     now = time.time()
     for finding in wrong:
         console.line()

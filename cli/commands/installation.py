@@ -47,11 +47,15 @@ def completion(shell: Annotated[Shell, Argument(metavar="bash|zsh|fish", help="Y
     console.lines([re.sub(r"(complete_zsh|commandline -cp\)) hpc\b", lambda found: f"{found[1]} {program}", script)])
 
 
+def program_version() -> str:
+    found = re.search(r'^version = "(.+)"', (project.ROOT / "pyproject.toml").read_text(encoding="utf-8"), re.MULTILINE)
+    return found[1] if found else "unknown"
+
+
 def version() -> None:
     """Say which version this is, and of what it is made."""
-    found = re.search(r'^version = "(.+)"', (project.ROOT / "pyproject.toml").read_text(encoding="utf-8"), re.MULTILINE)
     pulumi = pulumi_program.installed_pulumi()
-    console.line(f"hpc {found[1] if found else 'unknown'}")
+    console.line(f"hpc {program_version()}")
     console.line(f"Python {platform.python_version()}, Pulumi SDK {pulumi_program.pulumi_version()}")
     console.line(f"Pulumi CLI: {pulumi or 'none, the embedded engine is used'}")
     console.line("state: {} ({})".format(*state_dir.located()))

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 from typer import Option
 
 from cli import console, options
-from cli.cluster.cluster import from_outputs
+from cli.cluster.cluster import Cluster, from_outputs
 from cli.cluster.scheduler import Scheduler
 from cli.errors import CliError
 from cli.stack import outputs
@@ -43,24 +43,31 @@ def reliability(
     words: list[str] = []
     for option, given in (("--since", since), ("--until", until)):
         try:
-            words.append(f'"$(date --date="{expression(given)}" +%s)"')
+            words.append(expression(given))
         except MomentError as error:
             raise CliError(f"{option}: {error}") from None
     cluster = from_outputs(stack, outputs.read(stack, show_secrets=True), Capability.USAGE)
-    mark = secrets.token_hex(12)
-    line = f'since={words[0]}; until={words[1]}; echo "$since $until"\n{measured.command(mark)}'
-    first, _, text = Scheduler(cluster, stack).ask(line, seconds=_SECONDS).partition("\n")
-    start, end = map(int, first.split())
-    if start >= end:
-        raise CliError(f"--since ({since}) is not before --until ({until}).")
-    try:
-        found = measured.reliability(measured.read(text, mark, since=start, until=end), assumed)
-    except ValueError as error:
-        raise CliError(f"{cluster.controller.name}: {error}") from None
+    found = measured.reliability(read(cluster, stack, *words), assumed)
     if json:
         console.json({"cluster": cluster.name, **found})
     else:
         _show(found)
+
+
+def read(cluster: Cluster, stack: str, since: str, until: str) -> measured.Facts:
+    """The facts between two moments, as `date --date=` reads them. Raises CliError: the controller does not answer, or
+    the one is not before the other."""
+    mark = secrets.token_hex(12)
+    moments = "; ".join(f'{name}="$(date --date="{at}" +%s)"' for name, at in (("since", since), ("until", until)))
+    line = f'{moments}; echo "$since $until"\n{measured.command(mark)}'
+    first, _, text = Scheduler(cluster, stack).ask(line, seconds=_SECONDS).partition("\n")
+    try:
+        start, end = map(int, first.split())
+        if start >= end:
+            raise CliError(f"--since ({since}) is not before --until ({until}).")
+        return measured.read(text, mark, since=start, until=end)
+    except ValueError as error:
+        raise CliError(f"{cluster.controller.name}: {error}") from None
 
 
 def _span(option: str, given: str) -> float:
@@ -71,9 +78,21 @@ def _span(option: str, given: str) -> float:
 
 
 def _show(found: dict[str, Any]) -> None:
+    console.table(figures(found), right={1})
+    if found["kinds"]:
+        console.line()
+        console.table(kinds(found), right={1, 2, 3})
+    console.line()
+    for line in lemons(found):
+        console.line(line)
+    for line in notes(found):
+        console.note(line)
+
+
+def figures(found: dict[str, Any]) -> list[tuple[str, ...]]:
+    """A table of all figures."""
     unit = found["unit"].upper()
     days = (found["until"] - found["since"]) / measured.DAY
-    assumed = found["assumed"]
     rows = [
         ("node days in jobs", _figure(found["node_days"])),
         ("failures", str(found["failures"])),
@@ -88,27 +107,38 @@ def _show(found: dict[str, Any]) -> None:
         ("MTTR of a node, hours", _figure(found["mttr_hours"])),
         *((f"{unit} hours, {name.replace('_', ' ')}", _figure(value)) for name, value in found["hours"].items()),
     ]
-    console.table([("OVER THE LAST" if days == round(days) else "OVER", f"{days:.4g} DAYS"), *rows], right={1})
-    if found["kinds"]:
-        console.line()
-        head = ("KIND", "FAILURES", "MTTF, NODE DAYS", f"{unit} HOURS LOST")
-        lines = [
-            (row["kind"], str(row["failures"]), _figure(row["mttf_node_days"]), _figure(row["lost_hours"]))
-            for row in found["kinds"]
-        ]
-        console.table([head, *lines], right={1, 2, 3})
-    console.line()
-    for lemon in found["lemons"]:
-        signals = ", ".join(f"{name} {value:g}" for name, value in lemon["signals"].items())
-        console.line(f"{lemon['node']} fails far more often than others: {signals}")
-    if not found["lemons"]:
-        console.line(f"No node fails far more often than others in the last {measured.LEMON_DAYS} days.")
-    console.note(
+    return [("OVER THE LAST" if days == round(days) else "OVER", f"{days:.4g} DAYS"), *rows]
+
+
+def kinds(found: dict[str, Any]) -> list[tuple[str, ...]]:
+    """A table of failures by kind."""
+    head = ("KIND", "FAILURES", "MTTF, NODE DAYS", f"{found['unit'].upper()} HOURS LOST")
+    rows = [
+        (row["kind"], str(row["failures"]), _figure(row["mttf_node_days"]), _figure(row["lost_hours"]))
+        for row in found["kinds"]
+    ]
+    return [head, *rows]
+
+
+def lemons(found: dict[str, Any]) -> list[str]:
+    """A sentence for each node that fails far more often than others, or one that there is none."""
+    named = {
+        lemon["node"]: ", ".join(f"{name} {value:g}" for name, value in lemon["signals"].items())
+        for lemon in found["lemons"]
+    }
+    none = f"No node fails far more often than others in the last {measured.LEMON_DAYS} days."
+    return [f"{node} fails far more often than others: {signals}" for node, signals in named.items()] or [none]
+
+
+def notes(found: dict[str, Any]) -> list[str]:
+    """What the figures rest on, as sentences."""
+    assumed = found["assumed"]
+    spans = (
         f"Assumed: a checkpoint each {assumed['checkpoint_seconds'] / 60:g} min, "
         f"{assumed['restart_seconds'] / 60:g} min until a restarted job trains again (--checkpoint, --restart)."
     )
-    if found["hours"]["idle_in_jobs"] is None and unit == "GPU":
-        console.note("Idle GPUs in jobs are not measured: Slurm measures them where gres.conf has AutoDetect=nvml.")
+    idle = "Idle GPUs in jobs are not measured: Slurm measures them where gres.conf has AutoDetect=nvml."
+    return [spans, *([idle] if found["hours"]["idle_in_jobs"] is None and found["unit"] == "gpu" else [])]
 
 
 def _figure(value: float | None) -> str:

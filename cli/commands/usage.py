@@ -1,13 +1,13 @@
 """`./hpc usage`."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Sequence
 from enum import Enum
 from typing import Annotated
 
 from typer import Option
 
 from cli import console, options
-from cli.cluster.cluster import from_outputs
+from cli.cluster.cluster import Cluster, from_outputs
 from cli.cluster.scheduler import Scheduler
 from cli.errors import CliError, hint
 from cli.stack import outputs
@@ -55,31 +55,16 @@ def usage(
             raise CliError(f"{option}: {error}") from None
     values = outputs.read(stack, show_secrets=True)
     cluster = from_outputs(stack, values, Capability.USAGE)
-    start, _, text = (
-        Scheduler(cluster, stack)
-        .ask(
-            f"start={moments['--since']}; end={moments['--until']}; "
-            '[ "$start" \\< "$end" ] || { echo "--since ($start) is not before --until ($end)" >&2; exit 2; }; '
-            'echo "$start $end" && ' + used.command('"$start"', '"$end"'),
-            seconds=_SECONDS,
-        )
-        .partition("\n")
-    )
-    try:
-        read = used.records(text, *start.split())
-    except ValueError as error:
-        raise CliError(f"{cluster.controller.name}: {error}") from None
-    found = read.records
-    if read.runaways and not json:
-        there = "sacctmgr show runawayjobs (on the controller) lists them and offers to end them"
-        console.note(f"{read.runaways} jobs whose end the database does not know are left out: {there}.")
+    since, until, records = read(cluster, stack, moments["--since"], moments["--until"])
+    found = records.records
+    if records.runaways and not json:
+        console.note(runaway_note(records))
     _known("user", user, {record.user for record in found}, cluster.users)
     configured = parse_output(values["config"]).accounting.accounts if values.get("config") else ()
     _known("account", account, {record.account for record in found}, [row.name for row in configured])
     found = [record for record in found if user in (None, record.user) and account in (None, record.account)]
     keys: tuple[used.By, ...] = (by.value,) if by else used.EACH
     rows, total = used.table(found, keys), used.total(found)
-    since, until = start.split()
     if json:
         document = {
             "cluster": cluster.name,
@@ -87,20 +72,45 @@ def usage(
             "until": until,
             "rows": [dict(zip(keys, row.keys, strict=True)) | _figures(row) for row in rows],
             "total": _figures(total),
-            "runaways": read.runaways,
+            "runaways": records.runaways,
         }
         console.json(document)
         return
     if not rows:
         console.note(f"Nothing of cluster {cluster.name} was used so between {since} and {until}.")
         return
+    lines = table(rows, total, keys)
+    console.table(lines, right=set(range(len(keys), len(lines[0]))))
+    console.note(f"From {since} to {until}, the controller's time.")
+
+
+def read(cluster: Cluster, stack: str, since: str, until: str) -> tuple[str, str, used.Found]:
+    """Both moments in the controller's time, and what was used between them; they are given as shell words there.
+    Raises CliError: the controller does not answer, or the one is not before the other."""
+    line = (
+        f"start={since}; end={until}; "
+        '[ "$start" \\< "$end" ] || { echo "--since ($start) is not before --until ($end)" >&2; exit 2; }; '
+        'echo "$start $end" && ' + used.command('"$start"', '"$end"')
+    )
+    first, _, text = Scheduler(cluster, stack).ask(line, seconds=_SECONDS).partition("\n")
+    try:
+        start, end = first.split()
+        return start, end, used.records(text, start, end)
+    except ValueError as error:
+        raise CliError(f"{cluster.controller.name}: {error}") from None
+
+
+def runaway_note(found: used.Found) -> str:
+    there = "sacctmgr show runawayjobs (on the controller) lists them and offers to end them"
+    return f"{found.runaways} jobs whose end the database does not know are left out: {there}."
+
+
+def table(rows: Iterable[used.Row], total: used.Row, keys: Sequence[str]) -> list[tuple[str, ...]]:
+    """A heading, the rows and their total; GPU BUSY only where Slurm measures GPUs."""
     gpus = total.gpu_utilization is not None
     head = ("CPU HOURS", "CPU BUSY", "GPU HOURS", *(["GPU BUSY"] if gpus else []), "JOBS")
-    lines = [(*(key.upper() for key in keys), *head)]
-    lines += [(*row.keys, *_cells(row, gpus=gpus)) for row in rows]
-    lines.append(("total", *("" for _ in keys[1:]), *_cells(total, gpus=gpus)))
-    console.table(lines, right=set(range(len(keys), len(keys) + len(head))))
-    console.note(f"From {since} to {until}, the controller's time.")
+    lines = [(*(key.upper() for key in keys), *head), *((*row.keys, *_cells(row, gpus=gpus)) for row in rows)]
+    return [*lines, ("total", *("" for _ in keys[1:]), *_cells(total, gpus=gpus))]
 
 
 def _known(what: str, given: str | None, there: Collection[str], configured: Collection[str]) -> None:

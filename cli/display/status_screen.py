@@ -150,7 +150,9 @@ def versions(seen: ClusterObservation) -> Table:
     """Versions by what and which, with the machines that have them."""
     groups: dict[tuple[str, str], list[str]] = defaultdict(list)
     for machine in seen.machines:
-        for name, version in (machine.part("versions") or {}).items():
+        image = machine.part("image") or {}
+        made = ", ".join(str(image[key]) for key in ("recipe", "snapshot") if image.get(key))
+        for name, version in {**(machine.part("versions") or {}), **({"image": made} if made else {})}.items():
             groups[name, version].append(machine.name)
     rows = [(name, version, _all(seen, there)) for (name, version), there in sorted(groups.items())]
     return _headed(("PROGRAM", "VERSION", "MACHINES"), rows)
@@ -220,19 +222,23 @@ def show(seen: ClusterObservation, found: list[ClusterFinding]) -> None:
     """Print the status on standard output."""
     now = time.time()
     show_findings(seen, found, now)
-    every = [
-        nodes(seen),
-        partitions(seen),
-        queue(seen),
-        actions(seen, now),
-        alerts(seen),
-        daemons(seen, now),
-        storage(seen),
-        versions(seen),
-    ]
-    for table in filter(None, every):
+    for table in filter(None, tables(seen, now).values()):
         console.line()
         console.table(table)
+
+
+def tables(seen: ClusterObservation, now: float) -> dict[str, Table]:
+    """Every table by its name, in their order; empty those without rows."""
+    return {
+        "nodes": nodes(seen),
+        "partitions": partitions(seen),
+        "queue": queue(seen),
+        "actions": actions(seen, now),
+        "alerts": alerts(seen),
+        "daemons": daemons(seen, now),
+        "storage": storage(seen),
+        "versions": versions(seen),
+    }
 
 
 def show_findings(seen: ClusterObservation, found: list[ClusterFinding], now: float) -> None:

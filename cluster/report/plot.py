@@ -60,7 +60,7 @@ def save_png(
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    lines = _drawable(curves, x_log=x_log)
+    lines = drawable(curves, x_log=x_log)
     with mpl.rc_context({"text.parse_math": False, "font.size": 10}):  # a $ in a file's name is no formula
         figure = Figure(figsize=(SIZE[0] / _DPI, SIZE[1] / _DPI), dpi=_DPI, layout="constrained")
         axes = FigureCanvasAgg(figure).figure.add_subplot()
@@ -84,7 +84,7 @@ def save_png(
         if x_log:
             axes.set_xscale("log", base=2)
         xs = [x for line in lines for x, _ in line.points]
-        if ticks := _fitting_ticks(x_ticks or {}, min(xs), max(xs), _CHARACTERS):
+        if ticks := fitting_ticks(x_ticks or {}, min(xs), max(xs), _CHARACTERS):
             axes.set_xticks(list(ticks), [one_line(text) for text in ticks.values()])
             axes.minorticks_off()
         if y_from_zero:
@@ -92,11 +92,11 @@ def save_png(
         axes.grid(visible=True, color=LIGHT.grid, linewidth=0.8)
         axes.set_axisbelow(True)
         axes.spines[["top", "right"]].set_visible(False)
-        axes.set_title(_cut(title, _TITLE), loc="left", fontweight="bold")
+        axes.set_title(cut(title, _TITLE), loc="left", fontweight="bold")
         axes.set_xlabel(one_line(x_label))
         axes.set_ylabel(one_line(y_label))
         if len(lines) > 1:  # the legend leaves out names that begin with an underscore, so they are set afterwards
-            names = [_cut(line.name, _NAME) for line in lines]
+            names = [cut(line.name, _NAME) for line in lines]
             columns = min(3, len(lines), max(1, _CHARACTERS // (max(map(len, names)) + 8)))
             legend = figure.legend(loc="outside lower center", ncols=columns, frameon=False)
             for text, name in zip(legend.get_texts(), names, strict=True):
@@ -123,15 +123,15 @@ def print_plot(
     """
     import plotext
 
-    lines = sorted(_drawable(curves, x_log=x_log), key=lambda curve: not curve.reference)  # what was measured on top
+    lines = sorted(drawable(curves, x_log=x_log), key=lambda curve: not curve.reference)  # what was measured on top
     width = max(width, _NARROWEST)
     xs = [x for line in lines for x, _ in line.points]
     ys = [y for line in lines for _, y in line.points]
-    values = _round_values(min(0.0, *ys) if y_from_zero else min(ys), max(ys))
-    texts = x_ticks or {x: f"{x:g}" for x in (xs if x_log else _round_values(min(xs), max(xs)))}
-    texts = _fitting_ticks(texts, min(xs), max(xs), width) or {min(xs): f"{min(xs):g}"}
+    values = round_values(min(0.0, *ys) if y_from_zero else min(ys), max(ys))
+    texts = x_ticks or {x: f"{x:g}" for x in (xs if x_log else round_values(min(xs), max(xs)))}
+    texts = fitting_ticks(texts, min(xs), max(xs), width) or {min(xs): f"{min(xs):g}"}
     # plotext gets places between 0 and 1: its kernel ends the process where a line leaves the limits by far.
-    x_of, y_of = _scale(min(xs), max(xs), log=x_log), _scale(values[0], values[-1])
+    x_of, y_of = scale(min(xs), max(xs), log=x_log), scale(values[0], values[-1])
     figure = plotext.figure
     figure.clear()
     plotext.terminal.limit(False, False)  # noqa: FBT003 - plotext's own signature
@@ -165,12 +165,12 @@ def print_plot(
     return "\n".join([*(text for text in head if text), *(row for row in rows if row), *([foot] if foot else [])])
 
 
-def _cut(text: str, longest: int) -> str:
+def cut(text: str, longest: int) -> str:
     line = one_line(text)
     return line if len(line) <= longest else f"{line[: longest - 3]}..."
 
 
-def _drawable(curves: Sequence[Curve], *, x_log: bool) -> list[Curve]:
+def drawable(curves: Sequence[Curve], *, x_log: bool) -> list[Curve]:
     every = [
         Curve(curve.name, sorted(point for point in curve.points if _can_be_drawn(point, x_log=x_log)), curve.reference)
         for curve in curves
@@ -184,14 +184,14 @@ def _can_be_drawn(point: tuple[float, float], *, x_log: bool) -> bool:
     return all(abs(value) <= _MOST for value in point) and (point[0] > 0 or not x_log)
 
 
-def _scale(low: float, high: float, *, log: bool = False) -> Callable[[float], float]:
+def scale(low: float, high: float, *, log: bool = False) -> Callable[[float], float]:
     """A function that maps `low` to 0 and `high` to 1; the middle where there is one value only."""
     at: Callable[[float], float] = math.log2 if log else float
     length = at(high) - at(low)
     return lambda value: min(1.0, max(0.0, (at(value) - at(low)) / length)) if length > 0 else 0.5
 
 
-def _fitting_ticks(ticks: Mapping[float, str], low: float, high: float, width: int) -> dict[float, str]:
+def fitting_ticks(ticks: Mapping[float, str], low: float, high: float, width: int) -> dict[float, str]:
     """Every n-th tick of those between `low` and `high`, so that their texts do not touch, and the last one."""
     inside = {x: text for x, text in sorted(ticks.items()) if low <= x <= high}
     if not inside:
@@ -201,7 +201,7 @@ def _fitting_ticks(ticks: Mapping[float, str], low: float, high: float, width: i
     return dict(list(inside.items())[::-every][::-1])
 
 
-def _round_values(low: float, high: float) -> list[float]:
+def round_values(low: float, high: float) -> list[float]:
     """About five round numbers, from `low` or a little below to `high` or a little above."""
     length = max(high - low, abs(high) * 1e-6, 1e-9)
     unit = 10.0 ** math.floor(math.log10(length / 4))

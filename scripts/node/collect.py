@@ -141,6 +141,7 @@ SECONDS = 4.0  # for all parts together: they are read side by side
 CONNECT_SECONDS = 2
 CACHE = Path("/var/spool/slurmd/conf-cache")  # what slurmd fetched from slurmctld (slurmd(8), --conf-server)
 SECRET = {"slurmdbd.conf"}
+NVIDIA = Path("/sys/module/nvidia/version")  # of the kernel module; no GPU is asked
 
 
 def show() -> None:
@@ -269,7 +270,7 @@ def _setup() -> str:
 
 
 def _versions(*, controls: bool) -> dict[str, str]:
-    """Slurm, MUNGE, MariaDB on the controller, and the system."""
+    """Slurm, MUNGE, MariaDB on the controller, the driver of NVIDIA where it is loaded, and the system."""
     lines = Path("/etc/os-release").read_text().splitlines()
     # From a daemon where there is one: commands look for slurm.conf first, and wait for it.
     slurm = next((name for name in ("slurmctld", "slurmd") if shutil.which(name)), "scontrol")
@@ -279,6 +280,8 @@ def _versions(*, controls: bool) -> dict[str, str]:
         "slurm": run(slurm, "-V", timeout=2).split()[-1],
         "munge": run("munge", "--version").split()[0],
     }
+    if _exists(NVIDIA):
+        found["nvidia"] = NVIDIA.read_text().strip()
     if controls and _exists(Path("/usr/sbin/mariadbd")):
         found["mariadb"] = run("mariadbd", "--version").partition("Ver ")[2].split("-")[0]
     return found

@@ -1,5 +1,6 @@
 """The day after: logs, nodes out of service and back, who used what, and the records brought back after a loss."""
 
+import base64
 import json
 import signal
 from collections.abc import Callable, Iterator
@@ -7,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from cluster.jobs.nccl import LOGS, RUN_NAME
+from tests.cluster.report import nccl_logs
 from tests.e2e.cluster import Cluster, eventually
 from tests.e2e.lost_records import lost_records_come_back
 
@@ -223,6 +226,23 @@ class TestUsage:
         assert hours["capacity"] > hours["nodes_out_otherwise"]
         assert 0 < found["availability"] < 1
         assert "GPU hours, capacity" in day.said("reliability")
+
+    def test_one_page_has_all_of_it(self, day: Cluster, tmp_path: Path):
+        """Also a result of NCCL, which is read from its user's home as that user."""
+        log = base64.b64encode(nccl_logs.log(facts=nccl_logs.A3_MEGA).encode()).decode()
+        options = f"--wait --job-name={RUN_NAME} --output={LOGS}/%j.log"
+        day.run("bash", "-c", f"mkdir -p {LOGS}; sbatch {options} --wrap 'echo {log} | base64 -d'")
+        file = tmp_path / "report.html"
+
+        def is_there() -> bool:
+            assert day.said("report", "--output", str(file)).startswith(f"Wrote {file}")
+            return "188.2" in file.read_text()
+
+        eventually(is_there, what="the job's record")
+        page = file.read_text()
+        for expected in ("day-controller", "/home", "local-2c-2gpu", "alice", "research", "By account", "ETTR"):
+            assert expected in page, expected
+        assert "ould not be read" not in page
 
 
 class TestAccounting:

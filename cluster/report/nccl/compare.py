@@ -117,12 +117,12 @@ def compare(
     for log, modified in logs:
         other = log.last
         if other.complete and other.rows and not other.mixed and subject_of(other, given).kind == subject.kind:
-            same.append(EarlierRun(log.name, other, _date_of(other) or modified))
+            same.append(EarlierRun(log.name, other, date_of(other) or modified))
     same.sort(key=lambda earlier: earlier.time)
     return Comparison(run, tuple(same), len(logs) - len(same))
 
 
-def _date_of(run: Run) -> datetime | None:
+def date_of(run: Run) -> datetime | None:
     """Return when a run began, by its header: UTC."""
     try:
         found = datetime.fromisoformat(run.facts.get("date", "").replace("Z", "+00:00"))

@@ -1,0 +1,114 @@
+"""`./hpc report`: parts that are read side by side, one that fails, and the file."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cluster.observe import reliability
+from cluster.report.html import MARK
+from tests.cli.clusters import KEY, Tool
+from tests.cli.commands.test_status import STACK
+from tests.cli.conftest import Hpc, stand_for_state
+from tests.cluster.observe.observations import NOW, healthy
+from tests.cluster.report import mlperf_logs, nccl_logs
+
+SACCT = """\
+2026-10-22T00:00:00 2026-11-21T00:00:00
+1|alice|research|cpu|3600|billing=2,cpu=2,mem=2048M,node=1|1|COMPLETED|2026-11-01T00:00:00|2026-11-01T01:00:00|01:00:00|
+alive all
+"""
+# Answers by what the line asks; the mark of a line is what its answer has to have.
+FAKE_SSH = """\
+for word; do name=$line; line=$word; done
+address=$(sed -n "/^Host $name\\$/,/HostName/s/.*HostName //p" "$2")
+mark=$(printf '%s' "$line" | grep -oE '[0-9a-f]{24}' | head -n 1)
+case $line in
+    *"node look"*) cat "$KEPT/$address" ;;
+    *health-results*) echo 1795242470; cat "$KEPT/health" ;;
+    *"show node"*) echo "NodeName=hc-cpu-0 State=IDLE"; echo "$line" | grep -oE '[0-9a-f]{16}' | head -n 1 ;;
+    *health-history*) sed "s/MARK/$mark/g" "$KEPT/reliability" ;;
+    *TotalCPU*) cat "$KEPT/usage" ;;
+    *JobName*) cat "$KEPT/runs" ;;
+    *.log*) cat "$KEPT/nccl"; echo; echo "$mark"; echo 'No such file or directory'; echo "$mark" ;;
+    *scontrol*) echo /mlperf-sd/logs/19_x.out ;;
+    *"-r "*) echo there ;;
+    *grep*) cat "$KEPT/mlperf" ;;
+    *) echo "unexpected: $line" >&2; exit 9 ;;
+esac
+"""
+
+
+@pytest.fixture
+def kept(root: Path, tool: Tool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of what a cluster of two nodes answers, which is up."""
+    folder = tmp_path / "kept"
+    folder.mkdir()
+    seen = healthy()
+    rows: dict[str, Any] = {}
+    for number, machine in enumerate(seen.machines):
+        (folder / f"10.83.0.{number + 2}").write_text(json.dumps(machine.facts))
+        rows[machine.name] = {"method": "ssh", "address": f"10.83.0.{number + 2}", "roles": list(machine.roles),
+                              "host_key": f"ssh-ed25519 A{number}"}  # fmt: skip
+    found = {"cluster": "hc", "targets": rows, "admin_key": KEY, "login": "hc-login-0", "users": ["alice"]}
+    stand_for_state(
+        monkeypatch,
+        {**found, "config": {**STACK, "slurm": {"health": {}}}, "platform": {"name": "local", "title": "this machine"}},
+    )
+    begin, end = int(NOW) - 28 * reliability.DAY, int(NOW)
+    (folder / "reliability").write_text(
+        f"{begin} {end}\nMARK-\nMARK-\n|{begin}|Unknown|||cpu=4,node=2|hc-cpu-[0-1]|Cluster Registered TRES\n"
+        'MARK-\n{"node": "hc-cpu-0", "time": %d, "failed": {"nic": "eth1 has no link"}}\nMARK-\n' % (end - 99)
+    )
+    (folder / "usage").write_text(SACCT)
+    failed = {"nic": {"state": "failed", "text": "eth1 has no link"}}
+    (folder / "health").write_text(json.dumps({"hc-cpu-0": {"time": NOW - 60, "checks": failed}}))
+    runs = [(17, "hpc-nccl"), (16, "hpc-nccl"), (19, "mlperf-train_01x08x08")]
+    (folder / "runs").write_text("".join(f"{job}|alice|{end - job}|{name}\n" for job, name in runs))
+    (folder / "nccl").write_text(nccl_logs.log(facts=nccl_logs.A3_MEGA))
+    lines = enumerate(mlperf_logs.text(mlperf_logs.reference()).decode().splitlines(), 1)
+    (folder / "mlperf").write_text("".join(f"{number}:{line}\n" for number, line in lines))
+    tool("ssh", FAKE_SSH)
+    monkeypatch.setenv("KEPT", str(folder))
+    monkeypatch.chdir(tmp_path)
+    return folder
+
+
+def test_all_parts_are_in_one_page(hpc: Hpc, kept: Path):
+    ended = hpc("report", "dev")
+    assert (ended.code, ended.err) == (0, "")
+    assert ended.out.startswith("Wrote dev-report.html (")
+    page = Path("dev-report.html").read_text()
+    for expected in (
+        "all is well", "10.83.0.0/22", "all_gather, 2 x a3-megagpu-8g", "188.2", "Stable Diffusion", "20.51", "alice",
+        "nic: eth1 has no link", "health-failed", "History of health checks", "The stack has no monitoring.", "22.05.8",
+        "its log has no result",
+    ):  # fmt: skip
+        assert expected in page, expected
+    assert "PRIVATE KEY" not in page
+
+
+def test_a_part_that_fails_is_named_and_the_page_is_there(hpc: Hpc, kept: Path):
+    (kept / "usage").write_text("slurmdbd: Connection refused\n")
+    (kept / "runs").unlink()
+    ended = hpc("report", "dev", "--output", "folder/page.html")
+    assert ended.code == 0
+    named = [line.partition(" could not")[0] for line in ended.err.splitlines() if " could not be read: " in line]
+    assert named == ["nccl", "mlperf", "usage"]
+    page = Path("folder/page.html").read_text()
+    assert "Could not be read: nccl, mlperf, usage." in page
+    assert "all is well" in page
+
+
+def test_what_is_no_report_is_kept(hpc: Hpc, kept: Path):
+    file = Path("dev-report.html")
+    file.write_text("<p>mine</p>")
+    error = hpc("report", "dev").error
+    assert error == "error: dev-report.html is no report. To do: name another file with --output, or add --force.\n"
+    assert file.read_text() == "<p>mine</p>"
+    assert hpc("report", "dev", "--force").code == 0
+    assert MARK in file.read_text()
+    assert hpc("report", "dev").code == 0, "one of its own is replaced"
+    assert "it is no file" in hpc("report", "dev", "--output", ".").error
+    assert "is no point in time" in hpc("report", "dev", "--since", "often").error

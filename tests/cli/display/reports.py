@@ -1,0 +1,155 @@
+"""Reports of clusters that were made up, with nodes, faults, jobs and benchmarks as large clusters have them."""
+
+import io
+import random
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+from cli.display import status_screen
+from cli.display.report_page import Benchmark, Health, Report, Status
+from cluster.config.cluster import ClusterConfig
+from cluster.findings import ClusterFinding
+from cluster.load import parse
+from cluster.observe.health.findings import findings
+from cluster.observe.reliability import DAY, Facts, Outage, Run, Trouble
+from cluster.observe.usage import Found, Record
+from cluster.report.mlperf_report import report_of
+from cluster.report.nccl.compare import Entry
+from cluster.report.nccl.log import read_text
+from cluster.report.nccl.result import check
+from tests.cluster.observe.observations import NOW, facts, healthy, state
+from tests.cluster.report import mlperf_logs, nccl_logs
+
+SINCE = NOW - 28 * DAY
+"""The beginning of the histories."""
+
+
+@cache
+def config(nodes: int) -> ClusterConfig:
+    """A cluster of A3 Mega, of which an eighth are elastic, with two partitions."""
+    return parse({
+        "gcp:project": "research", "gcp:zone": "us-central1-a",
+        "hpc:cluster": {
+            "platform": "gcp", "name": "hc", "controller": {"machine_type": "c2-standard-8"},
+            "nodesets": {
+                "cpu": {"machine_type": "a3-megagpu-8g", "count": {"min": nodes, "max": nodes + max(1, nodes // 8)}},
+                "small": {"machine_type": "c2-standard-4", "count": 2},
+            },
+            "partitions": {
+                "a3mega": {"nodesets": ["cpu"], "default": True, "exclusive": True, "max_time": "7-00:00:00"},
+                "every": {"nodesets": ["cpu", "small"], "max_time": "01:00:00"},
+            },
+            "monitoring": {},
+        },
+    })  # fmt: skip
+
+
+@cache
+def status(nodes: int) -> Status:
+    """Nodes that are busy, idle, drained and down."""
+    seen = healthy(nodes)
+    for at in range(nodes):
+        word = ("ALLOCATED", "IDLE", "MIXED")[at % 3]
+        state(seen, f"cpu-{at}", State=word, Gres="gpu:h100:8(S:0-1)")
+    state(seen, "cpu-1", State="IDLE+DRAIN", Reason="hpc-health: gpu-ecc: 9 errors [root@2026-11-20T05:43:58]")
+    if nodes > 8:
+        state(seen, "cpu-7", State="DOWN*", Reason="Not responding [slurm@2026-11-20T05:43:58]")
+    controller: dict[str, Any] = facts(seen, "controller")
+    jobs = controller["slurm"]["jobs"]
+    jobs["first"] = [
+        {**jobs["first"][0], "id": str(at), "name": f"train <b>{at}</b>", "state": "RUNNING" if at % 2 else "PENDING"}
+        for at in range(12)
+    ]
+    jobs["states"] = {"RUNNING": nodes // 2, "PENDING": 40}
+    controller["alerts"] = [
+        {"name": "HpcNodeDrained", "severity": "warning", "since": "2026-11-20T05:45:00Z", "actor": "an administrator",
+         "summary": "1 node is drained"},
+    ]  # fmt: skip
+    return Status(seen=seen, findings=findings(seen), tables=status_screen.tables(seen, NOW))
+
+
+@cache
+def history(nodes: int, seed: int = 1) -> Facts:
+    """Four weeks of jobs, outages and failed checks."""
+    dice = random.Random(seed)  # noqa: S311
+    names = [f"hc-cpu-{at}" for at in range(nodes)]
+    runs: list[Run] = []
+    for job in range(10 * nodes):
+        size = dice.choice([1, 1, 2, nodes])
+        start = SINCE + dice.random() * 27 * DAY
+        runs.append(
+            Run(
+                job=str(job), state=dice.choice(["COMPLETED"] * 8 + ["NODE_FAIL", "FAILED", "TIMEOUT"]),
+                eligible=start - 600, start=start, end=start + dice.random() * DAY / 4,
+                nodes=tuple(dice.sample(names, min(size, nodes))), units=8 * min(size, nodes), busy=dice.random(),
+            )
+        )  # fmt: skip
+    troubles = [
+        Trouble(node=dice.choice(names), time=SINCE + dice.random() * 28 * DAY,
+                kind=dice.choice(["gpu-ecc", "gpu-xid", "nic"]), failed=dice.random() < 0.5)
+        for _ in range(nodes)
+    ]  # fmt: skip
+    out = [
+        Outage(node=one.node, start=one.time, end=one.time + 7200, kind=one.kind, units=8)
+        for one in troubles
+        if one.failed
+    ]
+    whole = [(SINCE, NOW, tuple(names), 8 * nodes)]
+    return Facts(since=SINCE, until=NOW, runs=runs, outages=out, troubles=troubles, capacity=whole)
+
+
+@cache
+def records(nodes: int, users: int = 20) -> Found:
+    """Jobs of many users."""
+    dice = random.Random(2)  # noqa: S311
+    rows = [
+        Record(
+            job=str(job), user=f"user{job % users}", account=f"team{job % 5}", partition="a3mega",
+            seconds=dice.randrange(86400), cpus=208, gpus=8, cpu_used=dice.random() * 1e6, gpu_busy=dice.random(),
+        )
+        for job in range(10 * nodes)
+    ]  # fmt: skip
+    return Found(records=rows, runaways=1)
+
+
+@cache
+def nccl(nodes: int) -> list[Benchmark]:
+    """A test of two nodes and one of all, every other day."""
+    found: list[Benchmark] = []
+    for day in range(0, 28, 2):
+        for at, size in enumerate({2, nodes}):
+            hosts = [f"hc-cpu-{number}" for number in range(size)]
+            context = f"machine_type=a3-megagpu-8g nodes={size} collective=all_gather"
+            slower = nccl_logs.measured(busbw=[v * (1 - day / 200) for v in nccl_logs.GUIDE], ranks=8 * size)
+            log = read_text(nccl_logs.log(lines=slower, hosts=hosts, facts=context), f"{day}.log")
+            run = Benchmark(job=f"{day}{at}", user="alice", started=SINCE + day * DAY, result=Entry(log, check(log)))
+            found.append(run)
+    return found
+
+
+@cache
+def mlperf() -> list[Benchmark]:
+    """Three runs of Stable Diffusion."""
+    lines = mlperf_logs.text(mlperf_logs.reference())
+    return [
+        Benchmark(job=str(900 + day), user="bob", started=SINCE + day * DAY, result=report_of(io.BytesIO(lines)))
+        for day in (1, 8, 15)
+    ]
+
+
+def report(nodes: int, **changes: Any) -> Report:
+    """A report whose parts could all be read."""
+    wrong = ClusterFinding(
+        id="health-old", where=("hc-cpu-0",), what="has no recent result of its health check",
+        todo="./hpc health hc hc-cpu-0 --run",
+    )  # fmt: skip
+    checks = [("NODE", "STATE", "HEALTH", "CHECKED", "FIGURES")]
+    checks += [(f"hc-cpu-{at}", "idle", "ok", "2 min ago", "14 ok, 3 skipped; nccl: 188.2 GB/s") for at in range(nodes)]
+    found = Report(
+        stack="hc", name="hc", platform="Google Cloud", version="0.1.0", written=NOW, since="28d",
+        config=config(nodes), status=status(nodes), health=Health(tables=[checks], findings=[wrong]),
+        usage=("2026-10-24T00:00:00", "2026-11-21T00:00:00", records(nodes)), reliability=history(nodes),
+        nccl=nccl(nodes), mlperf=mlperf(),
+    )  # fmt: skip
+    return replace(found, **changes)
