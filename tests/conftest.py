@@ -3,6 +3,8 @@
 import gc
 import os
 import signal
+from collections.abc import Callable, Mapping
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
@@ -45,3 +47,19 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 @pytest.fixture
 def update_golden(request: pytest.FixtureRequest) -> bool:
     return bool(request.config.getoption("--update-golden"))
+
+
+@pytest.fixture
+def reviewed(update_golden: bool) -> Callable[[str, Mapping[str, str]], None]:
+    """reviewed(FILE, TEXTS): each case's text is the one below its name in tests/golden/FILE.txt."""
+
+    def check(name: str, texts: Mapping[str, str]) -> None:
+        file = Path(__file__).parent / "golden" / f"{name}.txt"
+        if update_golden:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text("\n".join(f"== {case}\n{text}\n" for case, text in texts.items()), "utf-8")
+        parts = ("\n" + file.read_text("utf-8")).split("\n== ")[1:]
+        found = {case: text.rstrip("\n") for case, _, text in (part.partition("\n") for part in parts)}
+        assert {case: text.rstrip("\n") for case, text in texts.items()} == found
+
+    return check
