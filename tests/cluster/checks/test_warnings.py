@@ -1,8 +1,8 @@
 """What a stack is warned of: the case itself, and nothing where all is as it should be."""
 
-import re
+from collections.abc import Callable, Mapping
 from datetime import date, datetime
-from typing import Any, ClassVar
+from typing import Any
 
 import pytest
 
@@ -15,83 +15,96 @@ from cluster.platforms.gcp import checks
 from tests.clouds import A3, EXASCALER, MANAGED, google, settings
 from tests.cluster.stacks import EVERY, cluster, config
 
+Reviewed = Callable[[str, Mapping[str, str]], None]
 MEGA: dict[str, Any] = {
     "nodesets": {"a3": A3},
     "partitions": {"main": {"nodesets": ["a3"], "default": True, "exclusive": True}},
 }
 RXDM: dict[str, Any] = {"rxdm": {"partitions": ["main"]}, "timers": {"batch_start": 600, "prolog_epilog": 600}}
 OLD = {"base": "ubuntu-2204", "recipe": "2025-01"}
+CPU = {"cpu": {"nodesets": ["cpu"], "default": True}}
 OTHER = {"other": {"nodesets": ["a3"], "exclusive": True}}
 
 
-def warned(**changes: Any) -> dict[str, str]:
-    """Place and text of each warning of a cluster of A3 Mega nodes."""
-    found = find_warnings(google(**{**MEGA, "slurm": RXDM, **changes}))
-    return {".".join(map(str, one.at)): one.what for one in found}
+def capacity(way: dict[str, Any], **partition: str) -> dict[str, Any]:
+    """A3 Mega nodes that are asked for in this way, and something of their partition."""
+    main = {"nodesets": ["a3"], "default": True, "exclusive": True, **partition}
+    return {"nodesets": {"a3": {**A3, "capacity": way}}, "partitions": {"main": main}}
 
 
-@pytest.mark.parametrize("name", [name for name in EVERY if not name.startswith("example-")])
-def test_the_stacks_that_are_here_to_start_from_use_their_gpu_networks(name):
-    assert list(map(str, checks.rxdm_warnings(config(name)))) == []
+FLEX: dict[str, Any] = {"flex": {}}
+WEEK = {"calendar": {"name": "week", "ends": "20261201T080000Z"}}
+ELSEWHERE = {
+    "lustre": {"kind": "managed", "existing": "10.128.0.3", "fsname": "lustre"},
+    "nfs": [{"server": "10.128.4.2", "path": "/shared", "mount": "/data"}],
+}
+NETWORK = {"existing": {"network": "n", "subnetwork": "s"}, "services_cidr": "10.128.0.0/20"}
+SHARED = {"main": {"nodesets": ["a3"], "default": True}}
+CASES: dict[str, dict[str, Any]] = {
+    "nodes with rxdm": {},
+    "managed Lustre": {"storage": {"lustre": MANAGED}},
+    "EXAScaler Lustre": {"storage": {"lustre": EXASCALER}},
+    # A job without a limit would never start on nodes that end.
+    "nodes of flex start": capacity(FLEX),
+    "nodes of flex start with a default time": capacity(FLEX, default_time="1-00:00:00"),
+    "nodes of flex start with a longest time": capacity(FLEX, max_time="1-00:00:00"),
+    "nodes of a calendar": capacity(WEEK),
+    "nodes of a calendar with a default time": capacity(WEEK, default_time="1-00:00:00"),
+    "nodes of a calendar with a longest time": capacity(WEEK, max_time="1-00:00:00"),
+    "a calendar of unknown end": capacity({"calendar": "week"}),
+    "file systems that a network of the stack's own may not reach": {"storage": ELSEWHERE},
+    "file systems in the network of the machines": {"storage": ELSEWHERE, "network": NETWORK},
+    "a recipe of long ago": {"storage": {"lustre": MANAGED}, "image": OLD},
+    "an image of one's own": {"storage": {"lustre": MANAGED}, "image": {**OLD, "name": "mine"}},
+    "jobs that share a node": {"partitions": SHARED},
+    "A3 Mega nodes without rxdm": {"slurm": {}},
+    "A3 Mega nodes that are also in a partition without it": {"partitions": {**MEGA["partitions"], **OTHER}},
+    "timers that are too short for its containers": {"slurm": {"rxdm": RXDM["rxdm"], "timers": {"prolog_epilog": 120}}},
+    "nodes without GPUs": {"nodesets": {"cpu": {"count": 1}}, "partitions": CPU, "slurm": {}},
+    "a warm-up of rxdm": {"slurm": {**RXDM, "warm_up": {}}},
+    "a warm-up of a partition without rxdm": {
+        "slurm": {**RXDM, "warm_up": {"partitions": ["other"]}},
+        "partitions": {**MEGA["partitions"], **OTHER},
+    },
+}
+CLOSED = {"nodesets": ["cpu"], "allow_accounts": ["ml"], "default": True}
+IMAGES_OF_ML = {
+    "accounting": {"accounts": [{"name": "ml"}]},
+    "slurm": {"warm_up": {"containers": ["alpine:3.20"]}},
+}
+BOTH = {"partitions": {"cpu": CLOSED, "open": {"nodesets": ["cpu"]}}, **IMAGES_OF_ML}
+LOCAL: dict[str, dict[str, Any]] = {
+    "nodes that a rehearsal with rxdm shares": {
+        "slurm": {"rxdm": {"partitions": ["cpu"], "file": "lab/slurm/rxdm.sh"}}
+    },
+    "a warm-up of nothing": {"slurm": {"warm_up": {}}},
+    "a warm-up of an image": {"slurm": {"warm_up": {"containers": ["alpine:3.20"]}}},
+    "a warm-up in a partition that root may not use": {"partitions": {"cpu": CLOSED}, **IMAGES_OF_ML},
+    "a warm-up in one of two that root may use": BOTH,
+}
 
 
-class TestExascaler:
-    def test_it_stands_on_what_google_supports_no_longer(self):
-        (what,) = [what for at, what in warned(storage={"lustre": EXASCALER}).items() if at == "storage.lustre.kind"]
-        assert "Runtime Configurator, which is out of support since 31 December 2025" in what
-
-    def test_the_stack_that_is_recommended_is_warned_of_nothing(self):
-        assert warned(storage={"lustre": MANAGED}) == {}
-        assert find_warnings(config("a3mega-managed")) == []
-        assert [".".join(map(str, one.at)) for one in find_warnings(config("a3mega"))] == ["storage.lustre.kind"]
+def test_what_is_warned_of_and_nothing_where_all_is_as_it_should_be(reviewed: Reviewed) -> None:
+    found = {case: find_warnings(google(**{**MEGA, "slurm": RXDM, **given})) for case, given in CASES.items()}
+    found |= {case: find_warnings(cluster(**given)) for case, given in LOCAL.items()}
+    found |= {f"the stack {name}": find_warnings(config(name)) for name in EVERY if not name.startswith("example-")}
+    reviewed("refused/warned", {case: "\n".join(map(str, every)) for case, every in found.items()})
 
 
-class TestEnds:
-    """Nodes whose machines the platform deletes at a known time."""
-
-    def warned(self, capacity: dict[str, Any], **partition: str) -> dict[str, str]:
-        main = {"nodesets": ["a3"], "default": True, "exclusive": True, **partition}
-        return warned(nodesets={"a3": {**A3, "capacity": capacity}}, partitions={"main": main})
-
-    def test_a_job_without_a_limit_would_never_start_on_them(self):
-        for capacity in ({"flex": {}}, {"calendar": {"name": "week", "ends": "20261201T080000Z"}}):
-            found = self.warned(capacity)
-            assert "never start on a3, whose machines end" in found["partitions.main.default_time"]
-            assert self.warned(capacity, default_time="1-00:00:00") == {}
-            assert self.warned(capacity, max_time="1-00:00:00") == {}
-
-    def test_a_calendar_of_unknown_end_is_a_warning(self):
-        assert "before week ends" in self.warned({"calendar": "week"})["nodesets.a3.capacity.calendar"]
-
-
-class TestExistingFileSystems:
-    NFS: ClassVar[list[dict[str, str]]] = [{"server": "10.128.4.2", "path": "/shared", "mount": "/data"}]
-    LUSTRE: ClassVar[dict[str, str]] = {"kind": "managed", "existing": "10.128.0.3", "fsname": "lustre"}
-
-    def test_a_network_of_the_stacks_own_may_not_reach_them(self):
-        found = warned(storage={"lustre": self.LUSTRE, "nfs": self.NFS})
-        assert list(found) == ["storage.lustre.existing", "storage.nfs.0"]
-        assert "from which 10.128.4.2 is reached only if you connect the two" in found["storage.nfs.0"]
-
-    def test_the_network_that_they_are_in_does(self):
-        network = {"existing": {"network": "n", "subnetwork": "s"}, "services_cidr": "10.128.0.0/20"}
-        assert warned(storage={"lustre": self.LUSTRE, "nfs": self.NFS}, network=network) == {}
+def test_a_warm_up_runs_where_root_may() -> None:
+    config = cluster(**BOTH)
+    assert config.slurm.warm_up
+    (part, *_) = warm_up(config, config.slurm.warm_up)["partitions"]
+    assert part["name"] == "open"
 
 
 class TestKernel:
-    def test_a_recipe_of_long_ago_is_a_warning(self):
-        (what,) = [what for at, what in warned(storage={"lustre": MANAGED}, image=OLD).items() if at == "image.recipe"]
-        assert re.fullmatch("kernel 6.8.0-1021-gcp of recipe 2025-01 is of 2025-01-28, [0-9]+ days ago: .*", what)
-
     @pytest.mark.parametrize(("day", "expected"), [("2027-03-20", 0), ("2027-03-21", 1)])
     def test_the_newest_gets_old_as_well(self, monkeypatch: pytest.MonkeyPatch, day: str, expected: int):
         monkeypatch.setattr(checks, "today", lambda: datetime.fromisoformat(day))
         found = find_warnings(google(**MEGA, slurm=RXDM, storage={"lustre": MANAGED}, image={"base": "ubuntu-2204"}))
         assert [one.id for one in found] == ["kernel-old"] * expected
         assert all("a newer version of this program" in one.todo for one in found)
-
-    def test_what_an_image_of_ones_own_has_is_not_known(self):
-        assert warned(storage={"lustre": MANAGED}, image={**OLD, "name": "mine"}) == {}
 
 
 class TestSlurmsSupport:
@@ -155,62 +168,3 @@ class TestZones:
 
     def test_one_that_has_them(self):
         assert self.warned("us-west4-a", **MEGA) == []
-
-
-class TestRxdm:
-    def test_a_partition_as_it_should_be(self):
-        assert warned() == {}
-
-    def test_jobs_that_share_a_node(self):
-        (at, what), *rest = warned(partitions={"main": {"nodesets": ["a3"], "default": True}}).items()
-        assert (at, rest) == ("partitions.main.exclusive", [])
-        assert "the prolog of the second stops the container of the first" in what
-
-    def test_a3_mega_nodes_without_it(self):
-        assert "partition main use plain TCP" in warned(slurm={})["slurm.rxdm"]
-
-    def test_a3_mega_nodes_that_are_also_in_a_partition_without_it(self):
-        (what,) = warned(partitions={**MEGA["partitions"], **OTHER}).values()
-        assert "jobs of partition other use plain TCP between the A3 Mega nodes of a3" in what
-
-    def test_timers_that_are_too_short_for_its_containers(self):
-        assert set(warned(slurm={"rxdm": RXDM["rxdm"], "timers": {"prolog_epilog": 120}})) == {
-            "slurm.timers.prolog_epilog",
-            "slurm.timers.batch_start",
-        }
-
-    def test_nodes_without_gpus_need_none(self):
-        assert find_warnings(google()) == []
-
-    def test_a_rehearsal_is_warned_of_shared_nodes_alone(self):
-        found = find_warnings(cluster(slurm={"rxdm": {"partitions": ["cpu"], "file": "lab/slurm/rxdm.sh"}}))
-        assert [one.at for one in found] == [("partitions", "cpu", "exclusive")]
-
-    def test_it_says_where_what_and_what_to_do(self):
-        (one,) = find_warnings(google(**MEGA))
-        assert str(one).startswith("hpc:cluster.slurm.rxdm: jobs of partition main use plain TCP")
-        assert str(one).endswith("To do: add main to slurm.rxdm.partitions.")
-
-
-class TestWarmUp:
-    def test_with_nothing_to_download_it_does_nothing(self):
-        (one,) = find_warnings(cluster(slurm={"warm_up": {}}))
-        assert (one.id, one.at) == ("warm-up-nothing", ("slurm", "warm_up"))
-        assert warned(slurm={**RXDM, "warm_up": {"partitions": ["other"]}}, partitions={**MEGA["partitions"], **OTHER})
-
-    def test_partitions_that_root_may_not_use_are_named(self):
-        accounts = {"accounting": {"accounts": [{"name": "ml"}]}, "slurm": {"warm_up": {"containers": ["alpine:3.20"]}}}
-        closed = {"nodesets": ["cpu"], "allow_accounts": ["ml"]}
-        (one,) = find_warnings(cluster(partitions={"cpu": {**closed, "default": True}}, **accounts))
-        assert one.id == "warm-up-closed"
-        assert "may not run in cpu" in one.what
-        both = {"cpu": {**closed, "default": True}, "open": {"nodesets": ["cpu"]}}
-        assert find_warnings(cluster(partitions=both, **accounts)) == []
-        found = cluster(partitions=both, **accounts)
-        assert found.slurm.warm_up
-        (part, *_) = warm_up(found, found.slurm.warm_up)["partitions"]
-        assert part["name"] == "open"
-
-    def test_images_or_rxdm_are_something(self):
-        assert find_warnings(cluster(slurm={"warm_up": {"containers": ["alpine:3.20"]}})) == []
-        assert warned(slurm={**RXDM, "warm_up": {}}) == warned()

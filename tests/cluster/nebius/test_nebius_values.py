@@ -1,6 +1,6 @@
 """What one edit of a cluster changes in its releases, and nothing else."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import pytest
@@ -8,7 +8,6 @@ import pytest
 from cluster.platforms.nebius.releases import Facts
 from tests.cluster.nebius.clusters import BACKED_UP, KEY, described, made
 
-LOGIN = "slurm-cluster.slurmNodes.login"
 _ABSENT = object()
 
 
@@ -36,106 +35,65 @@ def edit(version="4.1.7", facts=BACKED_UP, **changed) -> dict[str, Any]:
     return changes(made(described(version)), made(described(version, **changed), facts))
 
 
-class TestLogin:
-    def test_a_node_port_has_a_port_and_no_allocation(self):
-        assert edit(nebius={"login": {"service": "NodePort"}}) == {
-            f"{LOGIN}.sshdServiceType": "NodePort",
-            f"{LOGIN}.sshdServiceNodePort": 30022,
-            f"{LOGIN}.sshdServiceAnnotations.nebius.com/load-balancer-allocation-id": None,
+H100 = {"machine_type": "gpu-h100-sxm/8gpu-128vcpu-1600gb", "count": 2}
+EDITS: dict[str, dict[str, Any]] = {
+    "login by a node port": {"nebius": {"login": {"service": "NodePort"}}},
+    "login by an internal load balancer": {
+        "nebius": {"login": {"exposure": "internal"}},
+        "facts": Facts(root_keys=BACKED_UP.root_keys, backups=BACKED_UP.backups),
+    },
+    "keys of the facts": {
+        "facts": Facts(root_keys=[*BACKED_UP.root_keys, f"{KEY} b"], allocation="x", backups=BACKED_UP.backups)
+    },
+    "three login nodes, also in the check that counts them": {"login": {"count": 3}},
+    "a node more": {"nodesets": {"worker": {**H100, "count": 3}}},
+    "spot nodes: the node group's own": {"nodesets": {"worker": {**H100, "capacity": {"spot": {}}}}},
+    "another fabric: the node group's own": {"nebius": {"workers": {"worker": {"infiniband": {"fabric": "fabric-4"}}}}},
+    "a driver of the GPU operator, waited for and not mounted": {"nebius": {"gpu": {"driver": "operator"}}},
+    "features and node_conf": {"nodesets": {"worker": {**H100, "features": ["fast"], "node_conf": {"weight": 7}}}},
+    "a disk of each node, mounted and checked": {
+        "nebius": {
+            "workers": {
+                "worker": {"local_disks": {"scratch": {"size_gib": 93, "mount": "/scratch", "filesystem": "xfs"}}}
+            }
         }
-
-    def test_an_internal_load_balancer_says_so(self):
-        facts = Facts(root_keys=BACKED_UP.root_keys, backups=BACKED_UP.backups)
-        assert edit(nebius={"login": {"exposure": "internal"}}, facts=facts) == {
-            f"{LOGIN}.sshdServiceAnnotations.nebius.com/load-balancer-type": "internal",
-            f"{LOGIN}.sshdServiceAnnotations.nebius.com/load-balancer-allocation-id": None,
-        }
-
-    def test_keys_are_those_of_the_facts(self):
-        facts = Facts(root_keys=[*BACKED_UP.root_keys, f"{KEY} b"], allocation="x", backups=BACKED_UP.backups)
-        assert edit(facts=facts)[f"{LOGIN}.sshRootPublicKeys[1]"] == f"{KEY} b"
-
-    def test_login_nodes_are_counted_in_the_check_too(self):
-        changed = edit(login={"count": 3})
-        env = "soperator-activechecks.checks.ssh-check.k8sJobSpec.jobContainer.env[NUM_OF_LOGIN_NODES].value"
-        assert changed[f"{LOGIN}.size"] == 3
-        assert changed[env] == "3"
+    },
+    "a disk for images": {"nebius": {"workers": {"worker": {"image_disk": {"size_gib": 93}}}}},
+    # Kubernetes refuses another size of a bound claim.
+    "a grown file system": {"nebius": {"filesystems": {"jail": {"spec": {"size_gib": 4096}}}}},
+    "an existing jail": {
+        "nebius": {"filesystems": {"jail": {"existing": "computefilesystem-e00jail", "overwrite_existing": True}}}
+    },
+    "a submount, in login and worker pods": {
+        "nebius": {"filesystems": {"submounts": {"data": {"spec": {"size_gib": 9}, "mount": "/data"}}}}
+    },
+    "nodes that are not replaced": {"nebius": {"health": {"replace_nodes": False}}},
+}
 
 
-class TestWorkers:
-    def test_one_node_more_is_one_replica_more(self):
-        nodesets = {"worker": {"machine_type": "gpu-h100-sxm/8gpu-128vcpu-1600gb", "count": 3}}
-        assert edit(nodesets=nodesets) == {"nodesets.nodesets[worker].replicas": 3}
-
-    def test_spot_and_fabric_are_the_node_groups_own(self):
-        spot = {"worker": {"machine_type": "gpu-h100-sxm/8gpu-128vcpu-1600gb", "count": 2, "capacity": {"spot": {}}}}
-        assert edit(nodesets=spot) == {}
-        assert edit(nebius={"workers": {"worker": {"infiniband": {"fabric": "fabric-4"}}}}) == {}
-
-    def test_a_driver_of_the_gpu_operator_is_waited_for_and_not_mounted(self):
-        changed = edit(nebius={"gpu": {"driver": "operator"}})
-        assert changed.pop("soperator-dcgm-exporter.validateToolkit") is True
-        assert changed
-        assert all("nvidia-driver-root" in path for path in changed)
-
-    def test_features_and_node_conf_reach_slurm(self):
-        nodeset = {"machine_type": "gpu-h100-sxm/8gpu-128vcpu-1600gb", "count": 2}
-        changed = edit(nodesets={"worker": {**nodeset, "features": ["fast"], "node_conf": {"weight": 7}}})
-        assert changed["nodesets.nodesets[worker].nodeConfig.features[0]"] == "fast"
-        assert changed["nodesets.nodesets[worker].nodeConfig.static"].endswith(" Weight=7")
-
-    def test_a_disk_of_each_node_is_mounted_and_checked(self):
-        disk = {"local_disks": {"scratch": {"size_gib": 93, "mount": "/scratch", "filesystem": "xfs"}}}
-        changed = edit(nebius={"workers": {"worker": disk}})
-        claim = "nodesets.nodesets[worker].slurmd.volumes.jailSubMounts[scratch].volumeClaimTemplateSpec"
-        assert changed[f"{claim}.resources.requests.storage"] == "93Gi"
-        assert changed[f"{claim}.storageClassName"] == "compute-csi-network-ssd-io-m3-xfs"
-        assert "nodesets.nodesets[worker].customInitContainers[ensure-scratch-xfs].image" in changed
-
-    def test_a_disk_for_images_has_its_configuration_and_directories(self):
-        changed = edit(nebius={"workers": {"worker": {"image_disk": {"size_gib": 93}}}})
-        mounts = "nodesets.nodesets[worker].slurmd.volumes.customVolumeMounts"
-        assert changed[f"{mounts}[enroot-on-image-storage].subPath"] == "enroot.conf"
-        assert changed[f"{mounts}[docker-on-image-storage].volumeSource.configMap.name"] == "image-storage"
-        assert "nodesets.nodesets[worker].customInitContainers[prepare-image-storage].image" in changed
-
-
-class TestFilesystems:
-    def test_a_grown_file_system_changes_nothing(self):
-        """Kubernetes refuses another size of a bound claim."""
-        assert edit(nebius={"filesystems": {"jail": {"spec": {"size_gib": 4096}}}}) == {}
-
-    def test_an_existing_jail_is_mounted_as_one_of_the_stacks_own(self):
-        jail = {"existing": "computefilesystem-e00jail", "overwrite_existing": True}
-        assert edit(nebius={"filesystems": {"jail": jail}}) == {}
-
-    def test_a_submount_is_mounted_in_login_and_worker_pods(self):
-        changed = edit(nebius={"filesystems": {"submounts": {"data": {"spec": {"size_gib": 9}, "mount": "/data"}}}})
-        assert changed["slurm-cluster-storage.volume.jailSubMounts[data].filestoreDeviceName"] == "jail-submount-data"
-        assert changed[f"{LOGIN}.volumes.jailSubMounts[data].mountPath"] == "/data"
-        assert changed["nodesets.nodesets[worker].slurmd.volumes.jailSubMounts[data].mountPath"] == "/data"
-
-
-class TestHealth:
-    def test_node_replacement_is_a_switch(self):
-        changed = edit(nebius={"health": {"replace_nodes": False}})
-        assert changed == {"soperatorchecks.checks.manager.enableNodeReplacement": False}
-
-    @pytest.mark.parametrize(
-        ("scope", "quick", "long", "jail"),
-        [
-            ("skip_all", False, False, False),
-            ("testing", False, False, True),
-            ("essential", False, False, True),
-            ("prod_quick", True, False, True),
-            ("prod_acceptance", True, True, True),
-        ],
+def test_an_edit_changes_these_values_and_no_others(reviewed: Callable[[str, Mapping[str, str]], None]):
+    found = {case: edit(**given) for case, given in EDITS.items()}
+    reviewed(
+        "nebius/edits",
+        {case: "\n".join(f"{path}: {value!r}" for path, value in every.items()) for case, every in found.items()},
     )
-    def test_a_scope_says_what_runs_when_the_cluster_comes_up(self, scope, quick, long, jail):
-        checks = made(described(nebius={"health": {"scope": scope}}))["soperator-activechecks"].values["checks"]
-        assert checks["gpu-fryer"]["runAfterCreation"] is quick
-        assert checks["dcgmi-diag-r3"]["runAfterCreation"] is long
-        assert checks["manage-jail-state"]["runAfterCreation"] is jail
+
+
+@pytest.mark.parametrize(
+    ("scope", "quick", "long", "jail"),
+    [
+        ("skip_all", False, False, False),
+        ("testing", False, False, True),
+        ("essential", False, False, True),
+        ("prod_quick", True, False, True),
+        ("prod_acceptance", True, True, True),
+    ],
+)
+def test_a_scope_says_what_runs_when_the_cluster_comes_up(scope, quick, long, jail):
+    checks = made(described(nebius={"health": {"scope": scope}}))["soperator-activechecks"].values["checks"]
+    assert checks["gpu-fryer"]["runAfterCreation"] is quick
+    assert checks["dcgmi-diag-r3"]["runAfterCreation"] is long
+    assert checks["manage-jail-state"]["runAfterCreation"] is jail
 
 
 def test_a_cluster_can_do_without_names_of_switches():
