@@ -119,7 +119,9 @@ class TestFailed:
             operation["seconds"] = 0
         assert created(api).id == before
 
-    def test_a_node_group_that_hangs_for_a_quota_names_it(self, api: NebiusServer, project: Project) -> None:
+    def test_a_node_group_that_hangs_for_a_quota_names_it_and_goes_on_once_that_is_raised(
+        self, api: NebiusServer, project: Project
+    ) -> None:
         api.faults.append(Fault(kind="NodeGroup", verb="create", mode="hang"))
         rows = [{**row, **({"timeout_seconds": 0.4} if row["name"] == "workers" else {})} for row in cluster_rows()]
         project.write(rows)
@@ -128,18 +130,8 @@ class TestFailed:
         assert "quota compute.instance.gpu.h100: limit 8, asked 16" in text
         assert "QuotaFailure" in text
         assert "0 of 2 nodes ready" in text
-        # Nothing of the node group is in the state; it goes with its cluster.
+        # Nothing of the node group is in the state; in a destroy it goes with its cluster.
         assert "workers" not in project.state()
-        for operation in api.store.operations.values():
-            operation["seconds"] = 0
-        project.run("destroy")
-        assert owned(api) == {}
-
-    def test_a_quota_that_was_raised_lets_the_next_up_go_on(self, api: NebiusServer, project: Project) -> None:
-        api.faults.append(Fault(kind="NodeGroup", verb="create", mode="hang"))
-        rows = [{**row, **({"timeout_seconds": 0.4} if row["name"] == "workers" else {})} for row in cluster_rows()]
-        project.write(rows)
-        project.run("up", ok=False)
         (before,) = owned(api)["NodeGroup workers"]
         for operation in api.store.operations.values():
             operation["seconds"] = 0
@@ -148,7 +140,7 @@ class TestFailed:
 
     def test_a_release_that_failed_is_installed_again(self, api: NebiusServer, project: Project) -> None:
         api.faults.append(Fault(kind="K8sRelease", verb="create", mode="fail"))
-        project.write(cluster_rows())
+        project.write([row for row in cluster_rows() if row["name"] in ("network", "subnet", "k8s", "operator")])
         project.run("up", ok=False)
         assert "could not create K8sRelease operator" in project.text()
         project.run("up")
@@ -302,16 +294,13 @@ def test_others_fail_at_once(api: NebiusServer) -> None:
     assert len([call for call in api.calls if call.method.endswith("GpuClusterService/Create")]) == 1
 
 
-SEEDS = (1, 2, 3)
-
-
 def no_doubles(api: NebiusServer) -> None:
     assert {name: ids for name, ids in owned(api).items() if len(ids) > 1} == {}
 
 
 class TestKilled:
-    # The calls of a creation: log in, list, create, poll, read; whichever resource makes them.
-    @pytest.mark.parametrize("number", [2, 3, 4, 5, 7])
+    # Of the calls of a creation (log in, list, create, poll, read), those after which something is there.
+    @pytest.mark.parametrize("number", [3, 4, 7])
     def test_at_a_call_of_up_and_then_up(self, api: NebiusServer, project: Project, number: int) -> None:
         project.write(few_rows())
         assert project.killed("up", number)
@@ -324,7 +313,7 @@ class TestKilled:
         project.run("destroy")
         assert owned(api) == {}
 
-    @pytest.mark.parametrize("number", [3, 4, 8])
+    @pytest.mark.parametrize("number", [3, 8])
     def test_at_a_call_of_up_and_then_destroy(self, api: NebiusServer, project: Project, number: int) -> None:
         project.write(few_rows())
         assert project.killed("up", number)
@@ -333,12 +322,11 @@ class TestKilled:
         assert project.state() == {}
 
     @pytest.mark.slow
-    @pytest.mark.parametrize("seed", SEEDS)
-    def test_at_random_calls_one_after_another(self, api: NebiusServer, project: Project, seed: int) -> None:
-        chance = random.Random(seed)  # noqa: S311 - not for secrets
+    def test_at_random_calls_one_after_another(self, api: NebiusServer, project: Project) -> None:
+        chance = random.Random(1)  # noqa: S311 - not for secrets
         project.write(cluster_rows())
         kills = 0
-        for _ in range(8):
+        for _ in range(6):
             kills += project.killed("destroy" if chance.random() < 0.2 else "up", chance.randint(2, 50))
             no_doubles(api)
         assert kills
@@ -346,7 +334,7 @@ class TestKilled:
         assert len(owned(api)) == len(cluster_rows())
         no_doubles(api)
         assert project.run("preview") == {}
-        for _ in range(4):
+        for _ in range(2):
             project.killed("destroy", chance.randint(2, 20))
             no_doubles(api)
         project.run("destroy")

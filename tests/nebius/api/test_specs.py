@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from components.nebius.api.client import NebiusError
@@ -117,7 +117,6 @@ def _parts(draw: st.DrawFn) -> tuple[str, dict[str, Any]]:
     return kind, part(SPECS[kind], kind)
 
 
-@settings(max_examples=300, deadline=None)
 @given(_parts())
 def test_parts_of_specs_come_back_as_they_were(given_: tuple[str, dict[str, Any]]) -> None:
     kind, spec = given_
@@ -165,19 +164,16 @@ _SPECS = st.dictionaries(st.sampled_from("abcd"), _VALUES, max_size=4)
 
 
 class TestCompare:
-    @settings(max_examples=300, deadline=None)
     @given(_SPECS)
     def test_a_spec_is_itself_after_the_state_had_it(self, spec: dict[str, Any]) -> None:
         assert same(spec, json.loads(json.dumps(spec)))
         assert canonical(canonical(spec)) == canonical(spec)
 
-    @settings(max_examples=300, deadline=None)
     @given(_SPECS, _SPECS)
     def test_what_the_api_fills_in_is_no_difference(self, spec: dict[str, Any], more: dict[str, Any]) -> None:
         seen = {**{name.upper(): one for name, one in more.items()}, **spec}
         assert same(observed(spec, seen), spec)
 
-    @settings(max_examples=300, deadline=None)
     @given(_SPECS, _SPECS)
     def test_what_is_observed_is_what_is_there(self, wanted: dict[str, Any], seen: dict[str, Any]) -> None:
         result = observed(wanted, seen)

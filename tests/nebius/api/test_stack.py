@@ -34,50 +34,48 @@ def calls(api: NebiusServer, *verbs: str) -> list[str]:
     return [text for text in found if text.split("/")[1] in verbs]
 
 
-class TestLife:
-    def test_a_preview_makes_no_call(self, api: NebiusServer, project: Project) -> None:
-        project.write(cluster_rows())
-        planned = project.run("preview")
-        assert set(planned) == {row["name"] for row in cluster_rows()}
-        assert not api.calls
+@pytest.fixture(scope="module")
+def lasting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
+    with NebiusServer(seconds=0.03) as server:
+        yield Project(tmp_path_factory.mktemp("lasting"), server)
 
-    def test_up_creates_all_and_another_up_makes_no_call(self, api: NebiusServer, project: Project) -> None:
-        project.up(cluster_rows())
-        assert len(owned(api)) == len(cluster_rows())
-        assert all(len(ids) == 1 for ids in owned(api).values())
-        states = {name: row["outputs"]["status"].get("state") for name, row in project.state().items()}
-        assert states["k8s"] == states["workers"] == "RUNNING"
-        assert states["operator"] == "DEPLOYED"
-        workers = project.state()["workers"]["outputs"]["status"]
-        assert (workers["ready_node_count"], workers["target_node_count"]) == (2, 2)
-        assert project.state()["workers"]["type"] == "pulumi-python:dynamic/nebius:NodeGroup"
-        api.calls.clear()
-        assert project.run("up") == {}
-        assert not api.calls
 
-    def test_destroy_leaves_nothing_but_the_deleted_bucket(self, api: NebiusServer, project: Project) -> None:
-        project.up(cluster_rows())
-        project.run("destroy")
-        assert owned(api) == {}
-        assert project.state() == {}
-        assert [row["kind"] for row in api.store.objects.values() if row["state"] == "SCHEDULED_FOR_DELETION"] == [
-            "Bucket"
-        ]
+@pytest.fixture
+def cluster(lasting: Project) -> Project:
+    """A project that is up as its rows have it, whatever the test before has changed there."""
+    lasting.up(cluster_rows())
+    lasting.api.calls.clear()
+    return lasting
 
-    def test_every_object_has_its_owner_and_every_creation_a_key(self, api: NebiusServer, project: Project) -> None:
-        project.up(cluster_rows(), labels={"hpc-cluster": "c"})
-        created = [call for call in api.calls if call.method.endswith("/Create")]
-        keys = [call.headers["x-idempotency-key"] for call in created]
-        assert len({*keys}) == len(created) == len(cluster_rows())
-        labels = [call.request["metadata"]["labels"] for call in created]
-        assert all(one == {"hpc-cluster": "c", "hpc-owner": OWNER} for one in labels)
 
-    def test_progress_is_reported(self, api: NebiusServer, project: Project) -> None:
-        api.methods.seconds = lambda kind, _verb: 1.0 if kind == "NodeGroup" else 0.03
-        project.up(cluster_rows())
-        lines = [event.message for event in project.seen if isinstance(event, events.Log)]
-        expected = r"create NodeGroup workers: create NodeGroup; [0-9]+%; [01] of 2 nodes ready"
-        assert any(re.match(expected, line) for line in lines), lines
+def test_a_cluster_comes_stays_and_goes(api: NebiusServer, project: Project) -> None:
+    rows = cluster_rows()
+    project.write(rows, labels={"hpc-cluster": "c"})
+    assert set(project.run("preview")) == {row["name"] for row in rows}
+    assert not api.calls
+    api.methods.seconds = lambda kind, _verb: 1.0 if kind == "NodeGroup" else 0.03
+    project.run("up")
+    assert len(owned(api)) == len(rows)
+    assert all(len(ids) == 1 for ids in owned(api).values())
+    created = [call for call in api.calls if call.method.endswith("/Create")]
+    assert len({call.headers["x-idempotency-key"] for call in created}) == len(created) == len(rows)
+    assert all(call.request["metadata"]["labels"] == {"hpc-cluster": "c", "hpc-owner": OWNER} for call in created)
+    lines = [event.message for event in project.seen if isinstance(event, events.Log)]
+    expected = r"create NodeGroup workers: create NodeGroup; [0-9]+%; [01] of 2 nodes ready"
+    assert any(re.match(expected, line) for line in lines), lines
+    status = {name: row["outputs"]["status"] for name, row in project.state().items()}
+    assert (status["k8s"]["state"], status["operator"]["state"]) == ("RUNNING", "DEPLOYED")
+    workers = status["workers"]
+    assert (workers["state"], workers["ready_node_count"], workers["target_node_count"]) == ("RUNNING", 2, 2)
+    assert project.state()["workers"]["type"] == "pulumi-python:dynamic/nebius:NodeGroup"
+    api.calls.clear()
+    assert project.run("up") == {}
+    assert not api.calls
+    project.run("destroy")
+    assert owned(api) == {}
+    assert project.state() == {}
+    kept = [row["kind"] for row in api.store.objects.values() if row["state"] == "SCHEDULED_FOR_DELETION"]
+    assert kept == ["Bucket"]
 
 
 class TestSecrets:
@@ -97,50 +95,45 @@ class TestSecrets:
 
 
 class TestChanges:
-    def test_counts_and_labels_change_in_place(self, api: NebiusServer, project: Project) -> None:
+    def test_counts_and_labels_change_in_place(self, cluster: Project) -> None:
         rows = cluster_rows()
-        project.up(rows)
-        api.calls.clear()
-        assert project.up(changed(rows, "workers", fixed_node_count=3)) == {"workers": "update"}
-        assert calls(api, "Create", "Update", "Delete") == ["NodeGroupService/Update"]
-        (row,) = api.store.of("NodeGroup")
+        assert cluster.up(changed(rows, "workers", fixed_node_count=3)) == {"workers": "update"}
+        assert calls(cluster.api, "Create", "Update", "Delete") == ["NodeGroupService/Update"]
+        (row,) = cluster.api.store.of("NodeGroup")
         assert row["spec"]["fixed_node_count"] == "3"
         assert row["spec"]["template"]["taints"][0]["key"] == "nvidia.com/gpu"
         assert row["spec"]["template"]["preemptible"] == {}
-        assert project.state()["workers"]["outputs"]["status"]["ready_node_count"] == 3
+        assert cluster.state()["workers"]["outputs"]["status"]["ready_node_count"] == 3
 
-    def test_a_choice_is_changed_to_the_other(self, api: NebiusServer, project: Project) -> None:
+    def test_a_choice_is_changed_to_the_other(self, cluster: Project) -> None:
         rows = cluster_rows()
-        project.up(rows)
         rows[6]["spec"].pop("fixed_node_count")
         rows[6]["spec"]["autoscaling"] = {"min_node_count": 1, "max_node_count": 4}
-        assert project.up(rows) == {"workers": "update"}
-        (row,) = api.store.of("NodeGroup")
+        assert cluster.up(rows) == {"workers": "update"}
+        (row,) = cluster.api.store.of("NodeGroup")
         assert "fixed_node_count" not in row["spec"]
         assert row["spec"]["autoscaling"] == {"min_node_count": "1", "max_node_count": "4"}
 
-    def test_what_the_stack_no_longer_sets_is_reset(self, api: NebiusServer, project: Project) -> None:
+    def test_what_the_stack_no_longer_sets_is_reset(self, cluster: Project) -> None:
         rows = cluster_rows()
-        project.up(rows)
         template = {
             name: one for name, one in rows[6]["spec"]["template"].items() if name not in ("taints", "preemptible")
         }
-        assert project.up(changed(rows, "workers", template=template)) == {"workers": "update"}
-        (row,) = api.store.of("NodeGroup")
+        assert cluster.up(changed(rows, "workers", template=template)) == {"workers": "update"}
+        (row,) = cluster.api.store.of("NodeGroup")
         assert "taints" not in row["spec"]["template"]
         assert "preemptible" not in row["spec"]["template"]
         assert row["spec"]["template"]["filesystems"]
 
-    def test_what_the_api_filled_in_stays(self, api: NebiusServer, project: Project) -> None:
+    def test_what_the_api_filled_in_stays(self, cluster: Project) -> None:
         rows = cluster_rows()
-        project.up(rows)
-        (row,) = api.store.of("NodeGroup")
+        (row,) = cluster.api.store.of("NodeGroup")
         row["spec"]["template"]["os"] = "ubuntu24.04"
         row["spec"]["template"]["network_interfaces"][0]["public_ip_address"] = {}
-        project.run("refresh")
-        assert project.run("preview") == {}
-        project.up(changed(rows, "workers", fixed_node_count=1))
-        (row,) = api.store.of("NodeGroup")
+        cluster.run("refresh")
+        assert cluster.run("preview") == {}
+        cluster.up(changed(rows, "workers", fixed_node_count=1))
+        (row,) = cluster.api.store.of("NodeGroup")
         assert row["spec"]["template"]["os"] == "ubuntu24.04"
         assert row["spec"]["template"]["network_interfaces"][0]["public_ip_address"] == {}
 
@@ -161,78 +154,72 @@ class TestChanges:
         assert calls(api, "Create", "Update", "Delete") == ["GpuClusterService/Delete", "GpuClusterService/Create"]
         assert owned(api)["GpuCluster fabric"] != before
 
-    def test_a_replaced_cluster_takes_its_node_groups_along(self, api: NebiusServer, project: Project) -> None:
+    def test_a_replaced_cluster_takes_its_node_groups_along(self, cluster: Project) -> None:
         rows = cluster_rows()
-        project.up(rows)
         plane = {**rows[5]["spec"]["control_plane"], "subnet_id": {"$": "subnet-2"}}
         more = [*rows[:2], {**rows[1], "name": "subnet-2"}, *rows[2:]]
-        planned = project.up(changed(more, "k8s", control_plane=plane))
+        planned = cluster.up(changed(more, "k8s", control_plane=plane))
         assert planned["k8s"] == planned["workers"] == planned["operator"] == "replace"
         assert planned["subnet-2"] == "create"
-        assert all(len(ids) == 1 for ids in owned(api).values())
-        (row,) = api.store.of("NodeGroup")
-        assert row["metadata"]["parent_id"] == owned(api)["Cluster k8s"][0]
+        assert all(len(ids) == 1 for ids in owned(cluster.api).values())
+        (row,) = cluster.api.store.of("NodeGroup")
+        assert row["metadata"]["parent_id"] == owned(cluster.api)["Cluster k8s"][0]
 
-    def test_a_release_is_updated_with_what_the_api_never_returns(self, api: NebiusServer, project: Project) -> None:
+    def test_a_release_is_updated_with_what_the_api_never_returns(self, cluster: Project) -> None:
         rows = cluster_rows()
-        project.up(rows)
-        project.run("refresh")
-        assert project.run("preview") == {}
-        assert project.up(changed(rows, "operator", set={"driver.version": "570.1"})) == {"operator": "update"}
-        (row,) = api.store.of("K8sRelease")
+        cluster.run("refresh")
+        assert cluster.run("preview") == {}
+        assert cluster.up(changed(rows, "operator", set={"driver.version": "570.1"})) == {"operator": "update"}
+        (row,) = cluster.api.store.of("K8sRelease")
         assert row["spec"]["set"] == {"driver.version": "570.1"}
 
-    def test_order_of_lists_and_notation_make_no_difference(self, api: NebiusServer, project: Project) -> None:
+    def test_order_of_lists_and_notation_make_no_difference(self, cluster: Project) -> None:
         rows = cluster_rows()
         template = rows[6]["spec"]["template"]
         template["taints"].append({"key": "other", "value": "x", "effect": "NO_EXECUTE"})
-        project.up(rows)
+        cluster.up(rows)
         again = json.loads(json.dumps(rows))
         again[6]["spec"]["template"]["taints"].reverse()
         again[6]["spec"]["template"]["boot_disk"]["size_gibibytes"] = "512"
         again[3]["spec"]["forbid_deletion"] = False
-        project.write(again)
-        assert project.run("preview") == {}
+        cluster.write(again)
+        assert cluster.run("preview") == {}
 
 
 class TestDrift:
-    def test_what_somebody_deleted_is_recreated_after_a_refresh(self, api: NebiusServer, project: Project) -> None:
+    def test_what_somebody_deleted_is_recreated_after_a_refresh(self, cluster: Project) -> None:
         rows = cluster_rows()
-        project.up(rows)
-        (group,), (address,) = api.store.of("NodeGroup"), api.store.of("Allocation")
+        (group,), (address,) = cluster.api.store.of("NodeGroup"), cluster.api.store.of("Allocation")
         for row in (group, address):
-            del api.store.objects[row["metadata"]["id"]]
-        project.run("refresh")
-        assert not {"workers", "address"} & project.state().keys()
+            del cluster.api.store.objects[row["metadata"]["id"]]
+        cluster.run("refresh")
+        assert not {"workers", "address"} & cluster.state().keys()
         # The same inputs again, so the same idempotency keys: the API answers with operations that have ended.
-        assert project.run("up") == {"workers": "create", "address": "create"}
-        assert all(len(ids) == 1 for ids in owned(api).values())
-        assert len(owned(api)) == len(rows)
+        assert cluster.run("up") == {"workers": "create", "address": "create"}
+        assert all(len(ids) == 1 for ids in owned(cluster.api).values())
+        assert len(owned(cluster.api)) == len(rows)
 
-    def test_a_manual_change_is_seen_and_undone(self, api: NebiusServer, project: Project) -> None:
-        project.up(cluster_rows())
-        (row,) = api.store.of("NodeGroup")
+    def test_a_manual_change_is_seen_and_undone(self, cluster: Project) -> None:
+        (row,) = cluster.api.store.of("NodeGroup")
         row["spec"]["fixed_node_count"] = "7"
         row["metadata"]["labels"]["team"] = "x"
-        project.run("refresh")
-        assert project.run("up") == {"workers": "update"}
-        (row,) = api.store.of("NodeGroup")
+        cluster.run("refresh")
+        assert cluster.run("up") == {"workers": "update"}
+        (row,) = cluster.api.store.of("NodeGroup")
         assert row["spec"]["fixed_node_count"] == "2"
         assert row["metadata"]["labels"] == {"hpc-owner": OWNER, "team": "x"}
 
-    def test_a_lost_owner_label_is_set_again(self, api: NebiusServer, project: Project) -> None:
-        project.up(few_rows())
-        (row,) = (one for one in api.store.of("Network") if one["metadata"]["name"] == "network")
+    def test_a_lost_owner_label_is_set_again(self, cluster: Project) -> None:
+        (row,) = (one for one in cluster.api.store.of("Network") if one["metadata"]["name"] == "network")
         row["metadata"]["labels"] = {}
-        project.run("refresh")
-        assert project.run("up") == {"network": "update"}
+        cluster.run("refresh")
+        assert cluster.run("up") == {"network": "update"}
         assert row["metadata"]["labels"] == {"hpc-owner": OWNER}
 
-    def test_what_is_gone_is_no_error_of_a_destroy(self, api: NebiusServer, project: Project) -> None:
-        project.up(cluster_rows())
-        api.store.objects.clear()
-        project.run("destroy")
-        assert project.state() == {}
+    def test_what_is_gone_is_no_error_of_a_destroy(self, cluster: Project) -> None:
+        cluster.api.store.objects.clear()
+        cluster.run("destroy")
+        assert cluster.state() == {}
 
     def test_an_update_of_what_is_gone_says_what_to_run(self, api: NebiusServer, project: Project) -> None:
         rows = few_rows()
@@ -262,7 +249,7 @@ class TestCost:
 URN = "urn:pulumi:a::b::c::d"
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def host() -> Iterator[provider_pb2_grpc.ResourceProviderStub]:
     with provider_process() as stub:
         yield stub

@@ -73,15 +73,16 @@ def test_it_is_started_once_keeps_its_data_port_and_token(server):
     assert kube.get("namespace", "kept")
 
 
-@pytest.mark.parametrize("name", DAEMONS)
-def test_one_that_was_killed_is_started_again_with_the_data(server, name):
+@pytest.mark.parametrize("names", [DAEMONS[:1], DAEMONS[1:]], ids=" ".join)
+def test_those_that_were_killed_are_started_again_with_the_data(server, names):
     access = server.start()
     kube = Kube(server._paths, server, access)
-    kube.kubectl("create", "configmap", f"kept-{name}")
-    os.kill(recorded(server, name).pid, signal.SIGKILL)
-    wait_for(lambda: not recorded(server, name).alive())
+    kube.kubectl("create", "configmap", f"kept-{len(names)}")
+    for name in names:
+        os.kill(recorded(server, name).pid, signal.SIGKILL)
+    wait_for(lambda: not any(recorded(server, name).alive() for name in names))
     assert server.start() == access
-    assert kube.get("configmap", f"kept-{name}")
+    assert kube.get("configmap", f"kept-{len(names)}")
     assert all(process.alive() for process in pids(server))
 
 

@@ -17,8 +17,7 @@ pytestmark = pytest.mark.slow
 CONFIG = 'k.core.v1.ConfigMap("config", metadata={"name": "config"}, data={"key": "%s"}, opts=options)'
 
 
-@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
-@pytest.mark.parametrize("next_run", ["up", "changed", "destroy"])
+@pytest.mark.parametrize(("after", "next_run"), [(False, "up"), (True, "changed"), (True, "destroy")])
 def test_kill_in_the_middle_of_kubectl(project, kube, namespace, after, next_run):
     project.program(CONFIG % "1")
     project.killed("up", "kubectl", "apply", after=after)
@@ -70,7 +69,7 @@ def _helms(namespace):
     return found
 
 
-@pytest.mark.parametrize("next_run", ["up", "changed", "destroy"])
+@pytest.mark.parametrize("next_run", ["up", "destroy"])
 def test_kill_while_helm_installs(project, kube, namespace, next_run):
     text = release(namespace, pod=True)
     project.program(text)
@@ -85,9 +84,6 @@ def test_kill_while_helm_installs(project, kube, namespace, next_run):
         thread.start()
         assert project.up(text).ok
         thread.join()
-    if next_run == "changed":
-        assert project.up(release(namespace, message="other")).ok
-    if next_run != "destroy":
         assert revisions(kube, namespace) == [(1, "deployed")]
     assert project.run("destroy").ok
     assert revisions(kube, namespace) == kube.names("pods", namespace) == kube.names("configmap", namespace) == []
@@ -166,7 +162,7 @@ k.core.v1.ConfigMap("third", data={"key": first.metadata.uid}, opts=options)
 """
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_kill_at_a_random_moment_orphans_nothing(project, kube, namespace, seed):
     """Whatever is there is known to the state, done or pending, and the next runs make all right."""
     dice = random.Random(seed)  # noqa: S311 - dice, not keys
