@@ -225,6 +225,35 @@ def _elastic(here: Environment) -> Answer:
     ]
 
 
+_SEEN = """
+exec 3< <(exec "$0" -m cli dashboard "$1" 2>/dev/null)
+read -r url <&3
+"$0" -m tests.pages.chromium "$url"
+kill $!
+"""
+"""Opens the page of a cluster in a browser; prints its times."""
+
+
+def _dashboard(here: Environment) -> Answer:
+    """The page of the dashboards in a browser, over SSH: what a reader waits for."""
+    cluster = Cluster("seen", here, {**sized(2), "monitoring": {"interval_seconds": 5}})
+    cluster.hpc("up")
+    cluster.shell("controller", "until promtool query instant http://localhost:9090 up | grep -q up; do sleep 1; done")
+    paints: list[float] = []
+    drawn: list[float] = []
+    for number in here.rounds(5):
+        found = json.loads(here.call(["bash", "-c", _SEEN, sys.executable, cluster.name]))
+        paints.append(found["first_paint_seconds"])
+        drawn.append(found["marks_seconds"]["drawn"])
+        here.say(f"round {number + 1}: first paint after {paints[-1]:.2f} s, all panels after {drawn[-1]:.2f} s")
+    here.sweep(cluster.name)
+    first = Series(name="first paint", values=tuple(paints))
+    return (
+        [first, Series(name="all panels of the overview", values=tuple(drawn))],
+        [Claim(what="first paint of the dashboard", value=first.median, limit=1.0)],
+    )
+
+
 CASES = (
     Case(name="up", title="First `up` of Pulumi.dev.yaml, five machines, against bench/by-hand.sh", run=_first_up),
     Case(name="noop", title="`up` with nothing to do, five machines", run=_second_up),
@@ -232,6 +261,7 @@ CASES = (
     Case(name="change", title="A partition's limit changed on a cluster of 32 nodes", run=_partition_edit),
     Case(name="preview", title="Preview of 32 nodes against a bare program with as many resources", run=_preview),
     Case(name="elastic", title="Jobs on elastic nodes without a machine: from sbatch until they run", run=_elastic),
+    Case(name="dashboard", title="The page of `./hpc dashboard` in a browser, two nodes", run=_dashboard),
     Case(name="reports", title="The report of a thousand NCCL tests", run=_report),
 )
 

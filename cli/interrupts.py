@@ -47,7 +47,13 @@ def left_to_child() -> Generator[list[int]]:
 
 @contextmanager
 def unwound() -> Generator[None]:
-    """Raise Terminated on SIGTERM and SIGHUP, which would end the process without any cleaning up."""
+    """Raise Terminated on SIGTERM and SIGHUP, which would end the process without any cleaning up.
+
+    Signals are the main thread's: in another one this does nothing.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
 
     def stop(number: int, _frame: FrameType | None) -> None:
         raise Terminated(number)

@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -247,6 +247,15 @@ def _sessions(targets: Iterable[Target], admin_key: str, seconds: float) -> Gene
             return sessions[driver_of(target)](target, user, command, terminal=terminal)
 
         yield argv
+
+
+def forwarded(target: Target, admin_key: str, port: int) -> AbstractContextManager[Path]:
+    """Have a port of a target's loopback address as a socket of this user's alone; its path. Raises CliError: the
+    target does not answer, or has no SSH server."""
+    driver = driver_of(target)
+    if not isinstance(driver, Ssh):
+        raise CliError(f"{target.name} is reached by {target.method}, not by ssh, so no port of it can be forwarded.")
+    return driver.forwarded(target, admin_key, port)
 
 
 def _late(target: Target, seconds: float, *, let_in: bool) -> Done:

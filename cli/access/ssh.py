@@ -171,6 +171,15 @@ class Ssh(Driver):
             session.open()
             yield session
 
+    @contextmanager
+    def forwarded(self, target: Target, admin_key: str, port: int) -> Generator[Path]:
+        """Have a port of a target's loopback address as a socket of this user's alone; yields the socket's path. Raises
+        CliError: as for `connected`, or the target does not answer."""
+        with ExitStack() as stack:
+            session = _Session(stack, admin_key, [target], CONNECT_SECONDS)
+            session.open()
+            yield session.forward(target, port)
+
     def host_keys(self, targets: Sequence[Target], admin_key: str) -> tuple[dict[str, str], dict[str, str]]:
         """The host keys of targets that published them to their jump hosts, and why the others' are not known. Raises
         CliError: as for `connected`."""
@@ -249,12 +258,25 @@ class _Session:
         # Not over a shared connection: a server limits the sessions of one (MaxSessions).
         return [*self._ssh, "-S", "none", "-t" if terminal else "-T", target.name, *([line] if line else [])]
 
+    def forward(self, target: Target, port: int) -> Path:
+        """The path of a socket that leads to a port of the target's loopback address, until the session ends. Raises
+        CliError: the target does not answer."""
+        path, seconds = self._folder / "forwarded", self._seconds + Ssh.extra_seconds(target)
+        reason = self.lost.get(target.name, "")
+        if not reason:
+            options = ("-S", "none", "-o", "ExitOnForwardFailure=yes", "-L", f"{path}:127.0.0.1:{port}")
+            stderr = self._stack.enter_context(_held_open([*self._ssh, *options], target.name, seconds))
+            if stderr is None:
+                return path
+            reason = Ssh.explain(target, stderr) or f"no answer within {seconds:.0f} s"
+        raise CliError(f"{target.name} does not answer: {reason}")
+
     def _open_jump(self, jump: Target) -> None:
         """Connect to a jump host, unless nothing leads to it."""
         reason = self.lost.get(jump.name, "")
         if not reason:
             seconds = self._seconds + Ssh.extra_seconds(jump)
-            stderr = self._stack.enter_context(_held_open(self._ssh, jump.name, seconds))
+            stderr = self._stack.enter_context(_held_open([*self._ssh, "-o", "ControlMaster=yes"], jump.name, seconds))
             if stderr is not None:
                 reason = f"jump host {jump.name}: {Ssh.explain(jump, stderr) or f'no answer within {seconds:.0f} s'}"
         if not reason:
@@ -348,9 +370,10 @@ def _provide_key(stack: ExitStack, path: Path, key: str) -> None:
 
 @contextmanager
 def _held_open(ssh: Sequence[str], name: str, seconds: float) -> Generator[str | None]:
-    """Hold a connection to a jump host open, which others share by its ControlPath. Yields None, or ssh's error."""
+    """Hold a connection open, which others share by its ControlPath, or which forwards a port. Yields None, or ssh's
+    error."""
     # It ends with its standard input, so with this process however that ends.
-    command = [*ssh, "-o", "ControlMaster=yes", "-T", name, f"echo {_READY.decode()}; exec cat >/dev/null"]
+    command = [*ssh, "-T", name, f"echo {_READY.decode()}; exec cat >/dev/null"]
     with (
         tempfile.TemporaryFile() as errors,
         subprocess.Popen(

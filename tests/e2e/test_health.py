@@ -1,13 +1,19 @@
 """Faults of nodes are found by their health check: the node is drained with figures, and no job is lost."""
 
 import json
+import signal
+import time
 from collections.abc import Callable
+from http.client import HTTPConnection
+from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode, urlsplit
 
 import pytest
 
 from cluster.monitoring.alerts import ALERTS
-from tests.e2e.cluster import Cluster, eventually
+from cluster.monitoring.dashboards import DASHBOARDS, expanded
+from tests.e2e.cluster import PATIENCE, Cluster, eventually
 from tests.e2e.faults import states
 
 pytestmark = pytest.mark.e2e
@@ -123,6 +129,66 @@ def test_gpus_have_the_job_that_has_them_and_users_see_what_it_makes_of_them(sic
     sick.run("scancel", job, user="alice")
     eventually(lambda: not sick.inside("gpu-0", "cat /run/hpc-gpu-jobs/*"), what="a GPU without a job")
     eventually(lambda: ("GpusIdle", "alice") not in pending(), what="the end of the alert")
+    well(sick)
+
+
+NOT_HERE = {
+    "nodes": {"Fabric"},
+    "gpus": {"Last Xid"},
+    "job": {"Fabric, received", "Fabric, sent"},
+    "health": {"Repairs: held and out of capacity", "Repairs: recent actions", "Age of the image"},
+}
+"""Panels of fabrics, of broken GPUs, of elastic nodes and of baked images, by their dashboard: their queries are tested
+with synthetic series (tests/cluster/monitoring)."""
+
+
+def test_every_panel_of_the_dashboards_has_data(sick: Cluster):
+    """As the page asks for it, through the command, its server and SSH; which leave nothing behind."""
+    running, held = sick.job("sleep 300", "--nodelist=sick-gpu-0", "--gres=gpu:1"), sick.submit("true", "--hold")
+    sick.command("nodes", "drain", "cpu-1", "--reason", "a disk")
+    sick.inside("cpu-0", "mount -t tmpfs -o size=1m full /tmp; dd if=/dev/zero of=/tmp/full bs=4k 2>/dev/null; true")
+    command = sick.start("dashboard", sick.name, "--job", running)
+    try:
+        assert command.stdout
+        url, _, job = command.stdout.readline().strip().partition("#job=")
+        children = Path(f"/proc/{command.pid}/task/{command.pid}/children").read_text().split()
+
+        def read(path: str, **given: str) -> bytes:
+            address = urlsplit(url)
+            connection = HTTPConnection(str(address.hostname), address.port, timeout=PATIENCE)
+            connection.request("GET", f"{address.path}{path}?{urlencode(given)}")
+            return connection.getresponse().read()
+
+        def ask(path: str, **given: str) -> Any:
+            return json.loads(read(path, **given))
+
+        began = time.time() - 60
+        of_job = {"nodes": "|".join(ask("job", id=job)["nodes"]), "job": f"({running}|)"}
+
+        def empty() -> dict[str, set[str]]:
+            moment = {"start": str(began), "end": str(time.time()), "step": "10"}
+            found: dict[str, set[str]] = {}
+            for dashboard in DASHBOARDS:
+                chosen = of_job if dashboard.name == "job" else {}
+                for panel in dashboard.panels:
+                    queries = [expanded(expression, **chosen, seconds=60) for expression, _ in panel.queries]
+                    if not all(ask("api/v1/query_range", query=query, **moment)["data"]["result"] for query in queries):
+                        found.setdefault(dashboard.name, set()).add(panel.title)
+            return found
+
+        eventually(lambda: empty() == NOT_HERE, what=f"data of all panels but {NOT_HERE}; without are {empty()}")
+        assert b"<title>Dashboards</title>" in read("")
+        command.send_signal(signal.SIGINT)
+        out, _ = command.communicate(timeout=PATIENCE)
+        assert (command.returncode, out.splitlines()[-1]) == (0, "Ended.")
+        assert children
+        assert not [pid for pid in children if Path(f"/proc/{pid}").exists()]
+    finally:
+        command.kill()
+        command.wait()
+    sick.inside("cpu-0", "umount --lazy /tmp")
+    sick.run("scancel", running, held, user="alice")
+    sick.command("nodes", "resume", "cpu-1")
     well(sick)
 
 

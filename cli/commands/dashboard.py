@@ -1,0 +1,116 @@
+"""`./hpc dashboard`."""
+
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+from typer import Option
+
+from cli import console, options
+from cli.cluster.cluster import Cluster, from_outputs
+from cli.errors import CliError
+from cli.stack import outputs
+from cluster.platforms.capability import Capability
+
+_SECONDS = 60
+"""Time for the records of one job."""
+_NODE = re.compile(r"[A-Za-z0-9._-]+")
+
+
+def dashboard(
+    stack: options.Stack,
+    *,
+    port: Annotated[int, Option(min=0, max=65535, metavar="PORT", help="Port of the page. Default: a free one.")] = 0,
+    job: Annotated[str, Option(metavar="ID", help="Begin with this job: its nodes, over its life.")] = "",
+    grafana: Annotated[
+        Path | None, Option(metavar="FOLDER", help="Write the dashboards for Grafana, whose folder is /etc/grafana.")
+    ] = None,
+) -> None:
+    """Show the cluster's metrics in a browser: nodes, jobs, GPUs, users, file systems, health, repairs.
+
+    The page is served on this machine's loopback address, to whoever has the address that is printed, and asks
+    Prometheus on the controller through SSH. Ctrl-C ends both. The stack has to have `monitoring`.
+
+    With --grafana the same dashboards are written as JSON, beside what has Grafana read them and Prometheus, and
+    nothing is served. Where Grafana is not on the controller, it reaches Prometheus by a tunnel or an address that you
+    write into the data source.
+    """
+    values = outputs.read(stack, show_secrets=True)
+    cluster = from_outputs(stack, values, Capability.SSH)
+    from cluster.load import parse_output
+
+    monitoring = parse_output(values["config"]).monitoring if "config" in values else None
+    if monitoring is None:
+        raise CliError(
+            f"stack {stack} has no section `monitoring`, so nothing collects its metrics. Add `monitoring: {{}}` to "
+            f"its stack file, and run: ./hpc preview {stack}"
+        )
+    if grafana:
+        _write(cluster.name, grafana)
+    else:
+        _serve(stack, cluster, monitoring.interval_seconds, port, job)
+
+
+def _write(cluster: str, folder: Path) -> None:
+    """Write Grafana's files."""
+    import yaml
+
+    from cluster.monitoring.dashboards import grafana
+    from hostfiles import write_atomically
+
+    for name, content in grafana(cluster).items():
+        text = yaml.safe_dump(content, sort_keys=False) if name.endswith(".yaml") else json.dumps(content, indent=2)
+        write_atomically(folder / name, text.rstrip("\n") + "\n")
+        console.line(str(folder / name))
+    console.note(f"Copy what is in {folder} to /etc/grafana of the machine that runs Grafana, and restart Grafana.")
+
+
+def _serve(stack: str, cluster: Cluster, interval: int, port: int, job: str) -> None:
+    """Serve the page until Ctrl-C."""
+    from cli.cluster.dashboard import Prometheus, Server
+    from cli.interrupts import unwound
+    from cluster.monitoring.page import page
+
+    prometheus = Prometheus(cluster)
+    with (
+        Server(
+            port, page(cluster.name, stack, interval), prometheus, lambda number: _find(stack, cluster, number)
+        ) as there,
+        unwound(),
+    ):
+        try:
+            try:
+                prometheus.ask("-/ready")
+            except CliError as error:
+                console.note(f"{error}. The page asks again until it does.")
+                console.note(f"What still works: ./hpc status {stack}, ./hpc nodes {stack}, ./hpc job {stack} ID")
+            console.line(there.url + (f"#job={job}" if job else ""))
+            console.note("Who has this address can read the metrics. Ctrl-C ends it.")
+            there.serve_forever()
+        except KeyboardInterrupt:
+            console.note("Ended.")
+        finally:
+            prometheus.close()
+
+
+def _find(stack: str, cluster: Cluster, number: str) -> Mapping[str, Any]:
+    """A job as the page shows it. Raises CliError: there is none, or it has not run."""
+    from cli.cluster.scheduler import Scheduler
+    from cluster.slurm.hostlist import expand
+    from scripts.node.slurm.job_report import JobError, report
+
+    scheduler = Scheduler(cluster, stack)
+    try:
+        jobs = report(number, lambda script: scheduler.ask(script, seconds=_SECONDS))["jobs"]
+    except JobError as error:
+        raise CliError(f"{error}.") from None
+    if len(jobs) != 1:
+        raise CliError(f"{number} is an array of jobs: name one of its tasks, such as {number}_1.")
+    found = jobs[0]
+    if not found["started"] or not found["nodes"]:
+        raise CliError(f"job {number} is {found['state']} and has not run: ./hpc job {stack} {number} says why.")
+    nodes = [name for name in expand(found["nodes"]) if _NODE.fullmatch(name)]
+    shown = ("id", "number", "name", "user", "state", "started", "ended")
+    return {"nodes": nodes, **{key: found[key] for key in shown}}

@@ -1,0 +1,114 @@
+"""`./hpc dashboard`: which stacks have one, Grafana's files, and the way to Prometheus with a stand-in for ssh."""
+
+import json
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import yaml
+
+from cli.cluster.cluster import from_outputs
+from cli.cluster.dashboard import Prometheus
+from cli.errors import CliError
+from tests.cli.clusters import OUTPUTS, Tool
+from tests.cli.conftest import STACK, Hpc, stand_for_state
+
+FORWARDS = """\
+import os, socket, sys
+path = sys.argv[sys.argv.index("-L") + 1].partition(":")[0]
+if "-L" not in sys.argv or os.path.exists("{folder}/refuses"):
+    print("Permission denied (publickey).", file=sys.stderr)
+    sys.exit(255)
+listener = socket.socket(socket.AF_UNIX)
+listener.bind(path)
+listener.listen()
+with open("{folder}/pids", "a") as file:
+    print(os.getpid(), file=file)
+print("ready", flush=True)
+if os.fork():
+    sys.stdin.read()  # ends with its input
+    os.killpg(0, 9)
+while True:
+    connection = listener.accept()[0]
+    connection.recv(9999)
+    if not os.path.exists("{folder}/away"):
+        connection.sendall(b"HTTP/1.1 200 OK\\r\\nContent-Length: 2\\r\\nContent-Type: a/b\\r\\n\\r\\nup")
+    connection.close()
+"""
+"""As ssh -L: a socket that leads to Prometheus, until standard input ends."""
+
+
+def config(**sections: object) -> str:
+    return json.dumps({**yaml.safe_load(STACK)["config"]["hpc:cluster"], **sections})
+
+
+def stack(monkeypatch: pytest.MonkeyPatch, **sections: object) -> None:
+    stand_for_state(monkeypatch, {**OUTPUTS, "config": config(**sections)})
+
+
+def test_a_stack_without_monitoring_says_what_to_add(hpc: Hpc, monkeypatch: pytest.MonkeyPatch):
+    stack(monkeypatch)
+    assert "stack dev has no section `monitoring`" in hpc("dashboard", "dev").error
+
+
+def test_grafanas_files_are_written(hpc: Hpc, monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    stack(monkeypatch, monitoring={})
+    ended = hpc("dashboard", "dev", "--grafana", str(tmp_path / "grafana"))
+    written = {str(path.relative_to(tmp_path / "grafana")) for path in (tmp_path / "grafana").rglob("*.*")}
+    assert {line.removeprefix(f"{tmp_path}/grafana/") for line in ended.out.splitlines()} == written
+    assert "dashboards/dev/overview.json" in written
+    provider = yaml.safe_load((tmp_path / "grafana/provisioning/dashboards/hpc-dev.yaml").read_text())["providers"][0]
+    assert provider["options"]["path"] == "/etc/grafana/dashboards/dev"
+    (tmp_path / "file").touch()
+    assert "file" in hpc("dashboard", "dev", "--grafana", str(tmp_path / "file")).error
+
+
+@pytest.fixture
+def prometheus(tool: Tool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    (tmp_path / "ssh.py").write_text(FORWARDS.replace("{folder}", str(tmp_path)))
+    tool("ssh", f'exec setsid {sys.executable} -S {tmp_path}/ssh.py "$@"')
+    monkeypatch.setattr("cli.cluster.dashboard._PAUSE", 0.0)
+    made = Prometheus(from_outputs("dev", OUTPUTS))
+    yield made
+    made.close()
+    for pid in (tmp_path / "pids").read_text().split() if (tmp_path / "pids").exists() else ():
+        end(int(pid))
+
+
+def end(pid: int) -> None:
+    """End a stand-in with its child, as a connection of ssh ends, and wait for that."""
+    try:
+        os.killpg(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        return
+    deadline = time.monotonic() + 300
+    while time.monotonic() < deadline and Path(f"/proc/{pid}").exists():
+        if Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z":
+            return
+        time.sleep(0.01)
+
+
+def test_a_connection_that_has_ended_is_opened_again(prometheus: Prometheus, tmp_path: Path):
+    answer = prometheus.ask("api/v1/query?query=up")
+    assert (answer.status, answer.body, answer.headers) == (200, b"up", {"Content-Type": "a/b"})
+    assert prometheus.ask("api/v1/query?query=up").body == b"up"
+    first = (tmp_path / "pids").read_text().split()
+    assert len(first) == 1
+    end(int(first[0]))
+    assert prometheus.ask("api/v1/query?query=up").body == b"up"
+    assert len((tmp_path / "pids").read_text().split()) == 2
+
+
+def test_who_does_not_answer_is_named(prometheus: Prometheus, tmp_path: Path):
+    (tmp_path / "refuses").touch()
+    with pytest.raises(CliError, match=r"^dev-controller does not answer: Permission denied \(publickey\)\.$"):
+        prometheus.ask("-/ready")
+    (tmp_path / "refuses").unlink()
+    (tmp_path / "away").touch()
+    with pytest.raises(CliError, match=r"^Prometheus on dev-controller does not answer$"):
+        prometheus.ask("-/ready")
+    (tmp_path / "away").unlink()
+    assert prometheus.ask("-/ready").status == 200

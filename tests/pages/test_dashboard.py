@@ -1,0 +1,254 @@
+"""The page of `./hpc dashboard` in a browser, with synthetic answers of Prometheus: what is read, drawn and refused."""
+
+import gzip
+import json
+import math
+import re
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from http.client import HTTPConnection
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+
+from cli.cluster.dashboard import PATHS, Answer, Server
+from cli.errors import CliError
+from cluster.monitoring.dashboards import DASHBOARDS, Panel
+from cluster.monitoring.page import page as render
+from tests.pages.chromium import Browser, Page
+
+HOSTILE = "</script><img src=x onerror=\"document.title='taken'\">"
+SIZES = {"share": 0.9, "bytes": 3e12, "bytes/s": 4e9, "seconds": 5000.0, "°C": 80.0, "watts": 9e5}
+"""About the greatest value of a unit; of what is counted it is 70."""
+
+
+class Synthetic:
+    """Prometheus of a cluster of so many nodes, with eight GPUs each."""
+
+    def __init__(self, nodes: int = 2) -> None:
+        self.nodes = nodes
+        self.away = ""
+        self.asked: list[str] = []
+
+    def close(self) -> None:
+        """As the real one."""
+
+    def ask(self, path: str, *, compressed: bool = False) -> Answer:
+        if self.away:
+            raise CliError(self.away)
+        url = urlsplit(path)
+        given = {key: value[0] for key, value in parse_qs(url.query).items()}
+        self.asked.append(given["query"])
+        panel, legend = next(
+            (panel, legend)
+            for dashboard in DASHBOARDS
+            for panel in dashboard.panels
+            for expression, legend in panel.queries
+            if re.fullmatch(pattern(expression), given["query"])
+            and (panel.kind == "lines") == url.path.endswith("range")
+        )
+        rows = [self._row(panel, metric, number, given) for number, metric in enumerate(self._series(legend))]
+        body = json.dumps({"status": "success", "data": {"result": rows}}).encode()
+        headers = {"Content-Type": "application/json", "Content-Encoding": "gzip"} if compressed else {}
+        return Answer(200, headers, gzip.compress(body) if compressed else body)
+
+    def _series(self, legend: str) -> list[dict[str, str]]:
+        labels = re.findall(r"\{\{(\w+)\}\}", legend)
+        names = [f"big-gpu-{number}" for number in range(self.nodes)]
+        values = {
+            "instance": names, "node": names, "gpu": [str(number) for number in range(8)],
+            "username": [HOSTILE, "alice", "bob"], "account": ["research", "teaching"],
+            "partition": ["main", "spot"], "mountpoint": ["/home", "/scratch"],
+        }  # fmt: skip
+        rows: list[dict[str, str]] = [{}]
+        for label in labels:
+            rows = [{**row, label: value} for row in rows for value in values.get(label, ["one", "two"])]
+        return rows
+
+    def _row(self, panel: Panel, metric: dict[str, str], number: int, given: Mapping[str, str]) -> dict[str, Any]:
+        most = SIZES.get(panel.unit, 70.0)
+        counted = panel.unit not in SIZES
+
+        def at(moment: float) -> str:
+            value = most * (0.55 + 0.45 * math.sin(moment / 1500 + number * 1.7)) / (1 + number % 7)
+            return str(round(value) if counted else value)
+
+        if "time" in given:
+            return {"metric": metric, "value": [float(given["time"]), at(float(given["time"]))]}
+        start, end, step = (float(given[key]) for key in ("start", "end", "step"))
+        times = [start + place * step for place in range(int((end - start) / step) + 1)]
+        # A machine that was off for a while, one sample alone, and a value that is none.
+        kept = [moment for place, moment in enumerate(times) if place < 90 or place == 100 or place > 110]
+        return {"metric": metric, "values": [[moment, at(moment)] for moment in kept] + [[end, "NaN"]]}
+
+
+def pattern(expression: str) -> str:
+    return (
+        re.escape(expression)
+        .replace(re.escape("$nodes"), ".*")
+        .replace(re.escape("$job"), ".*")
+        .replace(re.escape("$__rate_interval"), r"\d+s")
+    )
+
+
+def find(number: str) -> Mapping[str, Any]:
+    if number != "7":
+        raise CliError(f"{number!r} is no job's number")
+    began = time.time() - 1200
+    found = {
+        "id": "7",
+        "number": "7",
+        "name": HOSTILE,
+        "user": "alice",
+        "state": "RUNNING",
+        "started": began,
+        "ended": None,
+    }
+    return {**found, "nodes": ["big-gpu-0", "big-gpu-1"]}
+
+
+@pytest.fixture
+def prometheus() -> Synthetic:
+    return Synthetic()
+
+
+@pytest.fixture
+def served(prometheus: Synthetic) -> Iterator[Server]:
+    """The server, on a free port."""
+    with Server(0, render("big", "prod", 15), prometheus, find) as server:  # pyright: ignore[reportArgumentType]
+        thread = threading.Thread(target=server.serve_forever, args=(0.05,))
+        thread.start()
+        yield server
+        server.shutdown()
+        thread.join()
+
+
+def wait_until_read(page: Page) -> None:
+    page.wait("document.querySelector('#status').textContent.includes('Read at')")
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+def test_people_with_a_keyboard_or_a_screen_reader_can_use_it(browser: Browser, served: Server, dark: bool):
+    with browser.page(served.url, dark=dark) as page:
+        wait_until_read(page)
+        assert page.violations() == []
+        assert page.names("heading")[:3] == ["big", "Overview", "Alerts that fire"]
+        (drawn,) = (name for name in page.names("image") if name.startswith("Jobs, jobs, from "))
+        assert "running " in drawn
+        page.press("Tab")
+        assert page.evaluate("document.activeElement.className") == "skip"
+        for wanted in ("Overview", "Queue"):
+            page.press("Tab")
+            assert page.evaluate("document.activeElement.textContent") == wanted
+        page.press("Enter")
+        page.wait("document.title === 'Queue - big'")
+        wait_until_read(page)
+        page.evaluate("document.querySelector('summary').click()")
+        page.wait("document.querySelector('table.data tbody tr')")
+        page.evaluate("document.querySelector('.moment').focus()")
+        page.press("ArrowLeft")
+        assert page.evaluate("document.querySelector('.when').textContent").startswith("at ")
+        assert "main " in page.evaluate("document.querySelector('.moment').ariaValueText")
+        assert page.violations() == []
+
+
+def test_every_dashboard_is_drawn_within_its_axes_and_names_are_text(
+    browser: Browser, served: Server, prometheus: Synthetic
+):
+    prometheus.nodes = 64
+    outside = """[...document.querySelectorAll('.panel > svg')].filter(svg => [...svg.querySelectorAll('path, circle')]
+        .some(one => { const box = one.getBBox(); return box.y < 19 || box.y + box.height > 191 || box.x < 61
+        || box.x + box.width > 553 })).map(svg => svg.ariaLabel)"""
+    with browser.page(served.url) as page:
+        for dashboard in DASHBOARDS:
+            page.evaluate(f"location.hash = '{dashboard.name}'")
+            page.wait(f"document.title === '{dashboard.title} - big'")
+            wait_until_read(page)
+            panels = page.evaluate("[...document.querySelectorAll('.panel')].map(one => one.innerText)")
+            assert len(panels) == len(dashboard.panels)
+            assert not [text for text in panels if "No data" in text]
+            assert page.evaluate(outside) == []
+            if dashboard.name == "people":
+                assert HOSTILE in "".join(panels)
+        assert page.evaluate("document.images.length") == 0
+    assert {
+        (panel.title, expression)
+        for dashboard in DASHBOARDS
+        for panel in dashboard.panels
+        for expression, _ in panel.queries
+        if not any(re.fullmatch(pattern(expression), query) for query in prometheus.asked)
+    } == set()
+
+
+def test_of_a_job_its_nodes_are_shown_over_its_life(browser: Browser, served: Server, prometheus: Synthetic):
+    with browser.page(f"{served.url}#job=7") as page:
+        wait_until_read(page)
+        said = page.evaluate("document.querySelector('#status').textContent")
+        assert said.startswith(f"Job 7, {HOSTILE}, of alice: RUNNING, 2 nodes")
+        assert all('instance=~"big-gpu-0|big-gpu-1"' in query for query in prometheus.asked if "instance=~" in query)
+        assert any('hpc_job=~"(7|)"' in query for query in prometheus.asked)
+        page.evaluate("location.hash = 'job=' + encodeURIComponent('<b>')")
+        page.wait("document.querySelector('#status.bad')")
+        assert "is no job's number" in page.evaluate("document.querySelector('#status').textContent")
+        page.errors.clear()  # the browser prints each answer that is a refusal
+
+
+def test_machines_are_chosen_by_name(browser: Browser, served: Server, prometheus: Synthetic):
+    with browser.page(f"{served.url}#nodes") as page:
+        wait_until_read(page)
+        prometheus.asked.clear()
+        page.evaluate("document.querySelector('#nodes').value = 'gpu-0, cpu-* \"} or vector(1)'")
+        page.evaluate("document.querySelector('button').click()")
+        page.wait("document.querySelector('#status').textContent.includes('Read at')")
+        assert any('instance=~"(big-)?(gpu-0|cpu-.*|or)"' in query for query in prometheus.asked)
+
+
+def test_prometheus_that_is_away_is_named_with_what_still_works(
+    browser: Browser, served: Server, prometheus: Synthetic
+):
+    with browser.page(served.url) as page:
+        wait_until_read(page)
+        prometheus.away = "Prometheus on big-controller does not answer"
+        page.evaluate("refresh()")
+        page.wait("document.querySelector('#status.bad')")
+        said = page.evaluate("document.querySelector('#status').textContent")
+        assert said.startswith("Prometheus on big-controller does not answer: what is shown is old.")
+        assert "./hpc status prod" in said
+        assert page.evaluate("document.querySelectorAll('.panel > svg').length") > 0
+        page.errors.clear()
+        prometheus.away = ""
+        page.evaluate("refresh()")
+        page.wait("!document.querySelector('#status.bad')")
+
+
+def request(server: Server, path: str, *, method: str = "GET", host: str = "") -> tuple[int, dict[str, str], bytes]:
+    """The server's answer to a request that no browser would send."""
+    connection = HTTPConnection("127.0.0.1", server.server_port, timeout=60)
+    connection.request(method, path, headers={"Host": host} if host else {})
+    answer = connection.getresponse()
+    found = answer.status, dict(answer.getheaders()), answer.read()
+    connection.close()
+    return found
+
+
+def test_only_who_has_the_address_gets_an_answer_and_only_of_what_the_page_asks(served: Server, prometheus: Synthetic):
+    own = f"/{served.token}/"
+    query = "api/v1/query?query=max(slurm_jobs_running)&time=1&timeout=9d"
+    assert served.server_address[0] == "127.0.0.1"
+    assert request(served, own + query)[0] == 200
+    assert [request(served, path)[0] for path in ("/", "/" + query, f"/{'x' * 32}/" + query)] == [404] * 3
+    assert request(served, own + query, host="evil.example")[0] == 404
+    assert [request(served, own + query, method=one)[0] for one in ("POST", "PUT", "DELETE", "OPTIONS")] == [501] * 4
+    for path in ("api/v1/admin/tsdb/delete_series", "api/v1/../../-/quit", "metrics", "api/v1/status/config", "../"):
+        assert request(served, own + path)[0] == 404
+    assert len(prometheus.asked) == 1
+    status, headers, text = request(served, own)
+    assert status == 200
+    assert "default-src 'none'" in headers["Content-Security-Policy"]
+    assert headers["Referrer-Policy"] == "no-referrer"
+    assert headers["Cache-Control"] == "no-store"
+    assert served.token.encode() not in text
+    assert b"http" not in text.replace(b"http://www.w3.org/2000/svg", b"")
+    assert set(PATHS) == {"api/v1/query", "api/v1/query_range"}
