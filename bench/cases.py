@@ -57,17 +57,24 @@ def _second_up(here: Environment) -> Answer:
 
 
 def _nodes(here: Environment) -> Answer:
-    """The time of `up` by the number of nodes."""
+    """The time of `up` by the number of nodes, and of the report on the largest cluster."""
     sizes = here.pick((2, 32, 64), (2, 4))
     times: dict[int, list[float]] = {size: [] for size in sizes}
+    reports: list[float] = []
     for number in here.rounds(2):
         for size in sizes:
             cluster = Cluster(f"n{size}", here, sized(size))
             times[size].append(cluster.hpc("up"))
             here.say(f"round {number + 1}: {size} nodes in {times[size][-1]:.1f} s")
+            if size == sizes[-1]:
+                reports.append(cluster.asked("report", "--output", str(here.root / "report.html")))
             here.sweep(cluster.name)
     series = [Series(name=f"{size} nodes", values=tuple(times[size])) for size in sizes]
-    return series, [Claim(what=f"first up with {sizes[-1]} nodes", value=series[-1].median, limit=35.0)]
+    report = Series(name=f"report, {sizes[-1]} nodes", values=tuple(reports))
+    return [*series, report], [
+        Claim(what=f"first up with {sizes[-1]} nodes", value=series[-1].median, limit=35.0),
+        Claim(what=f"report on {sizes[-1]} nodes", value=report.median, limit=5.0),
+    ]
 
 
 _WATCH = """

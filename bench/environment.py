@@ -155,6 +155,12 @@ class Cluster:
         self._call([str(ROOT / "hpc"), command, self.name, "--config-file", str(self.file), *arguments])
         return time.perf_counter() - began
 
+    def asked(self, command: str, *arguments: str) -> float:
+        """Run `./hpc COMMAND`, which reads no stack file, for this stack; the seconds it took."""
+        began = time.perf_counter()
+        self._call([str(ROOT / "hpc"), command, self.name, *arguments])
+        return time.perf_counter() - began
+
     def shell(self, machine: str, script: str) -> str:
         """Run a shell script as root on a machine; its output."""
         return self._call([str(ROOT / "hpc"), "ssh", self.name, machine, "--", "sh", "-s"], given=script).strip()

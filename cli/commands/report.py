@@ -161,7 +161,8 @@ def _health(
     if observer:
         with observers.opened(stack, values) as access:
             found = observer.health(access)
-        return Health(tables=observers.tables(found, time.time()), findings=found.findings)
+        tables = [rows for rows in observers.tables(found, time.time()) if rows[0][0] not in _NAMES]
+        return Health(tables=tables, findings=found.findings)
     if config is None or config.slurm.health is None:
         return Unread("The stack has no health checks.", missing=False)
     # Last results of machines that are off are of machines that are gone.
@@ -190,9 +191,9 @@ def _runs(scheduler: Scheduler, begin: str) -> list[_Run]:
     """Jobs of `./hpc nccl run` and `mlperf run`, by their names, the newest first."""
     names = f"\\|({re.escape(RUN_NAME)}|mlperf-(train|gpt3)_[A-Za-z0-9_-]+)$"
     line = (
-        f"SLURM_TIME_FORMAT=%s sacct --allusers --allocations --noheader --parsable2 --endtime=now "
-        f'--starttime="$(date --date="{begin}" +%Y-%m-%dT%H:%M:%S)" --format=JobIDRaw,User,Start,JobName '
-        f"| grep -E {shlex.quote(names)} | tail -n 500 || true"
+        f"rows=$(SLURM_TIME_FORMAT=%s sacct --allusers --allocations --noheader --parsable2 --endtime=now "
+        f'--starttime="$(date --date="{begin}" +%Y-%m-%dT%H:%M:%S)" --format=JobIDRaw,User,Start,JobName) || exit; '
+        f"printf '%s\\n' \"$rows\" | grep -E {shlex.quote(names)} | tail -n 500"
     )
     found = [_RUN.fullmatch(row) for row in scheduler.ask(line, seconds=600).splitlines()]
     runs = [_Run(job=one[1], user=one[2], started=float(one[3]), name=one[4]) for one in found if one]

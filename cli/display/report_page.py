@@ -17,6 +17,7 @@ from cluster.observe import reliability as measured
 from cluster.observe import usage as used
 from cluster.observe.nodes import Node
 from cluster.observe.observation import ClusterObservation
+from cluster.platforms import registry
 from cluster.report import svg
 from cluster.report.html import Html, Section, element, page, paragraph, table, text
 from cluster.report.mlperf_report import MlperfReport
@@ -95,7 +96,7 @@ def render(report: Report) -> str:
     """The page: the same for the same report."""
     lead = [paragraph(_sentence(report)), paragraph(
         f"Cluster {report.name} on {report.platform}; written {_moment(report.written)} by hpc {report.version}. "
-        f"Histories go back {report.since}.", class_="muted"),
+        f"Histories begin {_since(report)}.", class_="muted"),
     ]  # fmt: skip
     if lost := unread(report):
         lead.append(paragraph(f"Could not be read: {', '.join(lost)}. The sections say why.", class_="bad"))
@@ -104,6 +105,10 @@ def render(report: Report) -> str:
         value = getattr(report, source) if source else None
         sections.append(Section(name, title, [_missing(value)] if isinstance(value, Unread) else blocks(report, value)))
     return page(f"{report.stack}: report", lead, sections)
+
+
+def _since(report: Report) -> str:
+    return f"{report.since} ago" if re.fullmatch("[0-9]+[smhdw]", report.since) else report.since
 
 
 def unread(report: Report) -> dict[str, str]:
@@ -177,7 +182,7 @@ def _cluster(report: Report, _: None) -> list[Html]:
             f"The machines of {report.name}",
             columns,
             networks=_networks(report.config, columns),
-            mounts=_mounts(columns, status),
+            mounts=_mounts(report.config, columns, status),
             partitions=[
                 svg.Link(name=f"{name}{' (default)' if one.default else ''}", detail=f"time limit {one.max_time}",
                          on=one.nodesets)
@@ -195,7 +200,7 @@ def _cluster(report: Report, _: None) -> list[Html]:
         ):  # fmt: skip
             found += _shown(caption, status.tables.get(name, []))
         for rows in status.others:
-            found += _shown(rows[0][0].capitalize(), rows)
+            found += _shown(_CAPTIONS.get(rows[0][0], rows[0][0].capitalize()), rows)
     elif isinstance(report.status, Unread):
         found.append(_missing(report.status))
     return found
@@ -245,7 +250,8 @@ def _state(node: Node) -> str:
 
 def _networks(config: ClusterConfig, columns: Sequence[svg.Machines]) -> list[svg.Link]:
     """The cluster's network, and one line for each fabric of GPUs."""
-    found = [svg.Link(name=str(config.network.cidr), detail="the cluster's network", on=[one.name for one in columns])]
+    network = registry.get(config.platform).places(config).network
+    found = [svg.Link(name=network, detail="the cluster's network", on=[one.name for one in columns])]
     fabrics: dict[tuple[str, str], list[str]] = defaultdict(list)
     for name, section in config.nodesets.items():
         if rate := nodeset_type(config, section).line_rate:
@@ -254,8 +260,11 @@ def _networks(config: ClusterConfig, columns: Sequence[svg.Machines]) -> list[sv
     return [*found, *(svg.Link(name=name, detail=speed, on=on) for (name, speed), on in fabrics.items())]
 
 
-def _mounts(columns: Sequence[svg.Machines], status: Status | None) -> list[svg.Link]:
-    """File systems that machines share, as they were found mounted."""
+def _mounts(config: ClusterConfig, columns: Sequence[svg.Machines], status: Status | None) -> list[svg.Link]:
+    """File systems that machines share: as they were found mounted, or where machines do not report it as the platform
+    has them, on all but the controller."""
+    if given := registry.get(config.platform).places(config).mounts:
+        return [svg.Link(name=path, detail=what, on=[one.name for one in columns[1:]]) for path, what in given.items()]
     column = {name: one.name for one in columns for name in one.states}
     on: dict[str, list[str]] = defaultdict(list)
     full: dict[str, str] = {}
@@ -290,11 +299,20 @@ def _alerts(report: Report, status: Status) -> list[Html]:
 
 def _health(report: Report, checked: Health) -> list[Html]:
     shown = {(one.id, one.where) for one in report.status.findings} if isinstance(report.status, Status) else set()
-    found = [part for rows in checked.tables for part in _shown("Last results of health checks", rows)]
+    found = [
+        part for rows in checked.tables for part in _shown(_CAPTIONS.get(rows[0][0], rows[0][0].capitalize()), rows)
+    ]
     found += _found([one for one in checked.findings if (one.id, one.where) not in shown], report.written)
     if isinstance(report.reliability, Unread):
         return [*found, *([_missing(report.reliability)] if report.reliability.missing else [])]
     return [*found, *_troubles(report.reliability)]
+
+
+_CAPTIONS = {
+    "NODE": "Last results of health checks",
+    "CHECK": "Checks of the operator",
+    "CLUSTER": "The operator's cluster",
+}
 
 
 def _troubles(facts: measured.Facts) -> list[Html]:
@@ -344,7 +362,7 @@ def _nccl(report: Report, given: Sequence[Benchmark]) -> list[Html]:
     runs = sorted(_benchmarks(given, Entry), key=lambda pair: -pair[0].started)
     lost = _unread_runs(given)
     if not runs:
-        return [paragraph(f"No result since {report.since}: ./hpc nccl run {report.stack} measures."), *lost]
+        return [paragraph(f"No result since {_since(report)}: ./hpc nccl run {report.stack} measures."), *lost]
     rows = [
         (run.job, run.user, _moment(run.started), entry.kind, entry.result.outcome.value, f"{entry.busbw:.1f}",
          compress(sorted(entry.result.run.hosts, key=_natural)))
@@ -371,7 +389,7 @@ def _mlperf(report: Report, given: Sequence[Benchmark]) -> list[Html]:
     runs = sorted(_benchmarks(given, MlperfReport), key=lambda pair: -pair[0].started)
     lost = _unread_runs(given)
     if not runs:
-        return [paragraph(f"No result since {report.since}: ./hpc mlperf run {report.stack} measures."), *lost]
+        return [paragraph(f"No result since {_since(report)}: ./hpc mlperf run {report.stack} measures."), *lost]
     rows: list[tuple[str, ...]] = [("JOB", "USER", "STARTED", "BENCHMARK", "RESULT", "AVERAGE, S", "TARGET, S")]
     points: list[tuple[str, float, float]] = []
     for run, found in runs:

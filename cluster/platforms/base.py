@@ -75,6 +75,19 @@ class Credentials:
     """The command that creates some."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class Places:
+    """What machines are connected to, where they do not report it themselves."""
+
+    network: str
+    mounts: Mapping[str, str]
+    """What stands behind each mount point."""
+
+
+def _network(config: ClusterConfig) -> Places:
+    return Places(network=str(config.network.cidr), mounts={})
+
+
 def _newest_rxdm(_: ClusterConfig) -> RxdmVersion:
     return NEWEST
 
@@ -149,6 +162,8 @@ class Platform:
     """The rules of ByRule at the fields of its sections, besides rules for every platform."""
     summary: Callable[[ClusterConfig], Sequence[str]] = _none
     """Lines below a preview."""
+    places: Callable[[ClusterConfig], Places] = _network
+    """What a drawing of a cluster has beside its machines."""
     job_programs: Callable[[ClusterConfig], Collection[str]] = packaged
     """Programs that jobs have, of those that not every cluster has: pyxis, apptainer, podman, mpi, pytorch."""
     on_this_host: bool = False

@@ -206,6 +206,10 @@ def _cluster(
     return figure(name, title, f"{what}.", width, y + 4, *parts)
 
 
+_SIDES = {"series-0": 0, "series-2": -32, "series-1": 32}
+"""Pixels beside a column's centre where stubs of networks, mounts and partitions are."""
+
+
 def _heading(links: int) -> float:
     return 24.0 + _ROW * links if links else 0.0
 
@@ -226,7 +230,7 @@ def _links(
         ]
         for name in (name for name in centre if name in link.on):
             # Beside each other, so that a stub does not run through the dots of other lines.
-            x = centre[name] - 40 + 80 * (number + 1) / (len(links) + 1)
+            x = centre[name] + _SIDES[colour] + 50 * ((number + 1) / (len(links) + 1) - 0.5)
             parts += [_path(f"M{x:.1f},{at - 2:.1f}V{end:g}", colour), _marker(_MARKERS[0], colour, x, at - 2)]
     return parts
 

@@ -91,6 +91,7 @@ PLATFORM = Platform(
     impacts=later("cluster.platforms.nebius.impact:TABLE"),
     rules=later("cluster.platforms.nebius.impact:RULES"),
     summary=later("cluster.platforms.nebius.request:describe_request"),
+    places=later("cluster.platforms.nebius.request:places"),
     job_programs=lambda _: {"pyxis"},
     credentials=Credentials(title="Nebius", found=credentials, todo="nebius profile create"),
     observer="cluster.platforms.nebius.observer",

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from cluster.config.cluster import ClusterConfig
+from cluster.platforms.base import Places
 from cluster.platforms.nebius.machine_types import PLATFORMS, preset_of
 from cluster.platforms.nebius.node_groups import NodeGroup, node_groups
 from cluster.platforms.nebius.section import Nebius
@@ -26,6 +27,20 @@ def describe_request(config: ClusterConfig) -> list[str]:
         *_quotas(settings, groups),
         _software(settings),
     ]
+
+
+def places(config: ClusterConfig) -> Places:
+    """The subnet and the file systems that users see on all login and worker pods."""
+    settings = config.section(Nebius)
+    if settings is None:
+        return Places(network="", mounts={})
+    systems = {"/": settings.filesystems.jail, **{one.mount: one for one in settings.filesystems.submounts.values()}}
+    mounts = {
+        path: f"file system of {_size(one.spec.size_gib)}" if one.spec else f"file system {one.existing}"
+        for path, one in systems.items()
+    }
+    name = {None: "default", "create": "its own"}.get(settings.subnet, settings.subnet)
+    return Places(network=f"subnet: {name}", mounts=mounts)
 
 
 def _software(settings: Nebius) -> str:

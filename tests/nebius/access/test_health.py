@@ -366,3 +366,21 @@ class TestHealth:
         ended = hpc("health", "nebius", "--run")
         assert ended.code == 1
         assert "Soperator runs its checks by itself" in ended.err
+
+
+def test_the_page_of_report_has_the_tables_of_both_and_names_what_it_could_not_read(
+    hpc: Hpc, kubectl: Made, up: dict[str, Any], tmp_path: Path
+) -> None:
+    up["config"] = config_text(nebius())
+    kubectl(World().script())
+    file = tmp_path / "report.html"
+    ended = hpc("report", "nebius", "--output", str(file))
+    assert ended.code == 0, ended.err
+    page = file.read_text()
+    expected = (
+        "all is well: 2 nodes idle", "SlurmCluster", "all-reduce-perf", "The machines of soperator", "subnet: default",
+        "file system of 2 TiB",
+    )  # fmt: skip
+    assert [words for words in expected if words not in page] == []
+    unread = [line.partition(" could not be read: ")[0] for line in ended.err.splitlines()]
+    assert unread == ["nccl", "mlperf", "usage", "reliability"]
