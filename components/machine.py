@@ -130,12 +130,13 @@ class Machine:
 
 @dataclass(frozen=True, kw_only=True)
 class Elastic:
-    """The way in which the controller creates and deletes the machines of elastic nodes."""
+    """The way in which the controller creates and deletes machines of elastic nodes, and repairs those of others."""
 
     cloud: Mapping[str, pulumi.Input[str]]
     """The API that it calls: `ReconcileCloud` of scripts/node/interface.py."""
     templates: Mapping[str, Sequence[Mapping[str, pulumi.Input[Any]]]]
-    """Of each elastic nodeset: `way` and `template`, in the order in which they are tried."""
+    """Of each elastic nodeset: `way` and `template`, in the order in which they are tried; of one without elastic nodes
+    that is repaired: none."""
     token: pulumi.Output[str] | None = None
     """Authenticates the controller; the content of the file `token_file` of `cloud`. None where it has an identity of
     its own."""
@@ -156,7 +157,7 @@ class Machines:
     exports: Mapping[str, Any] | None = None
     """Folders that the controller shares by NFS."""
     elastic: Elastic | None = None
-    """None where no node is elastic."""
+    """None where no node is elastic, and none is repaired."""
     ready: Sequence[pulumi.Resource] = ()
     """Resources after which machines are configured."""
     outputs: Mapping[str, Any] = field(default_factory=dict)

@@ -17,6 +17,8 @@ class Image:
     source: str
     built: bool = False
     """True if Slurm is built from SchedMD's source: it gets SchedMD's fixes alone, none of the distribution's."""
+    mended: str = ""
+    """Who mends the distribution's own packages of Slurm, and until when, where it is not built."""
     without_pmix: tuple[str, ...] = ()
     """Releases of these whose packages have no plugin for PMIx."""
     pam_slurm_adopt: bool = False
@@ -33,13 +35,18 @@ class Image:
 
 # fmt: off
 _ROWS = (
-    Image(name="debian-12", slurm_versions=("22.05",), source="packages.debian.org/bookworm/slurm-wlm: 22.05.8"),
+    Image(
+        name="debian-12", slurm_versions=("22.05",), mended="Debian's LTS team until 2028-06-30",
+        source="packages.debian.org/bookworm/slurm-wlm: 22.05.8; wiki.debian.org/LTS"),
     Image(
         name="debian-13", slurm_versions=("24.11", "26.05"), without_pmix=("26.05",), pam_slurm_adopt=True,
-        slurmrestd=True,
-        source="packages.debian.org/trixie/slurm-wlm: 24.11.5; packages.debian.org/forky/slurm-wlm: 26.05.5"),
+        slurmrestd=True, mended="Debian until 2028-08-09, then its LTS team until 2030-06-30",
+        source="packages.debian.org/trixie/slurm-wlm: 24.11.5; packages.debian.org/forky/slurm-wlm: 26.05.5; "
+        "wiki.debian.org/LTS"),
     Image(
         name="ubuntu-2404", slurm_versions=("23.11",), sudo=True, containers=("apptainer",),
+        # It is in universe: discourse.ubuntu.com/t/ubuntu-pro-faq/34042.
+        mended="Ubuntu as far as its community does, and for customers of Ubuntu Pro Canonical until April 2034",
         source="packages.ubuntu.com/noble/slurm-wlm: 23.11.4"),
     Image(
         name="ubuntu-2204", slurm_versions=("26.05", "25.11", "25.05", "24.11"), built=True,

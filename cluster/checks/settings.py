@@ -107,12 +107,24 @@ def _monitoring(config: ClusterConfig) -> Iterator[Finding]:
 
 
 def end_of_support(config: ClusterConfig, today: date) -> Iterator[Finding]:
-    """A release that SchedMD does not mend any more; a distribution mends its own packages."""
+    """A release that SchedMD does not mend any more; a distribution mends its own packages, which is no warning."""
     release, image = config.slurm_version, IMAGES[config.image.base]
-    if not image.built or release not in SUPPORT_ENDS:
+    if release not in SUPPORT_ENDS:
         return
     end = date.fromisoformat(SUPPORT_ENDS[release])
     if today < end - timedelta(days=SUPPORT_NOTICE):
+        return
+    if not image.built:
+        # A cluster on this host is a rehearsal, or for one's own use: each preview would say it.
+        if not registry.get(config.platform).on_this_host:
+            yield Finding(
+                id="slurm-end-of-support",
+                level=Level.INFO,
+                at=("slurm", "version"),
+                what=f"SchedMD mends Slurm {release} until {end}; the packages of {config.image.base} are mended by "
+                f"{image.mended}",
+                todo="nothing, or choose an image.base on which this program builds a later release",
+            )
         return
     later = [new for new in image.slurm_versions if new > release and takes_over(new, release)]
     ends = "ended" if today > end else "ends"

@@ -262,13 +262,16 @@ LOOP = NoEffect("the controller's service reads it; jobs are not affected")
 
 class Reconcile(Section):
     """The service on the controller that creates and deletes the machines of elastic nodes, and repairs what differs
-    between Slurm and the cloud."""
+    between Slurm and the cloud. It runs where a nodeset has `count: {min, max}`, or with `static`."""
 
     mode: Annotated[Literal["act", "advise", "off"], LOOP] = "act"
     """`advise` writes into its journal what it would do, and does nothing; `off` stops it: elastic nodes then neither
     come nor go."""
     actions_per_hour: Annotated[Positive, Field(le=100_000), LOOP] = 120
     """Most actions in an hour that remove or restart machines without a request of Slurm's."""
+    static: Annotated[Flag, LOOP] = False
+    """True if nodesets without elastic nodes are repaired too: machines are rebooted, and their hosts maintained or
+    reported; none is created or deleted."""
     max_unavailable: Annotated[float, Strict(), Field(gt=0, le=1), LOOP] = 0.25
     """Largest part of a partition's nodes that it makes unavailable at the same time, 0 to 1; and that `up` does, where
     it recreates machines of nodes."""

@@ -19,6 +19,7 @@ from cluster.jobs.nccl import LOGS, NcclRun, run_script, tests_folder, way
 from cluster.jobs.partition_facts import PartitionFacts, partition_facts
 from cluster.people import admits_root
 from cluster.roster import node_names, nodeset_gpu, nodeset_type
+from cluster.slurm.power_saving import elastic_nodesets, repaired_nodesets
 from scripts.node.health.kinds import Health, HealthNodes, nodeset_key
 
 
@@ -86,7 +87,7 @@ def measurements(config: ClusterConfig) -> dict[str, Any] | None:
         found["nccl"] = _nccl(config, wanted.nccl, nodes=1)
     if wanted and wanted.fabric:
         found["fabric"] = _nccl(config, wanted.fabric, nodes=2)
-    elif wanted and any(section.elastic for section in config.nodesets.values()):
+    elif wanted and (elastic_nodesets(config) or repaired_nodesets(config)):
         # Never due: what the reconcile loop returns to jobs passes it (scripts/node/health/acceptance.py).
         gate = {**_nccl(config, FabricTest(), nodes=2), "hours": 0}
         gate["partitions"] = [part for part in gate["partitions"] if part["over_fabric"]]

@@ -31,6 +31,15 @@ def elastic_nodesets(config: ClusterConfig) -> list[str]:
     return [name for name, section in config.nodesets.items() if section.elastic]
 
 
+def repaired_nodesets(config: ClusterConfig) -> list[str]:
+    """Names of the nodesets without elastic nodes whose machines the reconcile loop repairs."""
+    if not config.slurm.reconcile.static:
+        return []
+    return [
+        name for name, section in config.nodesets.items() if section.static and not section.elastic and not section.on
+    ]
+
+
 def settings(config: ClusterConfig) -> dict[str, Value]:
     """Parameters of slurm.conf; none where no nodeset is elastic."""
     if not elastic_nodesets(config):

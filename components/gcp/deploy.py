@@ -17,6 +17,7 @@ from cluster.platforms.gcp.links import console_links, ssh_commands
 from cluster.platforms.gcp.names import labels, place
 from cluster.roster import MachineSpec, node_names
 from cluster.slurm import hostlist, paths
+from cluster.slurm.power_saving import repaired_nodesets
 from cluster.slurm.script_tree import Tree
 from components.deploy import Deployment
 from components.gcp.access import Access
@@ -146,7 +147,7 @@ class GcpPlatform(pulumi.ComponentResource):
     ready: Sequence[pulumi.Resource]
     """Resources after which machines are set up: file systems whose servers take their time."""
     elastic: Elastic | None
-    """The way in which the controller creates elastic nodes; None where there are none."""
+    """The way in which the controller creates and repairs machines of nodes; None where it does not."""
     outputs: Mapping[str, Any]
     """Outputs of the stack."""
 
@@ -176,7 +177,8 @@ class GcpPlatform(pulumi.ComponentResource):
         access = Access(config)
         self.machines = tuple(_reached(access, machine, made.public) for machine in made.machines)
         self.ready = self._lustre_ready(self.machines[0])
-        self.elastic = self._elastic(made.templates) if made.templates else None
+        templates = {**made.templates, **dict.fromkeys(repaired_nodesets(config), ())}
+        self.elastic = self._elastic(templates) if templates else None
         self.outputs = {
             "image": image,
             "addresses": dict(plan(config).of),

@@ -12,8 +12,17 @@ import pulumi_random as random
 from cluster.catalog import SYSTEMS
 from cluster.config import ClusterConfig
 from cluster.platforms.local.address_plan import plan
-from cluster.roster import MachineSpec, controller_name, elastic_machine, elastic_names, machines, static_names
+from cluster.roster import (
+    MachineSpec,
+    controller_name,
+    elastic_machine,
+    elastic_names,
+    machines,
+    nodeset_type,
+    static_names,
+)
 from cluster.slurm import paths
+from cluster.slurm.power_saving import repaired_nodesets
 from cluster.slurm.script_tree import Tree
 from components.deploy import Deployment
 from components.local.host.cloud import PORT
@@ -101,7 +110,7 @@ class LocalPlatform(pulumi.ComponentResource):
     machines: tuple[Machine, ...]
     """The machines in the roster's order: controller, login machines, static nodes."""
     elastic: Elastic | None
-    """The way in which the controller creates elastic nodes; None where there are none."""
+    """The way in which the controller creates and repairs machines of nodes; None where it does not."""
     ready: Sequence[pulumi.Resource]
     """The process that creates them, which runs before the controller asks it."""
 
@@ -176,12 +185,13 @@ class LocalPlatform(pulumi.ComponentResource):
         )
         self.ready, self.elastic = (), None
         failover = config.controller.failover
-        if elastic or failover:
+        repaired = repaired_nodesets(config)
+        if elastic or failover or repaired:
             token = random.RandomPassword(f"{name}-cloud-token", length=40, special=False, opts=child).result
             designs = {
                 nodeset: ({**common, "devices": devices(spec), "orderly": False}, boot(spec))
-                for nodeset in elastic
-                if (spec := elastic_machine(config, nodeset))
+                for nodeset in (*elastic, *repaired)
+                if (spec := elastic_machine(config, nodeset) or _static_machine(config, nodeset))
             }
             if failover:
                 spec = machines(config)[0]
@@ -191,7 +201,7 @@ class LocalPlatform(pulumi.ComponentResource):
             last = pulumi.ResourceOptions(depends_on=[self.machines[0].resource])
             later = pulumi.ResourceOptions.merge(after, last)
             self.ready = (Cloud(f"{name}-cloud", _cloud(config, place, token, key), designs, later),)
-            self.elastic = _elastic(config, token) if elastic else None
+            self.elastic = _elastic(config, token) if elastic or repaired else None
         self.register_outputs({"bridge": network.bridge, "machine_addresses": dict(addresses.of)})
 
 
@@ -214,7 +224,8 @@ def _cloud(
     """Inputs of the process that creates elastic nodes: what lab/google/host_compute.py reads."""
     addresses = plan(config)
     elastic = {name: section for name, section in config.nodesets.items() if section.elastic}
-    static = {node: name for name in elastic for node in static_names(config, name)}
+    every = (*elastic, *repaired_nodesets(config))
+    static = {node: name for name in every for node in static_names(config, name)}
     labels = {"hpc-cluster": config.name, "hpc-part": "node"}
     watch: dict[str, Any] = {}
     if config.controller.failover:
@@ -244,14 +255,18 @@ def _cloud(
         "static": static,
         "addresses": {
             node: addresses.of[node]
-            for name in elastic
+            for name in every
             for node in (*static_names(config, name), *elastic_names(config, name))
         },
         "templates": {
             _template(config, name, capacity.way): {
                 "nodeset": name,
                 "way": capacity.way,
-                "properties": {"labels": {**labels, "hpc-nodeset": name}, **_PROPERTIES.get(capacity.way, {})},
+                "properties": {
+                    "labels": {**labels, "hpc-nodeset": name},
+                    "machineType": f"zones/{_ZONE}/machineTypes/{nodeset_type(config, section).name}",
+                    **_PROPERTIES.get(capacity.way, {}),
+                },
             }
             for name, section in elastic.items()
             for capacity in section.ways
@@ -275,9 +290,14 @@ def _elastic(config: ClusterConfig, token: pulumi.Output[str]) -> Elastic:
             ]
             for name, section in config.nodesets.items()
             if section.elastic
-        },
+        }
+        | dict.fromkeys(repaired_nodesets(config), ()),
         token=token,
     )
+
+
+def _static_machine(config: ClusterConfig, nodeset: str) -> MachineSpec:
+    return next(spec for spec in machines(config) if spec.nodeset == nodeset)
 
 
 def _template(config: ClusterConfig, nodeset: str, way: str) -> str:

@@ -8,6 +8,7 @@ Waits of ten minutes and more (ways that cool down, the time of a boot) are cut 
 """
 
 import json
+import shlex
 import signal
 import sys
 import time
@@ -15,11 +16,13 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from components.local.host import cloud, machine
 from components.local.host.paths import StackPaths
 from components.local.host.process import Process
 from lab.google.faults import FaultClient
+from lab.google.host_compute import LOST, NVIDIA_SMI
 from lab.machines import inside
 
 JOBS = 12
@@ -30,6 +33,7 @@ LONGEST_SECONDS = 1500.0
 """From the last fault until every job has ended."""
 USER = "getent passwd | awk -F: '$3 >= 1000 && $3 < 60000 { print $1; exit }'"
 """The first of the stack's users: what a killed slurmctld forgets is submitted again for users, not for root."""
+JOURNAL = "/var/lib/hpc/controller/reconcile/journal.jsonl"
 TWICE = "COMPLETED twice"
 _ENDED = ("COMPLETED", "FAILED", "CANCELLED", "TIMEOUT", "NODE_FAIL", "OUT_OF_MEMORY", "BOOT_FAIL", "DEADLINE")
 
@@ -50,8 +54,21 @@ class Day:
 
     def slurm(self, script: str) -> str:
         """Return what a shell script prints that root runs on the controller."""
-        root = self.paths.folder.parents[1]
-        return inside(machine.bare(root, self.paths.stack, self.controller).paths, script, check=False)
+        return self.inside(self.controller, script)
+
+    def inside(self, name: str, script: str) -> str:
+        """Return what a shell script prints that root runs on a node."""
+        return inside(machine.bare(self.paths.folder.parents[1], self.paths.stack, name).paths, script, check=False)
+
+    def host(self, name: str) -> str:
+        """Return the host of a node's instance."""
+        found = (row["resourceStatus"]["physicalHost"] for row in self.cloud.instances() if row["name"] == name)
+        return next(found, "").rpartition("/")[2] or "no host"
+
+    def repairs(self) -> list[dict[str, Any]]:
+        """Return the loop's lines of repaired nodes."""
+        lines = self.slurm(f"grep -h '\"repaired\"' {JOURNAL}").splitlines()
+        return [json.loads(line) for line in lines]
 
     def submit(self, count: int) -> None:
         """Submit jobs of one node and of more by turns."""
@@ -166,6 +183,25 @@ def _maintenance(day: Day) -> str:
     return f"maintenance of {found[-1]} in two hours"
 
 
+def _sick_host(day: Day) -> str:
+    """A GPU that is lost, and lost again after each reboot of the machine, as long as it is on its host."""
+    if not day.slurm("scontrol show config | grep '^HealthCheckProgram.*hpc'"):
+        return "the stack has no health checks"
+    if not day.until(lambda: bool(day.running()), 120):
+        return "no elastic node ran a job"
+    name, before = day.running()[0], len(day.repairs())
+    host = day.host(name)
+    day.cloud.set(sick_hosts=[host])
+    day.inside(name, f"printf %s {shlex.quote(LOST)} >{NVIDIA_SMI}; chmod 755 {NVIDIA_SMI}")
+    if not day.until(lambda: any(name in row["nodes"] for row in day.repairs()[before:]), 420):
+        return f"{name} lost a GPU on {host}, and was not repaired in 7 minutes"
+    repair = next(row for row in day.repairs()[before:] if name in row["nodes"])
+    day.cloud.set()
+    day.slurm("hpc-reconcile lift")  # trusts the host again, before a week is over
+    took = _clock(time.monotonic() - sum(repair["seconds"].values()))
+    return f"{name} lost a GPU on {host}: {', '.join(repair['steps'])}; sound on {day.host(name)} after {took}"
+
+
 def _bad_host(day: Day) -> str:
     free = f"host-{len(day.cloud.instances())}"
     day.cloud.set(bad_hosts=[free])
@@ -183,6 +219,7 @@ FAULTS: dict[str, Callable[[Day], str]] = {
     "an operation hangs": _hanging,
     "kill -9": _killed,
     "maintenance": _maintenance,
+    "lost GPU": _sick_host,
     "bad host": _bad_host,
 }
 

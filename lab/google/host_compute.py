@@ -43,6 +43,13 @@ KEPT = 400
 """Operations that are remembered after their end."""
 NOTICE_SECONDS = 30.0
 """From the notice of a preemption until the instance is stopped, unless the fault says otherwise."""
+NVIDIA_SMI = "/usr/bin/nvidia-smi"
+LOST = """\
+#!/bin/sh
+echo "Unable to determine the device handle for GPU 0000:04:00.0: GPU is lost.  Reboot the system to recover this GPU"
+exit 15
+"""
+"""nvidia-smi without a GPU: its message and exit code (nvidia-smi(1))."""
 _JOIN_UNIT = "/etc/systemd/system/multi-user.target.wants/hpc-node.service"
 _SCRIPTS = Path(__file__).parents[2] / "scripts"
 _TICK_SECONDS = 0.1
@@ -69,6 +76,8 @@ class Faults:
     """Part of the requests that are answered with 503, 0 to 1."""
     bad_hosts: list[str] = field(default_factory=list)
     """Hosts, as `host-3`, whose machines boot and never join the cluster."""
+    sick_hosts: list[str] = field(default_factory=list)
+    """Hosts whose machines have lost a GPU from their next boot on, by nvidia-smi."""
 
 
 @dataclass
@@ -287,6 +296,8 @@ class HostCompute(GoogleHttp):
         own = {INSTANCE: File(content=f"{instance.id}\n")}
         if instance.host in self.faults.bad_hosts:
             own[_JOIN_UNIT] = File(link="/dev/null")
+        if instance.host in self.faults.sick_hosts:
+            own[NVIDIA_SMI] = File(content=LOST, mode=0o755)
         return replace(design, files={**design.files, **own})
 
     def _bare(self, instance: Instance) -> machine.Design:

@@ -113,8 +113,8 @@ class ReconcileTemplate(_Template, total=False):
 
 
 class ReconcileNodeset(TypedDict):
-    """An elastic nodeset: names of its elastic and static nodes, and its templates in the order in which they are
-    tried."""
+    """A nodeset: names of its elastic and static nodes, and its templates in the order in which they are tried. One
+    without elastic nodes has no template."""
 
     nodes: list[str]
     static: list[str]
@@ -131,8 +131,8 @@ class Spares(TypedDict):
 
 
 class Reconcile(TypedDict):
-    """/etc/hpc/reconcile.json: what the controller's reconcile service works with. Where no node is elastic, `nodesets`
-    is empty, and so is `cloud`."""
+    """/etc/hpc/reconcile.json: what the controller's reconcile service works with. Where no node is elastic and none is
+    repaired, `nodesets` is empty, and so is `cloud`."""
 
     mode: str  # act, advise or off
     actions_per_hour: int

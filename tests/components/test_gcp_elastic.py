@@ -9,7 +9,7 @@ import pulumi
 import pytest
 
 from cluster.config import ClusterConfig
-from cluster.platforms.gcp.permissions import reconcile_condition, reconcile_permissions, roles
+from cluster.platforms.gcp.permissions import reconcile_condition, reconcile_permissions, repair_permissions, roles
 from cluster.roster import machines
 from cluster.slurm.script_tree import tree
 from components.deploy import deploy as deploy_on_platform
@@ -285,6 +285,24 @@ class TestController:
 
     def test_the_same_is_made_whatever_is_known(self):
         assert {one.urn for one in self.whole(unknown=True).resources} == {one.urn for one in self.whole().resources}
+
+    def test_static_nodesets_are_repaired_where_the_stack_says_so_and_nothing_of_them_is_deleted(self):
+        fixed = {**CPU, "count": 2, "capacity": {"reservation": "mine"}}
+        of = unchecked(nodesets={"cpu": CPU, "fixed": fixed}, slurm={"reconcile": {"static": True}})
+        recording = deploy(lambda: pulumi.export("place", deploy_on_platform(of, tree(of, ROOT)).outputs["place"]))
+        told = json.loads(recording.one("cloud-controller-configure").inputs["stdin"])["reconcile"]["nodesets"]
+        assert set(told) == {"cpu", "fixed"}
+        row = told["fixed"]
+        assert (row["nodes"], row["static"], row["templates"]) == ([], ["cloud-fixed-0", "cloud-fixed-1"], [])
+        role = next(one for one in recording.all(ROLE) if "repair" in one.inputs["roleId"])
+        assert role.inputs["permissions"] == repair_permissions()
+        refused = ("create", "delete", "use", "setMetadata", "setServiceAccount")
+        assert not [name for name in repair_permissions() if name.rpartition(".")[2] in refused]
+        assert "compute.instances.reset" in repair_permissions()
+        bound = [one.inputs for one in recording.all(ON_PROJECT) if "repair" in one.inputs["role"]]
+        assert [row["condition"]["expression"] for row in bound] == [reconcile_condition(of, "fixed")]
+        # That of elastic nodes alone may have machines act as an account.
+        assert len(recording.all(ON_ACCOUNT)) == 1
 
     def test_login_machines_have_nothing_of_it(self):
         assert "reconcile" not in json.loads(self.whole().one("cloud-login-0-configure").inputs["stdin"])

@@ -1,5 +1,6 @@
 """What breaks on a living cluster is named by `status`, costs no job that Slurm could keep, and is mended as told."""
 
+import json
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -70,10 +71,14 @@ class TestDaemons:
         frail.inside("controller", f"touch {GO}")
         eventually(lambda: recorded(frail, [running]) == ["COMPLETED"], what="the job's end")
 
-    def test_a_controller_in_two_zones_is_created_again_and_jobs_run_on(self, frail: Cluster):
+    def test_a_controller_in_two_zones_is_created_again_and_jobs_run_on_and_static_nodes_are_repaired(
+        self, frail: Cluster
+    ):
         before = frail.copy()
         frail.edit(lambda c: c.setdefault("controller", {}).update(failover=True))
+        frail.edit(lambda c: c["slurm"].update(reconcile={"static": True}))
         frail.up()
+        self.rebooted_for_a_lost_gpu(frail, "cpu-2")
         frail.inside("controller", f"rm -f {GO}")
         running = submit(frail, "-w frail-cpu-0")
         starts(frail, running)
@@ -84,6 +89,23 @@ class TestDaemons:
         eventually(lambda: recorded(frail, [running]) == ["COMPLETED"], what="the job's end")
         frail.revert(before)
         frail.up()
+
+    def rebooted_for_a_lost_gpu(self, frail: Cluster, node: str) -> None:
+        """As a health check leaves a node that finds one, which these machines do not have; the loop reboots it."""
+        name, boot = f"{frail.name}-{node}", "cat /proc/sys/kernel/random/boot_id"
+        record = {"node": name, "time": time.time(), "passes": 0, "repair": ["gpu-lost"], "checks": {}}
+        where = f"/opt/apps/adm/hpc/health/{name}.json"
+        started = "systemctl show --property=UserspaceTimestampMonotonic --value"
+        first = frail.inside(node, f"{boot}; {started}")
+        reason = "hpc-health: gpu-lost: GPU 0 is lost"
+        frail.inside("controller", f"mkdir -p $(dirname {where}); echo '{json.dumps(record)}' >{where}")
+        frail.inside("controller", f"scontrol update NodeName={name} State=DRAIN Reason='{reason}'")
+        journal = "cat /var/lib/hpc/controller/reconcile/journal.jsonl 2>/dev/null; true"
+        eventually(lambda: '"sick-reboot"' in frail.inside("controller", journal), what="the reboot")
+        eventually(lambda: frail.inside(node, f"{boot}; {started}", check=False) not in ("", first), what="the machine")
+        frail.inside("controller", f"rm {where}")
+        eventually(lambda: states(frail)[node] == "drain", what="the node's return")
+        frail.command("nodes", "resume", node)
 
     def test_killed_daemons_come_back_by_themselves_and_cost_no_job(self, frail: Cluster):
         frail.inside("controller", f"rm -f {GO} /tmp/*.said")

@@ -15,7 +15,7 @@ from cluster.platforms.gcp.address_plan import fabric_of
 from cluster.platforms.gcp.image import installs
 from cluster.platforms.gcp.names import place
 from cluster.platforms.gcp.permissions import BINDINGS
-from cluster.slurm.power_saving import boot_seconds, elastic_nodesets
+from cluster.slurm.power_saving import boot_seconds, elastic_nodesets, repaired_nodesets
 
 MOST_FLEX_MINUTES = 7 * 24 * 60
 LEAST_FLEX_MINUTES = 10
@@ -107,8 +107,16 @@ def as_time(span: float) -> str:
 
 
 def elastic_bindings(config: ClusterConfig) -> Iterator[Finding]:
-    """Yield more elastic nodesets than the controller's role may be bound for."""
-    elastic = elastic_nodesets(config)
+    """Yield more nodesets than a role of the controller may be bound for."""
+    elastic, repaired = elastic_nodesets(config), repaired_nodesets(config)
+    if len(repaired) > BINDINGS:
+        yield Finding(
+            id="repair-many",
+            at=("slurm", "reconcile", "static"),
+            given=f"{len(repaired)} nodesets with a number as `count`",
+            allowed=f"{BINDINGS}: IAM binds a role to an account under so many conditions, and each nodeset is one",
+            todo="join nodesets of the same machines, or remove it",
+        )
     if len(elastic) > BINDINGS:
         yield Finding(
             id="elastic-many",

@@ -14,7 +14,7 @@ from cluster.platforms.gcp.filesystems.base import Need
 from cluster.platforms.gcp.filesystems.registry import file_systems, peered
 from cluster.platforms.gcp.image import secure_boot
 from cluster.roster import controller_name, elastic_machines, host_name, machines
-from cluster.slurm.power_saving import elastic_nodesets
+from cluster.slurm.power_saving import elastic_nodesets, repaired_nodesets
 
 TUNNEL = "roles/iap.tunnelResourceAccessor"
 NETWORKS = "roles/compute.networkAdmin"
@@ -42,7 +42,7 @@ def roles(config: ClusterConfig) -> tuple[str, ...]:
         found.add(NETWORKS)
     if not config.login.public:
         found.add(TUNNEL)
-    if elastic_nodesets(config) or config.controller.failover:
+    if elastic_nodesets(config) or repaired_nodesets(config) or config.controller.failover:
         found.add(CUSTOM_ROLES)
     return tuple(sorted(found))
 
@@ -99,6 +99,8 @@ FLEX: Mapping[str, tuple[str, ...]] = {
 """The same for elastic nodes of flex start. Instance groups are not among what a condition may name
 (cloud.google.com/iam/help/conditions/resource-policies): the role is for all groups of the project, and the loop checks
 whose a group is before it changes one."""
+_OF_ELASTIC = ("instances.bulkInsert", "instances.insert", "instances.delete")
+"""Those that it calls for elastic nodes alone."""
 BINDINGS = 20
 """Conditions under which a policy binds one role to one account, at most (cloud.google.com/iam/quotas). A condition has
 at most 12 logical operators."""
@@ -141,8 +143,14 @@ def reconcile_permissions(config: ClusterConfig) -> list[str]:
     return sorted(found | ({PLACED} if placed else set()))
 
 
+def repair_permissions() -> list[str]:
+    """Permissions of the custom role of a controller that repairs static nodes, in order."""
+    called = (permissions for method, permissions in RECONCILE.items() if method not in _OF_ELASTIC)
+    return sorted({permission for permissions in called for permission in permissions})
+
+
 def reconcile_condition(config: ClusterConfig, nodeset: str) -> str:
-    """The condition, in CEL, under which a controller has that role: of instances and disks only those with names of
+    """The condition, in CEL, under which a controller has such a role: of instances and disks only those with names of
     the nodeset. Lists are a permission on the project, and templates, images and subnetworks have names of their own
     (cloud.google.com/iam/docs/configuring-resource-based-access)."""
     prefix = host_name(config, nodeset, 0).removesuffix("0")

@@ -27,6 +27,7 @@ WHY: Mapping[str, str] = {
     "SlurmctldParameters": _ADDRESSES,
     "NodeAddr": _ADDRESSES,
     "ResumeTimeout": "local machines boot in seconds, and a day of faults has one that does not",
+    "HealthCheckInterval": "a day of faults does not wait for minutes until a check",
     "SlurmdParameters": "a local machine stands for a larger one",
     "TaskPlugin": "local machines share the host's cores",
     "ConstrainCores": "local machines share the host's cores",
@@ -179,8 +180,8 @@ AT_MOST = 4
 """Nodes of each nodeset, by default: enough for jobs on several nodes, few enough for a laptop."""
 BASE = "debian-13"
 """The image of local machines."""
-HURRIED_SECONDS = 120
-"""ResumeTimeout where faults are played: many times what local machines take to boot."""
+HURRIED_SECONDS, CHECKED_SECONDS = 120, 10
+"""ResumeTimeout where faults are played: many times what local machines take to boot; and the time between checks."""
 MAIL = "/var/mail"
 """Local mailboxes are shared between controller and login machines, as everywhere on this platform."""
 STAND_IN = "lab/slurm/rxdm.sh"
@@ -210,7 +211,8 @@ def rehearsed(
     `nodes` is the count of each nodeset, more than the stack's too; default: the stack's, up to AT_MOST. `cidr` is
     the local network; default: the first of those that are large enough. `real_prolog` leaves rxdm's own script in
     place, which a rehearsal can only take from a file. `elastic` keeps elastic nodesets so, with all of their nodes or
-    `nodes` of them; without it their nodes are static. `faults` waits less for machines that do not boot.
+    `nodes` of them; without it their nodes are static. `faults` waits less for machines that do not boot,
+    and for health checks.
     """
     given = config.model_dump(mode="json", exclude_unset=True)
     counts = _counts(config, nodes, elastic=elastic)
@@ -393,7 +395,9 @@ def _slurm(given: Section, prologs: list[Section], *, topology: str, real_prolog
 
 
 def _hurried(given: Section) -> Section:
-    return {**given, "extra": {**(given.get("extra") or {}), "ResumeTimeout": HURRIED_SECONDS}}
+    checks = given.get("health")
+    health = {} if checks is None else {"health": {**checks, "interval_seconds": CHECKED_SECONDS}}
+    return {**given, **health, "extra": {**(given.get("extra") or {}), "ResumeTimeout": HURRIED_SECONDS}}
 
 
 def _known(section: Section, key: str, table: Table) -> Section:

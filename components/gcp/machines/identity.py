@@ -16,9 +16,10 @@ from cluster.platforms.gcp.permissions import (
     failover_permissions,
     reconcile_condition,
     reconcile_permissions,
+    repair_permissions,
 )
 from cluster.roster import MachineSpec, machines
-from cluster.slurm.power_saving import elastic_nodesets
+from cluster.slurm.power_saving import elastic_nodesets, repaired_nodesets
 from components.gcp.machines.boot import Secrets, SetupBucket, StoredObject, archive
 from components.slurm.keys import ClusterKeys
 
@@ -59,6 +60,8 @@ class Identity(pulumi.ComponentResource):
         self._grants = {role: self._grant(role) for role in self._accounts}
         if elastic_nodesets(config):
             self._grants["controller"] += self._reconcile(after)
+        if repaired_nodesets(config):
+            self._grants["controller"] += self._repair(after)
         if config.controller.failover:
             self._grants[WATCH] += self._failover(after)
         members = {role: account.member for role, account in self._accounts.items() if role not in NO_MEMBERS}
@@ -97,10 +100,10 @@ class Identity(pulumi.ComponentResource):
     def _reconcile(self, after: Sequence[pulumi.Resource]) -> list[pulumi.Resource]:
         """Return the rights by which the controller creates and deletes machines of elastic nodes, and no others."""
         config = self._config
-        return self._may_create(
+        return self._may(
             "reconcile",
             "controller",
-            "node",
+            acts_as="node",
             title=f"Elastic nodes of the cluster {config.name}",
             description="What the controller needs to create, repair and delete the machines of elastic nodes",
             permissions=reconcile_permissions(config),
@@ -111,13 +114,29 @@ class Identity(pulumi.ComponentResource):
             after=after,
         )
 
+    def _repair(self, after: Sequence[pulumi.Resource]) -> list[pulumi.Resource]:
+        """Return the rights by which the controller repairs machines of nodesets without elastic nodes."""
+        config = self._config
+        return self._may(
+            "repair",
+            "controller",
+            title=f"Static nodes of the cluster {config.name}",
+            description="What the controller needs to reboot the machines of static nodes, and to report their hosts",
+            permissions=repair_permissions(),
+            conditions={
+                f"{nodeset}-static": (f"the nodeset {nodeset}", reconcile_condition(config, nodeset))
+                for nodeset in repaired_nodesets(config)
+            },
+            after=after,
+        )
+
     def _failover(self, after: Sequence[pulumi.Resource]) -> list[pulumi.Resource]:
         """Return the rights by which the machine that watches the controller creates it in its other zone."""
         config = self._config
-        return self._may_create(
+        return self._may(
             "failover",
             WATCH,
-            "controller",
+            acts_as="controller",
             title=f"Failover of the controller of {config.name}",
             description="What the machine that watches the controller needs to create it in its other zone",
             permissions=failover_permissions(config),
@@ -125,20 +144,20 @@ class Identity(pulumi.ComponentResource):
             after=after,
         )
 
-    def _may_create(
+    def _may(
         self,
         part: str,
         whose: str,
-        acts_as: str,
         *,
+        acts_as: str = "",
         title: str,
         description: str,
         permissions: Sequence[str],
         conditions: Mapping[str, tuple[str, str]],
         after: Sequence[pulumi.Resource],
     ) -> list[pulumi.Resource]:
-        """Let the machines of the role `whose` create machines of the role `acts_as`: a custom role, bound once for
-        each condition."""
+        """Give the machines of the role `whose` a custom role, bound once for each condition; with `acts_as` they may
+        create machines of that role."""
         name, config, account = f"{self._name}-{part}", self._config, self._accounts[whose]
         child = pulumi.ResourceOptions(parent=self, depends_on=list(after))
         role = projects.IAMCustomRole(
@@ -164,6 +183,8 @@ class Identity(pulumi.ComponentResource):
             )
             for key, (what, expression) in conditions.items()
         ]
+        if not acts_as:
+            return grants
         acting = serviceaccount.IAMMember(
             f"{name}-{acts_as}",
             service_account_id=self._accounts[acts_as].name,

@@ -9,6 +9,7 @@ import pytest
 from cluster.catalog import IMAGES
 from cluster.catalog.slurm_releases import SUPPORT_ENDS
 from cluster.checks import settings as settings_checks
+from cluster.findings import Level
 from cluster.jobs.warm_up import warm_up
 from cluster.load import find_warnings, parse
 from cluster.platforms.gcp import checks
@@ -128,6 +129,14 @@ class TestSlurmsSupport:
         (found,) = self.found("2027-12-01", image={"base": "ubuntu-2204"})
         assert found.endswith("; update this program")
 
+    def test_of_a_distribution_it_is_said_who_mends_it_instead(self):
+        (found,) = settings_checks.end_of_support(google(image={"base": "ubuntu-2404"}), date(2026, 11, 23))
+        assert found.level is Level.INFO
+        assert (
+            "SchedMD mends Slurm 23.11 until 2025-05-31; the packages of ubuntu-2404 are mended by Ubuntu" in found.what
+        )
+        assert all(bool(image.mended) != image.built for image in IMAGES.values())
+
     def test_of_pods_the_operators_version_decides(self):
         pods = config("nebius")
         (found,) = settings_checks.end_of_support(pods, date(2027, 5, 1))
@@ -137,9 +146,6 @@ class TestSlurmsSupport:
     def test_the_default_of_an_image_that_is_built_is_the_newest(self):
         built = [image for image in IMAGES.values() if image.built and image.name != "soperator"]
         assert [image.slurm_versions[0] for image in built] == [max(SUPPORT_ENDS)] * len(built)
-
-    def test_a_distribution_mends_its_own(self):
-        assert self.found("2030-01-01", image={"base": "ubuntu-2404"}) == []
 
 
 class TestZones:

@@ -177,6 +177,9 @@ class TestStack:
         given = values["hpc:cluster"]
         given.setdefault("slurm", {})["health"] = {}
         assert measurements(parse(values)) is None, "nothing repairs its nodes"
+        given["slurm"]["reconcile"] = {"static": True}
+        assert measurements(parse(values))
+        del given["slurm"]["reconcile"]
         given["nodesets"]["a3mega"]["count"] = {"min": 1, "max": 4}
         found = measurements(parse(values))
         assert found
