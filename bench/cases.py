@@ -10,6 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from bench import placement
 from bench.environment import DEV, ROOT, Cluster, CommandError, Environment, ManualCluster, environment, sized
 from bench.report import Claim, Report, Result, Series, description, ratio
 from cluster.catalog.nccl import reference
@@ -261,6 +262,26 @@ def _dashboard(here: Environment) -> Answer:
     )
 
 
+def _placement(here: Environment) -> Answer:
+    """Blocks that the nodes of a job are in, on a slurmctld with hundreds of nodes."""
+    (nodes,) = here.pick((512,), (64,))
+    cluster = Cluster("place", here, {"nodesets": {"cpu": {"on": "controller"}}, "login": {"on": "controller"}})
+    cluster.hpc("up")
+    program = Path(placement.__file__).read_text()
+    found = json.loads(cluster.shell("controller", f"python3 - {nodes} <<'END'\n{program}\nEND"))
+    here.sweep(cluster.name)
+    series = {
+        way: Series(name=title, values=tuple(float(blocks) for blocks, _ in found[way]), unit="blocks")
+        for way, title in (("nodesets", "one switch for all nodes"), ("places", "switches by the nodes' places"))
+    }
+    before, after = (sum(series[way].values) / len(found[way]) for way in ("nodesets", "places"))
+    least = sum(fewest for _, fewest in found["places"]) / len(found["places"])
+    return [*series.values(), Series(name="the least possible", values=(least,), unit="blocks")], [
+        Claim(what=f"blocks of a job on {nodes} nodes, mean", value=after, limit=2.0, unit="blocks"),
+        Claim(what="blocks of a job with places, to those without", value=after / before, limit=0.5, unit="x"),
+    ]
+
+
 CASES = (
     Case(name="up", title="First `up` of Pulumi.dev.yaml, five machines, against bench/by-hand.sh", run=_first_up),
     Case(name="noop", title="`up` with nothing to do, five machines", run=_second_up),
@@ -269,6 +290,7 @@ CASES = (
     Case(name="preview", title="Preview of 32 nodes against a bare program with as many resources", run=_preview),
     Case(name="elastic", title="Jobs on elastic nodes without a machine: from sbatch until they run", run=_elastic),
     Case(name="dashboard", title="The page of `./hpc dashboard` in a browser, two nodes", run=_dashboard),
+    Case(name="placement", title="Blocks of each job, of those that fill half of 512 nodes", run=_placement),
     Case(name="reports", title="The report of a thousand NCCL tests", run=_report),
 )
 

@@ -79,7 +79,7 @@ def pair(clusters: Callable[..., Cluster], alices_key: Path) -> Iterator[tuple[C
             "accounts": [{"name": "research"}, {"name": "teaching"}],
             "qos": [{"name": "urgent", "priority": 100}],
         },
-        slurm={"pam_slurm_adopt": True, "scrontab": True, "prolog_flags": ["Contain", "X11"]},
+        slurm={"pam_slurm_adopt": True, "scrontab": True, "prolog_flags": ["Contain", "X11"], "topology": "places"},
     )
     one = clusters(
         "one",

@@ -1,4 +1,4 @@
-"""`./hpc job` and `./hpc reliability`: what they make of a controller's answers."""
+"""`./hpc job`, `./hpc reliability` and `./hpc topology`: what they make of a controller's answers."""
 
 import json
 from pathlib import Path
@@ -62,3 +62,17 @@ def test_what_a_lost_node_cost(hpc: Hpc, controller: Path):
     assert "MTTF of a job of 2 nodes, hours 24" in table
     assert "node-down 1 2 2" in table
     assert hpc("reliability", "dev", "--checkpoint", "often").error.startswith("error: --checkpoint 'often'")
+
+
+def test_the_switches_and_how_far_apart_a_jobs_nodes_are(hpc: Hpc, controller: Path):
+    tree = "SwitchName=ns-a Level=0 Nodes=dev-a-[0-1]\nSwitchName=ns-b Level=0 Nodes=dev-b-0\n"
+    tree += "SwitchName=root Level=1 Nodes=dev-a-[0-1],dev-b-0 Switches=ns-[a-b]\n"
+    controller.write_text(f"{tree}MARK\nMARK\nNodeName=dev-a-0 State=IDLE\nMARK\n7|dev-a-[0-1]\n")
+    lines = hpc("topology", "dev", "--job", "7").out.splitlines()
+    assert lines[2].split() == ["ns-a", "2", "2", "1", "idle,", "1", "unknown", "dev-a-[0-1]"]
+    assert lines[-1] == "Job 7: 2 nodes, 1 leaf switch, below ns-a: all below one leaf switch."
+    document = json.loads(hpc("topology", "dev", "--json").out)
+    assert document["nodes"]["dev-b-0"] == {"switch": "ns-b", "state": "unknown"}
+    assert "Allowed: 7 (a job)" in hpc("topology", "dev", "--job", "$(id)").error
+    controller.write_text("MARK\n" * 3)
+    assert "slurmctld has no topology" in hpc("topology", "dev").error
