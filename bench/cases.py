@@ -265,7 +265,8 @@ def _dashboard(here: Environment) -> Answer:
 def _placement(here: Environment) -> Answer:
     """Blocks that the nodes of a job are in, on a slurmctld with hundreds of nodes."""
     (nodes,) = here.pick((512,), (64,))
-    cluster = Cluster("place", here, {"nodesets": {"cpu": {"on": "controller"}}, "login": {"on": "controller"}})
+    alone = {"nodesets": {"cpu": {"on": "controller"}}, "login": {"on": "controller"}}
+    cluster = Cluster("place", here, {**alone, "partitions": {"cpu": {"nodesets": ["cpu"], "default": True}}})
     cluster.hpc("up")
     program = Path(placement.__file__).read_text()
     found = json.loads(cluster.shell("controller", f"python3 - {nodes} <<'END'\n{program}\nEND"))
