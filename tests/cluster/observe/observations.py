@@ -5,6 +5,7 @@
 
 import copy
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
 
@@ -71,3 +72,19 @@ def silence(seen: ClusterObservation) -> None:
 def state(seen: ClusterObservation, node: str, **row: str) -> None:
     """What slurmctld says of a node."""
     facts(seen, "controller")["slurm"]["nodes"][f"hc-{node}"].update(row)
+
+
+Change = Callable[[ClusterObservation], ClusterObservation | None]
+"""Of an observation that is given, or to another."""
+
+
+def part(machine: str, *path: str, **values: Any) -> Change:
+    """A change of a part of a machine's document."""
+
+    def change(seen: ClusterObservation) -> None:
+        found = facts(seen, machine)
+        for key in path:
+            found = found.setdefault(key, {})
+        found.update(values)
+
+    return change

@@ -1,6 +1,7 @@
 """Each difference from the stack is named, and Slurm's own spelling of the same value is none."""
 
 import hashlib
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
@@ -9,9 +10,10 @@ from accounting import accounts
 from cluster.observe.drift import Wanted, alike, differences, keys_digest, script_differences, unseen
 from cluster.observe.observation import ClusterObservation, Difference, MachineObservation
 from cluster.slurm.script_tree import expected
-from tests.cluster.observe.observations import facts, healthy, without
+from tests.cluster.observe.observations import Change, facts, healthy, part, without
 from tests.cluster.stacks import cluster
 
+MACHINES = ("controller", "login-0", "cpu-0", "cpu-1")
 ACCOUNTING = {
     "cluster": "hc",
     "accounts": [
@@ -58,61 +60,151 @@ def only(wanted: Wanted, seen: ClusterObservation) -> Difference:
     return found[0]
 
 
-@pytest.mark.parametrize(("old", "kind", "mends"), [(True, "setup-old", "up"), (False, "setup-damaged", "mend")])
-def test_a_machine_without_a_report_is_mended_by_up_or_mend(seen: ClusterObservation, old: bool, kind: str, mends: str):
-    blind = MachineObservation(name="hc-cpu-1", roles=("node",), reached=True, why="SyntaxError", old=old)
-    found = only(stack(seen), ClusterObservation(stack="hc", machines=(*seen.machines[:-1], blind)))
-    assert (found.id, found.where, found.mends) == (kind, ("hc-cpu-1",), mends)
+def blind(*, old: bool) -> Change:
+    """The last node has a set-up of an earlier version, or a damaged one."""
+    node = MachineObservation(name="hc-cpu-1", roles=("node",), reached=True, why="SyntaxError", old=old)
+    return lambda seen: ClusterObservation(stack="hc", machines=(*seen.machines[:-1], node))
 
 
-def test_a_damaged_cluster_state_is_mended(seen: ClusterObservation):
-    facts(seen, "controller")["cluster_state"]["damaged"] = "is not what the controller wrote"
-    found = only(stack(seen), seen)
-    assert (found.id, found.mends) == ("cluster-state-damaged", "mend")
+def texts(name: str, old: str, new: str) -> Change:
+    """One of the controller's files, edited."""
+
+    def change(seen: ClusterObservation) -> None:
+        found = facts(seen, "controller")["files"]["texts"]
+        assert old in found[name]
+        found[name] = found[name].replace(old, new)
+
+    return change
 
 
-def test_nothing_differs_on_a_cluster_that_nobody_touched(seen: ClusterObservation):
-    assert differences(stack(seen), seen) == []
-    assert unseen(seen) == []
+def without_key(machine: str, *path: str) -> Change:
+    """A part of a machine's document is not there."""
+
+    def change(seen: ClusterObservation) -> None:
+        found = facts(seen, machine)
+        for key in path[:-1]:
+            found = found[key]
+        del found[path[-1]]
+
+    return change
 
 
-class TestFiles:
-    def test_each_line_is_named_with_both_sides(self, seen: ClusterObservation):
-        wanted = stack(seen)
-        texts = facts(seen, "controller")["files"]["texts"]
-        texts["slurm.conf"] = texts["slurm.conf"].replace("KillWait=30\n", "KillWait=31\n") + "Extra=1\n"
-        changed, added = differences(wanted, seen)
-        assert (changed.stack, changed.there) == ("KillWait=30", "KillWait=31")
-        assert changed.what == f"slurm.conf, line {1 + wanted.files['slurm.conf'].splitlines().index('KillWait=30')}"
-        assert (added.stack, added.there) == ("(nothing)", "Extra=1")
+def topology(key: str, text: str) -> Change:
+    return part("controller", "files", key, **{"topology.conf": text * 16})
 
-    def test_another_password_is_a_difference_and_is_not_shown(self, seen: ClusterObservation):
-        wanted = stack(seen)
-        texts = facts(seen, "controller")["files"]["texts"]
-        texts["slurmdbd.conf"] = texts["slurmdbd.conf"].replace("@database-password@", "@another-password@")
-        assert "another" in only(wanted, seen).there
 
-    def test_a_topology_that_slurmctld_was_not_given(self, seen: ClusterObservation):
-        wanted = stack(seen)
-        files = facts(seen, "controller")["files"]
-        files["applied"]["topology.conf"] = files["etc"]["topology.conf"] = "0123456789abcdef"
-        assert not differences(wanted, seen)
-        files["etc"]["topology.conf"] = "fedcba9876543210"
-        assert only(wanted, seen).what == "topology.conf"
+def managed_zoe(seen: ClusterObservation) -> None:
+    """A user whom the stack had once."""
+    for one in seen.machines:
+        one.part("unix")["managed"]["users"].append("zoe")
+        one.part("unix")["users"]["zoe"] = one.part("unix")["users"]["bob"]
 
-    def test_a_file_that_is_gone(self, seen: ClusterObservation):
-        wanted = stack(seen)
-        del facts(seen, "controller")["files"]["texts"]["gres.conf"]
-        assert only(wanted, seen).id == "file-missing"
 
-    def test_copies_that_nodes_and_login_machines_have(self, seen: ClusterObservation):
-        for name in ("cpu-0", "cpu-1"):
-            facts(seen, name)["files"]["cache"]["gres.conf"] = "other"
-        found = only(stack(seen), seen)
-        assert (found.what, found.where) == ("slurmd's copy of gres.conf", ("hc-cpu-0", "hc-cpu-1"))
-        seen = healthy()
-        facts(seen, "login-0")["files"]["etc"]["slurm.conf"] = "other"
-        assert only(stack(seen), seen).what == "/etc/slurm/slurm.conf"
+def guarded(seen: ClusterObservation) -> None:
+    """Keys of root and modes of secrets, as the stack has them."""
+    for one in seen.machines:
+        mine = facts(seen, one.name[3:])
+        key = "cluster" if "controller" in one.roles else ""
+        mine["guarded"] = {"modes": {}, "root": {"admin": "a", "cluster": "c"}, "cluster_key": key}
+        mine["munge"]["delivered"] = mine["munge"]["key"]
+
+
+def user(machine: str, **row: Any) -> Change:
+    return part(machine, "unix", "users", "alice", **row)
+
+
+def alice(**row: Any) -> dict[str, Any]:
+    return {"users": [{**USERS[0], **row}, USERS[1]]}
+
+
+KEY = "ssh-ed25519 AAAA alice@laptop"
+MUNGE_KEY = "/etc/munge/munge.key"
+ROOT: dict[str, Any] = {"root_keys": ["admin"]}
+CPU = ("controller", "slurm", "partitions", "cpu")
+DIFFERENCES: dict[str, tuple[dict[str, Any], tuple[Change, ...]]] = {
+    "a cluster that nobody touched": ({}, ()),
+    "a machine with an older set-up": ({}, (blind(old=True),)),
+    "a machine with a damaged set-up": ({}, (blind(old=False),)),
+    "a damaged cluster state": ({}, (part("controller", "cluster_state", damaged="is not what was written"),)),
+    "a line that was changed and one that was added": (
+        {},
+        (texts("slurm.conf", "KillWait=30\n", "KillWait=31\nExtra=1\n"),),
+    ),
+    "another password": ({}, (texts("slurmdbd.conf", "@database-password@", "@another-password@"),)),
+    "a topology as slurmctld was given it": (
+        {},
+        tuple(topology(key, "0") for key in ("applied", "etc")),
+    ),
+    "a topology that slurmctld was not given": (
+        {},
+        tuple(topology(key, text) for key, text in (("applied", "0"), ("etc", "f"))),
+    ),
+    "a file that is gone": ({}, (without_key("controller", "files", "texts", "gres.conf"),)),
+    "copies that nodes have": (
+        {},
+        tuple(part(name, "files", "cache", **{"gres.conf": "other"}) for name in ("cpu-0", "cpu-1")),
+    ),
+    "the copy of a login machine": ({}, (part("login-0", "files", "etc", **{"slurm.conf": "other"}),)),
+    "a value that was set while it ran": ({}, (part("controller", "slurm", "config", KillWait="31 sec"),)),
+    "a partition's limit": ({}, (part(*CPU, MaxTime="01:00:00"),)),
+    "a partition's state": ({}, (part(*CPU, State="DRAIN"),)),
+    "a partition of one side only": ({}, (part("controller", "slurm", "partitions", mine={"State": "UP"}),)),
+    "a node of one side only": ({}, (without_key("controller", "slurm", "nodes", "hc-cpu-1"),)),
+    "a machine that is gone": ({}, (lambda seen: without(seen, "cpu-1"),)),
+    "a daemon that was stopped": ({}, (part("controller", "daemons", "slurmdbd", state="inactive", sub="dead"),)),
+    "a set-up that somebody edited": ({}, (part("cpu-0", setup="edited"),)),
+    "a set-up of a newer version": ({"setup": "newer"}, ()),
+    **{
+        f"a user's {key}": ({}, tuple(user(name, **{key: value}) for name in ("controller", "cpu-0")))
+        for key, value in (("shell", "/bin/sh"), ("uid", 2999), ("groups", ["docker"]), ("gid", 100))
+    },
+    "a right that was taken": (alice(sudo=True), (user("cpu-0", sudo=False),)),
+    "a right that was given": ({}, (user("cpu-0", sudo=True),)),
+    "containers that were allowed": (alice(containers=False), (user("cpu-0", containers=True),)),
+    "a machine without sudo, and a range that nobody asked for": (alice(sudo=True), (user("cpu-0", containers=True),)),
+    "a user who was removed": ({}, (without_key("cpu-1", "unix", "users", "bob"),)),
+    "a user who should be gone": ({}, (managed_zoe,)),
+    "a user of somebody else": ({}, (part("cpu-0", "unix", "users", zoe={"uid": 1000}),)),
+    "a key that is not there": (alice(keys=[KEY]), ()),
+    "a key that is there": (
+        alice(keys=[KEY]),
+        tuple(part(name, "keys", alice=keys_digest([KEY])) for name in MACHINES),
+    ),
+    "keys of root as the stack has them": (ROOT, (guarded,)),
+    "a key of root that the stack does not give": (
+        ROOT,
+        (guarded, part("cpu-1", "guarded", "root", other="eve@laptop")),
+    ),
+    "keys of root without the controller's": (ROOT, (guarded, part("controller", guarded={"error": "no answer"}))),
+    "a secret that others can read": (
+        ROOT,
+        (
+            guarded,
+            part(
+                "cpu-1", "guarded", "modes", **{"/etc/munge/munge.key": {"wanted": "0400 munge", "there": "0644 munge"}}
+            ),
+        ),
+    ),
+    "another MUNGE key": (ROOT, (guarded, part("cpu-1", "munge", key="foreign"))),
+}
+
+
+def differing(given: dict[str, Any], changes: tuple[Change, ...]) -> str:
+    """The differences: id, machines, text, both sides and who mends it; and what could not be read."""
+    seen = healthy()
+    wanted = stack(seen, **given)
+    for change in changes:
+        seen = change(seen) or seen
+    lines = [
+        f"{one.id} on {','.join(one.where)}: {one.what}\n  stack: {one.stack}\n  there: {one.there}\n"
+        f"  mends: {one.mends}"
+        for one in differences(wanted, seen)
+    ]
+    return "\n".join([*lines, *(f"unseen: {text}" for text in unseen(seen))])
+
+
+def test_each_difference_is_named_with_both_sides(reviewed: Callable[[str, Mapping[str, str]], None]):
+    reviewed("drift/machines", {case: differing(*given) for case, given in DIFFERENCES.items()})
 
 
 class TestValues:
@@ -130,100 +222,6 @@ class TestValues:
     )
     def test_other_values(self, said: str, shown: str):
         assert not alike(said, shown)
-
-    def test_a_value_that_was_set_while_it_ran(self, seen: ClusterObservation):
-        facts(seen, "controller")["slurm"]["config"]["KillWait"] = "31 sec"
-        found = only(stack(seen), seen)
-        assert (found.what, found.stack, found.there) == ("running value of KillWait", "30", "31 sec")
-
-    def test_a_partition_that_scontrol_changed(self, seen: ClusterObservation):
-        facts(seen, "controller")["slurm"]["partitions"]["cpu"]["MaxTime"] = "01:00:00"
-        assert only(stack(seen), seen).what == "partition cpu: MaxTime"
-        facts(seen, "controller")["slurm"]["partitions"]["cpu"].update(MaxTime="1-00:00:00", State="DRAIN")
-        assert only(stack(seen), seen).what == "partition cpu: State"
-
-    def test_partitions_and_nodes_of_one_side_only(self, seen: ClusterObservation):
-        slurm = facts(seen, "controller")["slurm"]
-        slurm["partitions"]["mine"] = dict(slurm["partitions"]["cpu"])
-        assert only(stack(seen), seen).there == "a partition"
-        del slurm["partitions"]["mine"], slurm["nodes"]["hc-cpu-1"]
-        assert only(stack(seen), seen).there == "slurmctld does not know it"
-
-
-class TestMachines:
-    def test_one_that_is_gone_is_for_up(self):
-        seen = without(healthy(), "cpu-1")
-        found = only(stack(healthy()), seen)
-        assert (found.id, found.mends) == ("machine-gone", "up")
-
-    def test_a_daemon_that_was_stopped(self, seen: ClusterObservation):
-        facts(seen, "controller")["daemons"]["slurmdbd"].update(state="inactive", sub="dead")
-        found = only(stack(seen), seen)
-        assert (found.id, found.what, found.there) == ("daemon-stopped", "slurmdbd", "inactive (dead)")
-
-    def test_a_set_up_that_somebody_edited_and_one_of_another_version(self, seen: ClusterObservation):
-        wanted = stack(seen)
-        facts(seen, "cpu-0")["setup"] = "edited"
-        assert (only(wanted, seen).id, only(wanted, seen).where) == ("setup-changed", ("hc-cpu-0",))
-        seen = healthy()
-        assert only(stack(seen, setup="newer"), seen).mends == "up"
-
-
-class TestPeople:
-    @pytest.mark.parametrize(
-        ("key", "value", "mends"),
-        [("shell", "/bin/sh", "mend"), ("uid", 2999, "hand"), ("groups", ["docker"], "mend"), ("gid", 100, "mend")],
-    )
-    def test_a_user_who_was_changed(self, seen: ClusterObservation, key: str, value: object, mends: str):
-        for name in ("controller", "cpu-0"):
-            facts(seen, name)["unix"]["users"]["alice"][key] = value
-        found = only(stack(seen), seen)
-        assert (found.what, found.where, found.mends) == (f"user alice: {key}", ("hc-controller", "hc-cpu-0"), mends)
-
-    @pytest.mark.parametrize(
-        ("right", "there", "shown"),
-        [
-            ({"sudo": True}, {"sudo": False}, ("sudo", "true", "false")),
-            ({}, {"sudo": True}, ("sudo", "false", "true")),
-            ({"containers": False}, {"containers": True}, ("containers", "false", "true")),
-        ],
-    )
-    def test_a_right_that_was_changed(
-        self, seen: ClusterObservation, right: dict[str, bool], there: dict[str, bool], shown: tuple[str, ...]
-    ):
-        facts(seen, "cpu-0")["unix"]["users"]["alice"].update(there)
-        found = only(stack(seen, users=[{**USERS[0], **right}, USERS[1]]), seen)
-        assert (found.what, found.stack, found.there) == (f"user alice: {shown[0]}", *shown[1:])
-        assert found.where == ("hc-cpu-0",)
-
-    def test_a_machine_without_sudo_and_a_range_that_nobody_asked_for_are_no_differences(
-        self, seen: ClusterObservation
-    ):
-        facts(seen, "cpu-0")["unix"]["users"]["alice"]["containers"] = True
-        assert differences(stack(seen, users=[{**USERS[0], "sudo": True}, USERS[1]]), seen) == []
-
-    def test_one_who_was_removed_and_one_who_should_be_gone(self, seen: ClusterObservation):
-        del facts(seen, "cpu-1")["unix"]["users"]["bob"]
-        assert only(stack(seen), seen).there == "no such user"
-        seen = healthy()
-        for one in seen.machines:
-            one.part("unix")["managed"]["users"].append("zoe")
-            one.part("unix")["users"]["zoe"] = one.part("unix")["users"]["bob"]
-        assert only(stack(seen), seen).stack == "no such user"
-
-    def test_somebody_elses_users_are_theirs(self, seen: ClusterObservation):
-        facts(seen, "cpu-0")["unix"]["users"]["zoe"] = {"uid": 1000}
-        assert differences(stack(seen), seen) == []
-
-    def test_keys_are_compared_and_not_shown(self, seen: ClusterObservation):
-        key = "ssh-ed25519 AAAA alice@laptop"
-        users = [{**USERS[0], "keys": [key]}, USERS[1]]
-        found = only(stack(seen, users=users), seen)
-        assert found.id == "keys-changed"
-        assert "AAAA" not in repr(found)
-        for one in seen.machines:
-            one.part("keys")["alice"] = keys_digest([key])
-        assert differences(stack(seen, users=users), seen) == []
 
 
 def ledger(seen: ClusterObservation) -> dict[str, Any]:
@@ -287,46 +285,6 @@ class TestAccounting:
         }
         assert differences(wanted, seen) == []
         assert any("6819" in text for text in unseen(seen))
-
-
-@pytest.fixture
-def guarded() -> ClusterObservation:
-    seen = healthy()
-    for one in seen.machines:
-        key = "cluster" if "controller" in one.roles else ""
-        facts(seen, one.name[3:])["guarded"] = {
-            "modes": {}, "root": {"admin": "a", "cluster": "c"}, "cluster_key": key,
-        }  # fmt: skip
-        facts(seen, one.name[3:])["munge"]["delivered"] = facts(seen, one.name[3:])["munge"]["key"]
-    return seen
-
-
-def test_as_the_stack_has_it(guarded: ClusterObservation):
-    assert differences(stack(guarded, root_keys=["admin"]), guarded) == []
-
-
-def test_a_key_that_the_stack_does_not_give(guarded: ClusterObservation):
-    facts(guarded, "cpu-1")["guarded"]["root"]["other"] = "eve@laptop"
-    found = only(stack(guarded, root_keys=["admin"]), guarded)
-    assert (found.id, found.where, found.there, found.mends) == ("root-key", ("hc-cpu-1",), "eve@laptop", "hand")
-
-
-def test_keys_are_not_compared_without_the_controllers(guarded: ClusterObservation):
-    facts(guarded, "controller")["guarded"] = {"error": "no answer within 12 s"}
-    assert differences(stack(guarded, root_keys=["admin"]), guarded) == []
-    assert unseen(guarded) == ["hc-controller: guarded: no answer within 12 s"]
-
-
-def test_a_secret_that_others_can_read(guarded: ClusterObservation):
-    row = {"wanted": "0400 munge", "there": "0644 munge"}
-    facts(guarded, "cpu-1")["guarded"]["modes"]["/etc/munge/munge.key"] = row
-    found = only(stack(guarded, root_keys=["admin"]), guarded)
-    assert (found.id, found.stack, found.there, found.mends) == ("mode-changed", *row.values(), "mend")
-
-
-def test_another_munge_key(guarded: ClusterObservation):
-    facts(guarded, "cpu-1")["munge"]["key"] = "foreign"
-    assert only(stack(guarded, root_keys=["admin"]), guarded).id == "munge-key-changed"
 
 
 TEXT = "#!/bin/sh\ntrue\n"

@@ -9,7 +9,18 @@ from cluster.observe.health.daemons import last_words
 from cluster.observe.health.findings import findings
 from cluster.observe.nodes import Node
 from cluster.observe.observation import ClusterObservation, MachineObservation
-from tests.cluster.observe.observations import NOW, facts, healthy, only, silence, state, stop, without
+from tests.cluster.observe.observations import (
+    NOW,
+    Change,
+    facts,
+    healthy,
+    only,
+    part,
+    silence,
+    state,
+    stop,
+    without,
+)
 
 
 def test_a_healthy_cluster_has_no_findings():
@@ -33,18 +44,6 @@ def late(seen: ClusterObservation, *names: str) -> ClusterObservation:
         for one in seen.machines
     ]
     return ClusterObservation(stack=seen.stack, machines=tuple(machines))
-
-
-def part(machine: str, *path: str, **values: Any) -> Callable[[ClusterObservation], None]:
-    """A change of a part of a machine's document."""
-
-    def change(seen: ClusterObservation) -> None:
-        found = facts(seen, machine)
-        for key in path:
-            found = found.setdefault(key, {})
-        found.update(values)
-
-    return change
 
 
 def hold(*jobs: dict[str, str]) -> Callable[[ClusterObservation], None]:
@@ -82,7 +81,6 @@ NO_STATE = {"error": "/opt/apps/adm/hpc is empty"}
 NO_CAPACITY = "hpc: no capacity for gpu as spot until 12:10"
 NO_ANSWER = said("cpu-0", "DOWN*+NOT_RESPONDING", "Not responding")
 UNRECORDED = {"runaway": ["5"], "unrecorded": [f"{n}" for n in range(6)]}
-Change = Callable[[ClusterObservation], ClusterObservation | None]
 FAULTS: dict[str, tuple[Change, ...]] = {
     "a controller that does not answer": (lambda seen: without(seen, "controller"),),
     "a login machine that does not answer": (lambda seen: without(seen, "login-0"),),
