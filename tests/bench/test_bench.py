@@ -44,30 +44,10 @@ class TestNumbers:
         assert [Claim(what="x", value=value, limit=1.0).met for value in (0.9, 1.0, 1.1)] == [True, False, False]
         assert [result.ok for result in REPORT.results] == [True, False, False]
 
-    @pytest.mark.parametrize(
-        ("value", "unit", "text"),
-        [(0.4, "x", "0.40 x"), (0.0123, "s", "0.012 s"), (12.345, "s", "12.3 s"), (123.4, "jobs/s", "123 jobs/s")],
-    )
-    def test_have_the_digits_that_mean_something(self, value: float, unit: str, text: str) -> None:
-        assert report.quantity(value, unit) == text
-
 
 class TestReport:
     def test_goes_through_a_file(self) -> None:
         assert Report.from_json(json.loads(json.dumps(asdict(REPORT)))) == REPORT
-
-    def test_takes_new_answers_in_the_place_of_old_ones(self) -> None:
-        newer = Report(machine=MACHINE, date="2026-02-03", results=(Result(case="jobs", title="Jobs"),))
-        merged = REPORT.merged(newer)
-        assert [(one.case, one.problem) for one in merged.results] == [("up", ""), ("nodes", ""), ("jobs", "")]
-        assert merged.date == "2026-02-03"
-
-    def test_is_a_table_on_the_screen(self) -> None:
-        rows = report.table(REPORT)
-        assert rows[2] == ("  up to by hand", "0.40 x", "under 1.00 x", "met")
-        assert rows[3] == ("    ours", "2.0 s", "", "1.0 s to 3.0 s, 3 rounds")
-        assert rows[6][-1] == "MISSED"
-        assert rows[-1][0] == "  no answer: sbatch failed"
 
     def test_is_a_page_that_names_the_machine_and_every_goal(self) -> None:
         text = report.page(REPORT)
@@ -90,13 +70,6 @@ class TestEnvironment:
             here.call(["sh", "-c", "echo gone >&2; exit 3"])
         assert here.call(["cat"], given="typed") == "typed"
         assert not here.running
-
-    def test_a_users_own_settings_stay_outside(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setenv("PULUMI_CONFIG_PASSPHRASE", "mine")
-        monkeypatch.setenv("HPC_HOME", "/mine")
-        env = Environment(root=tmp_path, quick=True, say=print).env
-        assert env["HPC_HOME"] == str(tmp_path / "home")
-        assert "PULUMI_CONFIG_PASSPHRASE" not in env
 
     @pytest.mark.parametrize("nodes", [2, 64])
     def test_its_clusters_are_valid(self, nodes: int) -> None:

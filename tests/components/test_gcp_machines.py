@@ -8,7 +8,6 @@ from typing import Any
 import pulumi
 import pytest
 
-from cluster.roster import machines
 from components.gcp.machines.identity import Identity
 from components.gcp.machines.machines import MachineArgs, Machines
 from components.gcp.network import Network
@@ -98,22 +97,6 @@ class TestStateDisk:
 
 
 class TestMachines:
-    def test_they_are_the_rosters_in_its_order(self):
-        config = google(nodesets={"gpu": A3, "cpu": C2}, login={"count": 2})
-        recording = made(nodesets={"gpu": A3, "cpu": C2}, login={"count": 2})
-        assert recording.outputs["order"] == [one.name for one in machines(config)]
-        kinds = {one.name: one.inputs["machineType"] for one in recording.all(INSTANCE)}
-        assert kinds == {
-            "cloud-controller": "c2-standard-8",
-            "cloud-login-0": "c2-standard-4",
-            "cloud-login-1": "c2-standard-4",
-        }
-
-    def test_they_are_known_by_what_google_gave_them(self):
-        ids = made().outputs["ids"]
-        assert ids["cloud-cpu-0"] == ["instance-cloud-cpu-0", "instance-cloud-cpu-0"]
-        assert ids["cloud-controller"][0] == "instance-cloud-controller"
-
     def test_a_changed_machine_type_is_another_start_of_the_same_machine(self):
         before = made().outputs["ids"]["cloud-controller"]
         after = made(controller={"machine_type": "c2-standard-4"}).outputs["ids"]["cloud-controller"]
@@ -314,11 +297,6 @@ class TestNetwork:
         names = ["system", "second", *(f"gpu-{index}" for index in range(8))]
         assert [one["subnetwork"] for one in nics] == [f"a4h-network-{name}-subnet-id" for name in names]
         assert [one["nicType"] for one in nics] == ["GVNIC"] * 2 + ["MRDMA"] * 8
-
-    def test_a_nodeset_without_gpu_nics_has_one_beside_one_that_has_nine(self):
-        recording = made(nodesets={"gpu": A3, "cpu": C2})
-        nics = {one.name: len(one.inputs["networkInterfaces"]) for one in recording.all(TEMPLATE)}
-        assert nics == {"cloud-gpu-template": 9, "cloud-cpu-template": 1}
 
     def test_login_machines_that_are_to_have_one_that_stays(self):
         admins = {"admin_cidrs": ["203.0.113.7/32"]}

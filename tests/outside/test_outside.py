@@ -2,7 +2,6 @@
 
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -78,14 +77,6 @@ def test_prints_what_was_done_what_differs_and_what_is_held(checks: Path) -> Non
     assert "3 failed, 2 passed" in done.stdout
 
 
-def test_a_normal_run_collects_no_check(checks: Path) -> None:
-    command = [sys.executable, "-m", "pytest", "--collect-only", "-q", str(checks)]
-    done = subprocess.run(
-        command, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=False
-    )
-    assert "no tests collected" in done.stdout
-
-
 @pytest.mark.parametrize(
     ("pair", "told"),
     [
@@ -102,11 +93,6 @@ def test_what_does_not_exist_is_an_error(checks: Path, pair: str, told: str) -> 
         run_tests(outside=[pair])
     assert told in str(error.value)
     assert "to do: " in str(error.value)
-
-
-def test_outside_runs_nothing_else(checks: Path) -> None:
-    with pytest.raises(CliError, match="--outside runs the checks named there alone"):
-        run_tests(outside=[f"example={checks / 'artifact'}"], fast=True)
 
 
 def test_every_check_is_documented() -> None:

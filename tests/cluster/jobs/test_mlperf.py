@@ -6,7 +6,6 @@ import shutil
 import signal
 import subprocess
 import time
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -103,14 +102,6 @@ class TestPreparation:
         with pytest.raises(RequestError, match="--checkpoint") as raised:
             preparation(config("nebius"), GPT3)
         assert "checkpoint_nemo_bf16.tar" in str(raised.value)
-
-    def test_a_checkpoint_that_is_there_is_not_copied(self):
-        made = preparation(config("nebius"), GPT3, checkpoint="/models/gpt3")
-        assert [one.options["job-name"] for one in made] == [
-            "mlperf-gpt3-code",
-            "mlperf-gpt3-dataset",
-            "mlperf-gpt3-image",
-        ]
 
     def test_an_image_file_is_not_imported(self):
         assert image_file("/data/x.sqsh") == ""
@@ -236,9 +227,6 @@ class TestDataFolder:
         folder = mlperf.parse_data_folder(text)
         found = mlperf.data_findings(STABLE_DIFFUSION, "nebius", "alice", "/mlperf-sd", folder)
         return {finding.id: finding.level for finding in found}
-
-    def test_a_good_folder_has_no_findings(self):
-        assert self.findings(self.GOOD) == {}
 
     @pytest.mark.parametrize(
         ("text", "expected"),
@@ -413,22 +401,6 @@ def test_the_recipes_bucket_is_a_remote_by_variables(machine: Machine) -> None:
     ]
 
 
-def test_a_remote_of_ones_own_is_left_as_it_is(machine: Machine) -> None:
-    machine.program("rclone", 'echo "$1 $2" >>"$CALLS"; env | grep ^RCLONE_ >>"$CALLS" || true')
-    machine.run(machine.jobs(STABLE_DIFFUSION, source="recipe:mine")["sd-data"])
-    assert machine.called() == ["copy recipe:mine"]
-
-
-def test_another_source_is_copied_again(machine: Machine) -> None:
-    place = mirror(machine)
-    copy = machine.jobs(STABLE_DIFFUSION, source=f"mirror:{place}")["sd-data"]
-    machine.run(copy)
-    machine.called()
-    other = machine.jobs(STABLE_DIFFUSION, source=f"s3:/{place}")["sd-data"].replace("s3:/", "s3://", 1)
-    machine.run(other)
-    assert machine.called()[0].startswith("aws s3 sync --no-progress --no-sign-request s3://")
-
-
 def test_a_copy_that_was_killed_goes_on_where_it_was(machine: Machine) -> None:
     place = mirror(machine)
     copy = machine.jobs(STABLE_DIFFUSION, source=f"mirror:{place}")["sd-data"]
@@ -459,15 +431,6 @@ def test_a_clone_that_was_killed_is_completed(machine: Machine) -> None:
     assert (tree_ / "stable_diffusion/run_and_time.sh").read_text() == "echo\n"
     head = subprocess.run(["git", "rev-parse", "HEAD"], cwd=tree_, capture_output=True, text=True, check=True)
     assert head.stdout.strip() == machine.commit
-
-
-def test_another_commit_replaces_the_code(machine: Machine) -> None:
-    machine.run(machine.jobs(STABLE_DIFFUSION)["sd-code"])
-    (machine.repository / "stable_diffusion/run_and_time.sh").write_text("echo new\n")
-    machine.git("-c", "user.name=a", "-c", "user.email=a@b", "commit", "--quiet", "-a", "-m", "y")
-    machine.commit = machine.git("rev-parse", "HEAD")
-    machine.run(machine.jobs(STABLE_DIFFUSION)["sd-code"])
-    assert (machine.data / "training/stable_diffusion/run_and_time.sh").read_text() == "echo new\n"
 
 
 def test_gpt3_has_its_layout(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -639,22 +602,6 @@ def test_gpt3_is_started_with_the_options_of_its_script(node: Node) -> None:
     assert "--use-ext-ckpt" in values
     node.run(script)
     assert len(node.called()) == 3
-
-
-def test_the_checkpoint_may_be_a_link(node: Node) -> None:
-    (node.folder / "elsewhere").mkdir()
-    (node.folder / "elsewhere/metadata.json").touch()
-    (node.data / "checkpoint").symlink_to(node.folder / "elsewhere")
-    setting = mlperf.gpt3_setting(node.training(8).partition, 8, mlperf.Sizes())
-    done = node.run(gpt3_script(node.training(8), setting, f"{node.data}/checkpoint").text())
-    assert (done.returncode, done.stderr) == (0, "")
-
-
-def test_nodes_with_few_cpus_get_one_for_each_task(node: Node) -> None:
-    row = replace(node.training(2).partition, cpus=4, max_time="00:00:30")
-    training = replace(node.training(2), partition=row)
-    options = diffusion_script(training, mlperf.diffusion_config("", 2)).options
-    assert (options["cpus-per-task"], options["time"]) == (1, 1)
 
 
 def test_gpt3_without_a_checkpoint_says_so(node: Node) -> None:

@@ -1,14 +1,11 @@
 """Every field of the section `nebius` does something: it changes a release or a node group, or is read where named."""
 
-import re
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from cluster.config.fields import is_section, member_section, patterns
-from cluster.platforms.nebius.section import Nebius
 from tests.cluster.nebius.clusters import FABRIC, config, described, groups, made
 
 ROOT = Path(__file__).parents[3]
@@ -66,32 +63,6 @@ CHANGED: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 }  # fmt: skip
 """The section `nebius` before and after the field is changed."""
 
-_FILESYSTEMS = "components/nebius/infrastructure.py"
-READ: dict[str, str] = {
-    "tenant": "components/nebius/infrastructure.py",
-    "project": "components/nebius/resource.py",
-    "region": "components/nebius/environment.py",
-    "subnet": "components/nebius/network.py",
-    "kubernetes.version": "components/nebius/infrastructure.py",
-    "kubernetes.etcd_size": "components/nebius/infrastructure.py",
-    **{
-        f"filesystems.{name}.{key}": _FILESYSTEMS
-        for name in ("jail", "controller_spool", "accounting", "submounts.*")
-        for key in ("spec.size_gib", "spec.block_kib", "existing")
-    },
-    "filesystems.jail.overwrite_existing": "cluster/platforms/nebius/checks.py",
-    "workers.*.infiniband.fabric": "components/nebius/node_groups.py",
-    "workers.*.infiniband.existing": "components/nebius/node_groups.py",
-    "login.root_keys": "components/nebius/deploy.py",
-    "gpu.driver_version": "components/nebius/node_groups.py",
-    "backups.enabled": "cluster/platforms/nebius/section.py",
-    "timeouts.available": "components/nebius/infrastructure.py",
-    "timeouts.login": "components/nebius/deploy.py",
-    "endpoint": "components/nebius/resource.py",
-    "token_command": "components/nebius/infrastructure.py",
-}
-"""The module that reads a field that neither a release nor a node group has."""
-
 
 def _cluster(settings: dict[str, Any]) -> dict[str, Any]:
     given = dict(settings)
@@ -108,18 +79,3 @@ def _cluster(settings: dict[str, Any]) -> dict[str, Any]:
 def test_a_field_changes_a_release_or_a_node_group(field):
     before, after = ((made(_cluster(one)), groups(config(_cluster(one)))) for one in map(deepcopy, CHANGED[field]))
     assert before != after
-
-
-@pytest.mark.parametrize("field", READ)
-def test_other_fields_are_read_where_it_says(field):
-    text = (ROOT / READ[field]).read_text()
-    assert re.search(rf"\.{field.rpartition('.')[2]}\b", text)
-
-
-def test_every_field_is_one_of_these():
-    values = {
-        pattern
-        for pattern, info in patterns(Nebius)
-        if not is_section(info.annotation) and member_section(info) is None
-    }
-    assert values == {*CHANGED, *READ}

@@ -302,16 +302,6 @@ def test_torn_lines_are_named():
     assert finding.where == f"x.log:{at + 1}"
 
 
-def test_a_row_of_the_end_is_kept_with_what_it_has():
-    text = log()
-    start = text.index(f"{SIZES[5]:12d}  ")
-    run = read_text(text[: start + 90], "x.log").last
-    assert len(run.rows) == 6
-    assert run.rows[-1].out_of_place
-    assert run.rows[-1].in_place is None
-    assert run.unfinished
-
-
 def test_several_runs_are_all_kept_and_the_last_is_compared():
     warm_up = log(lines=measured(busbw=(1.0,)))
     found = read_text(warm_up + "\n" + log(facts=A3_MEGA), "x.log")
@@ -329,13 +319,6 @@ def test_cycles_and_sizes_that_are_rounded_to_nothing_are_no_mixture():
     run = read_text(log(lines=[*nothing, *measured()]), "x.log").last
     assert not run.mixed
     assert run.sizes == SIZES
-
-
-def test_an_operation_and_a_root_of_its_own_each_begin_with_the_smallest_size():
-    rows = [replace(one, root=root) for root in range(3) for one in measured("broadcast")]
-    run = read_text(log("broadcast", rows), "x.log").last
-    assert not run.mixed
-    assert {row.root for row in run.rows} == {0, 1, 2}
 
 
 def test_a_last_run_that_ended_before_its_first_row_is_no_pass():

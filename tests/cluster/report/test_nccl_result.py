@@ -39,13 +39,6 @@ def test_a_run_below_the_reference_fails(share, word):
     assert result_of(scaled(share)).outcome is word
 
 
-def test_the_average_counts_the_references_sizes_only():
-    small = [0.01 * 2**number for number in range(10)]
-    result = result_of([*small, *GUIDE], first=8 * MIB >> 10)
-    assert (result.run.mean() or 0) < 80
-    assert result.outcome is Outcome.PASS
-
-
 @pytest.mark.parametrize(
     ("busbw", "extra", "said"),
     [
@@ -61,12 +54,6 @@ def test_tcpxo_is_not_active(busbw, extra, said):
     assert finding.what.startswith("TCPXO not active: ")
     assert said in finding.what
     assert "NCCL_DEBUG=INFO" in finding.todo
-
-
-def test_on_one_node_the_network_does_not_matter():
-    facts = "machine_type=a3-megagpu-8g nodes=1 collective=all_gather"
-    result = result_of([10.0] * 11, facts=facts, extra="a3-0:1:1 [0] NCCL INFO Using network Socket\n")
-    assert "nccl-fabric-inactive" not in ids(result)
 
 
 def test_a_plateau_at_a_fraction_is_a_slow_member():
@@ -134,13 +121,6 @@ def test_a_fabric_that_is_not_used_fails_on_any_number_of_nodes(name, nodes):
     if (name, collective, nodes, False) not in REFERENCES:
         assert word(1.3 * rate.nic) is Outcome.NONE
         assert word(0.7 * rate.total) is Outcome.PASS
-
-
-def test_small_messages_are_not_held_against_the_line_rate():
-    facts = "machine_type=gpu-h100-sxm/8gpu-128vcpu-1600gb nodes=2 collective=all_reduce"
-    lines = measured("all_reduce", [1.0] * 5, first=MIB)
-    result = check(read_text(log("all_reduce", lines, facts=facts), "x.log"))
-    assert (result.outcome, result.reasons) == (Outcome.NONE, ())
 
 
 def test_machines_without_all_gpus_of_a_host_have_no_fabric():
@@ -247,9 +227,3 @@ def test_an_unknown_machine_type_gets_the_nearest_names():
     (finding,) = (one for one in result.findings if one.id == "nccl-no-reference")
     assert "'a3-mega-8g' is no machine type of the catalog" in finding.what
     assert finding.todo.startswith("write a3-megagpu-8g")
-
-
-def test_a_footer_without_rows_is_said():
-    text = log()
-    rows = [line for line in text.splitlines() if not line.strip()[:1].isdigit()]
-    assert "nccl-no-rows" in {one.id for one in check(read_text("\n".join(rows), "x.log")).findings}

@@ -7,22 +7,17 @@ import json
 from collections.abc import Iterator
 from contextlib import ExitStack
 from copy import deepcopy
-from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
-from cli.access.kubectl import KubeApi, Kubectl, Kubernetes
-from cli.cluster.cluster import from_outputs
-from cli.errors import CliError
+from cli.access.kubectl import KubeApi, Kubernetes
 from cluster.platforms.nebius.observer import QUESTIONS
 from cluster.platforms.nebius.observer import applied as of_release
-from tests.nebius.access.conftest import OUTPUTS, Hpc
+from tests.nebius.access.conftest import OUTPUTS
 from tests.nebius.kube.cluster import Kube
 
 pytestmark = pytest.mark.slow
-CRDS = Path(__file__).parents[3] / "lab/charts/soperator/crds/soperator.yaml"
 NAMESPACE = "soperator"
 
 
@@ -50,32 +45,6 @@ def api(outputs: dict[str, Any]) -> Iterator[KubeApi]:
         yield KubeApi(stack, Kubernetes.of(outputs["kubernetes"]))
 
 
-def applied(kube: Kube, *items: dict[str, Any]) -> None:
-    """Apply objects, and their status besides, as controllers write it."""
-    for item in items:
-        kube.kubectl("apply", "--server-side", "--filename=-", stdin=json.dumps(item))
-        if "status" in item:
-            words = (
-                "apply",
-                "--server-side",
-                "--subresource=status",
-                "--field-manager=controller",
-                "--force-conflicts",
-            )
-            kube.kubectl(*words, "--filename=-", stdin=json.dumps(item))
-
-
-def pod(name: str, container: str, phase: str, **status: Any) -> dict[str, Any]:
-    spec = {"containers": [{"name": container, "image": "none"}], "automountServiceAccountToken": False}
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": name, "namespace": NAMESPACE},
-        "spec": spec,
-        "status": {"phase": phase, **status},
-    }
-
-
 def test_missing_kinds_are_distinguished_from_errors(api: KubeApi) -> None:
     answer = api.ask("get", "slurmclusters.example.nebius.ai", "--output=json")
     assert answer.code
@@ -98,71 +67,6 @@ def test_a_refused_credential_is_reported(outputs: dict[str, Any]) -> None:
         answer = KubeApi(stack, Kubernetes.of(given)).ask("get", "pods")
     assert answer.why.startswith("the credential of `/bin/echo")
     assert answer.why.endswith("is refused: it may have expired")
-
-
-class TestStatus:
-    def test_of_a_cluster_whose_worker_crashes(
-        self, hpc: Hpc, kube: Kube, outputs: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setattr("cli.stack.outputs.read", lambda _stack, **_: outputs)
-        kube.kubectl("apply", "--server-side", "--force-conflicts", f"--filename={CRDS}")
-        kube.kubectl("wait", "--for=condition=Established", "--timeout=60s", "crd", "--all")
-        false = {
-            "type": "LoginAvailable", "status": "False", "reason": "NotAvailable", "message": "not yet",
-            "lastTransitionTime": "2026-01-05T05:00:00Z",
-        }  # fmt: skip
-        kinds = {one["spec"]["names"]["kind"]: one for one in yaml.safe_load_all(CRDS.read_text()) if one}
-        cluster = {
-            "apiVersion": f"slurm.nebius.ai/{kinds['SlurmCluster']['spec']['versions'][0]['name']}",
-            "kind": "SlurmCluster",
-            "metadata": {"name": NAMESPACE, "namespace": NAMESPACE},
-            "spec": {"slurmNodes": {"login": {"size": 1, "sshRootPublicKeys": []}}},
-            "status": {"phase": "Not available", "conditions": [false]},
-        }
-        waiting = {"waiting": {"reason": "CrashLoopBackOff", "message": "back-off 5m0s"}}
-        state = {
-            "name": "slurmd", "ready": False, "restartCount": 4, "state": waiting, "image": "none", "imageID": "",
-            "started": False, "lastState": {},
-        }  # fmt: skip
-        ready = {"type": "Ready", "status": "False", "lastTransitionTime": "2026-01-05T05:00:00Z"}
-        applied(
-            kube,
-            cluster,
-            pod("worker-0", "slurmd", "Running", containerStatuses=[state], conditions=[ready]),
-        )
-        ended = hpc("status", "nebius", "--json")
-        document = json.loads(ended.out)
-        found = {f"{one['id']} {','.join(one['where'])}": one for one in document["findings"]}
-        assert "LoginAvailable is False (NotAvailable: not yet)" in found["cluster-unavailable controller-0"]["what"]
-        assert "CrashLoopBackOff: back-off 5m0s" in found["pod-not-ready worker-0"]["what"]
-        assert "not-read controller-0" not in found
-        controller = document["machines"]["controller-0"]
-        assert (controller["reached"], controller["why"]) == (False, "there is no pod controller-0")
-
-
-class TestLogin:
-    def service(self, kube: Kube, outputs: dict[str, Any], status: dict[str, Any]) -> None:
-        applied(
-            kube,
-            {
-                "apiVersion": "v1",
-                "kind": "Service",
-                "metadata": {"name": f"{NAMESPACE}-login-svc", "namespace": NAMESPACE},
-                "spec": {"type": "LoadBalancer", "ports": [{"port": 22}]},
-                "status": status,
-            },
-        )
-
-    def test_a_balancer_without_an_address_and_then_a_pod_that_is_not_there(
-        self, kube: Kube, outputs: dict[str, Any]
-    ) -> None:
-        target = from_outputs("nebius", outputs).target(None)
-        self.service(kube, outputs, {"loadBalancer": {}})
-        with pytest.raises(CliError, match="service soperator-login-svc has no address yet"):
-            Kubectl.over_ssh(target, 20)
-        self.service(kube, outputs, {"loadBalancer": {"ingress": [{"ip": "203.0.113.9"}]}})
-        with pytest.raises(CliError, match="login-0: its host key can't be read: there is no pod login-0"):
-            Kubectl.over_ssh(target, 20)
 
 
 def test_objects_of_a_release_are_read_as_they_are_now_in_whatever_namespace(api: KubeApi, kube: Kube) -> None:

@@ -22,7 +22,7 @@ from lab.nebius_api import rules
 from lab.nebius_api.faults import RefusedError, parse
 from lab.nebius_api.server import NebiusServer
 from tests.harness import ROOT
-from tests.nebius.api.project import OWNER, PROJECT_ID, cluster_rows, owned
+from tests.nebius.api.project import OWNER, PROJECT_ID, cluster_rows
 
 GROUP = next(row["spec"] for row in cluster_rows() if row["kind"] == "NodeGroup")
 
@@ -94,11 +94,6 @@ class TestRules:
     def test_references_must_exist(self, api: NebiusServer) -> None:
         with pytest.raises(NebiusError, match="there is no vpcsubnet-9"):
             made(api, "Cluster", {"control_plane": {"subnet_id": "vpcsubnet-9"}})
-
-    def test_names_are_unique(self, api: NebiusServer) -> None:
-        found = made(api, "Network", {})
-        with pytest.raises(NebiusError, match=f"it exists already, with the id {found.id}"):
-            objects.start_create(wanted(api, "Network", {}), "another-key")
 
     def test_immutable_fields_are_refused(self, api: NebiusServer) -> None:
         found = made(api, "GpuCluster", {"infiniband_fabric": "fabric-3"})
@@ -214,26 +209,6 @@ class TestCredentials:
         assert len([call for call in api.calls if "ProfileService" in call.method]) == 1
 
 
-class TestObserver:
-    def test_it_learns_of_changes_and_says_what_a_cluster_s_status_is(self, api: NebiusServer) -> None:
-        class Cloud:
-            def __init__(self) -> None:
-                self.seen: list[tuple[str, str, bool]] = []
-
-            def on_change(self, kind: str, obj: Mapping[str, Any]) -> None:
-                self.seen.append((kind, obj["status"].get("state", ""), obj["deleted"]))
-
-            def status_of(self, kind: str, obj: Mapping[str, Any]) -> Mapping[str, Any] | None:
-                return {"reconciling": False} if kind == "GpuCluster" else None
-
-        cloud = api.methods.observer = Cloud()
-        found = made(api, "Network", {})
-        props = {"kind": "Network", "parent_id": PROJECT_ID, "owner": OWNER, "endpoint": api.endpoint, "pace": 0.01}
-        lifecycle.delete(found.id, props)
-        states = [("CREATING", False), ("READY", False), ("DELETING", False), ("DELETING", True)]
-        assert cloud.seen == [("Network", *row) for row in states]
-
-
 class TestProcess:
     """`python -m lab.nebius_api`."""
 
@@ -285,8 +260,3 @@ class TestProcess:
 def test_a_port_in_use_is_named(api: NebiusServer) -> None:
     with pytest.raises((OSError, RuntimeError), match=str(api.port)):
         NebiusServer(port=api.port)
-
-
-def test_nothing_of_the_project_s_own_has_an_owner(api: NebiusServer) -> None:
-    objects.first_subnet(PROJECT_ID, api.endpoint)
-    assert owned(api) == {}

@@ -74,6 +74,7 @@ class TestCache:
         assert binaries.build("tool", source, messages.append) == first
         assert first.read_text() == "program"
         assert calls(go) == 1
+        assert "-mod=readonly" in (go / "calls").read_text(), "only what is pinned is built"
         assert messages[0] == "building tool (once)"
         assert re.fullmatch(r"built tool in [0-9]+ s", messages[1])
         assert len(messages) == 2
@@ -92,14 +93,6 @@ class TestCache:
         assert binaries.build("tool", source) != first
         assert calls(go) == 2
 
-    def test_other_variables_are_another_program(self, cache, source, go):
-        assert binaries.build("tool", source, variables={"main.version": "1"}) != binaries.build("tool", source)
-        assert "-X main.version=1" in (go / "calls").read_text()
-
-    def test_only_what_is_pinned_is_built(self, cache, source, go):
-        binaries.build("tool", source)
-        assert "-mod=readonly" in (go / "calls").read_text()
-
     def test_a_failure_shows_gos_own_message_and_leaves_nothing(self, cache, source, go):
         (go / "fail").touch()
         with pytest.raises(HostError, match=r"^Go can't build tool: main.go:3:1: syntax error$"):
@@ -107,10 +100,6 @@ class TestCache:
         assert [file for file in cache.rglob("*tool*") if file.is_file()] == []
         (go / "fail").unlink()
         assert binaries.build("tool", source).exists()
-
-    def test_a_folder_that_is_no_module_is_refused(self, cache, tmp_path):
-        with pytest.raises(HostError, match=r"go\.mod"):
-            binaries.build("tool", tmp_path)
 
     def test_two_at_once_build_once(self, cache, source, go):
         (go / "hold").touch()
