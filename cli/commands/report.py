@@ -82,8 +82,11 @@ def report(
         write_atomically(path, page)
     except OSError as error:
         raise CliError(f"can't write {path}: {error.strerror or error}.") from None
+    reasons: dict[str, list[str]] = defaultdict(list)
     for part, why in unread(found).items():
-        console.note(f"{part} could not be read: {why}")
+        reasons[why].append(part)
+    for why, parts in reasons.items():
+        console.note(f"{', '.join(parts)} could not be read: {why}")
     console.line(f"Wrote {path} ({len(page.encode()) / 1000:.0f} kB)")
 
 
@@ -140,7 +143,7 @@ def _tried(read: Callable[[], T]) -> T | Unread:
     try:
         return read()
     except CliError as error:
-        return Unread(str(error))
+        return Unread("; ".join(line.strip() for line in str(error).splitlines()))
 
 
 def _status(stack: str, values: Mapping[str, Any], observer: Observer | None) -> Status:

@@ -96,7 +96,7 @@ def render(report: Report) -> str:
     """The page: the same for the same report."""
     lead = [paragraph(_sentence(report)), paragraph(
         f"Cluster {report.name} on {report.platform}; written {_moment(report.written)} by hpc {report.version}. "
-        f"Histories begin {_since(report)}.", class_="muted"),
+        f"Histories cover {_period(report)}.", class_="muted"),
     ]  # fmt: skip
     if lost := unread(report):
         lead.append(paragraph(f"Could not be read: {', '.join(lost)}. The sections say why.", class_="bad"))
@@ -107,8 +107,8 @@ def render(report: Report) -> str:
     return page(f"{report.stack}: report", lead, sections)
 
 
-def _since(report: Report) -> str:
-    return f"{report.since} ago" if re.fullmatch("[0-9]+[smhdw]", report.since) else report.since
+def _period(report: Report) -> str:
+    return f"the {'last' if re.fullmatch('[0-9]+[smhdw]', report.since) else 'time since'} {report.since}"
 
 
 def unread(report: Report) -> dict[str, str]:
@@ -123,8 +123,7 @@ def _missing(why: Unread) -> Html:
     return paragraph(element("span", "Could not be read: ", class_="bad"), why.why)
 
 
-def _moment(time: float, *, day: bool = False) -> str:
-    form = "%Y-%m-%d" if day else "%Y-%m-%d\u00a0%H:%M\u00a0UTC"
+def _moment(time: float, *, form: str = "%Y-%m-%d\u00a0%H:%M\u00a0UTC") -> str:
     return dt.datetime.fromtimestamp(time, dt.timezone.utc).strftime(form)
 
 
@@ -353,8 +352,12 @@ def _history(name: str, title: str, label: str, points: Iterable[tuple[str, floa
     curves = [Curve(kind, there) for kind, there in most[:_MOST_KINDS]]
     if not curves:
         return []
-    days = sorted({int(x) for curve in curves for x, _ in curve.points})
-    ticks = {float(day): _moment(day * measured.DAY, day=True) for day in range(days[0], days[-1] + 2)}
+    days = [x for curve in curves for x, _ in curve.points]
+    first, last = min(days), max(days)
+    ticks = {float(day): _moment(day * measured.DAY, form="%Y-%m-%d") for day in range(int(first), int(last) + 2)}
+    if last - first < 3:
+        places = [first + (last - first) * at / 4 for at in range(5)]
+        ticks = {at: _moment(at * measured.DAY, form="%m-%d %H:%M") for at in places}
     return [element("h3", title), svg.chart(name, title, curves, x_label="date (UTC)", y_label=label, x_ticks=ticks)]
 
 
@@ -362,7 +365,7 @@ def _nccl(report: Report, given: Sequence[Benchmark]) -> list[Html]:
     runs = sorted(_benchmarks(given, Entry), key=lambda pair: -pair[0].started)
     lost = _unread_runs(given)
     if not runs:
-        return [paragraph(f"No result since {_since(report)}: ./hpc nccl run {report.stack} measures."), *lost]
+        return [paragraph(f"No result in {_period(report)}: ./hpc nccl run {report.stack} measures."), *lost]
     rows = [
         (run.job, run.user, _moment(run.started), entry.kind, entry.result.outcome.value, f"{entry.busbw:.1f}",
          compress(sorted(entry.result.run.hosts, key=_natural)))
@@ -389,7 +392,7 @@ def _mlperf(report: Report, given: Sequence[Benchmark]) -> list[Html]:
     runs = sorted(_benchmarks(given, MlperfReport), key=lambda pair: -pair[0].started)
     lost = _unread_runs(given)
     if not runs:
-        return [paragraph(f"No result since {_since(report)}: ./hpc mlperf run {report.stack} measures."), *lost]
+        return [paragraph(f"No result in {_period(report)}: ./hpc mlperf run {report.stack} measures."), *lost]
     rows: list[tuple[str, ...]] = [("JOB", "USER", "STARTED", "BENCHMARK", "RESULT", "AVERAGE, S", "TARGET, S")]
     points: list[tuple[str, float, float]] = []
     for run, found in runs:

@@ -16,7 +16,7 @@ from cluster.printable import one_line
 from cluster.report import svg
 from cluster.report.html import element, table, text
 from cluster.report.plot import Curve
-from tests.cli.display.reports import history, report, status
+from tests.cli.display.reports import NOW, history, nccl, report, status
 
 SMALL = report(2)
 PAGES = {2: render(SMALL), 64: render(report(64))}
@@ -172,6 +172,12 @@ def test_an_element_has_the_text_and_the_attribute_that_it_was_given(value: str,
     assert [(tag, attributes["title"]) for tag, attributes in found.elements] == [("p", one_line(attribute))]
     assert "".join(words for _, words in found.texts) == one_line(value)
     assert text(text(value)) == text(value)
+
+
+def test_runs_of_one_day_have_hours_on_their_axis():
+    runs = [replace(run, started=NOW - 600 * at) for at, run in enumerate(nccl(2))]
+    page = render(replace(SMALL, nccl=runs))
+    assert [words for words in Parsed(page).texts if words == ("text", "11-21 06:27")]
 
 
 def test_a_long_table_is_cut_and_says_so():

@@ -383,4 +383,4 @@ def test_the_page_of_report_has_the_tables_of_both_and_names_what_it_could_not_r
     )  # fmt: skip
     assert [words for words in expected if words not in page] == []
     unread = [line.partition(" could not be read: ")[0] for line in ended.err.splitlines()]
-    assert unread == ["nccl", "mlperf", "usage", "reliability"]
+    assert sorted(", ".join(unread).split(", ")) == ["mlperf", "nccl", "reliability", "usage"]
