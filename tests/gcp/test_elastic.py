@@ -222,7 +222,7 @@ class TestSweep:
         delete(fake)
         assert there(fake) == []
 
-    @pytest.mark.parametrize("number", range(1, 9))
+    @pytest.mark.parametrize("number", [1, 3, 5, 8])
     def test_a_killed_run_is_continued(self, fake: FakeElastic, loop: ComputeEngine, number: int):
         create(loop, "a3-gpu-0", "a3-gpu-1")
         assert deleted_and_killed(fake, ElasticInstancesProvider, props(fake), number)

@@ -5,6 +5,7 @@ import http.server
 import io
 import json
 import re
+import subprocess
 import tarfile
 import threading
 
@@ -239,6 +240,26 @@ def test_active_checks_of_a_rehearsal_are_in_the_namespace_that_real_ones_name(k
     assert 'namespaces "soperator" not found' in " ".join(project.failures())
     nebius_rehearsal.write_charts(tmp_path / "charts", "5.0.0")
     assert project.up(none).ok, project.failures()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("chart_", "values"),
+    [
+        ("helm-slurm-cluster", {"slurmNodes": {"worker": {"size": 2}}}),
+        ("helm-slurm-cluster", {"periodicChecks": {}}),
+        ("helm-slurm-cluster", {"partitionConfiguration": {"rawConfig": ["NodeName=a"]}}),
+        ("helm-nodesets", {"nodesets": [{"name": "gpu", "replicas": 1, "size": 1}]}),
+    ],
+)
+def test_keys_that_a_rehearsals_chart_does_not_have_are_refused(kube, chart_, values):
+    place = [f"--kubeconfig={kube.access.kubeconfig}", "--namespace=refused", "--create-namespace", "--values=-"]
+    done = subprocess.run(
+        [kube.paths.helm, "install", "refused", nebius_rehearsal.STAND_INS / chart_, *place],
+        input=json.dumps({"clusterName": "refused", **values}), capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert "don't meet the specifications of the schema" in done.stderr
 
 
 @pytest.mark.slow

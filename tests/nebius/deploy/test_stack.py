@@ -182,7 +182,10 @@ def test_a_chart_that_does_not_exist_stops_before_anything_is_created(kube, tmp_
         site.run("destroy")
 
 
-def test_killed_again_and_again(site):
+def test_killed_again_and_again(lasting):
+    site = lasting
+    with site.api.lock:  # what the stack before has kept
+        site.api.store.objects.clear()
     site.write()
     child = site.start("up")
     wait_for(lambda: listed(site.kube, "apps/v1", "Deployment"), 300)

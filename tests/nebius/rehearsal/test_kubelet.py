@@ -18,7 +18,7 @@ from lab.kubernetes.apiserver import ApiServer
 from lab.nebius_supervisor import KUBELET
 from lab.soperator import CONTROLLERS, Kube, KubeError, nodes, pods
 from lab.soperator.operator import ALONE
-from tests.nebius.rehearsal.conftest import until
+from tests.nebius.kube.project import wait_for
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(os.geteuid() != 0, reason="namespaces need root")]
 
@@ -36,14 +36,15 @@ def started(kube, name):
         },
     }
 
-    def create():
-        try:
-            return kube.apply(pod)
-        except KubeError:  # the namespace's service account is to come
-            return None
+    made = []
 
-    made = until(create)
-    kube.set_status(made, pods.running(made))
+    def create():
+        with suppress(KubeError):  # the namespace's service account is to come
+            made.append(kube.apply(pod))
+        return made
+
+    wait_for(create)
+    kube.set_status(made[0], pods.running(made[0]))
 
 
 @pytest.fixture(scope="module")
@@ -75,7 +76,7 @@ def kubectl(programs, tmp_path_factory):
             stack.callback(process.kill)
         made = Process.of(process.pid)
         assert made is not None
-        until(made.children)
+        wait_for(made.children)
         record.write_text(json.dumps(asdict(made)))
         server = ApiServer(folder / "api", programs, flags=flags, controllers=CONTROLLERS, bound=True)
         access = stack.enter_context(server.running())
@@ -121,8 +122,8 @@ def test_a_terminal_has_a_name_and_what_runs_there_ends_with_its_client(kubectl)
     line = f"sleep {length}; echo after"
     command = ["script", "-qec", shlex.join([*inside, "sh", "-c", line]), "/dev/null"]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL) as client:
-        until(lambda: running("sleep", length))
+        wait_for(lambda: running("sleep", length))
         for number in running(kubectl[0], line):
             os.kill(number, signal.SIGKILL)
         client.wait(60)
-        until(lambda: not running("sleep", length), 10)
+        wait_for(lambda: not running("sleep", length))

@@ -207,7 +207,7 @@ class TestCapacity:
         cluster.fake.capacity |= {"t-spot": 0, "t-demand": 0}
         cluster.slurm.submit("1", 1, 60)
         minutes = set()
-        for _ in range(400):
+        for _ in range(200):
             cluster.run(60, step=20)
             minutes |= {one.minutes for one in cluster.loop.record.cooling.values()}
         assert minutes == {10, 20, 40, 60}
@@ -328,7 +328,7 @@ class TestCost:
 
 class TestFaults:
     @pytest.mark.parametrize("seed", range(2))
-    def test_a_thousand_faults_leave_nothing_behind(self, tmp_path, seed):
+    def test_hundreds_of_faults_leave_nothing_behind(self, tmp_path, seed):
         cluster = Cluster(tmp_path, seed=seed, count=6)
         if seed:  # with requests of flex start for what spot has not
             cluster.settings["nodesets"]["gpu"]["templates"] = [SPOT, FLEX]
@@ -336,7 +336,7 @@ class TestFaults:
             cluster.restart()
         cluster.faults = 0.25
         number = 0
-        while cluster.injected < 1000:
+        while cluster.injected < 400:
             number += 1
             cluster.slurm.submit(str(number), cluster.random.randint(1, 4), cluster.random.uniform(60, 600))
             cluster.run(cluster.random.uniform(60, 600), step=5)
