@@ -5,6 +5,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, TypeVar
 
 from cli.commands import reliability, usage
@@ -90,6 +91,11 @@ class Report:
     reliability: measured.Facts | Unread
     nccl: Sequence[Benchmark] | Unread
     mlperf: Sequence[Benchmark] | Unread
+
+    @cached_property
+    def figures(self) -> dict[str, Any]:
+        """The figures of reliability, where they could be read."""
+        return {} if isinstance(self.reliability, Unread) else measured.reliability(self.reliability)
 
 
 def render(report: Report) -> str:
@@ -457,8 +463,8 @@ _HOURS = (
 """What becomes of the capacity."""
 
 
-def _efficiency(report: Report, facts: measured.Facts) -> list[Html]:
-    figures = measured.reliability(facts)
+def _efficiency(report: Report, _: measured.Facts) -> list[Html]:
+    figures = report.figures
     unit, hours, ettr = figures["unit"].upper(), figures["hours"], figures["ettr"]["all"]
     found = [
         paragraph(f"ETTR (productive time of jobs as a share of the time from eligible to the end): {ettr:.1%}.")
@@ -479,8 +485,8 @@ def _efficiency(report: Report, facts: measured.Facts) -> list[Html]:
     return found
 
 
-def _reliability(_: Report, facts: measured.Facts) -> list[Html]:
-    figures = measured.reliability(facts)
+def _reliability(report: Report, facts: measured.Facts) -> list[Html]:
+    figures = report.figures
     found = _shown("Figures", reliability.figures(figures), right={1})
     found += _shown("Failures by kind", reliability.kinds(figures), right={1, 2, 3})
     found += [paragraph(line) for line in (*reliability.lemons(figures), *reliability.notes(figures))]

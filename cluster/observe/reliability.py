@@ -9,7 +9,7 @@ import functools
 import itertools
 import math
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -125,7 +125,7 @@ def reliability(facts: Facts, given: Assumptions | None = None) -> dict[str, Any
         failure.lost = min(failure.run.seconds, assumed.checkpoint / 2) * failure.run.units
     node_days = sum(run.seconds * len(run.nodes) for run in facts.runs) / DAY
     capacity, seconds = _capacity(facts)
-    busy = _busy(facts.runs)
+    busy = _busy(facts.runs, {outage.node for outage in facts.outages})
     out = [(outage, _without(outage, busy[outage.node])) for outage in facts.outages if not outage.off]
     down = {fault: sum(s for o, s in out if bool(o.kind) == fault) for fault in (True, False)}
     lost = {fault: sum(s * o.units for o, s in out if bool(o.kind) == fault) for fault in (True, False)}
@@ -268,11 +268,13 @@ def _capacity(facts: Facts) -> tuple[float, float]:
     return units, seconds
 
 
-def _busy(runs: Iterable[Run]) -> dict[str, list[Span]]:
+def _busy(runs: Iterable[Run], nodes: Collection[str]) -> dict[str, list[Span]]:
+    """When jobs ran on these nodes."""
     found: dict[str, list[Span]] = defaultdict(list)
     for run in runs:
         for node in run.nodes:
-            found[node].append((run.start, run.end))
+            if node in nodes:
+                found[node].append((run.start, run.end))
     return {node: _union(spans) for node, spans in found.items()} | defaultdict(list)
 
 

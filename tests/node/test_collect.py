@@ -239,3 +239,15 @@ def test_a_jobs_name_is_a_name_whatever_it_holds(names: list[str]):
     found = output.table("".join("".join(f"{cell}{mark}" for cell in row) + "\n" for row in rows), mark)
     assert [row["name"] for row in found] == names
     assert {row["id"] for row in found} <= {"7"}
+
+
+class TestVersions:
+    @pytest.mark.parametrize("driver", ["", "580.95.05\n"])
+    def test_the_driver_of_nvidia_is_there_where_its_module_is_loaded(self, driver: str, tmp_path, monkeypatch):
+        file = tmp_path / "version"
+        if driver:
+            file.write_text(driver)
+        monkeypatch.setattr(collect, "NVIDIA", file)
+        monkeypatch.setattr(collect, "run", lambda *words, **_: "slurm 25.11.5" if "-V" in words else "munge-0.5.15 x")
+        found = collect._versions(controls=False)
+        assert (found["slurm"], found["munge"], found.get("nvidia", "")) == ("25.11.5", "munge-0.5.15", driver.strip())
