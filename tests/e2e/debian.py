@@ -1,13 +1,30 @@
 """Packages of a Debian suite that is not the machines' own, through the host's own mirror."""
 
 import subprocess
+import tempfile
 from pathlib import Path
+
+from components.local.host.paths import images_root
+from hostfiles import locked
 
 KEYS = "/usr/share/keyrings/debian-archive-keyring.gpg"
 
 
-def download(name: str, suite: str, folder: Path) -> Path:
-    """The file of a package, without what it depends on. The host's own lists and packages are not touched."""
+def package(name: str, suite: str) -> Path:
+    """The file of a package, without what it depends on: downloaded once and kept beside the base images."""
+    folder = images_root().with_name("test-packages") / suite
+    folder.mkdir(parents=True, exist_ok=True)
+    with locked(folder / ".lock"):
+        found = sorted(folder.glob(f"{name}_*.deb"))
+        if not found:
+            with tempfile.TemporaryDirectory(dir=folder) as scratch:
+                made = _download(name, suite, Path(scratch))
+                found = [made.rename(folder / made.name)]
+    return found[-1]
+
+
+def _download(name: str, suite: str, folder: Path) -> Path:
+    """Download it. The host's own lists and packages are not touched."""
     (folder / "lists" / "partial").mkdir(parents=True)
     for empty in ("status", "empty"):
         (folder / empty).touch()

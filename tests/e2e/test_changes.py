@@ -72,38 +72,33 @@ def test_a_limit_is_previewed_line_by_line(edited: Cluster):
     "one",
     [
         (
-            lambda c: c["partitions"].update(night={"nodesets": ["cpu"], "priority_tier": 2}),
+            lambda c: (
+                c["partitions"].update(night={"nodesets": ["cpu"], "priority_tier": 2}),
+                c["users"].append({"name": "dave", "uid": 2007, "account": "research"}),
+            ),
             "reconfigure",
             (
                 "scontrol show partition cpu | grep -o MaxTime=02:00:00; "
-                "runuser -u alice -- srun -p night --chdir=/ sh -c 'echo $SLURM_JOB_PARTITION'"
+                "runuser -u dave -- srun -p night --chdir=/ sh -c 'echo $SLURM_JOB_PARTITION; id -un'"
             ),
-            "MaxTime=02:00:00\nnight\n",
-        ),
-        (
-            lambda c: c["users"].append({"name": "dave", "uid": 2007, "account": "research"}),
-            "nothing",
-            "runuser -u dave -- srun --chdir=/ id -un",
-            "dave",
+            "MaxTime=02:00:00\nnight\ndave\n",
         ),
         (
             lambda c: (
                 c["accounting"].update(qos=[{"name": "urgent", "priority": 100, "preempt": ["normal"]}]),
                 c["users"][0].update(qos=["normal", "urgent"]),
+                c["nodesets"]["cpu"].update(count=3),
+                c.update(slurm={"timers": {"kill_wait": 45}, "job_submit_lua": LUA}),
             ),
             "restart",
-            "runuser -u alice -- srun --qos=urgent --chdir=/ sh -c 'echo $SLURM_JOB_QOS'",
-            "urgent",
+            (
+                "runuser -u alice -- srun --qos=urgent --chdir=/ sh -c 'echo $SLURM_JOB_QOS'; "
+                f"srun --nodelist=edited-cpu-2 --chdir=/ hostname; {FORBIDDEN}"
+            ),
+            "urgent\nedited-cpu-2\nsbatch: error: not by this name\n",
         ),
-        (
-            lambda c: (c["nodesets"]["cpu"].update(count=3), c.update(slurm={"timers": {"kill_wait": 45}})),
-            "restart",
-            "srun --nodelist=edited-cpu-2 --chdir=/ hostname",
-            "edited-cpu-2",
-        ),
-        (lambda c: c.setdefault("slurm", {}).update(job_submit_lua=LUA), "restart", FORBIDDEN, "not by this name"),
     ],
-    ids=["limit and partition", "user", "qos", "node", "lua"],
+    ids=["limit, partition and user", "qos, node, timer and lua"],
 )
 def test_an_edit_takes_effect_beside_a_running_job(edited: Cluster, long: str, one: tuple[Edit, str, str, str]):
     edit, effect, look, found = one

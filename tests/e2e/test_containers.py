@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.e2e import debian
 from tests.e2e.cluster import ROOT, Cluster, eventually
-from tests.e2e.debian import download
 
 pytestmark = pytest.mark.e2e
 
@@ -73,12 +73,12 @@ def shared(lab: Cluster) -> Path:
 
 
 @pytest.fixture(scope="module")
-def apptainer(lab: Cluster, shared: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+def apptainer(lab: Cluster, shared: Path) -> Iterator[None]:
     """Apptainer on two nodes and the login machine: Debian's own of the release that recipes have (1.4.5).
 
     Other machines have a device file of fuse from udev and a resolv.conf, which these need not have.
     """
-    package = download("apptainer", "sid", tmp_path_factory.mktemp("debian"))
+    package = debian.package("apptainer", "sid")
     (shared / "apptainer.deb").write_bytes(package.read_bytes())
     install = "dpkg -i /opt/apps/apptainer.deb >/dev/null 2>&1; mknod -m 0666 /dev/fuse c 10 229"
     install += "; touch /etc/resolv.conf; apptainer --version"

@@ -117,6 +117,14 @@ def test_the_host_of_an_idle_node_is_maintained_before_its_window(spare: Cluster
     assert any(row["path"].endswith("/performMaintenance") for row in cloud.requests())
 
 
+def test_a_sleeping_node_that_was_resumed_gets_jobs_after_a_reconfigure(spare: Cluster):
+    """slurmctld takes it for one that does not respond, and by itself would never use it again."""
+    only_static(spare)
+    update = "scontrol update NodeName=spare-cpu-3"
+    spare.inside("controller", f"{update} State=DOWN Reason=test && {update} State=RESUME && scontrol reconfigure")
+    becomes(spare, submit(spare, "--nodelist=spare-cpu-3"), "COMPLETED")
+
+
 def test_a_job_whose_machine_is_lost_runs_again(spare: Cluster, cloud: FaultClient):
     spare.run("rm", "-f", "/home/alice/go", user="alice")
     number = submit(spare, "--nodes=2", "--exclusive", script=WAITS)
@@ -143,14 +151,6 @@ def test_no_process_in_between_is_needed_alive(spare: Cluster, cloud: FaultClien
     assert process.end(signal.SIGKILL, wait=10)
     spare.up()
     becomes(spare, number, "COMPLETED")
-
-
-def test_a_sleeping_node_that_was_resumed_gets_jobs_after_a_reconfigure(spare: Cluster):
-    """slurmctld takes it for one that does not respond, and by itself would never use it again."""
-    only_static(spare)
-    update = "scontrol update NodeName=spare-cpu-3"
-    spare.inside("controller", f"{update} State=DOWN Reason=test && {update} State=RESUME && scontrol reconfigure")
-    becomes(spare, submit(spare, "--nodelist=spare-cpu-3"), "COMPLETED")
 
 
 def test_a_machine_that_booted_before_slurmctld_asked_for_it_again_joins(spare: Cluster, cloud: FaultClient):

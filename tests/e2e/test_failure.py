@@ -14,20 +14,20 @@ import pytest
 
 from components.local.host import machine
 from tests.e2e.cluster import PATIENCE, ROOT, Cluster, eventually
-from tests.e2e.lost_records import lost_records_come_back
 
 pytestmark = pytest.mark.e2e
 
 
 @pytest.fixture(scope="module")
 def ill(bring_up: Callable[..., Cluster]) -> Cluster:
-    """A small cluster that is made to suffer; it waits for its nodes only briefly."""
+    """A small cluster that is made to suffer; it waits for its nodes, and for jobs that slurmctld misses, only
+    briefly."""
     return bring_up(
         "ill",
         image={"base": "debian-12"},
         login={"on": "controller"},
         nodesets={"cpu": {"count": 2}},
-        slurm={"join_seconds": 25},
+        slurm={"join_seconds": 25, "timers": {"batch_start": 15, "message": 10}},
     )
 
 
@@ -54,6 +54,16 @@ def test_a_node_that_does_not_come_is_named_with_the_end_of_its_logs(ill: Cluste
     assert ill.run("srun", "-N2", "id", "-u", user="eve").split() == ["2009", "2009"]
 
 
+END = "/home/alice/end"
+
+
+@pytest.fixture(scope="module")
+def missed(ill: Cluster) -> str:
+    """A job that has run for a while, as `status` names only those that began a minute ago; it ends with a file."""
+    script = f"rm -f {END}; until [ -e {END} ]; do sleep 0.2; done"
+    return ill.job(script, "-w", "ill-cpu-1", user="root")
+
+
 KILLS = """cat > /usr/local/bin/sacctmgr <<'X'
 #!/bin/sh
 [ "$1" = --immediate ] || exec /usr/bin/sacctmgr "$@"
@@ -65,8 +75,8 @@ chmod 755 /usr/local/bin/sacctmgr; rm -f /run/told"""
 """The second change of the accounting is the last one of its set-up."""
 
 
-@pytest.mark.parametrize("command", ["true", '/usr/bin/sacctmgr "$@" >/dev/null 2>&1'], ids=["not-done", "done"])
-def test_accounting_that_was_killed_is_finished_or_taken_back_by_the_next_up(ill: Cluster, command: str):
+@pytest.mark.usefixtures("missed")
+def test_accounting_that_was_killed_is_finished_or_taken_back_by_the_next_up(ill: Cluster):
     def edit(c: dict[str, Any]) -> None:
         c["accounting"] = {
             "accounts": [{"name": "lab"}, {"name": "team", "parent": "lab", "fairshare": 4}],
@@ -77,7 +87,8 @@ def test_accounting_that_was_killed_is_finished_or_taken_back_by_the_next_up(ill
         c["users"][0]["qos"] = ["normal", "short"]
 
     before = ill.copy()
-    for config in ("edited", "before"):
+    # The last command came to nothing, then it came to its end.
+    for config, command in {"edited": "true", "before": '/usr/bin/sacctmgr "$@" >/dev/null 2>&1'}.items():
         ill.inside("controller", KILLS % command)
         ill.edit(edit)
         failed = ill.hpc("up", check=False)
@@ -91,12 +102,11 @@ def test_accounting_that_was_killed_is_finished_or_taken_back_by_the_next_up(ill
         shown = ill.inside("controller", "sacctmgr -nP show qos format=name,priority,maxtrespu")
         assert ("short|7|cpu=2" in shown) == (config == "edited")
         if config == "edited":
-            if command == "true":
-                # An account whose parent stays, and a limit of resources that goes.
-                ill.edit(lambda c: c["accounting"]["accounts"][1].update(fairshare=9))
-                ill.edit(lambda c: c["accounting"]["qos"][0].pop("max_tres_per_user"))
-                ill.up()
-                assert ill.call("drift", ill.name).returncode == 0
+            # An account whose parent stays, and a limit of resources that goes.
+            ill.edit(lambda c: c["accounting"]["accounts"][1].update(fairshare=9))
+            ill.edit(lambda c: c["accounting"]["qos"][0].pop("max_tres_per_user"))
+            ill.up()
+            assert ill.call("drift", ill.name).returncode == 0
             ill.revert(before)
             ill.up()
 
@@ -112,37 +122,30 @@ def test_another_state_does_not_make_it_anew(ill: Cluster, tmp_path: Path):
     assert ill.boots() == boots
 
 
-def test_records_that_a_killed_slurmctld_took_with_it_are_rebuilt(ill: Cluster):
-    lost_records_come_back(ill)
-
-
-def test_a_job_that_ended_while_slurmctld_was_away_is_ended_and_no_other(ill: Cluster):
+def test_a_job_that_ended_while_slurmctld_was_away_is_ended_and_no_other(ill: Cluster, missed: str):
     """slurmctld is killed after it heard of a job's end and before it saved that: it takes the job to be running."""
-    live = ill.submit("sleep 300", "-w", "ill-cpu-0", user="root")
-    both = ill.submit("sleep 300", "-N2", "--oversubscribe", "-n2", user="root")
-    gone = ill.submit("sleep 15", "-w", "ill-cpu-1", user="root")
+    live = ill.job("sleep 300", "-w", "ill-cpu-0", user="root")
+    both = ill.job("sleep 300", "-N2", "--oversubscribe", "-n2", user="root")
     ill.inside(
         "controller",
         f"""cd /var/spool/slurmctld
-        until squeue -h -t R -o %A | grep -qx {gone}; do sleep 0.2; done; sleep 7; cp -a job_state /root/job_state
-        while squeue -h -t R,CG -o %A | grep -qx {gone}; do sleep 0.2; done
+        sleep 7; cp -a job_state /root/job_state; touch {END}
+        while squeue -h -t R,CG -o %A | grep -qx {missed}; do sleep 0.2; done
         kill -9 $(pidof slurmctld); cp -a /root/job_state job_state
         until scontrol ping >/dev/null 2>&1; do sleep 0.2; done""",
     )
     running = "squeue -h -t R -o '%A %S'"
     before = dict(line.split() for line in ill.inside("controller", running).splitlines())
-    assert {live, both, gone} <= set(before)
-    # `status` names jobs that began a minute ago: one that is asked meanwhile costs a second of a processor.
-    ill.inside("controller", f"until squeue -h -j {gone} -o %M | grep -q '^[1-9]'; do sleep 1; done")
+    assert {live, both, missed} <= set(before)
     eventually(lambda: "jobs-missing" in ill.findings(), what="the finding")
     eventually(
-        lambda: gone not in ill.inside("controller", "squeue -h -t R -o %A").split(),
+        lambda: missed not in ill.inside("controller", "squeue -h -t R -o %A").split(),
         what="the end of the job",
     )
     after = dict(line.split() for line in ill.inside("controller", running).splitlines())
     assert {number: after.get(number) for number in (live, both)} == {number: before[number] for number in (live, both)}
-    assert f"job {gone} is on none of its nodes" in ill.inside("controller", "journalctl -u hpc-lost-jobs --no-pager")
-    ill.inside("controller", f"scancel {live} {both} {gone}")
+    assert f"job {missed} is on none of its nodes" in ill.inside("controller", "journalctl -u hpc-lost-jobs --no-pager")
+    ill.inside("controller", f"scancel {live} {both} {missed}; rm -f {END}")
 
 
 def test_a_controller_made_anew_goes_on_with_its_jobs_and_their_records(ill: Cluster):

@@ -80,7 +80,8 @@ class TestHealthy:
 
 def test_a_drained_node_is_named_with_its_reason(seen: Cluster):
     seen.command("nodes", "drain", "cpu-0", "--reason", "disk errors")
-    (found,) = ask(seen, "status")["findings"]
+    # On a busy host a machine may answer too late, which is a finding too.
+    (found,) = (one for one in ask(seen, "status")["findings"] if one["id"] != "machine-late")
     assert (found["id"], found["where"]) == ("node-drained", ["seen-cpu-0"])
     assert "drained by root" in found["what"]
     assert "disk errors" in found["what"]
@@ -97,18 +98,27 @@ NODE, BOARD = "/usr/local/lib/hpc/node", "/opt/apps/adm/hpc"
     [
         {
             "setup-missing": ("cpu-0", f"echo 'x y z' >{NODE}/collect.py"),
+            "cluster-state-damaged": ("controller", f"echo nonsense >{BOARD}/nodes/seen-cpu-0.json"),
+        },
+        {
+            "setup-missing": ("controller", f"rm -r {NODE}"),
             "cluster-state-damaged": ("controller", f"sed -i s/alice/mallory/ {BOARD}/cluster.json"),
         },
-        {"setup-missing": ("controller", f"rm -r {NODE}; echo nonsense >{BOARD}/cluster.json")},
         {"cluster-state-damaged": ("controller", f"rm -r {BOARD}; echo x >{BOARD}")},
-        {"cluster-state-damaged": ("controller", f"echo nonsense >{BOARD}/nodes/seen-cpu-0.json")},
     ],
-    ids=["node", "controller", "folder", "report"],
+    ids=["node", "controller", "folder"],
 )
 def test_what_is_damaged_is_mended_by_the_command_that_is_advised(seen: Cluster, damage: dict[str, tuple[str, str]]):
     for machine, script in damage.values():
         seen.inside(machine, script)
-    found = {finding["id"]: finding for finding in ask(seen, "status")["findings"]}
+    found: dict[str, dict[str, Any]] = {}
+
+    def named() -> bool:
+        found.update({finding["id"]: finding for finding in ask(seen, "status")["findings"]})
+        return damage.keys() <= found.keys()
+
+    # On a busy host a machine may answer too late.
+    eventually(named, what=f"the findings {', '.join(damage)}")
     for kind in damage:
         assert found[kind]["todo"] == "./hpc drift seen --mend"
     seen.command("drift", "--mend")
