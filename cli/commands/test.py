@@ -25,10 +25,10 @@ from cli.stack import project
 CLUSTERS = "tests/e2e"
 """Whole clusters, through the command."""
 LANES = {
-    "edits": ("changes", "day_two", "faults"),
+    "edits": ("changes", "faults"),
     "elastic": ("elastic", "elastic_edits", "upgrade"),
     "health": ("health", "status"),
-    "jobs": ("containers", "examples", "mlperf", "quickcheck", "user"),
+    "jobs": ("containers", "day_two", "examples", "mlperf", "quickcheck", "user"),
     "machines": ("confinement", "failure", "operators_jobs", "prolog", "rehearse"),
 }
 """Files of CLUSTERS by the process that runs them; all others, those of the fixture `pair`, are in a process of their

@@ -98,12 +98,9 @@ NODE, BOARD = "/usr/local/lib/hpc/node", "/opt/apps/adm/hpc"
     [
         {
             "setup-missing": ("cpu-0", f"echo 'x y z' >{NODE}/collect.py"),
-            "cluster-state-damaged": ("controller", f"echo nonsense >{BOARD}/nodes/seen-cpu-0.json"),
-        },
-        {
-            "setup-missing": ("controller", f"rm -r {NODE}"),
             "cluster-state-damaged": ("controller", f"sed -i s/alice/mallory/ {BOARD}/cluster.json"),
         },
+        {"setup-missing": ("controller", f"rm -r {NODE}; echo nonsense >{BOARD}/cluster.json")},
         {"cluster-state-damaged": ("controller", f"rm -r {BOARD}; echo x >{BOARD}")},
     ],
     ids=["node", "controller", "folder"],
