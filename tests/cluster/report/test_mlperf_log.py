@@ -5,6 +5,8 @@ import io
 import json
 import subprocess
 import sys
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -26,22 +28,93 @@ def reported(lines: list[str], setup: str = "") -> MlperfReport:
     return report_of(io.BytesIO(text(lines)), setup)
 
 
-@pytest.mark.parametrize("setup", ["", "2xH100", "2xh100"])
-def test_the_table_is_the_guides(setup: str) -> None:
-    found = reported(reference(), setup)
-    assert "".join(f"{line}\n" for line in found.lines()) == GUIDE
-    assert found.result == "pass"
-    assert found.notes() == ["the log has no end of this run: it goes on still, or was stopped"]
+NEXT_MS = FIRST_MS + 3_600_000
+END_MS = FIRST_MS + 400_000
+AGAIN = [*preamble(at=NEXT_MS - 176_000), event(NEXT_MS - 875, "run_start"), *blocks([22_000] * 3, at=NEXT_MS)]
+LATE = [*blocks(DURATIONS[:2]), *blocks([-5000], at=FIRST_MS + 44_198, first=200), *blocks([20_000], first=300)]
+NO_STEPS = [event(FIRST_MS, "block_start", "training_step", step_num=value) for value in (None, "1", True, -1)]
 
 
-def test_a_run_above_the_target_fails() -> None:
-    found = reported(reference(), "1xH100")
-    assert found.lines()[-3] == " AVG: 20.51s > 18.16s (target for 1xH100 GPU)"
-    assert found.result == "fail"
-    assert found.notes()[1:] == [
-        "the log has 16 GPUs, and 1xH100 has 8",
-        "the log has a global batch size of 128, and 1xH100 has 64",
-    ]
+def trained(**more: Any) -> list[str]:
+    """A run whose log shows so many ranks and such a batch size."""
+    return [*preamble(**more), START, *blocks()]
+
+
+def _later(line: str, rank: int) -> str:
+    """An event of another rank, some milliseconds later."""
+    one = json.loads(line.removeprefix(":::MLLOG "))
+    return f":::MLLOG {json.dumps({**one, 'time_ms': one['time_ms'] + 7 * rank})}"
+
+
+def of_ranks(*, labelled: bool) -> list[str]:
+    lines = [*preamble(ranks=1), START]
+    for line in blocks():
+        lines += [f"{rank}: {_later(line, rank)}" if labelled else _later(line, rank) for rank in range(4)]
+    return lines
+
+
+CASES: dict[str, tuple[list[str], str]] = {
+    "the guide's run": (reference(), ""),
+    "the guide's run, with its target": (reference(), "2xh100"),
+    "the guide's run, with the target of one node": (reference(), "1xH100"),
+    **{
+        f"{ranks} ranks and a batch of {batch}": (trained(ranks=ranks, batch=batch), "")
+        for ranks, batch in (
+            *((8, 64), (16, 128), (64, 512), (1, 128), (16, None)),  # of one rank, the batch size is enough
+            *((1, 512), (256, 512), (4, 32), (1, None)),
+        )
+    },
+    "members as Lightning prints them": (
+        [
+            *preamble(ranks=1, batch=512),
+            *(f"Initializing distributed: GLOBAL_RANK: {rank}, MEMBER: {rank + 1}/64" for rank in (3, 0)),
+            *(START, *blocks()),
+        ],
+        "",
+    ),
+    "intervals of 50 steps": ([*preamble(), START, *blocks([10_000, 10_500], steps=50)], ""),
+    "a run with its end and its quality": (
+        [
+            *reference(),
+            event(END_MS, "eval_accuracy", 89.5, step_num=1000, metric="FID"),
+            event(END_MS, "eval_accuracy", 0.1501, step_num=1000, metric="CLIP"),
+            event(END_MS, "run_stop"),
+            event(END_MS, "status", "success"),
+            *["RESULT,stable_diffusion,11512,root,2024-07-05 07:11:17 AM"] * 16,
+        ],
+        "",
+    ),
+    "GPT-3": (
+        gpt3(
+            {"batch": 2048, "sequence": 2048, "steps": 12, "ms": 60_000},
+            evaluations=[2.75, 2.71, 2.69],
+            status="success",
+        ),
+        "",
+    ),
+    "a log cut within a block": (trained()[:-1], ""),
+    "a log cut within a line": ([*trained()[:-1], trained()[-1][:-40]], ""),
+    "a run that stopped before its training": ([*preamble(), START], ""),
+    "two runs in one file": ([*reference(), *AGAIN], ""),
+    "steps that begin again": ([*blocks(DURATIONS[:3]), *blocks(DURATIONS[3:6], at=NEXT_MS)], ""),
+    "ranks with labels": (of_ranks(labelled=True), ""),
+    "ranks without": (of_ranks(labelled=False), ""),
+    "a clock that goes back": ([*preamble(), START, *LATE], ""),
+    "ends without their other end": ([START, *blocks()[:3], *blocks()[5:9], *blocks()[9:11]], ""),
+    "blocks without steps": ([*NO_STEPS, *blocks()], ""),
+}
+
+
+def shown(found: MlperfReport) -> str:
+    return "\n".join([found.result, *found.lines(), *(f"note: {note}" for note in found.notes())])
+
+
+def test_what_a_log_shows(reviewed: Callable[[str, Mapping[str, str]], None]) -> None:
+    reviewed("report/mlperf", {case: shown(reported(*given)) for case, given in CASES.items()})
+
+
+def test_the_table_is_the_guides() -> None:
+    assert "".join(f"{line}\n" for line in reported(reference()).lines()) == GUIDE
 
 
 @pytest.mark.parametrize("target", TARGETS, ids=lambda one: one.setup)
@@ -52,100 +125,9 @@ def test_exactly_the_target_passes(target) -> None:
     assert (at_most.result, above.result) == ("pass", "fail")
 
 
-@pytest.mark.parametrize(
-    ("ranks", "batch", "setup"),
-    [
-        (8, 64, "1xH100"),
-        (16, 128, "2xH100"),
-        (64, 512, "8xH100"),
-        (1, 128, "2xH100"),  # the log of one rank: its batch size is enough
-        (16, None, "2xH100"),
-    ],
-)
-def test_the_log_shows_its_target(ranks: int, batch: int | None, setup: str) -> None:
-    found = reported([*preamble(ranks=ranks, batch=batch), START, *blocks()])
-    assert f"(target for {setup} GPU)" in found.lines()[-3]
-
-
-@pytest.mark.parametrize(
-    ("ranks", "batch", "reason"),
-    [
-        (1, 512, "the set-up is not clear from the log (unknown GPUs, global batch size 512); name it: -g 1xH100|"),
-        (256, 512, "no time is published for this set-up (256 GPUs, global batch size 512)"),
-        (4, 32, "no time is published for this set-up (4 GPUs, global batch size 32)"),
-        (1, None, "the log does not have the batch size, nor the number of GPUs; name it: -g 1xH100|2xH100|8xH100"),
-    ],
-)
-def test_without_a_clear_target_there_is_none(ranks: int, batch: int | None, reason: str) -> None:
-    found = reported([*preamble(ranks=ranks, batch=batch), START, *blocks()])
-    assert found.lines()[-3] == " AVG: 20.51s"
-    assert found.result == "none"
-    assert any(note.startswith(reason) for note in found.notes())
-
-
-def test_lightning_says_how_many_gpus_there_are() -> None:
-    members = [f"Initializing distributed: GLOBAL_RANK: {rank}, MEMBER: {rank + 1}/64" for rank in (3, 0)]
-    found = reported([*preamble(ranks=1, batch=512), *members, START, *blocks()])
-    assert found.log.runs[0].ranks == 64
-    assert "(target for 8xH100 GPU)" in found.lines()[-3]
-
-
 def test_an_unknown_target_is_refused_with_those_that_exist() -> None:
     with pytest.raises(UnknownSetupError, match=r"There are: 1xH100, 2xH100, 8xH100\. To do: write 2xH100"):
         reported(reference(), "2xH10")
-
-
-def test_intervals_of_other_lengths_are_compared_for_100_steps() -> None:
-    found = reported([*preamble(), START, *blocks([10_000, 10_500], steps=50)])
-    assert found.lines()[2].endswith("|      0-50     |  10.00s (10000ms)")
-    assert found.lines()[-3] == " AVG: 20.50s <= 21.38s (target for 2xH100 GPU)"
-    assert "intervals have 50 steps: AVG is for 100 steps, as the target is" in found.notes()
-
-
-def test_the_end_and_the_quality_of_a_run_are_shown() -> None:
-    end = FIRST_MS + 400_000
-    lines = [
-        *reference(),
-        event(end, "eval_accuracy", 89.5, step_num=1000, metric="FID"),
-        event(end, "eval_accuracy", 0.1501, step_num=1000, metric="CLIP"),
-        event(end, "run_stop"),
-        event(end, "status", "success"),
-        *["RESULT,stable_diffusion,11512,root,2024-07-05 07:11:17 AM"] * 16,
-    ]
-    found = reported(lines)
-    assert "".join(f"{line}\n" for line in found.lines()[:-3]) == GUIDE
-    assert found.lines()[-3:] == [
-        " evaluation at step 1000: FID 89.5",
-        " evaluation at step 1000: CLIP 0.1501",
-        " end of the run: success in 3:11:52",
-    ]
-    assert found.notes() == []
-
-
-def test_gpt3_has_intervals_but_no_target() -> None:
-    log = gpt3(
-        {"batch": 2048, "sequence": 2048, "steps": 12, "ms": 60_000}, evaluations=[2.75, 2.71, 2.69], status="success"
-    )
-    found = reported(log)
-    assert found.lines() == [
-        " interval |     steps     |     duration     ",
-        "----------+---------------+-------------------",
-        "        1 |      0-12     |  60.00s (60000ms)",
-        "        2 |     12-24     |  60.00s (60000ms)",
-        "        3 |     24-36     |  60.00s (60000ms)",
-        "----------+---------------+-------------------",
-        " AVG: 60.00s",
-        " min: 60.00s",
-        " max: 60.00s",
-        " evaluation at step 12: log perplexity 2.75",
-        " evaluation at step 24: log perplexity 2.71",
-        " evaluation at step 36: log perplexity 2.69",
-        " throughput: 838861 a second, on average over 3 values of the log",
-        " end of the run: success",
-    ]
-    assert "no time is published for GPT-3" in found.notes()
-    assert "line 5 is left out: :::MLLOG has no JSON object" in found.notes()
-    assert found.result == "none"
 
 
 def test_gpt3_of_megatron_has_times_of_iterations() -> None:
@@ -273,70 +255,8 @@ def test_what_can_not_be_opened_is_an_error(name: str):
         report(name)
 
 
-NEXT_MS = FIRST_MS + 3_600_000
-
-
 def durations(found: MlperfReport, run: int = 0) -> list[int]:
     return [one.ms for one in found.log.runs[run].intervals]
-
-
-def test_a_log_cut_within_a_block_says_where() -> None:
-    lines = [*preamble(), START, *blocks()][:-1]
-    found = reported(lines)
-    assert durations(found) == list(DURATIONS[:-1])
-    line = next(number for number, one in enumerate(lines, 1) if '"step_num": 900' in one and "block_start" in one)
-    assert f"the log ends within a block: line {line} starts it at 900, and no block_stop follows" in found.notes()
-
-
-def test_a_log_cut_within_a_line_says_where() -> None:
-    whole = text([*preamble(), START, *blocks()])
-    found = report_of(io.BytesIO(whole[:-40]))
-    assert durations(found) == list(DURATIONS[:-1])
-    assert found.notes()[0] == f"line {len(whole.splitlines())} is left out: :::MLLOG is cut short"
-
-
-def test_a_run_that_stopped_before_its_training_fails() -> None:
-    found = reported([*preamble(), START])
-    assert found.lines() == [" no training steps"]
-    assert found.result == "empty"
-
-
-def test_two_runs_in_one_file_are_reported_each_and_the_last_one_counts() -> None:
-    again = preamble(at=NEXT_MS - 176_000)
-    found = reported([*reference(), *again, event(NEXT_MS - 875, "run_start"), *blocks([22_000] * 3, at=NEXT_MS)])
-    assert [len(run.intervals) for run in found.log.runs] == [10, 3]
-    assert [run.ranks for run in found.log.runs] == [16, 16]
-    assert [one.result for one in found.comparisons if one] == ["pass", "fail"]
-    assert found.result == "fail"
-    lines = found.lines()
-    assert lines[0] == "Run 1 of 2: Stable Diffusion, from line 2, 2024-07-05 07:11:23 UTC"
-    assert "".join(f"{line}\n" for line in lines[1:17]) == GUIDE
-    assert lines[18].startswith("Run 2 of 2: Stable Diffusion, from line ")
-    assert found.notes()[-1] == "run 2: the log has no end of this run: it goes on still, or was stopped"
-    assert [one.name for one in found.curves()[0]] == ["run 1", "run 2", "target for 2xH100"]
-
-
-def test_a_run_begins_where_the_steps_begin_again() -> None:
-    """Only the training was kept of both."""
-    found = reported([*blocks(DURATIONS[:3]), *blocks(DURATIONS[3:6], at=NEXT_MS)])
-    assert [durations(found, run) for run in (0, 1)] == [list(DURATIONS[:3]), list(DURATIONS[3:6])]
-
-
-@pytest.mark.parametrize("labelled", [True, False])
-def test_events_of_several_ranks_count_once(labelled: bool) -> None:
-    lines = [*preamble(ranks=1), START]
-    for line in blocks():
-        lines += [f"{rank}: {_later(line, rank)}" if labelled else _later(line, rank) for rank in range(4)]
-    found = reported(lines)
-    assert durations(found) == list(DURATIONS)
-    whose = "of task 0" if labelled else "of the first rank"
-    assert f"several ranks wrote blocks: those {whose} count, 60 others are left out" in found.notes()
-
-
-def _later(line: str, rank: int) -> str:
-    """An event of another rank, some milliseconds later."""
-    one = json.loads(line.removeprefix(":::MLLOG "))
-    return f":::MLLOG {json.dumps({**one, 'time_ms': one['time_ms'] + 7 * rank})}"
 
 
 def test_ranks_that_write_into_each_others_lines() -> None:
@@ -344,22 +264,6 @@ def test_ranks_that_write_into_each_others_lines() -> None:
     assert durations(reported([*preamble(), START, *lines])) == list(DURATIONS)
     glued = "".join(blocks())
     assert durations(reported([*preamble(), START, glued])) == list(DURATIONS)
-
-
-def test_a_clock_that_goes_back_leaves_its_block_out() -> None:
-    lines = [*blocks(DURATIONS[:2]), *blocks([-5000], at=FIRST_MS + 44_198, first=200), *blocks([20_000], first=300)]
-    found = reported([*preamble(), START, *lines])
-    assert durations(found) == [*DURATIONS[:2], 20_000]
-    assert any("time goes back between line" in note and "block 200-300 is left out" in note for note in found.notes())
-
-
-def test_ends_without_their_other_end_are_named() -> None:
-    lines = blocks()
-    found = reported([START, *lines[:3], *lines[5:9], *lines[9:11]])
-    notes = "\n".join(found.notes())
-    assert durations(found) == [DURATIONS[0], DURATIONS[2]]
-    assert "line 5 stops a block at 200 that has no block_start" in notes
-    assert "line 9 starts it at 300, and no block_stop follows" in notes
 
 
 UNREADABLE = {
@@ -383,13 +287,6 @@ def test_events_that_cant_be_read_are_left_out_and_named(name: str) -> None:
     found = reported([bad, *preamble(), START, bad, *blocks()])
     assert durations(found) == list(DURATIONS)
     assert found.notes()[0] == f"line 1 is left out, and 1 more lines: :::MLLOG {reason}"
-
-
-def test_blocks_without_steps_are_left_out_and_named() -> None:
-    odd = [event(FIRST_MS, "block_start", "training_step", step_num=value) for value in (None, "1", True, -1)]
-    found = reported([*odd, *blocks()])
-    assert durations(found) == list(DURATIONS)
-    assert "line 1 has no step: 4 such events are left out" in found.notes()
 
 
 NO_LOGS = {
