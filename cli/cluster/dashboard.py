@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
+from http import HTTPStatus
 from http.client import HTTPConnection, HTTPException
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -67,6 +68,8 @@ class Prometheus:
             try:
                 connection.request("GET", f"/{path}", headers={"Accept-Encoding": "gzip"} if compressed else {})
                 found = connection.getresponse()
+                if found.status == HTTPStatus.SERVICE_UNAVAILABLE:
+                    raise CliError(f"Prometheus on {self._cluster.controller.name} is starting")
                 names = ("Content-Type", "Content-Encoding")
                 headers = {name: value for name in names if (value := found.getheader(name))}
                 return Answer(found.status, headers, found.read())

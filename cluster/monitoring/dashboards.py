@@ -314,9 +314,9 @@ _FILE_SYSTEMS = (
     _lines("Shared file systems: free", BYTES, ("hpc_shared_filesystem_free_bytes", "{{mountpoint}}")),
     _lines("Shared file systems: answer", SECONDS, ("hpc_shared_filesystem_answer_seconds", "{{mountpoint}}")),
     _bars(
-        "Local file systems: in use, fullest of each machine",
+        "Fullest local file system of each machine: in use",
         SHARE,
-        f"topk(20, max by (instance, mountpoint) ({_FULL}))",
+        f"topk(20, topk by (instance) (1, {_FULL}))",
         "{{instance}} {{mountpoint}}",
     ),
     _bars(
@@ -337,7 +337,7 @@ _HEALTH = (
         "{{node}}: {{kind}}",
         none="No check fails.",
     ),
-    _lines("Oldest check of a node", SECONDS, ("max(hpc_health_age_seconds)", "age")),
+    _lines("Oldest check of a node", SECONDS, ("max(hpc_health_age_seconds)", "age"), none="No node was checked yet."),
     _lines("Machines by their set-up", "machines", ("max by (state) (hpc_machines)", "{{state}}")),
     _lines(
         "Daemons answer",

@@ -163,7 +163,7 @@ def test_every_panel_of_the_dashboards_has_data(sick: Cluster):
             return json.loads(read(path, **given))
 
         began = time.time() - 60
-        of_job = {"nodes": "|".join(ask("job", id=job)["nodes"]), "job": f"({running}|)"}
+        of_job = {"nodes": "|".join(ask("job", id=job)["nodes"]), "job": running}
 
         def empty() -> dict[str, set[str]]:
             moment = {"start": str(began), "end": str(time.time()), "step": "10"}

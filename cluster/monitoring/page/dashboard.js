@@ -63,7 +63,7 @@ async function get(path, given) {
 async function series(panel, when) {
   const now = panel.kind !== "lines", seconds = Math.max(4 * interval, when.step);
   const found = await Promise.all(panel.queries.map(async ([expression, legend]) => {
-    const job = state.job ? `(${state.job.number}|)` : ".*"; // GPUs without a label are nobody else's
+    const job = state.job?.number ?? ".*";
     const query = expression.replaceAll("$nodes", state.nodes).replaceAll("$job", job).replaceAll("$__rate_interval", `${seconds}s`);
     const given = now ? { query, time: when.now } : { query, start: when.start, end: when.end, step: when.step };
     const rows = (await get(now ? "api/v1/query" : "api/v1/query_range", given)).data.result;
@@ -88,7 +88,7 @@ function drawBars(panel, all) {
   const table = (rows) => make("table", { class: "bars" },
     make("thead", {}, make("tr", {}, ...["name", "", panel.unit === "share" ? "%" : scale.name].map((text) => make(text ? "th" : "td", text ? { scope: "col" } : {}, text)))),
     make("tbody", {}, ...rows.map((one) => {
-      const bar = make("div", { class: "bar" });
+      const bar = make("div", one.points[0][1] > 0 ? { class: "bar" } : {});
       bar.style.width = `${Math.max(0, Math.min(100, (100 * one.points[0][1]) / (most || 1)))}%`;
       return make("tr", {}, make("th", { scope: "row" }, one.name), make("td", {}, bar), make("td", {}, scale.text(one.points[0][1])));
     })));
@@ -104,9 +104,9 @@ function folded(title, panel, content) {
 }
 
 function ticks(most, whole) {
-  const rough = Math.max(most, whole ? 1 : 1e-12) / 4, unit = 10 ** Math.floor(Math.log10(rough));
+  const rough = Math.max(most || 1, whole ? 1 : 1e-12) / 4, unit = 10 ** Math.floor(Math.log10(rough));
   const step = Math.max([1, 2, 2.5, 5, 10].find((factor) => factor * unit >= rough * 0.999) * unit, whole ? 1 : 0);
-  return Array.from({ length: Math.max(Math.ceil(most / step - 1e-9), 1) + 1 }, (_, at) => at * step);
+  return Array.from({ length: Math.max(Math.ceil(most / step - 1e-9), most || whole ? 1 : 4) + 1 }, (_, at) => at * step);
 }
 
 function stroke(at) {

@@ -35,7 +35,8 @@ while True:
     connection = listener.accept()[0]
     connection.recv(9999)
     if not os.path.exists("{folder}/away"):
-        connection.sendall(b"HTTP/1.1 200 OK\\r\\nContent-Length: 2\\r\\nContent-Type: a/b\\r\\n\\r\\nup")
+        status = b"503 Service Unavailable" if os.path.exists("{folder}/starts") else b"200 OK"
+        connection.sendall(b"HTTP/1.1 " + status + b"\\r\\nContent-Length: 2\\r\\nContent-Type: a/b\\r\\n\\r\\nup")
     connection.close()
 """
 """As ssh -L: a socket that leads to Prometheus, until standard input ends."""
@@ -111,4 +112,8 @@ def test_who_does_not_answer_is_named(prometheus: Prometheus, tmp_path: Path):
     with pytest.raises(CliError, match=r"^Prometheus on dev-controller does not answer$"):
         prometheus.ask("-/ready")
     (tmp_path / "away").unlink()
+    (tmp_path / "starts").touch()
+    with pytest.raises(CliError, match=r"^Prometheus on dev-controller is starting$"):
+        prometheus.ask("-/ready")
+    (tmp_path / "starts").unlink()
     assert prometheus.ask("-/ready").status == 200
