@@ -131,8 +131,8 @@ _OVERVIEW = (
     _bars(
         "Alerts",
         "alerts",
-        'count by (alertname, severity) (ALERTS{alertstate="firing"})',
-        "{{alertname}} ({{severity}})",
+        'count by (alertname, severity, actor) (ALERTS{alertstate="firing"})',
+        "{{alertname}} ({{severity}}, {{actor}})",
         none="No alert fires.",
     ),
 )

@@ -163,7 +163,7 @@ def test_every_dashboard_is_drawn_within_its_axes_and_names_are_text(
         || box.x + box.width > 553 })).map(svg => svg.ariaLabel)"""
     with browser.page(served.url) as page:
         for dashboard in DASHBOARDS:
-            page.evaluate(f"location.hash = '{dashboard.name}'")
+            page.evaluate(f"location.hash = '{dashboard.name}{'=7' if dashboard.name == 'job' else ''}'")
             page.wait(f"document.title === '{dashboard.title} - big'")
             wait_until_read(page)
             panels = page.evaluate("[...document.querySelectorAll('.panel')].map(one => one.innerText)")
@@ -189,6 +189,10 @@ def test_of_a_job_its_nodes_are_shown_over_its_life(browser: Browser, served: Se
         assert said.startswith(f"Job 7, {HOSTILE}, of alice: RUNNING, 2 nodes")
         assert all('instance=~"big-gpu-0|big-gpu-1"' in query for query in prometheus.asked if "instance=~" in query)
         assert any('hpc_job=~"7"' in query for query in prometheus.asked)
+        prometheus.asked.clear()
+        page.evaluate("location.hash = 'job'")
+        page.wait("document.querySelector('#status').textContent.startsWith(\"Give a job's number\")")
+        assert prometheus.asked == []  # curves of all machines of a large cluster
         page.evaluate("location.hash = 'job=' + encodeURIComponent('<b>')")
         page.wait("document.querySelector('#status.bad')")
         assert "is no job's number" in page.evaluate("document.querySelector('#status').textContent")

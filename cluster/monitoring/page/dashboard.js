@@ -214,6 +214,8 @@ function say(text, bad = false) {
 
 async function refresh() {
   const round = ++state.round, when = range(), places = state.places;
+  // Curves of each machine are for a few of them.
+  if (state.dashboard.name === "job" && state.nodes === ".*") return say("Give a job's number, or machines.");
   const errors = (await Promise.all(state.dashboard.panels.map(async (panel, at) => {
     try {
       const found = await series(panel, when);
