@@ -8,6 +8,7 @@ from typer import Option
 from cli import console, options
 from cli.cluster.cluster import Cluster, from_outputs
 from cli.cluster.scheduler import Scheduler
+from cli.display import accounting
 from cli.errors import CliError
 from cli.stack import outputs
 from cluster.observe import reliability as measured
@@ -78,68 +79,12 @@ def _span(option: str, given: str) -> float:
 
 
 def _show(found: dict[str, Any]) -> None:
-    console.table(figures(found), right={1})
+    console.table(accounting.reliability_table(found), right={1})
     if found["kinds"]:
         console.line()
-        console.table(kinds(found), right={1, 2, 3})
+        console.table(accounting.failures_table(found), right={1, 2, 3})
     console.line()
-    for line in lemons(found):
+    for line in accounting.lemon_lines(found):
         console.line(line)
-    for line in notes(found):
+    for line in accounting.assumption_lines(found):
         console.note(line)
-
-
-def figures(found: dict[str, Any]) -> list[tuple[str, ...]]:
-    """A table of all figures."""
-    unit = found["unit"].upper()
-    days = (found["until"] - found["since"]) / measured.DAY
-    rows = [
-        ("node days in jobs", _figure(found["node_days"])),
-        ("failures", str(found["failures"])),
-        ("failures per 1000 node days", _figure(found["failures_per_1000_node_days"])),
-        ("MTTF, node days", _figure(found["mttf_node_days"])),
-        *((f"MTTF of a job of {row['nodes']} nodes, hours", _figure(row["hours"])) for row in found["mttf_of_jobs"]),
-        ("ETTR", _figure(found["ettr"]["all"])),
-        *((f"ETTR up to {row['nodes_up_to']} nodes", _figure(row["ettr"])) for row in found["ettr"]["by_size"]),
-        ("availability", _figure(found["availability"])),
-        ("availability without maintenance", _figure(found["availability_without_maintenance"])),
-        ("outages of nodes by faults", str(found["outages_by_faults"])),
-        ("MTTR of a node, hours", _figure(found["mttr_hours"])),
-        *((f"{unit} hours, {name.replace('_', ' ')}", _figure(value)) for name, value in found["hours"].items()),
-    ]
-    return [("OVER THE LAST" if days == round(days) else "OVER", f"{days:.4g} DAYS"), *rows]
-
-
-def kinds(found: dict[str, Any]) -> list[tuple[str, ...]]:
-    """A table of failures by kind."""
-    head = ("KIND", "FAILURES", "MTTF, NODE DAYS", f"{found['unit'].upper()} HOURS LOST")
-    rows = [
-        (row["kind"], str(row["failures"]), _figure(row["mttf_node_days"]), _figure(row["lost_hours"]))
-        for row in found["kinds"]
-    ]
-    return [head, *rows]
-
-
-def lemons(found: dict[str, Any]) -> list[str]:
-    """A sentence for each node that fails far more often than others, or one that there is none."""
-    named = {
-        lemon["node"]: ", ".join(f"{name} {value:g}" for name, value in lemon["signals"].items())
-        for lemon in found["lemons"]
-    }
-    none = f"No node fails far more often than others in the last {measured.LEMON_DAYS} days."
-    return [f"{node} fails far more often than others: {signals}" for node, signals in named.items()] or [none]
-
-
-def notes(found: dict[str, Any]) -> list[str]:
-    """What the figures rest on, as sentences."""
-    assumed = found["assumed"]
-    spans = (
-        f"Assumed: a checkpoint each {assumed['checkpoint_seconds'] / 60:g} min, "
-        f"{assumed['restart_seconds'] / 60:g} min until a restarted job trains again (--checkpoint, --restart)."
-    )
-    idle = "Idle GPUs in jobs are not measured: Slurm measures them where gres.conf has AutoDetect=nvml."
-    return [spans, *([idle] if found["hours"]["idle_in_jobs"] is None and found["unit"] == "gpu" else [])]
-
-
-def _figure(value: float | None) -> str:
-    return "-" if value is None else f"{value:.4g}" if abs(value) < 10_000 else f"{value:.0f}"

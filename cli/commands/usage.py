@@ -1,6 +1,6 @@
 """`./hpc usage`."""
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection
 from enum import Enum
 from typing import Annotated
 
@@ -9,6 +9,7 @@ from typer import Option
 from cli import console, options
 from cli.cluster.cluster import Cluster, from_outputs
 from cli.cluster.scheduler import Scheduler
+from cli.display import accounting
 from cli.errors import CliError, hint
 from cli.stack import outputs
 from cluster.load import parse_output
@@ -58,7 +59,7 @@ def usage(
     since, until, records = read(cluster, stack, moments["--since"], moments["--until"])
     found = records.records
     if records.runaways and not json:
-        console.note(runaway_note(records))
+        console.note(accounting.runaway_note(records))
     _known("user", user, {record.user for record in found}, cluster.users)
     configured = parse_output(values["config"]).accounting.accounts if values.get("config") else ()
     _known("account", account, {record.account for record in found}, [row.name for row in configured])
@@ -79,7 +80,7 @@ def usage(
     if not rows:
         console.note(f"Nothing of cluster {cluster.name} was used so between {since} and {until}.")
         return
-    lines = table(rows, total, keys)
+    lines = accounting.usage_table(rows, total, keys)
     console.table(lines, right=set(range(len(keys), len(lines[0]))))
     console.note(f"From {since} to {until}, the controller's time.")
 
@@ -100,29 +101,11 @@ def read(cluster: Cluster, stack: str, since: str, until: str) -> tuple[str, str
         raise CliError(f"{cluster.controller.name}: {error}") from None
 
 
-def runaway_note(found: used.Found) -> str:
-    there = "sacctmgr show runawayjobs (on the controller) lists them and offers to end them"
-    return f"{found.runaways} jobs whose end the database does not know are left out: {there}."
-
-
-def table(rows: Iterable[used.Row], total: used.Row, keys: Sequence[str]) -> list[tuple[str, ...]]:
-    """A heading, the rows and their total; GPU BUSY only where Slurm measures GPUs."""
-    gpus = total.gpu_utilization is not None
-    head = ("CPU HOURS", "CPU BUSY", "GPU HOURS", *(["GPU BUSY"] if gpus else []), "JOBS")
-    lines = [(*(key.upper() for key in keys), *head), *((*row.keys, *_cells(row, gpus=gpus)) for row in rows)]
-    return [*lines, ("total", *("" for _ in keys[1:]), *_cells(total, gpus=gpus))]
-
-
 def _known(what: str, given: str | None, there: Collection[str], configured: Collection[str]) -> None:
     """Say of an unknown name which ones have records: a typo must not read as an idle user."""
     if given is not None and given not in there and given not in configured:
         names = ", ".join(sorted(there)) or "nobody"
         raise CliError(f"no {what} {given!r} used anything in that time.{hint(given, there)} Those who did: {names}.")
-
-
-def _cells(row: used.Row, *, gpus: bool) -> tuple[str, ...]:
-    busy = ["-" if share is None else f"{share:.0%}" for share in (row.cpu_efficiency, row.gpu_utilization)]
-    return f"{row.cpu_hours:.2f}", busy[0], f"{row.gpu_hours:.2f}", *(busy[1:] if gpus else ()), str(row.jobs)
 
 
 def _figures(row: used.Row) -> dict[str, float | int | None]:

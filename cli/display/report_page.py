@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeVar
 
-from cli.commands import reliability, usage
-from cli.display import status_screen
+from cli.display import accounting, status_screen
 from cli.display.status_screen import Table, ago, counted
 from cluster.config.cluster import ClusterConfig
 from cluster.config.machines import Nodeset
@@ -450,10 +449,10 @@ def _usage(_: Report, given: tuple[str, str, used.Found]) -> list[Html]:
     ]  # fmt: skip
     keys: tuple[used.By, ...] = ("user", "account", "partition")
     for key in keys:
-        rows = usage.table(used.table(read.records, [key]), total, [key])
+        rows = accounting.usage_table(used.table(read.records, [key]), total, [key])
         body = [*rows[: MOST_ROWS + 1], rows[-1]] if len(rows) > MOST_ROWS + 2 else rows
         found += _shown(f"By {key}", body, right=range(1, len(rows[0])))
-    return [*found, *([paragraph(usage.runaway_note(read))] if read.runaways else [])]
+    return [*found, *([paragraph(accounting.runaway_note(read))] if read.runaways else [])]
 
 
 _HOURS = (
@@ -487,9 +486,9 @@ def _efficiency(report: Report, _: measured.Facts) -> list[Html]:
 
 def _reliability(report: Report, facts: measured.Facts) -> list[Html]:
     figures = report.figures
-    found = _shown("Figures", reliability.figures(figures), right={1})
-    found += _shown("Failures by kind", reliability.kinds(figures), right={1, 2, 3})
-    found += [paragraph(line) for line in (*reliability.lemons(figures), *reliability.notes(figures))]
+    found = _shown("Figures", accounting.reliability_table(figures), right={1})
+    found += _shown("Failures by kind", accounting.failures_table(figures), right={1, 2, 3})
+    found += [paragraph(line) for line in (*accounting.lemon_lines(figures), *accounting.assumption_lines(figures))]
     return [*found, *_states(facts)]
 
 
