@@ -88,6 +88,13 @@ def queue(seen: ClusterObservation) -> Table:
     """The first jobs of the queue."""
     first = (seen.slurm("jobs") or {}).get("first", [])
     comments = (seen.controller.part("reconcile") or {}).get("jobs", {})
+
+    def where(job: Mapping[str, Any]) -> str:
+        comment = comments.get(job.get("number", ""))
+        # A job whose machines are in the cloud's queue has its nodes already.
+        queued = job["state"] == "CONFIGURING" and str(comment).startswith("hpc: waits for ")
+        return f"({comment or job['reason']})" if queued or not job["nodes"] else job["nodes"]
+
     rows = [
         (
             job["id"],
@@ -96,7 +103,7 @@ def queue(seen: ClusterObservation) -> Table:
             job["state"].lower(),
             job["seconds"],
             job["count"],
-            job["nodes"] or f"({comments.get(job.get('number', '')) or job['reason']})",
+            where(job),
             cut(job["name"]),
         )
         for job in first[:JOBS]

@@ -13,7 +13,7 @@ from cli.display import views
 from cli.display.changes import interrupted
 from cli.errors import CliError
 from cli.interrupts import INTERRUPTED
-from cli.operation import drain_recovery, pulumi_cli, slurm_upgrade
+from cli.operation import drain_recovery, pulumi_cli, slurm_upgrade, static_nodes
 from cli.operation.run_options import Kind, RunOptions
 from cli.options import EngineName
 from cli.stack import impact, outputs, project, stack_config, stackfile, state_dir, state_edit
@@ -76,6 +76,8 @@ def _run(kind: Kind, stack: str, chosen: RunOptions) -> int:
     if on_this_host(file) and kind != "preview":
         _prepare(stack, config)
     earlier = kind == "up" and drain_recovery.begin(stack)
+    turned = impacts.static if impacts and kind == "up" and not (chosen.targets or chosen.excludes) else ()
+    static_nodes.vacate(stack, turned, config, quiet=chosen.json, ask=bool(pulumi) and not chosen.yes)
     if pulumi:
         # The CLI asks by itself; on a rehearsal there is nothing to lose, and the embedded engine does not ask either.
         yes = chosen.yes or sure or not protected(file)

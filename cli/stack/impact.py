@@ -6,9 +6,11 @@ from typing import Any
 
 from cli.errors import CliError
 from cli.stack import project, pulumi_program, state_dir
+from cluster import roster
 from cluster.config import ClusterConfig
 from cluster.config.impact import Effect
 from cluster.impact.table import WAY_OUT, FieldChange, effects, made_with, refusal, todo, worst
+from cluster.platforms import registry
 
 Line = tuple[str, str]
 _STYLES = {"refused": "bold red", "replace": "bold red", "drain": "bold yellow"}
@@ -25,6 +27,8 @@ class Effects:
     stack: str
     changes: tuple[FieldChange, ...]
     """Worst first."""
+    static: tuple[str, ...] = ()
+    """Nodes whose machines Slurm has asked for, and that get a machine that stays."""
 
     @property
     def worst(self) -> Effect:
@@ -73,7 +77,11 @@ def of(stack: str, now: ClusterConfig, pulumi: str | None) -> Effects | None:
     """Return what the stack file's edit does; None where nothing is known of what the cluster runs with: a new stack,
     or one that an older version of this program made. `pulumi` is the CLI, where that runs the stack."""
     was = made_with(_exported(stack, pulumi))
-    return Effects(stack=stack, changes=tuple(effects(was, now, stack))) if was else None
+    if was is None:
+        return None
+    machines = not registry.get(now.platform).observer  # else there are pods, which have no state here
+    static = [node for name in now.nodesets if machines for node in roster.turned_static(was, now, name)]
+    return Effects(stack=stack, changes=tuple(effects(was, now, stack)), static=tuple(static))
 
 
 def _exported(stack: str, pulumi: str | None) -> Any:  # noqa: ANN401 - an output may be anything

@@ -26,18 +26,17 @@ def nodeset(edit: Edit) -> Impact:
     return _leave(roster.node_names(edit.before, edit.name))
 
 
-@rule(Effect.RESTART, Effect.DRAIN, Effect.REFUSED)
+@rule(Effect.RESTART, Effect.DRAIN)
 def count(edit: Edit) -> Impact:
     if moves(edit):
         return _leave(roster.node_names(edit.before, edit.name))
     old, new = (roster.node_names(config, edit.name) for config in (edit.before, edit.after))
     was, now = (roster.elastic_names(config, edit.name) for config in (edit.before, edit.after))
-    if fixed := [name for name in new if name in was and name not in now]:
-        first = edit.before.nodesets[edit.name].static
-        return Refuse(
-            f"{names(fixed)} may have a machine that Slurm asked for, of the name that the static one needs: first "
-            f"lower max to {first or 1}, so that elastic nodes leave, then write the new count",
-            command="./hpc up {stack}",
+    if fixed := roster.turned_static(edit.before, edit.after, edit.name):
+        return Drain(
+            f"{names(fixed)} becomes static: no new jobs start there, `./hpc up` waits for those that run, has the "
+            "machine that Slurm asked for deleted, and creates one that stays",
+            show_jobs(fixed),
         )
     if freed := [name for name in old if name in now and name not in was]:
         return Drain(

@@ -11,6 +11,7 @@ import pulumi_random as random
 
 from cluster.catalog import SYSTEMS
 from cluster.config import ClusterConfig
+from cluster.config.validators.settings import minutes
 from cluster.platforms.local.address_plan import plan
 from cluster.roster import (
     MachineSpec,
@@ -57,7 +58,8 @@ ExecStart=/usr/bin/dcgm-exporter
 WantedBy=multi-user.target
 """
 _PROPERTIES: Mapping[str, Any] = {
-    "spot": {"scheduling": {"provisioningModel": "SPOT", "instanceTerminationAction": "DELETE"}}
+    "spot": {"scheduling": {"provisioningModel": "SPOT", "instanceTerminationAction": "DELETE"}},
+    "flex": {"scheduling": {"provisioningModel": "FLEX_START", "instanceTerminationAction": "DELETE"}},
 }
 """Properties of instances by the way in which they are asked for."""
 MODES = {"/var/mail": (0o2775, MAIL_GID)}
@@ -263,7 +265,7 @@ def _cloud(
                 "nodeset": name,
                 "way": capacity.way,
                 "properties": {
-                    "labels": {**labels, "hpc-nodeset": name},
+                    "labels": {**labels, "hpc-nodeset": name, "hpc-made-by": "reconcile"},
                     "machineType": f"zones/{_ZONE}/machineTypes/{nodeset_type(config, section).name}",
                     **_PROPERTIES.get(capacity.way, {}),
                 },
@@ -285,6 +287,7 @@ def _elastic(config: ClusterConfig, token: pulumi.Output[str]) -> Elastic:
                 {
                     "way": capacity.way,
                     "template": f"projects/{_PROJECT}/global/instanceTemplates/{_template(config, name, capacity.way)}",
+                    **({"run_seconds": int(minutes(capacity.flex.max_run) * 60)} if capacity.flex else {}),
                 }
                 for capacity in section.ways
             ]

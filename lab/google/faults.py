@@ -35,6 +35,10 @@ class FaultClient:
         """Return the instances, those of static nodes included."""
         return self._ask(f"/compute/v1/{self._place}/instances")["items"]
 
+    def groups(self) -> list[dict[str, Any]]:
+        """Return the managed instance groups."""
+        return self._ask(f"/compute/v1/{self._place}/instanceGroupManagers")["items"]
+
     def requests(self) -> list[dict[str, Any]]:
         """Return the last requests: time, method, path, status."""
         return self._ask("/lab/requests")["requests"]

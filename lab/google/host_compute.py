@@ -36,6 +36,7 @@ from components.local.host.process import Process, usual_umask
 from hostfiles import locked, write_atomically
 from lab.google.compute import GOOGLE, QUOTA, STOCK_OUT, not_found, not_ready
 from lab.google.http import Answer, Call, GoogleHttp, RefusalError
+from lab.google.instance_groups import InstanceGroups
 
 WORKERS = 8
 """Machines that are started or ended at the same time."""
@@ -74,6 +75,10 @@ class Faults:
     """How many of the next operations do not end, by kind: `insert`, `delete`."""
     unavailable: float = 0.0
     """Part of the requests that are answered with 503, 0 to 1."""
+    queue_seconds: float = 3.0
+    """How long a request of flex start waits at least."""
+    queue_error: str = ""
+    """The code of the error with which it then fails."""
     bad_hosts: list[str] = field(default_factory=list)
     """Hosts, as `host-3`, whose machines boot and never join the cluster."""
     sick_hosts: list[str] = field(default_factory=list)
@@ -97,6 +102,10 @@ class Instance:
     """When it is stopped without a request: it is preempted; 0: it is not."""
     maintenance: float = 0.0
     """Start of its maintenance window; 0: none is planned."""
+    group: str = ""
+    """The managed instance group that it is of."""
+    ends: float = 0.0
+    """When it is deleted, at the end of its run time; 0: it has none."""
 
 
 @dataclass
@@ -133,7 +142,7 @@ class Operation:
         return row
 
 
-class HostCompute(GoogleHttp):
+class HostCompute(InstanceGroups, GoogleHttp):
     """The server of one stack, by its folder."""
 
     def __init__(self, paths: CloudPaths) -> None:
@@ -155,6 +164,7 @@ class HostCompute(GoogleHttp):
         self.operations: dict[str, Operation] = {}
         self.by_request: dict[str, str] = {}
         self.faults = Faults()
+        self.groups = {}
         self.next = 1
         self.away = False
         """Whether the controller, which is an instance here with `failover`, was deleted by a request."""
@@ -169,6 +179,7 @@ class HostCompute(GoogleHttp):
             self.operations = {row["name"]: Operation(**row) for row in state["operations"]}
             self.by_request, self.next = state["requests"], state["next"]
             self.faults, self.away = Faults(**state["faults"]), state.get("away", False)
+            self.groups = state.get("groups", {})
         self._read_design()
 
     def _save(self) -> None:
@@ -182,6 +193,7 @@ class HostCompute(GoogleHttp):
             "next": self.next,
             "faults": asdict(self.faults),
             "away": self.away,
+            "groups": self.groups,
         }
         write_atomically(self._paths.state, json.dumps(state), mode=0o600)
         self._changed.notify_all()
@@ -223,6 +235,7 @@ class HostCompute(GoogleHttp):
         """Begin what is due."""
         now = time.time()
         with self._lock:
+            self.step_groups()
             for name, one in self.operations.items():
                 if not one.done and not one.hangs and name not in self._acting and one.due <= now:
                     self._acting[name] = threading.Thread(target=self._act, args=[one], daemon=True)
@@ -436,6 +449,7 @@ class HostCompute(GoogleHttp):
             ("GET", f"{one}/serialPort", self._serial_port),
             ("GET", f"{one}/getGuestAttributes", lambda _, zone, name: self._no_attribute(zone, name)),
             *later,
+            *((method, f"/compute/v1/{path}", answer) for method, path, answer in self.group_routes()),
             ("GET", f"{zone}/operations", self._operations),
             ("GET", f"{zone}/operations/([^/]+)", self._operation),
             ("POST", f"{zone}/operations/([^/]+)/wait", self._operation),
@@ -476,10 +490,17 @@ class HostCompute(GoogleHttp):
                 "type": "SCHEDULED", "maintenanceStatus": "PENDING", "canReschedule": True,
                 "windowStartTime": begins, "latestWindowStartTime": begins, "windowEndTime": ends,
             }  # fmt: skip
+        metadata = {}
+        if instance.group:
+            path = f"projects/1/zones/z/instanceGroupManagers/{instance.group}"
+            metadata = {"metadata": {"items": [{"key": "created-by", "value": path}]}}
+            until = time.strftime("%Y-%m-%dT%H:%M:%S.000+00:00", time.gmtime(instance.ends))
+            status["scheduling"] = {"terminationTimestamp": until}
         # `up` may have recreated the controller's machine.
         facts = machine.facts(self._bare(instance)) if instance.name == self._controller else None
         return {
             **self._properties(instance),
+            **metadata,
             "id": f"{instance.id}-{facts.instance_id}" if facts else instance.id,
             "name": instance.name,
             "zone": GOOGLE + instance.zone,
@@ -655,6 +676,42 @@ class HostCompute(GoogleHttp):
             raise not_found(f"{zone}/operations/{name}")
         if call.method == "POST":
             self._changed.wait_for(lambda: operation.done, timeout=20)
+        return operation.seen()
+
+    # -- managed instance groups -------------------------------------------------------------------------------------
+
+    def queue(self) -> tuple[float, str]:
+        return self.faults.queue_seconds, self.faults.queue_error
+
+    def present(self) -> float:
+        return time.time()
+
+    def template_of(self, link: str) -> Mapping[str, Any]:
+        return self.design["templates"][self._template(link)].get("properties", {})
+
+    def shortage_of(self, link: str, count: int) -> list[Mapping[str, Any]]:
+        # The template may be gone, as the stack has another image since.
+        name = link.rpartition("/")[2]
+        return list(self._shortage(name, count)) if name in self.design["templates"] else [dict(STOCK_OUT)]
+
+    def come(self, zone: str, names: Sequence[str], link: str, group: str, ends: float) -> None:
+        for name in names:
+            self._new(zone, name, link.rpartition("/")[2], None)
+            self.instances[name].group, self.instances[name].ends = group, ends
+        self._begin("insert", zone, names, self.faults.insert_seconds)
+
+    def leave(self, zone: str, names: Sequence[str]) -> None:
+        there = [name for name in names if name in self.instances]
+        for name in there:
+            self.instances[name].status = "STOPPING"
+        self._begin("delete", zone, there, self.faults.delete_seconds)
+
+    def operate(self, call: Call, kind: str, path: str, finish: Callable[[], None]) -> dict[str, Any]:
+        operation = self._begin(kind, path.partition("/instanceGroupManagers/")[0], [], 0.0, call)
+        if not operation.hangs:
+            operation.done = True
+            finish()
+            self._save()
         return operation.seen()
 
     # -- faults ------------------------------------------------------------------------------------------------------

@@ -88,6 +88,7 @@ PHASES: dict[str, Callable[[dict[str, Any]], object]] = {
     "ends": of("jobs.drain", "reserve_ends"),
     "warm-up": of("jobs.warm_up", "warm"),
     "leave": lambda payload: of("jobs.drain", "leave")(payload["node"]),
+    "vacate": lambda payload: of("jobs.drain", "vacate")(payload["nodes"]),
     "settle": restore_last_success,  # known by this name to every version
     "backup": lambda _: of("accounting.backup", "send")(),
     "restore": of("accounting.backup", "restore"),

@@ -244,9 +244,9 @@ GROWING_SAMPLES: list[Sample] = [
     ("nodesets.*.count", at("nodesets", "cpu", count=1), Effect.DRAIN),
     ("nodesets.*.count", at("nodesets", "cpu", count={"min": 1, "max": 4}), Effect.DRAIN),
     ("nodesets.*.count", at("nodesets", "cpu", count={"min": 1, "max": 6}), Effect.DRAIN),
-    ("nodesets.*.count", at("nodesets", "cpu", count={"min": 3, "max": 4}), Effect.REFUSED),
-    ("nodesets.*.count", at("nodesets", "cpu", count=3), Effect.REFUSED),
-    ("nodesets.*.count", at("nodesets", "cpu", count={"min": 4, "max": 8}), Effect.REFUSED),
+    ("nodesets.*.count", at("nodesets", "cpu", count={"min": 3, "max": 4}), Effect.DRAIN),
+    ("nodesets.*.count", at("nodesets", "cpu", count=3), Effect.DRAIN),
+    ("nodesets.*.count", at("nodesets", "cpu", count={"min": 4, "max": 8}), Effect.DRAIN),
 ]
 ONE_CHOICE = {one for one in editable() if one.startswith("slurm.rxdm")}
 """The prolog of machines that a rehearsal is no such."""

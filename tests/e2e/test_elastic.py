@@ -23,11 +23,18 @@ WAITS = "while [ ! -e /home/alice/go ]; do sleep 0.2; done"
 
 @pytest.fixture(scope="module")
 def spare(bring_up: Callable[..., Cluster]) -> Cluster:
-    """A controller where people log in, a static node, and three elastic ones that go soon."""
+    """A controller where people log in, a static node, three elastic ones that go soon, and two of flex start."""
     return bring_up(
         "spare",
         login={"on": "controller"},
-        nodesets={"cpu": {"count": {"min": 1, "max": 4}, "idle": "20s"}},
+        nodesets={
+            "cpu": {"count": {"min": 1, "max": 4}, "idle": "20s"},
+            "late": {"count": {"min": 0, "max": 2}, "idle": "20s", "capacity": {"flex": {"max_run": "60"}}},
+        },
+        partitions={
+            "main": {"nodesets": ["cpu"], "default": True},
+            "late": {"nodesets": ["late"], "max_time": "45"},
+        },
         # A job whose node was lost is eligible again once the credential of its first start has expired.
         slurm={"extra": {"AuthInfo": "cred_expire=5", "SuspendTimeout": 20}},
     )
@@ -48,7 +55,7 @@ def paths(cluster: Cluster) -> CloudPaths:
 
 def machines(cluster: Cluster) -> set[str]:
     """Nodes whose machines run."""
-    found = {f"cpu-{n}" for n in range(4)}
+    found = {*(f"cpu-{n}" for n in range(4)), "late-0", "late-1"}
     return {name for name in found if running(bare(cluster.root, cluster.name, f"{cluster.name}-{name}").paths)}
 
 
@@ -80,7 +87,7 @@ def only_static(cluster: Cluster) -> None:
 
     def now() -> bool:
         states = cluster.inside("controller", "sinfo --noheader --Node --format='%N %T'").split()[1::2]
-        return machines(cluster) == {"cpu-0"} and sorted(states) == ["idle", "idle~", "idle~", "idle~"]
+        return machines(cluster) == {"cpu-0"} and sorted(states) == ["idle", *["idle~"] * 5]
 
     eventually(now, what="the end of every elastic node")
 
@@ -106,6 +113,31 @@ def test_a_job_waits_for_capacity_gets_all_of_its_nodes_or_none_and_these_go_whe
     assert began in spare.inside("controller", "cat /var/log/slurm/slurmctld.log")
     only_static(spare)
     assert {row["name"] for row in cloud.instances()} == {"spare-cpu-0"}
+
+
+def test_machines_of_flex_start_are_waited_for_together_and_no_job_runs_past_their_end(
+    spare: Cluster, cloud: FaultClient
+):
+    cloud.set(queue_seconds=1e9)
+    options = ("--partition=late", "--nodes=2", "--exclusive")
+    number = submit(spare, *options)
+    says = "waits for 2 machines of flex start"
+    eventually(lambda: says in spare.inside("controller", f"scontrol show job {number}"), what="what it waits for")
+    assert job(spare, number)["JobState"] in ("CONFIGURING", "RUNNING")
+    (group,) = cloud.groups()
+    assert "spare-late-[0-1]" in group["description"]
+    spare.inside("controller", f"scancel {number}")
+    eventually(lambda: not cloud.groups(), what="the end of the request")
+    cloud.set()
+    number = submit(spare, *options, script="srun hostname > /home/alice/late; " + WAITS)
+    becomes(spare, number, "RUNNING")
+    eventually(
+        lambda: spare.inside("controller", "cat /home/alice/late; true").count("spare-late-") == 2, what="both nodes"
+    )
+    reserved = "scontrol --oneliner show reservation"
+    eventually(lambda: spare.inside("controller", reserved).count("hpc-until-spare-late-") == 2, what="their ends")
+    spare.run("touch", "/home/alice/go", user="alice")
+    becomes(spare, number, "COMPLETED")
 
 
 def test_the_host_of_an_idle_node_is_maintained_before_its_window(spare: Cluster, cloud: FaultClient):

@@ -67,6 +67,20 @@ def test_it_comes_with_a_job_after_a_restart_of_slurmctld(grown: Cluster):
     assert grown.said("ssh", "cpu-2", "--", "hostname").strip() == "grown-cpu-2"
 
 
+def test_an_elastic_node_becomes_static_when_its_job_has_ended(grown: Cluster):
+    """One runs a job on a machine that Slurm asked for, the other is off or idle."""
+    drained = "sinfo --noheader --nodes=grown-cpu-1 --format=%T | grep -q drain"
+    job = grown.job(f"until {drained}; do sleep 1; done; sleep 2", "--nodelist=grown-cpu-1")
+    said = count(grown, count={"min": 2, "max": 3}, idle="20s")
+    assert "grown-cpu-1 becomes static" in said
+    assert ended(grown, job)
+    assert states(grown)["grown-cpu-1"] == "idle"
+    assert machine(grown, "cpu-1")
+    assert "CLOUD" not in grown.inside("controller", "scontrol --oneliner show node grown-cpu-1")
+    assert grown.said("ssh", "cpu-1", "--", "hostname").strip() == "grown-cpu-1"
+    count(grown, count={"min": 1, "max": 3}, idle="20s")
+
+
 def test_a_node_that_leaves_takes_its_machine_along_when_its_job_has_ended(grown: Cluster):
     # Until the node is drained, and long enough after it to be seen.
     drained = "sinfo --noheader --nodes=grown-cpu-2 --format=%T | grep -q drain"

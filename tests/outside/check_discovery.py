@@ -180,4 +180,18 @@ def test_what_the_document_promises(artifact: Path, outside: Recorder) -> None:
     assert schemas["ResourceStatus"]["properties"]["upcomingMaintenance"]["$ref"] == "UpcomingMaintenance"
     assert "request" not in methods["performMaintenance"]
     outside.holds("google-maintenance-on-request")
-    outside.did("read what the document says of request ids, of all or none, and of maintenance")
+
+    resize = schemas["InstanceGroupManagerResizeRequest"]["properties"]
+    assert {"CREATING", "ACCEPTED", "SUCCEEDED", "FAILED", "CANCELLED"} <= {*resize["state"]["enum"]}
+    described = " ".join(" ".join(resize["state"]["enumDescriptions"]).split())
+    assert "any VMs that were created during provisioning are rolled back and removed from the MIG" in described
+    assert "names of instances to be created by this resize request" in text(resize["instances"])
+    assert "At the end of the run duration instance will be deleted" in text(resize["requestedRunDuration"])
+    outside.holds("google-resize-requests")
+    groups = document.content["resources"]["instanceGroupManagers"]["methods"]
+    assert "and all of the instances in that group" in text(groups["delete"])
+    assert "reduces thetargetSize of the managed instance group" in text(groups["deleteInstances"])
+    assert schemas["ResourceStatus"]["properties"]["scheduling"]["$ref"] == "ResourceStatusScheduling"
+    assert "will be terminated" in text(schemas["ResourceStatusScheduling"]["properties"]["terminationTimestamp"])
+    outside.holds("google-termination-timestamp")
+    outside.did("read what the document says of request ids, of all or none, of maintenance, and of resize requests")

@@ -73,6 +73,21 @@ def leave(name: str) -> None:
         run("scontrol", "update", f"NodeName={name}", "State=DOWN", f"Reason={scheduler.REMADE}")
 
 
+def vacate(names: list[str]) -> None:
+    """Empty elastic nodes that are about to be static, and have their machines deleted: the static ones have the same
+    names. They stay drained until these have joined.
+
+    Raises SetupError at the stack's limit; then nothing new starts there, and the next `up` goes on.
+    """
+    _answer()
+    found = scheduler.states()
+    why = {name: scheduler.REMADE for name in names if name in found and scheduler.ELASTIC in found[name]["states"]}
+    if why:
+        scheduler.drain_nodes(why)
+        _wait(set(why), set(), float(TIMEOUT.read_text()) if TIMEOUT.exists() else DEFAULT_SECONDS)
+        _power_down(why)
+
+
 def refuse_busy(users: set[str]) -> None:
     """Return if no user who leaves has jobs: sacctmgr would refuse, and nodes could not remove the account.
 

@@ -38,7 +38,7 @@ LOOPS = (GONE, ENDS, NO_CAPACITY, NO_MACHINE, NO_BOOT, REPLACED, MAINTAINED, FAU
 ORPHAN_SECONDS = 90  # an instance of a node that sleeps: as slurm-gcp waits (slurmsync.py)
 DOWN_SECONDS = 600  # a node that is down while its machine runs: longer than a boot, and ReturnToService=2
 SUSPENDED_SECONDS = 15  # a node that is powering down without a machine: lists may be late
-JOBLESS_SECONDS = 60  # a machine in the queue that no job waits for
+JOBLESS_SECONDS = 30  # a machine in the queue that no job waits for
 MAINTAIN_SECONDS = 600  # from the request for a maintenance until it begins
 REPAIR_SECONDS = 1800  # a machine that was rebooted, moved or replaced is checked by then
 DAY = 24 * 3600
@@ -585,7 +585,7 @@ RULES: tuple[Rule, ...] = (
          lambda c: c.none and c.up and c.twice, reason=GONE, counts=True),
     Rule("gone-once", NONE, ANY, "else", Do.NOTHING, lambda c: c.none),
     # Instances that wait, boot or run.
-    Rule("queued-jobless", "PENDING", "POWERING_UP", "made by the loop, for 60 s; no job waits for it", Do.FORCE,
+    Rule("queued-jobless", "PENDING", "POWERING_UP", "made by the loop, for 30 s; no job waits for it", Do.FORCE,
          lambda c: c.status == "PENDING" and c.booting and c.ours and not (c.node and c.node.jobs)
          and c.lasted > JOBLESS_SECONDS),
     Rule("queued", "PENDING", "POWERING_UP", "", Do.NOTHING, lambda c: c.status == "PENDING" and c.booting),

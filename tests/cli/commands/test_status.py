@@ -170,6 +170,14 @@ class TestScreen:
         asked = {"time": 99.0, "rule": "asked-resume", "nodes": ["hc-gpu-[1-2]"]}
         controller["reconcile"] = {"jobs": {"7": why}, "actions": [asked, {**action, "slurm": "IDLE+POWERING_UP"}]}
         assert status_screen.queue(seen)[1][6] == f"({why})"
+        for why, shown in (
+            ("hpc: waits for 2 machines of flex start", "(hpc: waits for 2 machines of flex start)"),
+            ("hpc: requeued at 12:10 from hc-gpu-1: its machine is gone", "hc-gpu-[1-2]"),
+        ):
+            row = {**job, "nodes": "hc-gpu-[1-2]", "state": "CONFIGURING"}
+            controller["slurm"]["jobs"] = {"states": {"CONFIGURING": 1}, "first": [row]}
+            controller["reconcile"]["jobs"] = {"7": why}
+            assert status_screen.queue(seen)[1][6] == shown
         assert status_screen.actions(seen, 160.0)[1:] == [
             ("1 min", "create", "hc-gpu-[1-2]", "idle+powering_up", "spot"),
         ]

@@ -196,6 +196,14 @@ class TestElasticNodes:
         assert {"POWERED_DOWN", "DRAIN"} <= cloud.nodes["b"]
         assert [one for one in cloud.asked if "POWER" in one] == ["b POWER_DOWN", "b POWER_DOWN_FORCE"]
 
+    def test_that_become_static_are_off_and_drained_until_their_machine_has_joined(self, cloud):
+        drain.vacate(["a", "b", "c", "d", "new"])
+        assert cloud.nodes["a"] == {"IDLE"}, "it is static already, after an `up` that did not reach its end"
+        for name in "bcd":
+            assert {"POWERED_DOWN", "DRAIN"} <= cloud.nodes[name]
+        assert {cloud.reasons[name] for name in "bcd"} == {scheduler.REMADE}
+        assert scheduler.REMADE in scheduler.OURS, "the set-up resumes them"
+
     def test_that_were_static_are_off_and_not_drained(self, cloud):
         drain.leave("b")
         assert cloud.asked[-1] == "b POWER_DOWN"
