@@ -81,8 +81,8 @@ waited=0
 while [ "$waited" -lt "$((${limit:-60} - 20))" ] && [ -n "$(asleep)" ]; do
     squeue --noheader --jobs="$SLURM_JOB_ID" --states=CONFIGURING --format=%N 2>/dev/null |
         grep -qxF "$SLURM_JOB_NODELIST" || exit 0
-    # Machines of a cloud take minutes.
-    pause=$((waited < 20 ? 1 : 3))
+    # Machines of a cloud take minutes, in its queue hours.
+    pause=$((waited < 20 ? 1 : waited < 1200 ? 3 : 15))
     sleep "$pause"
     waited=$((waited + pause))
 done

@@ -77,6 +77,8 @@ def missing(
     `key` is the fingerprint of the controller's MUNGE key. slurmctld may not have noticed yet that a node has another.
     """
     why: dict[str, str] = {}
+    # A drain always has a reason, which slurmctld loses of a node that was off and is static after its restart.
+    ours = (*OURS, "")
     for name in names:
         state = found.get(name)
         report = reports.get(name)
@@ -91,11 +93,11 @@ def missing(
         elif "REBOOT_ISSUED" in state["states"]:
             # To resume it would have slurmctld forget that it waits for a boot.
             why[name] = f"it reboots: {state['reason']}"
-        elif "DRAIN" in state["states"] and "DOWN" not in state["states"] and state["reason"] not in OURS:
+        elif "DRAIN" in state["states"] and "DOWN" not in state["states"] and state["reason"] not in ours:
             continue
-        elif "DRAIN" in state["states"] and "NOT_RESPONDING" not in state["states"] and state["reason"] in OURS:
-            why[name] = f"down: {state['reason']}"
-        elif "DOWN" in state["states"] and "NOT_RESPONDING" not in state["states"]:
+        elif ("DRAIN" in state["states"] and "NOT_RESPONDING" not in state["states"] and state["reason"] in ours) or (
+            "DOWN" in state["states"] and "NOT_RESPONDING" not in state["states"]
+        ):
             why[name] = f"down: {state['reason'] or 'no reason given'}"
         elif not state["states"] & WORKING or state["states"] & BROKEN:
             why[name] = "slurmd has not registered (" + "+".join(sorted(state["states"])) + ")"

@@ -28,7 +28,7 @@ class TestParse:
 
 class TestMissing:
     @pytest.mark.parametrize(
-        "state", ["IDLE", "MIXED", "ALLOCATED", "IDLE+DRAIN Reason=bad fan", "ALLOCATED+DRAIN", "ALLOCATED+COMPLETING"]
+        "state", ["IDLE", "MIXED", "ALLOCATED", "IDLE+DRAIN Reason=bad fan", "ALLOCATED+COMPLETING"]
     )
     def test_a_working_or_deliberately_drained_node_is_there(self, state):
         found = scheduler.parse_nodes(f"NodeName=n State={state}")
@@ -45,6 +45,8 @@ class TestMissing:
             ("DOWN*", CONFIGURED, "slurmd has not registered (DOWN+NOT_RESPONDING)"),
             ("DOWN", CONFIGURED, "down: no reason given"),
             ("DOWN+DRAIN Reason=Low memory [root@2026]", CONFIGURED, "down: Low memory"),
+            # Of a node that was off while its drain began, and is static since (24.11).
+            ("IDLE+DRAIN", CONFIGURED, "down: no reason given"),
             *(
                 (f"{state} Reason={reason} [root@2026]", CONFIGURED, f"down: {reason}")
                 for state in ("IDLE+DRAIN", "DOWN+DRAIN")
