@@ -176,8 +176,8 @@ _QUEUE = (
     _lines("Answer of slurmctld", SECONDS, ("max(hpc_slurmctld_ping_seconds)", "ping")),
 )
 _NODES = (
-    _bars("CPUs in use", SHARE, _BUSY, "{{instance}}"),
-    _bars("Memory in use", SHARE, _MEMORY, "{{instance}}"),
+    _bars("CPUs in use by machine", SHARE, _BUSY, "{{instance}}"),
+    _bars("Memory in use by machine", SHARE, _MEMORY, "{{instance}}"),
     _lines("CPUs in use", SHARE, *_spread(_BUSY)),
     _lines("Memory in use", SHARE, *_spread(_MEMORY)),
     _lines("Load of one minute", "processes", *_spread(f"node_load1{{{_CHOSEN}}}")),
@@ -211,6 +211,10 @@ _NODES = (
 )
 _ONE_GPU = "{{instance}} GPU {{gpu}}"
 _GPUS = (
+    _bars("GPUs allocated by node", "GPUs", "max by (node) (slurm_node_gpus_alloc)", "{{node}}", needs=GPUS),
+    _bars(
+        "A kernel runs, by node", SHARE, f"avg by (instance) ({_gpu('DEV_GPU_UTIL')}) / 100", "{{instance}}", needs=DCGM
+    ),
     _lines(
         "GPUs",
         "GPUs",
@@ -218,10 +222,8 @@ _GPUS = (
         ("sum(slurm_node_gpus_alloc)", "allocated"),
         needs=GPUS,
     ),
-    _bars("GPUs allocated", "GPUs", "max by (node) (slurm_node_gpus_alloc)", "{{node}}", needs=GPUS),
     _lines("A kernel runs", SHARE, *_spread(f"{_gpu('DEV_GPU_UTIL')} / 100"), needs=DCGM),
     _lines("Tensor cores are active", SHARE, *_spread(_gpu("PROF_PIPE_TENSOR_ACTIVE")), needs=DCGM),
-    _bars("A kernel runs", SHARE, f"avg by (instance) ({_gpu('DEV_GPU_UTIL')}) / 100", "{{instance}}", needs=DCGM),
     _lines("GPU memory in use", SHARE, *_spread(_gpu_memory()), needs=DCGM),
     _lines("Temperature", CELSIUS, *_spread(_gpu("DEV_GPU_TEMP")), needs=DCGM),
     _lines("Power", WATT, (f"sum({_gpu('DEV_POWER_USAGE')})", "all GPUs"), needs=DCGM),
@@ -309,7 +311,13 @@ _PEOPLE = (
     ),
 )
 _FILE_SYSTEMS = (
-    _bars("Shared file systems: in use", SHARE, _SHARED_FULL, "{{mountpoint}}"),
+    _bars("Shared file systems: in use now", SHARE, _SHARED_FULL, "{{mountpoint}}"),
+    _bars(
+        "Mounted and written to by the controller",
+        "(1 is yes)",
+        "hpc_shared_filesystem_mounted * on (mountpoint) (1 - hpc_shared_filesystem_readonly)",
+        "{{mountpoint}}",
+    ),
     _lines("Shared file systems: in use", SHARE, (_SHARED_FULL, "{{mountpoint}}")),
     _lines("Shared file systems: free", BYTES, ("hpc_shared_filesystem_free_bytes", "{{mountpoint}}")),
     _lines("Shared file systems: answer", SECONDS, ("hpc_shared_filesystem_answer_seconds", "{{mountpoint}}")),
@@ -318,12 +326,6 @@ _FILE_SYSTEMS = (
         SHARE,
         f"topk(20, topk by (instance) (1, {_FULL}))",
         "{{instance}} {{mountpoint}}",
-    ),
-    _bars(
-        "Mounted and written to by the controller",
-        "(1 is yes)",
-        "hpc_shared_filesystem_mounted * on (mountpoint) (1 - hpc_shared_filesystem_readonly)",
-        "{{mountpoint}}",
     ),
 )
 _HEALTH = (

@@ -161,15 +161,17 @@ def test_every_dashboard_is_drawn_within_its_axes_and_names_are_text(
     outside = """[...document.querySelectorAll('.panel > svg')].filter(svg => [...svg.querySelectorAll('path, circle')]
         .some(one => { const box = one.getBBox(); return box.y < 19 || box.y + box.height > 191 || box.x < 61
         || box.x + box.width > 553 })).map(svg => svg.ariaLabel)"""
-    with browser.page(served.url) as page:
+    with browser.page(served.url, width=400) as page:
         for dashboard in DASHBOARDS:
             page.evaluate(f"location.hash = '{dashboard.name}{'=7' if dashboard.name == 'job' else ''}'")
             page.wait(f"document.title === '{dashboard.title} - big'")
             wait_until_read(page)
             panels = page.evaluate("[...document.querySelectorAll('.panel')].map(one => one.innerText)")
             assert len(panels) == len(dashboard.panels)
+            assert page.evaluate("document.documentElement.scrollWidth") == 400
             assert not [text for text in panels if "No data" in text]
             assert page.evaluate(outside) == []
+            assert page.violations() == []
             if dashboard.name == "people":
                 assert HOSTILE in "".join(panels)
         assert page.evaluate("document.images.length") == 0

@@ -93,9 +93,9 @@ def test_panels_are_of_metrics_that_exist_and_name_their_series(dashboard: str, 
         assert not kept or set(re.findall(r"\{\{(\w+)", legend)) <= set(kept[0].split(", ")), query
 
 
-def test_titles_are_unique_among_panels_of_a_kind():
+def test_titles_of_a_dashboard_are_unique():
     for dashboard in DASHBOARDS:
-        titles = [(panel.kind, panel.title) for panel in dashboard.panels]
+        titles = [panel.title for panel in dashboard.panels]
         assert len(set(titles)) == len(titles)
 
 
