@@ -165,7 +165,6 @@ PROLOG_FLAGS = Table(
 POWER_SAVING = Table(
     always=("idle_on_node_suspend", "cloud_dns"),
     some={
-        "INFINITE": ("25.05", "26.05"),
         "KeepPowerSaveSettings": ("23.11", "26.05"),
         "cloud": ("22.05", "22.05"),
         "cloud_reg_addrs": ("22.05", "22.05"),
@@ -174,8 +173,10 @@ POWER_SAVING = Table(
     },
 )
 """Words about elastic nodes: of SlurmctldParameters, ReconfigFlags (KeepPowerSaveSettings), SchedulerParameters
-(requeue_on_resume_failure), ResumeTimeout (INFINITE) and PrivateData (cloud), in slurm.conf(5) at the same tags. What
-cloud and cloud_reg_addrs did is so without them later."""
+(requeue_on_resume_failure) and PrivateData (cloud), in slurm.conf(5) at the same tags. What cloud and cloud_reg_addrs
+did is so without them later."""
+ENDLESS_RESUME = VERSIONS[VERSIONS.index("25.05") :]
+"""Releases whose ResumeTimeout may be INFINITE; before, that is a number of seconds (src/slurmctld/power_save.c)."""
 
 RECONFIGURED = frozenset(
     """

@@ -6,7 +6,7 @@ The programs only write down what is asked for. The controller's reconcile servi
 
 from collections.abc import Mapping
 
-from cluster.catalog.slurm_releases import CONF, PARTITION, POWER_SAVING
+from cluster.catalog.slurm_releases import CONF, ENDLESS_RESUME, PARTITION, POWER_SAVING
 from cluster.config.cluster import ClusterConfig
 from cluster.config.section import Value
 from cluster.roster import static_names
@@ -90,9 +90,10 @@ def partition_settings(config: ClusterConfig, name: str) -> dict[str, Value]:
     sections = [config.nodesets[nodeset] for nodeset in config.partitions[name].nodesets]
     elastic = [section for section in sections if section.elastic]
     queued = any(way.flex for section in elastic for way in section.ways)
+    endless = config.slurm_version in ENDLESS_RESUME
     return {
         "SuspendTime": max((section.idle_seconds for section in elastic), default=None),
-        "ResumeTimeout": (_known(config, "INFINITE") or [QUEUED_SECONDS])[0] if queued else None,
+        "ResumeTimeout": None if not queued else "INFINITE" if endless else QUEUED_SECONDS,
     }
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from cluster.catalog.slurm_releases import POWER_SAVING, SUPPORT_ENDS, UPGRADES, VERSIONS
+from cluster.catalog.slurm_releases import ENDLESS_RESUME, POWER_SAVING, SUPPORT_ENDS, UPGRADES, VERSIONS
 from tests.outside.recorder import Recorder
 
 MANAGER, POWER, MANUAL = "src/slurmctld/node_mgr.c", "src/slurmctld/power_save.c", "doc/man/man5/slurm.conf.5"
@@ -56,6 +56,12 @@ def test_words_of_each_release_are_in_its_manual(source: Source, outside: Record
     assert [version for version, there in addresses.items() if there] == ["22.05"]
     outside.did(f"words of power saving in slurm.conf(5) of {', '.join(source.tags.values())}")
     outside.holds("slurm-power-saving-words")
+
+
+def test_a_node_may_be_waited_for_without_an_end(source: Source, outside: Recorder) -> None:
+    endless = {version: "node_ptr->resume_timeout != INFINITE16" in source.text(version, POWER) for version in VERSIONS}
+    assert tuple(version for version, there in endless.items() if there) == ENDLESS_RESUME
+    outside.holds("slurm-endless-resume")
 
 
 def test_a_boot_is_one_after_the_request(source: Source, outside: Recorder) -> None:
