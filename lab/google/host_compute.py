@@ -51,6 +51,8 @@ echo "Unable to determine the device handle for GPU 0000:04:00.0: GPU is lost.  
 exit 15
 """
 """nvidia-smi without a GPU: its message and exit code (nvidia-smi(1))."""
+PLACE = "/etc/hpc/place"
+"""As scripts/gcp/start.py writes it."""
 _JOIN_UNIT = "/etc/systemd/system/multi-user.target.wants/hpc-node.service"
 _SCRIPTS = Path(__file__).parents[2] / "scripts"
 _TICK_SECONDS = 0.1
@@ -306,7 +308,7 @@ class HostCompute(InstanceGroups, GoogleHttp):
         design = machine.design({**props, "name": instance.name, "address": self.design["addresses"][instance.name]})
         if not instance.template:
             return design
-        own = {INSTANCE: File(content=f"{instance.id}\n")}
+        own = {INSTANCE: File(content=f"{instance.id}\n"), PLACE: File(content=f"{_place(instance)}\n")}
         if instance.host in self.faults.bad_hosts:
             own[_JOIN_UNIT] = File(link="/dev/null")
         if instance.host in self.faults.sick_hosts:
@@ -482,7 +484,7 @@ class HostCompute(InstanceGroups, GoogleHttp):
             runs = machine.running(paths) is not None or machine.is_between_boots(paths)
             instance.status = "RUNNING" if runs else "TERMINATED"
         made = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(instance.created))
-        status: dict[str, Any] = {"physicalHost": f"/block/sub/{instance.host}"}
+        status: dict[str, Any] = {"physicalHost": _place(instance)}
         if instance.maintenance:
             begins = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(instance.maintenance))
             ends = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(instance.maintenance + 3600))
@@ -738,6 +740,12 @@ class HostCompute(InstanceGroups, GoogleHttp):
         self.instances[name].maintenance = time.time() + float(call.query.get("seconds", 3600))
         self._save()
         return {}
+
+
+def _place(instance: Instance) -> str:
+    """Return the name of an instance's host, which has its block: two hosts each."""
+    number = int(instance.host.rpartition("-")[2])
+    return f"/cluster/block-{number // 2}/{instance.host}"
 
 
 def main(folder: str) -> int:
