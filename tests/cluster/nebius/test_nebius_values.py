@@ -108,6 +108,15 @@ def test_a_cluster_can_do_without_names_of_switches():
     assert conf.items() <= without["slurm-cluster"].values["slurmConfig"].items()
 
 
+@pytest.mark.parametrize("version", ["4.1.7", "5.0.0"])
+def test_blocks_of_an_nvlink_domain_reach_the_chart(version):
+    given = {"slurmConfig": {"topologyPlugin": "topology/block"}, "topology": {"blockSize": 18}}
+    every = made(described(nebius={"values": {"slurm-cluster": given}, "soperator": {"version": version}}))
+    assert every["slurm-cluster"].values["topology"] == {"blockSize": 18}
+    checks = every["soperator-activechecks"].values["checks"]
+    assert checks.get("wait-for-topology", {}).get("runAfterCreation", True)
+
+
 class TestRegistry:
     @pytest.mark.parametrize("version", ["4.1.4", "4.1.7", "5.0.0"])
     def test_the_registry_of_charts_and_images_is_one_setting(self, version):
