@@ -295,8 +295,9 @@ def _versions(report: Report, status: Status) -> list[Html]:
 def _alerts(report: Report, status: Status) -> list[Html]:
     if report.config is None or report.config.monitoring is None:
         return [paragraph("The stack has no monitoring.")]
-    if why := status.seen.controller.error("alerts"):
-        return [_missing(Unread(why))]
+    controller = status.seen.controller
+    if controller.part("alerts") is None:
+        return [_missing(Unread(controller.error("alerts") or controller.why or "the controller did not report them"))]
     rows = _shown("Alerts that fire", status.tables.get("alerts", []))
     return rows or [paragraph("No alert fires.", class_="good")]
 
@@ -494,10 +495,9 @@ def _reliability(report: Report, facts: measured.Facts) -> list[Html]:
 
 def _states(facts: measured.Facts) -> list[Html]:
     """How runs of jobs ended."""
-    counts = Counter(run.state.partition(" ")[0].lower() for run in facts.runs)
-    return _shown(
-        "Runs of jobs by their end", [("STATE", "RUNS"), *((s, str(n)) for s, n in counts.most_common())], {1}
-    )
+    counts = Counter(run.state.partition(" ")[0].lower() for run in facts.runs).most_common()
+    rows = [(state, str(number)) for state, number in counts]
+    return _shown("Runs of jobs by their end", [("STATE", "RUNS"), *rows], right={1})
 
 
 _PARTS: Sequence[tuple[str, str, str, Callable[[Report, Any], Sequence[Html]]]] = (

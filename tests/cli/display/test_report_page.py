@@ -17,6 +17,7 @@ from cluster.report import svg
 from cluster.report.html import element, table, text
 from cluster.report.plot import Curve
 from tests.cli.display.reports import NOW, history, nccl, report, status
+from tests.cluster.observe.observations import healthy, without
 
 SMALL = report(2)
 PAGES = {2: render(SMALL), 64: render(report(64))}
@@ -123,6 +124,13 @@ def test_parts_that_can_not_be_read_are_named_and_the_others_are_there():
     assert "MLPerf trainings, the newest first" in words
     every = replace(found, config=None, reliability=lost, mlperf=lost)
     assert [tag for tag, _ in Parsed(render(every)).elements].count("section") == 11
+
+
+def test_alerts_that_prometheus_did_not_give_are_not_taken_for_none():
+    seen = without(healthy(), "controller", "no answer within 8 s")
+    words = [words for _, words in Parsed(render(report(2, status=replace(status(2), seen=seen)))).texts]
+    assert words[words.index("Could not be read: ") + 1] == "no answer within 8 s"
+    assert "No alert fires." not in words
 
 
 def test_a_cluster_without_jobs_and_benchmarks():
