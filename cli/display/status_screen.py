@@ -130,6 +130,17 @@ def actions(seen: ClusterObservation, now: float) -> Table:
     return _headed(("AGO", "ACTION", "NODES", "STATE BEFORE", "WHY"), rows)
 
 
+def failover(seen: ClusterObservation, now: float) -> Table:
+    """The machine that brings the controller back in its other zone."""
+    found = seen.controller.part("failover")
+    if not found or found["why"]:
+        return []
+    state = "armed" if found["armed"] else "not armed" if found["mode"] == "act" else found["mode"]
+    did = found["journal"][0] if found["journal"] else "-"
+    rows = [(state, ago(now - found["time"]), cut(found["said"], 80), cut(did, 80))]
+    return _headed(("FAILOVER", "LAST LOOK", "WHAT IT SAW", "WHAT IT DID LAST"), rows)
+
+
 def alerts(seen: ClusterObservation) -> Table:
     """Alerts of Prometheus that fire."""
     rows = [
@@ -241,6 +252,7 @@ def tables(seen: ClusterObservation, now: float) -> dict[str, Table]:
         "partitions": partitions(seen),
         "queue": queue(seen),
         "actions": actions(seen, now),
+        "failover": failover(seen, now),
         "alerts": alerts(seen),
         "daemons": daemons(seen, now),
         "storage": storage(seen),

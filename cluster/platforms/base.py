@@ -105,6 +105,10 @@ def _none(_: ClusterConfig) -> Sequence[Any]:
     return ()
 
 
+def _no_watch(_: ClusterConfig) -> str:
+    return ""
+
+
 def later(path: str) -> Callable[..., Any]:
     """The function `MODULE:NAME`, or one that returns the value of that name, whose module is imported at the first
     call: every command reads the fields of all platforms, and needs the rules of one."""
@@ -166,6 +170,8 @@ class Platform:
     """What a drawing of a cluster has beside its machines."""
     job_programs: Callable[[ClusterConfig], Collection[str]] = packaged
     """Programs that jobs have, of those that not every cluster has: pyxis, apptainer, podman, mpi, pytorch."""
+    watch: Callable[[ClusterConfig], str] = _no_watch
+    """The address at which the controller asks who watches it (`controller.failover`)."""
     on_this_host: bool = False
     """True if its machines run on this host: they are created as root."""
     credentials: Credentials | None = None

@@ -12,7 +12,7 @@ import pulumi_random as random
 from cluster.catalog import SYSTEMS
 from cluster.config import ClusterConfig
 from cluster.config.validators.settings import minutes
-from cluster.platforms.local.address_plan import plan
+from cluster.platforms.local.address_plan import CLOUD_PORT, plan
 from cluster.roster import (
     MachineSpec,
     controller_name,
@@ -26,7 +26,6 @@ from cluster.slurm import paths
 from cluster.slurm.power_saving import repaired_nodesets
 from cluster.slurm.script_tree import Tree
 from components.deploy import Deployment
-from components.local.host.cloud import PORT
 from components.local.host.images import Recipe, recipe
 from components.local.host.owner import state_id
 from components.local.host.paths import HostError, host_root, images_root
@@ -156,7 +155,7 @@ class LocalPlatform(pulumi.ComponentResource):
                 "state": key,
                 # Also without elastic nodes: as the last ones leave, the controller has their machines deleted, which
                 # comes after a change of the network.
-                "open_to": {addresses.of[controller_name(config)]: PORT},
+                "open_to": {addresses.of[controller_name(config)]: CLOUD_PORT},
             },
             child,
         )
@@ -238,7 +237,7 @@ def _cloud(
             "zones": [_ZONE, _OTHER_ZONE],
             "name": name,
             "cluster": config.name,
-            "endpoint": f"http://{addresses.gateway}:{PORT}",
+            "endpoint": f"http://{addresses.gateway}:{CLOUD_PORT}",
             "token": token,
             "address": addresses.of[name],
             "mode": config.controller.failover_mode,
@@ -250,7 +249,7 @@ def _cloud(
         "watch": watch,
         "state": state,
         "gateway": addresses.gateway,
-        "port": PORT,
+        "port": CLOUD_PORT,
         "token": token,
         "place": f"projects/{_PROJECT}/zones/{_ZONE}",
         "labels": labels,
@@ -279,7 +278,7 @@ def _cloud(
 def _elastic(config: ClusterConfig, token: pulumi.Output[str]) -> Elastic:
     """Return how the controller asks that process for machines: as it asks Google."""
     cloud = {"project": _PROJECT, "zone": _ZONE, "region": _ZONE.rpartition("-")[0], "cluster": config.name}
-    endpoint = f"http://{plan(config).gateway}:{PORT}"
+    endpoint = f"http://{plan(config).gateway}:{CLOUD_PORT}"
     return Elastic(
         cloud={**cloud, "endpoint": endpoint, "token_file": CLOUD_TOKEN},
         templates={

@@ -170,6 +170,8 @@ class HostCompute(InstanceGroups, GoogleHttp):
         self.next = 1
         self.away = False
         """Whether the controller, which is an instance here with `failover`, was deleted by a request."""
+        self.watch: Any = None
+        """The program that watches the controller, if the stack has one."""
         self._load()
 
     # -- state -------------------------------------------------------------------------------------------------------
@@ -231,7 +233,8 @@ class HostCompute(InstanceGroups, GoogleHttp):
         while not settings():
             if self._ended.wait(1):
                 return
-        failover.Watch(settings, self._paths.folder / "watch.json").run()
+        self.watch = failover.Watch(settings, self._paths.folder / "watch.json")
+        self.watch.run()
 
     def tick(self) -> None:
         """Begin what is due."""
@@ -392,6 +395,8 @@ class HostCompute(InstanceGroups, GoogleHttp):
 
     def answer(self, call: Call) -> Answer:
         """Return what a client gets."""
+        if call.path == "/watch" and self.watch:
+            return 200, self.watch.status()
         try:
             answer = self._checked(call)
         except RefusalError as refusal:

@@ -15,6 +15,7 @@ import os
 import socket
 import subprocess
 import sys
+import threading
 import time
 import urllib.parse
 import uuid
@@ -23,6 +24,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, fields
 from datetime import datetime
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -105,6 +107,7 @@ class Memory:
     """The instance that answered last: one that never did is just being made, or does not boot anywhere."""
     zone: str = ""
     """Its zone."""
+    looked: float = 0.0
     misses: int = 0
     silent_since: float = 0.0
     moved: float = 0.0
@@ -211,7 +214,9 @@ class Watch:
         before = asdict(self.memory)
         seen = self.look(answered=self.answers())
         remember(self.memory, seen, now)
-        if asdict(self.memory) | {"misses": 0} != before | {"misses": 0}:
+        passing = {"misses": 0, "looked": now}
+        self.memory.looked = now
+        if asdict(self.memory) | passing != before | passing:
             self.save()
         action, why = decide(Case(seen, self.memory, self.pace, self.settings["mode"], now))
         self.say(f"{action}: {why}")
@@ -383,6 +388,40 @@ class Watch:
                 url = METADATA + "guest-attributes/hpc/failover"
                 answer(url, FLAVOR, seconds=2, method="PUT", data=text)
 
+    def status(self) -> dict[str, Any]:
+        """What the controller shows in its own status."""
+        memory, mode = self.memory, self.settings["mode"]
+        armed = mode == "act" and bool(memory.known)
+        return {
+            "time": memory.looked, "mode": mode, "armed": armed, "said": memory.said, "moved": memory.moved,
+            "journal": memory.journal[:-6:-1],
+        }  # fmt: skip
+
+    def serve(self) -> None:
+        """Answer the controller, and nobody else, with the status. Nothing depends on it."""
+        watch = self
+
+        class Handler(BaseHTTPRequestHandler):
+            timeout = PROBE_SECONDS
+
+            def do_GET(self) -> None:
+                if self.client_address[0] != watch.settings["address"]:
+                    self.send_error(403)
+                    return
+                self.send_response(200)
+                self.end_headers()
+                self.wfile.write(json.dumps(watch.status()).encode())
+
+            def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the parent's name
+                del format, args
+
+        try:
+            server = HTTPServer(("", int(self.settings["port"])), Handler)
+        except OSError as error:
+            self.say(f"its status can't be read from the controller: {error}")
+            return
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+
     def save(self) -> None:
         self._state.parent.mkdir(parents=True, exist_ok=True)
         part = self._state.with_suffix(".part")
@@ -433,7 +472,9 @@ def main() -> None:
     """Watch until systemd ends it."""
     if Path(sys.argv[0]) != PROGRAM:
         install(metadata("attributes/startup-script"))
-    Watch(from_metadata).run()
+    watch = Watch(from_metadata)
+    watch.serve()
+    watch.run()
 
 
 if __name__ == "__main__":

@@ -205,6 +205,8 @@ def parts(mine: list[str]) -> dict[str, Part]:
         from slurm import scheduler
 
         found["reconcile"] = service.status
+        if watch := (phase_state.last("configure") or {}).get("watch"):
+            found["failover"] = lambda: _failover(watch)
         if monitoring.PROMETHEUS in monitoring.units():
             found["alerts"] = monitoring.firing
         found["scripts"] = prologs.observe
@@ -213,6 +215,17 @@ def parts(mine: list[str]) -> dict[str, Part]:
         found["records"] = records.observe_records
         found["lost"] = lost_submissions.observe
     return found
+
+
+def _failover(url: str) -> dict[str, Any]:
+    """Return what the machine has seen that watches this controller; `why` it can't be read."""
+    from urllib.request import ProxyHandler, build_opener  # slow to import, and others do without
+
+    try:
+        with build_opener(ProxyHandler({})).open(url, timeout=CONNECT_SECONDS) as answer:
+            return {"why": "", **json.load(answer)}
+    except (OSError, ValueError) as error:
+        return {"why": str(error)}
 
 
 def _exists(path: Path) -> bool:

@@ -175,6 +175,7 @@ class _Containers(_Controller, total=False):
     containers: str  # where enroot keeps containers, if that is not the default
     reconcile: Reconcile  # absent where no node is elastic or spare
     topology: Topology  # absent without topology.conf
+    watch: str  # the address of the machine that brings the controller back in its other zone; absent without one
     monitoring: Monitoring  # the controller's; absent without metrics
     node_exporter: str  # arguments of node_exporter; absent without metrics
     gpu_exporter: GpuExporter  # absent without metrics or GPUs
@@ -394,6 +395,7 @@ class Observation(TypedDict, total=False):
     controller: Reached
     scripts: dict[str, str]
     reconcile: dict[str, Any]  # a controller's: mode, why, brakes, cooling, alerts, jobs, actions; empty without a loop
+    failover: dict[str, Any]  # a controller's: time, mode, armed, said, journal, why it can't be read; absent without
     alerts: list[dict[str, str]]  # a controller's: those that fire; absent without Prometheus
     jobs: list[str]  # that have a process on a node; `records` of accounting/records.py are the controller's
     slurm: dict[str, Any]  # nodes and partitions (rows of scontrol), jobs, config, ping, statistics, database

@@ -78,6 +78,8 @@ class TestDaemons:
         frail.edit(lambda c: c.setdefault("controller", {}).update(failover=True))
         frail.edit(lambda c: c["slurm"].update(reconcile={"static": True}))
         frail.up()
+        shown = lambda: frail.call("status", frail.name).stdout  # noqa: E731 - asked again and again
+        eventually(lambda: "\narmed  " in shown(), what="a watch that has seen the controller")
         self.rebooted_for_a_lost_gpu(frail, "cpu-2")
         frail.inside("controller", f"rm -f {GO}")
         running = submit(frail, "-w frail-cpu-0")

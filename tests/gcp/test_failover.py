@@ -1,11 +1,13 @@
 """The controller comes back in its other zone: decided by a table, done against a stand-in, and found by `up`."""
 
 import json
+import socket
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import collect
 import failover
 import pytest
 from failover import ENDED, MOVE, Case, Memory, Pace, Seen, Watch, decide, remember
@@ -178,6 +180,38 @@ class Host:
 def host(fake: FakeController, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Host:
     ControllerProvider().create(props(fake))
     return Host(fake, tmp_path, monkeypatch)
+
+
+class TestStatus:
+    def asked(self, host: Host) -> dict[str, Any]:
+        """What the controller's report has of it, which is at this address here."""
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = host.settings["port"] = free.getsockname()[1]
+        host.watch.serve()
+        return collect._failover(f"http://127.0.0.1:{port}/")
+
+    def test_the_controller_reads_what_it_saw_and_did(self, host: Host):
+        host.settings["address"] = "127.0.0.1"
+        host.die()
+        host.passes(8)
+        host.up = True
+        host.passes()
+        found = self.asked(host)
+        assert (found["why"], found["armed"], found["time"]) == ("", True, host.now)
+        assert found["said"] == "nothing: the controller answers"
+        assert found["journal"][0].endswith(f"the controller is in {B}")
+
+    def test_nobody_else_does(self, host: Host):
+        host.passes()
+        assert self.asked(host) == {"why": "HTTP Error 403: Forbidden"}
+
+    def test_one_that_never_saw_the_controller_is_not_armed(self, host: Host):
+        assert not host.watch.status()["armed"]
+        host.passes()
+        assert host.watch.status()["armed"]
+        host.settings["mode"] = "advise"
+        assert not host.watch.status()["armed"]
 
 
 class TestMove:

@@ -68,6 +68,14 @@ def watch_name(config: ClusterConfig) -> str:
     return f"{config.name}-watch"
 
 
+WATCH_PORT = 8775
+"""At which that machine answers the controller."""
+
+
+def watch_url(config: ClusterConfig) -> str:
+    return f"http://{watch_name(config)}:{WATCH_PORT}/"
+
+
 def labels(config: ClusterConfig, part: str) -> dict[str, str]:
     """Labels of everything that takes some, by which bills and consoles separate clusters and their parts.
 

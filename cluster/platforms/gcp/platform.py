@@ -91,6 +91,7 @@ PLATFORM = Platform(
     defaults=DEFAULTS,
     machine_types=MACHINE_TYPES,
     images=BASE_IMAGES,
+    watch=later("cluster.platforms.gcp.names:watch_url"),
     limit=Limit(machines=GOOGLE_INSTANCES, of="a network of Google Cloud"),
     sections={"gcp": "cluster.platforms.gcp.names:GoogleCloud"},
     provider=Provider(

@@ -16,6 +16,10 @@ from dataclasses import dataclass
 from cluster.config.cluster import ClusterConfig
 from cluster.roster import elastic_machines, machines
 
+CLOUD_PORT = 8774
+"""Of the process that creates elastic nodes, at the gateway's address. Outside of the ports that Linux gives to clients
+(ip_local_port_range)."""
+
 BLOCKS = 8
 
 
@@ -93,3 +97,8 @@ def plan(config: ClusterConfig) -> AddressPlan:
             address = starts[machine.nodeset or ""] + machine.index
         of[machine.name] = str(address)
     return AddressPlan(gateway=str(first + 1), prefix=network.prefixlen, of=of)
+
+
+def watch_url(config: ClusterConfig) -> str:
+    """The address at which the process that watches a controller answers it."""
+    return f"http://{plan(config).gateway}:{CLOUD_PORT}/watch"

@@ -39,6 +39,7 @@ PLATFORM = Platform(
     checks=later("cluster.platforms.local.checks:find_errors"),
     keep=keep,
     impacts=later("cluster.platforms.local.impact:IMPACTS"),
+    watch=later("cluster.platforms.local.address_plan:watch_url"),
     on_this_host=True,
     machine_images={"pulumi-python:dynamic/local:Machine": ("image", "os_release")},
     deploy="components.local.deploy",

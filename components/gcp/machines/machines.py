@@ -26,7 +26,7 @@ from cluster.platforms.gcp.capacity import (
 )
 from cluster.platforms.gcp.disks import WATCH_DISK, WATCH_GB, WATCH_TYPE, boot_disk, state_disk
 from cluster.platforms.gcp.image import recipe, secure_boot
-from cluster.platforms.gcp.names import elastic_labels, labels, place, watch_name
+from cluster.platforms.gcp.names import WATCH_PORT, elastic_labels, labels, place, watch_name
 from cluster.roster import MachineSpec, elastic_machine, machines
 from components.gcp.elastic.instances import ElasticInstances
 from components.gcp.failover.controller import FailoverController, whole_body
@@ -298,7 +298,8 @@ class Controller(pulumi.ComponentResource):
     ) -> None:
         """The machine that watches the controller: nobody can log in to it, and it is no member of the cluster."""
         config, name = args.config, watch_name(args.config)
-        settings_text = pulumi.Output.json_dumps({**settings, "mode": config.controller.failover_mode}, sort_keys=True)
+        own = {"mode": config.controller.failover_mode, "port": WATCH_PORT}
+        settings_text = pulumi.Output.json_dumps({**settings, **own}, sort_keys=True)
         keys = ("enable-oslogin", "block-project-ssh-keys", "enable-guest-attributes", "serial-port-logging-enable")
         compute.Instance(
             name,

@@ -24,8 +24,6 @@ from components.local.host.paths import HostError, StackPaths
 from components.local.host.process import Process
 from hostfiles import locked, write_atomically
 
-PORT = 8774
-"""At the gateway's address. Outside of the ports that Linux gives to clients (ip_local_port_range)."""
 INSTANCE = "/etc/hpc/instance"
 """A file of the machines that the process creates, and of no others: the id of the instance."""
 _PROGRAM, _FAULTS = "lab.google.host_compute", "lab.google.fault_day"

@@ -609,6 +609,8 @@ RULES: tuple[Rule, ...] = (
          lambda c: c.status in (*COMING, RUNNING) and c.asleep and c.ours and c.twice and not c.deleted
          and c.lasted > ORPHAN_SECONDS, counts=True),
     # Instances that end.
+    Rule("sick-moves", f"{ENDINGS}, TERMINATED, STOPPED", HEALTHY, "a step of its repair is under way", Do.NOTHING,
+         lambda c: c.status in (*ENDING, *ENDED) and c.sick and c.pending is not None),
     Rule("ends", f"{ENDINGS}, TERMINATED, STOPPED", "in service", "", Do.DOWN,
          lambda c: c.status in (*ENDING, *ENDED) and c.up, reason=ENDS, counts=True),
     Rule("ending", ENDINGS, ANY, "else", Do.NOTHING, _is(ENDING)),

@@ -133,6 +133,8 @@ FAULTS: dict[str, tuple[Change, ...]] = {
     "a list of instances that is partial": (reconciles(why="the list of instances is partial"),),
     "a node that needs a person": (reconciles(alerts=["c-gpu-0: sick-person"]),),
     "a repaired node without a partner": (reconciles(waits={"hc-gpu-0": 0.0}),),
+    "nobody who watches a controller in two zones": (part("controller", failover={"why": "Connection refused"}),),
+    "a watch that has stopped": (part("controller", failover={"why": "", "time": NOW - 600}),),
     "a report that is late": (lambda seen: late(seen, "cpu-1"),),
     "a slurmctld that was stopped, a minute ago": (silence, stopped("controller", "slurmctld")),
     "seven held jobs": (hold(*({"id": str(number), "reason": "JobHeldAdmin"} for number in range(7))),),

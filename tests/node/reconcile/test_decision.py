@@ -154,6 +154,11 @@ CASES: list[tuple[str, World]] = [
     ("orphan", world(ASLEEP, "RUNNING")),
     ("well", world(ASLEEP, "RUNNING", lasted=30)),
     ("well", world(ASLEEP, "RUNNING", labels={})),
+    (
+        "sick-moves",
+        world("IDLE+DRAIN", "STOPPING", reason=SICK, health={NAME: BAD}, pending={NAME: Pending("report", "op", NOW)}),
+    ),
+    ("ends", world("ALLOCATED+DRAIN", "STOPPING", reason=SICK, health={NAME: BAD})),
     ("ends", world("ALLOCATED", "STOPPING")),
     ("ends", world("ALLOCATED", "TERMINATED", elastic=False)),
     ("ending", world(BOOTS, "STOPPING")),
@@ -465,6 +470,7 @@ WORDS: dict[str, Callable[[Case], bool]] = {
     "more than 20 % of the nodeset are sick, or one in 16 is in repair": lambda c: (
         sum('DRAIN' in one.states for one in c.world.nodes.values()) > 1
     ),
+    "a step of its repair is under way": lambda c: c.pending is not None,
     "not rebooted for 24 h": lambda c: not c.repair.reset,
     "rebooted": lambda c: bool(c.repair.reset),
     "the machine type can move to another host": lambda c: c.found[0].machine_type.startswith("a4-"),
