@@ -194,4 +194,24 @@ def test_what_the_document_promises(artifact: Path, outside: Recorder) -> None:
     assert schemas["ResourceStatus"]["properties"]["scheduling"]["$ref"] == "ResourceStatusScheduling"
     assert "will be terminated" in text(schemas["ResourceStatusScheduling"]["properties"]["terminationTimestamp"])
     outside.holds("google-termination-timestamp")
-    outside.did("read what the document says of request ids, of all or none, of maintenance, and of resize requests")
+
+    forced = text(schemas["AttachedDisk"]["properties"]["forceAttach"])
+    assert "force attach the regional disk even if it's currently attached to another instance" in forced
+    assert "should be replicated to" in text(schemas["Disk"]["properties"]["replicaZones"])
+    outside.holds("gcp-force-attach")
+
+    host = text(schemas["ResourceStatus"]["properties"]["physicalHost"])
+    assert "including the block, sub-block, and host" in host
+    outside.holds("google-physical-host-form")
+
+    reported = schemas["InstancesReportHostAsFaultyRequest"]["properties"]
+    assert "Required field, only allows IMMEDIATE" in text(reported["disruptionSchedule"])
+    behavior = schemas["InstancesReportHostAsFaultyRequestFaultReason"]["properties"]["behavior"]
+    meanings = dict(zip(behavior["enum"], behavior["enumDescriptions"], strict=True))
+    assert meanings["UNRECOVERABLE_GPU_ERROR"] == "Unrecoverable GPU error identified by an XID"
+    outside.holds("google-report-request")
+
+    restarted = text(schemas["Scheduling"]["properties"]["automaticRestart"])
+    assert "automatically restarted if it is terminated by Compute Engine (not terminated by a user)" in restarted
+    outside.holds("google-automatic-restart-of-ends")
+    outside.did("read what the document says of request ids, of all or none, of maintenance, of resize requests, of disks and of repairs")
