@@ -283,6 +283,45 @@ def _placement(here: Environment) -> Answer:
     ]
 
 
+_RUNS = """
+cd /tmp
+job=$(sbatch --parsable --exclusive --output=/dev/null --wrap 'sleep 600')
+until squeue --noheader --states=RUNNING --jobs=$job --format=%N | grep .; do sleep 0.2; done
+echo $job
+"""
+"""Prints the node and the number of a job, once it runs."""
+_LOSES = """
+printf '#!/bin/sh\necho GPU is lost\nexit 15\n' >/usr/bin/nvidia-smi
+chmod 755 /usr/bin/nvidia-smi
+"""
+_ELSEWHERE = "until squeue --noheader --states=RUNNING --jobs={job} --format=%N | grep -qvx {node}; do sleep 0.2; done"
+_AGAIN = "scancel {job}; scontrol update NodeName={node} State=RESUME"
+
+
+def _lost_gpu(here: Environment) -> Answer:
+    """A job whose node loses a GPU, until it runs on another one; nvidia-smi is a script that says so."""
+    nodesets = {"gpu": {"count": 2, "machine_type": "local-2c-2gpu"}}
+    partitions = {"gpu": {"nodesets": ["gpu"], "default": True}}
+    health = {"slurm": {"health": {"requeue": True}}}
+    cluster = Cluster(
+        "lost", here, {"login": {"on": "controller"}, "nodesets": nodesets, "partitions": partitions, **health}
+    )
+    cluster.hpc("up")
+    took: list[float] = []
+    for number in here.rounds(5):
+        node, job = cluster.shell("controller", _RUNS).split()
+        began = time.perf_counter()
+        cluster.shell(node, _LOSES)
+        cluster.shell("controller", _ELSEWHERE.format(job=job, node=node))
+        took.append(time.perf_counter() - began)
+        here.say(f"round {number + 1}: the job runs elsewhere after {took[-1]:.1f} s")
+        cluster.shell(node, "rm /usr/bin/nvidia-smi")
+        cluster.shell("controller", _AGAIN.format(job=job, node=node))
+    here.sweep(cluster.name)
+    series = Series(name="from the fault until the job runs elsewhere", values=tuple(took))
+    return [series], [Claim(what="the job of a lost GPU runs elsewhere, at most", value=max(took), limit=90.0)]
+
+
 CASES = (
     Case(name="up", title="First `up` of Pulumi.dev.yaml, five machines, against bench/by-hand.sh", run=_first_up),
     Case(name="noop", title="`up` with nothing to do, five machines", run=_second_up),
@@ -292,6 +331,7 @@ CASES = (
     Case(name="elastic", title="Jobs on elastic nodes without a machine: from sbatch until they run", run=_elastic),
     Case(name="dashboard", title="The page of `./hpc dashboard` in a browser, two nodes", run=_dashboard),
     Case(name="placement", title="Blocks of each job, of those that fill half of 512 nodes", run=_placement),
+    Case(name="lost-gpu", title="A GPU that is lost: until its job runs on another node", run=_lost_gpu),
     Case(name="reports", title="The report of a thousand NCCL tests", run=_report),
 )
 

@@ -214,4 +214,6 @@ def test_what_the_document_promises(artifact: Path, outside: Recorder) -> None:
     restarted = text(schemas["Scheduling"]["properties"]["automaticRestart"])
     assert "automatically restarted if it is terminated by Compute Engine (not terminated by a user)" in restarted
     outside.holds("google-automatic-restart-of-ends")
-    outside.did("read what the document says of request ids, of all or none, of maintenance, of resize requests, of disks and of repairs")
+    outside.did(
+        "read what the document says of request ids, of all or none, of maintenance, resizes, disks and repairs"
+    )
