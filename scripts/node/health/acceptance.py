@@ -22,11 +22,12 @@ from system.host import SetupError, log, printable, read_json, run, succeeds, ta
 
 LOCK_SECONDS = 3600  # that a node waits for another measurement
 MINUTES = 60
-"""The longest time of a reservation: if this process is killed, Slurm ends it."""
+"""The longest time of a reservation: if the machine is lost beneath this process, Slurm ends it."""
 PARTNERS = 2
 """The number of nodes that a new one is measured with: one slow pair does not show which of its nodes is slow."""
 
 
+PREFIX = "hpc-accept-"
 UNDER_WAY = "its measurement"
 NO_PARTNER = "an idle node to run the NCCL test with"
 
@@ -53,6 +54,9 @@ def begin(name: str) -> str:
         why = reason({"fabric": "its measurement ended early"})
         drained = f"scontrol update NodeName={name} State=DRAIN Reason='{why}'"
         options.append(f'--property=ExecStopPost=/bin/sh -c "test $$SERVICE_RESULT = success || {drained}"')
+    # After the drain. Its process has deleted it unless it was killed.
+    deleted = f"scontrol delete ReservationName={PREFIX}{name} 2>/dev/null || true"
+    options.append(f'--property=ExecStopPost=/bin/sh -c "{deleted}"')
     run("systemd-run", *options, "python3", "-S", "-c", program)
     log(f"{name}: measured before jobs return to it")
     return UNDER_WAY
@@ -107,7 +111,7 @@ def accept(name: str, wanted: dict[str, Any]) -> None:
     first = gate["nodes"] if gate else ()
     nodes = [name, *sorted(_partners(name, sorted(peers)), key=lambda peer: peer not in first)[:PARTNERS]]
     users = {"root", *(wanted[kind]["user"] for kind in kinds if "user" in wanted[kind])}
-    reservation = f"hpc-accept-{name}"
+    reservation = f"{PREFIX}{name}"
     with reservations.while_open(reservation, nodes, minutes=MINUTES, users=users):
         drain.apply_action(name, "resume", "")
         for kind in kinds:

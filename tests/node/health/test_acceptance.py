@@ -97,7 +97,9 @@ def test_what_a_repaired_node_waits_for(said: list[str], monkeypatch: pytest.Mon
     assert [acceptance.begin(name) for name in ("y", "c")] == ["", acceptance.UNDER_WAY]
     assert said[-1].startswith("systemd-run --quiet --collect --unit=hpc-health-accept-c --property=ExecStopPost=")
     assert acceptance.begin("x") == acceptance.UNDER_WAY
-    assert said[-1].startswith("systemd-run --quiet --collect --unit=hpc-health-accept-x python3 -S -c ")
+    assert said[-1].startswith("systemd-run --quiet --collect --unit=hpc-health-accept-x --property=ExecStopPost=")
+    assert "State=DRAIN" not in said[-1]
+    assert "scontrol delete ReservationName=hpc-accept-x " in said[-1]
     measure.note_result("c", "fabric", "failed", "12 GB/s")
     assert acceptance.begin("a") == acceptance.NO_PARTNER, "c was slow"
     monkeypatch.setattr(acceptance, "succeeds", lambda *_: True)
