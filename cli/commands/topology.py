@@ -27,9 +27,9 @@ def topology(
     ns-NODESET have reported none. A job runs below as few leaf switches as possible. Of an ended job, its nodes are
     shown where they are now.
 
-    JSON: {cluster, switches [{name, level, parent, cloud, nodes}], nodes {NAME {switch, state}}, job {id, nodes, leaves
-    {NAME count}, common, distance}}. distance is block (one leaf switch), cluster (below one switch that is not at the
-    top), or different.
+    JSON: {cluster, switches [{name, level, parent, cloud, nodes}], nodes {NAME {switch, state}}, refused, job {id,
+    nodes, leaves {NAME count}, common, distance}}. distance is block (one leaf switch), cluster (below one switch that
+    is not at the top), or different.
     """
     if job and not ID.fullmatch(job):
         raise CliError(f"--job {job!r} is no job's number. Allowed: {ALLOWED}.")
@@ -43,6 +43,9 @@ def topology(
         console.json({"cluster": cluster.name, **found.document()})
         return
     console.table(found.table(), right={1, 2} if job else {1})
+    if found.refused:
+        console.note("slurmctld refused topology.conf with the latest places of nodes, and runs with an earlier one.")
+        console.note("Why: journalctl -u hpc-topology on the controller.")
     if job:
         leaves, nodes = len(found.job["leaves"]), len(found.job["nodes"])
         common = f", below {found.job['common']}" if found.job["common"] else ""

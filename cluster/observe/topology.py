@@ -5,14 +5,14 @@ import re
 import shlex
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from cluster.observe.nodes import NODES, Node, parse_nodes
 from cluster.slurm.hostlist import compress, expand
 
 _RECORD = re.compile(r"^(SwitchName|BlockName|AggregatedBlock)=(\S+)")
-_PARTS = 4
+_PARTS = 5
 DISTANCES = {
     "block": "all below one leaf switch",
     "cluster": "in one cluster, in different blocks of it",
@@ -49,6 +49,9 @@ class Topology:
     """Number, nodes, leaves with the number of nodes below each, common switch and distance of a job, if one is asked
     for."""
 
+    refused: bool = False
+    """True if slurmctld runs with another topology.conf than that of the latest places, as it refused that one."""
+
     @property
     def leaves(self) -> Iterator[Switch]:
         return (switch for switch in self.switches.values() if switch.level == 0)
@@ -67,6 +70,7 @@ class Topology:
             "nodes": {
                 name: {"switch": leaf.name, "state": self._state(name)} for leaf in self.leaves for name in leaf.nodes
             },
+            "refused": self.refused,
             **({"job": dict(self.job)} if self.job else {}),
         }  # fmt: skip
 
@@ -105,13 +109,14 @@ def script(mark: str, job: str = "") -> str:
         "grep '^# [bc]-' /etc/slurm/topology.conf 2>/dev/null",
         NODES,
         asked if job else ":",
+        "cat /etc/hpc/topology-refused 2>/dev/null",
     ]
     return f"; echo {mark}; ".join(parts) + "; true"
 
 
 def read(text: str, mark: str, job: str = "") -> Topology:
     """Read the output of `script`. Raises TopologyError."""
-    shown, titles, nodes, records = (text.split(f"{mark}\n") + [""] * _PARTS)[:_PARTS]
+    shown, titles, nodes, records, refused = (text.split(f"{mark}\n") + [""] * _PARTS)[:_PARTS]
     named = re.findall(r"^# (\S+) is (\S+)$", titles, re.MULTILINE)
     switches = _switches(shown, dict(named))
     if not switches:
@@ -120,10 +125,8 @@ def read(text: str, mark: str, job: str = "") -> Topology:
             f"slurmctld has no topology ({said}): the stack has `slurm: {{topology: none}}`, or one nodeset, whose "
             "nodes are not placed close to each other. `slurm: {topology: nodesets}` has a switch for each nodeset"
         )
-    found = Topology(switches=switches, states=parse_nodes(nodes, []))
-    if not job:
-        return found
-    return Topology(switches=switches, states=found.states, job=_job(job, records, found))
+    found = Topology(switches=switches, states=parse_nodes(nodes, []), refused=bool(refused.strip()))
+    return replace(found, job=_job(job, records, found)) if job else found
 
 
 def _switches(text: str, titles: Mapping[str, str]) -> dict[str, Switch]:

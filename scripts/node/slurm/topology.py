@@ -42,6 +42,7 @@ from system.host import (
 NAME, ROOT = conf_changes.TOPOLOGY, "root"
 SERVICE = "hpc-topology"
 SETTINGS = Path("/etc/hpc/topology.json")
+REFUSED = Path("/etc/hpc/topology-refused")  # the text that slurmctld refused last: not tried again
 SETUP_LOCK = Path("/run/hpc/setup.lock")  # of the phases
 UNIT = Path(f"/etc/systemd/system/{SERVICE}.service")
 MOST_LEAVES = 1000  # slurmctld takes the third power of their number (switch_record_validate), with its locks held
@@ -186,8 +187,10 @@ def _wanted(settings: Topology) -> tuple[str, bool]:
     now = present(slurmctld.applied().get(NAME, ""))
     held = _held(now) if now and settings["places"] else set()
     above = paths(nodesets, places, present=now, held=held)
-    ours = [places[name] for name in above if name in places]
-    return render(above, ours), above != paths(nodesets, places, present=now, held=())
+    text = render(above, [places[name] for name in above if name in places])
+    if REFUSED.exists() and REFUSED.read_text() == text:
+        return slurmctld.applied().get(NAME, text), False
+    return text, above != paths(nodesets, places, present=now, held=())
 
 
 def refresh() -> bool:
@@ -202,7 +205,12 @@ def refresh() -> bool:
     text, waits = _wanted(settings)
     path = slurmctld.ETC / NAME
     if text != slurmctld.applied().get(NAME) or not path.exists() or path.read_text() != text:
-        slurmctld.replace_file(NAME, text)
+        try:
+            slurmctld.replace_file(NAME, text)
+        except SetupError:
+            write(REFUSED, text)
+            raise
+        remove(REFUSED)
     return waits
 
 
@@ -217,8 +225,8 @@ def converge(settings: Topology | None) -> None:
         stop_services(SERVICE)
         forget(SERVICE)
         unread_units()
-        remove(UNIT)
-        remove(SETTINGS)
+        for path in (UNIT, SETTINGS, REFUSED):
+            remove(path)
 
 
 def main() -> None:
@@ -242,7 +250,7 @@ def main() -> None:
             try:
                 waits, text = refresh(), ""
             except (SetupError, OSError) as error:
-                waits, text = True, printable(f"{NAME}: {error}")
+                waits, text = False, printable(f"{NAME}: {error}")
             if text != said:
                 said = text
                 log(text or f"{NAME}: slurmctld runs with it")

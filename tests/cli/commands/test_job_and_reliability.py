@@ -67,7 +67,8 @@ def test_what_a_lost_node_cost(hpc: Hpc, controller: Path):
 def test_the_switches_and_how_far_apart_a_jobs_nodes_are(hpc: Hpc, controller: Path):
     tree = "SwitchName=ns-a Level=0 Nodes=dev-a-[0-1]\nSwitchName=ns-b Level=0 Nodes=dev-b-0\n"
     tree += "SwitchName=root Level=1 Nodes=dev-a-[0-1],dev-b-0 Switches=ns-[a-b]\n"
-    controller.write_text(f"{tree}MARK\nMARK\nNodeName=dev-a-0 State=IDLE\nMARK\n7|dev-a-[0-1]\n")
+    controller.write_text(f"{tree}MARK\nMARK\nNodeName=dev-a-0 State=IDLE\nMARK\n7|dev-a-[0-1]\nMARK\nSwitchName=x\n")
+    assert "refused topology.conf" in hpc("topology", "dev", "--job", "7").err
     lines = hpc("topology", "dev", "--job", "7").out.splitlines()
     assert lines[2].split() == ["ns-a", "2", "2", "1", "idle,", "1", "unknown", "dev-a-[0-1]"]
     assert lines[-1] == "Job 7: 2 nodes, 1 leaf switch, below ns-a: all below one leaf switch."

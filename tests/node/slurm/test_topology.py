@@ -94,7 +94,9 @@ class TestRefresh:
         commands: list[str] = []
         for name in ("ETC", "APPLIED"):
             monkeypatch.setattr(slurmctld, name, tmp_path / name.lower())
-        monkeypatch.setattr(topology, "SETTINGS", tmp_path / "settings")
+        for name in ("SETTINGS", "REFUSED"):
+            monkeypatch.setattr(topology, name, tmp_path / name.lower())
+        monkeypatch.setattr(topology, "write", lambda path, text: path.write_text(text))
         monkeypatch.setattr(cluster_state, "REPORTS", tmp_path / "nodes")
         (tmp_path / "nodes").mkdir()
         slurmctld.ETC.mkdir()
@@ -148,12 +150,21 @@ class TestRefresh:
 
     def test_a_file_that_is_refused_gives_way_to_the_one_before(self, done, monkeypatch):
         before = slurmctld.applied()
+        made = topology.render
         monkeypatch.setattr(topology, "render", lambda *_: "SwitchName=nonsense\n")
         with pytest.raises(SetupError, match="slurmctld refuses it, and runs with the one of before"):
             topology.refresh()
         assert done == ["squeue", "scontrol reconfigure", "forget", "start"]
         assert slurmctld.applied() == before
         assert (slurmctld.ETC / topology.NAME).read_text() == before[topology.NAME]
+        # Neither the service nor an `up` tries it again; another one is tried.
+        topology.refresh()
+        assert topology.files(json.loads(topology.SETTINGS.read_text())) == {topology.NAME: before[topology.NAME]}
+        assert done.count("scontrol reconfigure") == 1
+        self.report(dev_gpu_5="/c/b/h")
+        monkeypatch.setattr(topology, "render", made)
+        topology.refresh()
+        assert (done.count("scontrol reconfigure"), topology.REFUSED.exists()) == (2, False)
 
     def test_one_that_somebody_changed_is_written_again(self, done):
         text = (slurmctld.ETC / topology.NAME).read_text()
