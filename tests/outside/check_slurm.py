@@ -173,6 +173,31 @@ def test_releases_take_over_from_those_of_the_table(source: Source, outside: Rec
     outside.holds("slurm-upgrade-window")
 
 
+def test_metrics_of_slurmctld_itself(source: Source, outside: Recorder) -> None:
+    pages = ("nodes", "partitions", "jobs", "scheduler", "jobs-users-accts")
+    for version in VERSIONS:
+        own = version >= "25.11"
+        assert ('{"MetricsType", S_P_STRING}' in source.text(version, CONFIG)) == own
+        if own:
+            http = source.text(version, "src/slurmctld/http.c")
+            assert [page for page in pages if f'HTTP_REQUEST_GET, "/metrics/{page}"' not in http] == []
+            hides = "slurm_conf.private_data" if version == "25.11" else "slurm_conf.metrics_auth"
+            assert hides in between(http, "_check_metrics_authorized(http_con_t", "extern int")
+    crash = "Fix slurmctld crash when querying the metrics endpoint after a partition is deleted"
+    assert crash in between(source.text("25.11", "CHANGELOG/slurm-25.11.md"), "25.11.5", "## Changes in 25.11.4")
+    outside.did("metrics of slurmctld, 25.11 and later")
+    outside.holds("slurm-own-metrics")
+
+
+def test_a_boot_time_is_a_difference_of_whole_seconds(source: Source, outside: Recorder) -> None:
+    for version in VERSIONS:
+        registers = source.text(version, JOBS if version >= "25.05" else MANAGER)
+        assert "node_ptr->boot_time = now - reg_msg->up_time;" in registers
+        assert "uint32_t up_time;" in source.text(version, "src/common/slurm_protocol_defs.h")
+    outside.did(f"boot times, {len(VERSIONS)} releases")
+    outside.holds("slurm-boot-time-rounded")
+
+
 def test_nodes_are_asked_before_they_are_set_down(source: Source, outside: Recorder) -> None:
     for version in VERSIONS:
         pings = between(source.text(version, "src/slurmctld/ping_nodes.c"), "void ping_nodes", "set_node_down_ptr")
