@@ -3,7 +3,6 @@
 import contextlib
 import json
 import os
-import signal
 import stat
 import sys
 import threading
@@ -150,17 +149,6 @@ class Site:
         child = FORKS.Process(target=_run, args=(str(self._workspace), str(self.programs.helm), kind, self.environment))
         child.start()
         return child
-
-    def killed(self, kind: str, seconds: float) -> bool:
-        """Run it and kill it after some time; whether it had not ended by then."""
-        child = self.start(kind)
-        child.join(seconds)
-        alive = child.exitcode is None
-        if alive:
-            os.kill(child.pid or 0, signal.SIGKILL)
-            child.join(30)
-        child.close()
-        return alive
 
     def owned(self) -> list[str]:
         """Objects of the cloud that are the stack's, volumes' disks included."""

@@ -1,7 +1,6 @@
 """A whole stack: up, changes, failures, refresh, kill -9, destroy; with a real Kubernetes API and real Helm."""
 
 import json
-import random
 import signal
 from contextlib import closing
 
@@ -44,12 +43,24 @@ def within(available, login=2):
     return {"timeouts": {"available": available, "login": login}}
 
 
-def test_each_wait_says_what_is_missing_and_the_next_up_goes_on(lasting):
+def killed(site, kind, begun):
+    """A run that is killed once it has begun something: kills at every call are in tests/nebius/api and kube."""
+    child = site.start(kind)
+    wait_for(lambda: child.exitcode is not None or begun(), 300)
+    child.kill()
+    child.join()
+    assert child.exitcode == -signal.SIGKILL
+
+
+def test_after_a_kill_each_wait_says_what_is_missing_and_the_next_up_goes_on(lasting):
     site = lasting
     site.write(nebius=within(12))
-    site.api.faults.append(Fault(kind="NodeGroup", verb="create", mode="refuse", what="quota_failure", name="worker*"))
+    quota = Fault(kind="NodeGroup", verb="create", mode="refuse", what="quota_failure", name="worker*", count=None)
+    site.api.faults.append(quota)
+    killed(site, "up", lambda: [*site.api.store.of("NodeGroup")])
     site.run("up", ok=False)
     assert "compute.instance.gpu.h100" in site.failure()
+    site.api.faults.clear()
 
     site.behaviour.populate_fails = True
     site.run("up", ok=False)
@@ -80,6 +91,8 @@ def test_each_wait_says_what_is_missing_and_the_next_up_goes_on(lasting):
     site.behaviour.missing_pods, site.behaviour.no_address = 0, False
     site.write()
     site.run("up")
+    names = [name for name in site.owned() if not name.startswith("Disk")]
+    assert len(names) == len(set(names)), names
 
 
 def test_what_is_deleted_behind_its_back_comes_again(lasting):
@@ -152,7 +165,7 @@ def test_changes(lasting):
     assert {name: row["pod"] for name, row in site.outputs()["elastic"].items()} == {"gpu-2": "gpu-2"}
 
 
-def test_protected_data_stays_when_the_stack_goes(lasting):
+def test_protected_data_stays_when_the_stack_goes_also_after_a_kill(lasting):
     """Of disks that volumes have left, those of the cluster's namespace go."""
     site = lasting
     site.write(**{**site.given, "deletion_protection": True})
@@ -161,6 +174,8 @@ def test_protected_data_stays_when_the_stack_goes(lasting):
         labels = {"kubernetes.io/created-for/pvc/namespace": namespace}
         with site.api.lock:
             site.api.store.add("Disk", {"parent_id": "project-e00test", "name": name, "labels": labels}, {}, "READY")
+    there = len(listed(site.kube, "apps/v1", "Deployment"))
+    killed(site, "destroy", lambda: len(listed(site.kube, "apps/v1", "Deployment")) < there)
     site.run("destroy")
     kept = [name for name in site.owned() if not name.startswith(("Filesystem", "Bucket"))]
     assert kept == ["Disk pvc-2"]
@@ -180,26 +195,3 @@ def test_a_chart_that_does_not_exist_stops_before_anything_is_created(kube, tmp_
         assert "there is no chart in the folder" in site.failure()
         assert site.owned() == []
         site.run("destroy")
-
-
-def test_killed_again_and_again(lasting):
-    site = lasting
-    with site.api.lock:  # what the stack before has kept
-        site.api.store.objects.clear()
-    site.write()
-    child = site.start("up")
-    wait_for(lambda: listed(site.kube, "apps/v1", "Deployment"), 300)
-    child.kill()
-    child.join()
-    assert child.exitcode == -signal.SIGKILL
-    chance = random.Random(1)  # noqa: S311 - not for secrets
-    site.killed("up", chance.uniform(2, 9))
-    names = [name for name in site.owned() if not name.startswith("Disk")]
-    assert len(names) == len(set(names)), names
-    site.run("up")
-    assert site.run("preview") == {}
-    # Later each time: on a busy machine, nothing is done in the first seconds.
-    for seconds in (chance.uniform(1.5, 4), chance.uniform(2, 6)):
-        site.killed("destroy", seconds)
-    site.run("destroy")
-    assert (site.owned(), site.in_cluster(), site.resources()) == ([], [], [])
