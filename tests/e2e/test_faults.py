@@ -32,18 +32,29 @@ def frail(bring_up: Callable[..., Cluster]) -> Cluster:
 
 @pytest.fixture
 def healed(frail: Cluster) -> Iterator[None]:
-    """Whatever a test broke: it leaves a cluster without jobs and findings, where every node waits for work."""
+    """Whatever a test broke: it leaves a cluster without jobs, where every node waits for work."""
+    yield
+    _is_idle(frail)
+
+
+@pytest.fixture(scope="class")
+def well(frail: Cluster) -> Iterator[None]:
+    """After all tests of a class `status` has no finding: each costs a second of a processor."""
     yield
     _is_well(frail)
 
 
-def _is_well(frail: Cluster) -> None:
+def _is_idle(frail: Cluster) -> None:
     frail.inside("controller", f"squeue --noheader --format=%A | xargs --no-run-if-empty scancel; rm -f {faults.NOTES}")
     eventually(lambda: faults.all_idle(frail), what="every node's return")
+
+
+def _is_well(frail: Cluster) -> None:
+    _is_idle(frail)
     eventually(lambda: faults.findings(frail) == {}, what="a status without findings")
 
 
-@pytest.mark.usefixtures("healed")
+@pytest.mark.usefixtures("well", "healed")
 class TestDaemons:
     def test_jobs_outlive_the_controllers_machine(self, frail: Cluster):
         jobs = [submit(frail), submit(frail, "--nodes=2", script=f'srun sh -c "{faults.WAITS}"')]
@@ -187,12 +198,11 @@ class TestDaemons:
             good = [submit(frail, script="true") for _ in range(2)]
             bad = submit(frail, script="exit 3")
             becomes(frail, bad, "FAILED")
-            found = faults.findings(frail)
+            eventually(lambda: set(faults.findings(frail)) == {f"{daemon}-down"}, what="the one finding")
             # What it has not handed over is part of what slurmctld writes down when it is stopped.
             frail.inside("controller", "systemctl restart slurmctld")
         finally:
             frail.inside("controller", f"systemctl start {daemon}")
-        assert set(found) == {f"{daemon}-down"}
         wanted = ["COMPLETED", "COMPLETED", "FAILED"]
         eventually(lambda: recorded(frail, [*good, bad]) == wanted, what="all three jobs' records")
 
@@ -224,9 +234,7 @@ def test_a_fork_bomb_takes_its_node_and_nothing_else(frail: Cluster):
     refused = "ls /home/alice/refused 2>/dev/null; true"
     try:
         eventually(lambda: frail.inside("controller", refused) != "", what="the end of what a machine may run")
-        began = time.monotonic()
         _others_answer(frail)
-        assert time.monotonic() - began < 90, "each of these took minutes"
     finally:
         frail.inside("controller", f"touch /home/alice/stop; scancel {number}")
 
