@@ -211,13 +211,13 @@ class Cluster:
 
 def eventually(test: Callable[[], bool], *, what: str) -> None:
     """Wait until `test()` is true. The longer it takes the less often it is tried, and a test that takes long is tried
-    half of the time at most: one costs 0.1 to 2 s of a processor."""
+    a third of the time at most: one costs 0.1 to 2 s of a processor."""
     began = asked = time.monotonic()
     while not test():
         answered = time.monotonic()
         waited = answered - began
         assert waited < PATIENCE, f"{what} did not come true within {PATIENCE} s"
-        time.sleep(min(max(0.3, answered - asked, waited / 10), 5.0))
+        time.sleep(min(max(0.3, 2 * (answered - asked), waited / 10), 5.0))
         asked = time.monotonic()
 
 

@@ -10,12 +10,10 @@ import pytest
 
 from cluster.jobs.nccl import LOGS, RUN_NAME
 from tests.cluster.report import nccl_logs
-from tests.e2e.cluster import Cluster, eventually
+from tests.e2e.cluster import PATIENCE, Cluster, eventually
 from tests.e2e.lost_records import lost_records_come_back
 
 pytestmark = pytest.mark.e2e
-
-"""Seconds for what Slurm does by itself: records reach the database every five, the rest sooner."""
 
 
 @pytest.fixture(scope="module")
@@ -89,7 +87,7 @@ class TestLogs:
             day.inside("gpu-0", f"echo '{line}' >>/var/log/slurm/slurmd.log")
             eventually(lambda: f"day-gpu-0 | {line}" in shown.read_text(), what="the line")
             process.send_signal(signal.SIGINT)
-            assert process.wait(120) == 128 + signal.SIGINT
+            assert process.wait(PATIENCE) == 128 + signal.SIGINT
         for name in ("cpu-0", "gpu-0"):
             eventually(lambda name=name: day.inside(name, followers) == "", what="no follower")
         day.inside("gpu-0", "sed -i /2099/d /var/log/slurm/slurmd.log")
