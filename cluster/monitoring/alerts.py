@@ -306,7 +306,9 @@ ALERTS: tuple[Alert, ...] = (
     ),
     Alert(
         name="GpusIdle",
-        expression=f"{IDLE} * on (hpc_job) group_left (user, account) (hpc_job_gpus > bool 0)",
+        # On a busy controller a collection may fail: one that is missing must not begin the ten minutes again.
+        expression=f"{IDLE} * on (hpc_job) group_left (user, account) "
+        "(max by (hpc_job, user, account) (last_over_time(hpc_job_gpus[3m])) > bool 0)",
         minutes=10,
         severity="warning",
         actor=Actor.USER,
