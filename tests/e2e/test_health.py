@@ -96,7 +96,9 @@ def prometheus(cluster: Cluster, path: str) -> Any:
 def test_prometheus_has_what_alerts_are_of_and_one_fires_and_clears(sick: Cluster):
     wanted = {series.partition("{")[0] for alert in ALERTS for series, good in alert.good.items() if good != "_"}
     there = lambda: set(prometheus(sick, "label/__name__/values"))  # noqa: E731 - asked again and again
+    job = sick.job("sleep 300", "--gres=gpu:1")  # whose GPUs are a metric
     eventually(lambda: wanted - there() == set(ELSEWHERE), what=f"metrics of all alerts, among {sorted(wanted)}")
+    sick.run("scancel", job, user="alice")
     groups = lambda: prometheus(sick, "rules")["groups"]  # noqa: E731 - as above
     eventually(lambda: {rule["health"] for group in groups() for rule in group["rules"]} == {"ok"}, what="all rules")
     targets = lambda: prometheus(sick, "targets")["activeTargets"]  # noqa: E731 - as above
