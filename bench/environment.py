@@ -82,7 +82,8 @@ class Environment:
         """Run a command as `call` does; the seconds that it took, and its output."""
         began = time.perf_counter()
         # A session of its own: a Ctrl-C in the terminal is ours to pass on. If we are killed it gets SIGTERM as well.
-        guarded, pipes = ["setpriv", "--pdeathsig", "TERM", *command], dict.fromkeys(_STREAMS, subprocess.PIPE)
+        guarded = ["setpriv", "--pdeathsig", "TERM", *command]
+        pipes: dict[str, Any] = dict.fromkeys(_STREAMS, subprocess.PIPE)
         own = {**self.env, **(env or {})}
         with subprocess.Popen(guarded, cwd=ROOT, env=own, text=True, start_new_session=True, **pipes) as process:
             self.running.add(process)

@@ -4,7 +4,7 @@ import os
 import platform
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -89,9 +89,9 @@ class Report:
         """Read the fields of a report, after a trip through a file."""
         results = []
         for row in document["results"]:
-            series = tuple(Series(**{**found, "values": tuple(found["values"])}) for found in row["series"])
+            series = tuple(replace(Series(**found), values=tuple(found["values"])) for found in row["series"])
             claims = tuple(Claim(**claim) for claim in row["claims"])
-            results.append(Result(**{**row, "series": series, "claims": claims}))
+            results.append(replace(Result(**row), series=series, claims=claims))
         return cls(machine=document["machine"], date=document["date"], results=tuple(results))
 
     def merged(self, newer: "Report") -> "Report":

@@ -59,8 +59,8 @@ def _read(path: Path) -> Record:
         row: Any = json.loads(path.read_text(encoding="utf-8"))
         key = row.pop("key")
         if key:
-            times = {name: datetime.fromisoformat(key.pop(name)) for name in ("created", "expires")}
-            key = Key(**times, **key)
+            key |= {name: datetime.fromisoformat(key[name]) for name in ("created", "expires")}
+            key = Key(**key)
         return Record(key=key, **row)
     except OSError as error:
         raise CliError(f"{path}: can't be read: {error.strerror}.") from None

@@ -1,6 +1,6 @@
 """`./hpc drift`."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import nullcontext
 from dataclasses import asdict
 from typing import Annotated
@@ -99,7 +99,7 @@ def _show_drift(
         console.line(text.replace("STACK", stack), style="cyan")
 
 
-def _advise(stack: str, ways: set[str]) -> None:
+def _advise(stack: str, ways: Collection[str]) -> None:
     if ways:
         console.line()
     if "up" in ways:

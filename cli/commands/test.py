@@ -76,7 +76,7 @@ def linters(only: Sequence[str], *, fast: bool = False) -> list[Part]:
         # With the library that the image's steps source: they lie in folders beside it.
         "shell": [tools / "shellcheck", "-x", "-P", "scripts/image", *shell_scripts(project.ROOT)],
         "schema": [python, "cli", "schema", "--check"],
-        "types": [python, "-m", "basedpyright", *changed] if changed or not fast else [],
+        "types": [tools / "pyrefly", "check", "--summary=none", *changed] if changed or not fast else [],
     }
     return [
         Part(name=name, command=[*map(str, command)]) for name, command in commands.items() if name in only and command

@@ -193,7 +193,7 @@ class Node(InStates):
     """A node as slurmctld sees it."""
 
     name: str
-    states: frozenset[str]
+    states: frozenset[str]  # pyrefly: ignore[bad-override]
     reason: str = ""
     by: str = ""
     since: str = ""

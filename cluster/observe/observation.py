@@ -43,7 +43,7 @@ class MachineObservation:
         found: Any = self.facts
         for name in path:
             found = found.get(name) if isinstance(found, Mapping) else None
-        return str(found["error"]) if self._unread(found) else ""
+        return str(found["error"]) if isinstance(found, Mapping) and self._unread(found) else ""
 
     @property
     def has_facts(self) -> bool:

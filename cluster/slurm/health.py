@@ -89,7 +89,7 @@ def measurements(config: ClusterConfig) -> dict[str, Any] | None:
         found["fabric"] = _nccl(config, wanted.fabric, nodes=2)
     elif wanted and (elastic_nodesets(config) or repaired_nodesets(config)):
         # Never due: what the reconcile loop returns to jobs passes it (scripts/node/health/acceptance.py).
-        gate = {**_nccl(config, FabricTest(), nodes=2), "hours": 0}
+        gate: dict[str, Any] = {**_nccl(config, FabricTest(), nodes=2), "hours": 0}
         gate["partitions"] = [part for part in gate["partitions"] if part["over_fabric"]]
         found |= {"fabric": gate} if gate["partitions"] else {}
     return found or None

@@ -145,7 +145,7 @@ class KubernetesCluster(pulumi.ComponentResource):
             lambda status: access(status, cloud.config.name, list(settings.token_command))
         )
         self.kubeconfig = self.access.apply(
-            lambda found: kubeconfig(**{**found, "command": found["command"] or PORTABLE_COMMAND})
+            lambda found: kubeconfig(**(found | {"command": found["command"] or PORTABLE_COMMAND}))
         )
         self.register_outputs({"id": self.resource.id})
 

@@ -109,7 +109,7 @@ class NebiusResource(DynamicResource, module="nebius", name="Resource"):
         `labels`. `endpoint`: host:port of a stand-in for the API. `timeout_seconds`: in place of the kind's. `pace`:
         seconds between polls.
         """
-        self._resource_type_name = f"dynamic/nebius:{kind_of(kind).name}"  # pyright: ignore[reportAttributeAccessIssue]
+        self._resource_type_name = f"dynamic/nebius:{kind_of(kind).name}"  # pyrefly: ignore[read-only]
         props = {
             "kind": kind,
             "name": name,

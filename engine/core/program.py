@@ -253,7 +253,7 @@ class Monitor:
 
     @staticmethod
     def _answer(result: Props) -> Value:
-        return resource_pb2.ResourceInvokeResponse(**{"return": to_struct(result)})
+        return resource_pb2.ResourceInvokeResponse(**{"return": to_struct(result)})  # pyrefly: ignore[unexpected-keyword]
 
     def __getattr__(self, name: str) -> Value:
         if name[:1].isupper():

@@ -18,7 +18,7 @@ from engine.errors import PassphraseError
 from engine.values import SECRET, SIG, Value, plain, with_secrets
 
 Passphrase = Callable[[], str]
-ROUNDS = 1_000_000
+ROUNDS: int = 1_000_000
 _PROBE = "pulumi"
 
 

@@ -51,7 +51,7 @@ class GoogleHttp:
         DroppedConnectionError."""
         self.after: Callable[[int, Call], None] = lambda _number, _call: None
         """Called when it was done, and not answered yet."""
-        self._lock = threading.Lock()
+        self._lock: contextlib.AbstractContextManager[bool] = threading.Lock()
         self._server = _Server(address, _Handler)
         self._server.fake = self
         self._thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.01})

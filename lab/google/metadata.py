@@ -165,7 +165,8 @@ class Listener:
 class _Maker(threading.Thread):
     def __init__(self, server: _Server, namespace: Path | None) -> None:
         super().__init__()
-        self.server, self.namespace, self.error = server, namespace, None
+        self.server, self.namespace = server, namespace
+        self.error: OSError | None = None
 
     def run(self) -> None:
         try:

@@ -114,7 +114,7 @@ def test_on_needs_no_quotes(reader):
 def test_nothing_that_was_read_can_be_changed():
     config = parse(load("example-full"))
     with pytest.raises(ValueError, match="frozen"):
-        config.name = "other"
+        config.name = "other"  # pyrefly: ignore[read-only]
 
 
 @pytest.mark.parametrize(

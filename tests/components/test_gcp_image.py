@@ -105,7 +105,7 @@ class TestBake:
 
     def test_the_provider_makes_what_the_component_asks_for(self):
         with FakeCompute() as fake:
-            inputs = {**bake_of(nodesets={"gpu": A3}), "endpoint": fake.endpoint, "pace": PATIENT}
+            inputs: dict[str, Any] = {**bake_of(nodesets={"gpu": A3}), "endpoint": fake.endpoint, "pace": PATIENT}
             made = BakeProvider().create(inputs)
             (image,) = fake.world.images.values()
             builder, _trial = [c.body for c in fake.calls if c.method == "POST" and c.path.endswith("/instances")]

@@ -99,7 +99,7 @@ def test_fields_that_are_named_exist(page: str, field: str) -> None:
     for name in field.split("."):
         assert name in model.model_fields, field
         kinds = [model.model_fields[name].annotation, *get_args(model.model_fields[name].annotation)]
-        model = next((one for one in kinds if isinstance(one, type) and issubclass(one, BaseModel)), None)
+        model: Any = next((one for one in kinds if isinstance(one, type) and issubclass(one, BaseModel)), None)
 
 
 def test_the_variables_of_the_page_are_those_that_env_sets() -> None:

@@ -56,7 +56,7 @@ def test_our_own_bridge_and_the_default_route_are_no_conflict() -> None:
 class TestOtherStacks:
     """Their bridges may be gone (the host was restarted); their record still holds their addresses."""
 
-    def _network(self, root: Path, **changes: str) -> network.Network:
+    def _network(self, root: Path, **changes: Any) -> network.Network:
         made = network.Network(
             root=root, hosts={}, stack="mine", owner="hpc/mine", cidr="10.80.0.0/20", gateway="10.80.0.1"
         )

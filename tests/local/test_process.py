@@ -6,6 +6,7 @@ import signal
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -30,9 +31,7 @@ def test_it_survives_being_written_down(sleeper: subprocess.Popen[bytes], tmp_pa
 
 
 @pytest.mark.parametrize("change", [{"started": 1}, {"boot": "another"}])
-def test_another_process_of_that_number_is_left_alone(
-    sleeper: subprocess.Popen[bytes], change: dict[str, object]
-) -> None:
+def test_another_process_of_that_number_is_left_alone(sleeper: subprocess.Popen[bytes], change: dict[str, Any]) -> None:
     process = Process.of(sleeper.pid)
     assert process is not None
     stranger = dataclasses.replace(process, **change)

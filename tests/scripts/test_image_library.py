@@ -7,6 +7,7 @@ import threading
 from collections.abc import Iterator
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -22,8 +23,8 @@ def served(tmp_path: Path) -> Iterator[str]:
     (folder / "file").write_bytes(CONTENT)
 
     class Handler(http.server.SimpleHTTPRequestHandler):
-        def __init__(self, *args: object) -> None:
-            super().__init__(*args, directory=str(folder))  # pyright: ignore[reportArgumentType]
+        def __init__(self, *args: Any) -> None:
+            super().__init__(*args, directory=str(folder))
 
         def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's name
             pass

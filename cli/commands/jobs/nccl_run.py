@@ -160,7 +160,7 @@ def _checked(config: ClusterConfig, partition: PartitionFacts, given: Mapping[st
     """Make a run of the options, which are fields of NcclRun. Raises CliError: options are wrong for the partition; all
     of them at once."""
     names, problems = _listed_nodes(config, partition, given["nodelist"])
-    defaults = {
+    defaults: dict[str, Any] = {
         "partition": partition,
         "nodes": given["nodes"] or len(names) or min(2, len(partition.nodes)),
         "nodelist": compress(names),

@@ -197,7 +197,7 @@ def _fabric_error(nodeset: str, kind: MachineType) -> Finding:
 
 def _role_errors(role: str, machine: Controller | Login) -> Iterator[Finding]:
     """Yield placement and GPUs of machines that run no jobs."""
-    way = machine.capacity and (machine.capacity.spot or machine.capacity.on_demand)
+    way = (machine.capacity.spot or machine.capacity.on_demand) if machine.capacity else None
     if machine.capacity and way and way.placement:
         yield Finding(
             id="placement-role",
@@ -248,7 +248,7 @@ def _way_errors(at: Location, capacity: Capacity, kind: MachineType) -> Iterator
 
 def _policy_errors(config: ClusterConfig, at: Location, capacity: Capacity) -> Iterator[Finding]:
     """Yield a policy of another project or region: templates keep its name alone, another policy's or none's."""
-    folder, _, name = ((capacity.reservation and capacity.reservation.placement_policy) or "").rpartition("/")
+    folder, _, name = ((capacity.reservation.placement_policy if capacity.reservation else "") or "").rpartition("/")
     own = f"projects/{place(config).project}/regions/{place(config).region}/resourcePolicies"
     if folder and folder != own:
         yield Finding(

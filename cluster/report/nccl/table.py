@@ -112,7 +112,7 @@ def _document(run: Run) -> dict[str, Any]:
 
 
 def _half(measure: Measure | None) -> dict[str, float | int | None] | None:
-    return measure and {name: _finite(value) for name, value in measure._asdict().items()}
+    return {name: _finite(value) for name, value in measure._asdict().items()} if measure else None
 
 
 def _finite(value: float | None) -> float | None:

@@ -244,7 +244,7 @@ class Controller(pulumi.ComponentResource):
         boot = disk("boot", boot_disk(config, spec), image=args.image)
         kept = disk("state", state_disk(config), protect=config.deletion_protection, name=f"{spec.name}-state")
         scheduling = of_machine(config.controller.capacity).scheduling(migrates=spec.gpu is None)
-        nic = {"subnetwork": args.network.system, "networkIP": address, "nicType": NIC_TYPE}
+        nic: dict[str, Any] = {"subnetwork": args.network.system, "networkIP": address, "nicType": NIC_TYPE}
         if self.public is not None:
             public = {"type": "ONE_TO_ONE_NAT", "name": "External NAT", "natIP": self.public, "networkTier": TIER}
             nic["accessConfigs"] = [public]

@@ -58,7 +58,8 @@ def running(file: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
         config = yaml.safe_load(FILE)["config"]["hpc:cluster"]
         config["users"] += [{"name": "gone", "uid": 2004, "account": "research"}] if gone else []
         monkeypatch.setattr("cli.stack.outputs.read", lambda *_, **__: {**OUTPUTS, "config": json.dumps(config)})
-        found = Seen(**{"homes": HOMES, **seen})
+        seen.setdefault("homes", HOMES)
+        found = Seen(**seen)
         monkeypatch.setattr("cli.users.read_in_effect", lambda *_: found)
         monkeypatch.setattr("cli.commands.user.read_in_effect", lambda *_: found)
         done = remote.Done(code=0, out=jobs, err="")

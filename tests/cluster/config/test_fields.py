@@ -1,7 +1,5 @@
 """A setting of Slurm is one declaration: rendered, refused elsewhere, checked by release, with an impact and docs."""
 
-# pyright: reportIncompatibleVariableOverride=false, reportGeneralTypeIssues=false
-
 from collections.abc import Mapping
 from typing import Annotated, Any
 

@@ -235,7 +235,8 @@ def gpus(opened: int, *, devices: int = 2, **more: Any) -> dict[str, Any]:
 
 def full(node: str, **more: Any) -> str:
     seen = gpus(1) if node == "g-0" else gpus(0, devices=0)
-    return said(node, **{"gpus": seen, "memory": 512 * MIB, "home": {}, "shared": True, **more})
+    facts: dict[str, Any] = {"gpus": seen, "memory": 512 * MIB, "home": {}, "shared": True, **more}
+    return said(node, **facts)
 
 
 def end(key: str, *nodes: str, out: str = "", err: str = "", code: int = 0, late: bool = False) -> dict[str, Any]:

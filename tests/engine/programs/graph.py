@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pulumi
-from living import Living
+from living import Living  # pyrefly: ignore[missing-import]
 
 made = {}
 for node in json.loads(Path("graph.json").read_text()):

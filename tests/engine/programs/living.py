@@ -43,7 +43,7 @@ class LivingProvider(ResourceProvider):
         record(props["folder"], f"created {file.name}")
         return CreateResult(file.name, self._stamp(props))
 
-    def diff(self, id_, olds, news):
+    def diff(self, id_, olds, news):  # pyrefly: ignore[bad-override-param-name]
         if not Path(news["folder"], id_).exists():
             return DiffResult(changes=True)
         changed = [k for k in ("value", "refs", "generation", "host") if olds.get(k) != news.get(k)]
@@ -52,12 +52,12 @@ class LivingProvider(ResourceProvider):
             return DiffResult()
         return DiffResult(bool(changed), replaces, delete_before_replace=bool(news.get("provider_deletes_first")))
 
-    def update(self, id_, olds, news):
+    def update(self, id_, olds, news):  # pyrefly: ignore[bad-override-param-name]
         self._step("update", news)
         Path(news["folder"], id_).write_text(str(news["value"]))
         return UpdateResult(self._stamp(news))
 
-    def delete(self, id_, props):
+    def delete(self, id_, props):  # pyrefly: ignore[bad-override-param-name]
         self._step("delete", props)
         for file in (Path(props["folder"], id_), *Path(props["folder"]).glob(f"*@{id_}")):
             file.unlink(missing_ok=True)

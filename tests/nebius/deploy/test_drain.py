@@ -67,7 +67,7 @@ class Slurm:
 
 
 def wait(slurm: Slurm, *names: str, seconds: float = 5) -> None:
-    empty(slurm, list(names), seconds=seconds, pace=0.01)  # pyright: ignore[reportArgumentType]
+    empty(slurm, list(names), seconds=seconds, pace=0.01)  # pyrefly: ignore[bad-argument-type]
 
 
 def test_a_partition_is_closed_before_its_jobs_are_waited_for() -> None:

@@ -184,7 +184,8 @@ class TestRoom:
 
     @pytest.mark.parametrize("row", [{"on_demand": 2}, {"reserved": 1, "on_demand": 1}, {"state": "DATA_STATE_STALE"}])
     def test_enough_or_unknown_is_not(self, api: NebiusServer, said: list[str], row: dict[str, Any]) -> None:
-        api.place.advice = (self.advice("fabric-3", **{"on_demand": 0, **row}),)
+        given: dict[str, Any] = {"on_demand": 0, **row}
+        api.place.advice = (self.advice("fabric-3", **given),)
         ask(api)
         assert said == []
 

@@ -4,6 +4,7 @@ import contextlib
 import copy
 import itertools
 import json
+from typing import Any
 
 import pytest
 from accounting import accounts
@@ -15,7 +16,7 @@ from cluster.config.accounting import Qos
 from cluster.config.section import slurm_fields
 from tests.node.accounting.sacctmgr import Database, Killed
 
-DESIRED = {
+DESIRED: dict[str, Any] = {
     "cluster": "dev",
     "accounts": [
         {"name": "science", "parent": "root", "description": "Everybody", "organization": "lab"},

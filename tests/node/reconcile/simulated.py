@@ -33,7 +33,7 @@ for name in ("t-flex", "t-flex-2"):
 
 def settings(count: int = 8, **given: Any) -> Reconcile:
     names = [f"c-gpu-{number}" for number in range(count)]
-    return {
+    return {  # pyrefly: ignore[bad-unpacking]
         "mode": "act",
         "actions_per_hour": 100_000,
         "max_unavailable": 1.0,
@@ -58,7 +58,7 @@ def settings(count: int = 8, **given: Any) -> Reconcile:
             }
         },
         **given,
-    }  # fmt: skip  # pyright: ignore[reportReturnType]
+    }  # fmt: skip
 
 
 @dataclass

@@ -1,5 +1,7 @@
 """File systems: what each machine mounts, and the capacity and bandwidth that follow from the catalog."""
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -114,8 +116,8 @@ def test_on_local_the_shared_folders_are_the_stack_files():
     assert targets(stacks.config("dev")) == stacks.config("dev").storage.shared
 
 
-def exascaler(servers: int = 3, machine_type: str = "n2-standard-16", **targets) -> Lustre:
-    ost = Targets(**{"type": "pd-ssd", "size_gb": 3500, **targets})
+def exascaler(servers: int = 3, machine_type: str = "n2-standard-16", **targets: Any) -> Lustre:
+    ost = Targets.model_validate({"type": "pd-ssd", "size_gb": 3500, **targets})
     return Lustre(kind="exascaler", oss=Oss(machine_type=machine_type, count=servers, ost=ost))
 
 

@@ -99,7 +99,8 @@ class TestPins:
     def test_a_row_names_commits_hashes_one_image_and_a_kernel_that_its_client_takes(self, row):
         assert row.base in BASE_IMAGES
         assert not row.slurm or set(row.slurm) == set(IMAGES[row.base].slurm_versions)
-        for source in filter(None, [row.gve, row.client, row.enroot, row.pyxis, row.apptainer, *row.slurm.values()]):
+        sources = (row.gve, row.client, row.enroot, row.pyxis, row.apptainer, *row.slurm.values())
+        for source in (source for source in sources if source):
             assert source.url.startswith("https://")
             if isinstance(source, Download):
                 assert re.fullmatch(r"[0-9a-f]{64}", source.sha256)

@@ -298,7 +298,8 @@ MACHINES = st.sampled_from(
 @st.composite
 def clusters(draw: st.DrawFn) -> Mapping[str, Any]:
     names = draw(st.lists(st.sampled_from([f"set{n}" for n in range(14)]), min_size=1, max_size=12, unique=True))
-    nodesets = {name: {**draw(MACHINES), "count": draw(st.integers(1, 600))} for name in names}
+    counts = st.integers(1, 600)
+    nodesets: dict[str, dict[str, Any]] = {name: {**draw(MACHINES), "count": draw(counts)} for name in names}
     if draw(st.booleans()):
         nodesets[names[0]] = {"on": "controller"}
     partitions: dict[str, dict[str, Any]] = {}
