@@ -151,7 +151,7 @@ class Server(ThreadingHTTPServer):
 
 
 class _Handler(BaseHTTPRequestHandler):
-    server: Server  # pyright: ignore[reportIncompatibleVariableOverride]
+    server: Server  # pyrefly: ignore[bad-override-mutable-attribute]
     protocol_version = "HTTP/1.1"
     server_version, sys_version = "hpc", ""
     timeout = 60

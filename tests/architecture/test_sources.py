@@ -125,5 +125,7 @@ class TestLocks:
 
 
 def test_no_file_is_exempt_from_the_rules() -> None:
-    exempt = re.compile(r"^\s*#\s*(ruff|flake8|pyright|type):\s*(noqa|ignore)\s*$|^#\s*pyright:\s*basic", re.MULTILINE)
+    exempt = re.compile(
+        r"^\s*#\s*(ruff|flake8|pyrefly|type):\s*(noqa|ignore)\s*$|^#\s*pyrefly:\s*ignore-errors", re.MULTILINE
+    )
     assert [str(path.relative_to(ROOT)) for path in PYTHON if exempt.search(path.read_text())] == []

@@ -117,7 +117,7 @@ def prometheus() -> Synthetic:
 @pytest.fixture
 def served(prometheus: Synthetic) -> Iterator[Server]:
     """The server, on a free port."""
-    with Server(0, render("big", "prod", 15), prometheus, find) as server:  # pyright: ignore[reportArgumentType]
+    with Server(0, render("big", "prod", 15), prometheus, find) as server:  # pyrefly: ignore[bad-argument-type]
         thread = threading.Thread(target=server.serve_forever, args=(0.05,))
         thread.start()
         yield server

@@ -144,7 +144,7 @@ def report(nodes: int, **changes: Any) -> Report:
         id="health-old", where=("hc-cpu-0",), what="has no recent result of its health check",
         todo="./hpc health hc hc-cpu-0 --run",
     )  # fmt: skip
-    checks = [("NODE", "STATE", "HEALTH", "CHECKED", "FIGURES")]
+    checks: list[tuple[str, ...]] = [("NODE", "STATE", "HEALTH", "CHECKED", "FIGURES")]
     checks += [(f"hc-cpu-{at}", "idle", "ok", "2 min ago", "14 ok, 3 skipped; nccl: 188.2 GB/s") for at in range(nodes)]
     found = Report(
         stack="hc", name="hc", platform="Google Cloud", version="0.1.0", written=NOW, since="28d",

@@ -149,9 +149,13 @@ HOSTILE = st.text(min_size=1, max_size=40) | st.sampled_from([
 
 def elements_and_text(given: str) -> tuple[list[str], str]:
     """The elements, and all text, of a page in which every name is this."""
-    alerts = [("ALERT", "SEVERITY", "SINCE (UTC)", "WHO ACTS", "WHAT"), (given,) * 5]
+    alerts: list[tuple[str, ...]] = [("ALERT", "SEVERITY", "SINCE (UTC)", "WHO ACTS", "WHAT"), (given,) * 5]
     finding = ClusterFinding(id="node-drained", where=("n-0",), what=given, todo=given, note=given)
-    tables = {"queue": [(given,) * 8, (given,) * 8], "alerts": alerts, "versions": [("A", "B", "C"), (given,) * 3]}
+    tables: dict[str, list[tuple[str, ...]]] = {
+        "queue": [(given,) * 8, (given,) * 8],
+        "alerts": alerts,
+        "versions": [("A", "B", "C"), (given,) * 3],
+    }
     records = [Record(job="1", user=given, account=given, partition=given, seconds=9, cpus=1, gpus=1)]
     whole = replace(
         SMALL, stack=given, status=replace(status(2), tables=tables, findings=[finding]), nccl=[], mlperf=[],
@@ -189,7 +193,7 @@ def test_runs_of_one_day_have_hours_on_their_axis():
 
 
 def test_a_long_table_is_cut_and_says_so():
-    rows = [("JOB",), *((str(at),) for at in range(1000))]
+    rows: list[tuple[str, ...]] = [("JOB",), *((str(at),) for at in range(1000))]
     found = status(2)
     page = render(report(2, status=replace(found, tables={**found.tables, "queue": rows})))
     assert "and 800 more rows" in page

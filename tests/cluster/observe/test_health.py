@@ -46,11 +46,11 @@ def late(seen: ClusterObservation, *names: str) -> ClusterObservation:
     return ClusterObservation(stack=seen.stack, machines=tuple(machines))
 
 
-def hold(*jobs: dict[str, str]) -> Callable[[ClusterObservation], None]:
+def hold(*jobs: dict[str, str]) -> Callable[[ClusterObservation], ClusterObservation | None]:
     return part("controller", "slurm", "jobs", held=[{"user": "bob", "state": "PENDING", **job} for job in jobs])
 
 
-def reconciles(**values: Any) -> Callable[[ClusterObservation], None]:
+def reconciles(**values: Any) -> Callable[[ClusterObservation], ClusterObservation | None]:
     """The reconcile loop's own status."""
     calm = {"mode": "act", "why": "", "brakes": [], "cooling": {}, "alerts": [], "jobs": {}, "actions": []}
     return part("controller", reconcile={**calm, **values})

@@ -29,7 +29,8 @@ def scaled(factor: float) -> list[float]:
 
 def edited(*changes: tuple[str, str], given: Given | None = None, **options: Any) -> NcclResult:
     """The result of a log of the guide's run, or of another, that was edited."""
-    text = log(**{"facts": A3_MEGA, **options})
+    options.setdefault("facts", A3_MEGA)
+    text = log(**options)
     for old, new in changes:
         assert old in text
         text = text.replace(old, new, 1)
