@@ -328,7 +328,7 @@ class TestCost:
 
 class TestFaults:
     @pytest.mark.parametrize("seed", range(2))
-    def test_hundreds_of_faults_leave_nothing_behind(self, tmp_path, seed):
+    def test_a_thousand_faults_leave_nothing_behind(self, tmp_path, seed):
         cluster = Cluster(tmp_path, seed=seed, count=6)
         if seed:  # with requests of flex start for what spot has not
             cluster.settings["nodesets"]["gpu"]["templates"] = [SPOT, FLEX]
@@ -336,7 +336,7 @@ class TestFaults:
             cluster.restart()
         cluster.faults = 0.25
         number = 0
-        while cluster.injected < 400:
+        while cluster.injected < 500:  # a thousand in both
             number += 1
             cluster.slurm.submit(str(number), cluster.random.randint(1, 4), cluster.random.uniform(60, 600))
             cluster.run(cluster.random.uniform(60, 600), step=5)
