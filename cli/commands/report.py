@@ -119,9 +119,7 @@ def _read(stack: str, values: Mapping[str, Any], cluster: Cluster, since: str, b
     }
     with unwound(), ThreadPoolExecutor(max_workers=len(parts) + 1) as pool:
         runs = pool.submit(_runs, Scheduler(cluster, stack), begin)
-        asked = {
-            name: pool.submit(_tried, read) for name, (needed, read) in parts.items() if needed.value in there
-        }  # fmt: skip
+        asked = {name: pool.submit(_tried, read) for name, (needed, read) in parts.items() if needed.value in there}
         found = {name: future.result() for name, future in asked.items()}
     for name, (needed, _) in parts.items():
         if name not in found:

@@ -99,10 +99,14 @@ class Report:
 
 def render(report: Report) -> str:
     """The page: the same for the same report."""
-    lead = [paragraph(_sentence(report)), paragraph(
-        f"Cluster {report.name} on {report.platform}; written {_moment(report.written)} by hpc {report.version}. "
-        f"Histories cover {_period(report)}.", class_="muted"),
-    ]  # fmt: skip
+    lead = [
+        paragraph(_sentence(report)),
+        paragraph(
+            f"Cluster {report.name} on {report.platform}; written {_moment(report.written)} by hpc {report.version}. "
+            f"Histories cover {_period(report)}.",
+            class_="muted",
+        ),
+    ]
     if lost := unread(report):
         lead.append(paragraph(f"Could not be read: {', '.join(lost)}. The sections say why.", class_="bad"))
     sections: list[Section] = []
@@ -188,20 +192,25 @@ def _cluster(report: Report, _: None) -> list[Html]:
             networks=_networks(report.config, columns),
             mounts=_mounts(report.config, columns, status),
             partitions=[
-                svg.Link(name=f"{name}{' (default)' if one.default else ''}", detail=f"time limit {one.max_time}",
-                         on=one.nodesets)
+                svg.Link(
+                    name=f"{name}{' (default)' if one.default else ''}",
+                    detail=f"time limit {one.max_time}",
+                    on=one.nodesets,
+                )
                 for name, one in report.config.partitions.items()
             ],
-        )  # fmt: skip
+        )
         if (more := len(columns) - svg.MOST_COLUMNS) > 0:
             found.append(paragraph(f"{counted(more, 'nodeset')} more are not drawn.", class_="muted"))
     else:
         found.append(paragraph("The stack has no output of its configuration: its last up did not end well."))
     if status:
         for name, caption in (
-            ("nodes", "Nodes by state"), ("partitions", "Partitions"), ("storage", "File systems"),
+            ("nodes", "Nodes by state"),
+            ("partitions", "Partitions"),
+            ("storage", "File systems"),
             ("actions", "Last actions of the reconcile loop"),
-        ):  # fmt: skip
+        ):
             found += _shown(caption, status.tables.get(name, []))
         for rows in status.others:
             found += _shown(_CAPTIONS.get(rows[0][0], rows[0][0].capitalize()), rows)
@@ -326,11 +335,16 @@ def _troubles(facts: measured.Facts) -> list[Html]:
     for one in facts.troubles:
         groups[one.kind, one.failed].append(one)
     rows = [
-        (kind, "failed" if failed else "warning", str(len(there)),
-         compress(sorted({one.node for one in there}, key=_natural)), _moment(min(one.time for one in there)),
-         _moment(max(one.time for one in there)))
+        (
+            kind,
+            "failed" if failed else "warning",
+            str(len(there)),
+            compress(sorted({one.node for one in there}, key=_natural)),
+            _moment(min(one.time for one in there)),
+            _moment(max(one.time for one in there)),
+        )
         for (kind, failed), there in sorted(groups.items(), key=lambda pair: (-len(pair[1]), pair[0]))
-    ]  # fmt: skip
+    ]
     head = ("CHECK", "RESULT", "TIMES", "NODES", "FIRST", "LAST")
     if not rows:
         return [paragraph("No check has failed in the kept history.")]
@@ -373,10 +387,17 @@ def _nccl(report: Report, given: Sequence[Benchmark]) -> list[Html]:
     if not runs:
         return [paragraph(f"No result in {_period(report)}: ./hpc nccl run {report.stack} measures."), *lost]
     rows = [
-        (run.job, run.user, _moment(run.started), entry.kind, entry.result.outcome.value, f"{entry.busbw:.1f}",
-         compress(sorted(entry.result.run.hosts, key=_natural)))
+        (
+            run.job,
+            run.user,
+            _moment(run.started),
+            entry.kind,
+            entry.result.outcome.value,
+            f"{entry.busbw:.1f}",
+            compress(sorted(entry.result.run.hosts, key=_natural)),
+        )
         for run, entry in runs
-    ]  # fmt: skip
+    ]
     head = ("JOB", "USER", "STARTED", "TEST", "RESULT", "GB/S", "NODES")
     latest = {entry.result.subject.kind: (run, entry) for run, entry in reversed(runs)}
     found: list[Html] = []
@@ -387,9 +408,11 @@ def _nccl(report: Report, given: Sequence[Benchmark]) -> list[Html]:
             parts = {"x_label": X_LABEL, "y_label": Y_LABEL, "x_ticks": ticks}
             found += [element("h3", title), svg.chart(f"nccl-{number}", title, curves, x_log=True, **parts)]
     over = _history(
-        "nccl-history", "NCCL over time", "busbw at large sizes, GB/s",
+        "nccl-history",
+        "NCCL over time",
+        "busbw at large sizes, GB/s",
         ((entry.kind, run.started, entry.busbw) for run, entry in runs),
-    )  # fmt: skip
+    )
     slow = [paragraph(f"{one.what}.", class_="bad") for one in Folder(tuple(e for _, e in runs), ()).findings()]
     return [*slow, *found, *over, *_shown("NCCL tests, the newest first", [head, *rows], right={5}), *lost]
 
@@ -442,12 +465,14 @@ def _usage(_: Report, given: tuple[str, str, used.Found]) -> list[Html]:
     title = f"{unit} hours that users held"
     more = f" The first {_MOST_BARS} of {len(users)} users." if len(users) > _MOST_BARS else ""
     found = [
-        paragraph(f"From {since} to {until}, the controller's time: {total.gpu_hours:,.1f} GPU hours and "
-                  f"{total.cpu_hours:,.1f} CPU hours of {counted(total.jobs, 'job')}."),
+        paragraph(
+            f"From {since} to {until}, the controller's time: {total.gpu_hours:,.1f} GPU hours and "
+            f"{total.cpu_hours:,.1f} CPU hours of {counted(total.jobs, 'job')}."
+        ),
         element("h3", title),
         svg.bars("usage-users", title, f"{unit} hours held{shares}.{more}", bars, unit="h"),
         paragraph(f"{unit} hours held{shares}.{more}", class_="muted"),
-    ]  # fmt: skip
+    ]
     keys: tuple[used.By, ...] = ("user", "account", "partition")
     for key in keys:
         rows = accounting.usage_table(used.table(read.records, [key]), total, [key])
@@ -457,9 +482,11 @@ def _usage(_: Report, given: tuple[str, str, used.Found]) -> list[Html]:
 
 
 _HOURS = (
-    ("allocated", "held by jobs"), ("nodes_out_by_faults", "nodes out by faults"),
-    ("nodes_out_otherwise", "nodes out otherwise"), ("not_allocated", "free"),
-)  # fmt: skip
+    ("allocated", "held by jobs"),
+    ("nodes_out_by_faults", "nodes out by faults"),
+    ("nodes_out_otherwise", "nodes out otherwise"),
+    ("not_allocated", "free"),
+)
 """What becomes of the capacity."""
 
 

@@ -402,14 +402,15 @@ def grafana(cluster: str) -> dict[str, dict[str, Any]]:
     provider = {"name": cluster, "folder": cluster, "options": {"path": f"/etc/grafana/dashboards/{cluster}"}}
     return {
         f"provisioning/datasources/hpc-{cluster}.yaml": {
-            "apiVersion": 1, "datasources": [{**source, "access": "proxy", "jsonData": {"httpMethod": "POST"}}],
+            "apiVersion": 1,
+            "datasources": [{**source, "access": "proxy", "jsonData": {"httpMethod": "POST"}}],
         },
         f"provisioning/dashboards/hpc-{cluster}.yaml": {"apiVersion": 1, "providers": [{**provider, "type": "file"}]},
         **{
             f"dashboards/{cluster}/{dashboard.name}.json": _dashboard(dashboard, cluster, source["uid"])
             for dashboard in DASHBOARDS
         },
-    }  # fmt: skip
+    }
 
 
 def _dashboard(dashboard: Dashboard, cluster: str, source: str) -> dict[str, Any]:
@@ -440,13 +441,16 @@ def _dashboard(dashboard: Dashboard, cluster: str, source: str) -> dict[str, Any
 
 
 _TYPES: dict[Kind, tuple[str, dict[str, Any]]] = {
-    "lines": ("timeseries", {
-        "legend": {"displayMode": "list", "placement": "bottom", "showLegend": True, "calcs": []},
-        "tooltip": {"mode": "multi", "sort": "desc"},
-    }),
+    "lines": (
+        "timeseries",
+        {
+            "legend": {"displayMode": "list", "placement": "bottom", "showLegend": True, "calcs": []},
+            "tooltip": {"mode": "multi", "sort": "desc"},
+        },
+    ),
     "bars": ("bargauge", {"orientation": "horizontal", "displayMode": "basic"}),
     "value": ("stat", {"colorMode": "none", "graphMode": "none", "textMode": "value"}),
-}  # fmt: skip
+}
 """Grafana's type and options of each kind."""
 
 
@@ -469,9 +473,10 @@ def _panel(panel: Panel, source: str) -> dict[str, Any]:
         "targets": targets,
         "options": {**options, **reduced},
         "fieldConfig": {
-            "defaults": {"unit": unit, "noValue": panel.none or "no data", **limits, **axis}, "overrides": [],
+            "defaults": {"unit": unit, "noValue": panel.none or "no data", **limits, **axis},
+            "overrides": [],
         },
-    }  # fmt: skip
+    }
 
 
 _JOB_NUMBER = {

@@ -63,8 +63,13 @@ class Topology:
         """Return all of it as JSON has it."""
         return {
             "switches": [
-                {"name": one.name, "level": one.level, "parent": one.parent or None, "cloud": one.cloud or None,
-                 "nodes": list(one.nodes)}
+                {
+                    "name": one.name,
+                    "level": one.level,
+                    "parent": one.parent or None,
+                    "cloud": one.cloud or None,
+                    "nodes": list(one.nodes),
+                }
                 for one in self.switches.values()
             ],
             "nodes": {
@@ -72,7 +77,7 @@ class Topology:
             },
             "refused": self.refused,
             **({"job": dict(self.job)} if self.job else {}),
-        }  # fmt: skip
+        }
 
     def table(self) -> list[tuple[str, ...]]:
         """Return rows of a table: the tree, with the states of the nodes of each leaf, and the job's nodes there."""

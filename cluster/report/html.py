@@ -139,10 +139,15 @@ def page(title: str, lead: Sequence[Html], sections: Sequence[Section]) -> str:
     )
     links = [element("li", element("a", one.title, href=f"#{one.name}")) for one in sections]
     parts = [
-        element("section", element("h2", one.title, id=f"{one.name}-heading"), *one.blocks, id=one.name,
-                aria_labelledby=f"{one.name}-heading")
+        element(
+            "section",
+            element("h2", one.title, id=f"{one.name}-heading"),
+            *one.blocks,
+            id=one.name,
+            aria_labelledby=f"{one.name}-heading",
+        )
         for one in sections
-    ]  # fmt: skip
+    ]
     body = element(
         "body",
         element("a", "To the content", href="#content", class_="skip"),

@@ -34,13 +34,29 @@ class Theme:
 
 
 LIGHT = Theme(
-    page="#ffffff", surface="#f3f5f7", ink="#1f2328", muted="#57606a", link="#0060a0", line="#818b98", grid="#dddddd",
-    good="#1a6e32", warning="#8a5a00", bad="#b91c26",
-)  # fmt: skip
+    page="#ffffff",
+    surface="#f3f5f7",
+    ink="#1f2328",
+    muted="#57606a",
+    link="#0060a0",
+    line="#818b98",
+    grid="#dddddd",
+    good="#1a6e32",
+    warning="#8a5a00",
+    bad="#b91c26",
+)
 DARK = Theme(
-    page="#14181d", surface="#1f252d", ink="#e6edf3", muted="#a3adb8", link="#6cb6ff", line="#77828e", grid="#333b44",
-    good="#5cc96f", warning="#e0a83a", bad="#ff8078",
-)  # fmt: skip
+    page="#14181d",
+    surface="#1f252d",
+    ink="#e6edf3",
+    muted="#a3adb8",
+    link="#6cb6ff",
+    line="#77828e",
+    grid="#333b44",
+    good="#5cc96f",
+    warning="#e0a83a",
+    bad="#ff8078",
+)
 
 
 def stylesheet() -> str:

@@ -12,9 +12,13 @@ _WIDTH = 760
 _LETTER = 7.4
 """Width of a character of 13 px, on average."""
 _MARKERS = (
-    "M-4,0a4,4 0 1 0 8,0a4,4 0 1 0 -8,0z", "M-3.5,-3.5h7v7h-7z", "M0,-5l5,5l-5,5l-5,-5z", "M0,-5l5,9h-10z",
-    "M0,5l5,-9h-10z", "M-4,-4l8,8m0,-8l-8,8",
-)  # fmt: skip
+    "M-4,0a4,4 0 1 0 8,0a4,4 0 1 0 -8,0z",
+    "M-3.5,-3.5h7v7h-7z",
+    "M0,-5l5,5l-5,5l-5,-5z",
+    "M0,-5l5,9h-10z",
+    "M0,5l5,-9h-10z",
+    "M-4,-4l8,8m0,-8l-8,8",
+)
 _MOST_MARKERS = 40
 _LONGEST_NAME = 90
 
@@ -56,8 +60,9 @@ def chart(
     for y in values:
         height = at(xs[0], y)[1]
         parts += [
-            _path(f"M{left:.1f},{height:.1f}H{right:.1f}", "grid"), _label(left - 6, height + 4, f"{y:g}", "end"),
-        ]  # fmt: skip
+            _path(f"M{left:.1f},{height:.1f}H{right:.1f}", "grid"),
+            _label(left - 6, height + 4, f"{y:g}", "end"),
+        ]
     parts += [_label(at(x, values[0])[0], bottom + 18, words, "middle") for x, words in texts.items()]
     parts.append(_path(f"M{left:.1f},{top}V{bottom}H{right:.1f}", "line"))
     measured, y = 0, 344.0
@@ -169,10 +174,15 @@ def cluster(
     shown = machines[:MOST_COLUMNS]
     parts = [shown[at : at + _COLUMNS] for at in range(0, len(shown), _COLUMNS)]
     found = [
-        _cluster(f"{name}-{number}", f"{title}{f', part {number}' if len(parts) > 1 else ''}", part, networks,
-                 (("Mounts", "series-2", mounts), ("Partitions", "series-1", partitions)))
+        _cluster(
+            f"{name}-{number}",
+            f"{title}{f', part {number}' if len(parts) > 1 else ''}",
+            part,
+            networks,
+            (("Mounts", "series-2", mounts), ("Partitions", "series-1", partitions)),
+        )
         for number, part in enumerate(parts, 1)
-    ]  # fmt: skip
+    ]
     signs, x = list[Html](), 0.0
     for state in STATES:
         signs += [*_square(state, x, 3), _label(x + 18, 13, state)]
