@@ -190,6 +190,8 @@ def test_a_machine_that_booted_before_slurmctld_asked_for_it_again_joins(spare: 
     states, name = "/var/spool/slurmctld/node_state", "spare-cpu-2"
     state = f"scontrol --oneliner show node {name}"
     eventually(lambda: "POWERED_DOWN" in spare.inside("controller", state), what="the node's sleep")
+    # Its machine may be on its way out still: the next one is asked for when that is gone.
+    eventually(lambda: name not in {row["name"] for row in cloud.instances()}, what="the end of its machine")
     spare.inside("controller", f"systemctl stop slurmctld && cp -p {states} /tmp/states && systemctl start slurmctld")
     # Its machine does not boot before slurmctld has saved the job.
     cloud.set(insert_seconds=20)

@@ -17,7 +17,7 @@ from components.gcp.bake.resource import BakeProvider
 from components.gcp.elastic.instances import ElasticInstancesProvider
 from engine import Workspace, events
 from engine.core.scope import Scope
-from lab.google.compute import QUOTA, FakeCompute, Fault, Machine
+from lab.google.compute import QUOTA, FakeCompute, FakeElastic, Fault, Machine
 from tests.gcp.baking import IMAGE, PATIENT, no_machine_is_left, props, the_image_is_whole
 from tests.harness import ROOT, provider_process
 
@@ -188,7 +188,7 @@ class TestUnderTheCli:
     def test_elastic_instances_are_deleted(self, host: provider_pb2_grpc.ResourceProviderStub) -> None:
         labels = {"hpc-cluster": "a3", "hpc-nodeset": "gpu", "hpc-made-by": "reconcile"}
         path = "projects/p/zones/us-central1-a/instances/a3-gpu-0"
-        with FakeCompute() as fake:
+        with FakeElastic() as fake:
             fake.world.machines[path] = Machine({"name": "a3-gpu-0", "labels": labels, "status": "RUNNING"}, [None])
             place = {"project": "p", "zone": "us-central1-a", "cluster": "a3", "nodeset": "gpu"}
             inputs = struct_pb2.Struct()
