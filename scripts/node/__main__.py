@@ -8,6 +8,7 @@
     python3 FOLDER ends        < JSON   controller: reserve nodes from the end of their machines on; no-ends undoes it
     python3 FOLDER warm-up     < JSON   controller: download what the first jobs on nodes would wait for
     python3 FOLDER leave       < JSON   controller: empty a node whose machine goes, and wait for its jobs
+    python3 FOLDER vacate    < JSON   controller: empty elastic nodes that become static, and delete their machines
     python3 FOLDER settle      < JSON   controller and login machines: take back what an unfinished `up` had begun
     python3 FOLDER prologs     < JSON   controller: scripts that run before and after jobs; no-prologs takes them away
     python3 FOLDER rxdm        < JSON   controller: patch A3 Mega's prolog for Ubuntu 22.04; no-rxdm puts it back

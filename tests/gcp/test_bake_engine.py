@@ -188,7 +188,7 @@ class TestUnderTheCli:
     def test_elastic_instances_are_deleted(self, host: provider_pb2_grpc.ResourceProviderStub) -> None:
         labels = {"hpc-cluster": "a3", "hpc-nodeset": "gpu", "hpc-made-by": "reconcile"}
         path = "projects/p/zones/us-central1-a/instances/a3-gpu-0"
-        with FakeElastic() as fake:
+        with FakeElastic({}) as fake:
             fake.world.machines[path] = Machine({"name": "a3-gpu-0", "labels": labels, "status": "RUNNING"}, [None])
             place = {"project": "p", "zone": "us-central1-a", "cluster": "a3", "nodeset": "gpu"}
             inputs = struct_pb2.Struct()
