@@ -372,9 +372,11 @@ def _events(text: str) -> list[dict[str, Any]]:
         if len(cells) == 5 and cells[0] and (start := _moment(cells[1])):
             node, _, end, state, reason = cells
             why = signed(reason)[0] or "no reason given"
+            until = _moment(end)
             if end or (node, why) not in known:
-                found.append({"time": start, "until": _moment(end), "node": node, "what": f"{state.upper()}: {why}"})
-            known.add((node, why))
+                found.append({"time": start, "until": until, "node": node, "what": f"{state.upper()}: {why}"})
+            if not until:
+                known.add((node, why))  # the database has this one too
     return found
 
 

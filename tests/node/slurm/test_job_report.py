@@ -189,11 +189,13 @@ def test_a_node_that_drains_while_the_job_runs_is_shown_once() -> None:
         "n-0|1999993000|Unknown|DRAIN|new driver\n"
         "n-0|1999993000||drained|new driver\n"
         "n-0|1999993000||drained|new driver\n"
+        "n-1|1999993500|1999993600|DRAIN|disk | full\n"
         "n-1|1999994000||draining|disk | full\n"
     )
     found = one(row, queue=({**WAITING, "state": "RUNNING"},), around=(events, "", "", ""))["meanwhile"]
     assert [(each["node"], each["what"]) for each in found] == [
         ("n-0", "DRAIN: new driver"),
+        ("n-1", "DRAIN: disk | full"),
         ("n-1", "DRAINING: disk | full"),
     ]
 
