@@ -26,15 +26,16 @@ CLUSTERS = "tests/e2e"
 """Whole clusters, through the command."""
 LANES = {
     "edits": ("changes", "faults"),
-    "elastic": ("elastic", "elastic_edits", "upgrade"),
-    "health": ("health", "status"),
+    "elastic": ("elastic",),
+    "health": ("health",),
     "jobs": ("containers", "day_two", "examples", "mlperf", "quickcheck", "user"),
     "machines": ("confinement", "failure", "operators_jobs", "prolog", "rehearse"),
+    "upgrades": ("elastic_edits", "status", "upgrade"),
 }
 """Files of CLUSTERS by the process that runs them; all others, those of the fixture `pair`, are in a process of their
 own. Files that share a cluster are in one. Each waits for machines as much as it works."""
 HOST = "tests/local"
-"""Machines of this host one by one, which wait as well: after the lane `health`, the shortest."""
+"""Machines of this host one by one, which wait as well: after the lane `upgrades`, the shortest."""
 PODS = "tests/nebius"
 """Kubernetes' API servers and charts, which wait as much as they work, and take longest."""
 STACKS = (f"{PODS}/api", f"{PODS}/state", "tests/cluster", "tests/components", "tests/contract")
@@ -87,7 +88,7 @@ def tests(arguments: Sequence[str], *, fast: bool) -> list[Part]:
     """Pytest, with the user's arguments last so that they win.
 
     A fast run leaves out whole clusters and what is SLOW. Whole clusters wait for machines as much as they work: they
-    run in five processes, pods in one, and all else at a lower priority beside them in two, which have both cores to
+    run in seven processes, pods in one, and all else at a lower priority beside them in two, which have both cores to
     themselves in the end; unless the arguments choose some. They are no workers of pytest-xdist, which get no Ctrl-C:
     their machines would stay.
     """
@@ -105,7 +106,7 @@ def tests(arguments: Sequence[str], *, fast: bool) -> list[Part]:
     after = ["nice", "-n", "10"]
     runs = {
         "clusters": [*pytest, CLUSTERS, *ignored],
-        **{name: [*pytest, *lane, *([HOST] if name == "health" else [])] for name, lane in files.items()},
+        **{name: [*pytest, *lane, *([HOST] if name == "upgrades" else [])] for name, lane in files.items()},
         "pods": ["sh", "-c", _BUILD_FIRST, *pytest, PODS, *(f"--ignore={name}" for name in STACKS if PODS in name)],
         "stacks": [*after, *pytest, *STACKS],
         "tests": [*after, *pytest, *(f"--ignore={folder}" for folder in (CLUSTERS, HOST, PODS, *STACKS))],
