@@ -37,7 +37,9 @@ own. Files that share a cluster are in one. Each waits for machines as much as i
 HOST = "tests/local"
 """Machines of this host one by one, which wait as well: after the lane `upgrades`, the shortest."""
 PODS = "tests/nebius"
-"""Kubernetes' API servers and charts, which wait as much as they work, and take longest."""
+"""Kubernetes' API servers and charts, which wait as much as they work."""
+ENGINE = "tests/engine"
+"""The embedded engine: in the process of PODS, after those."""
 STACKS = (f"{PODS}/api", f"{PODS}/state", "tests/cluster", "tests/components", "tests/contract")
 """Stack files and what becomes of them, and Nebius's API: about half the work of all tests without machines and
 without Kubernetes."""
@@ -107,9 +109,17 @@ def tests(arguments: Sequence[str], *, fast: bool) -> list[Part]:
     runs = {
         "clusters": [*pytest, CLUSTERS, *ignored],
         **{name: [*pytest, *lane, *([HOST] if name == "upgrades" else [])] for name, lane in files.items()},
-        "pods": ["sh", "-c", _BUILD_FIRST, *pytest, PODS, *(f"--ignore={name}" for name in STACKS if PODS in name)],
+        "pods": [
+            "sh",
+            "-c",
+            _BUILD_FIRST,
+            *pytest,
+            PODS,
+            ENGINE,
+            *(f"--ignore={name}" for name in STACKS if PODS in name),
+        ],
         "stacks": [*after, *pytest, *STACKS],
-        "tests": [*after, *pytest, *(f"--ignore={folder}" for folder in (CLUSTERS, HOST, PODS, *STACKS))],
+        "tests": [*after, *pytest, *(f"--ignore={folder}" for folder in (CLUSTERS, HOST, PODS, ENGINE, *STACKS))],
     }
     return [Part(name=name, command=command) for name, command in runs.items()]
 
