@@ -87,7 +87,7 @@ def _serve(stack: str, cluster: Cluster, interval: int, port: int, job: str) -> 
                 console.note(f"{error}. The page asks again until it does.")
                 console.note(f"What still works: ./hpc status {stack}, ./hpc nodes {stack}, ./hpc job {stack} ID")
             console.line(there.url + (f"#job={job}" if job else ""))
-            console.note("Who has this address can read the metrics. Ctrl-C ends it.")
+            console.note("Whoever has this address can read the metrics. Ctrl-C ends it.")
             there.serve_forever()
         except KeyboardInterrupt:
             console.note("Ended.")
