@@ -209,10 +209,10 @@ class TestNames:
         assert api.store.objects[found.id]["state"] == "ACTIVE"
 
     def test_one_that_is_being_deleted_is_waited_for(self, api: NebiusServer) -> None:
-        api.methods.seconds = lambda _kind, verb: 0.3 if verb == "delete" else 0.02
+        api.methods.seconds = lambda _kind, verb: 4.0 if verb == "delete" else 0.02
         found = created(api, "Network")
         with pytest.raises(NebiusError, match="has not ended"):
-            lifecycle.delete(found.id, props(api, "Network", timeout_seconds=0.05))
+            lifecycle.delete(found.id, props(api, "Network", timeout_seconds=1.0))
         assert created(api, "Network").id != found.id
 
 
