@@ -175,12 +175,13 @@ class TestHost:
 
     def test_a_machine_that_is_taken_back_gives_its_job_away_before_it_ends(self, member: CloudNode):
         cluster, saved = member.cluster, "/home/carol/saved"
-        script = f"trap 'echo $SLURM_RESTART_COUNT- >>{saved}; exit 1' TERM; sleep 1000 & wait"
+        script = f"trap 'echo $SLURM_RESTART_COUNT- >>{saved}; exit 1' TERM; touch {saved}; sleep 1000 & wait"
         job = cluster.job(script, user="carol")
+        eventually(lambda: member.inside(f"ls {saved} 2>&1; true") == saved, what="its script's start")
         member.fake.host["preempted"] = "TRUE"
         eventually(lambda: _slurm(member)[0] >= {"DOWN", "DRAIN"}, what="the node's being down")
         assert _slurm(member)[1] == PREEMPTED
-        assert cluster.state(job) == "PENDING"
+        eventually(lambda: cluster.state(job) == "PENDING", what="the job's return to the queue")
         # It had SIGTERM, and was not its own end: it is in the queue again, although its script failed.
         assert member.inside(f"cat {saved}") == "-"
 
