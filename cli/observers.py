@@ -20,7 +20,7 @@ from cluster.observe.logs import Clock
 from cluster.observe.moment import MomentError, at
 from cluster.observe.observation import Difference
 from cluster.platforms.observer import Access, Asked, Ended, Observer, StatusReport, Table
-from cluster.slurm.hostlist import compress
+from scripts.node.slurm.hostlist import compress
 
 SECONDS = 20.0
 """Time limit of one question."""

@@ -12,7 +12,7 @@ from cli.access import remote
 from cli.cluster.scheduler import Scheduler, busy_lines
 from cli.errors import CliError
 from cluster.observe.nodes import Node
-from cluster.slurm.hostlist import compress
+from scripts.node.slurm.hostlist import compress
 
 _RESUME_SECONDS = 8.0
 """Time for a node to be in service after RESUME: slurmctld pings it at once, jobs that end need a moment."""

@@ -13,7 +13,7 @@ from cli.access import remote
 from cli.cluster.cluster import Cluster
 from cli.errors import CliError
 from cluster.observe.nodes import NODES, Job, Node, chosen, jobs_asked, parse_jobs, parse_nodes
-from cluster.slurm.hostlist import compress
+from scripts.node.slurm.hostlist import compress
 
 _SECONDS = 60
 """Time limit of slurmctld's answer: its own timeout (MessageTimeout) is 30."""

@@ -98,7 +98,7 @@ def _serve(stack: str, cluster: Cluster, interval: int, port: int, job: str) -> 
 def _find(stack: str, cluster: Cluster, number: str) -> Mapping[str, Any]:
     """A job as the page shows it. Raises CliError: there is none, or it has not run."""
     from cli.cluster.scheduler import Scheduler
-    from cluster.slurm.hostlist import expand
+    from scripts.node.slurm.hostlist import expand
     from scripts.node.slurm.job_report import JobError, report
 
     scheduler = Scheduler(cluster, stack)

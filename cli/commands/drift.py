@@ -20,7 +20,7 @@ from cluster.observe.drift import differences, unseen
 from cluster.observe.observation import Difference
 from cluster.platforms.capability import Capability
 from cluster.platforms.observer import observer_of
-from cluster.slurm.hostlist import compress
+from scripts.node.slurm.hostlist import compress
 
 
 def drift(

@@ -24,7 +24,7 @@ from cluster.observe.health.check_results import MEASURE, NOW, PHASE, NodeHealth
 from cluster.observe.nodes import Node
 from cluster.platforms.capability import Capability
 from cluster.platforms.observer import observer_of
-from cluster.slurm.hostlist import compress
+from scripts.node.slurm.hostlist import compress
 
 _MEASURE_SECONDS = 1800
 """Time for throughput between pairs: rounds of jobs of some seconds, each behind the prologs of its partition."""

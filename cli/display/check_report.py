@@ -10,7 +10,7 @@ from typing_extensions import Self
 from cli import console
 from cluster.jobs.quickcheck import FAIL, PASS, SKIP, CheckReport, CheckResult, NotChecked
 from cluster.printable import one_line
-from cluster.slurm.hostlist import compress
+from scripts.node.slurm.hostlist import compress
 
 _ORDER = ("hello", "home", "shared", "memory", "gpus", "confined", "container", "nccl", "accounting")
 """Order of the table's columns."""

@@ -25,7 +25,7 @@ from cluster.report.nccl.compare import Entry, Folder
 from cluster.report.nccl.table import X_LABEL, Y_LABEL, curves_of
 from cluster.report.plot import Curve
 from cluster.roster import node_names, nodeset_gpu, nodeset_type
-from cluster.slurm.hostlist import compress
+from scripts.node.slurm.hostlist import compress
 
 MOST_ROWS = 200
 """Rows of a table: of longer ones, the first."""

@@ -13,7 +13,7 @@ from cluster.findings import ClusterFinding
 from cluster.observe.health.machines import bytes_used, inodes_used
 from cluster.observe.nodes import Node
 from cluster.observe.observation import ClusterObservation, MachineObservation
-from cluster.slurm.hostlist import compress
+from scripts.node.slurm.hostlist import compress
 
 _MINUTE, _HOUR, _DAY = 60, 3600, 86400
 

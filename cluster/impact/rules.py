@@ -11,7 +11,7 @@ from cluster.config.impact import Drain, Effect, Impact, NoEffect, Reconfigure, 
 from cluster.findings import listing
 from cluster.impact.edits import Edit, Rule, rule
 from cluster.platforms import registry
-from cluster.slurm import hostlist
+from scripts.node.slurm import hostlist
 
 SHAPE = ("CPUs", "Boards", "Sockets", "SocketsPerBoard", "CoresPerSocket", "ThreadsPerCore")
 """Parameters of a NodeName line that running jobs are tied to: slurmctld ends those whose node has others when it

@@ -13,8 +13,8 @@ from typing import Any
 from cluster.config.validators.settings import minutes
 from cluster.jobs.partition_facts import PartitionFacts
 from cluster.observe.nodes import Node
-from cluster.slurm.hostlist import compress
 from scripts.node.health.kinds import smi_exit
+from scripts.node.slurm.hostlist import compress
 from scripts.node.slurm.output import rows
 
 NODE, GPUS, CONTAINER, TOGETHER = "node", "gpus", "container", "together"

@@ -8,6 +8,8 @@ and `$__rate_interval`, four times the interval of collection or more.
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from cluster.monitoring.files import PROMETHEUS_PORT
+
 Kind = Literal["lines", "bars", "value"]
 """Curves over time, values of now by label, or one value of now."""
 
@@ -398,7 +400,12 @@ def grafana(cluster: str) -> dict[str, dict[str, Any]]:
 
     Dashboards are as Grafana 10 and later import them.
     """
-    source = {"name": cluster, "uid": f"hpc-{cluster}"[:40], "type": "prometheus", "url": "http://127.0.0.1:9090"}
+    source = {
+        "name": cluster,
+        "uid": f"hpc-{cluster}"[:40],
+        "type": "prometheus",
+        "url": f"http://127.0.0.1:{PROMETHEUS_PORT}",
+    }
     provider = {"name": cluster, "folder": cluster, "options": {"path": f"/etc/grafana/dashboards/{cluster}"}}
     return {
         f"provisioning/datasources/hpc-{cluster}.yaml": {

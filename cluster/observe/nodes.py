@@ -7,7 +7,7 @@ from datetime import datetime, timezone
 from enum import Flag, auto
 
 from cluster.printable import one_line
-from cluster.slurm.hostlist import expand
+from scripts.node.slurm.hostlist import expand
 from scripts.node.slurm.output import rows, signed
 
 

@@ -13,8 +13,8 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from cluster.slurm.hostlist import expand
 from scripts.node.health.kinds import kinds
+from scripts.node.slurm.hostlist import expand
 from scripts.node.slurm.output import CLOUD, JOURNAL, gpus, json_rows, marked, signed, texts, tres
 
 FIELDS = tuple(

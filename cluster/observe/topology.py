@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from cluster.observe.nodes import NODES, Node, parse_nodes
-from cluster.slurm.hostlist import compress, expand
+from scripts.node.slurm.hostlist import compress, expand
 
 _RECORD = re.compile(r"^(SwitchName|BlockName|AggregatedBlock)=(\S+)")
 _PARTS = 5

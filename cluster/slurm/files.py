@@ -7,9 +7,10 @@ from collections.abc import Mapping
 from cluster.config.cluster import ClusterConfig
 from cluster.platforms import registry
 from cluster.roster import controller_name, node_names, nodeset_gpu
-from cluster.slurm import hostlist, paths
+from cluster.slurm import paths
 from cluster.slurm.slurm_conf import render_conf, tokens
 from cluster.slurm.text import Group, document, groups, header, section
+from scripts.node.slurm import hostlist
 
 JOB_SUBMIT, SITE_RULES = "job_submit.lua", "job_submit_site.lua"
 """The file that slurmctld reads, beside slurm.conf (get_extra_conf_path, src/plugins/job_submit/lua), and the stack's

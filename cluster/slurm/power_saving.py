@@ -10,7 +10,8 @@ from cluster.catalog.slurm_releases import CONF, ENDLESS_RESUME, PARTITION, POWE
 from cluster.config.cluster import ClusterConfig
 from cluster.config.section import Value
 from cluster.roster import static_names
-from cluster.slurm import hostlist, paths
+from cluster.slurm import paths
+from scripts.node.slurm import hostlist
 
 BOOT_SECONDS = 900
 """ResumeTimeout: from `scontrol reboot`, or from ResumeProgram, until the node has registered. Slurm's default, 60 s,

@@ -22,9 +22,10 @@ from cluster.roster import (
     sizes,
     static_names,
 )
-from cluster.slurm import hostlist, paths, power_saving
+from cluster.slurm import paths, power_saving
 from cluster.slurm.script_tree import has_scripts
 from cluster.slurm.text import FIELD, Group, assignments, document, groups, header, overridden, section
+from scripts.node.slurm import hostlist
 
 NODES = (
     "Sizes are the catalog's: what a machine of the type surely reports, since a node with less than this is drained. "

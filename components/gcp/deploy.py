@@ -16,7 +16,7 @@ from cluster.platforms.gcp.image import bake_script, bakes, boots_from, content,
 from cluster.platforms.gcp.links import console_links, ssh_commands
 from cluster.platforms.gcp.names import labels, place
 from cluster.roster import MachineSpec, node_names
-from cluster.slurm import hostlist, paths
+from cluster.slurm import paths
 from cluster.slurm.power_saving import repaired_nodesets
 from cluster.slurm.script_tree import Tree
 from components.deploy import Deployment
@@ -34,6 +34,7 @@ from components.gcp.storage.filesystems import Storage
 from components.machine import Elastic, Machine, Machines
 from components.slurm.cluster import deploy_machines
 from components.slurm.keys import ClusterKeys
+from scripts.node.slurm import hostlist
 
 
 class Image(pulumi.ComponentResource):

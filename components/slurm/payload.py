@@ -22,7 +22,7 @@ from cluster.jobs.script import environment
 from cluster.people import NORMAL, default_account, unix_groups
 from cluster.platforms import registry
 from cluster.roster import MachineSpec, controller_name, elastic_names, node_names, static_names
-from cluster.slurm import hostlist, paths, power_saving
+from cluster.slurm import paths, power_saving
 from cluster.slurm.files import render, render_slurmdbd
 from cluster.slurm.health import health, measurements
 from cluster.slurm.script_tree import Tree, has_scripts
@@ -44,6 +44,7 @@ from scripts.node.interface import (
     StateDisk,
     User,
 )
+from scripts.node.slurm import hostlist
 
 FOLDER = Path(__file__).parents[2] / "scripts" / "node"
 SETUP = "/usr/local/lib/hpc/node"

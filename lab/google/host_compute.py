@@ -211,8 +211,10 @@ class HostCompute(InstanceGroups, GoogleHttp):
     def serve(self) -> None:
         """Have time pass until `end` is called or the folder is gone; then complete the machines of this moment."""
         threading.Thread(target=self._watch, daemon=True).start()
-        while not self._ended.wait(_TICK_SECONDS) and self._paths.lock.exists():
+        # Not `wait`, which has the lock that `end` needs, called by a signal on this thread.
+        while not self._ended.is_set() and self._paths.lock.exists():
             self.tick()
+            time.sleep(_TICK_SECONDS)
         self._pool.shutdown(wait=True, cancel_futures=True)
 
     def end(self) -> None:

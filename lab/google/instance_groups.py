@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -19,7 +20,7 @@ GOOGLE = "https://www.googleapis.com/compute/v1/"
 WEEK = 7 * 24 * 3600
 
 
-class InstanceGroups:
+class InstanceGroups(ABC):
     """The groups of a server."""
 
     groups: dict[str, dict[str, Any]]
@@ -28,33 +29,33 @@ class InstanceGroups:
 
     # -- the server's part -------------------------------------------------------------------------------------------
 
+    @abstractmethod
     def queue(self) -> tuple[float, str]:
         """Seconds for which each request waits at least, and the error with which it then fails; empty for none."""
-        raise NotImplementedError
 
+    @abstractmethod
     def present(self) -> float:
         """The time, in seconds of the epoch."""
-        raise NotImplementedError
 
+    @abstractmethod
     def template_of(self, link: str) -> Mapping[str, Any]:
         """Properties of a template. Raises RefusalError if there is none."""
-        raise NotImplementedError
 
+    @abstractmethod
     def shortage_of(self, link: str, count: int) -> list[Mapping[str, Any]]:
         """Errors of a request for so many instances of a template."""
-        raise NotImplementedError
 
+    @abstractmethod
     def come(self, zone: str, names: Sequence[str], link: str, group: str, ends: float) -> None:
         """Have instances of a group begin."""
-        raise NotImplementedError
 
+    @abstractmethod
     def leave(self, zone: str, names: Sequence[str]) -> None:
         """Have instances of a group deleted, those that are there."""
-        raise NotImplementedError
 
+    @abstractmethod
     def operate(self, call: Call, kind: str, path: str, finish: Callable[[], None]) -> dict[str, Any]:
         """Begin an operation."""
-        raise NotImplementedError
 
     # -- requests ----------------------------------------------------------------------------------------------------
 

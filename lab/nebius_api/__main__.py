@@ -2,9 +2,9 @@
 
 import argparse
 import signal
-import threading
 from collections.abc import Mapping
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any
 
 from lab.nebius_api.faults import parse
@@ -59,15 +59,16 @@ def main() -> None:
         token=given.token_file.read_text().strip(),
     )  # fmt: skip
     server.faults.extend(given.fault)
-    ended = threading.Event()
+    # Not an Event: its `set` waits for the lock that its `wait` has when the signal comes at that moment.
+    signals: SimpleQueue[int] = SimpleQueue()
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: ended.set())
+        signal.signal(number, lambda number, _frame: signals.put(number))
     with server:
         if given.port_file:
             new = given.port_file.with_name(f"{given.port_file.name}.new")
             new.write_text(f"{server.port}\n")
             new.replace(given.port_file)
-        ended.wait()
+        signals.get()
 
 
 if __name__ == "__main__":

@@ -201,6 +201,7 @@ def parts(mine: list[str]) -> dict[str, Part]:
     else:
         from accounting import accounts, records
         from jobs import lost_submissions, prologs
+        from monitoring import prometheus
         from reconcile import service
         from slurm import scheduler
 
@@ -208,7 +209,7 @@ def parts(mine: list[str]) -> dict[str, Part]:
         if watch := (phase_state.last("configure") or {}).get("watch"):
             found["failover"] = lambda: _failover(watch)
         if monitoring.PROMETHEUS in monitoring.units():
-            found["alerts"] = monitoring.firing
+            found["alerts"] = prometheus.firing
         found["scripts"] = prologs.observe
         found |= {f"slurm {name}": part for name, part in scheduler.PARTS.items()}
         found |= {f"accounting {name}": part for name, part in accounts.PARTS.items()}

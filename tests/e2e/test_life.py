@@ -52,7 +52,7 @@ class TestWorking:
         script = "[ $SLURM_PROCID = 1 ] && exit 3; sleep 300"
         ended = many.call("run", "many", "--", "srun", "-N2", "sh", "-c", script)
         assert ended.returncode not in {0, 124}
-        assert many.run("squeue", "--noheader") == ""
+        eventually(lambda: many.run("squeue", "--noheader") == "", what="the end of the job on both nodes")
 
     def test_limits_of_the_login_machine_stay_there(self, many: Cluster):
         found = many.run("sh", "-c", "ulimit -S -n 300; ulimit -n; srun sh -c 'ulimit -n'").split()

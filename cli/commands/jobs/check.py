@@ -42,7 +42,7 @@ from cluster.observe.nodes import NODES
 from cluster.platforms.capability import Capability
 from cluster.report.nccl.log import NotALogError, read_text
 from cluster.report.nccl.result import Outcome, check
-from cluster.slurm.hostlist import compress, expand
+from scripts.node.slurm.hostlist import compress, expand
 
 IMAGE = "redhat/ubi9-minimal"
 """The image that pyxis and enroot start without --image: the small one of Soperator's own quickcheck

@@ -25,7 +25,7 @@ from cluster.jobs.partition_facts import PartitionFacts
 from cluster.report.nccl.compare import level
 from cluster.report.nccl.log import NotALogError, read_text
 from cluster.report.nccl.result import NcclResult, Outcome, check
-from cluster.slurm.hostlist import compress, expand
+from scripts.node.slurm.hostlist import compress, expand
 
 _SIZE = re.compile(r"([0-9]{1,12})([KMG]?)")
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}

@@ -21,7 +21,7 @@ from cluster.findings import RefusedError
 from cluster.jobs import warm_up as payload
 from cluster.jobs.script import FOLDER
 from cluster.platforms.capability import Capability
-from cluster.slurm.hostlist import expand
+from scripts.node.slurm.hostlist import expand
 
 _NODE = Path(__file__).parents[3] / "scripts" / "node"
 _PROGRAMS = ("jobs/warm_up.py", "jobs/warm_up.sh")

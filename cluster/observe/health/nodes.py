@@ -10,7 +10,7 @@ from cluster.observe.health.daemons import last_words
 from cluster.observe.health.machines import failure, joining
 from cluster.observe.nodes import Node
 from cluster.observe.observation import ClusterObservation, MachineObservation
-from cluster.slurm.hostlist import expand
+from scripts.node.slurm.hostlist import expand
 from scripts.node.slurm.output import CLOUD, seconds_of
 
 LOGS = "/var/log/slurm"

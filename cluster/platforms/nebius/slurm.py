@@ -19,10 +19,10 @@ from cluster.platforms.nebius import sizing
 from cluster.platforms.nebius.section import Nebius
 from cluster.roster import nodeset_gpu, sizes, static_names
 from cluster.slurm.accounting import desired
-from cluster.slurm.hostlist import compress
 from cluster.slurm.power_saving import elastic_nodesets
 from cluster.slurm.slurm_conf import partition_settings
 from cluster.slurm.text import assignments, overridden
+from scripts.node.slurm.hostlist import compress
 
 IN_CHART = (
     "defMemPerNode",

@@ -23,7 +23,7 @@ from monitoring import gpu_use, slurm_metrics
 from monitoring.exposition import Sample, render
 from monitoring.service import SETTINGS, TEXTFILES
 from reconcile import service as reconcile
-from slurm import conf_changes, scheduler, slurmctld
+from slurm import hostlist, scheduler, slurmctld
 from system import cluster_state, installation, mounts, munge
 from system.host import Part, SetupError, listens, read_json, run, side_by_side, write
 from system.protected_files import TOKEN_KEY
@@ -79,7 +79,7 @@ def _jobs() -> Iterator[Sample]:
 def _named(kind: str) -> list[str]:
     """Names of the nodes or partitions in the files that slurmctld runs with."""
     conf = slurmctld.applied().get("slurm.conf", "")
-    return [name for hosts in re.findall(rf"(?m)^{kind}=(\S+)", conf) for name in conf_changes.expand(hosts)]
+    return [name for hosts in re.findall(rf"(?m)^{kind}=(\S+)", conf) for name in hostlist.expand(hosts)]
 
 
 def _scheduler() -> Iterator[Sample]:

@@ -13,8 +13,8 @@ import re
 import time
 from collections.abc import Iterator, Mapping
 from typing import Any
-from urllib.parse import quote
 
+from monitoring import prometheus
 from monitoring.exposition import Sample
 from slurm import output
 from system import cluster_state
@@ -43,7 +43,10 @@ Job = dict[str, Any]
 def collect(idle: str) -> Iterator[Sample]:
     """Sum up what jobs use now, and write to users whose GPUs have become idle: `idle` is the query of these. It has no
     metrics of its own."""
-    found = {name: ask(expression) for name, expression in {**QUERIES, "idle": idle}.items()}
+    found = {
+        name: {row["metric"].get("hpc_job", ""): float(row["value"][1]) for row in prometheus.query(expression)}
+        for name, expression in {**QUERIES, "idle": idle}.items()
+    }
     before = (
         {str(job["job"]): job for job in output.json_rows(FILE.read_text()) if "job" in job} if FILE.exists() else {}
     )
@@ -54,15 +57,6 @@ def collect(idle: str) -> Iterator[Sample]:
     for job in named:
         _write_to_user(job)
     return iter(())
-
-
-def ask(expression: str) -> dict[str, float]:
-    """Values of now, by job. Raises OSError: Prometheus does not answer."""
-    from urllib.request import urlopen  # slow to import, and phases do without
-
-    with urlopen(f"http://127.0.0.1:9090/api/v1/query?query={quote(expression)}", timeout=3) as answer:
-        rows = json.load(answer)["data"]["result"]
-    return {row["metric"].get("hpc_job", ""): float(row["value"][1]) for row in rows}
 
 
 def add(before: Mapping[str, Job], now_used: Figures, now: float) -> tuple[list[Job], list[Job]]:

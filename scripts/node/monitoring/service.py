@@ -137,20 +137,6 @@ def control(wanted: Monitoring | None) -> None:
     service(EXPORTER, settings=settings + SERVICE + _version(), block=False)
 
 
-def firing() -> list[dict[str, str]]:
-    """Alerts that fire now. Raises OSError: Prometheus does not answer."""
-    from urllib.request import urlopen  # slow to import, and nodes do without
-
-    with urlopen("http://127.0.0.1:9090/api/v1/alerts", timeout=3) as answer:
-        found = [one for one in json.load(answer)["data"]["alerts"] if one["state"] == "firing"]
-    texts = [{**one["labels"], **one["annotations"], "name": one["labels"]["alertname"]} for one in found]
-    keys = ("name", "severity", "actor", "summary", "todo")
-    return [
-        {"since": one["activeAt"], **{key: text.get(key, "") for key in keys}}
-        for one, text in zip(found, texts, strict=True)
-    ]
-
-
 def units() -> list[str]:
     """The units of these that this machine runs."""
     return [

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from interface import ReconcileCloud
-from slurm.conf_changes import expand
+from slurm.hostlist import compress, expand
 from system.google_api import FLAVOR, METADATA, TOKEN, answer, refusal
 
 GOOGLE = "https://compute.googleapis.com"
@@ -314,8 +314,9 @@ class ComputeEngine:
     ) -> Operation:
         """Ask for an empty group for instances of these names. `policy`: of their placement; empty for none. Its name
         is the same where the same `request` is sent again. Raises CloudError."""
+        in_order = sorted(names, key=lambda name: int(name.rpartition("-")[2]))
         mark = {
-            "hpc-cluster": self._api["cluster"], "nodeset": nodeset, "way": way, "nodes": _hostlist(names),
+            "hpc-cluster": self._api["cluster"], "nodeset": nodeset, "way": way, "nodes": compress(in_order),
             "template": template.rpartition("/")[2],
         }  # fmt: skip
         name = f"{names[0].rpartition('-')[0][:48]}-flex-{request[:8]}"
@@ -485,16 +486,6 @@ def _group(row: dict[str, Any], cluster: str) -> Group | None:
         )  # fmt: skip
     except (ValueError, KeyError, TypeError):
         return None
-
-
-def _hostlist(names: list[str]) -> str:
-    """Nodes of one nodeset as `c-gpu-[0-3,7]`."""
-    prefix = names[0].rpartition("-")[0]
-    numbers = sorted(int(name.rpartition("-")[2]) for name in names)
-    ends = [n for n in numbers if n + 1 not in numbers]
-    begins = [n for n in numbers if n - 1 not in numbers]
-    spans = (f"{begin}-{end}" for begin, end in zip(begins, ends))  # noqa: B905 - Python 3.9 has no `strict`
-    return f"{prefix}-[{','.join(spans)}]"
 
 
 _RFC3339 = re.compile(r"^(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)(?:\.\d+)?(?:Z|([+-])(\d\d):(\d\d))$")

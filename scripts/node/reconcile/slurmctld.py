@@ -8,7 +8,7 @@ from typing import Protocol
 
 from health import acceptance
 from reconcile import flex
-from slurm import conf_changes, output, scheduler
+from slurm import hostlist, output, scheduler
 from system.host import run
 
 YOUNG_SECONDS = 60  # after slurmctld's start its nodes have not registered yet
@@ -68,7 +68,7 @@ class Scontrol:
         self._comments = {}
         for number, hosts, comment in (line.split("|", 2) for line in text.split("\n") if line.count("|") > 1):
             self._comments[number] = comment
-            for name in conf_changes.expand(hosts):
+            for name in hostlist.expand(hosts):
                 jobs[name] = (*jobs.get(name, ()), number)
         return {row["NodeName"]: row for row in rows if "NodeName" in row}, jobs
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import enum
 import hashlib
-import re
+
+from slurm import hostlist
 
 # What running jobs are tied to: slurmctld ends those whose node has other sockets or cores when it starts
 # (job_resources.c, valid_job_resources), and hands out GPUs by number.
 SHAPE = ("cpus", "boards", "sockets", "socketsperboard", "corespersocket", "threadspercore", "gres")
 TOPOLOGY = "topology.conf"
-_BRACKETS = re.compile(r"^(.*?)\[([0-9,-]+)\](.*)$")
 
 
 def nodes(text: str) -> dict[str, tuple[str, ...]]:
@@ -22,7 +22,7 @@ def nodes(text: str) -> dict[str, tuple[str, ...]]:
     found: dict[str, tuple[str, ...]] = {}
     for line in lines(text, "nodename"):
         shape = tuple(line.get(name, "") for name in SHAPE)
-        found.update(dict.fromkeys(expand(line["nodename"]), shape))
+        found.update(dict.fromkeys(hostlist.expand(line["nodename"]), shape))
     return found
 
 
@@ -34,21 +34,6 @@ def partitions(text: str) -> set[str]:
 def cluster(text: str) -> str:
     """ClusterName; empty if there is none."""
     return next((line["clustername"] for line in lines(text, "clustername")), "")
-
-
-def expand(hosts: str) -> list[str]:
-    """The names that a host list stands for: `a-[0-1,3],b` is a-0, a-1, a-3, b."""
-    found: list[str] = []
-    for part in re.split(r",(?![^\[]*\])", hosts):
-        match = _BRACKETS.match(part)
-        if match is None:
-            found += [part] if part else []
-            continue
-        for span in match.group(2).split(","):
-            first, _, last = span.partition("-")
-            numbers = range(int(first), int(last or first) + 1)
-            found += [f"{match.group(1)}{number:0{len(first)}d}{match.group(3)}" for number in numbers]
-    return found
 
 
 def lines(text: str, first: str) -> list[dict[str, str]]:

@@ -19,7 +19,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from .conf_changes import expand
+from .hostlist import expand
 from .output import JOURNAL, cpu_seconds, gpus, json_rows, marked, signed, tasks, texts, tres
 from .pending_reasons import explain
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypedDict
 
 from accounting.database import sacctmgr_show
-from slurm import conf_changes, output, slurmctld
+from slurm import hostlist, output, slurmctld
 from slurm.output import WAITING, columns, rows, signed, summary, table
 from system.host import SetupError, listens, log, run, succeeds, wait
 
@@ -200,7 +200,7 @@ def parse_jobs(text: str) -> list[Job]:
     """The jobs of squeue's lines, as asked for above. A pure function."""
     rows = (line.split("|") for line in text.split("\n") if line.count("|") == 6)
     return [
-        Job(number, user, elapsed, limit, state, tuple(parts.split(",")), tuple(conf_changes.expand(hosts)))
+        Job(number, user, elapsed, limit, state, tuple(parts.split(",")), tuple(hostlist.expand(hosts)))
         for number, user, elapsed, limit, state, parts, hosts in rows
     ]
 

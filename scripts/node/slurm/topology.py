@@ -20,7 +20,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from interface import Topology
-from slurm import conf_changes, scheduler, slurmctld
+from slurm import conf_changes, hostlist, scheduler, slurmctld
 from system import cluster_state
 from system.host import (
     SetupError,
@@ -70,7 +70,6 @@ Nice=10
 WantedBy=multi-user.target
 """
 _PART = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
-_NUMBER = re.compile(r"(.*?)(0|[1-9][0-9]{0,8})")
 
 
 def switches(place: str) -> tuple[str, ...]:
@@ -116,7 +115,7 @@ def render(above: Mapping[str, tuple[str, ...]], places: Iterable[str] = ()) -> 
         for upper, lower in zip((ROOT, *path), path, strict=False):
             if lower not in below.setdefault(upper, []):
                 below[upper].append(lower)
-    lines = [f"SwitchName={path[-1]} Nodes={compress(leaves[path])}" for path in sorted(leaves)]
+    lines = [f"SwitchName={path[-1]} Nodes={hostlist.compress(leaves[path])}" for path in sorted(leaves)]
     lines += [f"SwitchName={name} Switches={','.join(below[name])}" for name in sorted(below)]
     titles = {
         switch: "/".join(place.split("/")[: depth + 2])
@@ -128,26 +127,6 @@ def render(above: Mapping[str, tuple[str, ...]], places: Iterable[str] = ()) -> 
     return HEAD + "\n".join([*named, *lines]) + "\n"
 
 
-def compress(names: Sequence[str]) -> str:
-    """Names as a host list, in which numbers that count up by one are a range."""
-    spans: list[tuple[str, int, int]] = []
-    plain: list[str] = []
-    for name in names:
-        match = _NUMBER.fullmatch(name)
-        if match is None:
-            plain.append(name)
-            continue
-        number = int(match[2])
-        if spans and spans[-1][0] == match[1] and spans[-1][2] == number - 1:
-            spans[-1] = (match[1], spans[-1][1], number)
-        else:
-            spans.append((match[1], number, number))
-    ranges: dict[str, list[str]] = {}
-    for prefix, first, last in spans:
-        ranges.setdefault(prefix, []).append(str(first) if first == last else f"{first}-{last}")
-    return ",".join([*(f"{prefix}[{','.join(several)}]" for prefix, several in ranges.items()), *plain])
-
-
 def present(text: str) -> dict[str, tuple[str, ...]]:
     """The switches above each node, below the root, in a topology.conf of this set-up's. A pure function."""
     rows = conf_changes.lines(text, "switchname")
@@ -157,7 +136,7 @@ def present(text: str) -> dict[str, tuple[str, ...]]:
         path = [row["switchname"]]
         while len(path) < len(rows) and parents.get(path[0], ROOT) != ROOT:
             path.insert(0, parents[path[0]])
-        found.update(dict.fromkeys(conf_changes.expand(row.get("nodes", "")), tuple(path)))
+        found.update(dict.fromkeys(hostlist.expand(row.get("nodes", "")), tuple(path)))
     return found
 
 
@@ -171,7 +150,7 @@ def _held(now: Iterable[str]) -> set[str]:
     if not succeeds("scontrol", "ping"):
         return set(now)
     text = run("squeue", "--noheader", "--all", f"--states={scheduler.RUNS}", "--format=%N")
-    jobs = [conf_changes.expand(hosts) for hosts in text.split()]
+    jobs = [hostlist.expand(hosts) for hosts in text.split()]
     return {name for nodes in jobs if len(nodes) > 1 for name in nodes}
 
 
@@ -183,7 +162,7 @@ def files(settings: Topology | None) -> dict[str, str]:
 def _wanted(settings: Topology) -> tuple[str, bool]:
     """The text, and whether nodes have reported another place that their jobs keep them from."""
     places = _places(settings)
-    nodesets = {name: conf_changes.expand(nodes) for name, nodes in settings["nodesets"].items()}
+    nodesets = {name: hostlist.expand(nodes) for name, nodes in settings["nodesets"].items()}
     now = present(slurmctld.applied().get(NAME, ""))
     held = _held(now) if now and settings["places"] else set()
     above = paths(nodesets, places, present=now, held=held)

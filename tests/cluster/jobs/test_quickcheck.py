@@ -24,7 +24,7 @@ from cluster.jobs.quickcheck import (
     results,
 )
 from cluster.observe.nodes import Job, parse_nodes
-from cluster.slurm.hostlist import expand
+from scripts.node.slurm.hostlist import expand
 from tests.cluster.stacks import cluster
 
 TWO = {"cpu": {"count": 3}, "gpu": {"count": 1, "machine_type": "local-2c-2gpu"}}

@@ -22,7 +22,7 @@ from cluster.observe.reliability import (
     read,
     reliability,
 )
-from cluster.slurm.hostlist import compress
+from scripts.node.slurm.hostlist import compress
 
 MARK = "5f0c"
 SINCE = 1_700_000_000

@@ -9,9 +9,9 @@ from cluster.catalog.slurm_releases import CONF, NODE, PARTITION, VERSIONS
 from cluster.config import ClusterConfig
 from cluster.load import validate
 from cluster.platforms.local.address_plan import plan
-from cluster.slurm import hostlist
 from cluster.slurm.files import render
 from cluster.slurm.power_saving import BOOT_SECONDS, boot_seconds
+from scripts.node.slurm import hostlist
 from tests.cluster.catalog.test_slurm_releases import lines
 from tests.cluster.stacks import local
 

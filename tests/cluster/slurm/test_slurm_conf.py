@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from cluster.load import parse, validate
 from cluster.platforms.local.address_plan import plan
-from cluster.slurm import hostlist
 from cluster.slurm.files import digest, render, render_slurmdbd
+from scripts.node.slurm import hostlist
 from tests.cluster.catalog.test_slurm_releases import lines
 from tests.cluster.stacks import cluster, config, local
 

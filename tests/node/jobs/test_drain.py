@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from jobs import drain, turns
-from slurm import conf_changes, reservations, scheduler
+from slurm import conf_changes, hostlist, reservations, scheduler
 
 CONF = (
     "# a comment\nClusterName=dev\nTaskPlugin=task/cgroup\n"
@@ -37,7 +37,7 @@ class TestHostLists:
         ],
     )
     def test_are_read(self, hosts, names):
-        assert conf_changes.expand(hosts) == names
+        assert hostlist.expand(hosts) == names
 
 
 class TestLeaving:

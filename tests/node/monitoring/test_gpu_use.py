@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from monitoring import gpu_use
+from monitoring import gpu_use, prometheus
 from monitoring.slurm_metrics import gpu_job_metrics
 
 NOTHING: dict[str, dict[str, float]] = {name: {} for name in (*gpu_use.QUERIES, "idle")}
@@ -67,7 +67,12 @@ def test_who_asked_for_mail_about_failure_gets_one(
     monkeypatch.setattr(gpu_use, "FILE", tmp_path / "gpu-use.jsonl")
     monkeypatch.setattr(gpu_use, "run", run)
     answers = used(idle=1.0)
-    monkeypatch.setattr(gpu_use, "ask", lambda query: answers[next(k for k, v in QUERIES.items() if v == query)])
+
+    def query(expression: str) -> list[dict[str, object]]:
+        figures = answers[next(name for name, asked in QUERIES.items() if asked == expression)]
+        return [{"metric": {"hpc_job": job}, "value": [0.0, str(value)]} for job, value in figures.items()]
+
+    monkeypatch.setattr(prometheus, "query", query)
     assert not list(gpu_use.collect("the idle ones"))
     assert not list(gpu_use.collect("the idle ones"))
     assert [command[-1] for command in calls if gpu_use.MAIL in command] == sent

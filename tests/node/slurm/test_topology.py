@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from interface import Topology
-from slurm import conf_changes, scheduler, slurmctld, topology
+from slurm import conf_changes, hostlist, scheduler, slurmctld, topology
 from system import cluster_state
 from system.host import SetupError
 
@@ -29,7 +29,7 @@ def written(places, *, before="", held=()):
 
 def order(text):
     """Nodes as slurmctld numbers them with SwitchAsNodeRank."""
-    leaves = [conf_changes.expand(row["nodes"]) for row in conf_changes.lines(text, "switchname") if "nodes" in row]
+    leaves = [hostlist.expand(row["nodes"]) for row in conf_changes.lines(text, "switchname") if "nodes" in row]
     return list(chain.from_iterable(leaves))
 
 
@@ -74,7 +74,7 @@ def test_the_same_places_have_the_same_text(places):
 
 @given(st.lists(st.from_regex(r"[a-z-]{1,3}[0-9]{0,11}", fullmatch=True), unique=True))
 def test_a_host_list_has_all_names(names):
-    assert sorted(conf_changes.expand(topology.compress(names))) == sorted(names)
+    assert sorted(hostlist.expand(hostlist.compress(names))) == sorted(names)
 
 
 def test_blocks_that_no_cloud_has_are_left_out():

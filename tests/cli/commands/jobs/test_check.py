@@ -11,8 +11,8 @@ from cli.cluster.scheduler import Scheduler
 from cli.commands.jobs import check
 from cluster.jobs.quickcheck import MARK, CheckPlan, Event
 from cluster.observe.nodes import parse_nodes
-from cluster.slurm.hostlist import expand
 from components.deploy import config_text
+from scripts.node.slurm.hostlist import expand
 from tests.cli import clusters
 from tests.cli.conftest import Hpc, stand_for_state
 from tests.cluster.stacks import cluster

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster.slurm import hostlist
+from scripts.node.slurm import hostlist
 
 PREFIX = st.sampled_from(["n", "dev-cpu-", "10.77.2.", "rack2-n", "a"])
 NUMBER = st.integers(min_value=0, max_value=1200)
