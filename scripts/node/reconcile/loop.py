@@ -504,8 +504,6 @@ class Loop:
     def _apply_flex(self, world: World) -> None:
         """Ask for the machines of groups, delete groups without use, and have Slurm know what waits and what ends."""
         for step in self._flex.steps(world):
-            if world.unsafe and step.rule not in ("flex-ask", "flex-template"):
-                continue
             self._write(rule=step.rule, nodes=step.group.nodes, group=step.group.name, result=str(step.error or ""))
             try:
                 self._do_flex(step, world.now)
@@ -605,11 +603,14 @@ class Loop:
         self._write(rule=f"asked-{kind}", nodes=[hosts], asked=at)
 
     def _advise(self, actions: Sequence[Action], world: World) -> None:
-        now = {(action.rule, action.nodes) for action in actions}
+        before, steps = self._advised, self._flex.steps(world)
+        self._advised = {(one.rule, one.nodes) for one in actions} | {(one.rule, one.group.nodes) for one in steps}
         for action in actions:
-            if (action.rule, action.nodes) not in self._advised:
+            if (action.rule, action.nodes) not in before:
                 self._note(action, world, mode="advise")
-        self._advised = now
+        for step in steps:
+            if (step.rule, step.group.nodes) not in before:
+                self._write(rule=step.rule, nodes=step.group.nodes, group=step.group.name, mode="advise")
 
     def _note(self, action: Action, world: World, *, mode: str = "act") -> None:
         text = self._describe(action, world)

@@ -198,3 +198,16 @@ def test_reservations_of_ends_are_the_loops_own(monkeypatch):
     assert wanted == {"hpc-until-c-gpu-0": ("c-gpu-0", 1000.0, 60)}
     # Those of static nodes are `up`'s.
     assert [owned(name) for name in ("hpc-until-c-gpu-1", "hpc-end-c-gpu-2", "maintenance")] == [True, False, False]
+
+
+def test_advice_names_the_group_that_would_be_deleted_and_leaves_it(cluster):
+    cluster.fake.queue_seconds = 60
+    cluster.failing = "ZONE_RESOURCE_POOL_EXHAUSTED"
+    cluster.slurm.submit("1", 2, 60)
+    cluster.run(45)
+    cluster.settings["mode"] = "advise"
+    cluster.restart()
+    cluster.run(120)
+    (row,) = [row for row in cluster.journal() if row["rule"] == "flex-failed"]
+    assert (row["mode"], row["nodes"]) == ("advise", ["c-gpu-0", "c-gpu-1"])
+    assert len(cluster.fake.groups) == 1
