@@ -1,6 +1,6 @@
 """Deploy a cluster on its platform and export the stack's outputs."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any
@@ -75,3 +75,30 @@ def export(config: ClusterConfig, deployment: Deployment, step: Step) -> None:
 def config_text(config: ClusterConfig) -> str:
     """The stack file's configuration, as text for the output `config`."""
     return config.model_dump_json(exclude_unset=True)
+
+
+def begin(config: ClusterConfig, step: Step) -> ClusterConfig:
+    """Hold the machines that a later step moves, and return the configuration for the machines as this step finds them.
+
+    Call it before the first resource is registered.
+    """
+    if not step.number:
+        return config
+    pulumi.log.info(step.text)
+    _hold(step.held(config), registry.get(config.platform).machine_images)
+    return config if step.nodes == step.new else config.with_nodes_release(step.nodes)
+
+
+def _hold(names: frozenset[str], images: Mapping[str, Sequence[str]]) -> None:
+    """Have the engine ignore another image of machines. What else is new in them, such as users' files, reaches them.
+
+    By a transformation: each platform creates its machines in its own way.
+    """
+
+    def keep_image(args: pulumi.ResourceTransformationArgs) -> pulumi.ResourceTransformationResult | None:
+        if args.name not in names or args.type_ not in images:
+            return None
+        keep = pulumi.ResourceOptions(ignore_changes=list(images[args.type_]))
+        return pulumi.ResourceTransformationResult(args.props, pulumi.ResourceOptions.merge(args.opts, keep))
+
+    pulumi.runtime.register_stack_transformation(keep_image)

@@ -3,6 +3,7 @@
 Which engine runs it, what an edit does to running jobs, and who agrees before a stack is destroyed.
 """
 
+import json
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import replace as changed
@@ -13,7 +14,7 @@ from cli.display import views
 from cli.display.changes import interrupted
 from cli.errors import CliError
 from cli.interrupts import INTERRUPTED
-from cli.operation import drain_recovery, pulumi_cli, slurm_upgrade, static_nodes
+from cli.operation import drain_recovery, pulumi_cli, slurm_upgrade
 from cli.operation.run_options import Kind, RunOptions
 from cli.options import EngineName
 from cli.stack import impact, outputs, project, stack_config, stackfile, state_dir, state_edit
@@ -21,6 +22,7 @@ from cli.stack.pulumi_program import require_pulumi
 from cli.stack.stack_config import StackFileError, needs_cli, on_this_host, parse, platform, protected
 from cli.stack.stackfile import StackFile
 from cluster.config import ClusterConfig
+from cluster.findings import listing
 from cluster.platforms import registry
 from cluster.platforms.base import Credentials
 from engine import EngineError, NotRunnableError, Result
@@ -77,7 +79,7 @@ def _run(kind: Kind, stack: str, chosen: RunOptions) -> int:
         _prepare(stack, config)
     earlier = kind == "up" and drain_recovery.begin(stack)
     turned = impacts.static if impacts and kind == "up" and not (chosen.targets or chosen.excludes) else ()
-    static_nodes.vacate(stack, turned, config, quiet=chosen.json, ask=bool(pulumi) and not chosen.yes)
+    _vacate(stack, turned, config, quiet=chosen.json, ask=bool(pulumi) and not chosen.yes)
     if pulumi:
         # The CLI asks by itself; on a rehearsal there is nothing to lose, and the embedded engine does not ask either.
         yes = chosen.yes or sure or not protected(file)
@@ -326,3 +328,39 @@ def _name(file: StackFile, rows: Sequence[Mapping[str, Any]]) -> str:
     """The cluster's name as the stack exports it; of a stack that never came so far, as its file says, or its own."""
     outputs = next((row.get("outputs") or {} for row in rows if row["type"] == "pulumi:pulumi:Stack"), {})
     return str(outputs.get("cluster") or file.cluster or file.stack)
+
+
+OFF_SECONDS = 900
+"""Until machines are deleted, beyond the time for their jobs: longer than the set-up waits (jobs/drain.py)."""
+
+
+def _vacate(stack: str, names: Sequence[str], config: ClusterConfig | None, *, quiet: bool, ask: bool) -> None:
+    """Drain these nodes, and have their machines deleted. `ask`: agree first, as the Pulumi CLI asks only after this.
+
+    Raises:
+        CliError: jobs still run there, the controller does not answer, or the user does not agree.
+    """
+    if not names or config is None:
+        return
+    # Slow to import, and most runs have no such nodes.
+    from cli.access import remote
+    from cli.cluster.cluster import from_outputs
+    from components.slurm.payload import phase_command
+
+    what = f"{listing(names)} become{'s' if len(names) == 1 else ''} static"
+    if ask and console.interactive():
+        console.confirm(f"{what}. Drain now, and delete the elastic machines?", doing=what)
+    if not quiet:
+        console.line(f"{what}: waiting until no job runs there, and the elastic machines are deleted.")
+    reached = from_outputs(stack, outputs.read(stack, show_secrets=True))
+    done = remote.capture(
+        reached.controller,
+        reached.admin_key,
+        phase_command("vacate"),
+        stdin=json.dumps({"nodes": list(names)}),
+        seconds=config.slurm.drain_seconds + OFF_SECONDS,
+    )
+    for line in () if quiet else done.out.splitlines():
+        console.line(f"  {reached.controller.name}: {line}", style="dim")
+    if done.code:
+        raise CliError(f"{what}, and may still have elastic machines: {(done.err or done.out).strip()}")

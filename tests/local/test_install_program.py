@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from cluster.platforms.gcp.install_program import LOG, ROOT, Step, program, step_of_text
+from cluster.platforms.gcp.image import LOG, ROOT, Step, program, step_of_text
 from tests.local.real import RealStack
 
 pytestmark = pytest.mark.e2e

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from cluster.platforms.gcp.install_program import LOG, ROOT, program, step
+from cluster.platforms.gcp.image import LOG, ROOT, program, step
 from tests.local.real import RealStack
 
 pytestmark = pytest.mark.e2e

@@ -26,7 +26,7 @@ from cluster.catalog.images import IMAGES
 from cluster.catalog.recipes import NEWEST, RECIPES, Recipe
 from cluster.config import ClusterConfig
 from cluster.platforms.gcp.image import parameters, steps
-from cluster.platforms.gcp.install_program import FOLDER
+from cluster.platforms.gcp.image import FOLDER
 from components.local.host.images import SUITES, _missing_packages, recipe
 from components.local.host.process import TOOLS
 from tests.clouds import A3, EXASCALER, MANAGED, google

@@ -223,3 +223,69 @@ def _words(unit: Mapping[str, Any]) -> str:
 def _last_line(text: str) -> str:
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     return lines[-1] if lines else "no answer"
+
+
+WATCH_LATE = 120
+"""Seconds since its last pass: it makes one every few seconds, and one of them may wait for Compute Engine."""
+
+
+def failover(seen: ClusterObservation) -> Iterator[ClusterFinding]:
+    """A watch that does not answer, or has stopped."""
+    found = seen.controller.part("failover")
+    if not found:
+        return
+    late = seen.controller.time - found.get("time", 0)
+    if found["why"] or late > WATCH_LATE:
+        why = found["why"] or f"its last pass was {late / 60:.0f} min ago"
+        yield ClusterFinding(
+            id="failover-watch",
+            where=(seen.controller.name,),
+            what=f"nothing watches the controller, which would not come back in its other zone: {why}",
+            todo=f"./hpc up {seen.stack}",
+            note=f"After ./hpc refresh {seen.stack} it starts what watches, or creates it again. The serial console of "
+            "that machine has the reason.",
+        )
+
+
+_YOUNG = "slurmctld has run for"
+"""Begins the reason of a pass that only waits for nodes to register."""
+
+
+def reconcile(seen: ClusterObservation) -> Iterator[ClusterFinding]:
+    """Brakes that hold, each with the command that lifts it; then what the loop can't do."""
+    found = seen.controller.part("reconcile")
+    if not found:
+        return
+    where, command = (seen.controller.name,), f"./hpc ssh {seen.stack} controller --"
+    if found["why"] and not found["why"].startswith(_YOUNG):
+        what = f"the reconcile loop deletes nothing and sets no node down: {found['why']}"
+        yield ClusterFinding(id="reconcile-blind", where=where, what=what, todo=f"./hpc logs {seen.stack} reconcile")
+    for brake in found["brakes"]:
+        mode = brake["brake"].startswith("mode: ")
+        yield ClusterFinding(
+            id="reconcile-brake",
+            where=where,
+            what=f"the reconcile loop is held by {brake['brake']}: {brake['text']}",
+            todo=f"./hpc up {seen.stack}" if mode else f"{command} {brake['todo']}",
+            note="With slurm.reconcile.mode: act in the stack file." if mode else "",
+        )
+    for reason in found["cooling"].values():
+        yield ClusterFinding(
+            id="no-capacity",
+            where=where,
+            what=reason.removeprefix("hpc: "),
+            todo=f"{command} hpc-reconcile lift",
+            note="That tries it at once; by itself it is tried at the time given.",
+        )
+    for name, since in found.get("waits", {}).items():
+        hours = (seen.controller.time - since) / 3600
+        yield ClusterFinding(
+            id="repair-waits",
+            where=(name,),
+            what=f"{name} is repaired, and waits for an idle node to run the NCCL test with, for {hours:.1f} h",
+            todo=f"./hpc nodes {seen.stack} resume {name}",
+            note="That returns it to jobs without the test; by itself it is measured as soon as a node is idle.",
+        )
+    for text in found["alerts"]:
+        todo = f"./hpc logs {seen.stack} reconcile"
+        yield ClusterFinding(id="reconcile-alert", where=where, what=f"needs a person: {text}", todo=todo)

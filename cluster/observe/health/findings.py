@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable
 
 from cluster.findings import ClusterFinding, together
-from cluster.observe.health import daemons, failover, machines, nodes, reconcile
+from cluster.observe.health import daemons, machines, nodes
 from cluster.observe.observation import ClusterObservation
 
 CHECKS: tuple[Callable[[ClusterObservation], Iterable[ClusterFinding]], ...] = (
@@ -18,8 +18,8 @@ CHECKS: tuple[Callable[[ClusterObservation], Iterable[ClusterFinding]], ...] = (
     nodes.unstarted,
     machines.cluster_state,
     machines.not_set_up,
-    reconcile.reconcile,
-    failover.failover,
+    daemons.reconcile,
+    daemons.failover,
     nodes.drained,
     nodes.held,
     nodes.missing,

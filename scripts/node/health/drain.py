@@ -1,19 +1,27 @@
-"""Drains a node on which a health check has failed, and resumes it when its checks pass again."""
+"""Drains a node on which a health check has failed, and resumes it when its checks pass again.
+
+A fault calls for a repair of the machine by the reconcile loop (a reboot, another host, or another machine) if one
+finding is enough: where a document of NVIDIA's says that the GPU is not to be used, an outcome is `certain`. Any other
+fault has to be found twice in one boot, five minutes apart or more: a job that has broken the driver, or a switch that
+restarts, is over by then.
+"""
 
 from __future__ import annotations
 
 import os
 import time
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from health import outcome, repair
-from health.kinds import RESUMES, kinds, may_resume, parts, reason
+from health import outcome
+from health.kinds import MACHINE, RESUMES, kinds, may_resume, parts, reason
 from health.outcome import Outcome
 from slurm import scheduler
 from system import cluster_state
 from system.host import SetupError, printable, run
 
 SCONTROL_SECONDS = 10
+CONFIRM_SECONDS = 300
 
 
 def settle(name: str, mode: str, wanted: dict[str, Any], found: dict[str, Outcome], *, began: float) -> dict[str, Any]:
@@ -34,7 +42,7 @@ def settle(name: str, mode: str, wanted: dict[str, Any], found: dict[str, Outcom
     kept["boot"] = cluster_state.boot_id()
     here = before if before.get("boot") == kept["boot"] else {}
     kept["passes"] = 0 if bad else here.get("passes", 0) + 1
-    kept |= repair.judge(here if here.get("held") else {}, found, now=began)
+    kept |= judge_repair(here if here.get("held") else {}, found, now=began)
     kept |= {"held": bool(before.get("held", True)), "places": {**before.get("places", {}), **places}}
     # Of which job processes are left on GPUs: until a whole run has seen that they are gone.
     if "gpu-processes" in bad and mode == "epilog":
@@ -56,7 +64,7 @@ def settle(name: str, mode: str, wanted: dict[str, Any], found: dict[str, Outcom
             kept["held"] = todo.name in ("drain", "reason") or (ours and todo.name != "resume")
             if not kept["held"]:
                 # Somebody has resumed the node: what it was drained for is theirs to judge.
-                kept |= repair.judge({}, found, now=began)
+                kept |= judge_repair({}, found, now=began)
         except SetupError as error:
             kept["why"] = printable(str(error))
     outcome.keep_record(kept)
@@ -111,3 +119,20 @@ def apply_action(name: str, action: str, reason: str) -> None:
         "resume": ["State=RESUME"],
     }[action]
     run("scontrol", "update", f"NodeName={name}", *words, timeout=SCONTROL_SECONDS)
+
+
+
+def judge_repair(before: Mapping[str, Any], found: Mapping[str, Outcome], *, now: float) -> dict[str, Any]:
+    """Return what a run's record says of repair. `before` is the last record of this boot, where the node was held,
+    `found` what this run has found. A pure function.
+
+    `faults`: since when each fault of the machine is known; `repair`: those that call for one. What a pass proves
+    nothing about stays until the machine has booted again: a Xid is logged once.
+    """
+    failed = {kind for kind, outcome in found.items() if outcome["state"] == "failed"} & MACHINE
+    passed = {kind for kind in found if kind not in failed and kind in RESUMES}
+    since: dict[str, float] = {kind: at for kind, at in before.get("faults", {}).items() if kind not in passed}
+    since = {**dict.fromkeys(sorted(failed), now), **since}
+    called = {kind for kind in before.get("repair", ()) if kind not in passed}
+    called |= {kind for kind in failed if found[kind].get("certain") or now - since[kind] >= CONFIRM_SECONDS}
+    return {"faults": since, "repair": sorted(called)}

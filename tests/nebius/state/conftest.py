@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from cli.backends import buckets
+from cli import buckets
 from cluster.platforms.gcp import platform as google_platform
 from components.nebius.api import client
 from components.nebius.state import default_name

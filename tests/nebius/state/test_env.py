@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.backends.environments import exports
+from cli.commands.backend import exports
 from cli.errors import CliError
 from lab.google.storage import FakeStorage
 from tests.cli.conftest import CLOUD, Hpc

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from cli.backends import buckets
+from cli import buckets
 from components.nebius.api import client
 from lab.nebius_api.faults import Fault
 from lab.nebius_api.server import Call, NebiusServer

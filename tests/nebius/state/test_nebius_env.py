@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.backends import buckets
+from cli import buckets
 from lab.nebius_api.faults import Fault
 from lab.nebius_api.server import NebiusServer
 from tests.cli.conftest import Hpc

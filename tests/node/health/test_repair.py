@@ -10,7 +10,7 @@ import pytest
 from health import checks, drain, gpu, outcome
 from health.kinds import KINDS, MACHINE, RESUMES
 from health.outcome import Outcome, certain, failed, ok
-from health.repair import CONFIRM_SECONDS, judge
+from health.drain import CONFIRM_SECONDS, judge_repair
 from hypothesis import given
 from hypothesis import strategies as st
 from reconcile import loop
@@ -34,23 +34,23 @@ def outcomes(states: dict[str, str]) -> dict[str, Outcome]:
 
 class TestJudge:
     def test_a_certain_fault_is_enough_and_stays_when_it_is_logged_once(self):
-        first = judge({}, {"gpu-xid": certain("Xid 79")}, now=0)
+        first = judge_repair({}, {"gpu-xid": certain("Xid 79")}, now=0)
         assert first["repair"] == ["gpu-xid"]
-        assert judge(first, {"gpu-xid": ok()}, now=300)["repair"] == ["gpu-xid"]
+        assert judge_repair(first, {"gpu-xid": ok()}, now=300)["repair"] == ["gpu-xid"]
 
     def test_another_one_is_found_twice_five_minutes_apart(self):
         found = {"gpu-count": failed("7 of 8")}
-        first = judge({}, found, now=0)
-        soon = judge(first, found, now=CONFIRM_SECONDS - 1)
+        first = judge_repair({}, found, now=0)
+        soon = judge_repair(first, found, now=CONFIRM_SECONDS - 1)
         assert (first["repair"], soon["repair"]) == ([], [])
-        assert judge(soon, found, now=CONFIRM_SECONDS)["repair"] == ["gpu-count"]
+        assert judge_repair(soon, found, now=CONFIRM_SECONDS)["repair"] == ["gpu-count"]
 
     def test_what_mends_itself_calls_for_nothing(self):
-        first = judge({}, {"nic": failed("eth1 is missing")}, now=0)
-        assert judge(first, {"nic": ok()}, now=1) == {"faults": {}, "repair": []}
-        again = judge(first, {"nic": failed("eth1 is missing")}, now=CONFIRM_SECONDS)
+        first = judge_repair({}, {"nic": failed("eth1 is missing")}, now=0)
+        assert judge_repair(first, {"nic": ok()}, now=1) == {"faults": {}, "repair": []}
+        again = judge_repair(first, {"nic": failed("eth1 is missing")}, now=CONFIRM_SECONDS)
         assert again["repair"] == ["nic"]
-        assert judge(again, {"nic": ok()}, now=999)["repair"] == []
+        assert judge_repair(again, {"nic": ok()}, now=999)["repair"] == []
 
     @given(RUNS)
     def test_only_faults_of_the_machine_and_none_that_was_found_once(self, runs):
@@ -59,7 +59,7 @@ class TestJudge:
         for states, seconds in runs:
             now += seconds
             found = outcomes(states)
-            record = judge(record, found, now=now)
+            record = judge_repair(record, found, now=now)
             seen.update(kind for kind, one in found.items() if one["state"] == "failed")
             sure |= {kind for kind, one in found.items() if one.get("certain")}
             for kind in record["repair"]:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from cluster.platforms.gcp.install_program import FOLDER
+from cluster.platforms.gcp.image import FOLDER
 
 LUSTRE = """\
 Source: lustre

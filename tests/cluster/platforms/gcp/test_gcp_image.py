@@ -13,9 +13,9 @@ from cluster.catalog import IMAGES
 from cluster.catalog.recipes import DEFAULT, NEWEST, RECIPES, SNAPSHOTS, VERSIONS, Download
 from cluster.findings import ConfigError
 from cluster.load import parse
-from cluster.platforms.gcp import install_program
+from cluster.platforms.gcp import image
 from cluster.platforms.gcp.image import bake_script, content, digest, parameters, recipe, steps, trial_script, versions
-from cluster.platforms.gcp.install_program import FOLDER, LARGEST
+from cluster.platforms.gcp.image import FOLDER, LARGEST
 from cluster.platforms.gcp.platform import BASE_IMAGES
 from cluster.platforms.local.rehearsal import stood_in
 from tests.clouds import A3, EXASCALER, MANAGED, google, unchecked
@@ -186,9 +186,9 @@ class TestName:
 
 def changed_step(monkeypatch: pytest.MonkeyPatch, change: Callable[[str], str]) -> None:
     """Our own steps, as a newer program would have them."""
-    read = install_program._read
+    read = image._read
     monkeypatch.setattr(
-        install_program, "_read", lambda name: change(read(name)) if name == "slurm/30-slurm.sh" else read(name)
+        image, "_read", lambda name: change(read(name)) if name == "slurm/30-slurm.sh" else read(name)
     )
 
 
@@ -207,7 +207,7 @@ class TestWhatANewerProgramChanges:
     @pytest.mark.parametrize("path", [*STEPS, FOLDER / "library.sh"], ids=lambda path: path.stem)
     def test_nothing_is_left_out_but_comments_and_blank_lines(self, path: Path, tmp_path: Path):
         text = path.read_text()
-        kept = install_program.without_comments(text)
+        kept = image.without_comments(text)
         assert kept.startswith("#!") or path.stem == "library"
         assert [line for line in text.splitlines() if line.strip() and not line.strip().startswith("#")] == [
             line for line in kept.splitlines() if not line.strip().startswith("#!")
