@@ -52,10 +52,14 @@ class ActionProvider(ResourceProvider):
     """A creation that was interrupted has nothing to be removed."""
     ACTED_ON: tuple[str, ...] = ()
     """Inputs whose change is an update. Changes of the others are not, unless none is named here."""
+    PLACE: tuple[str, ...] = ()
+    """Inputs whose change is another resource, in the place of the old one."""
 
     def diff(self, _id: str, _olds: dict[str, Any], _news: dict[str, Any]) -> DiffResult:
-        """Return whether an input changed that is acted on."""
-        return DiffResult(changes=bool(changed(_olds, _news, self.ACTED_ON)) if self.ACTED_ON else None)
+        """Return whether an input changed that is acted on, or the place."""
+        replaces = changed(_olds, _news, self.PLACE)
+        acted = bool(changed(_olds, _news, self.ACTED_ON)) if self.ACTED_ON else None
+        return DiffResult(changes=bool(replaces) or acted, replaces=replaces)
 
     def update(self, _id: str, _olds: dict[str, Any], _news: dict[str, Any]) -> UpdateResult:
         """Record the inputs."""

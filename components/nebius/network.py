@@ -3,29 +3,25 @@
 from typing import Any
 
 import pulumi
-from pulumi.dynamic import CreateResult, DiffResult, ReadResult, ResourceProvider, UpdateResult
+from pulumi.dynamic import CreateResult, ReadResult
 
-from components.dynamic import DynamicResource, changed, given, without_traceback
+from components.dynamic import ActionProvider, DynamicResource, given, without_traceback
 from components.nebius.api.client import NebiusError
 from components.nebius.resource import Cloud, shortened
 
 
-class FirstSubnetProvider(ResourceProvider):
-    """Finds a subnet once; the stack keeps its id, whatever subnets come later."""
+class FirstSubnetProvider(ActionProvider):
+    """Finds a subnet once; the stack keeps its id, whatever subnets come later. Another project has others."""
+
+    LEAVES_NOTHING = False
+    PLACE = ("project",)
+    ACTED_ON = ("endpoint",)
 
     def create(self, props: dict[str, Any]) -> CreateResult:
         from components.nebius.api import objects
 
         with without_traceback(NebiusError):
             return CreateResult(objects.first_subnet(props["project"], props["endpoint"]), given(props))
-
-    def diff(self, _id: str, _olds: dict[str, Any], _news: dict[str, Any]) -> DiffResult:
-        """Another project has other subnets."""
-        replaces = changed(_olds, _news, ("project",))
-        return DiffResult(changes=bool(replaces or changed(_olds, _news, ("endpoint",))), replaces=replaces)
-
-    def update(self, _id: str, _olds: dict[str, Any], _news: dict[str, Any]) -> UpdateResult:
-        return UpdateResult(given(_news))
 
     def read(self, id_: str, props: dict[str, Any]) -> ReadResult:
         from components.nebius.api import objects

@@ -8,7 +8,7 @@ from typing import Any
 import pulumi
 from pulumi.dynamic import CreateResult, DiffResult, ReadResult, ResourceProvider, UpdateResult
 
-from components.dynamic import DynamicResource, changed, given, report, without_traceback
+from components.dynamic import ActionProvider, DynamicResource, changed, given, report, without_traceback
 from components.gcp.bake.design import (
     BUILDER_ENDING,
     DIGEST_LABEL,
@@ -98,30 +98,22 @@ class BakedImage(DynamicResource, module="gcp", name="BakedImage"):
         super().__init__(BakeProvider(), name, {**props, "self_link": None}, opts)
 
 
-REPLACES_LEFTOVERS = ("project", "cluster")
-IN_PLACE = ("zone",)
+class LeftoversProvider(ActionProvider):
+    """Creates nothing: what it removes is created by bakes. Another zone has other builders; images are in none."""
 
-
-class LeftoversProvider(ResourceProvider):
-    """Creates nothing: what it removes is created by bakes."""
+    LEAVES_NOTHING = False
+    PLACE = ("project", "cluster")
+    ACTED_ON = ("zone",)
 
     def create(self, props: dict[str, Any]) -> CreateResult:
         """Do nothing: the next bake takes over what the last one left."""
         return CreateResult(f"{props['project']}/{props['cluster']}", given(props))
-
-    def diff(self, _id: str, _olds: dict[str, Any], _news: dict[str, Any]) -> DiffResult:
-        """Another zone has other builders; images are in none."""
-        replaces = changed(_olds, _news, REPLACES_LEFTOVERS)
-        return DiffResult(changes=bool(replaces or changed(_olds, _news, IN_PLACE)), replaces=replaces)
 
     def update(self, _id: str, _olds: dict[str, Any], _news: dict[str, Any]) -> UpdateResult:
         """Remove builders from the zone that is left."""
         with without_traceback(BakeError):
             _remove_builders(_olds)
         return UpdateResult(given(_news))
-
-    def read(self, id_: str, props: dict[str, Any]) -> ReadResult:
-        return ReadResult(id_, given(props))
 
     def delete(self, _id: str, _props: dict[str, Any]) -> None:
         """Remove builders and images of the cluster's bakes; there are none, unless one was killed."""

@@ -4,35 +4,24 @@ from collections.abc import Mapping
 from typing import Any
 
 import pulumi
-from pulumi.dynamic import CreateResult, DiffResult, ReadResult, ResourceProvider, UpdateResult
+from pulumi.dynamic import CreateResult
 
-from components.dynamic import DynamicResource, changed, given, report, without_traceback
+from components.dynamic import ActionProvider, DynamicResource, given, report, without_traceback
 from components.gcp.bake.design import BakeError
 
-PLACE = ("project", "zone", "cluster", "nodeset")
 
+class ElasticInstancesProvider(ActionProvider):
+    """Creates nothing: the reconcile loop on the controller does, from the nodeset's templates.
 
-class ElasticInstancesProvider(ResourceProvider):
-    """Creates nothing: the reconcile loop on the controller does, from the nodeset's templates."""
+    Another place has other instances: those of the old one are deleted with the old resource.
+    """
 
-    LEAVES_NOTHING = True
+    PLACE = ("project", "zone", "cluster", "nodeset")
+    ACTED_ON = ("endpoint",)
 
     def create(self, props: dict[str, Any]) -> CreateResult:
         """Do nothing: Slurm asks for the nodes."""
-        return CreateResult("/".join(props[name] for name in PLACE), given(props))
-
-    def diff(self, _id: str, _olds: dict[str, Any], _news: dict[str, Any]) -> DiffResult:
-        """Another place has other instances: those of the old one are deleted with the old resource."""
-        replaces = changed(_olds, _news, PLACE)
-        return DiffResult(changes=bool(replaces or changed(_olds, _news, ("endpoint",))), replaces=replaces)
-
-    def update(self, _id: str, _olds: dict[str, Any], _news: dict[str, Any]) -> UpdateResult:
-        """Record the inputs."""
-        return UpdateResult(given(_news))
-
-    def read(self, id_: str, props: dict[str, Any]) -> ReadResult:
-        """Return what the state has: instances come and go without an `up`."""
-        return ReadResult(id_, given(props))
+        return CreateResult("/".join(props[name] for name in self.PLACE), given(props))
 
     def delete(self, _id: str, _props: dict[str, Any]) -> None:
         """Delete the nodeset's elastic instances, and wait until they are gone; a killed run continues here."""
