@@ -25,8 +25,7 @@ from cluster.catalog.base_system import JOB_PROGRAMS
 from cluster.catalog.images import IMAGES
 from cluster.catalog.recipes import NEWEST, RECIPES, Recipe
 from cluster.config import ClusterConfig
-from cluster.platforms.gcp.image import parameters, steps
-from cluster.platforms.gcp.image import FOLDER
+from cluster.platforms.gcp.image import FOLDER, parameters, steps
 from components.local.host.images import SUITES, _missing_packages, recipe
 from components.local.host.process import TOOLS
 from tests.clouds import A3, EXASCALER, MANAGED, google

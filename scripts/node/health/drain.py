@@ -121,7 +121,6 @@ def apply_action(name: str, action: str, reason: str) -> None:
     run("scontrol", "update", f"NodeName={name}", *words, timeout=SCONTROL_SECONDS)
 
 
-
 def judge_repair(before: Mapping[str, Any], found: Mapping[str, Outcome], *, now: float) -> dict[str, Any]:
     """Return what a run's record says of repair. `before` is the last record of this boot, where the node was held,
     `found` what this run has found. A pure function.

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 from health import checks, drain, gpu, outcome
+from health.drain import CONFIRM_SECONDS, judge_repair
 from health.kinds import KINDS, MACHINE, RESUMES
 from health.outcome import Outcome, certain, failed, ok
-from health.drain import CONFIRM_SECONDS, judge_repair
 from hypothesis import given
 from hypothesis import strategies as st
 from reconcile import loop

@@ -14,8 +14,18 @@ from cluster.catalog.recipes import DEFAULT, NEWEST, RECIPES, SNAPSHOTS, VERSION
 from cluster.findings import ConfigError
 from cluster.load import parse
 from cluster.platforms.gcp import image
-from cluster.platforms.gcp.image import bake_script, content, digest, parameters, recipe, steps, trial_script, versions
-from cluster.platforms.gcp.image import FOLDER, LARGEST
+from cluster.platforms.gcp.image import (
+    FOLDER,
+    LARGEST,
+    bake_script,
+    content,
+    digest,
+    parameters,
+    recipe,
+    steps,
+    trial_script,
+    versions,
+)
 from cluster.platforms.gcp.platform import BASE_IMAGES
 from cluster.platforms.local.rehearsal import stood_in
 from tests.clouds import A3, EXASCALER, MANAGED, google, unchecked
@@ -187,9 +197,7 @@ class TestName:
 def changed_step(monkeypatch: pytest.MonkeyPatch, change: Callable[[str], str]) -> None:
     """Our own steps, as a newer program would have them."""
     read = image._read
-    monkeypatch.setattr(
-        image, "_read", lambda name: change(read(name)) if name == "slurm/30-slurm.sh" else read(name)
-    )
+    monkeypatch.setattr(image, "_read", lambda name: change(read(name)) if name == "slurm/30-slurm.sh" else read(name))
 
 
 class TestWhatANewerProgramChanges:
