@@ -179,7 +179,6 @@ class ManualCluster:
         return self._call("up")
 
     def down(self) -> None:
-        """Remove it."""
         self._call("down")
 
     def _call(self, action: str) -> float:

@@ -61,7 +61,6 @@ def _say(text: str) -> None:
 
 
 def main(arguments: list[str]) -> None:
-    """Run one of the two commands."""
     action, root, stack, *rest = arguments
     if action == "make":
         cidr, key, *wanted = rest

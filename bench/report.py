@@ -47,7 +47,6 @@ class Claim:
 
     @property
     def met(self) -> bool:
-        """True if the value is below the limit."""
         return self.value < self.limit
 
     @property

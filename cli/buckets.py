@@ -19,7 +19,6 @@ from components.state_bucket import Backend, Key, Record
 
 
 def folder() -> Path:
-    """Return where the records are."""
     return state_dir.directory() / "backends"
 
 

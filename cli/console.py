@@ -23,13 +23,11 @@ _NARROWEST = 4
 
 @cache
 def stdout() -> Console:
-    """Rich's console on standard output."""
     return _console(stderr=False)
 
 
 @cache
 def stderr() -> Console:
-    """Rich's console on standard error."""
     return _console(stderr=True)
 
 
@@ -38,7 +36,6 @@ def _console(*, stderr: bool) -> Console:
 
 
 def line(text: str = "", *, style: str = "") -> None:
-    """Print one line of result."""
     stdout().print(printable(text), style=style or None, soft_wrap=True)
 
 
@@ -49,7 +46,6 @@ def lines(texts: Iterable[str]) -> None:
 
 
 def json(value: object) -> None:
-    """Print a document for programs."""
     print(document(value))
 
 

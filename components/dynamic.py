@@ -17,7 +17,6 @@ PROVIDER_KEY = "__provider"  # the property that pulumi.dynamic adds
 
 
 def report(message: str) -> None:
-    """Log the progress of the run."""
     pulumi.log.info(message)
 
 

@@ -1,7 +1,5 @@
 """Events of a run. The engine prints nothing: its caller renders these."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
@@ -105,7 +103,7 @@ class Result:
     foreign: tuple[str, ...] = ()
     interrupted: bool = False
 
-    def check(self) -> Result:
+    def check(self) -> "Result":
         """Return itself if all went well. Raises UpdateError otherwise."""
         if not self.ok:
             raise UpdateError(self)

@@ -1,7 +1,5 @@
 """Pulumi.yaml and Pulumi.STACK.yaml: what the program is and what it is configured with."""
 
-from __future__ import annotations
-
 import json
 import re
 from dataclasses import dataclass, field
@@ -49,7 +47,7 @@ class Project:
     defaults: dict[str, Value]
 
     @classmethod
-    def read(cls, root: Path) -> Project:
+    def read(cls, root: Path) -> "Project":
         """Raises EngineError."""
         row = read_yaml(root / "Pulumi.yaml")
         if not row.get("name"):

@@ -22,7 +22,6 @@ def qualified_type(urn: str) -> str:
 
 
 def type_of(urn: str) -> str:
-    """The resource's own type."""
     return qualified_type(urn).rsplit("$", 1)[-1]
 
 
@@ -32,5 +31,4 @@ def name_of(urn: str) -> str:
 
 
 def is_provider(type_: str) -> bool:
-    """Return whether the type is that of a provider resource."""
     return type_.startswith("pulumi:providers:")

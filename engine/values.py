@@ -32,7 +32,6 @@ def is_secret(value: Value) -> bool:
 
 
 def secret(value: Value) -> Value:
-    """The value, marked as secret."""
     return value if is_secret(value) else {SIG: SECRET, "value": value}
 
 
@@ -132,7 +131,6 @@ def from_struct(struct: Value) -> Props:
 
 
 def to_struct(props: Props) -> Value:
-    """A dict as a protobuf Struct."""
     from google.protobuf.struct_pb2 import Struct  # noqa: PLC0415 - who only reads a state does without protobuf
 
     struct = Struct()
@@ -141,7 +139,6 @@ def to_struct(props: Props) -> Value:
 
 
 def from_value(value: Value) -> Value:
-    """A protobuf Value as plain data."""
     kind = value.WhichOneof("kind")
     if kind == "struct_value":
         return _unwrap(from_struct(value.struct_value))

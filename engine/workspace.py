@@ -1,7 +1,5 @@
 """Projects and their stacks: what the engine can be asked to do."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Callable
@@ -38,7 +36,7 @@ class Workspace:
         self.passphrase = passphrase or crypter.from_environment
         self.kubernetes = kubernetes
 
-    def stack(self, name: str, config_file: Path | None = None, *, message: str = "") -> Stack:
+    def stack(self, name: str, config_file: Path | None = None, *, message: str = "") -> "Stack":
         """A stack, whether it exists yet or not; `message` goes into the history of its runs. Raises EngineError for
         what is no stack's name."""
         if not re.fullmatch(r"[A-Za-z0-9_.-]{1,100}", name):

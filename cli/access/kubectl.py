@@ -99,7 +99,6 @@ class KubeApi:
         self._start = [program, "--kubeconfig", str(file), "--cache-dir", f"{folder.path}/cache"]
 
     def argv(self, *words: str) -> list[str]:
-        """The program and its arguments."""
         return [*self._start, *words]
 
     def ask(self, *words: str, stdin: str = "", seconds: float | None = None) -> Answer:

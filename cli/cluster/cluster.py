@@ -44,7 +44,6 @@ class Cluster:
         return self.having("controller")[0]
 
     def having(self, role: str) -> tuple[Target, ...]:
-        """The targets of a role."""
         return tuple(target for target in self.targets.values() if role in target.roles)
 
     def user(self, given: str | None) -> str:

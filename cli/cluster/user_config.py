@@ -37,7 +37,6 @@ class Files:
         return self._file("key")
 
     def remove(self) -> None:
-        """Remove them all."""
         for path in (self.config, self.known_hosts, self.key):
             path.unlink(missing_ok=True)
 

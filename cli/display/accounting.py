@@ -26,7 +26,6 @@ def _cells(row: used.Row, *, gpus: bool) -> tuple[str, ...]:
 
 
 def reliability_table(found: dict[str, Any]) -> list[tuple[str, ...]]:
-    """A table of all figures."""
     unit = found["unit"].upper()
     days = (found["until"] - found["since"]) / measured.DAY
     rows = [
@@ -47,7 +46,6 @@ def reliability_table(found: dict[str, Any]) -> list[tuple[str, ...]]:
 
 
 def failures_table(found: dict[str, Any]) -> list[tuple[str, ...]]:
-    """A table of failures by kind."""
     head = ("KIND", "FAILURES", "MTTF, NODE DAYS", f"{found['unit'].upper()} HOURS LOST")
     rows = [
         (row["kind"], str(row["failures"]), _figure(row["mttf_node_days"]), _figure(row["lost_hours"]))

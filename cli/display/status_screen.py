@@ -237,7 +237,6 @@ WIDTH = 100
 
 
 def show(seen: ClusterObservation, found: list[ClusterFinding]) -> None:
-    """Print the status on standard output."""
     now = time.time()
     show_findings(seen, found, now)
     for table in filter(None, tables(seen, now).values()):
@@ -275,7 +274,6 @@ def sentence(seen: ClusterObservation, found: list[ClusterFinding]) -> str:
 
 
 def show_finding(finding: ClusterFinding, now: float) -> None:
-    """Print a finding, with its command."""
     since = f", for {ago(now - finding.since)}" if finding.since else ""
     console.line(f"{compress(finding.where)}: {finding.id}{since}", style="bold")
     for text in paragraph(f"{finding.what}."):

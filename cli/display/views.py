@@ -50,7 +50,6 @@ class Row:
 
     @property
     def name(self) -> str:
-        """The resource's name."""
         return urns.name_of(self.urn)
 
     @property
@@ -107,7 +106,6 @@ class View(ABC):
         console.error(message)
 
     def print(self, lines: list[changes.Line]) -> None:
-        """Print lines."""
         for text, style in lines:
             console.line(text, style=style)
 
@@ -262,12 +260,10 @@ class LiveView(View):
             self.print([] if at_work else lines)
 
     def close(self, result: Result) -> None:
-        """Print how the run ended, below everything."""
         self._live.stop()
         self.print(self.result_lines(result))
 
     def failed(self, message: str) -> None:
-        """Print the error, below everything."""
         self._live.stop()
         super().failed(message)
 
@@ -312,12 +308,10 @@ class PlainView(View):
         self._watch.join()
 
     def on_event(self, event: Event) -> None:
-        """Print the event's lines."""
         with self.lock:
             self.print(self.event_lines(event))
 
     def close(self, result: Result) -> None:
-        """Print how the run ended."""
         with self.lock:
             self.print(self.result_lines(result))
 
@@ -360,7 +354,6 @@ class DocumentView(View):
         self._messages: list[dict[str, Any]] = []
 
     def on_event(self, event: Event) -> None:
-        """Keep what the document will hold."""
         with self.lock:
             if isinstance(event, Started):
                 self._document |= {"stack": event.stack, "kind": event.kind}
@@ -368,7 +361,6 @@ class DocumentView(View):
                 self._messages.append({"severity": event.severity, "message": event.message, "urn": event.urn})
 
     def close(self, result: Result) -> None:
-        """Print the document."""
         steps = [asdict(plan) for plan in result.changes if plan.op != "same"]
         steps = [{key: step[key] for key in _STEP if key != "inputs" or step[key]} for step in steps]
         self._document |= {

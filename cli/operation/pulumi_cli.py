@@ -124,7 +124,6 @@ class RunEvents:
         self._planned[urn] = Planned(urn, type_, urn.rpartition("::")[2], parent, op, changed, inputs=inputs)
 
     def result(self, kind: str, *, ok: bool, outputs: dict[str, Any]) -> Result:
-        """Return how it ended."""
         counts = dict(Counter(plan.op for plan in self._planned.values()))
         failed = dict(self._failed) | {urn: "diff" for urn in self._errors if urn not in self._failed}
         failures = tuple(

@@ -166,7 +166,6 @@ class _List:
         return text
 
     def dash(self, number: int) -> int:
-        """Return where the dash of an item is."""
         before = self.items[number].start_mark.index
         return max(at for kind, at in self.tokens if kind is yaml.BlockEntryToken and at < before)
 

@@ -17,7 +17,6 @@ _NAME = re.compile(rf"(?!\.+$)[A-Za-z0-9._-]{{1,{_LONGEST}}}")
 
 
 def folder() -> Path:
-    """Return where they are."""
     return state_dir.directory() / "rehearsals"
 
 

@@ -35,13 +35,11 @@ class StackFile:
 
     @property
     def cluster(self) -> str | None:
-        """The cluster's name as written."""
         name = self._cluster.get("name")
         return name if isinstance(name, str) else None
 
     @property
     def network(self) -> str | None:
-        """The cluster's network as written."""
         network = self._cluster.get("network")
         cidr = network.get("cidr") if isinstance(network, Mapping) else None
         return cidr if isinstance(cidr, str) else None
@@ -53,7 +51,6 @@ class StackFile:
 
     @property
     def deletion_protection(self) -> bool:
-        """True if the file asks for deletion protection."""
         return bool(self._cluster.get("deletion_protection", False))
 
 

@@ -225,7 +225,6 @@ class Pairs:
         return max((pair.round for pair in self.measured), default=0)
 
     def is_slow(self, pair: Measured) -> bool:
-        """Return whether a pair is slow."""
         return bool(pair.failure) or pair.busbw < SLOW * self.best
 
     @property

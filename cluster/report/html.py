@@ -71,7 +71,6 @@ def element(name: str, /, *children: object, **attributes: object) -> Html:
 
 
 def join(*parts: object) -> Html:
-    """Parts one after the other."""
     return Html("".join(map(text, parts)))
 
 

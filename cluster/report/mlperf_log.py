@@ -524,7 +524,6 @@ class _Builder:
             self.seconds = int(numbers[0]) if numbers else self.seconds
 
     def finish(self) -> MlperfRun:
-        """The run."""
         chosen = min(self.blocks, key=lambda task: -1 if task is None else task, default=None)
         blocks = self.blocks.get(chosen, Blocks())
         intervals, notes = blocks.intervals(self.trained or self.last)

@@ -189,7 +189,6 @@ class MlperfReport:
         return "empty" if last is None else last.result or "none"
 
     def lines(self) -> list[str]:
-        """The report as text."""
         found: list[str] = []
         for number, (run, comparison) in enumerate(zip(self.log.runs, self.comparisons, strict=True), 1):
             if len(self.log.runs) > 1:
@@ -206,7 +205,6 @@ class MlperfReport:
         return found
 
     def document(self) -> dict[str, Any]:
-        """The report as a document for programs."""
         pairs = zip(self.log.runs, self.comparisons, strict=True)
         return {"result": self.result, "notes": list(self.log.notes), "runs": [_run_document(*pair) for pair in pairs]}
 

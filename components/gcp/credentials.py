@@ -1,7 +1,5 @@
 """Credentials for calls to Google Cloud, found as the provider finds them."""
 
-from __future__ import annotations
-
 import json
 import os
 import urllib.parse

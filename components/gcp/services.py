@@ -36,7 +36,6 @@ class BarrierProvider(ActionProvider):
     """Creates nothing: it is there once all that it depends on is."""
 
     def create(self, props: dict[str, Any]) -> CreateResult:
-        """Do nothing."""
         return CreateResult("barrier", given(props))
 
 

@@ -188,7 +188,6 @@ class CloudStorage(Backend):
         return ""
 
     def environment(self, cli: Version) -> Environment:  # noqa: ARG002 - all versions read the same URL
-        """The URL."""
         return Environment(variables={"PULUMI_BACKEND_URL": f"gs://{self.record.bucket}"})
 
     @property

@@ -50,7 +50,6 @@ class MachinesRehearsal(Rehearsal):
         self.stood_in = stood_in(config, nodes=request.nodes, real_prolog=request.real_prolog, elastic=request.elastic)
 
     def settings(self) -> Mapping[str, Any]:
-        """The local cluster."""
         return {"hpc:cluster": self._section}
 
     def play_faults(self) -> int:

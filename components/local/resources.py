@@ -231,7 +231,6 @@ def _outputs(props: Mapping[str, Any], facts: Facts) -> dict[str, Any]:
 
 
 def digest(inputs: Mapping[str, Any]) -> str:
-    """Return a hash of a machine's files."""
     return hashlib.sha256(json.dumps(inputs["files"], sort_keys=True, default=repr).encode()).hexdigest()
 
 

@@ -69,7 +69,6 @@ class StateBucket:
         client.sdk(endpoint)
 
     def bucket(self, name: str) -> Bucket | None:
-        """The project's bucket of that name."""
         found = find(self._wanted(_BUCKET, self.project, name, {}))
         if found is None:
             return None
@@ -105,7 +104,6 @@ class StateBucket:
         return found.metadata.id
 
     def is_member(self, group: str, account: str) -> bool:
-        """Return whether an account is a member of a group."""
         return find(self._wanted(_MEMBERSHIP, group, "", {"member_id": account})) is not None
 
     def add_member(self, group: str, account: str) -> None:
@@ -113,7 +111,6 @@ class StateBucket:
         self._created(self._wanted(_MEMBERSHIP, group, "", {"member_id": account}))
 
     def keys(self, account: str) -> Iterator[AccessKey]:
-        """The access keys of a service account."""
         for row in list_all(_KEY, self.project, self.endpoint):
             owner = row.spec.account.service_account if row.spec.account else None
             if owner is not None and owner.id == account:

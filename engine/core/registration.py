@@ -1,7 +1,5 @@
 """The program's registrations: which old resource each continues, and whether it may go ahead."""
 
-from __future__ import annotations
-
 import re
 import uuid
 from collections.abc import Callable

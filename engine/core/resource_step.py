@@ -5,8 +5,6 @@ The CLI keeps pending creations forever, also after a later run created the reso
 resources of the state decide.
 """
 
-from __future__ import annotations
-
 import heapq
 import re
 import threading
@@ -36,7 +34,7 @@ class Goal:
     delete_first: bool | None = None
 
     @classmethod
-    def of_registration(cls, request: Value, stack: str, project: str, root: Path) -> Goal:
+    def of_registration(cls, request: Value, stack: str, project: str, root: Path) -> "Goal":
         """Create it from a RegisterResourceRequest. Raises EngineError for what is not supported."""
         where = f"{request.type} {request.name}"
         for wrong, what in (
@@ -81,7 +79,7 @@ class Goal:
         return cls(new, request.name, request.version, list(request.aliases), first)
 
     @classmethod
-    def of_read(cls, request: Value, stack: str, project: str) -> Goal:
+    def of_read(cls, request: Value, stack: str, project: str) -> "Goal":
         """Create it from a ReadResourceRequest."""
         parent = request.parent or urns.root(stack, project)
         new = Resource(

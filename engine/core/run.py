@@ -94,7 +94,6 @@ class Run:
             self.emit(event)
 
     def result(self, outputs: Props) -> Result:
-        """Return the result of the run."""
         counts = dict(Counter(planned.op for planned in self._planned.values()))
         changes = tuple(p for p in self._planned.values() if p.op != "same")
         parts = [f"{n} {op}" for op, n in counts.items() if op != "same"] or ["nothing to do"]

@@ -3,8 +3,6 @@
 stack.up(print, scope=Scope(targets=("**::n1",), dependents=True))
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass

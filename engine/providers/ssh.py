@@ -5,8 +5,6 @@ private folder for as long as the run lasts. With a `hostKey` the machine must s
 nothing is verified, as pulumi-command does.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -111,7 +109,7 @@ class Sessions:
             self._folder.remove()
             self._folder = None
 
-    def _link(self, connection: Props) -> _Link:
+    def _link(self, connection: Props) -> "_Link":
         key = json.dumps(connection, sort_keys=True)
         with self._lock:
             if key not in self._links:
@@ -226,6 +224,5 @@ class _Link:
         return subprocess.run(argv, check=False, capture_output=True).returncode == 0
 
     def hang_up(self) -> None:
-        """End the master."""
         if self._up:
             self._ask("exit")

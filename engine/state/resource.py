@@ -1,7 +1,5 @@
 """A resource as the state file keeps it."""
 
-from __future__ import annotations
-
 import copy
 from dataclasses import dataclass, field, fields
 from datetime import datetime, timezone
@@ -66,7 +64,7 @@ class Resource:
     def is_default_provider(self) -> bool:
         return self.is_provider and self.name.startswith("default")
 
-    def copy(self) -> Resource:
+    def copy(self) -> "Resource":
         return copy.copy(self)
 
     def needs(self) -> set[str]:
@@ -76,7 +74,7 @@ class Resource:
         wanted.update(*self.property_dependencies.values())
         return wanted - {""}
 
-    def renamed(self, names: dict[str, str]) -> Resource:
+    def renamed(self, names: dict[str, str]) -> "Resource":
         """Itself with other resources' URNs replaced (an alias gave them a new one)."""
         if not names or not (self.needs() | set(self.replace_with)) & names.keys():
             return self
@@ -90,7 +88,7 @@ class Resource:
         new.property_dependencies = {key: [names.get(u, u) for u in wanted] for key, wanted in deps}
         return new
 
-    def without(self, gone: set[str]) -> Resource:
+    def without(self, gone: set[str]) -> "Resource":
         """Itself with no reference to resources that are gone."""
         if not self.needs() & gone:
             return self
@@ -108,7 +106,7 @@ class Resource:
         return {**row, **self.others}
 
     @classmethod
-    def from_json(cls, row: dict[str, Value]) -> Resource:
+    def from_json(cls, row: dict[str, Value]) -> "Resource":
         """Raises TypeError if `urn` or `type` is missing."""
         ours = {name: row[json] for name, json in _NAMES.items() if row.get(json) is not None}
         # The CLI writes null for a property that depends on nothing.

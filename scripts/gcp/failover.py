@@ -8,8 +8,6 @@ them from an instance that could not be deleted. What it has begun is in a file 
 kill.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import socket
@@ -469,7 +467,6 @@ def install(own: str) -> None:
 
 
 def main() -> None:
-    """Watch until systemd ends it."""
     if Path(sys.argv[0]) != PROGRAM:
         install(metadata("attributes/startup-script"))
     watch = Watch(from_metadata)

@@ -1,7 +1,5 @@
 """Requests of a machine to Google Cloud: its metadata, secrets and objects, with messages for failures."""
 
-from __future__ import annotations
-
 import base64
 import contextlib
 import hashlib

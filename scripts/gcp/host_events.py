@@ -12,8 +12,6 @@ Runs as root on each compute node (hpc-host-events.service), and waits for chang
 What was drained here is resumed here, when the machine is back. A drain by anybody else is left alone.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import signal
@@ -147,7 +145,6 @@ def _stop(*_: object) -> None:
 
 
 def main() -> None:
-    """Watch until systemd ends it."""
     signal.signal(signal.SIGTERM, _stop)
     with contextlib.suppress(StopError):
         HostEvents(socket.gethostname().partition(".")[0]).watch()

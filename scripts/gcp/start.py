@@ -7,8 +7,6 @@ and the set-up from the stack's bucket, and goes on until all is there: what fai
 before the machine joins and every minute; its exit code 10 says that something had changed.
 """
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import hashlib
@@ -280,7 +278,6 @@ def start(machine: Machine, *, once: bool) -> None:
 
 
 def digest(data: bytes) -> str:
-    """A hash of a file."""
     return hashlib.sha256(data).hexdigest()
 
 

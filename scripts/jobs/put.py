@@ -1,8 +1,6 @@
 """Writes files below a folder of the shared file system, as root. Sent to a machine with a call of `put` below
 it, and run by `python3 -`; standard library only, Python 3.9 (the jail's)."""
 
-from __future__ import annotations
-
 import json
 import os
 import stat

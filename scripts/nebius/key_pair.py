@@ -3,8 +3,6 @@
 Runs as that user (people.py starts it), who can be led nowhere that was not open to them. HOME has the user's home.
 """
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -10,8 +10,6 @@ FOLDER has the modules of scripts/node. All login and worker pods share the jail
 once. The last line of its output is JSON: {"error": TEXT}, or {} when all is as it should be.
 """
 
-from __future__ import annotations
-
 import grp
 import json
 import shutil

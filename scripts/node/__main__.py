@@ -26,8 +26,6 @@
 Every phase may be run again at any time: it changes what differs, says so, and nothing else.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import os

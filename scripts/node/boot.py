@@ -1,7 +1,5 @@
 """Phase `boot`: a compute node joins the cluster. Each machine compiles what is imported here at its first boot."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

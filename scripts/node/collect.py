@@ -4,8 +4,6 @@ Nothing is changed and no lock is taken, so that it answers beside a set-up that
 of its own with a deadline: a hung file system or a daemon that does not answer costs that part, which then says why.
 """
 
-from __future__ import annotations
-
 import grp
 import hashlib
 import json

@@ -1,7 +1,5 @@
 """Phase `configure`: a controller or login machine is what the stack says."""
 
-from __future__ import annotations
-
 from importlib import import_module
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The controller's part of phase `configure`."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from accounting import database

@@ -4,8 +4,6 @@ The stack's side (components/slurm/payload.py, cluster/observe) imports them too
 types on both sides. Machines of an earlier version read and write some of these: keys are added, never renamed.
 """
 
-from __future__ import annotations
-
 from typing import Any, TypedDict
 
 

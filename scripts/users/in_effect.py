@@ -5,8 +5,6 @@
 FOLDER has the modules of scripts/node. Needs Python 3.8.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import pwd

@@ -71,7 +71,6 @@ class Progress:
         return time.monotonic() - self._began
 
     def show(self, text: str) -> None:
-        """Replace the line."""
         text = one_line(text)
         if self._status:
             self._status.update(f"{text} ({self.elapsed:.0f} s)")
@@ -91,7 +90,6 @@ class Progress:
 
 
 def print_report(report: CheckReport, *, stack: str, user: str, seconds: float) -> None:
-    """Print the report on standard output."""
     of_nodes = [result for result in report.results if result.node]
     checks = sorted({node_result.check for node_result in of_nodes}, key=_ORDER.index)
     rows: dict[str, dict[str, CheckResult]] = {}
@@ -161,7 +159,6 @@ def _print_not_checked(missing: tuple[NotChecked, ...], stack: str) -> None:
 
 
 def report_document(report: CheckReport, *, user: str, seconds: float) -> dict[str, Any]:
-    """The report for programs."""
     return {
         "passed": report.passed,
         "user": user,

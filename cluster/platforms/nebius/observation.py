@@ -82,12 +82,10 @@ class Check:
 
     @property
     def failed(self) -> bool:
-        """True if the last run ended badly."""
         return self.result in ("Failed", "Error")
 
     @property
     def done(self) -> bool:
-        """True if the last run ended well."""
         return self.result == "Complete"
 
 

@@ -101,7 +101,6 @@ class Comparison:
         return [Curve(f"median of {len(self.earlier)}", medians)]
 
     def document(self) -> dict[str, Any]:
-        """Return the same for programs."""
         return {
             "runs": [{"file": name, "date": time.isoformat(), "busbw": level(run)} for name, run, time in self.earlier],
             "left_out": self.left_out,
@@ -249,7 +248,6 @@ class Folder:
         return next((outcome for outcome in (Outcome.FAIL, Outcome.PASS) if outcome in outcomes), Outcome.NONE)
 
     def document(self) -> dict[str, Any]:
-        """Return the same for programs."""
         return {
             "result": self.outcome.value,
             "logs": [

@@ -181,7 +181,6 @@ class _Reader:
         self._tasks: dict[str, _Task] = {}
 
     def read(self, lines: Iterable[tuple[int, str]]) -> None:
-        """Read numbered lines to their end."""
         for number, text in lines:
             self._line(number, text)
         for task in self._tasks.values():

@@ -1,7 +1,5 @@
 """Baking an image: from a builder machine to an image that was tried."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 

@@ -1,7 +1,5 @@
 """Compute Engine, as far as a bake needs it: each call tried again where that can help, each operation waited for."""
 
-from __future__ import annotations
-
 import re
 import time
 import uuid
@@ -63,7 +61,7 @@ class Compute:
         self._zone = {"project": bake.project, "zone": bake.zone}
         self._image = {"project": bake.project, "image": bake.image}
 
-    def of(self, bake: Bake) -> Compute:
+    def of(self, bake: Bake) -> "Compute":
         """Return the same clients for another machine of the same bake."""
         other = copy(self)
         other.bake = bake

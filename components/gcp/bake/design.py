@@ -1,7 +1,5 @@
 """The design of a bake: the image, and the machine that it is made on."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
@@ -86,7 +84,7 @@ class Bake:
         """The image, as every other resource takes it."""
         return image_link(self.project, self.image)
 
-    def of_trial(self) -> Bake:
+    def of_trial(self) -> "Bake":
         """The machine that boots the image, which is created, watched and removed like a builder."""
         return replace(
             self,

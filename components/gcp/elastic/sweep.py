@@ -1,7 +1,5 @@
 """The deletion of a nodeset's elastic instances at Compute Engine; imported only where Google is called."""
 
-from __future__ import annotations
-
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """The controller's machine at Compute Engine, in whichever of its zones it is; imported only where Google is called."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from http import HTTPStatus

@@ -1,7 +1,5 @@
 """The design of a flex start: what is asked for, and how long it is waited for."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field

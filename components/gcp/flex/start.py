@@ -1,7 +1,5 @@
 """Flex start: waiting for a node's machine at Compute Engine; imported only where Google is called."""
 
-from __future__ import annotations
-
 import copy
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -29,7 +27,7 @@ class FlexCompute(Compute):
     def _node(self) -> dict[str, str]:
         return {**self._zone, "instance": self.wanted.name}
 
-    def another(self, wanted: Wanted) -> FlexCompute:
+    def another(self, wanted: Wanted) -> "FlexCompute":
         """The calls for another node of the same zone, by the same connections."""
         other = copy.copy(self)
         other.wanted = wanted

@@ -194,7 +194,7 @@ def program(name: str) -> str:
     own = (SCRIPTS / name).read_text()
     for module, path in (("google_apis", SCRIPTS), ("system.google_api", SCRIPTS.parent / "node/system")):
         text = (path / f"{module.rpartition('.')[2]}.py").read_text()
-        text = text.partition("from __future__ import annotations\n")[2].strip("\n") + "\n"
+        text = text.partition('"""\n')[2].strip("\n") + "\n"  # without its docstring
         own = re.sub(rf"^from {module} import .*\n", lambda _: text, own, count=1, flags=re.MULTILINE)  # noqa: B023
     return own
 

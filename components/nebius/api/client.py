@@ -191,7 +191,6 @@ def expires(endpoint: str = "") -> bool:
 
 
 def close() -> None:
-    """Close the SDKs of this process."""
     with _lock:
         mine = [key for key in _open if key[0] == os.getpid()]
         for made in [_open.pop(key) for key in mine]:

@@ -204,7 +204,6 @@ def first_subnet(project_id: str, endpoint: str = "") -> str:
 
 
 def exists(kind: str, id_: str, endpoint: str = "") -> bool:
-    """Return whether there is an object of that kind and id."""
     return get(kind_of(kind), id_, endpoint) is not None
 
 

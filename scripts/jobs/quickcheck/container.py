@@ -6,8 +6,6 @@ Without IMAGE, apptainer and podman get a root folder of the node's own `cat` an
 needed. It prints one line of JSON behind MARK: the runtime, what the container printed, and what was expected.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

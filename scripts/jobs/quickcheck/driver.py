@@ -7,8 +7,6 @@ a job prints comes back by the network, so a node without its file systems can b
 srun's command line for the same reason. Ends, and cancels what it started, when its standard input does.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os
@@ -202,7 +200,6 @@ class Driver:
         event("accounting", text=text[-LONGEST * 16 :])
 
     def cancel_all(self) -> None:
-        """End every job of this run."""
         self.stop.set()
         with self.lock:
             if self.downloading:
@@ -224,19 +221,16 @@ def kill_group(process: subprocess.Popen[str]) -> None:
 
 
 def ask(*words: str) -> subprocess.CompletedProcess[str]:
-    """Run a program of Slurm to its end."""
     return subprocess.run(words, capture_output=True, text=True, check=False, timeout=60, stdin=subprocess.DEVNULL)
 
 
 def expand(nodes: str) -> list[str]:
-    """The names in a host list."""
     done = ask("scontrol", "show", "hostnames", nodes)
     done.check_returncode()
     return done.stdout.split()
 
 
 def event(kind: str, **more: object) -> None:
-    """Print an event."""
     with _print_lock:
         sys.stdout.write(json.dumps({"event": kind, **more}) + "\n")
         sys.stdout.flush()

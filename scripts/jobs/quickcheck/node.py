@@ -1,7 +1,5 @@
 """Prints what a task sees of its node, as a line of JSON behind MARK. Standard library only; runs as the user."""
 
-from __future__ import annotations
-
 import errno
 import json
 import os

@@ -4,8 +4,6 @@ What was made before is remembered here, so that only what is ours is ever taken
 keeps those of a deleted user or account.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import time

@@ -13,8 +13,6 @@ slurmdbd stops (slurmctld queues its records), the live database is dumped, the 
 and slurmdbd starts. The next run completes an interrupted one: nothing is removed before its copy is complete.
 """
 
-from __future__ import annotations
-
 import contextlib
 import gzip
 import hashlib

@@ -3,8 +3,6 @@
 What `mysql_secure_installation` asks a person is done here by statements. One answer differs: root keeps logging in
 over the Unix socket, so there is no root password to lose."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

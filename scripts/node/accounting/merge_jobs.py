@@ -10,8 +10,6 @@ reports their end again at its start. A job that ran when the backup was made ha
 # Names of tables are constants of ours with the stack's checked cluster name, all else are numbers from the database.
 # ruff: noqa: S608
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator
 from datetime import datetime

@@ -4,8 +4,6 @@ What became of them is in COMPLETIONS, one line of JSON for each job that ended,
 users' own, and the user slurm can write there: none is used before it was checked.
 """
 
-from __future__ import annotations
-
 import gzip
 import json
 import os
@@ -249,7 +247,6 @@ def state_of(job: Job) -> int:
 
 
 def user_name(job: Job) -> str:
-    """The name of its user."""
     try:
         return text_of(job, "user_name") or pwd.getpwuid(job["user_id"]).pw_name
     except KeyError:

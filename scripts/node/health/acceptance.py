@@ -6,8 +6,6 @@ whose GPUs have a network. One that fails drains the node again, with its reason
 Else the node is free when the reservation is deleted.
 """
 
-from __future__ import annotations
-
 import pwd
 import sys
 import time

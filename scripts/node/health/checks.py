@@ -3,8 +3,6 @@
 GPUs, aperture devices and NICs are checked by the files that the kernel shows; gpu.py asks the driver.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

@@ -6,8 +6,6 @@ fault has to be found twice in one boot, five minutes apart or more: a job that 
 restarts, is over by then.
 """
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Mapping

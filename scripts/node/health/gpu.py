@@ -12,8 +12,6 @@ dcgmlib/dcgm_errors.h (diag, severities). Xids: docs.nvidia.com/deploy/xid-error
 2026-11-23. /dev/kmsg: Documentation/ABI/testing/dev-kmsg of the kernel.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

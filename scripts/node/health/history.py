@@ -4,8 +4,6 @@ It stands beside the last results, in the cluster state (health/NODE.jsonl), so 
 shows what lies within the time of a job, `./hpc reliability` counts it.
 """
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Mapping

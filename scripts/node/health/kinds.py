@@ -4,8 +4,6 @@ A failed check is in the reason of the node that it drains, before its figures. 
 programs and people search reasons for them. cluster/observe/health/check_results.py has who must act.
 """
 
-from __future__ import annotations
-
 import re
 from typing import Literal, TypedDict, get_args
 

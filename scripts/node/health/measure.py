@@ -8,8 +8,6 @@ No job of a user waits for it: it begins only where nodes are idle and no job is
 priority and end within minutes, and one that does not start at once is cancelled. A node that is too slow is drained.
 """
 
-from __future__ import annotations
-
 import json
 import pwd
 import re

@@ -1,7 +1,5 @@
 """The result of a check (ok, failed with figures, skipped with the reason), and the record of a node's last run."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -9,8 +9,6 @@
 A node that fails a check is drained (drain.py) with a reason of kinds.py. Nothing here ends a job, or sets a node down.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import socket

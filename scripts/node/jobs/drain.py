@@ -5,8 +5,6 @@ its machine is recreated, before that is deleted (`leave`). The node's reason sa
 when the node is back, or the edit was reverted. After a kill or a timeout, the next `up` continues to wait.
 """
 
-from __future__ import annotations
-
 import json
 import select
 import sys

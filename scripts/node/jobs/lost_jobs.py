@@ -6,8 +6,6 @@ salloc (job_mgr.c, _purge_missing_jobs). These would hold their nodes until the 
 until their time limit, or for ever.
 """
 
-from __future__ import annotations
-
 import socket
 import time
 from pathlib import Path

@@ -7,8 +7,6 @@ afterwards is submitted again as its user, with its script, its environment, and
 added that to the environment. Jobs of srun and salloc have no such files: slurmctld's log names them, and so do we.
 """
 
-from __future__ import annotations
-
 import functools
 import json
 import os

@@ -1,7 +1,5 @@
 """Prove that every partition runs jobs: one job through each, side by side."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import time

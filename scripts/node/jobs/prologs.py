@@ -9,8 +9,6 @@ partition-P-prolog_slurmd.d/...            for jobs of a partition,
 nodeset-N-prolog_slurmd.d/...              for nodes of a nodeset; and the same with epilog
 """
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import json

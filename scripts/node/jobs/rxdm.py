@@ -4,8 +4,6 @@ It appends exports to NCCL's profile where its check of the operating system hol
 nodes fall back to plain TCP, and nothing says so. A version that is staged runs nowhere before it is checked here.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

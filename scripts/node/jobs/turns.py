@@ -5,8 +5,6 @@ with the reason REMADE has its turn, until it is resumed with its next machine. 
 has joined: an `up` itself waits for its nodes only when the last machine is there.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import time

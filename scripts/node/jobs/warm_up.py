@@ -10,8 +10,6 @@ is busy is waited for a minute and then reported. Nothing here fails an `up`: a 
 its first job.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -4,8 +4,6 @@ Errors are of one class with a kind each, by Google's own codes and reasons and 
 of others: a quota of requests and one of machines are both "Quota exceeded". A list says whether it is complete.
 """
 
-from __future__ import annotations
-
 import calendar
 import json
 import re

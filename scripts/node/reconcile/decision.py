@@ -6,8 +6,6 @@ under way, and what has failed. A node that a person has drained or set down is 
 or that a maintenance reservation holds.
 """
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping

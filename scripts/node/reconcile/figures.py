@@ -1,7 +1,5 @@
 """Figures of each repair: the course of every node that a health check has drained, until jobs may return to it."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any

@@ -6,8 +6,6 @@ nodes of a group are in its description, so nothing is remembered here. A node w
 one with an instance that is PENDING.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace

@@ -5,8 +5,6 @@ state, requests to the cloud carry an id that is the same when they are sent aga
 recorded before it is done.
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import re
@@ -72,7 +70,7 @@ class Record:
     }  # fmt: skip
 
     @classmethod
-    def read(cls, path: Path) -> Record:
+    def read(cls, path: Path) -> "Record":
         """The record at `path`; an empty one where there is none, or one of another version."""
         found = read_json(path, {})
         try:

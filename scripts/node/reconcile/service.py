@@ -6,8 +6,6 @@ for people.
     hpc-reconcile pause      change nothing from now on; unpause ends it
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

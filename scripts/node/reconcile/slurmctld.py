@@ -1,7 +1,5 @@
 """What the reconcile loop asks of slurmctld, and slurmctld on this machine."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Mapping, Sequence
 from typing import Protocol

@@ -4,8 +4,6 @@ Each is held by a reservation of its own without an end, `hpc-spare-NODE`. Slurm
 nothing is remembered here: every pass compares the reservations with the nodes' states.
 """
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping
 
 from interface import Spares

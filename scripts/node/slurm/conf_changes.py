@@ -4,8 +4,6 @@ reconfigure, or a restart of slurmctld). Pure functions.
 From the slurm.conf manual: most parameters follow `scontrol reconfigure`; node lines (before 23.11) and the parameters
 below need a restart of the daemons. Jobs survive either, so when in doubt: restart."""
 
-from __future__ import annotations
-
 import enum
 import hashlib
 

@@ -6,8 +6,6 @@ for next time.
 Shows what Slurm lets you see, as `sacct` and `squeue` do. `./hpc job STACK ID` shows the same, run by an operator.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

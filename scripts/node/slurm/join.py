@@ -1,7 +1,5 @@
 """Wait until every node of the cluster is there and idle, or name those that are not, with the end of their logs."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Mapping
 

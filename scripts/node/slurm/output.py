@@ -1,8 +1,6 @@
 """Output of Slurm's commands, as rows, and limits of QOS as sacctmgr takes and prints them. Pure functions, which the
 stack's side uses too."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections import Counter

@@ -3,8 +3,6 @@
 The names are those of src/common/job_state_reason.c. Reasons of limits are built from parts, so they are read by part.
 """
 
-from __future__ import annotations
-
 import re
 
 _OPERATOR = "Only an operator can change that"

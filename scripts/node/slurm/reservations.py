@@ -1,7 +1,5 @@
 """Reservations that keep jobs away from nodes: those that run when one begins go on."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import contextmanager

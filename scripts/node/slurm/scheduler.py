@@ -1,7 +1,5 @@
 """Slurm as the controller's commands print it: nodes, partitions and jobs; and nodes that this set-up has drained."""
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """The controller's daemons: slurmdbd, slurmctld with the files rendered for them, and slurmrestd (Slurm's REST API)."""
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import hashlib

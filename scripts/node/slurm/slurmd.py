@@ -1,7 +1,5 @@
 """Slurm on every machine: logs and their rotation, MPI's library, plugstack.conf; and slurmd on compute nodes."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from system.host import folder, link, log, service, stop_services, write, write_unit

@@ -9,8 +9,6 @@ order that does not depend on which of them there are, and nodes of a job on sev
 has ended.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

@@ -6,8 +6,6 @@ record says which release wrote them last, and which one is about to take over: 
 undone by the next, whichever release that has.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 import subprocess

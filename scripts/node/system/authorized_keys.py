@@ -5,8 +5,6 @@ every step goes through the descriptor of the folder before it, follows no link 
 something runs as the user (homes.py), who can be led nowhere that was not open to them.
 """
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import json

@@ -4,8 +4,6 @@ Nodes configure themselves: a change of users or of slurmd's settings reaches th
 because no notification crosses a network file system.
 """
 
-from __future__ import annotations
-
 import contextlib
 import hashlib
 import json

@@ -3,8 +3,6 @@
 Folders are made by systemd-tmpfiles: it follows no links in folders that users can write to.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from interface import User

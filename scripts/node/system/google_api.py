@@ -1,7 +1,5 @@
 """Requests of a machine to Google Cloud and to its metadata server, and Google's words in a refusal."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 from typing import Any, NamedTuple

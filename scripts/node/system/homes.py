@@ -4,8 +4,6 @@ Root makes a home whole before its owner can reach it, and never works inside it
 which is nobody but the user.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

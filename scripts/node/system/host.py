@@ -3,8 +3,6 @@
 Every step of the set-up goes through these few functions, so that a second run changes nothing, a killed run is
 completed by the next, and the log reads as a list of what happened."""
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import fcntl
@@ -184,7 +182,6 @@ def remove(path: str | Path) -> bool:
 
 
 def has_user(name: str) -> bool:
-    """Return whether this machine has a user of this name."""
     try:
         pwd.getpwnam(name)
     except KeyError:

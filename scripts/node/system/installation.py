@@ -1,7 +1,5 @@
 """Wait for a machine's first boot, where that installs what no image brought."""
 
-from __future__ import annotations
-
 import json
 import time
 from pathlib import Path

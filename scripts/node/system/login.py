@@ -4,8 +4,6 @@ pam_slurm_adopt lets users log in by SSH to the nodes of their jobs. It puts wha
 its cores, memory and GPUs, and ends it with the job.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from system.host import SetupError, run, stop_services, write, write_unit

@@ -4,8 +4,6 @@ fstab rather than a mount of our own: the machine mounts them again at every boo
 are looked for.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

@@ -1,7 +1,5 @@
 """MUNGE: the key that makes a machine a member, and the daemon that authenticates with it."""
 
-from __future__ import annotations
-
 import hashlib
 import time
 from pathlib import Path

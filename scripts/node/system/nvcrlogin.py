@@ -11,8 +11,6 @@ ENROOT_CONFIG_PATH/.credentials for enroot, ~/.apptainer/docker-config.json for 
 command or a variable, where other users or your shell's history would show it.
 """
 
-from __future__ import annotations
-
 import argparse
 import base64
 import contextlib
@@ -244,7 +242,6 @@ def check() -> int:
 
 
 def say(text: str) -> None:
-    """Print one line."""
     sys.stdout.write(text + "\n")
 
 

@@ -4,8 +4,6 @@ The stack's state keeps a command's input of its last success. Where an edit fai
 are the same again and no step is left to do, but the machine has half of the edit. Here is what it has to do again.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Generator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """Access to secrets and log-ins here: facts of the machine, and what the set-up makes of them."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import pwd

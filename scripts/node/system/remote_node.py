@@ -1,7 +1,5 @@
 """Another machine of the cluster, as the controller's root reaches it: by SSH, with its pinned host key."""
 
-from __future__ import annotations
-
 import subprocess
 import tempfile
 from pathlib import Path

@@ -5,8 +5,6 @@ database, users' files. They are bound to where everybody looks for them, by fst
 them: a controller without its state starts none, rather than one that has no job.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Lines of ours inside a file that others write to as well, between two marks."""
 
-from __future__ import annotations
-
 MARK = "hpc"  # a file may have a second block of ours, under another mark
 
 

@@ -4,8 +4,6 @@ MUNGE authenticates a uid, not a name: a user with another uid on one node would
 Users that we made and that the stack no longer names lose their account; their home and its files stay.
 """
 
-from __future__ import annotations
-
 import contextlib
 import grp
 import json

@@ -26,7 +26,6 @@ FEATURES, HIDDEN, BATCH = 32, 256, 256
 
 
 def options() -> argparse.Namespace:
-    """Return what the command line says."""
     parser = argparse.ArgumentParser(description="Train a small model, with checkpoints.")
     parser.add_argument("--steps", type=int, default=200, help="steps in all, those before a checkpoint included")
     parser.add_argument("--checkpoints", type=Path, help="folder on a shared file system; without it none are written")
@@ -67,7 +66,6 @@ def save(folder: Path, state: dict[str, object]) -> None:
 
 
 def main() -> None:
-    """Train."""
     asked = options()
     rank, world, local = place()
     gpu = torch.cuda.is_available()
