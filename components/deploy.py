@@ -1,5 +1,6 @@
 """Deploy a cluster on its platform and export the stack's outputs."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
@@ -8,6 +9,7 @@ from typing import Any
 import pulumi
 
 from cluster.config import ClusterConfig
+from cluster.config.monitoring import SECRETS
 from cluster.impact.upgrade import Step
 from cluster.platforms import registry
 from cluster.slurm.script_tree import Tree
@@ -102,3 +104,18 @@ def _hold(names: frozenset[str], images: Mapping[str, Sequence[str]]) -> None:
         return pulumi.ResourceTransformationResult(args.props, pulumi.ResourceOptions.merge(args.opts, keep))
 
     pulumi.runtime.register_stack_transformation(keep_image)
+
+
+def alert_secrets(config: ClusterConfig) -> dict[str, pulumi.Output[str]]:
+    """Secrets that receivers of alerts need, by the encrypted setting that each is in. Raises RunError."""
+    found: dict[str, pulumi.Output[str]] = {}
+    for name in config.monitoring.receivers.secrets if config.monitoring else ():
+        settings, key = pulumi.Config(name.partition(":")[0]), name.partition(":")[2]
+        value = settings.get(key)
+        pattern, allowed = SECRETS[name]
+        if value is None or not re.fullmatch(pattern, value):
+            given = "nothing" if value is None else "a text of another form (not shown)"
+            todo = f"./hpc config set {pulumi.get_stack()} {name} --secret"
+            raise pulumi.RunError(f"{name}\n  given:   {given}\n  allowed: {allowed}\n  to do:   {todo}")
+        found[name] = pulumi.Output.secret(value)
+    return found

@@ -88,7 +88,7 @@ def find_warnings(config: ClusterConfig) -> Iterator[Finding]:
 
 
 def _monitoring(config: ClusterConfig) -> Iterator[Finding]:
-    """Yield what metrics take of the controller's disk: a preview states it."""
+    """Yield what metrics take of a disk: a preview states it."""
     wanted = config.monitoring
     if wanted is None:
         return
@@ -101,8 +101,8 @@ def _monitoring(config: ClusterConfig) -> Iterator[Finding]:
         level=Level.INFO,
         at=("monitoring",),
         what=f"Prometheus keeps metrics of {len(specs):,} machines for {wanted.retention_days} days, about "
-        f"{max(kept, 0.1):,.1f} GB, and at most {wanted.disk_gb:,} GB of the controller's disk",
-        todo="nothing" if kept < wanted.disk_gb else "raise disk_gb, or the oldest metrics are deleted sooner",
+        f"{max(kept, 0.1):,.1f} GB, and at most {wanted.disk_gb:,} GB of disk",
+        todo="nothing" if kept < wanted.disk_gb else "raise disk_gb: there is no room for all of these days",
     )
 
 

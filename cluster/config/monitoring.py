@@ -10,8 +10,8 @@ from cluster.config.section import Section
 from cluster.config.types import Flag, Positive
 from cluster.config.validators.formats import matching
 
-SERVICE = NoEffect("Prometheus restarts on the controller; Slurm and jobs are not affected")
-ALERTING = NoEffect("Alertmanager restarts on the controller; Slurm and jobs are not affected")
+SERVICE = NoEffect("Prometheus restarts; Slurm and jobs are not affected")
+ALERTING = NoEffect("Alertmanager restarts; Slurm and jobs are not affected")
 SECRETS: Mapping[str, tuple[str, str]] = {
     "hpc:mailPassword": ("[^\\x00-\\x1f]{1,200}", "one line of at most 200 characters"),
     "hpc:slackUrl": (
@@ -82,7 +82,8 @@ class Monitoring(Section):
     retention_days: Annotated[Positive, SERVICE] = Field(default=15, le=3650)
     """Days for which metrics are kept."""
     disk_gb: Annotated[Positive, SERVICE] = Field(default=10, le=10_000)
-    """GB of the controller's disk that metrics take at most: then the oldest are deleted, however young they are."""
+    """GB of disk that metrics take at most: the controller's, where the oldest are deleted then, or on Nebius a disk of
+    their own, with another for logs."""
     interval_seconds: Annotated[Positive, SERVICE] = Field(default=30, ge=10, le=300)
     """Seconds between two collections of all metrics."""
     receivers: Receivers = Field(default_factory=Receivers.model_construct)

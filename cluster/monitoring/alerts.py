@@ -5,7 +5,7 @@ values (tests/cluster/monitoring). Commands are those of `./hpc status`; STACK s
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -341,7 +341,7 @@ ALERTS: tuple[Alert, ...] = (
     ),
     Alert(
         name="FileSystemFull",
-        expression='node_filesystem_avail_bytes{fstype!~"tmpfs|ramfs|squashfs|fuse.*"} '
+        expression='node_filesystem_avail_bytes{fstype!~"tmpfs|ramfs|squashfs|fuse.*|virtiofs"} '
         "/ (node_filesystem_size_bytes > 0) < 0.05",
         minutes=10,
         severity="critical",
@@ -522,9 +522,9 @@ ALERTS: tuple[Alert, ...] = (
 )
 
 
-def rules() -> dict[str, Any]:
+def rules(alerts: Iterable[Alert] = ALERTS) -> dict[str, Any]:
     """Prometheus' rules file."""
-    return {"groups": [{"name": "hpc", "rules": [_rule(alert) for alert in ALERTS]}]}
+    return {"groups": [{"name": "hpc", "rules": [_rule(alert) for alert in alerts]}]}
 
 
 def _rule(alert: Alert) -> dict[str, Any]:

@@ -75,7 +75,7 @@ def _spread(expression: str) -> tuple[tuple[str, str], ...]:
 _CHOSEN = 'instance=~"$nodes"'
 _BUSY = f'1 - avg by (instance) (rate(node_cpu_seconds_total{{mode="idle",{_CHOSEN}}}[$__rate_interval]))'
 _MEMORY = f"1 - node_memory_MemAvailable_bytes{{{_CHOSEN}}} / node_memory_MemTotal_bytes{{{_CHOSEN}}}"
-_LOCAL = 'fstype!~"tmpfs|ramfs|squashfs|fuse.*|nfs.*|lustre"'
+_LOCAL = 'fstype!~"tmpfs|ramfs|squashfs|fuse.*|nfs.*|lustre|virtiofs"'
 _FULL = f"1 - node_filesystem_avail_bytes{{{_LOCAL}}} / (node_filesystem_size_bytes{{{_LOCAL}}} > 0)"
 _MINE = f'{_CHOSEN},hpc_job=~"$job"'
 _SHARED_FULL = "1 - hpc_shared_filesystem_free_bytes / (hpc_shared_filesystem_size_bytes > 0)"
@@ -414,13 +414,14 @@ def grafana(cluster: str) -> dict[str, dict[str, Any]]:
         },
         f"provisioning/dashboards/hpc-{cluster}.yaml": {"apiVersion": 1, "providers": [{**provider, "type": "file"}]},
         **{
-            f"dashboards/{cluster}/{dashboard.name}.json": _dashboard(dashboard, cluster, source["uid"])
+            f"dashboards/{cluster}/{dashboard.name}.json": document(dashboard, cluster, source["uid"])
             for dashboard in DASHBOARDS
         },
     }
 
 
-def _dashboard(dashboard: Dashboard, cluster: str, source: str) -> dict[str, Any]:
+def document(dashboard: Dashboard, cluster: str, source: str) -> dict[str, Any]:
+    """A dashboard of Grafana's, whose data source has this uid."""
     panels: list[dict[str, Any]] = []
     x = y = row = 0
     for number, panel in enumerate(dashboard.panels, 1):
@@ -440,7 +441,7 @@ def _dashboard(dashboard: Dashboard, cluster: str, source: str) -> dict[str, Any
         "templating": {
             "list": [
                 *([_nodes(source)] if dashboard.of_nodes else []),
-                *([_JOB_NUMBER] if dashboard.panels is _JOB else []),
+                *([_JOB_NUMBER] if dashboard.name == "job" else []),
             ]
         },
         "panels": panels,

@@ -100,7 +100,7 @@ def render(config: ClusterConfig, wanted: Monitoring) -> dict[str, str]:
     """Text of each file, by its path below /etc/prometheus."""
     return {
         "prometheus.yml": _yaml(config, _prometheus(config, wanted)),
-        "alertmanager.yml": _yaml(config, _alertmanager(wanted.receivers)),
+        "alertmanager.yml": _yaml(config, alertmanager(wanted.receivers)),
         RULES: _yaml(config, alerts.rules()),
         TARGETS: _targets(config, NODE_EXPORTER_PORT),
         GPU_TARGETS: _targets(config, gpus.PORT, with_gpus(config)),
@@ -176,8 +176,8 @@ def secret_file(setting: str) -> str:
     return f"/etc/hpc/alerts/{setting.removeprefix('hpc:')}"
 
 
-def _alertmanager(receivers: Receivers) -> dict[str, Any]:
-    """Nobody, or all of the section's: each gets every alert, and a message when it is over."""
+def alertmanager(receivers: Receivers) -> dict[str, Any]:
+    """Nobody, or all of the section's: each gets every alert, and a message when it is over. Secrets are marks."""
     text = "{{ range .Alerts }}{{ .Annotations.summary }}. {{ .Labels.actor }}: {{ .Annotations.todo }}\n{{ end }}"
     found: dict[str, Any] = {"name": "cluster"}
     if mail := receivers.mail:
@@ -205,8 +205,8 @@ def _alertmanager(receivers: Receivers) -> dict[str, Any]:
         # Of machines that are away nothing else is worth a message.
         "inhibit_rules": [
             {
-                "source_match": {"alertname": "MachineUnreachable"},
-                "target_match_re": {"alertname": "Daemon.*|Clock.*|FileSystem.*"},
+                "source_matchers": ['alertname = "MachineUnreachable"'],
+                "target_matchers": ['alertname =~ "Daemon.*|Clock.*|FileSystem.*"'],
                 "equal": ["instance"],
             }
         ],

@@ -8,17 +8,19 @@ from typing import Any
 
 import pulumi
 from pulumi_kubernetes import Provider
-from pulumi_kubernetes.core.v1 import Namespace, Secret
+from pulumi_kubernetes.core.v1 import ConfigMap, Namespace, Secret
 from pulumi_kubernetes.helm.v3 import Release as HelmRelease
 from pulumi_kubernetes.helm.v3 import RepositoryOptsArgs
 from pulumi_kubernetes.meta.v1 import ObjectMetaArgs
 
 from cluster.config import ClusterConfig
+from cluster.platforms.nebius import monitoring
+from cluster.platforms.nebius.names import MONITORING_NAMESPACE
 from cluster.platforms.nebius.node_groups import JAIL
 from cluster.platforms.nebius.releases import BACKUP_SECRET, Facts, Release, releases
 from cluster.roster import MachineSpec, elastic_names, machines
 from cluster.slurm.script_tree import Tree
-from components.deploy import Deployment, config_text
+from components.deploy import Deployment, alert_secrets, config_text
 from components.nebius.chart_sources import Definitions, charts_of
 from components.nebius.infrastructure import Infrastructure
 from components.nebius.kubectl import LOGIN, pod_of
@@ -46,10 +48,12 @@ class Charts(pulumi.ComponentResource):
         *,
         namespaces: Iterable[str],
         secrets: Mapping[tuple[str, str], Mapping[str, pulumi.Input[str]]],
+        dashboards: Mapping[str, str],
         after: Sequence[pulumi.Resource],
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
-        """`secrets`: texts by key, of each Secret by namespace and name. `after`: what everything waits for."""
+        """`secrets`: texts by key, of each Secret by namespace and name. `dashboards`: Grafana's JSON, by the name of
+        its ConfigMap. `after`: what everything waits for."""
         super().__init__("hpc:nebius:Charts", name, {}, opts)
         self._name, self.of = name, {}
         provider = Provider(
@@ -80,6 +84,13 @@ class Charts(pulumi.ComponentResource):
             )
             for (namespace, secret), texts in secrets.items()
         ]
+        for title, text in dashboards.items():
+            ConfigMap(
+                f"{name}-dashboard-{title}",
+                metadata=ObjectMetaArgs(name=title, namespace=MONITORING_NAMESPACE, labels={"grafana_dashboard": "1"}),
+                data={f"{title}.json": text},
+                opts=_after(child, [self._namespaces[MONITORING_NAMESPACE]]),
+            )
         self.register_outputs({})
 
     def install(self, release: Release, after: Sequence[pulumi.Resource] = ()) -> None:
@@ -143,6 +154,7 @@ class Slurm(pulumi.ComponentResource):
             infrastructure.cluster.kubeconfig,
             namespaces=[config.name, *(release.namespace for release in self._releases)],
             secrets=self._secrets(),
+            dashboards=monitoring.files(config) if config.monitoring else {},
             after=[infrastructure.api],
             opts=child,
         )
@@ -230,15 +242,18 @@ class Slurm(pulumi.ComponentResource):
         return self._waits[kind]
 
     def _secrets(self) -> Mapping[tuple[str, str], Mapping[str, pulumi.Input[str]]]:
-        backups = self._infrastructure.backups
-        if backups is None:
-            return {}
-        texts = {
-            "aws-access-key-id": backups.key_id,
-            "aws-access-secret-key": backups.secret,
-            "backup-password": backups.password,
-        }
-        return {(self._infrastructure.cloud.config.name, BACKUP_SECRET): texts}
+        backups, config = self._infrastructure.backups, self._infrastructure.cloud.config
+        found: dict[tuple[str, str], Mapping[str, pulumi.Input[str]]] = {}
+        if backups:
+            found[config.name, BACKUP_SECRET] = {
+                "aws-access-key-id": backups.key_id,
+                "aws-access-secret-key": backups.secret,
+                "backup-password": backups.password,
+            }
+        if alerts := alert_secrets(config):
+            texts = {name.removeprefix("hpc:"): text for name, text in alerts.items()}
+            found[MONITORING_NAMESPACE, monitoring.SECRET] = texts
+        return found
 
 
 def facts(infrastructure: Infrastructure) -> Facts:
@@ -274,6 +289,7 @@ def _gpus(machine: MachineSpec) -> int:
 def deploy(config: ClusterConfig, scripts: Tree) -> Deployment:
     """Deploy a cluster; Soperator has prologs and epilogs of its own, so there are no `scripts`."""
     del scripts
+    alert_secrets(config)  # one that is missing stops the run before anything is registered
     platform = NebiusPlatform(config.name, config)
     cloud, slurm = platform.infrastructure, platform.slurm
     kubernetes = cloud.cluster

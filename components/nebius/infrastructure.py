@@ -11,6 +11,7 @@ import pulumi_tls as tls
 from cluster.config import ClusterConfig
 from cluster.platforms.nebius import request
 from cluster.platforms.nebius.kubectl import PORTABLE_COMMAND, kubeconfig, server_url
+from cluster.platforms.nebius.names import MONITORING_NAMESPACE
 from cluster.platforms.nebius.node_groups import NodeGroup, filesystems, node_groups, shape
 from cluster.platforms.nebius.releases import Facts, releases
 from cluster.platforms.nebius.section import backs_up, settings_of
@@ -307,7 +308,7 @@ class Infrastructure(pulumi.ComponentResource):
             project=settings.project,
             cluster=config.name,
             owner=self.cloud.owner,
-            namespaces=[config.name],
+            namespaces=[config.name, *([MONITORING_NAMESPACE] if config.monitoring else [])],
             keep=config.deletion_protection,
             existing={tag: section.existing for tag, section in filesystems(settings).items() if section.existing},
             endpoint=settings.endpoint,

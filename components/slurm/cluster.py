@@ -1,6 +1,5 @@
 """Slurm on given machines: one remote command for each phase, each safe to run again."""
 
-import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -8,14 +7,13 @@ import pulumi
 from pulumi_command import remote
 
 from cluster.config import ClusterConfig
-from cluster.config.monitoring import SECRETS
 from cluster.config.slurm import WarmUp
 from cluster.jobs.warm_up import warm_up
 from cluster.roster import MachineSpec
 from cluster.slurm.accounting import desired
 from cluster.slurm.files import digest
 from cluster.slurm.script_tree import Tree, has_scripts
-from components.deploy import Deployment, config_text
+from components.deploy import Deployment, alert_secrets, config_text
 from components.machine import Boot, BootFile, Machine, Machines
 from components.slurm import payload
 from components.slurm.keys import ClusterKeys
@@ -125,7 +123,9 @@ class SlurmCluster(pulumi.ComponentResource):
                 secrets[payload.TOKEN_KEY] = keys.tokens
             if platform.elastic and platform.elastic.token is not None:
                 secrets[payload.CLOUD_TOKEN] = platform.elastic.token
-            secrets |= alert_secrets(self._config)
+            from cluster.monitoring.files import secret_file  # noqa: PLC0415 - with the table of alerts
+
+            secrets |= {secret_file(name): text for name, text in alert_secrets(self._config).items()}
         there = self._phase(machine, "setup", payload.packed_setup(), command=payload.UNPACK)
         text = pulumi.Output.secret(pulumi.Output.json_dumps(secrets))
         kept = self._phase(machine, "secrets", text, command=payload.KEEP)
@@ -272,25 +272,6 @@ class SlurmCluster(pulumi.ComponentResource):
                 deleted_with=machine.resource if undo else None,
             ),
         )
-
-
-def alert_secrets(config: ClusterConfig) -> dict[str, pulumi.Output[str]]:
-    """Files of the secrets that receivers of alerts need, from encrypted settings. Raises RunError."""
-    found: dict[str, pulumi.Output[str]] = {}
-    if config.monitoring is None:
-        return found
-    from cluster.monitoring.files import secret_file  # noqa: PLC0415 - with the table of alerts
-
-    for name in config.monitoring.receivers.secrets:
-        settings, key = pulumi.Config(name.partition(":")[0]), name.partition(":")[2]
-        value = settings.get(key)
-        pattern, allowed = SECRETS[name]
-        if value is None or not re.fullmatch(pattern, value):
-            given = "nothing" if value is None else "a text of another form (not shown)"
-            todo = f"./hpc config set {pulumi.get_stack()} {name} --secret"
-            raise pulumi.RunError(f"{name}\n  given:   {given}\n  allowed: {allowed}\n  to do:   {todo}")
-        found[secret_file(name)] = pulumi.Output.secret(value)
-    return found
 
 
 UNITS = ("hpc-node.service", "hpc-watch.service")

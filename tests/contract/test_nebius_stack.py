@@ -79,6 +79,38 @@ def test_there_is_a_node_group_for_each_of_the_plan(seen: Seen) -> None:
         assert spec["strategy"] == strategy
 
 
+SECRETS = {"hpc:slackUrl": "https://hooks.example.org/secret-of-slack", "hpc:webhookUrl": "https://example.org/hook"}
+
+
+class TestMonitoring:
+    def given(self) -> dict[str, object]:
+        given = stacks.load(STACK)
+        given["hpc:cluster"]["monitoring"] = {"receivers": {"slack": "#alerts", "webhook": True}}
+        return given
+
+    def test_its_secrets_are_a_secret_and_its_dashboards_config_maps(self) -> None:
+        recording = deploy({**self.given(), **SECRETS})
+        (secret,) = (one for one in recording.all("kubernetes:core/v1:Secret") if "hpc-alerts" in one.name)
+        assert secret.inputs["metadata"]["namespace"] == "monitoring-system"
+        charts = recording.all("kubernetes:helm.sh/v3:Release")
+        (stack,) = (one for one in charts if one.inputs["name"] == "victoria-metrics-k8s-stack")
+        assert recording.waits_for(stack, secret)
+        assert "secret-of-slack" not in json.dumps([one.inputs for one in charts])
+        maps = recording.all("kubernetes:core/v1:ConfigMap")
+        assert len(maps) == 8
+        for one in maps:
+            ((name, text),) = one.inputs["data"].items()
+            assert json.loads(text)["title"]
+            assert one.inputs["metadata"]["labels"] == {"grafana_dashboard": "1"}, name
+            assert len(text) < 1 << 18  # an annotation of kubectl's holds no more
+        leftovers = recording.one("soperator-leftovers")
+        assert leftovers.inputs["namespaces"] == ["soperator", "monitoring-system"]
+
+    def test_a_secret_that_is_missing_stops_the_run_before_anything_is_made(self) -> None:
+        with pytest.raises(Exception, match="hpc:slackUrl"):
+            deploy(self.given())
+
+
 class TestOutputs:
     def test_they_are_these(self, seen: Seen) -> None:
         common = {"admin_key", "cluster", "config", "login", "platform", "targets", "users"}

@@ -45,10 +45,11 @@ def _git(checkout: Path, *arguments: str) -> bytes:
 
 
 def _described(version: str, charts: str = "") -> dict[str, Any]:
-    """The shipped stack file with a version of Soperator, and elastic nodes."""
+    """The shipped stack file with a version of Soperator, elastic nodes and metrics."""
     config = yaml.safe_load(STACK.read_text(encoding="utf-8"))["config"]
     config["hpc:cluster"]["nebius"]["soperator"].update(version=version, **({"charts": charts} if charts else {}))
     config["hpc:cluster"]["nodesets"]["worker"]["count"] = {"min": 1, "max": 2}
+    config["hpc:cluster"]["monitoring"] = {"interval_seconds": 20}
     return config
 
 
@@ -138,13 +139,13 @@ def test_charts_install_and_what_they_name_exists(
         crds = definitions(operator.repo, operator.chart, version)
         cluster.kubectl("apply", "--server-side", "--filename=-", stdin=crds)
         cluster.kubectl("wait", "--for=condition=Established", "--timeout=60s", "--filename=-", stdin=crds)
-        rendered = {one.name: _rendered(cluster, one, charts) for one in ours}
-        stood_in = cluster.define([document for one in rendered.values() for document in one])
+        objects = {one.name: rendered(cluster, one, charts) for one in ours}
+        stood_in = cluster.define([document for one in objects.values() for document in one])
         outside.did(f"{version}: kinds that stand-ins define: {', '.join(stood_in)}")
         for release in ours:
             _install(cluster, release, charts, outside, version)
         namespaces = set(cluster.kubectl("get", "namespaces", "--output=name").replace("namespace/", "").split())
-        found = {_key(one, release): one for release in ours for one in rendered[release.name]}
+        found = {_key(one, release): one for release in ours for one in objects[release.name]}
         there = set(found) | _made_later(found, config.name) | cluster.built_in()
         for text in sorted({text for at, one in found.items() for text in _missing(at, one, there, namespaces)}):
             outside.differs("soperator-reference", f"{version}: {text}")
@@ -178,14 +179,14 @@ def test_charts_have_every_key_that_they_are_given(
     for release in (one for one in every if (charts / one.chart / "Chart.yaml").is_file()):
         given = json.loads(json.dumps(dict(release.values)))
         listed = yaml.safe_load((charts / release.chart / "values.yaml").read_text()) or {}
-        unlisted = list(_unlisted(given, listed))
-        whole = _template(release, charts, given)
-        for path in unlisted:
+        paths = list(unlisted(given, listed))
+        whole = template(release, charts, given)
+        for path in paths:
             # A value may be what the chart has anyway: another one shows whether it is read.
-            if all(_template(release, charts, changed) == whole for changed in _changed(given, path)):
+            if all(template(release, charts, changed) == whole for changed in changed(given, path)):
                 dotted = ".".join(map(str, path))
                 outside.differs(f"soperator-key-{release.name}", f"{version}: {release.chart} has no {dotted}")
-        outside.did(f"{version}: {release.chart}: {len(unlisted)} keys that its values.yaml does not list are read")
+        outside.did(f"{version}: {release.chart}: {len(paths)} keys that its values.yaml does not list are read")
     outside.holds("soperator-chart-keys")
 
 
@@ -223,25 +224,49 @@ def test_soperator_powers_nodes_up_and_down(artifact: Path, outside: Recorder, v
     )
 
 
-def _unlisted(given: Any, listed: Any, path: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
+EXPORTER = {
+    "internal/exporter/collector.go": (
+        *(f'"{name}"' for name in ("slurm_node_info", "slurm_job_info", "node_name", "state_base", "state_is_drain")),
+        *(f'"{name}"' for name in ("state_is_powered_down", "state_is_powering_down", "is_unavailable", "job_id")),
+        *(f'"{name}"' for name in ("job_state", "job_state_reason", "slurm_partition", "user_name", "submit_time")),
+    ),
+    "internal/render/controller/service_monitor.go": ('"/metrics/" + name', '"nodes"', '"scheduler"', "cfg.Endpoints"),
+    "internal/render/common/configmap.go": ('"MetricsType", "metrics/openmetrics"',),
+    "internal/consts/service.go": ('AccountingName        = "accounting"',),
+    "helm/slurm-cluster/slurm_scripts/map_job_dcgm.sh": ("/var/run/nebius/slurm", "SLURM_JOB_ID"),
+}  # fmt: skip
+"""What Soperator's sources say of metrics, by file."""
+
+
+def test_soperator_exports_what_rules_are_of(artifact: Path, outside: Recorder, version: str, commit: str) -> None:
+    for file, texts in EXPORTER.items():
+        source = _git(artifact, "show", f"{commit}:{file}").decode()
+        for text in texts:
+            if text not in source:
+                outside.differs("soperator-metrics", f"{version}: {file} has no {text}")
+    outside.did(f"{version}: {sum(map(len, EXPORTER.values()))} statements of Soperator's sources on metrics")
+    outside.holds("soperator-metrics")
+
+
+def unlisted(given: Any, listed: Any, path: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
     """Paths of the uppermost keys that a chart's values.yaml does not have."""
     if isinstance(given, list):
         example = listed[0] if isinstance(listed, list) and listed else None
         for position, member in enumerate(given):
-            yield from _unlisted(member, example, (*path, position))
+            yield from unlisted(member, example, (*path, position))
     elif isinstance(given, dict):
         for key, value in given.items():
             if isinstance(listed, dict) and key in listed:
-                yield from _unlisted(value, listed[key], (*path, key))
+                yield from unlisted(value, listed[key], (*path, key))
             else:
                 yield (*path, key)
 
 
-def _changed(given: Any, path: tuple[str | int, ...]) -> Iterator[Any]:
+def changed(given: Any, path: tuple[str | int, ...]) -> Iterator[Any]:
     """Values without what is at a path, and with another text there."""
     step, *rest = path
     if rest:
-        for below in _changed(given[step], tuple(rest)):
+        for below in changed(given[step], tuple(rest)):
             copy = given.copy()
             copy[step] = below
             yield copy
@@ -251,7 +276,7 @@ def _changed(given: Any, path: tuple[str | int, ...]) -> Iterator[Any]:
         yield {**given, step: f"{given[step]}x"}
 
 
-def _template(release: Release, charts: Path, values: dict[str, Any]) -> str:
+def template(release: Release, charts: Path, values: dict[str, Any]) -> str:
     """All objects of a chart with these values, or why it can't be rendered with them."""
     command = [binaries.ensure().helm, "template", release.name, str(charts / release.chart), "--values=-"]
     options = [f"--namespace={release.namespace}", f"--kube-version={KUBERNETES}"]
@@ -272,7 +297,7 @@ def _charts(checkout: Path, commit: str, folder: Path) -> Path:
     return folder
 
 
-def _rendered(cluster: Cluster, release: Release, charts: Path) -> list[dict[str, Any]]:
+def rendered(cluster: Cluster, release: Release, charts: Path) -> list[dict[str, Any]]:
     """All objects of a release, those of hooks too."""
     options = ["--values=-", f"--kube-version={KUBERNETES}"]
     done = cluster.helm("template", release.name, str(charts / release.chart), *options, release=release)

@@ -15,7 +15,7 @@ from cluster.platforms.nebius.machine_types import FABRICS, PLATFORMS, fabrics_o
 from cluster.platforms.nebius.platform import CIDR
 from cluster.platforms.nebius.releases import FIXED, Facts, configured
 from cluster.platforms.nebius.section import GPU_DISK_GIB, LOGIN_DISK_GIB, SMALLEST_DISK_GIB, Nebius
-from cluster.platforms.nebius.slurm import CHECKS_PARTITION, CHECKS_USER
+from cluster.platforms.nebius.slurm import CHECKS_PARTITION, CHECKS_USER, PLUGINS
 from cluster.platforms.nebius.values import NODESETS
 from cluster.platforms.nebius.versions import KUBERNETES_VERSIONS, LOOKED, PRESETS, creatable, parse
 from cluster.roster import nodeset_type
@@ -552,6 +552,14 @@ def _setting_errors(config: ClusterConfig, settings: Nebius) -> Iterator[Finding
                 yield _unused_error(
                     ("nodesets", name, "node_conf", key), str(value), "it follows from the machine type"
                 )
+    if config.slurm.topology == "nodesets":
+        yield Finding(
+            id="nebius-topology",
+            at=("slurm", "topology"),
+            given="nodesets",
+            allowed=f"{listing(PLUGINS)}: Soperator writes switches from the labels of Kubernetes' nodes alone",
+            todo="write places, or remove it for the same",
+        )
     if config.slurm.mpi_default == "none":
         # Left out, which is what it means elsewhere, Soperator's own value would hold.
         yield _unused_error(

@@ -277,6 +277,7 @@ TABLE: Mapping[str, Impact | Rule] = {
     "nodesets.*.machine_type": recreated,
     "nodesets.*.disk": recreated,
     "nodesets.*.capacity": recreated,
+    "monitoring": NoEffect("charts of metrics and logs come or go, with what they have kept; Slurm and jobs run on"),
     "slurm.version": NoEffect("it says what nebius.soperator.version decides"),
 }
 """Impacts of fields of every platform: the impact of a pattern also holds for the fields below it that have none."""

@@ -13,6 +13,8 @@ AVAILABLE = "Available"
 """Phase of a SlurmCluster that works."""
 OPERATOR_NAMESPACE = "soperator-system"
 """Namespace of Soperator itself (releases of helm-soperator and helm-soperatorchecks)."""
+MONITORING_NAMESPACE = "monitoring-system"
+"""Namespace of metrics, logs and dashboards (helm-soperator-fluxcd, observability)."""
 
 NODESET_LABEL = f"{GROUP}/nodeset"
 """Label and taint of a node group's nodes: system, controller, login, accounting or worker."""

@@ -7,6 +7,7 @@ from typing import Any
 
 from cluster.config.cluster import ClusterConfig
 from cluster.config.machines import Controller, Login, Nodeset
+from cluster.config.slurm import SlurmSettings
 from cluster.platforms.base import Capability, Credentials, Limit, Platform, later
 
 CIDR = "10.80.0.0/20"
@@ -57,20 +58,17 @@ PLATFORM = Platform(
     limit=Limit(machines=NODES, of="Soperator's slurm.conf (MaxNodeCount)"),
     sections={"nebius": "cluster.platforms.nebius.section:Nebius"},
     fields={
-        ClusterConfig: frozenset({"host_names"}),
+        ClusterConfig: frozenset({"host_names", "monitoring"}),
         Controller: frozenset({"disk"}),
         Login: frozenset({"disk"}),
         Nodeset: frozenset({"disk", "capacity"}),
+        SlurmSettings: frozenset({"topology"}),
     },
     # Soperator's own check prepull-container-image pulls the one image that its script names: that of other checks
     # (nebius/soperator, internal/e2e/acceptance/steps, PrepullContainerImagePyxis).
     instead={
         "warm_up": "remove it here, and run ./hpc warm-up STACK --image IMAGE after `up`",
         "spare": "remove it, and write one node more as count: Soperator holds no node back",
-        "monitoring": "remove it here: Soperator has charts of its own for metrics (victoria-metrics-k8s-stack and "
-        "soperator-dcgm-exporter), which its operators install beside the cluster",
-        "topology": "remove it here: Soperator writes topology.conf from the labels of Kubernetes' nodes; none: "
-        "nebius.values: {slurm-cluster: {slurmConfig: {topologyPlugin: topology/default}}}",
         "failover": "remove it: Kubernetes starts the controller's pod again on another node of its group, with its "
         "volume; node groups are in one zone",
     },

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from cluster.config.cluster import ClusterConfig
-from cluster.platforms.nebius.names import OPERATOR_NAMESPACE
+from cluster.platforms.nebius.names import MONITORING_NAMESPACE, OPERATOR_NAMESPACE
 from cluster.platforms.nebius.section import Nebius, settings_of
 from cluster.platforms.nebius.values import Facts, chart_values
 from cluster.platforms.nebius.versions import series
@@ -18,6 +18,7 @@ from cluster.roster import has_gpus
 __all__ = ["BACKUP_SECRET", "FIXED", "Facts", "Release", "configured", "releases"]
 
 PROMETHEUS = "https://prometheus-community.github.io"
+VICTORIA_METRICS = "https://victoriametrics.github.io/helm-charts"
 BACKUP_SECRET = "jail-backup"  # noqa: S105 - the name of a Secret
 """Secret in the cluster's namespace, with the keys aws-access-key-id, aws-access-secret-key and backup-password."""
 
@@ -97,14 +98,22 @@ def configured(config: ClusterConfig, settings: Nebius, facts: Facts) -> tuple[R
         "cert-manager": (series(version).cert_manager, "cert-manager-system", "https://charts.jetstack.io"),
         "kruise": ("1.8.0", "kruise-system", "https://openkruise.github.io/charts/"),
         "k8up": ("4.8.7", "k8up-system", "https://k8up-io.github.io/k8up"),
+        # Those of 5.0, for 4.1 too.
+        "victoria-metrics-k8s-stack": ("0.80.0", MONITORING_NAMESPACE, VICTORIA_METRICS),
+        "victoria-logs-single": ("0.13.9", MONITORING_NAMESPACE, VICTORIA_METRICS),
+        "opentelemetry-collector": (
+            "0.149.0",
+            MONITORING_NAMESPACE,
+            "https://open-telemetry.github.io/opentelemetry-helm-charts",
+        ),
     }
     gpus = has_gpus(config)
     ready = ("nodes", "gpu") if gpus else ("nodes",)
     # As the post-renderer of helm/soperator-fluxcd/templates/kruise.yaml.
     limited = "scripts/nebius/webhook_namespace.py"
     found = [
-        # What charts describe their metrics with: some can't be installed without. Nothing reads them here; a
-        # Prometheus of your own does.
+        # What charts describe their metrics with: some can't be installed without. The operator of `monitoring` reads
+        # them, or a Prometheus of your own.
         other("prometheus-operator-crds"),
         # Soperator looks for MariaDB's custom resources when it starts.
         other("mariadb-operator-crds"),
@@ -153,6 +162,18 @@ def configured(config: ClusterConfig, settings: Nebius, facts: Facts) -> tuple[R
         found += [
             other("k8up", needs=("cert-manager",)),
             soperator("soperator-backup-config", needs=("k8up", "slurm-cluster"), after=("populated",)),
+        ]
+    if config.monitoring:
+        found += [
+            # What its operator collects is described by objects of Prometheus' operator.
+            other(
+                "victoria-metrics-k8s-stack",
+                needs=("prometheus-operator-crds", "storageclasses"),
+                after=("nodes",),
+            ),
+            other("victoria-logs-single", needs=("storageclasses",), after=("nodes",)),
+            other("opentelemetry-collector", needs=("victoria-logs-single",)),
+            soperator("soperator-monitoring-dashboards", MONITORING_NAMESPACE),
         ]
     return tuple(found)
 

@@ -89,12 +89,17 @@ def _storage(config: ClusterConfig, settings: Nebius, groups: tuple[NodeGroup, .
         yield f"file systems: {_size(sum(size for _, size in made))} ({listed}); {kept}"
     if there:
         yield f"file systems that exist, and stay as they are: {', '.join(there)}"
-    disks = Counter({"network-ssd": sum(group.most * group.disk_gib for group in groups)})
+    disks = Counter({"network-ssd": sum(group.most * group.disk_gib for group in groups) + _kept(config)})
     for name, workers in settings.workers.items():
         if name in config.nodesets:
             for disk in (*workers.local_disks.values(), *filter(None, [workers.image_disk])):
                 disks[disk.type] += config.nodesets[name].most * disk.size_gib
     yield "disks: " + ", ".join(f"{_size(size)} of {kind}" for kind, size in sorted(disks.items()))
+
+
+def _kept(config: ClusterConfig) -> int:
+    """GiB of the disks of metrics and of logs."""
+    return 2 * config.monitoring.disk_gb if config.monitoring else 0
 
 
 def _quotas(settings: Nebius, groups: tuple[NodeGroup, ...]) -> Iterator[str]:
@@ -140,14 +145,14 @@ Preemptible nodes have one of their own."""
 def request(config: ClusterConfig, settings: Nebius) -> dict[str, Any]:
     """Return all of it, as plain JSON."""
     groups = node_groups(config, settings)
-    most = {"most": dict(sorted(_quotas_needed(settings, groups, elastic=True).items()))}
+    most = {"most": dict(sorted(_quotas_needed(config, settings, groups, elastic=True).items()))}
     images = {(group.platform, group.os, group.drivers_preset) for group in groups}
     return {
         "kubernetes": settings.kubernetes.version,
         "images": [
             {"platform": platform, "os": os, "drivers_preset": preset} for platform, os, preset in sorted(images)
         ],
-        "quotas": dict(sorted(_quotas_needed(settings, groups).items())),
+        "quotas": dict(sorted(_quotas_needed(config, settings, groups).items())),
         **(most if any(section.elastic for section in config.nodesets.values()) else {}),
         "nodes": _nodes_needed(settings, groups),
     }
@@ -158,9 +163,11 @@ def initial_count(group: NodeGroup) -> int:
     return group.between[0] if group.between else group.count or 0
 
 
-def _quotas_needed(settings: Nebius, groups: tuple[NodeGroup, ...], *, elastic: bool = False) -> Counter[str]:
+def _quotas_needed(
+    config: ClusterConfig, settings: Nebius, groups: tuple[NodeGroup, ...], *, elastic: bool = False
+) -> Counter[str]:
     """Return what is created; with all elastic nodes if `elastic`."""
-    found = Counter({"mk8s.cluster.count": 1})
+    found = Counter({"mk8s.cluster.count": 1, "compute.disk.size.network-ssd": _kept(config) * _GIB})
     for group in groups:
         preset = preset_of(group.machine_type)
         count = group.most if elastic and group.role == "worker" else initial_count(group)

@@ -103,6 +103,8 @@ class Tier:
     """soperatorchecks."""
     kruise: Resources
     """OpenKruise's manager."""
+    metrics: Resources
+    """Each of what collects metrics, what keeps them, and what keeps logs."""
 
 
 def _of(cpu: int, memory_gib: int, disk_mib: int = 0) -> Resources:
@@ -111,11 +113,23 @@ def _of(cpu: int, memory_gib: int, disk_mib: int = 0) -> Resources:
 
 _HALF = GIB // 2
 TIERS = (
-    Tier(below=10, rest=_of(2, 8, _HALF), operator=_of(1, 1), checks=_of(1, 1), kruise=_of(1, 2)),
-    Tier(below=100, rest=_of(3, 12, _HALF), operator=_of(1, 1), checks=_of(1, 1), kruise=_of(1, 2)),
-    Tier(below=500, rest=_of(6, 24, 2 * GIB), operator=_of(1, 2), checks=_of(1, 2), kruise=_of(2, 4)),
-    Tier(below=2000, rest=_of(12, 64, 5 * GIB), operator=_of(1, 3), checks=_of(1, 4), kruise=_of(3, 8)),
-)
+    Tier(
+        below=10, rest=_of(2, 8, _HALF), operator=_of(1, 1), checks=_of(1, 1), kruise=_of(1, 2),
+        metrics=_of(1, 2),
+    ),
+    Tier(
+        below=100, rest=_of(3, 12, _HALF), operator=_of(1, 1), checks=_of(1, 1), kruise=_of(1, 2),
+        metrics=_of(1, 4),
+    ),
+    Tier(
+        below=500, rest=_of(6, 24, 2 * GIB), operator=_of(1, 2), checks=_of(1, 2), kruise=_of(2, 4),
+        metrics=_of(2, 8),
+    ),
+    Tier(
+        below=2000, rest=_of(12, 64, 5 * GIB), operator=_of(1, 3), checks=_of(1, 4), kruise=_of(3, 8),
+        metrics=_of(4, 16),
+    ),
+)  # fmt: skip
 """Smallest clusters first. More workers than the last has no cluster of Soperator (MaxNodeCount)."""
 
 

@@ -67,7 +67,7 @@ class Conf:
 def conf(config: ClusterConfig) -> Conf:
     """The parameters that the stack file sets, and those without which jobs would be scheduled otherwise."""
     keys = {name.lower(): name for name in IN_CHART}
-    given = {**_written(config), **config.slurm.extra}
+    given = {**_topology(config), **_written(config), **config.slurm.extra}
     in_chart = {keys[name.lower()]: value for name, value in given.items() if name.lower() in keys}
     added = {CONF.canonical(name) or name: value for name, value in given.items() if name.lower() not in keys}
     enforced = {"AccountingStorageEnforce": ",".join(config.accounting.enforce) or None}
@@ -112,12 +112,22 @@ def _priority_tiers(config: ClusterConfig) -> set[int]:
     return {int(partition_settings(config, name).get("PriorityTier") or 1) for name in config.partitions}
 
 
-def topology_plugin(settings: Nebius) -> str:
+PLUGINS = {"places": "topology/tree", "none": "topology/default"}
+"""Plugin for each value of `slurm.topology` that Soperator can honour: it writes switches from the labels that Nebius
+gives to Kubernetes' nodes in GPU clusters, and none for nodesets."""
+
+
+def _topology(config: ClusterConfig) -> dict[str, Value]:
+    plugin = PLUGINS.get(config.slurm.topology or "")
+    return {"TopologyPlugin": plugin} if plugin else {}
+
+
+def topology_plugin(config: ClusterConfig, settings: Nebius) -> str:
     """Slurm's topology plugin. Until 5.0, slurmctld ends where names of InfiniBand switches end in more than 18 digits
-    (nebius/soperator pull request 2623): `nebius.values: {slurm-cluster: {slurmConfig: {topologyPlugin:
-    topology/default}}}` runs the cluster without a topology then."""
+    (nebius/soperator pull request 2623): `slurm.topology: none` runs the cluster without a topology then."""
     given = settings.values.get("slurm-cluster", {}).get("slurmConfig")
-    return str((given.get("topologyPlugin") if isinstance(given, Mapping) else None) or "topology/tree")
+    own = given.get("topologyPlugin") if isinstance(given, Mapping) else None
+    return str(own or _topology(config).get("TopologyPlugin") or PLUGINS["places"])
 
 
 def partitions(config: ClusterConfig) -> list[dict[str, Any]]:

@@ -15,9 +15,9 @@ import yaml
 
 from cluster.config.cluster import ClusterConfig
 from cluster.findings import listing, nearest
-from cluster.platforms.nebius import sizing, slurm
+from cluster.platforms.nebius import monitoring, sizing, slurm
 from cluster.platforms.nebius.machine_types import MUNGE, Resources
-from cluster.platforms.nebius.names import GPU, LOGIN_NODE_PORT, NODESET_LABEL
+from cluster.platforms.nebius.names import GPU, LOGIN_NODE_PORT, MONITORING_NAMESPACE, NODESET_LABEL
 from cluster.platforms.nebius.node_groups import JAIL, SPOOL, submount_tag
 from cluster.platforms.nebius.section import Nebius, NodeDisk, Workers
 from cluster.platforms.nebius.versions import image_tag, series
@@ -139,6 +139,10 @@ def _cluster(config: ClusterConfig, settings: Nebius) -> dict[str, Any]:
         "kruise": tier.kruise.quantities,
         "operator": _requests(tier.operator),
         "checks": _requests(tier.checks),
+        "metrics": _requests(tier.metrics),
+        "monitoring": MONITORING_NAMESPACE,
+        **dict.fromkeys(monitoring.OPTIONAL, _OMIT),
+        **monitoring.values(config),
         "munge": MUNGE.quantities,
     }
 
@@ -217,7 +221,7 @@ def _active_checks(config: ClusterConfig, settings: Nebius) -> dict[str, Any]:
             checks[name]["suspend"] = True
     if elastic_nodesets(config):
         checks["ensure-healthy-nodes"] = {"runAfterCreation": False}  # it takes nodes that are powered down for down
-    if slurm.topology_plugin(settings) not in ("topology/tree", "topology/block"):
+    if slurm.topology_plugin(config, settings) not in ("topology/tree", "topology/block"):
         checks["wait-for-topology"] = {"runAfterCreation": False}  # it would wait for a file that nobody writes
     return checks
 

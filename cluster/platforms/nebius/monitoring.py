@@ -1,0 +1,253 @@
+"""Metrics of a cluster in Kubernetes: the charts of Nebius's recipe collect them, and rules and dashboards are those of
+every other platform, as far as there are metrics for them. Pure functions.
+
+What this program's own exporter has on machines is recorded from metrics of Soperator's, under the same names.
+"""
+
+import json
+import re
+from collections.abc import Collection, Iterator
+from dataclasses import replace
+from typing import Any
+
+from cluster.config.cluster import ClusterConfig
+from cluster.monitoring.alerts import ALERTS, Alert, rules
+from cluster.monitoring.dashboards import DASHBOARDS, Dashboard, document
+from cluster.monitoring.files import alertmanager, mark
+from cluster.monitoring.gpus import FIELDS
+from cluster.platforms.nebius.names import MONITORING_NAMESPACE
+from cluster.platforms.nebius.section import settings_of
+from cluster.roster import nodeset_gpu
+
+SECRET = "hpc-alerts"  # noqa: S105 - the name of a Secret
+"""Secret of MONITORING_NAMESPACE with what receivers of alerts need, by the name of its setting without `hpc:`."""
+VMSINGLE, VMSINGLE_PORT = "vmsingle-victoria-metrics-k8s-stack", 8428
+"""Service that answers queries as Prometheus does, and its port."""
+ALERTMANAGER = "vmalertmanager-victoria-metrics-k8s-stack"
+"""StatefulSet and Service of Alertmanager."""
+ENDPOINTS = ("nodes", "scheduler")
+"""Endpoints of slurmctld that are read. A read of the others ends slurmctld before 25.11.5 when a partition was deleted
+whose jobs ended a short time ago (SchedMD/slurm, c5737a17); 4.1 has 25.11.3. Jobs come from Soperator's exporter."""
+_SCHEDULER = (
+    *"schedule_cycle_last schedule_queue_len bf_cycle_last agent_queue_size slurmdbd_queue_size".split(),
+    *(f"sdiag_jobs_{state}" for state in "submitted started completed failed".split()),
+)
+_NODE = (
+    *"boot_time_seconds cpu_seconds_total disk_read_bytes_total disk_written_bytes_total".split(),
+    *"filesystem_avail_bytes filesystem_readonly filesystem_size_bytes load1 time_seconds".split(),
+    *"infiniband_port_data_transmitted_bytes_total memory_MemAvailable_bytes memory_MemTotal_bytes".split(),
+    *"infiniband_port_data_received_bytes_total network_receive_bytes_total vmstat_oom_kill".split(),
+    "network_transmit_bytes_total",
+)
+EXPORTED = frozenset(
+    (
+        # slurmctld, src/plugins/metrics/openmetrics at slurm-25-11-3-1.
+        *(f"slurm_nodes{state}" for state in ("", "_alloc", "_mixed", "_idle", "_down", "_drained")),
+        *(f"slurm_node_{what}" for what in ("cpus", "cpus_alloc", "memory_bytes", "memory_alloc_bytes")),
+        *(f"slurm_{name}" for name in _SCHEDULER),
+        # Soperator's exporter, internal/exporter/collector.go at 4.1.7.
+        *("slurm_node_info", "slurm_job_info"),
+        # node_exporter with the chart's collectors; kube-state-metrics; the exporters of the stack itself.
+        *(f"node_{name}" for name in _NODE),
+        *("kube_pod_container_status_ready", "up", "ALERTS", "alertmanager_notifications_failed_total"),
+        # dcgm-exporter, whose fields are ours.
+        *(name for name, _, _ in FIELDS),
+    )
+)
+"""Metrics that there are, of those that rules and panels are of."""
+_SLURM_GPUS = "26.05"
+"""The first release whose slurmctld has metrics of GPUs."""
+_MOUNTS = '{fstype="virtiofs",mountpoint=~"/mnt/(jail|jail-submount-.+|controller-spool|accounting)"}'
+"""Shared file systems on Kubernetes' nodes (helm/slurm-cluster-storage)."""
+_WAIT = 'slurm_job_info{job_state="PENDING",job_state_reason=~"None|Priority|Resources"}'
+_HELD = 'slurm_job_info{job_state="PENDING",job_state_reason=~"(?i).*(held|hold).*"'
+
+
+def _as(label: str, expression: str, theirs: str) -> str:
+    """An expression whose label `theirs` has our name as well."""
+    return f'label_replace({expression}, "{label}", "$1", "{theirs}", "(.+)")'
+
+
+def _jobs(state: str) -> str:
+    return f'slurm_job_info{{job_state="{state.upper()}"}}'
+
+
+def _unavailable() -> str:
+    """Nodes that take no jobs, by state, as of the reports of Soperator's exporter; those that are powered down are
+    none."""
+    found = {
+        "down": 'slurm_node_info{state_base="DOWN",is_unavailable="true"}',
+        "drained": 'slurm_node_info{state_is_drain="true",state_base!="DOWN",state_is_powered_down="",'
+        'state_is_powering_down=""}',
+    }
+    parts = (
+        f'label_replace(max by (node) ({_as("node", series, "node_name")}), "state", "{state}", "", "")'
+        for state, series in found.items()
+    )
+    return f"({' or '.join(parts)})"
+
+
+def recorded(config: ClusterConfig, interval: int) -> dict[str, str]:
+    """Expressions by the name that is recorded, with what they are of before them. MetricsQL."""
+    out, kept = _unavailable(), f"{max(300, 3 * interval)}s"
+    running = _as("user", _as("hpc_job", _jobs("running"), "job_id"), "user_name")
+    found = {
+        "hpc_slurmctld_up": "count(slurm_nodes) > bool 0 or vector(0)",
+        "hpc_slurmdbd_up": f'min(kube_pod_container_status_ready{{namespace="{config.name}",'
+        'container=~"accounting|mariadb"}) or vector(0)',
+        # The time at which it began is that of its first record.
+        "hpc_node_unavailable_since": f"last_over_time(hpc_node_unavailable_since[{kept}]) and on (node, state) {out} "
+        f"or time() * {out}",
+        "hpc_node_unavailable_seconds": f"time() - hpc_node_unavailable_since and on (node, state) {out}",
+        **{f"slurm_jobs_{state}": f"count({_jobs(state)}) or vector(0)" for state in ("running", "pending")},
+        "slurm_jobs_hold": f"count({_HELD}}}) or vector(0)",
+        "hpc_jobs_held": f'count({_HELD},job_state_reason!="JobHeldUser"}}) or vector(0)',
+        "hpc_jobs_waiting": f"count({_WAIT}) or vector(0)",
+        "hpc_partition_jobs_waiting": f"count by (partition) ({_as('partition', _WAIT, 'slurm_partition')})",
+        "hpc_partition_oldest_waiting_seconds": "max by (partition) "
+        f'(time() - label_value({_as("partition", _WAIT, "slurm_partition")}, "submit_time"))',
+        "slurm_partition_jobs_running": "count by (partition) "
+        f"({_as('partition', _jobs('running'), 'slurm_partition')})",
+        **{
+            f"slurm_user_jobs_{state}": f"count by (username) ({_as('username', _jobs(state), 'user_name')}) "
+            f"or 0 * count by (username) ({_as('username', 'slurm_job_info', 'user_name')})"
+            for state in ("running", "pending")
+        },
+        "hpc_job_gpus": 'count by (hpc_job) (DCGM_FI_DEV_GPU_UTIL{hpc_job!=""}) * on (hpc_job) group_left (user) '
+        f"max by (hpc_job, user) ({running})",
+        **{
+            f"hpc_shared_filesystem_{ours}": f"max by (mountpoint) (node_filesystem_{theirs}{_MOUNTS})"
+            for ours, theirs in (
+                ("size_bytes", "size_bytes"), ("free_bytes", "avail_bytes"), ("readonly", "readonly")
+            )
+        },
+    }  # fmt: skip
+    gpus = {name: gpu.count for name, one in config.nodesets.items() if (gpu := nodeset_gpu(config, one))}
+    if gpus and settings_of(config).slurm_release < _SLURM_GPUS:
+        found["slurm_node_gpus"] = " or ".join(
+            f'0 * slurm_node_cpus{{node=~"{name}-[0-9]+"}} + {count}' for name, count in gpus.items()
+        )
+        there = _as("node", 'DCGM_FI_DEV_GPU_UTIL{hpc_job!=""}', "instance")
+        found["slurm_node_gpus_alloc"] = f"count by (node) ({there}) or 0 * max by (node) (slurm_node_gpus)"
+    return found
+
+
+def metrics(config: ClusterConfig) -> frozenset[str]:
+    """All metrics that rules and panels may be of."""
+    return EXPORTED | recorded(config, 0).keys() | {"slurm_node_gpus", "slurm_node_gpus_alloc"}
+
+
+_WORD = re.compile(r"\b[a-zA-Z_]\w*\b(?!\s*\()")
+_NO_METRICS = re.compile(r'"(?:[^"\\]|\\.)*"|\[[^]]*\]|\b(?:by|on|ignoring|without|group_left|group_right)\s*\([^)]*\)')
+_KEYWORDS = frozenset(("and", "or", "unless", "bool", "offset", "by", "on", "group_left", "group_right"))
+
+
+def metrics_of(expression: str) -> set[str]:
+    """The metrics that an expression is of."""
+    text = re.sub(r"\{[^}]*\}", " ", _NO_METRICS.sub(" ", expression))
+    return set(_WORD.findall(text)) - _KEYWORDS
+
+
+_RUN = "./hpc run STACK -- "
+_HELPS = {
+    "SlurmctldDown": "./hpc status STACK",
+    "SlurmdbdDown": "./hpc status STACK",
+    "AccountingQueueLong": "./hpc logs STACK slurmdbd",
+    "ClockSkew": "./hpc status STACK",
+    "FileSystemFull": "./hpc status STACK",
+    "GpuMetricsMissing": "./hpc status STACK",
+    "MonitoringDown": f"kubectl get pods --namespace={MONITORING_NAMESPACE}",
+    "NotificationsFailing": f"kubectl logs --namespace={MONITORING_NAMESPACE} {ALERTMANAGER}-0",
+    "OutOfMemory": "./hpc status STACK",
+    "SharedFileSystemFull": f"{_RUN}df -h",
+    "SharedFileSystemReadOnly": "./hpc status STACK",
+}
+"""What helps in pods, where nothing of systemd is, and with hosts that Nebius runs."""
+
+
+def alerts(there: Collection[str]) -> Iterator[Alert]:
+    """The alerts of metrics that there are."""
+    for alert in ALERTS:
+        if metrics_of(alert.expression) <= set(there):
+            # MetricsQL's own count the first value of a series as a change.
+            expression = re.sub(r"\b(changes|increase)\(", r"\1_prometheus(", alert.expression)
+            todo = _HELPS.get(alert.name, alert.todo.replace("./hpc ssh STACK controller -- ", _RUN))
+            yield replace(alert, expression=expression, todo=todo)
+
+
+def dashboards(there: Collection[str]) -> Iterator[Dashboard]:
+    """The dashboards, with panels of metrics that there are."""
+    for dashboard in DASHBOARDS:
+        panels = (
+            replace(panel, queries=tuple(query for query in panel.queries if metrics_of(query[0]) <= set(there)))
+            for panel in dashboard.panels
+        )
+        if kept := tuple(panel for panel in panels if panel.queries):
+            yield replace(dashboard, panels=kept)
+
+
+def files(config: ClusterConfig) -> dict[str, str]:
+    """Grafana's dashboards by the name of their ConfigMap."""
+    return {
+        f"{config.name}-{one.name}": json.dumps(document(one, config.name, "VictoriaMetrics"), separators=(",", ":"))
+        for one in dashboards(metrics(config))
+    }
+
+
+OPTIONAL = "scrape_interval scrape_timeout slurm_endpoints dcgm_fields dcgm_target dcgm_series".split()
+"""Values of charts that every cluster has, which are left out without `monitoring`."""
+_META = "__meta_kubernetes_"
+_MORE_FIELDS = (
+    ("DCGM_FI_DEV_MEM_CLOCK", "gauge", "Clock of the memory (MHz)"),
+    ("DCGM_FI_DEV_MEM_COPY_UTIL", "gauge", "Share of time with a transfer (%)"),
+    ("DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL", "counter", "Transfers over NVLinks"),
+)
+"""Fields of Soperator's own dashboards, besides those that every platform has."""
+
+
+def values(config: ClusterConfig) -> dict[str, Any]:
+    """What the templates of charts are filled with."""
+    wanted = config.monitoring
+    if wanted is None:
+        return {}
+    records = [{"record": name, "expr": text} for name, text in recorded(config, wanted.interval_seconds).items()]
+    group = {"interval": f"{wanted.interval_seconds}s"}
+    secrets = {mark(name): f"/etc/vm/secrets/{SECRET}/{name.removeprefix('hpc:')}" for name in wanted.receivers.secrets}
+    return {
+        "scrape_interval": f"{wanted.interval_seconds}s",
+        "scrape_timeout": f"{min(wanted.interval_seconds, 28)}s",
+        "retention": f"{wanted.retention_days}d",
+        "metrics_disk": f"{wanted.disk_gb}Gi",
+        "rule_groups": [
+            {"name": "hpc-records", **group, "rules": records},
+            *({**one, **group} for one in rules(alerts(metrics(config)))["groups"]),
+        ],
+        "alertmanager": _with_files(alertmanager(wanted.receivers), secrets),
+        "alert_secrets": [SECRET] if secrets else [],
+        "dcgm_fields": "".join(f"{', '.join(field)}\n" for field in (*FIELDS, *_MORE_FIELDS)),
+        "dcgm_target": [
+            {"targetLabel": "job", "replacement": "gpu"},
+            {"sourceLabels": [f"{_META}pod_node_name"], "targetLabel": "instance"},
+            {"targetLabel": "app_kubernetes_io_name", "replacement": "dcgm-exporter"},
+            {"sourceLabels": [f"{_META}node_label_slurm_nebius_ai_nodeset"], "targetLabel": "slurm_nodeset"},
+            {"sourceLabels": [f"{_META}node_label_slurm_nebius_ai_nodeset_name"], "targetLabel": "slurm_nodeset_name"},
+        ],
+        "dcgm_series": [
+            # The pod that has a GPU is the Slurm node.
+            {"sourceLabels": ["exported_pod"], "regex": "(.+)", "targetLabel": "instance"},
+            {"action": "labeldrop", "regex": "UUID|pci_bus_id|DCGM_FI_.*|nvidia_com_gpu.*|prometheus"},
+        ],
+        "slurm_endpoints": list(ENDPOINTS),
+    }
+
+
+def _with_files(part: Any, secrets: dict[str, str]) -> Any:  # noqa: ANN401 - any YAML
+    """Alertmanager's configuration, where files stand in place of secrets: it has a key of its own for each."""
+    if isinstance(part, dict):
+        return {
+            f"{key}_file" if isinstance(value, str) and value in secrets else key: secrets[value]
+            if isinstance(value, str) and value in secrets
+            else _with_files(value, secrets)
+            for key, value in part.items()
+        }
+    return [_with_files(one, secrets) for one in part] if isinstance(part, list) else part
