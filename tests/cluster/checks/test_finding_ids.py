@@ -34,7 +34,8 @@ nebius-no-gpu-cluster nebius-nodeset-name nebius-partition-name nebius-placement
 nebius-preset-small nebius-region nebius-release-unknown nebius-reservation nebius-service-type nebius-slurm-release
 nebius-soperator-faults nebius-soperator-old nebius-soperator-unknown nebius-submount-hides nebius-submount-home
 nebius-submount-overlap nebius-topology nebius-unused nebius-user-name nebius-user-uid nebius-value-nodeset
-nebius-value-owned nebius-value-refused nebius-workers-unknown network-nat network-overlap network-size node-cpus node-reserved-memory
+nebius-value-owned
+nebius-value-refused nebius-workers-unknown network-nat network-overlap network-size node-cpus node-reserved-memory
 nodeset-name-taken nodeset-on-controller pam-slurm-adopt-contain parameter-number parameter-owned parameter-release
 parameter-twice parameter-unknown partition-default-missing partition-default-time partition-default-twice
 partition-memory-default partition-memory-limit partition-min-nodes partition-name-case partition-node-limit
