@@ -45,7 +45,7 @@ def topology(
     console.table(found.table(), right={1, 2} if job else {1})
     if found.refused:
         console.note("slurmctld refused topology.conf with the latest places of nodes, and runs with an earlier one.")
-        console.note("Why: journalctl -u hpc-topology on the controller.")
+        console.note(f"Why: ./hpc logs {stack} topology")
     if job:
         leaves, nodes = len(found.job["leaves"]), len(found.job["nodes"])
         common = f", below {found.job['common']}" if found.job["common"] else ""

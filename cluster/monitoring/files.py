@@ -37,6 +37,14 @@ _WITHOUT_GPUS = tuple(
 )
 """Beginnings of all names of Slurm's but those of GPUs."""
 _OTHER_MODES = "iowait|irq|nice|softirq|steal|system|user"
+_NO_DISKS = (
+    *"autofs binfmt_misc bpf cgroup2? configfs debugfs devpts devtmpfs erofs fuse([.].+)? fusectl hugetlbfs".split(),
+    *"iso9660 mqueue nsfs overlay proc procfs pstore rpc_pipefs securityfs selinuxfs squashfs sysfs tracefs".split(),
+)
+"""Types of file systems without series: those that node_exporter itself leaves out, and FUSE, where a mount of a user's
+has any name and may not answer."""
+_NO_MOUNTS = "dev|proc|sys|run/(credentials|host|user)/.+|var/lib/(docker|containers/storage|kubelet)/.+"
+"""Mount points without series: they come and go with users who log in, and with containers."""
 
 
 def node_exporter(config: ClusterConfig) -> str:
@@ -50,6 +58,8 @@ def node_exporter(config: ClusterConfig) -> str:
             "--collector.disable-defaults",
             *(f"--collector.{name}" for name in COLLECTORS),
             "--no-collector.cpu.guest",
+            f"--collector.filesystem.fs-types-exclude=^({'|'.join(_NO_DISKS)})$",
+            f"--collector.filesystem.mount-points-exclude=^/({_NO_MOUNTS})($|/)",
             "--collector.netdev.device-exclude=^(lo|veth|docker|br-)",
             f"--collector.systemd.unit-include=({'|'.join(UNITS)})[.]service",
             "--collector.textfile.directory=/var/lib/prometheus/node-exporter",

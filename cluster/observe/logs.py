@@ -38,6 +38,7 @@ LOG: Final[Mapping[str, Log]] = {
     "munge": Log(roles=EVERYWHERE, file="/var/log/munge/munged.log", units=("munge",)),
     "slurmrestd": Log(roles=("controller",), units=("slurmrestd",)),
     "reconcile": Log(roles=("controller",), units=("hpc-reconcile",)),
+    "topology": Log(roles=("controller",), units=("hpc-topology",)),
     "mariadb": Log(roles=("controller",), units=("mariadb",)),
     # The set-up of the other machines runs under `up`, which prints what it says.
     "setup": Log(roles=("node",), units=("hpc-node", "hpc-watch")),

@@ -201,9 +201,11 @@ def parts(mine: list[str]) -> dict[str, Part]:
         from jobs import lost_submissions, prologs
         from monitoring import prometheus
         from reconcile import service
-        from slurm import scheduler
+        from slurm import scheduler, topology
 
         found["reconcile"] = service.status
+        if topology.REFUSED.exists():
+            found["topology"] = topology.refused
         if watch := (phase_state.last("configure") or {}).get("watch"):
             found["failover"] = lambda: _failover(watch)
         if monitoring.PROMETHEUS in monitoring.units():

@@ -13,6 +13,7 @@ from components.local.host.machine import bare, running, stop
 from components.local.host.paths import StackPaths
 from components.local.host.process import Process
 from lab.google.faults import FaultClient
+from tests.e2e.alerts import AS_BEFORE, AT_ONCE, firing
 from tests.e2e.cluster import Cluster, eventually
 from tests.e2e.faults import STATE
 
@@ -37,6 +38,7 @@ def spare(bring_up: Callable[..., Cluster]) -> Cluster:
         },
         # A job whose node was lost is eligible again once the credential of its first start has expired.
         slurm={"extra": {"AuthInfo": "cred_expire=5", "SuspendTimeout": 20}},
+        monitoring={"interval_seconds": 300},
     )
 
 
@@ -96,6 +98,7 @@ def test_a_job_waits_for_capacity_gets_all_of_its_nodes_or_none_and_these_go_whe
     spare: Cluster, cloud: FaultClient
 ):
     assert machines(spare) == {"cpu-0"}
+    spare.inside("controller", AT_ONCE)
     cloud.set(capacity={"*": 2})
     waits = submit(spare, "--nodes=4", "--exclusive", script="srun hostname >> /home/alice/ran")
     eventually(lambda: cloud.refused() > 0, what="a refusal")
@@ -103,10 +106,13 @@ def test_a_job_waits_for_capacity_gets_all_of_its_nodes_or_none_and_these_go_whe
     becomes(spare, waits, "PENDING")
     assert "no capacity for cpu" in spare.inside("controller", f"scontrol show job {waits}")
     assert machines(spare) == {"cpu-0"}
+    eventually(lambda: "NoCapacity" in firing(spare), what="the alert")
     cloud.set()
     # What comes by itself ten minutes later.
     spare.inside("controller", "hpc-reconcile lift")
     becomes(spare, waits, "COMPLETED")
+    eventually(lambda: "NoCapacity" not in firing(spare), what="the end of the alert")
+    spare.inside("controller", AS_BEFORE)
     assert sorted(spare.run("cat", "/home/alice/ran").split()) == [f"spare-cpu-{n}" for n in range(4)]
     # It did not wait for slurmctld's next check, which is every 30 s.
     began = f"prolog_running_decr: Configuration for JobId={waits} is complete"
@@ -140,13 +146,26 @@ def test_machines_of_flex_start_are_waited_for_together_and_no_job_runs_past_the
     becomes(spare, number, "COMPLETED")
 
 
-def test_the_host_of_an_idle_node_is_maintained_before_its_window(spare: Cluster, cloud: FaultClient):
+def test_the_host_of_an_idle_node_is_maintained_before_its_window_unless_a_brake_holds_it(
+    spare: Cluster, cloud: FaultClient
+):
     """The static node is drained meanwhile, its machine restarts, and it is resumed."""
+    settings, lift = "/etc/hpc/reconcile.json", "hpc-reconcile lift"
+    one = f"""sed -i.kept 's/"actions_per_hour": [0-9]*/"actions_per_hour": 1/' {settings}; systemctl restart"""
+    spare.inside("controller", f"{one} hpc-reconcile; {lift}; {AT_ONCE}")
     cloud.maintain("spare-cpu-0", 7200)
+    eventually(lambda: "ReconcileHeld" in firing(spare), what="the alert")
+    state = "scontrol --oneliner show node spare-cpu-0"
+    assert "Reason=hpc: its host is maintained now" in spare.inside("controller", state)
+    maintained = lambda: any(row["path"].endswith("/performMaintenance") for row in cloud.requests())  # noqa: E731
+    assert not maintained()
+    spare.inside("controller", f"mv {settings}.kept {settings}; systemctl restart hpc-reconcile; {lift}")
     journal = "cat /var/lib/hpc/controller/reconcile/journal.jsonl || true"
     eventually(lambda: '"maintained"' in spare.inside("controller", journal), what="the end of the maintenance")
+    eventually(lambda: "ReconcileHeld" not in firing(spare), what="the end of the alert")
+    spare.inside("controller", AS_BEFORE)
     becomes(spare, submit(spare, "--nodelist=spare-cpu-0"), "COMPLETED")
-    assert any(row["path"].endswith("/performMaintenance") for row in cloud.requests())
+    assert maintained()
 
 
 def test_a_sleeping_node_that_was_resumed_gets_jobs_after_a_reconfigure(spare: Cluster):

@@ -13,7 +13,16 @@ import pytest
 
 from cluster.monitoring.alerts import ALERTS
 from cluster.monitoring.dashboards import DASHBOARDS, expanded
-from scripts.node.health.kinds import KINDS
+from tests.e2e.alerts import (
+    AS_BEFORE,
+    AT_ONCE,
+    FAULTS,
+    LASTS,
+    OF_ELASTIC_NODES,
+    SLOW_PASS,
+    firing,
+    prometheus,
+)
 from tests.e2e.cluster import PATIENCE, Cluster, eventually
 from tests.e2e.faults import states
 
@@ -87,12 +96,6 @@ ELSEWHERE = ("hpc_image_age_seconds", "hpc_kernel_age_seconds", "hpc_reconcile_b
 """Metrics of baked images, and of elastic nodes."""
 
 
-def prometheus(cluster: Cluster, path: str) -> Any:
-    """An answer of Prometheus."""
-    line = f"import urllib.request as r; print(r.urlopen('http://127.0.0.1:9090/api/v1/{path}').read().decode())"
-    return json.loads(cluster.inside("controller", f'python3 -c "{line}"'))["data"]
-
-
 def test_prometheus_has_what_alerts_are_of_and_one_fires_and_clears(sick: Cluster):
     wanted = {series.partition("{")[0] for alert in ALERTS for series, good in alert.good.items() if good != "_"}
     there = lambda: set(prometheus(sick, "label/__name__/values"))  # noqa: E731 - asked again and again
@@ -115,156 +118,9 @@ def test_prometheus_has_what_alerts_are_of_and_one_fires_and_clears(sick: Cluste
     eventually(lambda: "HealthDisk" not in sick.inside("controller", fires), what="an alert that is over")
 
 
-AT_ONCE = r"""
-set -e
-cp /etc/prometheus/rules/hpc.yml /etc/prometheus/prometheus.yml /etc/hpc/metrics.json /root
-sed -Ei 's/for: [0-9]+m/for: 0s/; s/\[15m:1m\]/[1m:5s]/; s/\[1[05]m\]/[30s]/; s/> 86400/> 0/; s/tmpfs[|]//' \
-    /etc/prometheus/rules/hpc.yml
-sed -Ei 's/(_interval|_timeout): 10s/\1: 3s/' /etc/prometheus/prometheus.yml
-sed -i 's/"interval_seconds": 10/"interval_seconds": 3/' /etc/hpc/metrics.json
-systemctl reload prometheus
-systemctl restart hpc-metrics
-"""
-"""Alerts as they are, but at once and not after minutes or days. File systems of these machines that can be filled are
-in memory."""
-AS_BEFORE = """
-cp /root/hpc.yml /etc/prometheus/rules/
-cp /root/prometheus.yml /etc/prometheus/
-cp /root/metrics.json /etc/hpc/
-systemctl reload prometheus
-systemctl restart hpc-metrics
-"""
-FAILED_CHECKS = json.dumps({"time": 1.0, "checks": {kind: {"state": "failed", "text": "a fault"} for kind in KINDS}})
-NO_RECEIVER = "http://127.0.0.1:9090/nobody"
-BAD_RULE = "groups: [{name: bad, rules: [{record: bad, expr: up * on () up}]}]"
-TEXTFILE = "/var/lib/prometheus/node-exporter/hpc.prom"
-STATE, DROP_INS = "/opt/apps/adm/hpc", "/run/systemd/system/munge.service.d"
-FAULTS: tuple[dict[str, tuple[str, str, str]], ...] = (
-    {
-        "DaemonFailed": (
-            "cpu-1",
-            (
-                f"mkdir -p {DROP_INS}; printf '[Service]\\nExecStartPre=false\\n' >{DROP_INS}/fails.conf; "
-                "systemctl daemon-reload; systemctl restart munge; true"
-            ),
-            f"rm {DROP_INS}/fails.conf; systemctl daemon-reload; systemctl restart munge",
-        ),
-        # With slurmd gone, nobody writes the record again.
-        "HealthChecksMissing " + " ".join(alert.name for alert in ALERTS if alert.name.startswith("Health")): (
-            "cpu-1",
-            f"systemctl stop slurmd; sleep 1; echo '{FAILED_CHECKS}' >{STATE}/health/sick-cpu-1.json",
-            "systemctl start slurmd",
-        ),
-        "NodeDown": (
-            "controller",
-            "scontrol update NodeName=sick-cpu-1 State=DOWN Reason=test",
-            "scontrol update NodeName=sick-cpu-1 State=RESUME",
-        ),
-        "MachineUnreachable": (
-            "cpu-0",
-            "systemctl stop prometheus-node-exporter",
-            "systemctl start prometheus-node-exporter",
-        ),
-        "ConfigNotApplied": (
-            "gpu-0",
-            (
-                f"cp -p {STATE}/nodes/sick-gpu-0.json /root; "
-                f'sed -i \'s/"configured"/"failed"/\' {STATE}/nodes/sick-gpu-0.json'
-            ),
-            f"cp -p /root/sick-gpu-0.json {STATE}/nodes/",
-        ),
-        "GpuXid GpuEccErrors GpuMemoryFailed GpuNvlinkErrors GpuHot GpusIdle": (
-            "gpu-0",
-            "echo '{}' >/run/dcgm-stand-in.json",
-            "rm /run/dcgm-stand-in.json",
-        ),
-        "JobsHeld": ("controller", "scontrol hold $(squeue -h -o %A -n held)", "scancel -n held"),
-        "QueueStuck PartitionStarved": ("controller", "true", "scancel -n waits; scancel -n has-gpu"),
-        "SharedFileSystemFull": (
-            "controller",
-            "mount -t tmpfs -o size=1m full /var/mail; dd if=/dev/zero of=/var/mail/full bs=4k 2>/dev/null; true",
-            "umount --lazy /var/mail",
-        ),
-        "SharedFileSystemReadOnly": ("controller", "mount -o remount,bind,ro /home", "mount -o remount,bind,rw /home"),
-        "ImageOld KernelOld": (
-            "controller",
-            """echo '{"made": 1e9, "kernel": "2020-01-01"}' >/etc/hpc/image.json""",
-            "rm /etc/hpc/image.json",
-        ),
-        "KeyOld BackupOld": (
-            "controller",
-            (
-                f"cp -p {STATE}/keys.json {STATE}/backup-made /root; echo 1e9 >{STATE}/backup-made; "
-                f'sed -i \'s/"since": [0-9.]*/"since": 1e9/\' {STATE}/keys.json'
-            ),
-            f"cp -p /root/keys.json /root/backup-made {STATE}/",
-        ),
-        "MonitoringDown": (
-            "controller",
-            "systemctl stop prometheus-alertmanager",
-            "systemctl start prometheus-alertmanager",
-        ),
-        "RulesFailing": (
-            "controller",
-            f"echo '{BAD_RULE}' >/etc/prometheus/rules/bad.yml; systemctl reload prometheus",
-            "rm /etc/prometheus/rules/bad.yml; systemctl reload prometheus",
-        ),
-    },
-    {
-        "FileSystemFull NodeDrainedLong": (
-            "cpu-0",
-            "mount -t tmpfs -o size=1m full /tmp; dd if=/dev/zero of=/tmp/full bs=4k 2>/dev/null; true",
-            "umount --lazy /tmp",
-        ),
-        # Its health check drains the node, and a lost GPU is not back by itself.
-        "GpuMissing": (
-            "gpu-0",
-            "mv /dev/nvidia1 /dev/lost",
-            "mv /dev/lost /dev/nvidia1; hpc-health now >/dev/null; scontrol update NodeName=sick-gpu-0 State=RESUME",
-        ),
-        "SharedFileSystemUnmounted": ("controller", "umount --lazy /var/mail", "mount /var/mail"),
-        "NotificationsFailing": (
-            "controller",
-            (
-                "cp -p /etc/prometheus/alertmanager.yml /root; "
-                "sed -i 's|^- name: cluster|&\\n  webhook_configs: [{url: "
-                f'"{NO_RECEIVER}"}}]|; s/group_wait: .*/group_wait: 1s/\' /etc/prometheus/alertmanager.yml; '
-                "systemctl restart prometheus-alertmanager"
-            ),
-            "cp -p /root/alertmanager.yml /etc/prometheus/; systemctl restart prometheus-alertmanager",
-        ),
-    },
-    {
-        "SlurmdbdDown": ("controller", "systemctl stop slurmdbd", "systemctl start slurmdbd"),
-        "SlurmctldDown CollectorFailing": ("controller", "systemctl stop slurmctld", "systemctl start slurmctld"),
-        "MungeDown": ("controller", "systemctl stop munge", "systemctl start munge"),
-        "GpuMetricsMissing": (
-            "gpu-0",
-            "systemctl stop nvidia-dcgm-exporter",
-            "systemctl start nvidia-dcgm-exporter",
-        ),
-    },
-    {
-        "MetricsOld": (
-            "controller",
-            f"systemctl stop hpc-metrics; touch -d '1 hour ago' {TEXTFILE}",
-            "systemctl start hpc-metrics",
-        ),
-    },
-)
-"""Faults that are there side by side: alerts, machine, what breaks it, what mends it."""
-UNPROVED = {
-    "AccountingQueueLong", "MachineFlapping", "SchedulerSlow", "SharedFileSystemSlow", "ClockSkew", "OutOfMemory",
-    "ReconcileHeld", "NoCapacity",
-}  # fmt: skip
-"""Fired by promtool alone: a queue, a delay or three boots would take too long, clock and memory are the host's, and
-this cluster has no elastic nodes."""
-
-
-def test_every_alert_is_accounted_for():
-    proved = {name for faults in FAULTS for names in faults for name in names.split()}
-    assert proved | UNPROVED == {alert.name for alert in ALERTS}
-    assert not proved & UNPROVED
+def test_every_alert_has_a_fault():
+    found = {name for faults in FAULTS for names in faults for name in names.split()}
+    assert found | OF_ELASTIC_NODES == {alert.name for alert in ALERTS}
 
 
 @pytest.fixture
@@ -277,13 +133,11 @@ def at_once(sick: Cluster) -> Iterator[None]:
 
 @pytest.mark.usefixtures("at_once")
 def test_alerts_fire_under_their_faults_and_clear(sick: Cluster):
-    has_gpu = sick.job("sleep 3000", "--gres=gpu:1", "--job-name=has-gpu")
+    mailed = ("--mail-type=FAIL", "--mail-user=alice")
+    has_gpu = sick.job("sleep 3000", "--gres=gpu:1", "--job-name=has-gpu", *mailed, user="alice")
     sick.submit("true", "--gres=gpu:2", "--job-name=waits")
     sick.submit("true", "--gres=gpu:2", "--job-name=held")
-    firing = lambda: {  # noqa: E731 - asked again and again
-        one["labels"]["alertname"] for one in prometheus(sick, "alerts")["alerts"] if one["state"] == "firing"
-    }
-    quiet = lambda: sick.inside("gpu-0", "cat /run/hpc-gpu-jobs/[0-9]* 2>/dev/null; true").strip() == has_gpu  # noqa: E731 - as above
+    quiet = lambda: sick.inside("gpu-0", "cat /run/hpc-gpu-jobs/[0-9]* 2>/dev/null; true").strip() == has_gpu  # noqa: E731 - asked again and again
     eventually(quiet, what="the note of the GPU's job")
     for number, faults in enumerate(FAULTS):
         for machine, breaks, _ in faults.values():
@@ -300,17 +154,37 @@ def test_alerts_fire_under_their_faults_and_clear(sick: Cluster):
             sick.inside("gpu-0", f"echo '{json.dumps(values)}' >/run/dcgm-stand-in.json")
 
         def all_seen(wanted: set[str] = wanted, seen: set[str] = seen) -> bool:
-            seen |= firing()
+            seen |= firing(sick)
+            if "SchedulerSlow" in wanted - seen:
+                sick.inside("controller", SLOW_PASS)
             return wanted <= seen
 
         try:
             eventually(all_seen, what="every alert")
+            if number == 0:
+                user_is_written_to_once(sick, has_gpu)
         finally:
             for machine, _, mends in faults.values():
-                sick.inside(machine, mends, check=False)
+                if mends:
+                    sick.inside(machine, mends, check=False)
             assert wanted <= seen, f"did not fire: {sorted(wanted - seen)}"
-        eventually(lambda wanted=wanted: not wanted & firing(), what=f"the end of {sorted(wanted)}")
+        over = wanted - LASTS
+        eventually(lambda over=over: not over & firing(sick), what=f"the end of {sorted(over)}")
     well(sick)
+    eventually(lambda: not LASTS & firing(sick), what=f"the end of {sorted(LASTS)}")
+
+
+def user_is_written_to_once(cluster: Cluster, job: str) -> None:
+    """The mail about idle GPUs comes once, also where the service that sends it starts again."""
+    mails = f"grep -c '^Subject: Slurm Job_id={job}: 1 of 1 GPUs idle for ten minutes' /var/mail/alice; true"
+    eventually(lambda: cluster.inside("controller", mails) == "1", what="the mail about idle GPUs")
+    measured = lambda: json.loads(  # noqa: E731 - asked again
+        cluster.inside("controller", f"""grep '"job": "{job}"' /opt/apps/adm/hpc/gpu-use.jsonl""")
+    )
+    before = measured()
+    cluster.inside("controller", "systemctl restart hpc-metrics")
+    eventually(lambda: measured()["until"] > before["until"] + 3 and "idle" in measured(), what="two measurements")
+    assert cluster.inside("controller", mails) == "1"
 
 
 def test_gpus_have_the_job_that_has_them_and_users_see_what_it_makes_of_them(sick: Cluster):

@@ -152,6 +152,15 @@ def test_when_a_batch_job_is_scheduled(source: Source, outside: Recorder) -> Non
     outside.holds("slurm-batch-delay")
 
 
+def test_a_pass_of_the_scheduler_ends_after_two_seconds(source: Source, outside: Recorder) -> None:
+    for version in VERSIONS:
+        scheduler = source.text(version, "src/slurmctld/job_scheduler.c")
+        assert "sched_timeout = MIN(sched_timeout, 2);" in scheduler
+        assert "if ((time(NULL) - sched_start) >= sched_timeout) {" in scheduler
+    outside.did(f"max_sched_time, {len(VERSIONS)} releases")
+    outside.holds("slurm-scheduler-pass")
+
+
 def test_names_of_cloud_nodes_are_resolved_again(source: Source, outside: Recorder) -> None:
     cached = {version: "if (!p->is_cloud)" in source.text(version, CONFIG) for version in VERSIONS}
     assert [version for version, there in cached.items() if not there] == ["22.05"]

@@ -20,6 +20,8 @@ from cluster.monitoring.page import page as render
 from tests.pages.chromium import Browser, Page
 
 HOSTILE = "</script><img src=x onerror=\"document.title='taken'\">"
+TURNED, SHOWN = "\u202e\x1btxt.$&", "\\u202e\\u001btxt.$&"
+"""A name that is read from right to left, and how the page shows it."""
 SIZES = {"share": 0.9, "bytes": 3e12, "bytes/s": 4e9, "seconds": 5000.0, "°C": 80.0, "watts": 9e5}
 """About the greatest value of a unit; of what is counted it is 70."""
 
@@ -59,7 +61,7 @@ class Synthetic:
         names = [f"big-gpu-{number}" for number in range(self.nodes)]
         values = {
             "instance": names, "node": names, "gpu": [str(number) for number in range(8)],
-            "username": [HOSTILE, "alice", "bob"], "account": ["research", "teaching"],
+            "username": [HOSTILE, TURNED, "bob"], "account": ["research", "teaching"],
             "partition": ["main", "spot"], "mountpoint": ["/home", "/scratch"],
         }  # fmt: skip
         rows: list[dict[str, str]] = [{}]
@@ -174,6 +176,7 @@ def test_every_dashboard_is_drawn_within_its_axes_and_names_are_text(
             assert page.violations() == []
             if dashboard.name == "people":
                 assert HOSTILE in "".join(panels)
+                assert SHOWN in "".join(panels)
         assert page.evaluate("document.images.length") == 0
     assert {
         (panel.title, expression)

@@ -13,6 +13,12 @@ function make(name, attributes = {}, ...children) {
   return made;
 }
 
+// A name as its reader sees it: what turns text around or has no width is written out.
+function visible(name) {
+  const hidden = /[\0-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff]/g;
+  return String(name).replace(hidden, (one) => `\\u${one.charCodeAt(0).toString(16).padStart(4, "0")}`);
+}
+
 // ---- values and units
 
 const SCALES = {
@@ -68,7 +74,7 @@ async function series(panel, when) {
     const given = now ? { query, time: when.now } : { query, start: when.start, end: when.end, step: when.step };
     const rows = (await get(now ? "api/v1/query" : "api/v1/query_range", given)).data.result;
     return rows.map(({ metric, value, values }) => ({
-      name: legend.replace(/\{\{(\w+)\}\}/g, (_, label) => metric[label] ?? "none"),
+      name: legend.replace(/\{\{(\w+)\}\}/g, (_, label) => visible(metric[label] ?? "none")),
       points: (values ?? [value]).map(([time, text]) => [time, Number(text)]).filter((point) => Number.isFinite(point[1])),
     }));
   }));
@@ -226,7 +232,7 @@ async function refresh() {
   }))).filter(Boolean);
   if (round !== state.round) return;
   performance.mark("drawn");
-  const job = state.job ? `Job ${state.job.id}, ${state.job.name}, of ${state.job.user}: ${state.job.state}, ${state.job.nodes.length} nodes, ${clock(when.start, true)} to ${clock(when.end, true)}. ` : "";
+  const job = state.job ? `Job ${state.job.id}, ${visible(state.job.name)}, of ${state.job.user}: ${state.job.state}, ${state.job.nodes.length} nodes, ${clock(when.start, true)} to ${clock(when.end, true)}. ` : "";
   if (!errors.length) say(`${job}Read at ${clock(Date.now() / 1000)}, again every ${REFRESH} s.`);
   else if (errors[0].away) say(`${errors[0].message}: what is shown is old. What still works: ./hpc status ${stack}, ./hpc nodes ${stack}, ./hpc job ${stack} ID. This page asks again every ${REFRESH} s.`, true);
   else say(errors[0].message, true);
@@ -247,7 +253,9 @@ function build() {
 }
 
 async function choose() {
-  const [name, number] = decodeURIComponent(location.hash.slice(1)).split("=");
+  let wanted = location.hash.slice(1);
+  try { wanted = decodeURIComponent(wanted); } catch { /* a % of its own */ }
+  const [name, number] = wanted.split("=");
   const found = dashboards.find((one) => one.name === name);
   if (!found && name) return; // the link that skips to the panels
   state.dashboard = found ?? dashboards[0];

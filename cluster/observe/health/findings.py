@@ -23,6 +23,7 @@ CHECKS: tuple[Callable[[ClusterObservation], Iterable[ClusterFinding]], ...] = (
     nodes.drained,
     nodes.held,
     nodes.missing,
+    nodes.misplaced,
     daemons.lost_jobs,
     daemons.records,
     machines.missing_mounts,

@@ -208,3 +208,17 @@ def missing(seen: ClusterObservation) -> Iterator[ClusterFinding]:
             note="They are requeued or cancelled two to three minutes after slurmctld's start; "
             "`systemctl restart hpc-lost-jobs` there looks once more.",
         )
+
+
+def misplaced(seen: ClusterObservation) -> Iterator[ClusterFinding]:
+    """Places of nodes that slurmctld does not go by, as it refused the topology.conf made of them."""
+    if said := seen.controller.part("topology"):
+        why = " ".join(said.split())[:400]
+        yield ClusterFinding(
+            id="topology-refused",
+            where=(seen.controller.name,),
+            what=f"places jobs by an earlier topology.conf, as slurmctld refused the latest: {why}",
+            todo=f"./hpc up {seen.stack}",
+            note="With slurm.topology: nodesets in the stack file, which does without places. By itself the next other "
+            f"place that a node reports is tried; the attempts: ./hpc logs {seen.stack} topology",
+        )

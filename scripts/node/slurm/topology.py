@@ -40,7 +40,7 @@ from system.host import (
 NAME, ROOT = conf_changes.TOPOLOGY, "root"
 SERVICE = "hpc-topology"
 SETTINGS = Path("/etc/hpc/topology.json")
-REFUSED = Path("/etc/hpc/topology-refused")  # the text that slurmctld refused last: not tried again
+REFUSED = Path("/etc/hpc/topology-refused")  # the text that slurmctld refused last, and why: not tried again
 SETUP_LOCK = Path("/run/hpc/setup.lock")  # of the phases
 UNIT = Path(f"/etc/systemd/system/{SERVICE}.service")
 MOST_LEAVES = 1000  # slurmctld takes the third power of their number (switch_record_validate), with its locks held
@@ -165,8 +165,9 @@ def _wanted(settings: Topology) -> tuple[str, bool]:
     held = _held(now) if now and settings["places"] else set()
     above = paths(nodesets, places, present=now, held=held)
     text = render(above, [places[name] for name in above if name in places])
-    if REFUSED.exists() and REFUSED.read_text() == text:
+    if read_json(REFUSED, {}).get("text") == text:
         return slurmctld.applied().get(NAME, text), False
+    remove(REFUSED)
     return text, above != paths(nodesets, places, present=now, held=())
 
 
@@ -184,11 +185,15 @@ def refresh() -> bool:
     if text != slurmctld.applied().get(NAME) or not path.exists() or path.read_text() != text:
         try:
             slurmctld.replace_file(NAME, text)
-        except SetupError:
-            write(REFUSED, text)
+        except SetupError as error:
+            write(REFUSED, json.dumps({"text": text, "why": str(error)}) + "\n")
             raise
-        remove(REFUSED)
     return waits
+
+
+def refused() -> str:
+    """Why slurmctld refused the latest places; empty where it runs with them."""
+    return str(read_json(REFUSED, {}).get("why", ""))
 
 
 def converge(settings: Topology | None) -> None:

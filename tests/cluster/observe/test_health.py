@@ -134,6 +134,7 @@ FAULTS: dict[str, tuple[Change, ...]] = {
     "a node that needs a person": (reconciles(alerts=["c-gpu-0: sick-person"]),),
     "a repaired node without a partner": (reconciles(waits={"hc-gpu-0": 0.0}),),
     "nobody who watches a controller in two zones": (part("controller", failover={"why": "Connection refused"}),),
+    "a refused topology.conf": (part("controller", topology="slurmctld refuses it:\nno such node dev-cpu-9"),),
     "a watch that has stopped": (part("controller", failover={"why": "", "time": NOW - 600}),),
     "a report that is late": (lambda seen: late(seen, "cpu-1"),),
     "a slurmctld that was stopped, a minute ago": (silence, stopped("controller", "slurmctld")),

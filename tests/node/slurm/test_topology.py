@@ -161,10 +161,20 @@ class TestRefresh:
         topology.refresh()
         assert topology.files(json.loads(topology.SETTINGS.read_text())) == {topology.NAME: before[topology.NAME]}
         assert done.count("scontrol reconfigure") == 1
+        assert topology.refused().startswith("slurmctld refuses it, and runs with the one of before")
         self.report(dev_gpu_5="/c/b/h")
         monkeypatch.setattr(topology, "render", made)
         topology.refresh()
-        assert (done.count("scontrol reconfigure"), topology.REFUSED.exists()) == (2, False)
+        assert (done.count("scontrol reconfigure"), topology.refused()) == (2, "")
+
+    def test_a_refusal_is_forgotten_when_the_places_of_before_are_back(self, done, monkeypatch):
+        made = topology.render
+        monkeypatch.setattr(topology, "render", lambda *_: "SwitchName=nonsense\n")
+        with pytest.raises(SetupError):
+            topology.refresh()
+        monkeypatch.setattr(topology, "render", made)
+        topology.refresh()
+        assert (done.count("scontrol reconfigure"), topology.refused()) == (1, "")
 
     def test_one_that_somebody_changed_is_written_again(self, done):
         text = (slurmctld.ETC / topology.NAME).read_text()
