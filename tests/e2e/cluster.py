@@ -47,6 +47,7 @@ class Cluster:
             "image": {"base": BASE, **sections.get("image", {})},
         }
         inherited = {key: value for key, value in os.environ.items() if not key.startswith(("PULUMI_", "HPC_"))}
+        self._read, self._outputs = (0, 0, 0), dict[str, Any]()
         self.env = {
             **inherited,
             "HPC_HOME": str(home),
@@ -156,10 +157,17 @@ class Cluster:
         stop(bare(self.root, self.name, f"{self.name}-{machine}"), orderly=False)
 
     def outputs(self) -> dict[str, Any]:
-        """The stack's outputs, from its state; secrets are encrypted."""
-        state = json.loads((self.file.parent / f".pulumi/stacks/hpc/{self.name}.json").read_text())
-        rows = state["checkpoint"]["latest"]["resources"]
-        return next(row["outputs"] for row in rows if row["type"] == "pulumi:pulumi:Stack")
+        """The stack's outputs, from its state; secrets are encrypted.
+
+        They are kept for as long as the state is the same: to read its two megabytes takes longer than most commands.
+        """
+        file = self.file.parent / f".pulumi/stacks/hpc/{self.name}.json"
+        version = file.stat()
+        if (there := (version.st_ino, version.st_mtime_ns, version.st_size)) != self._read:
+            rows = json.loads(file.read_text())["checkpoint"]["latest"]["resources"]
+            self._outputs = next(row["outputs"] for row in rows if row["type"] == "pulumi:pulumi:Stack")
+            self._read = there
+        return self._outputs
 
     def boots(self) -> dict[str, str]:
         """For each machine a word that changes with every boot."""

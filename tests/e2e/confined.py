@@ -97,7 +97,7 @@ def main() -> None:
             look(name, "srun", "--quiet", "--immediate=600", *job)
         look("left", "pgrep", "--exact", "--full", "--count", "sleep 9876")
         states = ("squeue", "--noheader", "--states=all", "--sort=i", "--format=%T")
-        host.wait("the end of all jobs", lambda: "COMPLETING" not in host.run(*states), seconds=300)
+        host.wait("the end of all jobs", lambda: "COMPLETING" not in host.run(*states), seconds=300, interval=2)
         look("states", *states)
         look("detected", "slurmd", "-G", "-f", "/etc/slurm/slurm.conf")
     except host.SetupError as error:
