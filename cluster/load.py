@@ -454,6 +454,10 @@ def with_defaults(given: Mapping[str, Any]) -> dict[str, Any]:
             filled[key] = {**copy.deepcopy(default), **written}
     for key in ("controller", "login"):
         filled[key] = _typed(filled.get(key) or {}, platform.machine_types.get(key))
+    metrics = filled.get("monitoring")
+    if isinstance(metrics, Mapping) and metrics.get("machine") is not None:
+        own = _typed(metrics["machine"], platform.machine_types.get("monitoring"))
+        filled["monitoring"] = {**metrics, "machine": own}
     nodesets = filled.get("nodesets")
     if isinstance(nodesets, Mapping):
         filled["nodesets"] = {

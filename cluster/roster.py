@@ -2,13 +2,16 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 from cluster.catalog import MACHINE_TYPES, Gpu, MachineType
 from cluster.config.cluster import ClusterConfig
 from cluster.config.machines import Nodeset
+from cluster.config.monitoring import MonitoringMachine
 
-Role = Literal["controller", "login", "node"]
+Role = Literal["controller", "login", "monitoring", "node"]
+ROLES: tuple[Role, ...] = get_args(Role)
+"""Roles of machines, in the order in which machines are listed."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,6 +36,16 @@ def host_name(config: ClusterConfig, role: str, index: int) -> str:
 
 def controller_name(config: ClusterConfig) -> str:
     return "controller-0" if config.host_names == "pods" else f"{config.name}-controller"
+
+
+def monitoring_name(config: ClusterConfig) -> str:
+    """Host name of the machine that Prometheus and Alertmanager run on, where the stack has them."""
+    return f"{config.name}-monitoring" if monitoring_machine(config) else controller_name(config)
+
+
+def monitoring_machine(config: ClusterConfig) -> MonitoringMachine | None:
+    """The section of that machine; None where it is the controller, or nothing runs there."""
+    return config.monitoring.machine if config.monitoring else None
 
 
 def node_names(config: ClusterConfig, nodeset: str) -> tuple[str, ...]:
@@ -106,7 +119,8 @@ def sizes(config: ClusterConfig, section: Nodeset) -> Sizes:
 
 
 def machines(config: ClusterConfig) -> tuple[MachineSpec, ...]:
-    """Machines that Pulumi creates: the controller, the login machines, then the static nodes in the file's order."""
+    """Machines that Pulumi creates: the controller, login machines, that of Prometheus, static nodes in the file's
+    order."""
     return tuple(_machines(config))
 
 
@@ -158,6 +172,9 @@ def _machines(config: ClusterConfig) -> Iterator[MachineSpec]:
         for index in range(config.login.count):
             name = host_name(config, "login", index)
             yield MachineSpec(name=name, roles=("login",), machine_type=kind, gpu=kind.gpu, index=index)
+    if own := monitoring_machine(config):
+        kind = MACHINE_TYPES[own.machine_type or config.controller.machine_type]
+        yield MachineSpec(name=monitoring_name(config), roles=("monitoring",), machine_type=kind, gpu=kind.gpu)
     for name, section in config.nodesets.items():
         for index in range(0 if section.on else section.static):
             yield _node(config, name, index)

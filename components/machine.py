@@ -147,7 +147,7 @@ class Machines:
     """Machines that answer SSH, and what Slurm's set-up must know of the platform."""
 
     machines: Sequence[Machine]
-    """The machines in the roster's order: controller, login machines, nodes."""
+    """The machines in the roster's order."""
     mounts: Callable[[MachineSpec], Sequence[Mapping[str, pulumi.Input[Any]]]]
     """Shared file systems of a machine: source, target, fs_type, options."""
     addresses: Mapping[str, str] = field(default_factory=dict)

@@ -43,6 +43,11 @@ class Cluster:
         """The target that runs slurmctld, slurmdbd and the database."""
         return self.having("controller")[0]
 
+    @property
+    def monitoring(self) -> Target:
+        """The target that runs Prometheus, where the stack has it."""
+        return next(iter(self.having("monitoring")), self.controller)
+
     def having(self, role: str) -> tuple[Target, ...]:
         return tuple(target for target in self.targets.values() if role in target.roles)
 

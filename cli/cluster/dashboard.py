@@ -1,5 +1,5 @@
 """The page of `./hpc dashboard`: a server on this machine's loopback address that shows the cluster's dashboards, and
-passes their queries on to Prometheus on the controller, through SSH.
+passes their queries on to Prometheus on its machine, through SSH.
 
 Who has the address with its token can read; all else is refused: other methods, other hosts' names (a page elsewhere
 can't reach it through one that it lets resolve to this machine), other paths of Prometheus' API.
@@ -49,7 +49,8 @@ class Prometheus:
     """Prometheus of a cluster, over a connection of SSH that is opened again when it has broken."""
 
     def __init__(self, cluster: Cluster) -> None:
-        self._cluster, self._stack, self._lock = cluster, ExitStack(), threading.Lock()
+        self._target, self._key = cluster.monitoring, cluster.admin_key
+        self._stack, self._lock = ExitStack(), threading.Lock()
         self._path: Path | None = None
         self._refused, self._tried = "", 0.0
 
@@ -60,21 +61,21 @@ class Prometheus:
             try:
                 connection.connect()
             except OSError:
-                # ssh has ended: the controller has restarted, or this machine has slept.
+                # ssh has ended: the machine there has restarted, or this machine has slept.
                 self._forget(connection.path)
                 if again:
                     continue
-                raise CliError(f"{self._cluster.controller.name} does not answer") from None
+                raise CliError(f"{self._target.name} does not answer") from None
             try:
                 connection.request("GET", f"/{path}", headers={"Accept-Encoding": "gzip"} if compressed else {})
                 found = connection.getresponse()
                 if found.status == HTTPStatus.SERVICE_UNAVAILABLE:
-                    raise CliError(f"Prometheus on {self._cluster.controller.name} is starting")
+                    raise CliError(f"Prometheus on {self._target.name} is starting")
                 names = ("Content-Type", "Content-Encoding")
                 headers = {name: value for name in names if (value := found.getheader(name))}
                 return Answer(found.status, headers, found.read())
             except (OSError, HTTPException):
-                raise CliError(f"Prometheus on {self._cluster.controller.name} does not answer") from None
+                raise CliError(f"Prometheus on {self._target.name} does not answer") from None
             finally:
                 connection.close()
         raise AssertionError
@@ -91,7 +92,7 @@ class Prometheus:
             if time.monotonic() - self._tried < _PAUSE and self._refused:
                 raise CliError(self._refused)
             try:
-                there = remote.forwarded(self._cluster.controller, self._cluster.admin_key, PROMETHEUS_PORT)
+                there = remote.forwarded(self._target, self._key, PROMETHEUS_PORT)
                 self._path = self._stack.enter_context(there)
             except CliError as error:
                 self._refused = str(error)

@@ -8,6 +8,7 @@ from typing import Any
 from cli.access import remote
 from cli.cluster.cluster import Cluster, from_outputs
 from cluster.observe.observation import ClusterObservation, MachineObservation, Observation
+from cluster.roster import ROLES
 
 SECONDS = 8.0
 """Time limit of one machine's answer: twice its own (scripts/node/collect.py), for the connection's sake."""
@@ -42,8 +43,8 @@ def _ask(cluster: Cluster, names: Iterable[str], seconds: float, *, factor: floa
 
 
 def _rank(machine: MachineObservation) -> tuple[int, list[tuple[str, int]]]:
-    """The controller, login machines, nodes; cpu-9 before cpu-10, so that host lists are short."""
-    rank = min(("controller", "login", "node").index(role) for role in machine.roles)
+    """In the order of roles; cpu-9 before cpu-10, so that host lists are short."""
+    rank = min(ROLES.index(role) for role in ROLES if role in machine.roles)
     return rank, [(text, int(digits or 0)) for text, digits in re.findall(r"([^0-9]*)([0-9]*)", machine.name)]
 
 

@@ -31,11 +31,11 @@ def dashboard(
     """Show the cluster's metrics in a browser: nodes, jobs, GPUs, users, file systems, health, repairs.
 
     The page is served on this machine's loopback address, to whoever has the address that is printed, and asks
-    Prometheus on the controller through SSH. Ctrl-C ends both. The stack has to have `monitoring`.
+    Prometheus on its machine through SSH. Ctrl-C ends both. The stack has to have `monitoring`.
 
     With --grafana the same dashboards are written as JSON, beside what has Grafana read them and Prometheus, and
-    nothing is served. Where Grafana is not on the controller, it reaches Prometheus by a tunnel or an address that you
-    write into the data source.
+    nothing is served. Where Grafana is not on that machine too, it reaches Prometheus by a tunnel or an address that
+    you write into the data source.
     """
     values = outputs.read(stack, show_secrets=True)
     cluster = from_outputs(stack, values, Capability.SSH)

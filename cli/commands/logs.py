@@ -14,7 +14,9 @@ from cluster.platforms.capability import Capability
 _SECONDS = 60
 """Time for one machine to send its log, where it is not followed."""
 MOST = 100_000
-KINDS = "slurmctld, slurmd, slurmdbd, slurmrestd, reconcile, topology, munge, mariadb, prolog, epilog, setup"
+KINDS = (
+    "slurmctld, slurmd, slurmdbd, slurmrestd, reconcile, topology, prometheus, munge, mariadb, prolog, epilog, setup"
+)
 """Kinds for `--help`; cluster.observe.logs has them, and is not imported before it is needed."""
 
 

@@ -24,7 +24,7 @@ from cluster.report.mlperf_report import MlperfReport
 from cluster.report.nccl.compare import Entry, Folder
 from cluster.report.nccl.table import X_LABEL, Y_LABEL, curves_of
 from cluster.report.plot import Curve
-from cluster.roster import node_names, nodeset_gpu, nodeset_type
+from cluster.roster import monitoring_machine, node_names, nodeset_gpu, nodeset_type
 from scripts.node.slurm.hostlist import compress
 
 MOST_ROWS = 200
@@ -232,6 +232,10 @@ def _columns(config: ClusterConfig, status: Status | None) -> list[svg.Machines]
     found = [svg.Machines(name="controller", kind=config.controller.machine_type, states=machines("controller"))]
     if login := machines("login"):
         found.append(svg.Machines(name="login", kind=config.login.machine_type or "", states=login))
+    if own := machines("monitoring"):
+        section = monitoring_machine(config)
+        kind = section.machine_type if section else None
+        found.append(svg.Machines(name="monitoring", kind=kind or "", states=own))
     for name, section in config.nodesets.items():
         found.append(svg.Machines(name=name, kind=_kind(config, section), states=_of(config, name, section, states)))
     return found
@@ -304,9 +308,9 @@ def _versions(report: Report, status: Status) -> list[Html]:
 def _alerts(report: Report, status: Status) -> list[Html]:
     if report.config is None or report.config.monitoring is None:
         return [paragraph("The stack has no monitoring.")]
-    controller = status.seen.controller
-    if controller.part("alerts") is None:
-        return [_missing(Unread(controller.error("alerts") or controller.why or "the controller did not report them"))]
+    there = status.seen.monitoring
+    if there.part("alerts") is None:
+        return [_missing(Unread(there.error("alerts") or there.why or f"{there.name} did not report them"))]
     rows = _shown("Alerts that fire", status.tables.get("alerts", []))
     return rows or [paragraph("No alert fires.", class_="good")]
 

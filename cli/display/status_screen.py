@@ -145,7 +145,7 @@ def alerts(seen: ClusterObservation) -> Table:
     """Alerts of Prometheus that fire."""
     rows = [
         (one["name"], one["severity"], one["since"][:19], one["actor"], cut(one["summary"], 100))
-        for one in seen.controller.part("alerts") or []
+        for one in seen.monitoring.part("alerts") or []
     ]
     return _headed(("ALERT", "SEVERITY", "SINCE (UTC)", "WHO ACTS", "WHAT"), rows)
 

@@ -51,7 +51,8 @@ def recover(stack: str, outputs: Mapping[str, Any], *, quiet: bool) -> None:
     reached = from_outputs(stack, outputs)
     complete = True
     # The controller first: the others wait for what it says.
-    for machine in {target.name: target for target in (reached.controller, *reached.having("login"))}.values():
+    others = (target for role in ("login", "monitoring") for target in reached.having(role))
+    for machine in {target.name: target for target in (reached.controller, *others)}.values():
         done = remote.capture(machine, reached.admin_key, phase_command("settle"), stdin="{}", seconds=SECONDS)
         for text in done.out.splitlines():
             if not quiet:

@@ -28,6 +28,7 @@ def count_errors(config: ClusterConfig) -> Iterator[Finding]:
     """The platform's limit, reported at the largest nodeset. No list of machines is made for this."""
     counts, total = _counts(config), count_nodes(config)
     others = 1 + (0 if config.login.on else config.login.count)
+    others += roster.monitoring_machine(config) is not None
     limit = registry.get(config.platform).limit
     if total + others <= limit.machines:
         return
@@ -82,9 +83,11 @@ def _image(config: ClusterConfig) -> Iterator[Finding]:
 
 
 def _types(config: ClusterConfig) -> Iterator[Finding]:
+    own = roster.monitoring_machine(config)
     given: dict[Location, str | None] = {
         ("controller", "machine_type"): config.controller.machine_type,
         ("login", "machine_type"): config.login.machine_type,
+        **({("monitoring", "machine", "machine_type"): own.machine_type} if own else {}),
         **{("nodesets", name, "machine_type"): one.machine_type for name, one in config.nodesets.items()},
     }
     for at, name in given.items():

@@ -101,7 +101,8 @@ def _monitoring(config: ClusterConfig) -> Iterator[Finding]:
         level=Level.INFO,
         at=("monitoring",),
         what=f"Prometheus keeps metrics of {len(specs):,} machines for {wanted.retention_days} days, about "
-        f"{max(kept, 0.1):,.1f} GB, and at most {wanted.disk_gb:,} GB of disk",
+        f"{max(kept, 0.1):,.1f} GB, and at most {wanted.disk_gb:,} GB of disk"
+        + (f" on {roster.monitoring_name(config)}" if wanted.machine else ""),
         todo="nothing" if kept < wanted.disk_gb else "raise disk_gb: there is no room for all of these days",
     )
 

@@ -5,9 +5,10 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
-from cluster.config.impact import NoEffect
+from cluster.config.impact import ByRule, NoEffect
+from cluster.config.machines import Disk
 from cluster.config.section import Section
-from cluster.config.types import Flag, Positive
+from cluster.config.types import Flag, MachineTypeName, Positive
 from cluster.config.validators.formats import matching
 
 SERVICE = NoEffect("Prometheus restarts; Slurm and jobs are not affected")
@@ -74,16 +75,29 @@ class Receivers(Section):
         return tuple(name for name, wanted in needed.items() if wanted)
 
 
+class MonitoringMachine(Section):
+    """A machine for Prometheus and Alertmanager, with the stack's image; nobody but root logs in there."""
+
+    machine_type: MachineTypeName | None = None
+    """Machine type of the catalog. Default: the platform's smallest that suffices."""
+    disk: Disk = Field(default_factory=Disk.model_construct)
+    """On gcp: its boot disk, where the metrics are."""
+
+
 class Monitoring(Section):
-    """Prometheus and Alertmanager on the controller, node_exporter on every machine, all from packages of the
-    distribution; `{}` has them with their defaults. Adding or removing the section recreates the machines, whose image
-    has the packages."""
+    """Prometheus and Alertmanager on the controller or on a machine of their own, node_exporter on every machine, all
+    from packages of the distribution; `{}` has them with their defaults. Adding or removing the section recreates the
+    machines, whose image has the packages."""
+
+    machine: Annotated[MonitoringMachine | None, ByRule("monitoring_machine")] = None
+    """On local and gcp: a machine for Prometheus and Alertmanager; `{}` has one with the defaults. Default: they run on the
+    controller."""
 
     retention_days: Annotated[Positive, SERVICE] = Field(default=15, le=3650)
     """Days for which metrics are kept."""
     disk_gb: Annotated[Positive, SERVICE] = Field(default=10, le=10_000)
-    """GB of disk that metrics take at most: the controller's, where the oldest are deleted then, or on Nebius a disk of
-    their own, with another for logs."""
+    """GB of disk that metrics take at most: of Prometheus' machine, where the oldest are deleted then, or on Nebius a
+    disk of their own, with another for logs."""
     interval_seconds: Annotated[Positive, SERVICE] = Field(default=30, ge=10, le=300)
     """Seconds between two collections of all metrics."""
     receivers: Receivers = Field(default_factory=Receivers.model_construct)

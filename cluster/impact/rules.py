@@ -95,6 +95,17 @@ def logins(edit: Edit) -> Impact:
     return end_sessions(gone, "is removed")
 
 
+@rule(Effect.NOTHING, Effect.REPLACE)
+def monitoring_machine(edit: Edit) -> Impact:
+    """The machine of Prometheus comes or goes."""
+    old, new = map(roster.monitoring_name, (edit.before, edit.after))
+    moves = f"Prometheus and Alertmanager move from {old} to {new}"
+    begins = f"they begin there without metrics, and what {old} has of them is deleted; Slurm and jobs are not affected"
+    if edit.new is None:
+        return Replace(f"{moves}, and {old} is removed: {begins}")
+    return NoEffect(f"{moves}, a new machine: {begins}")
+
+
 def unless_moved(then: Rule) -> Rule:
     """A rule for a nodeset's machines, and what it does in place of that to move to the controller or away from it."""
     possible = dict.fromkeys((*then.possible, Effect.DRAIN))

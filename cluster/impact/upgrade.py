@@ -15,13 +15,14 @@ from cluster.config import ClusterConfig
 from cluster.findings import listing
 
 ROLES = ("controller", "node", "login")
-"""Roles of machines in the order of an upgrade; a machine with several moves with the first of them."""
+"""Roles of machines in the order of an upgrade; a machine with several moves with the first of them, and that of
+Prometheus with the login machines."""
 TEMPLATE = "template"
 """Ending of a nodeset's resource that its static machines are made from, where a platform has one."""
 _MOVES = {
     "controller": "the controller is recreated, and jobs on other machines run on",
     "node": "nodes are recreated, a part of each partition at a time, each when its jobs have ended",
-    "login": "login machines are recreated",
+    "login": "login machines, and a machine of Prometheus with its metrics, are recreated",
 }
 
 
@@ -70,10 +71,14 @@ class Step:
         machines = [
             machine
             for machine in roster.machines(config)
-            if min(map(ROLES.index, machine.roles)) in [ROLES.index(role) for role in later]
+            if min(map(_turn, machine.roles)) in [ROLES.index(role) for role in later]
         ]
         templates = {f"{config.name}-{machine.nodeset}-{TEMPLATE}" for machine in machines if machine.nodeset}
         return frozenset({machine.name for machine in machines} | templates)
+
+
+def _turn(role: str) -> int:
+    return ROLES.index(role) if role in ROLES else ROLES.index("login")
 
 
 def boots(outputs: Mapping[str, Any], otherwise: Boot) -> dict[str, Boot]:

@@ -20,6 +20,7 @@ IDLE = 'count by (hpc_job) (max_over_time(DCGM_FI_DEV_GPU_UTIL{hpc_job!=""}[1m])
 IDLE_LONG = f'{IDLE} and on (hpc_job) ALERTS{{alertname="GpusIdle",alertstate="firing"}}'
 """Those of jobs whose alert fires."""
 _CONTROLLER = "./hpc ssh STACK controller -- "
+_PROMETHEUS = "./hpc ssh STACK PROMETHEUS -- "
 _DAY = 86_400
 
 
@@ -482,7 +483,7 @@ ALERTS: tuple[Alert, ...] = (
         minutes=5,
         severity="warning",
         what="Prometheus can't read the metrics of {{ $labels.job }}",
-        todo=f"{_CONTROLLER}systemctl status prometheus prometheus-alertmanager slurmctld",
+        todo=f"{_PROMETHEUS}systemctl status prometheus prometheus-alertmanager slurmctld",
         **_gauge("up", "0", "1", job="alertmanager", instance="alertmanager"),
     ),
     Alert(
@@ -509,7 +510,7 @@ ALERTS: tuple[Alert, ...] = (
         minutes=0,
         severity="warning",
         what="Prometheus can't evaluate rules of {{ $labels.rule_group }}",
-        todo=f"{_CONTROLLER}journalctl -u prometheus -n 50",
+        todo=f"{_PROMETHEUS}journalctl -u prometheus -n 50",
         **_gauge("prometheus_rule_evaluation_failures_total", "0+1", "90", rule_group="hpc"),
     ),
     Alert(
@@ -518,24 +519,24 @@ ALERTS: tuple[Alert, ...] = (
         minutes=5,
         severity="warning",
         what="Alertmanager can't send messages by {{ $labels.integration }}",
-        todo=f"{_CONTROLLER}journalctl -u prometheus-alertmanager -n 50",
+        todo=f"{_PROMETHEUS}journalctl -u prometheus-alertmanager -n 50",
         **_gauge("alertmanager_notifications_failed_total", "0+1", "90", integration="email"),
     ),
 )
 
 
-def rules(alerts: Iterable[Alert] = ALERTS) -> dict[str, Any]:
-    """Prometheus' rules file."""
-    return {"groups": [{"name": "hpc", "rules": [_rule(alert) for alert in alerts]}]}
+def rules(alerts: Iterable[Alert] = ALERTS, machine: str = "controller") -> dict[str, Any]:
+    """Prometheus' rules file; `machine` is its machine's role."""
+    return {"groups": [{"name": "hpc", "rules": [_rule(alert, machine) for alert in alerts]}]}
 
 
-def _rule(alert: Alert) -> dict[str, Any]:
+def _rule(alert: Alert, machine: str) -> dict[str, Any]:
     return {
         "alert": alert.name,
         "expr": alert.expression,
         "for": f"{alert.minutes}m",
         "labels": {"severity": alert.severity, "actor": alert.actor.value},
-        "annotations": {"summary": alert.what, "todo": alert.todo},
+        "annotations": {"summary": alert.what, "todo": alert.todo.replace("PROMETHEUS", machine)},
     }
 
 
@@ -559,5 +560,5 @@ def table() -> list[tuple[str, ...]]:
 
 def _plain(text: str) -> str:
     """A text with names of labels in place of their values."""
-    text = text.replace("{{ $value }}", "N")
+    text = text.replace("{{ $value }}", "N").replace("PROMETHEUS", "controller")
     return re.sub(r"\{\{ \$labels\.([a-z_]+) \}\}", lambda found: found[1].upper(), text)

@@ -13,7 +13,16 @@ import yaml
 from cluster.config.cluster import ClusterConfig
 from cluster.config.monitoring import Monitoring, Receivers
 from cluster.monitoring import alerts, gpus
-from cluster.roster import controller_name, elastic_names, has_gpus, machines, nodeset_gpu
+from cluster.roster import (
+    ROLES,
+    Role,
+    controller_name,
+    elastic_names,
+    has_gpus,
+    machines,
+    monitoring_name,
+    nodeset_gpu,
+)
 from cluster.slurm import paths
 from cluster.slurm.slurm_conf import has_own_metrics, private_data
 from scripts.node.interface import Monitoring as Payload
@@ -67,11 +76,27 @@ def node_exporter(config: ClusterConfig) -> str:
     )
 
 
-def monitoring(config: ClusterConfig) -> Payload | None:
-    """The controller's part; None without the section."""
+def monitoring(config: ClusterConfig, role: Role = "controller") -> Payload | None:
+    """The part of the controller, or of Prometheus' own machine; None without the section."""
     wanted = config.monitoring
     if wanted is None:
         return None
+    found: Payload = {
+        "interval_seconds": wanted.interval_seconds,
+        "leave_out": _left_out(config),
+        "idle": alerts.IDLE_LONG if has_gpus(config) else "",
+    }
+    if wanted.machine:
+        found["prometheus_on"] = monitoring_name(config)
+    return {**found, **_servers(config, wanted)} if role == server(wanted) else found
+
+
+def server(wanted: Monitoring) -> Role:
+    """The role of the machine that runs Prometheus and Alertmanager."""
+    return "monitoring" if wanted.machine else "controller"
+
+
+def _servers(config: ClusterConfig, wanted: Monitoring) -> Any:  # noqa: ANN401 - a part of Payload
     return {
         "prometheus": " ".join(
             (
@@ -90,9 +115,6 @@ def monitoring(config: ClusterConfig) -> Payload | None:
                 "--cluster.listen-address=",
             )
         ),
-        "interval_seconds": wanted.interval_seconds,
-        "leave_out": _left_out(config),
-        "idle": alerts.IDLE_LONG if has_gpus(config) else "",
         "secrets": {mark(name): secret_file(name) for name in wanted.receivers.secrets},
         "files": {name: text.removesuffix("\n").split("\n") for name, text in render(config, wanted).items()},
     }
@@ -111,7 +133,7 @@ def render(config: ClusterConfig, wanted: Monitoring) -> dict[str, str]:
     return {
         "prometheus.yml": _yaml(config, _prometheus(config, wanted)),
         "alertmanager.yml": _yaml(config, alertmanager(wanted.receivers)),
-        RULES: _yaml(config, alerts.rules()),
+        RULES: _yaml(config, alerts.rules(machine=server(wanted))),
         TARGETS: _targets(config, NODE_EXPORTER_PORT),
         GPU_TARGETS: _targets(config, gpus.PORT, with_gpus(config)),
     }
@@ -182,7 +204,7 @@ def mark(setting: str) -> str:
 
 
 def secret_file(setting: str) -> str:
-    """Path of a secret on the controller."""
+    """Path of a secret on Alertmanager's machine."""
     return f"/etc/hpc/alerts/{setting.removeprefix('hpc:')}"
 
 
@@ -233,7 +255,7 @@ def _targets(config: ClusterConfig, port: int, nodesets: set[str] | None = None)
     while they are off."""
     groups: dict[tuple[str, str, str], list[str]] = {}
     for machine in machines(config):
-        role = next(role for role in ("controller", "login", "node") if role in machine.roles)
+        role = next(role for role in ROLES if role in machine.roles)
         groups.setdefault((role, machine.nodeset or "", "no"), []).append(machine.name)
     for name, section in config.nodesets.items():
         if section.elastic:

@@ -159,11 +159,11 @@ def _lines(wanted: str, found: str) -> Iterator[tuple[int, str, str]]:
 
 
 def _copies(wanted: Wanted, seen: ClusterObservation) -> Iterator[Difference]:
-    """Files that slurmd fetched, and the one that login machines read, as far as they are other ones."""
+    """Files that slurmd fetched, and the one that machines without it read, as far as they are other ones."""
     for machine in seen.machines:
         there: Mapping[str, str] = machine.part("files", "cache") or {}
         title, names = "slurmd's copy of ", sorted(set(wanted.files) - CONTROLLER_FILES)
-        if machine.roles == ("login",) and (etc := machine.part("files", "etc")) is not None:
+        if not {"controller", "node"} & set(machine.roles) and (etc := machine.part("files", "etc")) is not None:
             there, title, names = etc, "/etc/slurm/", ["slurm.conf"]
         elif "node" not in machine.roles or not there:
             continue

@@ -6,9 +6,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from cluster.roster import ROLES
 from cluster.slurm.paths import LOGS
 
-EVERYWHERE: Final = ("controller", "login", "node")
+EVERYWHERE: Final = ROLES
 DEFAULT_LINES = 50
 
 
@@ -39,6 +40,9 @@ LOG: Final[Mapping[str, Log]] = {
     "slurmrestd": Log(roles=("controller",), units=("slurmrestd",)),
     "reconcile": Log(roles=("controller",), units=("hpc-reconcile",)),
     "topology": Log(roles=("controller",), units=("hpc-topology",)),
+    "prometheus": Log(
+        roles=("controller", "monitoring"), units=("prometheus", "prometheus-alertmanager", "hpc-metrics")
+    ),
     "mariadb": Log(roles=("controller",), units=("mariadb",)),
     # The set-up of the other machines runs under `up`, which prints what it says.
     "setup": Log(roles=("node",), units=("hpc-node", "hpc-watch")),

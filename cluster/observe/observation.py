@@ -110,6 +110,12 @@ class ClusterObservation:
         return next(machine for machine in self.machines if "controller" in machine.roles)
 
     @property
+    def monitoring(self) -> MachineObservation:
+        """The machine of Prometheus and Alertmanager, where the stack has them."""
+        own = (machine for machine in self.machines if "monitoring" in machine.roles)
+        return next(own, self.controller)
+
+    @property
     def nodes(self) -> tuple[MachineObservation, ...]:
         return tuple(machine for machine in self.machines if "node" in machine.roles)
 

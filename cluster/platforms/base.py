@@ -132,7 +132,7 @@ class Platform:
     defaults: Mapping[str, Any]
     """Values of `hpc:cluster` where the stack file has none."""
     machine_types: Mapping[str, str]
-    """Default machine type of each role: controller, login, node."""
+    """Default machine type of each role: controller, login, monitoring, node."""
     images: tuple[str, ...]
     """Operating systems of the catalog that machines can have, the default first."""
     any_machine_type: bool = False

@@ -255,7 +255,9 @@ class Access:
             return patient(host=address, proxy=lambda: self._entrance()[1], via=self._through_entrance)
         project, where = self._place.project, zone or self._place.zone
         cluster = f"{project}/{self._place.zone}/{self._config.name}"
-        port = iap.port(cluster, 0 if "controller" in spec.roles else spec.index + 1)
+        login = spec.index + 1
+        index = {"controller": 0, "monitoring": iap.LAST}.get(spec.roles[0], login + (login >= iap.LAST))
+        port = iap.port(cluster, index)
 
         async def tunnelled(found: list[str]) -> str:
             await opened(iap.Instance(name=name, project=project, zone=found[1]), port)

@@ -144,7 +144,7 @@ class GcpPlatform(pulumi.ComponentResource):
     """A cluster's machines on Google Cloud, and all that they need there."""
 
     machines: Sequence[Machine]
-    """The machines in the roster's order: controller, login machines, nodes."""
+    """The machines in the roster's order."""
     ready: Sequence[pulumi.Resource]
     """Resources after which machines are set up: file systems whose servers take their time."""
     elastic: Elastic | None

@@ -109,7 +109,7 @@ class LocalPlatform(pulumi.ComponentResource):
     """A cluster's machines on this host, answering SSH."""
 
     machines: tuple[Machine, ...]
-    """The machines in the roster's order: controller, login machines, static nodes."""
+    """The machines in the roster's order."""
     elastic: Elastic | None
     """The way in which the controller creates and repairs machines of nodes; None where it does not."""
     ready: Sequence[pulumi.Resource]

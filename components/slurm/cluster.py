@@ -9,7 +9,7 @@ from pulumi_command import remote
 from cluster.config import ClusterConfig
 from cluster.config.slurm import WarmUp
 from cluster.jobs.warm_up import warm_up
-from cluster.roster import MachineSpec
+from cluster.roster import MachineSpec, monitoring_name
 from cluster.slurm.accounting import desired
 from cluster.slurm.files import digest
 from cluster.slurm.script_tree import Tree, has_scripts
@@ -76,15 +76,15 @@ class SlurmCluster(pulumi.ComponentResource):
         self._name, self._config, self._keys, self._platform = name, config, keys, platform
         self._scripts, self._key = scripts, keys.munge_fingerprint
         controller = next(m for m in platform.machines if "controller" in m.spec.roles)
-        logins = [m for m in platform.machines if "login" in m.spec.roles and m is not controller]
+        others = [m for m in platform.machines if m.spec.roles != ("node",) and m is not controller]
         self._controller = controller
         elastic = platform.elastic
         facts = {"cloud": dict(elastic.cloud), "templates": dict(elastic.templates)} if elastic else None
         self._elastic: pulumi.Output[dict[str, Any] | None] = pulumi.Output.from_input(facts)
         self._digest = digest(payload.slurm_files(config, platform.addresses))
         controls = self._configure(controller)
-        # Not after the controller: a login machine waits for its files by itself, once its own part is done.
-        reached = [self._configure(machine) for machine in logins]
+        # Not after the controller: the others wait for the config version by themselves, once their own part is done.
+        reached = [self._configure(machine) for machine in others]
         joined = self._joined(after=[controls])
         accounts = self._whole("accounting", payload.as_lines(desired(config)), after=[controls])
         ready = self._ready(after=[joined, accounts, *reached])
@@ -102,7 +102,7 @@ class SlurmCluster(pulumi.ComponentResource):
         self.config = ready.id.apply(lambda _: config_text(config))
         self.place = {
             "addresses": ready.id.apply(lambda _: dict(platform.addresses)),
-            "mounts": {machine.spec.name: self._mounts(machine) for machine in (controller, *logins)},
+            "mounts": {machine.spec.name: self._mounts(machine) for machine in (controller, *others)},
             "state": platform.state,
             "exports": platform.exports,
             "elastic": self._elastic,
@@ -123,6 +123,7 @@ class SlurmCluster(pulumi.ComponentResource):
                 secrets[payload.TOKEN_KEY] = keys.tokens
             if platform.elastic and platform.elastic.token is not None:
                 secrets[payload.CLOUD_TOKEN] = platform.elastic.token
+        if machine.spec.name == monitoring_name(self._config):
             from cluster.monitoring.files import secret_file  # noqa: PLC0415 - with the table of alerts
 
             secrets |= {secret_file(name): text for name, text in alert_secrets(self._config).items()}

@@ -21,7 +21,7 @@ from cluster.config.validators.settings import minutes
 from cluster.jobs.script import environment
 from cluster.people import NORMAL, default_account, unix_groups
 from cluster.platforms import registry
-from cluster.roster import MachineSpec, controller_name, elastic_names, node_names, static_names
+from cluster.roster import MachineSpec, Role, controller_name, elastic_names, node_names, static_names
 from cluster.slurm import paths, power_saving
 from cluster.slurm.files import render, render_slurmdbd
 from cluster.slurm.health import health, measurements
@@ -179,8 +179,8 @@ def configure(
     exports: Mapping[str, Any] | None = None,
     elastic: Mapping[str, Any] | None = None,
 ) -> str:
-    """Standard input of `configure` on the controller or a login machine; `state`, `exports` and `elastic` are for the
-    former."""
+    """Standard input of `configure` on a machine that is set up over SSH; `state`, `exports` and `elastic` are for the
+    controller."""
     payload: Configure = {
         "cluster": config.name,
         "roles": list(machine.roles),
@@ -191,7 +191,7 @@ def configure(
         "setup": setup_version(),
     }
     if config.monitoring:
-        _add_monitoring(payload, config, controls="controller" in machine.roles)
+        _add_monitoring(payload, config, machine.roles)
     if config.containers.data:
         payload["containers"] = config.containers.data
     files = slurm_files(config, addresses)
@@ -225,14 +225,15 @@ def configure(
     return as_lines(payload)
 
 
-def _add_monitoring(payload: Configure, config: ClusterConfig, *, controls: bool) -> None:
+def _add_monitoring(payload: Configure, config: ClusterConfig, roles: Sequence[Role]) -> None:
     from cluster.monitoring import files, gpus  # noqa: PLC0415 - with the table of alerts
 
     payload["node_exporter"] = files.node_exporter(config)
-    if controls and (metrics := files.monitoring(config)):
+    role: Role | None = "controller" if "controller" in roles else "monitoring" if "monitoring" in roles else None
+    if role and (metrics := files.monitoring(config, role)):
         payload["monitoring"] = metrics
-        if of_gpus := gpus.exporter(config):
-            payload["gpu_exporter"] = of_gpus
+    if role == "controller" and (of_gpus := gpus.exporter(config)):
+        payload["gpu_exporter"] = of_gpus
 
 
 def _add_topology(payload: Configure, config: ClusterConfig) -> None:

@@ -36,6 +36,7 @@ from system.host import Part, SetupError, journal, one_by_one, read_json, run, s
 UNITS = {
     "controller": ("munge", "mariadb", "slurmdbd", "slurmctld", "ssh"),
     "login": ("munge", "ssh"),
+    "monitoring": ("munge", "ssh"),
     "node": ("munge", "slurmd", "ssh"),
 }
 JOINING = ("hpc-node", "hpc-watch")  # on machines that set themselves up
@@ -164,6 +165,8 @@ def roles() -> list[str]:
         "node": Path("/etc/hpc/node.json"),
     }
     found = [role for role, mark in marks.items() if _exists(mark)]
+    if not found and _exists(monitoring.SETTINGS):
+        return ["monitoring"]
     return found if "node" in found or not _exists(Path("/etc/hpc/started/slurmd")) else [*found, "node"]
 
 
@@ -192,6 +195,10 @@ def parts(mine: list[str]) -> dict[str, Part]:
         **{f"disks {path}": (lambda path=path: mounts.disk_usage(path)) for path in mounts.local_paths(mine)},
         **{f"disks {path}": (lambda path=path: mounts.shared_usage(path)) for path in mounts.shared_targets()},
     }
+    if monitoring.PROMETHEUS in monitoring.units():
+        from monitoring import prometheus
+
+        found["alerts"] = prometheus.firing
     if "node" in mine:
         found["jobs"] = lambda: sorted(lost_jobs.alive())
     if not controls:
@@ -199,7 +206,6 @@ def parts(mine: list[str]) -> dict[str, Part]:
     else:
         from accounting import accounts, records
         from jobs import lost_submissions, prologs
-        from monitoring import prometheus
         from reconcile import service
         from slurm import scheduler, topology
 
@@ -208,8 +214,6 @@ def parts(mine: list[str]) -> dict[str, Part]:
             found["topology"] = topology.refused
         if watch := (phase_state.last("configure") or {}).get("watch"):
             found["failover"] = lambda: _failover(watch)
-        if monitoring.PROMETHEUS in monitoring.units():
-            found["alerts"] = prometheus.firing
         found["scripts"] = prologs.observe
         found |= {f"slurm {name}": part for name, part in scheduler.PARTS.items()}
         found |= {f"accounting {name}": part for name, part in accounts.PARTS.items()}

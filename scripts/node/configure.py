@@ -1,4 +1,4 @@
-"""Phase `configure`: a controller or login machine is what the stack says."""
+"""Phase `configure`: a machine that is set up over SSH is what the stack says."""
 
 from importlib import import_module
 from typing import Any
@@ -11,7 +11,7 @@ from system.host import enable, reload_units
 
 
 def configure(payload: dict[str, Any]) -> None:
-    """Controller and login machines, alone or in one, and nodes that share a machine with either."""
+    """Controller and login machines, alone or in one, nodes that share one with either, the machine of Prometheus."""
     installation.wait_for()
     reload_units()  # what a set-up that was killed has written
     roles = payload["roles"]
@@ -47,8 +47,10 @@ def configure(payload: dict[str, Any]) -> None:
     else:
         slurmd.stop_controller_daemons()
     config = cluster_state.wait_for_config(controller=payload["conf_server"].partition(":")[0])
-    if "login" in roles and control is None:
+    if control is None:
         login.configure(payload.get("files", {}))
+    if "monitoring" in roles:
+        monitoring.control(payload["monitoring"])
     if "node" in roles:
         program.keep(config.get("health"))
         monitoring.export_gpus(config.get("gpu_exporter"))

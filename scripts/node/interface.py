@@ -140,17 +140,22 @@ class Reconcile(TypedDict):
     spares: dict[str, Spares]
 
 
-class Monitoring(TypedDict):
-    """Prometheus and Alertmanager on the controller: arguments, and texts of their files below /etc/prometheus.
-    `leave_out`: beginnings of names that the set-up's own exporter leaves out. `idle`: the query of idle GPUs by job,
-    empty without GPUs. `secrets`: marks in alertmanager.yml,
-    and the files that have their texts."""
-
-    prometheus: str
-    alertmanager: str
+class _Metrics(TypedDict):
     interval_seconds: int
     leave_out: list[str]
     idle: str
+
+
+class Monitoring(_Metrics, total=False):
+    """Metrics of the cluster, on the controller and on Prometheus' own machine. `leave_out`: beginnings of names that
+    the set-up's own exporter leaves out. `idle`: the query of idle GPUs by job, empty without GPUs. `prometheus_on`:
+    Prometheus' own machine; absent without one. The rest is that machine's, or the controller's: arguments of
+    Prometheus and Alertmanager, texts of their files below /etc/prometheus, and of `secrets` the marks in
+    alertmanager.yml with the files that have their texts."""
+
+    prometheus_on: str
+    prometheus: str
+    alertmanager: str
     secrets: dict[str, str]
     files: dict[str, list[str]]
 
@@ -174,13 +179,14 @@ class _Containers(_Controller, total=False):
     reconcile: Reconcile  # absent where no node is elastic or spare
     topology: Topology  # absent without topology.conf
     watch: str  # the address of the machine that brings the controller back in its other zone; absent without one
-    monitoring: Monitoring  # the controller's; absent without metrics
+    monitoring: Monitoring  # the controller's, and that of Prometheus' own machine; absent without metrics
     node_exporter: str  # arguments of node_exporter; absent without metrics
     gpu_exporter: GpuExporter  # absent without metrics or GPUs
 
 
 class Configure(_Containers):
-    """Phase `configure`; the optional keys but `containers` are the controller's."""
+    """Phase `configure`; of the optional keys only `containers`, `node_exporter` and `monitoring` are not the
+    controller's alone."""
 
     cluster: str
     roles: list[str]
@@ -394,7 +400,7 @@ class Observation(TypedDict, total=False):
     scripts: dict[str, str]
     reconcile: dict[str, Any]  # a controller's: mode, why, brakes, cooling, alerts, jobs, actions; empty without a loop
     failover: dict[str, Any]  # a controller's: time, mode, armed, said, journal, why it can't be read; absent without
-    alerts: list[dict[str, str]]  # a controller's: those that fire; absent without Prometheus
+    alerts: list[dict[str, str]]  # those that fire; absent where Prometheus is not
     jobs: list[str]  # that have a process on a node; `records` of accounting/records.py are the controller's
     slurm: dict[str, Any]  # nodes and partitions (rows of scontrol), jobs, config, ping, statistics, database
     accounting: dict[str, Any]  # accounts, associations, users, qos, as sacctmgr prints them

@@ -227,6 +227,13 @@ MONITORED_SAMPLES: list[Sample] = [
     ("monitoring.receivers.slack", at("monitoring", "receivers", slack="#alerts"), Effect.NOTHING),
     ("monitoring.receivers.webhook", at("monitoring", "receivers", webhook=True), Effect.NOTHING),
     ("monitoring.interval_seconds", at("monitoring", interval_seconds=60), Effect.NOTHING),
+    ("monitoring.machine", at("monitoring", machine={}), Effect.NOTHING),
+]
+APART: Cluster = {**LAB, "monitoring": {"machine": {}}}
+"""A cluster whose Prometheus has a machine of its own."""
+APART_SAMPLES: list[Sample] = [
+    ("monitoring.machine", gone("monitoring", "machine"), Effect.REPLACE),
+    ("monitoring.machine.machine_type", at("monitoring", "machine", machine_type="local-2c"), Effect.NOTHING),
 ]
 GROWING: Cluster = {
     "platform": "local",

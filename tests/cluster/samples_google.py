@@ -161,6 +161,15 @@ SAMPLES: list[Sample] = [
     ("customize", at(customize=[{"type": "gcp:compute/disk:Disk", "set": {"description": "x"}}]), _REPLACE),
     ("nodesets.*.gpus", at("nodesets", "cpu", machine_type="n1-standard-1", gpus={"type": "t4", "count": 1}), _REPLACE),
 ]  # fmt: skip
+_MACHINE = ("monitoring", "machine")
+APART: Cluster = {**CLOUD, "monitoring": {"machine": {"disk": {"size_gb": 250}}}}
+"""A cluster whose Prometheus has a machine of its own."""
+APART_SAMPLES: list[Sample] = [
+    ("monitoring.machine.machine_type", at(*_MACHINE, machine_type="n2-standard-8"), _REPLACE),
+    ("monitoring.machine.disk.type", at(*_MACHINE, "disk", type="pd-ssd"), _REPLACE),
+    ("monitoring.machine.disk.size_gb", at(*_MACHINE, "disk", size_gb=300), _NOTHING),
+    ("monitoring.machine.disk.size_gb", at(*_MACHINE, "disk", size_gb=220), _REFUSED),
+]
 MANAGED_SAMPLES: list[Sample] = [
     ("controller.disk.size_gb", at("controller", "disk", size_gb=220), _REFUSED),
     ("login.disk.size_gb", at("login", "disk", size_gb=220), _REFUSED),

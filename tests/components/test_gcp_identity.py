@@ -72,6 +72,10 @@ class TestRoles:
     def test_everybody_may_do_what_its_machines_do_and_no_more(self):
         assert granted(made()) == MAY
 
+    def test_a_machine_of_prometheus_reads_what_a_login_machine_reads(self):
+        allowed = {name.replace("login-0", "monitoring"): may for name, may in MAY["login"].items()}
+        assert granted(made(monitoring={"machine": {}})) == {**MAY, "mon": allowed}
+
     def test_roles_without_machines_have_no_account(self):
         alone = made(login={"on": "controller"}, nodesets={"cpu": {"on": "controller"}}, **PLAIN)
         assert [account.inputs["accountId"] for account in alone.all(ACCOUNT)] == ["cloud-ctl"]

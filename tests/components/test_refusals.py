@@ -1,5 +1,6 @@
 """What `./hpc up` refuses, the program refuses too: who types `pulumi up` has nobody else to stop it."""
 
+import json
 from typing import Any, ClassVar
 
 import pulumi
@@ -99,3 +100,14 @@ class TestSecretsOfReceivers:
         assert [one.name for one in recording.resources if "hush" in str(one.shown)] == []
         sent = [one.name for one in recording.resources if "hush" in str(one.inputs)]
         assert sent == ["dev-controller-secrets"]
+
+    def test_it_reaches_the_machine_of_alertmanager_alone_where_that_is_another(self) -> None:
+        urls = {"hpc:slackUrl": "https://hooks.slack.com/hush", "hpc:webhookUrl": "https://example.org/hush"}
+        apart = {**self.ALERTED, "monitoring": {**self.ALERTED["monitoring"], "machine": {}}}
+        recording = deploy({**settings(apart), **urls})
+        assert [one.name for one in recording.resources if "hush" in str(one.inputs)] == ["dev-monitoring-secrets"]
+        given = json.loads(recording.one("dev-controller-configure").inputs["stdin"])["monitoring"]
+        assert given.keys() == {"interval_seconds", "leave_out", "idle", "prometheus_on"}
+        given = json.loads(recording.one("dev-monitoring-configure").inputs["stdin"])
+        assert given["roles"] == ["monitoring"]
+        assert "--web.listen-address=127.0.0.1:" in given["monitoring"]["prometheus"]

@@ -31,7 +31,7 @@ TOKENS: dict[str, set[str]] = {
             for name in (
                 "GcpPlatform Services Network Nat Peering Identity Secrets SetupBucket Storage ExascalerLustre "
                 "ExascalerServer ManagedLustre ExistingLustre FilestoreShare NfsDirectories Buckets Image Machines "
-                "Controller Login Nodeset"
+                "Controller Login Monitoring Nodeset"
             ).split()
         ),
         "pulumi-python:dynamic/gcp:BakeLeftovers",

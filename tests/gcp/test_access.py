@@ -72,9 +72,10 @@ def recorded(of: ClusterConfig, *, preview: bool = False) -> tuple[Recording, Ma
 
 class TestWithoutPublicAddress:
     def test_controller_and_login_machines_have_tunnels_of_their_own(self) -> None:
-        recording, connections, _ = recorded(config(login={"count": 2}))
+        recording, connections, _ = recorded(config(login={"count": 2}, monitoring={"machine": {}}))
         tunnels = {instance.name: port for instance, port in recording.tunnels}
-        assert sorted(tunnels) == ["small-controller", "small-login-0", "small-login-1"]
+        assert sorted(tunnels) == ["small-controller", "small-login-0", "small-login-1", "small-monitoring"]
+        assert len(set(tunnels.values())) == len(tunnels)
         assert {name: (c["host"], c["port"]) for name, c in connections.items()} == {
             f"on-{name}": ("127.0.0.1", port) for name, port in tunnels.items()
         }

@@ -105,13 +105,14 @@ def records(seen: ClusterObservation) -> Iterator[ClusterFinding]:
 
 def prometheus(seen: ClusterObservation) -> Iterator[ClusterFinding]:
     """Prometheus, where the stack has it: without it nobody gets an alert."""
-    why = seen.controller.error("alerts")
-    if why and not seen.controller.is_busy:
+    there = seen.monitoring
+    why = there.error("alerts")
+    if why and not there.is_busy:
         yield ClusterFinding(
             id="monitoring-down",
-            where=(seen.controller.name,),
+            where=(there.name,),
             what=f"Prometheus does not answer, so no alert fires: {why}",
-            todo=f"./hpc ssh {seen.stack} controller -- systemctl restart prometheus",
+            todo=f"./hpc ssh {seen.stack} {there.roles[0]} -- systemctl restart prometheus",
             note="Its log on that machine: journalctl -u prometheus",
         )
 

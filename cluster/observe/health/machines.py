@@ -22,17 +22,20 @@ OLDEST = 60
 """Days after which old packages are a finding. Ubuntu publishes security updates nearly every week."""
 
 
+_LOSSES = {
+    "controller": ("controller machine", "no job starts and nobody can ask for one; jobs that run go on"),
+    "login": ("login machine", "nobody can log in there"),
+    "monitoring": ("machine of Prometheus", "nothing collects metrics and no alert fires; Slurm and jobs go on"),
+}
+"""Machines by their role: what they are called, and what is missing without them."""
+
+
 def unreachable(seen: ClusterObservation) -> Iterator[ClusterFinding]:
-    """Controller and login machines that do not answer SSH; nodes have a finding of their own."""
+    """Machines that do not answer SSH; nodes have a finding of their own."""
     for machine in seen.machines:
         if machine.reached or machine.late or machine.roles == ("node",):
             continue
-        loss = (
-            "no job starts and nobody can ask for one; jobs that run go on"
-            if "controller" in machine.roles
-            else "nobody can log in there"
-        )
-        kind = "controller machine" if "controller" in machine.roles else "login machine"
+        kind, loss = next(said for role, said in _LOSSES.items() if role in machine.roles)
         yield ClusterFinding(
             id="machine-unreachable",
             where=(machine.name,),

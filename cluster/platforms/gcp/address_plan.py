@@ -3,7 +3,7 @@
 The system network is cut into sixteen equal parts:
 
     part 0-7    the controller has the second address; all others go to nodes and builders, as they come
-    part 8      login machines
+    part 8      login machines; near its end the machine of Prometheus
     part 9      Lustre's management server, then its metadata servers
     part 10-15  Lustre's object storage servers
 
@@ -53,7 +53,7 @@ class Plan:
     filestore: str | None = None
     """Range of a Filestore of a basic tier, which has a peering of its own."""
     of: Mapping[str, str] = field(default_factory=dict)
-    """Fixed address of controller, login machines and Lustre servers, by name; empty in an existing network."""
+    """Fixed address of machines that are no nodes, Lustre servers among them, by name; empty in an existing network."""
     dynamic: str = ""
     """The range of nodes' addresses: first and last."""
 
@@ -92,8 +92,8 @@ def fabric_of(config: ClusterConfig) -> Fabric:
 
 def reserved(config: ClusterConfig) -> tuple[str, ...]:
     """Names of the machines that keep one address for as long as they are in the stack."""
-    people = [machine.name for machine in machines(config) if {"controller", "login"} & set(machine.roles)]
-    return (*people, *(server.name for server in servers(config)))
+    ours = [machine.name for machine in machines(config) if machine.roles != ("node",)]
+    return (*ours, *(server.name for server in servers(config)))
 
 
 def room(config: ClusterConfig) -> dict[str, tuple[int, int]]:
@@ -105,7 +105,10 @@ def room(config: ClusterConfig) -> dict[str, tuple[int, int]]:
     # Among the nodes' addresses is the controller's, and the builder's for as long as that lives.
     nodes = LOGIN * part - FIRST - 2
     return {
-        "login machines": (sum(machine.roles == ("login",) for machine in found), part - 1),
+        "login machines": (
+            sum(machine.roles == ("login",) for machine in found),
+            part - (3 if any(machine.roles == ("monitoring",) for machine in found) else 1),
+        ),
         "Lustre metadata servers": (lustre.count("mds"), part - 2),
         "Lustre object storage servers": (lustre.count("oss"), (PARTS - OBJECTS) * part - 1 - KEPT_AT_END),
         "nodes": (sum(machine.roles == ("node",) for machine in found) + len(elastic_machines(config)), nodes),
@@ -142,6 +145,8 @@ def _fixed(config: ClusterConfig, system: ipaddress.IPv4Network) -> Iterable[tup
             yield machine.name, str(system.network_address + FIRST)
         elif "login" in machine.roles:
             yield machine.name, str(_start(system, LOGIN) + machine.index)
+        elif "monitoring" in machine.roles:
+            yield machine.name, str(_start(system, METADATA) - 3)
     for server in servers(config):
         at = {"mgs": _start(system, METADATA), "mds": _start(system, METADATA) + 1, "oss": _start(system, OBJECTS)}
         yield server.name, str(at[server.kind] + server.index)

@@ -24,7 +24,7 @@ from cluster.platforms.gcp.filesystems.registry import EXPORTS, file_systems
 from cluster.platforms.gcp.image import BAKED, bakes, gpu_types, installs, recipe, recipe_row, rxdm_of_driver
 from cluster.platforms.gcp.names import place
 from cluster.platforms.gcp.platform import BASE_IMAGES, NETWORK
-from cluster.roster import nodeset_type
+from cluster.roster import monitoring_machine, nodeset_type
 
 LARGEST_SERVICES = 22
 """Prefix length: half of it is a /23, Managed Lustre's least (cloud.google.com/managed-lustre/docs/vpc)."""
@@ -323,6 +323,9 @@ def _boots(config: ClusterConfig) -> Iterator[tuple[Location, Disk, str, str]]:
     yield ("controller", "disk"), controller.disk, "controller", controller.machine_type
     if not config.login.on and config.login.count:
         yield ("login", "disk"), config.login.disk, "login", config.login.machine_type or controller.machine_type
+    if own := monitoring_machine(config):
+        kind = own.machine_type or controller.machine_type
+        yield ("monitoring", "machine", "disk"), own.disk, "monitoring", kind
     for name, section in config.nodesets.items():
         if not section.on:
             yield ("nodesets", name, "disk"), section.disk, "node", section.machine_type or controller.machine_type

@@ -7,9 +7,9 @@ from cluster.config.cluster import ClusterConfig
 from cluster.config.machines import Disk
 from cluster.config.storage import Targets
 from cluster.findings import Finding, Location, listing
-from cluster.roster import MachineSpec
+from cluster.roster import MachineSpec, monitoring_machine
 
-BOOT_TYPES = {"controller": "pd-ssd", "login": "pd-balanced", "node": "pd-ssd"}
+BOOT_TYPES = {"controller": "pd-ssd", "login": "pd-balanced", "monitoring": "pd-balanced", "node": "pd-ssd"}
 """Type of boot disks by a machine's first role."""
 NEWER = "hyperdisk-balanced"
 """Disk types of machines that take no persistent disks, as A3 Ultra and A4."""
@@ -38,6 +38,8 @@ def section(config: ClusterConfig, spec: MachineSpec) -> Disk:
     """Return what the file says of a machine's boot disk."""
     if spec.roles[0] == "controller":
         return config.controller.disk
+    if spec.roles == ("monitoring",) and (own := monitoring_machine(config)):
+        return own.disk
     return config.nodesets[spec.nodeset].disk if spec.nodeset else config.login.disk
 
 

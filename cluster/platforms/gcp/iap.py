@@ -16,6 +16,8 @@ _FIRST_PORT = 20000
 _PORTS = 10000
 _BLOCK = 20
 """Ports of one cluster. All lie below those that systems give to outgoing connections (32768 on Linux)."""
+LAST = _BLOCK - 1
+"""Index of the last of these."""
 
 _BEING_MADE = re.compile(r"\[4003|\[4047|Unexpected error while connecting")
 """4003: nothing listens there yet. 4047: the machine is not known yet, as right after it was made."""

@@ -124,6 +124,25 @@ def boot_size(edit: Edit) -> Impact:
     return NoEffect("the disk grows at once, its file system at the machine's next boot")
 
 
+@rule(Effect.NOTHING, Effect.REPLACE, Effect.REFUSED)
+def metrics_machine(edit: Edit) -> Impact:
+    """Type or boot disk of the machine of Prometheus."""
+    (old, was), (_, now) = (
+        (spec, disks.boot_disk(config, spec))
+        for config in (edit.before, edit.after)
+        for spec in roster.machines(config)
+        if spec.roles == ("monitoring",)
+    )
+    meanwhile = "nothing is collected meanwhile; Slurm and jobs are not affected"
+    if was[0] != now[0]:
+        return Replace(f"{old.name} is recreated, and its metrics go with its disk; {meanwhile}")
+    if edit.path[-1] == "machine_type":
+        return Replace(f"{old.name} is stopped, and started as the other type; {meanwhile}")
+    if now[1] < was[1]:
+        return Refuse("a disk can grow, but not shrink: put it back")
+    return _SAME if now == was else NoEffect("the disk grows at once, its file system at the machine's next boot")
+
+
 _MOUNT_AGAIN = "./hpc ssh {stack} MACHINE -- reboot"
 
 
@@ -325,6 +344,8 @@ TABLE: Mapping[str, Impact | Rule] = {
     "image": image_system,
     "image.base": image_base,
     "monitoring": image_system,
+    "monitoring.machine.machine_type": metrics_machine,
+    "monitoring.machine.disk": metrics_machine,
     "controller.machine_type": controller_type,
     "controller.disk": role_machine,
     "controller.disk.size_gb": boot_size,

@@ -39,6 +39,7 @@ LONGEST = 63
 ACCOUNTS: Mapping[str, str] = {
     "controller": "ctl",
     "login": "login",
+    "monitoring": "mon",
     "node": "node",
     "builder": "bake",
     "watch": "watch",
@@ -79,7 +80,7 @@ def watch_url(config: ClusterConfig) -> str:
 def labels(config: ClusterConfig, part: str) -> dict[str, str]:
     """Labels of everything that takes some, by which bills and consoles separate clusters and their parts.
 
-    `part` is controller, login, node, lustre, storage, image, network or watch.
+    `part` is controller, login, monitoring, node, lustre, storage, image, network or watch.
     """
     return {"hpc-cluster": config.name, "hpc-part": part, "managed-by": "pulumi"}
 

@@ -9,6 +9,7 @@ from cluster.catalog.bounds import GOOGLE_INSTANCES
 from cluster.config.cluster import ClusterConfig
 from cluster.config.image import Image
 from cluster.config.machines import Controller, Login, Nodeset
+from cluster.config.monitoring import Monitoring, MonitoringMachine
 from cluster.config.network import Network
 from cluster.config.partitions import Partition
 from cluster.config.slurm import SlurmSettings
@@ -40,7 +41,12 @@ DEFAULTS: Mapping[str, Any] = {
 }
 BASE_IMAGES = ("ubuntu-2204", "ubuntu-2404")
 """Operating systems of the catalog that machines can have, the default first."""
-MACHINE_TYPES: Mapping[str, str] = {"controller": "c2-standard-8", "login": "c2-standard-4", "node": "n2-standard-2"}
+MACHINE_TYPES: Mapping[str, str] = {
+    "controller": "c2-standard-8",
+    "login": "c2-standard-4",
+    "monitoring": "n2-standard-2",
+    "node": "n2-standard-2",
+}
 """Default machine types by role."""
 
 
@@ -104,6 +110,8 @@ PLATFORM = Platform(
         Image: frozenset({"bake", "recipe", "snapshot", "name", "provision", "packages", "builder"}),
         Controller: frozenset({"disk", "state_disk", "capacity", "failover", "failover_zone", "failover_mode"}),
         Login: frozenset({"disk", "capacity", "public", *ON_MACHINES[Login]}),
+        Monitoring: frozenset({"machine"}),
+        MonitoringMachine: frozenset({"disk"}),
         Nodeset: frozenset({"disk", "capacity", *ON_MACHINES[Nodeset]}),
         Partition: ON_MACHINES[Partition],
         SlurmSettings: ON_MACHINES[SlurmSettings],

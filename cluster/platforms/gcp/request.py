@@ -48,7 +48,7 @@ class Ask:
 
 
 def asks(config: ClusterConfig) -> list[Ask]:
-    """The machines, kind by kind: controller, login machines, nodesets, Lustre servers."""
+    """The machines, kind by kind: controller, login machines, that of Prometheus, nodesets, Lustre servers."""
     found = []
     for spec in machines(config):
         if spec.index and "controller" not in spec.roles:
@@ -58,6 +58,8 @@ def asks(config: ClusterConfig) -> list[Ask]:
         elif spec.nodeset:
             section = config.nodesets[spec.nodeset]
             count, what, capacity = section.static, f"nodeset {spec.nodeset}", section.ways[0]
+        elif "monitoring" in spec.roles:
+            count, what, capacity = 1, "monitoring", None
         else:
             count, what, capacity = config.login.count, "login", config.login.capacity
         way, gpu = _way(capacity), spec.gpu if spec.nodeset else None

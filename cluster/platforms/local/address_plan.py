@@ -2,7 +2,7 @@
 
 The network is cut into eight equal blocks:
 
-    block 0    .1 gateway (the host), .2 controller, .3 and up login machines
+    block 0    .1 gateway (the host), .2 controller, .3 and up login machines; the last but one that of Prometheus
     block 1-7  one for each nodeset, in the order of their names; node 0 has the block's second address
 
 A nodeset with `addresses` lives in that block instead. `keep` writes the blocks of a running cluster into its
@@ -93,6 +93,8 @@ def plan(config: ClusterConfig) -> AddressPlan:
             address = first + 2
         elif "login" in machine.roles:
             address = first + 3 + machine.index
+        elif "monitoring" in machine.roles:
+            address = first + network.num_addresses // BLOCKS - 2
         else:
             address = starts[machine.nodeset or ""] + machine.index
         of[machine.name] = str(address)

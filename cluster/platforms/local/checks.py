@@ -10,6 +10,7 @@ from cluster.config.cluster import ClusterConfig
 from cluster.config.fields import shown
 from cluster.findings import Finding, unknown
 from cluster.platforms.local import address_plan
+from cluster.roster import monitoring_machine
 
 ROOM_BESIDE_LOGIN = 3
 """Addresses of block 0 that are taken before the login machines: the network's own, gateway, controller."""
@@ -105,13 +106,15 @@ def _owner(nodeset: str) -> str:
 
 
 def _logins(config: ClusterConfig, whole: ipaddress.IPv4Network) -> Iterator[Finding]:
-    room = whole.num_addresses // address_plan.BLOCKS - ROOM_BESIDE_LOGIN - 1
+    own = monitoring_machine(config) is not None
+    room = whole.num_addresses // address_plan.BLOCKS - ROOM_BESIDE_LOGIN - 1 - own
     if config.login.count > room:
         yield Finding(
             id="login-count",
             at=("login", "count"),
             given=str(config.login.count),
-            allowed=f"0 to {room}: the first eighth of {whole} holds gateway, controller and login machines",
+            allowed=f"0 to {room}: the first eighth of {whole} holds gateway, controller and login machines"
+            + (" and that of Prometheus" if own else ""),
             todo="lower the count, or widen network.cidr",
         )
 

@@ -108,6 +108,7 @@ IMPACTS: Mapping[str, Impact | Rule] = {
     "controller.machine_type": _controller,
     "controller.failover": NoEffect("a process of this host begins or ends to watch the controller's machine"),
     "login.machine_type": _login,
+    "monitoring.machine.machine_type": NoEffect(_SAME_SHAPE.format("that of Prometheus runs")),
     "nodesets.*.machine_type": _node,
     "nodesets.*.gpus": _node,
     "nodesets.*.addresses": _addresses,

@@ -4,6 +4,7 @@ from cluster.catalog.bounds import BRIDGE_PORTS
 from cluster.config.cluster import ClusterConfig
 from cluster.config.image import Image
 from cluster.config.machines import Controller, Login, Nodeset
+from cluster.config.monitoring import Monitoring
 from cluster.config.partitions import Partition
 from cluster.config.slurm import SlurmSettings
 from cluster.config.storage import Storage
@@ -19,7 +20,7 @@ PLATFORM = Platform(
         "image": {"base": "debian-12"},
         "deletion_protection": False,
     },
-    machine_types={"controller": "local-1c", "login": "local-1c", "node": "local-2c"},
+    machine_types={"controller": "local-1c", "login": "local-1c", "monitoring": "local-1c", "node": "local-2c"},
     images=("debian-12", "debian-13"),
     any_machine_type=True,
     elastic=True,
@@ -30,6 +31,7 @@ PLATFORM = Platform(
         Storage: frozenset({"shared", "read_only"}),
         Controller: frozenset({"failover", "failover_mode"}),
         Login: ON_MACHINES[Login],
+        Monitoring: frozenset({"machine"}),
         Nodeset: frozenset({"addresses", "capacity", *ON_MACHINES[Nodeset]}),
         Partition: ON_MACHINES[Partition],
         SlurmSettings: ON_MACHINES[SlurmSettings],

@@ -17,7 +17,7 @@ from cluster.config.machines import Nodeset
 from cluster.config.slurm import Script
 from cluster.platforms.gcp.filesystems.registry import targets
 from cluster.platforms.local.address_plan import BLOCKS, plan
-from cluster.roster import nodeset_type
+from cluster.roster import monitoring_machine, nodeset_type
 from cluster.slurm.files import render
 from cluster.slurm.slurm_conf import topology
 
@@ -250,12 +250,17 @@ def _people(own: Section) -> Section:
 
 def _monitoring(given: Section | None) -> Section:
     """Metrics and alerts as they are; nobody gets these, since a rehearsal has no way out."""
-    return {} if given is None else {"monitoring": {key: one for key, one in given.items() if key != "receivers"}}
+    if given is None:
+        return {}
+    found = {key: one for key, one in given.items() if key not in ("receivers", "machine")}
+    own = {"machine": _only(given["machine"], "machine_type")} if given.get("machine") is not None else {}
+    return {"monitoring": {**found, **own}}
 
 
 def room(config: ClusterConfig, *, nodes: int | None = None, elastic: bool = False) -> int:
     """Longest prefix of a network that the rehearsal's machines fit into."""
-    return prefix(_counts(config, nodes, elastic=elastic), 0 if config.login.on else config.login.count)
+    own = monitoring_machine(config) is not None
+    return prefix(_counts(config, nodes, elastic=elastic), own + (0 if config.login.on else config.login.count))
 
 
 def shared(config: ClusterConfig) -> list[str]:

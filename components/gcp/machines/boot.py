@@ -15,7 +15,7 @@ from pulumi_gcp import secretmanager, storage
 
 from cluster.config import ClusterConfig
 from cluster.platforms.gcp.names import labels, place, search_domains
-from cluster.roster import MachineSpec, controller_name, machines
+from cluster.roster import ROLES, MachineSpec, controller_name, machines
 from components.slurm import payload
 from components.slurm.keys import ClusterKeys
 from components.slurm.payload import DATABASE_PASSWORD, MUNGE_KEY
@@ -213,7 +213,7 @@ class Secrets(pulumi.ComponentResource):
     """
 
     host_keys: dict[str, tls.PrivateKey]
-    """SSH host key of the controller and of each login machine, by name: known before the machine is, so that there is
+    """SSH host key of each machine that is set up over SSH, by name: known before the machine is, so that there is
     no trust on first use."""
 
     def __init__(
@@ -230,7 +230,7 @@ class Secrets(pulumi.ComponentResource):
         super().__init__("hpc:gcp:Secrets", name, {}, opts)
         self._name, self._config, self._members, self._after = name, config, members, list(after)
         self._readers: dict[str, list[pulumi.Resource]] = {role: [] for role in members}
-        known = [role for role in ("controller", "login", "node") if role in members]
+        known = [role for role in ROLES if role in members]
         password = keys.database_password
         self._munge = self._secret("munge", f"{config.name}-munge", keys.munge, roles=known)
         self._database = self._secret("database", f"{config.name}-database", password, roles=["controller"])

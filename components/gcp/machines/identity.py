@@ -80,7 +80,7 @@ class Identity(pulumi.ComponentResource):
         return self._secrets.versions(spec)
 
     def host_key(self, machine: str) -> tls.PrivateKey:
-        """SSH host key of the controller or a login machine, by its name."""
+        """SSH host key of a machine that is set up over SSH, by its name."""
         return self._secrets.host_keys[machine]
 
     def ready(self, role: str) -> list[pulumi.Resource]:

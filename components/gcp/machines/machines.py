@@ -1,4 +1,4 @@
-"""Machines on Google Cloud: what all have in common, the controller, the login machines and the nodes."""
+"""Machines on Google Cloud: what all have in common, the controller, login machines, that of Prometheus, nodes."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -333,11 +333,24 @@ class Controller(pulumi.ComponentResource):
         )
 
 
+class Monitoring(pulumi.ComponentResource):
+    """The machine of Prometheus, where it has one of its own."""
+
+    machine: Machine
+
+    def __init__(
+        self, name: str, args: MachineArgs, spec: MachineSpec, *, opts: pulumi.ResourceOptions | None = None
+    ) -> None:
+        super().__init__("hpc:gcp:Monitoring", name, {}, opts)
+        self.machine = ssh_machine(args, spec, None, public=None, parent=self)
+        self.register_outputs({"address": self.machine.address})
+
+
 class Machines(pulumi.ComponentResource):
-    """Controller, login machines and nodes."""
+    """All machines."""
 
     machines: tuple[Machine, ...]
-    """The machines in the roster's order: controller, login machines, nodes."""
+    """The machines in the roster's order."""
     public: dict[str, pulumi.Output[str]]
     """Public addresses, by the name of the machine that has one."""
     templates: Mapping[str, Sequence[Mapping[str, pulumi.Input[Any]]]]
@@ -369,6 +382,8 @@ class Machines(pulumi.ComponentResource):
             login = Login(f"{config.name}-login", args, logins, opts=child)
             found += login.machines
             self.public |= login.public
+        if own := next((spec for spec in specs if spec.roles == ("monitoring",)), None):
+            found.append(Monitoring(config.name, args, own, opts=child).machine)
         found += [machine for made in nodesets.values() for machine in made.machines]
         self.machines = tuple(found)
         self.register_outputs({"machines": len(found)})

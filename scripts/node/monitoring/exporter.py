@@ -1,6 +1,7 @@
 """The service on the controller that writes what node_exporter does not have, for its textfile collector:
 Slurm's metrics where the release has none of its own, and what this set-up alone has: health checks, config versions,
-the reconcile loop, shared file systems.
+the reconcile loop, shared file systems. Where Prometheus has a machine of its own, it runs there too, and gives the
+controller what jobs make of their GPUs.
 
 Each part is read by a process of its own with a deadline, as those of phase `look` are: one that hangs costs its own
 metrics, and hpc_collector_success says which.
@@ -11,6 +12,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import socket
 import time
 from calendar import timegm
 from collections import Counter
@@ -25,7 +27,7 @@ from monitoring.service import SETTINGS, TEXTFILES
 from reconcile import service as reconcile
 from slurm import hostlist, scheduler, slurmctld
 from system import cluster_state, installation, mounts, munge
-from system.host import Part, SetupError, listens, read_json, run, side_by_side, write
+from system.host import Part, SetupError, listens, log, read_json, run, side_by_side, write
 from system.protected_files import TOKEN_KEY
 
 FILE = TEXTFILES / "hpc.prom"
@@ -39,10 +41,22 @@ def main() -> None:
     settings = read_json(SETTINGS, {})
     interval, leave_out = float(settings["interval_seconds"]), tuple(settings["leave_out"])
     os.environ["TZ"], os.environ["SLURM_BITSTR_LEN"] = "UTC", "0"  # times as UTC, numbers of a long array in full
+    gives = settings.get("prometheus_on") == socket.gethostname()
     while True:
         began = time.monotonic()
-        write(FILE, collect(parts(), leave_out), quiet=True)
+        if gives:
+            _give(settings["idle"])
+        else:
+            write(FILE, collect(parts(), leave_out), quiet=True)
         time.sleep(max(interval - (time.monotonic() - began), 1))
+
+
+def _give(idle: str) -> None:
+    try:
+        if idle:
+            gpu_use.give(idle)
+    except (OSError, SetupError) as error:
+        log(f"nothing for the controller of what jobs make of GPUs: {error}")
 
 
 def collect(wanted: dict[str, Callable[[], Iterable[Sample]]], leave_out: tuple[str, ...] = ()) -> str:
@@ -190,8 +204,10 @@ def parts() -> dict[str, Callable[[], Iterable[Sample]]]:
         "health": _health,
         "reconcile": _reconcile,
     }
-    if idle := read_json(SETTINGS, {}).get("idle"):
-        found |= {"gpu_jobs": _gpu_jobs, "gpu_use": lambda: gpu_use.collect(idle)}
+    settings = read_json(SETTINGS, {})
+    if idle := settings.get("idle"):
+        read = gpu_use.given if settings.get("prometheus_on") else lambda: gpu_use.now(idle)
+        found |= {"gpu_jobs": _gpu_jobs, "gpu_use": lambda: gpu_use.collect(read())}
     for path in mounts.shared_targets():
         found[f"mount:{path.replace(' ', '_')}"] = lambda path=path: _shared(path)
     return found

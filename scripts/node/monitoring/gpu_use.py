@@ -1,5 +1,6 @@
 """What jobs make of their GPUs, from the metrics that dcgm-exporter has of them: summed up by `hpc-metrics` on the
-controller, kept in a file that users can read, shown by `hpc-job` and `./hpc job`.
+controller, kept in a file that users can read, shown by `hpc-job` and `./hpc job`. Where Prometheus has a machine of
+its own, that machine gives the controller the figures of now in the cluster state.
 
 Each collection asks Prometheus for the values of now, so that a job costs the same however long it runs, and its
 figures outlive the metrics. GPUs that a job leaves idle for ten minutes are named to its user, once, if the job asks
@@ -21,6 +22,7 @@ from system import cluster_state
 from system.host import SetupError, log, run, write
 
 FILE = cluster_state.FOLDER / "gpu-use.jsonl"  # a job a line, as users' hpc-job looks for its own
+GIVEN = cluster_state.METRICS / "gpus.json"  # from Prometheus' own machine
 KEPT = 2000  # jobs of the file; then those go that were measured longest ago
 LONGEST_GAP = 300.0  # seconds between two collections that count: after more, what the GPUs did is not known
 MAIL = "/usr/local/sbin/hpc-mail"
@@ -36,17 +38,44 @@ QUERIES = {
 SUMS = ("busy", "sm_active", "tensor_active", "watts")
 """Figures that are summed up over time: GPU seconds, of `watts` joules."""
 _MAIL = re.compile(r"^ *MailUser=(?P<user>\S+) MailType=(?P<types>\S+)$", re.MULTILINE)
+_JOB = re.compile("[0-9_]+")
 Figures = Mapping[str, Mapping[str, float]]
 Job = dict[str, Any]
 
 
-def collect(idle: str) -> Iterator[Sample]:
-    """Sum up what jobs use now, and write to users whose GPUs have become idle: `idle` is the query of these. It has no
-    metrics of its own."""
-    found = {
+def now(idle: str) -> dict[str, dict[str, float]]:
+    """Each figure of now, by job; `idle` is the query of those that are idle. Raises OSError: Prometheus does not
+    answer."""
+    return {
         name: {row["metric"].get("hpc_job", ""): float(row["value"][1]) for row in prometheus.query(expression)}
         for name, expression in {**QUERIES, "idle": idle}.items()
     }
+
+
+def give(idle: str) -> None:
+    """Give the figures of now to the controller: nothing but this machine reaches Prometheus."""
+    cluster_state.give(GIVEN, json.dumps({"time": time.time(), **now(idle)}) + "\n")
+
+
+def given() -> dict[str, dict[str, float]]:
+    """The figures that Prometheus' own machine has given. Raises SetupError: there are none of now."""
+    found = cluster_state.given(GIVEN)
+    try:
+        age = time.time() - float(found.get("time", 0))
+        # Root of any machine may write there, and numbers of jobs become arguments of commands.
+        figures = {
+            name: {job: float(value) for job, value in found.get(name, {}).items() if _JOB.fullmatch(job)}
+            for name in (*QUERIES, "idle")
+        }
+    except (AttributeError, TypeError, ValueError):
+        raise SetupError(f"{GIVEN} can't be read") from None
+    if not abs(age) < LONGEST_GAP:
+        raise SetupError(f"{GIVEN} has nothing new: does hpc-metrics run on the machine of Prometheus?")
+    return figures
+
+
+def collect(found: Figures) -> Iterator[Sample]:
+    """Sum up what jobs use now, and write to users whose GPUs have become idle. It has no metrics of its own."""
     before = (
         {str(job["job"]): job for job in output.json_rows(FILE.read_text()) if "job" in job} if FILE.exists() else {}
     )

@@ -1,5 +1,5 @@
-"""node_exporter on every machine, dcgm-exporter on those with GPUs; Prometheus, Alertmanager and the exporter of this
-set-up on the controller.
+"""node_exporter on every machine, dcgm-exporter on those with GPUs; Prometheus and Alertmanager on the controller or on
+a machine of their own, the exporter of this set-up on both.
 
 All but the last are packages with their own units: those of the distribution, which read their arguments from
 /etc/default, and NVIDIA's.
@@ -112,10 +112,23 @@ def export_gpus(wanted: GpuExporter | None) -> None:
 
 
 def control(wanted: Monitoring | None) -> None:
-    """The controller's part: Prometheus, Alertmanager, and the exporter; or nothing of them, and none of their data."""
+    """Have what is wanted here of Prometheus, Alertmanager and the exporter; nothing of the others, and none of their
+    data."""
     if wanted is None:
         _remove()
         return
+    if "prometheus" in wanted:
+        _serve(wanted)
+    elif _remove_servers():
+        log(f"removed Prometheus and Alertmanager with their data: they are on {wanted.get('prometheus_on')} now")
+    settings = {name: wanted.get(name, "") for name in ("interval_seconds", "leave_out", "idle", "prometheus_on")}
+    text = json.dumps(settings) + "\n"
+    write(SETTINGS, text)
+    write_unit(UNIT, SERVICE)
+    service(EXPORTER, settings=text + SERVICE + _version(), block=False)
+
+
+def _serve(wanted: Monitoring) -> None:
     files = {name: "\n".join(lines) + "\n" for name, lines in wanted["files"].items()}
     if not has_user(USER):
         raise _missing(PROMETHEUS)
@@ -131,10 +144,6 @@ def control(wanted: Monitoring | None) -> None:
     read = json.dumps({name: text for name, text in files.items() if not name.startswith("targets/")}, sort_keys=True)
     _package(ALERTMANAGER, wanted["alertmanager"], read)
     _package(PROMETHEUS, wanted["prometheus"], read)
-    settings = json.dumps({name: wanted[name] for name in ("interval_seconds", "leave_out", "idle")}) + "\n"
-    write(SETTINGS, settings)
-    write_unit(UNIT, SERVICE)
-    service(EXPORTER, settings=settings + SERVICE + _version(), block=False)
 
 
 def units() -> list[str]:
@@ -168,23 +177,26 @@ def _stop(*names: str) -> None:
             forget(name)
 
 
+def _remove_servers() -> bool:
+    """Stop Prometheus and Alertmanager, and remove their data; True if they were here."""
+    _stop(PROMETHEUS, ALERTMANAGER)
+    mark = ETC / "targets/hpc.json"  # the last to go, so that one that was killed goes on
+    if not mark.exists():
+        return False
+    shutil.rmtree(DATA / "metrics2", ignore_errors=True)
+    for path in (*SECRETS.glob("*"), ETC / ALERTING, ETC / "rules/hpc.yml", ETC / "targets/hpc-gpus.json", mark):
+        remove(path)
+    return True
+
+
 def _remove() -> None:
-    _stop(EXPORTER, PROMETHEUS, ALERTMANAGER)
+    _stop(EXPORTER)
+    _remove_servers()
     if not SETTINGS.exists():
         return
     unread_units()
-    for path in (
-        *SECRETS.glob("*"),
-        ETC / ALERTING,
-        ETC / "rules/hpc.yml",
-        ETC / "targets/hpc.json",
-        ETC / "targets/hpc-gpus.json",
-        TEXTFILES / "hpc.prom",
-        UNIT,
-        SETTINGS,
-    ):
+    for path in (TEXTFILES / "hpc.prom", UNIT, SETTINGS):
         remove(path)
-    shutil.rmtree(DATA / "metrics2", ignore_errors=True)
     log("removed metrics and alerts: the stack has no section `monitoring` any more")
 
 

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -191,6 +192,19 @@ class TestScreen:
         assert status_screen.alerts(seen)[1:] == [row]
         facts(seen, "controller")["alerts"] = {"error": "Connection refused"}
         assert [finding.id for finding in findings(seen)] == ["monitoring-down"]
+
+    def test_those_of_prometheus_own_machine_are_shown_and_its_loss_is_a_finding(self) -> None:
+        seen = healthy()
+        row = {"name": "NodeDown", "severity": "critical", "actor": "you", "since": "2026-11-23T14:29:19Z"}
+        apart = MachineObservation(
+            name="dev-monitoring", roles=("monitoring",), reached=True, facts={"alerts": [{**row, "summary": "down"}]}
+        )
+        seen = replace(seen, machines=(*seen.machines, apart))
+        assert [shown[0] for shown in status_screen.alerts(seen)[1:]] == ["NodeDown"]
+        lost = replace(seen, machines=(*seen.machines[:-1], replace(apart, reached=False, why="no route", facts={})))
+        (finding,) = findings(lost)
+        assert (finding.id, finding.where) == ("machine-unreachable", ("dev-monitoring",))
+        assert "nothing collects metrics" in finding.what
 
     def test_what_is_not_known_is_said(self) -> None:
         lost = MachineObservation(name="c", roles=("controller",), reached=False)

@@ -22,6 +22,8 @@ from tests.cluster import samples_google as google
 from tests.cluster import samples_health as health
 from tests.cluster import samples_warm_up as warm_up
 from tests.cluster.samples import (
+    APART,
+    APART_SAMPLES,
     GROWING,
     GROWING_SAMPLES,
     LAB,
@@ -41,6 +43,8 @@ ALL = [
         (LAB, SAMPLES),
         (GROWING, GROWING_SAMPLES),
         (MONITORED, MONITORED_SAMPLES),
+        (APART, APART_SAMPLES),
+        (google.APART, google.APART_SAMPLES),
         (CHECKED, health.SAMPLES),
         (warm_up.WARMED, warm_up.SAMPLES),
         (google.CLOUD, google.SAMPLES),

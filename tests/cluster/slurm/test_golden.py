@@ -38,8 +38,8 @@ def _monitoring(cluster: ClusterConfig) -> dict[str, str]:
         return {}
     files = {name.replace("/", "-"): text for name, text in monitoring.render(cluster, wanted).items()}
     files.pop(monitoring.RULES.replace("/", "-"))
-    part = monitoring.monitoring(cluster) or {}
-    said = {name: part[name] for name in ("prometheus", "alertmanager", "interval_seconds", "leave_out", "secrets")}
+    part = monitoring.monitoring(cluster, monitoring.server(wanted)) or {}
+    said = {name: value for name, value in part.items() if name not in ("files", "idle")}
     arguments = {**said, "node_exporter": monitoring.node_exporter(cluster)}
     return {**files, "monitoring.json": json.dumps(arguments, indent=2) + "\n"}
 

@@ -1,11 +1,16 @@
 """What jobs make of their GPUs: sums over time, and whom idle ones are named to."""
 
 import json
+import time
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from monitoring import gpu_use, prometheus
 from monitoring.slurm_metrics import gpu_job_metrics
+from system import cluster_state
+from system.host import SetupError
 
 NOTHING: dict[str, dict[str, float]] = {name: {} for name in (*gpu_use.QUERIES, "idle")}
 
@@ -73,13 +78,46 @@ def test_who_asked_for_mail_about_failure_gets_one(
         return [{"metric": {"hpc_job": job}, "value": [0.0, str(value)]} for job, value in figures.items()]
 
     monkeypatch.setattr(prometheus, "query", query)
-    assert not list(gpu_use.collect("the idle ones"))
-    assert not list(gpu_use.collect("the idle ones"))
+    assert not list(gpu_use.collect(gpu_use.now("the idle ones")))
+    assert not list(gpu_use.collect(gpu_use.now("the idle ones")))
     assert [command[-1] for command in calls if gpu_use.MAIL in command] == sent
     assert json.loads((tmp_path / "gpu-use.jsonl").read_text())["job"] == "7"
 
 
 QUERIES = {**gpu_use.QUERIES, "idle": "the idle ones"}
+
+
+@pytest.fixture
+def handed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The file by which the machine of Prometheus gives the controller what it has."""
+    monkeypatch.setattr(gpu_use, "GIVEN", tmp_path / "gpus.json")
+    monkeypatch.setattr(cluster_state, "give", lambda path, text: path.write_text(text))
+    return tmp_path / "gpus.json"
+
+
+def test_the_controller_gets_what_the_machine_of_prometheus_has_now(handed: Path, monkeypatch: pytest.MonkeyPatch):
+    with pytest.raises(SetupError, match="nothing new"):
+        gpu_use.given()
+    monkeypatch.setattr(prometheus, "query", lambda _: [{"metric": {"hpc_job": "7"}, "value": [0.0, "2"]}])
+    gpu_use.give("the idle ones")
+    assert gpu_use.given() == {name: {"7": 2.0} for name in QUERIES}
+    old = json.loads(handed.read_text()) | {"time": 1000.0}
+    handed.write_text(json.dumps(old))
+    with pytest.raises(SetupError, match="nothing new"):
+        gpu_use.given()
+
+
+@given(st.recursive(st.none() | st.floats() | st.text(), lambda one: st.lists(one) | st.dictionaries(st.text(), one)))
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_whatever_root_of_another_machine_puts_there_no_job_is_an_option(handed: Path, value: object):
+    rows = {"--all": 1.0, "7; reboot": 1.0, "7": 1.0}
+    handed.write_text(json.dumps({"time": time.time(), "gpus": rows, "busy": value}))
+    try:
+        found = gpu_use.given()
+    except SetupError:
+        return
+    assert found["gpus"] == {"7": 1.0}
+    assert all(job.replace("_", "").isdigit() for figures in found.values() for job in figures)
 
 
 def test_jobs_with_gpus_are_named_with_their_user():

@@ -1,6 +1,7 @@
 """The units and files of metrics and alerts on a machine: written, with secrets in their places, and removed again."""
 
 import getpass
+import json
 from pathlib import Path
 
 import pytest
@@ -80,6 +81,35 @@ def test_what_was_started_is_removed_and_nothing_of_others(tmp_path: Path, start
     assert [path.name for path in (tmp_path / "etc" / "rules").iterdir()] == ["ours.yml"]
     assert not (tmp_path / "data" / "metrics2").exists()
     assert not service.SETTINGS.exists()
+
+
+def test_of_prometheus_nothing_stays_on_the_controller_when_it_gets_its_own_machine(
+    tmp_path: Path, started: list[str], monkeypatch: pytest.MonkeyPatch
+):
+    secret = tmp_path / "secrets" / "webhookUrl"
+    secret.write_text("https://example.org\n")
+    service.control({**WANTED, "secrets": {"@webhookUrl@": str(secret)}})
+    (tmp_path / "data" / "metrics2").mkdir()
+    exporter: Monitoring = {"interval_seconds": 30, "leave_out": [], "idle": "", "prometheus_on": "dev-monitoring"}
+
+    def killed(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(service.shutil, "rmtree", killed)
+        with pytest.raises(KeyboardInterrupt):
+            service.control(exporter)
+    started.clear()
+    service.control(exporter)
+    assert service.units() == [service.EXPORTER]
+    assert started == [service.EXPORTER]
+    left = {path.name for folder in ("etc", "secrets", "data") for path in (tmp_path / folder).rglob("*.*")}
+    assert left == {"prometheus.yml"}
+    assert not (tmp_path / "data" / "metrics2").exists()
+    assert json.loads(service.SETTINGS.read_text())["prometheus_on"] == "dev-monitoring"
+    service.control(WANTED)
+    assert service.units() == [service.PROMETHEUS, service.ALERTMANAGER, service.EXPORTER]
+    assert json.loads(service.SETTINGS.read_text())["prometheus_on"] == ""
 
 
 def test_an_image_without_the_packages_is_named(tmp_path: Path, started: list[str]):

@@ -25,6 +25,7 @@ def made(*, prefix: int = 20, logins: int = 1, oss: int = 3, mds: int = 1, nodes
     config = unchecked(
         network={"cidr": system(prefix)},
         login={"count": logins},
+        monitoring={"machine": {}},
         nodesets={"cpu": {"count": nodes}},
         storage={"lustre": {**EXASCALER, "oss": {"count": oss}, "mds": {"count": min(mds, 32)}}},
     )
@@ -39,7 +40,7 @@ class TestAddresses:
             return
         network = ipaddress.IPv4Network(system(prefix))
         everybody = [ipaddress.IPv4Address(one) for one in found.of.values()]
-        assert len(set(everybody)) == len(everybody) == 1 + logins + 1 + min(mds, 32) + oss
+        assert len(set(everybody)) == len(everybody) == 2 + logins + 1 + min(mds, 32) + oss
         kept = {network[0], network[1], network[-2], network[-1]}
         assert all(one in network and one not in kept for one in everybody)
 

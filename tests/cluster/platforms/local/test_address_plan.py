@@ -17,6 +17,7 @@ def with_counts(counts, *, logins=1, cidr="10.64.0.0/16"):
     return cluster(
         network={"cidr": cidr},
         login={"count": logins},
+        monitoring={"machine": {}},
         nodesets={name: {"count": count} for name, count in zip(names, counts, strict=True)},
         partitions={"all-nodes": {"nodesets": names, "default": True}},
     )
@@ -54,6 +55,7 @@ def test_a_nodeset_can_have_addresses_of_its_own_without_moving_the_others():
     named = plan(
         cluster(
             network={"cidr": "10.64.0.0/16"},
+            monitoring={"machine": {}},
             nodesets={"set0": {"count": 2}, "set1": {"count": 2, "addresses": "10.64.250.0/24"}, "set2": {"count": 2}},
             partitions={"all-nodes": {"nodesets": ["set0"], "default": True}},
         ),

@@ -332,6 +332,7 @@ def clusters(draw: st.DrawFn) -> Mapping[str, Any]:
         "network": {"cidr": "172.16.0.0/12"},
         "storage": storage,
         "login": draw(st.sampled_from([{}, {"on": "controller"}, {"count": 0}, {"count": 40}])),
+        "monitoring": draw(st.sampled_from([None, {"machine": {"machine_type": "n2-standard-4"}}])),
         "nodesets": nodesets,
         "partitions": partitions,
         "groups": {"ml": 3001},
