@@ -90,8 +90,8 @@ class Monitoring(Section):
     machines, whose image has the packages."""
 
     machine: Annotated[MonitoringMachine | None, ByRule("monitoring_machine")] = None
-    """On local and gcp: a machine for Prometheus and Alertmanager; `{}` has one with the defaults. Default: they run on the
-    controller."""
+    """On local and gcp: a machine for Prometheus and Alertmanager; `{}` has one with the defaults. Default: they run on
+    the controller."""
 
     retention_days: Annotated[Positive, SERVICE] = Field(default=15, le=3650)
     """Days for which metrics are kept."""
