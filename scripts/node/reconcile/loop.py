@@ -5,27 +5,25 @@ state, requests to the cloud carry an id that is the same when they are sent aga
 recorded before it is done.
 """
 
-import contextlib
 import json
 import re
 import time
 import uuid
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from health import acceptance, outcome
-from health.kinds import kinds
+from health import acceptance
 from interface import Reconcile
-from reconcile import decision, figures, flex
+from reconcile import decision, flex
 from reconcile.compute_engine import CAPACITY, MADE_BY, OURS, PASSING, CloudError, ComputeEngine, Group, Instance, Kind
-from reconcile.decision import Action, BadHost, Cooling, Do, Health, Node, Pending, Repair, Seen, World, way_key
-from reconcile.figures import Course
-from reconcile.slurmctld import Slurm
-from slurm import output, scheduler
+from reconcile.decision import Action, BadHost, Cooling, Do, Node, Pending, Repair, Seen, World, way_key
+from reconcile.record import Record, follow
+from reconcile.slurmctld import Slurm, health_of, joined, node_of
+from slurm import scheduler
 from system import cluster_state
-from system.host import SetupError, in_parallel, log, printable, read_json, write
+from system.host import SetupError, in_parallel, log, printable, write
 
 FOLDER = Path("/var/lib/hpc/controller/reconcile")  # on the state disk, where there is one
 SETTINGS = Path("/etc/hpc/reconcile.json")
@@ -44,44 +42,6 @@ JOURNAL_BYTES = 5_000_000
 SHOWN = 10  # actions in the status
 COMMENTS = 200  # jobs whose reason is remembered; those that have ended are among them
 _PLAIN = re.compile(r"[^ -~]|[\"'\\]")
-
-
-@dataclass
-class Record:
-    """The record that the loop keeps from pass to pass, also when it is killed."""
-
-    seen: dict[str, Seen] = field(default_factory=dict)
-    pending: dict[str, Pending] = field(default_factory=dict)
-    cooling: dict[str, Cooling] = field(default_factory=dict)
-    retry: dict[str, float] = field(default_factory=dict)
-    failures: dict[str, int] = field(default_factory=dict)
-    serial: dict[str, int] = field(default_factory=dict)
-    repairs: dict[str, Repair] = field(default_factory=dict)
-    hosts: dict[str, BadHost] = field(default_factory=dict)
-    courses: dict[str, Course] = field(default_factory=dict)
-    waits: dict[str, float] = field(default_factory=dict)
-    """Since when repaired nodes wait for another one to be measured with."""
-    actions: list[float] = field(default_factory=list)
-    boots: dict[str, int] = field(default_factory=dict)
-    comments: dict[str, str] = field(default_factory=dict)
-
-    _KINDS = {  # noqa: RUF012 - a constant
-        "seen": Seen, "pending": Pending, "cooling": Cooling, "repairs": Repair, "hosts": BadHost, "courses": Course,
-    }  # fmt: skip
-
-    @classmethod
-    def read(cls, path: Path) -> "Record":
-        """The record at `path`; an empty one where there is none, or one of another version."""
-        found = read_json(path, {})
-        try:
-            for name, kind in cls._KINDS.items():
-                found[name] = {key: kind(**value) for key, value in found.get(name, {}).items()}
-            return cls(**found)
-        except (TypeError, AttributeError):
-            return cls()
-
-    def text(self) -> str:
-        return json.dumps(asdict(self), sort_keys=True) + "\n"
 
 
 class Loop:
@@ -129,7 +89,7 @@ class Loop:
             self._show(now)
             return True
         self.why = world.unsafe
-        self.record.courses, ended = figures.follow(self.record.courses, world)
+        self.record.courses, ended = follow(self.record.courses, world)
         for row in ended:
             self._write(**row)
         actions = decision.decide(world)
@@ -167,7 +127,7 @@ class Loop:
             found[instance.name] = (*found.get(instance.name, ()), instance)
         self._flex.add(found)
         ours = {name: row for name, row in rows.items() if name in self._of}
-        nodes = {name: _node(name, *self._of[name], row, jobs.get(name, ())) for name, row in ours.items()}
+        nodes = {name: node_of(name, *self._of[name], row, jobs.get(name, ())) for name, row in ours.items()}
         if partial := listing.partial or groups:
             unsafe = f"the list of instances is partial: {partial}"
         else:
@@ -192,7 +152,7 @@ class Loop:
         before, record.seen = record.seen, decision.observe(record.seen, world)
         self._count_boots(before, nodes)
         world = replace(world, seen=record.seen)
-        return replace(world, health=_health(nodes), boot=self._boot(world), joined=_joined(world))
+        return replace(world, health=health_of(nodes), boot=self._boot(world), joined=joined(world))
 
     def _settle(self, found: Mapping[str, tuple[Instance, ...]], now: float) -> None:
         """Take note of operations that have ended."""
@@ -692,42 +652,3 @@ LOST = ("gone", "ends", "moves")
 def plain(text: str) -> str:
     """A reason as scontrol takes it: one line of ASCII without quotes."""
     return _PLAIN.sub(" ", text)[:300]
-
-
-def _node(name: str, nodeset: str, elastic: bool, row: Mapping[str, str], jobs: tuple[str, ...]) -> Node:  # noqa: FBT001
-    reason, by, _ = output.signed(row.get("Reason", ""))
-    states = frozenset(row.get("State", "UNKNOWN").replace("*", "+NOT_RESPONDING").split("+"))
-    return Node(name, nodeset, elastic, states, reason, by, jobs)
-
-
-def _joined(world: World) -> dict[str, float]:
-    """Return when machines that boot have written their last report."""
-    found: dict[str, float] = {}
-    for name, node in world.nodes.items():
-        if "POWERING_UP" in node.states and name in world.instances:
-            with contextlib.suppress(OSError):
-                found[name] = (cluster_state.REPORTS / f"{name}.json").lstat().st_mtime
-    return found
-
-
-def _health(nodes: Mapping[str, Node]) -> dict[str, Health]:
-    """The last health checks of nodes that are drained for one, or until one."""
-    found: dict[str, Health] = {}
-    for name, node in nodes.items():
-        if "DRAIN" not in node.states or not node.reason.startswith((decision.HEALTH, decision.NEW)):
-            continue
-        last = cluster_state.given(cluster_state.HEALTH / f"{name}.json")
-        failed = any(one.get("state") == "failed" for one in last.get("checks", {}).values())
-        if "time" in last:
-            passes = int(last.get("passes", 0))
-            faults = min(map(float, last.get("faults", {}).values()), default=0.0)
-            measured = read_json(outcome.MEASURED / f"{name}.json", {})
-            late = [one for one in measured.values() if one["state"] == "failed" and not one.get("common")]
-            slow = max((float(one["time"]) for one in late), default=0.0)
-            repair = bool(last.get("repair"))
-            one = Health(float(last["time"]), failed, passes, repair, faults, slow)
-            pair = measured.get("fabric", {})
-            if pair.get("state") == "skipped" and "fabric" in kinds(node.reason):
-                one = replace(one, unmeasured=float(pair["time"]))
-            found[name] = one
-    return found

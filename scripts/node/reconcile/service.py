@@ -20,7 +20,7 @@ from typing import Any
 from interface import Reconcile
 from reconcile import loop, spares
 from reconcile.compute_engine import MADE_BY, OURS, CloudError, ComputeEngine
-from reconcile.slurmctld import Scontrol
+from reconcile.slurmctld import Slurm
 from system import cluster_state
 from system.host import (
     SetupError,
@@ -199,7 +199,7 @@ def run() -> None:
         raise SetupError(f"{loop.SETTINGS} can't be read: run `up`")
     folder(REQUESTS, mode=0o700, owner="slurm")
     LOCK.parent.mkdir(exist_ok=True)
-    reconcile = loop.Loop(settings, cloud=ComputeEngine(settings["cloud"]), slurm=Scontrol())
+    reconcile = loop.Loop(settings, cloud=ComputeEngine(settings["cloud"]), slurm=Slurm())
     while True:
         began, used = time.monotonic(), _processor()
         take_requests(reconcile, REQUESTS)

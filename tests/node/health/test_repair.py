@@ -13,7 +13,7 @@ from health.kinds import KINDS, MACHINE, RESUMES
 from health.outcome import Outcome, certain, failed, ok
 from hypothesis import given
 from hypothesis import strategies as st
-from reconcile import loop
+from reconcile import slurmctld
 from reconcile.decision import Health, Node
 from system.host import SetupError
 
@@ -248,8 +248,8 @@ class TestLoop:
         ],
     )  # fmt: skip
     def test_a_fault_is_read_as_the_node_has_judged_it(self, record, found, monkeypatch, tmp_path: Path):
-        monkeypatch.setattr(loop.cluster_state, "HEALTH", tmp_path)
+        monkeypatch.setattr(slurmctld.cluster_state, "HEALTH", tmp_path)
         (tmp_path / "n.json").write_text(json.dumps(record))
         sick = "hpc-health: gpu-xid: Xid 79"
         node = Node("n", "gpu", elastic=True, states=frozenset({"IDLE", "DRAIN"}), reason=sick, by="root")
-        assert loop._health({"n": node}) == ({"n": found} if found else {})
+        assert slurmctld.health_of({"n": node}) == ({"n": found} if found else {})

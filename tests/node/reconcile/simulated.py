@@ -11,6 +11,7 @@ from typing import Any
 from interface import Reconcile, ReconcileTemplate
 from reconcile.compute_engine import CloudError, ComputeEngine, Kind, kind_of
 from reconcile.loop import Loop
+from reconcile.slurmctld import Slurm
 
 from lab.google.compute import STOCK_OUT, FakeElastic, Fault
 from lab.google.http import Call
@@ -82,7 +83,7 @@ class Job:
     comment: str = ""
 
 
-class SimSlurm:
+class SimSlurm(Slurm):
     """slurmctld: allocates sleeping nodes, waits for them, suspends idle ones (src/slurmctld/power_save.c)."""
 
     def __init__(self, names: Sequence[str], clock: Callable[[], float]) -> None:

@@ -1,10 +1,13 @@
-"""Figures of each repair: the course of every node that a health check has drained, until jobs may return to it."""
+"""The record that the reconcile loop keeps from pass to pass, and in it the course of each repair."""
 
+import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
-from reconcile.decision import Case, Repair, World
+from reconcile.decision import BadHost, Case, Cooling, Pending, Repair, Seen, World
+from system.host import read_json
 
 STEPS = ("reset", "report", "replace")
 
@@ -19,6 +22,44 @@ class Course:
     drained: float
     free: float = 0.0
     mended: float = 0.0
+
+
+@dataclass
+class Record:
+    """The record that the loop keeps from pass to pass, also when it is killed."""
+
+    seen: dict[str, Seen] = field(default_factory=dict)
+    pending: dict[str, Pending] = field(default_factory=dict)
+    cooling: dict[str, Cooling] = field(default_factory=dict)
+    retry: dict[str, float] = field(default_factory=dict)
+    failures: dict[str, int] = field(default_factory=dict)
+    serial: dict[str, int] = field(default_factory=dict)
+    repairs: dict[str, Repair] = field(default_factory=dict)
+    hosts: dict[str, BadHost] = field(default_factory=dict)
+    courses: dict[str, Course] = field(default_factory=dict)
+    waits: dict[str, float] = field(default_factory=dict)
+    """Since when repaired nodes wait for another one to be measured with."""
+    actions: list[float] = field(default_factory=list)
+    boots: dict[str, int] = field(default_factory=dict)
+    comments: dict[str, str] = field(default_factory=dict)
+
+    _KINDS = {  # noqa: RUF012 - a constant
+        "seen": Seen, "pending": Pending, "cooling": Cooling, "repairs": Repair, "hosts": BadHost, "courses": Course,
+    }  # fmt: skip
+
+    @classmethod
+    def read(cls, path: Path) -> "Record":
+        """The record at `path`; an empty one where there is none, or one of another version."""
+        found = read_json(path, {})
+        try:
+            for name, kind in cls._KINDS.items():
+                found[name] = {key: kind(**value) for key, value in found.get(name, {}).items()}
+            return cls(**found)
+        except (TypeError, AttributeError):
+            return cls()
+
+    def text(self) -> str:
+        return json.dumps(asdict(self), sort_keys=True) + "\n"
 
 
 def follow(before: Mapping[str, Course], world: World) -> tuple[dict[str, Course], list[dict[str, Any]]]:
