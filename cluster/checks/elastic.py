@@ -112,7 +112,10 @@ def find_warnings(config: ClusterConfig) -> Iterator[Finding]:
                 what=f"no partition has {name}: no job can ask for its nodes, and no machine is ever created",
                 todo="name it in a partition, or write a number as count",
             )
-        longest = max((_suspend_time(config, one) for one in partitions), default=section.idle_seconds)
+        longest = max(
+            (int(power_saving.partition_settings(config, one)["SuspendTime"] or 0) for one in partitions),
+            default=section.idle_seconds,
+        )
         if longest != section.idle_seconds:
             yield Finding(
                 id="elastic-idle-shared",
@@ -147,7 +150,3 @@ def find_warnings(config: ClusterConfig) -> Iterator[Finding]:
             what=f"nothing creates or deletes machines of {listing(elastic)}: jobs wait, and idle machines cost money",
             todo="write `act`",
         )
-
-
-def _suspend_time(config: ClusterConfig, partition: str) -> int:
-    return int(power_saving.partition_settings(config, partition)["SuspendTime"] or 0)

@@ -168,14 +168,9 @@ def _copies(wanted: Wanted, seen: ClusterObservation) -> Iterator[Difference]:
         elif "node" not in machine.roles or not there:
             continue
         for name in names:
-            if there.get(name) != (right := short_hash(wanted.files[name])):
+            if there.get(name) != (right := hashlib.sha256(wanted.files[name].encode()).hexdigest()[:16]):
                 found = f"hash {there[name]}" if name in there else "no such file"
                 yield _on(machine, "copy-changed", f"{title}{name}", f"hash {right}", found)
-
-
-def short_hash(text: str) -> str:
-    """The hash that scripts/node/collect.py reports of a file."""
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 _UNKNOWN = "slurmctld does not know it"

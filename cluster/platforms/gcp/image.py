@@ -222,14 +222,9 @@ def parts(config: ClusterConfig) -> dict[str, str]:
         **{fabric.key: "yes" if fabric.key in wanted else "" for fabric in FABRICS if fabric.key},
         "local_ssds": "yes" if local_ssds(config) else "",
         "monitoring": "yes" if config.monitoring else "",
-        "gpu_metrics": "yes" if has_gpu_metrics(config) else "",
+        "gpu_metrics": "yes" if config.monitoring and gpu_types(config) and recipe(config).dcgm_exporter else "",
         "gcsfuse": "yes" if config.storage.buckets else "",
     }
-
-
-def has_gpu_metrics(config: ClusterConfig) -> bool:
-    """Return whether the image gets dcgm-exporter."""
-    return bool(config.monitoring and gpu_types(config) and recipe(config).dcgm_exporter)
 
 
 def recipe(config: ClusterConfig) -> Recipe:

@@ -56,11 +56,10 @@ def _addresses(edit: Edit) -> Impact | None:
         return None
     if blocks(edit.before).get(edit.name) == blocks(edit.after).get(edit.name):
         return NoEffect("these are the addresses that the nodes have")
-    return Refuse("nodes are known by their addresses", command=_keep_block(edit, edit.name))
-
-
-def _keep_block(edit: Edit, name: str) -> str:
-    return f"write `addresses: {blocks(edit.before)[name]}` under nodesets.{name}"
+    return Refuse(
+        "nodes are known by their addresses",
+        command=f"write `addresses: {blocks(edit.before)[edit.name]}` under nodesets.{edit.name}",
+    )
 
 
 @rule(Effect.NOTHING, Effect.REFUSED)

@@ -203,17 +203,14 @@ def _machine_type_errors(at: Location, machine_type: str, role: str, settings: N
             todo="write one of cpu-d3",
         )
     elif preset.vcpus < _LEAST_VCPUS[role]:
+        larger = next(one.name for one in platform.presets if one.vcpus >= _LEAST_VCPUS[role])
         yield Finding(
             id="nebius-preset-small",
             at=at,
             given=machine_type,
             allowed=f"a preset of {_LEAST_VCPUS[role]} vCPUs or more, which is what runs there",
-            todo=f"write {_larger(platform.name, _LEAST_VCPUS[role])}",
+            todo=f"write {platform.name}/{larger}",
         )
-
-
-def _larger(platform: str, vcpus: int) -> str:
-    return next(f"{platform}/{preset.name}" for preset in PLATFORMS[platform].presets if preset.vcpus >= vcpus)
 
 
 def _architecture_errors(config: ClusterConfig) -> Iterator[Finding]:

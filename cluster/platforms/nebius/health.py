@@ -174,7 +174,7 @@ def findings(seen: ClusterObservation, view: View, *, now: float) -> list[Cluste
     """Return what is wrong; empty when all is well."""
     found = [
         *_unread(seen, view),
-        *_crashes(seen, view),
+        *(_known(seen, problem, name) for name, text in view.logs.items() for problem in recognized([text])),
         *_cluster(seen, view),
         *_pods(seen, view),
         *_nodesets(seen, view),
@@ -201,11 +201,6 @@ def _unread(seen: ClusterObservation, view: View) -> Iterator[ClusterFinding]:
             todo=f"./hpc status {seen.stack}",
             note="Findings about what could not be read are missing here.",
         )
-
-
-def _crashes(seen: ClusterObservation, view: View) -> Iterator[ClusterFinding]:
-    for name, text in view.logs.items():
-        yield from (_known(seen, problem, name) for problem in recognized([text]))
 
 
 def _known(seen: ClusterObservation, problem: Problem, name: str, since: float | None = None) -> ClusterFinding:

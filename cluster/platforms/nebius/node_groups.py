@@ -160,7 +160,7 @@ def _workers(config: ClusterConfig, settings: Nebius) -> Iterator[NodeGroup]:
             # Static nodes are in the first groups.
             least = min(count, max(0, section.static - index * extra.nodes_per_group))
             yield NodeGroup(
-                name=worker_group(name, index),
+                name=f"worker-{name}-{index}",
                 role="worker",
                 nodeset=name,
                 machine_type=machine_type,
@@ -182,11 +182,6 @@ def _workers(config: ClusterConfig, settings: Nebius) -> Iterator[NodeGroup]:
                 max_pods=WORKER_PODS,
                 os=node_os(settings, machine_type),
             )
-
-
-def worker_group(nodeset: str, index: int) -> str:
-    """Name of one of a nodeset's groups."""
-    return f"worker-{nodeset}-{index}"
 
 
 def shape(config: ClusterConfig, settings: Nebius, nodeset: str) -> str:

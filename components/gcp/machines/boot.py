@@ -63,7 +63,8 @@ class SetupBucket(pulumi.ComponentResource):
         child = pulumi.ResourceOptions(parent=self, depends_on=list(after))
         bucket = storage.Bucket(
             f"{name}-bucket",
-            name=bucket_name(config),
+            # Names are the whole world's, as a project's id is.
+            name=f"{place(config).project}-{config.name}-setup",
             location=place(config).region,
             uniform_bucket_level_access=True,
             public_access_prevention="enforced",
@@ -87,11 +88,6 @@ class SetupBucket(pulumi.ComponentResource):
     def reader(self, role: str) -> pulumi.Resource:
         """The grant that a machine of this role can't boot without."""
         return self._readers[role]
-
-
-def bucket_name(config: ClusterConfig) -> str:
-    """Name of the bucket: names are the whole world's, a project's id is too."""
-    return f"{place(config).project}-{config.name}-setup"
 
 
 def _store(
