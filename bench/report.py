@@ -67,7 +67,7 @@ class Result:
     seconds: float = 0.0
     """Duration of the whole case."""
     problem: str = ""
-    """Why there is no answer, if there is none."""
+    """The reason why there is no answer, if there is none."""
 
     @property
     def ok(self) -> bool:

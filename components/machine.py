@@ -72,7 +72,7 @@ class Machine:
     """Public half of its SSH host key, as known_hosts has it: there is no trust on first use. Empty where the machine
     generates it itself and reports it in the cluster state."""
     zone: pulumi.Output[str] | None = None
-    """Where it is, if that is not the stack's own zone."""
+    """Its zone, if that is not the stack's own."""
     ends: pulumi.Output[int] | None = None
     """The time when the platform deletes it, in seconds since 1970, 0 where that is not known; None: it stays."""
     reach: Reach | None = None

@@ -33,7 +33,7 @@ Report = Callable[[str], None]
 
 @dataclass(frozen=True, kw_only=True)
 class Place:
-    """Where on Nebius the stack is."""
+    """The place of the stack on Nebius."""
 
     tenant: str
     project: str

@@ -229,9 +229,9 @@ class _Session:
         self._targets = {host.name: host for target in targets for host in reversed(_chain(target))}
         self._jumps = list(dict.fromkeys(target.jump.name for target in self._targets.values() if target.jump))
         self._closed: dict[str, str] = {}
-        """Why a jump host leads nowhere, by its name."""
+        """The reason why a jump host leads nowhere, by its name."""
         self.lost: dict[str, str] = {}
-        """Why a target can't be reached, by its name."""
+        """The reason why a target can't be reached, by its name."""
         self.keys = {name: target.host_key for name, target in self._targets.items()}
         self._write("known_hosts", known_hosts(self.keys))
         self._write("config", render([*map(self._host, self._targets.values()), self._defaults()]))

@@ -65,7 +65,7 @@ def lemon_lines(found: dict[str, Any]) -> list[str]:
 
 
 def assumption_lines(found: dict[str, Any]) -> list[str]:
-    """What the figures rest on, as sentences."""
+    """Return the assumptions of the figures, as sentences."""
     assumed = found["assumed"]
     spans = (
         f"Assumed: a checkpoint each {assumed['checkpoint_seconds'] / 60:g} min, "

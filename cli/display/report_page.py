@@ -525,7 +525,7 @@ def _reliability(report: Report, facts: measured.Facts) -> list[Html]:
 
 
 def _states(facts: measured.Facts) -> list[Html]:
-    """How runs of jobs ended."""
+    """Return a table of the states in which runs of jobs ended."""
     counts = Counter(run.state.partition(" ")[0].lower() for run in facts.runs).most_common()
     rows = [(state, str(number)) for state, number in counts]
     return _shown("Runs of jobs by their end", [("STATE", "RUNS"), *rows], right={1})

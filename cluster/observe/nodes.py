@@ -220,7 +220,7 @@ class Node(InStates):
 
     @property
     def why(self) -> str:
-        """Why jobs do not start there: its reason, or what holds it back; empty where nothing does."""
+        """The reason why jobs do not start there: the node's, or what holds it back; empty where nothing does."""
         if self.reason or "RESERVED" not in self.states:
             return self.reason
         return "spare" if self.reservation.startswith(SPARE) else f"reserved ({self.reservation or 'a reservation'})"

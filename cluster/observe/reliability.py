@@ -40,7 +40,7 @@ Span = tuple[float, float]
 
 @dataclass(frozen=True, kw_only=True)
 class Run:
-    """One run of a job, within the time that is looked at; a requeued job has several."""
+    """A run of a job, within the time that is looked at; a requeued job has several."""
 
     job: str
     state: str
@@ -85,7 +85,7 @@ class Trouble:
 
 @dataclass(frozen=True, kw_only=True)
 class Facts:
-    """What is known of a cluster between two moments."""
+    """The records of a cluster between two moments."""
 
     since: float
     until: float
@@ -101,7 +101,7 @@ class Facts:
 
 @dataclass(frozen=True, kw_only=True)
 class Assumptions:
-    """What Slurm does not record of a training job, in seconds."""
+    """Times of a training job that Slurm does not record, in seconds."""
 
     checkpoint: float = HOUR
     """Between two checkpoints: a job that fails loses half of it, or what it has run if that is less."""
@@ -269,7 +269,7 @@ def _capacity(facts: Facts) -> tuple[float, float]:
 
 
 def _busy(runs: Iterable[Run], nodes: Collection[str]) -> dict[str, list[Span]]:
-    """When jobs ran on these nodes."""
+    """The times in which jobs ran on these nodes."""
     found: dict[str, list[Span]] = defaultdict(list)
     for run in runs:
         for node in run.nodes:

@@ -36,7 +36,7 @@ class Switch:
     parent: str = ""
     """Empty for one at the top."""
     cloud: str = ""
-    """What the cloud calls it; empty where that is not known."""
+    """The cloud's own name; empty where that is not known."""
 
 
 @dataclass(frozen=True, kw_only=True)

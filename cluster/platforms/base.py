@@ -77,11 +77,11 @@ class Credentials:
 
 @dataclass(frozen=True, kw_only=True)
 class Places:
-    """What machines are connected to, where they do not report it themselves."""
+    """The networks and servers that machines are connected to, where they do not report these themselves."""
 
     network: str
     mounts: Mapping[str, str]
-    """What stands behind each mount point."""
+    """The server of each mount point."""
 
 
 def _network(config: ClusterConfig) -> Places:
@@ -167,7 +167,7 @@ class Platform:
     summary: Callable[[ClusterConfig], Sequence[str]] = _none
     """Lines below a preview."""
     places: Callable[[ClusterConfig], Places] = _network
-    """What a drawing of a cluster has beside its machines."""
+    """Returns what a drawing of a cluster has beside its machines."""
     job_programs: Callable[[ClusterConfig], Collection[str]] = packaged
     """Programs that jobs have, of those that not every cluster has: pyxis, apptainer, podman, mpi, pytorch."""
     watch: Callable[[ClusterConfig], str] = _no_watch

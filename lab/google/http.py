@@ -18,7 +18,7 @@ Answer = tuple[int, dict[str, Any]]
 
 @dataclass(frozen=True)
 class Call:
-    """One request as it came."""
+    """A request as it came."""
 
     method: str
     path: str

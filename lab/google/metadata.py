@@ -34,7 +34,7 @@ Answer = tuple[int, str, bytes]
 
 @dataclass
 class FakeGoogle:
-    """What it has, and how it misbehaves; a test changes both while it runs."""
+    """Its contents, and how it misbehaves; a test changes both while it runs."""
 
     attributes: dict[str, str] = field(default_factory=dict)
     """Custom metadata of the instance."""
@@ -45,7 +45,7 @@ class FakeGoogle:
     disabled: set[str] = field(default_factory=set)
     """Versions that nobody may read any more."""
     objects: dict[str, bytes] = field(default_factory=dict)
-    """What stands in the bucket: bucket/name."""
+    """Objects in buckets, by bucket/name."""
     account: str | None = "node@project.iam.gserviceaccount.com"
     flavor: str | None = "Google"
     """The Metadata-Flavor that answers carry."""
@@ -56,7 +56,7 @@ class FakeGoogle:
     asked: list[str] = field(default_factory=list)
     """Paths as they were asked for."""
     host: dict[str, Any] = field(default_factory=lambda: {"preempted": "FALSE", "maintenance-event": "NONE"})
-    """What is about to happen to the instance: preempted, maintenance-event, upcoming-maintenance."""
+    """Events that are about to happen to the instance: preempted, maintenance-event, upcoming-maintenance."""
     answered: threading.local = field(default_factory=threading.local)
     """The `tag` of the metadata that this thread answered with: another one after each change."""
     guest: dict[str, str] = field(default_factory=dict)

@@ -19,7 +19,7 @@ class Owned:
 
 
 class FakeStorage(GoogleHttp):
-    """All buckets of the world, whose names are unique in it; lists have pages of two."""
+    """The buckets of the whole world, whose names are unique in it; lists have pages of two."""
 
     page = 2
 

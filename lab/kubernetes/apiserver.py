@@ -38,7 +38,7 @@ _GARBAGE = "400"
 
 @dataclass(frozen=True)
 class Daemon:
-    """One process of a folder: its record is `NAME.json`, its output `NAME.log`."""
+    """A process of a folder: its record is `NAME.json`, its output `NAME.log`."""
 
     folder: Path
     name: str
@@ -207,7 +207,7 @@ _PEER = "unix://peer:1"
 
 @dataclass(frozen=True)
 class Access:
-    """What a client needs. The token is a cluster administrator's."""
+    """The data that a client needs. The token is a cluster administrator's."""
 
     kubeconfig: Path
     server: str

@@ -46,7 +46,7 @@ _HELM = "3.22.0"
 
 @dataclass(frozen=True)
 class Program:
-    """One program that can be built, or found on PATH."""
+    """A program that can be built, or found on PATH."""
 
     name: str
     version: str
@@ -61,9 +61,9 @@ class Program:
     asks: tuple[str, ...] = ("--version",)
     """Arguments with which it prints its version."""
     oldest: Version = (0, 0)
-    """One on PATH is used if it is at least this new."""
+    """A program on PATH is used if it is at least this new."""
     below: Version = (999, 0)
-    """One on PATH is used if it is older than this."""
+    """A program on PATH is used if it is older than this."""
 
 
 _KUBERNETES_VERSION = {

@@ -36,7 +36,7 @@ class Fault:
     name: str = "*"
     """Pattern of the object's name or id."""
     count: int | None = 1
-    """How often; None: always."""
+    """The number of times; None: always."""
 
     def hits(self, kind: str, verb: str, name: str) -> bool:
         """Return whether it applies to this call."""

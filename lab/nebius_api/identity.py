@@ -14,7 +14,7 @@ GROUPS = ("admins", "auditors", "editors", "viewers")
 
 @dataclass
 class Place:
-    """Where the stand-in is."""
+    """The place of the stand-in."""
 
     tenant: str = "tenant-e00rehearsal"
     region: str = "eu-north1"

@@ -67,7 +67,7 @@ DEFAULT_PAGE = 100
 
 
 class Observer(Protocol):
-    """What takes part in the stand-in cloud: it learns of changes, and may say what a status has."""
+    """A part of the stand-in cloud: it is given changes, and may decide what a status has."""
 
     def on_change(self, kind: str, obj: Mapping[str, Any]) -> None:
         """Called after every change, with metadata, spec and status as JSON; `deleted` is true when it is gone."""

@@ -33,7 +33,7 @@ _T = TypeVar("_T")
 
 @dataclass
 class Memory:
-    """What the operator remembers between turns; after a start it is learned again."""
+    """The state that the operator keeps between turns; after a start it is read again."""
 
     login_address: str = ""
     populating: tuple[str, ...] = ()

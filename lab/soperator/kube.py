@@ -73,7 +73,7 @@ class Kube:
         return [{"apiVersion": api, "kind": kind, **item} for item in found["items"]]
 
     def get(self, api: str, kind: str, name: str, namespace: str | None = None) -> Object | None:
-        """One object; None if there is none of that name."""
+        """Read an object; None if there is none of that name."""
         try:
             return self._request("GET", _path(api, kind, namespace, name))
         except KubeError as error:

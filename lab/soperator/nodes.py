@@ -28,7 +28,7 @@ class NodeGroup:
     gpus: int = 0
     """GPUs that each node advertises."""
     public: bool = False
-    """Whether nodes have public addresses."""
+    """True if nodes have public addresses."""
 
 
 class Cloud:

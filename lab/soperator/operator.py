@@ -69,7 +69,7 @@ class Operator:
         return text
 
     def turn(self) -> None:
-        """One turn: read all, and move each object one step. Nothing is read where nothing can have changed."""
+        """Do one turn: read all, and move each object one step. Nothing is read where nothing can have changed."""
         self._read_cloud()
         external = self._memory.login_address
         seen = (self._kube.revision(), self._groups, replace(self.behaviour), external, self._memory.populating)

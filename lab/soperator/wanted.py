@@ -27,7 +27,7 @@ class Workers:
 
 @dataclass(frozen=True, kw_only=True)
 class Wanted:
-    """One Slurm cluster."""
+    """A Slurm cluster."""
 
     name: str
     login: int
@@ -44,9 +44,9 @@ class Wanted:
     annotations: Mapping[str, str] = field(default_factory=dict)
     """Of the login Service."""
     stopped: bool = False
-    """Whether `maintenance` scales it down."""
+    """True if `maintenance` scales it down."""
     mounts: tuple[str, ...] = ()
-    """Where the jail's submounts are."""
+    """Mount points of the jail's submounts."""
 
 
 def wanted(cluster: Object, nodesets: Sequence[Object], powered: Mapping[str, Sequence[int]] | None = None) -> Wanted:
@@ -112,14 +112,14 @@ NO_ADDRESS = "192.0.2.10"
 
 @dataclass(frozen=True, kw_only=True)
 class State:
-    """What is there of a Slurm cluster."""
+    """The objects that there are of a Slurm cluster."""
 
     addresses: Mapping[str, str] = field(default_factory=dict)
     """Of each machine that runs, by the name of its pod."""
     busy: str = ""
-    """What is being done, if it is not yet as wanted."""
+    """The action under way, if it is not yet as wanted."""
     problem: str = ""
-    """Why the last attempt failed."""
+    """The reason why the last attempt failed."""
 
 
 class Machines(Protocol):
@@ -154,14 +154,14 @@ class Behaviour:
     phase_seconds: float = 0.0
     """How long each step takes: populating the jail, reconciling."""
     never: bool = False
-    """Whether the cluster stays in the phase Reconciling for ever."""
+    """True if the cluster stays in the phase Reconciling for ever."""
     populate_fails: bool = False
-    """Whether the Job that populates the jail fails."""
+    """True if the Job that populates the jail fails."""
     unavailable: str = ""
-    """Why the controller does not come up: the phase is `Not available`, and the reason in its condition."""
+    """The reason why the controller does not come up: the phase is `Not available`, and the reason in its condition."""
     no_address: bool = False
-    """Whether the login Service gets no address."""
+    """True if the login Service gets no address."""
     missing_pods: int = 0
-    """How many pods of each NodeSet stay Pending."""
+    """The number of pods of each NodeSet that stay Pending."""
     failed_checks: tuple[str, ...] = ()
     """Names of ActiveChecks that fail."""

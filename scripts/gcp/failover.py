@@ -78,28 +78,28 @@ class Pace:
 
 @dataclass(frozen=True)
 class Seen:
-    """What a pass saw."""
+    """The observation of a pass."""
 
     answered: bool
-    """One of the ports did, if only by refusing a connection."""
+    """True if one of the ports did, if only by refusing a connection."""
     where: tuple[str, ...] = ()
     """Zones with an instance of the controller's name."""
     unknown: tuple[str, ...] = ()
     """Zones in which Compute Engine did not answer."""
     reached: bool = True
-    """Whether it answered in any zone."""
+    """True if it answered in any zone."""
     id: str = ""
     status: str = ""
     ours: bool = True
-    """Whether the instance has the cluster's label."""
+    """True if the instance has the cluster's label."""
     started: float = 0.0
     stopped_by: str = ""
-    """Who had it stopped, if its last stop was a request."""
+    """The account that had it stopped, if its last stop was a request."""
 
 
 @dataclass
 class Memory:
-    """What lasts from one pass to the next, in STATE."""
+    """The state that lasts from one pass to the next, in STATE."""
 
     known: str = ""
     """The instance that answered last: one that never did is just being made, or does not boot anywhere."""
@@ -117,7 +117,7 @@ class Memory:
 
 @dataclass(frozen=True)
 class Case:
-    """All that a decision depends on."""
+    """The facts that a decision depends on."""
 
     seen: Seen
     memory: Memory
@@ -387,7 +387,7 @@ class Watch:
                 answer(url, FLAVOR, seconds=2, method="PUT", data=text)
 
     def status(self) -> dict[str, Any]:
-        """What the controller shows in its own status."""
+        """Return what the controller shows in its own status."""
         memory, mode = self.memory, self.settings["mode"]
         armed = mode == "act" and bool(memory.known)
         return {

@@ -127,7 +127,7 @@ def _holds(path: Path, data: bytes) -> bool:
 
 
 def make(machine: Machine, *, once: bool) -> None:
-    """All of it, in the order in which it is of use: whoever is to mend the rest gets in first."""
+    """Do all of it, in the order in which it is of use: whoever is to mend the rest gets in first."""
     shield(machine, again=not once)
     try:
         own, boot = metadata("attributes/startup-script"), json.loads(metadata("attributes/hpc-boot"))

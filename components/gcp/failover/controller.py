@@ -92,7 +92,7 @@ class FailoverController(DynamicResource, module="gcp", name="Controller"):
     boot_id: pulumi.Output[str]
     """The instance's id: another one at each move."""
     zone: pulumi.Output[str]
-    """Where it is."""
+    """The zone that it is in."""
 
     def __init__(self, name: str, inputs: Mapping[str, Any], opts: pulumi.ResourceOptions | None = None) -> None:
         """`inputs`: project, zones, cluster, endpoint, `body` as JSON for instances.insert with {zone} in it, labels

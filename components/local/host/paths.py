@@ -89,7 +89,7 @@ class StackPaths:
         self.shared = self.folder / "shared"
         """The shared folders, bound into each machine at /srv/shared."""
         self.claims = self.folder / ".claims"
-        """Who made the network and the shared folders last (see claims)."""
+        """The records of who made the network and the shared folders last (see claims)."""
         self.machines = self.folder / "machines"
         self.cloud = self.folder / "cloud"
         """Files of the process that creates the machines of elastic nodes (see cloud.py)."""

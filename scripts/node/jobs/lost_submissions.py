@@ -131,7 +131,7 @@ def submit_again() -> None:
 
 
 def in_order(lost: list[Kept], begun: set[int]) -> list[Kept]:
-    """Those that get their own numbers first, by number, since slurmctld counts up. A pure function.
+    """Return first the jobs that get their own numbers, by number, since slurmctld counts up. A pure function.
 
     Those that had begun get other numbers, which those that depend on them have to name.
     """

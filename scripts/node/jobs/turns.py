@@ -34,7 +34,7 @@ def has_turn(state: State) -> bool:
 
 
 def next_ones(waiting: set[str], nodes: Mapping[str, State], part: float) -> list[str]:
-    """Those of the waiting nodes that may be drained now, idle ones first. A pure function.
+    """Return the waiting nodes that may be drained now, idle ones first. A pure function.
 
     At most `part` of each partition, and at least one node, has its turn at a time. A node that takes no jobs anyway is
     not waited for.

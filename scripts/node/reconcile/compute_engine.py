@@ -133,12 +133,12 @@ class Instance:
     maintenance: str = ""
     """Of its host: PENDING or ONGOING; empty where none is announced."""
     reschedules: bool = False
-    """Whether that may be begun by a request."""
+    """True if a request may begin it."""
     fault: str = ""
     """The fault of the host that it is for; empty for any other."""
     labels: dict[str, str] = field(default_factory=dict)
     ends: float = 0.0
-    """When it is deleted at the end of its run time; 0 where it has none."""
+    """The time at which it is deleted, at the end of its run time; 0 where it has none."""
     group: str = ""
     """The managed instance group that it is of; a list does not show it."""
 

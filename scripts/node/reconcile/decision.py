@@ -139,9 +139,9 @@ class Health:
     found: float = 0.0
     """Since when the oldest fault of the machine is known."""
     slow: float = 0.0
-    """When a measurement has last failed: the machine is too slow, though its checks pass."""
+    """The last time that a measurement failed: the machine is too slow, though its checks pass."""
     unmeasured: float = 0.0
-    """When the NCCL test between pairs, for which the node is drained, has last ended without a result."""
+    """The last time that the NCCL test between pairs, for which the node is drained, ended without a result."""
 
 
 @dataclass(frozen=True)
@@ -162,9 +162,9 @@ class Repair:
     report: float = 0.0
     replace: float = 0.0
     refused: bool = False
-    """Whether the host could not be reported."""
+    """True if the host could not be reported."""
     maintain: float = 0.0
-    """When maintenance of its host was last asked for."""
+    """The last time that maintenance of its host was asked for."""
 
     @property
     def last(self) -> float:
@@ -195,11 +195,11 @@ class World:
     boot: Mapping[str, str] = field(default_factory=dict)
     """States of their set-up that machines have published while they boot."""
     joined: Mapping[str, float] = field(default_factory=dict)
-    """When machines that boot have last ended their set-up, at whose end slurmd starts."""
+    """The time at which machines that boot have last ended their set-up, at whose end slurmd starts."""
     known: frozenset[str] = frozenset()
     """Names of the nodes that Slurm has, those of other nodesets included."""
     unsafe: str = ""
-    """Why nothing may be deleted or set down now: a partial list, or a slurmctld that has just started."""
+    """The reason why nothing may be deleted or set down now: a partial list, or a slurmctld that has just started."""
 
 
 @dataclass(frozen=True)
@@ -388,7 +388,7 @@ class Case:
 
     @property
     def refusal(self) -> str:
-        """Why there is no way: of the one that can be tried again first."""
+        """The reason why there is no way: that of the one that can be tried again first."""
         if not self.node:
             return ""
         rows = self.world.nodesets[self.node.nodeset]["templates"]

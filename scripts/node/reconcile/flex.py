@@ -22,7 +22,7 @@ END_MINUTES = 60
 
 @dataclass(frozen=True)
 class Step:
-    """What is to be done with a group: `flex-ask`, `flex-template`, `flex-failed` or `flex-unused`."""
+    """An action on a group: `flex-ask`, `flex-template`, `flex-failed` or `flex-unused`."""
 
     rule: str
     group: Group
@@ -43,7 +43,7 @@ class Groups:
         }
         self._groups: list[Group] = []
         self._resizes: dict[str, tuple[float, Resize | None]] = {}
-        """When each group's request was read, and what it was, by the group's id; none that could not be read."""
+        """The time of reading each group's request, and the request, by the group's id; none that could not be read."""
         self._of: dict[str, Group] = {}
         """The newest group of each node."""
         self._there: set[str] = set()

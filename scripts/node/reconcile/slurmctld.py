@@ -23,7 +23,7 @@ class Slurm:
         self._comments: dict[str, str] = {}
 
     def young(self) -> str:
-        """Why slurmctld is not to be relied on now; empty if it is."""
+        """Return why slurmctld is not to be relied on now; empty if it is."""
         started = run("systemctl", "show", "--property=ActiveEnterTimestampMonotonic", "--value", "slurmctld").strip()
         if not started.strip("0"):
             return "slurmctld does not run on this machine"

@@ -532,7 +532,7 @@ def _usage(job: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def _gpu_details(used: dict[str, Any]) -> str:
-    """What metrics say beyond Slurm's own figures."""
+    """Return what metrics have beyond Slurm's own figures."""
     words = [f"{title} {used[key]:.0%}" for key, title in _GPU_SHARES.items() if used.get(key) is not None]
     if used.get("gpu_joules"):
         words.append(f"{used['gpu_joules'] / 3.6e6:.3g} kWh")

@@ -141,7 +141,7 @@ class TestRepaired:
             return mode
 
         monkeypatch.setattr(cluster.slurm, "measure", measure)
-        monkeypatch.setattr(loop, "_health", lambda _: {"c-gpu-0": Health(cluster.now, failed=False, passes=2)})
+        monkeypatch.setattr(loop, "health_of", lambda _: {"c-gpu-0": Health(cluster.now, failed=False, passes=2)})
         cluster.run(6)
         assert set(asked) == {"c-gpu-0"}
         assert ("DRAIN" not in node.states) == resumed
