@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from slurm.output import json_rows
+from slurm.output import json_rows, moment
 from system import cluster_state
 
 MOST_BYTES = 1 << 16
@@ -75,7 +75,7 @@ def last_of(text: str) -> dict[str, Any]:
 def parsed(text: str) -> list[dict[str, Any]]:
     """The lines that are of a history: root of any node may have written others."""
     rows = json_rows(text)
-    return [row for row in rows if isinstance(row.get("time"), (int, float)) and isinstance(row.get("node"), str)]
+    return [row for row in rows if moment(row.get("time")) is not None and isinstance(row.get("node"), str)]
 
 
 def show(folder: Path = cluster_state.HEALTH) -> None:

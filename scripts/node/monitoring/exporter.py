@@ -26,6 +26,7 @@ from monitoring.exposition import Sample, render
 from monitoring.service import SETTINGS, TEXTFILES
 from reconcile import service as reconcile
 from slurm import hostlist, scheduler, slurmctld
+from slurm.output import moment
 from system import cluster_state, installation, mounts, munge
 from system.host import Part, SetupError, listens, log, read_json, run, side_by_side, write
 from system.protected_files import TOKEN_KEY
@@ -158,12 +159,16 @@ def _ages() -> Iterator[Sample]:
 
 def _health() -> Iterator[Sample]:
     failing: Counter[str] = Counter(dict.fromkeys(KINDS, 0))
-    for name, result in outcome.results().items():
-        if "time" in result:
-            yield Sample("hpc_health_age_seconds", max(time.time() - float(result["time"]), 0), {"node": name})
-        checks = {**result.get("checks", {}), **result.get("measured", {})}
+    found = outcome.results()
+    # Root of a node writes there what it likes: also a result of no node, whose name would stand in an alert's command.
+    for name in found.keys() & set(_named("NodeName")):
+        if found[name].keys() - {"measured"}:
+            age = time.time() - (moment(found[name].get("time")) or 0)
+            yield Sample("hpc_health_age_seconds", max(age, 0), {"node": name})
+        parts = [part for key in ("checks", "measured") if isinstance(part := found[name].get(key), dict)]
         for kind in KINDS:
-            if isinstance(checks.get(kind), dict) and checks[kind].get("state") == "failed":
+            results = [part[kind] for part in parts if isinstance(part.get(kind), dict)]
+            if results and results[-1].get("state") == "failed":
                 failing[kind] += 1
                 yield Sample("hpc_health_check_failed", 1, {"node": name, "kind": kind})
     yield from (Sample("hpc_health_checks_failed", count, {"kind": kind}) for kind, count in failing.items())

@@ -240,6 +240,11 @@ def json_rows(text: str) -> list[dict[str, Any]]:
     return found
 
 
+def moment(value: object) -> float | None:
+    """Seconds since the epoch, of a file that root of any node may have written; None for what is no time."""
+    return float(value) if isinstance(value, (int, float)) and 0 <= value < 1e11 else None
+
+
 def texts(value: object) -> dict[str, str]:
     """A JSON object as texts by name; empty for what is none."""
     return {str(name): str(text) for name, text in value.items()} if isinstance(value, dict) else {}

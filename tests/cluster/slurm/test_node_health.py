@@ -79,7 +79,18 @@ class TestResults:
         assert found.failing == {"network": "9 Mbit/s"}
 
     @pytest.mark.parametrize(
-        "stored", [None, [], "x", {"time": "x"}, {"checks": []}, {"checks": {"disk": 1, "other": {}}, "measured": 3}]
+        "stored",
+        [
+            None,
+            [],
+            "x",
+            {"time": "x"},
+            {"time": float("nan")},
+            {"time": -1e300},
+            {"time": 10**400},
+            {"checks": []},
+            {"checks": {"disk": 1, "other": {}}, "measured": 3},
+        ],
     )
     def test_damaged_results_are_none(self, stored):
         (found,) = results("a", {"a": node("a")}, {"a": stored}, now=NOW, interval=300)

@@ -70,7 +70,9 @@ def test_what_others_wrote_there_is_left_out(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     good = {"node": "n-0", "time": 100.0, "failed": {"disk": "full"}}
-    bad = ['{"node": "n-1", "time": 100}', '{"node": 1, "time": "x"}', "[1]", "{", "[" * 100_000]
+    times = ("NaN", "Infinity", "1e300", "9" * 400, "-1")
+    bad = [f'{{"node": "n-0", "time": {time}, "failed": {{"disk": "full"}}}}' for time in times]
+    bad += ['{"node": "n-1", "time": 100}', '{"node": 1, "time": "x"}', "[1]", "{", "[" * 100_000]
     (folder / "n-0.jsonl").write_text("\n".join([*bad, json.dumps(good), json.dumps({**good, "time": 1.0})]))
     (folder / "n-2.jsonl").symlink_to("/etc/shadow")
     monkeypatch.setattr(sys, "stdin", io.StringIO("50\n"))

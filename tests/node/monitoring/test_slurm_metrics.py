@@ -98,6 +98,26 @@ def test_a_part_that_fails_costs_its_own_metrics_and_native_ones_are_left_out():
     assert "slurm_x 1" in exporter.collect({"two": works})
 
 
+def test_what_root_of_a_node_writes_as_a_result_costs_no_other_nodes_metrics(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(exporter.outcome, "RESULTS", tmp_path)
+    monkeypatch.setattr(exporter.outcome, "MEASURED", tmp_path / "none")
+    monkeypatch.setattr(exporter, "_named", lambda _: [f"n-{number}" for number in range(9)])
+    monkeypatch.setattr(exporter.time, "time", lambda: 1000.0)
+    sound = '{"time": 990, "checks": {"disk": {"state": "failed", "text": "full"}}}'
+    others = ('{"time": "x"}', '{"time": NaN, "checks": []}', '{"time": 1e999, "checks": {"disk": 7}}', "[" * 60_000)
+    for number, text in enumerate((sound, *others)):
+        (tmp_path / f"n-{number}.json").write_text(text)
+    (tmp_path / "$(reboot).json").write_text(sound)
+    found = values(exporter._health())
+    age = "hpc_health_age_seconds n-"
+    assert {name: value for name, value in found.items() if not name.startswith("hpc_health_checks_failed ")} == {
+        "hpc_health_check_failed n-0 disk": 1, f"{age}0": 10, f"{age}1": 1000, f"{age}2": 1000, f"{age}3": 1000,
+    }  # fmt: skip
+    assert found["hpc_health_checks_failed disk"] == 1
+
+
 def test_keys_and_backups_have_the_age_since_the_cluster_has_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     clock, key = [1000.0], tmp_path / "munge.key"
     key.write_text("first")
