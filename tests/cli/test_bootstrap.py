@@ -9,13 +9,13 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from cli import bootstrap
+from tests.waiting import wait_for
 
 ROOT = Path(__file__).parents[2]
 UV = """\
@@ -108,9 +108,7 @@ class TestEnvironment:
         started = checkout.log.with_name("started")
         env = checkout.env | {"UV_SYNC": f"touch '{started}'; sleep 60"}
         with subprocess.Popen([checkout.folder / "hpc", "up"], env=env, start_new_session=True) as process:
-            deadline = time.monotonic() + 300
-            while not started.exists() and time.monotonic() < deadline:
-                time.sleep(0.01)
+            wait_for(started.exists)
             os.killpg(process.pid, signal.SIGKILL)
         assert checkout.hpc("up").returncode == 3
         assert checkout.synced() == ["requirements.txt", "requirements.txt"]
@@ -126,8 +124,7 @@ class TestEnvironment:
             text=True,
         )
         pid = Path(f"{checkout.log}.pid")
-        while not (pid.exists() and pid.read_text()):
-            time.sleep(0.01)
+        wait_for(lambda: pid.exists() and pid.read_text())
         process.send_signal(number)
         _, said = process.communicate(timeout=300)
         assert process.returncode == 130

@@ -5,13 +5,13 @@ import json
 import multiprocessing
 import os
 import sys
-import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
 from engine import Workspace, events
+from tests.waiting import wait_for
 
 PROGRAMS = Path(__file__).parent / "programs"
 
@@ -130,14 +130,6 @@ class Bench:
     def wait_until_held(self):
         """Wait until a run in another process holds an object half-made."""
         wait_for(lambda: "half" in self.alive().values())
-
-
-def wait_for(condition, seconds=300):
-    """Wait until something is so."""
-    limit = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < limit, "it did not come about"
-        time.sleep(0.005)
 
 
 @pytest.fixture

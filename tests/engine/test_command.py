@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from engine import events
+from tests.waiting import PATIENCE
 
 SSHD = shutil.which("sshd") or "/usr/sbin/sshd"
 
@@ -141,11 +142,11 @@ class TestLocal:
         bench.program(
             "import pulumi\nfrom pulumi_command import local\n"
             "o = pulumi.ResourceOptions(custom_timeouts=pulumi.CustomTimeouts(create='200ms'))\n"
-            "local.Command('c', create='sleep 30', opts=o)\n"
+            "local.Command('c', create='sleep 900', opts=o)\n"
         )
         result = bench.up()
         assert "0.2 s" in result.failures[0].message
-        assert result.seconds < 5
+        assert result.seconds < PATIENCE
 
     def test_run_is_a_function_that_runs_each_time(self, bench):
         bench.program(
@@ -188,7 +189,7 @@ class TestRemote:
         bench.program(remote(machine, "touch been-here", connection=bad))
         result = bench.up()
         assert "hostKey" in result.failures[0].message
-        assert result.seconds < 3
+        assert not [log for log in bench.of(events.Log) if log.message.startswith("Dial")]
 
     def test_an_unreachable_machine_is_given_up_after_the_attempts_that_are_allowed(self, bench, machine):
         with socket.socket() as probe:
@@ -211,7 +212,6 @@ class TestRemote:
         assert said[0].startswith("127.0.0.1: no SSH connection after 1 attempt: ")
         assert said[1].startswith("127.0.0.1: no SSH connection after 3 attempts: ")
         assert "timed out" in said[0]
-        assert result.seconds < 8
 
     def test_many_commands_share_a_connection_and_none_blocks_the_others(self, bench, machine, tmp_path):
         """More than asyncio's own executor would let through at a time, and more than a connection has sessions: each

@@ -17,6 +17,7 @@ from components.gcp.bake.design import bake_of
 from components.gcp.bake.resource import BakeProvider
 from lab.google.compute import FakeCompute
 from lab.google.http import Call
+from tests.waiting import PATIENCE
 
 IMAGE = "projects/p/global/images/a3mega-0123456789ab"
 BUILDER = "projects/p/zones/us-central1-a/instances/a3mega-0123456789ab-builder"
@@ -135,7 +136,7 @@ def _killed(
     fake.after = kill
     try:
         child.start()
-        child.join(60)
+        child.join(PATIENCE)
         assert child.exitcode == (-signal.SIGKILL if killed else 0)
     finally:
         fake.after = lambda _number, _call: None

@@ -7,7 +7,8 @@ import pytest
 
 from components.gcp import access
 from lab.google.compute import FakeCompute
-from tests.gcp.servers import Cloud, SshServer, fake_gcloud, free_port, sshd, wait_for
+from tests.gcp.servers import Cloud, SshServer, fake_gcloud, free_port, sshd
+from tests.waiting import wait_for
 
 JUMP, TARGET, NODE = "127.85.0.2", "127.85.0.3", "127.85.0.4"
 

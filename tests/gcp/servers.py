@@ -5,24 +5,16 @@ import shutil
 import socket
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from lab.google import gcloud
+from tests.waiting import lives, wait_for
 
 SSHD = shutil.which("sshd") or "/usr/sbin/sshd"
 FAKE = gcloud.__file__
-
-
-def wait_for(condition: Callable[[], object], what: str, seconds: float = 300) -> None:
-    """Wait until something is so."""
-    limit = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < limit, f"{what}: not within {seconds} s"
-        time.sleep(0.02)
 
 
 def free_port() -> int:
@@ -39,14 +31,6 @@ def answers(host: str, port: int) -> bool:
     except OSError:
         return False
     return True
-
-
-def lives(pid: int) -> bool:
-    """Return whether a process runs; one that only waits to be seen out does not."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,8 @@ import pytest
 from cli.access import remote
 from cli.cluster.cluster import Cluster, from_outputs
 from cluster.platforms.gcp import iap
-from tests.gcp.servers import Cloud, SshServer, wait_for
+from tests.gcp.servers import Cloud, SshServer
+from tests.waiting import wait_for
 
 INSTANCE = iap.Instance(name="small-controller", project="my-project", zone="us-central1-a")
 pytestmark = pytest.mark.e2e

@@ -15,7 +15,8 @@ import pytest
 from cluster.platforms.gcp import iap
 from components.gcp import access
 from engine import Workspace
-from tests.gcp.servers import Cloud, answers, free_port, wait_for
+from tests.gcp.servers import Cloud, answers, free_port
+from tests.waiting import PATIENCE, wait_for
 
 ROOT = Path(__file__).parents[2]
 INSTANCE = iap.Instance(name="small-controller", project="my-project", zone="us-central1-a")
@@ -123,12 +124,12 @@ class TestTunnels:
     def test_nothing_outlives_a_program_that_is_killed(self, cloud: Cloud, port: int, number: int) -> None:
         text = (
             "import sys, time; from cluster.platforms.gcp import iap; from components.gcp import access\n"
-            f"access.keep_open(iap.{INSTANCE!r}, {port}, seconds=300); print('open', flush=True); time.sleep(60)\n"
+            f"access.keep_open(iap.{INSTANCE!r}, {port}, seconds=300); print('open', flush=True); time.sleep(600)\n"
         )
         with subprocess.Popen([sys.executable, "-c", text], cwd=ROOT, stdout=subprocess.PIPE, text=True) as process:
             assert process.stdout is not None
             assert process.stdout.readline() == "open\n"
             assert len(cloud.running) == 1
             process.send_signal(number)
-            assert process.wait(60) == -number
+            assert process.wait(PATIENCE) == -number
         wait_for(lambda: not cloud.running and not answers("127.0.0.1", port), "the end of the tunnel")

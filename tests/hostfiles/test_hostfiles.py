@@ -11,6 +11,7 @@ import pytest
 
 import hostfiles
 from hostfiles import PrivateFolder, locked, remove_empty, write_atomically
+from tests.waiting import PATIENCE
 
 ROOT = Path(__file__).parents[2]
 HOLD = """
@@ -43,14 +44,14 @@ def test_who_waited_for_a_removed_lock_gets_one_that_others_see(tmp_path: Path) 
     def waiter() -> None:
         with locked(path):
             entered.set()
-            done.wait(60)
+            done.wait(PATIENCE)
 
     with locked(path):
         thread = threading.Thread(target=waiter)
         thread.start()
         assert not entered.wait(0.1)
         path.unlink()
-    assert entered.wait(60)
+    assert entered.wait(PATIENCE)
     with locked(path, wait=False) as free:
         assert not free
     done.set()

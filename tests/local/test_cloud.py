@@ -20,6 +20,7 @@ from components.local.host.machine import Design
 from components.local.host.paths import HostError
 from lab.google import host_compute
 from lab.google.host_compute import HostCompute
+from tests.waiting import PATIENCE, wait_for
 
 PLACE = "projects/rehearsal/zones/local-a"
 SPOT, DEMAND = (f"projects/rehearsal/global/instanceTemplates/c-cpu-{way}" for way in ("spot", "on-demand"))
@@ -110,11 +111,7 @@ def cloud(tmp_path: Path, host: Host) -> Iterator[tuple[HostCompute, ComputeEngi
 
 def settled(client: ComputeEngine, condition: Callable[[], bool]) -> None:
     """Wait until a condition is true."""
-    for _ in range(3000):
-        if condition():
-            return
-        threading.Event().wait(0.1)
-    raise AssertionError("it did not come true")
+    wait_for(condition, pace=0.1)
 
 
 def done(client: ComputeEngine, name: str) -> CloudError | None:
@@ -132,7 +129,7 @@ def fault(server: HostCompute, path: str = "faults", **body: object) -> None:
     request = urllib.request.Request(  # noqa: S310 - this host
         f"{server.endpoint}/lab/{path}", json.dumps(body).encode(), {"Authorization": "Bearer secret"}, method="POST"
     )
-    urllib.request.urlopen(request, timeout=10).close()  # noqa: S310
+    urllib.request.urlopen(request, timeout=PATIENCE).close()  # noqa: S310
 
 
 Cloud = tuple[HostCompute, ComputeEngine]

@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -25,6 +24,7 @@ from components.local.host.images import (
     stanzas,
 )
 from components.local.host.paths import HostError
+from tests.waiting import wait_for
 
 ROOT = Path(__file__).parents[2]
 DIGEST = recipe("debian-12").digest
@@ -157,11 +157,9 @@ def _alive(pid: int) -> bool:
 
 
 def _until(ready: Callable[[], object]) -> list[Path]:
-    deadline = time.monotonic() + 300
-    while not (found := ready()):
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-    return found if isinstance(found, list) else []
+    found: list[object] = []
+    wait_for(lambda: found.append(ready()) or found[-1])
+    return found[-1] if isinstance(found[-1], list) else []
 
 
 class TestDigest:

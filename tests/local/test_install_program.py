@@ -13,6 +13,7 @@ import pytest
 
 from cluster.platforms.gcp.image import LOG, ROOT, Step, program, step_of_text
 from tests.local.real import RealStack
+from tests.waiting import PATIENCE
 
 pytestmark = pytest.mark.e2e
 
@@ -106,9 +107,9 @@ def state(stack: RealStack) -> str:
     return stack.ssh("m0", f"cat {ROOT}/state 2>/dev/null || true")
 
 
-def until(stack: RealStack, test: str, *, seconds: float = 30) -> None:
+def until(stack: RealStack, test: str) -> None:
     """Wait until a command succeeds on the machine, also over a restart of it."""
-    end = time.monotonic() + seconds
+    end = time.monotonic() + PATIENCE
     while True:
         try:
             if stack.ssh("m0", f"{test} && echo yes || true") == "yes":

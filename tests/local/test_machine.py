@@ -14,6 +14,7 @@ from components.local.host import machine
 from components.local.host.machine import Design, console_tail, nspawn_command
 from components.local.host.paths import HostError
 from components.local.host.process import Process
+from tests.waiting import PATIENCE
 
 
 def test_colours_and_empty_lines_are_left_out(tmp_path: Path) -> None:
@@ -76,7 +77,7 @@ def _given_up(process: Process, console: Path) -> str:
     began = time.monotonic()
     with pytest.raises(HostError) as caught:
         machine.wait_for_ssh("dev-cpu-0", process, "10.7.0.9", console)
-    assert time.monotonic() - began < 60
+    assert time.monotonic() - began < PATIENCE
     return str(caught.value)
 
 

@@ -3,8 +3,7 @@
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,6 +14,7 @@ from components.local.host import images as base_images
 from components.local.host.paths import HostError
 from components.local.host.process import Process
 from hostfiles import locked
+from tests.waiting import wait_for
 
 pytestmark = pytest.mark.e2e
 
@@ -40,7 +40,7 @@ def test_a_killed_build_leaves_no_process_no_mount_and_no_half_image(real_root: 
         builders = [Process.of(int(path.name)) for path in Path("/proc").glob("[0-9]*") if _mentions(path, images)]
         assert len(builders) > 2
         run.kill()
-    _until(lambda: not any(process.alive() for process in builders if process))
+    wait_for(lambda: not any(process.alive() for process in builders if process))
     assert f"{images}/" not in Path("/proc/mounts").read_text()
     assert list(images.glob("*/image.json")) == []
     with locked(images / ".build.lock", wait=False) as free:
@@ -87,13 +87,6 @@ def _mentions(process: Path, folder: Path) -> bool:
         return str(folder).encode() in (process / "cmdline").read_bytes()
     except OSError:
         return False
-
-
-def _until(done: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 300
-    while not done():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 @pytest.fixture

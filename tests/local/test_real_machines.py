@@ -19,6 +19,7 @@ from components.local.host.paths import HostError
 from components.local.host.process import Process
 from components.local.resources import MachineProvider, NetworkProvider
 from tests.local.real import RealStack
+from tests.waiting import wait_for
 
 pytestmark = pytest.mark.e2e
 
@@ -113,10 +114,7 @@ class TestChanged:
     def test_a_reboot_from_inside_is_a_reboot(self, stack: RealStack) -> None:
         old = _process(stack, "m1")
         stack.ssh("m1", "touch /run/before; systemctl --no-block reboot 2>/dev/null || true")
-        deadline = time.monotonic() + 300
-        while _process(stack, "m1") == old:
-            assert time.monotonic() < deadline, "the machine did not come back"
-            time.sleep(0.05)
+        wait_for(lambda: _process(stack, "m1") != old)
         console = _design(stack, "m1").paths.console
         machine.wait_for_ssh("m1", _process(stack, "m1"), stack.address("m1"), console)
         assert stack.ssh("m1", "ls /run/before /root/ended 2>/dev/null || true") == "/root/ended"
@@ -238,7 +236,7 @@ def test_a_create_that_was_killed_is_taken_over(stack: RealStack, delay: float) 
         assert run.stdin is not None
         run.stdin.write(json.dumps(props).encode())
         run.stdin.close()
-        _until((stack.root / "stacks/ta/machines/m2").exists)
+        wait_for((stack.root / "stacks/ta/machines/m2").exists)
         time.sleep(delay)
         run.kill()
     stack.state["m2"] = MachineProvider().create(props).outs or {}
@@ -286,10 +284,3 @@ def test_destroy_leaves_nothing_not_even_what_nobody_knows_of(
 
 def _design(stack: RealStack, name: str) -> Design:
     return design(stack.inputs[name])
-
-
-def _until(done: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 300
-    while not done():
-        assert time.monotonic() < deadline
-        time.sleep(0.005)

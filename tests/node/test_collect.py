@@ -15,6 +15,8 @@ from slurm import output, scheduler, slurmctld, slurmd
 from system import cluster_state, mounts, protected_files
 from system.host import SetupError
 
+from tests.waiting import PATIENCE
+
 
 def fails() -> None:
     raise SetupError("munged is not there")
@@ -41,8 +43,8 @@ class TestParts:
 
     def test_one_that_hangs_costs_itself_only(self):
         began = time.monotonic()
-        found = collect.side_by_side({"hung": lambda: time.sleep(60), "well": lambda: "x" * 200_000}, seconds=2)
-        assert time.monotonic() - began < 30
+        found = collect.side_by_side({"hung": lambda: time.sleep(600), "well": lambda: "x" * 200_000}, seconds=2)
+        assert time.monotonic() - began < PATIENCE
         assert found == {"hung": {"error": "no answer within 2 s"}, "well": "x" * 200_000}
 
     def test_one_that_fails_says_why(self):
@@ -67,7 +69,7 @@ class TestParts:
     def test_the_document_is_one_line_of_json_on_any_machine(self, capfd: pytest.CaptureFixture[str]):
         collect.show()
         found = json.loads(capfd.readouterr().out)
-        assert abs(found["time"] - time.time()) < 30
+        assert abs(found["time"] - time.time()) < PATIENCE
         assert {"boot", "cluster_state", "munge", "daemons", "files", "unix", "disks"} <= set(found)
         assert found["disks"]["/"]["size"] > 0
 

@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 from scripts.jobs.quickcheck import container, driver, node
+from tests.waiting import PATIENCE
 
 V1 = "9:name=systemd:/x\n4:memory:/slurm/uid_1/job_3/step_0\n3:cpuset:/\n0::/x\n"
 V2 = "0::/system.slice/slurmstepd.scope/job_3/step_0\n"
@@ -178,7 +179,7 @@ class TestImage:
         while not ((here / "pid").exists() and (here / "pid").read_text()):
             time.sleep(0.01)
         runner.cancel_all()
-        thread.join(60)
+        thread.join(PATIENCE)
         assert not thread.is_alive()
         number = int((here / "pid").read_text())
         state = Path(f"/proc/{number}/stat")

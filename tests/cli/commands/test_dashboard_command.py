@@ -4,7 +4,6 @@ import json
 import os
 import signal
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -15,6 +14,7 @@ from cli.cluster.dashboard import Prometheus
 from cli.errors import CliError
 from tests.cli.clusters import OUTPUTS, Tool
 from tests.cli.conftest import STACK, Hpc, stand_for_state
+from tests.waiting import lives, wait_for
 
 FORWARDS = """\
 import os, socket, sys
@@ -85,11 +85,7 @@ def end(pid: int) -> None:
         os.killpg(pid, signal.SIGKILL)
     except ProcessLookupError:
         return
-    deadline = time.monotonic() + 300
-    while time.monotonic() < deadline and Path(f"/proc/{pid}").exists():
-        if Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z":
-            return
-        time.sleep(0.01)
+    wait_for(lambda: not lives(pid))
 
 
 def test_a_connection_that_has_ended_is_opened_again(prometheus: Prometheus, tmp_path: Path):

@@ -11,6 +11,7 @@ import pytest
 
 from tests.cli.clusters import OUTPUTS, Tool
 from tests.cli.conftest import Hpc
+from tests.waiting import PATIENCE
 
 pytestmark = pytest.mark.usefixtures("up")
 
@@ -50,7 +51,7 @@ def test_ctrl_c_ends_every_ssh_in_order(tool: Tool, tmp_path: Path):
         assert process.stdout is not None
         assert {process.stdout.readline() for _ in range(2)} == {"dev-cpu-0 | line\n", "dev-cpu-1 | line\n"}
         process.send_signal(signal.SIGINT)
-        assert process.wait(60) == 128 + signal.SIGINT
+        assert process.wait(PATIENCE) == 128 + signal.SIGINT
     begun, ended = ((tmp_path / name).read_text().split() for name in ("pids", "ended"))
     assert sorted(begun) == sorted(ended)
     for pid in begun:

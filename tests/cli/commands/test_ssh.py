@@ -6,7 +6,6 @@ import shlex
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -18,6 +17,7 @@ from cli.cluster.cluster import from_outputs
 from cli.errors import CliError
 from tests.cli.clusters import FAKE_SSH, KEY, OUTPUTS, Tool, said
 from tests.cli.conftest import Hpc
+from tests.waiting import PATIENCE, wait_for
 
 
 @pytest.fixture
@@ -103,11 +103,9 @@ class TestStreams:
         pid = tmp_path / "pid"
         tool("ssh", f"echo $$ >{pid}.new; mv {pid}.new {pid}; exec sleep 60")
         with child("dev-login-0", stdin=subprocess.DEVNULL) as process:
-            deadline = time.monotonic() + 300
-            while not pid.exists() and time.monotonic() < deadline:
-                time.sleep(0.01)
+            wait_for(pid.exists)
             process.send_signal(signal.SIGTERM)
-            assert process.wait(60) == 128 + signal.SIGTERM
+            assert process.wait(PATIENCE) == 128 + signal.SIGTERM
         with pytest.raises(ProcessLookupError):
             os.kill(int(pid.read_text()), 0)
 

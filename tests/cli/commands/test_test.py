@@ -4,7 +4,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -13,6 +12,7 @@ from cli.commands import test as suite
 from cli.commands.test import Part
 from cli.stack import project
 from tests.cli.conftest import Hpc
+from tests.waiting import wait_for
 
 ROOT = Path(__file__).parents[3]
 INSTALL = "install --yes --quiet --no-install-recommends qemu-system-x86 e2fsprogs"
@@ -54,9 +54,7 @@ class TestSuite:
         )
         command = [sys.executable, "-c", program, str(ROOT), str(tmp_path), body]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-            deadline = time.monotonic() + 300
-            while not (tmp_path / "up").exists() and time.monotonic() < deadline:
-                time.sleep(0.01)
+            wait_for((tmp_path / "up").exists)
             assert process.stdout
             # Its heading tells that the suite, too, has got as far as waiting for the tests.
             heading = process.stdout.readline()

@@ -73,7 +73,7 @@ def load(folder: Path, text: str) -> str:
     engine's."""
     file = folder / "Pulumi.x.yaml"
     file.write_text(text, encoding="utf-8", errors="surrogateescape")
-    began = time.perf_counter()
+    began = time.process_time()
     try:
         assert isinstance(stack_config.parse(stackfile.read(folder, "x")), ClusterConfig)
         said = ""
@@ -83,7 +83,7 @@ def load(folder: Path, text: str) -> str:
         Project(folder, "hpc", folder, {}).config(file, from_environment)
     except EngineError as error:
         assert_words(str(error))
-    assert time.perf_counter() - began < SECONDS
+    assert time.process_time() - began < SECONDS
     assert_words(said)
     return said
 

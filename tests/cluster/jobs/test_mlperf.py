@@ -5,7 +5,6 @@ import os
 import shutil
 import signal
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
@@ -35,6 +34,7 @@ from cluster.jobs.mlperf import (
 )
 from cluster.jobs.script import JobScript, environment
 from tests.cluster.stacks import ROOT, config, load, parse
+from tests.waiting import wait_for
 
 GOLDEN = ROOT / "tests" / "golden" / "mlperf"
 MIRROR = "mirror:mlperf/dataset_c4_spm.tar"
@@ -407,10 +407,7 @@ def test_a_copy_that_was_killed_goes_on_where_it_was(machine: Machine) -> None:
     (machine.data / "a").write_text("text of a\n")
     process = subprocess.Popen(["bash", "-c", copy], env=machine.environment(SLOW="1"), start_new_session=True)
     slow = Path(f"{machine.calls}.slow")
-    deadline = time.monotonic() + 120
-    while not slow.exists():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    wait_for(slow.exists)
     os.killpg(process.pid, signal.SIGKILL)
     process.wait()
     assert not (machine.data / ".hpc/copy-sd-data").exists()

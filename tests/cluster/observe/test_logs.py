@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cluster.observe.logs import LOG, Log, merged, script, stamp
+from tests.waiting import PATIENCE
 
 MACHINE = st.lists(
     st.one_of(st.integers(0, 99).map(lambda s: f"[2026-11-21T05:00:{s % 60:02d}.000] x"), st.just("  at y"))
@@ -78,7 +79,7 @@ def test_following_shows_each_line_once_and_ends_with_its_input(file: Path):
         process.stdin.close()
         # The end of its output: nothing holds it open any more, the follower neither.
         assert process.stdout.read() == ""
-        assert process.wait(60) == 0
+        assert process.wait(PATIENCE) == 0
 
 
 def test_a_follower_waits_for_a_log_that_is_not_there_yet(tmp_path: Path):
@@ -96,7 +97,7 @@ def test_a_follower_waits_for_a_log_that_is_not_there_yet(tmp_path: Path):
         path.write_text("first\n")
         assert process.stdout.readline() == "first\n"
         process.stdin.close()
-        assert process.wait(60) == 0
+        assert process.wait(PATIENCE) == 0
 
 
 @pytest.mark.parametrize("follow", [False, True])

@@ -4,7 +4,6 @@ import datetime as dt
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from cluster.observe.moment import at
 from cluster.platforms.nebius.logs import LOGS, Source, of_kind, of_name, plain
 from tests.nebius.access.cluster_objects import PODS, World, pod
 from tests.nebius.access.conftest import Hpc, calls
+from tests.waiting import PATIENCE, lives, wait_for
 
 Made = Callable[[str], Path]
 NOW = dt.datetime(2026, 11, 22, 12, 30, tzinfo=dt.timezone.utc)
@@ -175,12 +175,9 @@ class TestCommand:
             assert process.stdout.readline().endswith("| 2026-11-22T05:00:01Z x\n")
             assert process.stdout.readline()
             process.send_signal(signal.SIGINT)
-            process.wait(60)
+            process.wait(PATIENCE)
         for number in seen.read_text().split():
-            deadline = time.monotonic() + 300
-            while Path(f"/proc/{number}").exists() and time.monotonic() < deadline:
-                time.sleep(0.05)
-            assert not Path(f"/proc/{number}").exists()
+            wait_for(lambda number=number: not lives(int(number)))
 
 
 def test_no_log_has_two_names() -> None:

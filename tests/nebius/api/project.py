@@ -14,6 +14,7 @@ from engine.core.scope import Scope
 from engine.state import crypter
 from lab.nebius_api.server import Call, NebiusServer
 from tests.nebius.forks import FORKS
+from tests.waiting import PATIENCE
 
 PROJECT_ID = "project-e00test"
 OWNER = "0123456789abcdef"
@@ -161,7 +162,7 @@ class Project:
         self.api.after = kill
         try:
             child.start()
-            child.join(120)
+            child.join(PATIENCE)
             assert child.exitcode == (-signal.SIGKILL if killed else 0)
         finally:
             self.api.after = lambda _number, _call: None

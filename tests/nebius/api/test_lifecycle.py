@@ -1,7 +1,6 @@
 """Objects of Nebius's API: every error in words, every wait ends, and no orphan or double after a kill."""
 
 import random
-import time
 from typing import Any
 
 import pytest
@@ -82,11 +81,10 @@ class TestRefused:
     def test_an_expired_token_ends_the_run_at_its_first_call(self, api: NebiusServer) -> None:
         api.faults.append(Fault(kind="ProfileService", what="unauthenticated", count=None))
         client.close()
-        start = time.monotonic()
         text = told(api)
         assert text.startswith("could not log in to Nebius:")
         assert "UNAUTHENTICATED: the token has expired" in text
-        assert time.monotonic() - start < client.LOGIN_SECONDS + 30
+        assert len([call for call in api.calls if "ProfileService" in call.method]) == 1
 
     def test_nobody_listens(self, api: NebiusServer, monkeypatch: pytest.MonkeyPatch) -> None:
         client.close()
@@ -108,9 +106,7 @@ class TestFailed:
 
     def test_one_that_never_ends_is_ended_by_its_deadline_and_taken_over(self, api: NebiusServer) -> None:
         api.faults.append(Fault(verb="create", mode="hang"))
-        start = time.monotonic()
         text = told(api, timeout_seconds=0.3)
-        assert time.monotonic() - start < 20
         assert "it has not ended after 0 s" in text
         assert "last progress: create GpuCluster; 0%" in text
         assert "it goes on where it is" in text
@@ -171,9 +167,8 @@ class TestFailed:
         self, api: NebiusServer
     ) -> None:
         api.faults.append(Fault(kind="OperationService", verb="poll", what="unauthenticated"))
-        start = time.monotonic()
         assert "UNAUTHENTICATED: the token has expired" in told(api)
-        assert time.monotonic() - start < client.LOGIN_SECONDS + 30
+        assert len([call for call in api.calls if call.method.startswith("nebius.common.v1.Operation")]) == 1
         (before,) = owned(api)["GpuCluster n"]
         assert created(api).id == before
 

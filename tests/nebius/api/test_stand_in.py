@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -23,6 +22,7 @@ from lab.nebius_api.faults import RefusedError, parse
 from lab.nebius_api.server import NebiusServer
 from tests.harness import ROOT
 from tests.nebius.api.project import OWNER, PROJECT_ID, cluster_rows
+from tests.waiting import PATIENCE, wait_for
 
 GROUP = next(row["spec"] for row in cluster_rows() if row["kind"] == "NodeGroup")
 
@@ -154,10 +154,7 @@ class TestMasks:
             )
             headers = (("authorization", "Bearer x"), *([("x-resetmask", mask)] if mask else []))
             call(request, metadata=headers)
-        limit = time.monotonic() + 120
-        while api.store.under_way(id_):
-            assert time.monotonic() < limit
-            time.sleep(0.02)
+        wait_for(lambda: not api.store.under_way(id_))
         return api.store.objects[id_]["spec"]
 
     def test_a_field_that_is_not_named_stays(self, api: NebiusServer) -> None:
@@ -224,10 +221,7 @@ class TestProcess:
         command = [sys.executable, "-m", "lab.nebius_api", f"--state={folder / 'state.json'}"]
         command += [f"--port-file={port}", f"--token-file={folder / 'token'}", "--seconds=0.05"]
         process = subprocess.Popen([*command, *arguments], cwd=ROOT)
-        limit = time.monotonic() + 120
-        while not port.exists():
-            assert time.monotonic() < limit
-            time.sleep(0.02)
+        wait_for(port.exists)
         return process, f"t0ken@127.0.0.1:{port.read_text().strip()}"
 
     def test_it_has_a_fault_remembers_after_kill_9_and_ends_by_a_signal(self, folder: Path) -> None:
@@ -249,7 +243,7 @@ class TestProcess:
         process, endpoint = self.start(folder, *options, f"--port={endpoint.rpartition(':')[2]}")
         assert objects.exists("Cluster", found.id, endpoint)
         os.kill(process.pid, signal.SIGTERM)
-        assert process.wait(60) == 0
+        assert process.wait(PATIENCE) == 0
 
     def test_a_fault_that_there_is_not(self) -> None:
         with pytest.raises(ValueError, match=r"is no fault; allowed: KIND:VERB:refuse\|fail\|hang\|lose:bad_request"):

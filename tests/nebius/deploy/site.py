@@ -21,6 +21,7 @@ from lab.nebius_rehearsal import STAND_INS as CHARTS
 from lab.soperator import Behaviour, Kube, Operator
 from lab.soperator.nodes import Cloud
 from tests.nebius.forks import FORKS
+from tests.waiting import PATIENCE
 
 ROOT = Path(__file__).parents[3]
 PROJECT, TENANT = "project-e00test", "tenant-e00test"
@@ -87,7 +88,7 @@ class Site:
 
     def __exit__(self, *_: object) -> None:
         self._ended.set()
-        self._operator.join(30)
+        self._operator.join(PATIENCE)
         client.close()
         self.api.stop()
 

@@ -9,7 +9,7 @@ import pytest
 from components.nebius.api import client
 from lab.nebius_api.faults import Fault
 from tests.nebius.deploy.site import Site, listed
-from tests.nebius.kube.project import wait_for
+from tests.waiting import wait_for
 
 pytestmark = pytest.mark.slow
 
@@ -46,7 +46,7 @@ def within(available, login=2):
 def killed(site, kind, begun):
     """A run that is killed once it has begun something: kills at every call are in tests/nebius/api and kube."""
     child = site.start(kind)
-    wait_for(lambda: child.exitcode is not None or begun(), 300)
+    wait_for(lambda: child.exitcode is not None or begun())
     child.kill()
     child.join()
     assert child.exitcode == -signal.SIGKILL

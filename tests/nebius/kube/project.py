@@ -3,13 +3,13 @@
 import os
 import shutil
 import sys
-import time
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 
 from engine import KubernetesTools, Workspace, events
 from engine.state import crypter
 from tests.nebius.forks import FORKS
+from tests.waiting import lives, wait_for
 
 ROOT = Path(__file__).parents[3]
 CHARTS = Path(__file__).with_name("charts")
@@ -107,7 +107,7 @@ class Project:
         wait_for(lambda: pid.exists() and pid.read_text().strip())
         process.kill()
         process.join()
-        wait_for(lambda: not Path(f"/proc/{pid.read_text().strip()}/status").exists(), 5)
+        wait_for(lambda: not lives(int(pid.read_text())))
         released()
 
 
@@ -117,11 +117,3 @@ def _run(root, kubectl, helm, kind, environment):
     with open(os.devnull, "w") as nowhere, redirect_stdout(nowhere), redirect_stderr(nowhere):  # noqa: PTH123
         result = Project.at(root, kubectl, helm).run(kind)
     sys.exit(not result.ok)
-
-
-def wait_for(condition, seconds=120):
-    """Wait until something is so."""
-    limit = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < limit, "it did not come about"
-        time.sleep(0.02)

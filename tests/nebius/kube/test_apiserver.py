@@ -17,7 +17,8 @@ from components.local.host.process import Process
 from lab.kubernetes import apiserver, binaries
 from lab.kubernetes.apiserver import ApiServer
 from tests.nebius.kube.cluster import Kube
-from tests.nebius.kube.project import ROOT, wait_for
+from tests.nebius.kube.project import ROOT
+from tests.waiting import wait_for
 
 pytestmark = pytest.mark.slow
 
@@ -92,7 +93,7 @@ def test_one_whose_starter_was_killed_before_it_wrote_the_record_is_ended(server
         (server.folder / f"{name}.json").unlink()
     server.start()
     assert not {*before} & {*processes(server.folder)}
-    wait_for(lambda: len(processes(server.folder)) == 3, 30)
+    wait_for(lambda: len(processes(server.folder)) == 3)
 
 
 def test_bound_it_ends_with_the_process_that_started_it(tmp_path):
@@ -103,15 +104,15 @@ def test_bound_it_ends_with_the_process_that_started_it(tmp_path):
         "from lab.kubernetes.apiserver import ApiServer\n"
         f"ApiServer(pathlib.Path({str(folder)!r}), binaries.ensure(), bound=True).start()\n"
         "print('ready', flush=True)\n"
-        "time.sleep(60)\n"
+        "time.sleep(600)\n"
     )
     env = os.environ | {"PYTHONPATH": str(ROOT)}
     with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True, env=env) as process:
         assert process.stdout
         assert process.stdout.readline() == "ready\n"
-        wait_for(lambda: len(processes(folder)) == 3, 30)
+        wait_for(lambda: len(processes(folder)) == 3)
         process.kill()
-    wait_for(lambda: not processes(folder), 5)
+    wait_for(lambda: not processes(folder))
 
 
 def test_others_can_read_neither_token_nor_keys(server):

@@ -13,7 +13,8 @@ from components.local.host.paths import HostError
 from lab.kubernetes import binaries
 from lab.kubernetes import binaries as finding
 from lab.kubernetes.binaries import MODULES, PROGRAMS
-from tests.nebius.kube.project import ROOT, wait_for
+from tests.nebius.kube.project import ROOT
+from tests.waiting import wait_for
 
 GO_MOD = "module example\n\ngo 1.21\n"
 MAIN = 'package main\n\nvar version = "none"\n\nfunc main() { println("here", version) }\n'

@@ -10,7 +10,8 @@ from engine.providers import helm
 from engine.providers.base import Context, InputCheckError
 from engine.providers.helm import Release
 from engine.providers.kubernetes import Cluster
-from tests.nebius.kube.project import CHARTS, Project, wait_for
+from tests.nebius.kube.project import CHARTS, Project
+from tests.waiting import wait_for
 
 pytestmark = pytest.mark.slow
 
@@ -86,7 +87,7 @@ def test_the_run_waits_until_what_was_installed_is_ready(project, kube, namespac
 
 
 def test_what_is_not_ready_in_time_fails_with_helms_message_and_the_next_run_goes_on(project, kube, namespace):
-    text = release(namespace, timeout=5, pod=True)
+    text = release(namespace, timeout=15, pod=True)
     assert not project.up(text).ok
     assert project.failures()[0].startswith(f"helm can't install small in {namespace}: ")
     assert "context deadline exceeded" in project.failures()[0]

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.nebius.kube.project import Project, wait_for
+from tests.nebius.kube.project import Project
 from tests.nebius.kube.test_helm_releases import make_ready, release, revisions
+from tests.waiting import PATIENCE, lives, wait_for
 
 pytestmark = pytest.mark.slow
 
@@ -76,7 +77,7 @@ def test_kill_while_helm_installs(project, kube, namespace, next_run):
     process = _helm_waits(project, kube, namespace)
     process.kill()
     process.join()
-    wait_for(lambda: not _helms(namespace), 5)
+    wait_for(lambda: not _helms(namespace))
     assert revisions(kube, namespace) == [(1, "pending-install")]
     if next_run == "up":
         left = kube.get("pod", "small-pod", f"--namespace={namespace}")["metadata"]["uid"]
@@ -97,7 +98,7 @@ def test_kill_while_helm_upgrades(project, kube, namespace):
     process = _helm_waits(project, kube, namespace)
     process.kill()
     process.join()
-    wait_for(lambda: not _helms(namespace), 5)
+    wait_for(lambda: not _helms(namespace))
     assert revisions(kube, namespace) == [(1, "deployed"), (2, "pending-upgrade")]
     make_ready(kube, namespace)
     result = project.up(release(namespace, message="two"))
@@ -113,7 +114,7 @@ def test_ctrl_c_ends_the_wait_of_helm_and_the_next_run_goes_on(project, kube, na
     project.program(text)
     process = _helm_waits(project, kube, namespace)
     os.kill(process.pid, signal.SIGINT)
-    process.join(120)
+    process.join(PATIENCE)
     assert process.exitcode == 1
     assert _helms(namespace) == []
     assert revisions(kube, namespace) == [(1, "failed")]
@@ -135,8 +136,8 @@ def test_a_second_ctrl_c_leaves_no_process(project, kube, namespace):
     time.sleep(0.5)
     assert process.is_alive()
     os.kill(process.pid, signal.SIGINT)
-    process.join(120)
-    wait_for(lambda: not Path(f"/proc/{pid.read_text().strip()}/status").exists(), 5)
+    process.join(PATIENCE)
+    wait_for(lambda: not lives(int(pid.read_text())))
     released()
     assert project.run("destroy").ok
     assert kube.names("configmap", namespace) == []

@@ -18,7 +18,7 @@ from lab.kubernetes.apiserver import ApiServer
 from lab.nebius_supervisor import KUBELET
 from lab.soperator import CONTROLLERS, Kube, KubeError, nodes, pods
 from lab.soperator.operator import ALONE
-from tests.nebius.kube.project import wait_for
+from tests.waiting import PATIENCE, wait_for
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(os.geteuid() != 0, reason="namespaces need root")]
 
@@ -125,5 +125,5 @@ def test_a_terminal_has_a_name_and_what_runs_there_ends_with_its_client(kubectl)
         wait_for(lambda: running("sleep", length))
         for number in running(kubectl[0], line):
             os.kill(number, signal.SIGKILL)
-        client.wait(60)
+        client.wait(PATIENCE)
         wait_for(lambda: not running("sleep", length))

@@ -10,6 +10,7 @@ from system import mounts
 from system.host import SetupError, side_by_side
 
 from tests.node.health.gpu_documents import document
+from tests.waiting import lives, wait_for
 
 
 @pytest.fixture(autouse=True)
@@ -47,10 +48,7 @@ class TestTime:
         assert time.monotonic() - began < 120
         assert failed(found) == {"gpu-driver": "nvidia-smi did not answer in 1 s"}
         pid = int((tmp_path / "pid").read_text())
-        end = time.monotonic() + 300
-        while Path(f"/proc/{pid}").exists() and "Z" not in Path(f"/proc/{pid}/stat").read_text().split()[2]:
-            assert time.monotonic() < end
-            time.sleep(0.05)
+        wait_for(lambda: not lives(pid))
 
     def test_one_that_cannot_be_ended_is_not_started_again(self):
         release, held = os.pipe(), os.pipe()

@@ -11,6 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from system.host import SetupError
 
+from tests.waiting import PATIENCE
+
 NODES = st.integers(0, 9).map(lambda count: [f"n{number}" for number in range(count)])
 
 
@@ -59,7 +61,7 @@ def test_throughput_is_measured_in_both_directions(monkeypatch: pytest.MonkeyPat
     other = threading.Thread(target=throughput.server, args=("127.0.0.1", port, 0.2), daemon=True)
     other.start()
     found = throughput.client("127.0.0.1", port, 0.2)
-    other.join(60)
+    other.join(PATIENCE)
     assert found["there"] > 10
     assert found["back"] > 10
 

@@ -10,6 +10,7 @@ from system.host import SetupError, take_lock, write
 
 from cluster.slurm import paths
 from tests.node.reconcile.simulated import Cluster
+from tests.waiting import PATIENCE
 
 
 @pytest.fixture
@@ -134,7 +135,7 @@ class TestWaitForNodes:
         env = {"PATH": f"{tmp_path}:/usr/bin:/bin", "SLURM_JOB_ID": "7", "SLURM_JOB_NODELIST": "c-gpu-[0-1]"}
 
         def run() -> int:
-            assert subprocess.run([program], env=env, check=False, timeout=60).returncode == 0
+            assert subprocess.run([program], env=env, check=False, timeout=PATIENCE).returncode == 0
             slept = tmp_path / "slept"
             return len(slept.read_text().split()) if slept.exists() else 0
 

@@ -16,6 +16,8 @@ from interface import User
 from system import users
 from system.host import SetupError
 
+from tests.waiting import PATIENCE
+
 ALICE: User = {"name": "alice", "uid": 2001, "gid": 2001, "groups": [], "shell": "/bin/bash", "keys": []}
 
 
@@ -137,12 +139,14 @@ def start(uid: int, code: str) -> subprocess.Popen:
 
 
 def test_all_of_the_users_processes_end_and_nobody_elses(calls, monkeypatch):
-    monkeypatch.setitem(users.SIGNAL_SECONDS, users.signal.SIGTERM, 0.3)
     code = "import time; print(flush=True); time.sleep(600)"
     mine, stubborn, other = start(UID, code), start(UID, STUBBORN), start(OTHER, code)
+    # Time stands still until who heeds SIGTERM has ended.
+    clock = SimpleNamespace(monotonic=lambda: 0.0 if mine.poll() is None else time.monotonic(), sleep=time.sleep)
+    monkeypatch.setattr(users, "time", clock)
     try:
         users.end_processes("carol", UID)
-        assert [process.wait(60) for process in (mine, stubborn)] == [-15, -9]
+        assert [process.wait(PATIENCE) for process in (mine, stubborn)] == [-15, -9]
         assert other.poll() is None
         assert calls == [("usermod", "--expiredate", "1", "carol")]
     finally:
@@ -158,9 +162,6 @@ def test_without_processes_nothing_is_done(calls):
 
 def test_a_process_that_nobody_waited_for_is_none(calls):
     process = subprocess.Popen(["true"], user=UID, group=UID, extra_groups=[])
-    end = time.monotonic() + 300
-    while os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG) is None:
-        assert time.monotonic() < end
-        time.sleep(0.01)
+    os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
     assert list(users.processes(UID)) == []
     process.wait()
