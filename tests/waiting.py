@@ -1,10 +1,11 @@
-"""How tests wait: for a condition, with one deadline that only a hang reaches, however busy the machine is."""
+"""How tests wait: for a condition, with one deadline."""
 
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 PATIENCE = 300.0
+"""Seconds until a test gives up what it waits for: many times what it takes on a machine that does much else."""
 
 
 def wait_for(condition: Callable[[], object], what: str = "it", *, pace: float = 0.01) -> None:

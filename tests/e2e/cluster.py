@@ -20,13 +20,11 @@ from components.local.host.machine import bare, stop
 from components.local.host.paths import images_root
 from lab.machines import inside
 from tests.e2e.forked import PASSPHRASE, Program
+from tests.waiting import PATIENCE
 
 ROOT = Path(__file__).parents[2]
 BASE = "debian-13"
 """What clusters run unless they say otherwise; some say debian-12, so that both releases of Slurm are seen at work."""
-
-PATIENCE = 300.0
-"""Seconds until a test gives up what it waits for: many times what it takes on a machine that does much else."""
 
 
 class Cluster:

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from hostfiles import locked
-from tests.e2e.cluster import PATIENCE
+from tests.waiting import PATIENCE
 
 PROGRAMS = ("chromium-headless-shell", "chromium")
 LOCK = Path(__file__).parents[2] / "requirements-pages.txt"
