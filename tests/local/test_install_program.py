@@ -195,7 +195,7 @@ def test_a_step_may_have_the_machine_restarted_once(machine: RealStack) -> None:
     body = '[[ -e /root/went ]] || { touch /root/went; exit "$REBOOT"; }'
     give(machine, step("10-first", ""), step("20-driver", body), step("30-last", ""))
     boot = machine.ssh("m0", "rm -f /root/went; cat /proc/sys/kernel/random/boot_id; systemctl start hpc-test-startup")
-    until(machine, f"grep -qx done {ROOT}/state", seconds=300)
+    until(machine, f"grep -qx done {ROOT}/state")
     assert machine.ssh("m0", "cat /proc/sys/kernel/random/boot_id") != boot
     assert ran(machine) == ["10-first", "20-driver", "20-driver", "30-last"]
 
@@ -203,6 +203,6 @@ def test_a_step_may_have_the_machine_restarted_once(machine: RealStack) -> None:
 def test_a_step_that_asks_for_it_again_fails(machine: RealStack) -> None:
     give(machine, step("10-driver", 'exit "$REBOOT"'))
     machine.ssh("m0", "systemctl start hpc-test-startup")
-    until(machine, f"grep -q failed {ROOT}/state", seconds=300)
+    until(machine, f"grep -q failed {ROOT}/state")
     assert state(machine) == "failed 10-driver"
     assert "it asks for a second restart of the machine" in machine.ssh("m0", f"cat {LOG}")
