@@ -1,7 +1,7 @@
-"""State buckets: what all kinds have in common, and URLs of S3-compatible storage."""
+"""State buckets: what all kinds have in common, URLs of S3-compatible storage, and variables of clouds."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from enum import Enum
@@ -9,7 +9,20 @@ from pathlib import Path
 from typing import ClassVar
 from urllib.parse import urlencode
 
-from components.environment import Environment
+
+@dataclass(frozen=True, kw_only=True)
+class Environment:
+    """Environment variables that programs need to work with a stack's cloud.
+
+    A platform's module `environment` has `VARIABLES`, the names of all that it may set, `environment(config)`, which
+    returns these, and `project(config)`, the id of the cloud's project that the stack is in.
+    """
+
+    variables: Mapping[str, str] = field(default_factory=dict)
+    secret: frozenset[str] = frozenset()
+    """Names of those whose value is a secret."""
+    notes: Sequence[str] = ()
+    """Lines for the person who runs the command: where a value comes from, what is missing."""
 
 
 class StateBucketError(RuntimeError):

@@ -18,8 +18,7 @@ from cli.stack import project, pulumi_program, stack_config, state_dir
 from cli.stack import project as hpc_project
 from cli.stack.stackfile import StackFile
 from cluster.printable import one_line
-from components.environment import Environment
-from components.state_bucket import Backend, parse_version
+from components.state_bucket import Backend, Environment, parse_version
 
 _Stack = Annotated[
     str | None, Option("--stack", metavar="STACK", help="Take what is not given from this stack's file.")

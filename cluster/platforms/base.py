@@ -186,8 +186,8 @@ class Platform:
     """Module with `deploy(config, scripts) -> Deployment`, imported when a stack is deployed there; and, where
     `machine_images` is not empty, with `machine_image(config)`: what machines boot from."""
     environment: str = ""
-    """Module (as in components/environment.py) that `./hpc env` imports to print what programs need to work with a
-    stack's cloud. Empty: they need nothing."""
+    """Module (see Environment in components/state_bucket.py) that `./hpc env` imports to print what programs need to
+    work with a stack's cloud. Empty: they need nothing."""
     state_bucket: tuple[str, str] | None = None
     """The kind of its buckets for state, as in `./hpc backend init KIND`, and the module whose BACKEND (see
     components/state_bucket.py) creates them."""

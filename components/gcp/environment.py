@@ -2,7 +2,7 @@
 
 from cluster.config import ClusterConfig
 from cluster.platforms.gcp.names import place
-from components.environment import Environment
+from components.state_bucket import Environment
 
 VARIABLES = ("GOOGLE_PROJECT", "GOOGLE_REGION", "GOOGLE_ZONE")
 

@@ -14,10 +14,9 @@ from google.auth.transport.requests import AuthorizedSession
 
 from cluster.config import ClusterConfig
 from cluster.platforms.gcp.names import GoogleCloud
-from components.environment import Environment
 from components.gcp.bake.design import LOG_IN, BakeError
 from components.gcp.credentials import credentials
-from components.state_bucket import Backend, Done, Record, StateBucketError, Step, Version
+from components.state_bucket import Backend, Done, Environment, Record, StateBucketError, Step, Version
 
 _HOST = "https://storage.googleapis.com"
 _EMULATOR = "STORAGE_EMULATOR_HOST"

@@ -7,11 +7,11 @@ from collections.abc import Mapping
 
 from cluster.config import ClusterConfig
 from cluster.platforms.nebius.section import Nebius, settings_of
-from components.environment import Environment
 from components.nebius.api import client
 from components.nebius.api.client import NebiusError
 from components.nebius.api.kinds import KINDS
 from components.nebius.api.objects import list_all
+from components.state_bucket import Environment
 
 VARIABLES = (client.TOKEN_VARIABLE, "NEBIUS_TENANT_ID", "NEBIUS_PROJECT_ID", "NEBIUS_REGION", "NEBIUS_VPC_SUBNET_ID")
 _TOKEN_SECONDS = 120.0

@@ -17,13 +17,12 @@ from cluster.config import ClusterConfig
 from cluster.findings import RefusedError
 from cluster.platforms.nebius.section import Nebius, ProjectId, TenantId
 from components import state_bucket
-from components.environment import Environment
 from components.nebius.api import client
 from components.nebius.api.client import NebiusError, nebius_error
 from components.nebius.api.kinds import KINDS, Kind
 from components.nebius.api.lifecycle import Wait, retried, until_ended, until_ready
 from components.nebius.api.objects import Wanted, find, get, list_all, start_create, start_delete, state_of
-from components.state_bucket import Backend, Done, Key, Record, StateBucketError, Step, Version, now
+from components.state_bucket import Backend, Done, Environment, Key, Record, StateBucketError, Step, Version, now
 
 EDITORS = "editors"
 """The tenant's group whose members may change everything in its projects, buckets among it."""
