@@ -1,6 +1,5 @@
 """`./hpc install-pulumi`, `completion`, `version` and `schema`."""
 
-import json
 import platform
 import re
 import shlex
@@ -81,9 +80,9 @@ def schema(
 ) -> None:
     """Print the JSON Schema of a stack file, which editors complete and check from."""
     # The models of the stack file take a while to import.
-    from cluster.reference import json_schema, reference
+    from cluster.reference import reference, schema_text
 
-    text = json.dumps(json_schema(), indent=2, ensure_ascii=False) + "\n"
+    text = schema_text()
     if not (check or write):
         print(text, end="")
         return
