@@ -13,10 +13,10 @@ from scripts.node.health.kinds import KINDS
 from tests.e2e.cluster import Cluster
 
 
-def prometheus(cluster: Cluster, path: str) -> Any:
+def prometheus(cluster: Cluster, path: str, machine: str = "controller") -> Any:
     """An answer of Prometheus."""
     line = f"import urllib.request as r; print(r.urlopen('http://127.0.0.1:9090/api/v1/{path}').read().decode())"
-    return json.loads(cluster.inside("controller", f'python3 -c "{line}"'))["data"]
+    return json.loads(cluster.inside(machine, f'python3 -c "{line}"'))["data"]
 
 
 def firing(cluster: Cluster) -> set[str]:

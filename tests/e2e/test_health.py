@@ -425,3 +425,28 @@ class TestAcceptance:
         sick.inside("cpu-1", f"tc qdisc del {SLOW}")
         sick.command("nodes", "resume", "cpu-1")
         well(sick)
+
+
+def test_prometheus_moves_to_its_own_machine_beside_a_job_and_leaves_nothing_behind(sick: Cluster):
+    job = sick.job("sleep 900", "--gres=gpu:1", "--partition=main", user="alice")
+    sick.edit(lambda config: config["monitoring"].update(machine={}))
+    sick.up()
+    assert sick.state(job) == "RUNNING"
+    units = "systemctl is-active prometheus prometheus-alertmanager hpc-metrics; true"
+    assert sick.inside("controller", units).split() == ["inactive", "inactive", "active"]
+    assert (
+        sick.inside("controller", "ls /etc/prometheus/targets; ls -d /var/lib/prometheus/metrics2 2>&- || true") == ""
+    )
+    assert sick.inside("monitoring", units).split() == ["active"] * 3
+    listening = sick.inside("monitoring", "ss -Hltn | awk '{print $4}' | grep -E ':909[03]$'").split()
+    assert {address.rpartition(":")[0] for address in listening} == {"127.0.0.1"}
+    targets = lambda: prometheus(sick, "targets", "monitoring")["activeTargets"]  # noqa: E731 - asked again and again
+    eventually(lambda: {target["health"] for target in targets()} == {"up"}, what="all targets")
+    assert "sick-monitoring" in {target["labels"]["instance"] for target in targets()}
+    # What is shown of the job now has come from there.
+    sick.inside("controller", "rm -f /opt/apps/adm/hpc/gpu-use.jsonl")
+    shown = lambda: json.loads(sick.run("hpc-job", "--json", job, user="alice"))["jobs"][0]["used"]  # noqa: E731
+    eventually(lambda: shown().get("gpu_utilization") == 0.9, what="the job's use of its GPU")
+    sick.inside("monitoring", "systemctl stop prometheus")
+    eventually(lambda: "monitoring" in sick.findings().get("monitoring-down", {}), what="the finding")
+    sick.run("scancel", job, user="alice")
