@@ -17,7 +17,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from cli.access.ssh import shell_line
+from cli.access.ssh import READY, held_open, shell_line
 from cli.access.target import UNREACHED, Driver, Target
 from cli.errors import CliError
 from cli.interrupts import unwound
@@ -31,7 +31,7 @@ from cluster.platforms.nebius.kubectl import (
     selector,
     why_no_login_address,
 )
-from cluster.platforms.nebius.names import ROOT_PATH, login_service
+from cluster.platforms.nebius.names import MONITORING_NAMESPACE, ROOT_PATH, VMSINGLE, login_service
 from cluster.platforms.observer import Answer
 from hostfiles import PrivateFolder
 
@@ -41,6 +41,11 @@ followed by a line that says so."""
 _START_SECONDS = 10
 """More than other drivers need: kubectl asks the API server for its kinds, and runs the credential command."""
 _ENDED = re.compile(r"command terminated with exit code (?P<code>[0-9]+)\n?\Z")
+_PROXY = (
+    '"$@" >&2 </dev/null & until [ -S "$0" ]; do kill -0 $! || exit 1; sleep 0.05; done; '
+    f"echo {READY}; cat >/dev/null; kill $!"
+)
+"""Runs kubectl until its input ends."""
 _TERM = re.compile(r"[A-Za-z0-9._+-]+")
 
 
@@ -140,6 +145,27 @@ class Kubectl(Driver):
         del admin_key, seconds
         with ExitStack() as stack:
             yield _Session(stack, targets)
+
+    @contextmanager
+    def prometheus(self, target: Target, admin_key: str, port: int) -> Generator[tuple[Path, str]]:
+        """VictoriaMetrics' Service, through the API server and `kubectl proxy`: no port of this machine listens."""
+        del admin_key, port
+        root = f"api/v1/namespaces/{MONITORING_NAMESPACE}/services/{VMSINGLE}/proxy"
+        with ExitStack() as stack:
+            api = KubeApi(stack, Kubernetes.of(target.row.get("kubernetes")))
+            folder = PrivateFolder("hpc-proxy")
+            stack.callback(folder.remove)
+            path = f"{folder.path}/socket"
+            options = (
+                f"--unix-socket={path}",
+                f"--accept-paths=^/{root}/",
+                "--reject-methods=^(POST|PUT|PATCH|DELETE)$",
+            )
+            proxy = ["/bin/sh", "-c", _PROXY, path, *api.argv("proxy", *options)]
+            error = stack.enter_context(held_open(proxy, _START_SECONDS))
+            if error is not None:
+                raise CliError(f"{VMSINGLE} does not answer: {api.why(error) or 'kubectl proxy did not start'}")
+            yield Path(path), f"{root}/"
 
     @staticmethod
     def extra_seconds(target: Target) -> float:

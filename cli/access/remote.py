@@ -249,13 +249,9 @@ def _sessions(targets: Iterable[Target], admin_key: str, seconds: float) -> Gene
         yield argv
 
 
-def forwarded(target: Target, admin_key: str, port: int) -> AbstractContextManager[Path]:
-    """Have a port of a target's loopback address as a socket of this user's alone; its path. Raises CliError: the
-    target does not answer, or has no SSH server."""
-    driver = driver_of(target)
-    if not isinstance(driver, Ssh):
-        raise CliError(f"{target.name} is reached by {target.method}, not by ssh, so no port of it can be forwarded.")
-    return driver.forwarded(target, admin_key, port)
+def prometheus(target: Target, admin_key: str, port: int) -> AbstractContextManager[tuple[Path, str]]:
+    """Return what the driver has for its queries."""
+    return driver_of(target).prometheus(target, admin_key, port)
 
 
 def _late(target: Target, seconds: float, *, let_in: bool) -> Done:

@@ -138,7 +138,7 @@ _IAP_SECONDS = 20
 _HOST_KEYS = "python3 /usr/local/lib/hpc/node host-keys"
 _HOST_KEYS_SECONDS = 20.0
 _END_SECONDS = 3.0
-_READY = b"ready"
+READY = "ready"
 _NO_REASON = re.compile(
     "Connection closed by UNKNOWN|Connection to UNKNOWN|kex_exchange_identification: Connection closed"
     "|stdio forwarding failed"
@@ -172,13 +172,13 @@ class Ssh(Driver):
             yield session
 
     @contextmanager
-    def forwarded(self, target: Target, admin_key: str, port: int) -> Generator[Path]:
-        """Have a port of a target's loopback address as a socket of this user's alone; yields the socket's path. Raises
-        CliError: as for `connected`, or the target does not answer."""
+    def prometheus(self, target: Target, admin_key: str, port: int) -> Generator[tuple[Path, str]]:
+        """A port of the target's loopback address, where it answers at the root. Raises CliError: as for `connected`,
+        or the target does not answer."""
         with ExitStack() as stack:
             session = _Session(stack, admin_key, [target], CONNECT_SECONDS)
             session.open()
-            yield session.forward(target, port)
+            yield session.forward(target, port), ""
 
     def host_keys(self, targets: Sequence[Target], admin_key: str) -> tuple[dict[str, str], dict[str, str]]:
         """The host keys of targets that published them to their jump hosts, and why the others' are not known. Raises
@@ -372,8 +372,14 @@ def _provide_key(stack: ExitStack, path: Path, key: str) -> None:
 def _held_open(ssh: Sequence[str], name: str, seconds: float) -> Generator[str | None]:
     """Hold a connection open, which others share by its ControlPath, or which forwards a port. Yields None, or ssh's
     error."""
-    # It ends with its standard input, so with this process however that ends.
-    command = [*ssh, "-T", name, f"echo {_READY.decode()}; exec cat >/dev/null"]
+    with held_open([*ssh, "-T", name, f"echo {READY}; exec cat >/dev/null"], seconds) as error:
+        yield error
+
+
+@contextmanager
+def held_open(command: Sequence[str], seconds: float) -> Generator[str | None]:
+    """Hold a program that prints READY, and ends with its standard input: so with this process, however that ends.
+    Yields None, or the program's error."""
     with (
         tempfile.TemporaryFile() as errors,
         subprocess.Popen(
@@ -408,7 +414,7 @@ def _is_ready(process: "subprocess.Popen[bytes]", seconds: float) -> bool:
         if select.select([process.stdout], [], [], left)[0]:
             data = os.read(process.stdout.fileno(), 4096)
             output += data
-            if _READY in output:
+            if READY.encode() in output:
                 return True
             if not data:
                 process.wait()

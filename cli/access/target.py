@@ -5,6 +5,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 UNREACHED = 255
@@ -87,6 +88,11 @@ class Driver(ABC):
 
         A target that does not answer within `seconds` is given up.
         """
+
+    @abstractmethod
+    def prometheus(self, target: Target, admin_key: str, port: int) -> AbstractContextManager[tuple[Path, str]]:
+        """Have what answers queries as Prometheus does, by default on this port of the controller, as a socket of this
+        user's alone: its path, and the path of the API behind it. Raises CliError: it can't be reached."""
 
     @staticmethod
     def extra_seconds(target: Target) -> float:  # noqa: ARG004

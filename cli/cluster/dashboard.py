@@ -1,5 +1,5 @@
 """The page of `./hpc dashboard`: a server on this machine's loopback address that shows the cluster's dashboards, and
-passes their queries on to Prometheus on its machine, through SSH.
+passes their queries on to Prometheus on its machine, through SSH, or to VictoriaMetrics in Kubernetes, by kubectl.
 
 Who has the address with its token can read; all else is refused: other methods, other hosts' names (a page elsewhere
 can't reach it through one that it lets resolve to this machine), other paths of Prometheus' API.
@@ -52,6 +52,7 @@ class Prometheus:
         self._target, self._key = cluster.monitoring, cluster.admin_key
         self._stack, self._lock = ExitStack(), threading.Lock()
         self._path: Path | None = None
+        self._root = ""
         self._refused, self._tried = "", 0.0
 
     def ask(self, path: str, *, compressed: bool = False) -> Answer:
@@ -67,18 +68,25 @@ class Prometheus:
                     continue
                 raise CliError(f"{self._target.name} does not answer") from None
             try:
-                connection.request("GET", f"/{path}", headers={"Accept-Encoding": "gzip"} if compressed else {})
+                connection.request(
+                    "GET", f"/{self._root}{path}", headers={"Accept-Encoding": "gzip"} if compressed else {}
+                )
                 found = connection.getresponse()
                 if found.status == HTTPStatus.SERVICE_UNAVAILABLE:
-                    raise CliError(f"Prometheus on {self._target.name} is starting")
+                    raise CliError(f"{self.name} is starting")
                 names = ("Content-Type", "Content-Encoding")
                 headers = {name: value for name in names if (value := found.getheader(name))}
                 return Answer(found.status, headers, found.read())
             except (OSError, HTTPException):
-                raise CliError(f"Prometheus on {self._target.name} does not answer") from None
+                raise CliError(f"{self.name} does not answer") from None
             finally:
                 connection.close()
         raise AssertionError
+
+    @property
+    def name(self) -> str:
+        """What it is called."""
+        return "VictoriaMetrics" if self._root else f"Prometheus on {self._target.name}"
 
     def close(self) -> None:
         """End the connection."""
@@ -92,8 +100,8 @@ class Prometheus:
             if time.monotonic() - self._tried < _PAUSE and self._refused:
                 raise CliError(self._refused)
             try:
-                there = remote.forwarded(self._target, self._key, PROMETHEUS_PORT)
-                self._path = self._stack.enter_context(there)
+                there = remote.prometheus(self._target, self._key, PROMETHEUS_PORT)
+                self._path, self._root = self._stack.enter_context(there)
             except CliError as error:
                 self._refused = str(error)
                 raise

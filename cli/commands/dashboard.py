@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -31,7 +31,8 @@ def dashboard(
     """Show the cluster's metrics in a browser: nodes, jobs, GPUs, users, file systems, health, repairs.
 
     The page is served on this machine's loopback address, to whoever has the address that is printed, and asks
-    Prometheus on its machine through SSH. Ctrl-C ends both. The stack has to have `monitoring`.
+    Prometheus on its machine through SSH, or VictoriaMetrics in Kubernetes through kubectl. Ctrl-C ends both. The
+    stack has to have `monitoring`.
 
     With --grafana the same dashboards are written as JSON, beside what has Grafana read them and Prometheus, and
     nothing is served. Where Grafana is not on that machine too, it reaches Prometheus by a tunnel or an address that
@@ -41,43 +42,45 @@ def dashboard(
     cluster = from_outputs(stack, values, Capability.SSH)
     from cluster.load import parse_output
 
-    monitoring = parse_output(values["config"]).monitoring if "config" in values else None
-    if monitoring is None:
+    config = parse_output(values["config"]) if "config" in values else None
+    if config is None or config.monitoring is None:
         raise CliError(
             f"stack {stack} has no section `monitoring`, so nothing collects its metrics. Add `monitoring: {{}}` to "
             f"its stack file, and run: ./hpc preview {stack}"
         )
+    from cluster.platforms import registry
+
+    dashboards = tuple(registry.get(config.platform).dashboards(config))
     if grafana:
-        _write(cluster.name, grafana)
+        _write(cluster.name, dashboards, grafana)
     else:
-        _serve(stack, cluster, monitoring.interval_seconds, port, job)
+        from cluster.monitoring.page import page
+
+        _serve(cluster, page(cluster.name, stack, config.monitoring.interval_seconds, dashboards), stack, port, job)
 
 
-def _write(cluster: str, folder: Path) -> None:
+def _write(cluster: str, dashboards: Sequence[Any], folder: Path) -> None:
     """Write Grafana's files."""
     import yaml
 
     from cluster.monitoring.dashboards import grafana
     from hostfiles import write_atomically
 
-    for name, content in grafana(cluster).items():
+    for name, content in grafana(cluster, dashboards).items():
         text = yaml.safe_dump(content, sort_keys=False) if name.endswith(".yaml") else json.dumps(content, indent=2)
         write_atomically(folder / name, text.rstrip("\n") + "\n")
         console.line(str(folder / name))
     console.note(f"Copy what is in {folder} to /etc/grafana of the machine that runs Grafana, and restart Grafana.")
 
 
-def _serve(stack: str, cluster: Cluster, interval: int, port: int, job: str) -> None:
-    """Serve the page until Ctrl-C."""
+def _serve(cluster: Cluster, text: Any, stack: str, port: int, job: str) -> None:  # noqa: ANN401 - of a later import
+    """Serve the page (cluster.monitoring.page) until Ctrl-C."""
     from cli.cluster.dashboard import Prometheus, Server
     from cli.interrupts import unwound
-    from cluster.monitoring.page import page
 
     prometheus = Prometheus(cluster)
     with (
-        Server(
-            port, page(cluster.name, stack, interval), prometheus, lambda number: _find(stack, cluster, number)
-        ) as there,
+        Server(port, text, prometheus, lambda number: _find(stack, cluster, prometheus, number)) as there,
         unwound(),
     ):
         try:
@@ -95,7 +98,7 @@ def _serve(stack: str, cluster: Cluster, interval: int, port: int, job: str) -> 
             prometheus.close()
 
 
-def _find(stack: str, cluster: Cluster, number: str) -> Mapping[str, Any]:
+def _find(stack: str, cluster: Cluster, prometheus: Any, number: str) -> Mapping[str, Any]:  # noqa: ANN401
     """A job as the page shows it. Raises CliError: there is none, or it has not run."""
     from cli.cluster.scheduler import Scheduler
     from scripts.node.slurm.hostlist import expand
@@ -113,4 +116,15 @@ def _find(stack: str, cluster: Cluster, number: str) -> Mapping[str, Any]:
         raise CliError(f"job {number} is {found['state']} and has not run: ./hpc job {stack} {number} says why.")
     nodes = [name for name in expand(found["nodes"]) if _NODE.fullmatch(name)]
     shown = ("id", "number", "name", "user", "state", "started", "ended")
-    return {"nodes": nodes, **{key: found[key] for key in shown}}
+    return {"nodes": nodes, "hosts": _hosts(prometheus, set(nodes)), **{key: found[key] for key in shown}}
+
+
+def _hosts(prometheus: Any, nodes: Collection[str]) -> list[str]:  # noqa: ANN401
+    """Machines below nodes that are pods, by which their metrics go."""
+    try:
+        found = json.loads(prometheus.ask("api/v1/query?query=slurm_node_info").body)
+    except (CliError, ValueError):
+        return []  # the page itself says so
+    rows = [row["metric"] for row in found.get("data", {}).get("result", ())]
+    hosts = [row.get("instance_id", "") for row in rows if row.get("node_name") in nodes]
+    return [name for name in hosts if _NODE.fullmatch(name)]

@@ -5,6 +5,7 @@ Queries have Grafana's variables: `$nodes` and `$job`, regular expressions of ma
 and `$__rate_interval`, four times the interval of collection or more.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -395,7 +396,7 @@ def expanded(expression: str, *, nodes: str = ".*", job: str = ".*", seconds: in
     return expression.replace("$nodes", nodes).replace("$job", job).replace("$__rate_interval", f"{seconds}s")
 
 
-def grafana(cluster: str) -> dict[str, dict[str, Any]]:
+def grafana(cluster: str, dashboards: Iterable[Dashboard] = DASHBOARDS) -> dict[str, dict[str, Any]]:
     """Files for /etc/grafana by their path in it: the dashboards, and what has Grafana read them and Prometheus.
 
     Dashboards are as Grafana 10 and later import them.
@@ -415,7 +416,7 @@ def grafana(cluster: str) -> dict[str, dict[str, Any]]:
         f"provisioning/dashboards/hpc-{cluster}.yaml": {"apiVersion": 1, "providers": [{**provider, "type": "file"}]},
         **{
             f"dashboards/{cluster}/{dashboard.name}.json": document(dashboard, cluster, source["uid"])
-            for dashboard in DASHBOARDS
+            for dashboard in dashboards
         },
     }
 

@@ -121,6 +121,9 @@ def later(path: str) -> Callable[..., Any]:
     return call
 
 
+_all_dashboards = later("cluster.monitoring.dashboards:DASHBOARDS")
+
+
 @dataclass(frozen=True, kw_only=True)
 class Platform:
     """A kind of place where clusters can be created."""
@@ -170,6 +173,8 @@ class Platform:
     """Returns what a drawing of a cluster has beside its machines."""
     job_programs: Callable[[ClusterConfig], Collection[str]] = packaged
     """Programs that jobs have, of those that not every cluster has: pyxis, apptainer, podman, mpi, pytorch."""
+    dashboards: Callable[[ClusterConfig], Iterable[Any]] = _all_dashboards
+    """Dashboards (cluster.monitoring.dashboards) with the panels that it has metrics for."""
     watch: Callable[[ClusterConfig], str] = _no_watch
     """The address at which the controller asks who watches it (`controller.failover`)."""
     on_this_host: bool = False

@@ -10,8 +10,7 @@ from pathlib import Path
 import yaml
 
 from cluster.load import parse
-from cluster.platforms.nebius import monitoring
-from cluster.platforms.nebius.names import MONITORING_NAMESPACE
+from cluster.platforms.nebius.names import ALERTMANAGER, MONITORING_NAMESPACE, VMSINGLE
 from cluster.platforms.nebius.releases import Facts, Release, releases
 from lab.kubernetes import binaries
 from lab.kubernetes.apiserver import ApiServer
@@ -79,8 +78,8 @@ def test_charts_install_with_the_names_that_others_ask_for(artifact: Path, outsi
             outside.did(f"{release.chart}: its record has {len(text) * 3 // 4:,} of {MIB:,} bytes")
         # The operator's names of Services and StatefulSets are those of its objects behind the kind.
         for kind, name in (
-            ("VMSingle", monitoring.VMSINGLE.removeprefix("vmsingle-")),
-            ("VMAlertmanager", monitoring.ALERTMANAGER.removeprefix("vmalertmanager-")),
+            ("VMSingle", VMSINGLE.removeprefix("vmsingle-").partition(":")[0]),
+            ("VMAlertmanager", ALERTMANAGER.removeprefix("vmalertmanager-")),
             ("Service", "victoria-logs-single-server"),
             ("Service", "victoria-metrics-k8s-stack-grafana"),
         ):

@@ -4,12 +4,12 @@ for what the table of dashboards has. Pure functions.
 
 import json
 from base64 import b64encode
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from hashlib import sha256
 from pathlib import Path
 
-from cluster.monitoring.dashboards import DASHBOARDS
+from cluster.monitoring.dashboards import DASHBOARDS, Dashboard
 from cluster.report import palette
 
 
@@ -21,13 +21,13 @@ class Page:
     headers: Mapping[str, str]
 
 
-def page(cluster: str, stack: str, interval_seconds: int) -> Page:
+def page(cluster: str, stack: str, interval_seconds: int, dashboards: Iterable[Dashboard] = DASHBOARDS) -> Page:
     """The page of a cluster; its path ends with a slash, and the API is below it."""
     given = {
         "cluster": cluster,
         "stack": stack,
         "interval": interval_seconds,
-        "dashboards": [asdict(dashboard) for dashboard in DASHBOARDS],
+        "dashboards": [asdict(dashboard) for dashboard in dashboards],
         "colours": len(palette.SERIES),
         "dashes": palette.DASHES,
     }

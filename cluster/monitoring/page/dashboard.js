@@ -270,7 +270,7 @@ async function choose() {
     say(`Asking slurmctld for job ${number} ...`);
     try {
       state.job = await get("job", { id: number });
-      state.nodes = state.job.nodes.map(any).join("|");
+      state.nodes = [...state.job.nodes, ...state.job.hosts ?? []].map(any).join("|");
     } catch (error) {
       return say(error.message, true);
     }

@@ -6,7 +6,7 @@ What this program's own exporter has on machines is recorded from metrics of Sop
 
 import json
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -15,16 +15,12 @@ from cluster.monitoring.alerts import ALERTS, Alert, rules
 from cluster.monitoring.dashboards import DASHBOARDS, Dashboard, document
 from cluster.monitoring.files import alertmanager, mark
 from cluster.monitoring.gpus import FIELDS
-from cluster.platforms.nebius.names import MONITORING_NAMESPACE
+from cluster.platforms.nebius.names import ALERTMANAGER, MONITORING_NAMESPACE
 from cluster.platforms.nebius.section import settings_of
 from cluster.roster import nodeset_gpu
 
 SECRET = "hpc-alerts"  # noqa: S105 - the name of a Secret
 """Secret of MONITORING_NAMESPACE with what receivers of alerts need, by the name of its setting without `hpc:`."""
-VMSINGLE, VMSINGLE_PORT = "vmsingle-victoria-metrics-k8s-stack", 8428
-"""Service that answers queries as Prometheus does, and its port."""
-ALERTMANAGER = "vmalertmanager-victoria-metrics-k8s-stack"
-"""StatefulSet and Service of Alertmanager."""
 ENDPOINTS = ("nodes", "scheduler")
 """Endpoints of slurmctld that are read. A read of the others ends slurmctld before 25.11.5 when a partition was deleted
 whose jobs ended a short time ago (SchedMD/slurm, c5737a17); 4.1 has 25.11.3. Jobs come from Soperator's exporter."""
@@ -165,21 +161,23 @@ _HELPS = {
 """What helps in pods, where nothing of systemd is, and with hosts that Nebius runs."""
 
 
-def alerts(there: Collection[str]) -> Iterator[Alert]:
+def alerts(config: ClusterConfig) -> Iterator[Alert]:
     """The alerts of metrics that there are."""
+    there = metrics(config)
     for alert in ALERTS:
-        if metrics_of(alert.expression) <= set(there):
+        if metrics_of(alert.expression) <= there:
             # MetricsQL's own count the first value of a series as a change.
             expression = re.sub(r"\b(changes|increase)\(", r"\1_prometheus(", alert.expression)
             todo = _HELPS.get(alert.name, alert.todo.replace("./hpc ssh STACK controller -- ", _RUN))
             yield replace(alert, expression=expression, todo=todo)
 
 
-def dashboards(there: Collection[str]) -> Iterator[Dashboard]:
+def dashboards(config: ClusterConfig) -> Iterator[Dashboard]:
     """The dashboards, with panels of metrics that there are."""
+    there = metrics(config)
     for dashboard in DASHBOARDS:
         panels = (
-            replace(panel, queries=tuple(query for query in panel.queries if metrics_of(query[0]) <= set(there)))
+            replace(panel, queries=tuple(query for query in panel.queries if metrics_of(query[0]) <= there))
             for panel in dashboard.panels
         )
         if kept := tuple(panel for panel in panels if panel.queries):
@@ -190,7 +188,7 @@ def files(config: ClusterConfig) -> dict[str, str]:
     """Grafana's dashboards by the name of their ConfigMap."""
     return {
         f"{config.name}-{one.name}": json.dumps(document(one, config.name, "VictoriaMetrics"), separators=(",", ":"))
-        for one in dashboards(metrics(config))
+        for one in dashboards(config)
     }
 
 
@@ -220,7 +218,7 @@ def values(config: ClusterConfig) -> dict[str, Any]:
         "metrics_disk": f"{wanted.disk_gb}Gi",
         "rule_groups": [
             {"name": "hpc-records", **group, "rules": records},
-            *({**one, **group} for one in rules(alerts(metrics(config)))["groups"]),
+            *({**one, **group} for one in rules(alerts(config))["groups"]),
         ],
         "alertmanager": _with_files(alertmanager(wanted.receivers), secrets),
         "alert_secrets": [SECRET] if secrets else [],

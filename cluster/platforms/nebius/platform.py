@@ -90,6 +90,7 @@ PLATFORM = Platform(
     rules=later("cluster.platforms.nebius.impact:RULES"),
     summary=later("cluster.platforms.nebius.request:describe_request"),
     places=later("cluster.platforms.nebius.request:places"),
+    dashboards=later("cluster.platforms.nebius.monitoring:dashboards"),
     job_programs=lambda _: {"pyxis"},
     credentials=Credentials(title="Nebius", found=credentials, todo="nebius profile create"),
     observer="cluster.platforms.nebius.observer",

@@ -76,9 +76,9 @@ class TestMetrics:
             assert monitoring.metrics_of(expression) <= there | {name}, name
             there.add(name)
         assert there == monitoring.metrics(one)
-        for alert in monitoring.alerts(there):
+        for alert in monitoring.alerts(one):
             assert monitoring.metrics_of(alert.expression) <= there
-        for dashboard in monitoring.dashboards(there):
+        for dashboard in monitoring.dashboards(one):
             for panel in dashboard.panels:
                 assert all(monitoring.metrics_of(query) <= there for query, _ in panel.queries)
 
@@ -95,7 +95,7 @@ class TestMetrics:
         assert monitoring.metrics_of(expression) == wanted
 
     def test_what_helps_is_no_command_for_machines(self):
-        for alert in monitoring.alerts(monitoring.metrics(config(cluster()))):
+        for alert in monitoring.alerts(config(cluster())):
             assert "systemctl" not in alert.todo
             assert "journalctl" not in alert.todo
             assert "ssh STACK controller" not in alert.todo
@@ -160,18 +160,18 @@ BEGIN, END = "<!-- left out -->\n", "<!-- end of what is left out -->"
 
 
 def test_the_guide_names_what_is_left_out(update_golden: bool):
-    there = monitoring.metrics(config(cluster()))
-    kept = {alert.name for alert in monitoring.alerts(there)}
+    one = config(cluster())
+    kept = {alert.name for alert in monitoring.alerts(one)}
     alerts = [
         f"`{alert.name}`"
         for alert in ALERTS
         if alert.name not in kept and "hpc_health_check_failed" not in alert.expression
     ]
-    shown = {(one.name, panel.title) for one in monitoring.dashboards(there) for panel in one.panels}
+    shown = {(kind.name, panel.title) for kind in monitoring.dashboards(one) for panel in kind.panels}
     panels = [
-        f"| {one.title} | {', '.join(lost)} |"
-        for one in DASHBOARDS
-        if (lost := [panel.title for panel in one.panels if (one.name, panel.title) not in shown])
+        f"| {kind.title} | {', '.join(lost)} |"
+        for kind in DASHBOARDS
+        if (lost := [panel.title for panel in kind.panels if (kind.name, panel.title) not in shown])
     ]
     lines = [f"| alerts | `Health...`, {', '.join(alerts)} |", *panels]
     text = PAGE.read_text()

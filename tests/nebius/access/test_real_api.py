@@ -12,6 +12,9 @@ from typing import Any
 import pytest
 
 from cli.access.kubectl import KubeApi, Kubernetes
+from cli.cluster.cluster import from_outputs
+from cli.cluster.dashboard import Prometheus
+from cluster.platforms.nebius.names import VMSINGLE
 from cluster.platforms.nebius.observer import QUESTIONS
 from cluster.platforms.nebius.observer import applied as of_release
 from tests.nebius.access.conftest import OUTPUTS
@@ -84,3 +87,17 @@ def test_objects_of_a_release_are_read_as_they_are_now_in_whatever_namespace(api
     for manifest in ([gone], []):
         none = of_release(api.ask, NAMESPACE, manifest)
         assert (none.code, none.items) == (0, [])
+
+
+def test_queries_go_through_the_api_server_to_the_service_of_metrics_and_to_nothing_else(
+    outputs: dict[str, Any],
+) -> None:
+    prometheus = Prometheus(from_outputs("nebius", outputs))
+    try:
+        answer = prometheus.ask("api/v1/query?query=up")
+        assert answer.status == 404
+        assert json.loads(answer.body)["message"] == f'services "{VMSINGLE.partition(":")[0]}" not found'
+        prometheus._root = "api/v1/namespaces/default/"
+        assert prometheus.ask("configmaps").status == 403
+    finally:
+        prometheus.close()
