@@ -102,6 +102,10 @@ def _print(text: bytes) -> None:
 __all__ = ["UNREACHED", "Done", "capture", "connected", "gather", "log_in", "on_terminal", "run"]
 _AT_ONCE = 128
 """Targets that are asked side by side: each costs a process."""
+_HERE_AT_ONCE = 4 * (os.cpu_count() or 1)
+"""Machines of this host that are: they share its processors, and with all of them at work none is done in time."""
+_HELD_SECONDS = 2.0
+"""Seconds for which one that does not answer keeps another from being asked."""
 _TIMED_OUT = "Connection timed out"
 """ssh's message if its ConnectTimeout is over before a connection, or the server's banner; it has none after that."""
 
@@ -190,24 +194,20 @@ def gather(
     A target has `connect` of the `seconds` to let us in. Raises CliError: a program that reaches them is not here.
     """
     every = list(targets)
+    room = threading.Semaphore(_HERE_AT_ONCE if all(target.here for target in every) else _AT_ONCE)
     with connected(every, admin_key, seconds=min(connect, seconds)) as argv:
 
         def ask(target: Target) -> Done:
             driver = driver_of(target)
-            asked, allowed = time.time(), seconds + driver.extra_seconds(target)
-            try:
-                done = subprocess.run(
-                    argv(target, line),
-                    input=stdin,
-                    capture_output=True,
-                    text=True,
-                    errors="replace",
-                    timeout=allowed,
-                    check=False,
-                )
-            except subprocess.TimeoutExpired as expired:
-                # Whatever it printed came from there.
-                return _late(target, allowed, let_in=bool(expired.stdout))
+            allowed = seconds + driver.extra_seconds(target)
+            with ExitStack() as held:
+                held.enter_context(room)
+                asked = time.time()
+                try:
+                    done = _capture(argv(target, line), stdin, allowed, after_a_while=held.close)
+                except subprocess.TimeoutExpired as expired:
+                    # Whatever it printed came from there.
+                    return _late(target, allowed, let_in=bool(expired.stdout))
             if done.returncode == UNREACHED and target.direct and _TIMED_OUT in done.stderr and not done.stdout:
                 return _late(target, allowed, let_in=False)
             code, err = driver.outcome(done.returncode, done.stderr)
@@ -217,6 +217,24 @@ def gather(
 
         with ThreadPoolExecutor(max_workers=_AT_ONCE) as pool:
             return dict(zip((target.name for target in every), pool.map(ask, every), strict=True))
+
+
+def _capture(
+    command: Sequence[str], stdin: str, seconds: float, *, after_a_while: Callable[[], None]
+) -> subprocess.CompletedProcess[str]:
+    """Run a command like subprocess.run; call `after_a_while` if it takes longer than _HELD_SECONDS."""
+    pipe = subprocess.PIPE
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True, errors="replace") as process:
+        try:
+            try:
+                out, err = process.communicate(stdin, timeout=min(_HELD_SECONDS, seconds))
+            except subprocess.TimeoutExpired:
+                after_a_while()
+                out, err = process.communicate(timeout=max(0.0, seconds - _HELD_SECONDS))
+        except BaseException:
+            process.kill()
+            raise
+    return subprocess.CompletedProcess(command, process.returncode, out, err)
 
 
 @contextmanager

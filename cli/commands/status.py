@@ -22,9 +22,9 @@ Timeout = Annotated[float | None, Option(min=1, metavar="SECONDS", help="For eac
 def status(stack: options.Stack, *, timeout: Timeout = None, json: options.Json = False) -> None:
     """Show how the cluster is: what is wrong with it, its nodes, queue, daemons and storage.
 
-    Every machine is asked at once and nothing is changed. Each is given eight seconds; those that are there and late
-    are asked once more, for 24 seconds. Of a cluster of pods, each question to kubectl is given 20 seconds. Exit code
-    0 when all is well, 1 when there is something to look at.
+    Machines are asked side by side, those of a rehearsal a few at a time, and nothing is changed. Each is given eight
+    seconds; those that are there and late are asked once more, for 24 seconds. Of a cluster of pods, each question to
+    kubectl is given 20 seconds. Exit code 0 when all is well, 1 when there is something to look at.
 
     JSON: {stack, ok, findings [{id, where, what, todo, note, since}], machines {name: {roles, reached, late, why,
     facts}}}; times are seconds since the epoch. An id stands for a kind of fault, and stays.

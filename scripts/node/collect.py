@@ -1,7 +1,8 @@
 """The state of this machine as one JSON document, which `./hpc status` and `./hpc drift` check.
 
-Nothing is changed and no lock is taken, so that it answers beside a set-up that runs. Every part is read by a process
-of its own with a deadline: a hung file system or a daemon that does not answer costs that part, which then says why.
+Nothing is changed and no lock is taken, so that it answers beside a set-up that runs. Every part has a deadline, and
+processes of their own read those behind one that does not answer: a hung file system or daemon costs its own part,
+which then says why.
 """
 
 import grp
@@ -9,7 +10,6 @@ import hashlib
 import json
 import os
 import pwd
-import shutil
 import socket
 import sys
 import time
@@ -31,7 +31,7 @@ from system import (
     text_block,
     users,
 )
-from system.host import Part, SetupError, journal, one_by_one, read_json, run, side_by_side, timeout_factor
+from system.host import Part, SetupError, journal, read_json, run, side_by_side, timeout_factor, which
 
 UNITS = {
     "controller": ("munge", "mariadb", "slurmdbd", "slurmctld", "ssh"),
@@ -136,7 +136,8 @@ def user_keys() -> dict[str, str]:
     return found
 
 
-SECONDS = 4.0  # for all parts together: they are read side by side
+SECONDS = 4.0  # for all parts
+CLIENTS = ("slurm ", "accounting ")
 CONNECT_SECONDS = 2
 CACHE = Path("/var/spool/slurmd/conf-cache")  # what slurmd fetched from slurmctld (slurmd(8), --conf-server)
 SECRET = {"slurmdbd.conf"}
@@ -147,10 +148,10 @@ def show() -> None:
     """Print the document. Keys: see `own_parts` and `parts`; a part that can't be read is {"error": why}."""
     began, seconds = time.time(), SECONDS * timeout_factor()
     mine = roles()
-    own = own_parts(mine)
-    read = side_by_side({"own": lambda: one_by_one(own), **parts(mine)}, seconds=seconds)
-    answered = read.pop("own")
-    read |= dict.fromkeys(own, answered) if "error" in answered else answered
+    wanted = own_parts(mine) | parts(mine)
+    # On the controller, clients of daemons answer sooner side by side.
+    together = [name for name in wanted if not name.startswith(CLIENTS)]
+    read = side_by_side(wanted, seconds=seconds, together=together, stuck=seconds / 4)
     found = {"name": socket.gethostname(), "roles": mine, "time": began, **read}
     found["seconds"] = round(time.time() - began, 3)
     sys.stdout.write(json.dumps(found) + "\n")
@@ -171,7 +172,7 @@ def roles() -> list[str]:
 
 
 def own_parts(mine: list[str]) -> dict[str, Part]:
-    """The parts that are read from the machine's own disk, without any other program: they need one process."""
+    """The parts that are read from the machine's own disk, without any other program."""
     return {
         "boot": _boot,
         "followed": lambda: _json("/etc/hpc/orders.json").get("digest", ""),
@@ -187,13 +188,10 @@ def parts(mine: list[str]) -> dict[str, Part]:
     """The other parts of the document, by name; names with a blank are gathered under their first word."""
     controls = "controller" in mine
     found: dict[str, Part] = {
-        "cluster_state": lambda: _cluster_state(controls=controls),
         "versions": lambda: _versions(controls=controls),
         "munge": munge.check,
         "daemons": lambda: unit_states(units_of(mine)),
-        "keys": user_keys,
         **{f"disks {path}": (lambda path=path: mounts.disk_usage(path)) for path in mounts.local_paths(mine)},
-        **{f"disks {path}": (lambda path=path: mounts.shared_usage(path)) for path in mounts.shared_targets()},
     }
     if monitoring.PROMETHEUS in monitoring.units():
         from monitoring import prometheus
@@ -219,7 +217,12 @@ def parts(mine: list[str]) -> dict[str, Part]:
         found |= {f"accounting {name}": part for name, part in accounts.PARTS.items()}
         found["records"] = records.observe_records
         found["lost"] = lost_submissions.observe
-    return found
+    # Last those that lie on shared file systems, which may hang.
+    return found | {
+        "cluster_state": lambda: _cluster_state(controls=controls),
+        "keys": user_keys,
+        **{f"disks {path}": (lambda path=path: mounts.shared_usage(path)) for path in mounts.shared_targets()},
+    }
 
 
 def _failover(url: str) -> dict[str, Any]:
@@ -291,7 +294,7 @@ def _versions(*, controls: bool) -> dict[str, str]:
     """Slurm, MUNGE, MariaDB on the controller, the driver of NVIDIA where it is loaded, and the system."""
     lines = Path("/etc/os-release").read_text().splitlines()
     # From a daemon where there is one: commands look for slurm.conf first, and wait for it.
-    slurm = next((name for name in ("slurmctld", "slurmd") if shutil.which(name)), "scontrol")
+    slurm = next((name for name in ("slurmctld", "slurmd") if which(name)), "scontrol")
     found = {
         "os": next((line[12:].strip('"') for line in lines if line.startswith("PRETTY_NAME=")), ""),
         "kernel": os.uname().release,

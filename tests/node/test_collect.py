@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from slurm import output, scheduler, slurmctld, slurmd
 from system import cluster_state, mounts, protected_files
-from system.host import SetupError
+from system.host import Part, SetupError
 
 from tests.waiting import PATIENCE
 
@@ -56,11 +56,32 @@ class TestParts:
         assert found["ends"] == {"error": "its reader was ended"}
         assert "x" in found["absent"]["error"]
 
-    def test_one_of_those_in_one_process_fails_alone(self):
-        found = collect.one_by_one({"fails": fails, "crashes": crashes, "well": lambda: 1})
-        assert found == {
-            "fails": {"error": "munged is not there"}, "crashes": {"error": "RuntimeError: unforeseen"}, "well": 1,
-        }  # fmt: skip
+    def test_one_of_those_that_one_process_reads_fails_alone(self):
+        parts = {"fails": fails, "crashes": crashes, "ends": lambda: os._exit(3), "well": os.getpid, "alone": os.getpid}
+        found = collect.side_by_side(parts, seconds=300, together=["fails", "crashes", "well", "ends"])
+        assert found["well"] != found["alone"]
+        assert {name: found[name] for name in ("fails", "crashes", "ends")} == {
+            "fails": {"error": "munged is not there"},
+            "crashes": {"error": "RuntimeError: unforeseen"},
+            "ends": {"error": "its reader was ended"},
+        }
+
+    @pytest.mark.parametrize("hangs", [{"hung"}, {"hung", "disks /c"}])
+    def test_others_read_what_is_behind_one_that_hangs(self, hangs: set[str]):
+        names = ["disks /a", "hung", "disks /b", "disks /c", "last"]
+        parts: dict[str, Part] = {
+            name: (lambda name=name: time.sleep(600) if name in hangs else name) for name in names
+        }
+        found = collect.side_by_side(parts, seconds=3, together=names, stuck=0.1)
+        hung = {"error": "no answer within 3 s"}
+        third = hung if "disks /c" in hangs else "disks /c"
+        assert found == {"hung": hung, "last": "last", "disks": {"/a": "disks /a", "/b": "disks /b", "/c": third}}
+
+    @pytest.mark.parametrize("stuck", [0.0, 60.0])
+    def test_one_that_answers_late_is_awaited(self, stuck: float):
+        parts: dict[str, Part] = {name: (lambda name=name: time.sleep(0.05) or name) for name in "abc"}
+        found = collect.side_by_side(parts, seconds=300, together="abc", stuck=stuck)
+        assert found == {"a": "a", "b": "b", "c": "c"}
 
     def test_nothing_a_part_prints_reaches_the_document(self, capfd: pytest.CaptureFixture[str]):
         collect.side_by_side({"loud": lambda: os.write(1, b"noise")}, seconds=300)

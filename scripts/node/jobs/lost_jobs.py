@@ -11,7 +11,6 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
-from slurm import output
 from system import remote_node
 from system.host import SetupError, in_parallel, log, run, succeeds, wait
 
@@ -53,6 +52,8 @@ def end_missing_jobs() -> None:
     node of it answered and its slurmd ran.
     """
     wait("slurmctld's answer", lambda: succeeds("scontrol", "ping"), seconds=600, interval=1, unit="slurmctld")
+    from slurm import output
+
     before = set(_running())
     config = output.parameters(run("scontrol", "show", "config"))
     time.sleep(sum(int(config[name].split()[0]) for name in ("BatchStartTimeout", "MessageTimeout")))
@@ -143,4 +144,6 @@ def _running() -> list[Job]:
 
 
 def _nodes() -> dict[str, dict[str, str]]:
+    from slurm import output
+
     return output.node_rows(run("scontrol", "--oneliner", "--all", "show", "node"))

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import shutil
 from pathlib import Path
 
 from interface import GpuExporter, Monitoring
@@ -183,6 +182,8 @@ def _remove_servers() -> bool:
     mark = ETC / "targets/hpc.json"  # the last to go, so that one that was killed goes on
     if not mark.exists():
         return False
+    import shutil
+
     shutil.rmtree(DATA / "metrics2", ignore_errors=True)
     for path in (*SECRETS.glob("*"), ETC / ALERTING, ETC / "rules/hpc.yml", ETC / "targets/hpc-gpus.json", mark):
         remove(path)

@@ -6,9 +6,7 @@ which is nobody but the user.
 
 import json
 import os
-import shutil
 import subprocess
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +61,8 @@ def _make(home: Path, uid: int, gid: int) -> bool:
     """Make a home out of the skeleton, whole or not at all; True when there was none, not even a link to one."""
     if os.path.lexists(home):
         return False
+    import shutil
+
     part = home.with_name(f".{home.name}.hpc-new")
     try:
         if os.path.lexists(part):
@@ -88,6 +88,8 @@ def run_as_user(
     A process of its own, which has nothing of this one's memory: a user can look into their own processes. Raises
     SetupError where none can be started, or it does not end in time.
     """
+    import tempfile
+
     with tempfile.TemporaryFile() as out:
         command = [PYTHON, "-I", "-S", *program]
         user: dict[str, Any] = {"user": uid, "group": gid, "extra_groups": [], "cwd": "/", "env": env or {}}

@@ -18,9 +18,8 @@ import socket
 import stat
 import subprocess
 import sys
-import tempfile
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 from typing import IO, Any, BinaryIO, TypeVar
 
@@ -95,6 +94,15 @@ def timeout_factor() -> float:
     return float(os.environ.get("HPC_TIMEOUT_FACTOR", "1"))
 
 
+def which(name: str, path: str = "") -> str:
+    """The file of a program, as shutil.which finds it on PATH or on `path`; empty where there is none."""
+    for folder in (path or os.environ.get("PATH", os.defpath)).split(":"):
+        file = f"{folder}/{name}"
+        if os.access(file, os.X_OK) and Path(file).is_file():
+            return file
+    return ""
+
+
 def succeeds(*command: str, timeout: float = 30) -> bool:
     """Return whether `command` ends with exit code 0."""
     try:
@@ -116,6 +124,8 @@ def write(
     account = pwd.getpwnam(owner)
     changed = not path.is_file() or path.is_symlink() or path.read_bytes() != data
     if changed:
+        import tempfile  # as slow as shutil, and what changes nothing does without
+
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
         try:
@@ -398,67 +408,102 @@ def in_parallel(function: Callable[[Item], Result], items: Iterable[Item], *, at
 Part = Callable[[], Any]
 
 
-def side_by_side(wanted: dict[str, Part], *, seconds: float) -> dict[str, Any]:
+class _Reader:
+    """A process that reads parts one after the other, and sends each as a line of JSON."""
+
+    def __init__(self, parts: dict[str, Part]) -> None:
+        self.names, self.data, self.relieved = list(parts), bytearray(), False
+        self.pipe, writing = os.pipe()
+        self.pid = os.fork()
+        if self.pid:
+            os.close(writing)
+        else:
+            _send(list(parts.values()), writing)
+
+    def answers(self) -> dict[str, bytes]:
+        """The answers that came whole, by part."""
+        return dict(zip(self.names, bytes(self.data).split(b"\n")[:-1], strict=False))
+
+    def has_ended(self) -> bool:
+        """Take what has come; return whether no more is awaited."""
+        more = os.read(self.pipe, 1 << 16)
+        self.data.extend(more)
+        return not more or len(self.answers()) == len(self.names)
+
+    def leave_rest(self) -> list[str]:
+        """Return the parts behind the one that it is at, which are no longer awaited of it."""
+        at = len(self.answers()) + 1
+        rest, self.names = self.names[at:], self.names[:at]
+        self.relieved = self.relieved or bool(rest)
+        return rest
+
+    def end(self, *, at_work: bool) -> None:
+        """Wait for its end; one that is at work is killed, with what it has started."""
+        if at_work:
+            # It may end before this, or be its own leader a moment later.
+            for kill in (os.killpg, os.kill):
+                with contextlib.suppress(ProcessLookupError):
+                    kill(self.pid, signal.SIGKILL)
+        os.waitpid(self.pid, os.WNOHANG if at_work else 0)
+        os.close(self.pipe)
+
+
+def side_by_side(
+    wanted: dict[str, Part], *, seconds: float, together: Collection[str] = (), stuck: float = 1.0
+) -> dict[str, Any]:
     """Return what each part returns, or {"error": why}; after `seconds`, whoever has not answered is left behind.
 
     Processes, not threads: one that waits for a dead file server can't be ended, and would keep this one from ending.
+    A process takes longer than most parts. Those that usually wait for nobody may be read `together`, by one: once it
+    has been at one of them for the seconds of `stuck`, processes of their own read those behind it.
     """
-    found: dict[str, Any] = {}
+    alone = [[name] for name in wanted if name not in together]
+    readers = [_Reader({name: wanted[name] for name in row}) for row in ([together, *alone] if together else alone)]
+    first, moved = readers[0], time.monotonic()
+    end = moved + seconds
     with selectors.DefaultSelector() as waiting:
-        started = {}
-        for name, part in wanted.items():
-            pid, pipe = _fork(part)
-            started[name] = (pid, pipe, bytearray())
-            waiting.register(pipe, selectors.EVENT_READ, name)
-        end = time.monotonic() + seconds
-        while waiting.get_map() and (left := end - time.monotonic()) > 0:
-            for key, _ in waiting.select(left):
-                if data := os.read(key.fd, 1 << 16):
-                    started[key.data][2].extend(data)
-                else:
-                    waiting.unregister(key.fd)
+        for reader in readers:
+            waiting.register(reader.pipe, selectors.EVENT_READ, reader)
+        while waiting.get_map() and (now := time.monotonic()) < end:
+            shared = len(first.names) - len(first.answers()) > 1
+            for key, _ in waiting.select(max(0.0, min(end, moved + stuck if shared else end) - now)):
+                reader, ended = key.data, key.data.has_ended()
+                if ended:
+                    waiting.unregister(reader.pipe)
+                if reader is first:
+                    moved = -math.inf if ended else time.monotonic()
+            if time.monotonic() >= moved + stuck:
+                for name in first.leave_rest():
+                    readers.append(_Reader({name: wanted[name]}))
+                    waiting.register(readers[-1].pipe, selectors.EVENT_READ, readers[-1])
         late = {key.data for key in waiting.get_map().values()}
-    for name, (pid, pipe, data) in started.items():
-        os.close(pipe)
-        group, _, key = name.partition(" ")
-        place = found.setdefault(group, {}) if key else found
-        place[key or name] = {"error": f"no answer within {seconds:.0f} s"}
-        if name not in late:
-            try:
-                place[key or name] = json.loads(data.decode())
-            except ValueError:
-                place[key or name] = {"error": "its reader was ended"}
-        else:
-            # With what it has started. It may end before this, or be its own leader a moment later.
-            for kill, whom in ((os.killpg, pid), (os.kill, pid)):
-                with contextlib.suppress(ProcessLookupError):
-                    kill(whom, signal.SIGKILL)
-        os.waitpid(pid, os.WNOHANG if name in late else 0)
+    found: dict[str, Any] = {}
+    for reader in readers:
+        reader.end(at_work=reader in late or reader.relieved)
+        answers = reader.answers()
+        missing = f"no answer within {seconds:.0f} s" if reader in late else "its reader was ended"
+        for name in reader.names:
+            group, _, key = name.partition(" ")
+            place = found.setdefault(group, {}) if key else found
+            place[key or name] = json.loads(answers[name]) if name in answers else {"error": missing}
     return found
 
 
-def _fork(part: Part) -> tuple[int, int]:
-    """Start a part; its process id, and the pipe that its JSON comes through."""
-    reading, writing = os.pipe()
-    pid = os.fork()
-    if pid:
-        os.close(writing)
-        return pid, reading
+def _send(parts: list[Part], pipe: int) -> None:
+    """Be a reader, which ends here."""
     os.setsid()
     # Whoever hangs must not hold the connection of the one who asked.
     null = os.open(os.devnull, os.O_RDWR)
     for stream in (0, 1, 2):
         os.dup2(null, stream)
     os.environ["TZ"] = "UTC"  # Slurm prints local times and does not say of which zone
-    text = _answer(part)
-    with os.fdopen(writing, "w") as pipe:
-        pipe.write(text)
-    os._exit(0)
-
-
-def one_by_one(parts: dict[str, Part]) -> dict[str, Any]:
-    """Return what each part returns, or {"error": why}: for parts that wait for nobody, in one process of theirs."""
-    return {name: json.loads(_answer(part)) for name, part in parts.items()}
+    try:
+        for part in parts:
+            line = f"{_answer(part)}\n".encode()
+            while line:
+                line = line[os.write(pipe, line) :]
+    finally:
+        os._exit(0)
 
 
 def _answer(part: Part) -> str:

@@ -6,14 +6,13 @@ are looked for.
 
 import os
 import re
-import shutil
 import socket
 from pathlib import Path
 from typing import Any
 
 from interface import Mount
 from system import text_block
-from system.host import SetupError, enable, log, reload_units, run, succeeds, wait, write_unit
+from system.host import SetupError, enable, log, reload_units, run, succeeds, wait, which, write_unit
 from system.text_block import with_block
 
 HELPERS = {"nfs": "nfs-common", "gcsfuse": "gcsfuse", "lustre": "lustre-client-utils"}
@@ -121,7 +120,7 @@ def of_image(mounts: list[Mount], *, fstab: Path = Path("/etc/fstab")) -> list[M
 
 
 def _has_helper(kind: str) -> bool:
-    return bool(shutil.which(f"mount.{kind}", path="/sbin:/usr/sbin:/bin:/usr/bin"))
+    return bool(which(f"mount.{kind}", "/sbin:/usr/sbin:/bin:/usr/bin"))
 
 
 def seen(mount: Mount) -> str:

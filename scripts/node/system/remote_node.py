@@ -1,7 +1,6 @@
 """Another machine of the cluster, as the controller's root reaches it: by SSH, with its pinned host key."""
 
 import subprocess
-import tempfile
 from pathlib import Path
 
 from system import cluster_state
@@ -20,6 +19,8 @@ def run_there(name: str, address: str, script: str, *, host_key: str = "") -> st
     host_key = host_key or cluster_state.host_keys().get(name, "")
     if not host_key or not KEY.exists():
         raise SetupError("it can't be reached from here: its host key is not known, it has not reported it yet")
+    import tempfile
+
     with tempfile.NamedTemporaryFile("w", prefix="hpc-known-hosts-") as known:
         known.write(f"{address} {host_key}\n")
         known.flush()

@@ -9,16 +9,14 @@ import grp
 import json
 import os
 import pwd
-import shutil
 import signal
-import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 from interface import Group, User
 from system import homes
-from system.host import SetupError, has_user, log, read_json, run, write
+from system.host import SetupError, has_user, log, read_json, run, which, write
 
 MANAGED = Path("/etc/hpc/users.json")  # what we made, so that we only ever remove that
 PROC = Path("/proc")
@@ -187,6 +185,8 @@ def converge_sudoers(users: list[User]) -> bool:
         log("sudo: nobody")
         return True
     text = SUDOERS_HEAD + "".join(f"{name} ALL=(ALL:ALL) NOPASSWD: ALL\n" for name in names)
+    import tempfile
+
     # A file with an error in it would keep everybody from using sudo.
     with tempfile.NamedTemporaryFile("w", prefix="hpc-sudoers-") as file:
         file.write(text)
@@ -214,7 +214,7 @@ def sudo_users() -> set[str] | None:
 
 def has_sudo() -> bool:
     """Return whether this machine has sudo, and visudo, which checks its files."""
-    return all(shutil.which(name, path="/usr/sbin:/usr/bin:/sbin:/bin") for name in ("sudo", "visudo"))
+    return all(which(name, "/usr/sbin:/usr/bin:/sbin:/bin") for name in ("sudo", "visudo"))
 
 
 def converge_subordinate_ids(users: list[User]) -> bool:

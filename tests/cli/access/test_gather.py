@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from cli.access import remote
 from cli.access.remote import UNREACHED, capture, gather
 from cli.cluster.cluster import from_outputs
 from tests.cli.clusters import OUTPUTS
@@ -36,6 +37,28 @@ def test_one_that_hangs_is_given_up_and_the_others_are_heard(tool: Callable[[str
     assert [name for name, done in answers.items() if not done.reached] == ["dev-cpu-0"]
     assert answers["dev-cpu-0"].err == "no answer within 3 s"
     assert answers["dev-controller"].out == "here\n"
+
+
+def test_machines_of_this_host_are_asked_a_few_at_a_time(
+    tool: Callable[[str, str], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(remote, "_HERE_AT_ONCE", 2)
+    tool("ssh", f"cd {tmp_path}; echo $$ >$$.asked; ls *.asked | wc -l; sleep 0.2; rm $$.asked")
+    targets = [replace(CLUSTER.target(None), name=f"dev-{number}", here=True) for number in range(8)]
+    answers = gather(targets, CLUSTER.admin_key, "true", seconds=300)
+    assert {int(done.out) for done in answers.values()} <= {1, 2}
+
+
+def test_one_of_this_host_that_does_not_answer_keeps_no_other_from_being_asked(
+    tool: Callable[[str, str], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(remote, "_HERE_AT_ONCE", 1)
+    monkeypatch.setattr(remote, "_HELD_SECONDS", 0.05)
+    there = tmp_path / "there"
+    tool("ssh", f'case "$*" in *dev-7*) touch {there} ;; esac; until [ -e {there} ]; do sleep 0.05; done')
+    targets = [replace(CLUSTER.target(None), name=f"dev-{number}", here=True) for number in range(8)]
+    answers = gather(targets, CLUSTER.admin_key, "true", seconds=300)
+    assert {done.code for done in answers.values()} == {0}
 
 
 @pytest.mark.parametrize(

@@ -96,7 +96,7 @@ def test_of_prometheus_nothing_stays_on_the_controller_when_it_gets_its_own_mach
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(service.shutil, "rmtree", killed)
+        patch.setattr("shutil.rmtree", killed)
         with pytest.raises(KeyboardInterrupt):
             service.control(exporter)
     started.clear()

@@ -75,7 +75,7 @@ class TestFileSystemsThatCannotBeWritten:
         def refuse(*_: object, **__: object) -> None:
             raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(tmp_path / "slurm.conf"))
 
-        monkeypatch.setattr(host.tempfile, "mkstemp", refuse)
+        monkeypatch.setattr(tempfile, "mkstemp", refuse)
         with pytest.raises(OSError, match="Read-only") as caught:
             host.write(tmp_path / "slurm.conf", "")
         assert host.describe_os_error(caught.value).startswith(

@@ -79,13 +79,13 @@ def test_a_blank_in_an_fstab_field_is_escaped():
 
 
 def test_what_another_image_brings_is_left_out_until_the_machine_has_it(monkeypatch, tmp_path):
-    monkeypatch.setattr(mounts.shutil, "which", lambda name, **_: None if name == "mount.gcsfuse" else "/sbin/" + name)
+    monkeypatch.setattr(mounts, "which", lambda name, _: "" if name == "mount.gcsfuse" else "/sbin/" + name)
     rows = [mount("my-bucket", "gcsfuse"), Mount(source="a@tcp:/fs", target="/fs", fs_type="lustre", options="")]
     fstab = tmp_path / "fstab"
     fstab.write_text("UUID=1 / ext4 defaults 0 1\n")
     assert mounts.of_image(rows, fstab=fstab) == rows, "a new machine without the client is refused"
     fstab.write_text(with_block("", mounts.fstab_lines(rows[1:])))
     assert mounts.of_image(rows, fstab=fstab) == rows[1:]
-    monkeypatch.setattr(mounts.shutil, "which", lambda *_, **__: None)
+    monkeypatch.setattr(mounts, "which", lambda *_: "")
     assert mounts.of_image(rows, fstab=fstab) == rows[1:], "what it had mounted is waited for"
     assert mounts.of_image([mount("c:/home", "nfs")], fstab=fstab) == [mount("c:/home", "nfs")], "refused, as before"
