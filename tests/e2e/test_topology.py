@@ -53,6 +53,22 @@ def test_a_place_that_is_reported_is_taken_but_from_nodes_of_a_job_on_several(no
     assert f"Job {job}: 2 nodes, 2 leaf switches, below root: in diff" in nodes.said("topology", "--job", job)
 
 
+def test_one_that_slurmctld_refuses_is_taken_back_and_named_by_status(nodes: Cluster):
+    program = "/usr/local/lib/hpc/node/slurm/topology.py"
+    before = nodes.inside("controller", "cat /etc/slurm/topology.conf")
+    # The service has the program of before, and would try that one's text.
+    nodes.inside(
+        "controller",
+        f"systemctl kill --signal=STOP hpc-topology; sed -i.kept 's/^HEAD = .*/&\\nNonsense=1/' {program}; "
+        f"{REFRESH} 2>/dev/null; mv {program}.kept {program}",
+    )
+    assert nodes.inside("controller", "cat /etc/slurm/topology.conf; scontrol ping").startswith(before)
+    told = nodes.findings()["topology-refused"]["controller"]
+    assert "slurmctld refuses it, and runs with the one of before: " in told
+    nodes.inside("controller", f"{REFRESH}; systemctl kill --signal=CONT hpc-topology")
+    assert nodes.inside("controller", "ls /etc/hpc").count("topology-refused") == 0
+
+
 @pytest.mark.parametrize("cluster", ["many", "one"])
 def test_jobs_are_in_fewer_blocks_where_places_are_known(cluster: str, request: pytest.FixtureRequest):
     program = base64.b64encode(Path(placement.__file__).read_bytes()).decode()
