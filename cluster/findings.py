@@ -176,10 +176,10 @@ def suggest(name: str, known: Iterable[str], otherwise: str) -> str:
     return f"write {meant} if that was meant, else {otherwise}" if meant else otherwise
 
 
-def listing(names: Iterable[str]) -> str:
-    """Names in a row; a long row is cut short."""
+def listing(names: Iterable[str], most: int = _LONGEST_LIST) -> str:
+    """Names in a row; one of more than `most` is cut short."""
     every = list(names)
-    shown = every[:_LONGEST_LIST]
+    shown = every[:most]
     more = f" and {len(every) - len(shown)} more" if len(every) > len(shown) else ""
     return ", ".join(shown) + more if every else "none"
 

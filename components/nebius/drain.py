@@ -7,6 +7,7 @@ import secrets
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from cluster.findings import listing
 from cluster.observe.nodes import NODES, Node, jobs_asked, parse_jobs, parse_nodes
 from cluster.platforms.nebius.names import CONTROLLER_POD
 from components.dynamic import report, without_traceback
@@ -116,8 +117,7 @@ def drain(kubectl: Kubectl, reasons: Mapping[str, str], *, seconds: float, pace:
         return "; ".join(f"{job} on {node.name}" for node in nodes for job in node.busy)
 
     names = sorted(reasons)
-    some = ", ".join(names[:_SHOWN]) + (f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")
-    _wait_for(jobs, "on", some, Poll(seconds, pace), f"{_NODES_STAY}{','.join(names)}")
+    _wait_for(jobs, "on", listing(names, _SHOWN), Poll(seconds, pace), f"{_NODES_STAY}{','.join(names)}")
 
 
 def empty(kubectl: Kubectl, names: Sequence[str], *, seconds: float, pace: float) -> None:
@@ -137,8 +137,7 @@ def empty(kubectl: Kubectl, names: Sequence[str], *, seconds: float, pace: float
         found = (row.split(None, 1) for row in rows if " " in row.strip())
         # A job that waits may name several partitions.
         mine = [job for job, partitions in found if set(partitions.strip().split(",")) & set(names)]
-        more = f" and {len(mine) - _SHOWN_JOBS} more" if len(mine) > _SHOWN_JOBS else ""
-        return ", ".join(mine[:_SHOWN_JOBS]) + more
+        return listing(mine, _SHOWN_JOBS) if mine else ""
 
     _wait_for(jobs, "in", ", ".join(names), Poll(seconds, pace), _PARTITIONS_STAY)
 

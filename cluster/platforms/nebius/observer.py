@@ -111,7 +111,6 @@ class Soperator:
 
     @staticmethod
     def shown(line: str) -> str:
-        """A line without the time that Kubernetes put in front, if it has one of its own."""
         return logs.plain(line)
 
     @staticmethod

@@ -8,7 +8,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from cluster.findings import Finding, Level
+from cluster.findings import Finding, Level, listing
 from cluster.report.nccl.log import NotALogError, read_file
 from cluster.report.nccl.result import LARGE, Given, NcclResult, Outcome, Subject, check, subject_of
 from cluster.report.nccl.run import NcclLog, Run, text_of
@@ -183,8 +183,7 @@ class Entry:
     def hosts(self) -> str:
         """The nodes, in order of their names; a long list is cut."""
         hosts = sorted(self.result.run.hosts)
-        more = f" and {len(hosts) - _MOST_HOSTS} more" if len(hosts) > _MOST_HOSTS else ""
-        return ", ".join(hosts[:_MOST_HOSTS]) + more
+        return listing(hosts, _MOST_HOSTS) if hosts else ""
 
     def line(self) -> str:
         """The result, the bandwidth, and the first thing that is wrong."""

@@ -7,6 +7,7 @@ from typing import Any
 
 from google.cloud import compute_v1
 
+from cluster.findings import listing
 from cluster.platforms.gcp.names import MADE_BY_LABEL, NODESET_LABEL, RECONCILE
 from components.gcp.bake.compute import Compute, all_pages, once
 from components.gcp.bake.design import (
@@ -107,17 +108,12 @@ def delete_instances(props: Mapping[str, Any], report: Report) -> None:
         if time.monotonic() > ends:
             raise bake_error(
                 f"nodeset {props['nodeset']} of {props['cluster']} still has instances for its elastic nodes: "
-                f"{_listed(found)}",
+                f"{listing(found, SHOWN)}",
                 "something creates them again: stop the service hpc-reconcile on the controller, then run again",
             )
-        report(f"deleting the elastic nodes of nodeset {props['nodeset']}: {_listed(found)}")
+        report(f"deleting the elastic nodes of nodeset {props['nodeset']}: {listing(found, SHOWN)}")
         begun = [(name, begin(name)) for name in found]
         for name, operation in begun:
             if operation is not None:
                 compute.finish_delete(name, operation)
         time.sleep(compute.bake.pace.poll)
-
-
-def _listed(names: Sequence[str]) -> str:
-    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
-    return ", ".join(names[:SHOWN]) + more
