@@ -194,6 +194,8 @@ def test_metrics_of_slurmctld_itself(source: Source, outside: Recorder) -> None:
             assert hides in between(http, "_check_metrics_authorized(http_con_t", "extern int")
     crash = "Fix slurmctld crash when querying the metrics endpoint after a partition is deleted"
     assert crash in between(source.text("25.11", "CHANGELOG/slurm-25.11.md"), "25.11.5", "## Changes in 25.11.4")
+    page = " ".join(source.text(max(VERSIONS), "doc/html/metrics.shtml").split())
+    assert "By default, metrics endpoints do not require authentication." in page
     outside.did("metrics of slurmctld, 25.11 and later")
     outside.holds("slurm-own-metrics")
 

@@ -303,12 +303,21 @@ SYSTEM_GB = 20
 
 
 def _disk_errors(config: ClusterConfig) -> Iterator[Finding]:
+    prometheus, metrics = "monitoring" if monitoring_machine(config) else "controller", config.monitoring
     for at, disk, role, machine_type in _boots(config):
         kind = MACHINE_TYPES[machine_type]
         name, size = disks.boot(disk, role, kind)
         if kind.platform == "gcp" and kind.family.fabric.set_up:
             yield from find_type_errors(at, DISK_TYPES[name], kind, boot=True)
             yield from _boot_size(config, at, DISK_TYPES[name], size)
+        if metrics and role == prometheus and metrics.disk_gb > size - SYSTEM_GB:
+            yield Finding(
+                id="monitoring-disk-small",
+                at=("monitoring", "disk_gb"),
+                given=str(metrics.disk_gb),
+                allowed=f"{size - SYSTEM_GB} at most: {'.'.join(at)} has {size} GB, {SYSTEM_GB} of them for the system",
+                todo=f"lower it, or write a larger {'.'.join(at)}.size_gb",
+            )
     yield from disks.find_failover_errors(config, place(config).zone)
     name, size = disks.state_disk(config)
     kind = MACHINE_TYPES[config.controller.machine_type]

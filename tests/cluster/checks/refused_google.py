@@ -107,6 +107,11 @@ DISKS = {
     "a disk that A3 does not take": a3(disk={"type": "pd-standard"}),
     "a disk that nothing boots from": a3(disk={"type": "hyperdisk-throughput", "size_gb": 4096}),
     "a boot disk smaller than the image": a3(disk={"size_gb": 100}),
+    "metrics that do not fit the disk": {"monitoring": {"disk_gb": 300}},
+    "metrics that do not fit the disk of their machine": {
+        "monitoring": {"disk_gb": 281, "machine": {"disk": {"size_gb": 300}}},
+        "controller": {"disk": {"size_gb": 1000}},
+    },
     "a boot disk smaller than the system": {**image(base="ubuntu-2404"), "login": {"disk": {"size_gb": 12}}},
     "a state disk that the controller does not take": {"controller": {"state_disk": {"type": "hyperdisk-balanced"}}},
 }
