@@ -15,7 +15,7 @@ from cluster.config.cluster import ClusterConfig
 from cluster.config.fields import given, shown
 from cluster.config.machines import Disk
 from cluster.config.validators.formats import is_within
-from cluster.findings import Finding, Level, Location, listing
+from cluster.findings import Finding, Level, Location, dotted, listing
 from cluster.platforms.gcp import address_plan, capacity_checks, disks
 from cluster.platforms.gcp.address_plan import fabric_of
 from cluster.platforms.gcp.disks import find_size_errors, find_type_errors
@@ -315,8 +315,8 @@ def _disk_errors(config: ClusterConfig) -> Iterator[Finding]:
                 id="monitoring-disk-small",
                 at=("monitoring", "disk_gb"),
                 given=str(metrics.disk_gb),
-                allowed=f"{size - SYSTEM_GB} at most: {'.'.join(at)} has {size} GB, {SYSTEM_GB} of them for the system",
-                todo=f"lower it, or write a larger {'.'.join(at)}.size_gb",
+                allowed=f"{size - SYSTEM_GB} at most: {dotted(at)} has {size} GB, {SYSTEM_GB} of them for the system",
+                todo=f"lower it, or write a larger {dotted((*at, 'size_gb'))}",
             )
     yield from disks.find_failover_errors(config, place(config).zone)
     name, size = disks.state_disk(config)
