@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from cli.errors import CliError
+
 UNREACHED = 255
 """ssh's own exit code, which a command on a target may have as well."""
 
@@ -20,7 +22,7 @@ class Target:
     method: str
     """The connection method; cli/access/remote.py has a driver for each."""
     roles: tuple[str, ...] = ()
-    """Its roles: controller, login, node."""
+    """Its roles: controller, login, monitoring, node."""
     address: str = ""
     port: int = 22
     host_key: str = ""
@@ -89,10 +91,11 @@ class Driver(ABC):
         A target that does not answer within `seconds` is given up.
         """
 
-    @abstractmethod
     def prometheus(self, target: Target, admin_key: str, port: int) -> AbstractContextManager[tuple[Path, str]]:
-        """Have what answers queries as Prometheus does, by default on this port of the controller, as a socket of this
+        """Have what answers queries as Prometheus does, by default on this port of the target, as a socket of this
         user's alone: its path, and the path of the API behind it. Raises CliError: it can't be reached."""
+        del admin_key, port
+        raise CliError(f"Prometheus is not reached by the connection method of {target.name}, {target.method}")
 
     @staticmethod
     def extra_seconds(target: Target) -> float:  # noqa: ARG004
