@@ -130,7 +130,7 @@ class Cooling:
 @dataclass(frozen=True)
 class Health:
     """The last health check of a node: whether anything failed, runs in a row since its boot in which nothing did, and
-    whether a fault calls for a repair of the machine (health/repair.py)."""
+    whether a fault calls for a repair of the machine (health/drain.py)."""
 
     time: float
     failed: bool
