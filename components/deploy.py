@@ -106,10 +106,10 @@ def _hold(names: frozenset[str], images: Mapping[str, Sequence[str]]) -> None:
     pulumi.runtime.register_stack_transformation(keep_image)
 
 
-def alert_secrets(config: ClusterConfig) -> dict[str, pulumi.Output[str]]:
-    """Secrets that receivers of alerts need, by the encrypted setting that each is in. Raises RunError."""
+def monitoring_secrets(config: ClusterConfig) -> dict[str, pulumi.Output[str]]:
+    """Secrets that monitoring needs, by the encrypted setting that each is in. Raises RunError."""
     found: dict[str, pulumi.Output[str]] = {}
-    for name in config.monitoring.receivers.secrets if config.monitoring else ():
+    for name in config.monitoring.secrets if config.monitoring else ():
         settings, key = pulumi.Config(name.partition(":")[0]), name.partition(":")[2]
         value = settings.get(key)
         pattern, allowed = SECRETS[name]

@@ -11,8 +11,13 @@ Fake = Callable[[dict[str, Any]], dict[str, Any]]
 FAKES: dict[str, Fake] = {
     "tls:index/privateKey:PrivateKey": lambda i: {
         **i,
+        "privateKeyPem": f"-----BEGIN PRIVATE KEY-----\n{FAKE_SECRETS[0]}\n-----END PRIVATE KEY-----\n",
         "privateKeyOpenssh": "-----BEGIN OPENSSH PRIVATE KEY-----\nfake\n",
         "publicKeyOpenssh": "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIFakeFakeFakeFakeFakeFakeFakeFakeFakeFakeFake\n",
+    },
+    "tls:index/selfSignedCert:SelfSignedCert": lambda i: {
+        **i,
+        "certPem": "-----BEGIN CERTIFICATE-----\nfake\n-----END CERTIFICATE-----\n",
     },
     "random:index/randomId:RandomId": lambda i: {**i, "hex": "0123456789abcdef"},
     # The MUNGE key, or the database's password.

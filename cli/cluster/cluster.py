@@ -2,7 +2,7 @@
 
 import difflib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from cli.access.remote import driver_of
@@ -22,6 +22,8 @@ class Cluster:
     users: tuple[str, ...]
     admin_key: str = ""
     """Private key for root on every machine, in OpenSSH's format; empty where no driver needs it."""
+    prometheus: Mapping[str, str] = field(default_factory=dict)
+    """User, password and certificate of Prometheus, where it asks for them; else empty."""
     elastic: Callable[[], Mapping[str, Target]] = dict
     """Returns the elastic nodes, by name: whether one has a machine now, Slurm alone can say."""
 
@@ -97,6 +99,7 @@ def from_outputs(stack: str, outputs: Mapping[str, Any], *needed: Capability) ->
         login=str(outputs["login"]),
         users=tuple(outputs.get("users") or ()),
         admin_key=str(outputs.get("admin_key") or ""),
+        prometheus=outputs.get("prometheus") or {},
         elastic=lambda: _elastic(outputs, targets),
     )
 

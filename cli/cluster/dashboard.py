@@ -12,12 +12,14 @@ import socket
 import sys
 import threading
 import time
+from base64 import b64encode
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from http import HTTPStatus
 from http.client import HTTPConnection, HTTPException
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from ssl import SSLContext, SSLError
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
@@ -27,6 +29,7 @@ from cli.cluster.cluster import Cluster
 from cli.errors import CliError
 from cluster.monitoring.files import PROMETHEUS_PORT
 from cluster.monitoring.page import Page
+from scripts.node.monitoring.tls import pinned
 
 PATHS = ("api/v1/query", "api/v1/query_range")
 """Of Prometheus' API: what the page asks."""
@@ -51,6 +54,11 @@ class Prometheus:
     def __init__(self, cluster: Cluster) -> None:
         self._target, self._key = cluster.monitoring, cluster.admin_key
         self._stack, self._lock = ExitStack(), threading.Lock()
+        self._headers, self._context = dict[str, str](), None
+        if login := cluster.prometheus:
+            pair = f"{login['user']}:{login['password']}"
+            self._headers["Authorization"] = f"Basic {b64encode(pair.encode()).decode()}"
+            self._context = pinned(login["certificate"])
         self._path: Path | None = None
         self._root = ""
         self._refused, self._tried = "", 0.0
@@ -58,9 +66,12 @@ class Prometheus:
     def ask(self, path: str, *, compressed: bool = False) -> Answer:
         """The answer to a request below the root. Raises CliError: there is none."""
         for again in (True, False):
-            connection = _Connection(self._socket())
+            connection = _Connection(self._socket(), self._context)
             try:
                 connection.connect()
+            except SSLError as error:
+                self._forget(connection.path)
+                raise CliError(f"{self.name} has another certificate than that of the last `up`: {error}") from None
             except OSError:
                 # ssh has ended: the machine there has restarted, or this machine has slept.
                 self._forget(connection.path)
@@ -68,12 +79,13 @@ class Prometheus:
                     continue
                 raise CliError(f"{self._target.name} does not answer") from None
             try:
-                connection.request(
-                    "GET", f"/{self._root}{path}", headers={"Accept-Encoding": "gzip"} if compressed else {}
-                )
+                headers = {**self._headers, **({"Accept-Encoding": "gzip"} if compressed else {})}
+                connection.request("GET", f"/{self._root}{path}", headers=headers)
                 found = connection.getresponse()
                 if found.status == HTTPStatus.SERVICE_UNAVAILABLE:
                     raise CliError(f"{self.name} is starting")
+                if found.status == HTTPStatus.UNAUTHORIZED:
+                    raise CliError(f"{self.name} refuses the password of the last `up`: run `up` again")
                 names = ("Content-Type", "Content-Encoding")
                 headers = {name: value for name in names if (value := found.getheader(name))}
                 return Answer(found.status, headers, found.read())
@@ -119,14 +131,16 @@ class Prometheus:
 class _Connection(HTTPConnection):
     """HTTP over a socket of this host."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, context: SSLContext | None) -> None:
         super().__init__("localhost", timeout=_SECONDS)
-        self.path = path
+        self.path, self._context = path, context
 
     def connect(self) -> None:
         self.sock = socket.socket(socket.AF_UNIX)
         self.sock.settimeout(_SECONDS)
         self.sock.connect(str(self.path))
+        if self._context:
+            self.sock = self._context.wrap_socket(self.sock)
 
 
 Find = Callable[[str], Mapping[str, Any]]

@@ -19,6 +19,7 @@ _FOR_PROGRAMS = {
     "place",
     "platform",
     "port",
+    "prometheus",
 }
 """Outputs that only --json and KEY print."""
 

@@ -105,6 +105,15 @@ def _monitoring(config: ClusterConfig) -> Iterator[Finding]:
         + (f" on {roster.monitoring_name(config)}" if wanted.machine else ""),
         todo="nothing" if kept < wanted.disk_gb else "raise disk_gb: there is no room for all of these days",
     )
+    for number, cidr in enumerate(wanted.web.cidrs if wanted.web else ()):
+        if cidr.endswith("/0"):
+            yield Finding(
+                id="monitoring-open",
+                level=Level.WARNING,
+                at=("monitoring", "web", "cidrs", number),
+                what=f"{cidr} lets everybody who reaches the machine's address try passwords of Prometheus",
+                todo="name the networks that Grafana and people come from",
+            )
 
 
 def end_of_support(config: ClusterConfig, today: date) -> Iterator[Finding]:

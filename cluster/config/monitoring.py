@@ -8,20 +8,25 @@ from pydantic import AfterValidator, Field
 from cluster.config.impact import ByRule, NoEffect
 from cluster.config.machines import Disk
 from cluster.config.section import Section
-from cluster.config.types import Flag, MachineTypeName, Positive
+from cluster.config.types import Flag, MachineTypeName, Positive, SourceCidr
 from cluster.config.validators.formats import matching
 
 SERVICE = NoEffect("Prometheus restarts; Slurm and jobs are not affected")
 ALERTING = NoEffect("Alertmanager restarts; Slurm and jobs are not affected")
 SECRETS: Mapping[str, tuple[str, str]] = {
     "hpc:mailPassword": ("[^\\x00-\\x1f]{1,200}", "one line of at most 200 characters"),
+    "hpc:prometheusCertificate": (
+        "(?s)(?=.*-----BEGIN CERTIFICATE-----)(?=.*-----BEGIN [A-Z ]*PRIVATE KEY-----).{1,60000}",
+        "PEM of a certificate, those between it and its authority, and its private key without a passphrase",
+    ),
+    "hpc:prometheusPassword": ("[!-~]{12,72}", "12 to 72 characters of ASCII without blanks"),
     "hpc:slackUrl": (
         "https://[!-~]{1,500}",
         "the URL of an incoming webhook, e.g. https://hooks.slack.com/services/...",
     ),
     "hpc:webhookUrl": ("https?://[!-~]{1,500}", "a URL, e.g. https://alerts.example.org/slurm"),
 }
-"""Encrypted settings beside hpc:cluster that receivers need: the form of each, and what is allowed, in words."""
+"""Encrypted settings beside hpc:cluster that the section needs: the form of each, and what is allowed, in words."""
 
 _address = matching(
     "[A-Za-z0-9._%+-]+@[A-Za-z0-9.-]+[A-Za-z0-9]", "one mail address, e.g. ops@example.org", "write each as one entry"
@@ -30,6 +35,7 @@ _smarthost = matching(
     "[A-Za-z0-9.-]+:[0-9]{1,5}", "host and port of a mail server, e.g. smtp.example.org:587", "write host:port"
 )
 _channel = matching("[#@][^\\s\"'{}]{1,80}", "a channel or a person, e.g. '#alerts'", "write it in quotes: '#alerts'")
+_web_user = matching("[A-Za-z0-9._-]{1,64}", "letters, digits and . _ -", "take another name, e.g. grafana")
 _user = matching("[!-~]{1,200}", "the name of an account of the mail server", "remove blanks")
 Address = Annotated[str, AfterValidator(_address)]
 
@@ -84,6 +90,21 @@ class MonitoringMachine(Section):
     """On gcp: its boot disk, where the metrics are."""
 
 
+class Web(Section):
+    """Prometheus for those who do not come by SSH, such as Grafana: on the machine's address, port 9090, with TLS, a
+    user and the password `hpc:prometheusPassword` (`./hpc config set STACK hpc:prometheusPassword --secret`)."""
+
+    cidrs: Annotated[
+        tuple[SourceCidr, ...], NoEffect("who may reach Prometheus from then on, besides the cluster's machines")
+    ] = ()
+    """On gcp: networks that may reach it, besides the cluster's own, e.g. [10.0.0.0/8]."""
+    user: Annotated[str, AfterValidator(_web_user), SERVICE] = "prometheus"
+    """Who has the password."""
+    own_certificate: Annotated[Flag, SERVICE] = False
+    """Whether `hpc:prometheusCertificate` has a certificate and its private key. Default: the stack makes a certificate
+    for two years, signed with its own key, and makes another when less than two months are left."""
+
+
 class Monitoring(Section):
     """Prometheus and Alertmanager on the controller or on a machine of their own, node_exporter on every machine, all
     from packages of the distribution; `{}` has them with their defaults. Adding or removing the section recreates the
@@ -102,3 +123,12 @@ class Monitoring(Section):
     """Seconds between two collections of all metrics."""
     receivers: Receivers = Field(default_factory=Receivers.model_construct)
     """Who gets alerts. Default: nobody; `./hpc status` lists those that fire."""
+    web: Annotated[Web | None, SERVICE] = None
+    """Prometheus for those who do not come by SSH. Default: it listens on the loopback address alone."""
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """The settings of SECRETS that the section needs."""
+        web = self.web
+        own = () if web is None else ("hpc:prometheusPassword", *(("hpc:prometheusCertificate",) * web.own_certificate))
+        return (*self.receivers.secrets, *own)

@@ -100,6 +100,7 @@ DiskTypeName = Annotated[str, AfterValidator(formats.disk_type), text_schema(enu
 ZoneName = Annotated[str, AfterValidator(formats.zone), text_schema(pattern=f"^{formats.ZONE}$")]
 ServerAddress = Annotated[str, AfterValidator(formats.server_address), text_schema(examples=["10.128.0.3"])]
 FsName = Annotated[str, AfterValidator(formats.lustre_name), text_schema(pattern="^[A-Za-z0-9]{1,8}$")]
+SourceCidr = Annotated[str, AfterValidator(formats.source_network), _CIDR]
 PublicCidr = Annotated[str, AfterValidator(formats.public_network), _CIDR]
 TresName = Annotated[str, AfterValidator(settings.tres_name), text_schema(examples=["cpu", "gres/gpu"])]
 

@@ -451,6 +451,15 @@ ALERTS: tuple[Alert, ...] = (
         **_gauge("hpc_key_age_seconds", "40000000", "86400", key="munge", cluster="dev"),
     ),
     Alert(
+        name="CertificateEnds",
+        expression=f"hpc_certificate_valid_seconds < {30 * _DAY}",
+        minutes=60,
+        severity="warning",
+        what="The certificate of {{ $labels.of }} ends within 30 days: whoever checks it will then get no metrics",
+        todo="./hpc up STACK, with another hpc:prometheusCertificate if it is your own",
+        **_gauge("hpc_certificate_valid_seconds", "1000000", "9000000", of="prometheus"),
+    ),
+    Alert(
         name="BackupOld",
         expression=f"hpc_accounting_backup_age_seconds > {30 * _DAY}",
         minutes=60,

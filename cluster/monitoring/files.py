@@ -29,6 +29,7 @@ from scripts.node.interface import Monitoring as Payload
 
 PROMETHEUS_PORT, ALERTMANAGER_PORT, NODE_EXPORTER_PORT = 9090, 9093, 9100
 TARGETS, GPU_TARGETS, RULES = "targets/hpc.json", "targets/hpc-gpus.json", "rules/hpc.yml"
+ETC = "/etc/prometheus"
 UNITS = (
     *"munge slurmd slurmctld slurmdbd slurmrestd mariadb ssh".split(),
     *"hpc-node hpc-watch hpc-reconcile hpc-metrics nvidia-persistenced nvidia-fabricmanager nvidia-dcgm".split(),
@@ -97,14 +98,16 @@ def server(wanted: Monitoring) -> Role:
 
 
 def _servers(config: ClusterConfig, wanted: Monitoring) -> Any:  # noqa: ANN401 - a part of Payload
-    return {
+    web = wanted.web
+    found: dict[str, Any] = {
         "prometheus": " ".join(
             (
                 "--config.file=/etc/prometheus/prometheus.yml",
                 "--storage.tsdb.path=/var/lib/prometheus/metrics2",
                 f"--storage.tsdb.retention.time={wanted.retention_days}d",
                 f"--storage.tsdb.retention.size={wanted.disk_gb}GB",
-                f"--web.listen-address=127.0.0.1:{PROMETHEUS_PORT}",
+                f"--web.listen-address={'' if web else '127.0.0.1'}:{PROMETHEUS_PORT}",
+                *((f"--web.config.file={ETC}/web.yml",) if web else ()),
             )
         ),
         "alertmanager": " ".join(
@@ -118,6 +121,10 @@ def _servers(config: ClusterConfig, wanted: Monitoring) -> Any:  # noqa: ANN401 
         "secrets": {mark(name): secret_file(name) for name in wanted.receivers.secrets},
         "files": {name: text.removesuffix("\n").split("\n") for name, text in render(config, wanted).items()},
     }
+    if web:
+        files = {key: secret_file(f"hpc:prometheus{key.capitalize()}") for key in ("password", "certificate")}
+        found["web"] = {"user": web.user, "password": files["password"], "certificate": files["certificate"]}
+    return found
 
 
 def _left_out(config: ClusterConfig) -> list[str]:
@@ -141,10 +148,17 @@ def render(config: ClusterConfig, wanted: Monitoring) -> dict[str, str]:
 
 def _prometheus(config: ClusterConfig, wanted: Monitoring) -> dict[str, Any]:
     interval = wanted.interval_seconds
-    local = [
+    local: list[dict[str, Any]] = [
         {"job_name": name, "static_configs": [{"targets": [f"127.0.0.1:{port}"], "labels": {"instance": name}}]}
         for name, port in (("prometheus", PROMETHEUS_PORT), ("alertmanager", ALERTMANAGER_PORT))
     ]
+    if wanted.web:
+        local[0] |= {
+            "scheme": "https",
+            "basic_auth": {"username": wanted.web.user, "password_file": f"{ETC}/web.password"},
+            # Prometheus itself, by the loopback address, which a certificate of a site's own does not name.
+            "tls_config": {"insecure_skip_verify": True},
+        }
     node = {
         **_of_machines("node", TARGETS),
         # A node of 208 threads has 1,664 series of these otherwise: usage is what is not idle.

@@ -8,9 +8,11 @@ from pulumi_gcp import compute, servicenetworking
 
 from cluster.config import ClusterConfig
 from cluster.config.network import ExistingNetwork
+from cluster.monitoring.files import PROMETHEUS_PORT
 from cluster.platforms.gcp.address_plan import NAT_ADDRESSES, Plan, fabric_of, plan, reserved
 from cluster.platforms.gcp.filesystems.registry import file_systems
 from cluster.platforms.gcp.names import labels, place
+from cluster.roster import monitoring_name
 from components.gcp.services import Barrier
 
 IAP = "35.235.240.0/20"
@@ -71,9 +73,11 @@ def allow(
     allows: Mapping[str, list[str] | None],
     tags: list[str] | None = None,
     project: str | None = None,
+    to: Sequence[pulumi.Input[str]] | None = None,
     opts: pulumi.ResourceOptions,
 ) -> compute.Firewall:
-    """A firewall rule that allows protocols on ports (None: all) to machines with one of the `tags` (None: all)."""
+    """A firewall rule that allows protocols on ports (None: all) to machines with one of the `tags` (None: all), at the
+    addresses `to` (None: all)."""
     return compute.Firewall(
         name,
         name=called,
@@ -81,6 +85,7 @@ def allow(
         network=network,
         direction="INGRESS",
         source_ranges=sources,
+        destination_ranges=to,
         target_tags=tags,
         allows=[compute.FirewallAllowArgs(protocol=protocol, ports=ports) for protocol, ports in allows.items()],
         opts=opts,
@@ -234,6 +239,8 @@ class Network(pulumi.ComponentResource):
             mtu = self._fabric.mtu
             self.gpu = [self._internal_network(f"gpu-{index}", cidr, mtu=mtu) for index, cidr in enumerate(ranges.gpu)]
         self.addresses = {machine: self._address(machine, ranges.of.get(machine)) for machine in reserved(config)}
+        if config.monitoring and config.monitoring.web and config.monitoring.web.cidrs:
+            self.built.append(self._to_prometheus(list(config.monitoring.web.cidrs)))
         self.ready = Barrier(f"{name}-ready", [*self.built, *self._reserved], parent=self)
         self.register_outputs(
             {
@@ -246,6 +253,20 @@ class Network(pulumi.ComponentResource):
 
     def _child(self) -> pulumi.ResourceOptions:
         return pulumi.ResourceOptions(parent=self, depends_on=self._after)
+
+    def _to_prometheus(self, sources: list[str]) -> compute.Firewall:
+        config, address = self._config, self.addresses[monitoring_name(self._config)]
+        return allow(
+            f"{self._name}-fw-prometheus",
+            f"{config.name}-prometheus",
+            self.system_network,
+            sources,
+            allows={"tcp": [str(PROMETHEUS_PORT)]},
+            tags=[self.tag] if config.network.existing else None,
+            project=host_project(config),
+            to=[pulumi.Output.concat(address, "/32")],
+            opts=self._child(),
+        )
 
     def _use_existing_network(self, given: ExistingNetwork) -> None:
         where = place(self._config)

@@ -20,7 +20,7 @@ from cluster.platforms.nebius.node_groups import JAIL
 from cluster.platforms.nebius.releases import BACKUP_SECRET, Facts, Release, releases
 from cluster.roster import MachineSpec, elastic_names, machines
 from cluster.slurm.script_tree import Tree
-from components.deploy import Deployment, alert_secrets, config_text
+from components.deploy import Deployment, config_text, monitoring_secrets
 from components.nebius.chart_sources import Definitions, charts_of
 from components.nebius.infrastructure import Infrastructure
 from components.nebius.kubectl import LOGIN, pod_of
@@ -250,7 +250,7 @@ class Slurm(pulumi.ComponentResource):
                 "aws-access-secret-key": backups.secret,
                 "backup-password": backups.password,
             }
-        if alerts := alert_secrets(config):
+        if alerts := monitoring_secrets(config):
             texts = {name.removeprefix("hpc:"): text for name, text in alerts.items()}
             found[MONITORING_NAMESPACE, monitoring.SECRET] = texts
         return found
@@ -289,7 +289,7 @@ def _gpus(machine: MachineSpec) -> int:
 def deploy(config: ClusterConfig, scripts: Tree) -> Deployment:
     """Deploy a cluster; Soperator has prologs and epilogs of its own, so there are no `scripts`."""
     del scripts
-    alert_secrets(config)  # one that is missing stops the run before anything is registered
+    monitoring_secrets(config)  # one that is missing stops the run before anything is registered
     platform = NebiusPlatform(config.name, config)
     cloud, slurm = platform.infrastructure, platform.slurm
     kubernetes = cloud.cluster

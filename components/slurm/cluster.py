@@ -1,5 +1,6 @@
 """Slurm on given machines: one remote command for each phase, each safe to run again."""
 
+import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -13,17 +14,18 @@ from cluster.roster import MachineSpec, monitoring_name
 from cluster.slurm.accounting import desired
 from cluster.slurm.files import digest
 from cluster.slurm.script_tree import Tree, has_scripts
-from components.deploy import Deployment, alert_secrets, config_text
+from components.deploy import Deployment, config_text, monitoring_secrets
 from components.machine import Boot, BootFile, Machine, Machines
 from components.slurm import payload
-from components.slurm.keys import ClusterKeys
+from components.slurm.keys import ClusterKeys, certificate
+from scripts.node.monitoring.tls import leaf
 
 
 def deploy_machines(
     config: ClusterConfig, scripts: Tree, make: Callable[[ClusterConfig, ClusterKeys], Machines]
 ) -> Deployment:
     """Have a platform whose clusters are machines with SSH make them, and put Slurm on them."""
-    alert_secrets(config)  # one that is missing stops the run before anything is registered
+    monitoring_secrets(config)  # one that is missing stops the run before anything is registered
     keys = ClusterKeys(config.name, tokens=config.slurm.slurmrestd)
     made = make(config, keys)
     slurm = SlurmCluster(config.name, config, keys, made, scripts)
@@ -37,6 +39,7 @@ def deploy_machines(
             "munge_key": slurm.munge_key,
             "config_hash": slurm.config_hash,
             "place": slurm.place,
+            **({"prometheus": slurm.prometheus} if slurm.prometheus else {}),
             **made.outputs,
         },
     )
@@ -58,6 +61,8 @@ class SlurmCluster(pulumi.ComponentResource):
     """Facts of the platform that `drift --mend` can't work out: `addresses` in Slurm's files, `mounts` of each machine
     that is set up over SSH, `state`, `exports` and `elastic` of the controller, and `nodes_release` while an upgrade is
     under way."""
+    prometheus: dict[str, Any]
+    """The way into Prometheus where it listens for others: `user`, `password`, and `certificate`; else empty."""
     login: pulumi.Output[str]
     """The machine where users log in: the first login machine, or the controller if it has that role."""
 
@@ -74,7 +79,7 @@ class SlurmCluster(pulumi.ComponentResource):
         """`scripts` is what slurmd runs before and after jobs."""
         super().__init__("hpc:slurm:SlurmCluster", name, {}, opts)
         self._name, self._config, self._keys, self._platform = name, config, keys, platform
-        self._scripts, self._key = scripts, keys.munge_fingerprint
+        self._scripts, self._key, self.prometheus = scripts, keys.munge_fingerprint, {}
         controller = next(m for m in platform.machines if "controller" in m.spec.roles)
         others = [m for m in platform.machines if m.spec.roles != ("node",) and m is not controller]
         self._controller = controller
@@ -114,7 +119,7 @@ class SlurmCluster(pulumi.ComponentResource):
 
     def _configure(self, machine: Machine) -> remote.Command:
         """Bring set-up and secrets to a machine, and configure it."""
-        keys, platform = self._keys, self._platform
+        keys, platform, own = self._keys, self._platform, dict[str, pulumi.Output[str]]()
         secrets: dict[str, pulumi.Output[str]] = {payload.MUNGE_KEY: keys.munge}
         if machine is self._controller:
             secrets[payload.DATABASE_PASSWORD] = keys.database_password
@@ -124,9 +129,8 @@ class SlurmCluster(pulumi.ComponentResource):
             if platform.elastic and platform.elastic.token is not None:
                 secrets[payload.CLOUD_TOKEN] = platform.elastic.token
         if machine.spec.name == monitoring_name(self._config):
-            from cluster.monitoring.files import secret_file  # noqa: PLC0415 - with the table of alerts
-
-            secrets |= {secret_file(name): text for name, text in alert_secrets(self._config).items()}
+            own = self._monitoring_secrets(machine)
+            secrets |= own
         there = self._phase(machine, "setup", payload.packed_setup(), command=payload.UNPACK)
         text = pulumi.Output.secret(pulumi.Output.json_dumps(secrets))
         kept = self._phase(machine, "secrets", text, command=payload.KEEP)
@@ -143,9 +147,29 @@ class SlurmCluster(pulumi.ComponentResource):
             )
         )
         staged = self._stage(after=[there, *platform.ready]) if machine is self._controller else []
-        # Another key is taken up by munged here, and nowhere else.
+        # Another key is taken up by munged here, and nowhere else; other secrets of monitoring by its daemons.
+        triggers = [self._key, *([pulumi.Output.secret(pulumi.Output.json_dumps(own).apply(_sha256))] if own else ())]
         after = [there, kept, *staged, *platform.ready]
-        return self._phase(machine, "configure", text, after=after, triggers=[self._key])
+        return self._phase(machine, "configure", text, after=after, triggers=triggers)
+
+    def _monitoring_secrets(self, machine: Machine) -> dict[str, pulumi.Output[str]]:
+        """Files of the secrets that monitoring needs on the machine that has Prometheus, by their paths."""
+        from cluster.monitoring.files import secret_file  # noqa: PLC0415 - with the table of alerts
+
+        found = {secret_file(name): text for name, text in monitoring_secrets(self._config).items()}
+        web = self._config.monitoring.web if self._config.monitoring else None
+        if web is None:
+            return found
+        file = secret_file("hpc:prometheusCertificate")
+        if file not in found:
+            made = certificate(f"{self._name}-prometheus", machine.spec.name, machine.address, parent=self)
+            found[file] = pulumi.Output.secret(pulumi.Output.concat(*made))
+        self.prometheus = {
+            "user": web.user,
+            "password": found[secret_file("hpc:prometheusPassword")],
+            "certificate": pulumi.Output.unsecret(found[file].apply(leaf)),
+        }
+        return found
 
     def _mounts(self, machine: Machine) -> pulumi.Output[list[dict[str, Any]]]:
         """The file systems of a machine; where a server is only being made, its address comes with it."""
@@ -273,6 +297,10 @@ class SlurmCluster(pulumi.ComponentResource):
                 deleted_with=machine.resource if undo else None,
             ),
         )
+
+
+def _sha256(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 UNITS = ("hpc-node.service", "hpc-watch.service")

@@ -43,6 +43,27 @@ class ClusterKeys(pulumi.ComponentResource):
         self.register_outputs({"admin_public_key": self.admin.public_key_openssh})
 
 
+def certificate(
+    name: str, host: str, address: pulumi.Input[str], *, parent: pulumi.Resource
+) -> tuple[pulumi.Output[str], pulumi.Output[str]]:
+    """Certificate and key of a server for two years, signed with that key, as PEM: made again by the first run within
+    the last two months."""
+    child = pulumi.ResourceOptions(parent=parent)
+    key = tls.PrivateKey(name, algorithm="ECDSA", ecdsa_curve="P256", opts=child)
+    made = tls.SelfSignedCert(
+        name,
+        private_key_pem=key.private_key_pem,
+        subject=tls.SelfSignedCertSubjectArgs(common_name=host),
+        dns_names=[host, "localhost"],
+        ip_addresses=[address, "127.0.0.1"],
+        allowed_uses=["digital_signature", "server_auth"],
+        validity_period_hours=2 * 365 * 24,
+        early_renewal_hours=60 * 24,
+        opts=child,
+    )
+    return pulumi.Output.unsecret(made.cert_pem), key.private_key_pem
+
+
 def fingerprint(munge: str) -> str:
     """48 bits of the hash of the MUNGE key, as it lies on the machines: with its line end."""
     return hashlib.sha256(f"{munge}\n".encode()).hexdigest()[:12]

@@ -64,6 +64,10 @@ class Providers:
             from engine.providers.tls import PrivateKey  # noqa: PLC0415
 
             made = PrivateKey()
+        elif family == "tls:index/selfSignedCert:SelfSignedCert":
+            from engine.providers.tls import SelfSignedCert  # noqa: PLC0415
+
+            made = SelfSignedCert()
         elif family in (_RELEASE, "kubernetes"):
             from engine.providers import helm, kubernetes  # noqa: PLC0415
 

@@ -140,6 +140,15 @@ class Reconcile(TypedDict):
     spares: dict[str, Spares]
 
 
+class Web(TypedDict):
+    """Prometheus' listener for others than this machine: the user, and files of the password and of the certificate
+    with its key."""
+
+    user: str
+    password: str
+    certificate: str
+
+
 class _Metrics(TypedDict):
     interval_seconds: int
     leave_out: list[str]
@@ -156,6 +165,7 @@ class Monitoring(_Metrics, total=False):
     prometheus_on: str
     prometheus: str
     alertmanager: str
+    web: Web  # absent where Prometheus listens on the loopback address alone
     secrets: dict[str, str]
     files: dict[str, list[str]]
 

@@ -214,7 +214,7 @@ SAMPLES: list[Sample] = [
     ("deletion_protection", at(deletion_protection=True), Effect.NOTHING),
 ]  # fmt: skip
 _MAIL = {"to": ["ops@example.org"], "sender": "slurm@example.org", "smarthost": "smtp.example.org:587"}
-MONITORED: Cluster = {**LAB, "monitoring": {"receivers": {"mail": _MAIL}}}
+MONITORED: Cluster = {**LAB, "monitoring": {"receivers": {"mail": _MAIL}, "web": {"user": "grafana"}}}
 MONITORED_SAMPLES: list[Sample] = [
     ("monitoring", at(monitoring=None), Effect.REPLACE),
     ("monitoring.retention_days", at("monitoring", retention_days=30), Effect.NOTHING),
@@ -226,6 +226,9 @@ MONITORED_SAMPLES: list[Sample] = [
     ("monitoring.receivers.mail.username", at("monitoring", "receivers", "mail", username="slurm"), Effect.NOTHING),
     ("monitoring.receivers.slack", at("monitoring", "receivers", slack="#alerts"), Effect.NOTHING),
     ("monitoring.receivers.webhook", at("monitoring", "receivers", webhook=True), Effect.NOTHING),
+    ("monitoring.web", gone("monitoring", "web"), Effect.NOTHING),
+    ("monitoring.web.user", at("monitoring", "web", user="alice"), Effect.NOTHING),
+    ("monitoring.web.own_certificate", at("monitoring", "web", own_certificate=True), Effect.NOTHING),
     ("monitoring.interval_seconds", at("monitoring", interval_seconds=60), Effect.NOTHING),
     ("monitoring.machine", at("monitoring", machine={}), Effect.NOTHING),
 ]

@@ -35,6 +35,7 @@ CLOUD: Cluster = {
 }
 MANAGED: Cluster = {
     **CLOUD,
+    "monitoring": {"web": {"user": "grafana"}},
     "controller": {"disk": {"size_gb": 250}},
     "login": {"public": True, "disk": {"size_gb": 250}},
     "storage": {"lustre": {"kind": "managed"}, "filestore": {"mount": "/home"}},
@@ -171,6 +172,7 @@ APART_SAMPLES: list[Sample] = [
     ("monitoring.machine.disk.size_gb", at(*_MACHINE, "disk", size_gb=220), _REFUSED),
 ]
 MANAGED_SAMPLES: list[Sample] = [
+    ("monitoring.web.cidrs", at("monitoring", "web", cidrs=["10.0.0.0/8"]), _NOTHING),
     ("controller.disk.size_gb", at("controller", "disk", size_gb=220), _REFUSED),
     ("login.disk.size_gb", at("login", "disk", size_gb=220), _REFUSED),
     ("storage.buckets.*", at("storage", buckets=[{"name": "first", "mount": "/gcs"}]), _REPLACE),

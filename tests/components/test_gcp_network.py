@@ -57,6 +57,13 @@ class TestSystem:
         }
         assert recording.outputs["addresses"]["cloud-mgs0"] == "172.16.9.1"
 
+    def test_prometheus_is_reached_from_the_networks_of_the_file_alone(self):
+        rule = made(monitoring={"web": {"cidrs": ["10.0.0.0/8"]}}).one("cloud-network-fw-prometheus").inputs
+        assert (rule["sourceRanges"], rule["destinationRanges"]) == (["10.0.0.0/8"], ["172.16.0.2/32"])
+        assert rule["allows"] == [{"protocol": "tcp", "ports": ["9090"]}]
+        for wanted in ({}, {"web": {}}):
+            assert "cloud-network-fw-prometheus" not in {one.name for one in made(monitoring=wanted).resources}
+
 
 class TestServices:
     def test_only_used_services_are_enabled_and_none_is_disabled(self):

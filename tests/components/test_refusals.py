@@ -111,3 +111,30 @@ class TestSecretsOfReceivers:
         given = json.loads(recording.one("dev-monitoring-configure").inputs["stdin"])
         assert given["roles"] == ["monitoring"]
         assert "--web.listen-address=127.0.0.1:" in given["monitoring"]["prometheus"]
+
+    WEB: ClassVar[dict[str, Any]] = {**CLUSTER, "monitoring": {"web": {"user": "grafana"}}}
+
+    @pytest.mark.parametrize("given", [{}, {"hpc:prometheusPassword": "hush"}])
+    def test_prometheus_is_not_opened_without_a_password(self, given: dict[str, str]) -> None:
+        with pytest.raises(pulumi.RunError, match="12 to 72 characters"):
+            deploy({**settings(self.WEB), **given})
+
+    def test_the_stack_makes_a_certificate_that_the_controller_alone_has_the_key_of(self) -> None:
+        recording = deploy({**settings(self.WEB), "hpc:prometheusPassword": "hush-hush-hush"})
+        assert [one.name for one in recording.resources if "hush" in str(one.shown)] == []
+        (sent,) = [one for one in recording.resources if "hush" in str(one.inputs)]
+        assert sent.name == "dev-controller-secrets"
+        assert "END CERTIFICATE-----\\n-----BEGIN PRIVATE KEY" in sent.inputs["stdin"]
+        (made,) = recording.all("tls:index/selfSignedCert:SelfSignedCert")
+        assert made.inputs["dnsNames"] == ["dev-controller", "localhost"]
+        assert made.secret("privateKeyPem")
+        assert set(recording.outputs["prometheus"]) == {"user", "password", "certificate"}
+        assert "KEY" not in recording.outputs["prometheus"]["certificate"]
+
+    def test_another_secret_configures_the_controller_again(self) -> None:
+        triggers = []
+        for password in ("hush-hush-hush", "hush-hush-hush", "hush-hush-shout"):
+            recording = deploy({**settings(self.WEB), "hpc:prometheusPassword": password})
+            triggers.append(recording.one("dev-controller-configure").inputs["triggers"])
+            assert recording.one("dev-controller-configure").secret("triggers")
+        assert triggers[0] == triggers[1] != triggers[2]

@@ -8,7 +8,7 @@ import pytest
 from cluster.load import parse_output
 from cluster.platforms import registry
 from cluster.platforms.local.address_plan import plan
-from cluster.roster import machines
+from cluster.roster import machines, monitoring_name
 from components.slurm.keys import fingerprint
 from tests.cluster import stacks
 from tests.contract.seen import Seen, components_of, modes, record, texts
@@ -144,12 +144,16 @@ class TestLeaving:
             assert one.request.deletedWith == controller.urn
 
 
+CERTIFICATE = "tls:index/selfSignedCert:SelfSignedCert"
+
+
 class TestSecrets:
     def test_nothing_is_drawn_whose_id_is_what_was_drawn(self, seen):
-        """Ids stand in the state in clear. Of a password it is a word, of a TLS key a hash of the public half."""
+        """Ids stand in the state in clear. Of a password it is a word, of a TLS key a hash of the public half, of a
+        certificate its number."""
         drawn = [one for one in seen.recording.resources if one.type.startswith(("random:", "tls:"))]
         # The end of a role's name is no secret.
-        drawn = {one.type for one in drawn if not one.name.endswith("-role-id")}
+        drawn = {one.type for one in drawn if not one.name.endswith("-role-id")} - {CERTIFICATE}
         assert drawn == {"random:index/randomPassword:RandomPassword", "tls:index/privateKey:PrivateKey"}
 
     def test_none_is_shown(self, every):
@@ -258,6 +262,8 @@ class TestOutputs:
             "admin_key", "cluster", "config", "config_hash", "login", "machines", "munge_key", "place", "platform",
             "releases", "images", "targets", "users",
         }  # fmt: skip
+        if seen.config.monitoring and seen.config.monitoring.web:
+            every.add("prometheus")
         own = {"local": set(), "gcp": {"addresses", "console", "image", "nodes", "ssh", "storage"}}
         assert set(seen.recording.outputs) == every | own[seen.config.platform]
 
@@ -304,6 +310,9 @@ def test_a_command_logs_in_where_it_is_meant_to(rehearsal):
         if rehearsal.known:
             machine = rehearsal.machine_of(one)
             key = [fingerprint("bXVuZ2Uta2V5")] if one.name.endswith(("-configure", "-nodes", "-ready")) else []
+            if rehearsal.config.monitoring and one.name == f"{monitoring_name(rehearsal.config)}-configure":
+                key += one.inputs["triggers"][2:]  # a hash of its secrets
+                assert one.secret("triggers") == bool(rehearsal.config.monitoring.secrets)
             assert one.inputs["triggers"] == [f"instance-{machine.name}", *key]
             assert one.inputs["connection"]["hostKey"] == f"ssh-ed25519 host-key-of-{machine.name}"
             assert one.inputs["connection"]["host"] == machine.inputs["address"]

@@ -15,8 +15,8 @@ from tests.e2e.cluster import Cluster
 
 def prometheus(cluster: Cluster, path: str, machine: str = "controller") -> Any:
     """An answer of Prometheus."""
-    line = f"import urllib.request as r; print(r.urlopen('http://127.0.0.1:9090/api/v1/{path}').read().decode())"
-    return json.loads(cluster.inside(machine, f'python3 -c "{line}"'))["data"]
+    line = f"import json; from monitoring import prometheus; print(json.dumps(prometheus.data('{path}')))"
+    return json.loads(cluster.inside(machine, f'cd /usr/local/lib/hpc/node && python3 -c "{line}"'))
 
 
 def firing(cluster: Cluster) -> set[str]:
@@ -191,6 +191,14 @@ FAULTS: tuple[dict[str, tuple[str, str, str]], ...] = (
                 f'sed -i \'s/"since": [0-9.]*/"since": 1e9/\' {STATE}/keys.json'
             ),
             f"cp -p /root/keys.json /root/backup-made {STATE}/",
+        ),
+        "CertificateEnds": (
+            "controller",
+            (
+                "cd /etc/prometheus && cp -p web.pem /root && openssl req -x509 -newkey rsa:2048 -nodes -days 9 "
+                "-subj /CN=sick -keyout /root/key -out /root/pem 2>/dev/null && cat /root/key /root/pem >web.pem"
+            ),
+            "cp -p /root/web.pem /etc/prometheus/",
         ),
         "MonitoringDown": (
             "controller",

@@ -53,6 +53,8 @@ class Cluster:
             "HPC_LOCAL_IMAGES": str(images_root()),
             "HPC_LOCAL_ROOT": str(root),
         }
+        self.settings: dict[str, str] = {}
+        """Settings of the file beside hpc:cluster."""
         passphrase = home / "passphrase"
         passphrase.touch(mode=0o600)
         passphrase.write_text(f"{PASSPHRASE}\n")
@@ -73,7 +75,7 @@ class Cluster:
         self._write()
 
     def _write(self) -> None:
-        self.file.write_text(yaml.safe_dump({"config": {"hpc:cluster": self.config}}))
+        self.file.write_text(yaml.safe_dump({"config": {**self.settings, "hpc:cluster": self.config}}))
 
     def hpc(
         self, command: str, *arguments: str, check: bool = True, timeout: float = 900

@@ -2,9 +2,12 @@
 
 import json
 import signal
+import socket
+import ssl
 import time
+from base64 import b64encode
 from collections.abc import Callable, Iterator
-from http.client import HTTPConnection
+from http.client import HTTPConnection, HTTPSConnection
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode, urlsplit
@@ -92,8 +95,11 @@ def test_slurmd_checks_every_node(sick: Cluster):
     assert "00-hpc-health: ended, exit code 0" in sick.inside("gpu-0", "cat /var/log/slurm/prolog.log")
 
 
-ELSEWHERE = ("hpc_image_age_seconds", "hpc_kernel_age_seconds", "hpc_reconcile_brakes", "hpc_reconcile_cooling")
-"""Metrics of baked images, and of elastic nodes."""
+ELSEWHERE = (
+    *("hpc_image_age_seconds", "hpc_kernel_age_seconds", "hpc_reconcile_brakes", "hpc_reconcile_cooling"),
+    "hpc_certificate_valid_seconds",
+)
+"""Metrics of baked images, of elastic nodes, and of a Prometheus that is opened."""
 
 
 def test_prometheus_has_what_alerts_are_of_and_one_fires_and_clears(sick: Cluster):
@@ -116,6 +122,44 @@ def test_prometheus_has_what_alerts_are_of_and_one_fires_and_clears(sick: Cluste
     sick.inside("cpu-1", "umount --lazy /tmp")
     well(sick)
     eventually(lambda: "HealthDisk" not in sick.inside("controller", fires), what="an alert that is over")
+
+
+def test_prometheus_is_opened_to_whoever_has_the_password(sick: Cluster):
+    """What asks it on the controller goes on, as the tests after this one see."""
+    address = sick.outputs()["machines"]["sick-controller"]["address"]
+    password = "correct-horse-battery"
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection((address, 9090), timeout=PATIENCE)
+    sick.settings["hpc:prometheusPassword"] = password
+    sick.edit(lambda config: config["monitoring"].update(web={"user": "grafana"}))
+    sick.up()
+    shown = json.loads(sick.command("outputs", "prometheus", "--show-secrets"))
+    assert (shown["user"], shown["password"]) == ("grafana", password)
+    # As anybody who has that certificate: its key, its end and the machine's address are checked.
+    context = ssl.create_default_context(cadata=shown["certificate"])
+
+    def answer(given: str, way: HTTPConnection | None = None) -> int:
+        connection = way or HTTPSConnection(address, 9090, timeout=PATIENCE, context=context)
+        login = {"Authorization": f"Basic {b64encode(f'grafana:{given}'.encode()).decode()}"} if given else {}
+        try:
+            connection.request("GET", "/api/v1/query?query=up", headers=login)
+            found = connection.getresponse()
+            return -found.status if found.status > 200 else len(json.load(found)["data"]["result"])
+        except ConnectionRefusedError:
+            return 0  # it starts again
+        finally:
+            connection.close()
+
+    eventually(lambda: answer(password) > len(NODES), what="Prometheus, at the controller's address")
+    plain = HTTPConnection(address, 9090, timeout=PATIENCE)
+    assert (answer(""), answer("another"), answer(password, plain)) == (-401, -401, -400)
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection((address, 9093), timeout=PATIENCE)
+    secret = "cat /etc/prometheus/web.yml /etc/prometheus/web.pem /etc/prometheus/web.password"
+    assert sick.inside("controller", f"runuser -u alice -- {secret} 2>/dev/null; true") == ""
+    targets = lambda: prometheus(sick, "targets")["activeTargets"]  # noqa: E731 - asked again and again
+    eventually(lambda: {target["health"] for target in targets()} == {"up"}, what="all targets, Prometheus among them")
+    assert sick.preview()["steps"] == []
 
 
 def test_every_alert_has_a_fault():
@@ -439,7 +483,9 @@ def test_prometheus_moves_to_its_own_machine_beside_a_job_and_leaves_nothing_beh
     )
     assert sick.inside("monitoring", units).split() == ["active"] * 3
     listening = sick.inside("monitoring", "ss -Hltn | awk '{print $4}' | grep -E ':909[03]$'").split()
-    assert {address.rpartition(":")[0] for address in listening} == {"127.0.0.1"}
+    opened = "*" if "web" in sick.config["monitoring"] else "127.0.0.1"
+    assert sorted(listening) == [f"{opened}:9090", "127.0.0.1:9093"]
+    assert sick.inside("controller", "ls /etc/prometheus/web.* 2>&- || true") == ""
     targets = lambda: prometheus(sick, "targets", "monitoring")["activeTargets"]  # noqa: E731 - asked again and again
     eventually(lambda: {target["health"] for target in targets()} == {"up"}, what="all targets")
     assert "sick-monitoring" in {target["labels"]["instance"] for target in targets()}

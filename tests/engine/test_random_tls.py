@@ -2,9 +2,11 @@
 
 import base64
 import re
+from datetime import timedelta
 
 import pytest
 from cryptography.hazmat.primitives.serialization import load_pem_private_key, load_ssh_private_key, load_ssh_public_key
+from cryptography.x509 import DNSName, SubjectAlternativeName, load_pem_x509_certificate
 
 PROGRAM = """
 import pulumi, pulumi_random as r, pulumi_tls as t
@@ -62,6 +64,38 @@ def test_a_changed_wish_draws_anew_and_leaves_the_others(bench):
     assert (len(after.pop("pw")), len(before.pop("pw"))) == (24, 20)
     assert after.pop("hashed") != before.pop("hashed")
     assert after == before
+
+
+CERTIFICATE = """
+import pulumi, pulumi_tls as t
+key = t.PrivateKey('key', algorithm='ECDSA', ecdsa_curve='P256')
+made = t.SelfSignedCert(
+    'made', private_key_pem=key.private_key_pem, subject={{'common_name': 'dev'}}, dns_names=['dev-controller'],
+    ip_addresses=['10.0.0.2'], validity_period_hours={hours}, early_renewal_hours={early},
+    allowed_uses=['digital_signature', 'server_auth'],
+)
+pulumi.export('out', [key.private_key_pem, pulumi.Output.unsecret(made.cert_pem)])
+"""
+
+
+def test_a_certificate_is_its_keys_and_is_made_again_before_it_ends(bench):
+    bench.program(CERTIFICATE.format(hours=48, early=24))
+    bench.up()
+    key, pem = bench.stack().outputs(show_secrets=True)["out"]
+    made = load_pem_x509_certificate(pem.encode())
+    assert made.public_key() == load_pem_private_key(key.encode(), None).public_key()
+    made.verify_directly_issued_by(made)
+    names = made.extensions.get_extension_for_class(SubjectAlternativeName).value
+    assert (names.get_values_for_type(DNSName), str(names[1].value)) == (["dev-controller"], "10.0.0.2")
+    assert made.not_valid_after_utc - made.not_valid_before_utc == timedelta(hours=48)
+    assert bench.up().summary == "nothing to do"
+    bench.program(CERTIFICATE.format(hours=48, early=12))
+    bench.up()
+    assert (bench.ops(), bench.stack().outputs(show_secrets=True)["out"]) == ({"made": "update"}, [key, pem])
+    bench.program(CERTIFICATE.format(hours=48, early=49))
+    bench.up()
+    assert bench.ops() == {"made": "replace"}
+    assert bench.stack().outputs(show_secrets=True)["out"][1] != pem
 
 
 @pytest.mark.parametrize(

@@ -244,6 +244,15 @@ def private_network(value: str) -> str:
     return value
 
 
+def source_network(value: str) -> str:
+    """A network that connections come from, without host bits."""
+    example = "an IPv4 network, e.g. 10.0.0.0/8 or 203.0.113.7/32"
+    network = read_network(value, example)
+    if str(network) != value:
+        raise RefusedError(example, f"write the network's first address: {network}")
+    return value
+
+
 def public_network(value: str) -> str:
     """A network from which people come; never the whole world."""
     example = "the networks of those who log in, e.g. 203.0.113.7/32"
@@ -252,9 +261,7 @@ def public_network(value: str) -> str:
         raise RefusedError(
             f"{example}, /8 at the widest", "name the networks that people come from: SSH is never open to the world"
         )
-    if str(network) != value:
-        raise RefusedError(example, f"write the network's first address: {network}")
-    return value
+    return source_network(value)
 
 
 def server_address(value: str) -> str:

@@ -9,7 +9,7 @@ from cluster.catalog.bounds import GOOGLE_INSTANCES
 from cluster.config.cluster import ClusterConfig
 from cluster.config.image import Image
 from cluster.config.machines import Controller, Login, Nodeset
-from cluster.config.monitoring import Monitoring, MonitoringMachine
+from cluster.config.monitoring import Monitoring, MonitoringMachine, Web
 from cluster.config.network import Network
 from cluster.config.partitions import Partition
 from cluster.config.slurm import SlurmSettings
@@ -106,11 +106,12 @@ PLATFORM = Platform(
     fields={
         ClusterConfig: frozenset({"containers", "customize", "monitoring"}),
         Network: frozenset({"gpu_cidr", "second_cidr", "services_cidr", "existing", "nat", "admin_cidrs"}),
+        Web: frozenset({"cidrs"}),
         Storage: frozenset({"lustre", "filestore", "nfs", "buckets"}),
         Image: frozenset({"bake", "recipe", "snapshot", "name", "provision", "packages", "builder"}),
         Controller: frozenset({"disk", "state_disk", "capacity", "failover", "failover_zone", "failover_mode"}),
         Login: frozenset({"disk", "capacity", "public", *ON_MACHINES[Login]}),
-        Monitoring: frozenset({"machine"}),
+        Monitoring: frozenset({"machine", "web"}),
         MonitoringMachine: frozenset({"disk"}),
         Nodeset: frozenset({"disk", "capacity", *ON_MACHINES[Nodeset]}),
         Partition: ON_MACHINES[Partition],

@@ -31,7 +31,7 @@ PLATFORM = Platform(
         Storage: frozenset({"shared", "read_only"}),
         Controller: frozenset({"failover", "failover_mode"}),
         Login: ON_MACHINES[Login],
-        Monitoring: frozenset({"machine"}),
+        Monitoring: frozenset({"machine", "web"}),
         Nodeset: frozenset({"addresses", "capacity", *ON_MACHINES[Nodeset]}),
         Partition: ON_MACHINES[Partition],
         SlurmSettings: ON_MACHINES[SlurmSettings],

@@ -249,10 +249,10 @@ def _people(own: Section) -> Section:
 
 
 def _monitoring(given: Section | None) -> Section:
-    """Metrics and alerts as they are; nobody gets these, since a rehearsal has no way out."""
+    """Metrics and alerts as they are; nobody gets these, since a rehearsal has no way out, and no way in."""
     if given is None:
         return {}
-    found = {key: one for key, one in given.items() if key not in ("receivers", "machine")}
+    found = {key: one for key, one in given.items() if key not in ("receivers", "machine", "web")}
     own = {"machine": _only(given["machine"], "machine_type")} if given.get("machine") is not None else {}
     return {"monitoring": {**found, **own}}
 
@@ -304,6 +304,8 @@ def stood_in(
         lines.append(f"gIB: {GIB['file']} stands for NCCL's plugin, which needs RDMA adapters")
     if config.monitoring and config.monitoring.receivers.names:
         lines.append(f"alerts: {', '.join(config.monitoring.receivers.names)} get none; ./hpc status shows them")
+    if config.monitoring and config.monitoring.web:
+        lines.append("Prometheus: on the loopback address, without TLS and a password")
     if config.image.packages:
         lines.append(
             f"packages {', '.join(config.image.packages)}: not installed; {BASE} may have others by these names"

@@ -21,14 +21,14 @@ from collections.abc import Callable, Iterable, Iterator
 from accounting import backup
 from health import outcome
 from health.kinds import KINDS
-from monitoring import gpu_use, slurm_metrics
+from monitoring import gpu_use, prometheus, slurm_metrics
 from monitoring.exposition import Sample, render
-from monitoring.service import SETTINGS, TEXTFILES
+from monitoring.service import SETTINGS, TEXTFILES, opened
 from reconcile import service as reconcile
 from slurm import hostlist, scheduler, slurmctld
 from slurm.output import moment
 from system import cluster_state, installation, mounts, munge
-from system.host import Part, SetupError, listens, log, read_json, run, side_by_side, write
+from system.host import Part, SetupError, listens, log, read_json, remove, run, side_by_side, write
 from system.protected_files import TOKEN_KEY
 
 FILE = TEXTFILES / "hpc.prom"
@@ -47,6 +47,10 @@ def main() -> None:
         began = time.monotonic()
         if gives:
             _give(settings["idle"])
+            if opened():
+                write(FILE, collect({"certificate": _certificate}), quiet=True)
+            else:
+                remove(FILE)
         else:
             write(FILE, collect(parts(), leave_out), quiet=True)
         time.sleep(max(interval - (time.monotonic() - began), 1))
@@ -157,6 +161,10 @@ def _ages() -> Iterator[Sample]:
     yield Sample("hpc_accounting_backup_age_seconds", now - float(backup.MADE.read_text()))
 
 
+def _certificate() -> Iterator[Sample]:
+    yield Sample("hpc_certificate_valid_seconds", prometheus.certificate_end() - time.time(), {"of": "prometheus"})
+
+
 def _health() -> Iterator[Sample]:
     failing: Counter[str] = Counter(dict.fromkeys(KINDS, 0))
     found = outcome.results()
@@ -213,6 +221,8 @@ def parts() -> dict[str, Callable[[], Iterable[Sample]]]:
     if idle := settings.get("idle"):
         read = gpu_use.given if settings.get("prometheus_on") else lambda: gpu_use.now(idle)
         found |= {"gpu_jobs": _gpu_jobs, "gpu_use": lambda: gpu_use.collect(read())}
+    if opened():
+        found["certificate"] = _certificate
     for path in mounts.shared_targets():
         found[f"mount:{path.replace(' ', '_')}"] = lambda path=path: _shared(path)
     return found

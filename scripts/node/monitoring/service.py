@@ -11,7 +11,7 @@ import hashlib
 import json
 from pathlib import Path
 
-from interface import GpuExporter, Monitoring
+from interface import GpuExporter, Monitoring, Web
 from system.host import (
     STARTED,
     SetupError,
@@ -32,6 +32,10 @@ EXPORTER = "hpc-metrics"
 DEFAULTS = Path("/etc/default")
 ETC = Path("/etc/prometheus")
 ALERTING = "alertmanager.yml"
+WEB, CERTIFICATE, PASSWORD = OPEN = ("web.yml", "web.pem", "web.password")
+"""Files below ETC where Prometheus listens for others than this machine too: exporter-toolkit's, with the user and the
+hash of the password; the certificate with its key; the password, for those who ask on this machine. Prometheus reads
+each again by itself."""
 SECRETS = Path("/etc/hpc/alerts")
 SETTINGS = Path("/etc/hpc/metrics.json")
 UNIT = Path(f"/etc/systemd/system/{EXPORTER}.service")
@@ -135,14 +139,61 @@ def _serve(wanted: Monitoring) -> None:
         # In single quotes, in which YAML has one character to escape.
         secret = Path(path).read_text().strip().replace("'", "''")
         files[ALERTING] = files[ALERTING].replace(mark, secret)
-    for stale in {str(path) for path in SECRETS.glob("*")} - set(wanted["secrets"].values()):
-        remove(stale)
-    for name, text in files.items():
-        write(ETC / name, text, mode=0o600 if name == ALERTING else 0o644, owner=USER if name == ALERTING else "root")
     # Prometheus reads the list of machines again by itself.
     read = json.dumps({name: text for name, text in files.items() if not name.startswith("targets/")}, sort_keys=True)
+    web = wanted.get("web")
+    files |= _web(web) if web else {}
+    kept = {*wanted["secrets"].values(), *((web["password"], web["certificate"]) if web else ())}
+    for stale in {str(path) for path in SECRETS.glob("*")} - kept:
+        remove(stale)
+    for name, text in files.items():
+        private = name in (ALERTING, *OPEN)
+        write(ETC / name, text, mode=0o600 if private else 0o644, owner=USER if private else "root")
     _package(ALERTMANAGER, wanted["alertmanager"], read)
     _package(PROMETHEUS, wanted["prometheus"], read)
+    for name in OPEN if not web else ():
+        remove(ETC / name)
+
+
+def opened() -> bool:
+    """Return whether Prometheus listens for others than this machine, with TLS and a password."""
+    return (ETC / WEB).exists()
+
+
+def _web(web: Web) -> dict[str, str]:
+    """Texts of OPEN. A password that has not changed keeps its hash, whose salt is random."""
+    password, pem = Path(web["password"]).read_text().strip(), Path(web["certificate"]).read_text()
+    before = json.loads((ETC / WEB).read_text())["basic_auth_users"].get(web["user"], "") if opened() else ""
+    hashed = before if before and _crypt(password, before) == before else _crypt(password, f"$2b$10${_salt()}")
+    import ssl  # slow to import, and other machines do without
+
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(web["certificate"], password="")
+    except (ssl.SSLError, ValueError) as error:
+        raise SetupError(f"the certificate {web['certificate']} and its key can't be used: {error}") from None
+    listener = {
+        "tls_server_config": dict.fromkeys(("cert_file", "key_file"), str(ETC / CERTIFICATE)),
+        "basic_auth_users": {web["user"]: hashed},
+    }
+    # As JSON, which is YAML too.
+    return {PASSWORD: f"{password}\n", CERTIFICATE: pem, WEB: json.dumps(listener, indent=1) + "\n"}
+
+
+def _salt() -> str:
+    """16 random bytes as bcrypt writes them: the last of 22 characters has two bits."""
+    import secrets
+
+    letters = "./ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
+    return "".join(secrets.choice(letters) for _ in range(21)) + secrets.choice(".Oeu")
+
+
+def _crypt(text: str, setting: str) -> str:
+    """crypt(3) of the C library's package, which Python 3.13 does not have any more."""
+    import ctypes
+
+    crypt = ctypes.CDLL("libcrypt.so.1").crypt
+    crypt.restype = ctypes.c_char_p
+    return (crypt(text.encode(), setting.encode()) or b"").decode()
 
 
 def units() -> list[str]:
@@ -185,7 +236,8 @@ def _remove_servers() -> bool:
     import shutil
 
     shutil.rmtree(DATA / "metrics2", ignore_errors=True)
-    for path in (*SECRETS.glob("*"), ETC / ALERTING, ETC / "rules/hpc.yml", ETC / "targets/hpc-gpus.json", mark):
+    ours = (ETC / name for name in (ALERTING, *OPEN))
+    for path in (*SECRETS.glob("*"), *ours, ETC / "rules/hpc.yml", ETC / "targets/hpc-gpus.json", mark):
         remove(path)
     return True
 

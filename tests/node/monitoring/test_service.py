@@ -2,12 +2,19 @@
 
 import getpass
 import json
+import re
+import ssl
+import subprocess
+import time
+from base64 import b64encode
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from threading import Thread
 
 import pytest
 import yaml
-from interface import GpuExporter, Monitoring
-from monitoring import service
+from interface import GpuExporter, Monitoring, Web
+from monitoring import prometheus, service
 from system.host import SetupError
 
 WANTED: Monitoring = {
@@ -61,6 +68,89 @@ def test_a_secret_goes_in_the_place_of_its_mark_and_nobody_else_reads_it(tmp_pat
     assert [path.name for path in secret.parent.iterdir()] == ["webhookUrl"]
     assert started == [service.ALERTMANAGER, service.PROMETHEUS, service.EXPORTER]
     assert "--config.file=/etc/prometheus/prometheus.yml" in (tmp_path / "defaults" / "prometheus").read_text()
+
+
+@pytest.fixture
+def opened(tmp_path: Path, started: list[str]) -> Monitoring:
+    """A wish to have Prometheus listen for others, with a certificate and a password."""
+    assert not started
+    secrets = tmp_path / "secrets"
+    (secrets / "password").write_text("a password of 30 characters: ü\n")
+    command = "req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -subj /CN=dev -days 3"
+    made = ["openssl", *command.split(), "-keyout", str(secrets / "key"), "-out", str(secrets / "pem")]
+    subprocess.run(made, check=True, capture_output=True)
+    (secrets / "pem").write_text((secrets / "key").read_text() + (secrets / "pem").read_text())
+    web: Web = {"user": "grafana", "password": str(secrets / "password"), "certificate": str(secrets / "pem")}
+    return {**WANTED, "web": web}
+
+
+def test_prometheus_takes_the_password_whose_hash_stays_until_it_changes(tmp_path: Path, opened: Monitoring):
+    service.control(opened)
+    listener, made = tmp_path / "etc" / "web.yml", (tmp_path / "etc" / "web.yml").read_text()
+    hashed = yaml.safe_load(made)["basic_auth_users"]["grafana"]
+    assert re.fullmatch(r"\$2b\$10\$[./A-Za-z0-9]{53}", hashed)
+    service.control(opened)
+    assert listener.read_text() == made
+    (tmp_path / "secrets" / "password").write_text("another\n")
+    service.control(opened)
+    assert yaml.safe_load(listener.read_text())["basic_auth_users"]["grafana"] != hashed
+    assert {(tmp_path / "etc" / name).stat().st_mode & 0o777 for name in service.OPEN} == {0o600}
+    service.control(WANTED)
+    assert not service.opened()
+    assert [name for name in service.OPEN if (tmp_path / "etc" / name).exists()] == []
+
+
+def test_a_certificate_of_another_key_is_refused_before_prometheus_gets_it(tmp_path: Path, opened: Monitoring):
+    service.control(opened)
+    before = (tmp_path / "etc" / service.CERTIFICATE).read_text()
+    other = before.replace("PRIVATE KEY-----\nM", "PRIVATE KEY-----\nN")
+    (tmp_path / "secrets" / "pem").write_text(other)
+    with pytest.raises(SetupError, match="can't be used"):
+        service.control(opened)
+    assert (tmp_path / "etc" / service.CERTIFICATE).read_text() == before
+
+
+class Served(BaseHTTPRequestHandler):
+    """Prometheus' answers: one that fires, to whoever has the password."""
+
+    def do_GET(self) -> None:
+        known = self.headers["Authorization"] == f"Basic {b64encode('grafana:ü'.encode()).decode()}"
+        self.send_response(200 if known else 401)
+        self.end_headers()
+        if known:
+            self.wfile.write(b'{"data": {"alerts": [{"state": "firing", "activeAt": "now", '
+                             b'"labels": {"alertname": "Up"}, "annotations": {}}]}}')  # fmt: skip
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's name
+        """Print nothing."""
+
+
+def test_what_asks_on_the_machine_has_password_and_certificate(
+    tmp_path: Path, opened: Monitoring, monkeypatch: pytest.MonkeyPatch
+):
+    (tmp_path / "secrets" / "password").write_text("ü\n")
+    service.control(opened)
+    server = HTTPServer(("127.0.0.1", 0), Served)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(tmp_path / "etc" / service.CERTIFICATE)
+    server.socket = context.wrap_socket(server.socket, server_side=True)
+    monkeypatch.setattr(prometheus, "PORT", server.server_port)
+    Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        assert [alert["name"] for alert in prometheus.firing()] == ["Up"]
+        assert 2 * 86_400 < prometheus.certificate_end() - time.time() < 3 * 86_400
+        (tmp_path / "etc" / service.PASSWORD).write_text("other\n")
+        with pytest.raises(OSError, match="401"):
+            prometheus.firing()
+        # Whoever has taken the port has not the key.
+        subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes",
+                        "-subj", "/CN=dev", "-keyout", tmp_path / "key", "-out", tmp_path / "etc" / "web.pem"],
+                       check=True, capture_output=True)  # fmt: skip
+        with pytest.raises(ssl.SSLError):
+            prometheus.firing()
+    finally:
+        server.shutdown()
+        server.server_close()
 
 
 def test_what_was_started_is_removed_and_nothing_of_others(tmp_path: Path, started: list[str]):
