@@ -19,6 +19,12 @@ def prometheus(cluster: Cluster, path: str, machine: str = "controller") -> Any:
     return json.loads(cluster.inside(machine, f'cd /usr/local/lib/hpc/node && python3 -c "{line}"'))
 
 
+def fired(cluster: Cluster, seconds: float) -> set[str]:
+    """Names of alerts that fired at any time within the last seconds: some are over soon."""
+    found = prometheus(cluster, f"query?query=last_over_time(ALERTS%7Balertstate=%22firing%22%7D[{seconds:.0f}s])")
+    return {one["metric"]["alertname"] for one in found["result"]}
+
+
 def firing(cluster: Cluster) -> set[str]:
     """Names of alerts that fire."""
     found = prometheus(cluster, "alerts")["alerts"]
@@ -28,11 +34,11 @@ def firing(cluster: Cluster) -> set[str]:
 AT_ONCE = r"""
 set -e
 cp /etc/prometheus/rules/hpc.yml /etc/prometheus/prometheus.yml /etc/hpc/metrics.json /root
-sed -Ei 's/for: [0-9]+m/for: 0s/; s/\[15m:1m\]/[1m:5s]/; s/\[1[05]m\]/[30s]/' /etc/prometheus/rules/hpc.yml
+sed -Ei 's/for: [0-9]+m/for: 0s/; s/\[15m:1m\]/[30s:5s]/; s/\[1[05]?m\]/[20s]/' /etc/prometheus/rules/hpc.yml
 sed -Ei 's/> 86400/> 0/; s/> 5000/> 5/; s/\[6h\]\) >= 3/[1m]) >= 1/; s/tmpfs[|]//' \
     /etc/prometheus/rules/hpc.yml
 sed -Ei 's/(_interval|_timeout): [0-9]+s/\1: 3s/' /etc/prometheus/prometheus.yml
-sed -Ei 's/"interval_seconds": [0-9]+/"interval_seconds": 3/' /etc/hpc/metrics.json
+sed -Ei 's/"interval_seconds": [0-9]+/"interval_seconds": 3/; s/\[1m\]/[20s]/' /etc/hpc/metrics.json
 systemctl reload prometheus
 systemctl restart hpc-metrics
 """

@@ -13,7 +13,7 @@ from tests.e2e.cluster import Cluster, eventually
 NODES = ("cpu-0", "cpu-1", "cpu-2")
 GO = "/home/alice/go"
 """Jobs that wait end when this file is there."""
-WAITS = f"while [ ! -e {GO} ]; do sleep 0.2; done"
+WAITS = f"while [ ! -e {GO} ]; do sleep 1; done"
 STATE = "/var/spool/slurmctld/job_state.old"
 """The state before the last one: a power cut may come while slurmctld writes a new one, and it takes this then."""
 

@@ -35,7 +35,7 @@ def day(made: Cluster) -> Iterator[Cluster]:
     yield made
     if made.inside("controller", "squeue --noheader"):
         made.inside("controller", "scontrol update nodename=ALL state=resume 2>/dev/null || true")
-        wait = "timeout 280 sh -c 'while squeue -h | grep .; do sleep 0.2; done'"
+        wait = "timeout 280 sh -c 'while squeue -h | grep .; do sleep 0.5; done'"
         made.inside("controller", f"scancel --state=pending; scancel --state=running; {wait}")
 
 

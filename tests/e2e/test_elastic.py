@@ -19,7 +19,7 @@ from tests.e2e.faults import STATE
 
 pytestmark = pytest.mark.e2e
 
-WAITS = "while [ ! -e /home/alice/go ]; do sleep 0.2; done"
+WAITS = "while [ ! -e /home/alice/go ]; do sleep 1; done"
 
 
 @pytest.fixture(scope="module")

@@ -60,7 +60,7 @@ END = "/home/alice/end"
 @pytest.fixture(scope="module")
 def missed(ill: Cluster) -> str:
     """A job that has run for a while, as `status` names only those that began a minute ago; it ends with a file."""
-    script = f"rm -f {END}; until [ -e {END} ]; do sleep 0.2; done"
+    script = f"rm -f {END}; until [ -e {END} ]; do sleep 1; done"
     return ill.job(script, "-w", "ill-cpu-1", user="root")
 
 
@@ -151,7 +151,7 @@ def test_a_job_that_ended_while_slurmctld_was_away_is_ended_and_no_other(ill: Cl
 def test_a_controller_made_anew_goes_on_with_its_jobs_and_their_records(ill: Cluster):
     ill.run("srun", "--job-name", "before", "true")
     go = "/home/alice/go"
-    script = f"while [ ! -e {go} ]; do sleep 0.2; done"
+    script = f"while [ ! -e {go} ]; do sleep 1; done"
     number = ill.job(script)
     before = ill.outputs()["machines"]["ill-controller"]["host_key"]
     # In its order: what slurmctld has not written down yet, it does then.
