@@ -27,10 +27,10 @@ CLUSTERS = "tests/e2e"
 LANES = {
     "edits": ("changes", "faults"),
     "elastic": ("elastic",),
-    "health": ("health",),
+    "health": ("health", "status"),
     "jobs": ("containers", "day_two", "examples", "mlperf", "quickcheck", "user"),
     "machines": ("confinement", "failure", "operators_jobs", "prolog", "rehearse"),
-    "upgrades": ("elastic_edits", "status", "upgrade"),
+    "upgrades": ("elastic_edits", "upgrade"),
 }
 """Files of CLUSTERS by the process that runs them; all others, those of the fixture `pair`, are in a process of their
 own. Files that share a cluster are in one. Each waits for machines as much as it works."""
