@@ -32,7 +32,7 @@ FRAMES = 20
 """The frames of the SDK and of the program's functions from a resource's registration outwards."""
 
 
-class _Inline(ThreadPoolExecutor):
+class Inline(ThreadPoolExecutor):
     """Runs calls in the caller's thread: in a preview none waits, and the SDK would look through all its open futures
     again and again for an answer that is not there at once."""
 
@@ -74,7 +74,7 @@ def _run(run_: Run, monitor: Value, engine: Value) -> None:
     asyncio.set_event_loop(loop)
     # asyncio's own executor has cores + 4 threads: six commands that wait would block all other calls. Here all may run
     # that have a place, and as many wait for one while others are asked what they need.
-    loop.set_default_executor(_Inline() if run_.dry else Daemons(2 * run_.places + 16))
+    loop.set_default_executor(Inline() if run_.dry else Daemons(2 * run_.places + 16))
     sys.argv = [str(project.main)]
     try:
         with _short_stacks():

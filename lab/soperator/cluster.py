@@ -36,8 +36,6 @@ class Memory:
     """The state that the operator keeps between turns; after a start it is read again."""
 
     login_address: str = ""
-    populating: tuple[str, ...] = ()
-    """Jobs that populate jails."""
     since: dict[str, tuple[str, float]] = field(default_factory=dict)
     """The step that a cluster is in, and since when."""
     machines: Callable[[], object] = lambda: None
@@ -135,7 +133,7 @@ class _Turn:
         if unpopulated:
             self._status(RECONCILING, unpopulated)
             return
-        found = pods.converge(self.kube, self.wanted, nodes, free=free, missing=self.behaviour.missing_pods)
+        found = pods.converge(self.kube, self.wanted, nodes, free=free)
         state = self.memory.move(partial(self.machines.ensure, self.wanted, pods.machine_types(found, nodes)))
         ready = self._pods(found, state)
         self._service(state, ready)
@@ -145,7 +143,6 @@ class _Turn:
     def _unpopulated(self) -> str:
         """Why the jail is not populated, if it is not."""
         name, namespace = populate_job(self.wanted.name), self.wanted.name
-        self.memory.populating = (name,)
         job = self.kube.get("batch/v1", "Job", name, namespace)
         if job is None:
             done = self.cluster.get("status", {}).get("phase") in (AVAILABLE, UNAVAILABLE)
@@ -190,7 +187,7 @@ class _Turn:
             service = self.kube.apply(asked)
         login = next((name for name in ready if name.startswith(f"{pods.LOGIN}-")), "")
         self.memory.login_address = state.addresses.get(login, "")
-        if self.wanted.service_type == "LoadBalancer" and login and not self.behaviour.no_address:
+        if self.wanted.service_type == "LoadBalancer" and login:
             address = {"ip": self.memory.login_address, "ipMode": "VIP"}
             self.kube.set_status(service, {"loadBalancer": {"ingress": [address]}})
 

@@ -72,13 +72,12 @@ class Operator:
         """Do one turn: read all, and move each object one step. Nothing is read where nothing can have changed."""
         self._read_cloud()
         external = self._memory.login_address
-        seen = (self._kube.revision(), self._groups, replace(self.behaviour), external, self._memory.populating)
+        seen = (self._kube.revision(), self._groups, replace(self.behaviour), external)
         if seen == self._seen and not self.behaviour.phase_seconds and self._memory.are_as_left():
             return
         self._seen = None
         there = nodes.register(self._kube, self._groups, kubelet=self._kubelet, external=external)
-        failing = self._memory.populating if self.behaviour.populate_fails else ()
-        pods.run_others(self._kube, there, fail=failing)
+        pods.run_others(self._kube, there)
         nodes.bind(self._kube)
         cluster.converge(
             self._kube,

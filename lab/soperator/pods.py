@@ -4,7 +4,7 @@ Nothing runs in them: they are operators and Jobs of charts. Pods of Slurm are `
 """
 
 import datetime as dt
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from cluster.platforms.nebius.names import CONTROLLER_POD, GPU, NODESET_LABEL, NODESET_NAME_LABEL
@@ -21,17 +21,16 @@ def now() -> str:
     return dt.datetime.now(dt.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def run_others(kube: Kube, nodes: Sequence[Object], *, fail: Iterable[str] = ()) -> None:
-    """Bring every pod that is not Slurm's one step further. Pods of the Jobs in `fail` (by name) fail."""
-    failing = set(fail)
+def run_others(kube: Kube, nodes: Sequence[Object]) -> None:
+    """Bring every pod that is not Slurm's one step further."""
     for pod in kube.list("v1", "Pod", labels=f"!{SLURM}"):
-        _advance(kube, pod, nodes, failing)
+        _advance(kube, pod, nodes)
     for pod in kube.list("v1", "Pod", labels=SLURM):
         if "deletionTimestamp" in pod["metadata"]:
             kube.delete(pod)
 
 
-def _advance(kube: Kube, pod: Object, nodes: Sequence[Object], failing: set[str]) -> None:
+def _advance(kube: Kube, pod: Object, nodes: Sequence[Object]) -> None:
     if "deletionTimestamp" in pod["metadata"]:
         kube.delete(pod)
     elif not pod["spec"].get("nodeName"):
@@ -41,8 +40,7 @@ def _advance(kube: Kube, pod: Object, nodes: Sequence[Object], failing: set[str]
     elif pod["status"].get("phase") == "Pending":
         kube.set_status(pod, running(pod))
     elif pod["status"].get("phase") == "Running" and pod["spec"].get("restartPolicy") != "Always":
-        job = pod["metadata"].get("labels", {}).get("batch.kubernetes.io/job-name")
-        kube.set_status(pod, _ended(pod, code=1 if job in failing else 0))
+        kube.set_status(pod, _ended(pod))
 
 
 def _node(pod: Object, nodes: Sequence[Object]) -> str:
@@ -95,11 +93,11 @@ def unscheduled(message: str) -> Mapping[str, Any]:
     return {"phase": "Pending", "conditions": [lacking]}
 
 
-def _ended(pod: Object, *, code: int) -> Mapping[str, Any]:
-    state = {"terminated": {"exitCode": code, "reason": "Error" if code else "Completed", "finishedAt": now()}}
+def _ended(pod: Object) -> Mapping[str, Any]:
+    state = {"terminated": {"exitCode": 0, "reason": "Completed", "finishedAt": now()}}
     return {
-        "phase": "Failed" if code else "Succeeded",
-        "conditions": [{"type": "Ready", "status": "False", "reason": "PodFailed" if code else "PodCompleted"}],
+        "phase": "Succeeded",
+        "conditions": [{"type": "Ready", "status": "False", "reason": "PodCompleted"}],
         "containerStatuses": [_container(container, state, ready=False) for container in pod["spec"]["containers"]],
     }
 
@@ -177,13 +175,12 @@ def manifest(wanted: Wanted, name: str, role: str, nodeset: str) -> Object:
     }
 
 
-def converge(kube: Kube, wanted: Wanted, nodes: Sequence[Object], *, free: bool, missing: int) -> list[Object]:
+def converge(kube: Kube, wanted: Wanted, nodes: Sequence[Object], *, free: bool) -> list[Object]:
     """Create the pods that are lacking, remove those that are too many, and assign them to nodes; returns them.
 
-    `free`: any node will do, for there is no cloud. `missing`: how many of each nodeset get no node.
+    `free`: any node will do, for there is no cloud.
     """
     there = {pod["metadata"]["name"]: pod for pod in kube.list("v1", "Pod", wanted.name, labels=SLURM)}
-    counts = {worker.name: worker.count for worker in wanted.workers}
     taken = {pod["spec"].get("nodeName") for pod in there.values()}
     found: list[Object] = []
     for name, role, nodeset in rows(wanted):
@@ -191,12 +188,7 @@ def converge(kube: Kube, wanted: Wanted, nodes: Sequence[Object], *, free: bool,
         if pod is None or "deletionTimestamp" in pod["metadata"]:
             pod = kube.apply(manifest(wanted, name, role, nodeset)) if pod is None else pod
         if not pod["spec"].get("nodeName"):
-            late = nodeset and int(name.rpartition("-")[2]) >= counts[nodeset] - missing
-            node = (
-                ""
-                if late
-                else _node_of(nodes, role, nodeset, pod, set() if free or role != "worker" else taken, free=free)
-            )
+            node = _node_of(nodes, role, nodeset, pod, set() if free or role != "worker" else taken, free=free)
             if node:
                 kube.bind(pod, node)
                 pod["spec"]["nodeName"] = node

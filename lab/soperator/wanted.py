@@ -155,13 +155,7 @@ class Behaviour:
     """How long each step takes: populating the jail, reconciling."""
     never: bool = False
     """True if the cluster stays in the phase Reconciling for ever."""
-    populate_fails: bool = False
-    """True if the Job that populates the jail fails."""
     unavailable: str = ""
     """The reason why the controller does not come up: the phase is `Not available`, and the reason in its condition."""
-    no_address: bool = False
-    """True if the login Service gets no address."""
-    missing_pods: int = 0
-    """The number of pods of each NodeSet that stay Pending."""
     failed_checks: tuple[str, ...] = ()
     """Names of ActiveChecks that fail."""

@@ -46,7 +46,8 @@ def cloud(
 
 
 @pytest.fixture
-def fake() -> Iterator[FakeCompute]:
-    """A Compute Engine on this machine."""
+def fake(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeCompute]:
+    """A Compute Engine on this machine; the environment is not searched for proxies before each request."""
+    monkeypatch.setattr("requests.sessions.get_environ_proxies", lambda *_, **__: {})
     with FakeCompute() as server:
         yield server

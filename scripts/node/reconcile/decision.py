@@ -240,6 +240,9 @@ def observe(before: Mapping[str, Seen], world: World) -> dict[str, Seen]:
     return found
 
 
+_NO_REPAIR = Repair()
+
+
 class Case:
     """A name: its node, its instance, and what the rules ask about them."""
 
@@ -253,7 +256,7 @@ class Case:
         self.power = next((power for power in _POWER if power in self.states), "up") if self.node else "none"
         self.seen = world.seen.get(name) or Seen(self.status, self.mode, self.now, 1, self.power, self.now)
         self.pending = world.pending.get(name)
-        self.repair = world.repairs.get(name, Repair())
+        self.repair = world.repairs.get(name, _NO_REPAIR)
         self.health = world.health.get(name)
 
     @property

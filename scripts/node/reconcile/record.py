@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -59,7 +59,8 @@ class Record:
             return cls()
 
     def text(self) -> str:
-        return json.dumps(asdict(self), sort_keys=True) + "\n"
+        # Each pass writes it: `asdict` would copy all of it first.
+        return json.dumps(vars(self), default=vars, sort_keys=True) + "\n"
 
 
 def follow(before: Mapping[str, Course], world: World) -> tuple[dict[str, Course], list[dict[str, Any]]]:

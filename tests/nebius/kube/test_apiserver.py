@@ -59,30 +59,18 @@ def pids(server):
     return [recorded(server, name) for name in DAEMONS]
 
 
-def test_it_is_started_once_keeps_its_data_port_and_token(server):
+def test_it_is_started_once_and_killed_it_is_started_again_with_its_data_port_and_token(server):
     access = server.start()
     kube = Kube(server._paths, server, access)
     kube.kubectl("create", "namespace", "kept")
     first = pids(server)
     assert server.start() == access
     assert pids(server) == first
-    server.stop()
-    assert processes(server.folder) == []
-    with pytest.raises(OSError, match="refused"):
-        socket.create_connection((ADDRESS, int(access.server.rpartition(":")[2])))
-    assert server.start() == access
-    assert kube.get("namespace", "kept")
-
-
-def test_those_that_were_killed_are_started_again_with_the_data(server):
-    access = server.start()
-    kube = Kube(server._paths, server, access)
-    kube.kubectl("create", "configmap", "kept")
     for name in DAEMONS:
         os.kill(recorded(server, name).pid, signal.SIGKILL)
     wait_for(lambda: not any(recorded(server, name).alive() for name in DAEMONS))
     assert server.start() == access
-    assert kube.get("configmap", "kept")
+    assert kube.get("namespace", "kept")
     assert all(process.alive() for process in pids(server))
 
 
@@ -176,7 +164,10 @@ def test_owned_objects_go_with_their_owner(server):
 
 
 def test_it_leaves_nothing(server):
-    server.start()
-    server.remove()
+    access = server.start()
+    server.stop()
     assert processes(server.folder) == []
+    with pytest.raises(OSError, match="refused"):
+        socket.create_connection((ADDRESS, int(access.server.rpartition(":")[2])))
+    server.remove()
     assert list(server.folder.parent.iterdir()) == []
