@@ -98,7 +98,7 @@ class Site:
             "tenant": TENANT, "project": PROJECT, "region": "eu-north1", "subnet": "create",
             "endpoint": self.api.endpoint, "token_command": [str(self.folder / "token")],
             "soperator": {"version": version, "charts": str(CHARTS)},
-            "timeouts": {"available": 60, "login": 30},
+            "timeouts": {"available": 300, "login": 300},
             **changes.pop("nebius", {}),
         }  # fmt: skip
         cluster = {
