@@ -69,7 +69,7 @@ def show(report: StatusReport, *, json: bool) -> int:
 
 def tables(report: StatusReport, now: float) -> list[status_screen.Table]:
     """The tables of a report that have rows."""
-    common = {"nodes": status_screen.nodes, "partitions": status_screen.partitions, "queue": status_screen.queue}
+    common = {name: getattr(status_screen, name) for name in ("nodes", "partitions", "queue", "alerts")}
     every = [common[one](report.seen) if isinstance(one, str) else _rows(one, now) for one in report.tables]
     return [table for table in every if table]
 

@@ -4,6 +4,7 @@ Kinds of Soperator: api/v1/slurmcluster_types.go, api/v1alpha1/nodeset_types.go 
 nebius/soperator 4.1.7. All times are seconds since the epoch.
 """
 
+import json
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -339,3 +340,22 @@ def _slurm_part(name: str, body: str, mark: str) -> Any:  # noqa: ANN401 - any J
 
 def _start(mark: str) -> str:
     return f"part-{mark}"
+
+
+def alerts(text: str) -> list[dict[str, str]]:
+    """Alerts that fire, from Alertmanager's API (api/v2/alerts), as machines report them; those of other rules too."""
+    try:
+        found = json.loads(text)
+    except ValueError:
+        return []
+    return [
+        {
+            "name": one["labels"].get("alertname", ""),
+            "severity": one["labels"].get("severity", ""),
+            "actor": one["labels"].get("actor", ""),
+            "since": one.get("startsAt", ""),
+            "summary": one["annotations"].get("summary", ""),
+            "todo": one["annotations"].get("todo", ""),
+        }
+        for one in found
+    ]

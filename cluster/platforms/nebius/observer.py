@@ -16,7 +16,15 @@ from cluster.observe.nodes import Node
 from cluster.observe.observation import ClusterObservation, Difference, MachineObservation, Observation
 from cluster.platforms.nebius import drift, health, logs, observation
 from cluster.platforms.nebius.kubectl import NO_KIND
-from cluster.platforms.nebius.names import ACTIVE_CHECKS, NODE_SETS, OPERATOR_NAMESPACE, POWER_STATES, SLURM_CLUSTERS
+from cluster.platforms.nebius.names import (
+    ACTIVE_CHECKS,
+    ALERTMANAGER,
+    MONITORING_NAMESPACE,
+    NODE_SETS,
+    OPERATOR_NAMESPACE,
+    POWER_STATES,
+    SLURM_CLUSTERS,
+)
 from cluster.platforms.nebius.observation import Pod, View
 from cluster.platforms.nebius.section import Nebius
 from cluster.platforms.observer import Access, Answer, Asked, Ended, StatusReport, Table
@@ -31,6 +39,11 @@ QUESTIONS: Mapping[str, tuple[str, ...]] = {
     "pods": ("get", "pods,deployments.apps", "--all-namespaces", "--output=json"),
     "events": ("get", "events", "--all-namespaces", "--field-selector=type!=Normal", "--output=json"),
     "nodes": ("get", "nodes", "--output=json"),
+    "alerts": (
+        "get",
+        "--raw",
+        f"/api/v1/namespaces/{MONITORING_NAMESPACE}/services/{ALERTMANAGER}:9093/proxy/api/v2/alerts?active=true",
+    ),
 }
 """Arguments of kubectl, by the name of what can't be read if it fails."""
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -49,7 +62,7 @@ class Soperator:
     def status(access: Access) -> StatusReport:
         """The SlurmCluster with its nodesets, pods and checks, and Slurm's nodes, partitions and jobs."""
         seen, view, _ = _read(access)
-        shown = ["cluster", "nodesets", "nodes", "drained", "partitions", "queue", "checks", "pods"]
+        shown = ["cluster", "nodesets", "nodes", "drained", "alerts", "partitions", "queue", "checks", "pods"]
         return _report(seen, view, health.findings(seen, view, now=time.time()), shown)
 
     @staticmethod
@@ -139,7 +152,7 @@ def _read(
         facts = access.run(observation.script(mark, more=more))
         answers = {name: answer.result() for name, answer in asked.items()}
     view = _view(access, answers)
-    return _observation(access, view, facts, mark), view, answers
+    return _observation(access, view, facts, mark, observation.alerts(answers["alerts"].out)), view, answers
 
 
 def _view(access: Access, found: Mapping[str, Answer]) -> View:
@@ -160,8 +173,13 @@ def _view(access: Access, found: Mapping[str, Answer]) -> View:
         hosts=observation.hosts(found["nodes"].items),
         replacement=observation.may_replace(objects.get("Deployment", ())),
         logs=_crash_logs(access, [pod for pod in pods if pod.crashes][:_LOGS]),
-        unread={name: answer.why for name, answer in found.items() if answer.code and NO_KIND not in answer.err},
+        unread={name: answer.why for name, answer in found.items() if answer.code and not _absent(answer.err)},
     )
+
+
+def _absent(error: str) -> bool:
+    """Return whether there is no such kind, or no Alertmanager, which a stack may do without."""
+    return NO_KIND in error or ("(NotFound)" in error and ALERTMANAGER in error)
 
 
 def _crash_logs(access: Access, pods: Sequence[Pod]) -> dict[str, str]:
@@ -174,7 +192,9 @@ def _crash_logs(access: Access, pods: Sequence[Pod]) -> dict[str, str]:
         return dict(zip((pod.name for pod in pods), pool.map(text, pods), strict=True))
 
 
-def _observation(access: Access, view: View, done: Ended, mark: str) -> ClusterObservation:
+def _observation(
+    access: Access, view: View, done: Ended, mark: str, alerts: Sequence[dict[str, str]]
+) -> ClusterObservation:
     """The cluster's targets as machines: reached if their pod is ready, the controller's with slurmctld's view."""
     pods = {pod.name: pod for pod in view.pods if pod.namespace == view.namespace}
     machines: list[MachineObservation] = []
@@ -185,6 +205,8 @@ def _observation(access: Access, view: View, done: Ended, mark: str) -> ClusterO
         if name == access.controller:
             reached, why = done.reached, "" if done.reached else done.err
             facts = Observation(slurm=observation.parsed(done.out, mark)) if done.reached else facts
+            if alerts:
+                facts["alerts"] = [*alerts]
         machines.append(
             MachineObservation(
                 name=name, roles=roles, reached=reached, why=why, facts=facts, asked=done.asked, answered=done.answered

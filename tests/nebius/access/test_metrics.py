@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import stat
 import sys
 import time
@@ -14,8 +15,10 @@ from cli.cluster.cluster import from_outputs
 from cli.cluster.dashboard import Prometheus
 from cli.commands.dashboard import _hosts
 from cli.errors import CliError
+from cluster.platforms.nebius.names import ALERTMANAGER
 from tests.e2e.cluster import PATIENCE
-from tests.nebius.access.conftest import OUTPUTS, calls
+from tests.nebius.access.cluster_objects import World
+from tests.nebius.access.conftest import OUTPUTS, Hpc, calls
 
 PROXY = """\
 import os, socket, sys
@@ -84,3 +87,29 @@ def test_why_it_cannot_be_reached_is_kubectls_own_reason(kubectl: Callable[[str]
     kubectl("echo 'error: You must be logged in to the server (Unauthorized)' >&2; exit 1")
     with pytest.raises(CliError, match=r"^vmsingle-victoria-metrics-k8s-stack:8428 does not answer: "):
         Prometheus(from_outputs("nebius", OUTPUTS)).ask("-/ready")
+
+
+ALERT = {
+    "labels": {"alertname": "NodeDown", "severity": "critical", "actor": "an administrator", "node": "worker-0"},
+    "annotations": {"summary": "slurmctld has worker-0 down", "todo": "./hpc status STACK"},
+    "startsAt": "2026-11-23T09:15:00.000Z", "status": {"state": "active"},
+}  # fmt: skip
+
+
+@pytest.mark.usefixtures("up")
+@pytest.mark.parametrize(
+    ("answer", "shown"),
+    [
+        (f"echo {shlex.quote(json.dumps([ALERT]))}", ["ALERT", "NodeDown", "2026-11-23T09:15:00", "an administrator"]),
+        ("echo '[]'", []),
+        # A stack may have no section `monitoring`.
+        (f"echo 'Error from server (NotFound): services \"{ALERTMANAGER}\" not found' >&2; exit 1", []),
+    ],
+)  # fmt: skip
+def test_status_lists_alerts_that_fire(hpc: Hpc, kubectl: Callable[[str], Path], answer: str, shown: list[str]):
+    raw = f"/api/v1/namespaces/monitoring-system/services/{ALERTMANAGER}:9093/proxy/api/v2/alerts"
+    kubectl(f"case \"$*\" in 'get --raw {raw}?active=true') {answer};; *) {World().script()};; esac")
+    ended = hpc("status", "nebius")
+    assert all(word in ended.out for word in shown)
+    assert ("NodeDown" in ended.out) is bool(shown)
+    assert "alerts" not in ended.out.partition("ALERT")[0], "they can be read"

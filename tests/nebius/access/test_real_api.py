@@ -15,7 +15,7 @@ from cli.access.kubectl import KubeApi, Kubernetes
 from cli.cluster.cluster import from_outputs
 from cli.cluster.dashboard import Prometheus
 from cluster.platforms.nebius.names import VMSINGLE
-from cluster.platforms.nebius.observer import QUESTIONS
+from cluster.platforms.nebius.observer import QUESTIONS, _absent
 from cluster.platforms.nebius.observer import applied as of_release
 from tests.nebius.access.conftest import OUTPUTS
 from tests.nebius.kube.cluster import Kube
@@ -52,6 +52,12 @@ def test_missing_kinds_are_distinguished_from_errors(api: KubeApi) -> None:
     answer = api.ask("get", "slurmclusters.example.nebius.ai", "--output=json")
     assert answer.code
     assert "the server doesn't have a resource type" in answer.err
+
+
+def test_a_cluster_without_metrics_has_no_alerts_and_no_error(api: KubeApi) -> None:
+    answer = api.ask(*QUESTIONS["alerts"])
+    assert answer.code
+    assert _absent(answer.err), answer.err
 
 
 @pytest.mark.parametrize("name", [name for name in QUESTIONS if name in ("pods", "events", "nodes")])

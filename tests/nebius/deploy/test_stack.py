@@ -109,10 +109,13 @@ def test_changes(lasting):
     assert site.run("up") == {"soperator-people": "update"}
     assert [one["name"] for one in slurm(site)["people"]["users"]] == ["alice", "bob"]
 
-    # One node more, then two fewer: those that leave are drained first, and deleted from Slurm when they are gone.
+    # Metrics, which go again below. One node more, then two fewer: those that leave are drained first, and deleted from
+    # Slurm when they are gone.
     gpu = {"machine_type": "gpu-h100-sxm/8gpu-128vcpu-1600gb"}
-    site.write(users=[ALICE], nodesets={"gpu": {"count": 3, **gpu}})
+    site.write(users=[ALICE], monitoring={}, nodesets={"gpu": {"count": 3, **gpu}})
     changed = site.run("up")
+    assert changed["soperator-charts-victoria-metrics-k8s-stack"] == "create"
+    assert changed["soperator-charts-dashboard-soperator-overview"] == "create"
     assert changed["soperator-nodes-worker-gpu-0"] == "update"
     assert changed["soperator-charts-nodesets"] == "update"
     assert "replace" not in changed.values()
