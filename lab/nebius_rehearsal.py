@@ -141,9 +141,12 @@ class NebiusRehearsal(Rehearsal):
             name: {key: value for key, value in one.items() if key not in own} | {"count": self._counts[name]}
             for name, one in given["nodesets"].items()
         }
+        # Receivers need secrets that are the stack's own.
+        metrics = {key: one for key, one in (given.get("monitoring") or {}).items() if key != "receivers"}
         return {
             ROOT: {
                 **given,
+                **({"monitoring": metrics} if self._config.monitoring else {}),
                 "nodesets": nodesets,
                 "partitions": {name: self._partition(name, one) for name, one in given["partitions"].items()},
                 "nebius": {
@@ -192,5 +195,6 @@ class NebiusRehearsal(Rehearsal):
             "Soperator and its charts: stand-ins with the same names, values and objects",
             "pods: local machines with real Slurm, which share accounts and /home; /mnt/jail is / of each",
             "GPUs, InfiniBand, containers and active checks: not there",
+            *(["metrics, alerts and logs: charts alone, which collect nothing"] if self._config.monitoring else []),
             "deletion protection: off",
         ]

@@ -456,7 +456,7 @@ ALERTS: tuple[Alert, ...] = (
         minutes=60,
         severity="warning",
         what="The certificate of {{ $labels.of }} ends within 30 days: whoever checks it will then get no metrics",
-        todo="./hpc up STACK, with another hpc:prometheusCertificate if it is your own",
+        todo="set hpc:prometheusCertificate to another if it is your own, then ./hpc up STACK",
         **_gauge("hpc_certificate_valid_seconds", "1000000", "9000000", of="prometheus"),
     ),
     Alert(

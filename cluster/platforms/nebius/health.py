@@ -52,8 +52,7 @@ PROBLEMS: Sequence[Problem] = (
             r"Switch configuration \S*?[0-9]{19,} has invalid child"
         ),
         what="slurmctld does not start: names of InfiniBand switches end in more digits than Slurm can read",
-        todo="set nebius.values: {slurm-cluster: {slurmConfig: {topologyPlugin: topology/default}}} in the stack file, "
-        "then: ./hpc up STACK",
+        todo="set slurm.topology: none in the stack file, then: ./hpc up STACK",
         fixed="5.0.0",
         source="soperator pull request 2623",
     ),

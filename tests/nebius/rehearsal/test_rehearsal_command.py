@@ -46,12 +46,15 @@ def test_a_preview_beside_a_running_rehearsal_has_its_addresses(tmp_path):
     assert not (tmp_path / "none").exists()
 
 
-def test_elastic_nodes_stay(tmp_path):
+def test_elastic_nodes_stay_and_alerts_reach_nobody(tmp_path):
     given = yaml.safe_load((ROOT / "Pulumi.nebius.yaml").read_text())["config"]
+    given["hpc:cluster"]["monitoring"] = {"disk_gb": 20, "receivers": {"slack": "#alerts"}}
     given["hpc:cluster"]["nodesets"]["worker"] |= {"count": {"min": 1, "max": 16}, "idle": "20m"}
     made = rehearse(parse(given), Request(stack="nebius", file=ROOT / "Pulumi.nebius.yaml", folder=tmp_path))
     (worker,) = made.settings()["hpc:cluster"]["nodesets"].values()
     assert (worker["count"], worker.get("idle")) == (4, None)
+    # Their secrets are the stack's.
+    assert made.settings()["hpc:cluster"]["monitoring"] == {"disk_gb": 20}
     assert "nodeset worker: 4 of 16 nodes" in made.stood_in
     assert any(line.startswith("elastic nodes of worker: all of them stay") for line in made.stood_in)
 
