@@ -24,7 +24,7 @@ from components.local.host.images import (
     stanzas,
 )
 from components.local.host.paths import HostError
-from tests.waiting import wait_for
+from tests.waiting import lives, wait_for
 
 ROOT = Path(__file__).parents[2]
 DIGEST = recipe("debian-12").digest
@@ -139,27 +139,15 @@ images.ensure_image("debian-12", Path(sys.argv[1]), print)
 
 def test_what_a_killed_build_left_is_removed_by_the_next(build: Build, tmp_path: Path) -> None:
     with subprocess.Popen([sys.executable, "-c", KILLED, str(tmp_path)], cwd=ROOT, stdout=subprocess.DEVNULL) as run:
-        halves = _until(lambda: list(tmp_path.glob(".build-*/half")))
+        wait_for(lambda: any(tmp_path.glob(".build-*/half")))
+        halves = list(tmp_path.glob(".build-*/half"))
         builder = int((halves[0].parent / "pid").read_text())
         run.send_signal(signal.SIGKILL)
         run.wait()
-    _until(lambda: not _alive(builder))
+    wait_for(lambda: not lives(builder))
     build(MAKE)
     base_images.ensure_image("debian-12", tmp_path, _nothing)
     assert sorted(path.name for path in tmp_path.iterdir()) == [".build.lock", DIGEST]
-
-
-def _alive(pid: int) -> bool:
-    try:
-        return " Z " not in Path(f"/proc/{pid}/stat").read_text()
-    except FileNotFoundError:
-        return False
-
-
-def _until(ready: Callable[[], object]) -> list[Path]:
-    found: list[object] = []
-    wait_for(lambda: found.append(ready()) or found[-1])
-    return found[-1] if isinstance(found[-1], list) else []
 
 
 class TestDigest:

@@ -3,14 +3,13 @@
 import os
 import pwd
 import threading
-import time
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 from scripts.jobs.quickcheck import container, driver, node
-from tests.waiting import PATIENCE
+from tests.waiting import PATIENCE, lives, wait_for
 
 V1 = "9:name=systemd:/x\n4:memory:/slurm/uid_1/job_3/step_0\n3:cpuset:/\n0::/x\n"
 V2 = "0::/system.slice/slurmstepd.scope/job_3/step_0\n"
@@ -171,19 +170,16 @@ class TestImage:
 
     def test_ends_with_the_run(self, here: Path):
         """All of it: enroot is a script, and what it has started goes on without it."""
-        self.program(here, "enroot", f"sleep 60 & echo $! >{here}/pid; wait")
+        self.program(here, "enroot", f"sleep 600 & echo $! >{here}/pid; wait")
         self.program(here, "scancel", "")
         runner = self.a_driver()
         thread = threading.Thread(target=runner._image)
         thread.start()
-        while not ((here / "pid").exists() and (here / "pid").read_text()):
-            time.sleep(0.01)
+        wait_for(lambda: (here / "pid").exists() and (here / "pid").read_text())
         runner.cancel_all()
         thread.join(PATIENCE)
         assert not thread.is_alive()
-        number = int((here / "pid").read_text())
-        state = Path(f"/proc/{number}/stat")
-        assert not state.exists() or state.read_text().split()[2] == "Z"
+        wait_for(lambda: not lives(int((here / "pid").read_text())))
 
 
 def test_a_container_that_fails_does_not_keep_a_node_from_the_job_over_all(monkeypatch: pytest.MonkeyPatch):

@@ -99,7 +99,9 @@ class Loop:
         left = self.settings["actions_per_hour"] - len(self.record.actions)
         actions, self._held = decision.restrain(actions, world, left=left)
         if self.settings["mode"] == "act" and not self.paused.exists() and not locked:
-            self._apply(actions, world)
+            self._register([action for action in actions if action.do is Do.REGISTER], world)
+            if others := [action for action in actions if action.do is not Do.REGISTER]:
+                self._apply(others, world)
             self._apply_flex(world)
         elif self.settings["mode"] == "advise":
             self._advise(actions, world)
@@ -281,10 +283,7 @@ class Loop:
         else:
             cluster_state.REGISTER.unlink(missing_ok=True)
 
-    def _apply(self, actions: Iterable[Action], world: World) -> None:
-        actions = list(actions)
-        self._register([action for action in actions if action.do is Do.REGISTER], world)
-        actions = [action for action in actions if action.do is not Do.REGISTER]
+    def _apply(self, actions: Sequence[Action], world: World) -> None:
         creates = [action for action in actions if action.do is Do.CREATE]
         many = [action for action in creates if len(action.nodes) > 1][BULKS:]
         creates = [action for action in creates if action not in many]
