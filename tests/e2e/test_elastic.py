@@ -110,9 +110,9 @@ def test_a_job_waits_for_capacity_gets_all_of_its_nodes_or_none_and_these_go_whe
     cloud.set()
     # What comes by itself ten minutes later.
     spare.inside("controller", "hpc-reconcile lift")
-    becomes(spare, waits, "COMPLETED")
     eventually(lambda: "NoCapacity" not in firing(spare), what="the end of the alert")
     spare.inside("controller", AS_BEFORE)
+    becomes(spare, waits, "COMPLETED")
     assert sorted(spare.run("cat", "/home/alice/ran").split()) == [f"spare-cpu-{n}" for n in range(4)]
     # It did not wait for slurmctld's next check, which is every 30 s.
     began = f"prolog_running_decr: Configuration for JobId={waits} is complete"
@@ -160,10 +160,10 @@ def test_the_host_of_an_idle_node_is_maintained_before_its_window_unless_a_brake
     maintained = lambda: any(row["path"].endswith("/performMaintenance") for row in cloud.requests())  # noqa: E731
     assert not maintained()
     spare.inside("controller", f"mv {settings}.kept {settings}; systemctl restart hpc-reconcile; {lift}")
-    journal = "cat /var/lib/hpc/controller/reconcile/journal.jsonl || true"
-    eventually(lambda: '"maintained"' in spare.inside("controller", journal), what="the end of the maintenance")
     eventually(lambda: "ReconcileHeld" not in firing(spare), what="the end of the alert")
     spare.inside("controller", AS_BEFORE)
+    journal = "cat /var/lib/hpc/controller/reconcile/journal.jsonl || true"
+    eventually(lambda: '"maintained"' in spare.inside("controller", journal), what="the end of the maintenance")
     becomes(spare, submit(spare, "--nodelist=spare-cpu-0"), "COMPLETED")
     assert maintained()
 
