@@ -105,6 +105,17 @@ def _monitoring(config: ClusterConfig) -> Iterator[Finding]:
         + (f" on {roster.monitoring_name(config)}" if wanted.machine else ""),
         todo="nothing" if kept < wanted.disk_gb else "raise disk_gb: there is no room for all of these days",
     )
+    if wanted.ops_agent:
+        samples = series * 86_400 / wanted.interval_seconds
+        yield Finding(
+            id="monitoring-samples",
+            level=Level.INFO,
+            at=("monitoring", "ops_agent"),
+            what=f"the Ops Agent sends about {max(samples / 1e6, 0.1):,.1f} million samples a day to Managed Service "
+            "for Prometheus, which bills by the sample",
+            todo="raise interval_seconds for fewer"
+            + (f", and have the agent in the image {config.image.name}" if config.image.name else ""),
+        )
     for number, cidr in enumerate(wanted.web.cidrs if wanted.web else ()):
         if cidr.endswith("/0"):
             yield Finding(

@@ -123,6 +123,11 @@ class Monitoring(Section):
     """Seconds between two collections of all metrics."""
     receivers: Receivers = Field(default_factory=Receivers.model_construct)
     """Who gets alerts. Default: nobody; `./hpc status` lists those that fire."""
+    ops_agent: Annotated[
+        Flag, NoEffect("the Ops Agent restarts on Prometheus' machine; Slurm and jobs are not affected")
+    ] = False
+    """On gcp: whether the Ops Agent on Prometheus' machine sends the metrics of all machines to Managed Service for
+    Prometheus too, which bills by the sample. Alerts stay with the cluster's own Prometheus."""
     web: Annotated[Web | None, SERVICE] = None
     """Prometheus for those who do not come by SSH. Default: it listens on the loopback address alone."""
 

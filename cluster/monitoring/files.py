@@ -13,6 +13,7 @@ import yaml
 from cluster.config.cluster import ClusterConfig
 from cluster.config.monitoring import Monitoring, Receivers
 from cluster.monitoring import alerts, gpus
+from cluster.platforms import registry
 from cluster.roster import (
     ROLES,
     Role,
@@ -121,6 +122,10 @@ def _servers(config: ClusterConfig, wanted: Monitoring) -> Any:  # noqa: ANN401 
         "secrets": {mark(name): secret_file(name) for name in wanted.receivers.secrets},
         "files": {name: text.removesuffix("\n").split("\n") for name, text in render(config, wanted).items()},
     }
+    if wanted.ops_agent:
+        lines = _yaml(config, _ops_agent(config, wanted)).removesuffix("\n").split("\n")
+        unit, file = registry.get(config.platform).ops_agent
+        found["ops_agent"] = {"unit": unit, "file": file, "lines": lines}
     if web:
         files = {key: secret_file(f"hpc:prometheus{key.capitalize()}") for key in ("password", "certificate")}
         found["web"] = {"user": web.user, "password": files["password"], "certificate": files["certificate"]}
@@ -183,6 +188,35 @@ def _prometheus(config: ClusterConfig, wanted: Monitoring) -> dict[str, Any]:
         "alerting": {"alertmanagers": [{"static_configs": [{"targets": [f"127.0.0.1:{ALERTMANAGER_PORT}"]}]}]},
         "scrape_configs": [*local, node, gpu, *(_slurm(config) if has_own_metrics(config) else ())],
     }
+
+
+OWN_JOBS = ("prometheus", "alertmanager")
+"""Jobs of Prometheus' own daemons, which are of no use elsewhere."""
+
+
+def _ops_agent(config: ClusterConfig, wanted: Monitoring) -> dict[str, Any]:
+    """The Ops Agent collects what Prometheus does, from its machine.
+
+    Its receiver takes static targets alone, no honor_labels, 10 s or more between two collections, and sets location,
+    namespace and cluster of each series by itself (ops-agent's confgenerator/prometheus.go).
+    """
+    prometheus = _prometheus(config, wanted)
+    jobs, every = [], {key: prometheus["global"][key] for key in ("scrape_interval", "scrape_timeout")}
+    groups = {
+        "node": json.loads(_targets(config, NODE_EXPORTER_PORT)),
+        "gpu": json.loads(_targets(config, gpus.PORT, with_gpus(config))),
+    }
+    for job in prometheus["scrape_configs"]:
+        name = job["job_name"]
+        if name in OWN_JOBS or groups.get(name) == []:
+            continue
+        static = groups.get(name) or job["static_configs"]
+        labelled = [{**one, "labels": {**one["labels"], "slurm_cluster": config.name}} for one in static]
+        kept = {key: value for key, value in job.items() if key != "file_sd_configs"}
+        jobs.append({**kept, **every, "static_configs": labelled})
+    receiver = {"type": "prometheus", "config": {"scrape_configs": jobs}}
+    pipelines = {"slurm_cluster": {"receivers": ["slurm_cluster"]}}
+    return {"metrics": {"receivers": {"slurm_cluster": receiver}, "service": {"pipelines": pipelines}}}
 
 
 def _of_machines(name: str, targets: str) -> dict[str, Any]:

@@ -175,6 +175,8 @@ class Platform:
     """Programs that jobs have, of those that not every cluster has: pyxis, apptainer, podman, mpi, pytorch."""
     dashboards: Callable[[ClusterConfig], Iterable[Any]] = _all_dashboards
     """Dashboards (cluster.monitoring.dashboards) with the panels that it has metrics for."""
+    ops_agent: tuple[str, str] = ("", "")
+    """Unit and file of configuration of its agent, which sends metrics to it (`monitoring.ops_agent`)."""
     watch: Callable[[ClusterConfig], str] = _no_watch
     """The address at which the controller asks who watches it (`controller.failover`)."""
     on_this_host: bool = False

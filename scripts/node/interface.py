@@ -140,6 +140,14 @@ class Reconcile(TypedDict):
     spares: dict[str, Spares]
 
 
+class OpsAgent(TypedDict):
+    """A platform's own agent, which sends metrics to it: its unit, its file of configuration, and lines of that."""
+
+    unit: str
+    file: str
+    lines: list[str]
+
+
 class Web(TypedDict):
     """Prometheus' listener for others than this machine: the user, and files of the password and of the certificate
     with its key."""
@@ -165,6 +173,7 @@ class Monitoring(_Metrics, total=False):
     prometheus_on: str
     prometheus: str
     alertmanager: str
+    ops_agent: OpsAgent  # absent where its configuration is the image's
     web: Web  # absent where Prometheus listens on the loopback address alone
     secrets: dict[str, str]
     files: dict[str, list[str]]

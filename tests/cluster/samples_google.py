@@ -172,6 +172,7 @@ APART_SAMPLES: list[Sample] = [
     ("monitoring.machine.disk.size_gb", at(*_MACHINE, "disk", size_gb=220), _REFUSED),
 ]
 MANAGED_SAMPLES: list[Sample] = [
+    ("monitoring.ops_agent", at("monitoring", ops_agent=True), _NOTHING),
     ("monitoring.web.cidrs", at("monitoring", "web", cidrs=["10.0.0.0/8"]), _NOTHING),
     ("controller.disk.size_gb", at("controller", "disk", size_gb=220), _REFUSED),
     ("login.disk.size_gb", at("login", "disk", size_gb=220), _REFUSED),

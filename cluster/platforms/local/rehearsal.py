@@ -252,7 +252,7 @@ def _monitoring(given: Section | None) -> Section:
     """Metrics and alerts as they are; nobody gets these, since a rehearsal has no way out, and no way in."""
     if given is None:
         return {}
-    found = {key: one for key, one in given.items() if key not in ("receivers", "machine", "web")}
+    found = {key: one for key, one in given.items() if key not in ("ops_agent", "receivers", "machine", "web")}
     own = {"machine": _only(given["machine"], "machine_type")} if given.get("machine") is not None else {}
     return {"monitoring": {**found, **own}}
 

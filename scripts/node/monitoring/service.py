@@ -11,14 +11,16 @@ import hashlib
 import json
 from pathlib import Path
 
-from interface import GpuExporter, Monitoring, Web
+from interface import GpuExporter, Monitoring, OpsAgent, Web
 from system.host import (
     STARTED,
     SetupError,
     forget,
     has_user,
     log,
+    read_json,
     remove,
+    run,
     service,
     stop_services,
     unread_units,
@@ -29,6 +31,7 @@ from system.host import (
 NODE_EXPORTER, PROMETHEUS, ALERTMANAGER = "prometheus-node-exporter", "prometheus", "prometheus-alertmanager"
 GPU_EXPORTER = "nvidia-dcgm-exporter"
 EXPORTER = "hpc-metrics"
+AGENT = Path("/etc/hpc/ops-agent.json")  # the platform's agent, and what the image has as its configuration
 DEFAULTS = Path("/etc/default")
 ETC = Path("/etc/prometheus")
 ALERTING = "alertmanager.yml"
@@ -153,6 +156,31 @@ def _serve(wanted: Monitoring) -> None:
     _package(PROMETHEUS, wanted["prometheus"], read)
     for name in OPEN if not web else ():
         remove(ETC / name)
+    _ops_agent(wanted.get("ops_agent"))
+
+
+def _ops_agent(wanted: OpsAgent | None) -> None:
+    """Have the platform's agent run with this configuration beside its built-in one; without any, with the image's."""
+    before = read_json(AGENT, {})
+    if wanted is not None:
+        file, text = Path(wanted["file"]), "\n".join(wanted["lines"]) + "\n"
+        if not file.parent.exists():
+            raise SetupError(
+                f"`monitoring.ops_agent` needs the package {wanted['unit']}, which this machine does not have: make "
+                "another image (image.snapshot), or name one that has it, or leave ops_agent out"
+            )
+        if not before:
+            image = file.read_text() if file.exists() else ""
+            write(
+                AGENT, json.dumps({"unit": wanted["unit"], "file": wanted["file"], "image": image}) + "\n", quiet=True
+            )
+        write(file, text)
+        service(wanted["unit"], settings=text, block=False)
+    elif before:
+        write(before["file"], before["image"])
+        run("systemctl", "restart", "--no-block", before["unit"])
+        forget(before["unit"])
+        remove(AGENT)
 
 
 def opened() -> bool:
@@ -230,6 +258,7 @@ def _stop(*names: str) -> None:
 def _remove_servers() -> bool:
     """Stop Prometheus and Alertmanager, and remove their data; True if they were here."""
     _stop(PROMETHEUS, ALERTMANAGER)
+    _ops_agent(None)
     mark = ETC / "targets/hpc.json"  # the last to go, so that one that was killed goes on
     if not mark.exists():
         return False

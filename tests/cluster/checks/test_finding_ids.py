@@ -22,7 +22,7 @@ image-provision-size image-recipe image-snapshot-future kernel-old key-unknown l
 login-public-nobody login-public-nowhere lustre-client lustre-kind-field lustre-size lustre-throughput
 machine-type-fabric machine-type-fabrics machine-type-gpu machine-type-platform machines-too-many mlperf-data-missing
 mlperf-data-owner mlperf-data-root mlperf-not-prepared mlperf-storage-size monitoring-disk
-monitoring-disk-small monitoring-open
+monitoring-disk-small monitoring-open monitoring-samples
 mount-hides mount-overlap
 mpi-default nccl-against
 nccl-average-differs nccl-average-failed nccl-collective-assumed nccl-complaints nccl-drop nccl-fabric-inactive

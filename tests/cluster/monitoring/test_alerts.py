@@ -68,6 +68,31 @@ def test_prometheus_and_alertmanager_accept_their_files(stack: str, promtool: To
     amtool("check-config", tmp_path / "alertmanager.yml")
 
 
+@pytest.mark.slow
+def test_the_ops_agent_collects_what_prometheus_does_in_the_form_that_it_takes(promtool: Tool, tmp_path: Path):
+    cluster = config("example-gcp")
+    assert cluster.monitoring
+    agent = (files.monitoring(cluster, "monitoring") or {})["ops_agent"]
+    given = yaml.safe_load("\n".join(agent["lines"]))["metrics"]
+    assert given["service"]["pipelines"]["slurm_cluster"]["receivers"] == list(given["receivers"])
+    receiver = given["receivers"]["slurm_cluster"]
+    # Prometheus' own, of which the agent's receiver takes less (confgenerator/prometheus.go, validatePrometheus).
+    (tmp_path / "prometheus.yml").write_text(yaml.safe_dump(receiver["config"]))
+    promtool("check", "config", tmp_path / "prometheus.yml")
+    assert (receiver["type"], list(receiver["config"])) == ("prometheus", ["scrape_configs"])
+    wanted = yaml.safe_load(files.render(cluster, cluster.monitoring)["prometheus.yml"])
+    named = {job["job_name"] for job in wanted["scrape_configs"]} - set(files.OWN_JOBS)
+    assert {job["job_name"] for job in receiver["config"]["scrape_configs"]} == named
+    for job in receiver["config"]["scrape_configs"]:
+        assert not {"honor_labels", "file_sd_configs"} & set(job)
+        assert {"scrape_interval", "static_configs"} <= set(job)
+        labels = {label for group in job["static_configs"] for label in group["labels"]}
+        assert not {"location", "namespace", "cluster"} & labels
+        assert labels >= {"slurm_cluster"}
+        for rule in (*job.get("relabel_configs", ()), *job.get("metric_relabel_configs", ())):
+            assert rule.get("target_label") not in ("location", "namespace", "cluster", "__name__")
+
+
 def test_names_of_alerts_are_unique():
     names = [alert.name for alert in ALERTS]
     assert len(set(names)) == len(names)

@@ -39,7 +39,9 @@ def _monitoring(cluster: ClusterConfig) -> dict[str, str]:
     files = {name.replace("/", "-"): text for name, text in monitoring.render(cluster, wanted).items()}
     files.pop(monitoring.RULES.replace("/", "-"))
     part = monitoring.monitoring(cluster, monitoring.server(wanted)) or {}
-    said = {name: value for name, value in part.items() if name not in ("files", "idle")}
+    said = {name: value for name, value in part.items() if name not in ("files", "idle", "ops_agent")}
+    if agent := part.get("ops_agent"):
+        files["ops-agent.yaml"] = "\n".join([*agent["lines"], ""])
     arguments = {**said, "node_exporter": monitoring.node_exporter(cluster)}
     return {**files, "monitoring.json": json.dumps(arguments, indent=2) + "\n"}
 

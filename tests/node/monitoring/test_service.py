@@ -41,7 +41,7 @@ def started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
         monkeypatch.setattr(service, name, tmp_path / name.lower())
         (tmp_path / name.lower()).mkdir()
     monkeypatch.setattr(service, "GPU_UNITS", (tmp_path / "units",))
-    for name in ("SETTINGS", "UNIT", "GPU_FIELDS"):
+    for name in ("SETTINGS", "UNIT", "GPU_FIELDS", "AGENT"):
         monkeypatch.setattr(service, name, tmp_path / name.lower())
     for name in (service.PROMETHEUS, service.ALERTMANAGER, service.NODE_EXPORTER):
         (tmp_path / "defaults" / name).write_text('ARGS=""\n')
@@ -151,6 +151,27 @@ def test_what_asks_on_the_machine_has_password_and_certificate(
     finally:
         server.shutdown()
         server.server_close()
+
+
+def test_the_ops_agent_gets_its_configuration_and_the_images_back(
+    tmp_path: Path, started: list[str], monkeypatch: pytest.MonkeyPatch
+):
+    file = tmp_path / "google" / "config.yaml"
+    ran: list[tuple[str, ...]] = []
+    monkeypatch.setattr(service, "run", lambda *command: ran.append(command))
+    wanted: Monitoring = {**WANTED, "ops_agent": {"unit": "agent", "file": str(file), "lines": ["metrics: {}"]}}
+    with pytest.raises(SetupError, match=r"monitoring\.ops_agent"):
+        service.control(wanted)
+    file.parent.mkdir()
+    file.write_text("of the image\n")
+    for _ in range(2):
+        service.control(wanted)
+        assert file.read_text() == "metrics: {}\n"
+    assert "agent" in started
+    service.control(WANTED)
+    assert (file.read_text(), [path.name for path in file.parent.iterdir()]) == ("of the image\n", ["config.yaml"])
+    service.control(WANTED)
+    assert ran == [("systemctl", "restart", "--no-block", "agent")]
 
 
 def test_what_was_started_is_removed_and_nothing_of_others(tmp_path: Path, started: list[str]):
