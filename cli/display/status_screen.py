@@ -142,11 +142,15 @@ def failover(seen: ClusterObservation, now: float) -> Table:
 
 
 def alerts(seen: ClusterObservation) -> Table:
-    """Alerts of Prometheus that fire."""
-    rows = [
-        (one["name"], one["severity"], one["since"][:19], one["actor"], cut(one["summary"], 100))
-        for one in seen.monitoring.part("alerts") or []
-    ]
+    """Alerts of Prometheus that fire; of one that fires for many machines, the first."""
+    groups: dict[tuple[str, str, str], list[tuple[str, str]]] = defaultdict(list)
+    for one in seen.monitoring.part("alerts") or []:
+        groups[one["name"], one["severity"], one["actor"]].append((one["since"][:19], one["summary"]))
+    rows = []
+    for (name, severity, actor), there in groups.items():
+        since, what = min(there)
+        more = f", and {len(there) - 1} more" if len(there) > 1 else ""
+        rows.append((name, severity, since, actor, f"{cut(what, 100)}{more}"))
     return _headed(("ALERT", "SEVERITY", "SINCE (UTC)", "WHO ACTS", "WHAT"), rows)
 
 

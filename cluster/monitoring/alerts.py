@@ -226,7 +226,8 @@ ALERTS: tuple[Alert, ...] = (
     Alert(
         name="SchedulerSlow",
         # Slurm ends a pass that has begun two seconds before, as its clock has whole ones (max_sched_time).
-        expression="slurm_schedule_cycle_last > 1e6",
+        # Passes after a single event are short ones.
+        expression="max_over_time(slurm_schedule_cycle_last[5m]) > 1e6",
         minutes=10,
         severity="warning",
         what="A pass of the scheduler takes more than a second; Slurm ends it after two, before the end of the queue",
@@ -479,7 +480,8 @@ ALERTS: tuple[Alert, ...] = (
     ),
     Alert(
         name="NoCapacity",
-        expression="hpc_reconcile_cooling > 0",
+        # A way that has cooled down is tried again, and refused again, every 10 to 60 minutes.
+        expression="max_over_time(hpc_reconcile_cooling[15m]) > 0",
         minutes=60,
         severity="warning",
         what="The cloud has refused machines of elastic nodes for an hour",

@@ -34,7 +34,7 @@ def firing(cluster: Cluster) -> set[str]:
 AT_ONCE = r"""
 set -e
 cp /etc/prometheus/rules/hpc.yml /etc/prometheus/prometheus.yml /etc/hpc/metrics.json /root
-sed -Ei 's/for: [0-9]+m/for: 0s/; s/\[15m:1m\]/[30s:5s]/; s/\[1[05]?m\]/[20s]/' /etc/prometheus/rules/hpc.yml
+sed -Ei 's/for: [0-9]+m/for: 0s/; s/\[15m:1m\]/[30s:5s]/; s/\[(1|5|10|15)m\]/[20s]/' /etc/prometheus/rules/hpc.yml
 sed -Ei 's/> 86400/> 0/; s/> 5000/> 5/; s/\[6h\]\) >= 3/[1m]) >= 1/; s/tmpfs[|]//' \
     /etc/prometheus/rules/hpc.yml
 sed -Ei 's/(_interval|_timeout): [0-9]+s/\1: 3s/' /etc/prometheus/prometheus.yml

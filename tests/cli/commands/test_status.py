@@ -190,6 +190,11 @@ class TestScreen:
         facts(seen, "controller")["alerts"] = [{**alert, "since": "2026-11-23T14:29:19.4Z", "summary": "It is down"}]
         row = ("NodeDown", "critical", "2026-11-23T14:29:19", "administrator", "It is down")
         assert status_screen.alerts(seen)[1:] == [row]
+        later = {**alert, "since": "2026-11-23T15:00:00Z", "summary": "It is down too"}
+        facts(seen, "controller")["alerts"] += [later, {**later, "severity": "warning"}]
+        first = (*row[:-1], "It is down, and 1 more")
+        other = (row[0], "warning", "2026-11-23T15:00:00", row[3], later["summary"])
+        assert status_screen.alerts(seen)[1:] == [first, other]
         facts(seen, "controller")["alerts"] = {"error": "Connection refused"}
         assert [finding.id for finding in findings(seen)] == ["monitoring-down"]
 
