@@ -195,7 +195,7 @@ def test_alerts_fire_under_their_faults_and_clear(sick: Cluster):
         values["DCGM_FI_DEV_GPU_UTIL"] = {"0": 0, "1": 0}
         if number == 0:
             # Errors are new ones.
-            has_values = lambda: bool(prometheus(sick, "query?query=DCGM_FI_DEV_XID_ERRORS")["result"])  # noqa: E731
+            has_values = lambda: bool(prometheus(sick, "query?query=DCGM_FI_DEV_XID_ERRORS%20offset%2010s")["result"])  # noqa: E731
             eventually(has_values, what="values before the errors")
             sick.inside("gpu-0", f"echo '{json.dumps(values)}' >/run/dcgm-stand-in.json")
 
