@@ -16,6 +16,9 @@ ROOT = "hpc:cluster"
 PROVIDERS = ("gcp",)
 """Sections of the cluster that a stack file has as settings of Pulumi's provider: `gcp:zone`."""
 
+OLDEST_KERNEL = 120
+"""Days after which a kernel is warned of (ours). Who becomes root by a fault in it can read the cluster's key."""
+
 Location = tuple[str | int, ...]
 """Keys and list positions below the root, such as `("users", 0, "uid")`."""
 

@@ -2,16 +2,12 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal, get_args
 
 from cluster.catalog import MACHINE_TYPES, Gpu, MachineType
 from cluster.config.cluster import ClusterConfig
 from cluster.config.machines import Nodeset
 from cluster.config.monitoring import MonitoringMachine
-
-Role = Literal["controller", "login", "monitoring", "node"]
-ROLES: tuple[Role, ...] = get_args(Role)
-"""Roles of machines, in the order in which machines are listed."""
+from scripts.node.interface import Role
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,7 +8,7 @@ from typing import Any
 from cli.access import remote
 from cli.cluster.cluster import Cluster, from_outputs
 from cluster.observe.observation import ClusterObservation, MachineObservation, Observation
-from cluster.roster import ROLES
+from scripts.node.interface import ROLES
 
 SECONDS = 8.0
 """Time limit of one machine's answer: twice its own (scripts/node/collect.py), for the connection's sake."""

@@ -94,8 +94,6 @@ SNAPSHOTS = {"2026-11": "20261121T000000Z", "2025-01": "20261101T000000Z"}
 """The date of Ubuntu's archive that each version takes its packages from. One line for each: a new version gets a date
 on which snapshot.ubuntu.com has its kernels; those that are there stay. A stack moves its own by `image.snapshot`.
 Snapshots go back to March 2023, and are kept for two years at least (snapshot.ubuntu.com)."""
-OLDEST_KERNEL = 120
-"""Days after which a kernel is warned of (ours). Who becomes root by a fault in it can read the cluster's key."""
 # Source of drivers: QUALIFIED in cluster/catalog/prologs.py.
 R570 = Driver(branch="570", version="570.133.20", package="570.133.20-0ubuntu1", cuda=12)
 # The newest with an rxdm prolog that is published (the same source), of a branch that NVIDIA supports for long.

@@ -9,8 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from cluster.catalog.recipes import OLDEST_KERNEL
-from cluster.findings import Actor
+from cluster.findings import OLDEST_KERNEL, Actor
 from cluster.observe.health.check_results import ADVICE
 from scripts.node.health.kinds import KINDS, MACHINE
 

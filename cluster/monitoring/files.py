@@ -15,8 +15,6 @@ from cluster.config.monitoring import Monitoring, Receivers
 from cluster.monitoring import alerts, gpus
 from cluster.platforms import registry
 from cluster.roster import (
-    ROLES,
-    Role,
     controller_name,
     elastic_names,
     has_gpus,
@@ -26,6 +24,7 @@ from cluster.roster import (
 )
 from cluster.slurm import paths
 from cluster.slurm.slurm_conf import has_own_metrics, private_data
+from scripts.node.interface import ROLES, Role
 from scripts.node.interface import Monitoring as Payload
 
 PROMETHEUS_PORT, ALERTMANAGER_PORT, NODE_EXPORTER_PORT = 9090, 9093, 9100

@@ -12,7 +12,7 @@ from typing import Any
 from cluster.config.accounting import Qos
 from cluster.config.section import slurm_fields
 from cluster.observe.observation import NOTHING, ClusterObservation, Difference, MachineObservation, Mends
-from cluster.slurm.files import CONTROLLER_FILES
+from cluster.slurm.paths import CONTROLLER_FILES
 from scripts.node.slurm.hostlist import expand
 from scripts.node.slurm.output import same_limit, seconds_of
 

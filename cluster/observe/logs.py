@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from cluster.roster import ROLES
 from cluster.slurm.paths import LOGS
+from scripts.node.interface import ROLES
 
 EVERYWHERE: Final = ROLES
 DEFAULT_LINES = 50

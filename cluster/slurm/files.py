@@ -12,11 +12,6 @@ from cluster.slurm.slurm_conf import render_conf, tokens
 from cluster.slurm.text import Group, document, groups, header, section
 from scripts.node.slurm import hostlist
 
-JOB_SUBMIT, SITE_RULES = "job_submit.lua", "job_submit_site.lua"
-"""The file that slurmctld reads, beside slurm.conf (get_extra_conf_path, src/plugins/job_submit/lua), and the stack's
-own rules, which that one runs."""
-CONTROLLER_FILES = {"slurmdbd.conf", JOB_SUBMIT, SITE_RULES}
-"""Files that slurmctld hands to nobody."""
 _PLAIN = re.compile(r"^[A-Za-z0-9_.!%*+,:;<>?@^~-]+$")
 
 
@@ -28,8 +23,8 @@ def render(config: ClusterConfig, addresses: Mapping[str, str] | None = None) ->
     """
     lua = config.slurm.job_submit_lua
     return {
-        JOB_SUBMIT: f'dofile("{paths.SUBMISSIONS}")\n',
-        **({} if lua is None else {SITE_RULES: lua.rstrip("\n") + "\n"}),
+        paths.JOB_SUBMIT: f'dofile("{paths.SUBMISSIONS}")\n',
+        **({} if lua is None else {paths.SITE_RULES: lua.rstrip("\n") + "\n"}),
         "slurm.conf": render_conf(config, addresses),
         "gres.conf": render_gres(config),
         "cgroup.conf": render_cgroup(config),

@@ -15,6 +15,11 @@ MAIL = "/usr/local/sbin/hpc-mail"
 """Sends a job's mail with /usr/bin/mail; scripts/node/slurm/slurmctld.py puts it on the controller."""
 SUBMISSIONS = f"{CONFIG}/submissions.lua"
 """Notes what a job asks for, in its environment; scripts/node/slurm/slurmctld.py puts it on the controller."""
+JOB_SUBMIT, SITE_RULES = "job_submit.lua", "job_submit_site.lua"
+"""The file that slurmctld reads, beside slurm.conf (get_extra_conf_path, src/plugins/job_submit/lua), and the stack's
+own rules, which that one runs."""
+CONTROLLER_FILES = {"slurmdbd.conf", JOB_SUBMIT, SITE_RULES}
+"""Files that slurmctld hands to nobody."""
 REBOOT = "/usr/sbin/reboot"
 """The program of Debian's and Ubuntu's systemd-sysv. A program and no more: of a line slurmd runs the first word alone
 for a job that asks for a reboot (src/slurmd/slurmd/req.c, _rpc_reboot)."""

@@ -21,7 +21,7 @@ from cluster.config.validators.settings import minutes
 from cluster.jobs.script import environment
 from cluster.people import NORMAL, default_account, unix_groups
 from cluster.platforms import registry
-from cluster.roster import MachineSpec, Role, controller_name, elastic_names, node_names, static_names
+from cluster.roster import MachineSpec, controller_name, elastic_names, node_names, static_names
 from cluster.slurm import paths, power_saving
 from cluster.slurm.files import render, render_slurmdbd
 from cluster.slurm.health import health, measurements
@@ -39,6 +39,7 @@ from scripts.node.interface import (
     ReconcileCloud,
     ReconcileNodeset,
     Rights,
+    Role,
     Rxdm,
     Spares,
     StateDisk,

@@ -4,7 +4,11 @@ The stack's side (components/slurm/payload.py, cluster/observe) imports them too
 types on both sides. Machines of an earlier version read and write some of these: keys are added, never renamed.
 """
 
-from typing import Any, TypedDict
+from typing import Any, Literal, TypedDict, get_args
+
+Role = Literal["controller", "login", "monitoring", "node"]
+ROLES: tuple[Role, ...] = get_args(Role)
+"""Roles of machines, in the order in which machines are listed."""
 
 
 class Mount(TypedDict):

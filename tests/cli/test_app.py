@@ -139,7 +139,7 @@ HEAVY = {"pulumi", "grpc", "engine.core.operation", "cluster.config", "rich.live
 
 @pytest.mark.parametrize(
     "arguments",
-    [["--help"], ["up", "--help"], ["stacks"], ["run", "dev", "--", "id"], ["outputs", "dev"]],
+    [["--help"], ["up", "--help"], ["stacks"], ["run", "dev", "--", "id"], ["outputs", "dev"], ["status", "dev"]],
     ids=" ".join,
 )
 def test_light_commands_stay_light(arguments: list[str], tmp_path: Path) -> None:

@@ -4,11 +4,10 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime, timezone
 from typing import Any
 
-from cluster.catalog.recipes import OLDEST_KERNEL
-from cluster.findings import ClusterFinding
+from cluster.findings import OLDEST_KERNEL, ClusterFinding
 from cluster.observe.health.daemons import last_words
 from cluster.observe.observation import ClusterObservation, MachineObservation
-from cluster.slurm.files import CONTROLLER_FILES
+from cluster.slurm.paths import CONTROLLER_FILES
 
 LIFETIME = 300
 """Seconds that a credential lives (munge(7)): a clock that differs by more makes every one expired or not yet made."""

@@ -9,13 +9,13 @@ from cluster import roster
 from cluster.catalog import DISK_TYPES, MACHINE_TYPES, DiskType
 from cluster.catalog.machine_families import ACCELERATORS
 from cluster.catalog.prologs import RXDM_VERSIONS, branch, fitting
-from cluster.catalog.recipes import NEWEST, OLDEST_KERNEL
+from cluster.catalog.recipes import NEWEST
 from cluster.checks import machines
 from cluster.config.cluster import ClusterConfig
 from cluster.config.fields import given, shown
 from cluster.config.machines import Disk
 from cluster.config.validators.formats import is_within
-from cluster.findings import Finding, Level, Location, dotted, listing
+from cluster.findings import OLDEST_KERNEL, Finding, Level, Location, dotted, listing
 from cluster.platforms.gcp import address_plan, capacity_checks, disks
 from cluster.platforms.gcp.address_plan import fabric_of
 from cluster.platforms.gcp.disks import find_size_errors, find_type_errors

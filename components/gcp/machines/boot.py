@@ -15,10 +15,11 @@ from pulumi_gcp import secretmanager, storage
 
 from cluster.config import ClusterConfig
 from cluster.platforms.gcp.names import labels, place, search_domains
-from cluster.roster import ROLES, MachineSpec, controller_name, machines
+from cluster.roster import MachineSpec, controller_name, machines
 from components.slurm import payload
 from components.slurm.keys import ClusterKeys
 from components.slurm.payload import DATABASE_PASSWORD, MUNGE_KEY
+from scripts.node.interface import ROLES
 
 VIEWER = "roles/storage.objectViewer"
 
