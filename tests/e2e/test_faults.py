@@ -130,13 +130,15 @@ class TestDaemons:
         frail.inside("controller", f"rm -f {GO} /tmp/*.said")
         batch = submit(frail, "-w frail-cpu-1")
         running, waiting = f"-w frail-cpu-0 sh -c '{faults.WAITS}; echo went on'", "-N3 --exclusive echo came"
-        for name, what in {"running": running, "waiting": waiting}.items():
+        listed = "squeue --noheader --format=%T"
+        for name, what, before in (("running", running, []), ("waiting", waiting, ["PENDING"])):
             # Quiet: without a word about a node that is not free yet. Errors are printed all the same.
             start = f'nohup sh -c "srun --quiet {what}; echo code \\$?" > /tmp/{name}.said 2>&1 </dev/null &'
             frail.inside("controller", f"cd /tmp; {start}")
+            # One after the other: what waits for all nodes would keep the other one waiting.
+            begun = [*before, "RUNNING", "RUNNING"]
+            eventually(lambda b=begun: sorted(frail.inside("controller", listed).split()) == b, what=f"{name} job")
         starts(frail, batch)
-        listed, begun = "squeue --noheader --format=%T", ["PENDING", "RUNNING", "RUNNING"]
-        eventually(lambda: sorted(frail.inside("controller", listed).split()) == begun, what="the start of two jobs")
         kill = "systemctl kill --kill-whom=main --signal=KILL"
         frail.inside("controller", f"{kill} slurmctld slurmdbd mariadb munge; ! scontrol ping >/dev/null")
         for node in ("cpu-0", "cpu-1"):
