@@ -67,7 +67,7 @@ def placed(nodes: int, reported: dict[str, str], taken: list[str], jobs: list[in
     """Have slurmctld place jobs, one after the other; the nodes of each."""
     sys.path.insert(0, SETUP)
     topology: Any = import_module("slurm.topology")
-    expand: Any = import_module("slurm.conf_changes").expand
+    expand: Any = import_module("slurm.hostlist").expand
     with TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "state").mkdir()

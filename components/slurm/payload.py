@@ -96,7 +96,7 @@ UNPACK = f"python3 -c {shlex.quote(_UNPACK)} {SETUP}"
 @cache
 def setup_files() -> dict[str, str]:
     """Text of every file of the set-up, by its path in the folder."""
-    paths = [path for path in FOLDER.rglob("*") if path.is_file() and path.suffix != ".pyc"]
+    paths = [path for path in FOLDER.rglob("*") if "__pycache__" not in path.parts and path.is_file()]
     return {name: (FOLDER / name).read_text() for name in sorted(str(path.relative_to(FOLDER)) for path in paths)}
 
 

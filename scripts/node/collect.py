@@ -283,7 +283,7 @@ def _cluster_state(*, controls: bool) -> dict[str, Any]:
 def _setup() -> str:
     """A hash of the set-up's files here, made as components/slurm/payload.py makes it."""
     whole, here = hashlib.sha256(), Path(__file__).parent
-    paths = [path for path in here.rglob("*") if path.is_file() and path.suffix != ".pyc"]
+    paths = [path for path in here.rglob("*") if "__pycache__" not in path.parts and path.is_file()]
     for name in sorted(str(path.relative_to(here)) for path in paths):
         text = (here / name).read_text()
         whole.update(f"{name}\0{len(text)}\0{text}".encode())

@@ -18,6 +18,10 @@ QUERY_SECONDS = 3600.0  # millions of job records
 def configure() -> bool:
     """Write the server's settings and have it start; True when it was (re)started. Does not wait until it answers."""
     text = settings(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+    if run("systemctl", "show", "--property=ActiveState", "--value", "mariadb").strip() == "activating":
+        # At a boot it has begun already: one that is told to end in the middle of its start may never do, and systemd
+        # gives it a quarter of an hour.
+        succeeds("systemctl", "start", "mariadb", timeout=180)
     write(CONFIG, text)
     return service("mariadb", settings=text, block=False)
 

@@ -222,9 +222,9 @@ def _nccl(part: dict[str, Any], due: list[str], _: list[str], wanted: dict[str, 
     """Run the NCCL test of each node, side by side, as the user who has built it; act on its average."""
     found: Results = {}
     for name in due:
-        state = cluster_state.given(outcome.RESULTS / f"{name}.json").get("checks", {}).get("gpu-driver", {})
-        if state.get("state") != "ok":
-            found[name] = ("skipped", state.get("text") or "the driver was not checked yet")
+        driver = outcome.check_of(cluster_state.given(outcome.RESULTS / f"{name}.json"), "gpu-driver")
+        if driver.get("state") != "ok":
+            found[name] = ("skipped", str(driver.get("text") or "the driver was not checked yet"))
     sound = {name: name for name in due if name not in found}
     for name, average in _averages("nccl", part, sound, wanted).items():
         least = part["busbw_gbps"]

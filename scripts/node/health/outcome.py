@@ -146,8 +146,15 @@ def _is_common(name: str, kind: str) -> bool:
     files = {path: path.lstat().st_mtime for path in RESULTS.glob("*.json") if path.stem != name}
     newest = max(files.values(), default=0.0)
     recent = [cluster_state.given(path) for path, time in files.items() if time > newest - RECENT]
-    failing = [result for result in recent if result.get("checks", {}).get(kind, {}).get("state") == "failed"]
+    failing = [result for result in recent if check_of(result, kind).get("state") == "failed"]
     return len(failing) * 2 > len(recent)
+
+
+def check_of(result: dict[str, Any], kind: str) -> dict[str, Any]:
+    """Return what a node's result has of a check; empty for anything else that root of the node has written there."""
+    checks = result.get("checks")
+    found = checks.get(kind) if isinstance(checks, dict) else None
+    return found if isinstance(found, dict) else {}
 
 
 def results() -> dict[str, Any]:

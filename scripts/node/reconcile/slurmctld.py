@@ -88,17 +88,19 @@ def health_of(nodes: Mapping[str, Node]) -> dict[str, Health]:
         if "DRAIN" not in node.states or not node.reason.startswith((decision.HEALTH, decision.NEW)):
             continue
         last = cluster_state.given(cluster_state.HEALTH / f"{name}.json")
-        failed = any(one.get("state") == "failed" for one in last.get("checks", {}).values())
-        if "time" in last:
-            passes = int(last.get("passes", 0))
-            faults = min(map(float, last.get("faults", {}).values()), default=0.0)
-            measured = read_json(outcome.MEASURED / f"{name}.json", {})
-            late = [one for one in measured.values() if one["state"] == "failed" and not one.get("common")]
-            slow = max((float(one["time"]) for one in late), default=0.0)
-            repair = bool(last.get("repair"))
-            one = Health(float(last["time"]), failed, passes, repair, faults, slow)
-            pair = measured.get("fabric", {})
-            if pair.get("state") == "skipped" and "fabric" in kinds(node.reason):
-                one = replace(one, unmeasured=float(pair["time"]))
-            found[name] = one
+        try:
+            at, passes = output.moment(last.get("time")), int(last.get("passes", 0))
+            failed = any(one.get("state") == "failed" for one in last.get("checks", {}).values())
+            faults = [since for fault in last.get("faults", {}).values() if (since := output.moment(fault)) is not None]
+        except (AttributeError, OverflowError, TypeError, ValueError):
+            continue  # root of the node may have written anything
+        if at is None:
+            continue
+        measured = read_json(outcome.MEASURED / f"{name}.json", {})
+        late = [one for one in measured.values() if one["state"] == "failed" and not one.get("common")]
+        slow = max((float(one["time"]) for one in late), default=0.0)
+        found[name] = Health(at, failed, passes, bool(last.get("repair")), min(faults, default=0.0), slow)
+        pair = measured.get("fabric", {})
+        if pair.get("state") == "skipped" and "fabric" in kinds(node.reason):
+            found[name] = replace(found[name], unmeasured=float(pair["time"]))
     return found

@@ -1,6 +1,7 @@
 """What calls for a repair of a machine; and sound machines stay in service, whatever noise their checks meet."""
 
 import json
+import math
 import random
 from collections import Counter
 from pathlib import Path
@@ -245,6 +246,12 @@ class TestLoop:
             ({"time": 5, "checks": {"gpu-ecc": failed("1 uncorrectable error")}}, Health(5, failed=True, passes=0)),
             ({"time": 5, "passes": 4, "checks": {"gpu-xid": ok()}, "repair": ["gpu-xid"]},
              Health(5, failed=False, passes=4, repair=True)),
+            # Root of the node writes it: nothing there may end the loop.
+            ({"time": "now", "checks": {}}, None),
+            ({"time": 5, "checks": ["gpu-xid"]}, None),
+            ({"time": 5, "checks": {"gpu-xid": "failed"}}, None),
+            ({"time": 5, "passes": 1e400}, None),
+            ({"time": 5, "faults": {"gpu-xid": math.nan, "gpu-ecc": 3}}, Health(5, failed=False, passes=0, found=3)),
         ],
     )  # fmt: skip
     def test_a_fault_is_read_as_the_node_has_judged_it(self, record, found, monkeypatch, tmp_path: Path):
