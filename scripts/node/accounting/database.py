@@ -19,8 +19,8 @@ def configure() -> bool:
     """Write the server's settings and have it start; True when it was (re)started. Does not wait until it answers."""
     text = settings(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
     if run("systemctl", "show", "--property=ActiveState", "--value", "mariadb").strip() == "activating":
-        # At a boot it has begun already: one that is told to end in the middle of its start may never do, and systemd
-        # gives it a quarter of an hour.
+        # A boot has started it already. A SIGTERM in the middle of its start may hang it, and systemd waits a quarter
+        # of an hour for its end.
         succeeds("systemctl", "start", "mariadb", timeout=180)
     write(CONFIG, text)
     return service("mariadb", settings=text, block=False)
