@@ -40,9 +40,9 @@ PODS = "tests/nebius"
 """Kubernetes' API servers and charts, which wait as much as they work."""
 ENGINE = "tests/engine"
 """The embedded engine: in the process of PODS, before those, whose threads its forks would lock up with."""
-STACKS = (f"{PODS}/api", f"{PODS}/state", "tests/cluster", "tests/components", "tests/contract")
-"""Stack files and what becomes of them, and Nebius's API: about half the work of all tests without machines and
-without Kubernetes."""
+STACKS = (f"{PODS}/api", f"{PODS}/state", "tests/cluster", "tests/components", "tests/contract", "tests/node")
+"""Stack files and what becomes of them, Nebius's API, and the set-up of machines: about half the work of all tests
+without machines and without Kubernetes."""
 SLOW = "tests/slow.txt"
 """Folders, files and tests that a fast run leaves out, by measured cost: nine tenths of the time of all tests."""
 OUTSIDE = "tests/outside"
