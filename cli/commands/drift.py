@@ -1,6 +1,7 @@
 """`./hpc drift`."""
 
 import json
+import time
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass
@@ -18,7 +19,7 @@ from cli.errors import CliError
 from cli.stack import outputs, project
 from cluster.config import ClusterConfig
 from cluster.load import parse_output
-from cluster.observe.drift import Wanted, differences, key_id, unseen
+from cluster.observe.drift import Wanted, differences, key_id, starting, unseen
 from cluster.observe.observation import ClusterObservation, Difference
 from cluster.platforms.capability import Capability
 from cluster.platforms.observer import observer_of
@@ -210,12 +211,25 @@ def drift(
                 blind = any(machine.reached and not machine.has_facts for machine in seen.machines)
                 if found:
                     mend_differences(of, from_outputs(stack, values), seen, found)
-                    seen = ask(stack, values, seconds=timeout)
+                    seen = _started(stack, values, timeout)
                     found = differences(wanted(of, seen), seen)
                 if not blind:
                     break
     _show_drift(stack, found, unseen(seen), json=json)
     raise Exit(1 if found or unseen(seen) else 0)
+
+
+def _started(stack: str, values: Mapping[str, Any], timeout: float | None) -> ClusterObservation:
+    """Ask the cluster after mending: nodes join again by themselves when the controller publishes its configuration
+    again, and a daemon that is starting would be a difference. One that does not end its start stays one."""
+    until = time.monotonic() + SECONDS
+    seen = ask(stack, values, seconds=timeout)
+    if late := starting(seen):
+        console.note(f"{compress(late)}: waiting for what starts there")
+    while starting(seen) and time.monotonic() < until:
+        time.sleep(1)
+        seen = ask(stack, values, seconds=timeout)
+    return seen
 
 
 def _show_drift(

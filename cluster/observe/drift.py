@@ -107,6 +107,15 @@ def _daemons(seen: ClusterObservation) -> Iterator[Difference]:
                 yield _on(machine, "daemon-stopped", name, "running", text)
 
 
+def starting(seen: ClusterObservation) -> list[str]:
+    """Machines with a daemon that is starting: a node that joins again has hpc-node, for some seconds."""
+    return [
+        machine.name
+        for machine in seen.machines
+        if any((unit["state"], unit["sub"]) == ("activating", "start") for unit in machine.daemons.values())
+    ]
+
+
 def _setups(wanted: Wanted, seen: ClusterObservation) -> Iterator[Difference]:
     """Machines whose set-up is not the one that the stack was made with, or that this program would bring."""
     stack = wanted.setup_of_stack

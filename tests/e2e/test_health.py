@@ -236,17 +236,22 @@ def user_is_written_to_once(cluster: Cluster, job: str) -> None:
     assert cluster.inside("controller", mails) == "1"
 
 
+def used(cluster: Cluster, job: str) -> dict[str, Any]:
+    """What hpc-job says to alice that her job has used."""
+    return json.loads(cluster.run("hpc-job", "--json", job, user="alice"))["jobs"][0]["used"]
+
+
+def gpu_utilization(cluster: Cluster, job: str) -> float:
+    """A mean over time, of which Prometheus may have had no sample for a moment."""
+    return round(used(cluster, job).get("gpu_utilization") or 0, 1)
+
+
 def test_gpus_have_the_job_that_has_them_and_users_see_what_it_makes_of_them(sick: Cluster):
     job = sick.job("sleep 3000", "--gres=gpu:1", "--partition=main", user="alice")
     query = f"query?query=DCGM_FI_DEV_GPU_UTIL%7Bhpc_job%3D%27{job}%27%7D"
     eventually(lambda: len(prometheus(sick, query)["result"]) == 1, what="the GPU's metrics")
-
-    def shown() -> bool:
-        used = json.loads(sick.run("hpc-job", "--json", job, user="alice"))["jobs"][0]["used"]
-        # Both parts of it are rounded.
-        return round(used["gpu_utilization"] or 0, 1) == 0.9 and used["gpu_joules"] > 0
-
-    eventually(shown, what="the job's use of its GPU")
+    eventually(lambda: gpu_utilization(sick, job) == 0.9, what="the job's use of its GPU")
+    assert used(sick, job)["gpu_joules"] > 0
     sick.run("scancel", job, user="alice")
     eventually(lambda: not sick.inside("gpu-0", "cat /run/hpc-gpu-jobs/[0-9]*"), what="a GPU without a job")
     well(sick)

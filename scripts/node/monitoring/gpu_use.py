@@ -98,10 +98,10 @@ def add(before: Mapping[str, Job], now_used: Figures, now: float) -> tuple[list[
         span = max(0.0, now - job["until"])
         span = span if span <= LONGEST_GAP else 0.0
         job |= {"gpus": max(round(gpus), job.get("gpus", 0)), "until": round(now, 1)}
-        job["seconds"] = round(job["seconds"] + gpus * span, 1)
+        job["seconds"] = round(job["seconds"] + gpus * span, 3)
         for figure in SUMS:
             if name in now_used[figure]:
-                job[figure] = round(job.get(figure, 0.0) + now_used[figure][name] * span, 1)
+                job[figure] = round(job.get(figure, 0.0) + now_used[figure][name] * span, 3)
         job["memory_mib"] = max(now_used["memory_mib"].get(name, 0), job.get("memory_mib", 0))
         if idle := now_used["idle"].get(name):
             job["idle"] = round(idle)

@@ -1,14 +1,17 @@
 """`status` and `drift`: every machine is asked, the screen is calm, and the exit code tells."""
 
 import json
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from cli.cluster.observation import timeout
+from cli.commands import drift
 from cli.display import status_screen
 from cli.stack import project
 from cluster.observe.health.findings import findings
@@ -272,6 +275,21 @@ class TestDrift:
         assert [address for address, _ in did] == ["10.83.0.2", "10.83.0.5"]
         assert did[0][1].endswith(f"python3 {payload.SETUP} configure")
         assert did[1][1].endswith("systemctl restart hpc-node")
+
+    def test_mending_waits_for_what_starts(
+        self, hpc: Hpc, tell: Tell, seen: ClusterObservation, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        facts(seen, "cpu-1")["daemons"]["slurmd"].update(state="activating", sub="start")
+        tell(seen)
+
+        def pause(_seconds: float) -> None:
+            facts(seen, "cpu-1")["daemons"]["slurmd"].update(state="active", sub="running")
+            tell(seen)
+
+        monkeypatch.setattr(drift, "time", SimpleNamespace(monotonic=time.monotonic, sleep=pause))
+        ended = hpc("drift", "dev", "--mend")
+        assert ended.code == 0, ended.out
+        assert "hc-cpu-1: waiting for what starts there" in ended.err
 
     def test_nothing_is_mended_while_an_up_runs(self, hpc: Hpc, tell: Tell, seen: ClusterObservation) -> None:
         tell(seen)
