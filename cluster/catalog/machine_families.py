@@ -69,6 +69,9 @@ class Family:
     """True if a placement policy can keep its machines close to each other."""
     calendar: bool = False
     """True if future reservations in calendar mode have it."""
+    reservation_bound: bool = False
+    """True if every reservation of it comes of a future reservation, with which its machines end
+    (cloud.google.com/compute/docs/instances/about-reservation-bound-instances)."""
     flex: bool = False
     """True if flex start gives it: accelerator-optimized machines but A4X and G4, and H4D
     (cloud.google.com/compute/docs/instances/about-flex-start-vms)."""
@@ -118,11 +121,12 @@ _ROWS = (
     ),
     Family(
         name="a3-ultragpu", fabric=fabrics.ROCE, local_ssds=32,
-        disks=_HYPERDISKS, egress=(Limit(cpus=1, mbps=400 * GBIT),), calendar=True, flex=True, flex_placement=True,
-        source=_ACCELERATED),
+        disks=_HYPERDISKS, egress=(Limit(cpus=1, mbps=400 * GBIT),), calendar=True, reservation_bound=True, flex=True,
+        flex_placement=True, source=_ACCELERATED),
     Family(
         name="a4-highgpu", fabric=fabrics.ROCE, local_ssds=32, disks=_HYPERDISKS,
-        egress=(Limit(cpus=1, mbps=400 * GBIT),), calendar=True, flex=True, flex_placement=True, source=_ACCELERATED),
+        egress=(Limit(cpus=1, mbps=400 * GBIT),), calendar=True, reservation_bound=True, flex=True,
+        flex_placement=True, source=_ACCELERATED),
     Family(
         name="c2", disks=_PERSISTENT,
         egress=(Limit(cpus=1, mbps=10 * GBIT), Limit(cpus=8, mbps=16 * GBIT), Limit(cpus=16, mbps=32 * GBIT)),

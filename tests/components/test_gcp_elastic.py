@@ -246,7 +246,8 @@ class TestRights:
         flex = reconcile_permissions(config(cpu={**CPU, "capacity": ["spot", "flex"]}))
         spot = reconcile_permissions(config(cpu={**CPU, "capacity": "spot"}))
         assert {one.partition(".")[2] for one in set(flex) - set(spot)} == {
-            f"instanceGroupManagers.{verb}" for verb in ("create", "delete", "get", "list", "update")
+            *(f"instanceGroupManagers.{verb}" for verb in ("create", "delete", "get", "list", "update", "use")),
+            "instanceGroups.delete",
         }
 
     def test_who_runs_up_needs_the_role_that_makes_roles(self):

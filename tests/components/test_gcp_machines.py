@@ -206,6 +206,14 @@ class TestCapacity:
         # Machines with GPUs can't move to another host.
         assert template(**A3, capacity=capacity)["scheduling"] == {**scheduling, "onHostMaintenance": "TERMINATE"}
 
+    @pytest.mark.parametrize("kind", ["a3-ultragpu-8g", "a4-highgpu-8g"])
+    def test_reservations_of_new_gpus_are_future_ones_with_which_machines_end(self, kind: str):
+        disk = {"type": "hyperdisk-balanced", "size_gb": 200}
+        made = template(machine_type=kind, count=1, disk=disk, capacity={"reservation": "mine"})
+        found = made["scheduling"]
+        assert (found["provisioningModel"], found["instanceTerminationAction"]) == ("RESERVATION_BOUND", "DELETE")
+        assert made["reservationAffinity"]["specificReservation"]["values"] == ["mine"]
+
     def test_machines_without_gpus_move_to_another_host_instead_of_ending(self):
         assert template(**C2)["scheduling"]["onHostMaintenance"] == "MIGRATE"
         assert template(**C2, capacity={"spot": {}})["scheduling"]["onHostMaintenance"] == "TERMINATE"

@@ -80,13 +80,16 @@ class Reserved:
     policy: str | None = None
     """The compact placement policy that the reservation was made with, which its machines must name too: slurm-gcp
     sends `reservation.policies` (scripts/resume.py). Name, or projects/PROJECT/regions/REGION/resourcePolicies/NAME."""
+    bound: bool = False
+    """True if the machines end with it, as all do whose family has no other reservations."""
 
     def scheduling(self, *, migrates: bool) -> Scheduling:
-        moves = migrates and self.policy is None
+        moves = migrates and self.policy is None and not self.bound
         return Scheduling(
-            model="STANDARD",
+            model="RESERVATION_BOUND" if self.bound else "STANDARD",
             on_host_maintenance="MIGRATE" if moves else "TERMINATE",
             automatic_restart=True,
+            end="DELETE" if self.bound else None,
             affinity=Affinity(type="SPECIFIC_RESERVATION", values=(self.name,)),
         )
 
@@ -137,15 +140,16 @@ def of_machine(capacity: BasicCapacity | None) -> OnDemand | Spot:
     return Spot() if capacity is not None and capacity.spot else OnDemand()
 
 
-def of_nodes(capacity: Capacity | None, *, elastic: bool = False) -> Way:
-    """Return how the nodes of a nodeset are asked for; they were parsed, so exactly one way is given."""
+def of_nodes(capacity: Capacity | None, *, elastic: bool = False, bound: bool = False) -> Way:
+    """Return how the nodes of a nodeset are asked for; they were parsed, so exactly one way is given. `bound`: whether
+    machines of their family end with their reservation."""
     if capacity is None:
         return OnDemand()
     hops = capacity.placement.max_distance if capacity.placement else None
     if capacity.spot:
         return Spot(max_distance=hops, end="DELETE" if elastic else "STOP")
     if capacity.reservation:
-        return Reserved(name=capacity.reservation.name, policy=capacity.reservation.placement_policy)
+        return Reserved(name=capacity.reservation.name, policy=capacity.reservation.placement_policy, bound=bound)
     if capacity.flex:
         return Flex(seconds=int(minutes(capacity.flex.max_run) * 60))
     if capacity.calendar:

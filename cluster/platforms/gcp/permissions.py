@@ -87,18 +87,35 @@ RECONCILE: Mapping[str, tuple[str, ...]] = {
 }
 """Methods of Compute Engine that the reconcile loop on the controller calls (scripts/node/reconcile/compute_engine.py),
 and the permissions that each takes. To act as the nodes' service account is a role on that account."""
+_OF_TEMPLATE = (
+    "compute.disks.create",
+    "compute.images.useReadOnly",
+    "compute.instances.create",
+    "compute.instances.setMetadata",
+    "compute.instanceTemplates.useReadOnly",
+    "compute.subnetworks.use",
+)
+"""What Google asks of whoever has a group refer to a template, for the group and not for an instance."""
 FLEX: Mapping[str, tuple[str, ...]] = {
     "instanceGroupManagerResizeRequests.insert": ("compute.instanceGroupManagers.update",),
     "instanceGroupManagerResizeRequests.list": ("compute.instanceGroupManagers.get",),
-    "instanceGroupManagers.delete": ("compute.instanceGroupManagers.delete",),
+    "instanceGroupManagers.delete": ("compute.instanceGroupManagers.delete", "compute.instanceGroups.delete"),
     "instanceGroupManagers.deleteInstances": ("compute.instanceGroupManagers.update",),
-    "instanceGroupManagers.insert": ("compute.instanceGroupManagers.create", "compute.instanceTemplates.useReadOnly"),
+    "instanceGroupManagers.insert": (
+        "compute.instanceGroupManagers.create",
+        "compute.instanceGroupManagers.use",
+        *_OF_TEMPLATE,
+    ),
     "instanceGroupManagers.list": ("compute.instanceGroupManagers.list",),
-    "instanceGroupManagers.patch": ("compute.instanceGroupManagers.update", "compute.instanceTemplates.useReadOnly"),
+    "instanceGroupManagers.patch": (
+        "compute.instanceGroupManagers.get",
+        "compute.instanceGroupManagers.update",
+        *_OF_TEMPLATE,
+    ),
 }
 """The same for elastic nodes of flex start. Instance groups are not among what a condition may name
 (cloud.google.com/iam/help/conditions/resource-policies): the role is for all groups of the project, and the loop checks
-whose a group is before it changes one."""
+whose a group is before it changes one. Deleting one deletes its instance group, for which Google asks apart."""
 _OF_ELASTIC = ("instances.bulkInsert", "instances.insert", "instances.delete")
 """Those that it calls for elastic nodes alone."""
 BINDINGS = 20

@@ -427,7 +427,8 @@ class Nodeset(pulumi.ComponentResource):
 
     def _static(self, specs: Sequence[MachineSpec]) -> list[Machine]:
         name, args = self._name, self._args
-        capacity, first = of_nodes(self._section.ways[0]), specs[0]
+        first = specs[0]
+        capacity = of_nodes(self._section.ways[0], bound=first.machine_type.family.reservation_bound)
         template = self._template(f"{name}-{TEMPLATE}", first, capacity, labels(args.config, "node"))
         # Computed once, not for each of 256 nodes. The template waits for networks and grants, and machines for it.
         source = template.self_link
@@ -482,7 +483,8 @@ class Nodeset(pulumi.ComponentResource):
             before = sum(other.way == way.way for other in ways[:index])
             # A name of its own: the loop keeps by it which ways have no machines at the time.
             name = way.way + (f"-{before + 1}" if before else "")
-            called, asked = f"{self._name}-{name.replace('_', '-')}", of_nodes(way, elastic=True)
+            called, bound = f"{self._name}-{name.replace('_', '-')}", spec.machine_type.family.reservation_bound
+            asked = of_nodes(way, elastic=True, bound=bound)
             template = made[name] = self._template(called, spec, asked, marks, metadata)
             row: dict[str, pulumi.Input[Any]] = {"way": name, "template": template.self_link}
             if isinstance(asked, Flex):

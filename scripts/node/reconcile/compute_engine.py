@@ -100,13 +100,16 @@ _STATUSES = {
 }
 _RESERVED = re.compile(r"reservation", re.IGNORECASE)
 _NOT_AVAILABLE = re.compile(
-    r"do(es)? not have (enough |sufficient )?(available|capacity)|no (more )?available|insufficient", re.IGNORECASE
+    r"do(es)? not have (enough |sufficient )?(available|capacity)|no (more )?available|insufficient|in READY state",
+    re.IGNORECASE,
 )
+_NO_ROOM = re.compile(r"zone does not currently have sufficient capacity", re.IGNORECASE)
 
 
 def kind_of(code: str, message: str, status: int = 0) -> Kind:
     """Return what an error of Google's means, by its code or reason, and by the HTTP status where it has none that is
-    known. A pure function. A full reservation has no code of its own: its message names it."""
+    known. A pure function. A full reservation, or one that is not there yet, has no code of its own: its message names
+    it. So does the message of a zone that has no room, where a request names a reservation."""
     word = code.replace("_", "").lower()
     if _RESERVED.search(message) and _NOT_AVAILABLE.search(message):
         return Kind.RESERVATION_FULL
@@ -114,6 +117,10 @@ def kind_of(code: str, message: str, status: int = 0) -> Kind:
         return Kind.TEMPLATE_GONE if "instanceTemplates" in message else Kind.NOT_FOUND
     if word in _KINDS or status in _STATUSES:
         return _KINDS.get(word) or _STATUSES[status]
+    if "quota" in word:  # of a kind that Google has added
+        return Kind.QUOTA
+    if _NO_ROOM.search(message):
+        return Kind.STOCK_OUT
     return Kind.TRANSIENT if status >= 500 else Kind.INVALID
 
 

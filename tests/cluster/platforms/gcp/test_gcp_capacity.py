@@ -80,6 +80,11 @@ def of(name: str) -> Affinity:
         (Spot(), SPOT, False),
         (Reserved(name=SHARED), replace(STANDARD, affinity=of(SHARED)), True),
         (Reserved(name="r", policy="p"), replace(STANDARD, affinity=of("r")), False),
+        (
+            Reserved(name="r", bound=True),
+            replace(STANDARD, model="RESERVATION_BOUND", end="DELETE", affinity=of("r")),
+            False,
+        ),
         (Flex(seconds=60), FLEX, False),
         (Calendar(name="c"), replace(STANDARD, model="RESERVATION_BOUND", end="DELETE", affinity=of("c")), False),
     ],
