@@ -41,6 +41,18 @@ class Table:
         return sorted([*self.always, *(name for name in self.some if version in self.versions(name))])
 
 
+def _ranges(text: str) -> dict[str, tuple[str, str]]:
+    """Parameters behind the first and the last release that know them, by name."""
+    found: dict[str, tuple[str, str]] = {}
+    first = last = ""
+    for word in text.split():
+        if word.endswith(":"):
+            first, _, last = word[:-1].partition("-")
+        else:
+            found[word] = first, last
+    return found
+
+
 CONF = Table(
     always=tuple(
         """
@@ -77,45 +89,22 @@ CONF = Table(
     UnkillableStepTimeout UsePAM VSizeFactor WaitTime X11Parameters
         """.split()
     ),
-    some={
-        "AccountingStorageUser": ("22.05", "25.05"),
-        "CertgenParameters": ("25.05", "26.05"),
-        "CertgenType": ("25.05", "26.05"),
-        "CertmgrParameters": ("24.11", "26.05"),
-        "CertmgrType": ("24.11", "26.05"),
-        "CliFilterParameters": ("25.11", "26.05"),
-        "CoreSpecPlugin": ("22.05", "23.11"),
-        "DataParserParameters": ("24.11", "26.05"),
-        "EpilogTimeout": ("25.05", "26.05"),
-        "ExtSensorsFreq": ("22.05", "22.05"),
-        "ExtSensorsType": ("22.05", "22.05"),
-        "GetEnvTimeout": ("22.05", "24.11"),
-        "HashPlugin": ("24.05", "26.05"),
-        "HealthCheckTimeout": ("26.05", "26.05"),
-        "HttpParserType": ("25.11", "26.05"),
-        "JobCompPassScript": ("25.11", "26.05"),
-        "JobCredentialPrivateKey": ("22.05", "22.05"),
-        "JobCredentialPublicCertificate": ("22.05", "22.05"),
-        "KeepAliveTime": ("22.05", "22.05"),
-        "LicenseParameters": ("26.05", "26.05"),
-        "MaxBatchRequeue": ("23.11", "26.05"),
-        "MetricsAuthUsers": ("26.05", "26.05"),
-        "MetricsParameters": ("26.05", "26.05"),
-        "MetricsType": ("25.11", "26.05"),
-        "NamespaceType": ("25.11", "26.05"),
-        "PowerParameters": ("22.05", "23.11"),
-        "PowerPlugin": ("22.05", "23.11"),
-        "PreemptParameters": ("23.11", "26.05"),
-        "PrologTimeout": ("25.05", "26.05"),
-        "RoutePlugin": ("22.05", "22.05"),
-        "SlurmctldHttpAuthParameters": ("26.05", "26.05"),
-        "SlurmctldPlugstack": ("22.05", "22.05"),
-        "SlurmdHttpAuthParameters": ("26.05", "26.05"),
-        "SuspendExcStates": ("23.11", "26.05"),
-        "TLSParameters": ("24.05", "26.05"),
-        "TLSType": ("24.05", "26.05"),
-        "UrlParserType": ("25.11", "26.05"),
-    },
+    some=_ranges(
+        """
+    22.05-22.05: ExtSensorsFreq ExtSensorsType JobCredentialPrivateKey JobCredentialPublicCertificate
+    KeepAliveTime RoutePlugin SlurmctldPlugstack
+    22.05-23.11: CoreSpecPlugin PowerParameters PowerPlugin
+    22.05-24.11: GetEnvTimeout
+    22.05-25.05: AccountingStorageUser
+    23.11-26.05: MaxBatchRequeue PreemptParameters SuspendExcStates
+    24.05-26.05: HashPlugin TLSParameters TLSType
+    24.11-26.05: CertmgrParameters CertmgrType DataParserParameters
+    25.05-26.05: CertgenParameters CertgenType EpilogTimeout PrologTimeout
+    25.11-26.05: CliFilterParameters HttpParserType JobCompPassScript MetricsType NamespaceType UrlParserType
+    26.05-26.05: HealthCheckTimeout LicenseParameters MetricsAuthUsers MetricsParameters
+    SlurmctldHttpAuthParameters SlurmdHttpAuthParameters
+        """
+    ),
 )
 """Parameters of slurm.conf that take one line."""
 
@@ -126,13 +115,14 @@ NODE = Table(
     NodeHostname Port RealMemory Reason Sockets State ThreadsPerCore TmpDisk TRESWeights Weight
         """.split()
     ),
-    some={
-        "GresConf": ("25.11", "26.05"),
-        "Parameters": ("25.11", "26.05"),
-        "RestrictedCoresPerGPU": ("24.05", "26.05"),
-        "SuspendTime": ("26.05", "26.05"),
-        "Topology": ("25.05", "26.05"),
-    },
+    some=_ranges(
+        """
+    24.05-26.05: RestrictedCoresPerGPU
+    25.05-26.05: Topology
+    25.11-26.05: GresConf Parameters
+    26.05-26.05: SuspendTime
+        """
+    ),
 )
 """Parameters of NodeName lines; of two spellings for one thing, the one that this program writes."""
 
@@ -146,13 +136,14 @@ PARTITION = Table(
     SuspendTime SuspendTimeout TRESBillingWeights
         """.split()
     ),
-    some={
-        "Exclusive": ("26.05", "26.05"),
-        "ExclusiveTopo": ("24.05", "26.05"),
-        "MaxCPUsPerSocket": ("23.11", "26.05"),
-        "PowerDownOnIdle": ("23.11", "26.05"),
-        "Topology": ("25.05", "26.05"),
-    },
+    some=_ranges(
+        """
+    23.11-26.05: MaxCPUsPerSocket PowerDownOnIdle
+    24.05-26.05: ExclusiveTopo
+    25.05-26.05: Topology
+    26.05-26.05: Exclusive
+        """
+    ),
 )
 """Parameters of PartitionName lines."""
 
@@ -164,13 +155,14 @@ PROLOG_FLAGS = Table(
 
 POWER_SAVING = Table(
     always=("idle_on_node_suspend", "cloud_dns"),
-    some={
-        "KeepPowerSaveSettings": ("23.11", "26.05"),
-        "cloud": ("22.05", "22.05"),
-        "cloud_reg_addrs": ("22.05", "22.05"),
-        "enable_expedited_requeue": ("25.11", "26.05"),
-        "requeue_on_resume_failure": ("25.05", "26.05"),
-    },
+    some=_ranges(
+        """
+    22.05-22.05: cloud cloud_reg_addrs
+    23.11-26.05: KeepPowerSaveSettings
+    25.05-26.05: requeue_on_resume_failure
+    25.11-26.05: enable_expedited_requeue
+        """
+    ),
 )
 """Words about elastic nodes: of SlurmctldParameters, ReconfigFlags (KeepPowerSaveSettings), SchedulerParameters
 (requeue_on_resume_failure) and PrivateData (cloud), in slurm.conf(5) at the same tags. What cloud and cloud_reg_addrs

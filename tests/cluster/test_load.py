@@ -185,7 +185,7 @@ def worked_out(config: ClusterConfig) -> None:
         assert boot_disk(config, spec)[1] >= 10
         assert all(mount.target for mount in mounts(config, spec))
     assert state_disk(config)[1] >= 10
-    assert all(of_nodes(way) for section in config.nodesets.values() for way in section.ways)
+    assert all(of_nodes(way, migrates=True) for section in config.nodesets.values() for way in section.ways)
     for kind in file_systems(config):
         if isinstance(kind, LustreKind):
             assert kind.expected(kind.section).read_mbps > 0

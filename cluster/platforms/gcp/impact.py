@@ -22,7 +22,7 @@ from cluster.impact.rules import (
     unless_moved,
 )
 from cluster.platforms.gcp import disks
-from cluster.platforms.gcp.capacity import OnDemand, Spot, of_machine, of_nodes
+from cluster.platforms.gcp.capacity import of_machine, of_nodes
 from cluster.platforms.gcp.filesystems.registry import EXPORTS, servers
 from cluster.platforms.gcp.image import bakes, boots_from, parts
 
@@ -84,15 +84,14 @@ def node_machine(edit: Edit) -> Impact:
         )
     was, now = roster.nodeset_type(edit.before, old), roster.nodeset_type(edit.after, new)
     same = disks.boot(old.disk, "node", was) == disks.boot(new.disk, "node", now)
-    if same and of_nodes(old.ways[0]) == of_nodes(new.ways[0]):
+    if same and len({of_nodes(section.ways[0], migrates=True) for section in (old, new)}) == 1:
         return _SAME if old.ways == new.ways else NoEffect("elastic nodes are asked for in these ways from then on")
     return recreate_nodes(edit)
 
 
 def _distances(section: Nodeset) -> set[int]:
     """The placements of a nodeset, by their distance: one policy for each."""
-    ways = map(of_nodes, section.ways)
-    return {way.max_distance for way in ways if isinstance(way, OnDemand | Spot) and way.max_distance is not None}
+    return {way.placement.max_distance for way in section.ways if way.placement}
 
 
 @rule(Effect.NOTHING, Effect.REPLACE)
@@ -100,7 +99,7 @@ def role_machine(edit: Edit) -> Impact:
     """Capacity or boot disk of the controller or of the login machines."""
     role = edit.path[0]
     boots = {_boot(config, role) for config in (edit.before, edit.after)}
-    ways = {of_machine(getattr(config, role).capacity) for config in (edit.before, edit.after)}
+    ways = {of_machine(getattr(config, role).capacity, migrates=True) for config in (edit.before, edit.after)}
     if len(boots) == len(ways) == 1:
         return _SAME
     if role == "controller":

@@ -12,18 +12,7 @@ from cluster.catalog.machine_families import ACCELERATORS
 from cluster.config import ClusterConfig
 from cluster.config.machines import BasicCapacity
 from cluster.impact.upgrade import TEMPLATE
-from cluster.platforms.gcp.capacity import (
-    RESERVATION_KEY,
-    Calendar,
-    Flex,
-    OnDemand,
-    Reserved,
-    Scheduling,
-    Spot,
-    Way,
-    of_machine,
-    of_nodes,
-)
+from cluster.platforms.gcp.capacity import RESERVATION_KEY, Scheduling, of_machine, of_nodes
 from cluster.platforms.gcp.disks import WATCH_DISK, WATCH_GB, WATCH_TYPE, boot_disk, state_disk
 from cluster.platforms.gcp.image import recipe, secure_boot
 from cluster.platforms.gcp.names import WATCH_PORT, elastic_labels, labels, place, watch_name
@@ -91,7 +80,7 @@ def ssh_machine(
         nic_type=NIC_TYPE,
         access_configs=[] if public is None else [compute.InstanceNetworkInterfaceAccessConfigArgs(nat_ip=public)],
     )
-    marks, scheduling = labels(config, spec.roles[0]), of_machine(capacity).scheduling(migrates=spec.gpu is None)
+    marks, scheduling = labels(config, spec.roles[0]), of_machine(capacity, migrates=spec.gpu is None)
     made = compute.Instance(
         spec.name,
         name=spec.name,
@@ -108,13 +97,7 @@ def ssh_machine(
         service_account=compute.InstanceServiceAccountArgs(
             email=args.identity.email(spec.roles[0]), scopes=list(SCOPES)
         ),
-        scheduling=compute.InstanceSchedulingArgs(
-            provisioning_model=scheduling.model,
-            preemptible=scheduling.model == "SPOT",
-            on_host_maintenance=scheduling.on_host_maintenance,
-            automatic_restart=scheduling.automatic_restart,
-            instance_termination_action=scheduling.end,
-        ),
+        scheduling=compute.InstanceSchedulingArgs(**_scheduling(scheduling)),
         shielded_instance_config=compute.InstanceShieldedInstanceConfigArgs(
             enable_secure_boot=secure_boot(config, spec), enable_vtpm=True, enable_integrity_monitoring=True
         ),
@@ -243,7 +226,7 @@ class Controller(pulumi.ComponentResource):
         # No name: another image is another disk beside the old one, and then the machine moves to it.
         boot = disk("boot", boot_disk(config, spec), image=args.image)
         kept = disk("state", state_disk(config), protect=config.deletion_protection, name=f"{spec.name}-state")
-        scheduling = of_machine(config.controller.capacity).scheduling(migrates=spec.gpu is None)
+        scheduling = of_machine(config.controller.capacity, migrates=spec.gpu is None)
         nic: dict[str, Any] = {"subnetwork": args.network.system, "networkIP": address, "nicType": NIC_TYPE}
         if self.public is not None:
             public = {"type": "ONE_TO_ONE_NAT", "name": "External NAT", "natIP": self.public, "networkTier": TIER}
@@ -426,17 +409,17 @@ class Nodeset(pulumi.ComponentResource):
         self.register_outputs({"templates": list(self.templates), "nodes": len(specs)})
 
     def _static(self, specs: Sequence[MachineSpec]) -> list[Machine]:
-        name, args = self._name, self._args
-        first = specs[0]
-        capacity = of_nodes(self._section.ways[0], bound=first.machine_type.family.reservation_bound)
-        template = self._template(f"{name}-{TEMPLATE}", first, capacity, labels(args.config, "node"))
+        name, args, first = self._name, self._args, specs[0]
+        bound = first.machine_type.family.reservation_bound
+        asked = of_nodes(self._section.ways[0], migrates=first.gpu is None, bound=bound)
+        template = self._template(f"{name}-{TEMPLATE}", first, asked, labels(args.config, "node"))
         # Computed once, not for each of 256 nodes. The template waits for networks and grants, and machines for it.
         source = template.self_link
         metadata = pulumi.Output.from_input(dict(args.metadata(first)))
         marks, zone = labels(args.config, "node"), place(args.config).zone
         # The node generates it, and reports it in the cluster state.
         host_key = pulumi.Output.from_input("")
-        if isinstance(capacity, Flex):
+        if asked.model == "FLEX_START":
             child = pulumi.ResourceOptions(parent=self, depends_on=[template])
             where = {"project": place(args.config).project, "zone": zone, "cluster": args.config.name}
             where["endpoint"] = endpoint()
@@ -461,7 +444,7 @@ class Nodeset(pulumi.ComponentResource):
                 for spec in specs
             ]
             addresses = [node.network_interfaces.apply(lambda nics: nics[0].network_ip or "") for node in made]
-            ends = [_ends(capacity)] * len(made)
+            ends = [_ends(asked.ends)] * len(made)
         return [
             Machine(
                 spec=spec,
@@ -484,10 +467,10 @@ class Nodeset(pulumi.ComponentResource):
             # A name of its own: the loop keeps by it which ways have no machines at the time.
             name = way.way + (f"-{before + 1}" if before else "")
             called, bound = f"{self._name}-{name.replace('_', '-')}", spec.machine_type.family.reservation_bound
-            asked = of_nodes(way, elastic=True, bound=bound)
+            asked = of_nodes(way, migrates=spec.gpu is None, elastic=True, bound=bound)
             template = made[name] = self._template(called, spec, asked, marks, metadata)
             row: dict[str, pulumi.Input[Any]] = {"way": name, "template": template.self_link}
-            if isinstance(asked, Flex):
+            if asked.seconds:
                 row["run_seconds"] = asked.seconds
                 if spec.machine_type.family.flex_placement:
                     row["policy"] = self._workload_policy(called)
@@ -504,7 +487,7 @@ class Nodeset(pulumi.ComponentResource):
         self,
         name: str,
         spec: MachineSpec,
-        capacity: Way,
+        scheduling: Scheduling,
         marks: Mapping[str, str],
         metadata: pulumi.Input[Mapping[str, pulumi.Input[str]]] | None = None,
     ) -> compute.InstanceTemplate:
@@ -517,7 +500,6 @@ class Nodeset(pulumi.ComponentResource):
         if gpus := self._section.gpus:
             kind = ACCELERATORS[gpus.type].name
             accelerators = [compute.InstanceTemplateGuestAcceleratorArgs(type=kind, count=gpus.count)]
-        scheduling = capacity.scheduling(migrates=spec.gpu is None)
         # No name: a template can't change, so the next one needs another name beside the old one's.
         return compute.InstanceTemplate(
             name,
@@ -530,9 +512,14 @@ class Nodeset(pulumi.ComponentResource):
             service_account=compute.InstanceTemplateServiceAccountArgs(
                 email=args.identity.email("node"), scopes=list(SCOPES)
             ),
-            scheduling=_scheduling(scheduling),
+            scheduling=compute.InstanceTemplateSchedulingArgs(
+                max_run_duration=compute.InstanceTemplateSchedulingMaxRunDurationArgs(seconds=scheduling.seconds)
+                if scheduling.seconds
+                else None,
+                **_scheduling(scheduling),
+            ),
             reservation_affinity=affinity(scheduling),
-            resource_policies=self._placement(capacity),
+            resource_policies=self._placement(scheduling),
             shielded_instance_config=compute.InstanceTemplateShieldedInstanceConfigArgs(
                 enable_secure_boot=secure_boot(config, spec), enable_vtpm=True, enable_integrity_monitoring=True
             ),
@@ -553,24 +540,23 @@ class Nodeset(pulumi.ComponentResource):
             for subnetwork, kind in (*hosts, *gpus)
         ]
 
-    def _placement(self, capacity: Way) -> pulumi.Input[str] | None:
+    def _placement(self, asked: Scheduling) -> pulumi.Input[str] | None:
         """A policy that keeps the nodes close to each other: the reservation's, or one of the stack's own."""
-        if isinstance(capacity, Reserved):
-            return policy_path(self._args.config, capacity.policy) if capacity.policy else None
-        if not isinstance(capacity, OnDemand | Spot) or capacity.max_distance is None:
-            return None
+        distance = asked.max_distance
+        if distance is None:
+            return policy_path(self._args.config, asked.policy) if asked.policy else None
         # One for all ways with the same distance: static and elastic nodes are to be close to each other as well.
-        if capacity.max_distance not in self._policies:
+        if distance not in self._policies:
             # No name, as with the template: one that is in use can't change.
-            self._policies[capacity.max_distance] = compute.ResourcePolicy(
-                f"{self._name}-placement" + (f"-{capacity.max_distance}" if self._policies else ""),
+            self._policies[distance] = compute.ResourcePolicy(
+                f"{self._name}-placement" + (f"-{distance}" if self._policies else ""),
                 region=place(self._args.config).region,
                 group_placement_policy=compute.ResourcePolicyGroupPlacementPolicyArgs(
-                    collocation="COLLOCATED", max_distance=capacity.max_distance
+                    collocation="COLLOCATED", max_distance=distance
                 ),
                 opts=pulumi.ResourceOptions(parent=self, depends_on=list(self._args.after)),
             ).self_link
-        return self._policies[capacity.max_distance]
+        return self._policies[distance]
 
     def _workload_policy(self, name: str) -> pulumi.Input[str]:
         """A policy of the groups of flex start: the machines of each are close to each other."""
@@ -589,10 +575,10 @@ def endpoint() -> str:
     return pulumi.Config("gcp").get("computeCustomEndpoint") or ""
 
 
-def _ends(capacity: Way) -> pulumi.Output[int] | None:
-    if not isinstance(capacity, Calendar) or capacity.ends is None:
+def _ends(text: str | None) -> pulumi.Output[int] | None:
+    if text is None:
         return None
-    return pulumi.Output.from_input(int(datetime.strptime(f"{capacity.ends}+0000", "%Y%m%dT%H%M%SZ%z").timestamp()))
+    return pulumi.Output.from_input(int(datetime.strptime(f"{text}+0000", "%Y%m%dT%H%M%SZ%z").timestamp()))
 
 
 def policy_path(config: ClusterConfig, policy: str) -> str:
@@ -601,14 +587,11 @@ def policy_path(config: ClusterConfig, policy: str) -> str:
     return policy if "/" in policy else f"projects/{where.project}/regions/{where.region}/resourcePolicies/{policy}"
 
 
-def _scheduling(scheduling: Scheduling) -> compute.InstanceTemplateSchedulingArgs:
-    return compute.InstanceTemplateSchedulingArgs(
-        provisioning_model=scheduling.model,
-        preemptible=scheduling.model == "SPOT",
-        on_host_maintenance=scheduling.on_host_maintenance,
-        automatic_restart=scheduling.automatic_restart,
-        instance_termination_action=scheduling.end,
-        max_run_duration=compute.InstanceTemplateSchedulingMaxRunDurationArgs(seconds=scheduling.seconds)
-        if scheduling.seconds is not None
-        else None,
-    )
+def _scheduling(scheduling: Scheduling) -> dict[str, Any]:
+    return {
+        "provisioning_model": scheduling.model,
+        "preemptible": scheduling.model == "SPOT",
+        "on_host_maintenance": scheduling.on_host_maintenance,
+        "automatic_restart": scheduling.automatic_restart,
+        "instance_termination_action": scheduling.end,
+    }

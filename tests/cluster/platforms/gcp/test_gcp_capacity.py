@@ -5,44 +5,10 @@ from dataclasses import replace
 
 import pytest
 
-from cluster.platforms.gcp.capacity import (
-    Affinity,
-    Calendar,
-    Flex,
-    OnDemand,
-    Reserved,
-    Scheduling,
-    Spot,
-    of_machine,
-    of_nodes,
-)
+from cluster.platforms.gcp.capacity import Affinity, Scheduling, of_machine, of_nodes
 from tests.clouds import google
 
 SHARED = "projects/other-project/reservations/big-one"
-CAPACITIES = {
-    "none": (None, OnDemand()),
-    "on demand": ({"on_demand": {}}, OnDemand()),
-    "close": ({"on_demand": {"placement": {"max_distance": 2}}}, OnDemand(max_distance=2)),
-    "spot": ({"spot": {}}, Spot()),
-    "spot, close": ({"spot": {"placement": {"max_distance": 1}}}, Spot(max_distance=1)),
-    "reservation": ({"reservation": "my-reservation"}, Reserved(name="my-reservation")),
-    "shared reservation": ({"reservation": {"name": SHARED}}, Reserved(name=SHARED)),
-    "close reservation": (
-        {"reservation": {"name": SHARED, "placement_policy": "tight"}},
-        Reserved(name=SHARED, policy="tight"),
-    ),
-    # Calendars and flex start are for A3 machines alone.
-    "calendar": ({"calendar": "my-week"}, Calendar(name="my-week")),
-    "flex, days": ({"flex": {"max_run": "7-00:00:00"}}, Flex(seconds=604800)),
-    "flex, minutes": ({"flex": {"max_run": "90"}}, Flex(seconds=5400)),
-}
-
-
-@pytest.mark.parametrize(("given", "way"), CAPACITIES.values(), ids=CAPACITIES)
-def test_the_file_says_one_way(given, way):
-    kind = "a3-megagpu-8g" if isinstance(way, Calendar | Flex) else "c2-standard-8"
-    section = {"machine_type": kind, "count": 1, **({"capacity": given} if given else {})}
-    assert [of_nodes(one) for one in google(nodesets={"cpu": section}).nodesets["cpu"].ways] == [way]
 
 
 @pytest.mark.parametrize("given", ["mine", {"name": "mine"}, {"name": "mine", "placement_policy": "tight"}])
@@ -57,9 +23,9 @@ def test_a_reservation_is_told_as_it_was_written_at_its_shortest(given):
 
 def test_controller_and_login_machines_are_on_demand_or_spot():
     config = google(controller={"capacity": {"spot": {}}}, login={"capacity": {"on_demand": {}}})
-    assert of_machine(config.controller.capacity) == Spot()
-    assert of_machine(config.login.capacity) == OnDemand()
-    assert of_machine(None) == OnDemand()
+    assert of_machine(config.controller.capacity, migrates=True) == SPOT
+    on_demand = replace(STANDARD, on_host_maintenance="MIGRATE")
+    assert of_machine(config.login.capacity, migrates=True) == of_machine(None, migrates=True) == on_demand
 
 
 # What Google's documentation of each provisioning model has in its requests, for a machine that can't migrate.
@@ -72,24 +38,38 @@ def of(name: str) -> Affinity:
     return Affinity(type="SPECIFIC_RESERVATION", values=(name,))
 
 
-@pytest.mark.parametrize(
-    ("way", "told", "migrates"),
-    [
-        (OnDemand(), STANDARD, True),
-        (OnDemand(max_distance=2), STANDARD, False),
-        (Spot(), SPOT, False),
-        (Reserved(name=SHARED), replace(STANDARD, affinity=of(SHARED)), True),
-        (Reserved(name="r", policy="p"), replace(STANDARD, affinity=of("r")), False),
-        (
-            Reserved(name="r", bound=True),
-            replace(STANDARD, model="RESERVATION_BOUND", end="DELETE", affinity=of("r")),
-            False,
-        ),
-        (Flex(seconds=60), FLEX, False),
-        (Calendar(name="c"), replace(STANDARD, model="RESERVATION_BOUND", end="DELETE", affinity=of("c")), False),
-    ],
-    ids=lambda value: type(value).__name__,
-)
-def test_each_way_is_told_in_googles_words(way, told, migrates):
-    assert way.scheduling(migrates=False) == told
-    assert way.scheduling(migrates=True) == (replace(told, on_host_maintenance="MIGRATE") if migrates else told)
+CAPACITIES = {
+    "none": (None, STANDARD, True),
+    "on demand": ({"on_demand": {}}, STANDARD, True),
+    "close": ({"on_demand": {"placement": {"max_distance": 2}}}, replace(STANDARD, max_distance=2), False),
+    "spot": ({"spot": {}}, SPOT, False),
+    "spot, close": ({"spot": {"placement": {"max_distance": 1}}}, replace(SPOT, max_distance=1), False),
+    "reservation": ({"reservation": "mine"}, replace(STANDARD, affinity=of("mine")), True),
+    "shared reservation": ({"reservation": {"name": SHARED}}, replace(STANDARD, affinity=of(SHARED)), True),
+    "close reservation": (
+        {"reservation": {"name": SHARED, "placement_policy": "tight"}},
+        replace(STANDARD, affinity=of(SHARED), policy="tight"),
+        False,
+    ),
+    "calendar": (
+        {"calendar": "my-week"},
+        replace(STANDARD, model="RESERVATION_BOUND", end="DELETE", affinity=of("my-week")),
+        False,
+    ),
+    "flex, days": ({"flex": {"max_run": "7-00:00:00"}}, replace(FLEX, seconds=604800), False),
+    "flex, minutes": ({"flex": {"max_run": "90"}}, replace(FLEX, seconds=5400), False),
+}
+
+
+@pytest.mark.parametrize(("given", "asked", "migrates"), CAPACITIES.values(), ids=CAPACITIES)
+def test_each_way_is_asked_for_in_googles_words(given, asked, migrates):
+    # Calendars and flex start are for A3 machines alone.
+    kind = "a3-megagpu-8g" if given and {"calendar", "flex"} & given.keys() else "c2-standard-8"
+    section = {"machine_type": kind, "count": 1, **({"capacity": given} if given else {})}
+    [way] = google(nodesets={"cpu": section}).nodesets["cpu"].ways
+    assert of_nodes(way, migrates=False) == asked
+    assert of_nodes(way, migrates=True) == (replace(asked, on_host_maintenance="MIGRATE") if migrates else asked)
+    assert (of_nodes(way, migrates=False, elastic=True).end == "DELETE") == (asked.model != "STANDARD")
+    bound = of_nodes(way, migrates=True, bound=True)
+    ending = replace(asked, model="RESERVATION_BOUND", end="DELETE")
+    assert not way.reservation or bound == ending
