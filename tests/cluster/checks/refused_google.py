@@ -90,6 +90,27 @@ CAPACITY = {
 }
 
 
+def elastic(*ways: Any, max_time: str = "1-00:00:00", **keys: Any) -> Changes:
+    """Elastic nodes that are asked for in these ways, for jobs of at most this time."""
+    main = {"nodesets": ["a3"], "default": True, "max_time": max_time}
+    return {**a3([*ways], count={"min": 2, "max": 16}, **keys), "partitions": {"main": main}}
+
+
+HELD = {"flex": {"max_run": "2-00:00:00"}}
+ELASTIC = {
+    "a way twice": elastic({"reservation": "mine"}, "spot", {"spot": {}}),
+    "as many spares as nodes": a3(count=2, spare=2),
+    "a parameter of power saving for elastic nodes": {
+        **elastic("spot"),
+        "slurm": {"extra": {"suspendprogram": "/usr/local/sbin/off", "SuspendTimeout": 300}},
+    },
+    "elastic nodes that are paid for anyway": elastic("spot", {"calendar": "week"}),
+    "flex start before another way": elastic(HELD, "spot"),
+    "a minute more than flex start holds machines": elastic("spot", HELD, max_time="1-23:46:00"),
+    "any time where flex start holds machines": elastic("spot", HELD, max_time="INFINITE"),
+}
+
+
 def image(**keys: Any) -> Changes:
     return {"image": keys}
 
@@ -243,4 +264,4 @@ RXDM = {
 }
 
 
-CASES = PLACE | NETWORKS | CAPACITY | ALONE | DISKS | IMAGES | STORAGE | ON_LOCAL | CUSTOMIZE | RXDM
+CASES = PLACE | NETWORKS | CAPACITY | ELASTIC | ALONE | DISKS | IMAGES | STORAGE | ON_LOCAL | CUSTOMIZE | RXDM

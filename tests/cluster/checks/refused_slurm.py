@@ -63,6 +63,11 @@ SETTINGS = {
         "image": {"base": "debian-13"},
     },
     "PMIx of packages without it": {"slurm": {"version": "26.05"}, "image": {"base": "debian-13"}},
+    "private data that hides sleeping nodes": {
+        **nodeset(count={"min": 0, "max": 2}),
+        **extra(privatedata="jobs,usage"),
+        "image": {"base": "debian-12"},
+    },
     "timers that fight": {"slurm": {"timers": {"message": 100}}},
     "a release that the image lacks": {"slurm": {"version": "25.05"}},
 }

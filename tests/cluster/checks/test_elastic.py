@@ -8,25 +8,39 @@ import pytest
 from cluster.checks import elastic
 from cluster.config.impact import Effect
 from cluster.impact.table import effects
-from cluster.load import validate
 from cluster.platforms import registry
 from cluster.platforms.gcp import checks
 from cluster.platforms.gcp.address_plan import room
 from cluster.platforms.gcp.permissions import BINDINGS, policies, reconcile_condition
 from cluster.platforms.gcp.request import describe_request, elastic_asks
 from tests.clouds import A3, google, unchecked
-from tests.cluster.stacks import local
+from tests.cluster.stacks import cloud_findings, findings, nodeset
 
 GROWING: dict[str, Any] = A3 | {"count": {"min": 2, "max": 16}, "capacity": [{"reservation": "mine"}, "spot"]}
 
 
-def found(of: Any, **changes: Any) -> dict[str, str]:
-    config = unchecked(**{"nodesets": {"a3": GROWING}, **changes})
-    return {one.id: ".".join(map(str, one.at)) for one in of(config) if one.id != "elastic-platform"}
+FLEX = {"flex": {"max_run": "2-00:00:00"}}
+SOUND: dict[str, dict[str, Any]] = {
+    "elastic nodes": {},
+    "a spare of two nodes": {"nodesets": {"a3": A3 | {"count": 2, "spare": 1}}},
+    "a spare less than nodes": {"nodesets": {"a3": GROWING | {"spare": 15}}},
+    "power saving of one's own": {"slurm": {"extra": {"suspendprogram": "/sbin/off"}}, "nodesets": {"a3": A3}},
+    "a calendar of static nodes": {"nodesets": {"a3": A3 | {"capacity": {"calendar": "week"}}}},
+    "flex start as the last way": {"nodesets": {"a3": GROWING | {"capacity": [{"reservation": "mine"}, "spot", FLEX]}}},
+    "flex start alone": {"nodesets": {"a3": GROWING | {"capacity": [FLEX]}}},
+}
 
 
-def test_a_sound_elastic_nodeset_is_neither_refused_nor_warned_of() -> None:
-    assert (found(elastic.find_errors), found(elastic.find_warnings)) == ({}, {})
+@pytest.mark.parametrize("case", SOUND)
+def test_what_is_allowed_is_not_refused(case: str) -> None:
+    partition = {"nodesets": ["a3"], "default": True, "max_time": "1-23:45:00"}
+    assert cloud_findings({"nodesets": {"a3": GROWING}, "partitions": {"a": partition}, **SOUND[case]}) == {}
+
+
+@pytest.mark.parametrize(("base", "words"), [("debian-12", "jobs,cloud"), ("debian-13", "jobs,usage")])
+def test_private_data_that_shows_sleeping_nodes_is_allowed(base: str, words: str) -> None:
+    given = {"image": {"base": base}, "slurm": {"extra": {"privatedata": words}}}
+    assert findings(**nodeset(count={"min": 0, "max": 2}), **given) == {}
 
 
 def test_a_platform_without_elastic_nodes_refuses_them(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -34,67 +48,6 @@ def test_a_platform_without_elastic_nodes_refuses_them(monkeypatch: pytest.Monke
     monkeypatch.setattr(elastic.registry, "get", lambda name: replace(real(name), elastic=False))
     (one,) = elastic.find_errors(unchecked(nodesets={"a3": GROWING | {"capacity": None}}))
     assert (one.id, one.given, one.todo[:18]) == ("elastic-platform", "{min: 2, max: 16}", "write `count: 16`,")
-
-
-def test_a_way_stands_once() -> None:
-    ways = [{"reservation": "mine"}, "spot", {"spot": {}}]
-    given = found(elastic.find_errors, nodesets={"a3": GROWING | {"capacity": ways}})
-    assert given == {"elastic-capacity-twice": "nodesets.a3.capacity.2"}
-
-
-def test_a_spare_leaves_a_node_for_jobs() -> None:
-    assert found(elastic.find_errors, nodesets={"a3": A3 | {"count": 2, "spare": 2}}) == {
-        "spare-count": "nodesets.a3.spare"
-    }
-    assert found(elastic.find_errors, nodesets={"a3": A3 | {"count": 2, "spare": 1}}) == {}
-    assert found(elastic.find_errors, nodesets={"a3": GROWING | {"spare": 15}}) == {}
-
-
-def test_a_spare_is_kept_by_the_loop() -> None:
-    changes = {"nodesets": {"a3": A3 | {"count": 2, "spare": 1}}, "slurm": {"reconcile": {"mode": "off"}}}
-    assert found(elastic.find_warnings, **changes) == {"spare-reconcile-off": "slurm.reconcile.mode"}
-
-
-def test_what_power_saving_depends_on_is_not_set_elsewhere() -> None:
-    extra = {"suspendprogram": "/usr/local/sbin/off", "SuspendTimeout": 300}
-    assert found(elastic.find_errors, slurm={"extra": extra}) == {
-        "elastic-parameter": "slurm.extra.suspendprogram",
-    }
-    assert found(elastic.find_errors, slurm={"extra": extra}, nodesets={"a3": A3}) == {}
-
-
-def test_private_data_does_not_hide_sleeping_nodes() -> None:
-    nodesets, partitions = {"cpu": {"count": {"min": 0, "max": 2}}}, {"cpu": {"nodesets": ["cpu"], "default": True}}
-    for base, words, expected in (
-        ("debian-12", "jobs,usage", ["elastic-private-data"]),
-        ("debian-12", "jobs,cloud", []),
-        ("debian-13", "jobs,usage", []),
-    ):
-        given = {"image": {"base": base}, "slurm": {"extra": {"privatedata": words}}}
-        config = validate(local(nodesets=nodesets, partitions=partitions, **given))
-        assert [one.id for one in elastic.find_errors(config)] == expected
-
-
-def test_no_job_can_ask_for_nodes_of_no_partition() -> None:
-    partitions = {"main": {"nodesets": ["cpu"], "default": True}}
-    given = found(elastic.find_warnings, nodesets={"a3": GROWING, "cpu": {}}, partitions=partitions)
-    assert given == {"elastic-partition-missing": "nodesets.a3"}
-
-
-def test_nodesets_of_one_partition_share_its_longest_idle_time() -> None:
-    nodesets = {"a3": GROWING, "cpu": {"count": {"min": 0, "max": 9}, "idle": "1h"}}
-    assert found(elastic.find_warnings, nodesets=nodesets) == {"elastic-idle-shared": "nodesets.a3.idle"}
-
-
-def test_machines_are_not_deleted_in_less_than_they_take_to_boot() -> None:
-    given = found(elastic.find_warnings, nodesets={"a3": GROWING | {"idle": "90s"}})
-    assert given == {"elastic-idle-short": "nodesets.a3.idle"}
-
-
-def test_a_loop_that_is_off_creates_nothing() -> None:
-    for mode in ("off", "advise"):
-        given = found(elastic.find_warnings, slurm={"reconcile": {"mode": mode}})
-        assert given == {"elastic-reconcile-off": "slurm.reconcile.mode"}
 
 
 class TestGoogleCloud:
@@ -132,36 +85,6 @@ class TestGoogleCloud:
         none = unchecked(nodesets={"a3": GROWING | {"count": {"min": 0, "max": 4}}})
         assert policies(none) == policies(google(nodesets={"a3": A3}))
 
-    def test_machines_that_are_paid_for_anyway_do_not_come_and_go(self) -> None:
-        way = {"calendar": "week"}
-        nodesets = {"a3": GROWING | {"capacity": ["spot", way]}}
-        (finding,) = [one for one in checks.find_errors(unchecked(nodesets=nodesets)) if one.id.startswith("elastic")]
-        assert (finding.id, finding.at) == ("elastic-calendar", ("nodesets", "a3", "capacity", 1, "calendar"))
-        assert "count: 16" in finding.todo
-        fixed = google(nodesets={"a3": A3 | {"capacity": way}}, partitions={"a": {"nodesets": ["a3"], "default": True}})
-        assert not [one for one in checks.find_errors(fixed) if one.id.startswith("elastic")]
-
-    def flexes(self, *ways: Any, max_time: str = "1-00:00:00") -> list[Any]:
-        of = unchecked(
-            nodesets={"a3": GROWING | {"capacity": list(ways)}},
-            partitions={"a": {"nodesets": ["a3"], "default": True, "max_time": max_time}},
-        )
-        return [one for one in checks.find_errors(of) if one.id.startswith("elastic-flex")]
-
-    def test_flex_start_is_the_last_way(self) -> None:
-        flex = {"flex": {"max_run": "2-00:00:00"}}
-        assert self.flexes({"reservation": "mine"}, "spot", flex) == self.flexes(flex) == []
-        (one,) = self.flexes(flex, "spot")
-        assert (one.id, one.at) == ("elastic-flex", ("nodesets", "a3", "capacity", 0))
-
-    @pytest.mark.parametrize(("limit", "refused"), [("1-23:45:00", False), ("1-23:46:00", True), ("INFINITE", True)])
-    def test_no_job_can_ask_for_more_time_than_machines_are_held(self, limit: str, refused: bool) -> None:
-        found = self.flexes("spot", {"flex": {"max_run": "2-00:00:00"}}, max_time=limit)
-        assert [(one.id, one.at, one.todo) for one in found] == [
-            ("elastic-flex-time", ("partitions", "a", "max_time"), 'write `max_time: "1-23:45:00"`')
-        ] * refused
-        assert self.flexes("spot", max_time=limit) == []
-
     def test_a_preview_says_what_waits_and_what_it_costs(self) -> None:
         lines = describe_request(unchecked(nodesets={"a3": GROWING | {"capacity": ["spot", "flex"]}}))
         (line,) = (line for line in lines if "queue" in line)
@@ -178,34 +101,6 @@ class TestGoogleCloud:
         assert (found(BINDINGS), found(BINDINGS + 1)) == ([], ["elastic-many"])
         condition = reconcile_condition(unchecked(nodesets={"a3": GROWING}), "a3")
         assert condition.count("&&") + condition.count("||") <= 12
-
-    def test_users_who_are_root_where_machines_are_created_from_are_warned_of(self) -> None:
-        alice = {"name": "alice", "uid": 2001, "sudo": True}
-        on = {"nodesets": {"a3": GROWING}, "login": {"on": "controller"}}
-
-        def warned(**changes: Any) -> list[str]:
-            return [
-                one.what for one in checks.find_warnings(unchecked(**{**on, **changes})) if one.id == "elastic-login"
-            ]
-
-        (what,) = warned(users=[alice, {"name": "bob", "uid": 2002}])
-        assert what.startswith("alice can become root on the controller")
-        assert warned(users=[alice | {"sudo": False}]) == []
-        assert warned(users=[alice], login={}) == []
-        assert warned(users=[alice], nodesets={"a3": A3}) == []
-
-    def test_machines_that_install_at_each_boot_are_awaited_long_enough(self) -> None:
-        def warned(**changes: Any) -> list[str]:
-            cpu = {"machine_type": "c2-standard-8", "count": {"min": 0, "max": 4}}
-            given = {"nodesets": {"cpu": cpu}, "image": {"base": "ubuntu-2404"}, "slurm": {"join_seconds": 1800}}
-            return [one.what for one in checks.find_warnings(unchecked(**{**given, **changes})) if "install" in one.id]
-
-        (what,) = warned()
-        assert what.endswith("for up to 1800 s (slurm.join_seconds), and Slurm waits 900 s for a node")
-        assert warned(image={"base": "ubuntu-2404", "name": "ours-1"}) == []
-        assert warned(slurm={"join_seconds": 600}) == []
-        main = {"main": {"nodesets": ["cpu"], "default": True, "conf": {"ResumeTimeout": 1800}}}
-        assert warned(partitions=main) == []
 
     CLOSE: ClassVar = {"placement": {"max_distance": 2}}
 

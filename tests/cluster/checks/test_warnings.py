@@ -41,7 +41,49 @@ ELSEWHERE = {
 }
 NETWORK = {"existing": {"network": "n", "subnetwork": "s"}, "services_cidr": "10.128.0.0/20"}
 SHARED = {"main": {"nodesets": ["a3"], "default": True}}
+GROWING = {**A3, "count": {"min": 2, "max": 16}, "capacity": [{"reservation": "mine"}, "spot"]}
+ALICE, BOB = {"name": "alice", "uid": 2001, "sudo": True}, {"name": "bob", "uid": 2002}
+AT_BOOT: dict[str, Any] = {
+    "nodesets": {"cpu": {"machine_type": "c2-standard-8", "count": {"min": 0, "max": 4}}},
+    "partitions": CPU,
+    "image": {"base": "ubuntu-2404"},
+    "slurm": {"join_seconds": 1800},
+}
+
+
+def elastic(**changes: Any) -> dict[str, Any]:
+    return {"nodesets": {"a3": GROWING}, **changes}
+
+
+def reconciled(mode: str) -> dict[str, Any]:
+    return {"slurm": {**RXDM, "reconcile": {"mode": mode}}}
+
+
 CASES: dict[str, dict[str, Any]] = {
+    "elastic nodes": elastic(),
+    "elastic nodes of no partition": elastic(
+        nodesets={"a3": GROWING, "cpu": {}}, partitions={"main": {"nodesets": ["cpu"], "default": True}}, slurm={}
+    ),
+    "idle times of one partition": elastic(
+        nodesets={"a3": GROWING, "cpu": {"count": {"min": 0, "max": 9}, "idle": "1h"}},
+        partitions={"main": {"nodesets": ["a3", "cpu"], "default": True, "exclusive": True}},
+        slurm={},
+    ),
+    "an idle time shorter than a boot": elastic(nodesets={"a3": {**GROWING, "idle": "90s"}}),
+    "elastic nodes of a loop that is off": elastic(**reconciled("off")),
+    "elastic nodes of a loop that advises": elastic(**reconciled("advise")),
+    "a spare of a loop that is off": {"nodesets": {"a3": {**A3, "spare": 1}}, **reconciled("off")},
+    "root where machines are created from": elastic(login={"on": "controller"}, users=[ALICE, BOB]),
+    "nobody is root there": elastic(login={"on": "controller"}, users=[{**ALICE, "sudo": False}]),
+    "root on a login machine": elastic(users=[ALICE]),
+    "root where no machine is created from": {"login": {"on": "controller"}, "users": [ALICE]},
+    "elastic nodes that install at each boot": AT_BOOT,
+    "elastic nodes of an image": {**AT_BOOT, "image": {"base": "ubuntu-2404", "name": "ours-1"}},
+    "elastic nodes that join in time": {**AT_BOOT, "slurm": {"join_seconds": 600}},
+    "elastic nodes that Slurm waits for": {
+        **AT_BOOT,
+        "partitions": {"cpu": {**CPU["cpu"], "conf": {"ResumeTimeout": 1800}}},
+    },
     "nodes with rxdm": {},
     "managed Lustre": {"storage": {"lustre": MANAGED}},
     "EXAScaler Lustre": {"storage": {"lustre": EXASCALER}},

@@ -1,6 +1,7 @@
 """The quickcheck: small jobs, only where there is room, and nothing passes that was not seen."""
 
 import json
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
@@ -268,10 +269,6 @@ def report(events: dict[str, dict[str, Any]], plan: CheckPlan | None = None) -> 
     return results(plan or a_plan(), events.values())
 
 
-def failed(found: CheckReport) -> dict[tuple[str, str], str]:
-    return {(one.node, one.check): one.text for one in found.results if one.status == "fail"}
-
-
 def test_all_of_it_passes():
     found = report(good())
     assert found.passed
@@ -281,162 +278,113 @@ def test_all_of_it_passes():
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("gone", ["c", "g", "home", "accounting", "gpus"])
-def test_what_never_came_does_not_pass(gone: str):
-    events = good()
-    del events[gone]
-    found = report(events)
-    assert not found.passed
-    assert failed(found)
-    passed = {(one.node, one.check) for one in found.results if one.status == "pass"}
-    assert not passed & set(failed(found))
+Events = dict[str, dict[str, Any]]
+BUSY = "srun: error: Unable to allocate resources: Requested nodes are busy"
+CARD = {"out": "", "err": "srun: error: gpu: launch failed", "code": 1}
+DAMAGED_HOME = {"error": "/home/a: No such file or directory"}
 
 
-@pytest.mark.parametrize(
-    ("name", "change", "check", "text"),
-    [
-        ("c", {"out": full("c-0")}, "hello", "1 of 2 tasks answered, exit code 0"),
-        ("c", {"out": full("x") + said("x", 1)}, "hello", "answered as x"),
-        ("c", {"out": "", "code": 1, "err": "srun: error: Task launch failed"}, "hello", "0 of 2 tasks answered"),
-        ("c", {"out": "", "code": 124, "late": True}, "hello", "no end within 1 s"),
-        ("c", {"out": MARK + "{cut"}, "hello", "0 of 2 tasks answered"),
-        ("c", {"out": said("c-0") + said("c-0", 1)}, "hello", "the first task did not look at the node"),
-        ("c", {"code": 3}, "hello", "exit code 3"),
-        ("c", {"out": full("c-0", home={"error": "/home/a: No such file or directory"}) + said("c-0", 1)}, "home",
-         "/home/a: No such file or directory"),
-        ("home", {"files": {"g-0": {"own": True, "text": "ab12 g-0"}}}, "home", "is not on the login machine"),
-        ("home", {"files": {"c-0": {"own": False, "text": "ab12 c-0"}}}, "home", "another owner"),
-        ("home", {"files": {"c-0": {"own": True, "text": "old c-0"}}}, "home", "another content"),
-        ("c", {"out": full("c-0", shared=False) + said("c-0", 1)}, "shared", "/opt/apps/hpc can't be read"),
-        ("c", {"out": full("c-0", memory=-1) + said("c-0", 1)}, "memory", "no limit on a job's memory"),
-        ("c", {"out": full("c-0", memory=2048 * MIB) + said("c-0", 1)}, "memory", "limit 2048 MiB, asked for 512 MiB"),
-        ("accounting", {"text": "8|alice|research|normal|COMPLETED|g-0\n"}, "accounting", "no job of this node"),
-        ("accounting", {"text": "7|alice||normal|COMPLETED|c-0\n"}, "accounting", "job 7 is recorded without account"),
-        ("accounting", {"text": "", "error": "slurmdbd is down"}, "accounting", "sacct gave no answer"),
-    ],
-)  # fmt: skip
-def test_faults_of_a_node_are_found_and_named(name: str, change: dict[str, Any], check: str, text: str):
-    events = good()
-    events[name] |= change
-    found = report(events)
-    assert text in failed(found)["c-0", check]
-    assert not found.passed
+def at_c(**task: Any) -> Events:
+    """The events of node c-0 whose first task reports this."""
+    return {"c": {"out": full("c-0", **task) + said("c-0", 1)}}
 
 
-@pytest.mark.parametrize(
-    ("one", "whole", "expected"),
-    [
-        (gpus(2), gpus(2), {"confined": "a job with 1 GPU: 2 in CUDA_VISIBLE_DEVICES, 2 can be opened"}),
-        (gpus(1, devices=1), gpus(1, devices=1), {"gpus": "1 of 2 GPUs by device files; 1 of 2 GPUs can be opened"}),
-        (gpus(1, driver=1), gpus(2), {"gpus": "1 of 2 GPUs by the driver"}),
-        (gpus(1, smi=["GPU 0", "GPU 1"]), gpus(2), {"confined": "a job with 1 GPU: 2 by nvidia-smi"}),
-        (gpus(1), gpus(2, smi=["GPU 0"], smi_error="GPU is lost"), {"gpus": "1 of 2 GPUs by nvidia-smi"}),
-        (
-            gpus(1),
-            gpus(2, smi_code=14, smi_error="WARNING: infoROM"),
-            {"gpus": "nvidia-smi ended with exit code 14 (the inf"},
-        ),
-        (gpus(0), gpus(2), {"confined": "a job with 1 GPU: 0 in CUDA_VISIBLE_DEVICES, 0 can be opened"}),
-    ],
-)
-def test_gpus_are_counted_and_confined(one: dict[str, Any], whole: dict[str, Any], expected: dict[str, str]):
-    events = good()
-    events["g"]["out"] = full("g-0", gpus=one) + said("g-0", 1)
-    events["gpus"]["out"] = said("g-0", gpus=whole)
-    found = failed(report(events))
-    assert found.keys() == {("g-0", check) for check in expected}
-    for check, text in expected.items():
-        assert text in found["g-0", check]
+def at_home(**file: Any) -> Events:
+    return {"home": {"files": {"c-0": {"own": True, "text": "ab12 c-0", **file}}}}
 
 
-def test_a_job_with_all_gpus_that_fails_says_why():
-    events = good()
-    events["gpus"] |= {"out": "", "err": "srun: error: gpu: launch failed", "code": 1}
-    (bad,) = [one for one in report(events).results if one.status == "fail"]
-    assert (bad.check, bad.output) == ("gpus", "srun: error: gpu: launch failed")
+def at_g(one: dict[str, Any], whole: dict[str, Any]) -> Events:
+    """Reports of a job with one GPU of node g-0, and of a job with both."""
+    return {"g": {"out": full("g-0", gpus=one) + said("g-0", 1)}, "gpus": {"out": said("g-0", gpus=whole)}}
 
 
-@pytest.mark.parametrize("err", ["Requested nodes are busy", "Immediate execution impossible, insufficient priority"])
-def test_jobs_of_others_that_take_the_node_between_two_jobs_are_no_failure(err: str):
-    events = good()
-    busy = {"out": "", "err": f"srun: error: Unable to allocate resources: {err}", "code": 1}
-    events["gpus"] |= busy
-    events |= {node: events[node] for node in ("c", "g")}
-    for node in NODES:
-        events[f"container {node}"] = end("container", node, **busy)
-    found = report(events, a_plan(suites=frozenset({"hello", "container"})))
-    assert failed(found) == {}
-    texts = {one.check: (one.status, one.text) for one in found.results if one.node == "g-0"}
-    assert texts["gpus"] == (
-        "pass",
-        "2 GPUs by device files; not tried together: other jobs took GPUs of the node meanwhile",
-    )
-    assert texts["container"][0] == "skip"
+def container(**more: Any) -> Events:
+    return {"container": end("container", "c-0", **more)}
 
 
-@pytest.mark.parametrize(
-    ("err", "unavailable"),
-    [
-        ("srun: error: Unable to allocate resources: Requested nodes are busy", False),
-        ("srun: error: Unable to allocate resources: Invalid account or account/partition combination specified", True),
-    ],
-)
-def test_a_job_that_may_not_begin_leaves_the_node_unchecked(err: str, unavailable: bool):
-    events = good()
-    events["c"] |= {"out": "", "err": err, "code": 1}
-    found = report(events)
-    (missing,) = found.not_checked
-    assert (missing.node, missing.unavailable) == ("c-0", unavailable)
-    assert not any(one.node == "c-0" for one in found.results)
-    assert found.passed is not unavailable
+def ran(**more: Any) -> Events:
+    """The event of a container whose task reports this."""
+    return container(out=said("c-0", **more))
+
+
+OUTCOMES: dict[str, Events] = {
+    "nothing": {},
+    "one task of two": {"c": {"out": full("c-0")}},
+    "another host": {"c": {"out": full("x") + said("x", 1)}},
+    "a launch that failed": {"c": {"out": "", "code": 1, "err": "srun: error: Task launch failed"}},
+    "a job that hangs": {"c": {"out": "", "code": 124, "late": True}},
+    "an answer that is cut": {"c": {"out": MARK + "{cut"}},
+    "a first task that did not look at the node": {"c": {"out": said("c-0") + said("c-0", 1)}},
+    "an exit code": {"c": {"code": 3}},
+    "a home that is missing": at_c(home=DAMAGED_HOME),
+    "a file that is not on the login machine": {"home": {"files": {"g-0": {"own": True, "text": "ab12 g-0"}}}},
+    "a file of another owner": at_home(own=False),
+    "a file of another run": at_home(text="old c-0"),
+    "no shared folder": at_c(shared=False),
+    "no limit on memory": at_c(memory=-1),
+    "another limit on memory": at_c(memory=2048 * MIB),
+    "a job that is not recorded": {"accounting": {"text": "8|alice|research|normal|COMPLETED|g-0\n"}},
+    "a record without account": {"accounting": {"text": "7|alice||normal|COMPLETED|c-0\n"}},
+    "no accounting": {"accounting": {"text": "", "error": "slurmdbd is down"}},
+    "GPUs that are not confined": at_g(gpus(2), gpus(2)),
+    "a GPU that is missing": at_g(gpus(1, devices=1), gpus(1, devices=1)),
+    "a GPU that the driver does not have": at_g(gpus(1, driver=1), gpus(2)),
+    "two GPUs by nvidia-smi where one is asked for": at_g(gpus(1, smi=["GPU 0", "GPU 1"]), gpus(2)),
+    "a GPU that is lost": at_g(gpus(1), gpus(2, smi=["GPU 0"], smi_error="GPU is lost")),
+    "a warning of nvidia-smi": at_g(gpus(1), gpus(2, smi_code=14, smi_error="WARNING: infoROM")),
+    "no GPU where one is asked for": at_g(gpus(0), gpus(2)),
+    "a job with all GPUs that fails": {"gpus": CARD},
+    "other jobs that took the GPUs": {"gpus": {**CARD, "err": BUSY}},
+    "other jobs that took the GPUs, by priority": {
+        "gpus": {**CARD, "err": "Immediate execution impossible, insufficient priority"}
+    },
+    "other jobs that took the node": {"c": {**CARD, "err": BUSY}, **container(**{**CARD, "err": BUSY})},
+    "an account that may not begin": {"c": {**CARD, "err": "srun: error: Invalid account or account/partition"}},
+    "a task that is silent among all nodes": {"together": {"out": "".join(said("c-0", n) for n in (0, 1))}},
+    "one task four times": {"together": {"out": said("c-0", 0) * 4}},
+    "podman": ran(runtime="podman", wanted="ab12", out="ab12\n"),
+    "podman without output": ran(runtime="podman", wanted="ab12", out=""),
+    "apptainer that fails": ran(runtime="apptainer", error="no"),
+    "no container runtime": ran(),
+    "no event of a container": {"container": {"event": "none"}},
+    "pyxis": container(out="ID=rhel\n"),
+    "an image that can't be imported": container(err="pyxis: failed to import", code=1),
+    "a container that hangs": container(code=124, late=True),
+    "a driver that failed": {"failed": {"event": "failed", "text": "OSError: disk full"}},
+}
+GONE = ("c", "g", "home", "accounting", "gpus", "together")
+
+
+def shown(found: CheckReport) -> str:
+    """What differs from a run in which all passes: results with their output, and nodes that were not checked."""
+    every = {(one.node, one.check, one.text) for one in report(good()).results if one.status == "pass"}
+    rows = [
+        f"{one.node or '-'} {one.check}: {one.status}, {one.text}{f' | {one.output}' if one.output else ''}"
+        for one in found.results
+        if (one.node, one.check, one.text) not in every
+    ]
+    rows += [f"{one.node} is not checked{' (unavailable)' * one.unavailable}: {one.why}" for one in found.not_checked]
+    return "\n".join([f"passed: {found.passed}", *rows])
+
+
+def test_faults_are_found_and_named(reviewed: Callable[[str, Mapping[str, str]], None]):
+    """What never came does not pass either."""
+    cases: dict[str, Events] = {f"no event of {name}": {**good()} for name in GONE}
+    for name in GONE:
+        del cases[f"no event of {name}"][name]
+    for case, changes in OUTCOMES.items():
+        events = good()
+        cases[case] = events | {name: {**events.get(name, {}), **change} for name, change in changes.items()}
+    hello, both = a_plan(), a_plan(suites=frozenset({"hello", "container"}))
+    plans = {case: both if "container" in events else hello for case, events in cases.items()}
+    reviewed("jobs/quickcheck", {case: shown(report(events, plans[case])) for case, events in cases.items()})
 
 
 def test_jobs_that_came_meanwhile_are_named():
     events = good()
-    events["c"] |= {"out": "", "err": "Requested nodes are busy", "code": 1}
-    row = "NodeName=c-0 State=ALLOCATED"
-    from_now = parse_nodes(row)
-    (missing,) = results(a_plan(), events.values(), now=from_now).not_checked
+    events["c"] |= {**CARD, "err": BUSY}
+    (missing,) = results(a_plan(), events.values(), now=parse_nodes("NodeName=c-0 State=ALLOCATED")).not_checked
     assert "Requested nodes are busy" in missing.why
-
-
-def test_a_task_that_is_silent_among_all_nodes_is_named():
-    events = good()
-    events["together"]["out"] = "".join(said("c-0", n) for n in (0, 1))
-    assert failed(report(events)) == {("", "together"): "2 of 4 tasks on 2 nodes answered, exit code 0; not all of g-0"}
-    # One task twice is not two tasks.
-    events["together"]["out"] = said("c-0", 0) * 4
-    assert not report(events).passed
-
-
-def test_without_two_good_nodes_the_job_over_all_is_skipped():
-    events = good()
-    del events["together"]
-    (one,) = [one for one in report(events).results if one.check == "together"]
-    assert one.status == "skip"
-
-
-@pytest.mark.parametrize(
-    ("event", "status", "text"),
-    [
-        (end("container", "c-0", out=said("c-0", runtime="podman", wanted="ab12", out="ab12\n")), "pass", "podman"),
-        (end("container", "c-0", out=said("c-0", runtime="podman", wanted="ab12", out="")), "fail", "podman did not"),
-        (end("container", "c-0", out=said("c-0", runtime="apptainer", error="no")), "fail", "apptainer did not"),
-        (end("container", "c-0", out=said("c-0")), "skip", "no pyxis, enroot"),
-        (end("container", "c-0", out="ID=rhel\n"), "pass", "pyxis"),
-        (end("container", "c-0", err="pyxis: failed to import", code=1), "fail", "no container started, exit code 1"),
-        (end("container", "c-0", code=124, late=True), "fail", "no end in time"),
-        (None, "fail", "its job did not end"),
-    ],
-)
-def test_containers(event: dict[str, Any] | None, status: str, text: str):
-    events = good()
-    if event:
-        events["container"] = event
-    found = report(events, a_plan(suites=frozenset({"hello", "container"})))
-    (one,) = [one for one in found.results if (one.node, one.check) == ("c-0", "container")]
-    assert one.status == status
-    assert text in one.text
 
 
 def test_skipped_is_not_passed():
@@ -449,9 +397,3 @@ def test_skipped_is_not_passed():
 def test_what_is_no_event_is_left_out():
     lines = ["Welcome!", "{}", '{"event": 3}', "[1]", '{"event": "done"}', "\x1b[31m", '{"event": "end"']
     assert list(parse_events(lines)) == [{"event": "done"}]
-
-
-def test_a_driver_that_failed_is_a_failure():
-    assert failed(report({**good(), "failed": {"event": "failed", "text": "OSError: disk full"}})) == {
-        ("", "driver"): "OSError: disk full"
-    }

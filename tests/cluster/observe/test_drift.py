@@ -54,12 +54,6 @@ def stack(seen: ClusterObservation, **changes: Any) -> Wanted:
     return Wanted(**{**said, **changes})
 
 
-def only(wanted: Wanted, seen: ClusterObservation) -> Difference:
-    found = differences(wanted, seen)
-    assert len(found) == 1, found
-    return found[0]
-
-
 def blind(*, old: bool) -> Change:
     """The last node has a set-up of an earlier version, or a damaged one."""
     node = MachineObservation(name="hc-cpu-1", roles=("node",), reached=True, why="SyntaxError", old=old)
@@ -107,6 +101,21 @@ def guarded(seen: ClusterObservation) -> None:
         key = "cluster" if "controller" in one.roles else ""
         mine["guarded"] = {"modes": {}, "root": {"admin": "a", "cluster": "c"}, "cluster_key": key}
         mine["munge"]["delivered"] = mine["munge"]["key"]
+
+
+def association(account: str, user: str = "", **row: str) -> Change:
+    """A row of an account in the database, or of a user in it."""
+
+    def change(seen: ClusterObservation) -> None:
+        rows = facts(seen, "controller")["accounting"]["associations"]
+        next(one for one in rows if (one["account"], one["user"]) == (account, user)).update(row)
+
+    return change
+
+
+def silent_database(seen: ClusterObservation) -> None:
+    found = facts(seen, "controller")["accounting"]
+    found.update({name: {"error": "nothing listens on slurmdbd's port 6819"} for name in found})
 
 
 def user(machine: str, **row: Any) -> Change:
@@ -186,11 +195,31 @@ DIFFERENCES: dict[str, tuple[dict[str, Any], tuple[Change, ...]]] = {
         ),
     ),
     "another MUNGE key": (ROOT, (guarded, part("cpu-1", "munge", key="foreign"))),
-}
+    **{
+        f"a QOS with {key}={value}": ({}, (part("controller", "accounting", "qos", "urgent", **{key: value}),))
+        for key, value in (
+            ("MaxWall", "02:00:00"), ("MaxWall", "1440"), ("Priority", "5"), ("MaxTRESPerUser", "cpu=8,mem=4G"),
+            ("MaxSubmitJobsPerUser", "9"), ("Preempt", ""), ("Flags", ""), ("GrpTRES", "gres/gpu=1"),
+        )
+    },
+    "an account's share": ({}, (association("research", share="9"),)),
+    "an account's parent": ({}, (association("research", parentname="root"),)),
+    "a user who was limited": ({}, (association("research", "alice", MaxJobs="1"),)),
+    "a user who lost a QOS": ({}, (association("research", "alice", qos="normal"),)),
+    "a user who is gone from the accounting": ({}, (without_key("controller", "accounting", "users", "bob"),)),
+    "a QOS and an account of others": (
+        {},
+        (
+            part("controller", "accounting", "qos", mine={"Priority": "7"}),
+            part("controller", "accounting", "accounts", mine={"description": "x", "organization": "y"}),
+        ),
+    ),
+    "a database that is down": ({}, (silent_database,)),
+}  # fmt: skip
 
 
 def differing(given: dict[str, Any], changes: tuple[Change, ...]) -> str:
-    """The differences: id, machines, text, both sides and who mends it; and what could not be read."""
+    """Differences: id, machines, text, both sides, who mends it; what could not be read; what mends the database."""
     seen = healthy()
     wanted = stack(seen, **given)
     for change in changes:
@@ -200,7 +229,11 @@ def differing(given: dict[str, Any], changes: tuple[Change, ...]) -> str:
         f"  mends: {one.mends}"
         for one in differences(wanted, seen)
     ]
-    return "\n".join([*lines, *(f"unseen: {text}" for text in unseen(seen))])
+    lines += [f"unseen: {text}" for text in unseen(seen)]
+    ledger = facts(seen, "controller").get("accounting", {})
+    if not any("error" in rows for rows in ledger.values()):
+        lines += [" ".join(["sacctmgr:", *words]) for words in accounts.plan(ACCOUNTING, ACCOUNTING, ledger, mend=True)]
+    return "\n".join(lines)
 
 
 def test_each_difference_is_named_with_both_sides(reviewed: Callable[[str, Mapping[str, str]], None]):
@@ -222,69 +255,6 @@ class TestValues:
     )
     def test_other_values(self, said: str, shown: str):
         assert not alike(said, shown)
-
-
-def ledger(seen: ClusterObservation) -> dict[str, Any]:
-    return facts(seen, "controller")["accounting"]
-
-
-def place(seen: ClusterObservation, account: str, user: str = "") -> dict[str, str]:
-    return next(row for row in ledger(seen)["associations"] if (row["account"], row["user"]) == (account, user))
-
-
-def mended(seen: ClusterObservation) -> list[list[str]]:
-    return accounts.plan(ACCOUNTING, ACCOUNTING, ledger(seen), mend=True)
-
-
-class TestAccounting:
-    @pytest.mark.parametrize(
-        ("key", "value", "words"),
-        [("MaxWall", "02:00:00", "MaxWall=24:00:00"), ("Priority", "5", "Priority=100"),
-         ("MaxTRESPerUser", "cpu=8,mem=4G", "MaxTRESPerUser=cpu=4,mem=-1"), ("MaxSubmitJobsPerUser", "9",
-         "MaxSubmitJobsPerUser=-1"), ("Preempt", "", "Preempt=low"), ("Flags", "", "Flags=DenyOnLimit"),
-         ("GrpTRES", "gres/gpu=1", "GrpTRES=gres/gpu=-1")],
-    )  # fmt: skip
-    def test_a_limit_that_was_changed_and_the_words_that_mend_it(
-        self, seen: ClusterObservation, key: str, value: str, words: str
-    ):
-        ledger(seen)["qos"]["urgent"][key] = value
-        assert only(stack(seen), seen).what == f"QOS urgent: {key}"
-        assert mended(seen) == [["modify", "qos", "where", "name=urgent", "set", words]]
-
-    def test_minutes_are_minutes(self, seen: ClusterObservation):
-        ledger(seen)["qos"]["urgent"]["MaxWall"] = "1440"
-        assert differences(stack(seen), seen) == []
-
-    def test_an_account_that_was_changed(self, seen: ClusterObservation):
-        place(seen, "research")["share"] = "9"
-        assert (only(stack(seen), seen).what, mended(seen)[0][-1]) == ("account research: fairshare", "fairshare=3")
-        place(seen, "research").update(share="3", parentname="root")
-        assert (only(stack(seen), seen).what, mended(seen)[0][-1]) == ("account research: parent", "parent=science")
-
-    def test_a_user_who_was_limited(self, seen: ClusterObservation):
-        place(seen, "research", "alice")["MaxJobs"] = "1"
-        found = only(stack(seen), seen)
-        assert (found.what, mended(seen)[0][-1]) == ("user alice in research: MaxJobs", "MaxJobs=-1")
-
-    def test_a_user_who_lost_rights_or_is_gone(self, seen: ClusterObservation):
-        place(seen, "research", "alice")["qos"] = "normal"
-        assert (only(stack(seen), seen).stack, mended(seen)[0][-1]) == ("normal,urgent", "qos=normal,urgent")
-        seen = healthy()
-        del ledger(seen)["users"]["bob"]
-        assert only(stack(seen), seen).what == "user bob in the accounting"
-
-    def test_what_others_added_is_theirs(self, seen: ClusterObservation):
-        ledger(seen)["qos"]["mine"] = {"Priority": "7"}
-        ledger(seen)["accounts"]["mine"] = {"description": "x", "organization": "y"}
-        assert differences(stack(seen), seen) == []
-
-    def test_a_database_that_is_down_is_not_taken_for_an_empty_one(self, seen: ClusterObservation):
-        wanted = stack(seen)
-        facts(seen, "controller")["accounting"] = {
-            name: {"error": "nothing listens on slurmdbd's port 6819"} for name in ledger(seen)
-        }
-        assert differences(wanted, seen) == []
-        assert any("6819" in text for text in unseen(seen))
 
 
 TEXT = "#!/bin/sh\ntrue\n"

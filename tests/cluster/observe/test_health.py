@@ -3,11 +3,8 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-import pytest
-
 from cluster.observe.health.daemons import last_words
 from cluster.observe.health.findings import findings
-from cluster.observe.nodes import Node
 from cluster.observe.observation import ClusterObservation, MachineObservation
 from tests.cluster.observe.observations import (
     NOW,
@@ -75,6 +72,35 @@ def said(node: str, row: str, reason: str = "") -> Callable[[ClusterObservation]
     return lambda seen: state(seen, node, **words)
 
 
+def slow(seen: ClusterObservation) -> ClusterObservation:
+    one = seen.machines[-1]
+    found: Any = {**one.facts, "time": NOW + 7}
+    answer = MachineObservation(
+        name=one.name, roles=one.roles, reached=True, facts=found, asked=NOW - 0.5, answered=NOW + 8
+    )
+    return ClusterObservation(stack="hc", machines=(*seen.machines[:-1], answer))
+
+
+def filling(seen: ClusterObservation) -> None:
+    for disk in facts(seen, "controller")["disks"].values():
+        if not disk.get("shared"):
+            disk.update(used=91 << 30, free=9 << 30)
+
+
+def image(**values: Any) -> tuple[Change, ...]:
+    """The image of both nodes; NOW is the 21st of November 2026."""
+    return tuple(part(name, image={"recipe": "2026-11", "made": NOW, "baked": 1, **values}) for name in EVERY[2:])
+
+
+def running(there: dict[str, list[str]], seconds: str = "2:00", job: str = "7_2") -> tuple[Change, ...]:
+    """A running job on both nodes, of which these have processes of jobs."""
+    row = {"id": job, "number": "17", "state": "RUNNING", "seconds": seconds, "nodes": "hc-cpu-[0-1]"}
+    return (part("controller", "slurm", "jobs", first=[row]), *(part(name, jobs=ids) for name, ids in there.items()))
+
+
+EVERY = ("controller", "login-0", "cpu-0", "cpu-1")
+ENDED = {"restarts": 4, "started": NOW - 5, "journal": ["slurmdbd.service: Main process exited, code=killed"]}
+BUSY_MUNGE = part("cpu-0", "munge", works=False, why="`unmunge` did not end within 6 s")
 DISK = {"size": 1 << 30, "used": 1 << 20, "free": 0, "device": 7, "inodes": 0, "inodes_free": 0}
 RETRIED = {"state": "activating", "sub": "auto-restart", "restarts": 9, "journal": ["boot: failed"]}
 NO_STATE = {"error": "/opt/apps/adm/hpc is empty"}
@@ -208,7 +234,39 @@ FAULTS: dict[str, tuple[Change, ...]] = {
         for name in ("munge", "daemons", "cluster_state", "files", "disks")
     ),
     "a machine of no image": (part("cpu-0", image={}),),
-}
+    "a daemon that ends again and again": (part("controller", "daemons", "slurmdbd", **ENDED),),
+    "one that is started again now": (
+        part("controller", "daemons", "slurmdbd", **ENDED, state="activating", sub="auto-restart"),
+    ),
+    "one that ended again and again yesterday": (
+        part("controller", "daemons", "slurmdbd", **{**ENDED, "started": NOW - 86400}),
+    ),
+    "a slow answer, which is no wrong clock": (slow,),
+    "a root that fills up": (filling,),
+    "a shared file system that is full": (
+        *(part(name, "disks", "/home", used=99 << 30, free=1 << 30, device=9) for name in EVERY),
+    ),
+    "packages of long ago": image(snapshot="20260901T000000Z"),
+    "packages of 60 days": image(snapshot="20260922T120000Z"),
+    "an image without the day of its packages": image(made=NOW - 61 * 86400),
+    "an old kernel that is held": image(kernel="2026-07-01", snapshot="20261101T000000Z"),
+    "a kernel that is held": image(kernel="2026-11-20"),
+    "old packages of machines that update themselves": image(snapshot="20250101T000000Z", baked=0),
+    "machines that are all late": (lambda seen: late(seen, *EVERY),),
+    "silent daemons": (silence, BUSY_MUNGE),
+    "silent daemons of machines that are busy": (
+        silence, BUSY_MUNGE, *(part(name, boot={"error": "no answer within 12 s"}) for name in ("controller", "cpu-0")),
+    ),
+    "a MUNGE key that can't be compared with the controller's": (
+        part("cpu-1", "munge", key="0123456789ab"), lambda seen: late(seen, "controller"),
+    ),
+    "a job without a process": running({"cpu-0": [], "cpu-1": []}),
+    "a job beside another": running({"cpu-0": ["8"], "cpu-1": []}, seconds="1-00:00:00"),
+    "a job with a process on one node": running({"cpu-0": [], "cpu-1": ["17"]}),
+    "a job of which one node reports nothing": running({"cpu-0": []}),
+    "a job that has just begun": running({"cpu-0": [], "cpu-1": []}, seconds="0:59"),
+    "a part of a heterogeneous job": running({"cpu-0": [], "cpu-1": []}, job="16+1"),
+}  # fmt: skip
 
 
 def seen_with(*changes: Change) -> str:
@@ -227,46 +285,6 @@ def test_faults_are_findings_with_what_to_type(reviewed: Callable[[str, Mapping[
     reviewed("health/machines", {fault: seen_with(*changes) for fault, changes in FAULTS.items()})
 
 
-class TestDaemons:
-    def test_one_that_ends_again_and_again(self, seen: ClusterObservation):
-        unit = facts(seen, "controller")["daemons"]["slurmdbd"]
-        unit.update(restarts=4, started=NOW - 5, journal=["slurmdbd.service: Main process exited, code=killed"])
-        found = only(seen)
-        assert found.id == "daemon-restarting"
-        assert "slurmdbd ends again and again: systemd restarted it 4 times" in found.what
-        unit.update(state="activating", sub="auto-restart")
-        assert only(seen).id == "slurmdbd-down", "one finding"
-        assert "started 4 times" in only(seen).what
-        unit.update(state="active", sub="running")
-        unit.update(started=NOW - 86400)
-        assert findings(seen) == [], "what it did yesterday is history"
-
-
-class TestTrust:
-    def test_a_slow_answer_is_no_wrong_clock(self, seen: ClusterObservation):
-        slow = seen.machines[-1]
-        late = MachineObservation(
-            name=slow.name, roles=slow.roles, reached=True, facts={**slow.facts, "time": NOW + 7},
-            asked=NOW - 0.5, answered=NOW + 8,
-        )  # fmt: skip
-        assert findings(ClusterObservation(stack="hc", machines=(*seen.machines[:-1], late))) == []
-
-
-class TestDisks:
-    def test_a_root_that_fills_up_is_one_finding(self, seen: ClusterObservation):
-        for disk in facts(seen, "controller")["disks"].values():
-            if not disk.get("shared"):
-                disk.update(used=91 << 30, free=9 << 30)
-        assert "/ is nearly full: 91%" in only(seen).what
-
-    def test_a_shared_one_is_one_finding_for_all(self, seen: ClusterObservation):
-        for one in seen.machines:
-            one.part("disks")["/home"].update(used=99 << 30, free=1 << 30, device=9)
-        found = only(seen)
-        assert "the shared file system /home is full" in found.what
-        assert len(found.where) == 4
-
-
 def test_the_end_of_a_journal_is_what_went_wrong():
     journal = [
         "Started slurmd.service - Slurm node daemon.", "slurmd: error: Unable to bind listen port (6818)",
@@ -276,99 +294,8 @@ def test_the_end_of_a_journal_is_what_went_wrong():
     assert last_words(["Stopped slurmd.service - Slurm node daemon."]) == ""
 
 
-class TestImages:
-    def observed(self, **image: Any) -> ClusterObservation:
-        seen = healthy()
-        for name in ("cpu-0", "cpu-1"):
-            facts(seen, name)["image"] = {"recipe": "2026-11", "made": NOW, "baked": 1, **image}
-        return seen
-
-    def test_packages_of_long_ago_are_a_finding_whenever_the_image_was_made(self):
-        # NOW is the 21st of November 2026.
-        found = only(self.observed(snapshot="20260901T000000Z"))
-        assert (found.id, found.where) == ("image-old", ("hc-cpu-0", "hc-cpu-1"))
-        assert found.what.startswith("its packages are of 2026-09-01, 81 days ago")
-        assert "image.snapshot" in found.note
-
-    def test_packages_of_60_days_are_not(self):
-        assert findings(self.observed(snapshot="20260922T120000Z")) == []
-
-    def test_an_image_of_before_is_known_by_when_it_was_made(self):
-        assert only(self.observed(made=NOW - 61 * 86400)).id == "image-old"
-
-    def test_an_old_kernel_that_is_held_is_a_finding_on_any_image(self):
-        found = only(self.observed(kernel="2026-07-01", snapshot="20261101T000000Z"))
-        assert (found.id, found.where) == ("kernel-old", ("hc-cpu-0", "hc-cpu-1"))
-        assert found.what.startswith("its kernel is of 2026-07-01, 143 days ago")
-        assert "image.recipe" in found.note
-        assert findings(self.observed(kernel="2026-11-20")) == []
-
-    def test_machines_that_update_themselves_have_no_finding(self):
-        assert findings(self.observed(snapshot="20250101T000000Z", baked=0)) == []
-
-
-def test_all_are_late():
-    found = only(late(healthy(), "controller", "login-0", "cpu-0", "cpu-1"))
-    assert found.id == "host-busy"
-    assert "this host is busy" in found.what
-
-
-def test_no_silence_of_a_daemon_counts_on_a_machine_that_is_busy_itself(seen: ClusterObservation):
-    silence(seen)
-    facts(seen, "cpu-0")["munge"].update(works=False, why="`unmunge` did not end within 6 s")
-    assert {one.id for one in findings(seen)} == {"slurmctld-down", "munge-down"}
-    for name in ("controller", "cpu-0"):
-        facts(seen, name)["boot"] = {"error": "no answer within 12 s"}
-    found = only(seen)
-    assert (found.id, found.where) == ("machine-late", ("hc-controller", "hc-cpu-0"))
-
-
-def test_keys_are_not_compared_without_the_controllers():
-    seen = healthy(5)
-    facts(seen, "cpu-1")["munge"]["key"] = "0123456789ab"
-    assert only(seen).id == "munge-key"
-    assert only(late(seen, "controller")).id == "machine-late"
-
-
-class TestNodes:
-    def test_many_with_the_same_fault_are_one_finding(self):
-        seen = healthy(64)
-        for n in range(40):
-            state(seen, f"cpu-{n}", State="IDLE+DRAIN", Reason="maintenance [root@2026-11-21T06:20:00]")
-        assert only(seen).where == tuple(f"hc-cpu-{n}" for n in range(40))
-
-    @pytest.mark.parametrize(
-        ("raw", "word", "down"),
-        [("IDLE", "idle", False), ("DOWN*", "down*", True), ("IDLE+CLOUD+POWERED_DOWN", None, False),
-         ("MIXED+DRAIN", "draining", False)],
-    )  # fmt: skip
-    def test_states(self, raw: str, word: str | None, down: bool):
-        said = Node.of("n", {"State": raw})
-        assert said.down is down
-        assert word in (None, said.word)
-
-
-class TestMissingJobs:
-    @pytest.mark.parametrize(
-        ("there", "seconds", "job_id", "lost"),
-        [
-            ({"hc-cpu-0": [], "hc-cpu-1": []}, "2:00", "7_2", True),
-            ({"hc-cpu-0": ["8"], "hc-cpu-1": []}, "1-00:00:00", "7_2", True),
-            ({"hc-cpu-0": [], "hc-cpu-1": ["17"]}, "2:00", "7_2", False),
-            ({"hc-cpu-0": []}, "2:00", "7_2", False),
-            ({"hc-cpu-0": [], "hc-cpu-1": []}, "0:59", "7_2", False),
-            ({"hc-cpu-0": [], "hc-cpu-1": []}, "2:00", "16+1", False),
-        ],
-    )
-    def test_a_running_job_without_a_process_on_any_node(
-        self, seen: ClusterObservation, there: dict[str, list[str]], seconds: str, job_id: str, *, lost: bool
-    ):
-        for name, jobs in there.items():
-            facts(seen, name.removeprefix("hc-"))["jobs"] = jobs
-        row = {"id": job_id, "number": "17", "state": "RUNNING", "seconds": seconds, "nodes": "hc-cpu-[0-1]"}
-        facts(seen, "controller")["slurm"]["jobs"]["first"] = [row]
-        if not lost:
-            assert findings(seen) == []
-            return
-        assert (only(seen).id, only(seen).where) == ("jobs-missing", ("hc-controller",))
-        assert only(seen).what.startswith("1 running job without a process on any node: 7_2. ")
+def test_many_nodes_with_the_same_fault_are_one_finding():
+    seen = healthy(64)
+    for n in range(40):
+        state(seen, f"cpu-{n}", State="IDLE+DRAIN", Reason="maintenance [root@2026-11-21T06:20:00]")
+    assert only(seen).where == tuple(f"hc-cpu-{n}" for n in range(40))

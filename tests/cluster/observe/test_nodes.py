@@ -1,5 +1,7 @@
 """What slurmctld prints of nodes and jobs is read as it is meant, whatever people write into it."""
 
+from collections.abc import Callable, Mapping
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -30,34 +32,6 @@ def test_a_nodes_state_reason_and_time():
     assert (second.word, second.reason, second.drained) == ("down, drained*", "Not responding", True)
     assert (third.word, third.reason, third.fine) == ("idle", "", True)
     assert [node.fine for node in nodes.values()] == [False, False, True]
-
-
-@pytest.mark.parametrize(
-    ("states", "word"),
-    [("MIXED+DRAIN+REBOOT_REQUESTED", "draining@"), ("DOWN+DRAIN+REBOOT_ISSUED", "reboot^")],
-)
-def test_a_node_that_reboots_has_another_word_than_a_drained_one(states: str, word: str):
-    node = parse_nodes(f"NodeName=n State={states}")["n"]
-    assert (node.word, node.rebooting, node.fine) == (word, True, False)
-
-
-@pytest.mark.parametrize(
-    ("states", "word", "fine", "ready", "down"),
-    [
-        ("IDLE+CLOUD", "idle", True, True, False),
-        ("IDLE+CLOUD+POWERED_DOWN", "idle~", True, False, False),
-        ("IDLE+CLOUD+POWERED_DOWN+NOT_RESPONDING", "idle~", True, False, False),
-        ("ALLOCATED+CLOUD+NOT_RESPONDING+POWERING_UP", "allocated#", True, False, False),
-        ("IDLE+CLOUD+NOT_RESPONDING+POWERING_DOWN", "idle%", True, False, False),
-        ("DOWN+CLOUD+POWERED_DOWN", "down~", False, False, True),
-        ("DOWN+CLOUD+POWERING_UP+NOT_RESPONDING", "down#", False, False, True),
-        ("IDLE+CLOUD+DRAIN+POWERED_DOWN", "drained~", False, False, False),
-        ("DOWN+DRAIN+REBOOT_ISSUED", "reboot^", False, False, False),
-    ],
-)
-def test_a_node_that_is_off_is_neither_down_nor_ready(states: str, word: str, fine: bool, ready: bool, down: bool):
-    node = parse_nodes(f"NodeName=n State={states}")["n"]
-    assert (node.word, node.fine, node.ready, node.down) == (word, fine, ready, down)
 
 
 def test_each_node_has_its_jobs_and_a_completing_one_is_over():
@@ -100,31 +74,28 @@ def test_any_reason_is_read_back(reason: str):
     assert parse_nodes(line)["n"].reason == reason
 
 
-@pytest.mark.parametrize(
-    ("states", "word"),
-    [
-        ("IDLE", "idle"),
-        ("IDLE+COMPLETING", "completing"),
-        ("IDLE+DRAIN", "drained"),
-        ("ALLOCATED+DRAIN", "draining"),
-        ("IDLE+COMPLETING+DRAIN", "draining"),
-        ("DOWN+NOT_RESPONDING", "down*"),
-        ("UNKNOWN", "unknown"),
-        ("IDLE+CLOUD+POWERED_DOWN", "idle~"),
-        ("ALLOCATED+CLOUD+NOT_RESPONDING+POWERING_UP", "allocated#"),
-        ("IDLE+CLOUD+POWERING_DOWN", "idle%"),
-        ("DOWN+CLOUD+POWERED_DOWN", "down~"),
-    ],
-)
-def test_a_state_is_said_as_sinfo_says_it(states: str, word: str):
-    assert Node(name="n", states=frozenset(states.split("+"))).word == word
+STATES = """
+    IDLE IDLE+COMPLETING IDLE+DRAIN ALLOCATED+DRAIN MIXED+DRAIN IDLE+COMPLETING+DRAIN DOWN* DOWN+NOT_RESPONDING UNKNOWN
+    MIXED+DRAIN+REBOOT_REQUESTED DOWN+DRAIN+REBOOT_ISSUED IDLE+CLOUD DOWN+CLOUD IDLE+CLOUD+POWERED_DOWN
+    IDLE+CLOUD+POWERED_DOWN+NOT_RESPONDING ALLOCATED+CLOUD+NOT_RESPONDING+POWERING_UP IDLE+CLOUD+POWERING_DOWN
+    IDLE+CLOUD+NOT_RESPONDING+POWERING_DOWN DOWN+CLOUD+POWERED_DOWN DOWN+CLOUD+POWERING_UP+NOT_RESPONDING
+    IDLE+CLOUD+DRAIN+POWERED_DOWN
+"""
 
 
-@pytest.mark.parametrize(("states", "down"), [("DOWN+CLOUD", True), ("IDLE+CLOUD+POWERED_DOWN", False)])
-def test_a_node_of_a_cloud_can_be_down(states: str, down: bool):
+def test_a_state_is_said_as_sinfo_says_it_and_one_that_is_off_is_neither_down_nor_ready(
+    reviewed: Callable[[str, Mapping[str, str]], None],
+):
     """CLOUD is how a node was defined, and says nothing of its power."""
-    node = Node(name="n", states=frozenset(states.split("+")))
-    assert (node.down, node.fine) == (down, not down)
+    nodes = {states: parse_nodes(f"NodeName=n State={states}")["n"] for states in STATES.split()}
+    properties = ("fine", "ready", "down", "drained", "rebooting")
+    reviewed(
+        "observe/states",
+        {
+            states: " ".join([one.word, *(f"({p})" for p in properties if getattr(one, p))])
+            for states, one in nodes.items()
+        },
+    )
 
 
 @pytest.mark.parametrize(
