@@ -116,7 +116,9 @@ def kind_of(code: str, message: str, status: int = 0) -> Kind:
     if status == 404 or word in ("notfound", "resourcenotfound"):
         return Kind.TEMPLATE_GONE if "instanceTemplates" in message else Kind.NOT_FOUND
     if word in _KINDS or status in _STATUSES:
-        return _KINDS.get(word) or _STATUSES[status]
+        found = _KINDS.get(word) or _STATUSES[status]
+        # RESOURCE_EXHAUSTED is the word for both.
+        return Kind.RATE_LIMIT if status == 429 and found is Kind.STOCK_OUT else found
     if "quota" in word:  # of a kind that Google has added
         return Kind.QUOTA
     if _NO_ROOM.search(message):
@@ -204,6 +206,8 @@ class ComputeEngine:
         self._root = f"{api['endpoint'] or GOOGLE}/compute/v1/projects/{api['project']}"
         self._zone = f"/zones/{api['zone']}"
         self._token, self._until = "", 0.0
+        self.skew = 0.0
+        """Seconds by which this machine's clock is ahead of the API's, by its last answer."""
 
     # -- reads -------------------------------------------------------------------------------------------------------
 
@@ -406,11 +410,15 @@ class ComputeEngine:
     def _ask(
         self, method: str, path: str, query: dict[str, str] | None = None, body: dict[str, Any] | None = None
     ) -> dict[str, Any]:
+        import email.utils  # as http.client, which the answer needs
+
         url = f"{self._root}{path}" + (f"?{urllib.parse.urlencode(query)}" if query else "")
         data = json.dumps(body).encode() if body is not None else (b"" if method == "POST" else None)
         headers = {"Authorization": f"Bearer {self._bearer()}", "Content-Type": "application/json"}
         try:
-            status, _, text = answer(url, headers, seconds=SECONDS, method=method, data=data)
+            status, given, text = answer(url, headers, seconds=SECONDS, method=method, data=data)
+            if date := email.utils.parsedate(given.get("Date")):
+                self.skew = time.time() - calendar.timegm(date)
             if status >= 400:
                 if status == 401:
                     self._until = 0.0  # a token that was withdrawn

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
+from functools import cached_property
 
 from health.kinds import PREFIX as HEALTH
 from interface import ReconcileNodeset
@@ -47,6 +48,7 @@ HOST_SECONDS = 7 * DAY  # since a host was given up, or its last machine deleted
 UNMEASURED_SECONDS = 3600  # until a measurement without a result is tried again
 HOST_MACHINES = 3  # machines that come back on such a host, until their way cools down
 NODES_PER_REPAIR = 16  # nodes of one nodeset for each one that may be in repair
+COMMON_PART = 0.2  # of a nodeset's nodes: a fault that more of them have is not of their machines
 COMING, RUNNING = ("PROVISIONING", "STAGING"), "RUNNING"
 ENDING, ENDED = ("PENDING_STOP", "STOPPING", "DEPROVISIONING"), ("TERMINATED", "STOPPED")
 REPORTABLE = ("a3-highgpu-8g", "a3-megagpu-", "a3-ultragpu-", "a4-", "a4x-")
@@ -200,6 +202,17 @@ class World:
     """Names of the nodes that Slurm has, those of other nodesets included."""
     unsafe: str = ""
     """The reason why nothing may be deleted or set down now: a partial list, or a slurmctld that has just started."""
+    awake: float = 0.0
+    """Since when the loop has made its passes without a break: nothing counts as having lasted for longer."""
+
+    @cached_property
+    def silent(self) -> frozenset[str]:
+        """Nodesets of which so many nodes are down while their machines run that the cause is not the machines: the
+        network, a firewall rule, a file server."""
+        sizes = Counter(node.nodeset for node in self.nodes.values())
+        down = (node for node in self.nodes.values() if "DOWN" in node.states and Case(self, node.name).is_silent)
+        counts = Counter(node.nodeset for node in down)
+        return frozenset(name for name, count in counts.items() if count > max(2, COMMON_PART * sizes[name]))
 
 
 @dataclass(frozen=True)
@@ -231,10 +244,10 @@ def observe(before: Mapping[str, Seen], world: World) -> dict[str, Seen]:
         found[name] = Seen(
             status=case.status,
             mode=case.mode,
-            since=last.since if last and same else world.now,
+            since=min(last.since, world.now) if last and same else world.now,
             passes=2 if same else 1,
             power=case.power,
-            power_since=last.power_since if last and kept else world.now,
+            power_since=min(last.power_since, world.now) if last and kept else world.now,
             before=(last.before if kept else last.power) if last else "",
         )
     return found
@@ -285,7 +298,7 @@ class Case:
 
     @property
     def lasted(self) -> float:
-        return self.now - self.seen.since
+        return self.now - max(self.seen.since, self.world.awake)
 
     @property
     def none(self) -> bool:
@@ -306,6 +319,11 @@ class Case:
     @property
     def down(self) -> bool:
         return "DOWN" in self.states
+
+    @property
+    def is_silent(self) -> bool:
+        """Return whether Slurm, or the loop, has set the node down, and its machine runs."""
+        return self.down and self.power == "up" and self.status == RUNNING and not self.others
 
     @property
     def up(self) -> bool:
@@ -410,7 +428,7 @@ class Case:
         if not self.node or self.world.boot.get(self.name, "").startswith("failed"):
             return bool(self.node)
         nodeset = self.world.nodesets[self.node.nodeset]
-        since = self.seen.power_since
+        since = max(self.seen.power_since, self.world.awake)
         if self.instance and any(row.get("run_seconds") for row in nodeset["templates"]):
             since = max(since, self.instance.created)  # it has waited, and Slurm waits longer than for a boot
         return self.now - since > BOOT_PART * nodeset["boot_seconds"]
@@ -435,7 +453,8 @@ class Case:
     @property
     def confirmed(self) -> bool:
         """Return whether a fault calls for a repair, by a check since its last step; or the machine is not back."""
-        silent = self.within(self.repair.last) and not self.checked and self.now - self.repair.last > REPAIR_SECONDS
+        since = max(self.repair.last, self.world.awake)
+        silent = self.within(self.repair.last) and not self.checked and self.now - since > REPAIR_SECONDS
         return silent or self.slow or (self.checked and self.health is not None and self.health.repair)
 
     @property
@@ -492,7 +511,7 @@ class Case:
         repaired = [one for one in sick if self.within(self.world.repairs.get(one.name, Repair()).last)]
         allowed = max(1, len(names) // NODES_PER_REPAIR)
         mine = self.node.name in {one.name for one in repaired}
-        return (not mine and len(repaired) >= allowed) or len(sick) > max(1, 0.2 * len(names))
+        return (not mine and len(repaired) >= allowed) or len(sick) > max(1, COMMON_PART * len(names))
 
 
 @dataclass(frozen=True)
@@ -654,6 +673,9 @@ RULES: tuple[Rule, ...] = (
     Rule("back", RUNNING, "DOWN", "by the loop; the node answers, seen twice", Do.RESUME,
          lambda c: c.status == RUNNING and c.down and c.power == "up" and c.reason.startswith((GONE, ENDS))
          and "NOT_RESPONDING" not in c.states and c.twice, counts=True),
+    Rule("down-many", RUNNING, "DOWN", "by the loop or by Slurm, for 10 min; more than two nodes and 20 % of the "
+         "nodeset are: the cause is not their machines", Do.ALERT, lambda c: c.is_silent and c.lasted > DOWN_SECONDS
+         and c.node is not None and c.node.nodeset in c.world.silent),
     Rule("down-long", RUNNING, "DOWN", "elastic; by the loop or by Slurm, for 10 min", Do.POWER_DOWN,
          lambda c: c.status == RUNNING and c.down and c.power == "up" and c.elastic and c.lasted > DOWN_SECONDS,
          counts=True),

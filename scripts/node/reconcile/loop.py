@@ -27,7 +27,7 @@ from system.host import SetupError, in_parallel, log, printable, write
 
 FOLDER = Path("/var/lib/hpc/controller/reconcile")  # on the state disk, where there is one
 SETTINGS = Path("/etc/hpc/reconcile.json")
-PAUSED = Path("/etc/hpc/reconcile-paused")
+PAUSED = FOLDER / "paused"  # it outlives the controller's machine, as the loop does
 LIFT = "hpc-reconcile lift"
 RETRY_SECONDS, RETRY_MOST = 10, 300
 COOL_MINUTES, COOL_MOST = 10, 60
@@ -36,6 +36,7 @@ AT_ONCE = 8  # requests to the cloud; the API's limit is some 25 a second
 BULKS = 5  # requests for many instances in one pass; the API takes 10 at a time
 ASK_BOOT_SECONDS = 30  # between two questions for a booting machine's guest attribute
 REGISTER_SECONDS = 60  # between two requests to register again
+SKEW_SECONDS = 30  # of this machine's clock and the cloud's, by whose times the age of machines is known
 STUCK_SECONDS = 600  # of an operation that neither ends nor shows in the list
 REPORT_SECONDS = 1800  # of a report, which takes 10 to 12 minutes
 JOURNAL_BYTES = 5_000_000
@@ -75,6 +76,7 @@ class Loop:
         self._held: list[decision.Held] = []
         self._alerts: list[tuple[Action, str]] = []
         self._recent: list[dict[str, Any]] = []
+        self._full = ""
 
     # -- a pass ------------------------------------------------------------------------------------------------------
 
@@ -99,7 +101,7 @@ class Loop:
         left = self.settings["actions_per_hour"] - len(self.record.actions)
         actions, self._held = decision.restrain(actions, world, left=left)
         if self.settings["mode"] == "act" and not self.paused.exists() and not locked:
-            self._register([action for action in actions if action.do is Do.REGISTER], world)
+            self._unless_full(lambda: self._register([one for one in actions if one.do is Do.REGISTER], world))
             if others := [action for action in actions if action.do is not Do.REGISTER]:
                 self._apply(others, world)
             self._apply_flex(world)
@@ -122,6 +124,8 @@ class Loop:
         """Everything that this pass decides from. Raises SetupError and CloudError."""
         unsafe = self.slurm.young()
         rows, jobs = self.slurm.nodes()
+        if not rows:
+            raise SetupError("slurmctld names no node")  # each machine would be one without a node
         groups = self._flex.read(now)
         listing = self.cloud.instances()
         found: dict[str, tuple[Instance, ...]] = {}
@@ -130,10 +134,14 @@ class Loop:
         self._flex.add(found)
         ours = {name: row for name, row in rows.items() if name in self._of}
         nodes = {name: node_of(name, *self._of[name], row, jobs.get(name, ())) for name, row in ours.items()}
+        self.record.note_pass(now)
         if partial := listing.partial or groups:
             unsafe = f"the list of instances is partial: {partial}"
         else:
             self._settle(found, now)
+        if abs(self.cloud.skew) > SKEW_SECONDS:
+            way = "ahead of" if self.cloud.skew > 0 else "behind"
+            unsafe = f"this machine's clock is {abs(self.cloud.skew):.0f} s {way} the cloud's"
         record = self.record
         record.retry = {name: at for name, at in record.retry.items() if at > now}
         record.cooling = {key: one for key, one in record.cooling.items() if one.until > now - 3600}
@@ -145,7 +153,7 @@ class Loop:
             now=now, nodes=nodes, instances=found, nodesets=self.settings["nodesets"],
             max_unavailable=self.settings["max_unavailable"], pending=record.pending, cooling=record.cooling,
             retry=record.retry, repairs=record.repairs, hosts=record.hosts, waits=frozenset(record.waits),
-            known=frozenset(rows), unsafe=unsafe,
+            known=frozenset(rows), unsafe=unsafe, awake=record.awake,
         )  # fmt: skip
         # A job that runs waits for nothing any more.
         waits = {job for node in nodes.values() for job in node.jobs if "POWERING_UP" in node.states}
@@ -198,7 +206,10 @@ class Loop:
 
     def _failed(self, names: Sequence[str], way: str, error: CloudError, now: float) -> None:
         """Have a request that failed tried again in a moment, or its way cool down."""
-        if error.kind is Kind.EXISTS:
+        if names[0] not in self._of:
+            return  # the node has left the stack meanwhile
+        if error.kind is Kind.EXISTS:  # the list is late
+            self.record.retry |= dict.fromkeys(names, now + RETRY_SECONDS)
             return
         if error.kind in PASSING:
             for name in names:
@@ -300,7 +311,7 @@ class Loop:
         for action in actions:
             if action.do is Do.CREATE:
                 continue
-            if action.rule == "gone" and self._is_there(action):
+            if action.rule in ("gone", "gone-down", "gone-drained") and self._is_there(action):
                 continue
             if decision.BY_ID[action.rule].counts:
                 self.record.actions.append(world.now)
@@ -316,7 +327,7 @@ class Loop:
             self._note(action, world)
             try:
                 self._one(action, world)
-            except (SetupError, CloudError) as error:
+            except (SetupError, CloudError, OSError) as error:
                 self._write(rule=action.rule, nodes=action.nodes, result=str(error))
         for (state, reason, rule), action in grouped.items():
             names = [name for name in action.nodes if rule not in decision.REPAIRED or not self._measured(name)]
@@ -525,8 +536,13 @@ class Loop:
 
     def _remember(self, name: str, repair: Repair) -> None:
         """Record a step before it is done: one that was not done is worth less than one that is done twice."""
+        before = self.record.repairs.get(name, Repair())
         self.record.repairs[name] = repair
-        self._save()
+        try:
+            self._store()
+        except OSError:
+            self.record.repairs[name] = before
+            raise
 
     def _boot_failure(self, name: str, world: World) -> None:
         nodeset = world.nodes[name].nodeset
@@ -544,7 +560,7 @@ class Loop:
             text = self.cloud.serial_log(name)
         except CloudError as error:
             text = f"{error}\n"
-        write(self.folder / "serial" / f"{name}.log", text, mode=0o600, quiet=True)
+        self._unless_full(lambda: write(self.folder / "serial" / f"{name}.log", text, mode=0o600, quiet=True))
 
     # -- the journal, the record and the status ----------------------------------------------------------------------
 
@@ -589,16 +605,32 @@ class Loop:
     def _write(self, **row: Any) -> None:  # noqa: ANN401 - JSON values
         row = {"time": round(self.clock(), 1), **row}
         self._recent = [*self._recent, row][-SHOWN:]
+        self._unless_full(lambda: self._append(json.dumps(row)))
+        if row.get("result"):
+            log(f"{row['rule']}: {','.join(row['nodes'])}: {row['result']}")
+
+    def _append(self, line: str) -> None:
         path = self.folder / "journal.jsonl"
         self.folder.mkdir(parents=True, exist_ok=True)
         if path.exists() and path.stat().st_size > JOURNAL_BYTES:
             path.replace(path.with_suffix(".jsonl.1"))
         with path.open("a") as file:
-            file.write(json.dumps(row) + "\n")
-        if row.get("result"):
-            log(f"{row['rule']}: {','.join(row['nodes'])}: {row['result']}")
+            file.write(line + "\n")
+
+    def _unless_full(self, writes: Callable[[], object]) -> None:
+        """Write what a pass can do without: a disk that users have filled, as /home is on it too, keeps no machine from
+        its job. What must be recorded before it is done is not done then (`_remember`)."""
+        try:
+            writes()
+        except OSError as error:
+            if (text := str(error)) != self._full:
+                self._full = text
+                log(f"the loop can't write its files, and goes on without: {text}")
 
     def _save(self) -> None:
+        self._unless_full(self._store)
+
+    def _store(self) -> None:
         self.record.comments = dict(list(self.record.comments.items())[-COMMENTS:])
         write(self.folder / "record.json", self.record.text(), mode=0o600, quiet=True)
 
@@ -627,7 +659,8 @@ class Loop:
             "jobs": self.record.comments,
             "actions": self._recent,
         }
-        write(self.folder / "status.json", json.dumps(status, sort_keys=True) + "\n", quiet=True)
+        text = json.dumps(status, sort_keys=True) + "\n"
+        self._unless_full(lambda: write(self.folder / "status.json", text, quiet=True))
 
 
 _STATES = {

@@ -10,6 +10,8 @@ from reconcile.decision import BadHost, Case, Cooling, Pending, Repair, Seen, Wo
 from system.host import read_json
 
 STEPS = ("reset", "report", "replace")
+AWAY_SECONDS = 180  # without a pass: the controller was off, slurmctld or the API did not answer, or the clock was set
+NOTE_SECONDS = 60  # between two notes of the time of a pass
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,10 @@ class Record:
     actions: list[float] = field(default_factory=list)
     boots: dict[str, int] = field(default_factory=dict)
     comments: dict[str, str] = field(default_factory=dict)
+    passed: float = 0.0
+    """About when the last pass was made."""
+    awake: float = 0.0
+    """Since when passes have been made without a break."""
 
     _KINDS = {  # noqa: RUF012 - a constant
         "seen": Seen, "pending": Pending, "cooling": Cooling, "repairs": Repair, "hosts": BadHost, "courses": Course,
@@ -57,6 +63,18 @@ class Record:
             return cls(**found)
         except (TypeError, AttributeError):
             return cls()
+
+    def note_pass(self, now: float) -> None:
+        """Note a pass that read both sides. After a break all times begin again: what happened meanwhile is not known,
+        and slurmctld, which was away too, waits for its nodes again. A clock that was set back begins all of them."""
+        if now < self.passed:
+            self.retry, self.cooling = {}, {}
+            self.pending = {name: replace(one, began=min(one.began, now)) for name, one in self.pending.items()}
+            self.actions = [min(at, now) for at in self.actions]
+        if not 0 <= now - self.passed <= AWAY_SECONDS:
+            self.awake = self.passed = now
+        elif now - self.passed >= NOTE_SECONDS:
+            self.passed = now
 
     def text(self) -> str:
         # Each pass writes it: `asdict` would copy all of it first.

@@ -1,15 +1,19 @@
 """The client of the reconcile loop against Compute Engine's stand-in: lists that may be partial, requests that are sent
 again, errors by what they mean."""
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from interface import ReconcileCloud
+from reconcile import compute_engine
 from reconcile.compute_engine import CloudError, ComputeEngine, Kind, _epoch, kind_of
 
 from lab.google.compute import QUOTA, FakeElastic, Fault
 from lab.google.http import Call, DroppedConnectionError, RefusalError
+from tests.waiting import PATIENCE
 
 TEMPLATES = {"gpu-spot": {"machineType": "a3-highgpu-8g", "labels": {"hpc-part": "node"}}, "gpu-reserved": {}}
 SPOT, RESERVED = (f"projects/p/global/instanceTemplates/{name}" for name in TEMPLATES)
@@ -168,6 +172,8 @@ class TestErrors:
             ("quotaExceeded", "Quota exceeded", 403, Kind.QUOTA),
             ("rateLimitExceeded", "Quota exceeded for quota metric 'Queries'", 403, Kind.RATE_LIMIT),
             ("", "", 429, Kind.RATE_LIMIT),
+            ("RESOURCE_EXHAUSTED", "Quota exceeded for quota metric 'Queries'", 429, Kind.RATE_LIMIT),
+            ("RESOURCE_EXHAUSTED", "", 0, Kind.STOCK_OUT),
             ("IP_SPACE_EXHAUSTED", "", 0, Kind.QUOTA),
             ("forbidden", "Required 'compute.instances.create' permission", 403, Kind.PERMISSION),
             ("UNSUPPORTED_OPERATION", "reservation r does not have available resources", 0, Kind.RESERVATION_FULL),
@@ -205,6 +211,14 @@ class TestErrors:
         (tmp_path / "token").unlink()
         with pytest.raises(CloudError, match="token"):
             client.instances()
+
+
+def test_each_answer_shows_how_far_this_machines_clock_is_ahead(client, monkeypatch):
+    client.instances()
+    assert abs(client.skew) < PATIENCE
+    monkeypatch.setattr(compute_engine, "time", SimpleNamespace(time=lambda: time.time() + 10_000))
+    client.instances()
+    assert abs(client.skew - 10_000) < PATIENCE
 
 
 def test_times_have_a_zone():

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from reconcile import decision
 from reconcile.compute_engine import Instance
 from reconcile.decision import (
+    DAY,
     FAULTY,
     GONE,
     HARMLESS,
@@ -238,6 +239,9 @@ ALL_SICK = replace(
     nodes={n: replace(ALL_SICK.nodes[NAME], name=n) for n in ALL_SICK.nodes},
     health=dict.fromkeys(ALL_SICK.nodes, BAD),
 )
+MANY_DOWN = beside(world("DOWN+NOT_RESPONDING", "RUNNING", reason="Not responding", by="slurm"), 9)
+MANY_DOWN = replace(MANY_DOWN, nodes={n: replace(MANY_DOWN.nodes[NAME], name=n) for n in MANY_DOWN.nodes})
+TWO = (NAME, "c-gpu-1")
 CASES += [
     ("sick-many", ALL_SICK),
     ("sick-reboot", beside(world("IDLE+DRAIN", "RUNNING", reason=SICK, health={NAME: BAD}))),
@@ -254,6 +258,18 @@ CASES += [
         "sick-person",
         beside(world("IDLE+DRAIN", "RUNNING", reason=SICK, health={NAME: BAD}, repairs=REBOOTED, elastic=False)),
     ),
+    ("down-many", MANY_DOWN),
+    ("down-long", replace(MANY_DOWN, nodes={n: node for n, node in MANY_DOWN.nodes.items() if n in TWO})),
+    (
+        "down-long",
+        replace(
+            MANY_DOWN, nodes={n: one if n in TWO else replace(one, by="bob") for n, one in MANY_DOWN.nodes.items()}
+        ),
+    ),
+    # The loop was away until a minute ago.
+    ("boots", world(BOOTS, "RUNNING", lasted=3600, awake=NOW - 60)),
+    ("suspends", world(OFF, awake=NOW - 5)),
+    ("sick-waits", world("IDLE+DRAIN", "RUNNING", reason=SICK, health={NAME: OLD}, repairs=REBOOTED, awake=NOW - 60)),
     ("two-zones", replace(world(UP, "RUNNING"), instances={NAME: (Instance(NAME, "a", "RUNNING"),) * 2})),
 ]
 
@@ -470,6 +486,9 @@ WORDS: dict[str, Callable[[Case], bool]] = {
     "more than 20 % of the nodeset are sick, or one in 16 is in repair": lambda c: (
         sum('DRAIN' in one.states for one in c.world.nodes.values()) > 1
     ),
+    "more than two nodes and 20 % of the nodeset are": lambda c: (
+        sum("DOWN" in c.world.nodes[name].states for name in c.world.instances) > max(2, len(c.world.nodes) / 5)
+    ),
     "a step of its repair is under way": lambda c: c.pending is not None,
     "not rebooted for 24 h": lambda c: not c.repair.reset,
     "rebooted": lambda c: bool(c.repair.reset),
@@ -536,6 +555,12 @@ class TestTogether:
         nodes["c-gpu-7"] = replace(nodes["c-gpu-7"], states=frozenset({"IDLE", "POWERING_DOWN"}))
         found = replace(found, nodes=nodes, instances={n: found.instances[n] for n in names[:7]})
         assert len([action for action in restrain(decide(found), found, left=100)[0] if action.do is Do.ASAP]) == 1
+
+
+def test_what_lasted_until_a_clock_was_set_back_lasts_from_then_on():
+    before = observe({}, world(ASLEEP, "RUNNING"))
+    (seen,) = observe(before, replace(world(ASLEEP, "RUNNING"), now=NOW - DAY)).values()
+    assert (seen.since, seen.power_since, seen.passes) == (NOW - DAY, NOW - DAY, 2)
 
 
 def test_how_long_a_state_has_lasted():

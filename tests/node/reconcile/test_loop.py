@@ -6,7 +6,8 @@ import os
 import pytest
 from health.acceptance import NO_PARTNER, UNDER_WAY
 from reconcile import decision, loop, service
-from reconcile.decision import LOOPS, NEW, Health
+from reconcile.compute_engine import CloudError, Kind, Listing, Operation
+from reconcile.decision import LOOPS, NEW, Health, Pending
 from reconcile.loop import plain
 from system import cluster_state
 from system.host import SetupError, write
@@ -22,6 +23,12 @@ def cluster(tmp_path) -> Cluster:
 
 def states(cluster: Cluster, name: str = "c-gpu-0") -> set[str]:
     return cluster.slurm.nodes_[name].states - {"CLOUD"}
+
+
+def fill(cluster: Cluster) -> None:
+    """Have nothing of the loop's files written any more."""
+    cluster.folder = cluster.loop.folder = cluster.folder / "full"
+    cluster.folder.touch()
 
 
 def test_another_image_reaches_machines_when_their_jobs_have_ended_a_part_at_a_time(tmp_path):
@@ -326,6 +333,99 @@ class TestCost:
         assert service.pause(1.0, busy=True) == 10
 
 
+class TestBadNights:
+    """What a loop without a person must not take for the end of machines."""
+
+    @pytest.fixture
+    def busy(self, cluster) -> Cluster:
+        """A cluster whose machines all run a job."""
+        cluster.slurm.submit("1", 8, 1e6)
+        cluster.run(120)
+        assert cluster.slurm.jobs["1"].began
+        return cluster
+
+    def cut(self, cluster: Cluster) -> None:
+        """Have slurmctld hear no node."""
+        cluster.deaf = set(cluster.instances)
+        cluster.slurm.registered.clear()
+
+    @pytest.mark.parametrize("heard", [True, False])
+    def test_an_empty_list_is_not_the_end_of_machines(self, busy, monkeypatch, heard):
+        if not heard:  # the network between the controller and its nodes is cut as well
+            self.cut(busy)
+            busy.run(700)
+            assert states(busy) >= {"DOWN"}
+        there = [row["id"] for row in busy.resources()]
+        monkeypatch.setattr(busy.loop.cloud, "instances", lambda: Listing(()))
+        busy.run(120)
+        monkeypatch.undo()
+        busy.run(300)
+        assert [row["id"] for row in busy.resources()] == there
+        assert bool(busy.slurm.jobs["1"].began) is heard
+
+    def test_machines_are_not_lost_for_a_network_that_is_cut(self, busy):
+        self.cut(busy)
+        busy.run(3600)
+        assert len(busy.instances) == 8
+        status = json.loads((busy.folder / "status.json").read_text())
+        assert any("down-many" in text for text in status["alerts"])
+        busy.deaf.clear()
+        for node in busy.slurm.nodes_.values():  # ReturnToService=2
+            node.states, node.reason, node.by = {"IDLE", "CLOUD"}, "", ""
+        busy.run(300)
+        assert busy.slurm.jobs["1"].began
+
+    def test_machines_that_boot_while_the_controller_is_away_have_their_time(self, cluster):
+        cluster.boot_seconds = lambda: 200
+        cluster.slurm.submit("1", 8, 60)
+        cluster.run(60)
+        cluster.now += 3600
+        cluster.slurm.started = cluster.now  # it asks for the boots again
+        for node in cluster.slurm.nodes_.values():
+            node.since = cluster.now
+        cluster.boots = dict.fromkeys(cluster.boots, cluster.now + 120)
+        cluster.restart()
+        cluster.run(300)
+        assert cluster.slurm.jobs["1"].done
+        assert "boot-failed" not in {rule for rule, _ in cluster.acted()}
+
+    def test_a_clock_that_is_set_back_does_not_stop_the_loop(self, cluster):
+        cluster.loop.cloud.insert(["c-gpu-5"], template="x/t-spot", nodeset="gpu", request="lost")
+        cluster.run(60)
+        cluster.now -= 30 * 86400
+        cluster.run(30)
+        assert cluster.instances
+        cluster.run(150)
+        assert cluster.instances == {}
+
+    def test_nothing_is_deleted_by_a_clock_that_is_not_the_clouds(self, busy):
+        busy.loop.cloud.skew = 300.0
+        busy.slurm.jobs["1"].seconds = 0
+        busy.run(900)
+        assert len(busy.instances) == 8
+        assert "300 s ahead" in json.loads((busy.folder / "status.json").read_text())["why"]
+
+    def test_a_slurmctld_without_nodes_does_not_make_all_machines_orphans(self, busy, monkeypatch):
+        monkeypatch.setattr(busy.slurm, "nodes", lambda: ({}, {}))
+        busy.run(300)
+        assert len(busy.instances) == 8
+
+    def test_a_request_may_fail_after_its_node_has_left_the_stack(self, cluster):
+        cluster.loop.record.pending["c-gpu-9"] = Pending("create", "op-1", cluster.now, "spot")
+        failed = CloudError(Kind.STOCK_OUT, "STOCKOUT", "")
+        cluster.loop.cloud.operation = lambda name: Operation(name, done=True, error=failed)
+        cluster.run(10)
+        assert cluster.loop.record.pending == {}
+
+    def test_a_full_disk_keeps_no_machine_from_its_job(self, cluster):
+        fill(cluster)
+        cluster.slurm.submit("1", 4, 60)
+        cluster.run(180)
+        assert cluster.slurm.jobs["1"].done
+        cluster.run(1500)
+        assert cluster.instances == {}
+
+
 class TestFaults:
     @pytest.mark.parametrize("seed", range(2))
     def test_a_thousand_faults_leave_nothing_behind(self, tmp_path, seed):
@@ -439,6 +539,14 @@ class TestRepair:
         record = {"time": cluster.now, "checks": checks, "passes": 0 if failed else 2}
         path = cluster_state.HEALTH / "c-gpu-0.json"
         path.write_text(json.dumps({**record, "repair": ["gpu-lost"] if failed else []}))
+
+    def test_a_reboot_that_can_not_be_recorded_is_not_done(self, sick):
+        fill(sick)
+        sick.run(60)
+        assert not [call for call in sick.fake.calls if call.path.endswith("/reset")]
+        sick.folder.unlink()
+        sick.run(60)
+        assert [rule for rule, name in sick.acted() if name == "c-gpu-0"] == ["sick-reboot"]
 
     def test_a_reboot_that_helps_is_enough(self, sick):
         sick.run(60)
