@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any
 
@@ -23,6 +24,8 @@ POLICY, ADDRESS = "gcp:compute/resourcePolicy:ResourcePolicy", "gcp:compute/addr
 NOBLE = {"base": "ubuntu-2404"}
 C2 = {"machine_type": "c2-standard-8", "count": 1}
 T4 = {"machine_type": "n1-standard-1", "count": 2, "gpus": {"type": "t4", "count": 2}, "disk": {"size_gb": 80}}
+CLOSE = {"placement": {"max_distance": 2}}
+TIGHT = "projects/my-project/regions/us-central1/resourcePolicies/tight"
 CLASSIC: dict[str, Any] = {
     "image": NOBLE,
     "controller": {
@@ -160,85 +163,22 @@ def aliases(one: Registered) -> set[str]:
 class TestCapacity:
     """What each way of asking comes to in the provider's own inputs."""
 
-    @pytest.mark.parametrize(
-        ("capacity", "scheduling"),
-        [
-            (
-                {"on_demand": {}},
-                {"provisioningModel": "STANDARD", "preemptible": False, "automaticRestart": True},
-            ),
-            (
-                {"spot": {}},
-                {
-                    "provisioningModel": "SPOT",
-                    "preemptible": True,
-                    "automaticRestart": False,
-                    "instanceTerminationAction": "STOP",
-                },
-            ),
-            (
-                {"reservation": "mine"},
-                {"provisioningModel": "STANDARD", "preemptible": False, "automaticRestart": True},
-            ),
-            (
-                {"flex": {"max_run": "1-00:00:00"}},
-                {
-                    "provisioningModel": "FLEX_START",
-                    "preemptible": False,
-                    "automaticRestart": False,
-                    "instanceTerminationAction": "DELETE",
-                    "maxRunDuration": {"seconds": 86400},
-                },
-            ),
-            (
-                {"calendar": "my-week"},
-                {
-                    "provisioningModel": "RESERVATION_BOUND",
-                    "preemptible": False,
-                    "automaticRestart": True,
-                    "instanceTerminationAction": "DELETE",
-                },
-            ),
-        ],
-        ids=lambda value: next(iter(value)),
-    )
-    def test_nodes_are_asked_for_so(self, capacity: dict[str, Any], scheduling: dict[str, Any]):
-        # Machines with GPUs can't move to another host.
-        assert template(**A3, capacity=capacity)["scheduling"] == {**scheduling, "onHostMaintenance": "TERMINATE"}
+    WAYS = ({"on_demand": {}}, {"on_demand": CLOSE}, {"spot": {}}, {"reservation": "mine"},
+            {"reservation": "projects/other-project/reservations/theirs"},
+            {"reservation": {"name": "r", "placement_policy": "tight"}},
+            {"reservation": {"name": "r", "placement_policy": TIGHT}}, {"calendar": "my-week"},
+            {"flex": {"max_run": "1-00:00:00"}})  # fmt: skip
 
-    @pytest.mark.parametrize("kind", ["a3-ultragpu-8g", "a4-highgpu-8g"])
-    def test_reservations_of_new_gpus_are_future_ones_with_which_machines_end(self, kind: str):
-        disk = {"type": "hyperdisk-balanced", "size_gb": 200}
-        made = template(machine_type=kind, count=1, disk=disk, capacity={"reservation": "mine"})
-        found = made["scheduling"]
-        assert (found["provisioningModel"], found["instanceTerminationAction"]) == ("RESERVATION_BOUND", "DELETE")
-        assert made["reservationAffinity"]["specificReservation"]["values"] == ["mine"]
-
-    def test_machines_without_gpus_move_to_another_host_instead_of_ending(self):
-        assert template(**C2)["scheduling"]["onHostMaintenance"] == "MIGRATE"
-        assert template(**C2, capacity={"spot": {}})["scheduling"]["onHostMaintenance"] == "TERMINATE"
-
-    @pytest.mark.parametrize(
-        ("capacity", "named"),
-        [
-            ({"reservation": "mine"}, "mine"),
-            (
-                {"reservation": "projects/other-project/reservations/theirs"},
-                "projects/other-project/reservations/theirs",
-            ),
-            ({"calendar": "my-week"}, "my-week"),
-        ],
-    )
-    def test_a_reservation_is_taken_by_its_name(self, capacity: dict[str, Any], named: str):
-        assert template(**A3, capacity=capacity)["reservationAffinity"] == {
-            "type": "SPECIFIC_RESERVATION",
-            "specificReservation": {"key": "compute.googleapis.com/reservation-name", "values": [named]},
-        }
-
-    def test_flex_start_takes_no_reservation_and_the_others_say_nothing(self):
-        assert template(**A3, capacity={"flex": {}})["reservationAffinity"] == {"type": "NO_RESERVATION"}
-        assert "reservationAffinity" not in template(**A3)
-        assert "reservationAffinity" not in template(**A3, capacity={"spot": {}})
+    def test_nodes_are_asked_for_so(self, reviewed: Callable[[str, Mapping[str, str]], None]):
+        """Machines with GPUs, and those in a placement, can't move to another host."""
+        keys = ("scheduling", "reservationAffinity", "resourcePolicies")
+        shown = {}
+        for kind, way in ((kind, way) for kind in (A3, C2) for way in self.WAYS):
+            if kind is A3 or not {"calendar", "flex"} & way.keys():
+                asked = template(**kind, capacity=way)
+                text = json.dumps({key: asked[key] for key in keys if key in asked}, indent=1, sort_keys=True)
+                shown[f"{kind['machine_type']} by {json.dumps(way)}"] = text
+        reviewed("gcp/capacity", shown)
 
     def test_flex_start_is_asked_for_by_a_resource_that_waits(self):
         nodeset = {**A3, "count": 2, "capacity": {"flex": {}}}
@@ -267,36 +207,15 @@ class TestCapacity:
         assert aliases(other) == {FLEX}
 
     def test_a_placement_is_a_policy_of_the_nodeset_where_it_is_asked_for(self):
-        close = {**C2, "capacity": {"on_demand": {"placement": {"max_distance": 2}}}}
-        recording = made(nodesets={"gpu": close})
+        recording = made(nodesets={"gpu": {**C2, "capacity": {"on_demand": CLOSE}}})
         (policy,) = recording.all(POLICY)
         assert policy.inputs == {
             "region": "us-central1",
             "groupPlacementPolicy": {"collocation": "COLLOCATED", "maxDistance": 2},
         }
-        (one,) = recording.all(TEMPLATE)
-        assert one.inputs["resourcePolicies"] == "policies/placement"
-        assert one.inputs["scheduling"]["onHostMaintenance"] == "TERMINATE"
-        plain = made(nodesets={"gpu": C2})
-        assert plain.all(POLICY) == []
-        assert "resourcePolicies" not in plain.all(TEMPLATE)[0].inputs
-
-    @pytest.mark.parametrize(
-        ("policy", "path"),
-        [
-            ("tight", "projects/my-project/regions/us-central1/resourcePolicies/tight"),
-            ("projects/my-project/regions/us-central1/resourcePolicies/tight",) * 2,
-        ],
-    )
-    def test_a_reservations_own_policy_is_named_and_none_is_made(self, policy: str, path: str):
-        recording = made(
-            nodesets={"gpu": {**A3, "capacity": {"reservation": {"name": "r", "placement_policy": policy}}}}
-        )
-        (one,) = recording.all(TEMPLATE)
-        assert recording.all(POLICY) == []
-        assert one.inputs["resourcePolicies"] == path
-        assert one.inputs["reservationAffinity"]["specificReservation"]["values"] == ["r"]
-        assert "resourcePolicies" not in template(**A3, capacity={"reservation": {"name": "r"}})
+        assert made(nodesets={"gpu": C2}).all(POLICY) == []
+        own = {**A3, "capacity": {"reservation": {"name": "r", "placement_policy": "tight"}}}
+        assert made(nodesets={"gpu": own}).all(POLICY) == []
 
 
 class TestNetwork:

@@ -13,7 +13,6 @@ from cluster.platforms.nebius.health import (
     OPERATOR_SECONDS,
     PROBLEMS,
     REASONS,
-    Actor,
     action,
     blocking,
     recognized,
@@ -45,43 +44,24 @@ DISK = (
 )
 
 
-@pytest.mark.parametrize(
-    ("reason", "actor"),
-    [
-        (DISK, Actor.USER),
-        (f'"{DISK}"', Actor.USER),
-        ("[user_problem] alloc_gpus_busy: Allocated GPUs are used [prolog]", Actor.USER),
-        ("[node_problem] gpu_health_check: ibperf: failed [hc_program]", Actor.OPERATOR),
-        ("[hardware_problem] extensive-check: job 7 failed", Actor.OPERATOR),
-        ("[compute_maintenance] node replacement process", Actor.OPERATOR),
-        ("[compute_maintenance] node reboot process", Actor.OPERATOR),
-        ("Kill task failed", Actor.OPERATOR),
-        ("replacing a cable", Actor.ADMIN),
-        ("", Actor.ADMIN),
-    ],
-)
-def test_the_beginning_says_who_acts(reason: str, actor: Actor) -> None:
-    found = action(reason, 60, replacement=True)
-    assert found.actor is actor
-    assert found.known is (actor is not Actor.ADMIN)
+REASONS_OF_DRAINS = (
+    DISK, f'"{DISK}"', "[user_problem] alloc_gpus_busy: Allocated GPUs are used [prolog]", "[node_problem] x: y",
+    "[node_problem] gpu_health_check: ibperf: failed [hc_program]", "[hardware_problem] extensive-check: job 7 failed",
+    "[compute_maintenance] node replacement process", "[compute_maintenance] node reboot process", "Kill task failed",
+    "replacing a cable", "",
+)  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    "reason", ["[node_problem] x: y", "[hardware_problem] x", "[compute_maintenance] node reboot process"]
-)
-def test_an_operator_that_does_not_act_is_for_nebius_support(reason: str) -> None:
-    assert action(reason, OPERATOR_SECONDS - 1, replacement=True).actor is Actor.OPERATOR
-    late = action(reason, OPERATOR_SECONDS + 1, replacement=True)
-    assert late.actor is Actor.SUPPORT
-    assert "should have acted by now" in late.todo
-    assert action(reason, None, replacement=True).actor is Actor.OPERATOR
-
-
-def test_an_operator_that_may_not_replace_nodes_does_not_act_on_them() -> None:
-    assert action("[node_problem] x: y", 60, replacement=False).actor is Actor.SUPPORT
-    assert action("[hardware_problem] x", 60, replacement=False).actor is Actor.SUPPORT
-    # These need no other host.
-    assert action("Kill task failed", 60, replacement=False).actor is Actor.OPERATOR
+def test_the_beginning_of_a_reason_says_who_acts(reviewed: Callable[[str, Mapping[str, str]], None]) -> None:
+    """An operator that does not act in its time, or may not replace nodes, leaves it to Nebius's support."""
+    whens = {"now": (60, True), "late": (OPERATOR_SECONDS + 1, True), "in time": (OPERATOR_SECONDS - 1, True),
+             "at no known time": (None, True), "without replacement": (60, False)}  # fmt: skip
+    shown = {}
+    for reason in REASONS_OF_DRAINS:
+        found = {when: action(reason, seconds, replacement=may) for when, (seconds, may) in whens.items()}
+        rows = (f"{when}: {one.actor.value}{'' if one.known else ' (unknown reason)'}" for when, one in found.items())
+        shown[reason or "no reason"] = "\n".join(rows)
+    reviewed("health/actors", shown)
 
 
 def test_every_condition_of_hosts_is_said_in_words() -> None:

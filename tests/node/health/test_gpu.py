@@ -3,6 +3,7 @@
 import json
 import os
 from pathlib import Path
+from typing import Any
 from xml.sax.saxutils import escape
 
 import pytest
@@ -13,7 +14,6 @@ from system.host import SetupError
 
 from tests.node.health.gpu_documents import T4, document, gpu_element
 
-BUS = "00000000:05:00.0"
 LOST = "Unable to determine the device handle"
 # nvidia-smi nvlink, of the R550 branch.
 STATUS = """\
@@ -71,62 +71,85 @@ def failed(found: dict[str, outcome.Outcome]) -> dict[str, str]:
     return {kind: result["text"] for kind, result in found.items() if result["state"] == "failed"}
 
 
+SECOND: list[dict[str, str]] = [
+    *({key: value} for key, value in (
+        ("dram_uncorrectable", "2"), ("sram_uncorrectable_secded", "1"), ("dram_uncorrectable", "GPU requires reset"),
+        ("gpu_recovery_action", "Reset"), ("remapped_row_failure", "Yes"), ("remapped_row_unc", "512"),
+        ("sram_threshold_exceeded", "Yes"), ("current_link_width", "8x"), ("hw_slowdown", "Active"),
+        ("memory_temp", "96 C"), ("status", "Unknown Error Code 3"), ("remapped_row_pending", "Yes"),
+        ("persistence_mode", "Disabled"),
+    )),
+    {"gpu_temp_tlimit": "0 C", "gpu_temp": "87 C"},
+    {"state": "In Progress", "status": "N/A"},
+]  # fmt: skip
+"""What nvidia-smi shows of the second GPU."""
+MISSING: dict[str, dict[str, str]] = {
+    "no errors": dict.fromkeys(("sram_uncorrectable_parity", "sram_uncorrectable_secded", "dram_uncorrectable"), "N/A"),
+    "no remapped rows": dict.fromkeys(("remapped_row_unc", "remapped_row_pending", "remapped_row_failure"), "N/A"),
+    "no temperature": {**T4, "gpu_temp": "N/A"},
+}
+"""What it does not show of any."""
+LOST_LINKS = "NVML: Unable to retrieve NVLink information as all links are inActive\n"
+
+
+def linkless(number: str) -> str:
+    """The links of a board on which a GPU has none."""
+    parts = STATUS.split("GPU ")[1:]
+    return "".join(
+        f"GPU {part if part[0] != number else part.splitlines()[0] + chr(10) + LOST_LINKS}" for part in parts
+    )
+
+
+ANSWERS: dict[str, dict[str, Any]] = {
+    **{
+        ", ".join(f"{key} {value}" for key, value in one.items()): {"gpus": second(**one)} for one in SECOND
+    },
+    **{
+        f"a T4: {key} {value}": {"gpus": second(**{**T4, key: value})}
+        for key, value in (
+            ("retired_count", "32"), ("gpu_temp", "94 C"), ("pending_retirement", "Yes"),
+        )
+    },
+    **{
+        case: {"gpus": document(*(gpu_element(number, **one) for number in (0, 1)))} for case, one in MISSING.items()
+    },
+    "one GPU": {"gpus": document(gpu_element(0))},
+    "a GPU that is lost": {
+        "gpus": (15, f"{LOST} for GPU0000:05:00.0: GPU is lost.  Reboot the system to recover this GPU\n")
+    },
+    "another that is lost": {"gpus": f"{document(gpu_element(0))}{LOST} for GPU1: Unknown Error\n"},
+    "no driver": {"gpus": (9, "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.\n")},
+    "a damaged infoROM": {"gpus": (14, f"{document()}WARNING: infoROM is corrupted at gpu 0000:05:00.0\n")},
+    "no document": {"gpus": "\x00garbage\n<xml>"},
+    "a document that is cut": {"gpus": document()[:-20]},
+    "an inactive link": {"status": STATUS.replace("Link 1: 26.562 GB/s", "Link 1: <inactive>")},
+    "no link of the first": {"status": linkless("0")},
+    "no link of the second": {"status": linkless("1")},
+    "recoveries of a link": {"errors": ERRORS.replace("Recovery Errors: 0", "Recovery Errors: 4")},
+    "replays of a link": {"errors": ERRORS.replace("Replay Errors: 3", "Replay Errors: 5")},
+    "no report of links": {"status": "", "errors": ""},
+}  # fmt: skip
+
+
 class TestNvidia:
     def test_sound_gpus_pass(self):
         assert {kind: result["state"] for kind, result in gpus().items()} == dict.fromkeys(
             ("gpu-driver", "gpu-ecc", "gpu-memory", "gpu-state", "gpu-nvlink"), "ok"
         )
 
-    @pytest.mark.parametrize(
-        ("answers", "kind", "figure"),
-        [
-            ({"gpus": second(dram_uncorrectable="2")}, "gpu-ecc", "GPU 1: 2 uncorrectable"),
-            ({"gpus": second(sram_uncorrectable_secded="1")}, "gpu-ecc", "GPU 1: 1 uncorrectable"),
-            ({"gpus": document(gpu_element(0))}, "gpu-driver", "1 of 2 GPUs"),
-            (
-                {"gpus": (15, f"{LOST} for GPU0000:05:00.0: GPU is lost.  Reboot the system to recover this GPU\n")},
-                "gpu-lost", "GPU0000:05:00.0",
-            ),
-            ({"gpus": f"{document(gpu_element(0))}{LOST} for GPU1: Unknown Error\n"}, "gpu-lost", "GPU1"),
-            ({"gpus": (9, "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver.\n")},
-             "gpu-driver", "exit code 9 (the driver is not loaded)"),
-            ({"gpus": (14, f"{document()}WARNING: infoROM is corrupted at gpu 0000:05:00.0\n")},
-             "gpu-driver", "exit code 14 (the infoROM of a GPU is corrupted): WARNING: infoROM is corrupted at gpu"),
-            ({"gpus": second(dram_uncorrectable="GPU requires reset")}, "gpu-driver", "GPU 1 requires a reset"),
-            ({"gpus": second(gpu_recovery_action="Reset")}, "gpu-driver", "GPU 1: the driver asks for Reset"),
-            ({"gpus": "\x00garbage\n<xml>"}, "gpu-driver", "0 of 2 GPUs"),
-            ({"gpus": document()[:-20]}, "gpu-driver", "0 of 2 GPUs"),
-            ({"gpus": second(remapped_row_failure="Yes")}, "gpu-memory", f"{BUS}: a row could not"),
-            ({"gpus": second(remapped_row_unc="512")}, "gpu-memory", f"{BUS}: 512 remapped rows, most 511"),
-            ({"gpus": second(sram_threshold_exceeded="Yes")}, "gpu-memory", f"{BUS}: uncorrectable errors of SRAM"),
-            ({"gpus": second(**{**T4, "retired_count": "32"})}, "gpu-memory", f"{BUS}: 64 retired pages, most 62"),
-            ({"gpus": second(current_link_width="8x")}, "gpu-state", "GPU 1: PCIe x8, others x16"),
-            ({"gpus": second(hw_slowdown="Active")}, "gpu-state", "GPU 1: hardware slowdown"),
-            ({"gpus": second(gpu_temp_tlimit="0 C", gpu_temp="87 C")}, "gpu-state", "GPU 1: 87 C, at its limit"),
-            ({"gpus": second(memory_temp="96 C")}, "gpu-state", "GPU 1: 96 C memory, slowed from 95 C on"),
-            ({"gpus": second(**{**T4, "gpu_temp": "94 C"})}, "gpu-state", "GPU 1: 94 C, slowed from 93 C on"),
-            ({"gpus": second(state="In Progress", status="N/A")}, "gpu-state", "GPU 1: fabric state In Progress"),
-            ({"gpus": second(status="Unknown Error Code 3")}, "gpu-state", "GPU 1: fabric status Unknown Error Code 3"),
-            ({"status": STATUS.replace("Link 1: 26.562 GB/s", "Link 1: <inactive>")}, "gpu-nvlink", "GPU 1 link 1"),
-            ({"errors": ERRORS.replace("Recovery Errors: 0", "Recovery Errors: 4")},
-             "gpu-nvlink", "GPU 0 link 0: 4 recovery errors since the last check"),
-            ({"errors": ERRORS.replace("Replay Errors: 3", "Replay Errors: 5")},
-             "gpu-nvlink", "GPU 0 link 0: 2 replay errors since the last check"),
-        ],
-    )  # fmt: skip
-    def test_a_fault_is_named_with_its_figures(self, answers, kind, figure):
-        found = failed(gpus(**answers))
-        assert list(found) == [kind]
-        assert figure in found[kind]
-
-    @pytest.mark.parametrize("gone", ["0", "1"])
-    def test_a_gpu_without_any_link_is_told_on_boards_that_have_all(self, gone):
-        parts = STATUS.split("GPU ")[1:]
-        lost = "NVML: Unable to retrieve NVLink information as all links are inActive\n"
-        text = "".join(
-            f"GPU {part}" if part[0] != gone else f"GPU {part.splitlines()[0]}\n{lost}" for part in parts
-        )  # fmt: skip
-        assert failed(gpus(status=text)) == {"gpu-nvlink": f"GPU {gone}: 0 of 2 links"}
+    def test_a_fault_is_named_with_its_figures(self, reviewed):
+        """What is not as on sound GPUs."""
+        sound = gpus()
+        found = {case: gpus(**answers) for case, answers in ANSWERS.items()}
+        shown = {
+            case: "\n".join(
+                f"{kind} {result['state']}{', not sure' * bool(result.get('unsure'))}: {result['text']}"
+                for kind, result in outcomes.items()
+                if (result["state"], result["text"]) != tuple(sound.get(kind, {}).get(key) for key in ("state", "text"))
+            )
+            for case, outcomes in found.items()
+        }
+        reviewed("health/gpus", shown)
 
     def test_links_that_are_inactive_by_design_are_no_fault(self):
         text = STATUS.replace("Link 1: 26.562 GB/s", "Link 1: <inactive>")
@@ -148,41 +171,6 @@ class TestNvidia:
         assert (some["state"], some["text"]) == ("warning", "GPU 0 link 0: 300 CRC errors since the last check")
         storm = judge(many.replace("CRC Errors: 12", "CRC Errors: 30012"), first.get("place", {}), 400.0)
         assert storm["text"] == "GPU 0 link 0: 100 CRC errors a second, most 100"
-
-    @pytest.mark.parametrize(
-        ("changed", "kind"),
-        [
-            (dict.fromkeys(("sram_uncorrectable_parity", "sram_uncorrectable_secded", "dram_uncorrectable"), "N/A"),
-             "gpu-ecc"),
-            (dict.fromkeys(("remapped_row_unc", "remapped_row_pending", "remapped_row_failure"), "N/A"), "gpu-memory"),
-            ({**T4, "gpu_temp": "N/A"}, "gpu-state"),
-        ],
-    )  # fmt: skip
-    def test_what_the_document_does_not_have_is_skipped(self, changed, kind):
-        found = gpus(gpus=document(*(gpu_element(number, **changed) for number in (0, 1))))
-        assert failed(found) == {}
-        assert found[kind]["state"] == "skipped"
-
-    def test_links_that_the_driver_does_not_report_are_skipped(self):
-        assert gpus(status="", errors="")["gpu-nvlink"]["state"] == "skipped"
-
-    @pytest.mark.parametrize(
-        ("changed", "kind", "text"),
-        [
-            ({"remapped_row_pending": "Yes"}, "gpu-memory", f"memory is remapped or retired at the next reset: {BUS}"),
-            ({**T4, "pending_retirement": "Yes"}, "gpu-memory",
-             f"memory is remapped or retired at the next reset: {BUS}"),
-            ({"persistence_mode": "Disabled"}, "gpu-state", "GPU 1: persistence mode is off"),
-        ],
-    )  # fmt: skip
-    def test_what_does_no_harm_now_is_a_warning(self, changed, kind, text):
-        found = gpus(gpus=second(**changed))
-        assert failed(found) == {}
-        assert found[kind] == outcome.warned(text)
-
-    def test_what_may_be_over_in_a_moment_is_not_sure(self):
-        assert gpus(gpus=second(hw_slowdown="Active"))["gpu-state"].get("unsure")
-        assert not gpus(gpus=second(current_link_width="8x"))["gpu-state"].get("unsure")
 
     def test_a_machine_without_the_driver_fails_and_a_container_skips(self, monkeypatch, tmp_path):
         monkeypatch.setenv("PATH", str(tmp_path))
@@ -275,33 +263,26 @@ class TestDiag:
 class TestXids:
     """Records as /dev/kmsg has them."""
 
-    @pytest.mark.parametrize(
-        ("line", "state", "text"),
-        [
-            ("NVRM: Xid (PCI:0000:04:00): 79, pid=1122, name=python, GPU has fallen off the bus.", "failed",
-             "Xid 79 (the GPU has fallen off the bus) of GPU 0000:04:00, process 1122"),
-            ("NVRM: Xid (PCI:0000:04:00): 119, pid='<unknown>', name=<unknown>, Timeout after 6s of waiting for RPC",
-             "failed", "Xid 119 (GSP RPC timeout) of GPU 0000:04:00"),
-            ("NVRM: Xid (PCI:0000:04:00): 74, NVLink: fatal error detected on link 3(0x10000, 0x0)", "failed",
-             "Xid 74 (NVLink error) of GPU 0000:04:00"),
-            ("NVRM: Xid (PCI:0000:04:00): 94, pid='7', name=python, Contained: SM (0x1).", "warning",
-             "Xid 94 (contained memory error) of GPU 0000:04:00, process 7"),
-            ("NVRM: Xid (PCI:0000:04:00): 109, pid=7, name=python, Ch 00000008, errorString CTX SWITCH TIMEOUT",
-             "failed", "Xid 109 (context switch timeout) of GPU 0000:04:00, process 7"),
-            ("NVRM: Xid (PCI:0000:04:00): 154, GPU recovery action changed from 0x0 (None) to 0x2 (Drain and Reset)",
-             "failed", "Xid 154 (drain and reset) of GPU 0000:04:00"),
-            ("NVRM: Xid (PCI:0000:04:00): 154, GPU recovery action changed from 0x1 (GPU Reset Required) to 0x0 (None)",
-             "ok", "1 Xids, none of a broken GPU"),
-            ("NVRM: Xid (PCI:0000:04:00): 31, pid=9, name=python, Ch 00000008, MMU Fault", "ok",
-             "1 Xids, none of a broken GPU"),
-            ("NVRM: GPU 0000:04:00.0: RmInitAdapter failed!", "ok", "0 Xids, none of a broken GPU"),
-        ],
-    )  # fmt: skip
-    def test_those_of_a_broken_gpu_fail(self, tmp_path, line, state, text):
-        found = self.after(
-            tmp_path, [f"3,7,1000,-;{line}", " SUBSYSTEM=pci", "6,8,2000,-;eth0: link up"], {"boot": "b"}
-        )
-        assert (found["state"], found["text"], found.get("place", {})) == (state, text, {"boot": "b", "sequence": 8})
+    LINES = (
+        "79, pid=1122, name=python, GPU has fallen off the bus.",
+        "119, pid='<unknown>', name=<unknown>, Timeout after 6s of waiting for RPC",
+        "74, NVLink: fatal error detected on link 3(0x10000, 0x0)",
+        "94, pid='7', name=python, Contained: SM (0x1).",
+        "109, pid=7, name=python, Ch 00000008, errorString CTX SWITCH TIMEOUT",
+        "154, GPU recovery action changed from 0x0 (None) to 0x2 (Drain and Reset)",
+        "154, GPU recovery action changed from 0x1 (GPU Reset Required) to 0x0 (None)",
+        "31, pid=9, name=python, Ch 00000008, MMU Fault",
+    )
+
+    def test_those_of_a_broken_gpu_fail(self, tmp_path, reviewed):
+        lines = [*(f"NVRM: Xid (PCI:0000:04:00): {line}" for line in self.LINES), "NVRM: RmInitAdapter failed!"]
+        shown = {}
+        for line in lines:
+            log = [f"3,7,1000,-;{line}", " SUBSYSTEM=pci", "6,8,2000,-;eth0: link up"]
+            found = self.after(tmp_path, log, {"boot": "b"})
+            assert found.get("place", {}) == {"boot": "b", "sequence": 8}
+            shown[line] = f"{found['state']}: {found['text']}"
+        reviewed("health/xids", shown)
 
     def test_only_new_ones_count(self, tmp_path):
         lines = ["3,7,1000,-;NVRM: Xid (PCI:0000:04:00): 79, GPU has fallen off the bus."]
