@@ -60,11 +60,12 @@ def add(file: Path, name: str, text: str) -> None:
 
 @pytest.fixture(scope="module")
 def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of what the program needs, to which the examples are applied one after the other."""
+    """A copy of what the program needs, to which the examples are applied one after the other: with what Python has
+    compiled of it, but for what it writes just now."""
     folder = tmp_path_factory.mktemp("copy")
     for name in COPIED:
         if (ROOT / name).is_dir():
-            shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+            shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("*.pyc.*"))
         else:
             shutil.copy(ROOT / name, folder / name)
     return folder

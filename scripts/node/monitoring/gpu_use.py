@@ -38,7 +38,7 @@ QUERIES = {
 SUMS = ("busy", "sm_active", "tensor_active", "watts")
 """Figures that are summed up over time: GPU seconds, of `watts` joules."""
 _MAIL = re.compile(r"^ *MailUser=(?P<user>\S+) MailType=(?P<types>\S+)$", re.MULTILINE)
-_JOB = re.compile("[0-9_]+")
+_JOB = re.compile("[0-9][0-9_]*")
 Figures = Mapping[str, Mapping[str, float]]
 Job = dict[str, Any]
 

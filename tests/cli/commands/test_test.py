@@ -4,6 +4,7 @@ import re
 import signal
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -160,21 +161,28 @@ def test_the_launcher_and_ci_are_among_them() -> None:
     assert {Path("hpc"), Path(".ci/run")} <= set(suite.shell_scripts(ROOT))
 
 
-def test_a_fast_run_checks_the_types_of_what_differs_from_the_last_commit(tmp_path: Path) -> None:
+def test_a_fast_run_checks_types_and_shell_scripts_of_what_differs_from_the_last_commit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def checked() -> dict[str, Sequence[str]]:
+        return {part.name: part.command for part in suite.linters(("shell", "types"), fast=True)}
+
     def git(*words: str) -> None:
         subprocess.run(["git", "-c", "user.name=a", "-c", "user.email=a@localhost", *words], cwd=tmp_path, check=True)
 
     git("init", "-q")
-    for name in ("same.py", "edited.py", "staged.py", "deleted.py", "text.md"):
-        (tmp_path / name).write_text("x = 1\n")
+    monkeypatch.setattr(project, "ROOT", tmp_path)
+    for name in ("same.py", "edited.py", "staged.py", "deleted.py", "text.md", "same.sh", "edited.sh"):
+        (tmp_path / name).write_text("#!/bin/sh\n" if name.endswith(".sh") else "x = 1\n")
     git("add", ".")
     git("commit", "-qm", "all")
-    assert suite._changed(tmp_path) == []
-    for name in ("edited.py", "staged.py", "new.py", "text.md"):
-        (tmp_path / name).write_text("x = 2\n")
+    assert checked() == {}
+    for name in ("edited.py", "staged.py", "new.py", "text.md", "edited.sh"):
+        (tmp_path / name).write_text("#!/bin/sh -e\n" if name.endswith(".sh") else "x = 2\n")
     git("add", "staged.py")
     (tmp_path / "deleted.py").unlink()
-    assert suite._changed(tmp_path) == ["edited.py", "new.py", "staged.py"]
+    assert checked()["shell"][-2:] == ["scripts/image", "edited.sh"]
+    assert checked()["types"][-4:] == ["--summary=none", "edited.py", "new.py", "staged.py"]
 
 
 @pytest.fixture

@@ -110,7 +110,7 @@ def test_the_controller_gets_what_the_machine_of_prometheus_has_now(handed: Path
 @given(st.recursive(st.none() | st.floats() | st.text(), lambda one: st.lists(one) | st.dictionaries(st.text(), one)))
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_whatever_root_of_another_machine_puts_there_no_job_is_an_option(handed: Path, value: object):
-    rows = {"--all": 1.0, "7; reboot": 1.0, "7": 1.0}
+    rows = {"--all": 1.0, "7; reboot": 1.0, "_": 1.0, "7": 1.0}
     handed.write_text(json.dumps({"time": time.time(), "gpus": rows, "busy": value}))
     try:
         found = gpu_use.given()

@@ -129,7 +129,7 @@ class TestWaitForNodes:
         for command in ("sinfo", "squeue"):
             (tmp_path / command).write_text(f"#!/bin/sh\ncat {tmp_path}/{command}.txt\n")
             (tmp_path / f"{command}.txt").write_text("")
-        (tmp_path / "scontrol").write_text("#!/bin/sh\necho 'PrologEpilogTimeout     = 600'\n")
+        (tmp_path / "scontrol").write_text("#!/bin/sh\necho 'PrologEpilogTimeout     = 100'\n")
         for command in ("sinfo", "squeue", "scontrol"):
             (tmp_path / command).chmod(0o755)
         env = {"PATH": f"{tmp_path}:/usr/bin:/bin", "SLURM_JOB_ID": "7", "SLURM_JOB_NODELIST": "c-gpu-[0-1]"}
@@ -158,4 +158,4 @@ class TestWaitForNodes:
     def test_it_ends_before_slurmctld_takes_it_for_failed(self, tmp_path, run):
         (tmp_path / "sinfo.txt").write_text("2\n")
         (tmp_path / "squeue.txt").write_text("c-gpu-[0-1]\n")
-        assert run() == 20 + (600 - 20 - 20 + 2) // 3
+        assert run() == 20 + (100 - 20 - 20 + 2) // 3
