@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from jobs import drain, turns
-from slurm import conf_changes, hostlist, reservations, scheduler
+from slurm import conf_changes, reservations, scheduler
 
 CONF = (
     "# a comment\nClusterName=dev\nTaskPlugin=task/cgroup\n"
@@ -23,21 +23,6 @@ SQUEUE = (
     "22|carol|0:00|10:00|SPECIAL_EXIT|cpu|dev-cpu-0\n"
     "slurm_load_jobs error: something\n"
 )
-
-
-class TestHostLists:
-    @pytest.mark.parametrize(
-        ("hosts", "names"),
-        [
-            ("", []),
-            ("a", ["a"]),
-            ("a-0,b", ["a-0", "b"]),
-            ("a-[0-1,3],b-2", ["a-0", "a-1", "a-3", "b-2"]),
-            ("n[08-10]x", ["n08x", "n09x", "n10x"]),
-        ],
-    )
-    def test_are_read(self, hosts, names):
-        assert hostlist.expand(hosts) == names
 
 
 class TestLeaving:
