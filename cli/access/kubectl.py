@@ -38,7 +38,7 @@ from hostfiles import PrivateFolder
 _FAILED = 1
 """Exit code of kubectl itself, whatever failed (DefaultErrorExitCode of k8s.io/kubectl). A command's own 1 is
 followed by a line that says so."""
-_START_SECONDS = 10
+_START_SECONDS = 30
 """More than other drivers need: kubectl asks the API server for its kinds, and runs the credential command."""
 _ENDED = re.compile(r"command terminated with exit code (?P<code>[0-9]+)\n?\Z")
 _PROXY = (
@@ -87,7 +87,7 @@ class Kubernetes:
 class KubeApi:
     """Runs kubectl against one cluster, until the stack of its caller is closed."""
 
-    def __init__(self, stack: ExitStack, kubernetes: Kubernetes, seconds: float = 20) -> None:
+    def __init__(self, stack: ExitStack, kubernetes: Kubernetes, seconds: float = 60) -> None:
         """Write the kubeconfig; each question is given `seconds`. Raises CliError: there is no kubectl here."""
         program = shutil.which("kubectl")
         if not program:

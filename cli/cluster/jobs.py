@@ -117,7 +117,7 @@ def _rank(row: JobState) -> int:
 
 
 _SECONDS = 60.0
-_RECORD_SECONDS = 20.0
+_RECORD_SECONDS = 60.0
 """Time for an ended job to be in the accounting database, which slurmctld writes to in rounds of five seconds."""
 _LONGEST_PAUSE = 5.0
 _SUBMITTED = re.compile(r"([0-9]+)(;.*)?")

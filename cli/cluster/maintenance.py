@@ -16,7 +16,7 @@ from scripts.node.slurm.hostlist import compress
 
 _RESUME_SECONDS = 8.0
 """Time for a node to be in service after RESUME: slurmctld pings it at once, jobs that end need a moment."""
-_UNDRAIN_SECONDS = 40.0
+_UNDRAIN_SECONDS = 120.0
 """Time for the same after DOWN and RESUME: longer than slurmctld waits for an answer (MessageTimeout, 30 s)."""
 _CLEAN_UP_SECONDS = 60.0
 """Time for what is left of jobs that have ended: their epilogs, processes that take long to die."""

@@ -55,7 +55,7 @@ class FaultClient:
         )
         while True:
             try:
-                with urllib.request.urlopen(request, timeout=20) as reply:  # noqa: S310
+                with urllib.request.urlopen(request, timeout=60) as reply:  # noqa: S310
                     return json.loads(reply.read())
             except urllib.error.HTTPError as error:
                 if error.code != 503:  # a fault that was asked for

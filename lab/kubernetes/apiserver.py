@@ -87,7 +87,7 @@ class Daemon:
         """End it, also one whose starter was killed before it wrote the record. Raises HostError if it does not end."""
         recorded = Process.load(self.record)
         for process in (*([recorded] if recorded else []), *self._unrecorded()):
-            if not process.end(signal.SIGTERM, wait=_GRACE_SECONDS) and not process.end(signal.SIGKILL, wait=10):
+            if not process.end(signal.SIGTERM, wait=_GRACE_SECONDS) and not process.end(signal.SIGKILL, wait=60):
                 raise HostError(f"{self.name} (process {process.pid}) does not end")
             with suppress(ChildProcessError):  # it may be another process's child
                 os.waitpid(process.pid, os.WNOHANG)
@@ -195,7 +195,7 @@ CONTROLLERS = (
 """What makes objects behave as on any cluster: owned objects are deleted with their owner, the content of a namespace
 with it, and a namespace has its default service account. What creates pods is left to the caller."""
 
-_READY_SECONDS = 60.0
+_READY_SECONDS = 300.0
 _TRIES = 3
 """Starts of a new server: between the choice of a free port and its use another process may take it."""
 _SERVICES = "10.96.0.0/24"

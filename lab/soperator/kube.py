@@ -13,7 +13,7 @@ from cluster.platforms.nebius.names import GROUP
 
 Object = dict[str, Any]
 
-_SECONDS = 20
+_SECONDS = 60
 _GONE = 404
 _FAILED = 400
 _APPLY = "application/apply-patch+yaml"

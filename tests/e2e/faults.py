@@ -8,7 +8,7 @@ from typing import Any
 
 from components.local.host.machine import bare, running
 from components.local.host.process import Process
-from tests.e2e.cluster import Cluster, eventually
+from tests.e2e.cluster import PATIENCE, Cluster, eventually
 
 NODES = ("cpu-0", "cpu-1", "cpu-2")
 GO = "/home/alice/go"
@@ -65,7 +65,7 @@ def crash(cluster: Cluster, machine: str) -> None:
     assert process
     first = Process.of(process.children()[0])
     assert first
-    assert first.end(signal.SIGKILL, wait=5)
+    assert first.end(signal.SIGKILL, wait=PATIENCE)
 
 
 def answers(cluster: Cluster) -> bool:

@@ -162,7 +162,7 @@ class CloudNode:
 
     def works(self) -> None:
         """Wait until a job runs on the node."""
-        run = f"srun --immediate=2 -w {self.name} hostname"
+        run = f"srun --immediate=10 -w {self.name} hostname"
         eventually(
             lambda: self.cluster.inside("controller", f"{run} 2>&1 || true").endswith(self.name),
             what=f"a job on {self.name}",

@@ -31,7 +31,7 @@ def lost_records_come_back(cluster: Cluster) -> None:
     def forget_after(seconds: int) -> None:
         controller(f"sed -i 's/^MinJobAge=.*/MinJobAge={seconds}/' /etc/slurm/slurm.conf && scontrol reconfigure")
 
-    goes_on = submit("sleep 900")
+    goes_on = submit("sleep infinity")
     shown = "sacct -XnP -o state,account,exitcode,cputimeraw,systemcomment -j"
     eventually(lambda: controller(f"{shown} {goes_on}").startswith("RUNNING"), what="its record")
     account = controller(f"{shown} {goes_on}").split("|")[1]

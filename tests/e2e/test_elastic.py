@@ -14,7 +14,7 @@ from components.local.host.paths import StackPaths
 from components.local.host.process import Process
 from lab.google.faults import FaultClient
 from tests.e2e.alerts import AS_BEFORE, AT_ONCE, firing
-from tests.e2e.cluster import Cluster, eventually
+from tests.e2e.cluster import PATIENCE, Cluster, eventually
 from tests.e2e.faults import STATE
 
 pytestmark = pytest.mark.e2e
@@ -199,7 +199,7 @@ def test_no_process_in_between_is_needed_alive(spare: Cluster, cloud: FaultClien
     spare.inside("controller", "systemctl kill --signal=KILL hpc-reconcile slurmctld")
     process = Process.load(paths(spare).record)
     assert process
-    assert process.end(signal.SIGKILL, wait=10)
+    assert process.end(signal.SIGKILL, wait=PATIENCE)
     spare.up()
     becomes(spare, number, "COMPLETED")
 
@@ -238,11 +238,11 @@ def test_destroy_leaves_nothing_of_a_cluster_with_elastic_nodes(
     spare: Cluster, cloud: FaultClient, nothing_left: Callable[[str], list[str]]
 ):
     """Also where the process that created the machines was killed."""
-    number = submit(spare, "--nodes=2", "--exclusive", script="sleep 600")
+    number = submit(spare, "--nodes=2", "--exclusive", script="sleep infinity")
     becomes(spare, number, "RUNNING")
     process = Process.load(paths(spare).record)
     assert process
-    assert process.end(signal.SIGKILL, wait=10)
+    assert process.end(signal.SIGKILL, wait=PATIENCE)
     assert len(machines(spare)) >= 2
     folder: Path = StackPaths(spare.root, spare.name).folder
     assert json.loads(paths(spare).state.read_text())

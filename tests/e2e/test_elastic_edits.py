@@ -18,7 +18,7 @@ def grown(bring_up: Callable[..., Cluster]) -> Cluster:
         "grown",
         login={"on": "controller"},
         nodesets={"cpu": {"count": 2}},
-        slurm={"extra": {"SuspendTimeout": 20, "ResumeTimeout": 120}},
+        slurm={"extra": {"SuspendTimeout": 20, "ResumeTimeout": 300}},
     )
 
 
@@ -62,15 +62,16 @@ def test_a_static_node_becomes_elastic_when_its_job_has_ended(grown: Cluster):
 
 def test_it_comes_with_a_job_after_a_restart_of_slurmctld(grown: Cluster):
     grown.inside("controller", "systemctl restart slurmctld")
-    job = grown.submit("srun hostname; sleep 5", "--nodes=3", "--exclusive")
-    eventually(lambda: ended(grown, job), what="the job on all nodes")
+    job = grown.job("srun hostname; until [ -e /tmp/seen ]; do sleep 1; done", "--nodes=3", "--exclusive")
     assert grown.said("ssh", "cpu-2", "--", "hostname").strip() == "grown-cpu-2"
+    grown.inside("cpu-0", "touch /tmp/seen")
+    eventually(lambda: ended(grown, job), what="the job on all nodes")
 
 
 def test_an_elastic_node_becomes_static_when_its_job_has_ended(grown: Cluster):
     """One runs a job on a machine that Slurm asked for, the other is off or idle."""
     drained = "sinfo --noheader --nodes=grown-cpu-1 --format=%T | grep -q drain"
-    job = grown.job(f"until {drained}; do sleep 1; done; sleep 2", "--nodelist=grown-cpu-1")
+    job = grown.job(f"until {drained}; do sleep 1; done; sleep 4", "--nodelist=grown-cpu-1")
     said = count(grown, count={"min": 2, "max": 3}, idle="20s")
     assert "grown-cpu-1 becomes static" in said
     assert ended(grown, job)
@@ -84,7 +85,7 @@ def test_an_elastic_node_becomes_static_when_its_job_has_ended(grown: Cluster):
 def test_a_node_that_leaves_takes_its_machine_along_when_its_job_has_ended(grown: Cluster):
     # Until the node is drained, and long enough after it to be seen.
     drained = "sinfo --noheader --nodes=grown-cpu-2 --format=%T | grep -q drain"
-    job = grown.job(f"until {drained}; do sleep 1; done; sleep 4", "--nodelist=grown-cpu-2")
+    job = grown.job(f"until {drained}; do sleep 1; done; sleep 8", "--nodelist=grown-cpu-2")
     said = count(grown, count={"min": 1, "max": 2}, idle="20s")
     assert "waiting for 1 job" in said
     assert ended(grown, job)

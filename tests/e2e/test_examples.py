@@ -8,6 +8,7 @@ import pytest
 
 from tests.e2e import transcripts
 from tests.e2e.cluster import Cluster, eventually
+from tests.waiting import wait_for
 
 pytestmark = pytest.mark.e2e
 
@@ -23,7 +24,7 @@ dist.TCPStore = sys.modules["torch.distributed.rendezvous"].TCPStore = functools
 SUBMIT = f"""
 mkdir -p ~/jobs ~/without-libuv && cd ~/jobs && cat >~/without-libuv/sitecustomize.py <<'END'
 {WITHOUT_LIBUV}END
-STEPS=200 EVERY={EVERY} PAUSE=0.05 sbatch --parsable {EXAMPLES}/requeue.sh
+STEPS=200 EVERY={EVERY} PAUSE=0.1 sbatch --parsable {EXAMPLES}/requeue.sh
 PYTHONPATH=$HOME/without-libuv sbatch --parsable {EXAMPLES}/torchrun.sh
 cat >ranks.py <<'END'
 import os
@@ -34,7 +35,7 @@ sbatch --parsable {EXAMPLES}/single-gpu.sh
 cat >wait.py <<'END'
 import time
 print("waiting", flush=True)
-time.sleep(600)
+time.sleep(6000)
 END
 cat >fail.py <<'END'
 import sys
@@ -86,7 +87,8 @@ def alive(lab: Cluster) -> Iterator[None]:
 
 def state(alice: transcripts.Shell, job: str) -> str:
     """A job's state: PENDING, RUNNING; empty when it has left the queue."""
-    return alice.ask(f"squeue --noheader --format=%T --jobs={job} 2>/dev/null").strip()
+    said = alice.ask(f"squeue --noheader --format=%T --jobs={job} 2>&1").strip()
+    return "" if "Invalid job id" in said else said
 
 
 def output(alice: transcripts.Shell, name: str, job: str) -> str:
@@ -124,7 +126,8 @@ def test_training_goes_on_from_its_checkpoint_when_a_node_is_lost(
     lab: Cluster, alice: transcripts.Shell, submitted: Submitted, update_golden: bool
 ):
     job = submitted.requeue
-    eventually(lambda: len(checkpoints(output(alice, "requeue", job))) >= 2, what="the second checkpoint")
+    # Often: the job ends a few seconds later.
+    wait_for(lambda: len(checkpoints(output(alice, "requeue", job))) >= 2, "the second checkpoint", pace=0.3)
     (_, nodes) = starts(output(alice, "requeue", job))[0]
     lost = nodes.split()[1]
     lab.cut_power(lost.removeprefix("lab-"))

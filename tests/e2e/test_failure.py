@@ -13,21 +13,20 @@ from typing import Any
 import pytest
 
 from components.local.host import machine
-from tests.e2e.cluster import PATIENCE, ROOT, Cluster, eventually
+from tests.e2e.cluster import ROOT, Cluster, eventually
 
 pytestmark = pytest.mark.e2e
 
 
 @pytest.fixture(scope="module")
 def ill(bring_up: Callable[..., Cluster]) -> Cluster:
-    """A small cluster that is made to suffer; it waits for its nodes, and for jobs that slurmctld misses, only
-    briefly."""
+    """A small cluster that is made to suffer; it waits for jobs that slurmctld misses only briefly."""
     return bring_up(
         "ill",
         image={"base": "debian-12"},
         login={"on": "controller"},
         nodesets={"cpu": {"count": 2}},
-        slurm={"join_seconds": 25, "timers": {"batch_start": 15, "message": 10}},
+        slurm={"timers": {"batch_start": 30, "message": 10}},
     )
 
 
@@ -43,13 +42,16 @@ def refused(clusters: Callable[..., Cluster], nothing_left: Callable[[str], list
 def test_a_node_that_does_not_come_is_named_with_the_end_of_its_logs(ill: Cluster):
     ill.inside("cpu-1", "groupadd --gid 4000 eve")
     ill.edit(lambda c: c["users"].append({"name": "eve", "uid": 2009}))
+    ill.edit(lambda c: c["slurm"].update(join_seconds=25))
     failed = ill.hpc("up", check=False)
     said = failed.stdout + failed.stderr
     assert failed.returncode == 1
-    assert "1 of the cluster's nodes did not come within 25 s: ill-cpu-1" in said
+    # On a busy host the other one may be late as well.
+    assert re.search(r"[12] of the cluster's nodes did not come within 25 s: .*ill-cpu-(1|\[0-1\])", said), said
     assert "its set-up failed: group eve has gid 4000 on this machine, the stack says 2009" in said
     assert "hpc-node.service: Failed with result" in said, "the end of the node's journal"
     ill.inside("cpu-1", "groupdel eve")
+    ill.edit(lambda c: c["slurm"].pop("join_seconds"))
     ill.up()
     assert ill.run("srun", "-N2", "id", "-u", user="eve").split() == ["2009", "2009"]
 
@@ -98,7 +100,7 @@ def test_accounting_that_was_killed_is_finished_or_taken_back_by_the_next_up(ill
         if config == "before":
             ill.revert(before)
         ill.up()
-        assert ill.call("drift", ill.name).returncode == 0
+        eventually(lambda: ill.call("drift", ill.name).returncode == 0, what="nothing that differs")
         shown = ill.inside("controller", "sacctmgr -nP show qos format=name,priority,maxtrespu")
         assert ("short|7|cpu=2" in shown) == (config == "edited")
         if config == "edited":
@@ -106,7 +108,7 @@ def test_accounting_that_was_killed_is_finished_or_taken_back_by_the_next_up(ill
             ill.edit(lambda c: c["accounting"]["accounts"][1].update(fairshare=9))
             ill.edit(lambda c: c["accounting"]["qos"][0].pop("max_tres_per_user"))
             ill.up()
-            assert ill.call("drift", ill.name).returncode == 0
+            eventually(lambda: ill.call("drift", ill.name).returncode == 0, what="nothing that differs")
             ill.revert(before)
             ill.up()
 
@@ -124,12 +126,13 @@ def test_another_state_does_not_make_it_anew(ill: Cluster, tmp_path: Path):
 
 def test_a_job_that_ended_while_slurmctld_was_away_is_ended_and_no_other(ill: Cluster, missed: str):
     """slurmctld is killed after it heard of a job's end and before it saved that: it takes the job to be running."""
-    live = ill.job("sleep 300", "-w", "ill-cpu-0", user="root")
-    both = ill.job("sleep 300", "-N2", "--oversubscribe", "-n2", user="root")
+    live = ill.job("sleep infinity", "-w", "ill-cpu-0", user="root")
+    both = ill.job("sleep infinity", "-N2", "--oversubscribe", "-n2", user="root")
     ill.inside(
         "controller",
         f"""cd /var/spool/slurmctld
-        sleep 7; cp -a job_state /root/job_state; touch {END}
+        touch /tmp/now; until [ job_state.old -nt /tmp/now ]; do scontrol update job={live} comment=x; sleep 0.5; done
+        cp -a job_state /root/job_state; touch {END}
         while squeue -h -t R,CG -o %A | grep -qx {missed}; do sleep 0.2; done
         kill -9 $(pidof slurmctld); cp -a /root/job_state job_state
         until scontrol ping >/dev/null 2>&1; do sleep 0.2; done""",
@@ -197,7 +200,7 @@ def test_ctrl_c_ends_with_130_and_words_and_the_next_up_completes(ill: Cluster):
 def test_a_machine_that_does_not_answer_is_given_up_with_its_console_and_comes_back(ill: Cluster):
     ill.inside("controller", "systemctl stop ssh.service ssh.socket 2>/dev/null; true")
     ill.edit(lambda c: c["partitions"]["cpu"].update(max_time="02:00:00"))
-    failed = ill.hpc("up", check=False, timeout=PATIENCE)
+    failed = ill.hpc("up", check=False)
     said = failed.stdout + failed.stderr
     assert failed.returncode == 1
     assert re.search(r"\b10\.\d+\.\d+\.\d+: no SSH connection after \d+ attempts?: .*Connection refused", said)

@@ -118,6 +118,11 @@ class TestLaterBoots:
 class TestNews:
     """What the stack tells a machine that runs is taken over, without a boot, if it can be believed."""
 
+    @pytest.fixture(autouse=True)
+    def unwatched(self, member: CloudNode) -> None:
+        """For a minute the machine does not look for news by itself, which would be gone for the test."""
+        member.inside("flock /run/hpc/start.lock systemctl restart hpc-watch")
+
     def test_a_new_set_up_is_taken_over(self, member: CloudNode):
         files = json.loads(archive()[0])
         files["quick_acks.sh"].append("# newer")
@@ -175,7 +180,7 @@ class TestHost:
 
     def test_a_machine_that_is_taken_back_gives_its_job_away_before_it_ends(self, member: CloudNode):
         cluster, saved = member.cluster, "/home/carol/saved"
-        script = f"trap 'echo $SLURM_RESTART_COUNT- >>{saved}; exit 1' TERM; touch {saved}; sleep 1000 & wait"
+        script = f"trap 'echo $SLURM_RESTART_COUNT- >>{saved}; exit 1' TERM; touch {saved}; sleep infinity & wait"
         job = cluster.job(script, user="carol")
         eventually(lambda: member.inside(f"ls {saved} 2>&1; true") == saved, what="its script's start")
         member.fake.host["preempted"] = "TRUE"
@@ -191,7 +196,7 @@ class TestHost:
         cluster.run("scancel", job, user="carol")
 
     def test_a_maintenance_of_its_host_drains_it_and_its_job_runs_on(self, member: CloudNode):
-        job = member.cluster.job("sleep 1000", user="carol")
+        job = member.cluster.job("sleep infinity", user="carol")
         member.fake.host["maintenance-event"] = "TERMINATE_ON_HOST_MAINTENANCE"
         eventually(lambda: _slurm(member)[1] == MAINTENANCE, what="the drain")
         assert member.cluster.state(job) == "RUNNING"

@@ -60,8 +60,9 @@ def test_the_slow_node_is_named_after_two_rounds(ring: Cluster):
     assert "round 1: 2 of 2 pairs ended" in done.stderr
     # Jobs of a round ran side by side, each on its two nodes.
     jobs = [one["job"] for one in found["pairs"]]
-    rows = ring.run("sacct", "-nXP", "-j", ",".join(jobs), "-o", "JobID,NNodes,State").splitlines()
-    assert sorted(rows) == sorted(f"{job}|2|COMPLETED" for job in jobs)
+    rows = lambda: ring.run("sacct", "-nXP", "-j", ",".join(jobs), "-o", "JobID,NNodes,State").splitlines()  # noqa: E731
+    ended = {f"{job}|2|COMPLETED" for job in jobs}
+    eventually(lambda: {*rows()} == ended, what="their records")
 
 
 def test_a_node_that_is_out_of_service_is_left_out_and_sound_ones_pass(ring: Cluster):

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.cluster import Cluster
+from tests.e2e.cluster import Cluster, eventually
 
 pytestmark = pytest.mark.e2e
 
@@ -53,15 +53,17 @@ def display() -> Iterator[str]:
 def test_a_jobs_x11_reaches_the_users_own_display(many: Cluster, alices_key: Path):
     many.run("sh", "-c", f"cat > ~/client.py <<'END'\n{CLIENT}END\n", user="alice")
     with display() as mine:
-        told = many.log_in("alice", alices_key, "login-0", "srun --x11 python3 client.py", display=mine)
+        told = many.log_in("alice", alices_key, "login-0", "srun -w many-cpu-0 --x11 python3 client.py", display=mine)
     assert f"many-cpu-0 {REASON.decode()}" in told
 
 
 def test_users_have_jobs_submitted_again_and_again(many: Cluster):
+    mine = ("squeue", "--noheader", "--user=alice", "--format=%A")
+    eventually(lambda: many.run(*mine, user="alice") == "", what="the end of the jobs before")
     many.run("sh", "-c", "echo '0 4 * * * /bin/true' | scrontab -", user="alice")
     assert "0 4 * * * /bin/true" in many.run("scrontab", "-l", user="alice")
-    number = many.run("squeue", "--noheader", "--user=alice", "--format=%A", user="alice").split()
+    number = many.run(*mine, user="alice").split()
     assert len(number) == 1
     assert "CronJob=Yes" in many.run("scontrol", "show", "job", number[0], user="alice")
     many.run("scrontab", "-r", user="alice")
-    assert many.run("squeue", "--noheader", "--user=alice", user="alice") == ""
+    eventually(lambda: many.run(*mine, user="alice") == "", what="an empty queue")

@@ -15,7 +15,7 @@ import pytest
 
 from components.local.host.paths import images_root
 from tests.docs.commands import ROOT, commands
-from tests.e2e.cluster import PATIENCE, free
+from tests.e2e.cluster import LONG, PATIENCE, free
 from tests.e2e.forked import HERE, Program
 
 pytestmark = pytest.mark.e2e
@@ -56,7 +56,7 @@ class Reader:
         words += ["--yes"] if {"restore", "remove"} & set(words) else []
         # A process of its own only for the first, by which ./hpc is seen to start, and for one that gets Ctrl-C.
         if words != ["./hpc", "up", "dev"] and "-f" not in words:
-            done = self.program.run(words[1:], self.env, 600)
+            done = self.program.run(words[1:], self.env, LONG)
             assert done.returncode == 0, f"{line}\n{done.stdout}{done.stderr}"
             return done.stdout + done.stderr
         with subprocess.Popen(
@@ -64,7 +64,7 @@ class Reader:
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
         ) as process:  # fmt: skip
             try:
-                out, _ = process.communicate("", timeout=10 if "-f" in words else 600)
+                out, _ = process.communicate("", timeout=10 if "-f" in words else LONG)
             except subprocess.TimeoutExpired:
                 process.send_signal(signal.SIGINT)
                 out, _ = process.communicate(timeout=PATIENCE)

@@ -224,8 +224,9 @@ def test_a_prolog_that_fails_drains_its_node_and_says_why(mega: Cluster):
 def test_a_lost_tree_drains_with_words_and_is_mended(mega: Cluster):
     eventually(lambda: mega.run("squeue", "--noheader") == "", what="the end of epilogs, which are there as well")
     mega.inside("controller", f"rm -r {TREE}/scripts {TREE}/slurm_prolog")
-    mega.run("srun", "-w", "mega-cpu-1", "true", check=False)
+    number = mega.run("sbatch", "--parsable", "-w", "mega-cpu-1", "--output=/dev/null", "--wrap", "true")
     eventually(lambda: "Prolog error" in mega.run("sinfo", "-R"), what="the drain")
+    mega.run("scancel", number)
     assert f"Unable to create list of paths [{TREE}/slurm_prolog]" in mega.inside(
         "cpu-1", "cat /var/log/slurm/slurmd.log"
     )

@@ -65,7 +65,7 @@ def test_all_nodes_pass_for_two_at_once(lab: Cluster):
 @pytest.fixture
 def broken(lab: Cluster) -> Iterator[str]:
     """A node without its home, one without a GPU, one that is down and one that is busy; the number of its job."""
-    job = lab.job("sleep 600", "-w", "lab-cpu-3", "--exclusive", user="bob")
+    job = lab.job("sleep infinity", "-w", "lab-cpu-3", "--exclusive", user="bob")
     lab.inside("cpu-1", "umount /home")
     lab.inside("gpu-0", "rm /dev/nvidia1")
     lab.inside("cpu-2", "systemctl stop slurmd")
@@ -98,7 +98,7 @@ def test_what_is_broken_is_found_and_named(lab: Cluster, broken: str):
 
 
 def test_ctrl_c_cancels_what_was_submitted(lab: Cluster):
-    job = lab.submit("sleep 600", "-w", "lab-cpu-5", "--exclusive", user="bob")
+    job = lab.submit("sleep infinity", "-w", "lab-cpu-5", "--exclusive", user="bob")
     mine = ["squeue", "--noheader", "--user=alice", "--format=%j"]
     process = subprocess.Popen(
         [str(ROOT / "hpc"), "check", "jobs", "lab", "--suite", "hello", "--as", "alice", "--wait"],

@@ -88,8 +88,9 @@ def test_again_there_is_nothing_to_do_and_all_is_well(rehearsals: dict[str, Clus
     document = json.loads(rehearsals[stack].call(*command(rehearsals[stack]), "--json").stdout)
     assert document["ok"], document
     assert set(document["counts"]) == {"same"}
-    assert rehearsals[stack].findings() == {}
-    assert rehearsals[stack].call("drift", f"{stack}-rehearsal").returncode == 0
+    eventually(lambda: rehearsals[stack].findings() == {}, what="a status without findings")
+    drift = ("drift", f"{stack}-rehearsal")
+    eventually(lambda: rehearsals[stack].call(*drift).returncode == 0, what="a drift without differences")
 
 
 def test_users_and_directories_are_where_the_stack_has_them(mega: Cluster):

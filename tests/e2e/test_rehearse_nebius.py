@@ -147,8 +147,15 @@ def test_kubectl_has_terminals_exit_codes_and_logs(rehearsal: Rehearsal):
 
 
 def test_status_shows_the_slurm_cluster_its_nodesets_and_checks(rehearsal: Rehearsal):
-    shown = rehearsal.cluster.command("status")
-    assert "all is well: 2 nodes idle" in shown
+    shown = ""
+
+    def is_well() -> bool:
+        nonlocal shown
+        shown = rehearsal.cluster.command("status")
+        return "all is well: 2 nodes idle" in shown
+
+    # The job before may not have left its nodes yet.
+    eventually(is_well, what="a status without findings")
     for word in ("SlurmCluster", "Available", "ControllersAvailable", "worker", "ensure-healthy-nodes"):
         assert word in shown
 
@@ -185,7 +192,7 @@ def test_what_was_killed_is_started_again_and_there_is_nothing_to_do(rehearsal: 
     processes = rehearsal.processes()
     assert set(processes) == set(PROCESSES)
     for one in processes.values():
-        assert one.end(signal.SIGKILL, wait=10)
+        assert one.end(signal.SIGKILL, wait=PATIENCE)
     assert set(rehearsal.up(2)["counts"]) == {"same"}
     assert sorted(rehearsal.cluster.run("srun", "-N2", "hostname").split()) == ["worker-0", "worker-1"]
 

@@ -60,7 +60,8 @@ class TestHealthy:
         printed = seen.command("status")
         assert printed.startswith("seen: all is well: 1 node idle, 0 jobs.\n")
         assert "seen-cpu-0" in printed
-        assert seen.command("drift") == "seen: nothing differs from the stack.\n"
+        same = "seen: nothing differs from the stack.\n"
+        eventually(lambda: seen.call("drift", "seen").stdout == same, what=same)
 
     def test_every_part_of_every_machine_can_be_read_and_none_is_secret(self, seen: Cluster):
         found = ask(seen, "status")
@@ -142,15 +143,21 @@ def test_a_failed_edit_goes_back_and_its_rest_with_the_file(seen: Cluster):
 
 
 def test_what_hands_changed_is_named_and_mended_beside_a_job(seen: Cluster):
-    job = seen.job("sleep 600")
+    job = seen.job("sleep infinity")
     for machine, script in BY_HAND.items():
         seen.inside(machine, script)
-    found = ask(seen, "drift")["differences"]
-    missed = {name for name in NAMED if not any(one["what"].startswith(name) for one in found)}
-    assert missed == set(), found
+    found: list[dict[str, Any]] = []
+
+    def missed() -> set[str]:
+        found[:] = ask(seen, "drift")["differences"]
+        return {name for name in NAMED if not any(one["what"].startswith(name) for one in found)}
+
+    # Nodes take a reconfigure a moment later.
+    eventually(lambda: not missed(), what=f"all of {sorted(NAMED)}")
     assert not any("theirs" in one["what"] for one in found), "a group that we did not make is not ours to judge"
     seen.command("drift", "--mend")
-    assert ask(seen, "drift") == {"stack": "seen", "ok": True, "differences": [], "unseen": []}
+    same = {"stack": "seen", "ok": True, "differences": [], "unseen": []}
+    eventually(lambda: ask(seen, "drift") == same, what="a drift without differences")
     eventually(lambda: ask(seen, "status")["ok"], what="a status without findings")
     assert seen.state(job) == "RUNNING"
     assert "MaxTime=1-00:00:00" in seen.inside("controller", "scontrol show partition cpu")

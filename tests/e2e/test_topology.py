@@ -38,7 +38,7 @@ def switch(cluster: Cluster, node: str) -> str:
 def test_a_place_that_is_reported_is_taken_but_from_nodes_of_a_job_on_several(nodes: Cluster):
     assert [switch(nodes, name) for name in ("cpu-0", "cpu-1", "gpu-0")] == ["ns-cpu", "ns-cpu", "ns-gpu"]
     uneven = ("--nodes=2", "--ntasks=3", "--ntasks-per-node=2", "--mem=100", "--partition=cpu")
-    job = nodes.job("sleep 600", *uneven)
+    job = nodes.job("sleep infinity", *uneven)
     cpus = "scontrol --oneliner show node | sed 's/ .*CPUAlloc=/ /; s/ CPUEfctv.*//' | sort"
     before = nodes.inside("controller", cpus)
     report(nodes, "cpu-1", "/c/b/1")

@@ -73,7 +73,7 @@ def test_the_right_is_gone_with_the_flag(lab: Cluster, carol: str, carols_key: P
 
 
 def test_leaves_once_there_are_no_jobs_and_nobody_gets_the_number(lab: Cluster, carol: str, user):
-    number = lab.submit("sleep 600", user="carol")
+    number = lab.submit("sleep infinity", user="carol")
     before = lab.file.read_text()
     refused = user("remove", "carol", "--yes")
     assert refused.returncode == 1

@@ -94,7 +94,7 @@ class TestSecrets:
 
 def test_another_munge_key_comes_beside_the_jobs(many: Cluster):
     """As whoever has read the key makes it useless: no machine is recreated, and jobs run on."""
-    boots, number = many.boots(), many.job("sleep 600")
+    boots, number = many.boots(), many.job("sleep infinity")
     look = "sha256sum </etc/munge/munge.key; stat -c '%a %U' /etc/munge/munge.key"
     before = many.inside("controller", look)
     many.hpc("up", "--replace", "**::many-munge")
@@ -110,7 +110,7 @@ def test_another_munge_key_comes_beside_the_jobs(many: Cluster):
 
 def test_a_jobs_name_is_only_a_name(many: Cluster):
     """One that was rows of other jobs had `nodes reboot --force` cancel them, and crashed status and nodes."""
-    script = "exec sleep 600"
+    script = "exec sleep infinity"
     theirs = many.job(script, user="bob")
     evil = f"x\n{theirs}|bob|RUNNING|1:02|1:00|many-gpu-0|y\n|||||||||\x1b[2J\x9b31m\r\u202eoops"
     mine = many.job(script, "--partition=gpu", "--job-name", evil)

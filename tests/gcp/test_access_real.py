@@ -16,7 +16,7 @@ from cli.access import remote
 from cli.cluster.cluster import Cluster, from_outputs
 from cluster.platforms.gcp import iap
 from tests.gcp.servers import Cloud, SshServer
-from tests.waiting import wait_for
+from tests.waiting import PATIENCE, wait_for
 
 INSTANCE = iap.Instance(name="small-controller", project="my-project", zone="us-central1-a")
 pytestmark = pytest.mark.e2e
@@ -56,10 +56,10 @@ def found(door: SshServer) -> dict[str, Any]:
     return {"address": door.address, "port": door.port, "host_key": door.host_key}
 
 
-def ask(cluster: Cluster, *names: str, line: str = "echo $SSHD", seconds: float = 10) -> dict[str, tuple[int, str]]:
+def ask(cluster: Cluster, *names: str, line: str = "echo $SSHD") -> dict[str, tuple[int, str]]:
     """Exit code and words of a line on these machines."""
     asked = [cluster.targets[f"small-{name}"] for name in names]
-    answers = remote.gather(asked, cluster.admin_key, line, seconds=seconds)
+    answers = remote.gather(asked, cluster.admin_key, line, seconds=PATIENCE, connect=PATIENCE)
     return {name.removeprefix("small-"): (done.code, done.out + done.err) for name, done in answers.items()}
 
 

@@ -107,7 +107,7 @@ class RealStack:
         done = subprocess.run(
             [
                 "ssh", "-F", "none", "-i", str(self.key), "-o", "BatchMode=yes", "-o", "StrictHostKeyChecking=yes",
-                "-o", f"UserKnownHostsFile={known}", "-o", "GlobalKnownHostsFile=none", "-o", "ConnectTimeout=10",
+                "-o", f"UserKnownHostsFile={known}", "-o", "GlobalKnownHostsFile=none", "-o", "ConnectTimeout=60",
                 f"root@{self.address(name)}", command,
             ],
             capture_output=True, text=True, check=False,

@@ -51,7 +51,7 @@ def test_a_machine_takes_nothing_from_the_host_but_what_is_bound_into_it() -> No
 def me(monkeypatch: pytest.MonkeyPatch) -> Process:
     """This very process as a machine whose sshd listens, and which may take a second to greet."""
     monkeypatch.setattr(machine, "_listens", lambda _process: True)
-    monkeypatch.setattr(machine, "SSH_SECONDS", 1.0)
+    monkeypatch.setattr(machine, "SSH_SECONDS", 3.0)
     process = Process.of(os.getpid())
     assert process is not None
     return process
@@ -105,6 +105,9 @@ def test_one_that_says_something_else_is_given_up(
     assert f"({problem}); the last lines" in _given_up(me, console)
 
 
-def test_one_that_greets_is_ready(me: Process, console: Path, listener: socket.socket) -> None:
+def test_one_that_greets_is_ready(
+    me: Process, console: Path, listener: socket.socket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(machine, "SSH_SECONDS", PATIENCE)
     Thread(target=lambda: listener.accept()[0].sendall(b"SSH-2.0-OpenSSH_9.2\r\n"), daemon=True).start()
     machine.wait_for_ssh("dev-cpu-0", me, "10.7.0.9", console)

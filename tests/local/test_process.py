@@ -13,11 +13,12 @@ import pytest
 from components.local.host import process
 from components.local.host.paths import HostError
 from components.local.host.process import Process, run
+from tests.waiting import PATIENCE
 
 
 @pytest.fixture
 def sleeper() -> Iterator[subprocess.Popen[bytes]]:
-    with subprocess.Popen(["sleep", "60"]) as process:
+    with subprocess.Popen(["sleep", "600"]) as process:
         yield process
         process.kill()
 
@@ -43,7 +44,7 @@ def test_another_process_of_that_number_is_left_alone(sleeper: subprocess.Popen[
 def test_a_zombie_is_dead(sleeper: subprocess.Popen[bytes]) -> None:
     process = Process.of(sleeper.pid)
     assert process is not None
-    assert process.end(signal.SIGKILL, wait=5)
+    assert process.end(signal.SIGKILL, wait=PATIENCE)
 
 
 @pytest.mark.parametrize("text", ["", "{", '{"pid": 1}', '{"pid": "x", "started": 1, "boot": "b"}', "[]"])
@@ -65,14 +66,14 @@ def test_the_first_process_of_a_namespace_is_known_from_others(sleeper: subproce
     helper = Process.of(sleeper.pid)
     assert helper is not None
     assert not helper.is_first_of_namespace()
-    with subprocess.Popen(["unshare", "--fork", "--pid", "sh", "-c", "echo; exec sleep 60"], stdout=-1) as outer:
+    with subprocess.Popen(["unshare", "--fork", "--pid", "sh", "-c", "echo; exec sleep 600"], stdout=-1) as outer:
         assert outer.stdout is not None
         outer.stdout.readline()
         first = Process.of(outer.pid)
         inside = first and Process.of(first.children()[0])
         assert inside is not None
         assert inside.is_first_of_namespace()
-        assert inside.end(signal.SIGKILL, wait=5)
+        assert inside.end(signal.SIGKILL, wait=PATIENCE)
         outer.wait()  # it has taken leave of the process, which was a zombie until then
         assert not inside.is_first_of_namespace()
 

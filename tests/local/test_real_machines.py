@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -19,7 +20,7 @@ from components.local.host.paths import HostError
 from components.local.host.process import Process
 from components.local.resources import MachineProvider, NetworkProvider
 from tests.local.real import RealStack
-from tests.waiting import wait_for
+from tests.waiting import PATIENCE, wait_for
 
 pytestmark = pytest.mark.e2e
 
@@ -60,7 +61,7 @@ class TestMade:
         assert set(stack.ssh("m0", f"systemctl is-enabled {roles} || true").split()) == {"disabled"}
 
     def test_they_find_each_other_by_name_and_nobody_else(self, stack: RealStack) -> None:
-        assert stack.ssh("m0", "ping -c1 -W2 m1 >/dev/null && echo found") == "found"
+        assert stack.ssh("m0", "ping -c1 -W60 m1 >/dev/null && echo found") == "found"
         assert stack.ssh("m0", "ip route show default; ip -6 route show default") == ""
 
     def test_services_of_the_host_are_out_of_reach(self, stack: RealStack) -> None:
@@ -68,7 +69,7 @@ class TestMade:
             udp.bind(("0.0.0.0", 0))  # noqa: S104
             udp.settimeout(1)
             gateway = stack.cidr[1]
-            begin = f"timeout 5 bash -c 'echo hello > /dev/tcp/{gateway}/{tcp.getsockname()[1]}' 2>&1; true"
+            begin = f"timeout 60 bash -c 'echo hello > /dev/tcp/{gateway}/{tcp.getsockname()[1]}' 2>&1; true"
             assert "refused" in stack.ssh("m0", begin)
             stack.ssh("m0", f"bash -c 'echo hello > /dev/udp/{gateway}/{udp.getsockname()[1]}'; true")
             with pytest.raises(TimeoutError):
@@ -118,7 +119,7 @@ class TestChanged:
         console = _design(stack, "m1").paths.console
         machine.wait_for_ssh("m1", _process(stack, "m1"), stack.address("m1"), console)
         assert stack.ssh("m1", "ls /run/before /root/ended 2>/dev/null || true") == "/root/ended"
-        assert float(stack.ssh("m1", "cut -d' ' -f1 /proc/uptime")) < 60
+        assert float(stack.ssh("m1", "cut -d' ' -f1 /proc/uptime")) < PATIENCE
         assert stack.diff("m1").changes is False
         machine.stop(_design(stack, "m1"))
         assert machine.running(_design(stack, "m1").paths) is None
@@ -135,8 +136,8 @@ class TestDead:
         process = _process(stack, "m0")
         victim = process if which == "nspawn" else Process.of(process.children()[0])
         assert victim is not None
-        assert victim.end(signal.SIGKILL, wait=5)
-        assert machine.running(_design(stack, "m0").paths) is None
+        assert victim.end(signal.SIGKILL, wait=PATIENCE)
+        wait_for(lambda: machine.running(_design(stack, "m0").paths) is None)
         process.end(signal.SIGKILL, wait=0)
         new = stack.update("m0")
         assert (new["instance_id"], new["host_key"]) == (old["instance_id"], old["host_key"])
@@ -154,17 +155,24 @@ class TestDead:
         NetworkProvider().update("id", network, network)
         for name in stack.state:
             stack.update(name)
-        assert stack.ssh("m0", "ping -c1 -W2 m1 >/dev/null && cat /root/kept") == "mine"
+        assert stack.ssh("m0", "ping -c1 -W60 m1 >/dev/null && cat /root/kept") == "mine"
 
     def test_one_that_never_answers_is_given_up_with_its_console(
         self, stack: RealStack, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(machine, "SSH_SECONDS", 3.0)
         nonsense = {"content": "Nonsense yes\n", "mode": "0644", "owner": "root:root"}
-        broken = {"/etc/ssh/sshd_config.d/a.conf": nonsense}
+        props = stack.machine("m7", files={"/etc/ssh/sshd_config.d/a.conf": nonsense})
+        console = design(props).paths.console
+
+        def monotonic() -> float:
+            """The time, which is over as soon as the console has a word about its sshd."""
+            over = console.exists() and "ssh.service" in console.read_text(errors="replace")
+            return time.monotonic() + machine.SSH_SECONDS * over
+
+        monkeypatch.setattr(machine, "time", SimpleNamespace(monotonic=monotonic, sleep=time.sleep))
         with pytest.raises(HostError) as caught:
-            MachineProvider().create(stack.machine("m7", files=broken))
-        assert str(caught.value).startswith("machine m7: no SSH server after 3 s; the last lines of its console:\n  ")
+            MachineProvider().create(props)
+        assert str(caught.value).startswith("machine m7: no SSH server after 240 s; the last lines of its console:\n  ")
         assert "ssh.service" in str(caught.value)
         assert not (stack.root / "stacks/ta/machines/m7").exists()
 
@@ -196,7 +204,7 @@ def test_a_cable_that_leads_nowhere_is_plugged_in_by_the_next_up(stack: RealStac
         assert not diff.replaces
         if diff.changes:
             stack.update(name)
-    assert stack.ssh("m0", "timeout 9 sh -c 'until ping -c1 -W1 m1 >/dev/null; do :; done'; hostname") == "m0"
+    assert stack.ssh("m0", "timeout 120 sh -c 'until ping -c1 -W1 m1 >/dev/null; do :; done'; hostname") == "m0"
     assert stack.state["m0"] == before, "neither started nor made anew"
     assert not NetworkProvider().diff("id", given, given).changes
 

@@ -29,7 +29,7 @@ INSTANCE = "/etc/hpc/instance"
 _PROGRAM, _FAULTS = "lab.google.host_compute", "lab.google.fault_day"
 """Not imported: stand-ins are programs of their own."""
 _SOURCES = Path(__file__).parents[3]
-_START_SECONDS = 30.0
+_START_SECONDS = 120.0
 _END_SECONDS = 60.0
 """The machine that it creates just now is completed before it ends."""
 

@@ -174,12 +174,13 @@ def console_tail(path: Path, lines: int = 20) -> list[str]:
     return [line for line in _ESCAPES.sub("", text).splitlines() if line.strip()][-lines:]
 
 
-SSH_SECONDS = 90.0
-"""Seconds that a machine may take: it needs about one alone, and ten among forty that start on two cores."""
+SSH_SECONDS = 240.0
+"""Seconds that a machine may take: it needs about one alone, ten among forty that start on two cores, and minutes where
+other programs have the cores. One that ends is not waited for."""
 _PID_FILE = "run/sshd.pid"  # sshd writes it once it listens; /run is new at each boot
 
 
-def wait_for_record(name: str, record: Path, console: Path, *, timeout: float = 20.0) -> Process:
+def wait_for_record(name: str, record: Path, console: Path, *, timeout: float = 60.0) -> Process:
     """Return the process that start-machine.sh put on record as it began."""
     deadline = time.monotonic() + timeout
     while time.monotonic() < deadline:

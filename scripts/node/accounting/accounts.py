@@ -17,15 +17,15 @@ from system.host import SetupError, listens, log, read_json, run, wait, write
 
 # On the state disk where there is one: it belongs to the database.
 MANAGED = Path("/var/lib/hpc/controller/accounting.json")
-NODES_SECONDS = 60  # nodes look for a new config version every two seconds
-TRES_SECONDS = 15  # slurmctld reports its GPUs to slurmdbd when it registers, a moment after it answers
+NODES_SECONDS = 180  # nodes look for a new config version every two seconds
+TRES_SECONDS = 60  # slurmctld reports its GPUs to slurmdbd when it registers, a moment after it answers
 READ_SECONDS = 120
 NOTHING: dict[str, Any] = {"accounts": [], "users": [], "qos": []}
 # sacctmgr's three messages, with exit code 1, for a value that the database holds already
 # (src/sacctmgr/{user,account,qos}_functions.c, ESLURM_NO_CHANGE_IN_DATA, as_mysql_assoc.c).
 UNCHANGED = ("Nothing modified", "Data has not changed since time specified", "Request didn't affect anything")
 SACCTMGR_SECONDS = 3
-CACHE_SECONDS = 60
+CACHE_SECONDS = 180
 _CACHED = re.compile(r"^ClusterName=\S+ Account=(\S+) UserName=([^\s(]+)\(", re.MULTILINE)
 # What a stack can set of a QOS: sacctmgr's option, and the short name of the column that it prints.
 QOS_LIMITS = {

@@ -174,14 +174,14 @@ def restore(payload: dict[str, Any]) -> None:
         # With the old tables or the new ones: whole they are either way.
         run("systemctl", "start", "slurmdbd")
     wait("slurmdbd", lambda: listens(slurmctld.SLURMDBD_PORT), seconds=START_SECONDS, interval=0.3, unit="slurmdbd")
-    wait("sacctmgr's answer", lambda: has_cluster(cluster), seconds=60, interval=0.3, unit="slurmdbd")
+    wait("sacctmgr's answer", lambda: has_cluster(cluster), seconds=180, interval=0.3, unit="slurmdbd")
     log("slurmdbd runs with the restored records")
     # What the stack gave and took since the backup was made, it gives and takes again.
     write(accounts.MANAGED, json.dumps(made["managed"] or accounts.NOTHING, indent=1) + "\n", quiet=True)
     accounts.converge(payload["desired"])
     # slurmctld identifies accounts, users and resources by their numbers in the database, and reads these at its start.
     restart_slurmctld(int(query(f"SELECT COALESCE(MAX(id_job), 0) FROM {DATABASE}.`{cluster}_job_table`;")[0][0]))
-    wait("slurmctld's registration", lambda: registered(cluster), seconds=120, interval=0.5, unit="slurmctld")
+    wait("slurmctld's registration", lambda: registered(cluster), seconds=180, interval=0.5, unit="slurmctld")
     lost = working - running_jobs()
     if lost:
         raise SetupError(f"these jobs ran before and do not now; they may have ended meanwhile: {', '.join(lost)}")
@@ -282,7 +282,7 @@ def restart_slurmctld(recorded: int) -> None:
         _restart()
         # slurmctld takes no jobs until it has the accounts.
         drawn: list[str] = []
-        wait("slurmctld's next job number", lambda: _draw_job_id(drawn), seconds=60, interval=0.5, unit="slurmctld")
+        wait("slurmctld's next job number", lambda: _draw_job_id(drawn), seconds=180, interval=0.5, unit="slurmctld")
         run("scancel", drawn[0])
         log(f"the next job is number {int(drawn[0]) + 1}: above the restored ones")
     finally:

@@ -5,9 +5,9 @@ As a phase of the set-up on the controller, after `ready`, and by itself as root
     python3 warm_up.py JSON        JSON: as cluster/jobs/warm_up.py writes it; ends with its standard input
 
 One small job on each node that takes jobs, with the lowest priority. One node downloads an image, and sends it to the
-others of its partition in a job over all of them (sbcast); where that fails, each node downloads it itself. A node that
-is busy is waited for a minute and then reported. Nothing here fails an `up`: a node that is not warm is only slower for
-its first job.
+others of its partition in a job over all of them (sbcast); where that fails twice, each node downloads it itself. A
+node that is busy is waited for a minute and then reported. Nothing here fails an `up`: a node that is not warm is only
+slower for its first job.
 """
 
 import json
@@ -104,9 +104,12 @@ class Run:
             having = [first] if found[first] != MISSED else []
         if lacking and having:
             say(f"sending images from {having[0]} to {len(lacking)} nodes")
-            code, _, err = self.job(part, [having[0], *lacking], ["--send", having[0], *self.image_files()])
-            if code:
-                say(f"sending images failed, each node downloads them: {why(code, err)}")
+            # Once more where it fails: one node that was too busy to answer would cost a download on each.
+            for then in ("it is tried once more", "each node downloads them"):
+                code, _, err = self.job(part, [having[0], *lacking], ["--send", having[0], *self.image_files()])
+                if not code:
+                    break
+                say(f"sending images failed, {then}: {why(code, err)}")
 
     def image_files(self) -> list[str]:
         """FILE=IMAGE for each image."""

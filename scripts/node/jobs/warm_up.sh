@@ -81,10 +81,11 @@ send() {
     if [[ $SLURMD_NODENAME == "$from" ]]; then
         trap 'rm -f "$folder"/.copy-* "$folder"/.sent-*' EXIT  # also what a killed job left
         for pair; do
-            sbcast --force "$folder/${pair%%=*}.$ending" "$folder/.copy-${pair%%=*}"
+            # A node whose disk is slow answers late; without it sbcast waits for MessageTimeout.
+            sbcast --timeout=120 --force "$folder/${pair%%=*}.$ending" "$folder/.copy-${pair%%=*}"
         done
         echo sent >"$sent.from"
-        sbcast --force "$sent.from" "$sent"
+        sbcast --timeout=120 --force "$sent.from" "$sent"
         return
     fi
     trap 'rm -f "$folder"/.copy-* "$sent"' EXIT

@@ -118,7 +118,7 @@ def parse_nodes(text: str) -> dict[str, State]:
     }
 
 
-def wait_until_answers(*, seconds: float = 60, hint: str = "") -> None:
+def wait_until_answers(*, seconds: float = 180, hint: str = "") -> None:
     """Wait until slurmctld answers. Raises SetupError with the end of its journal."""
     answers = ("scontrol", "ping")
     wait("slurmctld's answer", lambda: succeeds(*answers), seconds=seconds, interval=0.2, hint=hint, unit="slurmctld")

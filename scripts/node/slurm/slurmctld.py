@@ -146,7 +146,7 @@ def accounting_daemon(conf: str, *, before: Callable[[], None]) -> None:
 def _start_slurmdbd(conf: str) -> None:
     service("slurmdbd", settings=conf + DROP_INS["slurmdbd"])
     # Also where nothing was to be done: after a boot it runs for seconds before it listens.
-    wait("slurmdbd", lambda: listens(SLURMDBD_PORT), seconds=60, unit="slurmdbd")
+    wait("slurmdbd", lambda: listens(SLURMDBD_PORT), seconds=180, unit="slurmdbd")
 
 
 def register_cluster(name: str) -> None:
@@ -212,7 +212,7 @@ def answer() -> None:
         ("slurmctld", lambda: lives(there=listens(SLURMCTLD_PORT))),
         ("slurmctld's answer", lambda: lives(there=succeeds("scontrol", "ping"))),
     ):
-        wait(what, test, seconds=60, interval=0.2, unit="slurmctld")
+        wait(what, test, seconds=180, interval=0.2, unit="slurmctld")
 
 
 def _begin() -> None:
@@ -338,7 +338,7 @@ def start_slurmrestd() -> None:
     text = slurmrestd_unit(address)
     write_unit(SLURMRESTD_UNIT, text)
     service("slurmrestd", settings=text)
-    wait("slurmrestd", lambda: listens(SLURMRESTD_PORT), seconds=60, unit="slurmrestd")
+    wait("slurmrestd", lambda: listens(SLURMRESTD_PORT), seconds=180, unit="slurmrestd")
 
 
 def slurmrestd_unit(address: str) -> str:

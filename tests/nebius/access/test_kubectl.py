@@ -95,7 +95,7 @@ class TestEnds:
         )
         ended = hpc("run", "nebius", "--", "job")
         assert (ended.code, ended.err) == (code, "error: a\nName? ")
-        answers = gather(from_outputs("nebius", OUTPUTS).targets.values(), "", "job", seconds=20)
+        answers = gather(from_outputs("nebius", OUTPUTS).targets.values(), "", "job", seconds=300)
         assert {(done.code, done.err) for done in answers.values()} == {(code, "error: a\nName? ")}
 
     def test_an_unreached_pod_is_255_with_the_reason(self, hpc: Hpc, kubectl: Made) -> None:
@@ -116,7 +116,7 @@ class TestEnds:
 
     def test_input_goes_through(self, hpc: Hpc, kubectl: Made) -> None:
         kubectl("cat; exit 0")
-        answers = gather(from_outputs("nebius", OUTPUTS).targets.values(), "", "cat", stdin="given", seconds=20)
+        answers = gather(from_outputs("nebius", OUTPUTS).targets.values(), "", "cat", stdin="given", seconds=300)
         assert {name: done.out for name, done in answers.items()} == dict.fromkeys(OUTPUTS["targets"], "given")
 
     def test_one_that_hangs_is_given_up_and_the_others_are_heard(

@@ -59,7 +59,7 @@ class TestRefused:
     @pytest.mark.parametrize("what", SAID)
     def test_a_refused_creation_says_why_and_what_to_do(self, api: NebiusServer, what: str) -> None:
         api.faults.append(Fault(verb="create", what=what, count=None))
-        text = told(api, timeout_seconds=0.5)
+        text = told(api, timeout_seconds=2.0)
         assert text.startswith("could not create GpuCluster n:\n")
         assert all(part in text for part in SAID[what]), text
         assert "\n  to do: " in text
@@ -226,7 +226,7 @@ class TestProtected:
         project.up(few_rows())
         (id_,) = owned(api)["Subnet subnet"]
         with pytest.raises(NebiusError, match="it is used by Allocation vpcallocation-"):
-            lifecycle.delete(id_, props(api, "Subnet", resource_name="subnet", timeout_seconds=0.5))
+            lifecycle.delete(id_, props(api, "Subnet", resource_name="subnet", timeout_seconds=2.0))
 
 
 class TestConflicts:

@@ -38,7 +38,7 @@ def power(site, numbers):
     site.kube.apply({**kind, "metadata": metadata, "spec": {"nodeSetRef": "gpu", "activeNodes": numbers}})
 
 
-def within(available, login=2):
+def within(available, login=30):
     """Seconds of the waits."""
     return {"timeouts": {"available": available, "login": login}}
 
@@ -54,7 +54,7 @@ def killed(site, kind, begun):
 
 def test_after_a_kill_each_wait_says_what_is_missing_and_the_next_up_goes_on(lasting):
     site = lasting
-    site.write(nebius=within(12))
+    site.write(nebius=within(30))
     quota = Fault(kind="NodeGroup", verb="create", mode="refuse", what="quota_failure", name="worker*", count=None)
     site.api.faults.append(quota)
     killed(site, "up", lambda: [*site.api.store.of("NodeGroup")])
@@ -65,7 +65,7 @@ def test_after_a_kill_each_wait_says_what_is_missing_and_the_next_up_goes_on(las
     site.behaviour.unavailable = "back-off restarting failed container"
     site.run("up", ok=False)
     assert (
-        "SlurmCluster soperator did not come within 12 s (nebius.timeouts.available): phase Not available"
+        "SlurmCluster soperator did not come within 30 s (nebius.timeouts.available): phase Not available"
         in site.failure()
     )
     assert "ControllersAvailable=False" in site.failure()

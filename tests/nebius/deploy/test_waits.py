@@ -15,19 +15,20 @@ from components.nebius.actions import Poll
 from components.nebius.kubectl import Kubectl, KubectlError
 from components.nebius.waits import Awaited, Look, WaitError, wait_for
 from tests.nebius.deploy.kubectl_stand_in import Cluster, row
+from tests.waiting import PATIENCE
 
 GROUP = {"name": "worker-gpu-0", "id": "g", "count": 2, "gpus": 8}
 
 
-def waited(kind: str, kubectl: Cluster, /, **spec: Any) -> dict[str, Any]:
-    """The facts of a wait that has 0.3 s."""
-    return waits.wait(cast("Kubectl", kubectl), kind, spec, seconds=0.3, pace=0.01)
+def waited(kind: str, kubectl: Cluster, /, limit: float = PATIENCE, **spec: Any) -> dict[str, Any]:
+    """The facts of a wait."""
+    return waits.wait(cast("Kubectl", kubectl), kind, spec, seconds=limit, pace=0.01)
 
 
 def failed(kind: str, kubectl: Cluster, /, **spec: Any) -> str:
-    """Return what a wait says that does not end well."""
+    """Return what a wait says that has 0.3 s, and does not end well."""
     with pytest.raises(WaitError) as raised:
-        waited(kind, kubectl, **spec)
+        waited(kind, kubectl, 0.3, **spec)
     return str(raised.value)
 
 
@@ -57,7 +58,7 @@ class TestAnyWait:
                 raise found
             return found
 
-        assert wait_for(Awaited("a thing", look), seconds=5, pace=0.01) == {"a": 1}
+        assert wait_for(Awaited("a thing", look), seconds=PATIENCE, pace=0.01) == {"a": 1}
 
     def test_what_takes_long_is_asked_for_less_often(self, monkeypatch: pytest.MonkeyPatch) -> None:
         now, slept = [100.0], list[float]()

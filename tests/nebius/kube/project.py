@@ -85,7 +85,7 @@ class Project:
         act = f'{real} "$@" > /dev/null; ' if after else ""
         script.write_text(
             f'#!/bin/bash\nif [ -e {flag} ] && [[ " $* " == *" {word} "* ]]; then {act}echo $$ > {flag}.pid; '
-            f'exec sleep 120; fi\nexec {real} "$@"\n'
+            f'exec sleep 1200; fi\nexec {real} "$@"\n'
         )
         script.chmod(0o755)
         flag.touch()

@@ -116,7 +116,7 @@ def test_ctrl_c_ends_the_wait_of_helm_and_the_next_run_goes_on(project, kube, na
     os.kill(process.pid, signal.SIGINT)
     process.join(PATIENCE)
     assert process.exitcode == 1
-    assert _helms(namespace) == []
+    wait_for(lambda: not _helms(namespace))
     assert revisions(kube, namespace) == [(1, "failed")]
     assert project.state()[1] == [("creating", "small")]
     make_ready(kube, namespace)

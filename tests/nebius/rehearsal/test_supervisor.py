@@ -13,7 +13,7 @@ from components.nebius.api import client, lifecycle, objects
 from lab.kubernetes.apiserver import Daemon
 from lab.nebius_supervisor import Place, Supervisor
 
-SLEEPER = "import os, sys, time; os.chroot(sys.argv[1]); print('ready', flush=True); time.sleep(60)"
+SLEEPER = "import os, sys, time; os.chroot(sys.argv[1]); print('ready', flush=True); time.sleep(600)"
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="chroot needs root")
@@ -83,7 +83,7 @@ def test_a_cluster_that_is_created_again_has_no_objects_of_the_deleted_one(tmp_p
         spec = {"control_plane": {"subnet_id": objects.first_subnet(place.project, endpoint), "version": "1.35"}}
         props = {
             "kind": "Cluster", "name": "k", "resource_name": "k", "parent_id": place.project, "spec": spec,
-            "owner": "0123456789abcdef", "endpoint": endpoint, "pace": 0.1, "timeout_seconds": 60.0,
+            "owner": "0123456789abcdef", "endpoint": endpoint, "pace": 0.1, "timeout_seconds": 300.0,
         }  # fmt: skip
         found = lifecycle.create(props)
         assert kubectl("create", "namespace", "soperator") == 0
