@@ -49,9 +49,13 @@ OUTSIDE = "tests/outside"
 """Checks against artifacts of others, `check_NAME.py`: run by name alone, with the artifact."""
 NAMES = ("format", "lint", "shell", "schema", "types", "tests")
 _SHELLS = (b"sh", b"bash", b"dash")
-_BUILD_FIRST = 'nice -n 5 "$0" -c "from lab.kubernetes import binaries; binaries.ensure(print)"; exec "$0" "$@"'
+_BUILD_FIRST = """
+setpriv --pdeathsig KILL nice -n 5 "$0" -c "from lab.kubernetes import binaries; binaries.ensure(print)" &
+exec "$0" "$@"
+"""
 """Builds etcd, kube-apiserver and Helm where neither PATH nor the cache has them, beside tests that need none of them:
-nine minutes of a processor. Tests that start meanwhile and need one wait for its lock."""
+nine minutes of a processor. Tests that need one wait for its lock; they come last in their process. It ends with
+pytest."""
 _PYTEST = (sys.executable, "-m", "pytest")
 _GRACE = 120.0
 """Seconds that an interrupted check has for cleaning up; end-to-end tests remove their machines in them."""

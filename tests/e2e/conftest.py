@@ -19,6 +19,11 @@ LAB_PACKAGES = [
 """Of the cluster `lab`: MPI, PyTorch, containers, sudo, and a docker that jobs don't get."""
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The rehearsal on Kubernetes comes last: on a new machine its programs are built meanwhile."""
+    items.sort(key=lambda item: item.path.name == "test_rehearse_nebius.py")
+
+
 @pytest.fixture(scope="session")
 def e2e_root() -> Iterator[Path]:
     """A root for the machines of this run."""

@@ -20,7 +20,7 @@ from pathlib import Path
 from hostfiles import locked
 with locked(Path(sys.argv[1])):
     print("held", flush=True)
-    time.sleep(60)
+    time.sleep(600)
 """
 
 

@@ -1,6 +1,7 @@
 """What tests of Nebius have in common: no credentials of the developer's, and the programs behind Kubernetes."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -8,6 +9,13 @@ from engine.state import crypter
 from lab.kubernetes import binaries
 from lab.kubernetes.apiserver import ApiServer
 from tests.nebius.kube.cluster import Kube
+
+HERE = Path(__file__).parent
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests behind Kubernetes come last: on a new machine its programs are built meanwhile."""
+    items.sort(key=lambda item: item.path.is_relative_to(HERE) and item.get_closest_marker("slow") is not None)
 
 
 @pytest.fixture(autouse=True)

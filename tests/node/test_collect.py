@@ -36,16 +36,16 @@ class TestParts:
             return os.read(others[0], 1).decode()
 
         parts = {"one": lambda: answered(ours, theirs), "other": lambda: answered(theirs, ours), "disks /": lambda: 1}
-        found = collect.side_by_side({**parts, "disks /home": lambda: [2]}, seconds=30)
+        found = collect.side_by_side({**parts, "disks /home": lambda: [2]}, seconds=300)
         for end in (*ours, *theirs):
             os.close(end)
         assert found == {"one": "x", "other": "x", "disks": {"/": 1, "/home": [2]}}
 
     def test_one_that_hangs_costs_itself_only(self):
         began = time.monotonic()
-        found = collect.side_by_side({"hung": lambda: time.sleep(600), "well": lambda: "x" * 200_000}, seconds=2)
+        found = collect.side_by_side({"hung": lambda: time.sleep(600), "well": lambda: "x" * 200_000}, seconds=5)
         assert time.monotonic() - began < PATIENCE
-        assert found == {"hung": {"error": "no answer within 2 s"}, "well": "x" * 200_000}
+        assert found == {"hung": {"error": "no answer within 5 s"}, "well": "x" * 200_000}
 
     def test_one_that_fails_says_why(self):
         found = collect.side_by_side(
@@ -72,8 +72,8 @@ class TestParts:
         parts: dict[str, Part] = {
             name: (lambda name=name: time.sleep(600) if name in hangs else name) for name in names
         }
-        found = collect.side_by_side(parts, seconds=3, together=names, stuck=0.1)
-        hung = {"error": "no answer within 3 s"}
+        found = collect.side_by_side(parts, seconds=6, together=names, stuck=0.1)
+        hung = {"error": "no answer within 6 s"}
         third = hung if "disks /c" in hangs else "disks /c"
         assert found == {"hung": hung, "last": "last", "disks": {"/a": "disks /a", "/b": "disks /b", "/c": third}}
 

@@ -234,7 +234,7 @@ def test_prometheus_that_is_away_is_named_with_what_still_works(
 
 def request(server: Server, path: str, *, method: str = "GET", host: str = "") -> tuple[int, dict[str, str], bytes]:
     """The server's answer to a request that no browser would send."""
-    connection = HTTPConnection("127.0.0.1", server.server_port, timeout=60)
+    connection = HTTPConnection("127.0.0.1", server.server_port, timeout=300)
     connection.request(method, path, headers={"Host": host} if host else {})
     answer = connection.getresponse()
     found = answer.status, dict(answer.getheaders()), answer.read()

@@ -62,7 +62,7 @@ class TestTime:
             outcome.once("gpus", lambda: None, seconds=-outcome.ENDING - 1)()
         os.write(release[1], b"x")
         os.waitpid(pid, 0)
-        assert outcome.once("gpus", lambda: 7, seconds=1)() == 7
+        assert outcome.once("gpus", lambda: 7, seconds=300)() == 7
 
     def test_two_jobs_that_end_at_once_do_not_fail_each_other(self, tmp_path, monkeypatch):
         smi = f"""mkdir {tmp_path}/asked.$$; case "$*" in
@@ -71,10 +71,10 @@ class TestTime:
         (tmp_path / "document").write_text(document())
         with_program(tmp_path, monkeypatch, smi)
         monkeypatch.setattr(mounts, "shared_targets", list)
-        wanted = {**WANTED, "seconds": 20}
+        wanted = {**WANTED, "seconds": 200}
         occasions = {"first": lambda: checks.after_job(wanted, "7"), "second": lambda: checks.after_job(wanted, "8"),
                      "periodic": lambda: checks.all_checks(wanted)}  # fmt: skip
-        found = side_by_side(occasions, seconds=30)
+        found = side_by_side(occasions, seconds=300)
         states = [results["gpu-driver"]["state"] for results in found.values()]
         assert sorted(states) == ["ok", "skipped", "skipped"]
         assert [failed(results) for results in found.values()] == [{}, {}, {}]
