@@ -111,13 +111,13 @@ class Sizes:
 
 
 MANAGED: Mapping[int, Sizes] = {
-    # cloud.google.com/managed-lustre/docs/increase-capacity: GiB by MB/s for each TiB.
-    125: Sizes(least=72_000, most=7_632_000, step=72_000),
-    250: Sizes(least=36_000, most=3_816_000, step=36_000),
-    500: Sizes(least=18_000, most=1_908_000, step=18_000),
-    1000: Sizes(least=9_000, most=954_000, step=9_000),
+    # cloud.google.com/managed-lustre/docs/performance-tiers: GiB by MB/s for each TiB.
+    125: Sizes(least=72_000, most=12_240_000, step=72_000),
+    250: Sizes(least=36_000, most=6_120_000, step=36_000),
+    500: Sizes(least=18_000, most=3_060_000, step=18_000),
+    1000: Sizes(least=9_000, most=1_530_000, step=9_000),
 }
-"""Managed Lustre, by throughput."""
+"""Managed Lustre, by throughput. Larger ones are sold in larger steps, and none that is smaller can grow to them."""
 
 FILESTORE: Mapping[str, Sizes] = {
     # cloud.google.com/filestore/docs/service-tiers: GiB.

@@ -12,7 +12,7 @@ from cluster.monitoring.files import PROMETHEUS_PORT
 from cluster.platforms.gcp.address_plan import NAT_ADDRESSES, Plan, fabric_of, plan, reserved
 from cluster.platforms.gcp.filesystems.registry import file_systems
 from cluster.platforms.gcp.names import labels, place
-from cluster.roster import monitoring_name
+from cluster.roster import monitoring_machine
 from components.gcp.services import Barrier
 
 IAP = "35.235.240.0/20"
@@ -73,11 +73,9 @@ def allow(
     allows: Mapping[str, list[str] | None],
     tags: list[str] | None = None,
     project: str | None = None,
-    to: Sequence[pulumi.Input[str]] | None = None,
     opts: pulumi.ResourceOptions,
 ) -> compute.Firewall:
-    """A firewall rule that allows protocols on ports (None: all) to machines with one of the `tags` (None: all), at the
-    addresses `to` (None: all)."""
+    """A firewall rule that allows protocols on ports (None: all) to machines with one of the `tags` (None: all)."""
     return compute.Firewall(
         name,
         name=called,
@@ -85,7 +83,6 @@ def allow(
         network=network,
         direction="INGRESS",
         source_ranges=sources,
-        destination_ranges=to,
         target_tags=tags,
         allows=[compute.FirewallAllowArgs(protocol=protocol, ports=ports) for protocol, ports in allows.items()],
         opts=opts,
@@ -251,20 +248,23 @@ class Network(pulumi.ComponentResource):
             }
         )
 
+    def role_tag(self, role: str) -> str:
+        """Network tag, besides, of the one machine with this role."""
+        return f"{self.tag}-{role}"
+
     def _child(self) -> pulumi.ResourceOptions:
         return pulumi.ResourceOptions(parent=self, depends_on=self._after)
 
     def _to_prometheus(self, sources: list[str]) -> compute.Firewall:
-        config, address = self._config, self.addresses[monitoring_name(self._config)]
+        config = self._config
         return allow(
             f"{self._name}-fw-prometheus",
             f"{config.name}-prometheus",
             self.system_network,
             sources,
             allows={"tcp": [str(PROMETHEUS_PORT)]},
-            tags=[self.tag] if config.network.existing else None,
+            tags=[self.role_tag("monitoring" if monitoring_machine(config) else "controller")],
             project=host_project(config),
-            to=[pulumi.Output.concat(address, "/32")],
             opts=self._child(),
         )
 

@@ -170,11 +170,16 @@ class TestCapacity:
             {"flex": {"max_run": "1-00:00:00"}})  # fmt: skip
 
     def test_nodes_are_asked_for_so(self, reviewed: Callable[[str, Mapping[str, str]], None]):
-        """Machines with GPUs, and those in a placement, can't move to another host."""
+        """Machines with GPUs, and those in a placement, can't move to another host. Reservations of A3 Ultra and A4 are
+        all future ones, with which machines end."""
+        disk = {"type": "hyperdisk-balanced", "size_gb": 200}
+        newer = [{"machine_type": f"{one}-8g", "count": 1, "disk": disk} for one in ("a3-ultragpu", "a4-highgpu")]
+        cases = [(kind, way) for kind in (A3, C2) for way in self.WAYS]
+        cases += [(kind, {"reservation": "mine"}) for kind in newer]
         keys = ("scheduling", "reservationAffinity", "resourcePolicies")
         shown = {}
-        for kind, way in ((kind, way) for kind in (A3, C2) for way in self.WAYS):
-            if kind is A3 or not {"calendar", "flex"} & way.keys():
+        for kind, way in cases:
+            if kind is not C2 or not {"calendar", "flex"} & way.keys():
                 asked = template(**kind, capacity=way)
                 text = json.dumps({key: asked[key] for key in keys if key in asked}, indent=1, sort_keys=True)
                 shown[f"{kind['machine_type']} by {json.dumps(way)}"] = text

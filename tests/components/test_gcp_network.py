@@ -59,8 +59,10 @@ class TestSystem:
 
     def test_prometheus_is_reached_from_the_networks_of_the_file_alone(self):
         rule = made(monitoring={"web": {"cidrs": ["10.0.0.0/8"]}}).one("cloud-network-fw-prometheus").inputs
-        assert (rule["sourceRanges"], rule["destinationRanges"]) == (["10.0.0.0/8"], ["172.16.0.2/32"])
+        assert (rule["sourceRanges"], rule["targetTags"]) == (["10.0.0.0/8"], ["cloud-controller"])
         assert rule["allows"] == [{"protocol": "tcp", "ports": ["9090"]}]
+        own = made(monitoring={"web": {"cidrs": ["10.0.0.0/8"]}, "machine": {}}).one("cloud-network-fw-prometheus")
+        assert own.inputs["targetTags"] == ["cloud-monitoring"]
         for wanted in ({}, {"web": {}}):
             assert "cloud-network-fw-prometheus" not in {one.name for one in made(monitoring=wanted).resources}
 

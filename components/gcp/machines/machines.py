@@ -54,7 +54,8 @@ class MachineArgs:
 
     def tags(self, spec: MachineSpec) -> list[str]:
         """Network tags, by which firewall rules know a machine."""
-        return [self.network.tag, *([self.network.login_tag] if "login" in spec.roles else [])]
+        found = [self.network.tag, *([self.network.login_tag] if "login" in spec.roles else [])]
+        return [*found, *(self.network.role_tag(role) for role in ("controller", "monitoring") if role in spec.roles)]
 
 
 def ssh_machine(
