@@ -16,7 +16,7 @@ EACH = 0.2
 """Seconds of two cores that one machine of a rehearsal needs: many on one host wait for each other."""
 LONGER = 3
 """Times as long for machines that were late: on a busy host they answer at a second try."""
-LOOK = "echo; HPC_TIMEOUT_FACTOR={factor:.3g} python3 /usr/local/lib/hpc/node look"
+LOOK = "echo; HPC_TIMEOUT_FACTOR={factor:.3g} exec python3 /usr/local/lib/hpc/node look"
 """The line feed says that the machine let us in."""
 _NO_SUCH_PHASE = 2
 _NO_PROGRAM = ("can't open file", "can't find '__main__'")

@@ -26,6 +26,7 @@
 Every phase may be run again at any time: it changes what differs, says so, and nothing else.
 """
 
+import gc
 import json
 import math
 import os
@@ -152,8 +153,10 @@ def main(arguments: list[str]) -> int:
         return 1
     phase = arguments[0]
     if phase in READS:
+        gc.disable()
         READS[phase]()
-        return 0
+        sys.stdout.flush()
+        os._exit(0)  # `./hpc status` asks every machine: taking the interpreter down is a tenth of what that costs
     try:
         alone(phase)
     except (SetupError, OSError) as error:

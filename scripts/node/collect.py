@@ -13,6 +13,7 @@ import pwd
 import socket
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -282,12 +283,22 @@ def _cluster_state(*, controls: bool) -> dict[str, Any]:
 
 def _setup() -> str:
     """A hash of the set-up's files here, made as components/slurm/payload.py makes it."""
-    whole, here = hashlib.sha256(), Path(__file__).parent
-    paths = [path for path in here.rglob("*") if "__pycache__" not in path.parts and path.is_file()]
-    for name in sorted(str(path.relative_to(here)) for path in paths):
-        text = (here / name).read_text()
+    whole, here = hashlib.sha256(), str(Path(__file__).parent)
+    for name in sorted(_files_in(here)):
+        with open(f"{here}/{name}", encoding="utf-8") as file:  # noqa: PTH123 - twice as fast as by Path
+            text = file.read()
         whole.update(f"{name}\0{len(text)}\0{text}".encode())
     return whole.hexdigest()[:16]
+
+
+def _files_in(folder: str, prefix: str = "") -> Iterator[str]:
+    """Yield the paths of the files below a folder, but for compiled ones."""
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.is_file():
+                yield f"{prefix}{entry.name}"
+            elif entry.name != "__pycache__":
+                yield from _files_in(entry.path, f"{prefix}{entry.name}/")
 
 
 def _versions(*, controls: bool) -> dict[str, str]:

@@ -37,6 +37,8 @@ for generator in bless-boot cryptsetup debug hibernate-resume getty gpt-auto int
     system-update tpm2 veritysetup; do
     ln -sf /dev/null "$root/etc/systemd/system-generators/systemd-$generator-generator"
 done
+# pam_motd would run five processes at each login over SSH, also of a program.
+rm -rf "$root/etc/update-motd.d"
 # By the name that users know.
 [ -e "$root/usr/bin/nano" ] || ln -s nano-tiny "$root/usr/bin/nano"
 

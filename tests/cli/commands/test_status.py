@@ -70,7 +70,7 @@ def tell(root: Path, tool: Tool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 
 def look(factor: int) -> str:
-    return f"echo; HPC_TIMEOUT_FACTOR={factor} python3 {payload.SETUP} look"
+    return f"echo; HPC_TIMEOUT_FACTOR={factor} exec python3 {payload.SETUP} look"
 
 
 class TestStatus:
