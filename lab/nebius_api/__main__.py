@@ -1,10 +1,10 @@
 """`python -m lab.nebius_api --port PORT --state FILE`: the stand-in until it is ended."""
 
 import argparse
+import os
 import signal
 from collections.abc import Mapping
 from pathlib import Path
-from queue import SimpleQueue
 from typing import Any
 
 from lab.nebius_api.faults import parse
@@ -59,16 +59,18 @@ def main() -> None:
         token=given.token_file.read_text().strip(),
     )  # fmt: skip
     server.faults.extend(given.fault)
-    # Not an Event: its `set` waits for the lock that its `wait` has when the signal comes at that moment.
-    signals: SimpleQueue[int] = SimpleQueue()
+    # Neither an Event nor a queue: a signal that comes just before the wait for its lock begins does not end that wait.
+    signals, wake_up = os.pipe()
+    os.set_blocking(wake_up, False)
+    signal.set_wakeup_fd(wake_up)
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda number, _frame: signals.put(number))
+        signal.signal(number, lambda _number, _frame: None)
     with server:
         if given.port_file:
             new = given.port_file.with_name(f"{given.port_file.name}.new")
             new.write_text(f"{server.port}\n")
             new.replace(given.port_file)
-        signals.get()
+        os.read(signals, 1)
 
 
 if __name__ == "__main__":
