@@ -433,8 +433,12 @@ class TestAcceptance:
         sick.command("nodes", "drain", "cpu-1", "--reason", "hpc: new machine, being checked")
 
     def accept(self, cluster: Cluster) -> None:
-        line = "from health import acceptance; acceptance.begin('sick-cpu-1')"
-        cluster.inside("controller", f'cd /usr/local/lib/hpc/node && python3 -c "{line}"')
+        """Begin as the loop does, which asks again while the measurement before is ending or no partner is idle."""
+        unit = "systemctl is-active hpc-health-accept-sick-cpu-1; true"
+        eventually(lambda: cluster.inside("controller", unit) == "inactive", what="the end of the measurement before")
+        line = "from health import acceptance; print(acceptance.begin('sick-cpu-1'))"
+        begin = f'cd /usr/local/lib/hpc/node && python3 -c "{line}" | tail -n 1'
+        eventually(lambda: cluster.inside("controller", begin) == "its measurement", what="the measurement's begin")
 
     def test_it_is_measured_before_jobs_return(self, sick: Cluster):
         job = sick.run("sbatch", "--parsable", "--nodelist=sick-cpu-1", "--wrap", "sleep 1").strip()
