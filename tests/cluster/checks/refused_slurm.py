@@ -136,4 +136,23 @@ SCRIPTS = {
 }
 
 
-CASES = PARTITIONS | SETTINGS | SCRIPTS
+HEALTH = {
+    **{
+        f"a measurement ({kind}) of a user who is not there": {"slurm": {"health": {kind: {"user": "nobody-here"}}}}
+        for kind in ("nccl", "fabric")
+    },
+    **{
+        f"a check that is a measurement ({kind})": {"slurm": {"health": {"skip": [kind]}}}
+        for kind in ("network", "nccl")
+    },
+    "a script with the name of the health checks'": {
+        "slurm": {"health": {}, "scripts": [{"name": "00-hpc-health", "text": TEXT}]}
+    },
+    **{
+        f"{name} beside health checks": {"slurm": {"health": {}, "extra": {name: "1"}}}
+        for name in ("HealthCheckProgram", "healthcheckinterval", "Prolog")
+    },
+}
+
+
+CASES = PARTITIONS | SETTINGS | SCRIPTS | HEALTH

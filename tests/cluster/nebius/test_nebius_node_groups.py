@@ -1,5 +1,8 @@
 """Node groups: as many nodes as asked for and not one more, with what runs there attached."""
 
+from collections.abc import Callable, Mapping
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -27,63 +30,36 @@ def test_101_nodes_are_two_groups() -> None:
     assert counts == {"worker-worker-0": 100, "worker-worker-1": 1}
 
 
-class TestServices:
-    def test_there_is_one_group_for_each(self) -> None:
-        found = groups()
-        assert [*found] == ["system", "controller", "login", "accounting", "worker-worker-0"]
-        assert found["system"].between == (3, 9)
-        assert (found["controller"].count, found["accounting"].count) == (1, 1)
+CASES: dict[str, dict[str, Any]] = {
+    "nodes without GPUs": {},
+    "nodes with GPUs": gpus(),
+    "a file system more": {
+        "nebius": {"filesystems": {"submounts": {"data": {"mount": "/data", "spec": {"size_gib": 10}}}}}
+    },
+    "on demand": gpus(capacity={"on_demand": {}}),
+    "spot": gpus(capacity={"spot": {}}),
+    "a capacity block": gpus(capacity={"reservation": "capacityblockgroup-e00abc"}),
+    # Soperator replaces nodes; where it may not, nobody does.
+    "nodes that are not replaced": {"nebius": {"health": {"replace_nodes": False}}},
+    "ARM nodes": {"nodesets": {"gpu": {"machine_type": GB300}}, "nebius": {"workers": {"gpu": FABRIC}}},
+}
 
-    def test_each_has_its_file_systems(self) -> None:
-        data = {"data": {"mount": "/data", "spec": {"size_gib": 10}}}
-        found = groups(nebius={"filesystems": {"submounts": data}})
-        assert found["controller"].tags == ("controller-spool", "jail", "jail-submount-data")
-        assert found["accounting"].tags == ("accounting", "jail", "jail-submount-data")
-        for name in ("system", "login", "worker-worker-0"):
-            assert found[name].tags == ("jail", "jail-submount-data")
 
-    def test_only_their_own_pods_run_there(self) -> None:
-        found = groups()
-        assert found["system"].taints == {}
-        for name in ("controller", "login", "accounting"):
-            assert found[name].taints == {"slurm.nebius.ai/nodeset": name}
-            assert found[name].labels["slurm.nebius.ai/nodeset"] == name
+def shown(group: NodeGroup) -> list[str]:
+    return [f"{group.name}", *(f"  {name}: {value}" for name, value in vars(group).items() if value and name != "name")]
+
+
+def test_they_are_as_reviewed(reviewed: Callable[[str, Mapping[str, str]], None]) -> None:
+    """Services first, as they are everywhere; then what is another group in each case."""
+    plain = groups()
+    texts = {"services": [line for one in plain.values() for line in shown(one) if one.role != "worker"]}
+    for case, changes in CASES.items():
+        found = groups(**changes).values()
+        texts[case] = [line for one in found for line in shown(one) if one.role == "worker" or one != plain[one.name]]
+    reviewed("nebius/node-groups", {case: "\n".join(lines) for case, lines in texts.items()})
 
 
 class TestWorkers:
-    def test_gpus_are_a_label_and_a_taint(self) -> None:
-        found = groups(**gpus())["worker-worker-0"]
-        assert found.taints == {"nvidia.com/gpu": "8"}
-        assert found.labels["nebius.com/gpu"] == "true"
-        assert found.labels["slurm.nebius.ai/nodeset-name"] == "worker"
-        assert (found.platform, found.preset) == ("gpu-h100-sxm", "8gpu-128vcpu-1600gb")
-        assert (found.in_gpu_cluster, found.disk_gib, found.drivers_preset) == (True, 512, "cuda13.0")
-
-    def test_nodes_without_gpus_have_neither_driver_nor_taint(self) -> None:
-        found = groups()["worker-worker-0"]
-        assert (found.taints, found.drivers_preset, found.in_gpu_cluster) == ({}, "", False)
-
-    @pytest.mark.parametrize(
-        ("capacity", "expected"),
-        [
-            (None, (False, "AUTO", None)),
-            ({"on_demand": {}}, (False, "FORBID", None)),
-            ({"spot": {}}, (True, "AUTO", None)),
-            ({"reservation": "capacityblockgroup-e00abc"}, (False, "STRICT", "capacityblockgroup-e00abc")),
-        ],
-    )
-    def test_capacity_is_asked_for_as_the_file_says(self, capacity: object, expected: tuple[object, ...]) -> None:
-        found = groups(**(gpus(capacity=capacity) if capacity else gpus()))["worker-worker-0"]
-        assert (found.preemptible, found.policy, found.reservation) == expected
-
-    def test_soperator_and_not_kubernetes_replaces_nodes(self) -> None:
-        repairs = {(condition, status): seconds for condition, status, seconds in groups()["worker-worker-0"].repairs}
-        assert repairs[("HardwareIssuesSuspected", "TRUE")] == 1
-        assert {seconds for condition, seconds in repairs.items() if condition[0] != "HardwareIssuesSuspected"} == {
-            None
-        }
-        assert groups(nebius={"health": {"replace_nodes": False}})["worker-worker-0"].repairs == ()
-
     @pytest.mark.parametrize(("count", "percent", "nodes"), [(1, 50, 1), (2, 50, 1), (10, 50, 5), (3, 1, 1)])
     def test_an_update_never_stands_still(self, count: int, percent: int, nodes: int) -> None:
         """No surge needs no quota, and then at least one node must be allowed to be away."""
@@ -135,8 +111,3 @@ class TestShape:
 
     def test_it_does_not_follow_services(self) -> None:
         assert self.of() == self.of(nebius={"health": {"replace_nodes": False}}, login={"count": 3})
-
-
-def test_arm_nodes_are_workers_like_others() -> None:
-    found = groups(nodesets={"gpu": {"machine_type": GB300}}, nebius={"workers": {"gpu": FABRIC}})
-    assert found["worker-gpu-0"].gpus == 4

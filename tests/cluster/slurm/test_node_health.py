@@ -3,7 +3,7 @@
 import pytest
 
 from cluster.config.slurm import HealthChecks, NcclTest
-from cluster.findings import Actor, ConfigError
+from cluster.findings import Actor
 from cluster.load import parse
 from cluster.observe.health.check_results import ADVICE, advice, drained, findings, results
 from cluster.observe.nodes import Node
@@ -180,8 +180,6 @@ class TestStack:
         assert "--nodes=2" in part["script"]
         assert "all_gather_perf" in part["script"]
         assert "arguments=(-b 2G -e 8G " in part["script"]
-        with pytest.raises(ConfigError, match=r"slurm\.health\.fabric\.user"):
-            config(fabric={"user": "nobody-here"})
 
     def test_repaired_nodes_of_elastic_nodesets_pass_the_test_of_pairs_without_a_schedule(self):
         values = load("a3mega")
@@ -223,25 +221,5 @@ class TestStack:
         nodes = ["dev-cpu-0", "dev-cpu-1", "dev-gpu-0"]
         assert found["network"]["partitions"] == [{"partition": "every", "nodes": nodes}]
 
-    def test_the_nccl_test_is_of_a_user_whom_there_is(self):
-        with pytest.raises(ConfigError, match=r"slurm\.health\.nccl\.user"):
-            config(nccl={"user": "nobody-here"})
-
     def test_checks_that_can_be_left_out_are_kinds(self):
         assert HealthChecks(nccl=NcclTest(), skip=("clock", "gpu-ecc")).skip == ("clock", "gpu-ecc")
-        for kind in ("network", "nccl"):
-            with pytest.raises(ConfigError):
-                config(skip=[kind])
-
-    def test_no_script_of_a_stack_takes_its_name(self):
-        values = load("dev")
-        values["hpc:cluster"]["slurm"] = {"scripts": [{"name": "00-hpc-health", "text": "#!/bin/sh\n"}]}
-        with pytest.raises(ConfigError, match=r"slurm\.health"):
-            parse(values)
-
-    @pytest.mark.parametrize("name", ["HealthCheckProgram", "healthcheckinterval", "Prolog"])
-    def test_its_parameters_are_not_set_beside_it(self, name):
-        values = load("dev")
-        values["hpc:cluster"]["slurm"] = {"health": {}, "extra": {name: "1"}}
-        with pytest.raises(ConfigError, match=r"slurm\.health"):
-            parse(values)

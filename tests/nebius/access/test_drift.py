@@ -115,96 +115,72 @@ def test_nothing_differs_after_an_up(drift: Drift, hpc: Hpc) -> None:
     assert hpc("drift", "nebius").out == "nebius: nothing differs from the stack.\n"
 
 
-class TestCharts:
-    def test_values_that_somebody_gave_helm(self, drift: Drift) -> None:
-        world, release = same(), RELEASES["slurm-cluster"]
-        values = known(deepcopy(dict(release.values)))
-        values["slurmNodes"]["login"]["size"] = 7
-        values["extra"] = {"key": "by hand"}
-        world.secrets.append(secret(release, revision=2, config=values))
-        found = drift(world)
-        size = found["release-values values of release slurm-cluster: slurmNodes.login.size"]
-        assert (size["there"], size["mends"], size["where"]) == ("7", "up", ["slurm-cluster"])
-        extra = found["release-values values of release slurm-cluster: extra.key"]
-        assert (extra["stack"], extra["there"]) == ("(nothing)", "by hand")
-        assert len(found) == 2
+def given_to_helm() -> dict[str, Any]:
+    """The values of a release that somebody has changed."""
+    values = known(deepcopy(dict(RELEASES["slurm-cluster"].values)))
+    values["slurmNodes"]["login"]["size"] = 7
+    return {**values, "extra": {"key": "by hand"}}
 
-    def test_a_release_of_another_version_and_one_that_is_gone(self, drift: Drift) -> None:
+
+def other_releases() -> list[dict[str, Any]]:
+    """One of another version, and one less."""
+    found = {name: secret(one) for name, one in RELEASES.items() if name != "soperatorchecks"}
+    found["nodesets"] = same().secrets[list(RELEASES).index("nodesets")]
+    chart = {"metadata": {"name": "helm-soperator", "version": "4.1.6"}}
+    return [*(found | {"soperator": secret(RELEASES["soperator"], chart=chart)}).values()]
+
+
+def edited() -> dict[str, Any]:
+    object_ = deepcopy(LIVE)
+    object_["spec"]["slurmd"]["resources"]["memory"] = "32Gi"
+    return object_
+
+
+DIFFERENCES: dict[str, dict[str, Any]] = {
+    "nothing": {},
+    "values that somebody gave Helm": {
+        "secrets": [*same().secrets, secret(RELEASES["slurm-cluster"], revision=2, config=given_to_helm())]
+    },
+    "a release of another version and one that is gone": {"secrets": other_releases()},
+    "an edited object": {"live": [edited()]},
+    "a deleted object": {"live": []},
+    "a node set that was scaled": {"node_sets": [node_set(wanted=5, ready=2)]},
+    "a node group with a node less": {"hosts": same().hosts[:-1]},
+    "nodes and partitions": {
+        "nodes": {"worker-0": IDLE["worker-0"], "worker-9": IDLE["worker-1"]},
+        "partitions": "PartitionName=main Default=NO State=DRAIN\nPartitionName=other State=UP\n"
+        "PartitionName=hidden State=UP",
+    },
+    "the database": {"database": {**DATABASE, "user": "alice|root", "account": "root", "qos": "normal"}},
+}
+
+
+def test_what_differs_is_named_with_both_sides(
+    drift: Drift, reviewed: Callable[[str, Mapping[str, str]], None]
+) -> None:
+    shown = {}
+    for case, changes in DIFFERENCES.items():
         world = same()
-        names = list(RELEASES)
-        del world.secrets[names.index("soperatorchecks")]
-        chart = {"metadata": {"name": "helm-soperator", "version": "4.1.6"}}
-        world.secrets[names.index("soperator")] = secret(RELEASES["soperator"], chart=chart)
-        found = drift(world)
-        assert found["release-missing Helm release soperatorchecks"]["there"] == "(nothing)"
-        version = found["release-version version of chart helm-soperator"]
-        assert (version["stack"], version["there"]) == ("4.1.7", "4.1.6")
-        assert len(found) == 2
-
-
-class TestObjects:
-    def test_an_edited_object_and_what_defaults_are_not(self, drift: Drift) -> None:
-        world = same()
-        edited = deepcopy(LIVE)
-        edited["spec"]["slurmd"]["resources"]["memory"] = "32Gi"
-        world.live = [edited]
-        found = drift(world)
-        (one,) = found.values()
-        assert one["what"] == "NodeSet worker: spec.slurmd.resources.memory"
-        assert (one["stack"], one["there"], one["mends"]) == ("57Gi", "32Gi", "hand")
-
-    def test_a_deleted_object(self, drift: Drift) -> None:
-        world = same()
-        world.live = []
-        assert list(drift(world)) == ["object-missing NodeSet worker"]
-
-    def test_a_node_set_that_was_scaled(self, drift: Drift) -> None:
-        world = same()
-        world.node_sets = [node_set(wanted=5, ready=2)]
-        found = drift(world)["nodeset-size replicas of nodeset worker"]
-        assert (found["stack"], found["there"]) == ("2", "5")
-
-    def test_elastic_nodes_that_sleep_or_run_are_no_difference(self, drift: Drift, up: dict[str, Any]) -> None:
-        up["config"] = config_text(nebius(nodesets={"worker": {"count": {"min": 1, "max": 2}}}))
-        for there in (1, 2):
-            world = same()
-            world.node_sets = elastic_node_set("worker", 2, range(there), there)
-            world.hosts = world.hosts if there == 2 else world.hosts[:-1]
-            found = drift(world)
-            assert not [id_ for id_ in found if id_.startswith(("nodeset-size", "node-group-size"))]
-        world.node_sets = elastic_node_set("worker", 5, [0], 1)
-        assert drift(world)["nodeset-size replicas of nodeset worker"]["there"] == "5"
-
-    def test_node_groups_as_far_as_kubectl_shows_them(self, drift: Drift) -> None:
-        world = same()
-        world.hosts = world.hosts[:-1]
-        found = drift(world)["node-group-size Kubernetes nodes of nodeset worker"]
-        assert (found["stack"], found["there"]) == ("2", "1")
-
-
-class TestSlurm:
-    def test_nodes_and_partitions(self, drift: Drift) -> None:
-        world = same()
-        world.nodes = {"worker-0": IDLE["worker-0"], "worker-9": IDLE["worker-1"]}
-        world.partitions = (
-            "PartitionName=main Default=NO State=DRAIN\nPartitionName=other State=UP\nPartitionName=hidden State=UP"
+        vars(world).update(changes)
+        rows = drift(world).values()
+        shown[case] = "\n".join(
+            f"{one['id']} on {','.join(one['where'])}: {one['what']}\n  stack: {one['stack']}\n"
+            f"  there: {one['there']}\n  mends: {one['mends']}"
+            for one in rows
         )
-        assert list(drift(world)) == [
-            "node-unknown node worker-1",
-            "node-unknown node worker-9",
-            "value-changed partition other",
-            "value-changed partition main: State",
-            "value-changed partition main: Default",
-        ]
+    reviewed("drift/pods", shown)
 
-    def test_the_database(self, drift: Drift) -> None:
+
+def test_elastic_nodes_that_sleep_or_run_are_no_difference(drift: Drift, up: dict[str, Any]) -> None:
+    up["config"] = config_text(nebius(nodesets={"worker": {"count": {"min": 1, "max": 2}}}))
+    for there in (1, 2):
         world = same()
-        world.database = {**DATABASE, "user": "alice|root", "account": "root", "qos": "normal"}
-        assert list(drift(world)) == [
-            "value-changed account research",
-            "value-changed QOS short",
-            "value-changed user alice: default account",
-        ]
+        world.node_sets = elastic_node_set("worker", 2, range(there), there)
+        world.hosts = world.hosts if there == 2 else world.hosts[:-1]
+        found = drift(world)
+        assert not [id_ for id_ in found if id_.startswith(("nodeset-size", "node-group-size"))]
+    world.node_sets = elastic_node_set("worker", 5, [0], 1)
+    assert drift(world)["nodeset-size replicas of nodeset worker"]["there"] == "5"
 
 
 class TestUnseen:

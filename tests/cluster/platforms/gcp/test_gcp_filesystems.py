@@ -1,5 +1,6 @@
 """File systems: what each machine mounts, and the capacity and bandwidth that follow from the catalog."""
 
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
@@ -26,70 +27,37 @@ def on(config: ClusterConfig, name: str) -> dict[str, Mount]:
     return {one.target: one for one in mounts(config, spec)}
 
 
-class TestHome:
-    def test_it_is_the_controllers_unless_another_file_system_is_there(self):
-        config = google(storage={"lustre": EXASCALER})
-        assert exports(config) == ("/home", "/opt/apps")
-        assert on(config, "cpu-0")["/home"].source == "cloud-controller:/home"
-        assert on(config, "cpu-0")["/home"].fs_type == "nfs"
-
-    @pytest.mark.parametrize(
-        ("storage", "fs_type"),
-        [
-            ({"lustre": {**EXASCALER, "mount": "/home"}}, "lustre"),
-            ({"lustre": {**MANAGED, "mount": "/home"}}, "lustre"),
-            ({"filestore": {"mount": "/home"}}, "nfs"),
-        ],
-        ids=["exascaler", "managed", "filestore"],
-    )
-    def test_another_file_system_there_takes_its_place(self, storage, fs_type):
-        config = google(storage=storage)
-        assert exports(config) == ("/opt/apps",)
-        for name in ("controller", "login-0", "cpu-0"):
-            home = on(config, name)["/home"]
-            assert (home.fs_type, home.source) == (fs_type, None)
-
-    def test_the_controller_does_not_mount_what_it_exports(self):
-        assert on(google(), "controller") == {}
-        assert set(on(google(storage={"lustre": EXASCALER}), "controller")) == {"/lustre"}
-        assert set(on(google(), "login-0")) == {"/home", "/opt/apps"}
+GPUS = {"gpu": A3, "cpu": {}}
+STORAGES: dict[str, dict[str, Any]] = {
+    "nothing": {},
+    "Lustre": {"storage": {"lustre": EXASCALER}},
+    "EXAScaler at /home": {"storage": {"lustre": {**EXASCALER, "mount": "/home"}}},
+    "managed Lustre at /home": {"storage": {"lustre": {**MANAGED, "mount": "/home"}}},
+    "Filestore at /home": {"storage": {"filestore": {"mount": "/home"}}},
+    "a bucket": {"storage": {"buckets": [BUCKET]}, "nodesets": GPUS},
+    "a bucket without a cache": {"storage": {"buckets": [{**BUCKET, "cache": False}]}, "nodesets": GPUS},
+    "a bucket that is only read": {"storage": {"buckets": [{**BUCKET, "read_only": True}]}},
+}
 
 
-class TestBuckets:
-    def test_a_cache_is_where_local_disks_are(self):
-        config = google(storage={"buckets": [BUCKET]}, nodesets={"gpu": A3, "cpu": {}})
-        cached = on(config, "gpu-0")["/gcs"].options.split(",")
-        assert f"cache_dir={LOCAL_SSDS}/gcsfuse/my-datasets" in cached
-        assert f"x-systemd.requires={LOCAL_SSDS_UNIT}" in cached
-        assert "file_cache_enable_parallel_downloads=true" in cached
-        for name in ("controller", "login-0", "cpu-0"):
-            assert LOCAL_SSDS not in on(config, name)["/gcs"].options
-            assert "file_cache" not in on(config, name)["/gcs"].options
+def test_what_each_machine_mounts(reviewed: Callable[[str, Mapping[str, str]], None]):
+    """The controller exports /home where no other file system is there, and mounts nothing that it exports."""
+    shown = {}
+    for case, changes in STORAGES.items():
+        config = google(**changes)
+        rows = [f"exports: {', '.join(exports(config))}"]
+        for name in ("controller", "login-0", "cpu-0", *(["gpu-0"] if "nodesets" in changes else [])):
+            rows += [
+                f"{name}: {one.target} {one.fs_type} {one.source} {one.options}" for one in on(config, name).values()
+            ]
+        shown[case] = "\n".join(rows)
+    reviewed("gcp/mounts", shown)
 
-    def test_the_image_mounts_the_local_disks_where_and_by_what_the_cache_waits_for(self):
-        step = (stacks.ROOT / "scripts" / "image" / "storage" / "50-localssd.sh").read_text()
-        assert f"mount={LOCAL_SSDS}\n" in step
-        assert f"/etc/systemd/system/{LOCAL_SSDS_UNIT} " in step
 
-    def test_only_nodes_spend_memory_on_every_object(self):
-        config = google(storage={"buckets": [BUCKET]})
-        all_objects = {name: "stat_cache" in on(config, name)["/gcs"].options for name in ("controller", "cpu-0")}
-        assert all_objects == {"controller": False, "cpu-0": True}
-
-    def test_no_cache_is_no_cache(self):
-        config = google(storage={"buckets": [{**BUCKET, "cache": False}]}, nodesets={"gpu": A3})
-        assert LOCAL_SSDS not in on(config, "gpu-0")["/gcs"].options
-
-    def test_reading_alone_keeps_names_for_an_hour(self):
-        config = google(storage={"buckets": [{**BUCKET, "read_only": True}]})
-        options = on(config, "cpu-0")["/gcs"].options.split(",")
-        assert {"ro", "metadata_cache_ttl_secs=3600", "file_mode=444", "dir_mode=555"} <= set(options)
-        assert "rw" not in options
-
-    def test_others_see_it_soon_where_somebody_writes(self):
-        options = on(google(storage={"buckets": [BUCKET]}), "cpu-0")["/gcs"].options.split(",")
-        assert {"rw", "metadata_cache_ttl_secs=60", "allow_other", "implicit_dirs", "_netdev"} <= set(options)
-        assert "ro" not in options
+def test_the_image_mounts_the_local_disks_where_and_by_what_the_cache_waits_for():
+    step = (stacks.ROOT / "scripts" / "image" / "storage" / "50-localssd.sh").read_text()
+    assert f"mount={LOCAL_SSDS}\n" in step
+    assert f"/etc/systemd/system/{LOCAL_SSDS_UNIT} " in step
 
 
 @given(st.lists(st.sampled_from(["/a", "/a/b", "/data", "/data/x", "/x/y/z", "/gcs"]), unique=True))

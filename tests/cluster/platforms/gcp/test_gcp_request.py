@@ -1,10 +1,11 @@
 """A preview ends with what a stack asks for, and nothing that costs money is left out."""
 
 from collections import Counter
+from collections.abc import Callable, Mapping
 
 import pytest
 
-from cluster.platforms.gcp.request import asks, builder, describe_request, disks, networks
+from cluster.platforms.gcp.request import asks, describe_request, disks, networks
 from cluster.roster import machines
 from tests.clouds import google, settings
 from tests.cluster import stacks
@@ -59,28 +60,13 @@ def test_networks_that_exist_are_not_asked_for():
     assert found == {**dict.fromkeys(found, 0), "internal addresses": 2}
 
 
-def test_the_builder_is_told_where_there_is_one():
-    found = builder(stacks.config("a3mega"))
-    assert found
-    assert found.line == (
-        "1 x c2-standard-8: builder of the image, with 200 GB of pd-ssd, on demand until the image is made; 8 CPUs"
-    )
-    assert found.line in describe_request(stacks.config("a3mega"))
-    assert builder(stacks.config("classic")) is None
-
-
-def test_the_words_name_figures_and_way():
-    text = "\n".join(describe_request(stacks.config("a3mega")))
-    assert "2 x a3-megagpu-8g: nodeset a3mega, from reservation my-reservation; 416 CPUs, 16 GPUs (h100)" in text
-    assert "12,000 GB of local SSD" in text
-    assert "10,500 GiB" in text
-    assert "a3mega-controller" in text
-
-
-def test_a_reservations_policy_is_named():
+def test_the_words_name_figures_and_way(reviewed: Callable[[str, Mapping[str, str]], None]):
     section = {"machine_type": "c2-standard-8", "capacity": {"reservation": {"name": "r", "placement_policy": "tight"}}}
-    text = "\n".join(describe_request(google(nodesets={"cpu": section})))
-    assert "nodeset cpu, from reservation r (placement policy tight)" in text
+    clusters = {
+        "a3mega": stacks.config("a3mega"), "classic": stacks.config("classic"),
+        "a reservation's policy": google(nodesets={"cpu": section}),
+    }  # fmt: skip
+    reviewed("gcp/request", {case: "\n".join(describe_request(one)) for case, one in clusters.items()})
 
 
 def test_every_machine_is_in_it():
