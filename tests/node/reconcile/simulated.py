@@ -11,6 +11,7 @@ from typing import Any
 from interface import Reconcile, ReconcileTemplate
 from reconcile.compute_engine import CloudError, ComputeEngine, Kind, kind_of
 from reconcile.loop import Loop
+from reconcile.service import BUSY_SECONDS, IDLE_SECONDS
 from reconcile.slurmctld import Slurm
 
 from lab.google.compute import STOCK_OUT, FakeElastic, Fault
@@ -301,17 +302,17 @@ class Cluster:
         """A machine ends behind everybody's back."""
         self.fake.end(name, status)
 
-    def run(self, seconds: float, step: float = 3.0) -> None:
-        """Let time pass, with a pass of the loop in each step."""
-        end = self.now + seconds
+    def run(self, seconds: float, step: float = 0.0) -> None:
+        """Let time pass, with a pass of the loop in each step: as often as the service has one, if none is given."""
+        end, busy = self.now + seconds, True
         while self.now < end:
-            self.now += step
+            self.now = min(end, self.now + (step or (BUSY_SECONDS if busy else IDLE_SECONDS)))
             for name, at in list(self.boots.items()):
                 if at <= self.now and name in self.instances and name not in self.deaf:
                     self.slurm.registered.add(name)
             self.slurm.step()
             try:
-                self.loop.turn()
+                busy = self.loop.turn()
             except KilledError:
                 self.restart()
             self._check()

@@ -98,7 +98,7 @@ def test_the_request_of_a_job_that_is_cancelled_is_deleted(cluster):
     assert requests(cluster, "DELETE", "") == 1
     cluster.run(300)
     assert states(cluster) == {"IDLE", "POWERED_DOWN"}
-    cluster.run(3 * HOUR)
+    cluster.run(3 * HOUR, step=60)
     assert cluster.instances == {}
 
 
