@@ -277,5 +277,5 @@ FAULTS: tuple[dict[str, tuple[str, str, str]], ...] = (
 nothing needs to."""
 LASTS = {"MachineFlapping"}
 """A boot is news for as long as the alert looks back."""
-OF_ELASTIC_NODES = {"ReconcileHeld", "NoCapacity"}
+OF_ELASTIC_NODES = {"ReconcileHeld", "ReconcileBlind", "NoCapacity"}
 """tests/e2e/test_elastic.py has a cluster for these."""

@@ -159,8 +159,10 @@ def test_the_host_of_an_idle_node_is_maintained_before_its_window_unless_a_brake
     assert "Reason=hpc: its host is maintained now" in spare.inside("controller", state)
     maintained = lambda: any(row["path"].endswith("/performMaintenance") for row in cloud.requests())  # noqa: E731
     assert not maintained()
+    spare.inside("controller", "systemctl stop hpc-reconcile")
+    eventually(lambda: "ReconcileBlind" in firing(spare), what="the alert about a loop that does not run")
     spare.inside("controller", f"mv {settings}.kept {settings}; systemctl restart hpc-reconcile; {lift}")
-    eventually(lambda: "ReconcileHeld" not in firing(spare), what="the end of the alert")
+    eventually(lambda: not {"ReconcileHeld", "ReconcileBlind"} & firing(spare), what="the end of the alerts")
     spare.inside("controller", AS_BEFORE)
     journal = "cat /var/lib/hpc/controller/reconcile/journal.jsonl || true"
     eventually(lambda: '"maintained"' in spare.inside("controller", journal), what="the end of the maintenance")

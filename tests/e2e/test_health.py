@@ -99,7 +99,7 @@ def test_slurmd_checks_every_node(sick: Cluster):
 
 ELSEWHERE = (
     *("hpc_image_age_seconds", "hpc_kernel_age_seconds", "hpc_reconcile_brakes", "hpc_reconcile_cooling"),
-    "hpc_certificate_valid_seconds",
+    *("hpc_reconcile_blind", "hpc_certificate_valid_seconds"),
 )
 """Metrics of baked images, of elastic nodes, and of a Prometheus that is opened."""
 

@@ -100,6 +100,8 @@ def recorded(config: ClusterConfig, interval: int) -> dict[str, str]:
         "hpc_jobs_held": f'count({_HELD},job_state_reason!="JobHeldUser"}}) or vector(0)',
         "hpc_jobs_waiting": f"count({_WAIT}) or vector(0)",
         "hpc_partition_jobs_waiting": f"count by (partition) ({_as('partition', _WAIT, 'slurm_partition')})",
+        # Of the whole cluster: a node's partitions are not among Soperator's labels.
+        "hpc_partition_nodes_free": "0 * hpc_partition_jobs_waiting + on () group_left () max(slurm_nodes_idle)",
         "hpc_partition_oldest_waiting_seconds": "max by (partition) "
         f'(time() - label_value({_as("partition", _WAIT, "slurm_partition")}, "submit_time"))',
         "slurm_partition_jobs_running": "count by (partition) "

@@ -27,6 +27,7 @@ PartOf=slurmctld.service
 ExecStart={PROGRAM} lost-jobs
 """
 AGAIN_SECONDS = 30
+IN_UTC = ("env", "TZ=UTC")  # times are compared as texts, and in the hour that a clock of summer repeats they would lie
 ASKED = 32  # nodes at a time
 
 
@@ -136,7 +137,8 @@ def _running() -> list[Job]:
     found: list[Job] = []
     # Not `scontrol show job`: a job's name stands amid its rows, with what a user typed. A part of a heterogeneous job
     # (7+1) is left out: its processes name the whole.
-    for line in run("squeue", "--all", "--noheader", "--states=running", "--format=%A %S %N %i").splitlines():
+    wanted = ("--all", "--noheader", "--states=running", "--format=%A %S %N %i")
+    for line in run(*IN_UTC, "squeue", *wanted).splitlines():
         number, began, nodes, shown = line.split()
         if "+" not in shown:
             found.append(Job(number, began, tuple(run("scontrol", "show", "hostnames", nodes).split())))
@@ -146,4 +148,4 @@ def _running() -> list[Job]:
 def _nodes() -> dict[str, dict[str, str]]:
     from slurm import output
 
-    return output.node_rows(run("scontrol", "--oneliner", "--all", "show", "node"))
+    return output.node_rows(run(*IN_UTC, "scontrol", "--oneliner", "--all", "show", "node"))

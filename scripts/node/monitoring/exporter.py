@@ -28,7 +28,7 @@ from reconcile import service as reconcile
 from slurm import hostlist, scheduler, slurmctld
 from slurm.output import moment
 from system import cluster_state, installation, mounts, munge
-from system.host import Part, SetupError, listens, log, read_json, remove, run, side_by_side, write
+from system.host import Part, SetupError, listens, log, read_json, remove, run, side_by_side, succeeds, write
 from system.protected_files import TOKEN_KEY
 
 FILE = TEXTFILES / "hpc.prom"
@@ -187,8 +187,14 @@ def _reconcile() -> Iterator[Sample]:
     if status:
         for mode in ("act", "advise", "off"):
             yield Sample("hpc_reconcile_mode", status.get("mode") == mode, {"mode": mode})
-        for kind in ("brakes", "cooling", "alerts"):
+        # A mode is of the stack file, and a metric of its own: no alert fires for it all the time.
+        brakes = [row for row in status.get("brakes", ()) if not row["brake"].startswith("mode: ")]
+        yield Sample("hpc_reconcile_brakes", len(brakes))
+        for kind in ("cooling", "alerts"):
             yield Sample(f"hpc_reconcile_{kind}", len(status.get(kind, ())))
+        # systemd starts one that ends at once again and again, which is no failed unit.
+        runs = succeeds("systemctl", "is-active", "--quiet", reconcile.NAME)
+        yield Sample("hpc_reconcile_blind", bool(status.get("why")) or not runs)
         done = Counter(str(row.get("action", "")) for row in status.get("actions", ()) if row.get("action"))
         for action, count in done.items():
             yield Sample("hpc_reconcile_recent_actions", count, {"action": action})

@@ -34,6 +34,11 @@ _FLAGS = {
     "RESERVED": "resv",
 }
 """States of nodes as scontrol prints them, and as the metrics name them."""
+_HELD_BACK = frozenset(
+    "DRAIN FAIL INVALID_REG MAINTENANCE NOT_RESPONDING PLANNED POWERING_DOWN REBOOT_ISSUED RESERVED".split()
+)
+"""States in which an idle node is not for the jobs that wait, such as that of a spare, or of one that is kept for a job
+over more nodes."""
 _BUSY = frozenset(("ALLOCATED", "MIXED", "COMPLETING"))
 _JOBS = {
     "BOOT_FAIL": "bootfail",
@@ -84,6 +89,7 @@ def node_metrics(text: str, now: float) -> Iterator[Sample]:
     nodes: Counter[str] = Counter(dict.fromkeys((*_BASE.values(), *_FLAGS.values()), 0))
     nodes.update(dict.fromkeys(("drain", "drained", "draining", "unknown"), 0))
     partitions: Counter[tuple[str, str]] = Counter()
+    free: Counter[str] = Counter()
     for row in rows(text):
         name, states = row.get("NodeName"), _states(row.get("State", "UNKNOWN"))
         if not name:
@@ -103,8 +109,10 @@ def node_metrics(text: str, now: float) -> Iterator[Sample]:
         if gpus:
             yield Sample("slurm_node_gpus", gpus, node)
             yield Sample("slurm_node_gpus_alloc", gpus_alloc, node)
+        is_free = "IDLE" in states and not states & _HELD_BACK
         for partition in row.get("Partitions", "").split(","):
             if partition:
+                free[partition] += is_free
                 sums = {"nodes": 1, "cpus": cpus, "gpus": gpus, **{f"nodes_{kind}": 1 for kind in found}}
                 partitions.update({(partition, what): count for what, count in sums.items()})
         if {"DOWN", "DRAIN", "FAIL"} & states and not {"POWERED_DOWN", "POWERING_DOWN"} & states:
@@ -116,6 +124,8 @@ def node_metrics(text: str, now: float) -> Iterator[Sample]:
     yield from (Sample(f"slurm_nodes_{kind}", count) for kind, count in nodes.items())
     for (partition, what), count in partitions.items():
         yield Sample(f"slurm_partition_{what}", count, {"partition": partition})
+    for partition, count in free.items():
+        yield Sample("hpc_partition_nodes_free", count, {"partition": partition})
 
 
 def _states(text: str) -> set[str]:

@@ -13,6 +13,7 @@ from slurm import hostlist, output, scheduler
 from system import cluster_state
 from system.host import read_json, run
 
+LONGEST_CHECK = 3600  # seconds that a record may say its checks have taken
 YOUNG_SECONDS = 60  # after slurmctld's start its nodes have not registered yet
 
 
@@ -87,19 +88,25 @@ def health_of(nodes: Mapping[str, Node]) -> dict[str, Health]:
     for name, node in nodes.items():
         if "DRAIN" not in node.states or not node.reason.startswith((decision.HEALTH, decision.NEW)):
             continue
-        last = cluster_state.given(cluster_state.HEALTH / f"{name}.json")
+        path = cluster_state.HEALTH / f"{name}.json"
+        last = cluster_state.given(path)
         try:
             at, passes = output.moment(last.get("time")), int(last.get("passes", 0))
+            seconds = min(max(output.moment(last.get("seconds")) or 0.0, 0.0), LONGEST_CHECK)
+            # By the file server's clock: with a node's that is fast, a check before a reboot would be one after it, and
+            # the machine would be replaced at once; with one that is slow, none would ever be one after it.
+            began = path.lstat().st_mtime - seconds
             failed = any(one.get("state") == "failed" for one in last.get("checks", {}).values())
             faults = [since for fault in last.get("faults", {}).values() if (since := output.moment(fault)) is not None]
-        except (AttributeError, OverflowError, TypeError, ValueError):
+        except (AttributeError, OSError, OverflowError, TypeError, ValueError):
             continue  # root of the node may have written anything
         if at is None:
             continue
         measured = read_json(outcome.MEASURED / f"{name}.json", {})
         late = [one for one in measured.values() if one["state"] == "failed" and not one.get("common")]
         slow = max((float(one["time"]) for one in late), default=0.0)
-        found[name] = Health(at, failed, passes, bool(last.get("repair")), min(faults, default=0.0), slow)
+        since = min(faults) + began - at if faults else 0.0
+        found[name] = Health(began, failed, passes, bool(last.get("repair")), since, slow)
         pair = measured.get("fabric", {})
         if pair.get("state") == "skipped" and "fabric" in kinds(node.reason):
             found[name] = replace(found[name], unmeasured=float(pair["time"]))

@@ -2,6 +2,7 @@
 
 import json
 import math
+import os
 import random
 from collections import Counter
 from pathlib import Path
@@ -252,11 +253,15 @@ class TestLoop:
             ({"time": 5, "checks": {"gpu-xid": "failed"}}, None),
             ({"time": 5, "passes": 1e400}, None),
             ({"time": 5, "faults": {"gpu-xid": math.nan, "gpu-ecc": 3}}, Health(5, failed=False, passes=0, found=3)),
+            # A clock that is wrong: the file's time counts.
+            ({"time": 905, "seconds": 2, "faults": {"gpu-ecc": 903}}, Health(3, failed=False, passes=0, found=1)),
+            ({"time": 1, "seconds": 1e9}, Health(5 - 3600, failed=False, passes=0)),
         ],
     )  # fmt: skip
     def test_a_fault_is_read_as_the_node_has_judged_it(self, record, found, monkeypatch, tmp_path: Path):
         monkeypatch.setattr(slurmctld.cluster_state, "HEALTH", tmp_path)
         (tmp_path / "n.json").write_text(json.dumps(record))
+        os.utime(tmp_path / "n.json", (5, 5))
         sick = "hpc-health: gpu-xid: Xid 79"
         node = Node("n", "gpu", elastic=True, states=frozenset({"IDLE", "DRAIN"}), reason=sick, by="root")
         assert slurmctld.health_of({"n": node}) == ({"n": found} if found else {})

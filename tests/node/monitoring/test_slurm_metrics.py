@@ -55,6 +55,18 @@ def test_nodes_count_in_their_state_and_under_each_flag():
     assert (found["slurm_partition_nodes cpu"], found["slurm_partition_nodes all"]) == (5, 1)
 
 
+@pytest.mark.parametrize(
+    ("state", "free"),
+    [
+        *(("IDLE", 1), ("IDLE+CLOUD+POWERED_DOWN", 1), ("IDLE+DRAIN", 0), ("IDLE+PLANNED", 0), ("IDLE+RESERVED", 0)),
+        *(("IDLE*", 0), ("MIXED", 0), ("DOWN", 0), ("IDLE+MAINTENANCE+RESERVED", 0)),
+    ],
+)
+def test_an_idle_node_is_free_unless_something_keeps_it_from_jobs(state, free):
+    found = values(node_metrics(f"NodeName=a-0 State={state} Partitions=cpu,all", NOW))
+    assert (found["hpc_partition_nodes_free cpu"], found["hpc_partition_nodes_free all"]) == (free, free)
+
+
 def test_a_node_that_takes_no_jobs_has_the_age_of_its_reason_and_a_sleeping_one_is_none():
     found = values(node_metrics(NODES, NOW))
     away = {name: age for name, age in found.items() if name.startswith("hpc_node_unavailable_seconds")}

@@ -539,6 +539,7 @@ class TestRepair:
         record = {"time": cluster.now, "checks": checks, "passes": 0 if failed else 2}
         path = cluster_state.HEALTH / "c-gpu-0.json"
         path.write_text(json.dumps({**record, "repair": ["gpu-lost"] if failed else []}))
+        os.utime(path, (cluster.now, cluster.now))
 
     def test_a_reboot_that_can_not_be_recorded_is_not_done(self, sick):
         fill(sick)
@@ -630,6 +631,7 @@ class TestRepair:
     def test_the_figures_of_a_repair_are_in_the_journal(self, sick):
         path = cluster_state.HEALTH / "c-gpu-0.json"
         path.write_text(json.dumps({**json.loads(path.read_text()), "faults": {"gpu-lost": sick.now - 20}}))
+        os.utime(path, (sick.now, sick.now))
         node = sick.slurm.nodes_["c-gpu-0"]
         node.states = (node.states - {"IDLE"}) | {"ALLOCATED"}
         sick.run(60)
