@@ -761,7 +761,8 @@ def restrain(actions: Iterable[Action], world: World, *, left: int) -> tuple[lis
 
     What Slurm has asked for is not held. `left`: actions of this hour. In one pass at most `max_unavailable` of a
     nodeset, and two of a small one, are taken out of service or deleted; nodes in service are only powered down for a
-    newer template while no more than that part is out of service already.
+    newer template while no more than that part is out of service already. Those that a person holds, perhaps for weeks,
+    are none of these, and a host with a fault takes no more jobs in any case.
     """
     done: list[Action] = []
     held: dict[str, list[Action]] = {}
@@ -772,10 +773,11 @@ def restrain(actions: Iterable[Action], world: World, *, left: int) -> tuple[lis
             continue
         size = sum(node.nodeset == action.nodeset for node in world.nodes.values())
         most = max(2, int(world.max_unavailable * size))
-        if action.do is Do.ASAP:
+        if action.do is Do.ASAP and action.rule != "fault-elastic":
             out = sum(
                 1 for node in world.nodes.values()
                 if node.nodeset == action.nodeset and node.states & {"DOWN", "DRAIN", "POWER_DOWN", "POWERING_DOWN"}
+                and not Case(world, node.name).others
             )  # fmt: skip
             most = max(1, int(world.max_unavailable * size)) - out
         if action.rule == "maintain":

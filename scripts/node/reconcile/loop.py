@@ -42,6 +42,8 @@ REPORT_SECONDS = 1800  # of a report, which takes 10 to 12 minutes
 JOURNAL_BYTES = 5_000_000
 SHOWN = 10  # actions in the status
 COMMENTS = 200  # jobs whose reason is remembered; those that have ended are among them
+REPAIRS = 2000  # lines of repairs that a new journal takes over
+_REPAIR = re.compile(r'"action": "(reset|report|replace)"|"rule": "repaired"')
 _PLAIN = re.compile(r"[^ -~]|[\"'\\]")
 
 
@@ -612,10 +614,14 @@ class Loop:
     def _append(self, line: str) -> None:
         path = self.folder / "journal.jsonl"
         self.folder.mkdir(parents=True, exist_ok=True)
+        kept: list[str] = []
         if path.exists() and path.stat().st_size > JOURNAL_BYTES:
-            path.replace(path.with_suffix(".jsonl.1"))
+            last = path.with_suffix(".jsonl.1")
+            if last.exists():  # its lines go, but for those of repairs, which figures of months are made from
+                kept = [row for row in last.read_text().splitlines() if _REPAIR.search(row)][-REPAIRS:]
+            path.replace(last)
         with path.open("a") as file:
-            file.write(line + "\n")
+            file.write("".join(f"{row}\n" for row in (*kept, line)))
 
     def _unless_full(self, writes: Callable[[], object]) -> None:
         """Write what a pass can do without: a disk that users have filled, as /home is on it too, keeps no machine from

@@ -555,6 +555,17 @@ class TestTogether:
         nodes["c-gpu-7"] = replace(nodes["c-gpu-7"], states=frozenset({"IDLE", "POWERING_DOWN"}))
         found = replace(found, nodes=nodes, instances={n: found.instances[n] for n in names[:7]})
         assert len([action for action in restrain(decide(found), found, left=100)[0] if action.do is Do.ASAP]) == 1
+        # Nodes that a person has drained do not keep others from it.
+        held = {n: replace(nodes[n], states=frozenset({"IDLE", "DRAIN"}), reason="mine", by="bob") for n in names[:4]}
+        found = replace(found, nodes={**nodes, **held})
+        assert len([action for action in restrain(decide(found), found, left=100)[0] if action.do is Do.ASAP]) == 1
+
+    def test_a_host_with_a_fault_takes_no_more_jobs_though_other_nodes_are_out_of_service(self):
+        found = beside(world("ALLOCATED", "RUNNING", maintenance="PENDING", fault="FAILURE_GPU", jobs=("7",)), 3)
+        out = replace(found.nodes["c-gpu-1"], states=frozenset({"IDLE", "DRAIN"}), reason=SICK)
+        found = replace(found, nodes={**found.nodes, "c-gpu-1": out})
+        done, held = restrain(decide(found), found, left=100)
+        assert ([action.rule for action in done if NAME in action.nodes], held) == (["fault-elastic"], [])
 
 
 def test_what_lasted_until_a_clock_was_set_back_lasts_from_then_on():

@@ -541,6 +541,16 @@ class TestRepair:
         path.write_text(json.dumps({**record, "repair": ["gpu-lost"] if failed else []}))
         os.utime(path, (cluster.now, cluster.now))
 
+    def test_repairs_of_months_are_in_the_journal_however_much_else_is(self, sick, monkeypatch):
+        sick.run(60)
+        monkeypatch.setattr(loop, "JOURNAL_BYTES", 2000)
+        for _ in range(100):
+            sick.loop.asked("resume", "c-gpu-[1-7]", sick.now)
+        files = [sick.folder / name for name in ("journal.jsonl.1", "journal.jsonl")]
+        lines = "".join(file.read_text() for file in files)
+        assert len(lines) < 5000
+        assert '"action": "reset"' in lines
+
     def test_a_reboot_that_can_not_be_recorded_is_not_done(self, sick):
         fill(sick)
         sick.run(60)
