@@ -5,12 +5,14 @@ state, requests to the cloud carry an id that is the same when they are sent aga
 recorded before it is done.
 """
 
+import errno
 import json
 import re
 import time
 import uuid
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -328,8 +330,8 @@ class Loop:
                 continue
             self._note(action, world)
             try:
-                self._one(action, world)
-            except (SetupError, CloudError, OSError) as error:
+                self._unless_full(partial(self._one, action, world))
+            except (SetupError, CloudError) as error:
                 self._write(rule=action.rule, nodes=action.nodes, result=str(error))
         for (state, reason, rule), action in grouped.items():
             names = [name for name in action.nodes if rule not in decision.REPAIRED or not self._measured(name)]
@@ -625,10 +627,15 @@ class Loop:
 
     def _unless_full(self, writes: Callable[[], object]) -> None:
         """Write what a pass can do without: a disk that users have filled, as /home is on it too, keeps no machine from
-        its job. What must be recorded before it is done is not done then (`_remember`)."""
+        its job. What must be recorded before it is done is not done then (`_remember`).
+
+        Any other error ends the loop: the disk may have been taken from this controller by another one.
+        """
         try:
             writes()
         except OSError as error:
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                raise
             if (text := str(error)) != self._full:
                 self._full = text
                 log(f"the loop can't write its files, and goes on without: {text}")

@@ -1,5 +1,6 @@
 """The reconcile loop in a cluster whose time is simulated: it converges whatever fails, and stays within its limits."""
 
+import errno
 import json
 import os
 
@@ -25,10 +26,14 @@ def states(cluster: Cluster, name: str = "c-gpu-0") -> set[str]:
     return cluster.slurm.nodes_[name].states - {"CLOUD"}
 
 
-def fill(cluster: Cluster) -> None:
+def fill(monkeypatch: pytest.MonkeyPatch, number: int = errno.ENOSPC) -> None:
     """Have nothing of the loop's files written any more."""
-    cluster.folder = cluster.loop.folder = cluster.folder / "full"
-    cluster.folder.touch()
+
+    def fails(*_: object, **__: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(loop, "write", fails)
+    monkeypatch.setattr(loop.Loop, "_append", fails)
 
 
 def test_another_image_reaches_machines_when_their_jobs_have_ended_a_part_at_a_time(tmp_path):
@@ -417,8 +422,19 @@ class TestBadNights:
         cluster.run(10)
         assert cluster.loop.record.pending == {}
 
-    def test_a_full_disk_keeps_no_machine_from_its_job(self, cluster):
-        fill(cluster)
+    def test_a_controller_whose_disk_was_taken_from_it_does_nothing(self, busy, monkeypatch):
+        """Another one has it now, and other jobs on the machines."""
+        fill(monkeypatch, errno.EIO)
+        for node in busy.slurm.nodes_.values():
+            node.states, node.job = {"IDLE", "CLOUD", "POWERED_DOWN"}, ""
+        for _ in range(3):
+            busy.restart()
+            with pytest.raises(OSError, match="Input/output error"):
+                busy.run(300)
+        assert len(busy.instances) == 8
+
+    def test_a_full_disk_keeps_no_machine_from_its_job(self, cluster, monkeypatch):
+        fill(monkeypatch)
         cluster.slurm.submit("1", 4, 60)
         cluster.run(180)
         assert cluster.slurm.jobs["1"].done
@@ -552,12 +568,12 @@ class TestRepair:
         assert '"action": "reset"' in lines
 
     def test_a_reboot_that_can_not_be_recorded_is_not_done(self, sick):
-        fill(sick)
+        with pytest.MonkeyPatch.context() as patch:
+            fill(patch)
+            sick.run(60)
+            assert not [call for call in sick.fake.calls if call.path.endswith("/reset")]
         sick.run(60)
-        assert not [call for call in sick.fake.calls if call.path.endswith("/reset")]
-        sick.folder.unlink()
-        sick.run(60)
-        assert [rule for rule, name in sick.acted() if name == "c-gpu-0"] == ["sick-reboot"]
+        assert len([call for call in sick.fake.calls if call.path.endswith("/reset")]) == 1
 
     def test_a_reboot_that_helps_is_enough(self, sick):
         sick.run(60)
