@@ -446,7 +446,9 @@ class Case:
         if not self.node or not self.instance or not self.elastic or not self.ours:
             return False
         rows = self.world.nodesets[self.node.nodeset]["templates"]
-        return self.instance.labels.get(TEMPLATE) not in {row["template"].rpartition("/")[2] for row in rows}
+        # One of a group has none where the group could not be read.
+        template = self.instance.labels.get(TEMPLATE)
+        return template is not None and template not in {row["template"].rpartition("/")[2] for row in rows}
 
     # -- repair ------------------------------------------------------------------------------------------------------
 

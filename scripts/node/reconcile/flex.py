@@ -58,6 +58,8 @@ class Groups:
         if not self.rows:
             return ""
         groups, partial = self._cloud.groups()
+        listed = {group.id for group in groups}
+        groups += [group for group in self._groups if group.id not in listed and self._is_there(group)]
         self._groups = sorted(groups, key=lambda group: group.created)
         self._of = {name: group for group in self._groups for name in group.nodes}
         before, self._resizes = self._resizes, {}
@@ -73,6 +75,14 @@ class Groups:
                         continue
             self._resizes[group.id] = at, last
         return partial
+
+    def _is_there(self, group: Group) -> bool:
+        """Return whether a group is there that only the list lacks: with it went a job's place in the queue."""
+        try:
+            self._cloud.resize(group.name)
+        except CloudError as error:
+            return error.kind is not Kind.NOT_FOUND
+        return True
 
     def add(self, found: dict[str, tuple[Instance, ...]]) -> None:
         """Add an instance for each machine that waits, and to those of groups their template, which is no label of

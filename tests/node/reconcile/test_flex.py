@@ -57,6 +57,24 @@ def test_the_machines_of_a_job_wait_together_and_come_at_once(cluster):
     assert len(cluster.fake.groups) == 1
 
 
+@pytest.mark.parametrize("seconds", [HOUR, 3 * HOUR])
+def test_an_empty_list_of_groups_costs_no_place_in_the_queue_and_no_machine(cluster, monkeypatch, seconds):
+    cluster.slurm.submit("1", 4, 6 * HOUR)
+    cluster.run(seconds, step=10)
+    groups, there = list(cluster.fake.groups), dict(cluster.instances)
+    monkeypatch.setattr(cluster.loop.cloud, "groups", lambda: ([], ""))
+    cluster.run(120)
+    if there:
+        cluster.restart()  # one that has not seen the group before
+        monkeypatch.setattr(cluster.loop.cloud, "groups", lambda: ([], ""))
+        cluster.run(120)
+    monkeypatch.undo()
+    cluster.run(300)
+    assert (list(cluster.fake.groups), dict(cluster.instances)) == (groups, there)
+    assert not any("POWER_DOWN" in state for state in states(cluster))
+    assert bool(there) is bool(cluster.slurm.jobs["1"].began) is (seconds > 2 * HOUR)
+
+
 def test_idle_machines_leave_their_group_which_ends_with_the_last(cluster):
     cluster.fake.queue_seconds = 0
     cluster.slurm.submit("1", 3, 60)
