@@ -2,8 +2,9 @@
 
 import json
 import re
+from collections.abc import Callable, Mapping
 from functools import cache
-from typing import Any
+from typing import Any, ClassVar
 
 import pulumi
 import pytest
@@ -18,6 +19,7 @@ from components.gcp.machines.machines import MachineArgs, Machines
 from components.gcp.network import Network
 from components.slurm.keys import ClusterKeys
 from tests.clouds import A3, unchecked
+from tests.components.graphs import graph
 from tests.harness import ROOT, Recording, deploy
 
 TEMPLATE = "gcp:compute/instanceTemplate:InstanceTemplate"
@@ -29,13 +31,7 @@ ON_ACCOUNT, ACCOUNT = "gcp:serviceaccount/iAMMember:IAMMember", "gcp:serviceacco
 CLOSE = {"placement": {"max_distance": 2}}
 CPU = {"machine_type": "c2-standard-8", "count": {"min": 1, "max": 4}}
 WAYS = [{"reservation": "mine"}, {"spot": CLOSE}, "on_demand"]
-MARKS = {
-    "hpc-cluster": "cloud",
-    "hpc-part": "node",
-    "hpc-nodeset": "cpu",
-    "hpc-made-by": "reconcile",
-    "managed-by": "hpc-reconcile",
-}
+CLOSER = {"placement": {"max_distance": 3}}
 
 
 def config(**nodesets: Any) -> ClusterConfig:
@@ -70,25 +66,35 @@ def templates(recording: Recording) -> dict[str, dict[str, Any]]:
 
 
 class TestTemplates:
-    def test_one_for_each_way_in_its_order_and_one_of_the_static_nodes(self):
-        recording = made()
-        assert set(templates(recording)) == {
-            *("cloud-cpu-template", "cloud-cpu-reservation", "cloud-cpu-spot", "cloud-cpu-on-demand")
-        }
-        assert [row["way"] for row in recording.outputs["templates"]["cpu"]] == ["reservation", "spot", "on_demand"]
-        assert [one.name for one in recording.all(NODE)] == ["cloud-cpu-0"]
-        assert recording.outputs["order"] == [one.name for one in machines(config())]
+    CASES: ClassVar[dict[str, dict[str, Any]]] = {
+        "each way in its order, and static nodes": {},
+        "two of a kind": {"cpu": {**CPU, "capacity": [{"reservation": "one"}, "spot", {"reservation": "two"}]}},
+        **{
+            f"flex start of {kind}": {
+                "gpu": {
+                    "machine_type": kind,
+                    "count": {"min": 0, "max": 4},
+                    "capacity": ["spot", {"flex": {"max_run": "60"}}],
+                }
+            }
+            for kind in ("a3-megagpu-8g", "a3-ultragpu-8g")
+        },
+        "spot, deleted, and of static nodes stopped": {"cpu": {**CPU, "capacity": "spot"}},
+        "nodes that are to be close": {
+            "cpu": {**CPU, "capacity": [{"spot": CLOSE}, {"on_demand": CLOSE}, {"on_demand": CLOSER}]}
+        },
+    }
 
-    def test_elastic_ones_have_the_metadata_and_the_labels_by_which_they_are_deleted(self):
-        found = templates(made())
-        static = found.pop("cloud-cpu-template")
-        assert "metadata" not in static
-        assert "hpc-made-by" not in static["labels"]
-        for row in found.values():
-            assert row["metadata"] == {"orders": "node"}
-            assert row["labels"] == row["disks"][0]["labels"] == MARKS
-            same = ("machineType", "networkInterfaces", "serviceAccount", "tags", "shieldedInstanceConfig")
-            assert {key: row[key] for key in same} == {key: static[key] for key in same}
+    def test_they_are_as_reviewed(self, reviewed: Callable[[str, Mapping[str, str]], None]):
+        """Elastic ones have the metadata, and the labels by which their instances are deleted."""
+        shown = {}
+        for case, nodesets in self.CASES.items():
+            recording = made(**nodesets)
+            ways = {name: [row["way"] for row in rows] for name, rows in recording.outputs["templates"].items()}
+            text = graph(recording, lambda one: one.type in (TEMPLATE, POLICY))
+            shown[case] = f"ways: {ways}\n{text}".rstrip()
+            assert recording.outputs["order"] == [one.name for one in machines(config(**nodesets))]
+        reviewed("gcp/elastic", shown)
 
     def test_another_configuration_recreates_no_static_node(self):
         before, after = templates(made()), templates(made(told="others"))
@@ -98,44 +104,6 @@ class TestTemplates:
     def test_names_that_google_takes_are_made_of_theirs(self):
         for one in made().all(TEMPLATE):
             assert re.fullmatch("[a-z][-a-z0-9]*", one.name)
-
-    def test_two_of_a_kind_have_names_of_their_own(self):
-        ways = [{"reservation": "one"}, "spot", {"reservation": "two"}]
-        recording = made(cpu={**CPU, "capacity": ways})
-        found: dict[str, Any] = {name: row.get("reservationAffinity") for name, row in templates(recording).items()}
-        assert found["cloud-cpu-reservation"]["specificReservation"]["values"] == ["one"]
-        assert found["cloud-cpu-reservation-2"]["specificReservation"]["values"] == ["two"]
-        assert [row["way"] for row in recording.outputs["templates"]["cpu"]] == ["reservation", "spot", "reservation-2"]
-
-    def test_flex_start_has_its_time_and_keeps_machines_close_where_the_family_has_it(self):
-        found = {}
-        for name, kind in (("mega", "a3-megagpu-8g"), ("ultra", "a3-ultragpu-8g")):
-            ways = ["spot", {"flex": {"max_run": "60"}}]
-            nodesets: Any = {name: {"machine_type": kind, "count": {"min": 0, "max": 4}, "capacity": ways}}
-            recording = made(**nodesets)
-            found[name] = recording.outputs["templates"][name][1], recording.all(POLICY)
-            (template,) = (row for key, row in templates(recording).items() if key.endswith("-flex"))
-            assert template["scheduling"]["provisioningModel"] == "FLEX_START"
-            assert template["scheduling"]["instanceTerminationAction"] == "DELETE"
-            assert template["labels"]["hpc-made-by"] == "reconcile"
-        (mega, none), (ultra, (policy,)) = found["mega"], found["ultra"]
-        assert (mega["run_seconds"], "policy" in mega, none) == (3600, False, [])
-        assert ultra["policy"] == "policies/placement"
-        assert policy.inputs["workloadPolicy"] == {"type": "HIGH_THROUGHPUT", "maxTopologyDistance": "CLUSTER"}
-
-    def test_a_preempted_one_is_deleted_and_a_static_one_is_stopped(self):
-        found = templates(made(cpu={**CPU, "capacity": "spot"}))
-        ends = {name: row["scheduling"]["instanceTerminationAction"] for name, row in found.items()}
-        assert ends == {"cloud-cpu-template": "STOP", "cloud-cpu-spot": "DELETE"}
-
-    def test_nodes_that_are_to_be_close_are_in_one_placement_static_or_not(self):
-        ways = [{"spot": CLOSE}, {"on_demand": CLOSE}, {"on_demand": {"placement": {"max_distance": 3}}}]
-        recording = made(cpu={**CPU, "capacity": ways})
-        distances = {one.name: one.inputs["groupPlacementPolicy"]["maxDistance"] for one in recording.all(POLICY)}
-        assert distances == {"cloud-cpu-placement": 2, "cloud-cpu-placement-3": 3}
-        two, three = recording.one("cloud-cpu-placement"), recording.one("cloud-cpu-placement-3")
-        for name, policy in (("template", two), ("spot", two), ("on-demand", two), ("on-demand-2", three)):
-            assert recording.waits_for(recording.one(f"cloud-cpu-{name}"), policy)
 
     def test_a_nodeset_without_static_nodes(self):
         recording = made(cpu={**CPU, "count": {"min": 0, "max": 4}})

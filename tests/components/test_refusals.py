@@ -39,14 +39,10 @@ def made() -> dict[str, Any]:
 def test_an_impossible_edit_is_refused_before_anything_is_registered(made: dict[str, Any]) -> None:
     with pytest.raises(pulumi.RunError) as refused:
         deploy(settings(RENAMED), was=made)
-    assert str(refused.value).splitlines() == [
-        "`up` refuses this edit: a running cluster can't be changed this way.",
-        "  name: dev -> other",
-        "    every host name, Slurm's state and the accounting database carry the name",
-        "  users.alice.uid: 2001 -> 2002",
-        "    the user's files and running jobs belong to the number: put it back",
-        "Put the old value back; or, if the cluster may go with all its data: ./hpc destroy test && ./hpc up test",
-    ]
+    first, *rest = str(refused.value).splitlines()
+    assert first == "`up` refuses this edit: a running cluster can't be changed this way."
+    assert {"  name: dev -> other", "  users.alice.uid: 2001 -> 2002"} <= {*rest}
+    assert rest[-1].endswith(": ./hpc destroy test && ./hpc up test")
 
 
 def test_a_preview_warns_and_shows_what_would_be_done(made: dict[str, Any], warned: list[str]) -> None:
