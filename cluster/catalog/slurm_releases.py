@@ -170,26 +170,6 @@ did is so without them later."""
 ENDLESS_RESUME = VERSIONS[VERSIONS.index("25.05") :]
 """Releases whose ResumeTimeout may be INFINITE; before, that is a number of seconds (src/slurmctld/power_save.c)."""
 
-RECONFIGURED = frozenset(
-    """
-    AccountingStorageEnforce AccountingStoreFlags BatchStartTimeout CompleteWait DebugFlags DefMemPerCPU
-    DefMemPerNode EnforcePartLimits Epilog EpilogSlurmctld HealthCheckInterval HealthCheckNodeState
-    HealthCheckProgram InactiveLimit JobRequeue KillWait MailDomain MailProg MaxArraySize MaxMemPerCPU
-    MaxMemPerNode MessageTimeout MinJobAge NodeSet OverTimeLimit PartitionName PriorityDecayHalfLife
-    PriorityFavorSmall PriorityMaxAge PriorityWeightAge PriorityWeightFairshare PriorityWeightJobSize
-    PriorityWeightPartition PriorityWeightQOS PrivateData Prolog PrologEpilogTimeout PrologSlurmctld
-    PropagateResourceLimits PropagateResourceLimitsExcept ResumeTimeout ReturnToService SchedulerParameters
-    SlurmctldDebug SlurmctldTimeout SlurmdDebug SlurmdTimeout SuspendTime SuspendTimeout TaskEpilog TaskProlog
-    UnkillableStepProgram UnkillableStepTimeout
-    """.lower().split()
-)
-"""Parameters of one line, in lower case, that follow `scontrol reconfigure`; all others need a restart.
-
-The same as scripts/node/slurm/conf_changes.py, which decides on the machine, by the text of the files; a test
-compares the two.
-"""
-
-
 UPGRADES: Mapping[str, tuple[str, ...]] = {
     "22.05": (),
     "23.02": ("22.05",),

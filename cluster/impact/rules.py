@@ -6,12 +6,13 @@ from dataclasses import replace
 
 from cluster import people, roster
 from cluster.catalog import IMAGES
-from cluster.catalog.slurm_releases import CONF, NODE, RECONFIGURED, UPGRADES, takes_over, upgrade_path
+from cluster.catalog.slurm_releases import CONF, NODE, UPGRADES, takes_over, upgrade_path
 from cluster.config.impact import Drain, Effect, Impact, NoEffect, Reconfigure, Refuse, Replace, Restart
 from cluster.findings import listing
 from cluster.impact.edits import Edit, Rule, rule
 from cluster.platforms import registry
 from scripts.node.slurm import hostlist
+from scripts.node.slurm.conf_changes import FOLLOWS_RECONFIGURE
 
 SHAPE = ("CPUs", "Boards", "Sockets", "SocketsPerBoard", "CoresPerSocket", "ThreadsPerCore")
 """Parameters of a NodeName line that running jobs are tied to: slurmctld ends those whose node has others when it
@@ -77,7 +78,7 @@ def partition(edit: Edit) -> Impact:
 @rule(Effect.RECONFIGURE, Effect.RESTART)
 def extra(edit: Edit) -> Impact:
     name = CONF.canonical(edit.path[-1]) or edit.path[-1]
-    if name.lower() in RECONFIGURED:
+    if name.lower() in FOLLOWS_RECONFIGURE:
         return Reconfigure(f"{name} follows `scontrol reconfigure`")
     return Restart(f"{name} is read when slurmctld starts; jobs run on")
 

@@ -1,6 +1,5 @@
-"""Alerts: Prometheus' rules and docs/reference/alerts.md are made from alerts.yml, beside this file."""
+"""Alerts: Prometheus' rules are made from alerts.yml, beside this file."""
 
-import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -82,27 +81,3 @@ def _rule(alert: Alert, machine: str) -> dict[str, Any]:
         "labels": {"severity": alert.severity, "actor": alert.actor.value},
         "annotations": {"summary": alert.what, "todo": alert.todo.replace("PROMETHEUS", machine)},
     }
-
-
-COLUMNS = ("alert", "severity", "who acts", "holds for", "what", "what helps")
-
-
-def table() -> list[tuple[str, ...]]:
-    """The alerts as rows of docs/reference/alerts.md."""
-    return [
-        (
-            f"`{alert.name}`",
-            alert.severity,
-            alert.actor.value,
-            f"{alert.minutes} min" if alert.minutes else "at once",
-            _plain(alert.what),
-            f"`{_plain(alert.todo)}`" if "./hpc" in alert.todo else _plain(alert.todo),
-        )
-        for alert in ALERTS
-    ]
-
-
-def _plain(text: str) -> str:
-    """A text with names of labels in place of their values."""
-    text = text.replace("{{ $value }}", "N").replace("PROMETHEUS", "controller")
-    return re.sub(r"\{\{ \$labels\.([a-z_]+) \}\}", lambda found: found[1].upper(), text)

@@ -7,7 +7,7 @@ below need a restart of the daemons. Jobs survive either, so when in doubt: rest
 import enum
 import hashlib
 
-from slurm import hostlist
+from . import hostlist
 
 # What running jobs are tied to: slurmctld ends those whose node has other sockets or cores when it starts
 # (job_resources.c, valid_job_resources), and hands out GPUs by number.

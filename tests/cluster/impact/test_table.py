@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from slurm import conf_changes
 
-from cluster.catalog.slurm_releases import RECONFIGURED
 from cluster.config import ClusterConfig
 from cluster.config.impact import Effect
 from cluster.impact.edits import edits
@@ -137,10 +136,6 @@ def test_only_the_first_qos_that_preempts_restarts_slurmctld():
     second = edited(lambda c: c["accounting"]["qos"].append({"name": "now", "preempt": ["urgent"]}), first)
     for before, after, effect in ((LAB, first, Effect.RESTART), (first, second, Effect.NOTHING)):
         assert worst(effects(config(before), config(after), "lab")) is effect
-
-
-def test_parameters_that_follow_a_reconfigure_are_the_machines():
-    assert RECONFIGURED == conf_changes.FOLLOWS_RECONFIGURE
 
 
 def test_no_edit_has_no_effect():

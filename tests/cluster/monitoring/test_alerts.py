@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from cluster.monitoring import files
-from cluster.monitoring.alerts import ALERTS, COLUMNS, Alert, rules, table
+from cluster.monitoring.alerts import ALERTS, Alert, rules
 from tests.architecture.test_sources import ROOT
 from tests.cluster.stacks import STACKS, config
 
@@ -128,6 +128,30 @@ def test_an_alert_is_of_metrics_that_exist_and_can_be_read(alert: Alert):
 
 PAGE = ROOT / "docs" / "reference" / "alerts.md"
 BEGIN, END = "<!-- alerts -->\n", "<!-- end of alerts -->"
+
+
+COLUMNS = ("alert", "severity", "who acts", "holds for", "what", "what helps")
+
+
+def table() -> list[tuple[str, ...]]:
+    """The alerts as rows of docs/reference/alerts.md."""
+    return [
+        (
+            f"`{alert.name}`",
+            alert.severity,
+            alert.actor.value,
+            f"{alert.minutes} min" if alert.minutes else "at once",
+            _plain(alert.what),
+            f"`{_plain(alert.todo)}`" if "./hpc" in alert.todo else _plain(alert.todo),
+        )
+        for alert in ALERTS
+    ]
+
+
+def _plain(text: str) -> str:
+    """A text with names of labels in place of their values."""
+    text = text.replace("{{ $value }}", "N").replace("PROMETHEUS", "controller")
+    return re.sub(r"\{\{ \$labels\.([a-z_]+) \}\}", lambda found: found[1].upper(), text)
 
 
 def test_the_page_has_the_table_of_the_program(update_golden: bool):
