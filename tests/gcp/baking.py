@@ -21,7 +21,7 @@ from tests.waiting import PATIENCE
 
 IMAGE = "projects/p/global/images/a3mega-0123456789ab"
 BUILDER = "projects/p/zones/us-central1-a/instances/a3mega-0123456789ab-builder"
-REQUESTS = 40
+REQUESTS = 33
 """Of a bake from nothing with machines of one step: each is a moment at which it can end. A test holds the number."""
 PATIENT = {"poll": 0.001, "operation": PATIENCE, "image": PATIENCE, "retry_seconds": PATIENCE}
 HASTY = {"poll": 0.001, "operation": 0.2, "image": 0.2, "retry_seconds": 0.05}

@@ -2,7 +2,6 @@
 
 import _thread
 import contextlib
-import time
 from types import SimpleNamespace
 from typing import Any, ClassVar
 
@@ -33,11 +32,28 @@ from tests.gcp.baking import (
 LABELS = {"hpc-cluster": "a3mega", "slurm": "25-05-8", "hpc-digest": "0123456789ab"}
 
 
+def shortened(fake: FakeCompute) -> FakeCompute:
+    """Have machines report a single step, and operations end when they are asked for: each request is a moment of its
+    own."""
+    fake.steps = fake.trial_steps = ("step 1 of 1: packages", "done")
+    fake.requests_each = 1
+    return fake
+
+
 @pytest.fixture
 def brief(fake: FakeCompute) -> FakeCompute:
-    """One whose machines report a single step: each request of a bake is another moment."""
-    fake.steps = fake.trial_steps = ("step 1 of 1: packages", "done")
-    return fake
+    return shortened(fake)
+
+
+@pytest.fixture
+def pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Time passes in pauses alone: a slow machine would be at the end of 0.1 s before it has asked once."""
+    now = [0.0]
+
+    def sleep(seconds: float) -> None:
+        now[0] += seconds
+
+    monkeypatch.setattr(bake, "time", SimpleNamespace(monotonic=lambda: now[0], sleep=sleep))
 
 
 def test_every_moment_of_a_bake_is_tried(brief: FakeCompute) -> None:
@@ -153,17 +169,7 @@ FAILURES: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
 
 class TestFailure:
     @pytest.mark.parametrize("name", FAILURES)
-    def test_it_is_told_in_words_and_nothing_is_left(
-        self, fake: FakeCompute, name: str, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        # Time passes in pauses alone: a slow machine would be at the end of 0.1 s before it has asked once.
-        clock = [0.0]
-
-        def sleep(seconds: float) -> None:
-            clock[0] += seconds
-            time.sleep(seconds)
-
-        monkeypatch.setattr(bake, "time", SimpleNamespace(monotonic=lambda: clock[0], sleep=sleep))
+    def test_it_is_told_in_words_and_nothing_is_left(self, fake: FakeCompute, name: str, pauses: None) -> None:
         given, expected = FAILURES[name]
         fake.steps, fake.console = given.get("steps", STEPS), given.get("console", "")
         fake.faults = dict([given["fault"]]) if "fault" in given else {}
@@ -248,7 +254,7 @@ class TestTrouble:
         )
     )
     def test_what_passes_is_tried_again(self, troubles: list[str]) -> None:
-        with FakeCompute() as fake:
+        with shortened(FakeCompute()) as fake:
             row: dict[str, int] = {"in a row": 0}
 
             def trouble(moment: str, number: int) -> None:
@@ -324,7 +330,7 @@ class TestTrial:
         no_machine_is_left(fake)
         assert fake.world.images == {}
 
-    def test_one_that_never_says_anything_is_not_kept(self, fake: FakeCompute) -> None:
+    def test_one_that_never_says_anything_is_not_kept(self, fake: FakeCompute, pauses: None) -> None:
         fake.trial_steps = (None,)
         with pytest.raises(BakeError, match=r"trial boot of .* was not done within 0\.05 minutes"):
             make(fake, minutes=0.05, pace={**PATIENT, "poll": 0.1})
