@@ -189,11 +189,12 @@ class TestHost:
         eventually(lambda: cluster.state(job) == "PENDING", what="the job's return to the queue")
         # It had SIGTERM, and was not its own end: it is in the queue again, although its script failed.
         assert member.inside(f"cat {saved}") == "-"
+        # It may begin again after a minute.
+        cluster.run("scancel", job, user="carol")
 
         member.fake.host["preempted"] = "FALSE"
         member.inside("systemctl restart hpc-host-events")  # as its next boot does
         eventually(lambda: _slurm(member)[0] == {"IDLE"}, what="the node's return")
-        cluster.run("scancel", job, user="carol")
 
     def test_a_maintenance_of_its_host_drains_it_and_its_job_runs_on(self, member: CloudNode):
         job = member.cluster.job("sleep infinity", user="carol")

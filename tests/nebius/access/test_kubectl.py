@@ -123,8 +123,8 @@ class TestEnds:
         self, kubectl: Made, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr("cli.access.kubectl._START_SECONDS", 0)
-        kubectl('case "$2" in worker-1) exec sleep 60;; *) echo here;; esac')
-        answers = gather(from_outputs("nebius", OUTPUTS).targets.values(), "", "true", seconds=3)
+        kubectl('case "$2" in worker-1) exec sleep 600;; *) echo here;; esac')
+        answers = gather(from_outputs("nebius", OUTPUTS).targets.values(), "", "true", seconds=6)
         assert [name for name, done in answers.items() if not done.reached] == ["worker-1"]
         assert answers["worker-0"].out == "here\n"
 

@@ -53,7 +53,7 @@ def test_a_cluster_comes_stays_and_goes(api: NebiusServer, project: Project) -> 
     project.write(rows, labels={"hpc-cluster": "c"})
     assert set(project.run("preview")) == {row["name"] for row in rows}
     assert not api.calls
-    api.methods.seconds = lambda kind, _verb: 1.0 if kind == "NodeGroup" else 0.03
+    api.methods.seconds = lambda kind, _verb: 3.0 if kind == "NodeGroup" else 0.03
     project.run("up")
     assert len(owned(api)) == len(rows)
     assert all(len(ids) == 1 for ids in owned(api).values())
