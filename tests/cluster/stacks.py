@@ -1,6 +1,7 @@
 """Stack files that tests read, and small configurations to vary."""
 
 import copy
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -36,6 +37,14 @@ def _settings(name: str) -> dict[str, Any]:
 
 def _set_up_here(name: str) -> bool:
     return Capability.MEND in registry.get(load(name)["hpc:cluster"]["platform"]).capabilities
+
+
+def places(tree: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """Every place of a tree below its root."""
+    items = tree.items() if isinstance(tree, dict) else enumerate(tree) if isinstance(tree, list) else ()
+    for key, value in items:
+        yield (*at, key)
+        yield from places(value, (*at, key))
 
 
 STACKS: dict[str, Path] = {name: path for name, path in EVERY.items() if _set_up_here(name)}

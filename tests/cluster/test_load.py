@@ -2,7 +2,7 @@
 
 import copy
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
@@ -22,7 +22,7 @@ from cluster.platforms.gcp.filesystems.registry import file_systems, mounts
 from cluster.roster import machines
 from tests.cluster.samples import LAB
 from tests.cluster.samples_google import CLOUD, MANAGED
-from tests.cluster.stacks import EVERY, config, findings, load, local
+from tests.cluster.stacks import EVERY, config, findings, load, local, places
 
 ALICE = {"name": "alice", "uid": 2001}
 BOB = {"name": "bob", "uid": 2001}
@@ -67,14 +67,6 @@ def test_what_was_only_taken_out_is_not_missed():
 
 
 JUNK = st.sampled_from([None, 0, -1, "", "?", [], {}, [None], {"x": {"y": 1}}, True, 1.5, 10**30, "\n", "é", ["cpu"]])
-
-
-def places(tree: Any, at: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
-    """Every place of a tree below its root."""
-    items = tree.items() if isinstance(tree, dict) else enumerate(tree) if isinstance(tree, list) else ()
-    for key, value in items:
-        yield (*at, key)
-        yield from places(value, (*at, key))
 
 
 FULL = load("example-full")["hpc:cluster"]

@@ -2,7 +2,6 @@
 
 import copy
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ from engine import yamlfile
 from engine.errors import EngineError
 from engine.project import Project
 from engine.state.crypter import from_environment
+from tests.cluster.stacks import places
 
 ROOT = Path(__file__).parents[3]
 STACKS = {path.name: path.read_text() for path in sorted(ROOT.glob("Pulumi.*.yaml"))}
@@ -176,14 +176,6 @@ PIECES = [
 QUIET = settings(
     max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
 )
-
-
-def places(tree: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """Every place of a tree below its root."""
-    items = tree.items() if isinstance(tree, dict) else enumerate(tree) if isinstance(tree, list) else ()
-    for key, value in items:
-        yield (*at, key)
-        yield from places(value, (*at, key))
 
 
 @st.composite

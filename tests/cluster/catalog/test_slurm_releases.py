@@ -94,7 +94,13 @@ def test_what_slurm_refuses_is_no_parameter(gone):
     assert CONF.canonical(gone) is None
 
 
-def test_a_parameter_is_of_all_releases_of_some_or_of_none():
-    assert CONF.versions("ClusterName") == VERSIONS
-    assert CONF.versions("GetEnvTimeout") == VERSIONS[: VERSIONS.index("25.05")]
+def test_parameters_come_and_go_with_releases():
+    """The first and the last release that has each."""
+    ends = {
+        "GetEnvTimeout": ("22.05", "24.11"), "SuspendExcStates": ("23.11", "26.05"), "TLSType": ("24.05", "26.05"),
+        "PrologTimeout": ("25.05", "26.05"), "AccountingStorageUser": ("22.05", "25.05"),
+        "MetricsType": ("25.11", "26.05"), "HealthCheckTimeout": ("26.05", "26.05"), "ClusterName": ("22.05", "26.05"),
+    }  # fmt: skip
+    for name, (first, last) in ends.items():
+        assert CONF.versions(name) == VERSIONS[VERSIONS.index(first) : VERSIONS.index(last) + 1], name
     assert CONF.versions("Nonsense") == ()

@@ -264,4 +264,26 @@ RXDM = {
 }
 
 
-CASES = PLACE | NETWORKS | CAPACITY | ELASTIC | ALONE | DISKS | IMAGES | STORAGE | ON_LOCAL | CUSTOMIZE | RXDM
+TWO_ZONES = {
+    f"a controller in two zones, {case}": {
+        "controller": {
+            "machine_type": "n2-standard-8", "failover": True, "failover_zone": "us-central1-b", **changes,
+        }
+    }
+    for case, changes in {
+        "one of which is not given": {"failover_zone": None},
+        "which are the same": {"failover_zone": "us-central1-a"},
+        "of two regions": {"failover_zone": "us-east1-b"},
+        "without failover": {"failover": False},
+        "without regional disks": {"machine_type": "c2-standard-8"},
+        "with a disk that is in one": {
+            "machine_type": "n2-standard-80", "state_disk": {"type": "pd-extreme", "size_gb": 500}
+        },
+        "with a disk too small": {"state_disk": {"type": "pd-standard", "size_gb": 100}},
+    }.items()
+}  # fmt: skip
+
+
+CASES = (
+    PLACE | TWO_ZONES | NETWORKS | CAPACITY | ELASTIC | ALONE | DISKS | IMAGES | STORAGE | ON_LOCAL | CUSTOMIZE | RXDM
+)

@@ -2,6 +2,7 @@
 
 import gzip
 import io
+import itertools
 import json
 import subprocess
 import sys
@@ -53,6 +54,74 @@ def of_ranks(*, labelled: bool) -> list[str]:
     return lines
 
 
+def newer(benchmark: str, *lines: str, batch: int = 16, ranks: int = 1) -> list[str]:
+    """A log as submissions have them: what comes before training, then these lines."""
+    starts = [event(FIRST_MS - 9000, "init_start") for _ in range(ranks)]
+    before = [event(FIRST_MS - 9000, "submission_benchmark", benchmark), *starts]
+    before += [event(FIRST_MS - 8000, "global_batch_size", batch), event(FIRST_MS - 1, "run_start")]
+    return [*before, *lines]
+
+
+def megatron(batch: int = 1536, sequence: int = 2048) -> list[str]:
+    """Its events have one block for all of training, without the steps at its end."""
+    lines = [
+        *(event(FIRST_MS, key, value) for key, value in (
+            ("init_start", None), ("submission_platform", "GA100-64"), ("submission_benchmark", "gpt3"),
+            ("global_batch_size", batch), ("max_sequence_length", sequence),
+        )),
+        event(FIRST_MS + 1, "run_start"),
+        event(FIRST_MS + 10, "block_start", first_epoch_num=0, epoch_count=16 * batch * sequence),
+        *(
+            f" iteration {4000 + step:8d}/   13020 | consumed samples: {step * batch:12d} | elapsed time per iteration "
+            f"(ms): {50_000 + step:.1f} | learning rate: 2.000E-05 | global batch size: {batch:5d} |"
+            for step in range(1, 33)
+        ),
+        event(FIRST_MS + 1_700_000, "run_stop", status="aborted"),
+        event(FIRST_MS + 1_700_000, "trained_samples", 32 * batch * sequence),
+        event(FIRST_MS + 1_700_001, "block_stop", first_epoch_num=0),
+        "RESULT,gpt3,1800,alice,2026-11-22 09:00:00 AM",
+    ]  # fmt: skip
+    return [f"{63 if 'iteration' in line else 0:2d}: {line}" for line in lines]
+
+
+def samples(*, named_by_start: bool) -> list[str]:
+    """A stop has what was trained by then; in some logs of 5.0 it has what its start has."""
+    lines: list[str] = []
+    for number, (first, end) in enumerate(itertools.pairwise((0, 1920, 2304, 2688))):
+        at = FIRST_MS + 100_000 * number
+        lines += [
+            event(at, "block_start", samples_count=first),
+            event(at + 10_000, "block_stop", samples_count=first if named_by_start else end),
+            event(at + 10_000, "eval_start", samples_count=end),
+            event(at + 90_000, "eval_accuracy", 0.93, samples_count=end),
+        ]
+    return newer("llama2_70b_lora", *lines, event(FIRST_MS + 300_000, "run_stop", status="success"))
+
+
+def without_blocks() -> list[str]:
+    lines = [event(FIRST_MS, "epoch_start", epoch_num=0)]
+    for number in range(1, 4):
+        at = FIRST_MS + 10_000 * number
+        lines += [
+            event(at - 3000, "eval_start", epoch_num=0.05 * number),
+            event(at, "eval_accuracy", 0.8, epoch_num=0.05 * number),
+        ]
+    return newer("dlrm_dcnv2", *lines)
+
+
+def epochs() -> list[str]:
+    """Of the last epoch the end of the run has cut off the rest."""
+    lines: list[str] = []
+    for number, ms in enumerate((50_000, 49_000, 48_000, 4000)):
+        at = FIRST_MS + 50_000 * number
+        lines += [
+            event(at, "epoch_start", number, epoch_num=number), event(at + ms, "epoch_stop", number, epoch_num=number),
+            event(at + ms, "eval_start", number + 1, epoch_num=number + 1),
+        ]  # fmt: skip
+    lines[-1] = event(FIRST_MS + 154_000, "run_stop", status="success")
+    return newer("retinanet", *lines)
+
+
 CASES: dict[str, tuple[list[str], str]] = {
     "the guide's run": (reference(), ""),
     "the guide's run, with its target": (reference(), "2xh100"),
@@ -102,11 +171,23 @@ CASES: dict[str, tuple[list[str], str]] = {
     "a clock that goes back": ([*preamble(), START, *LATE], ""),
     "ends without their other end": ([START, *blocks()[:3], *blocks()[5:9], *blocks()[9:11]], ""),
     "blocks without steps": ([*NO_STEPS, *blocks()], ""),
-}
+    "GPT-3 of Megatron-LM, with times of iterations": (megatron(), ""),
+    "samples alone": (samples(named_by_start=False), ""),
+    "samples alone, at the start of their blocks": (samples(named_by_start=True), ""),
+    "no blocks: what was trained between evaluations": (without_blocks(), ""),
+    "epochs without the one that the end cut off": (epochs(), ""),
+    "ranks by init_start": (
+        newer("llama31_405b", *(event(FIRST_MS - 9500, "cache_clear", True) for _ in range(72)), ranks=64), ""
+    ),
+    "ranks that nothing counts": (
+        newer("retinanet", *(event(FIRST_MS, "cache_clear", True) for _ in range(18))), ""
+    ),
+}  # fmt: skip
 
 
 def shown(found: MlperfReport) -> str:
-    return "\n".join([found.result, *found.lines(), *(f"note: {note}" for note in found.notes())])
+    ranks = [f"ranks: {', '.join(str(run.ranks) for run in found.log.runs)}"]
+    return "\n".join([found.result, *ranks, *found.lines(), *(f"note: {note}" for note in found.notes())])
 
 
 def test_what_a_log_shows(reviewed: Callable[[str, Mapping[str, str]], None]) -> None:
@@ -128,104 +209,6 @@ def test_exactly_the_target_passes(target) -> None:
 def test_an_unknown_target_is_refused_with_those_that_exist() -> None:
     with pytest.raises(UnknownSetupError, match=r"There are: 1xH100, 2xH100, 8xH100\. To do: write 2xH100"):
         reported(reference(), "2xH10")
-
-
-def test_gpt3_of_megatron_has_times_of_iterations() -> None:
-    """Its events have one block for all of training, without the steps at its end."""
-    batch, sequence = 1536, 2048
-    lines = [
-        event(FIRST_MS, "init_start"),
-        event(FIRST_MS, "submission_platform", "GA100-64"),
-        event(FIRST_MS, "submission_benchmark", "gpt3"),
-        event(FIRST_MS, "global_batch_size", batch),
-        event(FIRST_MS, "max_sequence_length", sequence),
-        event(FIRST_MS + 1, "run_start"),
-        event(FIRST_MS + 10, "block_start", first_epoch_num=0, epoch_count=16 * batch * sequence),
-        *(
-            f" iteration {4000 + step:8d}/   13020 | consumed samples: {step * batch:12d} | elapsed time per iteration "
-            f"(ms): {50_000 + step:.1f} | learning rate: 2.000E-05 | global batch size: {batch:5d} |"
-            for step in range(1, 33)
-        ),
-        event(FIRST_MS + 1_700_000, "run_stop", status="aborted"),
-        event(FIRST_MS + 1_700_000, "trained_samples", 32 * batch * sequence),
-        event(FIRST_MS + 1_700_001, "block_stop", first_epoch_num=0),
-        "RESULT,gpt3,1800,alice,2026-11-22 09:00:00 AM",
-    ]
-    found = reported([f"{63 if 'iteration' in line else 0:2d}: {line}" for line in lines])
-    assert found.log.runs[0].ranks == 64
-    assert found.lines()[2:4] == [
-        f"        1 |   4000-4016   | 800.14s ({16 * 50_000 + sum(range(1, 17))}ms)",
-        f"        2 |   4016-4032   | 800.39s ({16 * 50_000 + sum(range(17, 33))}ms)",
-    ]
-    assert found.lines()[-1] == " end of the run: aborted in 0:30:00"
-    assert "intervals are sums of 16 times that Megatron-LM wrote for its iterations" in found.notes()
-
-
-def newer(benchmark: str, *lines: str, batch: int = 16, ranks: int = 1) -> list[str]:
-    """A log as submissions have them: what comes before training, then these lines."""
-    starts = [event(FIRST_MS - 9000, "init_start") for _ in range(ranks)]
-    before = [event(FIRST_MS - 9000, "submission_benchmark", benchmark), *starts]
-    before += [event(FIRST_MS - 8000, "global_batch_size", batch), event(FIRST_MS - 1, "run_start")]
-    return [*before, *lines]
-
-
-@pytest.mark.parametrize("named_by_start", [False, True])
-def test_a_log_with_samples_alone_has_steps(named_by_start: bool) -> None:
-    """A stop has what was trained by then; in some logs of 5.0 it has what its start has."""
-    lines: list[str] = []
-    for number, samples in enumerate((0, 1920, 2304)):
-        at, end = FIRST_MS + 100_000 * number, (1920, 2304, 2688)[number]
-        lines += [
-            event(at, "block_start", samples_count=samples),
-            event(at + 10_000, "block_stop", samples_count=samples if named_by_start else end),
-            event(at + 10_000, "eval_start", samples_count=end),
-            event(at + 90_000, "eval_accuracy", 0.93, samples_count=end),
-        ]
-    found = reported(newer("llama2_70b_lora", *lines, event(FIRST_MS + 300_000, "run_stop", status="success")))
-    assert [one[:3] for one in found.log.runs[0].intervals] == [
-        (0, 120, 10_000),
-        (120, 144, 10_000),
-        (144, 168, 10_000),
-    ]
-    assert found.lines()[-2] == " evaluation at step 168: eval loss 0.93"
-
-
-def test_a_log_without_blocks_has_what_was_trained_between_evaluations() -> None:
-    lines = [event(FIRST_MS, "epoch_start", epoch_num=0)]
-    for number in range(1, 4):
-        at = FIRST_MS + 10_000 * number
-        lines += [
-            event(at - 3000, "eval_start", epoch_num=0.05 * number),
-            event(at, "eval_accuracy", 0.8, epoch_num=0.05 * number),
-        ]
-    found = reported(newer("dlrm_dcnv2", *lines))
-    assert [one.ms for one in found.log.runs[0].intervals] == [7001, 7000, 7000]
-    assert found.lines()[0] == " interval |    epochs     |     duration     "
-    assert found.lines()[3] == "        2 |   0.05-0.10   |   7.00s (7000ms)"
-    assert " evaluation at epoch 0.15: AUC 0.8" in found.lines()
-    assert "intervals are the training between evaluations: the log has no blocks of steps" in found.notes()
-
-
-def test_a_log_of_epochs_leaves_out_the_one_that_the_end_cut_off() -> None:
-    lines: list[str] = []
-    for number, ms in enumerate((50_000, 49_000, 48_000, 4000)):
-        at = FIRST_MS + 50_000 * number
-        lines += [
-            event(at, "epoch_start", number, epoch_num=number), event(at + ms, "epoch_stop", number, epoch_num=number),
-            event(at + ms, "eval_start", number + 1, epoch_num=number + 1),
-        ]  # fmt: skip
-    lines[-1] = event(FIRST_MS + 154_000, "run_stop", status="success")
-    found = reported(newer("retinanet", *lines))
-    assert [one[:3] for one in found.log.runs[0].intervals] == [(0, 1, 50_000), (1, 2, 49_000), (2, 3, 48_000)]
-
-
-def test_init_start_alone_counts_ranks() -> None:
-    lines = newer("llama31_405b", *(event(FIRST_MS - 9500, "cache_clear", True) for _ in range(72)), ranks=64)
-    assert reported(lines).log.runs[0].ranks == 64
-    assert (
-        reported(newer("retinanet", *(event(FIRST_MS, "cache_clear", True) for _ in range(18)))).log.runs[0].ranks
-        is None
-    )
 
 
 def test_the_document_has_every_number() -> None:

@@ -382,3 +382,7 @@ class InProcess(ComputeEngine):
             row = found["error"]["errors"][0]
             raise CloudError(kind_of(row["reason"], row["message"], status), row["reason"], row["message"])
         return found
+
+
+def states(cluster: Cluster, name: str = "c-gpu-0") -> set[str]:
+    return cluster.slurm.nodes_[name].states - {"CLOUD"}

@@ -3,7 +3,7 @@
 import pytest
 from reconcile import flex
 
-from tests.node.reconcile.simulated import FLEX, SPOT, Cluster
+from tests.node.reconcile.simulated import FLEX, SPOT, Cluster, states
 
 HOUR = 3600.0
 
@@ -21,10 +21,6 @@ def flexible(tmp_path, *before, **given) -> Cluster:
     cluster.fake.queue_seconds = 2 * HOUR
     cluster.restart()
     return cluster
-
-
-def states(cluster: Cluster, name: str = "c-gpu-0") -> set[str]:
-    return cluster.slurm.nodes_[name].states - {"CLOUD"}
 
 
 def requests(cluster: Cluster, kind: str, *ends: str) -> int:

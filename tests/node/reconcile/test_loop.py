@@ -14,16 +14,12 @@ from system import cluster_state
 from system.host import SetupError, write
 
 from lab.google.http import Call, RefusalError
-from tests.node.reconcile.simulated import FLEX, SPOT, Cluster
+from tests.node.reconcile.simulated import FLEX, SPOT, Cluster, states
 
 
 @pytest.fixture
 def cluster(tmp_path) -> Cluster:
     return Cluster(tmp_path)
-
-
-def states(cluster: Cluster, name: str = "c-gpu-0") -> set[str]:
-    return cluster.slurm.nodes_[name].states - {"CLOUD"}
 
 
 def fill(monkeypatch: pytest.MonkeyPatch, number: int = errno.ENOSPC) -> None:
