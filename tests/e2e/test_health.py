@@ -432,19 +432,33 @@ class TestAcceptance:
         well(sick)
         sick.command("nodes", "drain", "cpu-1", "--reason", "hpc: new machine, being checked")
 
-    def accept(self, cluster: Cluster) -> None:
-        """Begin as the loop does, which asks again while the measurement before is ending or no partner is idle."""
-        unit = "systemctl is-active hpc-health-accept-sick-cpu-1; true"
-        eventually(lambda: cluster.inside("controller", unit) == "inactive", what="the end of the measurement before")
-        line = "from health import acceptance; print(acceptance.begin('sick-cpu-1'))"
-        begin = f'cd /usr/local/lib/hpc/node && python3 -c "{line}" | tail -n 1'
-        eventually(lambda: cluster.inside("controller", begin) == "its measurement", what="the measurement's begin")
+    def accept(self, cluster: Cluster, found: Callable[[], bool], *, what: str) -> None:
+        """Have it measured until something was found: as the loop does, again where no partner was idle, or where no
+        job of the measurement began in time."""
+        line = "from health import acceptance; acceptance.begin('sick-cpu-1')"
+        under_way = "systemctl is-active hpc-health-accept-sick-cpu-1; true"
+
+        def measured() -> bool:
+            if cluster.inside("controller", under_way) not in {"inactive", "failed"}:
+                return False
+            if found():
+                return True
+            cluster.inside("controller", f'cd /usr/local/lib/hpc/node && python3 -c "{line}"')
+            return False
+
+        eventually(measured, what=what)
+
+    def noted(self, cluster: Cluster, kind: str) -> dict[str, Any]:
+        """The result of the node's last measurement of this kind."""
+        text = cluster.inside("controller", "cat /opt/apps/adm/hpc/measured/sick-cpu-1.json 2>/dev/null || echo {}")
+        return json.loads(text).get(kind, {})
 
     def test_it_is_measured_before_jobs_return(self, sick: Cluster):
         job = sick.run("sbatch", "--parsable", "--nodelist=sick-cpu-1", "--wrap", "sleep 1").strip()
-        self.accept(sick)
+        now = int(sick.inside("controller", "date +%s"))
+        self.accept(sick, lambda: self.noted(sick, "network").get("time", 0) >= now, what="a measurement")
         eventually(lambda: sick.state(job) == "COMPLETED", what="the job that waits for the node")
-        noted = json.loads(sick.inside("controller", "cat /opt/apps/adm/hpc/measured/sick-cpu-1.json"))["network"]
+        noted = self.noted(sick, "network")
         began = f"date +%s -d $(scontrol show job {job} | sed -n 's/ *StartTime=\\([^ ]*\\).*/\\1/p')"
         assert noted["state"] == "ok"
         assert int(sick.inside("controller", began)) + 1 >= noted["time"]
@@ -465,20 +479,18 @@ class TestAcceptance:
         fabric = {"hours": 0, "minutes": 5, "user": "alice", "partitions": [part]}
         text = json.dumps({"fabric": fabric}).replace("'", "'\\''")
         sick.inside("controller", f"printf %s '{text}' >/etc/hpc/health-measure.json; touch /home/alice/slow")
-        self.accept(sick)
-        says(sick, "cpu-1", "fabric: no pair was measured")
+        why = "hpc-health: fabric: no pair was measured"
+        self.accept(sick, lambda: drained(sick).get("cpu-1", "").startswith(why), what=why)
         sick.inside("controller", "rm /home/alice/slow")
-        self.accept(sick)
-        noted = "cat /opt/apps/adm/hpc/measured/sick-cpu-1.json"
         passed = "170 GB/s with sick-cpu-0, least 150"
-        eventually(lambda: json.loads(sick.inside("controller", noted))["fabric"]["text"] == passed, what=passed)
+        self.accept(sick, lambda: self.noted(sick, "fabric").get("text") == passed, what=passed)
         well(sick)
         sick.inside("controller", f"printf %s '{kept}' >/etc/hpc/health-measure.json")
 
     def test_one_that_is_slow_stays_away(self, sick: Cluster):
         sick.inside("cpu-1", f"tc qdisc add {SLOW}")
-        self.accept(sick)
-        says(sick, "cpu-1", "network: ")
+        why = "hpc-health: network: "
+        self.accept(sick, lambda: drained(sick).get("cpu-1", "").startswith(why), what=why)
         sick.inside("cpu-1", f"tc qdisc del {SLOW}")
         sick.command("nodes", "resume", "cpu-1")
         well(sick)
