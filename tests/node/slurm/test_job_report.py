@@ -2,7 +2,8 @@
 
 import json
 import re
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -126,6 +127,17 @@ REPORTS: dict[str, Callable[[str], str]] = {
 }  # fmt: skip
 
 
+@pytest.fixture
+def utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A machine in UTC: reports have its local time."""
+    with monkeypatch.context() as patch:
+        patch.setenv("TZ", "UTC")
+        time.tzset()
+        yield
+    time.tzset()
+
+
+@pytest.mark.usefixtures("utc")
 def test_what_is_reported(reviewed: Callable[[str, Mapping[str, str]], None]) -> None:
     texts = {case: "\n".join(lines(report("7", ask, now=NOW))) for case, ask in REPORTS.items()}
     reviewed("jobs/reports", texts)
