@@ -8,10 +8,10 @@ import pickle
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, ClassVar
 
 import pulumi
-from pulumi.dynamic import DiffResult, ReadResult, Resource, ResourceProvider, UpdateResult
+from pulumi.dynamic import CreateResult, DiffResult, ReadResult, Resource, ResourceProvider, UpdateResult
 
 PROVIDER_KEY = "__provider"  # the property that pulumi.dynamic adds
 
@@ -45,24 +45,37 @@ def without_traceback(kind: type[Exception]) -> Iterator[None]:
 
 
 class ActionProvider(ResourceProvider):
-    """A provider of resources that act and create nothing that could be read: the state keeps their inputs."""
+    """A provider of resources that act at their creation and at each update in one way, and create nothing that could
+    be read: the state keeps their inputs. A deletion does nothing."""
 
+    ID: ClassVar[str]
+    """The resource's id, a format of its inputs."""
     LEAVES_NOTHING = True
     """A creation that was interrupted has nothing to be removed."""
-    ACTED_ON: tuple[str, ...] = ()
-    """Inputs whose change is an update. Changes of the others are not, unless none is named here."""
-    PLACE: tuple[str, ...] = ()
+    ACTED_ON: ClassVar[tuple[str, ...] | None] = None
+    """Inputs whose change is an update. Changes of the others are not; None: any change is one."""
+    PLACE: ClassVar[tuple[str, ...]] = ()
     """Inputs whose change is another resource, in the place of the old one."""
+    DELETED_FIRST = False
+    """True if the old one is deleted before another takes its place."""
+
+    def act(self, news: Mapping[str, Any], olds: Mapping[str, Any] | None, /) -> Mapping[str, Any] | None:
+        """Do it; outputs besides the inputs. `olds` is None at the creation."""
+
+    def create(self, props: dict[str, Any]) -> CreateResult:
+        inputs = given(props)
+        return CreateResult(self.ID.format(**inputs), {**inputs, **(self.act(inputs, None) or {})})
 
     def diff(self, _id: str, _olds: dict[str, Any], _news: dict[str, Any]) -> DiffResult:
         """Return whether an input changed that is acted on, or the place."""
         replaces = changed(_olds, _news, self.PLACE)
-        acted = bool(changed(_olds, _news, self.ACTED_ON)) if self.ACTED_ON else None
-        return DiffResult(changes=bool(replaces) or acted, replaces=replaces)
+        acted = None if self.ACTED_ON is None else bool(changed(_olds, _news, self.ACTED_ON))
+        changes = bool(replaces) or acted
+        return DiffResult(changes=changes, replaces=replaces, delete_before_replace=self.DELETED_FIRST)
 
     def update(self, _id: str, _olds: dict[str, Any], _news: dict[str, Any]) -> UpdateResult:
-        """Record the inputs."""
-        return UpdateResult(given(_news))
+        inputs = given(_news)
+        return UpdateResult({**inputs, **(self.act(inputs, given(_olds)) or {})})
 
     def read(self, id_: str, props: dict[str, Any]) -> ReadResult:
         """Return what the state has."""
@@ -77,6 +90,19 @@ class DynamicResource(Resource):
     ) -> None:
         with _pickler_restored():
             super().__init__(provider, name, props, opts)
+
+
+class Action(DynamicResource):
+    """A resource whose inputs are given by name. The docstring of each class says what they are."""
+
+    PROVIDER: ClassVar[type[ActionProvider]]
+    OUTPUTS: ClassVar[tuple[str, ...]] = ()
+    """Keys that `act` returns."""
+
+    def __init__(
+        self, name: str, /, *, opts: pulumi.ResourceOptions | None = None, **inputs: pulumi.Input[Any]
+    ) -> None:
+        super().__init__(self.PROVIDER(), name, {**inputs, **dict.fromkeys(self.OUTPUTS)}, opts)
 
 
 @contextmanager

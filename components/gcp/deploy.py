@@ -83,7 +83,7 @@ class Image(pulumi.ComponentResource):
             "endpoint": endpoint(),
         }
         after = pulumi.ResourceOptions(parent=self, depends_on=self._after)
-        leftovers = BakeLeftovers(f"{name}-leftovers", {**where, "cluster": config.name}, after)
+        leftovers = BakeLeftovers(f"{name}-leftovers", **where, cluster=config.name, opts=after)
         made = {
             **where,
             "image": f"{config.name}-{hashed}",

@@ -1,15 +1,13 @@
 """Services of Google Cloud that a stack uses, and a resource that waits for others."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import pulumi
-from pulumi.dynamic import CreateResult
 from pulumi_gcp import projects
 
 from cluster.config import ClusterConfig
 from cluster.platforms.gcp.permissions import services
-from components.dynamic import ActionProvider, DynamicResource, given
+from components.dynamic import ActionProvider, DynamicResource
 
 
 class Services(pulumi.ComponentResource):
@@ -35,8 +33,7 @@ class Services(pulumi.ComponentResource):
 class BarrierProvider(ActionProvider):
     """Creates nothing: it is there once all that it depends on is."""
 
-    def create(self, props: dict[str, Any]) -> CreateResult:
-        return CreateResult("barrier", given(props))
+    ID = "barrier"
 
 
 class Barrier(DynamicResource, module="gcp", name="Barrier"):

@@ -14,8 +14,7 @@ from typing import Any
 
 from cluster.platforms.nebius.releases import Release
 from cluster.platforms.nebius.values import unknown_values
-from components.dynamic import report, without_traceback
-from components.nebius.actions import ActingProvider, Action
+from components.dynamic import Action, ActionProvider, report, without_traceback
 from components.nebius.kubectl import Kubectl, KubectlError
 
 SECONDS = 15
@@ -171,7 +170,7 @@ def _open(url: str, headers: Mapping[str, str], token: str = "") -> bytes:
         return answer.read(_LIMIT)
 
 
-class ChartVersionsProvider(ActingProvider):
+class ChartVersionsProvider(ActionProvider):
     """Asks registries and repositories, and changes nothing."""
 
     ID = "charts"
@@ -235,7 +234,7 @@ _DEFINITION_SECONDS = 300
 _MANAGER = "hpc"
 
 
-class DefinitionsProvider(ActingProvider):
+class DefinitionsProvider(ActionProvider):
     """Applies them on the server, which needs no copy of them in an annotation: that would be too long for one.
 
     A deletion leaves them, as Helm does: what they define would be deleted with them.

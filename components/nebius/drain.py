@@ -10,9 +10,9 @@ from typing import Any
 from cluster.findings import listing
 from cluster.observe.nodes import NODES, Node, jobs_asked, parse_jobs, parse_nodes
 from cluster.platforms.nebius.names import CONTROLLER_POD
-from components.dynamic import report, without_traceback
-from components.nebius.actions import ActingProvider, Action, Poll
+from components.dynamic import Action, ActionProvider, report, without_traceback
 from components.nebius.kubectl import LOGIN, Kubectl, KubectlError
+from components.nebius.poll import Poll
 from components.nebius.waits import LEAVES, REMADE
 
 _SHOWN = 5
@@ -23,7 +23,7 @@ class DrainError(RuntimeError):
     """Jobs did not end in time; the text lists them, and what can be done."""
 
 
-class DrainProvider(ActingProvider):
+class DrainProvider(ActionProvider):
     """Drains nodes that are about to leave or to be recreated, and waits for the jobs there.
 
     Nothing is done at a creation, when there are no nodes yet, and at a deletion: the whole cluster goes.
@@ -48,7 +48,7 @@ class Drain(Action, module="nebius", name="Drain"):
     PROVIDER = DrainProvider
 
 
-class PartitionsProvider(ActingProvider):
+class PartitionsProvider(ActionProvider):
     """Closes partitions that are about to be removed, and waits until no job is in them, as DrainProvider does."""
 
     ID = "{access[context]}/partitions"

@@ -16,7 +16,7 @@ from cluster.platforms.nebius.names import MONITORING_NAMESPACE
 from cluster.platforms.nebius.node_groups import NodeGroup, filesystems, node_groups, shape
 from cluster.platforms.nebius.releases import Facts, releases
 from cluster.platforms.nebius.section import backs_up, settings_of
-from components.dynamic import ActionProvider, DynamicResource, given, without_traceback
+from components.dynamic import Action, ActionProvider, given, without_traceback
 from components.nebius import waits
 from components.nebius.api.client import NebiusError
 from components.nebius.chart_sources import ChartVersions, charts_of
@@ -52,11 +52,10 @@ class FirstSubnetProvider(ActionProvider):
         """Do nothing: the subnet was there before."""
 
 
-class FirstSubnet(DynamicResource, module="nebius", name="FirstSubnet"):
-    """A lookup; its id is the subnet's."""
+class FirstSubnet(Action, module="nebius", name="FirstSubnet"):
+    """A lookup; its id is the subnet's. Inputs: `project`, `endpoint`."""
 
-    def __init__(self, name: str, *, project: str, endpoint: str, opts: pulumi.ResourceOptions | None = None) -> None:
-        super().__init__(FirstSubnetProvider(), name, {"project": project, "endpoint": endpoint}, opts)
+    PROVIDER = FirstSubnetProvider
 
 
 class Network(pulumi.ComponentResource):

@@ -10,10 +10,10 @@ from typing import Any
 from cluster.config import ClusterConfig
 from cluster.jobs.script import environment
 from cluster.platforms.nebius.slurm import CHECKS_USER, accounts
-from components.dynamic import report, without_traceback
-from components.nebius.actions import ActingProvider, Action, Poll
+from components.dynamic import Action, ActionProvider, report, without_traceback
 from components.nebius.api.specs import whole
 from components.nebius.kubectl import LOGIN, Kubectl, KubectlError
+from components.nebius.poll import Poll
 from components.slurm import payload
 
 _FOLDER = Path(__file__).parents[2] / "scripts" / "nebius"
@@ -59,7 +59,7 @@ class PeopleError(RuntimeError):
     """Users could not be created; the text has which, why and what to do."""
 
 
-class PeopleProvider(ActingProvider):
+class PeopleProvider(ActionProvider):
     """Runs a program in a login pod that changes what differs. An interrupted run is completed by the next.
 
     Nothing is done at a deletion: they are in the jail, which is deleted with the cluster, or kept as it is.

@@ -12,8 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from cluster.platforms.nebius.kubectl import EXEC_API, INSTALL_KUBECTL, credential_command
-from components.dynamic import report, without_traceback
-from components.nebius.actions import ActingProvider, Action
+from components.dynamic import Action, ActionProvider, report, without_traceback
 from components.nebius.api.client import MORE_QUOTA, NebiusError, nebius_error
 
 CREDENTIAL_SECONDS = 120
@@ -23,7 +22,7 @@ FATAL = frozenset({"UNAUTHENTICATED", ""})
 _TIB = 1 << 40
 
 
-class PreflightProvider(ActingProvider):
+class PreflightProvider(ActionProvider):
     """Asks, and changes nothing."""
 
     ID = "{project}/preflight"

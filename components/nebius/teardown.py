@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from cluster.platforms.nebius.names import ACTIVE_CHECKS, OPERATOR_NAMESPACE
-from components.dynamic import report, without_traceback
-from components.nebius.actions import ActingProvider, Action, Poll
+from components.dynamic import Action, ActionProvider, report, without_traceback
 from components.nebius.api.client import NebiusError
 from components.nebius.api.kinds import KINDS, Kind
 from components.nebius.kubectl import Kubectl, KubectlError
+from components.nebius.poll import Poll
 
 REACH_SECONDS = 60
 OPERATOR_SECONDS = 120
@@ -27,7 +27,7 @@ REHEARSAL_SECONDS = 20
 CSI_DRIVER = "compute.csi.nebius.com"
 
 
-class TeardownProvider(ActingProvider):
+class TeardownProvider(ActionProvider):
     """Creates nothing: what it ends is ordered by Kubernetes."""
 
     ID = "{cluster_id}/{stage}"
@@ -162,7 +162,7 @@ NAMESPACE_LABEL = "kubernetes.io/created-for/pvc/namespace"
 """The label that the CSI driver gives to a disk: the namespace of its claim."""
 
 
-class LeftoversProvider(ActingProvider):
+class LeftoversProvider(ActionProvider):
     """Creates nothing: what it removes is created by other resources, and by Kubernetes."""
 
     ID = "{project}/{cluster}"

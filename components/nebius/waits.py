@@ -28,9 +28,9 @@ from cluster.platforms.nebius.names import (
     populate_job,
 )
 from cluster.platforms.nebius.observation import conditions, pods
-from components.dynamic import report, without_traceback
-from components.nebius.actions import ActingProvider, Action, Poll
+from components.dynamic import Action, ActionProvider, report, without_traceback
 from components.nebius.kubectl import LOGIN, Kubectl, KubectlError, pod_of
+from components.nebius.poll import Poll
 from scripts.node.slurm.output import rows
 
 API_SECONDS = 900
@@ -473,7 +473,7 @@ def wait(kubectl: Kubectl, kind: str, spec: Spec, seconds: float, pace: float) -
     return facts
 
 
-class WaitProvider(ActingProvider):
+class WaitProvider(ActionProvider):
     """Waits, and changes nothing but nodes that have left Slurm. An interrupted one waits again."""
 
     ID = "{access[context]}/{kind}"

@@ -242,7 +242,7 @@ made = []
 for nodeset in given["nodesets"]:
     below = local.Command(f"{nodeset}-template", delete=f"echo {nodeset}-template >> order")
     inputs = {**given["props"], "nodeset": nodeset}
-    made.append(ElasticInstances(f"{nodeset}-elastic", inputs, pulumi.ResourceOptions(depends_on=[below])))
+    made.append(ElasticInstances(f"{nodeset}-elastic", **inputs, opts=pulumi.ResourceOptions(depends_on=[below])))
 local.Command("controller", delete="echo controller >> order", opts=pulumi.ResourceOptions(depends_on=made))
 """
 

@@ -8,7 +8,7 @@ from typing import Any
 import pulumi
 from pulumi.dynamic import CreateResult, DiffResult, ReadResult, ResourceProvider, UpdateResult
 
-from components.dynamic import ActionProvider, DynamicResource, changed, given, report, without_traceback
+from components.dynamic import Action, ActionProvider, DynamicResource, changed, given, report, without_traceback
 from components.gcp.bake.design import (
     BUILDER_ENDING,
     DIGEST_LABEL,
@@ -101,19 +101,16 @@ class BakedImage(DynamicResource, module="gcp", name="BakedImage"):
 class LeftoversProvider(ActionProvider):
     """Creates nothing: what it removes is created by bakes. Another zone has other builders; images are in none."""
 
+    ID = "{project}/{cluster}"
     LEAVES_NOTHING = False
     PLACE = ("project", "cluster")
     ACTED_ON = ("zone",)
 
-    def create(self, props: dict[str, Any]) -> CreateResult:
-        """Do nothing: the next bake takes over what the last one left."""
-        return CreateResult(f"{props['project']}/{props['cluster']}", given(props))
-
-    def update(self, _id: str, _olds: dict[str, Any], _news: dict[str, Any]) -> UpdateResult:
-        """Remove builders from the zone that is left."""
-        with without_traceback(BakeError):
-            _remove_builders(_olds)
-        return UpdateResult(given(_news))
+    def act(self, _news: Mapping[str, Any], olds: Mapping[str, Any] | None, /) -> None:
+        """Remove builders from the zone that is left. The next bake takes over what the last one left."""
+        if olds:
+            with without_traceback(BakeError):
+                _remove_builders(olds)
 
     def delete(self, _id: str, _props: dict[str, Any]) -> None:
         """Remove builders and images of the cluster's bakes; there are none, unless one was killed."""
@@ -122,12 +119,11 @@ class LeftoversProvider(ActionProvider):
             _remove_images(_props)
 
 
-class BakeLeftovers(DynamicResource, module="gcp", name="BakeLeftovers"):
-    """The bake depends on it, so it is deleted after the bake, and before the builder's network."""
+class BakeLeftovers(Action, module="gcp", name="BakeLeftovers"):
+    """The bake depends on it, so it is deleted after the bake, and before the builder's network. Inputs: `project`,
+    `zone`, `cluster`, `endpoint`."""
 
-    def __init__(self, name: str, props: Mapping[str, str], opts: pulumi.ResourceOptions | None = None) -> None:
-        """`props` are project, zone, cluster and endpoint."""
-        super().__init__(LeftoversProvider(), name, dict(props), opts)
+    PROVIDER = LeftoversProvider
 
 
 def _remove_builders(props: Mapping[str, Any]) -> None:

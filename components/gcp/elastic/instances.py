@@ -1,12 +1,8 @@
 """Instances of elastic nodes as a resource: it creates none, and its deletion deletes what the controller created."""
 
-from collections.abc import Mapping
 from typing import Any
 
-import pulumi
-from pulumi.dynamic import CreateResult
-
-from components.dynamic import ActionProvider, DynamicResource, given, report, without_traceback
+from components.dynamic import Action, ActionProvider, report, without_traceback
 from components.gcp.bake.design import BakeError
 
 
@@ -16,12 +12,9 @@ class ElasticInstancesProvider(ActionProvider):
     Another place has other instances: those of the old one are deleted with the old resource.
     """
 
+    ID = "{project}/{zone}/{cluster}/{nodeset}"
     PLACE = ("project", "zone", "cluster", "nodeset")
     ACTED_ON = ("endpoint",)
-
-    def create(self, props: dict[str, Any]) -> CreateResult:
-        """Do nothing: Slurm asks for the nodes."""
-        return CreateResult("/".join(props[name] for name in self.PLACE), given(props))
 
     def delete(self, _id: str, _props: dict[str, Any]) -> None:
         """Delete the nodeset's elastic instances, and wait until they are gone; a killed run continues here."""
@@ -32,13 +25,12 @@ class ElasticInstancesProvider(ActionProvider):
             sweep.delete_instances(_props, report)
 
 
-class ElasticInstances(DynamicResource, module="gcp", name="ElasticInstances"):
+class ElasticInstances(Action, module="gcp", name="ElasticInstances"):
     """The instances that the controller creates for a nodeset.
 
     The controller depends on it, and it depends on what the instances are made of. So it is deleted after the
-    controller, which then creates no more, and before templates, placement policies, networks and accounts.
+    controller, which then creates no more, and before templates, placement policies, networks and accounts. Inputs:
+    `project`, `zone`, `cluster`, `nodeset`, `endpoint`.
     """
 
-    def __init__(self, name: str, props: Mapping[str, Any], opts: pulumi.ResourceOptions | None = None) -> None:
-        """`props` are project, zone, cluster, nodeset and endpoint."""
-        super().__init__(ElasticInstancesProvider(), name, dict(props), opts)
+    PROVIDER = ElasticInstancesProvider

@@ -7,12 +7,11 @@ from typing import Any
 import pulumi
 from pulumi.dynamic import CreateResult, DiffResult, ReadResult, ResourceProvider, UpdateResult
 
-from components.dynamic import DynamicResource, changed, given, report, without_traceback
+from components.dynamic import Action, ActionProvider, DynamicResource, changed, given, report, without_traceback
 from components.gcp.bake.design import BakeError
 from components.gcp.flex.design import all_wanted, wanted_of
 
-PLACE = ("project", "zone", "name", "cluster")
-REPLACES = (*PLACE, "template")
+REPLACES = ("project", "zone", "name", "cluster", "template")
 IN_PLACE = ("labels", "metadata")
 PROVIDERS_OWN = "gcp:compute/instanceFromTemplate:InstanceFromTemplate"
 TYPE = "pulumi-python:dynamic/gcp:FlexNode"
@@ -20,21 +19,14 @@ TYPE = "pulumi-python:dynamic/gcp:FlexNode"
 recreated after it was drained and removed."""
 
 
-class FlexRequestProvider(ResourceProvider):
+class FlexRequestProvider(ActionProvider):
     """Creates nothing. It is in the state before Google is asked for the machine, so that deleting it deletes what a
     killed run asked for."""
 
-    def create(self, props: dict[str, Any]) -> CreateResult:
-        """Do nothing: the node takes over what the last run left."""
-        return CreateResult(f"{wanted_of(props).link}/request", given(props))
-
-    def diff(self, _id: str, _olds: dict[str, Any], _news: dict[str, Any]) -> DiffResult:
-        """Another place is another machine's."""
-        replaces = changed(_olds, _news, PLACE)
-        return DiffResult(changes=bool(replaces), replaces=replaces, delete_before_replace=True)
-
-    def read(self, id_: str, props: dict[str, Any]) -> ReadResult:
-        return ReadResult(id_, given(props))
+    ID = "projects/{project}/zones/{zone}/instances/{name}/request"
+    LEAVES_NOTHING = False
+    PLACE, ACTED_ON = ("project", "zone", "name", "cluster"), ()
+    DELETED_FIRST = True
 
     def delete(self, _id: str, _props: dict[str, Any]) -> None:
         """Delete what a killed run asked for; nothing, where the node itself was in the state."""
@@ -42,38 +34,25 @@ class FlexRequestProvider(ResourceProvider):
             _google().remove(_google().FlexCompute(wanted_of(_props)))
 
 
-class FlexQueueProvider(ResourceProvider):
+class FlexQueueProvider(ActionProvider):
     """Asks for all nodes before the first is waited for: engines wait for few at a time, and the first to come would be
-    paid for meanwhile."""
+    paid for meanwhile. What it asked for is the requests' to delete.
 
-    LEAVES_NOTHING = True  # what it asked for is the requests' to delete
+    Whatever changes, nodes that are not there are asked for: all at once, not as each is updated.
+    """
 
-    def create(self, props: dict[str, Any]) -> CreateResult:
-        _ask_all(props)
-        return CreateResult(f"{props['project']}/{props['zone']}/{props['cluster']}", given(props))
+    ID = "{project}/{zone}/{cluster}"
+    PLACE, ACTED_ON = ("project", "zone", "cluster"), ("names", "template", *IN_PLACE)
+    DELETED_FIRST = True
 
-    def diff(self, _id: str, _olds: dict[str, Any], _news: dict[str, Any]) -> DiffResult:
-        """Whatever changes, nodes that are not there are asked for: all at once, not as each is updated."""
-        replaces = changed(_olds, _news, ("project", "zone", "cluster"))
-        differs = changed(_olds, _news, ("names", "template", *IN_PLACE))
-        return DiffResult(changes=bool(replaces or differs), replaces=replaces, delete_before_replace=True)
-
-    def update(self, _id: str, _olds: dict[str, Any], _news: dict[str, Any]) -> UpdateResult:
-        _ask_all(_news)
-        return UpdateResult(given(_news))
+    def act(self, news: Mapping[str, Any], _olds: Mapping[str, Any] | None, /) -> None:
+        with without_traceback(BakeError):
+            _google().ask_all(all_wanted(news), report)
 
     def read(self, id_: str, props: dict[str, Any]) -> ReadResult:
         """Gone where a node is: the next `up` asks for all that ended."""
         with without_traceback(BakeError):
             return ReadResult("" if _google().missing(all_wanted(props)) else id_, given(props))
-
-    def delete(self, _id: str, _props: dict[str, Any]) -> None:
-        """Do nothing: the nodes and the requests are deleted by themselves."""
-
-
-def _ask_all(props: dict[str, Any]) -> None:
-    with without_traceback(BakeError):
-        _google().ask_all(all_wanted(props), report)
 
 
 class FlexNodeProvider(ResourceProvider):
@@ -151,18 +130,16 @@ def flex_nodes(
     `where` has project, zone, cluster and endpoint, `own` the template, labels and metadata of each node.
     """
     # Deleted after the nodes, which depend on them through the queue.
-    requests = [_FlexRequest(f"{name}-request", {**where, "name": name}, opts) for name in names]
+    requests = [_FlexRequest(f"{name}-request", opts=opts, **{**where, "name": name}) for name in names]
     after = pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(depends_on=requests))
-    queue = _FlexQueue(f"{name}-queue", {**where, **own, "names": list(names)}, after)
+    queue = _FlexQueue(f"{name}-queue", opts=after, **where, **own, names=list(names))
     after = pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(depends_on=[queue]))
     return [FlexNode(name, {**where, **own}, after) for name in names]
 
 
-class _FlexRequest(DynamicResource, module="gcp", name="FlexRequest"):
-    def __init__(self, name: str, props: dict[str, Any], opts: pulumi.ResourceOptions | None) -> None:
-        super().__init__(FlexRequestProvider(), name, props, opts)
+class _FlexRequest(Action, module="gcp", name="FlexRequest"):
+    PROVIDER = FlexRequestProvider
 
 
-class _FlexQueue(DynamicResource, module="gcp", name="FlexQueue"):
-    def __init__(self, name: str, props: dict[str, Any], opts: pulumi.ResourceOptions | None) -> None:
-        super().__init__(FlexQueueProvider(), name, props, opts)
+class _FlexQueue(Action, module="gcp", name="FlexQueue"):
+    PROVIDER = FlexQueueProvider

@@ -480,8 +480,10 @@ class Nodeset(pulumi.ComponentResource):
         where = {"project": place(args.config).project, "zone": place(args.config).zone, "cluster": args.config.name}
         self.instances = ElasticInstances(
             f"{self._name}-elastic",
-            {**where, "nodeset": nodeset, "endpoint": endpoint()},
-            pulumi.ResourceOptions(parent=self, depends_on=list(made.values())),
+            **where,
+            nodeset=nodeset,
+            endpoint=endpoint(),
+            opts=pulumi.ResourceOptions(parent=self, depends_on=list(made.values())),
         )
 
     def _template(

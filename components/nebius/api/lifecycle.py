@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from components.dynamic import report
-from components.nebius.actions import Poll
 from components.nebius.api import client, objects
 from components.nebius.api.client import NOT_FOUND, NebiusError, explain, nebius_error
 from components.nebius.api.kinds import KINDS, Kind, kind_of
 from components.nebius.api.objects import OWNER_LABEL, Wanted, failure, get, owner_of, start_delete, state_of, title
 from components.nebius.api.specs import Message, canonical, differing, full, merged, observed, plain, same, spec_message
+from components.nebius.poll import Poll
 
 PACE = 5.0
 """Seconds between polls."""

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from cluster.observe.nodes import parse_nodes
 from components.nebius import waits
-from components.nebius.actions import Poll
 from components.nebius.kubectl import Kubectl, KubectlError
+from components.nebius.poll import Poll
 from components.nebius.waits import Awaited, Look, WaitError, wait_for
 from tests.nebius.deploy.kubectl_stand_in import Cluster, row
 from tests.waiting import PATIENCE
