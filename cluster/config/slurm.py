@@ -270,8 +270,12 @@ class Reconcile(Section):
     actions_per_hour: Annotated[Positive, Field(le=100_000), LOOP] = 120
     """Most actions in an hour that remove or restart machines without a request of Slurm's."""
     static: Annotated[Flag, LOOP] = False
-    """True if nodesets without elastic nodes are repaired too: machines are rebooted, and their hosts maintained or
-    reported; none is created or deleted."""
+    """True if nodesets without elastic nodes are repaired too: machines are rebooted, and their hosts reported; none is
+    created or deleted."""
+    maintain: Annotated[Flag, LOOP] = False
+    """True if announced maintenance of an idle static node's host begins at once, instead of in its window. It takes
+    the permission compute.instances.performMaintenance, which none of Google's own roles has: where Google refuses a
+    role with it, leave this out."""
     max_unavailable: Annotated[float, Strict(), Field(gt=0, le=1), LOOP] = 0.25
     """Largest part of a partition's nodes that it makes unavailable at the same time, 0 to 1; and that `up` does, where
     it recreates machines of nodes."""

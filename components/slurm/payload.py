@@ -258,6 +258,7 @@ def reconcile(config: ClusterConfig, elastic: Mapping[str, Any] | None) -> Recon
         "mode": settings.mode,
         "actions_per_hour": settings.actions_per_hour,
         "max_unavailable": settings.max_unavailable,
+        "maintain": settings.maintain,
         "cloud": elastic["cloud"],
         "nodesets": {
             name: ReconcileNodeset(

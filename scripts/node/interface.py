@@ -139,6 +139,7 @@ class Reconcile(TypedDict):
     mode: str  # act, advise or off
     actions_per_hour: int
     max_unavailable: float
+    maintain: bool  # hosts of idle static nodes, before their window
     cloud: ReconcileCloud
     nodesets: dict[str, ReconcileNodeset]
     spares: dict[str, Spares]

@@ -206,6 +206,7 @@ SAMPLES: list[Sample] = [
     ("slurm.job_account_gather", at("slurm", job_account_gather="cgroup"), Effect.RESTART),
     ("slurm.reconcile.mode", at("slurm", "reconcile", mode="advise"), Effect.NOTHING),
     ("slurm.reconcile.static", at("slurm", "reconcile", static=True), Effect.NOTHING),
+    ("slurm.reconcile.maintain", at("slurm", "reconcile", maintain=True), Effect.NOTHING),
     ("slurm.reconcile.actions_per_hour", at("slurm", "reconcile", actions_per_hour=10), Effect.NOTHING),
     ("slurm.reconcile.max_unavailable", at("slurm", "reconcile", max_unavailable=0.5), Effect.NOTHING),
     ("slurm.extra.*", at("slurm", extra={"priorityweightage": 5}), Effect.RECONFIGURE),

@@ -264,10 +264,14 @@ class TestController:
         row = told["fixed"]
         assert (row["nodes"], row["static"], row["templates"]) == ([], ["cloud-fixed-0", "cloud-fixed-1"], [])
         role = next(one for one in recording.all(ROLE) if "repair" in one.inputs["roleId"])
-        assert role.inputs["permissions"] == repair_permissions()
+        assert role.inputs["permissions"] == repair_permissions(of)
         refused = ("create", "delete", "use", "setMetadata", "setServiceAccount")
-        assert not [name for name in repair_permissions() if name.rpartition(".")[2] in refused]
-        assert "compute.instances.reset" in repair_permissions()
+        assert not [name for name in repair_permissions(of) if name.rpartition(".")[2] in refused]
+        assert "compute.instances.reset" in repair_permissions(of)
+        # No predefined role has this one, so a role has it only where it was asked for.
+        maintained = unchecked(nodesets={"cpu": CPU}, slurm={"reconcile": {"static": True, "maintain": True}})
+        for named in (reconcile_permissions, repair_permissions):
+            assert {*named(maintained)} - {*named(of)} == {"compute.instances.performMaintenance"}
         bound = [one.inputs for one in recording.all(ON_PROJECT) if "repair" in one.inputs["role"]]
         assert [row["condition"]["expression"] for row in bound] == [reconcile_condition(of, "fixed")]
         # That of elastic nodes alone may have machines act as an account.

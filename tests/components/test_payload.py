@@ -156,6 +156,7 @@ class TestReconcile:
             "mode": "act",
             "actions_per_hour": 120,
             "max_unavailable": 0.25,
+            "maintain": False,
             "cloud": self.CLOUD,
             "nodesets": {
                 "gpu": {

@@ -37,7 +37,7 @@ def spare(bring_up: Callable[..., Cluster]) -> Cluster:
             "late": {"nodesets": ["late"], "max_time": "45"},
         },
         # A job whose node was lost is eligible again once the credential of its first start has expired.
-        slurm={"extra": {"AuthInfo": "cred_expire=5", "SuspendTimeout": 20}},
+        slurm={"extra": {"AuthInfo": "cred_expire=5", "SuspendTimeout": 20}, "reconcile": {"maintain": True}},
         monitoring={"interval_seconds": 300},
     )
 

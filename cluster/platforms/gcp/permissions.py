@@ -118,6 +118,8 @@ FLEX: Mapping[str, tuple[str, ...]] = {
 whose a group is before it changes one. Deleting one deletes its instance group, for which Google asks apart."""
 _OF_ELASTIC = ("instances.bulkInsert", "instances.insert", "instances.delete")
 """Those that it calls for elastic nodes alone."""
+_MAINTAIN = "instances.performMaintenance"
+"""It takes a permission that no predefined role has. Google refuses a custom role with one that it does not know."""
 BINDINGS = 20
 """Conditions under which a policy binds one role to one account, at most (cloud.google.com/iam/quotas). A condition has
 at most 12 logical operators."""
@@ -156,14 +158,18 @@ def reconcile_permissions(config: ClusterConfig) -> list[str]:
     close = any(machine.machine_type.family.flex_placement for machine in elastic_machines(config))
     placed = placed or (flex and close)
     calls = {**RECONCILE, **(FLEX if flex else {})}
-    found = {permission for permissions in calls.values() for permission in permissions}
-    return sorted(found | ({PLACED} if placed else set()))
+    return sorted(_permissions(config, calls) | ({PLACED} if placed else set()))
 
 
-def repair_permissions() -> list[str]:
+def repair_permissions(config: ClusterConfig) -> list[str]:
     """Permissions of the custom role of a controller that repairs static nodes, in order."""
-    called = (permissions for method, permissions in RECONCILE.items() if method not in _OF_ELASTIC)
-    return sorted({permission for permissions in called for permission in permissions})
+    calls = {method: permissions for method, permissions in RECONCILE.items() if method not in _OF_ELASTIC}
+    return sorted(_permissions(config, calls))
+
+
+def _permissions(config: ClusterConfig, calls: Mapping[str, tuple[str, ...]]) -> set[str]:
+    called = (one for method, one in calls.items() if method != _MAINTAIN or config.slurm.reconcile.maintain)
+    return {permission for permissions in called for permission in permissions}
 
 
 def reconcile_condition(config: ClusterConfig, nodeset: str) -> str:

@@ -122,7 +122,7 @@ class Identity(pulumi.ComponentResource):
             "controller",
             title=f"Static nodes of the cluster {config.name}",
             description="What the controller needs to reboot the machines of static nodes, and to report their hosts",
-            permissions=repair_permissions(),
+            permissions=repair_permissions(config),
             conditions={
                 f"{nodeset}-static": (f"the nodeset {nodeset}", reconcile_condition(config, nodeset))
                 for nodeset in repaired_nodesets(config)

@@ -183,6 +183,8 @@ class World:
     instances: Mapping[str, tuple[Instance, ...]]
     nodesets: Mapping[str, ReconcileNodeset]
     max_unavailable: float = 0.25
+    maintain: bool = True
+    """Whether hosts of static nodes are maintained on request."""
     seen: Mapping[str, Seen] = field(default_factory=dict)
     pending: Mapping[str, Pending] = field(default_factory=dict)
     cooling: Mapping[str, Cooling] = field(default_factory=dict)
@@ -367,7 +369,7 @@ class Case:
         return (
             one is not None
             and one.maintenance == "PENDING"
-            and (self.elastic or (one.reschedules and not self.within(self.repair.maintain)))
+            and (self.elastic or (self.world.maintain and one.reschedules and not self.within(self.repair.maintain)))
         )
 
     @property

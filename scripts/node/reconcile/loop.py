@@ -155,7 +155,8 @@ class Loop:
         }
         world = World(
             now=now, nodes=nodes, instances=found, nodesets=self.settings["nodesets"],
-            max_unavailable=self.settings["max_unavailable"], pending=record.pending, cooling=record.cooling,
+            max_unavailable=self.settings["max_unavailable"], maintain=self.settings["maintain"],
+            pending=record.pending, cooling=record.cooling,
             retry=record.retry, repairs=record.repairs, hosts=record.hosts, waits=frozenset(record.waits),
             known=frozenset(rows), unsafe=unsafe, awake=record.awake,
         )  # fmt: skip

@@ -39,6 +39,7 @@ def settings(count: int = 8, **given: Any) -> Reconcile:
         "mode": "act",
         "actions_per_hour": 100_000,
         "max_unavailable": 1.0,
+        "maintain": True,
         "cloud": {
             "project": "p",
             "zone": "us-central1-a",
