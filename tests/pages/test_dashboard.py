@@ -161,8 +161,9 @@ def test_every_dashboard_is_drawn_within_its_axes_and_names_are_text(
 ):
     prometheus.nodes = 24
     outside = """[...document.querySelectorAll('.panel > svg')].filter(svg => [...svg.querySelectorAll('path, circle')]
-        .some(one => { const box = one.getBBox(); return box.y < 19 || box.y + box.height > 191 || box.x < 61
-        || box.x + box.width > 553 })).map(svg => svg.ariaLabel)"""
+        .some(one => { const box = one.getBBox(), r = one.r?.baseVal.value ?? 0;  // the centre of a sample's mark
+        return box.y + r < 19 || box.y + box.height - r > 191 || box.x + r < 61 || box.x + box.width - r > 553 }))
+        .map(svg => svg.ariaLabel)"""
     with browser.page(served.url, width=400) as page:
         for dashboard in DASHBOARDS:
             page.evaluate(f"location.hash = '{dashboard.name}{'=7' if dashboard.name == 'job' else ''}'")
