@@ -29,6 +29,10 @@ class LazyCommand(TyperCommand):
 
     def make_context(self, info_name: str | None, args: list[str], *more: Any, **extra: Any) -> Any:  # noqa: ANN401
         """Import the module, and parse the command line with the parameters of its function."""
+        if args and not args[0].startswith("-"):
+            from cli.stack import project  # completion and --help do without
+
+            project.begin_unlock(args[0])
         return self.load().make_context(info_name, args, *more, **extra)
 
     def load(self) -> TyperCommand:

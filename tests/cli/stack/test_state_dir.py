@@ -11,7 +11,8 @@ import pytest
 from cli.errors import CliError
 from cli.stack import project, rehearsals, state_dir
 from cluster.platforms.gcp import platform as google_platform
-from tests.cli.conftest import CLOUD, Hpc
+from engine.state.crypter import Crypter, derive
+from tests.cli.conftest import CLOUD, Hpc, made
 
 pytestmark = pytest.mark.usefixtures("root")
 Tool = Callable[[str, str], Path]
@@ -200,3 +201,31 @@ class TestEnvironment:
         env = state_dir.environment()
         assert (env["PULUMI_BACKEND_URL"], env["PULUMI_CONFIG_PASSPHRASE"]) == ("gs://bucket", "mine")
         assert "PULUMI_CONFIG_PASSPHRASE_FILE" not in env
+
+
+class TestKeyOfSecrets:
+    @pytest.fixture(autouse=True)
+    def state(self, root: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+        monkeypatch.setenv("PULUMI_CONFIG_PASSPHRASE", "mine")
+        file = made()
+        derive.cache_clear()
+        return file
+
+    def test_is_derived_once_where_it_was_begun(self, state: Path) -> None:
+        project.begin_unlock("dev")
+        assert derive.cache_info().misses == 1
+        latest = json.loads(state.read_text())["checkpoint"]["latest"]
+        Crypter(state_dir.passphrase, latest["secrets_providers"]["state"]["salt"]).unlock()
+        assert derive.cache_info()[:2] == (1, 1)
+
+    def test_is_begun_before_the_commands_module_is_imported(self, hpc: Hpc, monkeypatch: pytest.MonkeyPatch) -> None:
+        begun = []
+        monkeypatch.setattr(project, "begin_unlock", begun.append)
+        hpc("outputs", "dev")
+        hpc("outputs", "--help")
+        assert begun == ["dev"]
+
+    @pytest.mark.parametrize("name", ["other", "../dev", "*", "d ev"])
+    def test_is_not_begun_for_a_name_without_state(self, name: str) -> None:
+        project.begin_unlock(name)
+        assert derive.cache_info().misses == 0
