@@ -12,11 +12,25 @@ from cluster.monitoring.alerts import ALERTS
 from scripts.node.health.kinds import KINDS
 from tests.e2e.cluster import Cluster
 
+ASK = """
+import json, sys
+sys.path.insert(0, "/usr/local/lib/hpc/node")
+from monitoring import prometheus
+for path in sys.stdin:
+    try:
+        print(json.dumps(prometheus.data(path.strip())), flush=True)
+    except (OSError, ValueError) as error:
+        print(json.dumps(str(error)), flush=True)
+"""
+"""Answers each line with what Prometheus answers to that path, or why it does not."""
+
 
 def prometheus(cluster: Cluster, path: str, machine: str = "controller") -> Any:
-    """An answer of Prometheus."""
-    line = f"import json; from monitoring import prometheus; print(json.dumps(prometheus.data('{path}')))"
-    return json.loads(cluster.inside(machine, f'cd /usr/local/lib/hpc/node && python3 -c "{line}"'))
+    """An answer of Prometheus. Raises RuntimeError if there is none."""
+    answer = json.loads(cluster.answer(machine, ASK, path))
+    if isinstance(answer, str):
+        raise RuntimeError(answer)
+    return answer
 
 
 def fired(cluster: Cluster, seconds: float) -> set[str]:
