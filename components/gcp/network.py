@@ -9,14 +9,13 @@ from pulumi_gcp import compute, servicenetworking
 from cluster.config import ClusterConfig
 from cluster.config.network import ExistingNetwork
 from cluster.monitoring.files import PROMETHEUS_PORT
+from cluster.platforms.gcp import iap
 from cluster.platforms.gcp.address_plan import NAT_ADDRESSES, Plan, fabric_of, plan, reserved
 from cluster.platforms.gcp.filesystems.registry import file_systems
 from cluster.platforms.gcp.names import labels, place
 from cluster.roster import monitoring_machine
 from components.gcp.services import Barrier
 
-IAP = "35.235.240.0/20"
-"""Source addresses of Identity-Aware Proxy's tunnels (cloud.google.com/iap/docs/using-tcp-forwarding)."""
 LNET_PORT = 988
 """Lustre's own."""
 EVERYTHING: Mapping[str, list[str] | None] = {"tcp": ["0-65535"], "udp": ["0-65535"], "icmp": None}
@@ -38,7 +37,7 @@ def firewalls(
         called = f"{config.name}-{part}"
         return allow(f"{name}-{part}", called, network, sources, allows=allows, tags=tags, project=project, opts=opts)
 
-    rules: list[pulumi.Resource] = [rule("internal", [ranges.system], EVERYTHING), rule("iap", [IAP], SSH)]
+    rules: list[pulumi.Resource] = [rule("internal", [ranges.system], EVERYTHING), rule("iap", [iap.SOURCES], SSH)]
     if config.network.admin_cidrs:
         rules.append(rule("admin", list(config.network.admin_cidrs), SSH, [f"{config.name}-login"]))
     services = [cidr for cidr in (ranges.managed, ranges.filestore) if cidr]

@@ -6,7 +6,7 @@ continued by the next process: what there is stands in one file, written after e
 networks, permissions and quotas, nor the metadata server on the machines. A controller with `failover` is an instance
 too, whose machine stays when the instance is deleted, as its disks do; the program that brings it back runs here.
 
-Faults are set while it runs, under /lab/ with the same token: see `Faults`, and lab/google/faults.py.
+Faults are set while it runs, under /lab/ with the same token: see `Faults`, and `FaultClient` in fault_day.py.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The resources that a program registered, as a listing that can be reviewed."""
+"""The resources that a program registered, as a listing that can be reviewed; machines on Google Cloud to register."""
 
 import hashlib
 import json
@@ -9,11 +9,34 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+import pulumi
+
+from cluster.config import ClusterConfig
+from cluster.roster import MachineSpec
+from components.gcp.machines.identity import Identity
+from components.gcp.machines.machines import MachineArgs, Machines
+from components.gcp.network import Network
+from components.slurm.keys import ClusterKeys
 from tests.harness import Recording, Registered
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "gcp"
 PLAIN = re.compile(r"[\w./@*+:-]+( [\w./@*+:-]+)*")
 """Text that needs no quotes."""
+
+IMAGE = "projects/my-project/global/images/ours"
+
+
+def google_machines(
+    config: ClusterConfig,
+    metadata: Callable[[MachineSpec, Identity], Mapping[str, pulumi.Input[str]]],
+    image: str = IMAGE,
+) -> Machines:
+    """Register the machines of the cluster `cloud` with their networks and accounts."""
+    network, identity = Network("cloud-network", config), Identity("cloud-identity", config, ClusterKeys("cloud"))
+    args = MachineArgs(
+        config=config, network=network, identity=identity, image=image, metadata=lambda spec: metadata(spec, identity)
+    )
+    return Machines("cloud-machines", args)
 
 
 def graph(recording: Recording, only: Callable[[Registered], bool] = lambda _: True) -> str:

@@ -10,16 +10,12 @@ import pulumi
 import pytest
 
 from cluster.config import ClusterConfig
-from cluster.platforms.gcp.permissions import reconcile_condition, reconcile_permissions, repair_permissions, roles
+from cluster.platforms.gcp.permissions import reconcile_condition, reconcile_permissions, repair_permissions
 from cluster.roster import machines
 from cluster.slurm.script_tree import tree
 from components.deploy import deploy as deploy_on_platform
-from components.gcp.machines.identity import Identity
-from components.gcp.machines.machines import MachineArgs, Machines
-from components.gcp.network import Network
-from components.slurm.keys import ClusterKeys
 from tests.clouds import A3, unchecked
-from tests.components.graphs import graph
+from tests.components.graphs import google_machines, graph
 from tests.harness import ROOT, Recording, deploy
 
 TEMPLATE = "gcp:compute/instanceTemplate:InstanceTemplate"
@@ -48,13 +44,7 @@ def _made(told: str, nodesets: str) -> Recording:
     of = config(**json.loads(nodesets))
 
     def program() -> None:
-        network = Network("cloud-network", of)
-        identity = Identity("cloud-identity", of, ClusterKeys("cloud"))
-        image = "projects/my-project/global/images/ours"
-        args = MachineArgs(
-            config=of, network=network, identity=identity, image=image, metadata=lambda spec: {told: spec.roles[0]}
-        )
-        found = Machines("cloud-machines", args)
+        found = google_machines(of, lambda spec, _: {told: spec.roles[0]})
         pulumi.export("templates", found.templates)
         pulumi.export("order", [one.spec.name for one in found.machines])
 
@@ -100,16 +90,6 @@ class TestTemplates:
         before, after = templates(made()), templates(made(told="others"))
         changed = {name for name in before if before[name] != after[name]}
         assert changed == set(before) - {"cloud-cpu-template"}
-
-    def test_names_that_google_takes_are_made_of_theirs(self):
-        for one in made().all(TEMPLATE):
-            assert re.fullmatch("[a-z][-a-z0-9]*", one.name)
-
-    def test_a_nodeset_without_static_nodes(self):
-        recording = made(cpu={**CPU, "count": {"min": 0, "max": 4}})
-        assert set(templates(recording)) == {"cloud-cpu-on-demand"}
-        assert recording.all(NODE) == []
-        assert "cloud-node" in [one.inputs["accountId"] for one in recording.all(ACCOUNT)]
 
 
 class TestOrder:
@@ -217,10 +197,6 @@ class TestRights:
             *(f"instanceGroupManagers.{verb}" for verb in ("create", "delete", "get", "list", "update", "use")),
             "instanceGroups.delete",
         }
-
-    def test_who_runs_up_needs_the_role_that_makes_roles(self):
-        assert "roles/iam.roleAdmin" in roles(config())
-        assert "roles/iam.roleAdmin" not in roles(config(cpu={**CPU, "count": 2}))
 
 
 class TestController:

@@ -12,13 +12,9 @@ import pytest
 from cluster.config import ClusterConfig
 from cluster.platforms.gcp.permissions import failover_condition, failover_permissions, roles
 from components.gcp.access import Access
-from components.gcp.flex.design import TEMPLATE_KEY
-from components.gcp.machines.identity import Identity
-from components.gcp.machines.machines import MachineArgs, Machines
-from components.gcp.network import Network
-from components.slurm.keys import ClusterKeys
+from components.gcp.bake.design import TEMPLATE_KEY
 from tests.clouds import google
-from tests.components.graphs import graph
+from tests.components.graphs import google_machines, graph
 from tests.harness import Recording, deploy
 
 CONTROLLER, INSTANCE = "pulumi-python:dynamic/gcp:Controller", "gcp:compute/instance:Instance"
@@ -37,13 +33,7 @@ def made(told: str = "orders", mode: str = "act") -> Recording:
     of = config(controller={"failover_mode": mode})
 
     def program() -> None:
-        network = Network("cloud-network", of)
-        identity = Identity("cloud-identity", of, ClusterKeys("cloud"))
-        image = "projects/my-project/global/images/ours"
-        args = MachineArgs(
-            config=of, network=network, identity=identity, image=image, metadata=lambda spec: {told: spec.roles[0]}
-        )
-        found = Machines("cloud-machines", args)
+        found = google_machines(of, lambda spec, _: {told: spec.roles[0]})
         controller = found.machines[0]
         reach = Access(of).reach(
             controller.spec,

@@ -97,12 +97,6 @@ class TestBake:
         # Nodes are made from it until the next one is there.
         assert not one.request.deleteBeforeReplace
 
-    @pytest.mark.parametrize("options", [{"preview": True}, {"unknown": True}])
-    def test_a_preview_asks_nobody(self, options: dict[str, bool], monkeypatch: pytest.MonkeyPatch):
-        monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", "/nonexistent")
-        (one,) = made(google(image=JAMMY), **options).all(BAKED)
-        assert one.inputs["digest"] in one.inputs["image"]
-
     def test_the_provider_makes_what_the_component_asks_for(self):
         with FakeCompute() as fake:
             inputs: dict[str, Any] = {**bake_of(nodesets={"gpu": A3}), "endpoint": fake.endpoint, "pace": PATIENT}

@@ -9,12 +9,8 @@ from typing import Any
 import pulumi
 import pytest
 
-from components.gcp.machines.identity import Identity
-from components.gcp.machines.machines import MachineArgs, Machines
-from components.gcp.network import Network
-from components.slurm.keys import ClusterKeys
 from tests.clouds import A3, EXASCALER, google
-from tests.components.graphs import graph, hold
+from tests.components.graphs import IMAGE, google_machines, graph, hold
 from tests.contract.seen import record
 from tests.harness import FLEX, Recording, Registered, deploy
 
@@ -49,22 +45,13 @@ def _made(given: str) -> Recording:
     """Once for all tests: none of them changes what it looks at."""
     changes: dict[str, Any] = json.loads(given)
     options = {key: changes.pop(key) for key in ("preview", "unknown") if key in changes}
-    image = changes.pop("path", "projects/my-project/global/images/ours")
+    image = changes.pop("path", IMAGE)
     told = changes.pop("told", "orders")
     config = google(**changes)
 
     def program() -> None:
-        network = Network("cloud-network", config)
-        identity = Identity("cloud-identity", config, ClusterKeys("cloud"))
-        found = Machines(
-            "cloud-machines",
-            MachineArgs(
-                config=config,
-                network=network,
-                identity=identity,
-                image=image,
-                metadata=lambda spec: {told: pulumi.Output.json_dumps(identity.versions(spec))},
-            ),
+        found = google_machines(
+            config, lambda spec, identity: {told: pulumi.Output.json_dumps(identity.versions(spec))}, image
         )
         pulumi.export("machines", {one.spec.name: one.summary for one in found.machines})
         pulumi.export("ids", {one.spec.name: [one.instance_id, one.boot_id] for one in found.machines})

@@ -10,6 +10,7 @@ import pulumi_gcp
 import pytest
 
 from cluster.config import ClusterConfig
+from cluster.platforms.gcp import iap
 from cluster.platforms.gcp.filesystems import registry
 from cluster.platforms.gcp.filesystems.base import Need
 from cluster.platforms.gcp.permissions import (
@@ -25,7 +26,6 @@ from cluster.platforms.gcp.permissions import (
 )
 from cluster.platforms.gcp.request import describe_request
 from cluster.roster import machines
-from components.gcp.network import IAP
 from tests import clouds
 from tests.cluster import stacks
 from tests.contract.seen import MACHINES, Seen, modes, record, texts
@@ -217,7 +217,7 @@ class TestOtherTenants:
         subnets = {one.inputs["ipCidrRange"] for one in google(made) if one.type.endswith(":Subnetwork")}
         for one in google(made):
             if one.type.endswith(":Firewall") and one.name.endswith(("-internal", "-iap")):
-                assert set(one.inputs["sourceRanges"]) <= subnets | {IAP}
+                assert set(one.inputs["sourceRanges"]) <= subnets | {iap.SOURCES}
 
 
 class TestServices:

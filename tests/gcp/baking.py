@@ -101,7 +101,7 @@ _FORKS.set_forkserver_preload(
         "google.auth.credentials",
         "components.gcp.bake.resource",
         "components.gcp.flex.node",
-        "components.gcp.elastic.sweep",
+        "components.gcp.instances",
     ]
 )
 

@@ -23,15 +23,16 @@ from tests.gcp.baking import HASTY, PATIENT, deleted_and_killed
 TEMPLATE = "projects/p/global/instanceTemplates/gpu-spot"
 FOLDER = "projects/p/zones/us-central1-a/instances"
 
-
 OURS = {"hpc-cluster": "a3", "hpc-nodeset": "gpu", "hpc-made-by": "reconcile"}
+NEARLY = [
+    {},
+    *({**OURS, key: wrong} for key, value in OURS.items() for wrong in (f"{value}3", "other")),
+    *({key: OURS[key] for key in OURS if key != missing} for missing in OURS),
+]
 WORLDS = st.dictionaries(
     st.sampled_from([f"a3-gpu-{index}" for index in range(8)]),
     st.tuples(
-        st.one_of(
-            st.just(OURS),
-            st.fixed_dictionaries({}, optional={key: st.sampled_from([value, "other"]) for key, value in OURS.items()}),
-        ),
+        st.one_of(st.just(OURS), st.sampled_from(NEARLY)),
         st.sampled_from("PROVISIONING STAGING RUNNING STOPPING TERMINATED SUSPENDED REPAIRING".split()),
     ),
 )
@@ -117,24 +118,6 @@ class TestSweep:
         assert there(fake) == []
         assert [path.rpartition("/")[2] for path in fake.groups] == ["a3-cpu-flex-cpu0"]
 
-    @pytest.mark.parametrize(
-        "labels",
-        [
-            {"hpc-cluster": "a3", "hpc-nodeset": "gpu"},
-            {"hpc-cluster": "a3", "hpc-nodeset": "cpu", "hpc-made-by": "reconcile"},
-            {"hpc-cluster": "a33", "hpc-nodeset": "gpu", "hpc-made-by": "reconcile"},
-            {"hpc-cluster": "a3", "hpc-nodeset": "gpu", "hpc-made-by": "alice"},
-            {},
-        ],
-    )
-    def test_others_stay(self, fake: FakeElastic, loop: ComputeEngine, labels: dict[str, str]):
-        create(loop, "a3-gpu-0")
-        fake.world.machines[f"{FOLDER}/other"] = Machine(
-            {"name": "other", "labels": labels, "status": "RUNNING"}, [None]
-        )
-        delete(fake)
-        assert there(fake) == ["other"]
-
     def test_one_that_is_another_by_now_stays(self, fake: FakeElastic, loop: ComputeEngine):
         create(loop, "a3-gpu-0")
 
@@ -212,15 +195,6 @@ class TestSweep:
         fake.after = again
         with pytest.raises(BakeError, match=r"(?s)still has instances.*a3-gpu-0.*stop the service hpc-reconcile"):
             delete(fake, pace=HASTY)
-
-    def test_errors_name_no_traceback_and_the_next_run_goes_on(self, fake: FakeElastic, loop: ComputeEngine):
-        create(loop, "a3-gpu-0", "a3-gpu-1")
-        fake.faults = {"instances.delete": Fault(errors=[{"code": "INTERNAL_ERROR", "message": "Code: 1"}])}
-        with pytest.raises(BakeError, match=r"(?s)could not delete a3-gpu-0.*INTERNAL_ERROR: Code: 1"):
-            delete(fake)
-        fake.faults = {}
-        delete(fake)
-        assert there(fake) == []
 
     @pytest.mark.parametrize("number", [1, 3, 5, 8])
     def test_a_killed_run_is_continued(self, fake: FakeElastic, loop: ComputeEngine, number: int):
@@ -306,7 +280,8 @@ local.Command("controller", delete="echo controller >> order", opts=pulumi.Resou
         create(loop, "a3-gpu-0")
         fake.faults = {"instances.delete": Fault(errors=[{"code": "INTERNAL_ERROR", "message": "Code: 1"}])}
         (failed,) = [event for event in run("destroy", ok=False) if isinstance(event, events.StepFailed)]
-        assert failed.message.startswith("could not delete a3-gpu-0")
+        assert re.match(r"(?s)could not delete a3-gpu-0.*INTERNAL_ERROR: Code: 1", failed.message)
+        assert "Traceback" not in failed.message
         assert "gpu-template" not in (tmp_path / "order").read_text()
         fake.faults = {}
         run("destroy")

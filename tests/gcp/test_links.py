@@ -3,7 +3,7 @@
 import shlex
 from urllib.parse import parse_qs, unquote, urlsplit
 
-from cluster.platforms.gcp.links import console_links, ssh_commands
+from components.gcp.deploy import console_links, ssh_commands
 from tests.gcp.test_access import PUBLIC, config
 
 USERS = [{"name": "alice", "uid": 2001, "account": "research"}]

@@ -61,7 +61,7 @@ def search_domains(config: ClusterConfig) -> list[str]:
     are (cloud.google.com/compute/docs/internal-dns: NAME.ZONE.c.PROJECT.internal)."""
     where, other = place(config), config.controller.failover_zone
     zones = (where.zone, other) if config.controller.failover and other else ()
-    return [f"{one}.c.{where.project}.internal" for one in zones]
+    return [f"{zone}.c.{where.project}.internal" for zone in zones]
 
 
 def watch_name(config: ClusterConfig) -> str:
@@ -70,7 +70,7 @@ def watch_name(config: ClusterConfig) -> str:
 
 
 WATCH_PORT = 8775
-"""At which that machine answers the controller."""
+"""The port at which the controller reads the status of that machine."""
 
 
 def watch_url(config: ClusterConfig) -> str:

@@ -97,13 +97,13 @@ def _describe_elastic(config: ClusterConfig) -> list[str]:
     asked = elastic_asks(config)
     if not asked:
         return []
-    count = sum(one.count for one in asked)
-    gpus = sum(one.count * one.gpu.count for one in asked if one.gpu)
-    nics = sum(one.count * len(one.machine_type.family.fabric.host_nics) for one in asked)
-    nics += sum(one.count * one.machine_type.family.fabric.nics for one in asked)
+    count = sum(ask.count for ask in asked)
+    gpus = sum(ask.count * ask.gpu.count for ask in asked if ask.gpu)
+    fabrics = [(ask.count, ask.machine_type.family.fabric) for ask in asked]
+    nics = sum(count * (len(fabric.host_nics) + fabric.nics) for count, fabric in fabrics)
     sizes = ", ".join(f"{size:,} GB of {kind}" for kind, size in _of_machines(config, elastic_machines(config)))
     return [
-        *(f"up to {one.line}" for one in asked),
+        *(f"up to {ask.line}" for ask in asked),
         *(
             f"jobs on {name} may wait for hours in the queue of flex start, which costs nothing; then all machines of "
             f"a job are paid for until it has ended and they were idle, {way.flex.max_run} at most"

@@ -15,6 +15,8 @@ BOOTED_LABEL = "hpc-booted"
 OWNER_LABEL = "hpc-owner"
 """Label of an image: which resource of the state has it. A forced replacement takes over the existing image,
 which the old resource must not delete then."""
+TEMPLATE_KEY = "hpc-template"
+"""Metadata key of an instance with the template that it was made from: one of another template is recreated."""
 BUILDER_ENDING, TRIAL_ENDING = "-builder", "-trial"
 TRIAL_TYPE = "e2-standard-2"
 """Machine type of a trial: the smallest that boots as fast as those of a cluster, and takes the same network driver."""
@@ -107,6 +109,11 @@ class Bake:
 def image_link(project: str, image: str) -> str:
     """An image of a project, as every resource of Google's takes it."""
     return f"projects/{project}/global/images/{image}"
+
+
+def mark_of(template: str) -> str:
+    """A hash of a template's name, which is unique to each template: the value of TEMPLATE_KEY."""
+    return hashlib.sha256(template.rpartition("/")[2].encode()).hexdigest()[:16]
 
 
 def bake_of(props: Mapping[str, Any]) -> Bake:

@@ -21,7 +21,7 @@ from components.gcp.bake.design import (
 )
 
 REPLACES_IMAGE = ("project", "content")
-"""Inputs that make it another image. The others are its name and how it is made, and matter only for a new one."""
+"""Inputs whose change is another image. The others say how an image is called and made: only a new one heeds them."""
 OWN = ("image", "digest")
 """Inputs that an image keeps for as long as it is there, whatever a newer program would call it."""
 KEPT_BACK = ("script", "trial")
@@ -99,7 +99,7 @@ class BakedImage(DynamicResource, module="gcp", name="BakedImage"):
 
 
 class LeftoversProvider(ActionProvider):
-    """Creates nothing: what it removes is created by bakes. Another zone has other builders; images are in none."""
+    """Creates nothing, and removes what killed bakes left. Builders are in a zone, images in none."""
 
     ID = "{project}/{cluster}"
     LEAVES_NOTHING = False
@@ -107,7 +107,7 @@ class LeftoversProvider(ActionProvider):
     ACTED_ON = ("zone",)
 
     def act(self, _news: Mapping[str, Any], olds: Mapping[str, Any] | None, /) -> None:
-        """Remove builders from the zone that is left. The next bake takes over what the last one left."""
+        """Remove builders from the zone that the stack leaves. In the same zone the next bake takes them over."""
         if olds:
             with without_traceback(BakeError):
                 _remove_builders(olds)

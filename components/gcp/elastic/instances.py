@@ -19,10 +19,10 @@ class ElasticInstancesProvider(ActionProvider):
     def delete(self, _id: str, _props: dict[str, Any]) -> None:
         """Delete the nodeset's elastic instances, and wait until they are gone; a killed run continues here."""
         # Google's client takes seconds to import: only what calls Google imports it.
-        from components.gcp.elastic import sweep  # noqa: PLC0415
+        from components.gcp import instances  # noqa: PLC0415
 
         with without_traceback(BakeError):
-            sweep.delete_instances(_props, report)
+            instances.delete_instances(_props, report)
 
 
 class ElasticInstances(Action, module="gcp", name="ElasticInstances"):

@@ -10,8 +10,7 @@ import pulumi
 from pulumi.dynamic import CreateResult, DiffResult, ReadResult, ResourceProvider, UpdateResult
 
 from components.dynamic import DynamicResource, changed, given, report, without_traceback
-from components.gcp.bake.design import BakeError
-from components.gcp.flex.design import TEMPLATE_KEY, mark_of
+from components.gcp.bake.design import TEMPLATE_KEY, BakeError, mark_of
 
 PLACE = ("project", "zones", "name", "cluster")
 IN_PLACE = ("body", "labels", "metadata")
@@ -20,15 +19,15 @@ IN_PLACE = ("body", "labels", "metadata")
 class ControllerProvider(ResourceProvider):
     """The zone is no input: the machine that watches the controller may have moved it since the last run.
 
-    What is new in its body recreates it on its disks, where it is; labels and metadata change in place.
+    A change of its body recreates it on its disks, in the zone where it is; labels and metadata change in place.
     """
 
     def create(self, props: dict[str, Any]) -> CreateResult:
-        """Create it in its first zone, or take over the one that there is."""
+        """Create it in its first zone, or take over the instance that is there already."""
         return CreateResult(f"{props['project']}/{props['name']}", _started(props))
 
     def diff(self, _id: str, _olds: dict[str, Any], _news: dict[str, Any]) -> DiffResult:
-        """Compare inputs alone: a refresh finds where it is."""
+        """Compare inputs alone: only a refresh asks Google for the zone."""
         replaces = changed(_olds, _news, PLACE)
         body = changed(_olds, _news, ("body",))
         return DiffResult(
@@ -44,30 +43,28 @@ class ControllerProvider(ResourceProvider):
     def read(self, id_: str, props: dict[str, Any]) -> ReadResult:
         """Find it in either zone."""
         with without_traceback(BakeError):
-            compute = _google().current(_named(props))
+            compute = _google().controller(_named(props))
             found = compute.node()
         if found is None:
             return ReadResult("", given(props))
-        return ReadResult(id_, {**given(props), "boot_id": str(found.id), "zone": compute.wanted.zone})
+        return ReadResult(id_, {**given(props), "boot_id": str(found.id), "zone": compute.zone})
 
     def delete(self, _id: str, _props: dict[str, Any]) -> None:
         """Delete it in both zones. Its disks stay: they are resources of their own."""
-        from components.gcp.flex.start import remove  # noqa: PLC0415
-
         with without_traceback(BakeError):
-            for compute in _google().every(_named(_props)):
-                remove(compute)
+            for compute in _google().controllers(_named(_props)):
+                _google().remove(compute)
 
 
 def _google() -> ModuleType:
     # Google's client takes seconds to import, and a preview does not need it: imported where Google is called.
-    from components.gcp.failover import create  # noqa: PLC0415
+    from components.gcp import instances  # noqa: PLC0415
 
-    return create
+    return instances
 
 
 def _named(props: Mapping[str, Any]) -> dict[str, Any]:
-    """The inputs with the name of the body, by which a machine of another one is recognized."""
+    """The inputs with the hash of the body as template, by which an instance of another body is recognized."""
     return {**props, "template": digest(props["body"])}
 
 
@@ -76,14 +73,12 @@ def digest(body: str) -> str:
 
 
 def _started(props: dict[str, Any]) -> dict[str, Any]:
-    from components.gcp.flex.start import start  # noqa: PLC0415
-
     with without_traceback(BakeError):
-        compute = _google().current(_named(props))
-        if compute.wanted.zone != props["zones"][0]:
-            report(f"{props['name']} is in {compute.wanted.zone}, and stays there")
-        found = start(compute, report)
-    return {**given(props), "boot_id": str(found.id), "zone": compute.wanted.zone}
+        compute = _google().controller(_named(props))
+        if compute.zone != props["zones"][0]:
+            report(f"{props['name']} is in {compute.zone}, and stays there")
+        found = _google().start(compute, report)
+    return {**given(props), "boot_id": str(found.id), "zone": compute.zone}
 
 
 class FailoverController(DynamicResource, module="gcp", name="Controller"):

@@ -9,8 +9,9 @@ from pulumi.dynamic import CreateResult, DiffResult, ReadResult, ResourceProvide
 
 from components.dynamic import Action, ActionProvider, DynamicResource, changed, given, report, without_traceback
 from components.gcp.bake.design import BakeError
-from components.gcp.flex.design import all_wanted, wanted_of
 
+NODE_ID = "projects/{project}/zones/{zone}/instances/{name}"
+"""The id of a node: the path of its instance."""
 REPLACES = ("project", "zone", "name", "cluster", "template")
 IN_PLACE = ("labels", "metadata")
 PROVIDERS_OWN = "gcp:compute/instanceFromTemplate:InstanceFromTemplate"
@@ -23,7 +24,7 @@ class FlexRequestProvider(ActionProvider):
     """Creates nothing. It is in the state before Google is asked for the machine, so that deleting it deletes what a
     killed run asked for."""
 
-    ID = "projects/{project}/zones/{zone}/instances/{name}/request"
+    ID = f"{NODE_ID}/request"
     LEAVES_NOTHING = False
     PLACE, ACTED_ON = ("project", "zone", "name", "cluster"), ()
     DELETED_FIRST = True
@@ -31,14 +32,14 @@ class FlexRequestProvider(ActionProvider):
     def delete(self, _id: str, _props: dict[str, Any]) -> None:
         """Delete what a killed run asked for; nothing, where the node itself was in the state."""
         with without_traceback(BakeError):
-            _google().remove(_google().FlexCompute(wanted_of(_props)))
+            _google().remove(_google().FlexCompute(_props))
 
 
 class FlexQueueProvider(ActionProvider):
     """Asks for all nodes before the first is waited for: engines wait for few at a time, and the first to come would be
-    paid for meanwhile. What it asked for is the requests' to delete.
+    paid for meanwhile. The resources FlexRequest delete what it asked for.
 
-    Whatever changes, nodes that are not there are asked for: all at once, not as each is updated.
+    At each change it asks for all nodes that are missing, at once and not as each is updated.
     """
 
     ID = "{project}/{zone}/{cluster}"
@@ -47,18 +48,18 @@ class FlexQueueProvider(ActionProvider):
 
     def act(self, news: Mapping[str, Any], _olds: Mapping[str, Any] | None, /) -> None:
         with without_traceback(BakeError):
-            _google().ask_all(all_wanted(news), report)
+            _google().ask_all(news, report)
 
     def read(self, id_: str, props: dict[str, Any]) -> ReadResult:
         """Gone where a node is: the next `up` asks for all that ended."""
         with without_traceback(BakeError):
-            return ReadResult("" if _google().missing(all_wanted(props)) else id_, given(props))
+            return ReadResult("" if _google().missing(props) else id_, given(props))
 
 
 class FlexNodeProvider(ResourceProvider):
     def create(self, props: dict[str, Any]) -> CreateResult:
         """Ask for the machine and wait, or go on waiting for what an interrupted run asked for."""
-        return CreateResult(wanted_of(props).link, _started(props))
+        return CreateResult(NODE_ID.format(**props), _started(props))
 
     def diff(self, _id: str, _olds: dict[str, Any], _news: dict[str, Any]) -> DiffResult:
         """Another template is another machine; metadata and labels are changed in place."""
@@ -76,25 +77,25 @@ class FlexNodeProvider(ResourceProvider):
 
     def read(self, id_: str, props: dict[str, Any]) -> ReadResult:
         with without_traceback(BakeError):
-            found = _google().FlexCompute(wanted_of(props)).node()
+            found = _google().FlexCompute(props).node()
         return ReadResult(id_, _outputs(props, found)) if found is not None else ReadResult("", given(props))
 
     def delete(self, _id: str, _props: dict[str, Any]) -> None:
         """Delete the machine; it may have ended already."""
         with without_traceback(BakeError):
-            _google().remove(_google().FlexCompute(wanted_of(_props)))
+            _google().remove(_google().FlexCompute(_props))
 
 
 def _google() -> ModuleType:
     # Google's client takes seconds to import, and a preview does not need it: imported where Google is called.
-    from components.gcp.flex import start  # noqa: PLC0415
+    from components.gcp import instances  # noqa: PLC0415
 
-    return start
+    return instances
 
 
 def _started(props: dict[str, Any]) -> dict[str, Any]:
     with without_traceback(BakeError):
-        return _outputs(props, _google().start(_google().FlexCompute(wanted_of(props)), report))
+        return _outputs(props, _google().start(_google().FlexCompute(props), report))
 
 
 def _outputs(props: Mapping[str, Any], found: Any) -> dict[str, Any]:  # noqa: ANN401 - Google's own class

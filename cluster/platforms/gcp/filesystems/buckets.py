@@ -1,6 +1,5 @@
 """Buckets of Cloud Storage, by GCS FUSE."""
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 
 from cluster.config.cluster import ClusterConfig
@@ -47,10 +46,9 @@ class Buckets(FileSystem):
         return {f"bucket {bucket.name}": f"/storage/browser/{bucket.name}" for bucket in self.config.storage.buckets}
 
     def find_errors(self) -> Iterator[Finding]:
-        counted = Counter(bucket.name for bucket in self.config.storage.buckets)
         seen: set[str] = set()
         for index, bucket in enumerate(self.config.storage.buckets):
-            if bucket.name in seen and counted[bucket.name] > 1:
+            if bucket.name in seen:
                 yield Finding(
                     id="bucket-twice",
                     at=("storage", "buckets", index, "name"),

@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 import pytest
 
 from cluster.platforms.gcp.request import asks, describe_request, disks, networks
-from cluster.roster import machines
 from tests.clouds import google, settings
 from tests.cluster import stacks
 from tests.contract.seen import record
@@ -67,10 +66,3 @@ def test_the_words_name_figures_and_way(reviewed: Callable[[str, Mapping[str, st
         "a reservation's policy": google(nodesets={"cpu": section}),
     }  # fmt: skip
     reviewed("gcp/request", {case: "\n".join(describe_request(one)) for case, one in clusters.items()})
-
-
-def test_every_machine_is_in_it():
-    for stack in GCP:
-        config = stacks.config(stack)
-        servers = sum(one.count for one in asks(config) if one.what.startswith("Lustre"))
-        assert sum(one.count for one in asks(config)) - servers == len(machines(config))
