@@ -1,4 +1,4 @@
-"""Variables of Nebius: what the environment file of Nebius's own recipe for Soperator sets for its CLI and its SDKs."""
+"""Environment variables of Nebius's CLI and SDKs, those that Nebius's own recipe for Soperator sets in its .envrc."""
 
 import os
 import shutil
@@ -19,12 +19,12 @@ _TOKEN_SECONDS = 120.0
 
 
 def project(config: ClusterConfig) -> str:
-    """Id of the project, without asking anybody."""
+    """Id of the project, from the stack file."""
     return settings_of(config).project
 
 
 def environment(config: ClusterConfig) -> Environment:
-    """Token, ids, region and subnet. A token or subnet that can't be had is left out, and a note says why."""
+    """Token, ids, region and subnet. A token or subnet that can't be read is left out; a note has the reason."""
     where, notes = settings_of(config), list[str]()
     token = _token(notes)
     if token:
@@ -41,7 +41,7 @@ def environment(config: ClusterConfig) -> Environment:
 
 
 def _token(notes: list[str]) -> str:
-    """A new token from the CLI, which keeps one until it expires; else the one that is set; else none."""
+    """The token of the Nebius CLI, which renews it when it expires; else the one that is set; else none."""
     given = os.environ.get(client.TOKEN_VARIABLE, "").strip()
     if not given and (file := os.environ.get(client.CREDENTIALS_VARIABLE)):
         notes.append(
@@ -59,7 +59,10 @@ def _token(notes: list[str]) -> str:
 
 
 def _of_cli(environ: Mapping[str, str]) -> tuple[str, str]:
-    """A token, or nothing and the reason. The CLI would answer with the token that is set, so that is left out."""
+    """The CLI's token, or an empty string and the reason.
+
+    `environ` must not have a token: the CLI would print that one.
+    """
     if shutil.which("nebius") is None:
         return "", "there is no `nebius` on PATH"
     try:
@@ -81,7 +84,7 @@ def _of_cli(environ: Mapping[str, str]) -> tuple[str, str]:
 
 
 def _subnet(where: Nebius, notes: list[str]) -> str:
-    """The stack's subnet: the one of its file, else the project's first."""
+    """Id of the subnet in the stack file, else of the project's first; empty if there is none yet."""
     if where.subnet == "create":
         notes.append("NEBIUS_VPC_SUBNET_ID is not set: the stack creates its own subnet")
         return ""

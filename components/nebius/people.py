@@ -1,4 +1,4 @@
-"""The program that makes users in the jail, with its input."""
+"""Users and accounts of a cluster: a program that creates them in the jail, and the resource that runs it there."""
 
 import hashlib
 import json
@@ -19,19 +19,19 @@ from components.slurm import payload
 _FOLDER = Path(__file__).parents[2] / "scripts" / "nebius"
 _PROGRAMS = ("people.py", "key_pair.py")
 _NEEDED = ("interface.py", "accounting/", "containers/", "jobs/", "rights/", "slurm/", "system/")
-"""Modules of the set-up that it imports."""
+"""Modules of the node set-up that people.py imports."""
 COMMAND = tuple(payload.run_sent(_PROGRAMS[0]))
-"""The command that runs it."""
+"""The command that runs people.py in the login pod."""
 
 
 def program_hash() -> str:
-    """A hash of the program and of what it imports."""
+    """A hash of the program and of the modules that it imports."""
     return hashlib.sha256(json.dumps(files(), sort_keys=True).encode()).hexdigest()[:16]
 
 
 @cache
 def files() -> Mapping[str, str]:
-    """The program and what it imports, by path."""
+    """Source of the program and of the modules that it imports, by path."""
     modules = {
         name: text for name, text in payload.setup_files().items() if name.startswith(_NEEDED) and name.endswith(".py")
     }
@@ -39,7 +39,7 @@ def files() -> Mapping[str, str]:
 
 
 def people(config: ClusterConfig) -> dict[str, Any]:
-    """Users, groups, what Slurm's database holds of them, and env.sh of their jobs."""
+    """Input of the program: users, groups, their accounts and QOS in Slurm's database, and env.sh of their jobs."""
     return {
         "users": payload.users(config),
         "groups": payload.groups(config),
@@ -60,16 +60,16 @@ class PeopleError(RuntimeError):
 
 
 class PeopleProvider(ActionProvider):
-    """Runs a program in a login pod that changes what differs. An interrupted run is completed by the next.
+    """Runs a program in a login pod that changes what differs. The next run completes an interrupted one.
 
-    Nothing is done at a deletion: they are in the jail, which is deleted with the cluster, or kept as it is.
+    A deletion does nothing: users are in the jail, which is deleted with the cluster, or kept as it is.
     """
 
     ID = "{access[context]}/people"
     ACTED_ON = ("access", "people", "program", "after")
 
     def act(self, news: Mapping[str, Any], _olds: Mapping[str, Any] | None, /) -> None:
-        """Make users and accounts; those that are no longer named are removed."""
+        """Create users and accounts; remove those that the stack file no longer names."""
         with without_traceback(PeopleError), Kubectl(news["access"]) as kubectl:
             _converge(kubectl, news)
 
@@ -94,7 +94,7 @@ def _converge(kubectl: Kubectl, props: Mapping[str, Any]) -> None:
 
 
 def _run(kubectl: Kubectl, text: str, pace: float) -> str:
-    """The program's output. A pod that is not there, or a connection that ended, is tried again."""
+    """Run the program; its output. If the pod is not there, or the connection ends, it retries until SECONDS."""
     poll = Poll(SECONDS, pace)
     while True:
         try:

@@ -1,11 +1,12 @@
 """The observer of clusters that Soperator runs: reads Kubernetes' objects and slurmctld's view, side by side."""
 
 import json
+import re
 import secrets
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any, ClassVar
 
 import yaml
@@ -14,11 +15,12 @@ from cluster.findings import ClusterFinding
 from cluster.load import parse_output
 from cluster.observe.nodes import Node
 from cluster.observe.observation import ClusterObservation, Difference, MachineObservation, Observation
-from cluster.platforms.nebius import drift, health, logs, observation
+from cluster.platforms.nebius import drift, health, observation
 from cluster.platforms.nebius.kubectl import NO_KIND
 from cluster.platforms.nebius.names import (
     ACTIVE_CHECKS,
     ALERTMANAGER,
+    GROUP,
     MONITORING_NAMESPACE,
     NODE_SETS,
     OPERATOR_NAMESPACE,
@@ -29,8 +31,8 @@ from cluster.platforms.nebius.observation import Pod, View
 from cluster.platforms.nebius.section import Nebius
 from cluster.platforms.observer import Access, Answer, Asked, Ended, StatusReport, Table
 
-_LOGS = 6
-"""Containers that crash whose last lines are read."""
+_CRASHES = 6
+"""Number of crashed containers whose last lines `status` reads."""
 _LINES = 60
 QUESTIONS: Mapping[str, tuple[str, ...]] = {
     "SlurmCluster": ("get", SLURM_CLUSTERS, "--output=json"),
@@ -47,6 +49,57 @@ QUESTIONS: Mapping[str, tuple[str, ...]] = {
 }
 """Arguments of kubectl, by the name of what can't be read if it fails."""
 _Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+_PLACEHOLDER = (f"{GROUP}/controller-type", "placeholder")
+"""Pods that only keep the controller's image on other Kubernetes nodes (internal/consts/label.go)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Log:
+    """A kind of log."""
+
+    container: str
+    also: str = ""
+    """Another name of it."""
+    system: bool = False
+    """True if it is in the operator's namespace."""
+
+
+# Names of containers: internal/consts/container.go of nebius/soperator 4.1.7. The operator's is in
+# helm/soperator/templates, the database's is the MariaDB operator's.
+LOGS: Mapping[str, Log] = {
+    "slurmctld": Log(container="slurmctld"),
+    "slurmd": Log(container="slurmd"),
+    # In a rehearsal the container has the daemon's name.
+    "slurmdbd": Log(container="accounting", also="slurmdbd"),
+    "slurmrestd": Log(container="slurmrestd"),
+    "sshd": Log(container="sshd"),
+    "munge": Log(container="munge"),
+    "mariadb": Log(container="mariadb"),
+    "populate-jail": Log(container="populate-jail"),
+    "sconfigcontroller": Log(container="sconfigctrl"),
+    "operator": Log(container="manager", system=True),
+}
+"""Logs by the name that `logs` takes."""
+
+
+@dataclass(frozen=True, kw_only=True, order=True)
+class Source:
+    """A container's log."""
+
+    namespace: str
+    pod: str
+    container: str
+    """Empty for all containers of the pod."""
+
+    def words(self, *, lines: int | None, since: str, follow: bool) -> list[str]:
+        """Arguments of kubectl. `since` is an RFC 3339 time, or empty. kubectl prints in front of each line the time at
+        which Kubernetes read it."""
+        words = ["logs", self.pod, f"--namespace={self.namespace}", "--timestamps"]
+        words += [f"--container={self.container}"] if self.container else ["--all-containers", "--max-log-requests=20"]
+        words += [f"--tail={-1 if lines is None else lines}"]
+        words += [f"--since-time={since}"] if since else []
+        return [*words, "--follow"] if follow else words
 
 
 class Soperator:
@@ -114,7 +167,7 @@ class Soperator:
     @staticmethod
     def logs(asked: Asked, pods: Sequence[Mapping[str, Any]], namespace: str) -> dict[str, list[str]]:
         """Arguments of kubectl, by the names of pods, those of other namespaces with these."""
-        sources = logs.chosen(asked.what, asked.on, pods, namespace)
+        sources = chosen(asked.what, asked.on, pods, namespace)
         return {
             source.pod if source.namespace == namespace else f"{source.namespace}/{source.pod}": source.words(
                 lines=asked.lines, since=asked.since, follow=asked.follow
@@ -124,7 +177,9 @@ class Soperator:
 
     @staticmethod
     def shown(line: str) -> str:
-        return logs.plain(line)
+        """A line without the time that Kubernetes put in front, if it has one of its own."""
+        _, _, text = line.partition(" ")
+        return text if re.match(r"\[?[0-9]{4}-[0-9]{2}-[0-9]{2}[T ]", text) else line
 
     @staticmethod
     def actors(access: Access, nodes: Iterable[Node]) -> dict[str, str]:
@@ -172,7 +227,7 @@ def _view(access: Access, found: Mapping[str, Answer]) -> View:
         pods=pods,
         hosts=observation.hosts(found["nodes"].items),
         replacement=observation.may_replace(objects.get("Deployment", ())),
-        logs=_crash_logs(access, [pod for pod in pods if pod.crashes][:_LOGS]),
+        logs=_crash_logs(access, [pod for pod in pods if pod.crashes][:_CRASHES]),
         unread={name: answer.why for name, answer in found.items() if answer.code and not _absent(answer.err)},
     )
 
@@ -188,7 +243,7 @@ def _crash_logs(access: Access, pods: Sequence[Pod]) -> dict[str, str]:
         words = ("logs", pod.name, "--namespace", pod.namespace, "--container", pod.container, f"--tail={_LINES}")
         return "\n".join(access.kubectl(*words, *again).out for again in (("--previous",), ()))
 
-    with ThreadPoolExecutor(max_workers=_LOGS) as pool:
+    with ThreadPoolExecutor(max_workers=_CRASHES) as pool:
         return dict(zip((pod.name for pod in pods), pool.map(text, pods), strict=True))
 
 
@@ -213,6 +268,53 @@ def _observation(
             )
         )
     return ClusterObservation(stack=access.stack, machines=tuple(machines))
+
+
+def of_kind(log: Log, pods: Iterable[Mapping[str, Any]], namespace: str) -> list[Source]:
+    """The containers that write a log."""
+    wanted, found = OPERATOR_NAMESPACE if log.system else namespace, list[Source]()
+    key, placeholder = _PLACEHOLDER
+    for pod in pods:
+        metadata, spec = pod["metadata"], pod.get("spec") or {}
+        if metadata["namespace"] == wanted and (metadata.get("labels") or {}).get(key) != placeholder:
+            names = {row["name"] for row in (*(spec.get("containers") or ()), *(spec.get("initContainers") or ()))}
+            wrote = sorted(names & {log.container, log.also})
+            found += [Source(namespace=wanted, pod=metadata["name"], container=name) for name in wrote]
+    return sorted(found)
+
+
+def of_name(name: str, pods: Iterable[Mapping[str, Any]], namespace: str) -> list[Source]:
+    """The pods that a name means: a pod's, with or without its namespace and `/`, or a check's or job's."""
+    where, _, pod = name.rpartition("/")
+    every = [pod["metadata"] for pod in pods if pod["metadata"]["namespace"] == (where or namespace)]
+    of_jobs = [
+        metadata["name"]
+        for metadata in every
+        if any(row.get("kind") == "Job" for row in metadata.get("ownerReferences") or ())
+    ]
+    # Pods of a job have its name and five characters more; jobs of a CronJob have its name and a number.
+    pattern = re.compile(rf"{re.escape(pod)}(-[0-9a-z]+)*-[0-9a-z]{{5}}")
+    mine = [metadata["name"] for metadata in every if metadata["name"] == pod]
+    names = mine or [name for name in of_jobs if pattern.fullmatch(name)]
+    return sorted(Source(namespace=where or namespace, pod=name, container="") for name in names)
+
+
+def chosen(what: str, on: Sequence[str], pods: Sequence[Mapping[str, Any]], namespace: str) -> list[Source]:
+    """The containers that are asked for. Raises LookupError: there are none."""
+    kinds = ", ".join(LOGS)
+    if what not in LOGS:
+        if on:
+            raise LookupError(f"--on narrows {kinds}; {what} is none of them.")
+        if not (found := of_name(what, pods, namespace) or of_name(f"{what}-0", pods, namespace)):
+            raise LookupError(f"no pod, check or job of the cluster is called {what!r}. Or one of: {kinds}.")
+        return found
+    found = of_kind(LOGS[what], pods, namespace)
+    there = ", ".join(source.pod for source in found) or "none"
+    if missing := [name for name in on if name not in {source.pod for source in found}]:
+        raise LookupError(f"{', '.join(missing)}: no {what} there. Pods with one: {there}.")
+    if not found:
+        raise LookupError(f"no pod of the cluster has {what}.")
+    return [source for source in found if not on or source.pod in on]
 
 
 def _documents(manifest: str) -> list[dict[str, Any]]:

@@ -34,7 +34,6 @@ def node(*addresses: tuple[str, str]) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("found", "nodes", "expected"),
     [
-        (service(), [], ("203.0.113.9", 22)),
         (service(balancer={"ingress": [{"hostname": "lb.example"}]}), [], ("lb.example", 22)),
         (service(balancer={"ingress": [{}, {"ip": "203.0.113.10"}]}), [], ("203.0.113.10", 22)),
         (service(balancer={}), [node(("ExternalIP", "203.0.113.11"))], None),

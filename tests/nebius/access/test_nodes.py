@@ -18,6 +18,11 @@ DRAINED = {
 }
 
 
+def updates_to(file: Path) -> str:
+    """The part of a kubectl that appends each `scontrol update` to a file, and prints nothing."""
+    return f'case "$*" in *"scontrol update"*) for line; do :; done; echo "$line" >>{file}; exit 0;; esac\n'
+
+
 @pytest.mark.usefixtures("up")
 def test_nodes_lists_slurmctlds_nodes(hpc: Hpc, kubectl: Made) -> None:
     world = World()
@@ -37,32 +42,29 @@ def test_nodes_lists_slurmctlds_nodes(hpc: Hpc, kubectl: Made) -> None:
 
 @pytest.mark.usefixtures("up")
 def test_a_drain_is_scontrols_in_the_controllers_container(hpc: Hpc, kubectl: Made, tmp_path: Path) -> None:
-    told = tmp_path / "told"
+    updates = tmp_path / "updates"
     world = World()
-    # What changes something is written down, and answered by nothing.
-    changed = f'case "$*" in *"scontrol update"*) for line; do :; done; echo "$line" >>{told}; exit 0;; esac\n'
-    kubectl(changed + world.script())
+    kubectl(updates_to(updates) + world.script())
     hpc("nodes", "nebius", "drain", "worker-0", "--reason", "a new cable")
-    assert "scontrol update NodeName=worker-0 State=DRAIN 'Reason=a new cable'" in told.read_text()
+    assert "scontrol update NodeName=worker-0 State=DRAIN 'Reason=a new cable'" in updates.read_text()
 
 
 @pytest.mark.usefixtures("up")
 def test_elastic_nodes_are_listed_as_sinfo_has_them_and_one_that_did_not_come_is_resumed(
     hpc: Hpc, kubectl: Made, tmp_path: Path
 ) -> None:
-    told = tmp_path / "told"
+    updates = tmp_path / "updates"
     world = World()
     world.nodes = {**IDLE, "worker-2": ("IDLE+CLOUD+POWERED_DOWN", ""), "worker-3": ("DOWN+CLOUD+POWERED_DOWN", "late")}
-    changed = f'case "$*" in *"scontrol update"*) for line; do :; done; echo "$line" >>{told}; exit 0;; esac\n'
     again = World()
     again.nodes = {**world.nodes, "worker-3": ("IDLE+CLOUD+POWERING_DOWN", "")}
-    kubectl(f"{changed}if [ -e {told} ]; then\n{again.script()}\nfi\n{world.script()}")
+    kubectl(f"{updates_to(updates)}if [ -e {updates} ]; then\n{again.script()}\nfi\n{world.script()}")
     rows = {row["node"]: row["state"] for row in json.loads(hpc("nodes", "nebius", "--json").out)}
     assert (rows["worker-2"], rows["worker-3"]) == ("idle~", "down~")
     assert hpc("nodes", "nebius", "resume", "worker-3").out == "worker-3: idle%\n"
     # Resumed, it would be lost to jobs after a reconfigure.
-    assert "scontrol update NodeName=worker-3 State=POWER_DOWN" in told.read_text()
-    assert "RESUME" not in told.read_text()
+    assert "scontrol update NodeName=worker-3 State=POWER_DOWN" in updates.read_text()
+    assert "RESUME" not in updates.read_text()
 
 
 @pytest.mark.usefixtures("up")
@@ -83,16 +85,15 @@ class TestRecovery:
         """State of its own."""
 
     def test_nodes_that_an_up_drained_and_that_stay_are_resumed(self, kubectl: Made, tmp_path: Path) -> None:
-        told = tmp_path / "told"
+        updates = tmp_path / "updates"
         world = World()
         world.nodes = DRAINED
-        changed = f'case "$*" in *"scontrol update"*) for line; do :; done; echo "$line" >>{told}; exit 0;; esac\n'
-        kubectl(changed + world.script())
+        kubectl(updates_to(updates) + world.script())
         drain_recovery.begin("nebius")
         drain_recovery.recover("nebius", OUTPUTS, quiet=True)
         # Neither what somebody else drained, nor what is no target any more.
-        assert told.read_text().count("NodeName=") == 1
-        assert "NodeName=worker-0 State=RESUME" in told.read_text()
+        assert updates.read_text().count("NodeName=") == 1
+        assert "NodeName=worker-0 State=RESUME" in updates.read_text()
         assert not drain_recovery.begin("nebius")
 
     def test_a_cluster_that_does_not_answer_is_asked_again_after_the_next_up(

@@ -9,32 +9,28 @@ from components.nebius.drain import DrainError, PartitionsProvider, empty, leavi
 from components.nebius.kubectl import KubectlError
 from components.nebius.waits import LEAVES, REMADE
 
+THREE, ONE = {"count": 3, "shape": "a"}, {"count": 1, "shape": "a"}
+ELASTIC = {"count": 8, "shape": "a", "static": 1}
 
-class TestDrain:
-    OLD = {"gpu": {"count": 3, "shape": "a"}, "cpu": {"count": 1, "shape": "a"}}  # noqa: RUF012
 
-    def test_nothing_leaves_when_nodes_are_added(self):
-        assert leaving(self.OLD, {**self.OLD, "gpu": {"count": 5, "shape": "a"}}) == {}
-
-    def test_the_last_ones_leave(self):
-        assert leaving(self.OLD, {**self.OLD, "gpu": {"count": 1, "shape": "a"}}) == {"gpu-1": LEAVES, "gpu-2": LEAVES}
-
-    def test_all_of_a_nodeset_that_is_gone(self):
-        assert leaving(self.OLD, {"gpu": self.OLD["gpu"]}) == {"cpu-0": LEAVES}
-
-    def test_all_that_are_recreated(self):
-        found = leaving(self.OLD, {**self.OLD, "gpu": {"count": 2, "shape": "b"}})
-        assert found == {"gpu-0": REMADE, "gpu-1": REMADE, "gpu-2": LEAVES}
-
-    def test_those_that_become_elastic_lose_their_pods_and_those_that_were_keep_them(self):
-        elastic = {"count": 8, "shape": "a", "static": 1}
-        assert leaving(self.OLD, {**self.OLD, "gpu": elastic}) == {"gpu-1": LEAVES, "gpu-2": LEAVES}
-        assert leaving({"gpu": elastic}, {"gpu": {**elastic, "static": 0}}) == {}
-        assert leaving({"gpu": elastic}, {"gpu": {"count": 7, "shape": "a"}}) == {"gpu-7": LEAVES}
-
-    def test_numbers_come_back_from_the_state_as_fractions(self):
-        olds = {"gpu": {"count": 2.0, "shape": "a"}}
-        assert leaving(olds, {"gpu": {"count": 1, "shape": "a"}}) == {"gpu-1": LEAVES}
+@pytest.mark.parametrize(
+    ("old", "new", "expected"),
+    [
+        pytest.param(THREE, {"count": 5, "shape": "a"}, {}, id="nodes are added"),
+        pytest.param(THREE, ONE, {1: LEAVES, 2: LEAVES}, id="the last ones leave"),
+        pytest.param(ONE, None, {0: LEAVES}, id="a nodeset leaves"),
+        pytest.param(THREE, {"count": 2, "shape": "b"}, {0: REMADE, 1: REMADE, 2: LEAVES}, id="all are recreated"),
+        pytest.param(ONE, {"count": 5, "shape": "b"}, {0: REMADE}, id="one is recreated, others are added"),
+        pytest.param(THREE, ELASTIC, {1: LEAVES, 2: LEAVES}, id="only static nodes keep their pods"),
+        pytest.param(ELASTIC, {**ELASTIC, "static": 0}, {}, id="it was elastic before"),
+        pytest.param(ELASTIC, {"count": 7, "shape": "a"}, {7: LEAVES}, id="it is no longer elastic"),
+        pytest.param({"count": 2.0, "shape": "a"}, ONE, {1: LEAVES}, id="the state has numbers as floats"),
+    ],
+)
+def test_nodes_that_leave_or_are_recreated(old: dict, new: dict | None, expected: dict[int, str]) -> None:
+    cpu = {"cpu": ONE}
+    found = leaving({"gpu": old, **cpu}, {"gpu": new, **cpu} if new else cpu)
+    assert found == {f"gpu-{number}": reason for number, reason in expected.items()}
 
 
 class Slurm:

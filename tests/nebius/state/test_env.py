@@ -93,10 +93,6 @@ class TestGoogle:
         lines = hpc("env", "small").out
         assert evaluated(lines + hpc("env", "small", "--unset").out) == {}
 
-    def test_json(self, hpc: Hpc) -> None:
-        document = json.loads(hpc("env", "small", "--json").out)
-        assert document["GOOGLE_PROJECT"] == "my-project"
-
     def test_missing_credentials_are_a_note(self, hpc: Hpc, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         monkeypatch.setattr("cluster.platforms.gcp.platform._PRODUCT", tmp_path / "none")
         monkeypatch.delenv("CLOUDSDK_CONFIG", raising=False)
