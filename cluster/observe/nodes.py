@@ -158,7 +158,7 @@ class InStates:
 
 NODES = "scontrol --oneliner --all show node"
 SPARE = "hpc-spare-"
-"""Begins the name of a spare node's reservation (scripts/node/reconcile/spares.py)."""
+"""Begins the name of a spare node's reservation (scripts/node/slurm/reservations.py)."""
 _FIELDS = ("%i", "%u", "%T", "%M", "%L", "%N", "%j")
 
 

@@ -105,7 +105,7 @@ READS: dict[str, Callable[[], None]] = {
     "look": of("collect", "show"),
     "host-keys": lambda: print(json.dumps(cluster_state.host_keys())),
     "health-results": lambda: print(json.dumps(of("health.outcome", "results")())),
-    "health-history": of("health.history", "show"),
+    "health-history": of("health.outcome", "show_history"),
     "jobs": lambda: print(*sorted(of("jobs.lost_jobs", "alive")()), "."),
 }
 
@@ -181,7 +181,7 @@ def alone(phase: str) -> None:
     with Path(f"/run/hpc/{name}.lock").open("w") as lock:
         take(lock, phase)
         if phase == "boot":
-            of("boot", "boot")()
+            of("configure", "boot")()
         else:
             perform(phase, json.load(sys.stdin))
         reload_units(links=True)

@@ -12,14 +12,15 @@ from system import cluster_state, munge, state_disk
 
 
 def begin(payload: dict[str, Any]) -> None:
-    """The state, what the daemons do not make themselves, and the database, which takes a while to start."""
+    """Mount the state disk, create what the daemons do not make themselves, and start the database, which takes a
+    while."""
     state_disk.keep(payload.get("state"))
     slurmctld.prepare()
     database.configure()  # only asked for: it comes up while the rest is done
 
 
 def control(payload: dict[str, Any]) -> None:
-    """The controller's part: daemons with their files, then the config version for all other machines."""
+    """Run the daemons with their files, then publish the config version for all other machines."""
     files = {name: "\n".join(lines) + "\n" for name, lines in payload["files"].items()}
     dbd = files.pop("slurmdbd.conf")
     files |= topology.files(payload.get("topology"))

@@ -70,6 +70,12 @@ def test_a_disk_that_fills_up_is_named_and_left_as_it_was(small_disk: Path, monk
     assert [path.name for path in small_disk.iterdir()] == [".build.lock"]
 
 
+def test_a_disk_too_small_is_refused_and_left_as_it_was(small_disk: Path) -> None:
+    with pytest.raises(HostError, match=r"base image: \S+ has \d+ MB free and making it needs \d+ MB: free some space"):
+        base_images.ensure_image("debian-12", small_disk, lambda _: None)
+    assert [path.name for path in small_disk.iterdir()] == [".build.lock"]
+
+
 def test_packages_that_debian_does_not_have_are_named(real_root: Path) -> None:
     images = real_root / "no-such"
     images.mkdir()

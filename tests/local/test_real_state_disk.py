@@ -15,10 +15,10 @@ NODE = Path(__file__).parents[2] / "scripts" / "node"
 DRIVER = """
 import pathlib, sys
 sys.path.insert(0, sys.argv[1])
-from system import host as system, state_disk as state
+from system import host as system, mounts, state_disk as state
 root, device = pathlib.Path(sys.argv[2]), sys.argv[3]
 real = system.run
-fstab = root / "fstab"
+fstab = mounts.FSTAB = root / "fstab"
 def run(*command, **more):
     if command[0] == "systemctl":
         return ""
@@ -30,7 +30,7 @@ state.DAEMONS = {str(root / "db"): ("", "games", 0o700)}
 told = {"source": device, "fs_type": "ext4", "options": "defaults", "folders": [str(root / "db"), str(root / "home")]}
 for turn in range(int(sys.argv[4])):
     print("--", turn)
-    state.keep(told, fstab=fstab)
+    state.keep(told)
 print("--", sorted(p.name for p in (root / "db").iterdir()), (root / "db").owner())
 (root / "db" / sys.argv[5]).touch()
 """

@@ -173,12 +173,12 @@ def test_jobs_that_only_an_operator_lets_start_are_held(state: str, reason: str,
     assert output.is_held({"state": state, "reason": reason}) is held
 
 
-def test_shared_file_systems_are_those_of_our_block(tmp_path: Path):
-    fstab = tmp_path / "fstab"
-    fstab.write_text(
+def test_shared_file_systems_are_those_of_our_block(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(mounts, "FSTAB", tmp_path / "fstab")
+    mounts.FSTAB.write_text(
         "/dev/vda / ext4 x 0 0\n# hpc: begin\na@tcp:/h /home lustre d 0 0\nb /my\\040data nfs d 0 0\n# hpc: end\n"
     )
-    assert mounts.shared_targets(fstab) == ["/home", "/my data"]
+    assert mounts.shared_targets() == ["/home", "/my data"]
     assert mounts.shared_usage("/my data") == {"mounted": False, "shared": True}
 
 
@@ -188,10 +188,10 @@ def test_shared_file_systems_are_those_of_our_block(tmp_path: Path):
 def test_a_file_system_refuses_writes_unless_it_is_meant_to(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: str, told: bool
 ):
-    fstab = tmp_path / "fstab"
-    fstab.write_text(f"# hpc: begin\nbucket / gcsfuse {options} 0 0\n# hpc: end\n")
+    monkeypatch.setattr(mounts, "FSTAB", tmp_path / "fstab")
+    mounts.FSTAB.write_text(f"# hpc: begin\nbucket / gcsfuse {options} 0 0\n# hpc: end\n")
     monkeypatch.setattr(mounts, "disk_usage", lambda _path: {"read_only": True})
-    assert mounts.shared_usage("/", fstab) == {"mounted": True, "shared": True, "read_only": told}
+    assert mounts.shared_usage("/") == {"mounted": True, "shared": True, "read_only": told}
 
 
 def test_a_ledger_without_its_daemon_says_so_at_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):

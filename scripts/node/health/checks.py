@@ -264,16 +264,16 @@ def disk(least: int, paths: tuple[str, ...] = LOCAL) -> Outcome:
     return failed(", ".join(wrong)) if wrong else ok(f"{smallest:.0f} % free or more")
 
 
-def local_ssd(wanted: int, path: Path = LOCAL_SSDS) -> Outcome:
+def local_ssd(wanted: int) -> Outcome:
     """Return whether the local SSDs are mounted, and users may write there: enroot keeps containers on them."""
     if not wanted:
         return skipped("no local SSDs on this machine type")
     if in_container():
         return skipped("a container has no local SSDs")
-    if not mounts.mounted(str(path)):
-        return failed(f"{path} is not mounted: {wanted} local SSDs")
-    mode = stat.S_IMODE(path.stat().st_mode)
-    return ok(f"{wanted} local SSDs") if mode == 0o1777 else failed(f"{path} has mode {mode:04o}, not 1777")
+    if not mounts.mounted(str(LOCAL_SSDS)):
+        return failed(f"{LOCAL_SSDS} is not mounted: {wanted} local SSDs")
+    mode = stat.S_IMODE(LOCAL_SSDS.stat().st_mode)
+    return ok(f"{wanted} local SSDs") if mode == 0o1777 else failed(f"{LOCAL_SSDS} has mode {mode:04o}, not 1777")
 
 
 # slurmctld fills the time in when it is asked (src/slurmctld/read_config.c, fill_ctld_conf).

@@ -28,7 +28,8 @@ _NOT_SHOWN = re.compile(r"[^ -~]+")
 
 
 def reason(failed: dict[str, str]) -> str:
-    """The reason of a node on which these checks failed, text by kind: `hpc-health: gpu-count: 7 of 8 GPUs; ...`.
+    """Return the reason of a node on which these checks failed, text by kind: `hpc-health: gpu-count: 7 of 8 GPUs;
+    ...`.
 
     Every kind is in it, also where the texts are too long for all.
     """
@@ -39,7 +40,7 @@ def reason(failed: dict[str, str]) -> str:
 
 
 def parts(text: str) -> dict[str, str]:
-    """The faults that a reason names: what it says of each, by kind; empty where it is not one of a health check."""
+    """Return the figures of each fault that a reason names, by kind; empty where it is no reason of a health check."""
     if not text.startswith(PREFIX):
         return {}
     found = [part.partition(":") for part in text[len(PREFIX) :].split("; ")]
@@ -47,7 +48,7 @@ def parts(text: str) -> dict[str, str]:
 
 
 def kinds(text: str) -> tuple[str, ...]:
-    """The kinds that a reason names."""
+    """Return the kinds that a reason names."""
     return tuple(parts(text))
 
 
@@ -79,7 +80,7 @@ class HealthNodes(TypedDict):
 
 
 class Health(TypedDict):
-    """Settings of health checks; `nodes` by what `nodeset_key` makes of a node's name."""
+    """Settings of health checks; `nodes` are by `nodeset_key` of their names."""
 
     drain: bool
     requeue: bool
@@ -92,7 +93,7 @@ class Health(TypedDict):
 
 
 def nodeset_key(name: str) -> str:
-    """Under which settings are kept for a nodeset: its host names without the number; the controller's own name."""
+    """Return the key of a node's settings: its host name without the number; of the controller, its own name."""
     return _NUMBER.sub("", name)
 
 
@@ -114,5 +115,5 @@ SMI_EXIT_CODES = {
 
 
 def smi_exit(code: int) -> str:
-    """An exit code of nvidia-smi in words: `exit code 14 (the infoROM of a GPU is corrupted)`."""
+    """Return an exit code of nvidia-smi in words: `exit code 14 (the infoROM of a GPU is corrupted)`."""
     return f"exit code {code}" + (f" ({SMI_EXIT_CODES[code]})" if code in SMI_EXIT_CODES else "")

@@ -1,14 +1,20 @@
-"""The result of a check (ok, failed with figures, skipped with the reason), and the record of a node's last run."""
+"""The result of a check (ok, failed with figures, skipped with the reason), the record of a node's last run, and the
+history of a node: a line for each change, and one a day where nothing changes.
+
+Record and history are in the cluster state (health/NODE.json and .jsonl), so they outlive the machine. `./hpc job`
+shows what the history has of the time of a job, `./hpc reliability` counts it.
+"""
 
 import json
 import os
 import subprocess
+import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypedDict
 
-from health import history
+from slurm.output import json_rows, moment
 from system import cluster_state
 from system.host import SetupError, read_json, side_by_side, take_lock, write
 
@@ -26,7 +32,7 @@ class _Outcome(TypedDict):
 class Outcome(_Outcome, total=False):
     """`state` is ok, failed, warning or skipped; `text` has the figures, or why it was skipped. `unsure`: it may be
     over in a moment, as a file server that is restarted, so a node is drained when two runs in a row find it.
-    `certain`: the machine is not to be used before it is repaired (repair.py). `place`: what the next run needs to look
+    `certain`: the machine is not to be used before it is repaired (drain.py). `place`: what the next run needs to look
     at what is new alone; it is kept beside the results."""
 
     unsure: bool
@@ -130,7 +136,7 @@ def _publish(record: dict[str, Any], text: str) -> bool:
     # Where /opt/apps is not mounted there is no such folder.
     if RESULTS.is_dir():
         cluster_state.give(RESULTS / f"{record['node']}.json", text)
-        history.note(record)
+        add_to_history(record)
     return True
 
 
@@ -165,3 +171,79 @@ def results() -> dict[str, Any]:
     for path in sorted(MEASURED.glob("*.json")) if MEASURED.is_dir() else ():
         found.setdefault(path.stem, {})["measured"] = read_json(path, {})
     return found
+
+
+MOST_BYTES = 1 << 16
+"""Of one node: the oldest lines go. A year of days and a hundred faults are 40 kB."""
+DAY = 86400
+TEXT = 200
+"""Characters of a check's text."""
+
+
+def line_of(record: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a run's record as the history has it: when, what failed or warned, what was done. A pure function."""
+    found: dict[str, Any] = {"time": round(record["time"], 1), "node": record["node"], "boot": record.get("boot", "")}
+    for state in ("failed", "warning"):
+        checks = record["checks"].items()
+        if bad := {kind: one["text"][:TEXT] for kind, one in checks if one["state"] == state}:
+            found[state] = bad
+    if done := record.get("done"):
+        found["done"] = done
+    return found
+
+
+def is_due(line: Mapping[str, Any], last: Mapping[str, Any]) -> bool:
+    """Return whether a line says more than the one before it. A pure function.
+
+    Figures change at every run, so kinds are compared; a Xid is found once, so its text is.
+    """
+    if not last or not isinstance(last.get("time"), (int, float)) or line["time"] - last["time"] >= DAY:
+        return True
+    return _kinds(line) != _kinds(last) or "done" in line
+
+
+def _kinds(line: Mapping[str, Any]) -> tuple[object, ...]:
+    found: list[object] = [line.get("boot")]
+    for state in ("failed", "warning"):
+        bad = line.get(state)
+        found += [sorted(bad), bad.get("gpu-xid")] if isinstance(bad, dict) and bad else [None]
+    return tuple(found)
+
+
+def appended(text: str, line: Mapping[str, Any]) -> str:
+    """The history with one line more, and without the oldest where it grows too long. A pure function."""
+    text = f"{text.rstrip()}\n{json.dumps(line)}\n".lstrip()
+    while len(text.encode()) > MOST_BYTES:
+        text = text[text.index("\n", len(text) // 8) + 1 :]
+    return text
+
+
+def add_to_history(record: Mapping[str, Any]) -> None:
+    """Add a run's record to the node's history, if it says anything new. Raises SetupError: it can't be written."""
+    path = RESULTS / f"{record['node']}.jsonl"
+    text = cluster_state.given_text(path)
+    line = line_of(record)
+    if is_due(line, last_of(text)):
+        cluster_state.give(path, appended(text, line))
+
+
+def last_of(text: str) -> dict[str, Any]:
+    """The last whole line; empty where there is none."""
+    return next(iter(parsed("\n".join(text.splitlines()[-1:]))), {})
+
+
+def parsed(text: str) -> list[dict[str, Any]]:
+    """The lines that are of a history: root of any node may have written others."""
+    rows = json_rows(text)
+    return [row for row in rows if moment(row.get("time")) is not None and isinstance(row.get("node"), str)]
+
+
+def show_history(folder: Path = RESULTS) -> None:
+    """Print the lines of every node, one JSON object each, that are not older than the time on standard input."""
+    since = float(sys.stdin.readline().strip() or 0)
+    for path in sorted(folder.glob("*.jsonl")) if folder.is_dir() else ():
+        rows = parsed(cluster_state.given_text(path))
+        # A file is of the node that it is named after, whatever it says.
+        for row in rows:
+            if row["node"] == path.stem and row["time"] >= since:
+                sys.stdout.write(json.dumps(row) + "\n")

@@ -116,7 +116,7 @@ def node_settings(health: dict[str, Any], name: str) -> dict[str, Any] | None:
     return {**{name: value for name, value in health.items() if name != "nodes"}, "mine": mine}
 
 
-def read_settings(path: Path = SETTINGS) -> dict[str, Any] | None:
+def read_settings() -> dict[str, Any] | None:
     """The settings of this node; None where it is not to be checked."""
-    found = read_json(path, None)
+    found = read_json(SETTINGS, None)
     return found if isinstance(found, dict) else None

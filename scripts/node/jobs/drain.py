@@ -18,7 +18,7 @@ from slurm import conf_changes, reservations, scheduler
 from slurm.scheduler import ENDED, Job, everywhere, jobs_left
 from system.host import SetupError, log, read_json, run, succeeds, write
 
-TIMEOUT = Path("/etc/hpc/drain-seconds")  # as the stack says; `leave` has no other word from it
+TIMEOUT = Path("/etc/hpc/drain-seconds")  # `slurm.drain_seconds`, which phase `leave` is not given
 PARTITIONS = Path("/etc/hpc/partitions-drained.json")  # a partition's state has no reason: these are ours
 DEFAULT_SECONDS = 3600
 WANTED = Path("/run/hpc/setup-wanted")  # touched by an `up` that finds another one's set-up at work
@@ -112,7 +112,7 @@ def resume_drained(conf: str) -> None:
 
 
 def leaving(old: str, new: str) -> dict[str, str]:
-    """The nodes to be emptied before `new` takes the place of `old`, each with the reason. A pure function."""
+    """Return the nodes to be emptied before `new` takes the place of `old`, each with the reason. A pure function."""
     was, now = conf_changes.nodes(old), conf_changes.nodes(new)
     return {
         name: scheduler.LEAVES if name not in now else scheduler.RESHAPED
@@ -122,7 +122,7 @@ def leaving(old: str, new: str) -> dict[str, str]:
 
 
 def resume_if(nodes: set[str], partitions: set[str], reasons: tuple[str, ...]) -> None:
-    """Resume those of the nodes that were drained here for one of the reasons, and open partitions closed here."""
+    """Resume the nodes that were drained here for any of the reasons, and open partitions that were closed here."""
     found = {name: state for name, state in scheduler.states().items() if name in nodes and state["reason"] in reasons}
     scheduler.resume_nodes(sorted(name for name, state in found.items() if state["states"] & {"DRAIN", "DOWN"}))
     closed = _closed()
@@ -139,7 +139,7 @@ def _closed() -> set[str]:
 
 
 def _answer() -> None:
-    """slurmctld must say who is there. One that was stopped is started; with the files that it had."""
+    """Wait until slurmctld answers. One that was stopped is started, with the files that it had."""
     if not succeeds("scontrol", "ping"):
         run("systemctl", "start", "slurmctld")
         hint = "something leaves, and only slurmctld can list the jobs there: put it back to mend slurmctld first"
@@ -147,8 +147,8 @@ def _answer() -> None:
 
 
 def _power_down(why: dict[str, str]) -> None:
-    """Have the machines of the elastic ones of these nodes deleted. Slurm takes DRAIN off a node that it powers down:
-    as soon as it may have jobs again it is drained again, where it has a reason.
+    """Power down the elastic nodes among these, so that their machines are deleted. Slurm takes DRAIN off a node that
+    it powers down: a node with a reason is drained again as soon as it is off.
 
     Without one, Slurm has it for jobs after SuspendTimeout: a drain that is lifted while the node is off would leave
     it with NOT_RESPONDING, and slurmctld gives such a node no job after its next restart (24.11). Raises SetupError
@@ -211,7 +211,7 @@ def _wait_for_turn(name: str, seconds: float) -> None:
         if under_way != before:
             before, end = under_way, time.monotonic() + seconds
         if time.monotonic() > end:
-            names = ", ".join(sorted(one for one, _ in under_way))
+            names = ", ".join(sorted(node for node, _ in under_way))
             raise SetupError(
                 f"{name} was not drained: for {seconds:.0f} s, nothing has come of {names}, whose machines are "
                 "recreated before it. `./hpc status` says what they lack; then run `up` again"
@@ -222,8 +222,8 @@ def _wait_for_turn(name: str, seconds: float) -> None:
 
 
 def interruption() -> Callable[[], bool]:
-    """A function that returns whether whoever started this is gone, or the next `up` is here, perhaps with the edit
-    taken back."""
+    """Return a function that returns whether the `up` that started this is gone, or the next one is here, perhaps with
+    the edit taken back."""
     began = time.time()
     # Where nobody reads the output any more, the connection has ended with whoever started this.
     reader = select.poll()
@@ -268,7 +268,7 @@ def _wait(
 
 
 def timeout_error(jobs: list[Job], nodes: set[str], partitions: set[str], seconds: float) -> str:
-    """The error at the end of the wait: which jobs, what holds now, and every way on."""
+    """Return the error at the end of the wait: which jobs are left, what was not changed, and what can be done."""
     resume = [f"scontrol update NodeName={','.join(sorted(nodes))} State=RESUME"] if nodes else []
     resume += [f"scontrol update PartitionName={name} State=UP" for name in sorted(partitions)]
     what = [f"node {name}" for name in sorted(nodes)] + [f"partition {name}" for name in sorted(partitions)]
@@ -289,7 +289,8 @@ RESERVATION_MINUTES = 60  # of the reservation: the machine is gone by then, and
 
 
 def reserve_ends(payload: dict[str, Any]) -> None:
-    """A reservation of each node from its end on, and of no other; an end that is not known (0) or over has none."""
+    """Reserve each node from its end on, and no other; no reservation is made for an end that is not known (0) or
+    over."""
     wanted = {
         f"{RESERVATION_PREFIX}{node}": (node, end, RESERVATION_MINUTES)
         for node, end in payload["ends"].items()

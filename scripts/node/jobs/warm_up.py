@@ -50,7 +50,7 @@ class Run:
         self.states: dict[str, str] = {}
 
     def run(self) -> dict[str, str]:
-        """Warm all nodes; those that are not, and why."""
+        """Warm all nodes; return why each of the others is not warm."""
         nodes: dict[str, dict[str, Any]] = {}
         for part in self.payload["partitions"]:
             for node in part["nodes"]:
@@ -112,7 +112,7 @@ class Run:
                 say(f"sending images failed, {then}: {why(code, err)}")
 
     def image_files(self) -> list[str]:
-        """FILE=IMAGE for each image."""
+        """Return FILE=IMAGE for each image."""
         return [f"{file_name(image)}={image}" for image in self.payload["images"]]
 
     def run_rxdm(self, part: dict[str, Any], group: list[str]) -> None:
@@ -128,7 +128,8 @@ class Run:
                 self.done(node)
 
     def partners(self, part: dict[str, Any]) -> list[str]:
-        """Nodes of a partition for one that is alone: those that are warm, and those that nobody asked to warm."""
+        """Return nodes of a partition that can join a job of a node that is alone: warm ones, and those that nobody
+        asked to warm."""
         return [*(node for node in part["nodes"] if node in self.ready), *filter(self.takes_jobs, part["others"])]
 
     def takes_jobs(self, node: str) -> bool:
@@ -141,7 +142,7 @@ class Run:
         return self.states.get(node, "").endswith(_OFF)
 
     def job(self, part: dict[str, Any], nodes: list[str], arguments: list[str]) -> tuple[int, str, str]:
-        """Run srun over these nodes, a task on each: exit code (124 if it took too long), output, errors."""
+        """Run srun over these nodes, a task on each; return exit code (124 if it took too long), output and errors."""
         left = self.end - time.monotonic()
         if left < 1:
             return 124, "", ""
@@ -186,14 +187,15 @@ class Run:
 
 
 def node_states() -> dict[str, str]:
-    """The state of each node, as sinfo prints it."""
+    """Return the state of each node, as sinfo prints it."""
     command = ["sinfo", "--noheader", "--Node", "--all", "--format=%N %T"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60, stdin=subprocess.DEVNULL)
     return dict(line.split(maxsplit=1) for line in done.stdout.splitlines() if " " in line.strip())
 
 
 def grouped(needing: list[str], partners: list[str]) -> list[list[str]]:
-    """Nodes in groups of two to GROUP + 1; one that is alone gets a partner that is warm, if there is any."""
+    """Return the nodes in groups of two to GROUP + 1; a node that is alone gets one of the partners, if there is
+    any."""
     groups = [needing[start : start + GROUP] for start in range(0, len(needing), GROUP)]
     if len(groups) > 1 and len(groups[-1]) == 1:
         last = groups.pop()
@@ -204,7 +206,7 @@ def grouped(needing: list[str], partners: list[str]) -> list[list[str]]:
 
 
 def file_name(image: str) -> str:
-    """The file of an image, without its ending: nvidia+pytorch+24.04-py3 for nvidia/pytorch:24.04-py3."""
+    """Return the file of an image, without its ending: nvidia+pytorch+24.04-py3 for nvidia/pytorch:24.04-py3."""
     return "".join("+" if letter in "/:@#" else letter for letter in image)
 
 
@@ -226,8 +228,8 @@ def say(text: str) -> None:
 
 
 def warm(payload: dict[str, Any], *, while_read: bool = False) -> int:
-    """Run it, and print how it ended; the number of nodes that are not warm. With `while_read` it ends, and cancels its
-    jobs, when standard input does."""
+    """Warm nodes, print how that ended, and return the number of nodes that are not warm. With `while_read`, the end of
+    standard input ends it and cancels its jobs."""
     run = Run(payload)
     if while_read:
         threading.Thread(target=_watch, args=(run.name,), daemon=True).start()

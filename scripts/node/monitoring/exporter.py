@@ -22,8 +22,8 @@ from accounting import backup
 from health import outcome
 from health.kinds import KINDS
 from monitoring import gpu_use, prometheus, slurm_metrics
-from monitoring.exposition import Sample, render
 from monitoring.service import SETTINGS, TEXTFILES, opened
+from monitoring.slurm_metrics import Sample, render
 from reconcile import service as reconcile
 from slurm import hostlist, scheduler, slurmctld
 from slurm.output import moment

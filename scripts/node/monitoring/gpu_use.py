@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from monitoring import prometheus
-from monitoring.exposition import Sample
+from monitoring.slurm_metrics import Sample
 from slurm import output
 from system import cluster_state
 from system.host import SetupError, log, run, write

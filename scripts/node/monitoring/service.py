@@ -84,7 +84,7 @@ WantedBy=multi-user.target
 
 
 def export(arguments: str, *, required: bool = True) -> None:
-    """Have node_exporter running with these arguments; without any, not at all.
+    """Run node_exporter with these arguments; stop it without any.
 
     Not required of machines that get another image after the controller, which has it first.
     """
@@ -97,7 +97,7 @@ def export(arguments: str, *, required: bool = True) -> None:
 
 
 def export_gpus(wanted: GpuExporter | None) -> None:
-    """Have dcgm-exporter running on a machine that has GPUs and the program; without `wanted` nowhere."""
+    """Run dcgm-exporter on a machine that has GPUs and the program; stop it without `wanted`."""
     drop_in = UNITS / f"{GPU_EXPORTER}.service.d" / "hpc.conf"
     if wanted is None:
         _stop(GPU_EXPORTER)
@@ -118,8 +118,7 @@ def export_gpus(wanted: GpuExporter | None) -> None:
 
 
 def control(wanted: Monitoring | None) -> None:
-    """Have what is wanted here of Prometheus, Alertmanager and the exporter; nothing of the others, and none of their
-    data."""
+    """Run what is wanted here of Prometheus, Alertmanager and the exporter. Remove the others, with their data."""
     if wanted is None:
         _remove()
         return
@@ -160,7 +159,7 @@ def _serve(wanted: Monitoring) -> None:
 
 
 def _ops_agent(wanted: OpsAgent | None) -> None:
-    """Have the platform's agent run with this configuration beside its built-in one; without any, with the image's."""
+    """Run the platform's agent with this configuration beside its built-in one; without any, with that of the image."""
     before = read_json(AGENT, {})
     if wanted is not None:
         file, text = Path(wanted["file"]), "\n".join(wanted["lines"]) + "\n"
@@ -189,7 +188,7 @@ def opened() -> bool:
 
 
 def _web(web: Web) -> dict[str, str]:
-    """Texts of OPEN. A password that has not changed keeps its hash, whose salt is random."""
+    """Return the texts of OPEN. A password that has not changed keeps its hash, whose salt is random."""
     password, pem = Path(web["password"]).read_text().strip(), Path(web["certificate"]).read_text()
     before = json.loads((ETC / WEB).read_text())["basic_auth_users"].get(web["user"], "") if opened() else ""
     hashed = before if before and _crypt(password, before) == before else _crypt(password, f"$2b$10${_salt()}")
@@ -208,7 +207,7 @@ def _web(web: Web) -> dict[str, str]:
 
 
 def _salt() -> str:
-    """16 random bytes as bcrypt writes them: the last of 22 characters has two bits."""
+    """Return 16 random bytes as bcrypt writes them: the last of 22 characters has two bits."""
     import secrets
 
     letters = "./ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
@@ -216,7 +215,7 @@ def _salt() -> str:
 
 
 def _crypt(text: str, setting: str) -> str:
-    """crypt(3) of the C library's package, which Python 3.13 does not have any more."""
+    """Call crypt(3) of the C library's package, which Python 3.13 does not have any more."""
     import ctypes
 
     crypt = ctypes.CDLL("libcrypt.so.1").crypt
@@ -225,14 +224,14 @@ def _crypt(text: str, setting: str) -> str:
 
 
 def units() -> list[str]:
-    """The units of these that this machine runs."""
+    """Return which of these units this machine runs."""
     return [
         name for name in (PROMETHEUS, ALERTMANAGER, EXPORTER, NODE_EXPORTER, GPU_EXPORTER) if (STARTED / name).exists()
     ]
 
 
 def _package(name: str, arguments: str, read: str = "") -> None:
-    """Have a packaged daemon running; `read` is the text of its files."""
+    """Run a packaged daemon; `read` is the text of its files, with another one of which it is restarted."""
     if not (DEFAULTS / name).exists():
         raise _missing(name)
     text = f'# Written by the cluster\'s set-up.\nARGS="{arguments}"\n'
@@ -283,5 +282,5 @@ def _remove() -> None:
 
 
 def _version(place: Path = Path(__file__).parent) -> str:
-    """A hash of the exporter's own files: with another one, it is started again."""
+    """Return a hash of the exporter's own files: with another one, it is restarted."""
     return hashlib.sha256(b"".join(path.read_bytes() for path in sorted(place.glob("*.py")))).hexdigest()

@@ -1,7 +1,10 @@
 """Slurm's own metrics, under the names that slurmctld itself has for them from 25.11 on (MetricsType), from the output
-of its commands; and what those leave out. Pure functions.
+of its commands, and what those leave out; and metrics as text of Prometheus (format 0.0.4), as node_exporter's textfile
+collector reads it. Pure functions.
 
 The meaning of each name is that of src/slurmctld/statistics.c and src/plugins/metrics/openmetrics at slurm-26-05-3-1.
+Values of labels come from Slurm and from people: each is escaped and shortened, and a metric has a limited number of
+series, so that nothing that somebody chooses as a name makes the file unreadable or Prometheus large.
 """
 
 from __future__ import annotations
@@ -10,9 +13,42 @@ import time
 from calendar import timegm
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
 
-from monitoring.exposition import Sample
-from slurm.output import WAITING, is_held, rows, signed, tasks
+from slurm.output import WAITING, is_held, node_states, rows, signed, tasks
+from system.host import printable
+
+LONGEST = 128  # characters of a label's value
+MOST = 20_000  # series of a metric: more than a cluster has nodes
+_ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
+
+
+class Sample(NamedTuple):
+    """A value of a gauge. Names of metrics and labels are constants of ours."""
+
+    name: str
+    value: float
+    labels: Mapping[str, str] = {}
+
+
+def render(samples: Iterable[Sample]) -> str:
+    """The samples as text, those of one metric together. Of two with the same labels the last counts."""
+    metrics: dict[str, dict[str, float]] = {}
+    for name, value, labels in samples:
+        series = metrics.setdefault(name, {})
+        text = f"{{{','.join(f'{key}={_quoted(labels[key])}' for key in labels)}}}" if labels else ""
+        if text in series or len(series) < MOST:
+            series[text] = value
+    lines: list[str] = []
+    for name, series in sorted(metrics.items()):
+        lines.append(f"# TYPE {name} gauge")
+        lines += [f"{name}{text} {value:.15g}" for text, value in series.items()]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _quoted(value: str) -> str:
+    return f'"{printable(value)[:LONGEST].translate(_ESCAPES)}"'
+
 
 USERS = 100  # of those with jobs, the ones with most
 _BASE = {"FUTURE": "future", "DOWN": "down", "MIXED": "mixed", "ALLOCATED": "alloc", "IDLE": "idle"}
@@ -91,7 +127,7 @@ def node_metrics(text: str, now: float) -> Iterator[Sample]:
     partitions: Counter[tuple[str, str]] = Counter()
     free: Counter[str] = Counter()
     for row in rows(text):
-        name, states = row.get("NodeName"), _states(row.get("State", "UNKNOWN"))
+        name, states = row.get("NodeName"), node_states(row)
         if not name:
             continue
         found = _counted(states)
@@ -126,10 +162,6 @@ def node_metrics(text: str, now: float) -> Iterator[Sample]:
         yield Sample(f"slurm_partition_{what}", count, {"partition": partition})
     for partition, count in free.items():
         yield Sample("hpc_partition_nodes_free", count, {"partition": partition})
-
-
-def _states(text: str) -> set[str]:
-    return set(text.replace("*", "+NOT_RESPONDING").split("+"))
 
 
 def _counted(states: set[str]) -> list[str]:

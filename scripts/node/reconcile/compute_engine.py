@@ -9,6 +9,7 @@ import json
 import re
 import time
 import urllib.parse
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
@@ -217,8 +218,7 @@ class ComputeEngine:
         found: list[Instance] = []
         partial: list[str] = []
         query = {"filter": f"labels.hpc-cluster={self._api['cluster']}", "maxResults": str(PAGE), "fields": _FIELDS}
-        while True:
-            page = self._ask("GET", "/aggregated/instances", query)
+        for page in self._pages("/aggregated/instances", query):
             # A zone elsewhere that is down is nothing to this cluster.
             gone = [place for place in page.get("unreachables", ()) if f"/{place}".endswith(self._zone)]
             partial += [f"{place} does not answer" for place in gone]
@@ -229,18 +229,19 @@ class ComputeEngine:
                     partial.append(f"{place}: {code}")
                 if place != "the list":
                     found += [_instance(row) for row in scope.get("instances", ())]
-            if not page.get("nextPageToken"):
-                return Listing(tuple(found), "; ".join(dict.fromkeys(partial)))
-            query["pageToken"] = page["nextPageToken"]
+        return Listing(tuple(found), "; ".join(dict.fromkeys(partial)))
 
-    def get(self, name: str, zone: str = "") -> Instance | None:
+    def _pages(self, path: str, query: dict[str, str]) -> Iterator[dict[str, Any]]:
+        """Yield the pages of a list. Raises CloudError."""
+        more: dict[str, str] = {}
+        while not more or more["pageToken"]:
+            yield (page := self._ask("GET", path, {**query, **more}))
+            more = {"pageToken": page.get("nextPageToken", "")}
+
+    def get(self, name: str) -> Instance | None:
         """Return one instance, read now; None where there is none. Raises CloudError."""
-        try:
-            return _instance(self._ask("GET", f"{self._place(zone)}/instances/{name}"))
-        except CloudError as error:
-            if error.kind is Kind.NOT_FOUND:
-                return None
-            raise
+        row = self._ask_for("GET", f"{self._zone}/instances/{name}")
+        return None if row is None else _instance(row)
 
     def operation(self, name: str) -> Operation:
         """Return an operation; of a request for many instances, with the error of the first that has one of its own.
@@ -256,14 +257,11 @@ class ComputeEngine:
         """Return the cluster's groups of flex start, and why some may be missing. Raises CloudError."""
         found: list[Group] = []
         query, partial = {"maxResults": str(PAGE), "fields": _GROUP_FIELDS}, ""
-        while True:
-            page = self._ask("GET", f"{self._zone}/instanceGroupManagers", query)
+        for page in self._pages(f"{self._zone}/instanceGroupManagers", query):
             if (code := page.get("warning", {}).get("code", "NO_RESULTS_ON_PAGE")) != "NO_RESULTS_ON_PAGE":
                 partial = f"instance groups: {code}"
             found += filter(None, (_group(row, self._api["cluster"]) for row in page.get("items", ())))
-            if not page.get("nextPageToken"):
-                return found, partial
-            query["pageToken"] = page["nextPageToken"]
+        return found, partial
 
     def resize(self, group: str) -> Resize | None:
         """Return the resize request of a group; None where it has none yet. Raises CloudError."""
@@ -274,14 +272,11 @@ class ComputeEngine:
             return Resize(str(row.get("state", "")), _operation({"error": errors}).error)
         return None
 
-    def guest_attribute(self, name: str, path: str = "hpc/boot") -> str:
-        """Return what an instance has published under a path; empty where it has not. Raises CloudError."""
-        try:
-            found = self._ask("GET", f"{self._zone}/instances/{name}/getGuestAttributes", {"queryPath": path})
-        except CloudError as error:
-            if error.kind is Kind.NOT_FOUND:
-                return ""
-            raise
+    def guest_attribute(self, name: str) -> str:
+        """Return the state of its set-up that an instance has published; empty where it has none. Raises CloudError."""
+        found = (
+            self._ask_for("GET", f"{self._zone}/instances/{name}/getGuestAttributes", {"queryPath": "hpc/boot"}) or {}
+        )
         return "".join(row.get("value", "") for row in found.get("queryValue", {}).get("items", ()))
 
     def serial_log(self, name: str) -> str:
@@ -363,17 +358,19 @@ class ComputeEngine:
     def delete_group(self, group: str, *, request: str) -> Operation | None:
         """Have a group deleted, with its resize request and its instances; None where there is none. Raises
         CloudError."""
-        return self._gone_or("DELETE", f"{self._zone}/instanceGroupManagers/{group}", {"requestId": request})
+        row = self._ask_for("DELETE", f"{self._zone}/instanceGroupManagers/{group}", {"requestId": request})
+        return None if row is None else _operation(row)
 
     def delete(self, name: str, *, request: str, group: str = "") -> Operation | None:
         """Have an instance deleted, of a group by the group, which else is short of one; None where there is none.
         Raises CloudError."""
-        path = f"{self._zone}/instances/{name}"
-        if not group:
-            return self._gone_or("DELETE", path, {"requestId": request})
-        body = {"instances": [path[1:]], "skipInstancesOnValidationError": True}
-        path = f"{self._zone}/instanceGroupManagers/{group}/deleteInstances"
-        return self._gone_or("POST", path, {"requestId": request}, body)
+        path, query = f"{self._zone}/instances/{name}", {"requestId": request}
+        if group:
+            body = {"instances": [path[1:]], "skipInstancesOnValidationError": True}
+            row = self._ask_for("POST", f"{self._zone}/instanceGroupManagers/{group}/deleteInstances", query, body)
+        else:
+            row = self._ask_for("DELETE", path, query)
+        return None if row is None else _operation(row)
 
     def reset(self, name: str, *, request: str) -> Operation:
         """Have an instance reboot at once. Raises CloudError."""
@@ -396,12 +393,12 @@ class ComputeEngine:
 
     # -- HTTP --------------------------------------------------------------------------------------------------------
 
-    def _place(self, zone: str) -> str:
-        return f"/zones/{zone}" if zone else self._zone
-
-    def _gone_or(self, method: str, path: str, query: dict[str, str], body: Any = None) -> Operation | None:  # noqa: ANN401
+    def _ask_for(
+        self, method: str, path: str, query: dict[str, str] | None = None, body: dict[str, Any] | None = None
+    ) -> dict[str, Any] | None:
+        """Return the answer; None where what it asks for is not there."""
         try:
-            return _operation(self._ask(method, path, query, body))
+            return self._ask(method, path, query, body)
         except CloudError as error:
             if error.kind is Kind.NOT_FOUND:
                 return None

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import cached_property
+from typing import NamedTuple
 
 from health.kinds import PREFIX as HEALTH
 from interface import ReconcileNodeset
@@ -295,28 +296,17 @@ class Case:
         return self.pending is not None and self.pending.kind == "delete"
 
     @property
-    def twice(self) -> bool:
-        return self.seen.passes >= 2
+    def asked(self) -> bool:
+        """Return whether a request for its instance is under way, or has just failed."""
+        return self.pending is not None or self.world.retry.get(self.name, 0) > self.now
 
     @property
     def lasted(self) -> float:
         return self.now - max(self.seen.since, self.world.awake)
 
     @property
-    def none(self) -> bool:
-        return self.instance is None
-
-    @property
-    def asleep(self) -> bool:
-        return self.power == "POWERED_DOWN"
-
-    @property
     def booting(self) -> bool:
         return self.power == "POWERING_UP"
-
-    @property
-    def powering_down(self) -> bool:
-        return self.power == "POWERING_DOWN"
 
     @property
     def down(self) -> bool:
@@ -365,12 +355,10 @@ class Case:
     @property
     def maintainable(self) -> bool:
         """Return whether the host's maintenance is announced, may be done now, and was not asked for since a day."""
-        one = self.instance
-        return (
-            one is not None
-            and one.maintenance == "PENDING"
-            and (self.elastic or (self.world.maintain and one.reschedules and not self.within(self.repair.maintain)))
-        )
+        if self.instance is None or self.instance.maintenance != "PENDING":
+            return False
+        now = self.world.maintain and self.instance.reschedules and not self.within(self.repair.maintain)
+        return self.elastic or now
 
     @property
     def maintenance_over(self) -> bool:
@@ -417,7 +405,7 @@ class Case:
         rows = self.world.nodesets[self.node.nodeset]["templates"]
         keys = [way_key(self.node.nodeset, row["way"]) for row in rows]
         there = [self.world.cooling[key] for key in keys if key in self.world.cooling]
-        return min(there, key=lambda one: one.until).reason if there else NO_CAPACITY
+        return min(there, key=lambda cooling: cooling.until).reason if there else NO_CAPACITY
 
     @property
     def old_machine(self) -> bool:
@@ -472,6 +460,16 @@ class Case:
         return self.health is not None and self.within(self.repair.last) and self.health.slow > self.repair.last
 
     @property
+    def failed(self) -> bool:
+        return self.checked and self.health is not None and self.health.failed
+
+    @property
+    def unmeasured(self) -> bool:
+        """Return whether its checks pass, and its NCCL test with another node had no result in the last hour."""
+        since = max(self.repair.last, self.now - UNMEASURED_SECONDS)
+        return self.sound and self.health is not None and self.health.unmeasured > since
+
+    @property
     def sound(self) -> bool:
         passes = self.checked and self.health is not None and not self.health.failed and self.health.passes >= 2
         return passes and not self.slow
@@ -494,7 +492,7 @@ class Case:
         """Return whether the machine may be deleted: not one of a reservation, whose next one is on the same host."""
         if not self.elastic or not self.ours or not self.node or self.within(self.repair.replace):
             return False
-        names = {one.name for one in self.world.nodes.values() if one.nodeset == self.node.nodeset}
+        names = {node.name for node in self.world.nodes.values() if node.nodeset == self.node.nodeset}
         done = sum(self.within(repair.replace) for name, repair in self.world.repairs.items() if name in names)
         return all(way.startswith(("on_demand", "spot")) for way in self.ways) and done < REPLACED_PER_DAY
 
@@ -510,200 +508,193 @@ class Case:
         """Return whether so many nodes of the nodeset are sick that the cause is not their machines."""
         if not self.node:
             return False
-        names = [one for one in self.world.nodes.values() if one.nodeset == self.node.nodeset]
-        sick = [one for one in names if "DRAIN" in one.states and one.reason.startswith((HEALTH, NEW))]
-        repaired = [one for one in sick if self.within(self.world.repairs.get(one.name, Repair()).last)]
-        allowed = max(1, len(names) // NODES_PER_REPAIR)
-        mine = self.node.name in {one.name for one in repaired}
-        return (not mine and len(repaired) >= allowed) or len(sick) > max(1, COMMON_PART * len(names))
+        nodes = [node for node in self.world.nodes.values() if node.nodeset == self.node.nodeset]
+        sick = [node.name for node in nodes if "DRAIN" in node.states and node.reason.startswith((HEALTH, NEW))]
+        repaired = [name for name in sick if self.within(self.world.repairs.get(name, Repair()).last)]
+        allowed = max(1, len(nodes) // NODES_PER_REPAIR)
+        is_held_back = self.node.name not in repaired and len(repaired) >= allowed
+        return is_held_back or len(sick) > max(1, COMMON_PART * len(nodes))
+
+
+class When(NamedTuple):
+    """A condition of the table, as people read it and as the program checks it."""
+
+    text: str
+    holds: Callable[[Case], bool]
 
 
 @dataclass(frozen=True)
 class Rule:
-    """A row of the table: the instance, the node, the condition and the action as people read them; then the same for
-    the program. `counts`: whether the brakes hold it, since nobody has asked for it."""
+    """A row of the table: conditions of the instance, of the node, and others; then the action. `counts`: whether the
+    brakes hold it, since nobody has asked for it."""
 
     id: str
-    instance: str
-    node: str
-    when: str
+    instance: When
+    node: When
+    when: tuple[When, ...]
     do: Do
-    applies: Callable[[Case], bool]
     reason: str = ""
     counts: bool = False
 
+    def applies(self, case: Case) -> bool:
+        if not self.instance.holds(case) or not self.node.holds(case):
+            return False
+        # Whatever a row says: the loop deletes only what it has made, and asks for it once.
+        if self.do is Do.DELETE and (not case.ours or case.deleted):
+            return False
+        return all(condition.holds(case) for condition in self.when)
 
-ANY, NONE, RUNS = "any", "none", "PROVISIONING, STAGING, RUNNING"
-ENDINGS = ", ".join(ENDING)
-HEALTHY = "drained by a health check"
-MAINTAINS = "drained for the maintenance of its host"
+
+def _status(*names: str) -> When:
+    return When(", ".join(names), lambda c: c.status in names)
 
 
-def _is(status: tuple[str, ...]) -> Callable[[Case], bool]:
-    return lambda case: case.status in status
+def _lasts(text: str, seconds: float) -> When:
+    return When(text, lambda c: c.lasted > seconds)
 
+
+ANY, ELSE = When("any", lambda _: True), When("else", lambda _: True)
+# Instances.
+NONE = When("none", lambda c: not c.found)
+QUEUED, RUNS, ON = _status("PENDING"), _status(*COMING, RUNNING), _status(RUNNING)
+STOPS, STOPPED = _status(*ENDING, *ENDED), _status(*ENDED)
+# Nodes.
+NO_NODE = When("not in slurm.conf", lambda c: c.node is None)
+ASLEEP, BOOTS = When("POWERED_DOWN", lambda c: c.power == "POWERED_DOWN"), When("POWERING_UP", lambda c: c.booting)
+FALLS_ASLEEP = When("POWERING_DOWN", lambda c: c.power == "POWERING_DOWN")
+ASLEEP_DOWN = When("POWERED_DOWN, DOWN", lambda c: c.power == "POWERED_DOWN" and c.down)
+UP, DOWN = When("in service", lambda c: c.up), When("DOWN", lambda c: c.down and c.power == "up")
+IS_NEW, SICK = When(f"DRAIN `{NEW}`", lambda c: c.new), When("drained by a health check", lambda c: c.sick)
+MAINTAINS = When("drained for the maintenance of its host", lambda c: c.maintained)
+# Others.
+ELASTIC, MADE = When("elastic", lambda c: c.elastic), When("made by the loop", lambda c: c.ours)
+STATIC, BY_US = When("not elastic", lambda c: not c.elastic), When("by the loop or by Slurm", lambda c: not c.others)
+TWICE, ORPHANED = When("seen twice", lambda c: c.seen.passes >= 2), _lasts("90 s", ORPHAN_SECONDS)
+JOBLESS, IDLE = When("without jobs", lambda c: not c.busy), When("idle", lambda c: c.free)
+NOT_ASKED = When("nothing is under way", lambda c: c.pending is None)
+WAY = When("a way of the nodeset may be tried", lambda c: c.way is not None)
+NO_WAY = When("every way has failed and cools down", lambda c: c.way is None)
+GIVEN_UP = When("on a host that was given up", lambda c: c.bad_host)
+ANNOUNCED = When("maintenance of its host is announced", lambda c: c.maintainable)
+FAULT = When("maintenance of its host is announced for a fault", lambda c: c.faulty)
+DOWN_LONG = _lasts("for 10 min", DOWN_SECONDS)
+NOT_REBOOTED = When("not rebooted for 24 h", lambda c: not c.within(c.repair.reset))
+REPLACEABLE = When("elastic, on demand or spot, at most 3 a day", lambda c: c.replaceable)
 
 RULES: tuple[Rule, ...] = (
-    Rule("two-zones", "in two zones", ANY, "", Do.ALERT, lambda c: len(c.found) > 1),
-    Rule("unknown", ANY, "not in slurm.conf", "made by the loop, seen twice, 90 s", Do.DELETE,
-         lambda c: c.node is None and c.name not in c.world.known and c.ours and c.twice and not c.deleted
-         and c.lasted > ORPHAN_SECONDS, counts=True),
-    Rule("not-ours", ANY, "not in slurm.conf", "else", Do.NOTHING, lambda c: c.node is None),
-    Rule("reboots", ANY, "REBOOT_*", "", Do.NOTHING, lambda c: any(s.startswith("REBOOT") for s in c.states)),
-    Rule("maintenance", ANY, "in a MAINT reservation", "", Do.NOTHING, lambda c: "MAINTENANCE" in c.states),
-    Rule("power-down-waits", ANY, "POWER_DOWN", "", Do.NOTHING, lambda c: c.power == "POWER_DOWN"),
-    Rule("twice-started", RUNNING, f"DRAIN `{DUPLICATE}`", "by Slurm; without jobs, seen twice", Do.RESUME,
-         lambda c: c.status == RUNNING and c.twice_started and not c.busy and c.twice),
-    Rule("others", ANY, "DOWN, DRAIN or FAIL", "by a person, by `up`, or a drain by Slurm", Do.NOTHING,
-         lambda c: c.others),
+    Rule("two-zones", When("in two zones", lambda c: len(c.found) > 1), ANY, (), Do.ALERT),
+    Rule("unknown", ANY, NO_NODE, (When("nor of another nodeset", lambda c: c.name not in c.world.known), MADE, TWICE,
+         ORPHANED), Do.DELETE, counts=True),
+    Rule("not-ours", ANY, NO_NODE, (ELSE,), Do.NOTHING),
+    Rule("reboots", ANY, When("REBOOT_*", lambda c: any(s.startswith("REBOOT") for s in c.states)), (), Do.NOTHING),
+    Rule("maintenance", ANY, When("in a MAINT reservation", lambda c: "MAINTENANCE" in c.states), (), Do.NOTHING),
+    Rule("power-down-waits", ANY, When("POWER_DOWN", lambda c: c.power == "POWER_DOWN"), (), Do.NOTHING),
+    Rule("twice-started", ON, When(f"DRAIN `{DUPLICATE}` by Slurm", lambda c: c.twice_started), (JOBLESS, TWICE),
+         Do.RESUME),
+    Rule("others", ANY, When("DOWN, DRAIN or FAIL", lambda c: bool(c.states & {"DOWN", "DRAIN", "FAIL"})),
+         (When("by a person, by `up`, or a drain by Slurm", lambda c: c.others),), Do.NOTHING),
     # Maintenance of a host, done while its node is idle.
-    Rule("maintain-now", RUNNING, MAINTAINS, "without jobs; maintenance of its host is announced",
-         Do.MAINTAIN, lambda c: c.maintained and c.status == RUNNING and not c.busy and c.maintainable
-         and not c.pending, counts=True),
-    Rule("maintained", RUNNING, MAINTAINS,
-         f"it is over, or has not begun in {MAINTAIN_SECONDS // 60} min; the node answers, seen twice", Do.RESUME,
-         lambda c: c.maintained and c.status == RUNNING and not c.pending and c.twice and c.maintenance_over
-         and not c.states & {"DOWN", "NOT_RESPONDING"}),
-    Rule("maintain-waits", ANY, MAINTAINS, "else", Do.NOTHING, lambda c: c.maintained),
-    Rule("host-again", RUNS, f"POWERING_UP or DRAIN `{NEW}`", "made by the loop, on a host that was given up",
-         Do.DELETE, lambda c: c.status in (*COMING, RUNNING) and (c.booting or c.new) and c.bad_host and c.elastic
-         and c.ours and not c.deleted, counts=True),
+    Rule("maintain-now", ON, MAINTAINS, (JOBLESS, ANNOUNCED, NOT_ASKED), Do.MAINTAIN, counts=True),
+    Rule("maintained", ON, MAINTAINS, (
+         When(f"it is over, or has not begun in {MAINTAIN_SECONDS // 60} min", lambda c: c.maintenance_over),
+         When("the node is up and answers", lambda c: not c.states & {"DOWN", "NOT_RESPONDING"}), NOT_ASKED, TWICE),
+         Do.RESUME),
+    Rule("maintain-waits", ANY, MAINTAINS, (ELSE,), Do.NOTHING),
+    Rule("host-again", RUNS, When(f"POWERING_UP or DRAIN `{NEW}`", lambda c: c.booting or c.new),
+         (ELASTIC, MADE, GIVEN_UP), Do.DELETE, counts=True),
     # A machine that is replaced: the node is drained all the time.
-    Rule("new-create", NONE, f"DRAIN `{NEW}`", "a way may be tried", Do.CREATE,
-         lambda c: c.new and c.none and not c.pending and c.way is not None
-         and c.world.retry.get(c.name, 0) <= c.now),
-    Rule("new-sound", RUNNING, f"DRAIN `{NEW}`", "two health checks have passed since", Do.RESUME,
-         lambda c: c.new and c.status == RUNNING and c.sound),
-    Rule("new-sick", RUNNING, f"DRAIN `{NEW}`", "a health check has failed since", Do.ALERT,
-         lambda c: c.new and c.status == RUNNING and c.checked and c.health is not None and c.health.failed),
-    Rule("new-ended", "TERMINATED, STOPPED", f"DRAIN `{NEW}`", "elastic", Do.DELETE,
-         lambda c: c.new and c.elastic and c.ours and c.status in ENDED and not c.deleted, counts=True),
-    Rule("new-waits", ANY, f"DRAIN `{NEW}`", "else", Do.NOTHING, lambda c: c.new),
+    Rule("new-create", NONE, IS_NEW, (WAY, When("no request is under way or has just failed", lambda c: not c.asked)),
+         Do.CREATE),
+    Rule("new-sound", ON, IS_NEW, (When("two health checks have passed since", lambda c: c.sound),), Do.RESUME),
+    Rule("new-sick", ON, IS_NEW, (When("a health check has failed since", lambda c: c.failed),), Do.ALERT),
+    Rule("new-ended", STOPPED, IS_NEW, (ELASTIC, MADE), Do.DELETE, counts=True),
+    Rule("new-waits", ANY, IS_NEW, (ELSE,), Do.NOTHING),
     # No instance.
-    Rule("creating", NONE, "POWERING_UP", "the request is under way, or has just failed", Do.NOTHING,
-         lambda c: c.none and c.booting and (c.pending is not None or c.world.retry.get(c.name, 0) > c.now)),
-    Rule("create", NONE, "POWERING_UP", "a way of the nodeset may be tried", Do.CREATE,
-         lambda c: c.none and c.booting and c.elastic and c.way is not None),
-    Rule("no-way", NONE, "POWERING_UP", "every way has failed and cools down", Do.REFUSE,
-         lambda c: c.none and c.booting and c.elastic),
+    Rule("creating", NONE, BOOTS, (When("the request is under way, or has just failed", lambda c: c.asked),),
+         Do.NOTHING),
+    Rule("create", NONE, BOOTS, (ELASTIC, WAY), Do.CREATE),
+    Rule("no-way", NONE, BOOTS, (ELASTIC, NO_WAY), Do.REFUSE),
     # Not resumed: a node that is resumed from DOWN counts as one that does not answer (_require_node_reg of
     # src/slurmctld/node_mgr.c), and while it sleeps it is lost to jobs after the next reconfigure (read_config.c).
     # As it is powered down again, Slurm clears both.
-    Rule("capacity-again", NONE, "POWERED_DOWN, DOWN", "by the loop or by Slurm; a way may be tried", Do.POWER_DOWN,
-         lambda c: c.none and c.asleep and c.down and c.way is not None),
-    Rule("capacity-waits", NONE, "POWERED_DOWN, DOWN", "by the loop or by Slurm; every way cools down", Do.NOTHING,
-         lambda c: c.none and c.asleep and c.down),
-    Rule("dead-end", NONE, "POWERED_DOWN, NOT_RESPONDING", "seen twice", Do.FORCE,
-         lambda c: c.none and c.asleep and "NOT_RESPONDING" in c.states and c.twice, counts=True),
-    Rule("no-capacity", NONE, "POWERED_DOWN", "every way has failed and cools down", Do.DOWN,
-         lambda c: c.none and c.asleep and c.elastic and c.way is None),
-    Rule("asleep", NONE, "POWERED_DOWN", "else", Do.NOTHING, lambda c: c.none and c.asleep),
-    Rule("suspended", NONE, "POWERING_DOWN", "for 15 s, in two passes", Do.RESUME,
-         lambda c: c.none and c.powering_down and not c.pending and c.twice and c.lasted >= SUSPENDED_SECONDS),
-    Rule("suspends", NONE, "POWERING_DOWN", "else", Do.NOTHING, lambda c: c.none and c.powering_down),
-    Rule("gone-down", NONE, "DOWN", "elastic; by the loop or by Slurm", Do.POWER_DOWN,
-         lambda c: c.none and c.down and c.elastic and c.power == "up", counts=True),
-    Rule("gone-drained", NONE, HEALTHY, "elastic, without jobs, seen twice: the fault has gone with its machine",
-         Do.POWER_DOWN, lambda c: c.none and c.sick and c.elastic and not c.busy and c.twice, counts=True),
-    Rule("gone", NONE, "in service", "seen twice", Do.DOWN,
-         lambda c: c.none and c.up and c.twice, reason=GONE, counts=True),
-    Rule("gone-once", NONE, ANY, "else", Do.NOTHING, lambda c: c.none),
+    Rule("capacity-again", NONE, ASLEEP_DOWN, (BY_US, WAY), Do.POWER_DOWN),
+    Rule("capacity-waits", NONE, ASLEEP_DOWN, (BY_US, NO_WAY), Do.NOTHING),
+    Rule("dead-end", NONE, When("POWERED_DOWN, NOT_RESPONDING", lambda c: c.power == "POWERED_DOWN"
+         and "NOT_RESPONDING" in c.states), (TWICE,), Do.FORCE, counts=True),
+    Rule("no-capacity", NONE, ASLEEP, (ELASTIC, NO_WAY), Do.DOWN),
+    Rule("asleep", NONE, ASLEEP, (ELSE,), Do.NOTHING),
+    Rule("suspended", NONE, FALLS_ASLEEP, (When("for 15 s", lambda c: c.lasted >= SUSPENDED_SECONDS), TWICE,
+         NOT_ASKED), Do.RESUME),
+    Rule("suspends", NONE, FALLS_ASLEEP, (ELSE,), Do.NOTHING),
+    Rule("gone-down", NONE, DOWN, (ELASTIC, BY_US), Do.POWER_DOWN, counts=True),
+    # The fault has gone with its machine.
+    Rule("gone-drained", NONE, SICK, (ELASTIC, JOBLESS, TWICE), Do.POWER_DOWN, counts=True),
+    Rule("gone", NONE, UP, (TWICE,), Do.DOWN, reason=GONE, counts=True),
+    Rule("gone-once", NONE, ANY, (ELSE,), Do.NOTHING),
     # Instances that wait, boot or run.
-    Rule("queued-jobless", "PENDING", "POWERING_UP", "made by the loop, for 30 s; no job waits for it", Do.FORCE,
-         lambda c: c.status == "PENDING" and c.booting and c.ours and not (c.node and c.node.jobs)
-         and c.lasted > JOBLESS_SECONDS),
-    Rule("queued", "PENDING", "POWERING_UP", "", Do.NOTHING, lambda c: c.status == "PENDING" and c.booting),
-    Rule("queued-unneeded", "PENDING", ANY, "elastic, seen twice", Do.DELETE,
-         lambda c: c.status == "PENDING" and c.elastic and c.ours and c.twice and not c.deleted, counts=True),
-    Rule("old-machine", RUNS, "POWERING_UP", "made by the loop, created before Slurm asked for it", Do.DELETE,
-         lambda c: c.status in (*COMING, RUNNING) and c.booting and c.ours and c.old_machine and not c.deleted,
-         counts=True),
-    Rule("boot-failed", RUNS, "POWERING_UP", "the machine reports a failure, or 80 % of ResumeTimeout are over",
-         Do.BOOT_FAILED, lambda c: c.status in (*COMING, RUNNING) and c.booting and c.boot_failed, reason=NO_BOOT,
-         counts=True),
-    Rule("unheard", RUNNING, "POWERING_UP", f"its set-up ended {JOINED_SECONDS} s ago", Do.REGISTER,
-         lambda c: c.status == RUNNING and c.booting and c.unheard),
-    Rule("boots", RUNS, "POWERING_UP", "else", Do.NOTHING,
-         lambda c: c.status in (*COMING, RUNNING) and c.booting),
-    Rule("suspend", f"{RUNS}, SUSPENDED", "POWERING_DOWN", "made by the loop", Do.DELETE,
-         lambda c: c.status in (*COMING, RUNNING, "SUSPENDED") and c.powering_down and c.ours and not c.deleted),
-    Rule("orphan-busy", RUNS, "POWERED_DOWN", "jobs run there", Do.ALERT,
-         lambda c: c.status in (*COMING, RUNNING) and c.asleep and c.node is not None and bool(c.node.jobs)),
-    Rule("orphan", RUNS, "POWERED_DOWN", "made by the loop, seen twice, 90 s", Do.DELETE,
-         lambda c: c.status in (*COMING, RUNNING) and c.asleep and c.ours and c.twice and not c.deleted
-         and c.lasted > ORPHAN_SECONDS, counts=True),
+    Rule("queued-jobless", QUEUED, BOOTS, (MADE, _lasts("for 30 s", JOBLESS_SECONDS),
+         When("no job waits for it", lambda c: not (c.node and c.node.jobs))), Do.FORCE),
+    Rule("queued", QUEUED, BOOTS, (), Do.NOTHING),
+    Rule("queued-unneeded", QUEUED, ANY, (ELASTIC, MADE, TWICE), Do.DELETE, counts=True),
+    Rule("old-machine", RUNS, BOOTS, (MADE, When("created before Slurm asked for it", lambda c: c.old_machine)),
+         Do.DELETE, counts=True),
+    Rule("boot-failed", RUNS, BOOTS, (When("the machine reports a failure, or 80 % of ResumeTimeout are over",
+         lambda c: c.boot_failed),), Do.BOOT_FAILED, reason=NO_BOOT, counts=True),
+    Rule("unheard", ON, BOOTS, (When(f"its set-up ended {JOINED_SECONDS} s ago", lambda c: c.unheard),), Do.REGISTER),
+    Rule("boots", RUNS, BOOTS, (ELSE,), Do.NOTHING),
+    Rule("suspend", _status(*COMING, RUNNING, "SUSPENDED"), FALLS_ASLEEP, (MADE,), Do.DELETE),
+    Rule("orphan-busy", RUNS, ASLEEP, (When("jobs run there", lambda c: bool(c.node and c.node.jobs)),), Do.ALERT),
+    Rule("orphan", RUNS, ASLEEP, (MADE, TWICE, ORPHANED), Do.DELETE, counts=True),
     # Instances that end.
-    Rule("sick-moves", f"{ENDINGS}, TERMINATED, STOPPED", HEALTHY, "a step of its repair is under way", Do.NOTHING,
-         lambda c: c.status in (*ENDING, *ENDED) and c.sick and c.pending is not None),
-    Rule("ends", f"{ENDINGS}, TERMINATED, STOPPED", "in service", "", Do.DOWN,
-         lambda c: c.status in (*ENDING, *ENDED) and c.up, reason=ENDS, counts=True),
-    Rule("ending", ENDINGS, ANY, "else", Do.NOTHING, _is(ENDING)),
-    Rule("ended-down", "TERMINATED, STOPPED", "DOWN", "elastic", Do.POWER_DOWN,
-         lambda c: c.status in ENDED and c.down and c.elastic and c.power == "up", counts=True),
-    Rule("ended", "TERMINATED, STOPPED", "POWERING_UP, POWERING_DOWN, POWERED_DOWN", "elastic", Do.DELETE,
-         lambda c: c.status in ENDED and c.elastic and c.ours and c.power != "up" and not c.deleted, counts=True),
-    Rule("stopped", "TERMINATED, STOPPED", ANY, "else: `up` starts it again", Do.NOTHING, _is(ENDED)),
-    Rule("moves", "SUSPENDED, SUSPENDING, REPAIRING", "in service", "", Do.DOWN,
-         lambda c: c.status in ("SUSPENDED", "SUSPENDING", "REPAIRING") and c.up and not c.sick, reason=ENDS,
-         counts=True),
-    Rule("moves-long", "SUSPENDED, REPAIRING", ANY, "for 30 min", Do.ALERT,
-         lambda c: c.status in ("SUSPENDED", "REPAIRING") and c.lasted > 1800),
+    Rule("sick-moves", STOPS, SICK, (When("a step of its repair is under way", lambda c: c.pending is not None),),
+         Do.NOTHING),
+    Rule("ends", STOPS, UP, (), Do.DOWN, reason=ENDS, counts=True),
+    Rule("ending", _status(*ENDING), ANY, (ELSE,), Do.NOTHING),
+    Rule("ended-down", STOPPED, DOWN, (ELASTIC,), Do.POWER_DOWN, counts=True),
+    Rule("ended", STOPPED, When("POWERING_UP, POWERING_DOWN, POWERED_DOWN", lambda c: c.power != "up"),
+         (ELASTIC, MADE), Do.DELETE, counts=True),
+    Rule("stopped", STOPPED, ANY, (When("else: `up` starts it again", lambda _: True),), Do.NOTHING),
+    Rule("moves", _status("SUSPENDED", "SUSPENDING", "REPAIRING"), UP, (When("not drained by a health check",
+         lambda c: not c.sick),), Do.DOWN, reason=ENDS, counts=True),
+    Rule("moves-long", _status("SUSPENDED", "REPAIRING"), ANY, (_lasts("for 30 min", 1800),), Do.ALERT),
     # Repair of a node that a health check has drained.
-    Rule("sick-busy", ANY, HEALTHY, "jobs run there", Do.NOTHING, lambda c: c.sick and c.busy),
-    Rule("sick-host-replace", RUNNING, HEALTHY, "for 30 min still on the host that was given up; elastic, on demand or "
-         "spot, at most 3 a day", Do.REPLACE, lambda c: c.sick and c.status == RUNNING and c.bad_host and not c.pending
-         and c.now - c.repair.last > REPAIR_SECONDS and c.replaceable and not c.over_budget, reason=NEW, counts=True),
-    Rule("sick-host", RUNNING, HEALTHY, "on a host that was given up", Do.ALERT,
-         lambda c: c.sick and c.status == RUNNING and c.bad_host),
-    Rule("sick-unmeasured", RUNNING, HEALTHY, "its NCCL test with another node had no result in the last hour",
-         Do.ALERT, lambda c: c.sick and c.status == RUNNING and c.sound and c.health is not None
-         and max(c.repair.last, c.now - UNMEASURED_SECONDS) < c.health.unmeasured),
-    Rule("sick-mended", RUNNING, HEALTHY, "two health checks have passed since its machine was rebooted or moved",
-         Do.RESUME,
-         lambda c: c.sick and c.status == RUNNING and c.sound
-         and (c.within(c.repair.last) or c.name in c.world.waits)),
-    Rule("sick-waits", ANY, HEALTHY, "no fault that calls for a repair, or a step of one is under way",
-         Do.NOTHING, lambda c: c.sick and (not c.confirmed or c.pending is not None or c.status != RUNNING)),
-    Rule("sick-many", RUNNING, HEALTHY, "more than 20 % of the nodeset are sick, or one in 16 is in repair", Do.ALERT,
-         lambda c: c.sick and c.over_budget),
-    Rule("sick-reboot", RUNNING, HEALTHY, "not rebooted for 24 h", Do.RESET,
-         lambda c: c.sick and not c.within(c.repair.reset), counts=True),
-    Rule("sick-report", RUNNING, HEALTHY, "rebooted; the machine type can move to another host", Do.REPORT,
-         lambda c: c.sick and c.reportable, counts=True),
-    Rule("sick-replace", RUNNING, HEALTHY, "rebooted; elastic, on demand or spot, at most 3 a day", Do.REPLACE,
-         lambda c: c.sick and c.replaceable, reason=NEW, counts=True),
-    Rule("sick-person", RUNNING, HEALTHY, "else", Do.ALERT, lambda c: c.sick),
+    Rule("sick-busy", ANY, SICK, (When("jobs run there", lambda c: c.busy),), Do.NOTHING),
+    Rule("sick-host-replace", ON, SICK, (When("for 30 min still on the host that was given up",
+         lambda c: c.bad_host and c.now - c.repair.last > REPAIR_SECONDS), NOT_ASKED, REPLACEABLE,
+         When("few of the nodeset are sick", lambda c: not c.over_budget)), Do.REPLACE, reason=NEW, counts=True),
+    Rule("sick-host", ON, SICK, (GIVEN_UP,), Do.ALERT),
+    Rule("sick-unmeasured", ON, SICK, (When("its NCCL test with another node had no result in the last hour",
+         lambda c: c.unmeasured),), Do.ALERT),
+    Rule("sick-mended", ON, SICK, (When("two health checks have passed since its machine was rebooted or moved",
+         lambda c: c.sound and (c.within(c.repair.last) or c.name in c.world.waits)),), Do.RESUME),
+    Rule("sick-waits", ANY, SICK, (When("no fault that calls for a repair, or a step of one is under way",
+         lambda c: not c.confirmed or c.pending is not None or c.status != RUNNING),), Do.NOTHING),
+    Rule("sick-many", ON, SICK, (When("more than 20 % of the nodeset are sick, or one in 16 is in repair",
+         lambda c: c.over_budget),), Do.ALERT),
+    Rule("sick-reboot", ON, SICK, (NOT_REBOOTED,), Do.RESET, counts=True),
+    Rule("sick-report", ON, SICK, (When("rebooted, the machine type can move to another host",
+         lambda c: c.reportable),), Do.REPORT, counts=True),
+    Rule("sick-replace", ON, SICK, (REPLACEABLE,), Do.REPLACE, reason=NEW, counts=True),
+    Rule("sick-person", ON, SICK, (ELSE,), Do.ALERT),
     # Others that run.
-    Rule("back", RUNNING, "DOWN", "by the loop; the node answers, seen twice", Do.RESUME,
-         lambda c: c.status == RUNNING and c.down and c.power == "up" and c.reason.startswith((GONE, ENDS))
-         and "NOT_RESPONDING" not in c.states and c.twice, counts=True),
-    Rule("down-many", RUNNING, "DOWN", "by the loop or by Slurm, for 10 min; more than two nodes and 20 % of the "
-         "nodeset are: the cause is not their machines", Do.ALERT, lambda c: c.is_silent and c.lasted > DOWN_SECONDS
-         and c.node is not None and c.node.nodeset in c.world.silent),
-    Rule("down-long", RUNNING, "DOWN", "elastic; by the loop or by Slurm, for 10 min", Do.POWER_DOWN,
-         lambda c: c.status == RUNNING and c.down and c.power == "up" and c.elastic and c.lasted > DOWN_SECONDS,
-         counts=True),
-    Rule("down-static", RUNNING, "DOWN", "not elastic; by Slurm, for 10 min, not rebooted for 24 h", Do.RESET,
-         lambda c: c.status == RUNNING and c.down and c.power == "up" and not c.elastic
-         and c.lasted > DOWN_SECONDS and not c.within(c.repair.reset) and not c.pending, counts=True),
-    Rule("down", RUNNING, "DOWN", "else", Do.NOTHING, lambda c: c.status == RUNNING and c.down),
-    Rule("fault-elastic", RUNNING, "in service", "elastic; maintenance of its host is announced for a fault", Do.ASAP,
-         lambda c: c.status == RUNNING and c.up and c.elastic and c.faulty, reason=FAULTY, counts=True),
-    Rule("fault", RUNNING, "in service", "maintenance of its host is announced for a fault", Do.DRAIN,
-         lambda c: c.status == RUNNING and c.up and c.faulty, reason=FAULTY, counts=True),
-    Rule("maintain-elastic", RUNNING, "in service", "elastic, idle; maintenance of its host is announced",
-         Do.POWER_DOWN, lambda c: c.status == RUNNING and c.up and c.elastic and c.free and c.maintainable,
-         counts=True),
-    Rule("maintain", RUNNING, "in service",
-         "idle; maintenance of its host is announced and may be done now, once a day, for one node of the nodeset",
-         Do.DRAIN, lambda c: c.status == RUNNING and c.up and c.free and c.maintainable, reason=MAINTAINED,
-         counts=True),
-    Rule("outdated", RUNNING, "in service", "made from a template that the nodeset has no more", Do.ASAP,
-         lambda c: c.status == RUNNING and c.up and c.outdated, reason=REPLACED, counts=True),
-    Rule("host-up", RUNNING, "in service", "made by the loop, on a host that was given up before", Do.ASAP,
-         lambda c: c.status == RUNNING and c.up and c.elastic and c.ours and c.bad_host
-         and c.repair.report < (c.instance.created if c.instance else 0), reason=REPLACED, counts=True),
-    Rule("well", ANY, ANY, "else", Do.NOTHING, lambda _: True),
+    Rule("back", ON, DOWN, (When("by the loop", lambda c: c.reason.startswith((GONE, ENDS))),
+         When("the node answers", lambda c: "NOT_RESPONDING" not in c.states), TWICE), Do.RESUME, counts=True),
+    # The cause is not their machines.
+    Rule("down-many", ON, DOWN, (BY_US, DOWN_LONG, When("more than two nodes and 20 % of the nodeset are",
+         lambda c: c.node is not None and c.node.nodeset in c.world.silent)), Do.ALERT),
+    Rule("down-long", ON, DOWN, (ELASTIC, BY_US, DOWN_LONG), Do.POWER_DOWN, counts=True),
+    Rule("down-static", ON, DOWN, (STATIC, BY_US, DOWN_LONG, NOT_REBOOTED, NOT_ASKED), Do.RESET, counts=True),
+    Rule("down", ON, DOWN, (ELSE,), Do.NOTHING),
+    Rule("fault-elastic", ON, UP, (ELASTIC, FAULT), Do.ASAP, reason=FAULTY, counts=True),
+    Rule("fault", ON, UP, (FAULT,), Do.DRAIN, reason=FAULTY, counts=True),
+    Rule("maintain-elastic", ON, UP, (ELASTIC, IDLE, ANNOUNCED), Do.POWER_DOWN, counts=True),
+    Rule("maintain", ON, UP, (IDLE, When("maintenance of its host is announced and may be done now, once a day, for "
+         "one node of the nodeset", lambda c: c.maintainable)), Do.DRAIN, reason=MAINTAINED, counts=True),
+    Rule("outdated", ON, UP, (When("made from a template that the nodeset has no more", lambda c: c.outdated),),
+         Do.ASAP, reason=REPLACED, counts=True),
+    Rule("host-up", ON, UP, (ELASTIC, MADE, When("on a host that was given up before", lambda c: c.bad_host
+         and c.repair.report < (c.instance.created if c.instance else 0))), Do.ASAP, reason=REPLACED, counts=True),
+    Rule("well", ANY, ANY, (ELSE,), Do.NOTHING),
 )  # fmt: skip
 BY_ID = {rule.id: rule for rule in RULES}
 REPAIRED = ("new-sound", "sick-mended")
@@ -713,7 +704,10 @@ COLUMNS = ("rule", "instance", "node", "condition", "action")
 
 def table() -> list[tuple[str, ...]]:
     """The rules as people read them."""
-    return [(rule.id, rule.instance, rule.node, rule.when or "-", rule.do.value) for rule in RULES]
+    return [
+        (rule.id, rule.instance.text, rule.node.text, "; ".join(when.text for when in rule.when) or "-", rule.do.value)
+        for rule in RULES
+    ]
 
 
 def rule_of(case: Case) -> Rule:
@@ -738,7 +732,7 @@ def decide(world: World) -> list[Action]:
         if rule.do is Do.CREATE and case.way:
             action = replace(action, way=case.way[0], template=case.way[1])
             # Of jobs that share the node, the one over most nodes.
-            job = max(case.node.jobs, key=lambda one: sizes[one], default=name) if case.node else name
+            job = max(case.node.jobs, key=lambda job: sizes[job], default=name) if case.node else name
             key = (nodeset, action.way, job)
             together[key] = replace(
                 action, nodes=(*together[key].nodes, name) if key in together else (name,), rule=rule.id
@@ -775,18 +769,14 @@ def restrain(actions: Iterable[Action], world: World, *, left: int) -> tuple[lis
         if not BY_ID[action.rule].counts or action.do is Do.ALERT:
             done.append(action)
             continue
-        size = sum(node.nodeset == action.nodeset for node in world.nodes.values())
-        most = max(2, int(world.max_unavailable * size))
+        mine = [node for node in world.nodes.values() if node.nodeset == action.nodeset]
+        part = int(world.max_unavailable * len(mine))
+        most = max(2, part)
         if action.do is Do.ASAP and action.rule != "fault-elastic":
-            out = sum(
-                1 for node in world.nodes.values()
-                if node.nodeset == action.nodeset and node.states & {"DOWN", "DRAIN", "POWER_DOWN", "POWERING_DOWN"}
-                and not Case(world, node.name).others
-            )  # fmt: skip
-            most = max(1, int(world.max_unavailable * size)) - out
+            out = [node for node in mine if node.states & {"DOWN", "DRAIN", "POWER_DOWN", "POWERING_DOWN"}]
+            most = max(1, part) - sum(not Case(world, node.name).others for node in out)
         if action.rule == "maintain":
-            there = (node for node in world.nodes.values() if node.nodeset == action.nodeset)
-            most = 0 if any(node.reason.startswith(MAINTAINED) for node in there) else 1
+            most = 0 if any(node.reason.startswith(MAINTAINED) for node in mine) else 1
         if left <= 0:
             held.setdefault("actions_per_hour", []).append(action)
         elif taken.get(action.nodeset, 0) >= most:

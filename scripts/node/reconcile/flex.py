@@ -37,8 +37,8 @@ class Groups:
         self._cloud = cloud
         self.rows = {
             way_key(nodeset, row["way"]): row
-            for nodeset, one in settings["nodesets"].items()
-            for row in one["templates"]
+            for nodeset, wanted in settings["nodesets"].items()
+            for row in wanted["templates"]
             if row.get("run_seconds")
         }
         self._groups: list[Group] = []
@@ -122,7 +122,7 @@ class Groups:
     def queued(self, name: str) -> Group | None:
         """Return the group in whose queue a node's machine is, and none of whose machines has come."""
         group = self._of[name] if name in self._queue else None
-        return group if group and not any(one in self._there for one in self._mine(group)) else None
+        return group if group and self._there.isdisjoint(self._mine(group)) else None
 
     def reasons(self, zone: str) -> list[tuple[Group, str]]:
         """Return what each request waits for that has been accepted."""

@@ -10,7 +10,8 @@ import json
 import re
 import time
 import uuid
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -105,7 +106,7 @@ class Loop:
         left = self.settings["actions_per_hour"] - len(self.record.actions)
         actions, self._held = decision.restrain(actions, world, left=left)
         if self.settings["mode"] == "act" and not self.paused.exists() and not locked:
-            self._unless_full(lambda: self._register([one for one in actions if one.do is Do.REGISTER], world))
+            self._unless_full(lambda: self._register([action for action in actions if action.do is Do.REGISTER], world))
             if others := [action for action in actions if action.do is not Do.REGISTER]:
                 self._apply(others, world)
             self._apply_flex(world)
@@ -122,10 +123,10 @@ class Loop:
         return moving or changed or bool(actions or self.record.pending or self.record.retry)
 
     def _is_queued(self, name: str, world: World) -> bool:
-        return any(one.status == "PENDING" for one in world.instances.get(name, ()))
+        return any(instance.status == "PENDING" for instance in world.instances.get(name, ()))
 
     def _world(self, now: float) -> World:
-        """Everything that this pass decides from. Raises SetupError and CloudError."""
+        """Read everything that this pass decides from. Raises SetupError and CloudError."""
         unsafe = self.slurm.young()
         rows, jobs = self.slurm.nodes()
         if not rows:
@@ -148,8 +149,8 @@ class Loop:
             unsafe = f"this machine's clock is {abs(self.cloud.skew):.0f} s {way} the cloud's"
         record = self.record
         record.retry = {name: at for name, at in record.retry.items() if at > now}
-        record.cooling = {key: one for key, one in record.cooling.items() if one.until > now - 3600}
-        record.hosts = {key: one for key, one in record.hosts.items() if one.time > now - decision.HOST_SECONDS}
+        record.cooling = {key: way for key, way in record.cooling.items() if way.until > now - 3600}
+        record.hosts = {key: host for key, host in record.hosts.items() if host.time > now - decision.HOST_SECONDS}
         record.waits = {
             name: at for name, at in record.waits.items() if name in nodes and "DRAIN" in nodes[name].states
         }
@@ -210,16 +211,14 @@ class Loop:
         self.record.serial[name] = self.record.serial.get(name, 0) + 1
 
     def _failed(self, names: Sequence[str], way: str, error: CloudError, now: float) -> None:
-        """Have a request that failed tried again in a moment, or its way cool down."""
+        """Schedule the next try of a request that failed, or let its way cool down."""
         if names[0] not in self._of:
             return  # the node has left the stack meanwhile
         if error.kind is Kind.EXISTS:  # the list is late
             self.record.retry |= dict.fromkeys(names, now + RETRY_SECONDS)
             return
         if error.kind in PASSING:
-            for name in names:
-                count = self.record.failures[name] = self.record.failures.get(name, 0) + 1
-                self.record.retry[name] = now + min(RETRY_SECONDS * 2 ** (count - 1), RETRY_MOST)
+            self._delay(names, now, RETRY_MOST)
             return
         nodeset = self._of[names[0]][0]
         last = self.record.cooling.get(way_key(nodeset, way))
@@ -235,6 +234,18 @@ class Loop:
         why = f"{error.code}: {error.message}" if not capacity or error.kind is Kind.QUOTA else error.code
         self._cool(nodeset, way, now + minutes * 60, text=text, why=why, minutes=minutes)
 
+    def _must_wait(self, action: Action, now: float) -> bool:
+        """Whether the cloud refused this a moment ago, or has the instance that slurmctld misses."""
+        if action.rule in ("gone", "gone-down", "gone-drained") and self._is_there(action):
+            return True
+        return action.do not in _STATES and self.record.retry.get(action.nodes[0], 0) > now
+
+    def _delay(self, names: Iterable[str], now: float, most: float) -> None:
+        """Send no request to the cloud for these nodes for a while, which doubles each time."""
+        for name in names:
+            count = self.record.failures[name] = self.record.failures.get(name, 0) + 1
+            self.record.retry[name] = now + min(RETRY_SECONDS * 2 ** min(count - 1, 5), most)
+
     def _cool(self, nodeset: str, way: str, until: float, *, text: str, why: str, minutes: int = COOL_MOST) -> None:
         clock = time.strftime("%H:%M", time.localtime(until))
         reason = f"{text} for {nodeset} as {way} in {self.settings['cloud']['zone']} until {clock} ({why})"
@@ -242,7 +253,7 @@ class Loop:
         log(reason)
 
     def _give_up_host(self, name: str, world: World) -> None:
-        """Have no job run on the host of a machine, which is about to leave it."""
+        """Record the host of a machine that is about to leave it: no job is to run there."""
         if host := world.instances[name][0].host:
             self.record.hosts[host] = BadHost(world.now, f"{name}: {world.nodes[name].reason}")
 
@@ -284,7 +295,8 @@ class Loop:
     # -- actions -----------------------------------------------------------------------------------------------------
 
     def _register(self, actions: Sequence[Action], world: World) -> None:
-        """Have nodes register again, by the file that each of them reads (watch.sh); the number makes it once."""
+        """Write which nodes are to register again into the file that each of them reads (watch.sh). A node registers
+        once for each number."""
         before, turn = self._registering, int(world.now // REGISTER_SECONDS)
         self._registering = {}
         for action in actions:
@@ -314,9 +326,7 @@ class Loop:
         self._save()
         grouped: dict[tuple[str, str, str], Action] = {}
         for action in actions:
-            if action.do is Do.CREATE:
-                continue
-            if action.rule in ("gone", "gone-down", "gone-drained") and self._is_there(action):
+            if action.do is Do.CREATE or self._must_wait(action, world.now):
                 continue
             if decision.BY_ID[action.rule].counts:
                 self.record.actions.append(world.now)
@@ -334,23 +344,29 @@ class Loop:
                 self._unless_full(partial(self._one, action, world))
             except (SetupError, CloudError) as error:
                 self._write(rule=action.rule, nodes=action.nodes, result=str(error))
+                # One that is refused for good is neither sent every few seconds nor takes all of the hour's actions.
+                lasts = isinstance(error, SetupError) or error.kind not in PASSING
+                self._delay(action.nodes, world.now, RETRY_MOST if lasts else RETRY_SECONDS)
         for (state, reason, rule), action in grouped.items():
             names = [name for name in action.nodes if rule not in decision.REPAIRED or not self._measured(name)]
             if names:
                 self._note(replace(action, nodes=tuple(names)), world)
                 self._update(names, state, reason)
-            if rule in LOST:
-                self._hasten({job for name in names for job in world.nodes[name].jobs})
-
-    def _hasten(self, jobs: Collection[str]) -> None:
-        try:
+            jobs = sorted({job for name in names for job in world.nodes[name].jobs}) if rule in LOST else []
             if jobs:
-                self.slurm.hasten(sorted(jobs))
-        except SetupError as error:
-            self._write(rule="hasten", nodes=sorted(jobs), result=str(error))
+                with self._noted("hasten", jobs):
+                    self.slurm.hasten(jobs)
+
+    @contextmanager
+    def _noted(self, rule: str, names: Sequence[str]) -> Generator[None]:
+        """Note in the journal that slurmctld or the cloud has refused something, and go on."""
+        try:
+            yield
+        except (SetupError, CloudError) as error:
+            self._write(rule=rule, nodes=names, result=str(error))
 
     def _measured(self, name: str) -> bool:
-        """Have a repaired node measured before jobs return to it; where that can't be begun, it is tried again."""
+        """Begin the measurement of a repaired node; return whether the node has to wait for it, or for its begin."""
         try:
             waits = self.slurm.measure(name)
         except SetupError as error:
@@ -366,11 +382,9 @@ class Loop:
         """Write into jobs why they wait again, before their nodes are taken from them."""
         news = [job for job in jobs if self.record.comments.get(job) != reason]
         self.record.comments |= dict.fromkeys(news, reason)
-        try:
-            if news:
+        if news:
+            with self._noted("comment", news):
                 self.slurm.comment(news, reason)
-        except SetupError as error:
-            self._write(rule="comment", nodes=news, result=str(error))
 
     def _is_there(self, action: Action) -> bool:
         """Return whether an instance is there that the list did not have; so too where that can't be read."""
@@ -384,13 +398,10 @@ class Loop:
         try:
             self.slurm.update(names, state, reason)
         except SetupError as error:
-            for name in names if len(names) > 1 else ():
-                try:
-                    self.slurm.update([name], state, reason)
-                except SetupError as one:
-                    self._write(rule=state, nodes=[name], result=str(one))
             if len(names) == 1:
                 self._write(rule=state, nodes=names, result=str(error))
+            for name in names if len(names) > 1 else ():
+                self._update([name], state, reason)
 
     def _one(self, action: Action, world: World) -> None:
         """Do an action on one node. Raises SetupError and CloudError."""
@@ -472,16 +483,16 @@ class Loop:
         operation = self.cloud.delete(name, request=request, group=instance.group)
         if operation:
             self._began("delete", name, operation.name, now)
+        self.record.failures.pop(name, None)
         return operation is not None
 
     def _apply_flex(self, world: World) -> None:
-        """Ask for the machines of groups, delete groups without use, and have Slurm know what waits and what ends."""
+        """Ask for the machines of groups, delete groups without use, write into jobs what they wait for, and keep jobs
+        from machines that end."""
         for step in self._flex.steps(world):
             self._write(rule=step.rule, nodes=step.group.nodes, group=step.group.name, result=str(step.error or ""))
-            try:
+            with self._noted(step.rule, step.group.nodes):
                 self._do_flex(step, world.now)
-            except CloudError as error:
-                self._write(rule=step.rule, nodes=step.group.nodes, result=str(error))
         for group, text in self._flex.reasons(self.settings["cloud"]["zone"]):
             booting = [world.nodes[name] for name in group.nodes if name in world.nodes]
             jobs = sorted({job for node in booting if "POWERING_UP" in node.states for job in node.jobs})
@@ -489,11 +500,9 @@ class Loop:
         elastic = (name for name, node in world.nodes.items() if node.elastic and name in world.instances)
         ends = {name: found.ends for name in elastic if (found := world.instances[name][0]).ends}
         if ends != self._ends and not world.unsafe:
-            try:
+            with self._noted("ends", sorted(ends)):
                 self.slurm.keep_ends(ends)
                 self._ends = ends
-            except SetupError as error:
-                self._write(rule="ends", nodes=sorted(ends), result=str(error))
 
     def _do_flex(self, step: flex.Step, now: float) -> None:
         """Do what one group needs. Raises CloudError."""
@@ -507,8 +516,8 @@ class Loop:
             request = self._request(f"ask {group.id} {turn}", group.name)
             try:
                 error = self.cloud.insert_resize(group, row.get("run_seconds", 0), request=request).error
-            except CloudError as one:
-                error = one
+            except CloudError as refused:
+                error = refused
             if error is None or error.kind is Kind.EXISTS:
                 return
             if error.kind in PASSING:
@@ -523,7 +532,7 @@ class Loop:
     def _delete_group(self, group: Group, now: float) -> None:
         """Delete a group of which no machine is there. Raises CloudError."""
         before = [self.record.pending.get(name) for name in group.nodes if self._flex.queued(name) is group]
-        if any(one and one.kind == "delete" for one in before):
+        if any(pending and pending.kind == "delete" for pending in before):
             return  # for another node of it
         request = self._request(f"delete {group.id} {int(now // REGISTER_SECONDS)}", group.name)
         operation = self.cloud.delete_group(group.name, request=request)
@@ -535,7 +544,8 @@ class Loop:
         self.record.pending[name] = Pending(kind, operation, now, way)
 
     def _request(self, what: str, *names: str) -> str:
-        """The id of a request: the same one, sent again by another process, is answered with the same operation."""
+        """Return the id of a request: the same one, sent again by another process, is answered with the same
+        operation."""
         serials = [f"{name}={self.record.serial.get(name, 0)}" for name in names]
         return str(uuid.uuid5(uuid.NAMESPACE_URL, f"{self.settings['cloud']['cluster']} {what} {' '.join(serials)}"))
 
@@ -582,7 +592,8 @@ class Loop:
 
     def _advise(self, actions: Sequence[Action], world: World) -> None:
         before, steps = self._advised, self._flex.steps(world)
-        self._advised = {(one.rule, one.nodes) for one in actions} | {(one.rule, one.group.nodes) for one in steps}
+        self._advised = {(action.rule, action.nodes) for action in actions}
+        self._advised |= {(step.rule, step.group.nodes) for step in steps}
         for action in actions:
             if (action.rule, action.nodes) not in before:
                 self._note(action, world, mode="advise")
@@ -667,7 +678,7 @@ class Loop:
             "mode": mode,
             "why": self.why,
             "brakes": brakes,
-            "cooling": {key: one.reason for key, one in self.record.cooling.items() if one.until > now},
+            "cooling": {key: way.reason for key, way in self.record.cooling.items() if way.until > now},
             "alerts": [text for _, text in self._alerts],
             "waits": self.record.waits,
             "jobs": self.record.comments,
@@ -696,5 +707,5 @@ LOST = ("gone", "ends", "moves")
 
 
 def plain(text: str) -> str:
-    """A reason as scontrol takes it: one line of ASCII without quotes."""
+    """Return a reason as scontrol takes it: one line of ASCII without quotes."""
     return _PLAIN.sub(" ", text)[:300]

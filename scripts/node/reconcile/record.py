@@ -69,7 +69,7 @@ class Record:
         and slurmctld, which was away too, waits for its nodes again. A clock that was set back begins all of them."""
         if now < self.passed:
             self.retry, self.cooling = {}, {}
-            self.pending = {name: replace(one, began=min(one.began, now)) for name, one in self.pending.items()}
+            self.pending = {name: replace(row, began=min(row.began, now)) for name, row in self.pending.items()}
             self.actions = [min(at, now) for at in self.actions]
         if not 0 <= now - self.passed <= AWAY_SECONDS:
             self.awake = self.passed = now

@@ -18,9 +18,10 @@ from pathlib import Path
 from typing import Any
 
 from interface import Reconcile
-from reconcile import loop, spares
+from reconcile import loop
 from reconcile.compute_engine import MADE_BY, OURS, CloudError, ComputeEngine
 from reconcile.slurmctld import Slurm
+from slurm import reservations, scheduler
 from system import cluster_state
 from system.host import (
     SetupError,
@@ -147,13 +148,13 @@ def _remove(settings: Reconcile | None) -> None:
     stop_services(NAME)
     if settings and settings["nodesets"]:
         try:
-            rows = [row for one in settings["nodesets"].values() for row in one["templates"]]
+            rows = [row for nodeset in settings["nodesets"].values() for row in nodeset["templates"]]
             delete_instances(ComputeEngine(settings["cloud"]), groups=any("run_seconds" in row for row in rows))
         except CloudError as error:
             raise SetupError(
                 f"machines of elastic nodes can't be deleted: {error}. Run `up` again: it tries again"
             ) from None
-    spares.keep({})
+    reservations.keep_spares({}, {})
     unread_units()
     token = [Path(settings["cloud"]["token_file"])] if settings and settings["cloud"]["token_file"] else []
     programs = [PROGRAMS / kind for kind in (*KINDS, AWAITS)]
@@ -214,7 +215,9 @@ def run() -> None:
 
 def _keep_spares(settings: Reconcile) -> None:
     try:
-        spares.keep(settings.get("spares", {}))
+        wanted = settings.get("spares", {})
+        states = {name: row["states"] for name, row in scheduler.states().items()} if wanted else {}
+        reservations.keep_spares(wanted, states)
     except SetupError as error:
         log(printable(f"spare nodes: {error}"))
 

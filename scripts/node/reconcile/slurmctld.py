@@ -68,8 +68,7 @@ class Slurm:
 
 def node_of(name: str, nodeset: str, elastic: bool, row: Mapping[str, str], jobs: tuple[str, ...]) -> Node:  # noqa: FBT001
     reason, by, _ = output.signed(row.get("Reason", ""))
-    states = frozenset(row.get("State", "UNKNOWN").replace("*", "+NOT_RESPONDING").split("+"))
-    return Node(name, nodeset, elastic, states, reason, by, jobs)
+    return Node(name, nodeset, elastic, frozenset(output.node_states(row)), reason, by, jobs)
 
 
 def joined(world: World) -> dict[str, float]:

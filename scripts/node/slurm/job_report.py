@@ -32,7 +32,7 @@ FIELDS = tuple(
 )  # of every release from 22.05 on
 WAITING = tuple("id:i state:T reason:r start:S submit:V priority:Q partition:P user:u name:j dependency:E".split())
 GPU_USE = "/opt/apps/adm/hpc/gpu-use.jsonl"  # a job a line, as monitoring/gpu_use.py keeps it
-HISTORY = "/opt/apps/adm/hpc/health"  # NODE.jsonl, as health/history.py keeps it
+HISTORY = "/opt/apps/adm/hpc/health"  # NODE.jsonl, as health/outcome.py keeps it
 BEFORE, AFTER = 600, 300
 """Seconds around a run in which trouble on its nodes counts as its own: the window of arXiv 2410.21680."""
 UNENDED = {"PENDING", "RUNNING", "SUSPENDED", "REQUEUED", "COMPLETING", "CONFIGURING"}
@@ -348,16 +348,9 @@ echo {mark}-; [ -r {GPU_USE} ] && grep -E '^\\{{"job": "({"|".join(numbers)})",'
         job["meanwhile"] = [
             one for one in happened if any(a <= one["time"] <= b and one["node"] in on for a, b, on in spans)
         ]
-        if (
-            job["waits"]
-            and (mine := job["waits"]["priority"]) is not None
-            and job["waits"]["reason"]
-            in (
-                "Priority",
-                "Resources",
-            )
-        ):
-            job["waits"]["ahead"] = sum(int(text) > mine for text in queue.split() if text.isdigit())
+        waits = job["waits"] or {}
+        if waits.get("reason") in ("Priority", "Resources") and waits["priority"] is not None:
+            waits["ahead"] = sum(int(text) > waits["priority"] for text in queue.split() if text.isdigit())
 
 
 def _events(text: str) -> list[dict[str, Any]]:

@@ -4,6 +4,7 @@ stack's side uses too."""
 import json
 import re
 from collections import Counter
+from collections.abc import Mapping
 from typing import Any
 
 KEPT = (
@@ -41,6 +42,11 @@ def rows(text: str) -> list[dict[str, str]]:
             if reason:
                 found[-1]["Reason"] = reason["reason"].strip()
     return found
+
+
+def node_states(row: Mapping[str, str]) -> set[str]:
+    """Return the states in a row of a node. The star of `IDLE*+DRAIN` marks a node that does not answer."""
+    return set(row.get("State", "UNKNOWN").replace("*", "+NOT_RESPONDING").split("+"))
 
 
 def signed(reason: str) -> tuple[str, str, str]:

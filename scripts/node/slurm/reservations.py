@@ -1,11 +1,19 @@
-"""Reservations that keep jobs away from nodes: those that run when one begins go on."""
+"""Reservations that keep jobs away from nodes: those that run when one begins go on.
+
+Slurm keeps reservations in its state, so nothing is remembered here: each call compares them with what is wanted.
+"""
 
 import time
-from collections.abc import Callable, Generator, Iterable, Mapping
+from collections.abc import Callable, Collection, Generator, Iterable, Mapping
 from contextlib import contextmanager
 
+from interface import Spares
 from slurm import output
 from system.host import log, run
+
+SPARE = "hpc-spare-"
+OUT = frozenset({"DOWN", "DRAIN", "FAIL"})
+"""States of nodes that are out of service."""
 
 
 def keep(wanted: Mapping[str, tuple[str, float, int]], owned: Callable[[str], bool]) -> None:
@@ -17,8 +25,7 @@ def keep(wanted: Mapping[str, tuple[str, float, int]], owned: Callable[[str], bo
         for name, (_, start, _) in wanted.items()
         if start > time.time()
     }
-    rows = output.rows(run("scontrol", "--oneliner", "show", "reservation"))
-    there = {row.get("ReservationName", ""): row.get("StartTime", "") for row in rows}
+    there = _starts()
     for name in sorted(there):
         if (owned(name) and name not in wanted) or (name in starts and there[name] != starts[name]):
             delete(name)
@@ -42,18 +49,48 @@ def while_open(name: str, nodes: Iterable[str], *, minutes: int, users: Iterable
         delete(name, accept=(0, 1))
 
 
-def names() -> list[str]:
-    """The names of all reservations. Raises SetupError."""
+def keep_spares(wanted: Mapping[str, Spares], states: Mapping[str, Collection[str]]) -> None:
+    """Hold back as many nodes as each nodeset has spares, less those that are out of service; no others. Each node has
+    a reservation of its own without an end. Raises SetupError."""
+    held = {name.removeprefix(SPARE) for name in _starts() if name.startswith(SPARE)}
+    chosen: set[str] = set()
+    for row in wanted.values():
+        nodes = {name: states[name] for name in row["nodes"] if name in states}
+        chosen |= choose_spares(nodes, held, row["count"])
+    for name in sorted(held - chosen):
+        delete(f"{SPARE}{name}")
+        log(f"{name} is not held back as a spare any more: jobs may have it")
+    for name in sorted(chosen - held):
+        # Without MAINT it counts as sound, and the reconcile loop looks after it.
+        span = ("StartTime=now", "Duration=UNLIMITED")
+        run("scontrol", "create", "reservation", f"ReservationName={SPARE}{name}", *span, "Users=root",
+            f"Nodes={name}", "Flags=IGNORE_JOBS")  # fmt: skip
+        log(f"{name} is held back as a spare: no job starts there")
+
+
+def choose_spares(nodes: Mapping[str, Collection[str]], held: Collection[str], count: int) -> set[str]:
+    """Return the nodes of a nodeset, given in their order with their states, that are held back now. A pure function.
+
+    Nodes that are off come first, as a reservation keeps others from being powered down; then those that are held
+    already, then idle ones, and of equal ones the last.
+    """
+    position = {name: number for number, name in enumerate(nodes)}
+
+    def is_out(name: str) -> bool:
+        sleeps = any(state.startswith(("POWER", "REBOOT")) for state in nodes[name])
+        return not sleeps and not OUT.isdisjoint(nodes[name])
+
+    def order(name: str) -> tuple[bool, bool, bool, int]:
+        return "POWERED_DOWN" not in nodes[name], name not in held, "IDLE" not in nodes[name], -position[name]
+
+    sound = [name for name, states in nodes.items() if OUT.isdisjoint(states)]
+    return set(sorted(sound, key=order)[: max(0, count - sum(map(is_out, nodes)))])
+
+
+def _starts() -> dict[str, str]:
+    """Every reservation's start as Slurm prints it, by name."""
     rows = output.rows(run("scontrol", "--oneliner", "show", "reservation"))
-    return [row["ReservationName"] for row in rows if "ReservationName" in row]
-
-
-def hold(name: str, node: str) -> None:
-    """Reserve a node without an end. Without MAINT it counts as sound, and the reconcile loop looks after it. Raises
-    SetupError."""
-    span = ("StartTime=now", "Duration=UNLIMITED")
-    run("scontrol", "create", "reservation", f"ReservationName={name}", *span, "Users=root", f"Nodes={node}",
-        "Flags=IGNORE_JOBS")  # fmt: skip
+    return {row["ReservationName"]: row.get("StartTime", "") for row in rows if "ReservationName" in row}
 
 
 def _create(name: str, start: str, minutes: int, nodes: Iterable[str], users: Iterable[str] = ("root",)) -> None:

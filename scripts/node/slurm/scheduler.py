@@ -106,10 +106,10 @@ def states() -> dict[str, State]:
 
 
 def parse_nodes(text: str) -> dict[str, State]:
-    """The output of `scontrol --oneliner show node`. The star of `IDLE*+DRAIN` marks a node that does not answer."""
+    """Return the nodes of `scontrol --oneliner show node`, by name."""
     return {
         row["NodeName"]: State(
-            states=set(row.get("State", "UNKNOWN").replace("*", "+NOT_RESPONDING").split("+")),
+            states=output.node_states(row),
             reason=signed(row.get("Reason", ""))[0],
             partitions=row["Partitions"].split(",") if row.get("Partitions") else [],
         )
@@ -118,10 +118,10 @@ def parse_nodes(text: str) -> dict[str, State]:
     }
 
 
-def wait_until_answers(*, seconds: float = 180, hint: str = "") -> None:
+def wait_until_answers(*, hint: str = "") -> None:
     """Wait until slurmctld answers. Raises SetupError with the end of its journal."""
     answers = ("scontrol", "ping")
-    wait("slurmctld's answer", lambda: succeeds(*answers), seconds=seconds, interval=0.2, hint=hint, unit="slurmctld")
+    wait("slurmctld's answer", lambda: succeeds(*answers), seconds=180, interval=0.2, hint=hint, unit="slurmctld")
 
 
 def resume_nodes(names: list[str]) -> None:
@@ -141,7 +141,7 @@ def resume_nodes(names: list[str]) -> None:
 def drain_nodes(reasons: Mapping[str, str]) -> None:
     """Let nothing new start on nodes, each for its reason; one that is drained already keeps the one that it has."""
     found = states() if reasons else {}
-    for name, reason in sorted(reasons.items(), key=lambda one: (one[1], one[0])):
+    for reason, name in sorted((reason, name) for name, reason in reasons.items()):
         if name in found and "DRAIN" not in found[name]["states"]:
             run("scontrol", "update", f"NodeName={name}", "State=DRAIN", f"Reason={reason}")
             log(f"drained {name} ({reason})")

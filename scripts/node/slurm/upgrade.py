@@ -31,12 +31,12 @@ REPEAT_SECONDS = 60  # how often a conversion says that it goes on
 
 
 def installed() -> str:
-    """The release of this machine's Slurm, such as 26.05: `slurmctld -V` prints `slurm-wlm 26.05.5`."""
+    """Return the release of this machine's Slurm, such as 26.05: `slurmctld -V` prints `slurm-wlm 26.05.5`."""
     return release_of(run("slurmctld", "-V").split()[-1])
 
 
 def release_of(version: str) -> str:
-    """The release of a version: 26.05 of 26.05.5; empty where there is none."""
+    """Return the release of a version: 26.05 of 26.05.5; empty where there is none."""
     return ".".join(version.split(".")[:2]) if version[:1].isdigit() else ""
 
 
@@ -67,7 +67,7 @@ def check_nodes(release: Release | None, *, seconds: float = 0) -> None:
 
 
 def _late(oldest: str) -> tuple[dict[str, str], set[str]]:
-    """The nodes with a release before `oldest`, and which of them are elastic."""
+    """Return the nodes with a release before `oldest`, and which of them are elastic."""
     if not (slurmctld.applied() and listens(slurmctld.SLURMCTLD_PORT)):
         return {}, set()
     if oldest > installed():
@@ -87,8 +87,8 @@ def _named(late: dict[str, str]) -> str:
 
 @contextmanager
 def take_over(release: Release | None) -> Generator[Callable[[], None]]:
-    """Have the daemons that the caller starts take over what the release before left; it calls what it gets between
-    Slurm's files and the first start of slurmdbd.
+    """Let the daemons that the caller starts take over what the release before left. The caller calls the function that
+    it gets, after it has written Slurm's files and before it starts slurmdbd.
 
     Raises SetupError for a release that can't, with nothing changed; and for one that did not come up, with everything
     put back.
@@ -127,8 +127,8 @@ def take_over(release: Release | None) -> Generator[Callable[[], None]]:
 
 
 def _found(new: str) -> str:
-    """The release that state and database are of; empty on a new controller. What a killed run left half taken over is
-    put back first, or noted as done where that run came to its end."""
+    """Return the release that wrote state and database; empty on a new controller. What a killed run left half
+    converted is put back first, or noted as done where that run came to its end."""
     record = _record()
     if record.get("taking"):
         if record["taking"] != new or not succeeds("scontrol", "ping"):
@@ -153,7 +153,7 @@ def _note(release: str, *, taking: str = "") -> None:
 
 
 def _keep(old: str, new: str) -> None:
-    """Copy state and database, which nobody writes any more. Both copies are complete before the record names them."""
+    """Stop the daemons, and copy state and database. Both copies are complete before the record names them."""
     run("systemctl", "stop", *DAEMONS)
     folder(FOLDER, mode=0o700)
     part, half = DUMP.with_suffix(".part"), STATE.with_suffix(".half")
@@ -170,7 +170,8 @@ def _keep(old: str, new: str) -> None:
 
 
 def _convert(new: str) -> None:
-    """Have slurmdbd convert the database, not as a unit: systemd would start it again and again where it fails.
+    """Run slurmdbd until it has converted the database. It is no unit of systemd's, which would start one that fails
+    again and again.
 
     Raises SetupError with its last errors where it ends, and after START_SECONDS.
     """

@@ -13,24 +13,22 @@ from typing import Any
 from interface import Mount
 from system import text_block
 from system.host import SetupError, enable, log, reload_units, run, succeeds, wait, which, write_unit
-from system.text_block import with_block
 
+FSTAB = Path("/etc/fstab")
 HELPERS = {"nfs": "nfs-common", "gcsfuse": "gcsfuse", "lustre": "lustre-client-utils"}
 """Kinds of file systems that need a program of their own, /sbin/mount.KIND, and the package that has it."""
 CONTROLLER_SECONDS = 900  # it shares folders when it is set up, which begins at the same time
 PORTS = {"nfs": 2049, "lustre": 988}
 
 
-def mount_all(
-    mounts: list[Mount], *, fstab: Path = Path("/etc/fstab"), seconds: float = 120, controller: str = ""
-) -> bool:
+def mount_all(mounts: list[Mount], *, seconds: float = 120, controller: str = "") -> bool:
     """Have every mount in fstab and mounted; True when anything had to change.
 
     A server that is not there yet is waited for, up to `seconds` each; the `controller` (HOST:PORT) for as long as its
     own set-up may take. Raises SetupError for one that does not come, with the mount's own message and what can be seen
     of the server from here, and for a kind of file system that this machine can't mount.
     """
-    changed = write_fstab(mounts, fstab=fstab)
+    changed = write_fstab(mounts)
     reload_units()
     # A parent before what lies inside it: /opt before /opt/apps.
     for mount in sorted(mounts, key=lambda m: m["target"].count("/")):
@@ -55,13 +53,18 @@ def mount_all(
     return changed
 
 
-def write_fstab(mounts: list[Mount], *, fstab: Path = Path("/etc/fstab")) -> bool:
+def write_fstab(mounts: list[Mount]) -> bool:
     """Have every mount in fstab; True when it changed. Raises SetupError for what this machine can't mount."""
     refuse_unknown(mounts)
     # Minimal images leave this target off, and with it every network file system at the next boot.
     if mounts:
         enable("remote-fs.target")
-    return write_unit(fstab, with_block(fstab.read_text() if fstab.exists() else "", fstab_lines(mounts)))
+    return write_block(fstab_lines(mounts))
+
+
+def write_block(lines: list[str], *, mark: str = text_block.MARK) -> bool:
+    """Have these lines of ours in fstab, and no others under this mark; True when it changed."""
+    return write_unit(FSTAB, text_block.with_block(FSTAB.read_text() if FSTAB.exists() else "", lines, mark=mark))
 
 
 def mount_one(target: str) -> bool:
@@ -104,14 +107,14 @@ def refuse_unknown(mounts: list[Mount]) -> None:
             )
 
 
-def of_image(mounts: list[Mount], *, fstab: Path = Path("/etc/fstab")) -> list[Mount]:
+def of_image(mounts: list[Mount]) -> list[Mount]:
     """The mounts without new ones whose client comes with an image that this machine has not got yet: the controller
     gets it first, and is refused where it has no client.
 
     What the machine has mounted before is not left out, nor is anything where it mounts for the first time: then its
     own image lacks the client, and it must not run jobs without its file systems.
     """
-    had = _options(fstab)
+    had = _options()
     late = {kind for kind in ("gcsfuse", "lustre") if not _has_helper(kind)}
     left = [one["target"] for one in mounts if had and one["fs_type"] in late and one["target"] not in had]
     if left:
@@ -146,12 +149,12 @@ def local_paths(roles: list[str]) -> list[str]:
     return [path for path in paths if os.path.isdir(path)]  # noqa: PTH112 - as the rest here
 
 
-def shared_targets(fstab: Path = Path("/etc/fstab")) -> list[str]:
+def shared_targets() -> list[str]:
     """Return where fstab says, in our block, that shared file systems are mounted."""
-    return list(_options(fstab))
+    return list(_options())
 
 
-def shared_usage(path: str, fstab: Path = Path("/etc/fstab")) -> dict[str, Any]:
+def shared_usage(path: str) -> dict[str, Any]:
     """`usage` of a shared file system; only {"mounted": False} where it is not mounted.
 
     The kernel's table is asked for that, because asking the path itself waits for a server that may be gone. One that
@@ -160,12 +163,12 @@ def shared_usage(path: str, fstab: Path = Path("/etc/fstab")) -> dict[str, Any]:
     if not mounted(path):
         return {"mounted": False, "shared": True}
     found = {"mounted": True, "shared": True, **disk_usage(path)}
-    return {**found, "read_only": found["read_only"] and "ro" not in _options(fstab).get(path, [])}
+    return {**found, "read_only": found["read_only"] and "ro" not in _options().get(path, [])}
 
 
-def _options(fstab: Path) -> dict[str, list[str]]:
+def _options() -> dict[str, list[str]]:
     """Options of each mount in our block of fstab, by where it is mounted."""
-    rows = [line.split() for line in (text_block.block(fstab.read_text()) if fstab.exists() else [])]
+    rows = [line.split() for line in (text_block.block(FSTAB.read_text()) if FSTAB.exists() else [])]
     return {row[1].replace("\\040", " "): row[3].split(",") if len(row) > 3 else [] for row in rows if len(row) > 1}
 
 

@@ -11,8 +11,7 @@ from pathlib import Path
 
 from interface import Exports, StateDisk
 from system.host import SetupError, folder, log, reload_units, run, service, succeeds, wait, write, write_unit
-from system.mounts import mount_one, mounted
-from system.text_block import with_block
+from system.mounts import mount_one, mounted, write_block
 
 MOUNT_POINT = Path("/srv/state")
 OURS = "/var/lib/hpc/controller"  # what the set-up remembers of the database: always kept with it
@@ -26,7 +25,7 @@ DAEMONS = {
 NOBODYS = ("", "root", 0o755)  # of any other folder
 
 
-def keep(state: StateDisk | None, *, fstab: Path = Path("/etc/fstab")) -> None:
+def keep(state: StateDisk | None) -> None:
     """Have the folders of `state` on it, mounted, and the daemons wait for them; nothing where there is no such disk.
 
     The first time, what a folder holds already goes along. Raises SetupError for a disk that is not there, and for one
@@ -37,7 +36,7 @@ def keep(state: StateDisk | None, *, fstab: Path = Path("/etc/fstab")) -> None:
     disk = state["fs_type"] == "ext4"
     if disk:
         prepare(state["source"])
-    write_unit(fstab, with_block(fstab.read_text() if fstab.exists() else "", state_lines(state), mark=MARK))
+    write_block(state_lines(state), mark=MARK)
     for path in folders(state):
         if unit := DAEMONS.get(path, NOBODYS)[0]:
             drop_in = f"/etc/systemd/system/{unit}.service.d/hpc-state.conf"

@@ -35,14 +35,13 @@ def _lines(text: str) -> list[str]:
     return text.removesuffix("\n").split("\n") if text else []
 
 
-def block(text: str, *, mark: str = MARK) -> list[str]:
+def block(text: str) -> list[str]:
     """The lines of our block in `text`."""
-    begin, end = _ends(mark)
     ours = False
     found: list[str] = []
     for line in _lines(text):
-        if line in (begin, end):
-            ours = line == begin
+        if line in (BEGIN, END):
+            ours = line == BEGIN
         elif ours:
             found.append(line)
     return found

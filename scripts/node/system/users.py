@@ -31,7 +31,7 @@ FIRST_SUBORDINATE_ID, SUBORDINATE_ID_COUNT = 100_000, 65_536  # as in Debian's l
 
 
 def converge(users: list[User], groups: list[Group], *, with_homes: bool) -> bool:
-    """Have exactly these users and groups of ours; True when anything changed.
+    """Create, change and remove users and groups of ours until they are exactly these; True when anything changed.
 
     `with_homes`: make home folders and authorized_keys too (where /home is shared, one machine does it for all).
     Raises SetupError when a name or number is taken by something that is not ours.
@@ -59,7 +59,7 @@ def converge(users: list[User], groups: list[Group], *, with_homes: bool) -> boo
 
 
 def leaving(users: list[User]) -> set[str]:
-    """Names of those that we made and that are not among `users`."""
+    """Return the names of users that the set-up has made and that are not among `users`."""
     return _managed()["users"] - {user["name"] for user in users}
 
 
@@ -115,7 +115,7 @@ def _has_group(name: str) -> bool:
 
 
 def end_processes(name: str, uid: int) -> None:
-    """Let nobody log in as the user any more, and end what runs as the user; at last by SIGKILL."""
+    """Close the account, and end all processes of the user; at last by SIGKILL."""
     if not any(processes(uid)):
         return
     run("usermod", "--expiredate", EXPIRED, name)  # sshd refuses an account that has expired
@@ -129,7 +129,7 @@ def end_processes(name: str, uid: int) -> None:
 
 
 def is_closed(name: str) -> bool:
-    """Return whether `end` has closed this account, and it is still there."""
+    """Return whether `end_processes` has closed this account, and it is still there."""
     try:
         rows = [line.split(":") for line in SHADOW.read_text().splitlines()]
     except FileNotFoundError:
@@ -138,7 +138,7 @@ def is_closed(name: str) -> bool:
 
 
 def processes(uid: int) -> Iterator[int]:
-    """Ids of processes that run as this user, really or effectively."""
+    """Yield the ids of processes that run as this user, really or effectively."""
     for folder in PROC.iterdir():
         if folder.name.isdigit() and _runs_as(int(folder.name), uid):
             yield int(folder.name)
@@ -164,7 +164,7 @@ def _runs_as(pid: int, uid: int) -> bool:
     except (FileNotFoundError, ProcessLookupError):
         return False
     fields = dict(line.split(":", 1) for line in lines if ":" in line)
-    # One that ended and that nobody has asked for keeps nobody from anything.
+    # A process that has ended, and for which its parent has not waited yet (Z), counts for nothing.
     return str(uid) in fields["Uid"].split() and not fields["State"].strip().startswith("Z")
 
 
@@ -202,7 +202,7 @@ def converge_sudoers(users: list[User]) -> bool:
 
 
 def sudo_users() -> set[str] | None:
-    """Users whom our file names; None on a machine without sudo."""
+    """Return the users whom our file names; None on a machine without sudo."""
     if not has_sudo():
         return None
     try:
@@ -244,12 +244,12 @@ def converge_subordinate_ids(users: list[User]) -> bool:
 
 
 def subordinate_id_owners() -> set[str]:
-    """Names, or uids as text, of those who have a range of uids."""
+    """Return the names, or uids as text, of users who have a range of uids."""
     return {owner for owner, _, _ in _ranges(SUBORDINATE_IDS["u"])}
 
 
 def _ranges(file: Path) -> list[tuple[str, int, int]]:
-    """(owner, first, count) of each line."""
+    """Return (owner, first, count) of each line."""
     try:
         rows = [line.split(":") for line in file.read_text().splitlines()]
     except FileNotFoundError:

@@ -64,29 +64,21 @@ def cluster(monkeypatch):
     return found
 
 
-def test_a_job_without_a_process_anywhere_is_requeued_after_slurmctlds_own_time(cluster):
+@pytest.mark.parametrize(
+    ("n0", "n1", "ended"),
+    [
+        ("8 .", "9 .", [("requeued", "7")]),
+        ("7 .", "9 .", [("cancelled", "8")]),  # it can't be requeued
+        # A node that gives no whole answer keeps its jobs.
+        *((said, "9 .", []) for said in (None, "", "8", "8 9")),
+        ("7 .", None, []),
+    ],
+)
+def test_a_job_without_a_process_on_any_of_its_nodes_ends_after_slurmctlds_own_time(cluster, n0, n1, ended):
+    cluster.alive = {"n0": n0, "n1": n1}
     lost_jobs.end_missing_jobs()
-    assert cluster.ended == [("requeued", "7")]
-    assert cluster.slept == [90, lost_jobs.AGAIN_SECONDS]
-
-
-def test_one_that_cannot_be_requeued_is_cancelled(cluster):
-    cluster.alive = {"n0": "7 .", "n1": "9 ."}
-    lost_jobs.end_missing_jobs()
-    assert cluster.ended == [("cancelled", "8")]
-
-
-@pytest.mark.parametrize("said", [None, "", "8", "8 9"])
-def test_a_node_that_gives_no_whole_answer_keeps_its_jobs(cluster, said):
-    cluster.alive["n0"] = said
-    lost_jobs.end_missing_jobs()
-    assert cluster.ended == []
-
-
-def test_a_job_of_several_nodes_lives_where_one_has_it_or_does_not_answer(cluster):
-    cluster.alive = {"n0": "7 .", "n1": None}
-    lost_jobs.end_missing_jobs()
-    assert cluster.ended == []
+    assert cluster.ended == ended
+    assert cluster.slept == [90, *[lost_jobs.AGAIN_SECONDS] * bool(ended)]
 
 
 def test_what_is_there_at_the_second_look_lives(cluster):

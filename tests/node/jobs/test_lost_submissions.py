@@ -40,9 +40,10 @@ class Controller:
         (path / "script").write_bytes(b"#!/bin/sh\ntrue\n" + end)
         return path
 
-    def forget(self, *numbers: int) -> None:
-        """What slurmctld does at its start with files of jobs that it does not have."""
-        for number in numbers:
+    def restart(self, *forgotten: int) -> None:
+        """Start slurmctld again, which removes the files of jobs that it has forgotten."""
+        lost.keep()
+        for number in forgotten:
             path = self.state / f"hash.{number % 10}" / f"job.{number}"
             for file in path.iterdir():
                 file.unlink()
@@ -90,8 +91,7 @@ def test_only_jobs_that_slurmctld_does_not_have_are_submitted_again(controller: 
     controller.job(11, end=b"")  # slurmctld was killed while it wrote this one, and nobody had its answer
     completed = dict.fromkeys(records.NEEDED, 0) | {"job_id": 10, "submit_time": int(time.time())}
     (controller.folder / "completions.log").write_text("\n" + json.dumps(completed))
-    lost.keep()
-    controller.forget(7, 9, 10, 11)
+    controller.restart(7, 9, 10, 11)
     controller.job(9, identity="later")  # a job that was submitted since has its number
     lost.submit_again()
     assert controller.submitted == ["7 {}", "9 {7: 50}"]
@@ -111,8 +111,7 @@ def test_each_gets_its_own_number_where_slurmctld_has_not_given_it_to_another(co
         controller.job(number, **needs.get(number, {}))
     stamp = time.strftime("[%Y-%m-%dT%H:%M:%S.123]")
     (controller.folder / "slurmctld.log").write_text(f"{stamp} sched: Allocate JobId=6 NodeList=n0 #CPUs=1\n")
-    lost.keep()
-    controller.forget(6, 7, 8, 9)
+    controller.restart(6, 7, 8, 9)
     controller.next = 4
     lost.submit_again()
     assert controller.submitted == ["7 {}", "9 {7: 7}", "6 {7: 7, 9: 9} other", "8 {7: 7, 9: 9, 6: 10}"]
@@ -133,8 +132,7 @@ def test_old_files_are_not_kept(controller: Controller):
 
 def test_a_run_that_was_killed_after_its_sbatch_is_gone_on_with(controller: Controller):
     controller.job(7, name="n")
-    lost.keep()
-    controller.forget(7)
+    controller.restart(7)
     controller.job(12, identity="i7")  # what that run has submitted
     lost.keep()  # slurmctld was killed with it
     lost.submit_again()
@@ -144,8 +142,7 @@ def test_a_run_that_was_killed_after_its_sbatch_is_gone_on_with(controller: Cont
 
 def test_what_waits_for_a_slurmctld_that_ended_is_submitted_after_its_next_start(controller: Controller):
     controller.job(7, name="refused")
-    lost.keep()
-    controller.forget(7)
+    controller.restart(7)
     controller.up = False
     with pytest.raises(SetupError, match="job 7 of alice is not submitted again: slurmctld does not answer"):
         lost.submit_again()
@@ -168,8 +165,7 @@ def test_what_is_not_submitted_again_is_named_with_the_reason(
     controller: Controller, fields: dict[str, Any], why: str, capsys: pytest.CaptureFixture[str]
 ):
     controller.job(7, mail_type=1, mail_user="a@b.c", **fields)
-    lost.keep()
-    controller.forget(7)
+    controller.restart(7)
     lost.submit_again()
     assert [one["why"] for one in controller.named()] == [why]
     assert f"not submitted again: {why}" in capsys.readouterr().out
@@ -178,8 +174,7 @@ def test_what_is_not_submitted_again_is_named_with_the_reason(
 
 def test_a_user_with_mail_is_told_the_new_number(controller: Controller):
     controller.job(7, mail_type=1, name="train")
-    lost.keep()
-    controller.forget(7)
+    controller.restart(7)
     lost.submit_again()
     assert controller.mails == [("-s", "Slurm Job_id=7 Name=train Lost, submitted again as Job_id=50", "alice")]
 
@@ -196,8 +191,7 @@ def test_jobs_of_srun_and_salloc_are_named_from_the_log_and_started_ones_get_ano
     (controller.state / "job_state").touch()
     controller.job(7)
     controller.squeue = f"21 {time.strftime('%Y-%m-%dT%H:%M:%S')}\n"
-    lost.keep()
-    controller.forget(7)
+    controller.restart(7)
     lost.submit_again()
     assert controller.submitted == ["7 {} other"]
     assert [(one["job"], "again" in one) for one in controller.named()] == [(20, False), (7, True)]

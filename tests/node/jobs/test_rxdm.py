@@ -122,16 +122,6 @@ class TestVerdicts:
 
 
 class TestRepeating:
-    @pytest.mark.parametrize("done", ["orig", "live"])
-    def test_a_killed_run_is_finished_by_the_next(self, tree, done):
-        stage(tree, ORIGINAL)
-        (tree / "scripts/rxdm.orig").write_text(ORIGINAL)
-        if done == "live":
-            (tree / "scripts/rxdm").write_text(GOOD)
-        converge()
-        assert live(tree) == GOOD
-        assert prologs.record() == {"before": sha(ORIGINAL), "after": sha(GOOD), "outcome": "patch"}
-
     def test_mode_and_link_stay(self, tree):
         (tree / "elsewhere").write_text("#!/bin/sh\n")
         (tree / "elsewhere").chmod(0o700)

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from reconcile import loop, service
+from reconcile.decision import BadHost
 from system import cluster_state
 from system.host import SetupError, take_lock, write
 
@@ -49,11 +50,12 @@ def test_requests_that_are_no_files_are_only_deleted(tmp_path, cluster):
 
 def test_a_person_lifts_brakes(tmp_path, cluster):
     cluster.loop.record.actions = [cluster.now]
+    cluster.loop.record.hosts["/b/s/h"] = BadHost(cluster.now, "c-gpu-9: lost")
     place = tmp_path / "requests"
     place.mkdir()
     (place / "lift").write_text("lift\n")
     service.take_requests(cluster.loop, place)
-    assert cluster.loop.record.actions == []
+    assert (cluster.loop.record.actions, cluster.loop.record.hosts) == ([], {})
 
 
 def test_its_instances_go_with_it_and_no_others(cluster):
@@ -78,7 +80,7 @@ def test_it_leaves_no_file_behind(tmp_path, cluster, monkeypatch):
         monkeypatch.setattr(module, name, there / name)
     for name in ("stop_services", "unread_units", "forget", "reload_units", "service"):
         monkeypatch.setattr(service, name, lambda *_, **__: None)
-    monkeypatch.setattr(service.spares, "keep", lambda _: None)
+    monkeypatch.setattr(service.reservations, "keep_spares", lambda *_: None)
     monkeypatch.setattr(service, "write_unit", write)
     monkeypatch.setattr(service, "ComputeEngine", lambda _: cluster.loop.cloud)
     cluster.settings["cloud"]["token_file"] = str(there / "token")

@@ -72,11 +72,6 @@ def test_the_same_places_have_the_same_text(places):
     assert written(dict(reversed(places.items())), before=text) == text
 
 
-@given(st.lists(st.from_regex(r"[a-z-]{1,3}[0-9]{0,11}", fullmatch=True), unique=True))
-def test_a_host_list_has_all_names(names):
-    assert sorted(hostlist.expand(hostlist.compress(names))) == sorted(names)
-
-
 def test_blocks_that_no_cloud_has_are_left_out():
     nodes = [f"n-{index}" for index in range(topology.MOST_LEAVES + 1)]
     for cluster, leaf in (("one", ("c-",)), ("{}", ("all",))):

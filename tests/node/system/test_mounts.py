@@ -34,6 +34,11 @@ def test_a_server_that_does_not_answer_and_a_bucket_which_has_none(monkeypatch):
     assert mounts.seen(mount("my-bucket", "gcsfuse")) == ""
 
 
+@pytest.fixture(autouse=True)
+def fstab(tmp_path, monkeypatch):
+    monkeypatch.setattr(mounts, "FSTAB", tmp_path / "fstab")
+
+
 @pytest.fixture
 def refusing(monkeypatch):
     """A machine whose kernel refuses every mount, as one that is there already (EBUSY, mount(2))."""
@@ -43,33 +48,32 @@ def refusing(monkeypatch):
     monkeypatch.setattr(mounts.Path, "mkdir", lambda *_, **__: None)
 
 
-def test_what_this_machine_cannot_mount_is_not_waited_for(tmp_path):
+def test_what_this_machine_cannot_mount_is_not_waited_for():
     with pytest.raises(SetupError, match=r"/data can't be mounted.*install the package gcsfuse"):
-        mounts.mount_all([mount("my-bucket", "gcsfuse")], fstab=tmp_path / "fstab")
-    assert not (tmp_path / "fstab").exists()
+        mounts.mount_all([mount("my-bucket", "gcsfuse")])
+    assert not mounts.FSTAB.exists()
 
 
-def test_a_mount_that_never_comes_names_its_server(refusing, tmp_path, monkeypatch):
-
+def test_a_mount_that_never_comes_names_its_server(refusing, monkeypatch):
     def refuse(*_: object) -> str:
         raise SetupError("`mount /data` failed: no such device")
 
     monkeypatch.setattr(mounts, "run", refuse)
     with pytest.raises(SetupError, match=r"no such device\n127.0.0.1:988 can't be reached"):
-        mounts.mount_all([mount("127.0.0.1@tcp:/fs")], fstab=tmp_path / "fstab", seconds=0)
+        mounts.mount_all([mount("127.0.0.1@tcp:/fs")], seconds=0)
 
 
-def test_one_that_systemd_mounts_meanwhile_is_there(refusing, tmp_path, monkeypatch):
+def test_one_that_systemd_mounts_meanwhile_is_there(refusing, monkeypatch):
     seen = iter([False, True])
     monkeypatch.setattr(mounts, "mounted", lambda _: next(seen))
-    assert mounts.mount_all([mount("127.0.0.1@tcp:/fs")], fstab=tmp_path / "fstab", seconds=0)
+    assert mounts.mount_all([mount("127.0.0.1@tcp:/fs")], seconds=0)
 
 
 @pytest.mark.parametrize(("source", "seconds"), [("lab-controller:/home", 900), ("10.0.0.9:/home", 120)])
-def test_the_controller_is_given_the_time_that_its_own_set_up_takes(refusing, tmp_path, monkeypatch, source, seconds):
+def test_the_controller_is_given_the_time_that_its_own_set_up_takes(refusing, monkeypatch, source, seconds):
     asked: list[float] = []
     monkeypatch.setattr(mounts, "wait", lambda *_, seconds, **__: asked.append(seconds))
-    mounts.mount_all([mount(source, "nfs")], fstab=tmp_path / "fstab", controller="lab-controller:6817")
+    mounts.mount_all([mount(source, "nfs")], controller="lab-controller:6817")
     assert asked == [seconds]
 
 
@@ -78,14 +82,13 @@ def test_a_blank_in_an_fstab_field_is_escaped():
     assert mounts.fstab_lines([line]) == ["10.0.0.1@tcp:/home /my\\040home lustre defaults,nosuid,nodev 0 0"]
 
 
-def test_what_another_image_brings_is_left_out_until_the_machine_has_it(monkeypatch, tmp_path):
+def test_what_another_image_brings_is_left_out_until_the_machine_has_it(monkeypatch):
     monkeypatch.setattr(mounts, "which", lambda name, _: "" if name == "mount.gcsfuse" else "/sbin/" + name)
     rows = [mount("my-bucket", "gcsfuse"), Mount(source="a@tcp:/fs", target="/fs", fs_type="lustre", options="")]
-    fstab = tmp_path / "fstab"
-    fstab.write_text("UUID=1 / ext4 defaults 0 1\n")
-    assert mounts.of_image(rows, fstab=fstab) == rows, "a new machine without the client is refused"
-    fstab.write_text(with_block("", mounts.fstab_lines(rows[1:])))
-    assert mounts.of_image(rows, fstab=fstab) == rows[1:]
+    mounts.FSTAB.write_text("UUID=1 / ext4 defaults 0 1\n")
+    assert mounts.of_image(rows) == rows, "a new machine without the client is refused"
+    mounts.FSTAB.write_text(with_block("", mounts.fstab_lines(rows[1:])))
+    assert mounts.of_image(rows) == rows[1:]
     monkeypatch.setattr(mounts, "which", lambda *_: "")
-    assert mounts.of_image(rows, fstab=fstab) == rows[1:], "what it had mounted is waited for"
-    assert mounts.of_image([mount("c:/home", "nfs")], fstab=fstab) == [mount("c:/home", "nfs")], "refused, as before"
+    assert mounts.of_image(rows) == rows[1:], "what it had mounted is waited for"
+    assert mounts.of_image([mount("c:/home", "nfs")]) == [mount("c:/home", "nfs")], "refused, as before"

@@ -5,7 +5,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from system import state_disk
+from system import mounts, state_disk
 from system.host import SetupError
 
 
@@ -66,26 +66,26 @@ def test_it_grows_with_its_disk(monkeypatch, capsys, blocks, grown):
     assert ("grown" in capsys.readouterr().out) == grown
 
 
-def test_the_machine_boots_without_it_and_its_folders_wait_for_it():
-    told = state_disk.state_lines(
-        {"source": "/dev/x", "fs_type": "ext4", "options": "defaults", "folders": ["/var/lib/mysql"]}
-    )
-    assert told == [
-        "/dev/x /srv/state ext4 defaults,nofail 0 2",
-        "/srv/state/var-lib-mysql /var/lib/mysql none bind,nofail 0 0",
-        "/srv/state/var-lib-hpc-controller /var/lib/hpc/controller none bind,nofail 0 0",
+@pytest.mark.parametrize(
+    ("source", "kind", "options", "own", "remote"),
+    [
+        ("/dev/x", "ext4", "defaults", "/dev/x /srv/state ext4 defaults,nofail 0 2", ""),
+        ("1.2.3.4@tcp:/s", "lustre", "_netdev", "1.2.3.4@tcp:/s /srv/state lustre _netdev,nofail 0 0", ",_netdev"),
+    ],
+)
+def test_the_machine_boots_without_it_and_its_folders_come_with_it(source, kind, options, own, remote):
+    assert state_disk.state_lines(
+        {"source": source, "fs_type": kind, "options": options, "folders": ["/var/lib/mysql"]}
+    ) == [
+        own,
+        f"/srv/state/var-lib-mysql /var/lib/mysql none bind,nofail{remote} 0 0",
+        f"/srv/state/var-lib-hpc-controller /var/lib/hpc/controller none bind,nofail{remote} 0 0",
     ]
 
 
-def test_folders_of_a_file_system_in_the_network_come_with_it():
-    told = state_disk.state_lines(
-        {"source": "1.2.3.4@tcp:/s", "fs_type": "lustre", "options": "_netdev", "folders": ["/home"]}
-    )
-    assert told[1] == "/srv/state/home /home none bind,nofail,_netdev 0 0"
-
-
-def test_nothing_happens_without_one(tmp_path):
-    state_disk.keep(None, fstab=tmp_path / "fstab")
+def test_nothing_happens_without_one(tmp_path, monkeypatch):
+    monkeypatch.setattr(mounts, "FSTAB", tmp_path / "fstab")
+    state_disk.keep(None)
     assert list(tmp_path.iterdir()) == []
 
 

@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from health import history, outcome
+from health import outcome
 from hypothesis import given
 from hypothesis import strategies as st
-from system import cluster_state
 
 OK = {"disk": {"state": "ok", "text": "40 % free"}}
 XID = {"gpu-xid": {"state": "failed", "text": "Xid 79 (fallen off the bus) of GPU 3"}}
@@ -23,14 +22,13 @@ def record(time: float, checks: dict[str, Any], **more: str) -> dict[str, Any]:
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(cluster_state, "HEALTH", tmp_path)
     monkeypatch.setattr(outcome, "RESULTS", tmp_path)
     monkeypatch.setattr(outcome, "LAST", tmp_path / "last/health.json")
     return tmp_path
 
 
 def lines(folder: Path) -> list[dict[str, Any]]:
-    return history.parsed((folder / "n-0.jsonl").read_text())
+    return outcome.parsed((folder / "n-0.jsonl").read_text())
 
 
 def test_a_line_a_change_and_a_line_a_day(folder: Path) -> None:
@@ -48,7 +46,7 @@ def test_what_was_done_another_boot_and_another_xid_are_changes(folder: Path) ->
     for given_record in (
         record(0, XID, done="drain"), record(1, other), record(2, other), record(3, other, boot="b2"),
     ):  # fmt: skip
-        history.note(given_record)
+        outcome.add_to_history(given_record)
     assert [one["time"] for one in lines(folder)] == [0, 1, 3]
     assert lines(folder)[0]["done"] == "drain"
 
@@ -58,9 +56,9 @@ def test_it_stays_small_and_keeps_the_newest(texts: list[str]) -> None:
     text = ""
     for number, said in enumerate(texts):
         failed = {"gpu-xid": {"state": "failed", "text": said}}
-        text = history.appended(text, history.line_of(record(number, failed)))
-    assert len(text.encode()) <= history.MOST_BYTES
-    rows = history.parsed(text)
+        text = outcome.appended(text, outcome.line_of(record(number, failed)))
+    assert len(text.encode()) <= outcome.MOST_BYTES
+    rows = outcome.parsed(text)
     assert [row["time"] for row in rows] == list(range(len(texts)))[len(texts) - len(rows) :]
     if texts:
         assert rows
@@ -76,5 +74,5 @@ def test_what_others_wrote_there_is_left_out(
     (folder / "n-0.jsonl").write_text("\n".join([*bad, json.dumps(good), json.dumps({**good, "time": 1.0})]))
     (folder / "n-2.jsonl").symlink_to("/etc/shadow")
     monkeypatch.setattr(sys, "stdin", io.StringIO("50\n"))
-    history.show(folder)
+    outcome.show_history(folder)
     assert [json.loads(line) for line in capsys.readouterr().out.splitlines()] == [good]

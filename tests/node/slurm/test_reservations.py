@@ -1,11 +1,10 @@
-"""Spare nodes: which are held back from jobs, and that reservations follow the nodes' states."""
+"""Reservations of spare nodes: which nodes are held back from jobs, and that reservations follow their states."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from interface import Spares
-from reconcile import spares
-from slurm.scheduler import State
+from slurm import reservations
 
 NODES = {"a": "IDLE", "b": "ALLOCATED", "c": "IDLE", "d": "MIXED"}
 STATES = (
@@ -14,8 +13,8 @@ STATES = (
 )  # fmt: skip
 
 
-def states(nodes: dict[str, str]) -> dict[str, State]:
-    return {name: State(states=set(given.split("+")), reason="", partitions=[]) for name, given in nodes.items()}
+def states(nodes: dict[str, str]) -> dict[str, set[str]]:
+    return {name: set(given.split("+")) for name, given in nodes.items()}
 
 
 @pytest.mark.parametrize(
@@ -36,33 +35,30 @@ def states(nodes: dict[str, str]) -> dict[str, State]:
     ],
 )
 def test_which_nodes_are_held(changed, held, count, chosen):
-    assert spares.choose(states(NODES | changed), held, count) == chosen
+    assert reservations.choose_spares(states(NODES | changed), held, count) == chosen
 
 
 @given(st.lists(st.sampled_from(STATES), max_size=6), st.sets(st.integers(0, 5)), st.integers(0, 6))
 def test_never_more_than_asked_for_only_sound_ones_and_a_second_pass_changes_nothing(given_states, held, count):
     nodes = states({str(number): text for number, text in enumerate(given_states)})
-    chosen = spares.choose(nodes, {str(number) for number in held}, count)
+    chosen = reservations.choose_spares(nodes, {str(number) for number in held}, count)
     assert len(chosen) <= count
-    assert not any(nodes[name]["states"] & {"DOWN", "DRAIN"} for name in chosen)
-    assert spares.choose(nodes, chosen, count) == chosen
+    assert not any(nodes[name] & {"DOWN", "DRAIN"} for name in chosen)
+    assert reservations.choose_spares(nodes, chosen, count) == chosen
 
 
 def test_reservations_follow_the_nodes_and_others_stay(monkeypatch: pytest.MonkeyPatch):
     there = {"hpc-spare-a", "hpc-spare-gone", "hpc-end-a", "maintenance"}
-    nodes = dict(NODES)
-    monkeypatch.setattr(spares.reservations, "names", lambda: sorted(there))
-    monkeypatch.setattr(spares.reservations, "delete", there.discard)
-    monkeypatch.setattr(spares.reservations, "hold", lambda name, _: there.add(name))
-    monkeypatch.setattr(spares.scheduler, "states", lambda: states(nodes))
+
+    def scontrol(_scontrol: str, verb: str, *words: str, **_: object) -> str:
+        named = [word.partition("=")[2] for word in words if word.startswith("ReservationName=")]
+        {"create": there.update, "delete": there.difference_update}.get(verb, set)(named)
+        return "".join(f"ReservationName={name} StartTime=x\n" for name in there)
+
+    monkeypatch.setattr(reservations, "run", scontrol)
     wanted = {"cpu": Spares(nodes=["a", "b", "c", "d"], count=1)}
-    spares.keep(wanted)
-    assert there == {"hpc-spare-a", "hpc-end-a", "maintenance"}
-    nodes["b"] = "DOWN"
-    spares.keep(wanted)
-    assert there == {"hpc-end-a", "maintenance"}
-    nodes["b"] = "IDLE"
-    spares.keep(wanted)
-    assert there == {"hpc-spare-c", "hpc-end-a", "maintenance"}
-    spares.keep({})
+    for changed, held in (({}, {"a"}), ({"b": "DOWN"}, set()), ({"b": "IDLE"}, {"c"})):
+        reservations.keep_spares(wanted, states(NODES | changed))
+        assert there == {"hpc-end-a", "maintenance", *(f"hpc-spare-{name}" for name in held)}
+    reservations.keep_spares({}, {})
     assert there == {"hpc-end-a", "maintenance"}
