@@ -21,12 +21,18 @@ def first_process(paths: MachinePaths) -> int:
     return process.children()[0]
 
 
+def command(paths: MachinePaths, script: str) -> list[str]:
+    """Return the command that runs a shell script in the machine's namespaces. Raises RuntimeError if the machine does
+    not run."""
+    namespaces = ("--mount", "--uts", "--ipc", "--net", "--pid", "--root", "--wd")
+    return ["nsenter", f"--target={first_process(paths)}", *namespaces, "--", "sh", "-c", f"cd\n{script}"]
+
+
 def inside(paths: MachinePaths, script: str, *, check: bool = True) -> str:
     """Return what a shell script prints that root runs on a machine, in the machine's namespaces. Raises RuntimeError
     if it fails, with `check`, and if the machine does not run."""
-    namespaces = ("--mount", "--uts", "--ipc", "--net", "--pid", "--root", "--wd")
     done = subprocess.run(
-        ["nsenter", f"--target={first_process(paths)}", *namespaces, "--", "sh", "-c", f"cd\n{script}"],
+        command(paths, script),
         env=AS_ROOT, capture_output=True, text=True, timeout=SECONDS, check=False, stdin=subprocess.DEVNULL,
     )  # fmt: skip
     if check and done.returncode:

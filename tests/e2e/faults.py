@@ -26,6 +26,8 @@ systemctl daemon-reload; systemctl restart munge
 """
 NOTES = "/var/lib/hpc/controller/lost_jobs.jsonl"
 """What `status` has of jobs that slurmctld lost."""
+JOURNAL = "/var/lib/hpc/controller/reconcile/journal.jsonl"
+"""What the reconcile loop did."""
 _CLOCK_BACK = "rm -f /run/systemd/system/munge.service.d/clock.conf; systemctl daemon-reload; systemctl restart munge"
 
 
@@ -108,7 +110,7 @@ def job(cluster: Cluster, number: str, field: str = "JobState") -> str:
 
 
 def becomes(cluster: Cluster, number: str, state: str) -> None:
-    """Wait until a job is in a state."""
+    """Wait until a job is in a state. Otherwise the error has what slurmctld and the reconcile loop logged."""
 
     def now() -> str:
         return f"{job(cluster, number)} {job(cluster, number, 'Reason')}"
@@ -116,15 +118,22 @@ def becomes(cluster: Cluster, number: str, state: str) -> None:
     try:
         eventually(lambda: now().split()[0] == state, what=f"job {number}'s being {state}")
     except AssertionError as late:
-        log = cluster.inside("controller", f"grep -w JobId={number} /var/log/slurm/slurmctld.log; true")
+        log = cluster.inside(
+            "controller", f"grep -w JobId={number} /var/log/slurm/slurmctld.log; tail -n 40 {JOURNAL}; true"
+        )
         raise AssertionError(f"{late}: it is {now()}\n{log}") from None
 
 
 def starts(cluster: Cluster, *numbers: str) -> None:
-    """Wait until jobs run, and until slurmctld has written that down, which it does every few seconds."""
+    """Wait until jobs run, and until slurmctld has written that down."""
     for number in numbers:
         becomes(cluster, number, "RUNNING")
-    stir = f"scontrol update job={numbers[0]} comment=x"
+    saved(cluster, numbers[0])
+
+
+def saved(cluster: Cluster, number: str) -> None:
+    """Wait until slurmctld has written down its jobs: it does within five seconds of a change of one, of this one."""
+    stir = f"scontrol update job={number} comment=x"
     cluster.inside("controller", f"touch /tmp/now; until [ {STATE} -nt /tmp/now ]; do {stir}; sleep 0.5; done")
 
 

@@ -5,6 +5,7 @@ twice that; tests start some five hundred commands. What runs is the same from `
 new state: it is the same for all, as the passphrase that tests give is, so that there is one key.
 """
 
+import atexit
 import gc
 import json
 import os
@@ -31,6 +32,10 @@ NEBIUS = (
 )  # fmt: skip
 """What rehearsals of stacks on Nebius import besides, 1.3 s of it."""
 PASSPHRASE, SALT = "correct horse", b"8 bytes!"
+CODES: list[int] = []
+"""The code that the command in this process has ended with."""
+KEYED: set[Path] = set()
+"""States whose key was made: each has two megabytes to read."""
 PROGRAM = ("cli.operation.operation", "components.deploy", "components.local.deploy", "pulumi_command.remote")
 
 
@@ -106,12 +111,14 @@ def make_key(home: Path, arguments: list[str]) -> None:
     """Make the key of a stack's state, where it has one, for all commands to come."""
     from engine.state import crypter  # noqa: PLC0415
 
-    for word in (*arguments[:3], f"{arguments[1]}-rehearsal" if arguments[1:] else ""):
+    names = (*arguments[:3], f"{arguments[1]}-rehearsal" if arguments[1:] else "")
+    for file in {home / f".pulumi/stacks/hpc/{name}.json" for name in names} - KEYED:
         with suppress(OSError, ValueError, KeyError):
-            state = json.loads((home / f".pulumi/stacks/hpc/{word}.json").read_text())
+            state = json.loads(file.read_text())
             salt = state["checkpoint"]["latest"]["secrets_providers"]["state"]["salt"]
             passphrase = (home / "passphrase").read_text().rstrip("\r\n")
             crypter.derive(passphrase, b64decode(salt.split(":")[1]), crypter.ROUNDS).wait()
+            KEYED.add(file)
 
 
 def share_key() -> None:
@@ -129,7 +136,7 @@ def share_key() -> None:
 
 
 def begin(arguments: list[str], env: dict[str, str], files: list[int]) -> None:
-    """Become the command, as `python cli` does; SystemExit with its code."""
+    """Become the command, as `python cli` does, and end with its code."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
     for file, number in zip(files, (1, 2), strict=True):
         os.dup2(file, number)
@@ -138,11 +145,29 @@ def begin(arguments: list[str], env: dict[str, str], files: list[int]) -> None:
     sys.argv = [str(ROOT / "cli"), *arguments]
     from cli.app import main  # noqa: PLC0415
 
-    main()
-    sys.exit(0)
+    try:
+        main()
+        sys.exit(0)
+    except SystemExit as ended:
+        if isinstance(ended.code, int):
+            CODES.append(ended.code)
+        raise
+
+
+def end() -> None:
+    """End as the last of what a process does at its exit, before the interpreter clears all that it holds.
+
+    That copies the pages shared with the parent: 0.04 s of a processor, and 0.6 where a provider's package is among
+    them.
+    """
+    if CODES:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(CODES[0])
 
 
 if __name__ == "__main__":
+    atexit.register(end)
     gc.set_threshold(200_000)
     sys.path[0] = str(ROOT)
     for module in (*(f"cli.commands.{name}" for name in MODULES), *PROGRAM, *sys.argv[2:]):

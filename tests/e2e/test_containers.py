@@ -2,13 +2,16 @@
 them."""
 
 import json
+import subprocess
+import tempfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from tests.e2e import debian
+from components.local.host.paths import images_root
+from hostfiles import locked
 from tests.e2e.cluster import ROOT, Cluster, eventually
 
 pytestmark = pytest.mark.e2e
@@ -62,6 +65,7 @@ class Registry(http.server.BaseHTTPRequestHandler):
     do_HEAD = do_GET
 http.server.ThreadingHTTPServer(("127.0.0.2", 80), Registry).serve_forever()
 """
+KEYS = "/usr/share/keyrings/debian-archive-keyring.gpg"
 DEVICE_DENIED, NO_SUCH_DEVICE, MISSING = 1, 6, 2
 """EPERM of the devices cgroup, ENXIO of a stand-in GPU that may be opened, ENOENT."""
 
@@ -72,13 +76,57 @@ def shared(lab: Cluster) -> Path:
     return lab.root / "stacks" / "lab" / "shared" / "opt-apps"
 
 
+def debian_package(name: str, suite: str) -> Path:
+    """The file of a package, without what it depends on: downloaded once and kept beside the base images."""
+    folder = images_root().with_name("test-packages") / suite
+    folder.mkdir(parents=True, exist_ok=True)
+    with locked(folder / ".lock"):
+        found = sorted(folder.glob(f"{name}_*.deb"))
+        if not found:
+            with tempfile.TemporaryDirectory(dir=folder) as scratch:
+                made = _download(name, suite, Path(scratch))
+                found = [made.rename(folder / made.name)]
+    return found[-1]
+
+
+def _download(name: str, suite: str, folder: Path) -> Path:
+    """Download it. The host's own lists and packages are not touched."""
+    (folder / "lists" / "partial").mkdir(parents=True)
+    for empty in ("status", "empty"):
+        (folder / empty).touch()
+    (folder / "list").write_text(f"deb [signed-by={KEYS}] {_mirror()} {suite} main\n")
+    options = {
+        "Dir::State::lists": folder / "lists",
+        "Dir::State::status": folder / "status",
+        "Dir::Etc::sourcelist": folder / "list",
+        "Dir::Etc::sourceparts": folder / "empty",
+        "Dir::Cache": folder,
+        "APT::Sandbox::User": "root",
+        "Acquire::Languages": "none",
+        "Acquire::Retries": 3,
+    }
+    words = [word for key, value in options.items() for word in ("-o", f"{key}={value}")]
+    for command in (["update"], ["download", name]):
+        subprocess.run(["apt-get", "-qq", *words, *command], cwd=folder, check=True, timeout=300)
+    (found,) = folder.glob(f"{name}_*.deb")
+    return found
+
+
+def _mirror() -> str:
+    listed = subprocess.run(
+        ["apt-get", "indextargets", "--format", "$(SITE)", "Created-By: Packages"],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    return next(site for site in listed.stdout.split() if site.rstrip("/").endswith("/debian"))
+
+
 @pytest.fixture(scope="module")
 def apptainer(lab: Cluster, shared: Path) -> Iterator[None]:
     """Apptainer on two nodes and the login machine: Debian's own of the release that recipes have (1.4.5).
 
     Other machines have a device file of fuse from udev and a resolv.conf, which these need not have.
     """
-    package = debian.package("apptainer", "sid")
+    package = debian_package("apptainer", "sid")
     (shared / "apptainer.deb").write_bytes(package.read_bytes())
     install = "dpkg -i /opt/apps/apptainer.deb >/dev/null 2>&1; mknod -m 0666 /dev/fuse c 10 229"
     install += "; touch /etc/resolv.conf; apptainer --version"

@@ -9,17 +9,15 @@ from pathlib import Path
 import pytest
 
 from components.local.host.cloud import CloudPaths
-from components.local.host.machine import bare, running, stop
+from components.local.host.machine import bare, stop
 from components.local.host.paths import StackPaths
 from components.local.host.process import Process
-from lab.google.faults import FaultClient
+from lab.google.fault_day import FaultClient
 from tests.e2e.alerts import AS_BEFORE, AT_ONCE, firing
 from tests.e2e.cluster import PATIENCE, Cluster, eventually
-from tests.e2e.faults import STATE
+from tests.e2e.faults import JOURNAL, WAITS, becomes, job, saved, states
 
 pytestmark = pytest.mark.e2e
-
-WAITS = "while [ ! -e /home/alice/go ]; do sleep 1; done"
 
 
 @pytest.fixture(scope="module")
@@ -57,31 +55,12 @@ def paths(cluster: Cluster) -> CloudPaths:
 
 def machines(cluster: Cluster) -> set[str]:
     """Nodes whose machines run."""
-    found = {*(f"cpu-{n}" for n in range(4)), "late-0", "late-1"}
-    return {name for name in found if running(bare(cluster.root, cluster.name, f"{cluster.name}-{name}").paths)}
+    return {name for name in ("cpu-0", "cpu-1", "cpu-2", "cpu-3", "late-0", "late-1") if cluster.runs(name)}
 
 
 def submit(cluster: Cluster, *options: str, script: str = "true") -> str:
     """The number of a new job, of alice's."""
-    words = ["sbatch", "--parsable", "--output=/dev/null", "--chdir=/tmp", "--time=30", *options, "--wrap", script]
-    return cluster.run(*words, user="alice")
-
-
-def job(cluster: Cluster, number: str) -> dict[str, str]:
-    """What slurmctld has of a job."""
-    said = cluster.inside("controller", f"scontrol --oneliner show job {number}")
-    return dict(word.split("=", 1) for word in said.split() if "=" in word)
-
-
-def becomes(cluster: Cluster, number: str, *states: str) -> None:
-    """Wait until a job is in one of these states."""
-    try:
-        eventually(lambda: job(cluster, number)["JobState"] in states, what=f"job {number}'s being {states}")
-    except AssertionError as late:
-        journal = cluster.inside(
-            "controller", "tail -n 40 /var/lib/hpc/controller/reconcile/journal.jsonl; sinfo -N; squeue; true"
-        )
-        raise AssertionError(f"{late}: {job(cluster, number)}\n{journal}") from None
+    return cluster.submit(script, "--time=30", *options, user="alice")
 
 
 def only_static(cluster: Cluster) -> None:
@@ -129,7 +108,7 @@ def test_machines_of_flex_start_are_waited_for_together_and_no_job_runs_past_the
     number = submit(spare, *options)
     says = "waits for 2 machines of flex start"
     eventually(lambda: says in spare.inside("controller", f"scontrol show job {number}"), what="what it waits for")
-    assert job(spare, number)["JobState"] in ("CONFIGURING", "RUNNING")
+    assert job(spare, number) in ("CONFIGURING", "RUNNING")
     (group,) = cloud.groups()
     assert "spare-late-[0-1]" in group["description"]
     spare.inside("controller", f"scancel {number}")
@@ -164,8 +143,10 @@ def test_the_host_of_an_idle_node_is_maintained_before_its_window_unless_a_brake
     spare.inside("controller", f"mv {settings}.kept {settings}; systemctl restart hpc-reconcile; {lift}")
     eventually(lambda: not {"ReconcileHeld", "ReconcileBlind"} & firing(spare), what="the end of the alerts")
     spare.inside("controller", AS_BEFORE)
-    journal = "cat /var/lib/hpc/controller/reconcile/journal.jsonl || true"
-    eventually(lambda: '"maintained"' in spare.inside("controller", journal), what="the end of the maintenance")
+    eventually(
+        lambda: '"maintained"' in spare.inside("controller", f"cat {JOURNAL} || true"),
+        what="the end of the maintenance",
+    )
     becomes(spare, submit(spare, "--nodelist=spare-cpu-0"), "COMPLETED")
     assert maintained()
 
@@ -184,10 +165,42 @@ def test_a_job_whose_machine_is_lost_runs_again(spare: Cluster, cloud: FaultClie
     becomes(spare, number, "RUNNING")
     node = next(name for name in sorted(machines(spare)) if name != "cpu-0")
     stop(bare(spare.root, spare.name, f"{spare.name}-{node}"))
-    eventually(lambda: job(spare, number)["Restarts"] == "1", what="the job's return to the queue")
+    eventually(lambda: job(spare, number, "Restarts") == "1", what="the job's return to the queue")
     becomes(spare, number, "RUNNING")
     spare.run("touch", "/home/alice/go", user="alice")
     becomes(spare, number, "COMPLETED")
+
+
+def test_a_machine_that_booted_before_slurmctld_asked_for_it_again_joins(spare: Cluster, cloud: FaultClient):
+    """slurmctld is killed before it has written down that a node boots, and is back when the machine has booted."""
+
+    def asleep() -> list[str]:
+        """Nodes that sleep, and whose machines are gone: until then the next one is not asked for."""
+        there = {row["name"] for row in cloud.instances()}
+        found = {f"spare-{node}": state for node, state in states(spare).items()}
+        return [name for name, state in found.items() if "-cpu-" in name and state == "idle~" and name not in there]
+
+    eventually(lambda: asleep() != [], what="the sleep of a node")
+    name = asleep()[0]
+    node, saved_states = name.removeprefix("spare-"), "/var/spool/slurmctld/node_state"
+    state = f"scontrol --oneliner show node {name}"
+    copy = f"cp -p {saved_states} /tmp/states"
+    spare.inside("controller", f"systemctl stop slurmctld && {copy} && systemctl start slurmctld")
+    # Its machine does not boot before slurmctld has saved the job.
+    cloud.set(insert_seconds=20)
+    number = submit(spare, f"--nodelist={name}")
+    eventually(lambda: name in {row["name"] for row in cloud.instances()}, what="an instance")
+    saved(spare, number)
+    spare.inside("controller", "systemctl kill --signal=KILL slurmctld; systemctl stop slurmctld")
+    spare.inside("controller", f"for old in '' .old; do cp -p /tmp/states {saved_states}$old; done")
+    report = f"/opt/apps/adm/hpc/nodes/{name}.json"
+    spare.inside("controller", f"until [ {report} -nt /tmp/states ]; do sleep 0.5; done")
+    spare.inside(node, "systemctl stop slurmd")
+    spare.inside("controller", f"systemctl start slurmctld; until {state} | grep -q POWERING_UP; do sleep 0.5; done")
+    spare.inside(node, "systemctl start slurmd")
+    becomes(spare, number, "COMPLETED")
+    assert '"unheard"' in spare.inside("controller", f"cat {JOURNAL}")
+    assert job(spare, number, "Restarts") == "0"
 
 
 def test_no_process_in_between_is_needed_alive(spare: Cluster, cloud: FaultClient):
@@ -196,40 +209,13 @@ def test_no_process_in_between_is_needed_alive(spare: Cluster, cloud: FaultClien
     number = submit(spare, "--nodes=4", "--exclusive")
     eventually(lambda: any(row["status"] != "RUNNING" for row in cloud.instances()), what="instances")
     # A job that slurmctld has not written down yet would come back under another number.
-    stir = f"scontrol update job={number} comment=x"
-    spare.inside("controller", f"touch /tmp/now; until [ {STATE} -nt /tmp/now ]; do {stir}; sleep 0.5; done")
+    saved(spare, number)
     spare.inside("controller", "systemctl kill --signal=KILL hpc-reconcile slurmctld")
     process = Process.load(paths(spare).record)
     assert process
     assert process.end(signal.SIGKILL, wait=PATIENCE)
     spare.up()
     becomes(spare, number, "COMPLETED")
-
-
-def test_a_machine_that_booted_before_slurmctld_asked_for_it_again_joins(spare: Cluster, cloud: FaultClient):
-    """slurmctld is killed before it has written down that a node boots, and is back when the machine has booted."""
-    states, name = "/var/spool/slurmctld/node_state", "spare-cpu-2"
-    state = f"scontrol --oneliner show node {name}"
-    eventually(lambda: "POWERED_DOWN" in spare.inside("controller", state), what="the node's sleep")
-    # Its machine may be on its way out still: the next one is asked for when that is gone.
-    eventually(lambda: name not in {row["name"] for row in cloud.instances()}, what="the end of its machine")
-    spare.inside("controller", f"systemctl stop slurmctld && cp -p {states} /tmp/states && systemctl start slurmctld")
-    # Its machine does not boot before slurmctld has saved the job.
-    cloud.set(insert_seconds=20)
-    number = submit(spare, f"--nodelist={name}")
-    eventually(lambda: name in {row["name"] for row in cloud.instances()}, what="an instance")
-    stir = f"scontrol update job={number} comment=x"
-    spare.inside("controller", f"touch /tmp/now; until [ {STATE} -nt /tmp/now ]; do {stir}; sleep 0.5; done")
-    spare.inside("controller", "systemctl kill --signal=KILL slurmctld; systemctl stop slurmctld")
-    spare.inside("controller", f"for old in '' .old; do cp -p /tmp/states {states}$old; done")
-    report = f"/opt/apps/adm/hpc/nodes/{name}.json"
-    spare.inside("controller", f"until [ {report} -nt /tmp/states ]; do sleep 0.5; done")
-    spare.inside("cpu-2", "systemctl stop slurmd")
-    spare.inside("controller", f"systemctl start slurmctld; until {state} | grep -q POWERING_UP; do sleep 0.5; done")
-    spare.inside("cpu-2", "systemctl start slurmd")
-    becomes(spare, number, "COMPLETED")
-    assert '"unheard"' in spare.inside("controller", "cat /var/lib/hpc/controller/reconcile/journal.jsonl")
-    assert job(spare, number)["Restarts"] == "0"
 
 
 def test_up_again_has_nothing_to_do(spare: Cluster):

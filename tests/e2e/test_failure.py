@@ -4,16 +4,15 @@ import copy
 import os
 import re
 import signal
-import subprocess
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from components.local.host import machine
-from tests.e2e.cluster import ROOT, Cluster, eventually
+from tests.e2e.cluster import Cluster, eventually
+from tests.e2e.faults import saved
 
 pytestmark = pytest.mark.e2e
 
@@ -28,15 +27,6 @@ def ill(bring_up: Callable[..., Cluster]) -> Cluster:
         nodesets={"cpu": {"count": 2}},
         slurm={"timers": {"batch_start": 30, "message": 10}},
     )
-
-
-@pytest.fixture
-def refused(clusters: Callable[..., Cluster], nothing_left: Callable[[str], list[str]]) -> Iterator[Cluster]:
-    """A cluster whose `up` is refused; removed at the end all the same."""
-    cluster = clusters("refused", login={"on": "controller"}, nodesets={"cpu": {"count": 1}})
-    yield cluster
-    assert cluster.hpc("destroy").returncode == 0
-    assert nothing_left("refused") == []
 
 
 def test_a_node_that_does_not_come_is_named_with_the_end_of_its_logs(ill: Cluster):
@@ -128,11 +118,10 @@ def test_a_job_that_ended_while_slurmctld_was_away_is_ended_and_no_other(ill: Cl
     """slurmctld is killed after it heard of a job's end and before it saved that: it takes the job to be running."""
     live = ill.job("sleep infinity", "-w", "ill-cpu-0", user="root")
     both = ill.job("sleep infinity", "-N2", "--oversubscribe", "-n2", user="root")
+    saved(ill, live)
     ill.inside(
         "controller",
-        f"""cd /var/spool/slurmctld
-        touch /tmp/now; until [ job_state.old -nt /tmp/now ]; do scontrol update job={live} comment=x; sleep 0.5; done
-        cp -a job_state /root/job_state; touch {END}
+        f"""cd /var/spool/slurmctld; cp -a job_state /root/job_state; touch {END}
         while squeue -h -t R,CG -o %A | grep -qx {missed}; do sleep 0.2; done
         kill -9 $(pidof slurmctld); cp -a /root/job_state job_state
         until scontrol ping >/dev/null 2>&1; do sleep 0.2; done""",
@@ -220,7 +209,7 @@ UNREAD = "/run/systemd/system/munge.service.d"
 def test_a_killed_up_is_finished_by_the_next(ill: Cluster):
     ill.edit(lambda c: c["nodesets"]["cpu"].update(count=4))
     running = ill.start("up", ill.name, "--config-file", str(ill.file))
-    time.sleep(2.5)  # in the middle of making machines
+    eventually((ill.root / "stacks" / ill.name / "machines" / "ill-cpu-3").exists, what="the fourth node's making")
     os.kill(running.pid, signal.SIGKILL)
     running.communicate()
     # As when it was killed between a unit's file and systemd's reading it.
@@ -230,29 +219,3 @@ def test_a_killed_up_is_finished_by_the_next(ill: Cluster):
     assert ill.inside("controller", "systemctl show --property=Description --value munge").strip() == "New"
     assert len(ill.run("srun", "-N4", "-O", "hostname").splitlines()) == 4
     assert "Nothing to do" in ill.up()
-
-
-def test_a_disk_too_small_for_the_image_is_refused_and_left_as_it_was(refused: Cluster, tmp_path: Path):
-    # The mount is in a namespace that ends with the command, however that ends.
-    script = """
-        mount -t tmpfs -o size=64m hpc-test "$1" && shift
-        "$@"; echo "exit code $?"; ls -A "$HPC_LOCAL_IMAGES"
-    """
-    up = [str(ROOT / "hpc"), "up", refused.name, "--config-file", str(refused.file)]
-    done = subprocess.run(
-        ["unshare", "--mount", "--propagation", "private", "sh", "-c", script, "sh", str(tmp_path), *up],
-        env=refused.env | {"HPC_LOCAL_IMAGES": str(tmp_path)},
-        capture_output=True, text=True, timeout=300, check=True,
-    )  # fmt: skip
-    assert re.search(
-        rf"base image: {tmp_path} has 6\d MB free and making it needs \d+ MB: free some space", done.stdout
-    )
-    assert "Traceback" not in done.stdout + done.stderr
-    assert done.stdout.splitlines()[-2:] == ["exit code 1", ".build.lock"]
-
-
-def test_destroy_leaves_nothing(ill: Cluster, nothing_left: Callable[[str], list[str]]):
-    assert nothing_left("ill")
-    ill.hpc("destroy")
-    assert nothing_left("ill") == []
-    assert ill.hpc("destroy").returncode == 0

@@ -119,7 +119,7 @@ class TestDaemons:
         reason = "hpc-health: gpu-lost: GPU 0 is lost"
         frail.inside("controller", f"mkdir -p $(dirname {where}); echo '{json.dumps(record)}' >{where}")
         frail.inside("controller", f"scontrol update NodeName={name} State=DRAIN Reason='{reason}'")
-        journal = "cat /var/lib/hpc/controller/reconcile/journal.jsonl 2>/dev/null; true"
+        journal = f"cat {faults.JOURNAL} 2>/dev/null; true"
         eventually(lambda: '"sick-reboot"' in frail.inside("controller", journal), what="the reboot")
         eventually(lambda: boot() not in ("", first), what="the machine")
         frail.inside("controller", f"rm {where}")
@@ -177,7 +177,9 @@ class TestDaemons:
         assert {(found[was[name]]["user"], job(frail, now[name], "UserId")) for name in batch} == {
             ("alice", "alice(2001)")
         }
-        shown = faults.findings(frail)
+        shown: dict[str, dict[str, str]] = {}
+        ids = {"jobs-lost", "jobs-submitted-again"}
+        eventually(lambda: shown.update(faults.findings(frail)) or ids <= shown.keys(), what="the findings")
         assert shown["jobs-lost"]["controller"].startswith(f"slurmctld was killed and lost 1 job: {was['salloc']}. ")
         assert f"{now['asks']}, {now['array']}, " in shown["jobs-submitted-again"]["controller"]
         # Its script, with what only the command line had.

@@ -13,7 +13,6 @@ import pytest
 
 from cluster.platforms.local.rehearsal import STAND_INS
 from tests.e2e.cluster import ROOT, Cluster, eventually
-from tests.e2e.pages import serve
 from tests.node.jobs.test_rxdm_trial import prolog
 
 pytestmark = pytest.mark.e2e
@@ -104,10 +103,6 @@ def test_the_log_has_job_script_and_exit_code(mega: Cluster):
     assert mega.inside("cpu-0", "cat /etc/logrotate.d/hpc-slurm").count("/var/log/slurm/*.log") == 1
 
 
-def test_again_there_is_nothing_to_do(mega: Cluster):
-    assert "Nothing to do" in mega.up()
-
-
 def test_the_warm_up_lets_rxdm_run_before_the_first_job(mega: Cluster):
     """Once after each boot, and again for a node that has not seen it; a warm one helps, since rxdm needs two."""
     before = mega.copy()
@@ -172,6 +167,38 @@ def test_an_unknown_prolog_fails_by_its_hash_and_runs_nowhere(mega: Cluster, tmp
     mega.revert(before)
     mega.up()
     assert mega.inside("controller", f"test ! -e {TREE}/scripts/rxdm.staged && echo gone") == "gone"
+
+
+SERVER = """\
+import http.server, ssl
+PAGES = {pages!r}
+class Pages(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(PAGES[self.path].encode())
+server = http.server.HTTPServer(("127.0.0.1", 8443), Pages)
+context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+context.load_cert_chain("/root/pages.pem")
+server.socket = context.wrap_socket(server.socket, server_side=True)
+server.serve_forever()
+"""
+SERVE = """
+cd /root
+openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=pages -addext subjectAltName=IP:127.0.0.1 \\
+    -addext keyUsage=digitalSignature,keyCertSign -keyout key.pem -out pages.pem 2>/dev/null
+trusted=$(python3 -c 'import ssl; print(ssl.get_default_verify_paths().openssl_cafile)')
+mkdir -p "$(dirname "$trusted")"; cat pages.pem >>"$trusted"; cat key.pem >>pages.pem
+cat >pages.py <<'END'
+{program}END
+systemd-run --quiet --unit=pages python3 /root/pages.py
+until python3 -c "import socket; socket.create_connection(('127.0.0.1', 8443))" 2>/dev/null; do sleep 0.2; done
+"""
+
+
+def serve(cluster: Cluster, pages: dict[str, str]) -> None:
+    """Serve pages on the controller, to itself, by https with a certificate that it trusts."""
+    cluster.inside("controller", SERVE.format(program=SERVER.format(pages=pages)))
 
 
 def test_an_error_page_does_not_become_a_script(mega: Cluster):
@@ -260,3 +287,4 @@ def test_destroy_needs_no_machine_to_answer(mega: Cluster, nothing_left):
     mega.cut_power("controller")
     mega.hpc("destroy")
     assert nothing_left("mega") == []
+    assert mega.hpc("destroy").returncode == 0

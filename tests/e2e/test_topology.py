@@ -63,8 +63,8 @@ def test_one_that_slurmctld_refuses_is_taken_back_and_named_by_status(nodes: Clu
         f"{REFRESH} 2>/dev/null; mv {program}.kept {program}",
     )
     assert nodes.inside("controller", "cat /etc/slurm/topology.conf; scontrol ping").startswith(before)
-    told = nodes.findings()["topology-refused"]["controller"]
-    assert "slurmctld refuses it, and runs with the one of before: " in told
+    refused = "slurmctld refuses it, and runs with the one of before: "
+    eventually(lambda: refused in nodes.findings()["topology-refused"]["controller"], what="the finding")
     nodes.inside("controller", f"{REFRESH}; systemctl kill --signal=CONT hpc-topology")
     assert nodes.inside("controller", "ls /etc/hpc").count("topology-refused") == 0
 

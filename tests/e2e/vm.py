@@ -71,8 +71,11 @@ def disk(folder: Path, files: Mapping[str, str | Path]) -> Path:
             shutil.copy(content, path)
     made = folder / "disk"
     layers = f"lowerdir={image},upperdir={folder}/upper,workdir={folder}/work"
-    # The mount ends with the namespace.
-    script = 'mount -t overlay overlay -o "$1" "$2" && truncate -s "$4" "$3" && exec mke2fs -q -F -t ext4 -d "$2" "$3"'
+    # The mount ends with the namespace. To compile in the emulated machine takes it seconds.
+    script = """
+        mount -t overlay overlay -o "$1" "$2" && chroot "$2" python3 -m compileall -q /opt &&
+        truncate -s "$4" "$3" && exec mke2fs -q -F -t ext4 -d "$2" "$3"
+    """
     _run(
         "unshare", "--mount", "--propagation", "private", "sh", "-c", f"PATH=$PATH:/usr/sbin:/sbin; {script}", "sh",
         layers, str(folder / "root"), str(made), str(DISK_BYTES),
