@@ -31,6 +31,14 @@ JOURNAL = "/var/lib/hpc/controller/reconcile/journal.jsonl"
 _CLOCK_BACK = "rm -f /run/systemd/system/munge.service.d/clock.conf; systemctl daemon-reload; systemctl restart munge"
 
 
+_LATE = "/etc/systemd/system/slurmdbd.service.d/late.conf"
+LATE_SLURMDBD = rf"""
+start=$(systemctl cat slurmdbd | sed -n 's/^ExecStart=//p' | tail -n 1)
+printf '[Service]\nExecStart=\nExecStart=/bin/sh -c "sleep 5; exec %s"\n' "$start" >{_LATE}
+"""
+"""From the next boot on slurmdbd answers five seconds late."""
+PROMPT_SLURMDBD = f"rm {_LATE}; systemctl daemon-reload"
+
 FORGET = rf"""
 cat >/tmp/asks.sh <<'SCRIPT'
 #!/bin/sh

@@ -68,7 +68,8 @@ class TestDaemons:
         eventually(lambda: recorded(frail, jobs) == ["COMPLETED"] * 2, what="both jobs' end")
 
     def test_a_crashed_controller_comes_back_by_itself_with_every_job_that_was_answered(self, frail: Cluster):
-        frail.inside("controller", f"rm -f {GO}")
+        """slurmctld is back before slurmdbd answers, and refuses alice until then if it has not saved her association."""
+        frail.inside("controller", f"rm -f {GO}; {faults.LATE_SLURMDBD}")
         running = submit(frail, "-w frail-cpu-0")
         starts(frail, running)
         # One after the other: slurmctld writes some of them, and forgets the last ones.
@@ -79,6 +80,7 @@ class TestDaemons:
         names = sorted(f"job-{n}" for n in range(1, 31))
         listed = "squeue --noheader --user=alice --states=PENDING --format=%j"
         eventually(lambda: sorted(frail.inside("controller", listed).split()) == names, what="each job, once")
+        frail.inside("controller", faults.PROMPT_SLURMDBD)
         assert (job(frail, running), job(frail, running, "Restarts")) == ("RUNNING", "0")
         frail.inside("controller", f"touch {GO}")
         eventually(lambda: recorded(frail, [running]) == ["COMPLETED"], what="the job's end")

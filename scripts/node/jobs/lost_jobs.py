@@ -25,6 +25,8 @@ PartOf=slurmctld.service
 
 [Service]
 ExecStart={PROGRAM} lost-jobs
+Restart=on-failure
+RestartSec=10
 """
 AGAIN_SECONDS = 30
 IN_UTC = ("env", "TZ=UTC")  # times are compared as texts, and in the hour that a clock of summer repeats they would lie

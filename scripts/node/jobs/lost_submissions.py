@@ -34,6 +34,9 @@ MAIL = "/usr/local/sbin/hpc-mail"
 RECORD = "HPC_SUBMISSION"
 MARGIN = 60  # seconds that slurmctld may take to write its jobs: one that came meanwhile is newer than the file says
 SUBMIT_SECONDS = 60
+SLURMDBD_SECONDS = 600  # until slurmdbd answers: its database may have to recover first
+AGAIN_SECONDS = 1
+ASSOCIATIONS_SECONDS = 60  # after that, until slurmctld has read the associations; it tries every few seconds
 MOST_RESERVED = 4096  # numbers
 FIRST_USER = 1000  # lower uids are of the system
 TAIL = 1 << 22  # bytes of slurmctld's log, and of NOTES
@@ -230,9 +233,13 @@ def _again(one: Kept, numbers: dict[int, int], *, other: bool) -> int | None:
     if not why and account:
         # One that an earlier run was killed behind has been submitted again.
         now = _now(identity, one.submitted)
-        if now is None:
+        while now is None:
             why = _submit(one, account, numbers, other=other)
             now = _now(identity, one.submitted)
+            if now is None:
+                if not succeeds("scontrol", "ping") or _associations_end() < time.monotonic():
+                    break
+                time.sleep(AGAIN_SECONDS)
         if now is not None:
             note["again"], why = now, ""
         elif not succeeds("scontrol", "ping"):
@@ -241,6 +248,19 @@ def _again(one: Kept, numbers: dict[int, int], *, other: bool) -> int | None:
     if account and int(one.one("mail_type") or 0):
         _mail(note, one.one("mail_user") or account.pw_name, why)
     return note.get("again")
+
+
+@functools.cache
+def _associations_end() -> float:
+    """The time (of time.monotonic()) until which a job that sbatch refuses is tried again.
+
+    A slurmctld that starts before slurmdbd answers has the users, accounts and QOS that it last saved, up to five
+    minutes before it was killed, and refuses the jobs of newer ones.
+    """
+    with suppress(SetupError):
+        shown = ("sacctmgr", "--noheader", "show", "cluster")
+        wait("slurmdbd's answer", lambda: succeeds(*shown), seconds=SLURMDBD_SECONDS, interval=1, unit="slurmdbd")
+    return time.monotonic() + ASSOCIATIONS_SECONDS
 
 
 def _submit(one: Kept, account: pwd.struct_passwd, numbers: dict[int, int], *, other: bool) -> str:

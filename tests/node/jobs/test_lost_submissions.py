@@ -26,7 +26,7 @@ class Controller:
         self.begun: list[int] = []
         self.submitted: list[str] = []
         self.mails: list[tuple[str, ...]] = []
-        self.next, self.up, self.squeue = 50, True, ""
+        self.next, self.up, self.squeue, self.refusals = 50, True, "", 1
 
     def job(self, number: int, *, identity: str = "", end: bytes = b"\0", **fields: Any) -> Path:
         """Write a job's files as slurmctld does."""
@@ -52,7 +52,8 @@ class Controller:
     def submit(self, one: lost.Kept, account: object, numbers: dict[int, int], *, other: bool) -> str:
         assert account is ALICE
         self.submitted.append(f"{one.number} {numbers}{' other' if other else ''}")
-        if "refused" in one.one("name"):
+        if "refused" in one.one("name") or ("new user" in one.one("name") and self.refusals > 0):
+            self.refusals -= 1
             return "Invalid qos specification"
         with nullcontext() if other else lost._given(one.number):
             while (self.state / f"hash.{self.next % 10}" / f"job.{self.next}").exists():
@@ -79,6 +80,8 @@ def controller(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Controller:
         "wait": lambda *_, **__: None, "folder": lambda path, **_: Path(path).mkdir(parents=True, exist_ok=True),
     }.items():  # fmt: skip
         monkeypatch.setattr(lost, name, value)
+    lost._associations_end.cache_clear()
+    monkeypatch.setattr(lost, "ASSOCIATIONS_SECONDS", 0)
     monkeypatch.setattr(records, "COMPLETIONS", tmp_path / "completions.log")
     accounts = {2001: ALICE, 5: SimpleNamespace(pw_name="mail", pw_uid=5, pw_gid=5)}
     monkeypatch.setattr(lost.pwd, "getpwuid", lambda uid: accounts[uid])
@@ -170,6 +173,20 @@ def test_what_is_not_submitted_again_is_named_with_the_reason(
     assert [one["why"] for one in controller.named()] == [why]
     assert f"not submitted again: {why}" in capsys.readouterr().out
     assert all("Lost, not submitted again" in subject for _, subject, _ in controller.mails)
+
+
+def test_what_slurmctld_refuses_until_it_has_slurmdbds_associations_is_tried_again(
+    controller: Controller, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(lost, "ASSOCIATIONS_SECONDS", 60)
+    monkeypatch.setattr(lost, "AGAIN_SECONDS", 0)
+    controller.refusals = 2
+    for number in (7, 8):
+        controller.job(number, name="of a new user")
+    controller.restart(7, 8)
+    lost.submit_again()
+    assert controller.submitted == ["7 {}"] * 3 + ["8 {7: 50}"]
+    assert [(one["job"], one["again"]) for one in controller.named()] == [(7, 50), (8, 51)]
 
 
 def test_a_user_with_mail_is_told_the_new_number(controller: Controller):
