@@ -68,7 +68,7 @@ class TestDaemons:
         eventually(lambda: recorded(frail, jobs) == ["COMPLETED"] * 2, what="both jobs' end")
 
     def test_a_crashed_controller_comes_back_by_itself_with_every_job_that_was_answered(self, frail: Cluster):
-        """slurmctld is back before slurmdbd answers, and refuses alice until then if it has not saved her association."""
+        """slurmctld is back before slurmdbd answers, and refuses alice until then: it has not saved her yet."""
         frail.inside("controller", f"rm -f {GO}; {faults.LATE_SLURMDBD}")
         running = submit(frail, "-w frail-cpu-0")
         starts(frail, running)
