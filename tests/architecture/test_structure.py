@@ -36,10 +36,10 @@ def _imports(tree: Nodes, modules: dict[str, Nodes]) -> Iterator[str]:
     """Modules that a file imports, wherever the import stands."""
     for node in tree:
         if isinstance(node, ast.Import):
-            yield from (one.name for one in node.names)
+            yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module:
-            for one in node.names:
-                inner = f"{node.module}.{one.name}"
+            for alias in node.names:
+                inner = f"{node.module}.{alias.name}"
                 yield inner if inner in modules else node.module
 
 
@@ -69,11 +69,11 @@ def test_circles_are_found() -> None:
 def test_the_models_import_only_what_is_below_them() -> None:
     modules = _modules()
     strangers = {
-        (name, one)
+        (name, imported)
         for name, tree in modules.items()
         if f"{name}.".startswith("cluster.config.")
-        for one in _imports(tree, modules)
-        if one.startswith("cluster") and not f"{one}.".startswith(tuple(f"{top}." for top in CONFIG_IMPORTS))
+        for imported in _imports(tree, modules)
+        if imported.startswith("cluster") and not f"{imported}.".startswith(tuple(f"{top}." for top in CONFIG_IMPORTS))
     }
     assert strangers == set()
 
@@ -119,7 +119,7 @@ def _is_platform(node: ast.expr) -> bool:
 def _asks_for_platform(node: ast.Compare) -> bool:
     """`config.platform == "gcp"`, and the like with `in`."""
     sides = [node.left, *node.comparators]
-    named = any(isinstance(one, ast.expr) and _is_platform(one) for side in sides for one in ast.walk(side))
+    named = any(isinstance(part, ast.expr) and _is_platform(part) for side in sides for part in ast.walk(side))
     return named and any("platform" in ast.unparse(side) for side in sides)
 
 

@@ -22,7 +22,7 @@ def test_the_address_table_is_that_of_the_stack():
 
 def test_sizes_are_what_the_catalog_gives():
     rows: list[tuple[dict[str, Any], list[int]]] = [
-        (yaml.safe_load(oss), [int(one) for one in figures.split("|")])
+        (yaml.safe_load(oss), [int(word) for word in figures.split("|")])
         for oss, figures in re.findall(r"^\| `(\{count.*?)` \| (.*) \|$", PAGE, re.MULTILINE)
     ]
     assert len(rows) > 3
@@ -33,8 +33,8 @@ def test_sizes_are_what_the_catalog_gives():
 
 def test_the_quota_is_what_the_servers_of_the_stack_take():
     found = servers(stacks.config("a3mega"))
-    cpus = sum(one.machine_type.cpus for one in found)
-    ssd = sum(disk.targets.size_gb for one in found for disk in one.disks if disk.targets.type == "pd-ssd")
+    cpus = sum(server.machine_type.cpus for server in found)
+    ssd = sum(disk.targets.size_gb for server in found for disk in server.disks if disk.targets.type == "pd-ssd")
     assert f"need {cpus} N2 CPUs, {ssd // 1000} TB of SSD" in HOW_TO
 
 

@@ -36,7 +36,7 @@ def names(file: Path) -> set[str]:
     found = {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
     for node in tree.body:
         if isinstance(node, ast.ClassDef):
-            found |= {f"{node.name}::{one.name}" for one in node.body if isinstance(one, ast.FunctionDef)}
+            found |= {f"{node.name}::{method.name}" for method in node.body if isinstance(method, ast.FunctionDef)}
     return {name for name in found if name.rpartition("::")[2].startswith("test_")}
 
 
@@ -99,7 +99,7 @@ def test_fields_that_are_named_exist(page: str, field: str) -> None:
     for name in field.split("."):
         assert name in model.model_fields, field
         kinds = [model.model_fields[name].annotation, *get_args(model.model_fields[name].annotation)]
-        model: Any = next((one for one in kinds if isinstance(one, type) and issubclass(one, BaseModel)), None)
+        model: Any = next((kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel)), None)
 
 
 def test_the_variables_of_the_page_are_those_that_env_sets() -> None:

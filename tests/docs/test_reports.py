@@ -41,16 +41,16 @@ def test_the_references_are_those_of_the_catalog() -> None:
     rows = re.findall(r"^\| `([^`]+)` \| (\w+) \| ([^|]+) \| ([^|]+) \|$", NCCL_PAGE.read_text("utf-8"), re.MULTILINE)
     expected = [
         (
-            one.machine_type,
-            one.collective,
-            f"{one.nodes}{', without NVLink' if one.network_only else ''}",
+            reference.machine_type,
+            reference.collective,
+            f"{reference.nodes}{', without NVLink' if reference.network_only else ''}",
             "; ".join(
                 f"{minimum.busbw:g} at {text_of(minimum.low)}"
                 + ("" if minimum.low == minimum.high else f" to {text_of(minimum.high)}")
-                for minimum in one.minimums
+                for minimum in reference.minimums
             ),
         )
-        for one in REFERENCES.values()
+        for reference in REFERENCES.values()
     ]
     assert rows == expected
 
@@ -100,15 +100,15 @@ def test_the_mlperf_report_prints_what_the_page_shows(tmp_path) -> None:
 
 def test_the_targets_are_those_of_the_catalog() -> None:
     rows = re.findall(r"^\| `(\w+)` \| (\d+) \| ([\d.]+) s \|$", MLPERF_PAGE, re.MULTILINE)
-    assert [(one.setup, str(one.nodes), f"{one.seconds:.2f}") for one in TARGETS] == rows
+    assert [(target.setup, str(target.nodes), f"{target.seconds:.2f}") for target in TARGETS] == rows
 
 
 def test_other_numbers_are_those_of_the_catalog() -> None:
     rows = re.findall(r"^\| (\d+) \| (H\d+) \| (\d+) \|$", MLPERF_PAGE, re.MULTILINE)
-    assert [(str(one.nodes), one.gpu.upper(), str(one.batch)) for one in GPT3_SETTINGS] == rows
-    for one in STORAGE.values():
-        assert re.search(rf"{one.size_gib} GiB\s+for [\w -]+ at `{one.path}`", MLPERF_PAGE)
-    for one in DIFFUSION_CONFIGS:
-        assert f"`{one.name}`" in MLPERF_PAGE
+    assert [(str(setting.nodes), setting.gpu.upper(), str(setting.batch)) for setting in GPT3_SETTINGS] == rows
+    for storage in STORAGE.values():
+        assert re.search(rf"{storage.size_gib} GiB\s+for [\w -]+ at `{storage.path}`", MLPERF_PAGE)
+    for config in DIFFUSION_CONFIGS:
+        assert f"`{config.name}`" in MLPERF_PAGE
     for minutes in MINUTES.values():
         assert f"{minutes // 60} hours" in MLPERF_PAGE

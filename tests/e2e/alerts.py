@@ -36,13 +36,13 @@ def prometheus(cluster: Cluster, path: str, machine: str = "controller") -> Any:
 def fired(cluster: Cluster, seconds: float) -> set[str]:
     """Names of alerts that fired at any time within the last seconds: some are over soon."""
     found = prometheus(cluster, f"query?query=last_over_time(ALERTS%7Balertstate=%22firing%22%7D[{seconds:.0f}s])")
-    return {one["metric"]["alertname"] for one in found["result"]}
+    return {series["metric"]["alertname"] for series in found["result"]}
 
 
 def firing(cluster: Cluster) -> set[str]:
     """Names of alerts that fire."""
     found = prometheus(cluster, "alerts")["alerts"]
-    return {one["labels"]["alertname"] for one in found if one["state"] == "firing"}
+    return {alert["labels"]["alertname"] for alert in found if alert["state"] == "firing"}
 
 
 AT_ONCE = r"""
@@ -84,7 +84,7 @@ import struct, sys
 # clock_gettime of the kernel's vDSO, which programs in Go call: the system call, and 90 s more of the real-time clock.
 CODE = bytes.fromhex("b8e4000000 0f05 85ff 7504 4883065a c3")
 mapped = next(line.split()[0] for line in open(f"/proc/{sys.argv[1]}/maps") if line.endswith("[vdso]\n"))
-start, end = (int(one, 16) for one in mapped.split("-"))
+start, end = (int(word, 16) for word in mapped.split("-"))
 with open(f"/proc/{sys.argv[1]}/mem", "r+b", buffering=0) as memory:
     memory.seek(start)
     image = memory.read(end - start)

@@ -91,7 +91,7 @@ def answers(cluster: Cluster) -> bool:
 def lost(cluster: Cluster) -> dict[str, dict[str, Any]]:
     """What the set-up noted of each job that slurmctld lost, by its number."""
     lines = cluster.inside("controller", f"cat {NOTES} 2>/dev/null; true").splitlines()
-    return {str(one["job"]): one for one in map(json.loads, lines)}
+    return {str(row["job"]): row for row in map(json.loads, lines)}
 
 
 def states(cluster: Cluster) -> dict[str, str]:

@@ -86,7 +86,7 @@ def health(cluster: Cluster, *arguments: str) -> dict[str, Any]:
 
 def test_slurmd_checks_every_node(sick: Cluster):
     eventually(lambda: health(sick)["ok"], what="a result of every node")
-    found = {one["node"].removeprefix("sick-"): one for one in health(sick)["nodes"]}
+    found = {node["node"].removeprefix("sick-"): node for node in health(sick)["nodes"]}
     assert set(found) == set(NODES)
     assert found["gpu-0"]["checks"]["gpu-count"] == {"state": "ok", "text": "2 of 2 GPUs"}
     for kind in ("gpu-driver", "gpu-ecc", "gpu-nvlink"):
@@ -336,7 +336,7 @@ def test_faults_drain_their_nodes_and_no_job_is_lost(sick: Cluster):
 
     found = health(sick)
     assert not found["ok"]
-    assert {one["where"][0]: one["todo"] for one in found["findings"]}["sick-gpu-0"] == (
+    assert {finding["where"][0]: finding["todo"] for finding in found["findings"]}["sick-gpu-0"] == (
         "./hpc nodes sick reboot sick-gpu-0"
     )
     words = ("1 of 2 GPUs", "Who must act: cloud support")
@@ -357,7 +357,7 @@ def test_faults_drain_their_nodes_and_no_job_is_lost(sick: Cluster):
     assert sick.state(job) == "RUNNING"
     # From the kept history of checks, and from sinfo: the database has a node's drain once no job runs there.
     shown = json.loads(sick.command("job", job, "--json"))["jobs"][0]["meanwhile"]
-    happened = {(one["node"].removeprefix("sick-"), " ".join(one["what"].split()[:2])) for one in shown}
+    happened = {(event["node"].removeprefix("sick-"), " ".join(event["what"].split()[:2])) for event in shown}
     assert {("gpu-0", "health gpu-count:"), ("cpu-0", "health mount:"), ("cpu-1", "health disk:")} <= happened
     assert ("gpu-0", "DRAINING: hpc-health:") in happened
     kept = sick.inside("controller", "echo 0 | python3 /usr/local/lib/hpc/node health-history").splitlines()
@@ -400,7 +400,7 @@ def test_a_wrong_clock_is_seen_and_a_drain_by_others_is_kept(sick: Cluster):
     sick.command("nodes", "drain", "cpu-1", "--reason", "new driver")
     sick.inside("cpu-1", "umount --lazy /home")
     sick.inside("cpu-0", _CLOCK)
-    found = {one["node"]: one["failing"] for one in health(sick, "--run")["nodes"]}
+    found = {node["node"]: node["failing"] for node in health(sick, "--run")["nodes"]}
     assert found["sick-cpu-1"] == {"mount": "/home is not mounted"}
     assert drained(sick)["cpu-1"] == "new driver"
     says(sick, "cpu-0", "clock: ")  # 89 or 90 s: slurmctld says whole seconds
@@ -418,7 +418,7 @@ def test_a_slow_nic_is_measured_and_told_from_its_partner(sick: Cluster):
     sick.inside("cpu-1", f"tc qdisc del {SLOW}")
     assert set(drained(sick)) == {"cpu-1"}, ended.stderr
     says(sick, "cpu-1", "network: ")
-    measured = {one["node"]: one["measured"]["network"]["state"] for one in json.loads(ended.stdout)["nodes"]}
+    measured = {node["node"]: node["measured"]["network"]["state"] for node in json.loads(ended.stdout)["nodes"]}
     assert measured == {"sick-cpu-0": "ok", "sick-cpu-1": "failed", "sick-gpu-0": "ok"}
     sick.command("nodes", "resume", "cpu-1")
     assert health(sick, "cpu-1", "--run")["ok"]

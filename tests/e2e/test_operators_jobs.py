@@ -54,12 +54,12 @@ def test_the_slow_node_is_named_after_two_rounds(ring: Cluster):
     assert (done.returncode, found["result"], found["rounds"]) == (1, "fail", 2), done.stderr
     assert (found["slow"], found["unknown"]) == (["ring-gpu-3"], [])
     assert found["sound"] == ["ring-gpu-0", "ring-gpu-1", "ring-gpu-2"]
-    slow = {tuple(one["nodes"]): round(one["busbw"], 1) for one in found["pairs"] if one["slow"]}
+    slow = {tuple(pair["nodes"]): round(pair["busbw"], 1) for pair in found["pairs"] if pair["slow"]}
     assert set(slow.values()) == {45.9}
     assert [set(nodes) & {"ring-gpu-3"} for nodes in slow] == [{"ring-gpu-3"}] * 2
     assert "round 1: 2 of 2 pairs ended" in done.stderr
     # Jobs of a round ran side by side, each on its two nodes.
-    jobs = [one["job"] for one in found["pairs"]]
+    jobs = [pair["job"] for pair in found["pairs"]]
     rows = lambda: ring.run("sacct", "-nXP", "-j", ",".join(jobs), "-o", "JobID,NNodes,State").splitlines()  # noqa: E731
     ended = {f"{job}|2|COMPLETED" for job in jobs}
     eventually(lambda: {*rows()} == ended, what="their records")

@@ -25,11 +25,13 @@ def check(cluster: Cluster, *arguments: str) -> tuple[int, dict[str, Any]]:
 
 
 def failed(report: dict[str, Any]) -> dict[tuple[str, str], str]:
-    return {(one["node"], one["check"]): one["text"] for one in report["results"] if one["status"] != "pass"}
+    return {
+        (result["node"], result["check"]): result["text"] for result in report["results"] if result["status"] != "pass"
+    }
 
 
 def recorded(report: dict[str, Any]) -> list[str]:
-    return sorted(one["node"] for one in report["results"] if one["check"] == "accounting")
+    return sorted(result["node"] for result in report["results"] if result["check"] == "accounting")
 
 
 def test_all_nodes_pass_for_two_at_once(lab: Cluster):
@@ -47,7 +49,7 @@ def test_all_nodes_pass_for_two_at_once(lab: Cluster):
         assert report["not_checked"] == []
         assert (code, report["passed"]) == (0, True)
     of_alice, of_bob = (
-        {one["check"]: one["text"] for one in report["results"]} for _, report in (alices.result(), bobs)
+        {result["check"]: result["text"] for result in report["results"]} for _, report in (alices.result(), bobs)
     )
     assert recorded(alices.result()[1]) == NODES
     assert of_alice["together"] == "16 tasks on 8 nodes"
@@ -57,7 +59,10 @@ def test_all_nodes_pass_for_two_at_once(lab: Cluster):
     assert of_bob["gpus"] == "2 GPUs by device files"
     assert of_bob["nccl"] == "GPUs of a rehearsal are device files, which compute nothing"
     assert of_bob["mail"] == "in /var/mail/bob"
-    assert {one["text"] for one in bobs[1]["results"] if one["check"] == "container"} <= {"apptainer", "podman"}
+    assert {result["text"] for result in bobs[1]["results"] if result["check"] == "container"} <= {
+        "apptainer",
+        "podman",
+    }
     left = lab.run("sh", "-c", "ls -d /home/*/.hpc-check-* 2>/dev/null | wc -l", user="root")
     assert left == "0"
 

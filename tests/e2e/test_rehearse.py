@@ -110,13 +110,13 @@ def test_a_job_gets_eight_gpus_on_each_of_two_nodes(mega: Cluster):
 @pytest.mark.parametrize("stack", STACKS)
 def test_productions_examples_of_jobs_are_what_slurmctld_takes(rehearsals: dict[str, Cluster], stack: str):
     scripts = examples(parse(production(stack))).scripts
-    files = "".join(f"cat >{one.name} <<'%%%'\n{one.text()}%%%\n" for one in scripts)
+    files = "".join(f"cat >{script.name} <<'%%%'\n{script.text()}%%%\n" for script in scripts)
     test = (
         f"mkdir -p ~/examples; cd ~/examples\n{files}for one in *.sh; do echo $one; sbatch --test-only $one 2>&1; done"
     )
     printed = rehearsals[stack].run("bash", "-c", test, user="alice").splitlines()
     starts = dict(zip(printed[::2], printed[1::2], strict=True))
-    assert set(starts) == {one.name for one in scripts}
+    assert set(starts) == {script.name for script in scripts}
     assert [line for line in starts.values() if " to start at " not in line] == []
 
 

@@ -57,7 +57,7 @@ class Rehearsal:
     def processes(self) -> dict[str, Process]:
         """The processes that stand in, by the place of their record."""
         found = {name: Process.load(self.folder / f"{name}.json") for name in PROCESSES}
-        return {name: one for name, one in found.items() if one}
+        return {name: process for name, process in found.items() if process}
 
 
 @pytest.fixture(scope="module")
@@ -191,8 +191,8 @@ def test_a_drained_node_is_shown_with_who_must_act(rehearsal: Rehearsal):
 def test_what_was_killed_is_started_again_and_there_is_nothing_to_do(rehearsal: Rehearsal):
     processes = rehearsal.processes()
     assert set(processes) == set(PROCESSES)
-    for one in processes.values():
-        assert one.end(signal.SIGKILL, wait=PATIENCE)
+    for process in processes.values():
+        assert process.end(signal.SIGKILL, wait=PATIENCE)
     assert set(rehearsal.up(2)["counts"]) == {"same"}
     assert sorted(rehearsal.cluster.run("srun", "-N2", "hostname").split()) == ["worker-0", "worker-1"]
 
@@ -204,7 +204,7 @@ def test_destroy_leaves_no_process_bridge_or_file(rehearsal: Rehearsal):
     assert bridge.exists(name)
     done = cluster.call("rehearse", "nebius", "--destroy", f"--config-file={cluster.file}")
     assert done.returncode == 0, done.stdout + done.stderr
-    assert not [name for name, one in processes.items() if one.alive()]
+    assert not [name for name, process in processes.items() if process.alive()]
     assert not machines.exists()
     assert not bridge.exists(name)
     assert not rehearsal.folder.parent.exists()

@@ -138,11 +138,13 @@ def test_what_hands_changed_is_named_and_mended_beside_a_job(seen: Cluster):
 
     def missed() -> set[str]:
         found[:] = ask(seen, "drift")["differences"]
-        return {name for name in NAMED if not any(one["what"].startswith(name) for one in found)}
+        return {name for name in NAMED if not any(finding["what"].startswith(name) for finding in found)}
 
     # Nodes take a reconfigure a moment later.
     eventually(lambda: not missed(), what=f"all of {sorted(NAMED)}")
-    assert not any("theirs" in one["what"] for one in found), "a group that we did not make is not ours to judge"
+    assert not any("theirs" in finding["what"] for finding in found), (
+        "a group that we did not make is not ours to judge"
+    )
     seen.command("drift", "--mend")
     same = {"stack": "seen", "ok": True, "differences": [], "unseen": []}
     eventually(lambda: ask(seen, "drift") == same, what="a drift without differences")

@@ -35,7 +35,7 @@ def carol(lab: Cluster, user: Callable[..., subprocess.CompletedProcess[str]], c
 
 
 def _effect(user: Callable[..., subprocess.CompletedProcess[str]], name: str) -> dict:
-    return next(one["in_effect"] for one in json.loads(user("list", "--json").stdout)["users"] if one["name"] == name)
+    return next(row["in_effect"] for row in json.loads(user("list", "--json").stdout)["users"] if row["name"] == name)
 
 
 def test_is_added_with_the_next_number_and_nothing_else_changes(lab: Cluster, carol: str):

@@ -66,16 +66,18 @@ def drawn(file: Path, stack: str, passphrase: str) -> dict[str, str]:
         patch.setattr(crypter, "ROUNDS", 1_000_000)
         state.load()
     return {
-        f"{one.urn.rpartition('::')[2]}.{name}": str(values.plain(value))
-        for one in state.resources()
-        for name, value in one.outputs.items()
-        if one.type.startswith(("random:", "tls:")) and values.is_secret(value)
+        f"{resource.urn.rpartition('::')[2]}.{name}": str(values.plain(value))
+        for resource in state.resources()
+        for name, value in resource.outputs.items()
+        if resource.type.startswith(("random:", "tls:")) and values.is_secret(value)
     }
 
 
 def found(secrets: dict[str, str], text: bytes) -> list[str]:
     """Which of the secrets stand in a text, and how they are written there."""
-    return sorted({f"{name} as {how}" for name, value in secrets.items() for how, one in written(value) if one in text})
+    return sorted(
+        {f"{name} as {how}" for name, value in secrets.items() for how, text_ in written(value) if text_ in text}
+    )
 
 
 def written(secret: str) -> Iterator[tuple[str, bytes]]:

@@ -70,7 +70,7 @@ def entries(block: str) -> list[Entry]:
 
 def text(found: list[Entry]) -> str:
     """A block."""
-    return "".join(f"$ {one.command}\n{one.printed}" for one in found)
+    return "".join(f"$ {transcript.command}\n{transcript.printed}" for transcript in found)
 
 
 def alike(printed: str) -> list[str]:

@@ -58,7 +58,7 @@ class Blueprint:
         content: dict[str, Any] = yaml.safe_load(self.text)
         self.vars = content["vars"]
         groups = content["deployment_groups"]
-        self.modules = {one["id"]: one.get("settings", {}) for group in groups for one in group["modules"]}
+        self.modules = {module["id"]: module.get("settings", {}) for group in groups for module in group["modules"]}
 
     def script(self, name: str) -> str:
         """A script of the NCCL test."""
@@ -111,16 +111,16 @@ def settings(text: str) -> dict[str, str]:
 def test_networks(blueprint: Blueprint, made: Recording, outside: Recorder) -> None:
     both = Beside(outside)
     system, gpus = blueprint.modules["sysnet"], blueprint.modules["gpunets"]
-    networks = [one for one in made.all("gcp:compute/network:Network") if "-gpu-" in one.name]
-    ranges = [made.one(f"{one.name}-subnet").inputs["ipCidrRange"] for one in networks]
+    networks = [network for network in made.all("gcp:compute/network:Network") if "-gpu-" in network.name]
+    ranges = [made.one(f"{network.name}-subnet").inputs["ipCidrRange"] for network in networks]
     mtu = int(gpus.get("mtu") or blueprint.variable("network/multivpc", "mtu"))
     both.same("network-system-mtu", system["mtu"], made.one(f"{NAME}-network-system").inputs["mtu"])
     both.same("network-gpus", gpus["network_count"], len(networks))
-    both.same("network-gpu-mtu", [mtu] * len(networks), [one.inputs["mtu"] for one in networks])
-    both.same("network-gpu-size", {f"/{gpus['subnetwork_cidr_suffix']}"}, {one[one.index("/") :] for one in ranges})
+    both.same("network-gpu-mtu", [mtu] * len(networks), [network.inputs["mtu"] for network in networks])
+    both.same("network-gpu-size", {f"/{gpus['subnetwork_cidr_suffix']}"}, {cidr[cidr.index("/") :] for cidr in ranges})
     both.same("network-gpu-first", gpus["global_ip_address_range"].split("/")[0], ranges[0].split("/")[0])
     routing = blueprint.variable("network/multivpc", "network_routing_mode")
-    both.same("network-gpu-routing", {routing}, {one.inputs["routingMode"] for one in networks})
+    both.same("network-gpu-routing", {routing}, {network.inputs["routingMode"] for network in networks})
     lines = system["subnetworks"][0]
     subnet = made.one(f"{NAME}-network-system-subnet").inputs
     both.same("network-system-private-access", lines["subnet_private_access"], subnet["privateIpGoogleAccess"])
@@ -143,10 +143,10 @@ def test_machines(blueprint: Blueprint, made: Recording, outside: Recorder) -> N
     both.same("node-maintenance", nodes["on_host_maintenance"], template["scheduling"]["onHostMaintenance"])
     both.same("node-nics", 1 + blueprint.modules["gpunets"]["network_count"], len(nics))
     both.same("node-nic-type", nodes["bandwidth_tier"], {"GVNIC": "gvnic_enabled"}[nics[0]["nicType"]])
-    both.same("node-nic-types", 1, len({one["nicType"] for one in nics}))
-    order = [one["subnetwork"] for one in nics]
+    both.same("node-nic-types", 1, len({nic["nicType"] for nic in nics}))
+    order = [nic["subnetwork"] for nic in nics]
     both.same("node-nic-order", order, [f"{NAME}-network-{part}-subnet-id" for part in _parts(len(nics) - 1)])
-    both.same("node-public-address", nodes["enable_public_ips"], any("accessConfigs" in one for one in nics))
+    both.same("node-public-address", nodes["enable_public_ips"], any("accessConfigs" in nic for nic in nics))
     builder = made.one(f"{NAME}-image-bake").inputs["machine_type"]
     both.same("builder-type", blueprint.modules["slurm-image"]["machine_type"], builder)
     instance = made.one(f"{NAME}-storage-lustre-instance").inputs
@@ -194,19 +194,19 @@ def test_image(blueprint: Blueprint, outside: Recorder) -> None:
     named = re.findall(r"datacenter-gpu-manager-4[^\s)]*", _step("gpu/24-dcgm.sh").replace('"', ""))
     both.same(
         "dcgm",
-        {one for one in packages if "gpu-manager" in one},
-        {one.replace("$DRIVER_CUDA", recipe["DRIVER_CUDA"]) for one in named},
+        {package for package in packages if "gpu-manager" in package},
+        {package.replace("$DRIVER_CUDA", recipe["DRIVER_CUDA"]) for package in named},
     )
-    toolkit = next(one for one in packages if one.startswith("cuda-toolkit"))
+    toolkit = next(package for package in packages if package.startswith("cuda-toolkit"))
     both.same("cuda-toolkit", toolkit, "cuda-toolkit-" + "-".join(recipe["CUDA"].split(".")[:2]))
     broken = re.search(r"Pin: version (\S+)", blueprint.text)
     assert broken
     both.same("container-toolkit", True, broken[1] in _step("gpu/22-containers.sh"))
     both.same("container-toolkit-not-broken", False, recipe["CONTAINER_TOOLKIT"] == broken[1])
     held = re.findall(r"apt-mark hold (google\S+)", blueprint.text)
-    both.same("agents-held", [], [one for one in held if one not in _step("system/10-updates.sh")])
+    both.same("agents-held", [], [package for package in held if package not in _step("system/10-updates.sh")])
     limits = re.findall(r"^ +(\* - \w+ \w+)$", blueprint.text, re.MULTILINE)
-    both.same("limits", [], [one for one in limits if one not in _step("system/52-limits.sh")])
+    both.same("limits", [], [limit for limit in limits if limit not in _step("system/52-limits.sh")])
     assert held
     assert limits
     registry = re.search(r"ar\+https://(\S+) (\S+) main", blueprint.text)
@@ -304,8 +304,8 @@ class TestRoce:
             both.same(f"{part}-range", theirs.vars[value], range_)
             rule = ours.one(f"{prefix}-fw-internal" if part == "system" else f"{prefix}-second-fw").inputs
             both.same(f"{part}-rule-ranges", [theirs.vars[value]], rule["sourceRanges"])
-            allowed = {one["protocol"] for one in settings_["firewall_rules"][0]["allow"]}
-            both.same(f"{part}-rule-protocols", allowed, {one["protocol"] for one in rule["allows"]})
+            allowed = {rule_["protocol"] for rule_ in settings_["firewall_rules"][0]["allow"]}
+            both.same(f"{part}-rule-protocols", allowed, {allow["protocol"] for allow in rule["allows"]})
         network = ours.one(f"{prefix}-gpu").inputs
         profile = (
             rdma["network_profile"].rpartition("/")[2].replace("$(vars.zone)", stacks.load(roce.stack)["gcp:zone"])
@@ -317,10 +317,12 @@ class TestRoce:
         whole = ipaddress.ip_network(theirs.vars["rdma_net_range"])
         parts = list(whole.subnets(prefixlen_diff=(template["count"] - 1).bit_length()))
         subnets = [ours.one(f"{prefix}-gpu-{number}-subnet").inputs for number in range(template["count"])]
-        both.same("rdma-subnetworks", list(map(str, parts)), [one["ipCidrRange"] for one in subnets])
-        both.same("rdma-one-network", {f"{prefix}-gpu-id"}, {one["network"] for one in subnets})
+        both.same("rdma-subnetworks", list(map(str, parts)), [subnet["ipCidrRange"] for subnet in subnets])
+        both.same("rdma-one-network", {f"{prefix}-gpu-id"}, {subnet["network"] for subnet in subnets})
         rules = [
-            one for one in ours.all("gcp:compute/firewall:Firewall") if one.inputs["network"] == f"{prefix}-gpu-id"
+            firewall
+            for firewall in ours.all("gcp:compute/firewall:Firewall")
+            if firewall.inputs["network"] == f"{prefix}-gpu-id"
         ]
         both.same("rdma-no-rules", 0, len(rules))
         both.done(f"{roce.stack}: networks")
@@ -340,16 +342,16 @@ class TestRoce:
         both.same(
             "node-public-address",
             nodes["enable_public_ips"],
-            any("accessConfigs" in one for one in template["networkInterfaces"]),
+            any("accessConfigs" in interface for interface in template["networkInterfaces"]),
         )
         nics = template["networkInterfaces"]
         rdma = theirs.variable("network/gpu-rdma-vpc", "nic_type")
-        both.same("node-nic-types", ["GVNIC", "GVNIC", *[rdma] * 8], [one["nicType"] for one in nics])
+        both.same("node-nic-types", ["GVNIC", "GVNIC", *[rdma] * 8], [nic["nicType"] for nic in nics])
         order = ["system", "second", *(f"gpu-{number}" for number in range(8))]
         both.same(
             "node-nic-order",
             [f"{roce.cluster}-network-{part}-subnet-id" for part in order],
-            [one["subnetwork"] for one in nics],
+            [nic["subnetwork"] for nic in nics],
         )
         builder = ours.one(f"{roce.cluster}-image-bake").inputs["machine_type"]
         both.same("builder-type", theirs.vars["image_build_machine_type"], builder)
@@ -393,7 +395,7 @@ class TestRoce:
         named = _step("gpu/24-dcgm.sh").replace("$DRIVER_CUDA", recipe["DRIVER_CUDA"])
         both.same("dcgm", [], [name for name in packages if name not in named])
         limits = re.findall(r"^ +(\* - \w+ \w+)$", theirs.text, re.MULTILINE)
-        both.same("limits", [], [one for one in limits if one not in _step("system/52-limits.sh")])
+        both.same("limits", [], [limit for limit in limits if limit not in _step("system/52-limits.sh")])
         both.done(f"{roce.stack}: packages and files of the image")
         outside.holds("gib-packages")
 

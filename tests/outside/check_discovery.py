@@ -42,12 +42,12 @@ class Document:
         self.content: Json = json.loads(file.read_text(encoding="utf-8"))
         self.schemas: Json = self.content["schemas"]
         path = self.content["servicePath"]
-        self.methods = [(_pattern(path, one), one) for one in _methods(self.content["resources"])]
+        self.methods = [(_pattern(path, method), method) for method in _methods(self.content["resources"])]
         self.root = "/" + (path or f"{self.content['version']}/")
 
     def method(self, verb: str, path: str) -> Json | None:
         """The method that a request calls."""
-        found = (one for pattern, one in self.methods if one["httpMethod"] == verb and pattern.fullmatch(path))
+        found = (method for pattern, method in self.methods if method["httpMethod"] == verb and pattern.fullmatch(path))
         return next(found, None)
 
     def request(self, method: Json, query: Json, body: Json) -> Iterator[str]:
@@ -135,20 +135,22 @@ def test_requests_and_answers_fit(
 ) -> None:
     found, calls = Counter[str](), Counter[str]()
     for call, status, body in exchanges:
-        document = next((one for one in documents if call.path.startswith(one.root)), None)
+        document = next((candidate for candidate in documents if call.path.startswith(candidate.root)), None)
         if document is None:
             calls[f"{call.path.split('/')[1]}/: no document given"] += 1
         elif method := document.method(call.method, call.path):
             calls[method["id"]] += 1
-            found.update(f"sent to {method['id']}: {one}" for one in document.request(method, call.query, call.body))
+            found.update(
+                f"sent to {method['id']}: {misfit}" for misfit in document.request(method, call.query, call.body)
+            )
             if status == 200 and call.query.get("alt") != "media":
                 misfits = document.misfits(body, method["response"])
-                found.update(f"stand-in of {method['id']}: {one}" for one in misfits)
+                found.update(f"stand-in of {method['id']}: {misfit}" for misfit in misfits)
         elif status == 200:
             found[f"{document.content['id']} has no {call.method} {re.sub('[0-9]+', 'N', call.path)}"] += 1
-    for one in documents:
-        outside.did(f"compared requests and answers with {one.content['id']} of {one.content['revision']}")
-        outside.holds(*ROWS[one.content["id"]])
+    for compared in documents:
+        outside.did(f"compared requests and answers with {compared.content['id']} of {compared.content['revision']}")
+        outside.holds(*ROWS[compared.content["id"]])
     outside.did(f"methods: {', '.join(f'{name} ({count})' for name, count in sorted(calls.items()))}")
     for text, count in sorted(found.items()):
         outside.differs("discovery", f"{text} ({count} times)")

@@ -33,8 +33,8 @@ class Dkms:
         self.folder = folder
         self.installed = folder / "modules"
         source, kernel = folder / "src" / f"{MODULE}-{VERSION}", folder / "kernel"
-        for one in (source, kernel / "include", self.installed / KERNEL, folder / "tree", folder / "bin"):
-            one.mkdir(parents=True)
+        for path in (source, kernel / "include", self.installed / KERNEL, folder / "tree", folder / "bin"):
+            path.mkdir(parents=True)
         (source / "dkms.conf").write_text(CONF)
         for file in (source / "import-helper.c", kernel / "Makefile", kernel / ".config"):
             file.touch()

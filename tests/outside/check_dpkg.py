@@ -273,10 +273,12 @@ def test_programs_and_versions_that_the_catalog_names(suites: dict[str, Suite], 
         built = base == "ubuntu-2204"
         if any(version.startswith(f"{release}.") for release in ours) == built:
             outside.differs(f"{base}-slurm", f"{name} has Slurm {version}, the catalog {ours}")
-        outside.did(f"{name}: slurm-wlm {version}; { ({one: suites[name].candidate(one) for one in JOB_PROGRAMS}) }")
-    for one in JOB_PROGRAMS:
-        if not any(suites[name].candidate(one) for name in (UBUNTU | SUITES).values()):
-            outside.differs(f"job-program-{one}", f"no suite has a package {one}")
+        outside.did(
+            f"{name}: slurm-wlm {version}; { ({program: suites[name].candidate(program) for program in JOB_PROGRAMS}) }"
+        )
+    for program in JOB_PROGRAMS:
+        if not any(suites[name].candidate(program) for name in (UBUNTU | SUITES).values()):
+            outside.differs(f"job-program-{program}", f"no suite has a package {program}")
     outside.holds("machines-slurm-of-distributions")
 
 

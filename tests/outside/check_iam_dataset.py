@@ -39,16 +39,16 @@ def test_roles_and_permissions_are_there(artifact: Path, outside: Recorder) -> N
     """A custom role with a permission that Google does not know is refused whole."""
     folder = artifact / "gcp" / "roles"
     given = {
-        one for config in map(stacks.config, stacks.STACKS) if config.platform == "gcp" for one in roles(config)
+        role for config in map(stacks.config, stacks.STACKS) if config.platform == "gcp" for role in roles(config)
     } | set(PROJECT_ROLES)
     for role in sorted(given):
         if not (folder / f"{role.removeprefix('roles/')}.json").is_file():
             outside.differs("iam-role", f"there is no {role}")
     tables = (RECONCILE, FLEX, FAILOVER)
-    wanted = {PLACED, *PUBLIC, *(one for table in tables for row in table.values() for one in row)}
+    wanted = {PLACED, *PUBLIC, *(permission for table in tables for row in table.values() for permission in row)}
     for file in sorted(folder.iterdir()):
         text = file.read_text(encoding="utf-8")
-        wanted -= {one for one in wanted if f'"{one}"' in text}
+        wanted -= {permission for permission in wanted if f'"{permission}"' in text}
         if not wanted:
             break
     for permission in sorted(wanted):

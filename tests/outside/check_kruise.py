@@ -15,18 +15,22 @@ from tests.outside.recorder import Recorder
 
 def test_webhooks_see_the_slurm_namespace_alone(artifact: Path, outside: Recorder) -> None:
     config = parse(yaml.safe_load((ROOT / "Pulumi.nebius.yaml").read_text(encoding="utf-8"))["config"])
-    kruise = next(one for one in releases(config, Facts(root_keys=[])) if one.name == "kruise")
+    kruise = next(release for release in releases(config, Facts(root_keys=[])) if release.name == "kruise")
     chart = artifact / "versions" / "kruise" / kruise.version
     done = subprocess.run(
         [binaries.ensure().helm, "template", "kruise", chart, "--values=-", "--post-renderer", kruise.post_renderer],
         input=json.dumps(dict(kruise.values)), cwd=ROOT, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    objects = [one for one in yaml.safe_load_all(done.stdout) if one and one["kind"].endswith("WebhookConfiguration")]
+    objects = [
+        document
+        for document in yaml.safe_load_all(done.stdout)
+        if document and document["kind"].endswith("WebhookConfiguration")
+    ]
     seen = {
         hook["name"]: hook["namespaceSelector"]["matchExpressions"]
-        for one in objects
-        for hook in one["webhooks"]
+        for document in objects
+        for hook in document["webhooks"]
         if "namespaceSelector" in hook
     }
     outside.did(f"{kruise.version}: {len(seen)} webhooks of {len(objects)} objects have a namespace selector")

@@ -17,7 +17,7 @@ EXPECTED = {
 
 def test_every_known_log_is_reported_with_its_figures(artifact: Path, outside: Recorder) -> None:
     known = 0
-    for path in sorted(one for one in artifact.iterdir() if one.is_file()):
+    for path in sorted(file for file in artifact.iterdir() if file.is_file()):
         wanted = EXPECTED.get(hashlib.sha256(path.read_bytes()).hexdigest()[:16])
         if wanted is None:
             outside.did(f"{path.name}: not in expected/mlperf_logs.txt, reported as {' '.join(_reported(path))}")

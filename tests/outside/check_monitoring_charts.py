@@ -29,8 +29,10 @@ def charts(folder: Path) -> list[Release]:
     given = yaml.safe_load((ROOT / "Pulumi.nebius.yaml").read_text(encoding="utf-8"))["config"]
     given["hpc:cluster"]["monitoring"] = {"receivers": RECEIVERS}
     every = releases(parse(given), Facts(root_keys=[]))
-    found = [one for one in every if one.namespace == MONITORING_NAMESPACE and (folder / one.chart).is_dir()]
-    assert len(found) == 3, [one.chart for one in found]
+    found = [
+        release for release in every if release.namespace == MONITORING_NAMESPACE and (folder / release.chart).is_dir()
+    ]
+    assert len(found) == 3, [release.chart for release in found]
     return found
 
 
@@ -60,13 +62,13 @@ def test_charts_install_with_the_names_that_others_ask_for(artifact: Path, outsi
         names: set[tuple[str, str]] = set()
         for release in charts(artifact):
             documents = rendered(cluster, release, artifact)
-            for one in documents:
+            for document in documents:
                 # Fields that a definition does not have are refused here, where an installation drops them.
-                if one["apiVersion"].startswith("operator.victoriametrics.com"):
+                if document["apiVersion"].startswith("operator.victoriametrics.com"):
                     cluster.kubectl(
-                        "apply", "--dry-run=server", "--validate=strict", "--filename=-", stdin=json.dumps(one)
+                        "apply", "--dry-run=server", "--validate=strict", "--filename=-", stdin=json.dumps(document)
                     )
-            names |= {(one["kind"], one["metadata"]["name"]) for one in documents}
+            names |= {(document["kind"], document["metadata"]["name"]) for document in documents}
             options = ["--install", "--values=-", "--no-hooks"]
             done = cluster.helm("upgrade", release.name, str(artifact / release.chart), *options, release=release)
             assert done.returncode == 0, done.stderr

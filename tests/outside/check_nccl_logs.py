@@ -35,13 +35,13 @@ def test_every_known_log_is_reported_with_its_figures(artifact: Path, outside: R
 
 def test_no_node_is_named_slow_for_runs_of_another_kind(artifact: Path, outside: Recorder) -> None:
     found = folder_of(_files(artifact))
-    for one in found.findings():
-        outside.differs("nccl-slow-node", f"{one.where}: {one.what}")
+    for finding in found.findings():
+        outside.differs("nccl-slow-node", f"{finding.where}: {finding.what}")
     outside.did(f"{len(found.entries)} logs as a folder: {len(found.document()['kinds'])} kinds, no slow node")
 
 
 def _files(folder: Path) -> list[Path]:
-    return sorted(one for one in folder.iterdir() if one.is_file())
+    return sorted(path for path in folder.iterdir() if path.is_file())
 
 
 def _reported(path: Path) -> list[str]:

@@ -90,11 +90,11 @@ def _type(folder: Path, module: str, above: list[Message], name: str) -> Message
     """A field's message or enum: of an enclosing message, of the package, or none for numbers, text and others."""
     name = re.sub(r"^(repeated|optional)", "", name)
     *outer, last = name.split(".")
-    if outer and outer[0] in {one.name for one in above}:
-        above = [one for one in above if one.name == outer[0]]
-    for one in [*reversed(above)]:
-        if last in one.inner:
-            return one.inner[last]
+    if outer and outer[0] in {message.name for message in above}:
+        above = [message for message in above if message.name == outer[0]]
+    for message in [*reversed(above)]:
+        if last in message.inner:
+            return message.inner[last]
     return package(folder, module)[0].get(last)
 
 
@@ -103,8 +103,8 @@ def paths(
 ) -> Iterator[tuple[str, tuple[str, str] | None, Message | None, Any]]:
     """Path, field, type and value of everything that a spec has."""
     if isinstance(spec, list):
-        for one in spec:
-            yield from paths(folder, module, above, one, at)
+        for key in spec:
+            yield from paths(folder, module, above, key, at)
     elif isinstance(spec, Mapping):
         for name, value in spec.items():
             path = f"{at}.{name}" if at else str(name)
@@ -126,10 +126,10 @@ def sent() -> Iterator[tuple[Kind, Mapping[str, Any]]]:
     for way, capacity in zip(ways, capacities, strict=True):
         nodesets = {"worker": {**worker, "capacity": capacity}} if capacity else {"worker": worker}
         recording = deploy({"hpc:cluster": {**shipped, "nebius": {**shipped["nebius"], **way}, "nodesets": nodesets}})
-        for one in recording.resources:
-            name = one.type.rpartition(":")[2]
-            if one.type.startswith("pulumi-python:dynamic/nebius") and name in KINDS:
-                yield KINDS[name], one.inputs["spec"]
+        for resource in recording.resources:
+            name = resource.type.rpartition(":")[2]
+            if resource.type.startswith("pulumi-python:dynamic/nebius") and name in KINDS:
+                yield KINDS[name], resource.inputs["spec"]
 
 
 @pytest.mark.parametrize("name", KINDS)
@@ -149,7 +149,7 @@ def test_calls_and_states(artifact: Path, outside: Recorder, name: str) -> None:
     named = kind.ready | kind.failed | (kind.deleting if kind.ready else frozenset())
     known = set(states.fields) if states else set()
     for state in sorted(named - known):
-        if not any(one.endswith(f"_{state}") or one == state for one in known):
+        if not any(value.endswith(f"_{state}") or value == state for value in known):
             outside.differs(f"state-{name}.{state}", f"{name}Status.State has {sorted(known)}")
     outside.did(f"{name}: {len(methods)} methods, {len(known)} states")
     outside.holds("nebius-kinds")
@@ -191,9 +191,9 @@ def test_fields_that_replace(artifact: Path, outside: Recorder, name: str) -> No
             outside.differs(
                 id_,
                 "the API does not mark it",
-                accepted=id_ in ACCEPTED or any(one.startswith(f"{path}.") for one in marked),
+                accepted=id_ in ACCEPTED or any(field.startswith(f"{path}.") for field in marked),
             )
-        elif not any(path.startswith(f"{one}.") for one in kind.immutable):
+        elif not any(path.startswith(f"{field}.") for field in kind.immutable):
             outside.differs(id_, "the API marks it, and an edit of it would be an update", accepted=id_ in ACCEPTED)
     outside.did(f"{name}: {len(marked)} immutable fields")
     outside.holds("nebius-kinds")

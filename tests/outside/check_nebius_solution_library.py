@@ -71,7 +71,7 @@ def named(source: str) -> Iterator[tuple[str, str]]:
 
 def values(source: str, name: str) -> list[str]:
     """Values of a key, as text."""
-    return [one.strip().strip('"') for one in re.findall(rf"(?m)^\s*{name}\s*=\s*([^\n#]+)", source)]
+    return [value.strip().strip('"') for value in re.findall(rf"(?m)^\s*{name}\s*=\s*([^\n#]+)", source)]
 
 
 def test_platforms_and_presets(recipe: Path, outside: Recorder) -> None:
@@ -87,9 +87,9 @@ def test_platforms_and_presets(recipe: Path, outside: Recorder) -> None:
                 outside.differs(f"region-{name}-{region}", "the recipe has the platform there")
     count = 0
     for name, members in named(block(preset, r"presets_by_platforms\s*=")):
-        known = {one.name for one in PLATFORMS[name].presets} if name in PLATFORMS else set[str]()
-        for one in re.findall(r'"([\w-]+)"\s*=|\(local\.presets\.([\w-]+)\)\s*=', members):
-            found = one[0] or words.get(one[1], one[1])
+        known = {row.name for row in PLATFORMS[name].presets} if name in PLATFORMS else set[str]()
+        for groups in re.findall(r'"([\w-]+)"\s*=|\(local\.presets\.([\w-]+)\)\s*=', members):
+            found = groups[0] or words.get(groups[1], groups[1])
             count += 1
             if name in PLATFORMS and found not in known:
                 outside.differs(f"preset-{name}-{found}", "the recipe has it")
@@ -109,7 +109,7 @@ def test_sockets_and_gpu_names(recipe: Path, outside: Recorder) -> None:
             name: tuple(int(values(members, key)[0]) for key in keys)
             for name, members in named(block(source, r"cpu_topologies\s*="))
         }
-        known = {(name, one.name): one for name, platform in PLATFORMS.items() for one in platform.presets}
+        known = {(name, row.name): row for name, platform in PLATFORMS.items() for row in platform.presets}
         for name, members in named(block(source, r"cpu_topologies_by_platforms\s*=")):
             for shape in re.findall(r"local\.cpu_topologies\.([\w-]+)", members):
                 preset = re.sub(r"^[cg]-|-(e2|d3)$", "", shape)
@@ -161,8 +161,8 @@ def test_labels_and_disks(recipe: Path, outside: Recorder) -> None:
         if ours not in words:
             outside.differs(f"label-{ours}", f"the recipe has {sorted(words)}")
     disks = set(re.findall(r'"(NETWORK_[A-Z0-9_]+)"', text(recipe / "modules" / "available_resources" / "disk.tf")))
-    for one in sorted(disks ^ {name.upper().replace("-", "_") for name in NEBIUS_DISKS}):
-        outside.differs(f"disk-{one}", "one of both has it")
+    for disk in sorted(disks ^ {name.upper().replace("-", "_") for name in NEBIUS_DISKS}):
+        outside.differs(f"disk-{disk}", "one of both has it")
     example = text(recipe / "installations" / "example" / "variables.tf")
     if str(REPLICATED_STEP) not in example:
         outside.differs("disk-step", f"{REPLICATED_STEP} GiB are not in the recipe's rules")

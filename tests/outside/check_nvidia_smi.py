@@ -16,11 +16,13 @@ def test_documents_of_sound_gpus_give_no_fault(artifact: Path, outside: Recorder
             "ecc": gpu.ecc_errors_outcome(gpus, 0), "memory": gpu.memory_outcome(gpus),
             "state": gpu.gpu_state(gpus, fabric=True), "asks": gpu.needs_action(gpus),
         }  # fmt: skip
-        for kind, one in outcomes.items():
-            if not gpus or (one and one["state"] == "failed"):
-                outside.differs("nvidia-smi", f"{path.name}: {len(gpus)} GPUs, {kind}: {one}")
+        for kind, outcome in outcomes.items():
+            if not gpus or (outcome and outcome["state"] == "failed"):
+                outside.differs("nvidia-smi", f"{path.name}: {len(gpus)} GPUs, {kind}: {outcome}")
         read += 1
-        outside.did(f"{path.name}: " + ", ".join(f"{kind} {one['state']}" for kind, one in outcomes.items() if one))
+        outside.did(
+            f"{path.name}: " + ", ".join(f"{kind} {outcome['state']}" for kind, outcome in outcomes.items() if outcome)
+        )
     if not read:
         pytest.fail(f"{artifact} has no file *.xml", pytrace=False)
     outside.holds("health-nvidia-smi-document")

@@ -70,7 +70,7 @@ def _resources() -> list[Registered]:
     cluster = given()["hpc:cluster"]
     nebius = cluster["nebius"]
     local = {**nebius, "soperator": {**nebius["soperator"], "charts": str(nebius_rehearsal.STAND_INS)}}
-    return [one for one in deploy(given(nebius=local)).resources if one.type.startswith("kubernetes:")]
+    return [resource for resource in deploy(given(nebius=local)).resources if resource.type.startswith("kubernetes:")]
 
 
 def _ours(one: Registered) -> tuple[Release | Object, Context]:
@@ -80,27 +80,29 @@ def _ours(one: Registered) -> tuple[Release | Object, Context]:
 
 
 def test_states_go_over_both_ways_without_a_change(plugin: Any, outside: Recorder) -> None:
-    for one in _resources():
-        provider, ctx = _ours(one)
-        given_: Props = plain(values.from_struct(one.request.object))
-        checked = plugin.Check(provider_pb2.CheckRequest(urn=one.urn, news=one.request.object))
+    for resource in _resources():
+        provider, ctx = _ours(resource)
+        given_: Props = plain(values.from_struct(resource.request.object))
+        checked = plugin.Check(provider_pb2.CheckRequest(urn=resource.urn, news=resource.request.object))
         for failure in checked.failures:
-            outside.differs("pulumi-kubernetes-check", f"{one.name}: {failure.property}: {failure.reason}")
+            outside.differs("pulumi-kubernetes-check", f"{resource.name}: {failure.property}: {failure.reason}")
         theirs = values.from_struct(checked.inputs)
         for olds, what in (({}, "of a new resource"), (theirs, "after the provider's")):
             for change in differences(theirs, provider.check(ctx, plain(olds), given_)):
-                outside.differs("pulumi-kubernetes-check", f"{one.name}, {what}: {change}")
+                outside.differs("pulumi-kubernetes-check", f"{resource.name}, {what}: {change}")
         inputs = provider.check(ctx, {}, given_)
         id_, outputs = provider.create(ctx, plain(inputs))
-        kept = with_outputs(Resource(urn=one.urn, type=one.type, custom=True), id_, outputs, inputs)
+        kept = with_outputs(Resource(urn=resource.urn, type=resource.type, custom=True), id_, outputs, inputs)
         diff = plugin.Diff(
             provider_pb2.DiffRequest(
-                id=id_, urn=one.urn, olds=values.to_struct(kept.outputs), old_inputs=values.to_struct(inputs),
+                id=id_, urn=resource.urn, olds=values.to_struct(kept.outputs), old_inputs=values.to_struct(inputs),
                 news=checked.inputs,
             )
         )  # fmt: skip
         if diff.changes != provider_pb2.DiffResponse.DIFF_NONE:
-            outside.differs("pulumi-kubernetes-diff", f"{one.name}: {sorted(diff.detailedDiff)} {list(diff.replaces)}")
-    kinds = sorted({one.type for one in _resources()})
+            outside.differs(
+                "pulumi-kubernetes-diff", f"{resource.name}: {sorted(diff.detailedDiff)} {list(diff.replaces)}"
+            )
+    kinds = sorted({resource.type for resource in _resources()})
     outside.did(f"Check and Diff of {len(_resources())} resources: {', '.join(kinds)}")
     outside.holds("pulumi-kubernetes-state")

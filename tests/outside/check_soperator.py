@@ -65,7 +65,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """One test for each version: tags that are offered, and what the checkout's own branch will be."""
     given = dict(pair.split("=", 1) for pair in metafunc.config.getoption("--outside") or ())
     checkout = Path(given["soperator"])
-    tags = [one for one in _git(checkout, "tag").decode().split() if re.fullmatch(r"\d+\.\d+\.\d+", one)]
+    tags = [word for word in _git(checkout, "tag").decode().split() if re.fullmatch(r"\d+\.\d+\.\d+", word)]
     commits = {tag: tag for tag in tags if _is_offered(tag)}
     commits.setdefault(_git(checkout, "show", "HEAD:VERSION").decode().strip(), "HEAD")
     metafunc.parametrize(("version", "commit"), commits.items())
@@ -94,7 +94,7 @@ class Cluster:
     def built_in(self) -> set[tuple[str, str, str]]:
         """Priority classes that every API server has."""
         names = self.kubectl("get", "priorityclasses", "--output=name").split()
-        return {("PriorityClass", "", one.partition("/")[2]) for one in names}
+        return {("PriorityClass", "", name.partition("/")[2]) for name in names}
 
     def define(self, documents: list[dict[str, Any]]) -> list[str]:
         """Stand in for the definitions of other charts: kinds that these documents have and nobody serves."""
@@ -102,7 +102,7 @@ class Cluster:
         for line in self.kubectl("api-resources", "--no-headers").splitlines():
             *_, version, _, kind = line.split()
             served.add((version.partition("/")[0], kind))
-        lacking = {(one["apiVersion"], one["kind"]) for one in documents}
+        lacking = {(document["apiVersion"], document["kind"]) for document in documents}
         lacking = {(api, kind) for api, kind in lacking if (api.partition("/")[0], kind) not in served and "/" in api}
         for api, kind in lacking:
             group, _, version = api.partition("/")
@@ -126,28 +126,30 @@ def test_charts_install_and_what_they_name_exists(
     charts = _charts(artifact, commit, tmp_path / "charts")
     config = parse(_described(version, str(charts)))
     every = releases(config, FACTS)
-    ours = [one for one in every if (charts / one.chart / "Chart.yaml").is_file()]
-    elsewhere = sorted(one.chart for one in every if one not in ours)
+    ours = [release for release in every if (charts / release.chart / "Chart.yaml").is_file()]
+    elsewhere = sorted(release.chart for release in every if release not in ours)
     outside.did(f"{version}: charts that are not in the checkout, whose definitions stand-ins replace: {elsewhere}")
     paths = binaries.ensure()
     with ApiServer(tmp_path / "api", paths, bound=True).running() as access:
         cluster = Cluster(paths, access.kubeconfig)
-        for name in dict.fromkeys([config.name, *(one.namespace for one in every)]):
+        for name in dict.fromkeys([config.name, *(release.namespace for release in every)]):
             cluster.kubectl("create", "namespace", name)
         _crds_alone(cluster, charts, outside, version)
-        [operator] = [one for one in ours if one.chart == "helm-soperator"]
+        [operator] = [our for our in ours if our.chart == "helm-soperator"]
         crds = definitions(operator.repo, operator.chart, version)
         cluster.kubectl("apply", "--server-side", "--filename=-", stdin=crds)
         cluster.kubectl("wait", "--for=condition=Established", "--timeout=60s", "--filename=-", stdin=crds)
-        objects = {one.name: rendered(cluster, one, charts) for one in ours}
-        stood_in = cluster.define([document for one in objects.values() for document in one])
+        objects = {our.name: rendered(cluster, our, charts) for our in ours}
+        stood_in = cluster.define([document for rendered_ in objects.values() for document in rendered_])
         outside.did(f"{version}: kinds that stand-ins define: {', '.join(stood_in)}")
         for release in ours:
             _install(cluster, release, charts, outside, version)
         namespaces = set(cluster.kubectl("get", "namespaces", "--output=name").replace("namespace/", "").split())
-        found = {_key(one, release): one for release in ours for one in objects[release.name]}
+        found = {_key(document, release): document for release in ours for document in objects[release.name]}
         there = set(found) | _made_later(found, config.name) | cluster.built_in()
-        for text in sorted({text for at, one in found.items() for text in _missing(at, one, there, namespaces)}):
+        for text in sorted(
+            {text for at, document in found.items() for text in _missing(at, document, there, namespaces)}
+        ):
             outside.differs("soperator-reference", f"{version}: {text}")
         outside.did(f"{version}: {len(ours)} charts, {len(found)} objects, their namespaces and what they name")
     outside.holds("soperator-crds-exceed-a-release", "soperator-crds-in-its-chart")
@@ -159,8 +161,8 @@ def test_a_cluster_may_be_called_as_it_is_accepted(
     chart = _charts(artifact, commit, tmp_path / "charts") / "helm-soperator-activechecks"
     command = ["template", "checks", str(chart), "--namespace=other", "--set=slurmClusterRefName=other"]
     done = subprocess.run([binaries.ensure().helm, *command], capture_output=True, text=True, check=True)
-    documents = (one for one in yaml.load_all(done.stdout, Loader=_Loader) if one)
-    named = {one["metadata"].get("namespace", "other") for one in documents} - {"other"}
+    documents = (document for document in yaml.load_all(done.stdout, Loader=_Loader) if document)
+    named = {document["metadata"].get("namespace", "other") for document in documents} - {"other"}
     only = versions.series(version).cluster_name
     outside.did(f"{version}: active checks of a cluster `other` are in {sorted(named) or ['other']} too")
     if named != ({only} if only else set()):
@@ -176,7 +178,7 @@ def test_charts_have_every_key_that_they_are_given(
     """Helm ignores a key that no template reads. What a template passes on as it is, the API server refuses above."""
     charts = _charts(artifact, commit, tmp_path / "charts")
     every = releases(parse(_described(version, str(charts))), FACTS)
-    for release in (one for one in every if (charts / one.chart / "Chart.yaml").is_file()):
+    for release in (candidate for candidate in every if (charts / candidate.chart / "Chart.yaml").is_file()):
         given = json.loads(json.dumps(dict(release.values)))
         listed = yaml.safe_load((charts / release.chart / "values.yaml").read_text()) or {}
         paths = list(unlisted(given, listed))
@@ -302,7 +304,7 @@ def rendered(cluster: Cluster, release: Release, charts: Path) -> list[dict[str,
     options = ["--values=-", f"--kube-version={KUBERNETES}"]
     done = cluster.helm("template", release.name, str(charts / release.chart), *options, release=release)
     assert done.returncode == 0, done.stderr
-    return [one for one in yaml.load_all(done.stdout, Loader=_Loader) if isinstance(one, dict)]
+    return [document for document in yaml.load_all(done.stdout, Loader=_Loader) if isinstance(document, dict)]
 
 
 def _install(cluster: Cluster, release: Release, charts: Path, outside: Recorder, version: str) -> None:
@@ -344,7 +346,7 @@ def _missing(
     kind, namespace, name = at
     if namespace not in namespaces:
         yield f"{kind} {name} is in the namespace {namespace}, which nobody creates"
-    wide = {(one, name) for one, _, name in found if one in CLUSTER_WIDE}
+    wide = {(kind, name) for kind, _, name in found if kind in CLUSTER_WIDE}
     for wanted, there in _references(document):
         place = (wanted, there) in wide if wanted in CLUSTER_WIDE else (wanted, namespace, there) in found
         if not place:
@@ -354,8 +356,8 @@ def _missing(
 def _references(node: Any) -> Iterator[tuple[str, str]]:
     """Kinds and names of objects that must exist."""
     if isinstance(node, list):
-        for one in node:
-            yield from _references(one)
+        for item in node:
+            yield from _references(item)
     if not isinstance(node, dict):
         return
     if node.get("apiGroup") == "rbac.authorization.k8s.io" and node.get("kind") in ("Role", "ClusterRole"):
@@ -371,6 +373,8 @@ def _references(node: Any) -> Iterator[tuple[str, str]]:
 def _made_later(found: dict[tuple[str, str, str], dict[str, Any]], cluster: str) -> set[tuple[str, str, str]]:
     """What charts do not create themselves: cert-manager from Certificates, Soperator for its cluster
     (internal/naming), and this program's Secret of backups."""
-    certificates = {("Secret", at[1], one["spec"]["secretName"]) for at, one in found.items() if at[0] == "Certificate"}
+    certificates = {
+        ("Secret", at[1], document["spec"]["secretName"]) for at, document in found.items() if at[0] == "Certificate"
+    }
     own = {("Secret", cluster, f"{cluster}-munge"), ("ConfigMap", cluster, f"{cluster}-slurm-configs")}
     return {*certificates, *own, ("Secret", cluster, BACKUP_SECRET)}

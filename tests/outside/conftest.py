@@ -52,7 +52,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> Generator[None, object, o
             pytest.fail("\n".join(refused), pytrace=False)
     except BaseException:
         # Also rows that it would have named later: the texts of its code.
-        recorder.failed(one for one in pyfuncitem.function.__code__.co_consts if isinstance(one, str))
+        recorder.failed(co_const for co_const in pyfuncitem.function.__code__.co_consts if isinstance(co_const, str))
         raise
     recorder.passed()
     return result

@@ -1,4 +1,8 @@
-"""The belief ledger: what this program believes of outside systems, one row for each belief (ledger/AREA.toml)."""
+"""The belief ledger: what this program believes of outside systems, one row for each belief (ledger/AREA.toml).
+
+`python -m tests.outside.ledger` checks that the pages in docs/reference/beliefs are current; with --write it brings
+them up to date.
+"""
 
 import importlib
 import re
@@ -14,6 +18,23 @@ ROOT = Path(__file__).parents[2]
 LEDGER = Path(__file__).parent / "ledger"
 OUTSIDE = "outside:"
 """What a row's `held` begins with where it names an outside check."""
+
+PAGES = {
+    "google-cloud": ("Google Cloud", {"gcp": "Google Cloud", "image": "Image"}),
+    "nebius": ("Nebius", {"nebius": "Nebius", "soperator": "Soperator", "kubernetes": "Kubernetes"}),
+    "slurm": ("Slurm", {"slurm": "Slurm", "jobs": "Jobs, containers, NCCL and MLPerf", "health": "Health checks"}),
+    "pulumi-and-rehearsals": ("Pulumi and rehearsals", {"pulumi": "Pulumi", "machines": "Machines of rehearsals"}),
+}
+"""The pages of docs/reference/beliefs by file name: a title, and the heading of each area."""
+INTRODUCTION = """\
+# Beliefs about {title}
+
+One row for each belief on which `up`, a job or a check depends, made from the ledger in `tests/outside/ledger`.
+*Held by* is what compares the belief with the code and fails if they differ: tests, which show what this program does
+if the belief is true, or by its name an [outside check](../../development.md#outside-checks), which compares it with
+the real system. {open} of {count} rows are held by neither yet and come first. The third column says what would settle
+a row for good. Sources were looked at on {date} unless a row says otherwise.
+"""
 
 # pytest brings tomli where Python has no tomllib (3.10).
 _toml = importlib.import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
@@ -114,3 +135,50 @@ def _text(file: Path) -> str | None:
 def check_file(name: str, root: Path = ROOT) -> Path:
     """The file of an outside check."""
     return root / "tests" / "outside" / f"check_{name.replace('-', '_')}.py"
+
+
+def page(name: str, beliefs: Sequence[Belief]) -> str:
+    """Return the text of a page of `PAGES`, whose tables have the beliefs of its areas."""
+    title, areas = PAGES[name]
+    shown = [belief for belief in beliefs if belief.area in areas]
+    usual = Counter(belief.date for belief in shown).most_common(1)[0][0]
+    unheld = sum(not belief.held for belief in shown)
+    text = INTRODUCTION.format(title=title, count=len(shown), open=unheld, date=usual)
+    for area, heading in areas.items():
+        rows = sorted((belief for belief in shown if belief.area == area), key=lambda belief: bool(belief.held))
+        text += "\n".join([f"\n## {heading}\n", *_table(rows, usual)]) + "\n"
+    return text
+
+
+def _table(beliefs: Sequence[Belief], usual: date) -> Iterator[str]:
+    yield from ("| Belief | Held by | To settle it | Source |", "| --- | --- | --- | --- |")
+    for belief in beliefs:
+        checks = [f"`{held.removeprefix(OUTSIDE)}`" for held in belief.held if held.startswith(OUTSIDE)]
+        tests = ["tests"] if len(checks) < len(belief.held) else []
+        held = ", ".join([*checks, *tests]) or "nothing yet"
+        source = belief.source if belief.date == usual else f"{belief.source} ({belief.date})"
+        cells = (belief.belief, held, belief.settle, source)
+        yield f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
+
+
+def page_file(name: str) -> Path:
+    return ROOT / "docs" / "reference" / "beliefs" / f"{name}.md"
+
+
+def main(arguments: Sequence[str]) -> str | None:
+    """Write or check the pages. Return an error message if one is not current."""
+    try:
+        texts = {page_file(name): page(name, load()) for name in PAGES}
+    except LedgerError as error:
+        return str(error)
+    if "--write" in arguments:
+        for file, text in texts.items():
+            file.write_text(text, encoding="utf-8")
+        return None
+    if any(file.read_text(encoding="utf-8") != text for file, text in texts.items()):
+        return "docs/reference/beliefs differs from the ledger: run python -m tests.outside.ledger --write"
+    return None
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

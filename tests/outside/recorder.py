@@ -48,7 +48,7 @@ class Recorder:
     def holds(self, *ids: str) -> None:
         """Rows of the ledger that this test holds if it passes, and no other test that names them fails."""
         own = {belief.id for belief in self.ledger if f"{OUTSIDE}{self.name}" in belief.held}
-        if stray := [one for one in ids if one not in own]:
+        if stray := [row for row in ids if row not in own]:
             pytest.fail(
                 f"no row of the ledger with the id {stray[0]} has {OUTSIDE}{self.name} in `held`", pytrace=False
             )
@@ -56,7 +56,7 @@ class Recorder:
 
     def refused(self) -> list[str]:
         """Differences of this test that are not accepted."""
-        return [str(one) for one in self._of_test if not one.accepted]
+        return [str(difference) for difference in self._of_test if not difference.accepted]
 
     def passed(self) -> None:
         """This test has passed."""
@@ -69,13 +69,13 @@ class Recorder:
     @property
     def held(self) -> list[str]:
         """Rows that the tests so far hold."""
-        return [one for one in dict.fromkeys(self._passed) if one not in self._failed]
+        return [fromkey for fromkey in dict.fromkeys(self._passed) if fromkey not in self._failed]
 
     def report(self) -> Iterator[str]:
         """Lines for the end of a run."""
         yield from (f"did: {text}" for text in self.done)
         for accepted, label in ((False, "DIFFERS"), (True, "differs, accepted")):
-            yield from (f"{label}: {one}" for one in self.differences if one.accepted is accepted)
-        yield from (f"holds: {one}" for one in self.held)
+            yield from (f"{label}: {difference}" for difference in self.differences if difference.accepted is accepted)
+        yield from (f"holds: {row}" for row in self.held)
         named = [belief.id for belief in self.ledger if f"{OUTSIDE}{self.name}" in belief.held]
-        yield from (f"NOT HELD by this run: {one}" for one in named if one not in self.held)
+        yield from (f"NOT HELD by this run: {row}" for row in named if row not in self.held)

@@ -27,18 +27,18 @@ def without_source(text: str) -> Iterator[str]:
     for node, after in zip(tree.body, [*tree.body[1:], None], strict=True):
         if not isinstance(node, (ast.Assign, ast.AnnAssign)) or node.value is None or not _has_values(node.value):
             continue
-        used = {one.id for one in ast.walk(node.value) if isinstance(one, ast.Name)}
+        used = {inner.id for inner in ast.walk(node.value) if isinstance(inner, ast.Name)}
         said = [_with_comments(text, node, after), *(made_with.get(name, "") for name in used)]
         if not any(map(SOURCE.search, said)):
             targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-            yield from (one.id for target in targets for one in ast.walk(target) if isinstance(one, ast.Name))
+            yield from (inner.id for target in targets for inner in ast.walk(target) if isinstance(inner, ast.Name))
 
 
 def _has_values(value: ast.expr) -> bool:
     """Whether it has a number or a text, other than as a type; a sum of other constants has none."""
     if isinstance(value, (ast.Subscript, ast.JoinedStr)):
         return False
-    return any(isinstance(one, ast.Constant) and one.value not in (None, True, False, "") for one in ast.walk(value))
+    return any(isinstance(part, ast.Constant) and part.value not in (None, True, False, "") for part in ast.walk(value))
 
 
 def _with_comments(text: str, node: ast.stmt, after: ast.stmt | None) -> str:

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.outside.ledger import Belief, load, problems
-from tests.outside.limitations import PAGE, page
+from tests.outside.ledger import PAGES, Belief, load, page, page_file, problems
 
 ROW = """
 [[belief]]
@@ -68,5 +67,10 @@ def test_a_row_that_stands_on_nothing_is_named(write: Write, tmp_path: Path, old
     assert told in problem
 
 
-def test_the_page_of_limitations_is_current() -> None:
-    assert PAGE.read_text(encoding="utf-8") == page(load()), "python -m tests.outside.limitations --write"
+@pytest.mark.parametrize("name", PAGES)
+def test_pages_of_beliefs_are_current(name: str) -> None:
+    assert page_file(name).read_text(encoding="utf-8") == page(name, load()), "python -m tests.outside.ledger --write"
+
+
+def test_every_area_is_on_one_page() -> None:
+    assert sorted(area for _, areas in PAGES.values() for area in areas) == sorted({belief.area for belief in load()})
