@@ -39,7 +39,7 @@ def control(payload: dict[str, Any]) -> None:
     if payload.get("slurmrestd"):
         slurmctld.keep_token_key()
     service.prepare(payload.get("reconcile"))
-    with service.held(), upgrade.take_over(release) as before_slurmdbd, slurmctld.or_back(files):
+    with service.hold_loop(), upgrade.take_over(release) as before_slurmdbd, slurmctld.or_back(files):
         slurmctld.write_files(files)
         slurmctld.accounting_daemon(dbd, before=before_slurmdbd)
         slurmctld.register_cluster(payload["cluster"])

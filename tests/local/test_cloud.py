@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from interface import ReconcileCloud
-from reconcile.compute_engine import CloudError, ComputeEngine, Kind
+from reconcile.compute_engine import CloudError, ComputeEngine, ErrorKind
 
 from components.local.host.cloud import INSTANCE, CloudPaths
 from components.local.host.machine import Design
@@ -157,7 +157,7 @@ class TestInstances:
         assert statuses(client) == {"c-cpu-0": "TERMINATED"}
         with pytest.raises(CloudError) as caught:
             client.delete("c-cpu-0", request="r")
-        assert caught.value.kind is Kind.PERMISSION
+        assert caught.value.kind is ErrorKind.PERMISSION
 
     def test_a_machine_that_ended_is_terminated(self, cloud: Cloud, host: Host) -> None:
         _, client = cloud
@@ -174,7 +174,7 @@ class TestInstances:
         (tmp_path / "cloud" / "token").write_text("other\n")
         with pytest.raises(CloudError) as caught:
             cloud[1].instances()
-        assert caught.value.kind is Kind.PERMISSION
+        assert caught.value.kind is ErrorKind.PERMISSION
 
     def test_a_machine_that_does_not_start_leaves_no_instance(self, cloud: Cloud, host: Host) -> None:
         _, client = cloud
@@ -189,13 +189,13 @@ class TestFaults:
     @pytest.mark.parametrize(
         ("faults", "kind"),
         [
-            ({"capacity": {"*": 2}}, Kind.STOCK_OUT),
-            ({"capacity": {"on_demand": 2}}, Kind.STOCK_OUT),
-            ({"stock_out_until": {"on_demand": 4e9}}, Kind.STOCK_OUT),
-            ({"quota": 2}, Kind.QUOTA),
+            ({"capacity": {"*": 2}}, ErrorKind.STOCK_OUT),
+            ({"capacity": {"on_demand": 2}}, ErrorKind.STOCK_OUT),
+            ({"stock_out_until": {"on_demand": 4e9}}, ErrorKind.STOCK_OUT),
+            ({"quota": 2}, ErrorKind.QUOTA),
         ],
     )
-    def test_all_come_or_none(self, cloud: Cloud, faults: dict[str, Any], kind: Kind) -> None:
+    def test_all_come_or_none(self, cloud: Cloud, faults: dict[str, Any], kind: ErrorKind) -> None:
         server, client = cloud
         fault(server, **faults)
         error = done(client, client.insert(NODES[:3], template=DEMAND, nodeset="cpu", request="r1").name)
@@ -210,7 +210,7 @@ class TestFaults:
         fault(server, stock_out_until={"spot": 4e9})
         error = done(client, client.insert(["c-cpu-1"], template=SPOT, nodeset="cpu", request="r1").name)
         assert error
-        assert error.kind is Kind.STOCK_OUT
+        assert error.kind is ErrorKind.STOCK_OUT
         assert done(client, client.insert(["c-cpu-1"], template=DEMAND, nodeset="cpu", request="r2").name) is None
 
     def test_a_preempted_instance_is_deleted_or_stopped_as_its_template_has_it(self, cloud: Cloud, host: Host) -> None:
@@ -245,7 +245,7 @@ class TestFaults:
         fault(server, unavailable=1.0)
         with pytest.raises(CloudError) as caught:
             client.instances()
-        assert caught.value.kind is Kind.TRANSIENT
+        assert caught.value.kind is ErrorKind.TRANSIENT
 
 
 def test_the_next_process_goes_on_with_every_operation(tmp_path: Path, host: Host) -> None:
@@ -290,7 +290,7 @@ def test_every_running_machine_has_an_instance_whatever_comes_when(
                         else:
                             client.delete(name, request=f"{len(part)}-{number}")
                     except CloudError as error:
-                        assert error.kind in (Kind.EXISTS, Kind.TRANSIENT)  # noqa: PT017
+                        assert error.kind in (ErrorKind.EXISTS, ErrorKind.TRANSIENT)  # noqa: PT017
         with served(folder) as (server, client):
             settled(client, lambda: all(one.done for one in server.operations.values()))
             there = {name for name, status in statuses(client).items() if status == "RUNNING"}

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from reconcile.decision import BadHost, Case, Cooling, Pending, Repair, Seen, World
+from reconcile.decision import BadHost, Case, Cooling, Pending, Repair, StateAge, World
 from system.host import read_json
 
 STEPS = ("reset", "report", "replace")
@@ -16,8 +16,8 @@ NOTE_SECONDS = 60  # between two notes of the time of a pass
 
 @dataclass(frozen=True)
 class Course:
-    """The stage of a node's repair: since when the fault is known, when the loop saw the node drained, when the last
-    job had ended, when the checks had passed again; 0 is not yet."""
+    """The course of a node's repair: the times at which the fault was found, the loop read that the node is drained,
+    the last job had ended, and the checks had passed again; 0 is not yet."""
 
     reason: str
     found: float
@@ -26,11 +26,21 @@ class Course:
     mended: float = 0.0
 
 
+_TYPES = {
+    "seen": StateAge,
+    "pending": Pending,
+    "cooling": Cooling,
+    "repairs": Repair,
+    "hosts": BadHost,
+    "courses": Course,
+}
+
+
 @dataclass
 class Record:
-    """The record that the loop keeps from pass to pass, also when it is killed."""
+    """The record that the loop keeps from pass to pass. A killed loop goes on from it."""
 
-    seen: dict[str, Seen] = field(default_factory=dict)
+    seen: dict[str, StateAge] = field(default_factory=dict)
     pending: dict[str, Pending] = field(default_factory=dict)
     cooling: dict[str, Cooling] = field(default_factory=dict)
     retry: dict[str, float] = field(default_factory=dict)
@@ -40,33 +50,30 @@ class Record:
     hosts: dict[str, BadHost] = field(default_factory=dict)
     courses: dict[str, Course] = field(default_factory=dict)
     waits: dict[str, float] = field(default_factory=dict)
-    """Since when repaired nodes wait for another one to be measured with."""
+    """The time since which repaired nodes wait for another node to be measured with."""
     actions: list[float] = field(default_factory=list)
     boots: dict[str, int] = field(default_factory=dict)
     comments: dict[str, str] = field(default_factory=dict)
     passed: float = 0.0
-    """About when the last pass was made."""
+    """The time of the last pass, within NOTE_SECONDS."""
     awake: float = 0.0
-    """Since when passes have been made without a break."""
-
-    _KINDS = {  # noqa: RUF012 - a constant
-        "seen": Seen, "pending": Pending, "cooling": Cooling, "repairs": Repair, "hosts": BadHost, "courses": Course,
-    }  # fmt: skip
+    """The time since which passes have been made without a break."""
 
     @classmethod
     def read(cls, path: Path) -> "Record":
-        """The record at `path`; an empty one where there is none, or one of another version."""
-        found = read_json(path, {})
+        """Return the record at `path`; an empty one where there is none, or it is of another version."""
+        document = read_json(path, {})
         try:
-            for name, kind in cls._KINDS.items():
-                found[name] = {key: kind(**value) for key, value in found.get(name, {}).items()}
-            return cls(**found)
+            for name, row_type in _TYPES.items():
+                document[name] = {key: row_type(**value) for key, value in document.get(name, {}).items()}
+            return cls(**document)
         except (TypeError, AttributeError):
             return cls()
 
     def note_pass(self, now: float) -> None:
-        """Note a pass that read both sides. After a break all times begin again: what happened meanwhile is not known,
-        and slurmctld, which was away too, waits for its nodes again. A clock that was set back begins all of them."""
+        """Note the time of a pass that read Slurm and the cloud. After a break, ages of states begin again: what
+        happened meanwhile is unknown, and slurmctld, which may have been off too, waits for its nodes again. They begin
+        again also after the clock was set back."""
         if now < self.passed:
             self.retry, self.cooling = {}, {}
             self.pending = {name: replace(row, began=min(row.began, now)) for name, row in self.pending.items()}
@@ -77,13 +84,14 @@ class Record:
             self.passed = now
 
     def text(self) -> str:
-        # Each pass writes it: `asdict` would copy all of it first.
+        # Each pass writes it, and `asdict` would copy all of it first.
         return json.dumps(vars(self), default=vars, sort_keys=True) + "\n"
 
 
-def follow(before: Mapping[str, Course], world: World) -> tuple[dict[str, Course], list[dict[str, Any]]]:
-    """The courses as they are now, and a line of the journal for each that has ended. A pure function."""
-    found: dict[str, Course] = {}
+def follow_repairs(before: Mapping[str, Course], world: World) -> tuple[dict[str, Course], list[dict[str, Any]]]:
+    """Return the courses of repairs as they are now, and a row of the journal for each that has ended. A pure
+    function."""
+    courses: dict[str, Course] = {}
     ended: list[dict[str, Any]] = []
     for name, node in world.nodes.items():
         case, last = Case(world, name), before.get(name)
@@ -91,21 +99,21 @@ def follow(before: Mapping[str, Course], world: World) -> tuple[dict[str, Course
         if not out and not last:
             continue
         course = last or Course(case.reason, world.now, world.now)
-        if out and case.health and not course.free and 0 < case.health.found < course.found:
+        if out and not course.free and 0 < case.health.found < course.found:
             course = replace(course, found=case.health.found)
         if not course.free and not case.busy:
             course = replace(course, free=world.now)
         if out:
-            # A measurement that fails begins it again.
+            # After a measurement that fails, the checks have to pass again.
             course = replace(course, mended=(course.mended or world.now) if case.sound else 0.0)
         elif not node.states & {"DRAIN", "DOWN", "FAIL", "MAINTENANCE"}:
-            ended.append(_row(name, course, world))
+            ended.append(_journal_row(name, course, world))
             continue
-        found[name] = course
-    return found, ended
+        courses[name] = course
+    return courses, ended
 
 
-def _row(name: str, course: Course, world: World) -> dict[str, Any]:
+def _journal_row(name: str, course: Course, world: World) -> dict[str, Any]:
     repair = world.repairs.get(name, Repair())
     free = course.free or world.now
     mended = max(course.mended or world.now, free)

@@ -19,7 +19,7 @@ from typing import Any
 
 from interface import Reconcile
 from reconcile import loop
-from reconcile.compute_engine import MADE_BY, OURS, CloudError, ComputeEngine
+from reconcile.compute_engine import CloudError, ComputeEngine
 from reconcile.slurmctld import Slurm
 from slurm import reservations, scheduler
 from system import cluster_state
@@ -44,19 +44,19 @@ NAME = "hpc-reconcile"
 COMMAND = Path(f"/usr/local/sbin/{NAME}")
 PROGRAMS = Path("/usr/local/lib/hpc/reconcile")  # as slurm.conf names them
 KINDS = ("resume", "suspend", "resume-failed")
-AWAITS = "await-nodes"
-REQUESTS = Path(f"/run/{NAME}")  # slurm's, as slurmctld's programs are
+AWAIT_NODES = "await-nodes"
+REQUESTS = Path(f"/run/{NAME}")  # owned by slurm, as slurmctld's programs run as slurm
 LOCK = Path("/run/hpc/reconcile.lock")
 UNIT = Path(f"/etc/systemd/system/{NAME}.service")
-BUSY_SECONDS, IDLE_SECONDS, LEAST_SECONDS = 3, 10, 1
-SHARE = 60  # times its own processor time a pass is waited for: so the loop takes less than 2 % of a core
-BUSY_MOST = 10  # seconds, while nodes come or go: a pass that was slow once is not to hold them
+BUSY_SECONDS, IDLE_SECONDS, MIN_SECONDS = 3, 10, 1  # between two passes
+CPU_FACTOR = 60  # a pause lasts this many times the CPU time of its pass, so the loop uses less than 2 % of a core
+MAX_BUSY_SECONDS = 10  # between two passes while nodes come or go, also after a slow pass
 POLL_SECONDS = 0.25
-HOLD_SECONDS = 120  # of a pass of the loop, at most
-LONGEST = 1 << 16  # bytes of a request
-# slurmctld ends these programs after some seconds, and takes no notice of what they return. What Slurm asks for is in
-# its own state: the file only wakes the loop, and a lost one costs some seconds.
-REQUEST = f"""\
+HOLD_SECONDS = 120  # longest wait for the end of a pass
+MAX_REQUEST_BYTES = 1 << 16
+# slurmctld ends these programs after some seconds, and ignores what they return. What Slurm asks for is in its own
+# state: the file only wakes the loop, and a lost one costs some seconds.
+REQUEST_PROGRAM = f"""\
 #!/bin/sh
 # Written by the cluster's set-up. slurmctld runs this with a host list; the reconcile loop reads what it asks for.
 umask 077
@@ -65,10 +65,10 @@ kind=${{0##*/}}
 printf '%s %s\\n' "$kind" "$1" >".$kind.$$" && mv ".$kind.$$" "$kind.$$"
 exit 0
 """
-# slurmctld looks every 30 s whether the nodes of a job have booted (PERIODIC_TIMEOUT, src/slurmctld/slurmctld.h), and
-# as soon as a PrologSlurmctld ends (prolog_running_decr, src/slurmctld/job_scheduler.c). One that fails, or that takes
-# longer than PrologEpilogTimeout, has the job requeued.
-AWAIT_NODES = """\
+# slurmctld checks every 30 s whether the nodes of a job have booted (PERIODIC_TIMEOUT, src/slurmctld/slurmctld.h), and
+# as soon as a PrologSlurmctld ends (prolog_running_decr, src/slurmctld/job_scheduler.c). If a PrologSlurmctld fails or
+# takes longer than PrologEpilogTimeout, slurmctld requeues the job.
+AWAIT_PROGRAM = """\
 #!/bin/sh
 # Written by the cluster's set-up. slurmctld runs this as a job starts: it ends when the job's nodes have booted, or
 # when the job has no use for them any more.
@@ -87,7 +87,7 @@ while [ "$waited" -lt "$((${limit:-60} - 20))" ] && [ -n "$(asleep)" ]; do
 done
 exit 0
 """
-STARTER = """\
+COMMAND_PROGRAM = """\
 #!/bin/sh
 # Written by the cluster's set-up: the reconcile loop of elastic nodes. With --help it says more.
 exec python3 -S -c '
@@ -116,32 +116,34 @@ WantedBy=multi-user.target
 """
 
 
-def prepare(wanted: Reconcile | None) -> None:
-    """Have the programs in place that slurm.conf is about to name: slurmctld has no power saving without them."""
-    if wanted:
+def prepare(settings: Reconcile | None) -> None:
+    """Install the programs that slurm.conf is about to name: without them slurmctld turns power saving off."""
+    if settings:
         folder(PROGRAMS)
         for kind in KINDS:
-            write(PROGRAMS / kind, REQUEST, mode=0o755)
-        write(PROGRAMS / AWAITS, AWAIT_NODES, mode=0o755)
+            write(PROGRAMS / kind, REQUEST_PROGRAM, mode=0o755)
+        write(PROGRAMS / AWAIT_NODES, AWAIT_PROGRAM, mode=0o755)
 
 
-def converge(wanted: Reconcile | None) -> None:
-    """Have the service running with these settings, or nothing of it; its instances go before it.
+def converge(settings: Reconcile | None) -> None:
+    """Run the service with these settings. Without settings, delete its instances and remove it.
 
-    Raises SetupError where these can't be deleted: then the settings stay, and the next run tries again.
+    Raises SetupError if instances can't be deleted. The settings stay then, and the next run tries again.
     """
     before: Reconcile | None = read_json(loop.SETTINGS, None)
-    if (before or UNIT.exists()) and not wanted:
+    if (before or UNIT.exists()) and not settings:
         _remove(before)
-    elif wanted and not wanted["nodesets"] and before and before["nodesets"]:
-        _remove(before)  # the machines of nodes that were elastic; the service comes again for spare nodes
-    if not wanted:
+    elif settings and not settings["nodesets"] and before and before["nodesets"]:
+        _remove(before)  # for the machines of nodes that were elastic; spare nodes need the service again
+    if not settings:
         return
-    text = json.dumps(wanted, indent=1, sort_keys=True) + "\n"
+    text = json.dumps(settings, indent=1, sort_keys=True) + "\n"
     write(loop.SETTINGS, text, mode=0o600)
-    write(COMMAND, STARTER, mode=0o755)
+    write(COMMAND, COMMAND_PROGRAM, mode=0o755)
     write_unit(UNIT, SERVICE)
-    service(NAME, settings=text + SERVICE + version())
+    # With other files of its own the service is restarted too.
+    version = hashlib.sha256(b"".join(path.read_bytes() for path in sorted(Path(__file__).parent.glob("*.py"))))
+    service(NAME, settings=text + SERVICE + version.hexdigest())
 
 
 def _remove(settings: Reconcile | None) -> None:
@@ -157,7 +159,7 @@ def _remove(settings: Reconcile | None) -> None:
     reservations.keep_spares({}, {})
     unread_units()
     token = [Path(settings["cloud"]["token_file"])] if settings and settings["cloud"]["token_file"] else []
-    programs = [PROGRAMS / kind for kind in (*KINDS, AWAITS)]
+    programs = [PROGRAMS / kind for kind in (*KINDS, AWAIT_NODES)]
     for path in (*token, *programs, COMMAND, UNIT, loop.PAUSED, cluster_state.REGISTER, loop.SETTINGS):
         path.unlink(missing_ok=True)
     forget(NAME)
@@ -166,15 +168,15 @@ def _remove(settings: Reconcile | None) -> None:
 
 
 def delete_instances(cloud: ComputeEngine, *, groups: bool = False) -> None:
-    """Ask for the deletion of every instance that the loop has made, those of groups by their group. Raises CloudError,
-    and SetupError where the list is not complete."""
+    """Request the deletion of every instance that the loop has made; `groups`: also of groups with their instances.
+    Raises CloudError, and SetupError where the list is not complete."""
     if groups:
         for group in cloud.groups()[0]:
             cloud.delete_group(group.name, request=str(uuid.uuid4()))
             log(f"deleted {group.name}")
     listing = cloud.instances()
     for instance in listing.instances:
-        if instance.labels.get(MADE_BY) == OURS:
+        if instance.made_by_loop:
             cloud.delete(instance.name, request=str(uuid.uuid4()))
             log(f"deleted {instance.name}")
     if listing.partial:
@@ -182,8 +184,8 @@ def delete_instances(cloud: ComputeEngine, *, groups: bool = False) -> None:
 
 
 @contextmanager
-def held() -> Generator[None]:
-    """Keep the loop from changing anything meanwhile: Slurm's files are about to change."""
+def hold_loop() -> Generator[None]:
+    """Keep the loop from changing anything in this context, in which Slurm's files change."""
     LOCK.parent.mkdir(exist_ok=True)
     with LOCK.open("w") as lock:
         if not take_lock(lock, seconds=HOLD_SECONDS):
@@ -194,7 +196,7 @@ def held() -> Generator[None]:
 
 
 def run() -> None:
-    """The service: passes for ever, at once on a request."""
+    """Run the service: one pass after the other, at once after a request."""
     settings: Reconcile | None = read_json(loop.SETTINGS, None)
     if settings is None:
         raise SetupError(f"{loop.SETTINGS} can't be read: run `up`")
@@ -202,108 +204,91 @@ def run() -> None:
     LOCK.parent.mkdir(exist_ok=True)
     reconcile = loop.Loop(settings, cloud=ComputeEngine(settings["cloud"]), slurm=Slurm())
     while True:
-        began, used = time.monotonic(), _processor()
+        began, cpu_before = time.monotonic(), _cpu_seconds()
         take_requests(reconcile, REQUESTS)
         with LOCK.open("w") as lock:
             locked = not take_lock(lock)
             # Without elastic nodes there is no cloud to compare with.
-            busy = bool(settings["nodesets"]) and reconcile.turn(locked=locked)
+            busy = bool(settings["nodesets"]) and reconcile.run_pass(locked=locked)
             if settings["mode"] == "act" and not locked and not loop.PAUSED.exists():
                 _keep_spares(settings)
-        _wait(began, pause(_processor() - used, busy=busy))
+        _wait(began, pause_seconds(_cpu_seconds() - cpu_before, busy=busy))
 
 
 def _keep_spares(settings: Reconcile) -> None:
     try:
-        wanted = settings.get("spares", {})
-        states = {name: row["states"] for name, row in scheduler.states().items()} if wanted else {}
-        reservations.keep_spares(wanted, states)
+        spares = settings.get("spares", {})
+        states = {name: row["states"] for name, row in scheduler.states().items()} if spares else {}
+        reservations.keep_spares(spares, states)
     except SetupError as error:
         log(printable(f"spare nodes: {error}"))
 
 
-def pause(used: float, *, busy: bool) -> float:
-    """Seconds until the next pass, after one that has used so many of a processor. A pure function."""
-    return min(max(BUSY_SECONDS, SHARE * used), BUSY_MOST) if busy else max(IDLE_SECONDS, SHARE * used)
+def pause_seconds(cpu_seconds: float, *, busy: bool) -> float:
+    """Return the seconds until the next pass, after one with this CPU time. A pure function."""
+    seconds = max(BUSY_SECONDS if busy else IDLE_SECONDS, CPU_FACTOR * cpu_seconds)
+    return min(seconds, MAX_BUSY_SECONDS) if busy else seconds
 
 
-def _processor() -> float:
-    """Seconds of a processor that this process has used, and those that it has started."""
+def _cpu_seconds() -> float:
+    """Return the CPU time of this process and its children."""
     return sum(os.times()[:4])
 
 
 def _wait(began: float, seconds: float) -> None:
-    """Wait for so long, or until there is a request."""
-    end, least = time.monotonic() + seconds, began + LEAST_SECONDS
+    """Wait for this many seconds, or until there is a request."""
+    end, earliest = time.monotonic() + seconds, began + MIN_SECONDS
     while time.monotonic() < end:
         time.sleep(POLL_SECONDS)
-        if time.monotonic() > least and any(not name.startswith(".") for name in os.listdir(REQUESTS)):  # noqa: PTH208
+        if time.monotonic() > earliest and any(not name.startswith(".") for name in os.listdir(REQUESTS)):  # noqa: PTH208
             return
 
 
-def take_requests(reconcile: loop.Loop, place: Path) -> None:
-    """Read requests, and delete them: this pass sees in Slurm what they ask for."""
-    for path in sorted(place.iterdir()):
+def take_requests(reconcile: loop.Loop, requests: Path) -> None:
+    """Read requests and delete them. The next pass reads in Slurm what they ask for."""
+    for path in sorted(requests.iterdir()):
         if path.name.startswith("."):
             continue
         text, at = "", time.time()
         try:
             with open_regular(path) as file:
-                text, at = file.read(LONGEST).decode(errors="replace"), os.fstat(file.fileno()).st_mtime
+                text, at = file.read(MAX_REQUEST_BYTES).decode(errors="replace"), os.fstat(file.fileno()).st_mtime
         except OSError:
-            pass  # no file of ours: only deleted
+            pass  # not a file that these programs wrote: it is only deleted
         path.unlink(missing_ok=True)
         kind, _, hosts = text.strip().partition(" ")
         if kind == "lift":
             reconcile.lift()
         elif kind in KINDS:
-            reconcile.asked(kind, printable(hosts), at)
+            reconcile.journal_request(kind, printable(hosts), at)
 
 
 def status() -> dict[str, Any]:
-    """Return what the loop last wrote of itself, for `./hpc status`; empty where there is no loop."""
+    """Return the status that the loop wrote last, for `./hpc status`; empty where there is no loop."""
     return read_json(loop.FOLDER / "status.json", {}) if loop.SETTINGS.exists() else {}
 
 
-def _wake(kind: str) -> None:
-    write(REQUESTS / kind, f"{kind}\n", mode=0o600, quiet=True)
-
-
-def _pause() -> None:
-    write(loop.PAUSED, "")
-    _wake("pause")
-
-
-def _unpause() -> None:
-    loop.PAUSED.unlink(missing_ok=True)
-    _wake("unpause")
-
-
-COMMANDS = {
-    "run": run,
-    "status": lambda: sys.stdout.write(json.dumps(status(), indent=1) + "\n"),
-    "lift": lambda: _wake("lift"),
-    "pause": _pause,
-    "unpause": _unpause,
-}
-
-
 def main(arguments: list[str]) -> int:
-    """The command; its exit code."""
-    if len(arguments) != 1 or arguments[0] not in COMMANDS:
+    """Run the command and return its exit code."""
+    if len(arguments) != 1 or arguments[0] not in ("run", "status", "lift", "pause", "unpause"):
         sys.stderr.write(str(__doc__))
         return 2
     if os.geteuid() != 0:
         sys.stderr.write(f"{NAME}: run it as root\n")
         return 1
+    (command,) = arguments
     try:
-        COMMANDS[arguments[0]]()
+        if command == "run":
+            run()
+        elif command == "status":
+            sys.stdout.write(json.dumps(status(), indent=1) + "\n")
+        else:
+            if command == "pause":
+                write(loop.PAUSED, "")
+            elif command == "unpause":
+                loop.PAUSED.unlink(missing_ok=True)
+            write(REQUESTS / command, f"{command}\n", mode=0o600, quiet=True)
     except (SetupError, OSError) as error:
         sys.stderr.write(printable(f"{NAME}: {error}\n"))
         return 1
     return 0
-
-
-def version(folder: Path = Path(__file__).parent) -> str:
-    """A hash of the loop's own files: with another one, the service is started again."""
-    return hashlib.sha256(b"".join(path.read_bytes() for path in sorted(folder.glob("*.py")))).hexdigest()

@@ -264,4 +264,4 @@ class TestLoop:
         os.utime(tmp_path / "n.json", (5, 5))
         sick = "hpc-health: gpu-xid: Xid 79"
         node = Node("n", "gpu", elastic=True, states=frozenset({"IDLE", "DRAIN"}), reason=sick, by="root")
-        assert slurmctld.health_of({"n": node}) == ({"n": found} if found else {})
+        assert slurmctld.last_checks({"n": node}) == ({"n": found} if found else {})

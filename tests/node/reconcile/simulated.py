@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from interface import Reconcile, ReconcileTemplate
-from reconcile.compute_engine import CloudError, ComputeEngine, Kind, kind_of
+from reconcile.compute_engine import CloudError, ComputeEngine, ErrorKind, kind_of
 from reconcile.loop import Loop
 from reconcile.service import BUSY_SECONDS, IDLE_SECONDS
 from reconcile.slurmctld import Slurm
@@ -280,7 +280,6 @@ class Cluster:
             cloud=InProcess(self),
             slurm=self.slurm,
             folder=self.folder,
-            paused=self.folder / "paused",
             clock=lambda: self.now,
             at_once=1,
         )
@@ -313,7 +312,7 @@ class Cluster:
                     self.slurm.registered.add(name)
             self.slurm.step()
             try:
-                busy = self.loop.turn()
+                busy = self.loop.run_pass()
             except KilledError:
                 self.restart()
             self._check()
@@ -345,7 +344,7 @@ class InProcess(ComputeEngine):
         super().__init__(cluster.settings["cloud"])
         self.cluster = cluster
 
-    def _ask(
+    def _send(
         self, method: str, path: str, query: dict[str, str] | None = None, body: dict[str, Any] | None = None
     ) -> dict[str, Any]:
         cluster, fake = self.cluster, self.cluster.fake
@@ -362,11 +361,11 @@ class InProcess(ComputeEngine):
         elif kind == "hangs":
             fake.faults["instances.insert"] = fake.faults["groups.insert"] = Fault(never=True)
         elif kind == "503":
-            raise CloudError(Kind.TRANSIENT, "backendError", "503")
+            raise CloudError(ErrorKind.TRANSIENT, "backendError", "503")
         elif kind == "429":
-            raise CloudError(Kind.RATE_LIMIT, "rateLimitExceeded", "429")
+            raise CloudError(ErrorKind.RATE_LIMIT, "rateLimitExceeded", "429")
         elif kind == "lost":
-            raise CloudError(Kind.TRANSIENT, "TimeoutError", "")
+            raise CloudError(ErrorKind.TRANSIENT, "TimeoutError", "")
         if path == "/aggregated/instances":
             cluster.partial = kind == "partial"
             fake.unreachable = ["zones/us-central1-a"] if cluster.partial else []
@@ -378,7 +377,7 @@ class InProcess(ComputeEngine):
         if kind == "killed" or len(fake.calls) in cluster.kill_at:
             raise KilledError
         if kind == "answer lost":
-            raise CloudError(Kind.TRANSIENT, "ConnectionResetError", "")
+            raise CloudError(ErrorKind.TRANSIENT, "ConnectionResetError", "")
         if status >= 400:
             row = found["error"]["errors"][0]
             raise CloudError(kind_of(row["reason"], row["message"], status), row["reason"], row["message"])

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 from interface import ReconcileCloud
 from reconcile import compute_engine
-from reconcile.compute_engine import CloudError, ComputeEngine, Kind, _epoch, kind_of
+from reconcile.compute_engine import CloudError, ComputeEngine, ErrorKind, _epoch, kind_of
 
 from lab.google.compute import QUOTA, FakeElastic, Fault
 from lab.google.http import Call, DroppedConnectionError, RefusalError
@@ -64,7 +64,7 @@ class TestInsert:
         assert insert(client, "c-gpu-0").name == insert(client, "c-gpu-0").name
         with pytest.raises(CloudError) as raised:
             insert(client, "c-gpu-0", request="another")
-        assert raised.value.kind is Kind.EXISTS
+        assert raised.value.kind is ErrorKind.EXISTS
 
     def test_many_come_all_or_none(self, client, fake):
         fake.capacity["gpu-spot"] = 3
@@ -75,7 +75,7 @@ class TestInsert:
         # The cause is of one of the instances, not of the whole.
         assert (found.done, found.error.kind, found.error.code) == (
             True,
-            Kind.STOCK_OUT,
+            ErrorKind.STOCK_OUT,
             "ZONE_RESOURCE_POOL_EXHAUSTED",
         )
         assert client.instances().instances == ()
@@ -86,7 +86,7 @@ class TestInsert:
     def test_a_template_that_is_gone_is_no_missing_instance(self, client):
         with pytest.raises(CloudError) as raised:
             insert(client, "c-gpu-0", template="projects/p/global/instanceTemplates/old")
-        assert raised.value.kind is Kind.TEMPLATE_GONE
+        assert raised.value.kind is ErrorKind.TEMPLATE_GONE
 
     def test_an_operations_error_has_its_kind(self, client, fake):
         fake.faults["instances.insert"] = Fault(errors=[QUOTA])
@@ -94,14 +94,14 @@ class TestInsert:
         client.instances()
         error = client.operation(operation.name).error
         assert error is not None
-        assert error.kind is Kind.QUOTA
+        assert error.kind is ErrorKind.QUOTA
 
 
 class TestList:
     def test_pages_are_read_to_the_end(self, client, fake, monkeypatch):
         for number in range(5):
             insert(client, f"c-gpu-{number}", request=str(number))
-        monkeypatch.setattr("reconcile.compute_engine.PAGE", 2)
+        monkeypatch.setattr("reconcile.compute_engine.PAGE_SIZE", 2)
         found = client.instances()
         assert (len(found.instances), found.partial) == (5, "")
 
@@ -150,7 +150,7 @@ class TestOthers:
         fake.reportable = False
         with pytest.raises(CloudError) as raised:
             client.report_faulty("c-gpu-0", "gpu-xid: 79", request="g")
-        assert raised.value.kind is Kind.INVALID
+        assert raised.value.kind is ErrorKind.INVALID
 
     def test_a_reset_is_an_operation(self, client, fake):
         booted: list[str] = []
@@ -166,32 +166,33 @@ class TestErrors:
     @pytest.mark.parametrize(
         ("code", "message", "status", "kind"),
         [
-            ("ZONE_RESOURCE_POOL_EXHAUSTED_WITH_DETAILS", "", 0, Kind.STOCK_OUT),
-            ("insufficientCapacity", "", 503, Kind.STOCK_OUT),
-            ("backendError", "", 503, Kind.TRANSIENT),
-            ("quotaExceeded", "Quota exceeded", 403, Kind.QUOTA),
-            ("rateLimitExceeded", "Quota exceeded for quota metric 'Queries'", 403, Kind.RATE_LIMIT),
-            ("", "", 429, Kind.RATE_LIMIT),
-            ("RESOURCE_EXHAUSTED", "Quota exceeded for quota metric 'Queries'", 429, Kind.RATE_LIMIT),
-            ("RESOURCE_EXHAUSTED", "", 0, Kind.STOCK_OUT),
-            ("IP_SPACE_EXHAUSTED", "", 0, Kind.QUOTA),
-            ("forbidden", "Required 'compute.instances.create' permission", 403, Kind.PERMISSION),
-            ("UNSUPPORTED_OPERATION", "reservation r does not have available resources", 0, Kind.RESERVATION_FULL),
+            ("ZONE_RESOURCE_POOL_EXHAUSTED_WITH_DETAILS", "", 0, ErrorKind.STOCK_OUT),
+            ("insufficientCapacity", "", 503, ErrorKind.STOCK_OUT),
+            ("backendError", "", 503, ErrorKind.TRANSIENT),
+            ("quotaExceeded", "Quota exceeded", 403, ErrorKind.QUOTA),
+            ("rateLimitExceeded", "Quota exceeded for quota metric 'Queries'", 403, ErrorKind.RATE_LIMIT),
+            ("", "", 429, ErrorKind.RATE_LIMIT),
+            ("RESOURCE_EXHAUSTED", "Quota exceeded for quota metric 'Queries'", 429, ErrorKind.RATE_LIMIT),
+            ("RESOURCE_EXHAUSTED", "", 0, ErrorKind.STOCK_OUT),
+            ("IP_SPACE_EXHAUSTED", "", 0, ErrorKind.QUOTA),
+            ("forbidden", "Required 'compute.instances.create' permission", 403, ErrorKind.PERMISSION),
+            ("UNSUPPORTED_OPERATION", "reservation r does not have available resources", 0, ErrorKind.RESERVATION_FULL),
             # Messages as Kubernetes' autoscaler knows them.
-            ("", "Specified reservation 'r' does not have available resources", 0, Kind.RESERVATION_FULL),
-            ("", "No available resources in specified reservations 'r'", 0, Kind.RESERVATION_FULL),
+            ("", "Specified reservation 'r' does not have available resources", 0, ErrorKind.RESERVATION_FULL),
+            ("", "No available resources in specified reservations 'r'", 0, ErrorKind.RESERVATION_FULL),
             ("", "a reservation with status: CREATING, as it requires reservation to be in READY state", 0,
-             Kind.RESERVATION_FULL),
-            ("", "Specified reservation 'r' does not exist.", 0, Kind.INVALID),
-            ("", "Zone does not currently have sufficient capacity for the requested resources", 0, Kind.STOCK_OUT),
+             ErrorKind.RESERVATION_FULL),
+            ("", "Specified reservation 'r' does not exist.", 0, ErrorKind.INVALID),
+            ("", "Zone does not currently have sufficient capacity for the requested resources", 0,
+             ErrorKind.STOCK_OUT),
             ("CONDITION_NOT_MET", "Constraint constraints/compute.vmExternalIpAccess violated for project 1.", 0,
-             Kind.INVALID),
-            ("REGIONAL_QUOTA", "", 0, Kind.QUOTA),
-            ("notFound", "no projects/p/zones/z/instances/i", 404, Kind.NOT_FOUND),
-            ("notFound", "no projects/p/global/instanceTemplates/t", 404, Kind.TEMPLATE_GONE),
-            ("alreadyExists", "", 409, Kind.EXISTS),
-            ("invalid", "", 400, Kind.INVALID),
-            ("", "", 500, Kind.TRANSIENT),
+             ErrorKind.INVALID),
+            ("REGIONAL_QUOTA", "", 0, ErrorKind.QUOTA),
+            ("notFound", "no projects/p/zones/z/instances/i", 404, ErrorKind.NOT_FOUND),
+            ("notFound", "no projects/p/global/instanceTemplates/t", 404, ErrorKind.TEMPLATE_GONE),
+            ("alreadyExists", "", 409, ErrorKind.EXISTS),
+            ("invalid", "", 400, ErrorKind.INVALID),
+            ("", "", 500, ErrorKind.TRANSIENT),
         ],
     )  # fmt: skip
     def test_by_reason_and_code(self, code, message, status, kind):
@@ -205,7 +206,7 @@ class TestErrors:
         fake.before = fails
         with pytest.raises(CloudError) as raised:
             client.instances()
-        assert raised.value.kind is Kind.TRANSIENT
+        assert raised.value.kind is ErrorKind.TRANSIENT
 
     def test_a_token_file_that_is_missing_is_named(self, client, tmp_path):
         (tmp_path / "token").unlink()

@@ -26,12 +26,12 @@ from reconcile.decision import (
     Node,
     Pending,
     Repair,
-    Seen,
+    StateAge,
     World,
     decide,
-    observe,
+    first_rule,
     restrain,
-    rule_of,
+    state_ages,
 )
 
 from tests.node.reconcile.simulated import settings
@@ -68,7 +68,7 @@ def world(
         nodes[NAME] = Node(NAME, "gpu", elastic, frozenset(states.split("+")), reason, by, jobs)
     one = Instance(NAME, "z", status, created, "1", machine_type, host, maintenance, reschedules, fault, dict(labels))
     found = World(NOW, nodes, {NAME: (one,)} if status else {}, settings(8)["nodesets"], **more)
-    (seen,) = (observe({}, found) or {NAME: None}).values()
+    (seen,) = (state_ages({}, found) or {NAME: None}).values()
     if seen is None:
         return found
     since = NOW - lasted
@@ -278,7 +278,7 @@ CASES += [
 
 @pytest.mark.parametrize(("rule", "found"), CASES, ids=[f"{rule}-{number}" for number, (rule, _) in enumerate(CASES)])
 def test_a_rule_by_its_case(rule: str, found: World) -> None:
-    assert rule_of(Case(found, NAME)).id == rule
+    assert first_rule(Case(found, NAME)).id == rule
 
 
 def test_every_rule_has_a_case() -> None:
@@ -337,7 +337,7 @@ def test_what_no_world_leads_to(found: World, left: int) -> None:
     mine = [action for action in actions if NAME in action.nodes and action.do is not Do.ALERT]
     if node:
         held = node.states & {"DRAIN", "DOWN", "FAIL"} and node.by in ("bob", "root")
-        persons = held and not node.reason.startswith((decision.HEALTH, NEW, *decision.LOOPS))
+        persons = held and not node.reason.startswith((decision.HEALTH, NEW, *decision.LOOP_REASONS))
         hands_off = any(state.startswith(("REBOOT", "MAINTENANCE")) for state in node.states)
         assert not (mine and (persons or hands_off)), "what a person holds, reboots or maintains is not touched"
     for action in mine:
@@ -345,7 +345,7 @@ def test_what_no_world_leads_to(found: World, left: int) -> None:
             assert found.instances[NAME][0].labels.get("hpc-made-by") == "reconcile"
         if action.do is Do.DELETE and node and found.instances[NAME][0].status != "PENDING":
             assert any(state == "DOWN" or state.startswith("POWER") for state in node.states), "it is not in service"
-    done, kept = restrain(actions, found, left=left)
+    done, kept = restrain(actions, found, remaining=left)
     assert sum(decision.BY_ID[action.rule].counts and action.do is not Do.ALERT for action in done) <= left
     assert sorted(map(str, [*done, *(action for one in kept for action in one.actions)])) == sorted(map(str, actions))
 
@@ -368,37 +368,37 @@ class TestTogether:
         found = World(
             NOW, nodes, {n: (Instance(n, "z", "RUNNING", labels=old),) for n in names}, settings(8)["nodesets"], 0.25
         )
-        done, held = restrain(decide(found), found, left=100)
+        done, held = restrain(decide(found), found, remaining=100)
         assert (len(done), [len(one.actions) for one in held]) == (2, [6])
         nodes["c-gpu-7"] = replace(nodes["c-gpu-7"], states=frozenset({"IDLE", "POWERING_DOWN"}))
         found = replace(found, nodes=nodes, instances={n: found.instances[n] for n in names[:7]})
-        assert len([action for action in restrain(decide(found), found, left=100)[0] if action.do is Do.ASAP]) == 1
+        assert len([action for action in restrain(decide(found), found, remaining=100)[0] if action.do is Do.ASAP]) == 1
         # Nodes that a person has drained do not keep others from it.
         held = {n: replace(nodes[n], states=frozenset({"IDLE", "DRAIN"}), reason="mine", by="bob") for n in names[:4]}
         found = replace(found, nodes={**nodes, **held})
-        assert len([action for action in restrain(decide(found), found, left=100)[0] if action.do is Do.ASAP]) == 1
+        assert len([action for action in restrain(decide(found), found, remaining=100)[0] if action.do is Do.ASAP]) == 1
 
     def test_a_host_with_a_fault_takes_no_more_jobs_though_other_nodes_are_out_of_service(self):
         found = beside(world("ALLOCATED", "RUNNING", maintenance="PENDING", fault="FAILURE_GPU", jobs=("7",)), 3)
         out = replace(found.nodes["c-gpu-1"], states=frozenset({"IDLE", "DRAIN"}), reason=SICK)
         found = replace(found, nodes={**found.nodes, "c-gpu-1": out})
-        done, held = restrain(decide(found), found, left=100)
+        done, held = restrain(decide(found), found, remaining=100)
         assert ([action.rule for action in done if NAME in action.nodes], held) == (["fault-elastic"], [])
 
 
 def test_what_lasted_until_a_clock_was_set_back_lasts_from_then_on():
-    before = observe({}, world(ASLEEP, "RUNNING"))
-    (seen,) = observe(before, replace(world(ASLEEP, "RUNNING"), now=NOW - DAY)).values()
+    before = state_ages({}, world(ASLEEP, "RUNNING"))
+    (seen,) = state_ages(before, replace(world(ASLEEP, "RUNNING"), now=NOW - DAY)).values()
     assert (seen.since, seen.power_since, seen.passes) == (NOW - DAY, NOW - DAY, 2)
 
 
 def test_how_long_a_state_has_lasted():
     first = world(UP, "RUNNING")
-    seen = observe({}, first)
+    seen = state_ages({}, first)
     assert (seen[NAME].passes, seen[NAME].since) == (1, NOW)
     later = replace(first, now=NOW + 30)
-    again = observe(seen, later)
+    again = state_ages(seen, later)
     assert (again[NAME].passes, again[NAME].since) == (2, NOW)
     off = replace(world(OFF, "RUNNING"), now=NOW + 60)
-    found = observe(again, off)
-    assert found[NAME] == Seen("RUNNING", "POWERING_DOWN", NOW + 60, 1, "POWERING_DOWN", NOW + 60, "up")
+    found = state_ages(again, off)
+    assert found[NAME] == StateAge("RUNNING", "POWERING_DOWN", NOW + 60, 1, "POWERING_DOWN", NOW + 60, "up")

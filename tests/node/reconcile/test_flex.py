@@ -1,7 +1,8 @@
 """Flex start in a cluster whose time is simulated: a job's machines come together, end with it, and leave nothing."""
 
 import pytest
-from reconcile import flex
+from reconcile.slurmctld import Slurm
+from slurm import reservations
 
 from tests.node.reconcile.simulated import FLEX, SPOT, Cluster, states
 
@@ -206,8 +207,8 @@ def test_groups_of_others_are_left_alone(cluster):
 
 def test_reservations_of_ends_are_the_loops_own(monkeypatch):
     kept = []
-    monkeypatch.setattr(flex.reservations, "keep", lambda wanted, owned: kept.append((wanted, owned)))
-    flex.keep_ends({"c-gpu-0": 1000.0})
+    monkeypatch.setattr(reservations, "keep", lambda wanted, owned: kept.append((wanted, owned)))
+    Slurm().keep_ends({"c-gpu-0": 1000.0})
     ((wanted, owned),) = kept
     assert wanted == {"hpc-until-c-gpu-0": ("c-gpu-0", 1000.0, 60)}
     # Those of static nodes are `up`'s.

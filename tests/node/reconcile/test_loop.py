@@ -7,8 +7,8 @@ import os
 import pytest
 from health.acceptance import NO_PARTNER, UNDER_WAY
 from reconcile import decision, loop, service
-from reconcile.compute_engine import CloudError, Kind, Listing, Operation
-from reconcile.decision import LOOPS, NEW, Health, Pending
+from reconcile.compute_engine import CloudError, ErrorKind, Listing, Operation
+from reconcile.decision import LOOP_REASONS, NEW, Health, Pending
 from reconcile.loop import plain
 from system import cluster_state
 from system.host import SetupError, write
@@ -138,7 +138,7 @@ class TestRepaired:
             return mode
 
         monkeypatch.setattr(cluster.slurm, "measure", measure)
-        monkeypatch.setattr(loop, "health_of", lambda _: {"c-gpu-0": Health(cluster.now, failed=False, passes=2)})
+        monkeypatch.setattr(loop, "last_checks", lambda _: {"c-gpu-0": Health(cluster.now, failed=False, passes=2)})
         cluster.run(6)
         assert set(asked) == {"c-gpu-0"}
         assert ("DRAIN" not in node.states) == resumed
@@ -223,7 +223,7 @@ class TestCapacity:
         assert cluster.slurm.jobs["1"].done
 
     def test_reasons_of_the_loop_are_known_again_as_scontrol_takes_them(self):
-        assert [reason for reason in LOOPS if plain(reason) != reason] == []
+        assert [reason for reason in LOOP_REASONS if plain(reason) != reason] == []
 
     def test_a_brake_is_lifted(self, cluster):
         cluster.fake.capacity |= {"t-spot": 0, "t-demand": 0}
@@ -268,7 +268,7 @@ class TestBrakes:
     def test_while_up_changes_nodes_nothing_is_done(self, cluster):
         cluster.slurm.submit("1", 1, 60)
         cluster.slurm.step()
-        cluster.loop.turn(locked=True)
+        cluster.loop.run_pass(locked=True)
         assert cluster.instances == {}
 
     def test_nothing_is_set_down_while_slurmctld_is_young(self, cluster):
@@ -310,17 +310,17 @@ class TestCost:
         assert len(cluster.slurm.registered) == 200
         cluster.run(60)
         before, asked = (tmp_path / "record.json").stat(), len(cluster.fake.calls)
-        assert not cluster.loop.turn()
+        assert not cluster.loop.run_pass()
         assert len(cluster.fake.calls) - asked == 1
         assert (tmp_path / "record.json").stat().st_ino == before.st_ino
 
     @pytest.mark.parametrize("used", [0.01, 0.2, 1.0])
     def test_at_rest_the_loop_takes_less_than_a_fiftieth_of_a_core(self, used):
-        assert used / service.pause(used, busy=False) < 0.02
+        assert used / service.pause_seconds(used, busy=False) < 0.02
 
     def test_nodes_that_come_and_go_do_not_wait_for_long(self):
-        assert service.pause(0.01, busy=True) == 3
-        assert service.pause(1.0, busy=True) == 10
+        assert service.pause_seconds(0.01, busy=True) == 3
+        assert service.pause_seconds(1.0, busy=True) == 10
 
 
 class TestBadNights:
@@ -397,7 +397,7 @@ class TestBadNights:
 
     def test_a_deletion_that_is_refused_is_asked_for_ever_less_often(self, cluster, monkeypatch):
         cluster.loop.cloud.insert(["c-gpu-5"], template="x/t-spot", nodeset="gpu", request="lost")
-        refused = CloudError(Kind.PERMISSION, "forbidden", "")
+        refused = CloudError(ErrorKind.PERMISSION, "forbidden", "")
 
         def delete(*_: object, **__: object) -> None:
             raise refused
@@ -417,7 +417,7 @@ class TestBadNights:
 
     def test_a_request_may_fail_after_its_node_has_left_the_stack(self, cluster):
         cluster.loop.record.pending["c-gpu-9"] = Pending("create", "op-1", cluster.now, "spot")
-        failed = CloudError(Kind.STOCK_OUT, "STOCKOUT", "")
+        failed = CloudError(ErrorKind.STOCK_OUT, "STOCKOUT", "")
         cluster.loop.cloud.operation = lambda name: Operation(name, done=True, error=failed)
         cluster.run(10)
         assert cluster.loop.record.pending == {}
@@ -561,7 +561,7 @@ class TestRepair:
         sick.run(60)
         monkeypatch.setattr(loop, "JOURNAL_BYTES", 2000)
         for _ in range(100):
-            sick.loop.asked("resume", "c-gpu-[1-7]", sick.now)
+            sick.loop.journal_request("resume", "c-gpu-[1-7]", sick.now)
         files = [sick.folder / name for name in ("journal.jsonl.1", "journal.jsonl")]
         lines = "".join(file.read_text() for file in files)
         assert len(lines) < 5000

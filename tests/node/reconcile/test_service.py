@@ -20,7 +20,7 @@ def cluster(tmp_path: Path) -> Cluster:
 
 
 def test_a_program_of_slurmctld_leaves_a_request_and_always_succeeds(tmp_path, cluster):
-    text = service.REQUEST.replace(str(service.REQUESTS), str(tmp_path / "requests"))
+    text = service.REQUEST_PROGRAM.replace(str(service.REQUESTS), str(tmp_path / "requests"))
     for kind in service.KINDS:
         program = tmp_path / kind
         program.write_text(text)
@@ -101,7 +101,7 @@ def test_a_partial_list_does_not_pass_for_the_end(cluster):
 
 def test_up_keeps_the_loop_from_acting(tmp_path, monkeypatch):
     monkeypatch.setattr(service, "LOCK", tmp_path / "run" / "lock")
-    with service.held(), (tmp_path / "run" / "lock").open("w") as lock:
+    with service.hold_loop(), (tmp_path / "run" / "lock").open("w") as lock:
         assert not take_lock(lock)
     with (tmp_path / "run" / "lock").open("w") as lock:
         assert take_lock(lock)
@@ -109,7 +109,7 @@ def test_up_keeps_the_loop_from_acting(tmp_path, monkeypatch):
 
 def test_slurm_conf_names_the_programs():
 
-    assert [str(service.PROGRAMS / kind) for kind in (*service.KINDS, service.AWAITS)] == [
+    assert [str(service.PROGRAMS / kind) for kind in (*service.KINDS, service.AWAIT_NODES)] == [
         paths.RESUME,
         paths.SUSPEND,
         paths.RESUME_FAILED,
@@ -124,7 +124,7 @@ class TestWaitForNodes:
     def run(self, tmp_path: Path):
         program = tmp_path / "await-nodes"
         program.write_text(
-            service.AWAIT_NODES.replace('sleep "$pause"', f"echo slept >>{tmp_path}/slept; . {tmp_path}/next")
+            service.AWAIT_PROGRAM.replace('sleep "$pause"', f"echo slept >>{tmp_path}/slept; . {tmp_path}/next")
         )
         program.chmod(0o755)
         (tmp_path / "next").write_text("")
