@@ -1,24 +1,32 @@
-"""`./hpc backend init nebius`, `backend init gcs`, `backend list` and `env`."""
+"""`./hpc backend init nebius`, `backend init gcs`, `backend list` and `env`.
 
+`backend init` keeps a record of each bucket on this machine: where the bucket is, and its access key, whose secret the
+cloud returns only once. A record is a file in the folder `backends` of `HPC_HOME`, readable by its owner only.
+"""
+
+import json as jsonlib
 import os
 import re
 import shlex
 from collections.abc import Mapping, Sequence
-from datetime import timedelta
+from dataclasses import asdict
+from datetime import datetime, timedelta
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
-from typing import Annotated
+from typing import Annotated, Any
 
 from typer import Option
 
-from cli import ROOT, buckets, console, options
+from cli import ROOT, console, options
 from cli.errors import CliError
-from cli.stack import project, pulumi_program, stack_config, state_dir
-from cli.stack import project as hpc_project
+from cli.stack import project as stack_project
+from cli.stack import pulumi_program, stack_config, state_dir
 from cli.stack.stackfile import StackFile
+from cluster.config import ClusterConfig
+from cluster.platforms import registry
 from cluster.printable import one_line
-from components.state_bucket import Backend, Environment, parse_version
+from components.state_bucket import Backend, Environment, Key, Record, parse_version
 
 _Stack = Annotated[
     str | None, Option("--stack", metavar="STACK", help="Take what is not given from this stack's file.")
@@ -56,18 +64,17 @@ def nebius(
     expires. What exists is used as it is: a second run changes nothing. The key is kept in HPC_HOME, readable by you
     only, and renewed by `./hpc env` when it expires.
     """
-    config = stack_config.parse(hpc_project.require_file(stack)) if stack else None
-    asked = buckets.module("nebius").record(
-        config,
+    record = _bucket_module("nebius").record(
+        _config_of(stack),
         tenant=tenant,
         project=project,
         region=region,
         name=name,
         account=service_account,
-        lifetime=_time(expires),
-        known=buckets.load,
+        lifetime=_lifetime(expires),
+        known=load_record,
     )
-    _init(buckets.backend(asked), dry_run=dry_run, json=json, show_secrets=show_secrets, write=write)
+    _init(_backend_of(record), dry_run=dry_run, json=json, show_secrets=show_secrets, write=write)
 
 
 def gcs(
@@ -89,9 +96,10 @@ def gcs(
     It has uniform access, public access prevention, and a rule that deletes the oldest versions. What exists is used as
     it is: a second run changes nothing.
     """
-    config = stack_config.parse(hpc_project.require_file(stack)) if stack else None
-    asked = buckets.module("gcs").record(config, project=project, bucket=bucket, location=location, keep=keep)
-    _init(buckets.backend(asked), dry_run=dry_run, json=json, show_secrets=show_secrets, write=write)
+    record = _bucket_module("gcs").record(
+        _config_of(stack), project=project, bucket=bucket, location=location, keep=keep
+    )
+    _init(_backend_of(record), dry_run=dry_run, json=json, show_secrets=show_secrets, write=write)
 
 
 def list_(*, json: options.Json = False) -> None:
@@ -103,7 +111,7 @@ def list_(*, json: options.Json = False) -> None:
             "project": record.project,
             "expires": record.key.expires.isoformat() if record.key and record.key.complete else "",
         }
-        for record in buckets.load_all()
+        for record in load_records()
     ]
     if json:
         console.json(rows)
@@ -112,6 +120,10 @@ def list_(*, json: options.Json = False) -> None:
         console.table([("BUCKET", "KIND", "PROJECT", "KEY VALID UNTIL"), *table])
     else:
         console.note("There are no state buckets yet: create one with ./hpc backend init nebius|gcs")
+
+
+def _config_of(stack: str | None) -> ClusterConfig | None:
+    return stack_config.parse(stack_project.require_file(stack)) if stack else None
 
 
 def _init(backend: Backend, *, dry_run: bool, json: bool, show_secrets: bool, write: Path | None) -> None:
@@ -124,12 +136,11 @@ def _init(backend: Backend, *, dry_run: bool, json: bool, show_secrets: bool, wr
         steps.append(step)
         if not json:
             console.line(f"{step.done.value:<10} {step.what}" + (f": {step.detail}" if step.detail else ""))
-    found = environment_of_bucket(backend)
-    hidden = frozenset() if show_secrets else found.secret
-    shown = {name: "[secret]" if name in hidden else value for name, value in found.variables.items()}
+    environment = _environment_of_bucket(backend)
+    shown = _with_hidden(environment.variables, frozenset() if show_secrets else environment.secret)
     if write is not None and not dry_run:
         try:
-            state_dir.write_private(write, "".join(f"{line}\n" for line in exports(found.variables)))
+            state_dir.write_private(write, "".join(f"{line}\n" for line in exports(environment.variables)))
         except OSError as error:
             raise CliError(f"{write}: can't be written: {error.strerror}.") from None
         console.note(f"Wrote {write}: it has the secret key. Load it with: source {write}")
@@ -140,8 +151,8 @@ def _init(backend: Backend, *, dry_run: bool, json: bool, show_secrets: bool, wr
         return
     console.line(f"backend URL: {shown['PULUMI_BACKEND_URL']}")
     if show_secrets:
-        console.lines(exports(found.variables))
-    for note in found.notes:
+        console.lines(exports(environment.variables))
+    for note in environment.notes:
         console.note(note)
     if dry_run:
         console.note("Nothing was changed (--dry-run).")
@@ -149,12 +160,12 @@ def _init(backend: Backend, *, dry_run: bool, json: bool, show_secrets: bool, wr
         console.note(f'Use it in this shell: eval "$(./hpc env STACK --backend {backend.record.bucket})"')
 
 
-def _time(text: str) -> timedelta:
-    """A time such as 12h or 1d, from one hour to a year."""
-    if found := re.fullmatch("([0-9]{1,5})([hd])", text):
-        time = timedelta(**{"hours" if found[2] == "h" else "days": int(found[1])})
-        if timedelta(hours=1) <= time <= timedelta(days=365):
-            return time
+def _lifetime(text: str) -> timedelta:
+    """Parse a time such as 12h or 1d, from one hour to a year."""
+    if match := re.fullmatch("([0-9]{1,5})([hd])", text):
+        lifetime = timedelta(**{"hours" if match[2] == "h" else "days": int(match[1])})
+        if timedelta(hours=1) <= lifetime <= timedelta(days=365):
+            return lifetime
     raise CliError(f"--expires\n  given: {text!r}\n  allowed: 1h to 365d, in hours or days")
 
 
@@ -180,18 +191,40 @@ def env(
     Standard output has `export` lines only, notes are on standard error. An access key of the state bucket that has
     expired is renewed; otherwise nothing changes.
     """
-    file = project.require_file(stack)
+    file = stack_project.require_file(stack)
+    platform = stack_config.platform(file)
+    module = import_module(platform.environment) if platform and platform.environment else None
+    config = stack_config.parse(file) if module or not unset else None
+    bucket = _bucket_of_stack(file, backend, module.project(config) if module else "")
     if unset:
-        console.lines(f"unset {name}" for name in variable_names(file, backend))
+        names = [*(module.VARIABLES if module else ()), *(bucket.names if bucket else (_URL,)), _PASSPHRASE_FILE]
+        console.lines(f"unset {name}" for name in names)
         return
-    found = environment_of_stack(file, backend)
-    for note in found.notes:
+    cloud = module.environment(config) if module else Environment()
+    notes = list(cloud.notes)
+    credentials = platform.credentials if platform else None
+    if credentials and not credentials.found(file.settings or {}):
+        notes.insert(0, f"There are no {credentials.title} credentials here. To do: {credentials.todo}")
+    if bucket:
+        notes.append(f"State: bucket {bucket.record.bucket} ({bucket.title})")
+        if renewed := bucket.renew():
+            notes.append(renewed)
+        state = _environment_of_bucket(bucket)
+    else:
+        url, setting = state_dir.located(stack)
+        notes.append(f"State: {url} ({setting}). A bucket for it is created by: ./hpc backend init nebius|gcs")
+        state = Environment(variables={_URL: url})
+    variables = {**cloud.variables, **state.variables}
+    if not os.environ.get(_PASSPHRASE):
+        variables[_PASSPHRASE_FILE] = os.environ.get(_PASSPHRASE_FILE) or str(state_dir.passphrase_file())
+    for note in (*notes, *state.notes):
         console.note(note)
-    hidden = frozenset() if show_secrets or not (json or console.stdout().is_terminal) else found.secret
+    visible = show_secrets or not (json or console.stdout().is_terminal)
+    hidden = frozenset() if visible else cloud.secret | state.secret
     if json:
-        console.json({name: "[secret]" if name in hidden else value for name, value in found.variables.items()})
-        return
-    console.lines(exports(found.variables, hidden))
+        console.json(_with_hidden(variables, hidden))
+    else:
+        console.lines(exports(variables, hidden))
 
 
 _URL = "PULUMI_BACKEND_URL"
@@ -199,72 +232,30 @@ _PASSPHRASE = "PULUMI_CONFIG_PASSPHRASE"  # noqa: S105 - the name of a variable
 _PASSPHRASE_FILE = "PULUMI_CONFIG_PASSPHRASE_FILE"  # noqa: S105 - the name of a variable
 
 
-def environment_of_stack(file: StackFile, bucket: str | None) -> Environment:
-    """The variables of a stack. Raises CliError: the stack file has errors, or the bucket is not known."""
-    config = stack_config.parse(file)
-    module = _module(file)
-    chosen = _bucket(file, bucket, module.project(config) if module else "")
-    found = module.environment(config) if module else Environment()
-    notes = [*_credentials(file), *found.notes]
-    state = _state(file, chosen, notes)
-    variables = {**found.variables, **state.variables}
-    if not os.environ.get(_PASSPHRASE):
-        variables[_PASSPHRASE_FILE] = os.environ.get(_PASSPHRASE_FILE) or str(state_dir.passphrase_file())
-    return Environment(variables=variables, secret=found.secret | state.secret, notes=[*notes, *state.notes])
+def _bucket_of_stack(file: StackFile, chosen: str | None, project: str) -> Backend | None:
+    """Return the bucket that holds a stack's state: the chosen one, else that of its project, else the one in use."""
+    if chosen is not None:
+        record = load_record(chosen)
+        if record is None:
+            known = ", ".join(record.bucket for record in load_records()) or "none"
+            raise CliError(f"--backend\n  given: {chosen}\n  allowed: {known}\n  to do: ./hpc backend init nebius|gcs")
+        return _backend_of(record)
+    records = load_records()
+    own = [record for record in records if project and record.project == project]
+    if len(own) > 1:
+        listed = ", ".join(record.bucket for record in own)
+        raise CliError(f"project {project} has {len(own)} state buckets. Choose one with --backend: {listed}")
+    url = state_dir.backend(file.stack).partition("?")[0]
+    in_use = [record for record in records if url.partition("://")[2] == record.bucket]
+    return _backend_of((own or in_use)[0]) if own or in_use else None
 
 
-def environment_of_bucket(backend: Backend) -> Environment:
-    """The variables of a bucket alone."""
+def _environment_of_bucket(backend: Backend) -> Environment:
     return backend.environment(parse_version(pulumi_program.running_version()))
 
 
-def variable_names(file: StackFile, bucket: str | None) -> Sequence[str]:
-    """Names of all variables that `environment_of_stack` may set; no cloud is asked."""
-    module = _module(file)
-    chosen = _bucket(file, bucket, module.project(stack_config.parse(file)) if module else "")
-    return [*(module.VARIABLES if module else ()), *(chosen.names if chosen else (_URL,)), _PASSPHRASE_FILE]
-
-
-def _module(file: StackFile) -> ModuleType | None:
-    platform = stack_config.platform(file)
-    return import_module(platform.environment) if platform and platform.environment else None
-
-
-def _credentials(file: StackFile) -> list[str]:
-    platform = stack_config.platform(file)
-    wanted = platform.credentials if platform else None
-    if wanted is None or wanted.found(file.settings or {}):
-        return []
-    return [f"There are no {wanted.title} credentials here. To do: {wanted.todo}"]
-
-
-def _bucket(file: StackFile, given: str | None, project: str) -> Backend | None:
-    """The bucket that holds a stack's state: the given one, else that of its project, else the one in use."""
-    if given is not None:
-        record = buckets.load(given)
-        if record is None:
-            known = ", ".join(record.bucket for record in buckets.load_all()) or "none"
-            raise CliError(f"--backend\n  given: {given}\n  allowed: {known}\n  to do: ./hpc backend init nebius|gcs")
-        return buckets.backend(record)
-    rows = buckets.load_all()
-    own = [row for row in rows if project and row.project == project]
-    if len(own) > 1:
-        listed = ", ".join(row.bucket for row in own)
-        raise CliError(f"project {project} has {len(own)} state buckets. Choose one with --backend: {listed}")
-    url = state_dir.backend(file.stack).partition("?")[0]
-    in_use = [row for row in rows if url.partition("://")[2] == row.bucket]
-    return buckets.backend((own or in_use)[0]) if own or in_use else None
-
-
-def _state(file: StackFile, backend: Backend | None, notes: list[str]) -> Environment:
-    if backend is None:
-        url, setting = state_dir.located(file.stack)
-        notes.append(f"State: {url} ({setting}). A bucket for it is created by: ./hpc backend init nebius|gcs")
-        return Environment(variables={_URL: url})
-    notes.append(f"State: bucket {backend.record.bucket} ({backend.title})")
-    if said := backend.renew():
-        notes.append(said)
-    return environment_of_bucket(backend)
+def _with_hidden(variables: Mapping[str, str], hidden: frozenset[str]) -> dict[str, str]:
+    return {name: "[secret]" if name in hidden else value for name, value in variables.items()}
 
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -272,7 +263,7 @@ _PLAIN = frozenset(range(0x20, 0x7F)) - frozenset(b"'\\")
 
 
 def exports(variables: Mapping[str, str], hidden: frozenset[str] = frozenset()) -> Sequence[str]:
-    """The `export` lines of variables; a comment for a hidden one."""
+    """Return the `export` lines of variables, with a comment in place of each hidden one."""
     return [
         f"# export {name}=[secret]" if name in hidden else f"export {name}={quote(name, value)}"
         for name, value in variables.items()
@@ -280,7 +271,7 @@ def exports(variables: Mapping[str, str], hidden: frozenset[str] = frozenset()) 
 
 
 def quote(name: str, value: str) -> str:
-    """The value of a variable as one word of a shell, which evaluates to exactly this value.
+    """Quote the value of a variable as one word of a shell, which evaluates to exactly this value.
 
     Raises CliError: no variable can have this name or value.
     """
@@ -290,5 +281,65 @@ def quote(name: str, value: str) -> str:
         )
     if value == one_line(value):
         return shlex.quote(value)
-    given = os.fsencode(value)
-    return "$'" + "".join(chr(byte) if byte in _PLAIN else f"\\x{byte:02x}" for byte in given) + "'"
+    encoded = os.fsencode(value)
+    return "$'" + "".join(chr(byte) if byte in _PLAIN else f"\\x{byte:02x}" for byte in encoded) + "'"
+
+
+def _records_folder() -> Path:
+    return state_dir.directory() / "backends"
+
+
+def _record_file(bucket: str) -> Path:
+    return _records_folder() / f"{bucket}.json"
+
+
+def save_record(record: Record) -> None:
+    """Write a record atomically, mode 0600. Raises CliError: it can't be written."""
+    file = _record_file(record.bucket)
+    try:
+        state_dir.write_file(file, jsonlib.dumps(asdict(record), indent=2, default=datetime.isoformat) + "\n")
+    except OSError as error:
+        raise CliError(f"{file}: can't be written: {error.strerror}.") from None
+
+
+def load_record(bucket: str) -> Record | None:
+    """Return the record of a bucket, None if there is none. Raises CliError: it can't be read."""
+    file = _record_file(bucket)
+    return _read_record(file) if file.exists() else None
+
+
+def load_records() -> list[Record]:
+    """Return all records, sorted by the name of their bucket. Raises CliError: one can't be read."""
+    return [_read_record(file) for file in sorted(_records_folder().glob("*.json"))]
+
+
+def _read_record(file: Path) -> Record:
+    try:
+        row: Any = jsonlib.loads(file.read_text(encoding="utf-8"))
+        key = row.pop("key")
+        if key:
+            key |= {name: datetime.fromisoformat(key[name]) for name in ("created", "expires")}
+            key = Key(**key)
+        return Record(key=key, **row)
+    except OSError as error:
+        raise CliError(f"{file}: can't be read: {error.strerror}.") from None
+    except (ValueError, TypeError, AttributeError, KeyError):
+        raise CliError(
+            f"{file}: not a record of a state bucket. Delete it and run `./hpc backend init` again."
+        ) from None
+
+
+def _bucket_modules() -> dict[str, str]:
+    return dict(platform.state_bucket for platform in registry.all_platforms() if platform.state_bucket)
+
+
+def _bucket_module(kind: str) -> ModuleType:
+    """Return the module of a kind of bucket, which has `record(config, ...)` and the class BACKEND."""
+    return import_module(_bucket_modules()[kind])
+
+
+def _backend_of(record: Record) -> Backend:
+    """Return the bucket of a record. Raises CliError: this version has no such kind of bucket."""
+    if record.kind not in (kinds := _bucket_modules()):
+        raise CliError(f"bucket {record.bucket}: kind {record.kind!r} is not known here; allowed: {', '.join(kinds)}.")
+    return _bucket_module(record.kind).BACKEND(record, save_record, _records_folder())

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from cli import buckets
+from cli.commands import backend
 from cluster.platforms.gcp import platform as google_platform
 from components.nebius.api import client
 from components.nebius.state import default_name
@@ -30,7 +30,7 @@ def rows(api: NebiusServer, kind: str) -> list[dict[str, Any]]:
 
 def record() -> Record:
     """Return what is kept of the bucket."""
-    found = buckets.load(BUCKET)
+    found = backend.load_record(BUCKET)
     assert found is not None
     return found
 

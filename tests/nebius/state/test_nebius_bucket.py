@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from cli import buckets
+from cli.commands import backend
 from components.nebius.api import client
 from lab.nebius_api.faults import Fault
 from lab.nebius_api.server import Call, NebiusServer
@@ -24,7 +24,7 @@ def expire(kept: Path, api: NebiusServer) -> str:
     """Let a day pass for the key; its id."""
     day = timedelta(days=1)
     old = replace(key(), created=key().created - day, expires=key().expires - day)
-    buckets.save(record().with_key(old))
+    backend.save_record(record().with_key(old))
     with api.lock:
         api.store.objects[old.id]["state"] = "EXPIRED"
     return old.id
@@ -65,7 +65,7 @@ class TestFromNothing:
         assert hpc(*INIT, "--name", name, "--service-account", "slurm-terraform-sa", "--expires", "30d").code == 0
         assert [row["metadata"]["name"] for row in rows(nebius, "Bucket")] == [name]
         assert [row["metadata"]["name"] for row in rows(nebius, "ServiceAccount")] == ["slurm-terraform-sa"]
-        made = buckets.load(name)
+        made = backend.load_record(name)
         assert made is not None
         assert made.key is not None
         assert made.key.expires - made.key.created == timedelta(days=30)

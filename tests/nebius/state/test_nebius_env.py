@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from cli import buckets
+from cli.commands import backend
 from lab.nebius_api.faults import Fault
 from lab.nebius_api.server import NebiusServer
 from tests.cli.conftest import Hpc
@@ -82,7 +82,7 @@ class TestAShell:
     def test_an_expired_key_is_renewed(self, hpc: Hpc, nebius: NebiusServer) -> None:
         hpc(*INIT)
         old, day = key(), timedelta(days=1)
-        buckets.save(record().with_key(replace(old, created=old.created - day, expires=old.expires - day)))
+        backend.save_record(record().with_key(replace(old, created=old.created - day, expires=old.expires - day)))
         with nebius.lock:
             nebius.store.objects[old.id]["state"] = "EXPIRED"
         ended = hpc("env", "nb")
