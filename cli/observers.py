@@ -1,4 +1,4 @@
-"""Opens the access that a platform's observer reads a cluster through, and prints its reports and logs."""
+"""Opens the connection through which a platform's observer reads a cluster, and prints its reports and logs."""
 
 import datetime as dt
 import time
@@ -8,7 +8,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from typing import Any
 
-from cli import console
+from cli import console, options
 from cli.access import remote
 from cli.access.kubectl import KubeApi, Kubernetes
 from cli.cluster.cluster import from_outputs
@@ -17,32 +17,32 @@ from cli.display import status_screen
 from cli.errors import CliError
 from cli.interrupts import unwound
 from cluster.observe.logs import Clock
-from cluster.observe.moment import MomentError, at
-from cluster.observe.observation import Difference
+from cluster.observe.moment import at
 from cluster.platforms.observer import Access, Asked, Ended, Observer, StatusReport, Table
 from scripts.node.slurm.hostlist import compress
 
-SECONDS = 20.0
-"""Time limit of one question."""
+_SECONDS = 20.0
+"""Default time limit of one call."""
 _LOG_SECONDS = 60.0
-_AT_ONCE = 64
-"""Logs that are read side by side: each costs a process."""
-_OURS = "hpc: "
-"""Beginning of the reasons that this program drains nodes with (scripts/node/slurm/scheduler.py)."""
+_LOGS_AT_ONCE = 64
+"""Logs that are read at the same time: each is a process of kubectl."""
+_OWN_REASON = "hpc: "
+"""The beginning of the reasons with which this program drains nodes (scripts/node/slurm/scheduler.py)."""
 
 
 @contextmanager
-def opened(stack: str, outputs: Mapping[str, Any], seconds: float | None = None) -> Generator[Access]:
-    """The access to a cluster, while its kubeconfig is here. Raises CliError: the stack is not up, or this machine has
-    no kubectl."""
+def open_access(stack: str, outputs: Mapping[str, Any], seconds: float | None = None) -> Generator[Access]:
+    """Open the connection to a cluster; its kubeconfig is on this machine until the block ends. Raises CliError: the
+    stack is not up, or this machine has no kubectl."""
     cluster = from_outputs(stack, outputs)
+    limit = seconds or _SECONDS
 
     def run(line: str) -> Ended:
-        done = remote.capture(cluster.controller, cluster.admin_key, line, seconds=seconds or SECONDS)
+        done = remote.capture(cluster.controller, cluster.admin_key, line, seconds=limit)
         return Ended(reached=done.reached, out=done.out, err=done.err, asked=done.asked, answered=done.answered)
 
     with unwound(), ExitStack() as files:
-        api = KubeApi(files, Kubernetes.of(outputs.get("kubernetes")), seconds or SECONDS)
+        api = KubeApi(files, Kubernetes.of(outputs.get("kubernetes")), limit)
         yield Access(
             stack=stack,
             namespace=api.kubernetes.namespace,
@@ -54,8 +54,8 @@ def opened(stack: str, outputs: Mapping[str, Any], seconds: float | None = None)
         )
 
 
-def show(report: StatusReport, *, json: bool) -> int:
-    """Print a report; the exit code."""
+def print_report(report: StatusReport, *, json: bool) -> int:
+    """Print a report, and return the exit code."""
     if json:
         console.json(report.document)
     else:
@@ -68,14 +68,16 @@ def show(report: StatusReport, *, json: bool) -> int:
 
 
 def tables(report: StatusReport, now: float) -> list[status_screen.Table]:
-    """The tables of a report that have rows."""
+    """Return the tables of a report that have rows."""
     common = {name: getattr(status_screen, name) for name in ("nodes", "partitions", "queue", "alerts")}
-    every = [common[one](report.seen) if isinstance(one, str) else _rows(one, now) for one in report.tables]
-    return [table for table in every if table]
+    found = [
+        common[table](report.seen) if isinstance(table, str) else _table_rows(table, now) for table in report.tables
+    ]
+    return [rows for rows in found if rows]
 
 
-def _rows(table: Table, now: float) -> list[tuple[str, ...]]:
-    """A table as people read it; nothing of one without rows."""
+def _table_rows(table: Table, now: float) -> list[tuple[str, ...]]:
+    """Format a table, times as ages; empty if it has no rows."""
 
     def cell(value: str | float | None) -> str:
         return value if isinstance(value, str) else status_screen.ago(now - value) if value else "-"
@@ -85,99 +87,79 @@ def _rows(table: Table, now: float) -> list[tuple[str, ...]]:
     return [table.heading, *rows] if rows else []
 
 
-def drift(
-    observer: Observer, stack: str, outputs: Mapping[str, Any], seconds: float | None
-) -> tuple[list[Difference], list[str]]:
-    """Compare the cluster with its stack; differences, and texts on what could not be compared. Raises CliError: the
-    last `up` did not end well."""
-    if "config" not in outputs:
-        raise CliError(
-            f"stack {stack} has no output of its configuration: its last `up` did not end well. Repeat it: "
-            f"./hpc up {stack}"
-        )
-    with opened(stack, outputs, seconds) as access:
-        try:
-            return observer.drift(access, outputs["config"])
-        except LookupError as error:
-            raise CliError(str(error)) from None
+class LogPrinter:
+    """Prints lines of logs in the order of their times, after their machine's name where there are several."""
 
-
-class Printer:
-    """Prints lines of logs in the order of their times, behind their machine's name where there are several."""
-
-    def __init__(self, names: list[str], *, shown: Callable[[str], str] = str) -> None:
-        self._shown = shown
+    def __init__(self, names: list[str], *, reformat: Callable[[str], str] = str) -> None:
+        """`reformat` returns a line as it is printed."""
+        self._reformat = reformat
         self._clocks = {name: Clock(name) for name in names}
         width = max(map(len, names))
         self._prefix = {name: f"{name:<{width}} | " if len(names) > 1 else "" for name in names}
 
-    def lines(self, came: Mapping[str, list[str]]) -> None:
-        """Print these lines in the order of their times."""
-        lines = sorted(self._clocks[name].line(text) for name, texts in came.items() for text in texts)
-        console.lines(f"{self._prefix[line.machine]}{self._shown(line.text)}" for line in lines)
+    def lines(self, texts: Mapping[str, list[str]]) -> None:
+        """Print lines, which are given by machine, in the order of their times."""
+        lines = sorted(self._clocks[name].line(text) for name, log in texts.items() for text in log)
+        console.lines(f"{self._prefix[line.machine]}{self._reformat(line.text)}" for line in lines)
 
-    def notes(self, came: Mapping[str, list[str]]) -> None:
-        """Print notes on machines on standard error."""
-        for name, texts in came.items():
-            for text in texts:
+    def notes(self, texts: Mapping[str, list[str]]) -> None:
+        """Print notes, which are given by machine, on standard error."""
+        for name, notes in texts.items():
+            for text in notes:
                 console.note(f"{name}: {text}")
 
 
-def logs(observer: Observer, stack: str, outputs: Mapping[str, Any], asked: Asked) -> int:
-    """Print logs, those of several pods merged by their times; 1 if none could be read. Raises CliError: nothing is
-    called so, or the cluster does not answer."""
+def print_logs(observer: Observer, stack: str, outputs: Mapping[str, Any], asked: Asked) -> int:
+    """Print logs, those of several pods merged by their times, and return the exit code: 1 if none could be read.
+    Raises CliError: there is no such log, or the cluster does not answer."""
+
+    def in_utc(text: str) -> str:
+        """Return a point in time in RFC 3339, as kubectl takes it. Pods have no time zone, so a time of day is UTC."""
+        return at(text, dt.datetime.now(dt.timezone.utc)).strftime("%Y-%m-%dT%H:%M:%SZ")
+
     from_outputs(stack, outputs)
     with unwound(), ExitStack() as files:
         api = KubeApi(files, Kubernetes.of(outputs.get("kubernetes")), _LOG_SECONDS)
         pods = api.ask("get", "pods", "--all-namespaces", "--output=json")
         if pods.code:
             raise CliError(f"the pods of stack {stack} can't be listed: {pods.why}")
+        since = options.read_time("--since", asked.since, in_utc) if asked.since else ""
         try:
-            words = observer.logs(replace(asked, since=_rfc3339(asked.since)), pods.items, api.kubernetes.namespace)
+            arguments = observer.logs(replace(asked, since=since), pods.items, api.kubernetes.namespace)
         except LookupError as error:
             raise CliError(str(error)) from None
-        say = Printer(list(words), shown=observer.shown)
+        printer = LogPrinter(list(arguments), reformat=observer.shown)
         if asked.follow:
-            commands = {name: api.argv(*line) for name, line in words.items()}
-            remote.follow_commands(commands, show=say.lines, note=say.notes, ends_with_input=False)
-            # It ends by itself only where nothing could be followed any more.
+            commands = {name: api.argv(*words) for name, words in arguments.items()}
+            remote.follow_commands(commands, show=printer.lines, note=printer.notes, ends_with_input=False)
+            # Following ends by itself only where no log can be followed any more.
             return 1
-        with ThreadPoolExecutor(max_workers=_AT_ONCE) as pool:
-            answers = dict(zip(words, pool.map(lambda line: api.ask(*line), words.values()), strict=True))
-    say.lines({name: answer.out.splitlines() for name, answer in answers.items()})
+        with ThreadPoolExecutor(max_workers=_LOGS_AT_ONCE) as pool:
+            answers = dict(zip(arguments, pool.map(lambda words: api.ask(*words), arguments.values()), strict=True))
+    printer.lines({name: answer.out.splitlines() for name, answer in answers.items()})
     when = f" since {asked.since}" if asked.since else ""
     for name, answer in answers.items():
         if answer.code:
-            say.notes({name: [f"can't be read: {answer.why}"]})
+            printer.notes({name: [f"can't be read: {answer.why}"]})
         elif not answer.out and asked.lines != 0:
-            say.notes({name: [f"nothing{when} in its log"]})
+            printer.notes({name: [f"nothing{when} in its log"]})
     return 0 if any(not answer.code for answer in answers.values()) else 1
 
 
-def _rfc3339(since: str) -> str:
-    """A moment as kubectl takes it. Pods have no zone of their own, so a time of day is UTC. Raises CliError."""
-    if not since:
-        return ""
-    try:
-        return at(since, dt.datetime.now(dt.timezone.utc)).strftime("%Y-%m-%dT%H:%M:%SZ")
-    except MomentError as error:
-        raise CliError(f"--since: {error}") from None
-
-
 def recover(stack: str, outputs: Mapping[str, Any], *, quiet: bool) -> bool:
-    """Resume the nodes that a failed `up` drained; whether all are in service.
+    """Resume the nodes that a failed `up` drained, and return whether that succeeded.
 
-    An `up` drains nodes before their pods go. After one that succeeded, every node that is left is to stay.
+    An `up` drains nodes before it deletes their pods. Once an `up` has succeeded, every node that exists is to stay.
     """
-    reached = from_outputs(stack, outputs)
-    scheduler = Scheduler(reached, stack)
+    cluster = from_outputs(stack, outputs)
+    scheduler = Scheduler(cluster, stack)
     try:
-        nodes = [node for name, node in scheduler.nodes().items() if name in reached.targets]
-        ours = [node.name for node in nodes if node.drained and node.reason.startswith(_OURS)]
-        if ours:
-            scheduler.resume(ours)
+        nodes = [node for name, node in scheduler.nodes().items() if name in cluster.targets]
+        drained = [node.name for node in nodes if node.drained and node.reason.startswith(_OWN_REASON)]
+        if drained:
+            scheduler.resume(drained)
             if not quiet:
-                console.line(f"  resumed {compress(ours)}, which an earlier `up` had drained", style="dim")
+                console.line(f"  resumed {compress(drained)}, which an earlier `up` had drained", style="dim")
     except CliError as error:
         console.note(f"The edit of an earlier `up` may still be half done: {error}")
         return False

@@ -1,4 +1,7 @@
-"""Arguments and options that several commands share, so that they read the same everywhere."""
+"""Arguments and options that several commands share, so that they read the same everywhere, and their completion.
+
+Completion imports what it needs where it needs it, so that commands do not wait for that.
+"""
 
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
@@ -8,12 +11,14 @@ from typing import Annotated, Any
 
 from typer import Argument, Context, Option
 
+from cli.errors import CliError
+
 COMPLETE = "_HPC_COMPLETE"
-"""The variable by which a shell asks for completions."""
+"""The environment variable with which a shell asks for completions."""
 
 
-def _stacks(incomplete: str) -> list[str]:
-    from cli.stack import project  # a command that completes nothing does not wait for it
+def _complete_stack(incomplete: str) -> list[str]:
+    from cli.stack import project
 
     return [name for name in project.known() if name.startswith(incomplete)]
 
@@ -26,7 +31,7 @@ class EngineName(str, Enum):
 
 
 Stack = Annotated[
-    str, Argument(metavar="STACK", help="The stack: `dev` stands for Pulumi.dev.yaml.", autocompletion=_stacks)
+    str, Argument(metavar="STACK", help="The stack: `dev` stands for Pulumi.dev.yaml.", autocompletion=_complete_stack)
 ]
 Engine = Annotated[
     EngineName | None,
@@ -39,6 +44,7 @@ Json = Annotated[bool, Option("--json", help="Print one JSON document instead of
 Parallel = Annotated[
     int | None, Option(min=1, max=1000, metavar="N", help="Most resources to work on at once. Default: the engine's.")
 ]
+Timeout = Annotated[float | None, Option(min=1, metavar="SECONDS", help="For each machine; none is then asked twice.")]
 ConfigFile = Annotated[Path | None, Option(metavar="FILE", help="Settings to use instead of Pulumi.STACK.yaml.")]
 Yes = Annotated[bool, Option("--yes", "-y", help="Go ahead without asking.")]
 Target = Annotated[
@@ -74,13 +80,24 @@ COMMAND_FOLLOWS = "\0"
 """Marks the `--` of `ssh STACK -- COMMAND`, which leaves MACHINE out. No real argument can hold it."""
 
 
-def _of_the_stack(read: Callable[[Mapping[str, Any]], Iterable[str]]) -> Callable[[Context, str], list[str]]:
+def read_time(option: str, text: str, read: Callable[[str], str]) -> str:
+    """Return `read(text)`, where `read` is a function of cluster.observe.moment. Raises CliError, with the name of the
+    option: the text is no point in time."""
+    try:
+        return read(text)
+    except ValueError as error:
+        raise CliError(f"{option}: {error}") from None
+
+
+def _complete_from_outputs(read: Callable[[Mapping[str, Any]], Iterable[str]]) -> Callable[[Context, str], list[str]]:
+    """Return a completion of the names that `read` finds in the outputs of the command line's stack."""
+
     def complete(context: Context, incomplete: str) -> list[str]:
-        # Arguments are not parsed yet where an option waits for its value.
+        # While the value of an option is completed, arguments are not parsed yet.
         stack = context.params.get("stack") or next(iter(context.args), "")
-        # Nothing is asked of a machine, and what can't be read completes nothing: a shell shows no errors there.
+        # Completion connects to no machine. Outputs that can't be read complete nothing: a shell shows no errors there.
         with suppress(Exception):
-            from cli.stack import outputs  # a command that completes nothing does not wait for it
+            from cli.stack import outputs
 
             values = outputs.read(stack, show_secrets=False)
             prefix = f"{values.get('cluster')}-"
@@ -92,13 +109,13 @@ def _of_the_stack(read: Callable[[Mapping[str, Any]], Iterable[str]]) -> Callabl
 
 
 def _partitions(values: Mapping[str, Any]) -> list[str]:
-    from cluster.load import parse_output  # commands that have a partition do not wait for it
+    from cluster.load import parse_output
 
     return list(parse_output(values["config"]).partitions)
 
 
-machines = _of_the_stack(lambda values: list(values.get("targets") or {}))
-nodes = _of_the_stack(
+machines = _complete_from_outputs(lambda values: list(values.get("targets") or {}))
+nodes = _complete_from_outputs(
     lambda values: [name for name, row in (values.get("targets") or {}).items() if "node" in (row.get("roles") or ())]
 )
-partitions = _of_the_stack(_partitions)
+partitions = _complete_from_outputs(_partitions)

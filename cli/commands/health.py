@@ -14,7 +14,6 @@ from cli.cluster.cluster import Cluster, from_outputs, require_capabilities
 from cli.cluster.observation import EACH
 from cli.cluster.scheduler import Scheduler
 from cli.display import status_screen
-from cli.display.status_screen import show_finding
 from cli.errors import CliError
 from cli.stack import outputs
 from cluster.config.slurm import HealthChecks
@@ -27,9 +26,9 @@ from cluster.platforms.observer import observer_of
 from scripts.node.slurm.hostlist import compress
 
 _MEASURE_SECONDS = 1800
-"""Time for throughput between pairs: rounds of jobs of some seconds, each behind the prologs of its partition."""
+"""Time limit of a measurement between pairs of nodes: rounds of jobs of some seconds, each after its prologs."""
 _SECONDS = 90
-"""Time for all checks of one node: slurmd gives them 60 (HealthCheckProgram in slurm.conf's manual)."""
+"""Time limit of all checks of one node: slurmd's own is 60 (HealthCheckProgram in slurm.conf's manual)."""
 
 
 def health(
@@ -64,9 +63,9 @@ def health(
             raise CliError(
                 f"stack {stack}: {observer.operator} runs its checks by itself. To do: leave out NODES and --run."
             )
-        with observers.opened(stack, values) as access:
+        with observers.open_access(stack, values) as access:
             report = observer.health(access)
-        raise Exit(observers.show(report, json=json))
+        raise Exit(observers.print_report(report, json=json))
     cluster = from_outputs(stack, values, Capability.NODES)
     checked = parse_output(values["config"]).slurm.health if "config" in values else None
     if checked is None:
@@ -75,27 +74,27 @@ def health(
             f"./hpc up {stack}"
         )
     scheduler = Scheduler(cluster, stack)
-    picked = scheduler.pick(names) if names else list(scheduler.nodes().values())
-    if off := [node.name for node in picked if node.asleep or node.booting]:
-        # Their last results are of machines that are gone.
+    chosen = scheduler.pick(names) if names else list(scheduler.nodes().values())
+    if off := [node.name for node in chosen if node.asleep or node.booting]:
+        # Their last results are of machines that no longer exist.
         console.note(f"left out, as their machines are off: {compress(off)}")
-        picked = [node for node in picked if node.name not in off]
+        chosen = [node for node in chosen if node.name not in off]
     if run:
-        _run(cluster, picked)
-        _measure(cluster, picked, checked)
-        fresh = scheduler.nodes()
-        picked = [fresh[node.name] for node in picked if node.name in fresh]
-    found = read(cluster, picked, checked.interval)
-    wrong = findings(stack, found)
+        _run_checks(cluster, chosen)
+        _measure_idle(cluster, chosen, checked)
+        nodes = scheduler.nodes()
+        chosen = [nodes[node.name] for node in chosen if node.name in nodes]
+    health_of_nodes = read_results(cluster, chosen, checked.interval)
+    problems = findings(stack, health_of_nodes)
     if json:
-        console.json(_document(stack, found, wrong))
+        console.json(_document(stack, health_of_nodes, problems))
     else:
-        _show(stack, found, wrong)
-    raise Exit(1 if wrong else 0)
+        _print(stack, health_of_nodes, problems)
+    raise Exit(1 if problems else 0)
 
 
-def read(cluster: Cluster, nodes: Sequence[Node], interval: int) -> list[NodeHealth]:
-    """The stored results of these nodes. Raises CliError: the controller does not answer, or has no set-up."""
+def read_results(cluster: Cluster, nodes: Sequence[Node], interval: int) -> list[NodeHealth]:
+    """Return the stored results of these nodes. Raises CliError: the controller does not answer, or has no set-up."""
     line = f"date +%s.%N; python3 /usr/local/lib/hpc/node {PHASE}"
     done = remote.capture(cluster.controller, cluster.admin_key, line, seconds=_SECONDS)
     clock, _, text = done.out.partition("\n")
@@ -110,18 +109,18 @@ def read(cluster: Cluster, nodes: Sequence[Node], interval: int) -> list[NodeHea
     return results(by_name, by_name, stored, now=float(clock or time.time()), interval=interval)
 
 
-def _run(cluster: Cluster, nodes: Sequence[Node]) -> None:
-    """Run all checks of these nodes; those that can't be reached are named, and shown with their last result."""
+def _run_checks(cluster: Cluster, nodes: Sequence[Node]) -> None:
+    """Run all checks of these nodes, and print which nodes do not answer: their last results stay."""
     targets = [cluster.targets[node.name] for node in nodes if node.name in cluster.targets]
     console.note(f"running the checks of {status_screen.counted(len(targets), 'node')} ...")
     answers = remote.gather(targets, cluster.admin_key, NOW, seconds=max(_SECONDS, EACH * len(targets)))
-    if silent := {name: done for name, done in answers.items() if done.code}:
-        why = (next(iter(silent.values())).err.strip().splitlines() or ["no answer"])[-1]
-        console.note(f"not checked: {compress(silent)}: {why}")
+    if failed := {name: done for name, done in answers.items() if done.code}:
+        why = (next(iter(failed.values())).err.strip().splitlines() or ["no answer"])[-1]
+        console.note(f"not checked: {compress(failed)}: {why}")
 
 
-def _measure(cluster: Cluster, nodes: Sequence[Node], checked: HealthChecks) -> None:
-    """Measure those of these nodes that are idle, where the stack has measurements."""
+def _measure_idle(cluster: Cluster, nodes: Sequence[Node], checked: HealthChecks) -> None:
+    """Measure these nodes as far as they are idle, where the stack has measurements."""
     if not (checked.network or checked.nccl):
         return
     idle = [node.name for node in nodes if node.states - {"CLOUD"} == {"IDLE"}]
@@ -137,34 +136,19 @@ def _measure(cluster: Cluster, nodes: Sequence[Node], checked: HealthChecks) -> 
         console.note(text)
 
 
-def table(found: Sequence[NodeHealth]) -> list[tuple[str, ...]]:
-    """The last result of each node."""
+def table(nodes: Sequence[NodeHealth]) -> list[tuple[str, ...]]:
+    """Return a table of the last result of each node."""
     rows: list[tuple[str, ...]] = [("NODE", "STATE", "HEALTH", "CHECKED", "FIGURES")]
-    for node in found:
+    for node in nodes:
         failing = "; ".join(f"{kind}: {text}" for kind, text in node.failing.items())
-        state, age = (
-            node.node.word if node.node else "-",
-            "-" if node.age is None else f"{status_screen.ago(node.age)} ago",
-        )
-        rows.append((node.name, state, node.word, age, status_screen.cut(failing or _summary(node), 100)))
+        state = node.node.word if node.node else "-"
+        checked = "-" if node.age is None else f"{status_screen.ago(node.age)} ago"
+        rows.append((node.name, state, node.word, checked, status_screen.cut(failing or _summary(node), 100)))
     return rows
 
 
-def _show(stack: str, found: Sequence[NodeHealth], wrong: Sequence[ClusterFinding]) -> None:
-    bad = sum(1 for node in found if node.word not in ("ok", "warning") or node.reason)
-    end = f"{bad} to look at." if wrong else "all is well."
-    sentence = f"{stack}: {status_screen.counted(len(found), 'node')}, {end}"
-    console.line(sentence, style="bold red" if wrong else "bold green")
-    console.line()
-    console.table(table(found))
-    now = time.time()
-    for finding in wrong:
-        console.line()
-        show_finding(finding, now)
-
-
 def _summary(node: NodeHealth) -> str:
-    """The checks of a node without failures."""
+    """Return the counts and figures of a node without failures."""
     every: Mapping[str, Mapping[str, Any]] = {**node.checks, **node.measured}
     states = [outcome["state"] for outcome in every.values()]
     figures = [f"{kind}: {text}" for kind, text in node.noted.items()]
@@ -172,8 +156,21 @@ def _summary(node: NodeHealth) -> str:
     return "; ".join([f"{states.count('ok')} ok, {states.count('skipped')} skipped", *figures]) if every else "-"
 
 
-def _document(stack: str, found: Sequence[NodeHealth], wrong: Sequence[ClusterFinding]) -> dict[str, Any]:
-    nodes = [
+def _print(stack: str, nodes: Sequence[NodeHealth], problems: Sequence[ClusterFinding]) -> None:
+    bad = sum(1 for node in nodes if node.word not in ("ok", "warning") or node.reason)
+    end = f"{bad} to look at." if problems else "all is well."
+    sentence = f"{stack}: {status_screen.counted(len(nodes), 'node')}, {end}"
+    console.line(sentence, style="bold red" if problems else "bold green")
+    console.line()
+    console.table(table(nodes))
+    now = time.time()
+    for finding in problems:
+        console.line()
+        status_screen.show_finding(finding, now)
+
+
+def _document(stack: str, nodes: Sequence[NodeHealth], problems: Sequence[ClusterFinding]) -> dict[str, Any]:
+    rows = [
         {
             "node": node.name,
             "state": node.node.word if node.node else None,
@@ -184,6 +181,6 @@ def _document(stack: str, found: Sequence[NodeHealth], wrong: Sequence[ClusterFi
             "measured": node.measured,
             "failing": node.failing,
         }
-        for node in found
+        for node in nodes
     ]
-    return {"stack": stack, "ok": not wrong, "nodes": nodes, "findings": [vars(finding) for finding in wrong]}
+    return {"stack": stack, "ok": not problems, "nodes": rows, "findings": [vars(finding) for finding in problems]}

@@ -12,12 +12,11 @@ from cli.stack import outputs
 from cluster.platforms.capability import Capability
 
 _SECONDS = 60
-"""Time for one machine to send its log, where it is not followed."""
-MOST = 100_000
+"""Time limit for one machine to send its log, where the log is not followed."""
 KINDS = (
     "slurmctld, slurmd, slurmdbd, slurmrestd, reconcile, topology, prometheus, munge, mariadb, prolog, epilog, setup"
 )
-"""Kinds for `--help`; cluster.observe.logs has them, and is not imported before it is needed."""
+"""Kinds of logs for `--help`, which does not import cluster.observe.logs."""
 
 
 def logs(
@@ -31,7 +30,7 @@ def logs(
             "--lines",
             "-n",
             min=0,
-            max=MOST,
+            max=100_000,
             metavar="LINES",
             help="The last lines of each machine. Default: 50, or all with --since.",
         ),
@@ -56,7 +55,7 @@ def logs(
     """
     from cli import observers
     from cluster.observe.logs import DEFAULT_LINES, LOG, script
-    from cluster.observe.moment import MomentError, on_machine
+    from cluster.observe.moment import on_machine
     from cluster.platforms.observer import Asked, observer_of
 
     values = outputs.read(stack, show_secrets=True)
@@ -65,40 +64,37 @@ def logs(
         lines = DEFAULT_LINES
     if observer := observer_of(values):
         asked = Asked(what=what, on=on or (), lines=lines, since=since or "", follow=follow)
-        raise Exit(observers.logs(observer, stack, values, asked))
+        raise Exit(observers.print_logs(observer, stack, values, asked))
     log, machines = _choose(cluster, what, on or [])
-    try:
-        moment = on_machine(since) if since else ""
-    except MomentError as error:
-        raise CliError(f"--since: {error}") from None
-    line = script(log, lines=lines, since=moment, follow=follow)
-    say = observers.Printer([machine.name for machine in machines])
+    begin = options.read_time("--since", since, on_machine) if since else ""
+    line = script(log, lines=lines, since=begin, follow=follow)
+    printer = observers.LogPrinter([machine.name for machine in machines])
     if follow:
-        remote.follow(machines, cluster.admin_key, lambda _machine: line, show=say.lines, note=say.notes)
-        # It ends by itself only where nothing could be followed.
+        remote.follow(machines, cluster.admin_key, lambda _machine: line, show=printer.lines, note=printer.notes)
+        # Following ends by itself only where no log could be followed.
         raise Exit(1)
     answers = remote.gather(machines, cluster.admin_key, line, seconds=_SECONDS)
-    say.lines({name: done.out.rstrip("\n").split("\n") if done.out else [] for name, done in answers.items()})
+    printer.lines({name: done.out.rstrip("\n").split("\n") if done.out else [] for name, done in answers.items()})
     when = f" since {since}" if since else ""
     for name, done in answers.items():
         notes = done.err.splitlines()
         if not done.reached:
-            say.notes({name: [f"does not answer: {notes[-1] if notes else 'no reason given'}"]})
+            printer.notes({name: [f"does not answer: {notes[-1] if notes else 'no reason given'}"]})
         elif notes:
-            say.notes({name: notes})
+            printer.notes({name: notes})
         elif not done.out and lines != 0:
-            say.notes({name: [f"nothing{when} in {log.place if what in LOG else 'its journal'}"]})
+            printer.notes({name: [f"nothing{when} in {log.place if what in LOG else 'its journal'}"]})
     raise Exit(0 if any(done.reached for done in answers.values()) else 1)
 
 
-def _choose(cluster: Cluster, what: str, on: list[str]):  # noqa: ANN202 - of a module that is read late
-    """The log, and the machines that have it, of those in `on` if there are any. Raises CliError: neither a log nor a
-    machine is called so, or a machine in `on` does not have it."""
+def _choose(cluster: Cluster, what: str, on: list[str]):  # noqa: ANN202 - of a module that is imported late
+    """Return a log, and the machines that have it: those named in `on`, if any. Raises CliError: there is neither a log
+    nor a machine of that name, or a machine in `on` does not have the log."""
     from cluster.observe.logs import JOURNAL, LOG
 
-    wanted = [cluster.target(name) for name in on]
+    chosen = [cluster.target(name) for name in on]
     if what not in LOG:
-        if wanted:
+        if chosen:
             raise CliError(f"--on narrows {KINDS}; {what} is none of them.")
         try:
             return JOURNAL, [cluster.target(what)]
@@ -106,9 +102,9 @@ def _choose(cluster: Cluster, what: str, on: list[str]):  # noqa: ANN202 - of a 
             raise CliError(f"{error} Or one of: {KINDS}.") from None
     log = LOG[what]
     having = [machine for machine in cluster.targets.values() if set(machine.roles) & set(log.roles)]
-    if without := [machine.name for machine in wanted if machine not in having]:
-        there = ", ".join(machine.name for machine in having) or "none"
-        raise CliError(f"{', '.join(without)}: no {what} there. Machines with one: {there}.")
+    if without := [machine.name for machine in chosen if machine not in having]:
+        names = ", ".join(machine.name for machine in having) or "none"
+        raise CliError(f"{', '.join(without)}: no {what} there. Machines with one: {names}.")
     if not having:
         raise CliError(f"no machine of cluster {cluster.name} has {what}.")
-    return log, wanted or having
+    return log, chosen or having

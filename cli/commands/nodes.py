@@ -57,27 +57,28 @@ def nodes(
     cluster = from_outputs(stack, values := outputs.read(stack, show_secrets=True), *needed)
     scheduler = Scheduler(cluster, stack)
     if action is None:
-        found = list(scheduler.nodes().values())
+        every = list(scheduler.nodes().values())
         actors = None
         if observer := observer_of(values):
-            with observers.opened(stack, values) as access:
-                actors = observer.actors(access, found)
-        _list(found, actors, json=json)
+            with observers.open_access(stack, values) as access:
+                actors = observer.actors(access, every)
+        _list(every, actors, json=json)
         return
-    _check(action, names or [], reason, wait=wait, json=json)
-    picked = scheduler.pick(names or [])
+    _check_options(action, names or [], reason, wait=wait, json=json)
+    chosen = scheduler.pick(names or [])
     if action is Action.DRAIN:
-        drain(scheduler, picked, reason=reason, force=force, wait=wait)
+        drain(scheduler, chosen, reason=reason, force=force, wait=wait)
     elif action is Action.RESUME:
-        resume(scheduler, picked, force=force)
+        resume(scheduler, chosen, force=force)
     else:
         from cluster.load import parse_output
 
         timeout = parse_output(values["config"]).slurm.join_seconds if "config" in values else 300
-        reboot(scheduler, picked, reason=reason, force=force, wait=wait, timeout=timeout)
+        reboot(scheduler, chosen, reason=reason, force=force, wait=wait, timeout=timeout)
 
 
-def _check(action: Action, names: list[str], reason: str, *, wait: bool, json: bool) -> None:
+def _check_options(action: Action, names: list[str], reason: str, *, wait: bool, json: bool) -> None:
+    """Raise CliError with everything that is wrong with the options of an action."""
     problems: list[str] = []
     if not names:
         problems.append(f"{action.value}: which nodes? For example: ./hpc nodes STACK {action.value} cpu-0")
@@ -94,16 +95,9 @@ def _check(action: Action, names: list[str], reason: str, *, wait: bool, json: b
 
 
 def _list(nodes: Sequence[Node], actors: Mapping[str, str] | None, *, json: bool) -> None:
-    """Print the nodes; with who must act on drained ones, where that is known."""
+    """Print the nodes, with who must act on drained ones where that is known."""
     if json:
-        fields = {
-            "id": "number",
-            "user": "user",
-            "state": "state",
-            "name": "name",
-            "elapsed": "elapsed",
-            "left": "left",
-        }
+        fields = ("user", "state", "name", "elapsed", "left")
         rows = [
             {
                 "node": node.name,
@@ -113,17 +107,16 @@ def _list(nodes: Sequence[Node], actors: Mapping[str, str] | None, *, json: bool
                 "reservation": node.reservation or None,
                 "by": node.by or None,
                 "since": node.since or None,
-                "jobs": [{key: getattr(job, field) for key, field in fields.items()} for job in node.jobs],
+                "jobs": [{"id": job.number, **{key: getattr(job, key) for key in fields}} for job in node.jobs],
                 **({"actor": actors.get(node.name)} if actors is not None else {}),
             }
             for node in nodes
         ]
         console.json(rows)
         return
-    more = ("WHO MUST ACT",) if actors else ()
-    table = [("NODE", "STATE", "REASON", "SINCE", *more, "JOBS")]
+    table = [("NODE", "STATE", "REASON", "SINCE", *(("WHO MUST ACT",) if actors else ()), "JOBS")]
     for node in nodes:
-        acts = (actors.get(node.name, "-"),) if actors else ()
+        actor = (actors.get(node.name, "-"),) if actors else ()
         jobs = " ".join(f"{job.number}({job.user})" for job in node.jobs)
-        table.append((node.name, node.word, node.why or "-", node.since or "-", *acts, jobs or "-"))
+        table.append((node.name, node.word, node.why or "-", node.since or "-", *actor, jobs or "-"))
     console.table(table)

@@ -1,9 +1,9 @@
 """`./hpc status`."""
 
 from dataclasses import asdict
-from typing import Annotated, Any
+from typing import Any
 
-from typer import Exit, Option
+from typer import Exit
 
 from cli import console, observers, options
 from cli.cluster.cluster import require_capabilities
@@ -16,10 +16,8 @@ from cluster.observe.observation import ClusterObservation
 from cluster.platforms.capability import Capability
 from cluster.platforms.observer import observer_of
 
-Timeout = Annotated[float | None, Option(min=1, metavar="SECONDS", help="For each machine; none is then asked twice.")]
 
-
-def status(stack: options.Stack, *, timeout: Timeout = None, json: options.Json = False) -> None:
+def status(stack: options.Stack, *, timeout: options.Timeout = None, json: options.Json = False) -> None:
     """Show how the cluster is: what is wrong with it, its nodes, queue, daemons and storage.
 
     Machines are asked side by side, those of a rehearsal a few at a time, and nothing is changed. Each is given eight
@@ -32,19 +30,19 @@ def status(stack: options.Stack, *, timeout: Timeout = None, json: options.Json 
     values = outputs.read(stack, show_secrets=True)
     require_capabilities(stack, values, Capability.STATUS)
     if observer := observer_of(values):
-        with observers.opened(stack, values, timeout) as access:
+        with observers.open_access(stack, values, timeout) as access:
             report = observer.status(access)
-        raise Exit(observers.show(report, json=json))
+        raise Exit(observers.print_report(report, json=json))
     seen = ask(stack, values, seconds=timeout)
-    found = findings(seen)
+    problems = findings(seen)
     if json:
-        console.json(_document(seen, found))
+        console.json(_document(seen, problems))
     else:
-        status_screen.show(seen, found)
-    raise Exit(1 if found else 0)
+        status_screen.show(seen, problems)
+    raise Exit(1 if problems else 0)
 
 
-def _document(seen: ClusterObservation, found: list[ClusterFinding]) -> dict[str, Any]:
+def _document(seen: ClusterObservation, problems: list[ClusterFinding]) -> dict[str, Any]:
     machines = {
         machine.name: {
             "roles": machine.roles,
@@ -55,5 +53,5 @@ def _document(seen: ClusterObservation, found: list[ClusterFinding]) -> dict[str
         }
         for machine in seen.machines
     }
-    findings = [asdict(finding) for finding in found]
-    return {"stack": seen.stack, "ok": not found, "findings": findings, "machines": machines}
+    rows = [asdict(finding) for finding in problems]
+    return {"stack": seen.stack, "ok": not problems, "findings": rows, "machines": machines}

@@ -1,5 +1,6 @@
-"""`./hpc usage`."""
+"""`./hpc usage` and `reliability`: what jobs used, and what faults cost, from the accounting records."""
 
+import secrets
 from collections.abc import Collection
 from enum import Enum
 from typing import Annotated
@@ -13,16 +14,18 @@ from cli.display import accounting
 from cli.errors import CliError, hint
 from cli.stack import outputs
 from cluster.load import parse_output
+from cluster.observe import reliability as measured
 from cluster.observe import usage as used
-from cluster.observe.moment import MomentError, on_machine
+from cluster.observe.moment import SECONDS as UNITS
+from cluster.observe.moment import expression, on_machine
 from cluster.platforms.capability import Capability
 
 _SECONDS = 600
-"""Time for sacct to go through months of records."""
+"""Time limit of sacct, which reads months of records."""
 
 
-class Key(str, Enum):
-    """A key that hours are added up by."""
+class GroupBy(str, Enum):
+    """What the rows of `usage` stand for."""
 
     USER = "user"
     ACCOUNT = "account"
@@ -36,7 +39,9 @@ def usage(
     account: Annotated[str | None, Option("--account", metavar="ACCOUNT", help="Only this account's.")] = None,
     since: Annotated[str, Option("--since", metavar="TIME", help="From then on.")] = "30d",
     until: Annotated[str, Option("--until", metavar="TIME", help="Up to then.")] = "now",
-    by: Annotated[Key | None, Option("--by", help="One row for each. Default: for each of the three together.")] = None,
+    by: Annotated[
+        GroupBy | None, Option("--by", help="One row for each. Default: for each of the three together.")
+    ] = None,
     json: options.Json = False,
 ) -> None:
     """Show who used how much: CPU hours, GPU hours and jobs, and how busy they were, from the accounting records.
@@ -48,24 +53,20 @@ def usage(
     CPU BUSY is the share of the held processor time that jobs used, of those that began and ended within the time; GPU
     BUSY that of GPUs, where Slurm measures them (gres/gpuutil).
     """
-    moments: dict[str, str] = {}
-    for option, given in (("--since", since), ("--until", until)):
-        try:
-            moments[option] = on_machine(given)
-        except MomentError as error:
-            raise CliError(f"{option}: {error}") from None
+    begin = options.read_time("--since", since, on_machine)
+    end = options.read_time("--until", until, on_machine)
     values = outputs.read(stack, show_secrets=True)
     cluster = from_outputs(stack, values, Capability.USAGE)
-    since, until, records = read(cluster, stack, moments["--since"], moments["--until"])
-    found = records.records
-    if records.runaways and not json:
-        console.note(accounting.runaway_note(records))
-    _known("user", user, {record.user for record in found}, cluster.users)
+    since, until, accounted = read_usage(cluster, stack, begin, end)
+    records = accounted.records
+    if accounted.runaways and not json:
+        console.note(accounting.runaway_note(accounted))
+    _require_known("user", user, {record.user for record in records}, cluster.users)
     configured = parse_output(values["config"]).accounting.accounts if values.get("config") else ()
-    _known("account", account, {record.account for record in found}, [row.name for row in configured])
-    found = [record for record in found if user in (None, record.user) and account in (None, record.account)]
+    _require_known("account", account, {record.account for record in records}, [row.name for row in configured])
+    records = [record for record in records if user in (None, record.user) and account in (None, record.account)]
     keys: tuple[used.By, ...] = (by.value,) if by else used.EACH
-    rows, total = used.table(found, keys), used.total(found)
+    rows, total = used.table(records, keys), used.total(records)
     if json:
         document = {
             "cluster": cluster.name,
@@ -73,7 +74,7 @@ def usage(
             "until": until,
             "rows": [dict(zip(keys, row.keys, strict=True)) | _figures(row) for row in rows],
             "total": _figures(total),
-            "runaways": records.runaways,
+            "runaways": accounted.runaways,
         }
         console.json(document)
         return
@@ -85,9 +86,9 @@ def usage(
     console.note(f"From {since} to {until}, the controller's time.")
 
 
-def read(cluster: Cluster, stack: str, since: str, until: str) -> tuple[str, str, used.Found]:
-    """Both moments in the controller's time, and what was used between them; they are given as shell words there.
-    Raises CliError: the controller does not answer, or the one is not before the other."""
+def read_usage(cluster: Cluster, stack: str, since: str, until: str) -> tuple[str, str, used.Found]:
+    """Return two moments in the controller's time, and what was used between them. The moments are passed as words of
+    its shell. Raises CliError: the controller does not answer, or the first moment is not before the second."""
     line = (
         f"start={since}; end={until}; "
         '[ "$start" \\< "$end" ] || { echo "--since ($start) is not before --until ($end)" >&2; exit 2; }; '
@@ -101,11 +102,12 @@ def read(cluster: Cluster, stack: str, since: str, until: str) -> tuple[str, str
         raise CliError(f"{cluster.controller.name}: {error}") from None
 
 
-def _known(what: str, given: str | None, there: Collection[str], configured: Collection[str]) -> None:
-    """Say of an unknown name which ones have records: a typo must not read as an idle user."""
-    if given is not None and given not in there and given not in configured:
-        names = ", ".join(sorted(there)) or "nobody"
-        raise CliError(f"no {what} {given!r} used anything in that time.{hint(given, there)} Those who did: {names}.")
+def _require_known(kind: str, name: str | None, recorded: Collection[str], configured: Collection[str]) -> None:
+    """Raise CliError if a name has neither records nor an entry in the stack file: a typo must not read as an idle
+    user."""
+    if name is not None and name not in recorded and name not in configured:
+        names = ", ".join(sorted(recorded)) or "nobody"
+        raise CliError(f"no {kind} {name!r} used anything in that time.{hint(name, recorded)} Those who did: {names}.")
 
 
 def _figures(row: used.Row) -> dict[str, float | int | None]:
@@ -118,3 +120,68 @@ def _figures(row: used.Row) -> dict[str, float | int | None]:
         "cpu_efficiency": None if row.cpu_efficiency is None else round(row.cpu_efficiency, 4),
         "gpu_utilization": None if row.gpu_utilization is None else round(row.gpu_utilization, 4),
     }
+
+
+def reliability(
+    stack: options.Stack,
+    *,
+    since: Annotated[str, Option("--since", metavar="TIME", help="From then on.")] = "28d",
+    until: Annotated[str, Option("--until", metavar="TIME", help="Up to then.")] = "now",
+    checkpoint: Annotated[str, Option("--checkpoint", metavar="TIME", help="Time between two checkpoints.")] = "60m",
+    restart: Annotated[str, Option("--restart", metavar="TIME", help="Until a restarted job trains again.")] = "5m",
+    json: options.Json = False,
+) -> None:
+    """Show what faults cost: time between failures by kind, effective training time, lost GPU hours, availability.
+
+    MTTF is node days in jobs divided by failures. A failure is a run that ended as NODE_FAIL, or as FAILED, requeued
+    or cancelled by root with a failed health check or a lost node of its own from 10 min before until 5 min after it. A
+    job of N nodes has MTTF / N. ETTR is productive time divided by the time from eligible to the end, weighted by
+    GPUs: a failed run loses half a --checkpoint, a restarted one --restart. Availability is 1 - node time down or
+    drained without a job / node time. Nodes are named that have more than chance explains in two signals of the last
+    28 days. Terms and signals are those of arXiv 2410.21680; docs/guides/usage-and-faults.md has every formula.
+
+    JSON: {cluster, since, until, node_days, failures, kinds, mttf_of_jobs, ettr, availability, hours, lemons, ...}.
+    """
+    assumed = measured.Assumptions(
+        checkpoint=_seconds("--checkpoint", checkpoint), restart=_seconds("--restart", restart)
+    )
+    begin = options.read_time("--since", since, expression)
+    end = options.read_time("--until", until, expression)
+    cluster = from_outputs(stack, outputs.read(stack, show_secrets=True), Capability.USAGE)
+    figures = measured.reliability(read_faults(cluster, stack, begin, end), assumed)
+    if json:
+        console.json({"cluster": cluster.name, **figures})
+        return
+    console.table(accounting.reliability_table(figures), right={1})
+    if figures["kinds"]:
+        console.line()
+        console.table(accounting.failures_table(figures), right={1, 2, 3})
+    console.line()
+    for line in accounting.lemon_lines(figures):
+        console.line(line)
+    for line in accounting.assumption_lines(figures):
+        console.note(line)
+
+
+def read_faults(cluster: Cluster, stack: str, since: str, until: str) -> measured.Facts:
+    """Return the facts between two moments, which are texts that `date --date=` reads. Raises CliError: the controller
+    does not answer, or the first moment is not before the second."""
+    mark = secrets.token_hex(12)
+    moments = "; ".join(f'{name}="$(date --date="{at}" +%s)"' for name, at in (("since", since), ("until", until)))
+    line = f'{moments}; echo "$since $until"\n{measured.command(mark)}'
+    first, _, text = Scheduler(cluster, stack).ask(line, seconds=_SECONDS).partition("\n")
+    try:
+        start, end = map(int, first.split())
+        if start >= end:
+            raise CliError(f"--since ({since}) is not before --until ({until}).")
+        return measured.read(text, mark, since=start, until=end)
+    except ValueError as error:
+        raise CliError(f"{cluster.controller.name}: {error}") from None
+
+
+def _seconds(option: str, text: str) -> float:
+    """Parse a time span such as 15m."""
+    number, unit = text[:-1], text[-1:]
+    if unit not in UNITS or not number.isdigit():
+        raise CliError(f"{option} {text!r}: a time is expected, such as 90s, 15m or 2h.")
+    return float(int(number) * UNITS[unit])
