@@ -12,22 +12,17 @@ from cli.errors import CliError
 from cli.stack import outputs, state_dir
 from cluster.platforms.capability import Capability
 
-_Out = Annotated[
-    Path | None,
-    Argument(
-        metavar="[FILE]",
-        help="Where to write it, or in which folder. Default: accounting-backups of the state dir, by time.",
-    ),
-]
-_In = Annotated[
-    Path,
-    Argument(
-        metavar="FILE", help="What `accounting backup` wrote: a path, or a name in accounting-backups of the state dir."
-    ),
-]
 
-
-def backup(stack: options.Stack, file: _Out = None) -> None:
+def backup(
+    stack: options.Stack,
+    file: Annotated[
+        Path | None,
+        Argument(
+            metavar="[FILE]",
+            help="Where to write it, or in which folder. Default: accounting-backups of the state dir, by time.",
+        ),
+    ] = None,
+) -> None:
     """Write all records of jobs, accounts and users into a file on this machine.
 
     The cluster goes on meanwhile, and the backup shows one moment of it. It is a gzipped SQL dump that says which
@@ -36,58 +31,70 @@ def backup(stack: options.Stack, file: _Out = None) -> None:
     cluster = from_outputs(stack, outputs.read(stack, show_secrets=True), Capability.BACKUP)
     from cli.cluster.backup import default_name, fetch
 
-    # Not into the current folder, which is this repository for most.
+    # Not the current folder, which for most people is this repository.
     target = file or state_dir.backups()
     target = target / default_name(cluster.name) if target.is_dir() else target
     if not target.parent.is_dir():
         raise CliError(f"{target}: there is no folder {target.parent}. Make it, or give another file.")
     console.note(f"Backing up the accounting of cluster {cluster.name} ...")
-    made = fetch(cluster, stack, target)
-    console.line(f"{target}: {made.jobs} job records of {made.date}, Slurm {made.slurm}, {_size(target)}")
+    header = fetch(cluster, stack, target)
+    size = target.stat().st_size
+    amount = f"{size / 1e6:.1f} MB" if size >= 100_000 else f"{size / 1e3:.1f} kB"
+    console.line(f"{target}: {header.jobs} job records of {header.date}, Slurm {header.slurm}, {amount}")
 
 
-def restore(stack: options.Stack, file: _In, *, yes: options.Yes = False) -> None:
+def restore(
+    stack: options.Stack,
+    file: Annotated[
+        Path,
+        Argument(
+            metavar="FILE",
+            help="What `accounting backup` wrote: a path, or a name in accounting-backups of the state dir.",
+        ),
+    ],
+    *,
+    yes: options.Yes = False,
+) -> None:
     """Put a backup in the place of the accounting database. Jobs go on.
 
     What is there now is backed up first, and kept on the controller. Records of jobs that run or wait are carried
     over, and accounts, users and QOS are made to match the stack again. The cluster may have been recreated since the
     backup, but must have the same name. Safe to repeat, also after it was cut off.
     """
-    from cli.cluster.backup import BackupError, read_backup, readable
+    from cli.cluster.backup import BackupError, bring_back, read_backup, readable, uploaded_name
 
     file = file if file.exists() or file.name != str(file) else state_dir.backups() / file
     try:
-        found = read_backup(file)
+        header = read_backup(file)
     except BackupError as error:
         raise CliError(f"{file}: {error}. Nothing was changed.") from None
     except OSError as error:
         raise CliError(f"{file}: can't be read: {error.strerror}.") from None
     values = outputs.read(stack, show_secrets=True)
     cluster = from_outputs(stack, values, Capability.BACKUP)
-    if found.cluster != cluster.name:
+    if header.cluster != cluster.name:
         raise CliError(
-            f"{file}: is of cluster {found.cluster}, and stack {stack} is cluster {cluster.name}. Nothing was changed."
+            f"{file}: is of cluster {header.cluster}, and stack {stack} is cluster {cluster.name}. Nothing was changed."
         )
     from cli.cluster.scheduler import Scheduler
 
     release = Scheduler(cluster, stack).ask("slurmctld -V").split()[-1]
-    if not readable(found.slurm, release):
+    if not readable(header.slurm, release):
         raise CliError(
-            f"{file}: was made with Slurm {found.slurm}, whose tables the cluster's {release} can't read. Nothing was "
+            f"{file}: was made with Slurm {header.slurm}, whose tables the cluster's {release} can't read. Nothing was "
             "changed."
         )
-    what = f"the {found.jobs} job records of {found.date}"
+    what = f"the {header.jobs} job records of {header.date}"
     question = f"Put {what} in the place of what cluster {cluster.name} has recorded?"
     if not yes:
         console.confirm(question, doing=f"restoring {what}")
-    from cli.cluster.backup import bring_back, uploaded_name
     from cluster.load import parse_output
     from cluster.slurm.accounting import restore_request
 
     if "config" not in values:
         raise CliError(f"stack {stack} was brought up by an older version of this program. First: ./hpc up {stack}")
-    request = restore_request(uploaded_name(found), found.sha256, parse_output(values["config"]))
-    bring_back(cluster, stack, file, found, request)
+    request = restore_request(uploaded_name(header), header.sha256, parse_output(values["config"]))
+    bring_back(cluster, stack, file, header, request)
     console.note(f"Try: ./hpc usage {stack}")
 
 
@@ -98,9 +105,9 @@ def rebuild(stack: options.Stack, *, yes: options.Yes = False) -> None:
     that it was rebuilt. It has no steps. Jobs of the last 27 days count. Safe to repeat, also after it was cut off.
     """
     cluster = from_outputs(stack, outputs.read(stack, show_secrets=True), Capability.BACKUP)
-    from cli.cluster.backup import rebuild as ask
+    from cli.cluster.backup import rebuild as rebuild_records
 
-    missing = ask(cluster, stack, insert=False)
+    missing = rebuild_records(cluster, stack, insert=False)
     if not missing:
         console.note(f"No ended job of cluster {cluster.name} lacks its record.")
         return
@@ -108,10 +115,5 @@ def rebuild(stack: options.Stack, *, yes: options.Yes = False) -> None:
     what = f"{len(missing)} record{'s' * (len(missing) > 1)}"
     if not yes:
         console.confirm(f"Write {what} into the accounting of cluster {cluster.name}?", doing=f"writing {what}")
-    for line in ask(cluster, stack, insert=True):
+    for line in rebuild_records(cluster, stack, insert=True):
         console.line(line)
-
-
-def _size(file: Path) -> str:
-    size = file.stat().st_size
-    return f"{size / 1e6:.1f} MB" if size >= 100_000 else f"{size / 1e3:.1f} kB"

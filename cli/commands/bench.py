@@ -2,6 +2,7 @@
 
 import json as jsonlib
 from dataclasses import asdict
+from pathlib import Path
 from typing import Annotated
 
 from typer import Argument, Exit, Option
@@ -31,36 +32,37 @@ def bench(
     Makes clusters of its own on this machine, beside any that are up, and removes them at the end, also on Ctrl-C. Give
     it a quiet machine: about ten minutes. The exit code is 1 if a goal is missed.
     """
-    there = {case.name: case for case in cases.CASES}
-    if unknown := [name for name in names or () if name not in there]:
-        raise CliError(f"there is no case {unknown[0]!r}. There are: {', '.join(there)}.")
+    by_name = {case.name: case for case in cases.CASES}
+    if unknown := [name for name in names or () if name not in by_name]:
+        raise CliError(f"there is no case {unknown[0]!r}. There are: {', '.join(by_name)}.")
     if quick and write:
         raise CliError("--quick measures too little to be written down: leave out one of --quick and --write.")
-    chosen = [there[name] for name in dict.fromkeys(names or there)]
-    before = _before() if write and names else None
+    chosen = [by_name[name] for name in dict.fromkeys(names or by_name)]
+    folder = project.ROOT / "docs" / "reference"
+    earlier = _earlier_report(folder / _DATA) if write and names else None
     localhost.prepare()
     with unwound():
-        found = cases.run(chosen, quick=quick, say=console.note)
+        measured = cases.run(chosen, quick=quick, say=console.note)
     if write:
-        merged, folder = before.merged(found) if before else found, project.ROOT / "docs" / "reference"
+        merged = earlier.merged(measured) if earlier else measured
         (folder / _DATA).write_text(jsonlib.dumps(asdict(merged), indent=1) + "\n", encoding="utf-8")
         (folder / _PAGE).write_text(report.page(merged), encoding="utf-8")
         console.note(f"Wrote {_PAGE} and {_DATA} in {folder}")
     if json:
-        console.json(asdict(found))
+        console.json(asdict(measured))
     else:
-        console.table(report.table(found))
+        console.table(report.table(measured))
     # One quick round proves nothing about speed.
-    if not all(not result.problem if quick else result.ok for result in found.results):
+    if not all(not result.problem if quick else result.ok for result in measured.results):
         raise Exit(1)
 
 
-def _before() -> Report | None:
-    """The report that some new answers go into. Raises CliError: it is of another machine."""
-    file = project.ROOT / "docs" / "reference" / _DATA
+def _earlier_report(file: Path) -> Report | None:
+    """Return the report into which new results are merged, if there is one. Raises CliError: it is of another
+    machine."""
     if not file.exists():
         return None
-    before = Report.from_json(jsonlib.loads(file.read_bytes()))
-    if dict(before.machine) != report.description():
+    earlier = Report.from_json(jsonlib.loads(file.read_bytes()))
+    if dict(earlier.machine) != report.description():
         raise CliError(f"{file} is of another machine: measure all cases here, without a NAME.")
-    return before
+    return earlier

@@ -8,15 +8,12 @@ from typer import Argument, Option
 
 from cli import console, options
 from cli.errors import CliError
-from cli.stack import edits as text_file
-from cli.stack import project, stackfile, state_dir
-from cli.stack.edits import with_setting
+from cli.stack import edits, project, stackfile, state_dir
 from cli.stack.stackfile import StackFile
 from cluster.config.monitoring import SECRETS
 from engine.state.crypter import Crypter
 
-_FOREIGN = "secretsprovider"
-_HEAD = "hpc:"
+_SECRETS_PROVIDER = "secretsprovider"
 
 
 def set_(
@@ -37,7 +34,7 @@ def set_(
     file = project.require_file(stack, config_file)
     if key in SECRETS and not secret:
         raise CliError(f"{key} is a secret: add --secret, and leave VALUE out.")
-    if ":" not in key or (key.startswith(_HEAD) and key not in SECRETS):
+    if ":" not in key or (key.startswith("hpc:") and key not in SECRETS):
         raise CliError(
             f"{key!r}: give a provider's setting, such as gcp:credentials; the cluster is edited in {file.path}."
         )
@@ -45,26 +42,25 @@ def set_(
         raise CliError("a secret on the command line is read by others: leave VALUE out, and give it when asked for.")
 
     crypter = _crypter(file) if secret else None
-    given = value
-    if given is None:
-        # A person types it without its being shown; a pipe gives all but its last line end.
-        given = getpass.getpass(f"{key}: ", stream=sys.stderr) if console.interactive() else sys.stdin.read()
-        given = given.removesuffix("\n")
-    shown = {"secure": crypter.encrypt(given)} if crypter else given
+    if value is None:
+        # A terminal does not show what is typed. Of a pipe's text the last line end is left out.
+        value = getpass.getpass(f"{key}: ", stream=sys.stderr) if console.interactive() else sys.stdin.read()
+        value = value.removesuffix("\n")
+    setting = {"secure": crypter.encrypt(value)} if crypter else value
 
-    with text_file.alone(file.path):
-        text_file.write(file.path, with_setting(text_file.read(file.path), key, shown))
+    with edits.alone(file.path):
+        edits.write(file.path, edits.with_setting(edits.read(file.path), key, setting))
     console.note(f"Set {key} in {file.path.name}{', encrypted' if secret else ''}")
 
 
 def _crypter(file: StackFile) -> Crypter:
-    """The crypter of the stack's salt, which the file gets where it lacks one."""
-    kept = stackfile.encryption_keys(file.path)
-    if _FOREIGN in kept or not (state_dir.on_files(file.stack) or kept):
-        who = kept.get(_FOREIGN, state_dir.backend(file.stack))
-        raise CliError(f"secrets of stack {file.stack} are kept by {who}: use `pulumi config set --secret`")
-    known = kept.get(stackfile.ENCRYPTION_KEYS[0]) or project.state_salt(file.stack)
-    crypter = Crypter(state_dir.passphrase, known)
+    """Return the crypter with the stack's salt, which is written to a file that has none."""
+    keys = stackfile.encryption_keys(file.path)
+    if _SECRETS_PROVIDER in keys or not (state_dir.on_files(file.stack) or keys):
+        provider = keys.get(_SECRETS_PROVIDER, state_dir.backend(file.stack))
+        raise CliError(f"secrets of stack {file.stack} are kept by {provider}: use `pulumi config set --secret`")
+    salt_key = stackfile.ENCRYPTION_KEYS[0]
+    crypter = Crypter(state_dir.passphrase, keys.get(salt_key) or project.state_salt(file.stack))
     crypter.unlock()
-    stackfile.add_encryption_keys(file.path, {stackfile.ENCRYPTION_KEYS[0]: crypter.salt})
+    stackfile.add_encryption_keys(file.path, {salt_key: crypter.salt})
     return crypter

@@ -15,7 +15,7 @@ from cli.stack import outputs
 from cluster.platforms.capability import Capability
 
 _SECONDS = 60
-"""Time for the records of one job."""
+"""Time limit for reading the records of one job."""
 _NODE = re.compile(r"[A-Za-z0-9._-]+")
 
 
@@ -52,15 +52,15 @@ def dashboard(
 
     dashboards = tuple(registry.get(config.platform).dashboards(config))
     if grafana:
-        _write(cluster.name, dashboards, grafana)
+        _write_for_grafana(cluster.name, dashboards, grafana)
     else:
         from cluster.monitoring.page import page
 
-        _serve(cluster, page(cluster.name, stack, config.monitoring.interval_seconds, dashboards), stack, port, job)
+        html = page(cluster.name, stack, config.monitoring.interval_seconds, dashboards)
+        _serve(cluster, html, stack, port, job)
 
 
-def _write(cluster: str, dashboards: Sequence[Any], folder: Path) -> None:
-    """Write Grafana's files."""
+def _write_for_grafana(cluster: str, dashboards: Sequence[Any], folder: Path) -> None:
     import yaml
 
     from cluster.monitoring.dashboards import grafana
@@ -73,14 +73,14 @@ def _write(cluster: str, dashboards: Sequence[Any], folder: Path) -> None:
     console.note(f"Copy what is in {folder} to /etc/grafana of the machine that runs Grafana, and restart Grafana.")
 
 
-def _serve(cluster: Cluster, text: Any, stack: str, port: int, job: str) -> None:  # noqa: ANN401 - of a later import
+def _serve(cluster: Cluster, html: Any, stack: str, port: int, job: str) -> None:  # noqa: ANN401 - of a later import
     """Serve the page (cluster.monitoring.page) until Ctrl-C."""
     from cli.cluster.dashboard import Prometheus, Server
     from cli.interrupts import unwound
 
     prometheus = Prometheus(cluster)
     with (
-        Server(port, text, prometheus, lambda number: _find(stack, cluster, prometheus, number)) as there,
+        Server(port, html, prometheus, lambda number: _job_document(stack, cluster, prometheus, number)) as server,
         unwound(),
     ):
         try:
@@ -89,17 +89,17 @@ def _serve(cluster: Cluster, text: Any, stack: str, port: int, job: str) -> None
             except CliError as error:
                 console.note(f"{error}. The page asks again until it does.")
                 console.note(f"What still works: ./hpc status {stack}, ./hpc nodes {stack}, ./hpc job {stack} ID")
-            console.line(there.url + (f"#job={job}" if job else ""))
+            console.line(server.url + (f"#job={job}" if job else ""))
             console.note("Whoever has this address can read the metrics. Ctrl-C ends it.")
-            there.serve_forever()
+            server.serve_forever()
         except KeyboardInterrupt:
             console.note("Ended.")
         finally:
             prometheus.close()
 
 
-def _find(stack: str, cluster: Cluster, prometheus: Any, number: str) -> Mapping[str, Any]:  # noqa: ANN401
-    """A job as the page shows it. Raises CliError: there is none, or it has not run."""
+def _job_document(stack: str, cluster: Cluster, prometheus: Any, number: str) -> Mapping[str, Any]:  # noqa: ANN401
+    """Return a job as the page shows it. Raises CliError: there is no such job, or it has not run."""
     from cli.cluster.scheduler import Scheduler
     from scripts.node.slurm.hostlist import expand
     from scripts.node.slurm.job_report import JobError, report
@@ -111,20 +111,20 @@ def _find(stack: str, cluster: Cluster, prometheus: Any, number: str) -> Mapping
         raise CliError(f"{error}.") from None
     if len(jobs) != 1:
         raise CliError(f"{number} is an array of jobs: name one of its tasks, such as {number}_1.")
-    found = jobs[0]
-    if not found["started"] or not found["nodes"]:
-        raise CliError(f"job {number} is {found['state']} and has not run: ./hpc job {stack} {number} says why.")
-    nodes = [name for name in expand(found["nodes"]) if _NODE.fullmatch(name)]
-    shown = ("id", "number", "name", "user", "state", "started", "ended")
-    return {"nodes": nodes, "hosts": _hosts(prometheus, set(nodes)), **{key: found[key] for key in shown}}
+    job = jobs[0]
+    if not job["started"] or not job["nodes"]:
+        raise CliError(f"job {number} is {job['state']} and has not run: ./hpc job {stack} {number} says why.")
+    nodes = [name for name in expand(job["nodes"]) if _NODE.fullmatch(name)]
+    keys = ("id", "number", "name", "user", "state", "started", "ended")
+    return {"nodes": nodes, "hosts": _hosts(prometheus, set(nodes)), **{key: job[key] for key in keys}}
 
 
 def _hosts(prometheus: Any, nodes: Collection[str]) -> list[str]:  # noqa: ANN401
-    """Machines below nodes that are pods, by which their metrics go."""
+    """Return the machines that run nodes which are pods: metrics have the machines' names."""
     try:
-        found = json.loads(prometheus.ask("api/v1/query?query=slurm_node_info").body)
+        response = json.loads(prometheus.ask("api/v1/query?query=slurm_node_info").body)
     except (CliError, ValueError):
-        return []  # the page itself says so
-    rows = [row["metric"] for row in found.get("data", {}).get("result", ())]
+        return []  # the page shows that there are no metrics
+    rows = [row["metric"] for row in response.get("data", {}).get("result", ())]
     hosts = [row.get("instance_id", "") for row in rows if row.get("node_name") in nodes]
     return [name for name in hosts if _NODE.fullmatch(name)]

@@ -18,7 +18,7 @@ from cli.cluster.cluster import Cluster, from_outputs
 from cli.cluster.jobs import Jobs
 from cli.cluster.observation import ask
 from cli.cluster.scheduler import Scheduler
-from cli.commands import health, reliability, usage
+from cli.commands import health, usage
 from cli.commands.installation import program_version
 from cli.commands.jobs import mlperf_report
 from cli.display import status_screen
@@ -31,7 +31,7 @@ from cluster.jobs.nccl import LOGS, RUN_NAME
 from cluster.load import parse_output
 from cluster.observe.health.check_results import findings as health_findings
 from cluster.observe.health.findings import findings
-from cluster.observe.moment import MomentError, expression, on_machine
+from cluster.observe.moment import expression, on_machine
 from cluster.platforms.capability import Capability
 from cluster.platforms.observer import Observer, observer_of
 from cluster.report.html import MARK
@@ -41,15 +41,15 @@ from cluster.report.nccl.log import NotALogError, read_text
 from cluster.report.nccl.result import check
 from hostfiles import write_atomically
 
-_MOST_NCCL, _MOST_MLPERF = 40, 10
-"""The newest runs, whose logs are read."""
-_LARGEST = 400_000
-"""Bytes of a log of nccl-tests: one of all sizes has 30,000."""
-_HEAD = 2000
-"""Bytes of a file in which a page of this program has its mark."""
-_RUN = re.compile(r"([0-9]{1,12})\|([a-z_][a-z0-9_-]*)\|([0-9]{1,12})\|([A-Za-z0-9_-]+)")
-_NAMES = {"NODES": "nodes", "PARTITION": "partitions", "JOB": "queue"}
-"""Tables that every platform has, by their first heading."""
+_NCCL_RUNS, _MLPERF_RUNS = 40, 10
+"""Numbers of the newest runs whose logs are read."""
+_NCCL_LOG_BYTES = 400_000
+"""Bytes that are read of a log of nccl-tests: one of all sizes has 30,000."""
+_HEAD_BYTES = 2000
+"""Bytes at the beginning of a page in which this program writes its mark."""
+_RUN_ROW = re.compile(r"([0-9]{1,12})\|([a-z_][a-z0-9_-]*)\|([0-9]{1,12})\|([A-Za-z0-9_-]+)")
+_COMMON_TABLES = {"NODES": "nodes", "PARTITION": "partitions", "JOB": "queue"}
+"""Names of the tables that every platform has, by their first heading."""
 T = TypeVar("T")
 
 
@@ -68,63 +68,63 @@ def report(
     usage, efficiency, reliability, versions. Nothing is changed. Parts that can't be read are named in the page. The
     page has names of users, jobs and machines.
     """
-    try:
-        begin = expression(since)
-    except MomentError as error:
-        raise CliError(f"--since: {error}") from None
+    begin = options.read_time("--since", since, expression)
     path = output or Path(f"{stack}-report.html")
-    _check_file(path, force=force)
+    try:
+        _require_report(path, force=force)
+    except OSError as error:
+        raise CliError(f"can't write {path}: {error.strerror or error}.") from None
     values = outputs.read(stack, show_secrets=True)
-    cluster = from_outputs(stack, values)
-    found = _read(stack, values, cluster, since, begin)
-    page = render(found)
+    contents = _read_report(stack, values, from_outputs(stack, values), since, begin)
+    page = render(contents)
     try:
         write_atomically(path, page)
     except OSError as error:
         raise CliError(f"can't write {path}: {error.strerror or error}.") from None
     reasons: dict[str, list[str]] = defaultdict(list)
-    for part, why in unread(found).items():
+    for part, why in unread(contents).items():
         reasons[why].append(part)
     for why, parts in reasons.items():
         console.note(f"{', '.join(parts)} could not be read: {why}")
     console.line(f"Wrote {path} ({len(page.encode()) / 1000:.0f} kB)")
 
 
-def _check_file(path: Path, *, force: bool) -> None:
-    """Raises CliError: something else than a page of this program is there, or no file can be."""
-    try:
-        if path.exists() and not path.is_file():
-            raise CliError(f"--output {path}: it is no file.")
-        if path.exists() and not force and path.stat().st_size:
-            with path.open("rb") as file:
-                if MARK.encode() not in file.read(_HEAD):
-                    raise CliError(f"{path} is no report. To do: name another file with --output, or add --force.")
-    except OSError as error:
-        raise CliError(f"can't write {path}: {error.strerror or error}.") from None
+def _require_report(path: Path, *, force: bool) -> None:
+    """Raise CliError if something else than a report is at a path, unless it is a file and `force` is set."""
+    if path.exists() and not path.is_file():
+        raise CliError(f"--output {path}: it is no file.")
+    if path.exists() and not force and path.stat().st_size:
+        with path.open("rb") as file:
+            if MARK.encode() not in file.read(_HEAD_BYTES):
+                raise CliError(f"{path} is no report. To do: name another file with --output, or add --force.")
 
 
-def _read(stack: str, values: Mapping[str, Any], cluster: Cluster, since: str, begin: str) -> Report:
-    """Read all parts side by side."""
+def _read_report(stack: str, values: Mapping[str, Any], cluster: Cluster, since: str, begin: str) -> Report:
+    """Read all parts at the same time."""
     config = parse_output(values["config"]) if values.get("config") else None
     observer = observer_of(values)
     about: Mapping[str, Any] = values.get("platform") or {}
-    there: Sequence[str] = about.get("capabilities", [one.value for one in Capability])
+    capabilities: Sequence[str] = about.get("capabilities", [capability.value for capability in Capability])
     parts: dict[str, tuple[Capability, Callable[[], Any]]] = {
         "status": (Capability.STATUS, lambda: _status(stack, values, observer)),
         "health": (Capability.NODES, lambda: _health(stack, values, cluster, config, observer)),
-        "usage": (Capability.USAGE, lambda: usage.read(cluster, stack, on_machine(since), on_machine("now"))),
-        "reliability": (Capability.USAGE, lambda: reliability.read(cluster, stack, begin, "now")),
+        "usage": (Capability.USAGE, lambda: usage.read_usage(cluster, stack, on_machine(since), on_machine("now"))),
+        "reliability": (Capability.USAGE, lambda: usage.read_faults(cluster, stack, begin, "now")),
         "nccl": (Capability.RUN, lambda: _nccl(cluster, stack, runs.result())),
         "mlperf": (Capability.RUN, lambda: _mlperf(cluster, stack, runs.result())),
     }
     with unwound(), ThreadPoolExecutor(max_workers=len(parts) + 1) as pool:
         runs = pool.submit(_runs, Scheduler(cluster, stack), begin)
-        asked = {name: pool.submit(_tried, read) for name, (needed, read) in parts.items() if needed.value in there}
-        found = {name: future.result() for name, future in asked.items()}
+        futures = {
+            name: pool.submit(_read_part, read)
+            for name, (needed, read) in parts.items()
+            if needed.value in capabilities
+        }
+        contents = {name: future.result() for name, future in futures.items()}
     for name, (needed, _) in parts.items():
-        if name not in found:
+        if name not in contents:
             why = f"The platform, {about.get('title')}, does not have the capability {needed.value}."
-            found[name] = Unread(why, missing=False)
+            contents[name] = Unread(why, missing=False)
     return Report(
         stack=stack,
         name=cluster.name,
@@ -133,11 +133,11 @@ def _read(stack: str, values: Mapping[str, Any], cluster: Cluster, since: str, b
         written=time.time(),
         since=since,
         config=config,
-        **found,
+        **contents,
     )
 
 
-def _tried(read: Callable[[], T]) -> T | Unread:
+def _read_part(read: Callable[[], T]) -> T | Unread:
     try:
         return read()
     except CliError as error:
@@ -147,11 +147,11 @@ def _tried(read: Callable[[], T]) -> T | Unread:
 def _status(stack: str, values: Mapping[str, Any], observer: Observer | None) -> Status:
     now = time.time()
     if observer:
-        with observers.opened(stack, values) as access:
-            found = observer.status(access)
-        tables = {_NAMES.get(rows[0][0], rows[0][0]): rows for rows in observers.tables(found, now)}
-        others = [rows for name, rows in tables.items() if name not in _NAMES.values()]
-        return Status(seen=found.seen, findings=found.findings, tables=tables, others=others)
+        with observers.open_access(stack, values) as access:
+            status = observer.status(access)
+        tables = {_COMMON_TABLES.get(rows[0][0], rows[0][0]): rows for rows in observers.tables(status, now)}
+        others = [rows for name, rows in tables.items() if name not in _COMMON_TABLES.values()]
+        return Status(seen=status.seen, findings=status.findings, tables=tables, others=others)
     seen = ask(stack, values)
     return Status(seen=seen, findings=findings(seen), tables=status_screen.tables(seen, now))
 
@@ -160,15 +160,15 @@ def _health(
     stack: str, values: Mapping[str, Any], cluster: Cluster, config: ClusterConfig | None, observer: Observer | None
 ) -> Health | Unread:
     if observer:
-        with observers.opened(stack, values) as access:
-            found = observer.health(access)
-        tables = [rows for rows in observers.tables(found, time.time()) if rows[0][0] not in _NAMES]
-        return Health(tables=tables, findings=found.findings)
+        with observers.open_access(stack, values) as access:
+            checks = observer.health(access)
+        tables = [rows for rows in observers.tables(checks, time.time()) if rows[0][0] not in _COMMON_TABLES]
+        return Health(tables=tables, findings=checks.findings)
     if config is None or config.slurm.health is None:
         return Unread("The stack has no health checks.", missing=False)
-    # Last results of machines that are off are of machines that are gone.
-    nodes = [one for one in Scheduler(cluster, stack).nodes().values() if not one.asleep and not one.booting]
-    results = health.read(cluster, nodes, config.slurm.health.interval)
+    # The last results of nodes whose machines are off are of machines that no longer exist.
+    nodes = [node for node in Scheduler(cluster, stack).nodes().values() if not node.asleep and not node.booting]
+    results = health.read_results(cluster, nodes, config.slurm.health.interval)
     return Health(tables=[health.table(results)], findings=health_findings(stack, results))
 
 
@@ -189,36 +189,35 @@ class _Run:
 
 
 def _runs(scheduler: Scheduler, begin: str) -> list[_Run]:
-    """Jobs of `./hpc nccl run` and `mlperf run`, by their names, the newest first."""
+    """Return the jobs of `./hpc nccl run` and `mlperf run`, which have their own names, the newest first."""
     names = f"\\|({re.escape(RUN_NAME)}|mlperf-(train|gpt3)_[A-Za-z0-9_-]+)$"
     line = (
         f"rows=$(SLURM_TIME_FORMAT=%s sacct --allusers --allocations --noheader --parsable2 --endtime=now "
         f'--starttime="$(date --date="{begin}" +%Y-%m-%dT%H:%M:%S)" --format=JobIDRaw,User,Start,JobName) || exit; '
         f"printf '%s\\n' \"$rows\" | grep -E {shlex.quote(names)} | tail -n 500"
     )
-    found = [_RUN.fullmatch(row) for row in scheduler.ask(line, seconds=600).splitlines()]
-    runs = [_Run(job=one[1], user=one[2], started=float(one[3]), name=one[4]) for one in found if one]
+    rows = [_RUN_ROW.fullmatch(row) for row in scheduler.ask(line, seconds=600).splitlines()]
+    runs = [_Run(job=row[1], user=row[2], started=float(row[3]), name=row[4]) for row in rows if row]
     return sorted(runs, key=lambda run: -run.started)
 
 
 def _nccl(cluster: Cluster, stack: str, runs: Sequence[_Run]) -> list[Benchmark]:
-    """Each user's logs are read at once, by that user."""
-    wanted = [run for run in runs if run.name == RUN_NAME][:_MOST_NCCL]
+    """Read the logs of runs of nccl-tests: those of each user in one command, which runs as that user."""
     by_user: dict[str, list[_Run]] = defaultdict(list)
-    for run in wanted:
+    for run in [run for run in runs if run.name == RUN_NAME][:_NCCL_RUNS]:
         by_user[run.user].append(run)
-    return [one for user, theirs in by_user.items() for one in _nccl_of(Jobs(cluster, stack, user), theirs)]
-
-
-def _nccl_of(jobs: Jobs, runs: Sequence[_Run]) -> list[Benchmark]:
     mark = secrets.token_hex(12)
-    numbers = " ".join(run.job for run in runs)
-    line = f"for job in {numbers}; do head -c {_LARGEST} -- ~/{LOGS}/$job.log 2>&1; echo; echo {mark}; done"
-    try:
-        texts = jobs.run(line, seconds=300).split(f"{mark}\n")
-    except CliError as error:
-        return [run.with_result(Unread(str(error))) for run in runs]
-    return [run.with_result(_nccl_result(run, text)) for run, text in zip(runs, texts, strict=False)]
+    found: list[Benchmark] = []
+    for user, own in by_user.items():
+        numbers = " ".join(run.job for run in own)
+        line = f"for job in {numbers}; do head -c {_NCCL_LOG_BYTES} -- ~/{LOGS}/$job.log 2>&1; echo; echo {mark}; done"
+        try:
+            texts = Jobs(cluster, stack, user).run(line, seconds=300).split(f"{mark}\n")
+        except CliError as error:
+            found += [run.with_result(Unread(str(error))) for run in own]
+        else:
+            found += [run.with_result(_nccl_result(run, text)) for run, text in zip(own, texts, strict=False)]
+    return found
 
 
 def _nccl_result(run: _Run, text: str) -> Entry | Unread:
@@ -230,14 +229,14 @@ def _nccl_result(run: _Run, text: str) -> Entry | Unread:
 
 
 def _mlperf(cluster: Cluster, stack: str, runs: Sequence[_Run]) -> list[Benchmark]:
-    wanted = [run for run in runs if run.name != RUN_NAME][:_MOST_MLPERF]
-    return [run.with_result(_mlperf_result(Jobs(cluster, stack, run.user), run)) for run in wanted]
+    def result(run: _Run) -> MlperfReport | Unread:
+        jobs = Jobs(cluster, stack, run.user)
+        try:
+            path = mlperf_report.find_log(jobs, run.job, "")
+            with mlperf_report.fetched_log(jobs, path) as file:
+                return mlperf_report.of_log(file, path, "")
+        except CliError as error:
+            return Unread(str(error))
 
-
-def _mlperf_result(jobs: Jobs, run: _Run) -> MlperfReport | Unread:
-    try:
-        path = mlperf_report.find_log(jobs, run.job, "")
-        with mlperf_report.fetched_log(jobs, path) as file:
-            return mlperf_report.of_log(file, path, "")
-    except CliError as error:
-        return Unread(str(error))
+    newest = [run for run in runs if run.name != RUN_NAME][:_MLPERF_RUNS]
+    return [run.with_result(result(run)) for run in newest]

@@ -1,7 +1,8 @@
-"""`./hpc stacks`, and `state export`, `import`, `unlock`, `unprotect`, `delete` and `rename`."""
+"""`./hpc stacks`, `outputs`, and `state export`, `import`, `unlock`, `unprotect`, `delete` and `rename`."""
 
-import json
+import json as jsonlib
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -9,6 +10,7 @@ from typer import Argument, Option
 
 from cli import console, options
 from cli.errors import CliError
+from cli.stack import outputs as stack_outputs
 from cli.stack import project, stackfile, state_dir, state_edit
 from cluster.regular_file import refuse_special
 from engine import EngineError
@@ -20,7 +22,7 @@ _FileIn = Annotated[Path | None, Argument(metavar="[FILE]", help="What to read; 
 def export(stack: options.Stack, file: _FileOut = None) -> None:
     """Write the stack's state as `pulumi stack export` does. Secrets stay encrypted; the file is 0600."""
     if state_dir.on_files(stack):
-        text = json.dumps(project.require_state(stack).export_state(), indent=4, ensure_ascii=False) + "\n"
+        text = jsonlib.dumps(project.require_state(stack).export_state(), indent=4, ensure_ascii=False) + "\n"
     else:
         text = state_edit.run_pulumi(stack, "stack", "export")
     if file is None or str(file) == "-":
@@ -45,7 +47,7 @@ def import_(stack: options.Stack, file: _FileIn = None) -> None:
         else:
             refuse_special(file)
             text = file.read_text(encoding="utf-8")
-        document: Any = json.loads(text)
+        document: Any = jsonlib.loads(text)
     except (OSError, UnicodeDecodeError) as error:
         raise CliError(f"{source}: can't be read: {error}.") from None
     except ValueError as error:
@@ -122,7 +124,7 @@ def rename(
 
 def stacks(*, json: options.Json = False) -> None:
     """List the stacks: those with a file here, rehearsals, and those with state."""
-    rows = [_row(name) for name in project.known()]
+    rows = [_stack_row(name) for name in project.known()]
     if json:
         console.json(rows)
         return
@@ -137,9 +139,9 @@ def stacks(*, json: options.Json = False) -> None:
     console.table(table)
 
 
-def _row(name: str) -> dict[str, Any]:
-    """A stack, as its file and its state show it. `updated` is the time of the last change (RFC 3339), empty if it was
-    never up."""
+def _stack_row(name: str) -> dict[str, Any]:
+    """Return a stack as its file and its state show it. `updated` is the time of the last change (RFC 3339), empty if
+    it was never up."""
     row: dict[str, Any] = {"stack": name, "platform": "(unreadable)", "resources": 0, "updated": "", "rehearses": ""}
     try:
         file = stackfile.read(project.ROOT, name)
@@ -153,9 +155,92 @@ def _row(name: str) -> dict[str, Any]:
     try:
         deployment = space.stack(name).export_state().get("deployment") or {}
     except EngineError:
-        # Other commands report more; the list must not end here.
+        # Other commands report the error; the list must not end here.
         return {**row, "updated": "(state can't be read)"}
     time = str((deployment.get("manifest") or {}).get("time") or "")
     # Seconds are enough for a list; the zone stays.
     updated = time[:19] + ("Z" if time.endswith("Z") else "")
     return {**row, "resources": len(deployment.get("resources") or ()), "updated": updated}
+
+
+_FOR_PROGRAMS = {
+    "admin_key",
+    "config",
+    "config_hash",
+    "kubeconfig",
+    "kubernetes",
+    "munge_key",
+    "place",
+    "platform",
+    "port",
+    "prometheus",
+}
+"""Outputs that only --json and KEY print."""
+
+
+def outputs(
+    stack: options.Stack,
+    key: Annotated[str | None, Argument(metavar="[KEY]", help="Print this output only, bare.")] = None,
+    *,
+    json: options.Json = False,
+    show_secrets: Annotated[bool, Option("--show-secrets", help="Print secrets instead of [secret].")] = False,
+) -> None:
+    """Show what the stack exports for people: machines with their addresses, users with their keys, links.
+
+    --json prints every output. A single KEY is printed bare when it is a text, and as JSON otherwise.
+    """
+    values = stack_outputs.read(stack, show_secrets=show_secrets)
+    if key is not None:
+        if key not in values:
+            raise CliError(f"stack {stack} has no output {key!r}. There are: {', '.join(sorted(values)) or 'none'}.")
+        value = values[key]
+        if isinstance(value, str) and not json:
+            console.lines([value])
+        else:
+            console.json(value)
+    elif json:
+        console.json(values)
+    elif values:
+        _print_outputs(stack, values)
+    else:
+        console.note(f"Stack {stack} has no outputs: it is not up. Bring it up with: ./hpc up {stack}")
+
+
+def _print_outputs(stack: str, values: Mapping[str, Any]) -> None:
+    # Other commands of this file do not need these.
+    import yaml
+
+    from cli.users import fingerprint
+    from cluster import people
+    from cluster.load import parse_output
+
+    rest = {name: value for name, value in sorted(values.items()) if name not in _FOR_PROGRAMS}
+    if "cluster" in values:
+        console.line(f"Cluster {rest.pop('cluster')}; ./hpc ssh-config {stack} writes what ssh needs to know of it.")
+    if targets := rest.pop("targets", None):
+        rest.pop("machines", None)
+        rows = [
+            (name, ", ".join(row.get("roles") or ()), str(row.get("address") or "-"), str(row.get("method") or "-"))
+            for name, row in sorted(targets.items())
+        ]
+        console.line()
+        console.table([("MACHINE", "ROLES", "ADDRESS", "BY"), *rows])
+    if "config" in values and rest.get("users"):
+        rest.pop("users")
+        config = parse_output(values["config"])
+        rows = [
+            (
+                user.name,
+                str(user.uid),
+                people.default_account(config, user),
+                ", ".join(map(fingerprint, user.keys)) or "-",
+            )
+            for user in config.users
+        ]
+        console.line()
+        console.table([("USER", "UID", "ACCOUNT", "KEYS"), *rows])
+    if rest:
+        if "cluster" in values:
+            console.line()
+        text = yaml.safe_dump(rest, sort_keys=False, allow_unicode=True, width=10_000)
+        console.lines(text.rstrip("\n").split("\n"))

@@ -22,7 +22,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 HERE = Path(__file__).relative_to(ROOT)
 MODULES = (
-    "accounting", "drift", "health", "jobs.check", "logs", "nodes", "outputs", "ssh", "state", "status", "up",
+    "accounting", "drift", "health", "jobs.check", "logs", "nodes", "ssh", "state", "status", "up",
     "user",
 )  # fmt: skip
 """Of cli/commands: what tests start often."""
