@@ -43,12 +43,13 @@ def completion(shell: Annotated[Shell, Argument(metavar="bash|zsh|fish", help="Y
     script = get_completion_script(prog_name="hpc", complete_var=COMPLETE, shell=shell.value)
     # zsh and fish call the name that they complete, which is not on PATH.
     program = shlex.quote(str(project.ROOT / "hpc"))
-    console.lines([re.sub(r"(complete_zsh|commandline -cp\)) hpc\b", lambda found: f"{found[1]} {program}", script)])
+    console.lines([re.sub(r"(complete_zsh|commandline -cp\)) hpc\b", lambda match: f"{match[1]} {program}", script)])
 
 
 def program_version() -> str:
-    found = re.search(r'^version = "(.+)"', (project.ROOT / "pyproject.toml").read_text(encoding="utf-8"), re.MULTILINE)
-    return found[1] if found else "unknown"
+    text = (project.ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    version = re.search(r'^version = "(.+)"', text, re.MULTILINE)
+    return version[1] if version else "unknown"
 
 
 def version() -> None:
@@ -60,9 +61,7 @@ def version() -> None:
     console.line("state: {} ({})".format(*state_dir.located()))
 
 
-PATH = "docs/schema/cluster.schema.json"
-PAGES = "docs/reference/stack-file"
-COMMANDS = "docs/reference/commands.md"
+_SCHEMA = "docs/schema/cluster.schema.json"
 _BRACKETS = re.compile(r"^(?:\{(.*)\}|\[\[(.*)\]\])(?:\.\.\.)?$")
 _HEAD = """\
 # Commands
@@ -75,19 +74,21 @@ _HEAD = """\
 
 def schema(
     *,
-    check: Annotated[bool, Option("--check", help=f"Fail if {PATH} and the generated pages are not current.")] = False,
-    write: Annotated[bool, Option("--write", help=f"Bring {PATH} and the generated pages up to date.")] = False,
+    check: Annotated[
+        bool, Option("--check", help=f"Fail if {_SCHEMA} and the generated pages are not current.")
+    ] = False,
+    write: Annotated[bool, Option("--write", help=f"Bring {_SCHEMA} and the generated pages up to date.")] = False,
 ) -> None:
     """Print the JSON Schema of a stack file, which editors complete and check from."""
-    # The models of the stack file take a while to import.
+    # The models of the stack file are slow to import.
     from cluster.reference import reference, schema_text
 
     text = schema_text()
     if not (check or write):
         print(text, end="")
         return
-    pages = {COMMANDS: _commands_page()} | {f"{PAGES}/{name}": page for name, page in reference().items()}
-    for name, content in {PATH: text, **pages}.items():
+    pages = {f"docs/reference/stack-file/{name}": page for name, page in reference().items()}
+    for name, content in {_SCHEMA: text, "docs/reference/commands.md": _commands_page(), **pages}.items():
         file = project.ROOT / name
         if file.exists() and file.read_text(encoding="utf-8") == content:
             console.note(f"{name} is current")
@@ -102,12 +103,18 @@ def schema(
 
 
 def _commands_page() -> str:
-    """Every command with its arguments, its summary and an example, in a table for each section of `./hpc --help`."""
+    """Return a table for each section of `./hpc --help`: every command with its arguments, its summary and an
+    example."""
     tables: dict[str, list[str]] = {}
     for panel, words, command in _commands(app, ()):
         summary = " ".join((command.help or "").partition("\n\n")[0].split())
         example = f"`{command.examples[0]}`" if command.examples else ""
-        cells = [f"`./hpc {' '.join([*words, *_usage(command)])}`", summary, example]
+        loaded = command.load()
+        pieces = loaded.collect_usage_pieces(Context(loaded))
+        # The usage line of the command's help has double brackets.
+        arguments = [_BRACKETS.sub(lambda match: match[1] or f"[{match[2]}]", piece) for piece in pieces]
+        usage = " ".join([*words, *(piece for piece in arguments if piece != "[OPTIONS]")])
+        cells = [f"`./hpc {usage}`", summary, example]
         tables.setdefault(panel, []).append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
     head = "| command | what it does | example |\n|---|---|---|\n"
     return _HEAD + "".join(f"\n## {panel}\n\n{head}" + "\n".join(rows) + "\n" for panel, rows in tables.items())
@@ -116,6 +123,7 @@ def _commands_page() -> str:
 def _commands(
     group: TyperGroup, words: tuple[str, ...], panel: str = ""
 ) -> Iterator[tuple[str, list[str], LazyCommand]]:
+    """Yield the section, the words and the command of every command that `--help` lists."""
     context = Context(group, info_name="./hpc")
     for name in group.list_commands(context):
         command = group.get_command(context, name)
@@ -124,10 +132,3 @@ def _commands(
             yield from _commands(command, (*words, name), section)
         elif isinstance(command, LazyCommand) and not command.hidden:
             yield section, [*words, name], command
-
-
-def _usage(command: LazyCommand) -> list[str]:
-    """Arguments as the usage line of the command's help has them, without its double brackets."""
-    loaded = command.load()
-    pieces = loaded.collect_usage_pieces(Context(loaded))
-    return [_BRACKETS.sub(lambda found: found[1] or f"[{found[2]}]", piece) for piece in pieces if piece != "[OPTIONS]"]

@@ -15,15 +15,15 @@ def nebius_token() -> None:
     try:
         token, expires = client.token()
     except NebiusError as error:
-        # kubectl shows the last line alone.
+        # kubectl prints only the last line of an error.
         raise CliError(" ".join(str(error).split())) from None
     until = expires.astimezone(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ") if expires else None
     status = {"token": token, **({"expirationTimestamp": until} if until else {})}
-    print(json.dumps({"apiVersion": _asked_for(), "kind": "ExecCredential", "status": status}))
+    print(json.dumps({"apiVersion": _api_version(), "kind": "ExecCredential", "status": status}))
 
 
-def _asked_for() -> str:
-    """The API version that the kubeconfig says: of another one kubectl refuses the answer."""
+def _api_version() -> str:
+    """Return the API version of the kubeconfig: kubectl refuses a credential with another one."""
     try:
         return str(json.loads(os.environ["KUBERNETES_EXEC_INFO"])["apiVersion"])
     except (KeyError, ValueError, TypeError):

@@ -2,9 +2,10 @@
 
 import tempfile
 import time
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import yaml
 from typer import Exit, Option
@@ -101,20 +102,24 @@ def rehearse(
     platform = registry.get(config.platform)
     if not platform.rehearsal:
         raise CliError(f"stack {stack} is on {platform.title}, which has no rehearsal on this machine.")
-    made: Rehearsal = import_module(platform.rehearsal).rehearse(config, request)
-    differences = [{key: row[key] for key in row if key != "counted"} for row in made.differences]
-    report = {"of": file.stack, "file": str(file.path), "differences": differences, "stood_in": list(made.stood_in)}
+    rehearsal: Rehearsal = import_module(platform.rehearsal).rehearse(config, request)
+    differences = [{key: row[key] for key in row if key != "counted"} for row in rehearsal.differences]
+    stood_in = list(rehearsal.stood_in)
+    report = {"of": file.stack, "file": str(file.path), "differences": differences, "stood_in": stood_in}
+    run_options = RunOptions(engine=_EMBEDDED, json=json, parallel=parallel, more={"rehearsal": report})
     if not json:
-        _print_differences(stack, made)
+        _print_differences(stack, rehearsal)
     if preview:
-        raise Exit(_preview(name, _text(file.path, made), report, json=json, parallel=parallel))
-    made.start(console.note)
-    state_dir.write_file(rehearsals.file(name), _text(file.path, made))
-    chosen = RunOptions(engine=_EMBEDDED, json=json, parallel=parallel, yes=True, more={"rehearsal": report})
-    code = operation.run("up", name, chosen)
+        with tempfile.TemporaryDirectory(prefix="hpc-rehearsal-") as folder:
+            stack_file = Path(folder) / f"Pulumi.{name}.yaml"
+            stack_file.write_text(_stack_file(file.path, rehearsal), encoding="utf-8")
+            raise Exit(operation.run("preview", name, replace(run_options, config_file=stack_file)))
+    rehearsal.start(console.note)
+    state_dir.write_file(rehearsals.file(name), _stack_file(file.path, rehearsal))
+    code = operation.run("up", name, replace(run_options, yes=True))
     if code == 0 and not json:
         console.line(f"     ./hpc run {name} -- sinfo")
-        console.line(f"     ./hpc ssh {name}{made.ssh}")
+        console.line(f"     ./hpc ssh {name}{rehearsal.ssh}")
         console.line(f"     ./hpc status {name}")
         options_given = [
             f" --nodes {nodes}" if nodes else "",
@@ -124,68 +129,58 @@ def rehearse(
         console.line(f"After an edit of {file.path.name}: ./hpc rehearse {stack}{''.join(options_given)}")
         console.line(f"To remove it: ./hpc rehearse {stack} --destroy")
     if code == 0 and faults:
-        code = made.play_faults()
+        code = rehearsal.play_faults()
     raise Exit(code)
 
 
-def _text(source: Path, made: Rehearsal) -> str:
-    """The rehearsal's stack file."""
+def _stack_file(source: Path, rehearsal: Rehearsal) -> str:
+    """Return the text of the rehearsal's stack file."""
     head = [
         f"Written by `./hpc rehearse` from {source} at {time.strftime('%Y-%m-%d %H:%M:%S %Z')}.",
         "It is written again each time: change that file, and not this one.",
     ]
     body = yaml.safe_dump(
-        {"config": dict(made.settings())}, sort_keys=False, allow_unicode=True, default_flow_style=None, width=120
+        {"config": dict(rehearsal.settings())}, sort_keys=False, allow_unicode=True, default_flow_style=None, width=120
     )
     return "".join(f"# {line}\n" for line in head) + body
 
 
-def _print_differences(stack: str, made: Rehearsal) -> None:
-    counted = [difference for difference in made.differences if difference["counted"]]
-    lines = [difference["text"] for difference in made.differences if not difference["counted"]]
+def _print_differences(stack: str, rehearsal: Rehearsal) -> None:
+    """Print how Slurm's files differ from production's, and what a stand-in replaces."""
+    counted = [difference for difference in rehearsal.differences if difference["counted"]]
+    lines = [difference["text"] for difference in rehearsal.differences if not difference["counted"]]
     lines += [f"{len(counted)} names of nodes that follow from their number"] if counted else []
-    but = " Slurm's files are production's but for:" if made.differences else ""
+    but = " Slurm's files are production's but for:" if rehearsal.differences else ""
     console.line(f"Rehearses {stack} on this machine.{but}", style="bold")
     for line in lines:
         console.line(f"  {line}")
-    if made.stood_in:
+    if rehearsal.stood_in:
         console.line("What else is not as in production:" if lines else "What is not as in production:", style="bold")
-    for line in made.stood_in:
+    for line in rehearsal.stood_in:
         console.line(f"  {line}")
 
 
-def _preview(name: str, text: str, report: dict[str, Any], *, json: bool, parallel: int | None) -> int:
-    """Preview the stack file that would be written, without writing it where it would be found."""
-    with tempfile.TemporaryDirectory(prefix="hpc-rehearsal-") as folder:
-        file = Path(folder) / f"Pulumi.{name}.yaml"
-        file.write_text(text, encoding="utf-8")
-        chosen = RunOptions(
-            engine=_EMBEDDED, json=json, parallel=parallel, config_file=file, more={"rehearsal": report}
-        )
-        return operation.run("preview", name, chosen)
-
-
 def _destroy(stack: str, name: str, config_file: Path | None, *, json: bool, parallel: int | None, yes: bool) -> int:
-    there = name in project.workspace(name).stacks()
-    if not there and not rehearsals.file(name).exists() and not rehearsals.own(name):
+    has_state, stand_ins = name in project.workspace(name).stacks(), rehearsals.own(name)
+    if not has_state and not rehearsals.file(name).exists() and not stand_ins:
         if not config_file:
-            project.require_file(stack)  # says which stacks there are
+            project.require_file(stack)  # its error lists the stacks
         operation.nothing("destroy", name, json=json)
         return 0
-    own, lost = rehearsals.own(name), False
-    if own and there:
+    lost = False
+    if stand_ins and has_state:
         try:
-            own.resume(rehearsals.own_folder(name), console.note)
+            stand_ins.resume(rehearsals.own_folder(name), console.note)
         except HostError as error:
-            # After a power failure, say. Nothing of the stack is anywhere but in what stands in.
+            # After a power failure, for example. All resources of the stack are in the stand-ins.
             console.note(f"What stands in can't be started again, and is removed with all that is on it: {error}")
             lost = True
-    if (there and not lost) or not own:
+    if (has_state and not lost) or not stand_ins:
         code = operation.run("destroy", name, RunOptions(engine=_EMBEDDED, json=json, parallel=parallel, yes=yes))
         if code:
             return code
-    if own:
-        own.remove(rehearsals.own_folder(name), console.note)
+    if stand_ins:
+        stand_ins.remove(rehearsals.own_folder(name), console.note)
     rehearsals.remove(name)
     state = project.workspace(name).stack(name)
     if lost:

@@ -37,7 +37,7 @@ def run(
     blanks or pipes in it, as in `-- "sinfo | head"`, is a line for the user's shell there. 255 is ssh's own exit
     code: the machine was not reached.
     """
-    cluster = _cluster(stack, Capability.RUN)
+    cluster = from_outputs(stack, outputs.read(stack, show_secrets=True), Capability.RUN)
     raise Exit(remote.run(cluster.target(login), cluster.admin_key, cluster.user(user), command or ()))
 
 
@@ -68,10 +68,10 @@ def ssh(
     name = words.pop(0) if words[:1] not in ([], [options.COMMAND_FOLLOWS]) else None
     if options.COMMAND_FOLLOWS in words:
         words.remove(options.COMMAND_FOLLOWS)
-    cluster = _cluster(stack, Capability.SSH)
-    target = _by_ssh(cluster, name, key)
+    cluster = from_outputs(stack, outputs.read(stack, show_secrets=True), Capability.SSH)
+    target = _target(cluster, name, key)
     if key:
-        # The machine has more users than the stack file, and says whom it lets in.
+        # The machine may have users that the stack file does not have, so the name is not checked here.
         raise Exit(remote.log_in(target, cluster.admin_key, user, key, words))
     raise Exit(remote.run(target, cluster.admin_key, cluster.user(user), words))
 
@@ -101,7 +101,7 @@ def ssh_config(
             "root is let in with the stack's admin key only: use --admin-key, which writes that key (0600) too, and no "
             "other user. Users log in with their own keys."
         )
-    # It parses the configuration, which other commands of this file need not.
+    # Other commands of this file do not parse the configuration.
     from cli.cluster import user_config
     from cluster.load import parse_output
 
@@ -122,12 +122,9 @@ def ssh_config(
         console.note(f"{name} has no `keys` in the stack file, so no key lets {name} in.")
 
 
-def _cluster(stack: str, needed: Capability) -> Cluster:
-    return from_outputs(stack, outputs.read(stack, show_secrets=True), needed)
-
-
-def _by_ssh(cluster: Cluster, name: str | None, key: Path | None) -> Target:
-    """The target of a name, by its SSH server where it has one besides its driver. Raises CliError: it is not found."""
+def _target(cluster: Cluster, name: str | None, key: Path | None) -> Target:
+    """Return the target of a name. A login pod is reached through its SSH server if no name or a key is given. Raises
+    CliError: there is no such target."""
     target = cluster.target(name)
     driver = driver_of(target)
     if driver.own is None or (name and not key) or "login" not in target.roles:

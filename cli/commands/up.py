@@ -43,16 +43,18 @@ def destroy(
     with --unprotect only, which prints what will be lost and has the cluster's name typed.
     """
     if leftovers:
-        from cli.operation import localhost as left  # it imports the models
+        from cli.operation import localhost  # it imports the models
 
-        left.remove_leftovers(stackfile.read(project.ROOT, stack, chosen.config_file), yes=chosen.yes, json=chosen.json)
+        localhost.remove_leftovers(
+            stackfile.read(project.ROOT, stack, chosen.config_file), yes=chosen.yes, json=chosen.json
+        )
         return
     try:
         _run("destroy", stack, chosen)
     finally:
         if (rehearsals.own_folder(stack) / "module").exists():
-            of = rehearsals.of(rehearsals.file(stack))
-            console.note(f"What stands in for the cloud still runs. To end it: ./hpc rehearse {of} --destroy")
+            rehearsed = rehearsals.of(rehearsals.file(stack))
+            console.note(f"What stands in for the cloud still runs. To end it: ./hpc rehearse {rehearsed} --destroy")
 
 
 @run_options("unprotect", "confirm", "target_dependents", "exclude_dependents", "replace", "refresh", "diff")
