@@ -18,9 +18,9 @@ from cli.users import (
     FORMER,
     USERS,
     AddRequest,
-    InEffect,
-    Running,
-    Seen,
+    ClusterUsers,
+    RunningCluster,
+    UserInEffect,
     edit_file,
     fingerprint,
     read_in_effect,
@@ -33,9 +33,7 @@ from cluster.findings import Finding, listing, nearest
 from cluster.platforms.capability import Capability
 
 _SECONDS = 30
-
-
-_HEAD = ("NAME", "UID", "ACCOUNT", "QOS", "GROUPS", "KEYS", "SUDO", "CLUSTER")
+_HEADING = ("NAME", "UID", "ACCOUNT", "QOS", "GROUPS", "KEYS", "SUDO", "CLUSTER")
 _SUDO = {True: "yes", False: "no", None: "-"}
 
 
@@ -50,19 +48,19 @@ def list_(stack: options.Stack, *, json: options.Json = False, config_file: opti
     `asked` is false.
     """
     config = stack_config.parse(project.require_file(stack, config_file))
-    seen, why = None, ""
+    reported, why = None, ""
     try:
-        seen = read_in_effect(stack, outputs.read(stack, show_secrets=True), [user.name for user in config.users])
+        reported = read_in_effect(stack, outputs.read(stack, show_secrets=True), [user.name for user in config.users])
     except CliError as error:
         why = f"Shown is the stack file alone: {error}"
     if json:
-        there = seen.users if seen else {}
-        users = [_document(config, user, there.get(user.name)) for user in config.users]
+        in_effect = reported.users if reported else {}
+        users = [_document(config, user, in_effect.get(user.name)) for user in config.users]
         former = [{"name": user.name, "uid": user.uid} for user in config.former_users]
-        console.json({"stack": stack, "asked": seen is not None, "users": users, "former_users": former})
+        console.json({"stack": stack, "asked": reported is not None, "users": users, "former_users": former})
         return
     if config.users:
-        console.table([_HEAD, *(_row(config, user, seen) for user in config.users)], right={1})
+        console.table([_HEADING, *(_row(config, user, reported) for user in config.users)], right={1})
     else:
         console.note("The stack file has no users.")
     if config.former_users:
@@ -71,28 +69,28 @@ def list_(stack: options.Stack, *, json: options.Json = False, config_file: opti
         console.note(why)
 
 
-def _row(config: ClusterConfig, user: User, seen: Seen | None) -> list[str]:
-    """The file's values, each with the cluster's in brackets where that differs."""
+def _row(config: ClusterConfig, user: User, reported: ClusterUsers | None) -> list[str]:
+    """Return the file's values, each with the cluster's in brackets where that differs."""
 
-    def both(file: str, there: str) -> str:
-        return file if found is None or there in ("", file) else f"{file} ({there})"
+    def both(file: str, cluster: str) -> str:
+        return file if found is None or cluster in ("", file) else f"{file} ({cluster})"
 
-    found = seen.users.get(user.name) if seen else None
-    there = found or InEffect(uid=user.uid, shell="", sudo=user.sudo, keys=())
-    sudo = _SUDO[there.sudo] if user.sudo is None else both(_SUDO[user.sudo], _SUDO[there.sudo])
+    found = reported.users.get(user.name) if reported else None
+    in_effect = found or UserInEffect(uid=user.uid, shell="", sudo=user.sudo, keys=())
+    sudo = _SUDO[in_effect.sudo] if user.sudo is None else both(_SUDO[user.sudo], _SUDO[in_effect.sudo])
     return [
         user.name,
-        both(str(user.uid), str(there.uid)),
-        both(people.default_account(config, user), there.account),
-        both(",".join(user.qos or [people.NORMAL]), ",".join(there.qos)),
+        both(str(user.uid), str(in_effect.uid)),
+        both(people.default_account(config, user), in_effect.account),
+        both(",".join(user.qos or [people.NORMAL]), ",".join(in_effect.qos)),
         ",".join(user.groups) or "-",
-        both(str(len(user.keys)), str(len(there.keys))),
+        both(str(len(user.keys)), str(len(in_effect.keys))),
         sudo,
-        "-" if seen is None else "there" if found else "missing",
+        "-" if reported is None else "there" if found else "missing",
     ]
 
 
-def _document(config: ClusterConfig, user: User, found: InEffect | None) -> dict[str, Any]:
+def _document(config: ClusterConfig, user: User, in_effect: UserInEffect | None) -> dict[str, Any]:
     return {
         "name": user.name,
         "uid": user.uid,
@@ -104,64 +102,56 @@ def _document(config: ClusterConfig, user: User, found: InEffect | None) -> dict
         "sudo": user.sudo,
         "containers": user.containers,
         "keys": [fingerprint(key) for key in user.keys],
-        "in_effect": asdict(found) if found else None,
+        "in_effect": asdict(in_effect) if in_effect else None,
     }
 
 
-Name = Annotated[str, Argument(metavar="NAME", help="The user's login name.")]
-Apply = Annotated[bool, Option("--apply/--no-apply", help="Whether `up` is run after the edit.", show_default=False)]
-
-
-_Key = Annotated[
-    list[str] | None,
-    Option(
-        metavar="FILE|-",
-        help="SSH public keys: a .pub file, - for standard input, or the key itself; may be given again.",
-    ),
-]
-_Uid = Annotated[int | None, Option(metavar="N", help="User number. Default: the lowest from 2001 on that nobody had.")]
-_Account = Annotated[
-    str | None, Option(metavar="A", help="Account that jobs are charged to. Default: the only one there is.")
-]
-_Accounts = Annotated[
-    list[str] | None, Option("--accounts", metavar="A", help="Further account to charge; may be given again.")
-]
-_CreateAccount = Annotated[bool, Option("--create-account", help="Declare accounts that the file does not have.")]
-_Qos = Annotated[
-    list[str] | None, Option(metavar="Q", help="QOS that jobs may have, the default one first; may be given again.")
-]
-_Group = Annotated[
-    list[str] | None, Option("--group", metavar="G", help="Further Unix group, of `groups`; may be given again.")
-]
-_Shell = Annotated[str | None, Option(metavar="PATH", help="Login shell. Default: /bin/bash.")]
-_Sudo = Annotated[
-    bool | None,
-    Option("--sudo/--no-sudo", help="Whether the user becomes root by sudo. Default: as the platform has it."),
-]
-_Containers = Annotated[
-    bool | None,
-    Option(
-        "--containers/--no-containers",
-        help="Whether the user may run containers that need a right. Default: as the platform has it.",
-    ),
-]
+_Name = Annotated[str, Argument(metavar="NAME", help="The user's login name.")]
+_Apply = Annotated[bool, Option("--apply/--no-apply", help="Whether `up` is run after the edit.", show_default=False)]
 
 
 def add(
     stack: options.Stack,
-    name: Name,
+    name: _Name,
     *,
-    key: _Key = None,
-    uid: _Uid = None,
-    account: _Account = None,
-    accounts: _Accounts = None,
-    create_account: _CreateAccount = False,
-    qos: _Qos = None,
-    group: _Group = None,
-    shell: _Shell = None,
-    sudo: _Sudo = None,
-    containers: _Containers = None,
-    apply: Apply = True,
+    key: Annotated[
+        list[str] | None,
+        Option(
+            metavar="FILE|-",
+            help="SSH public keys: a .pub file, - for standard input, or the key itself; may be given again.",
+        ),
+    ] = None,
+    uid: Annotated[
+        int | None, Option(metavar="N", help="User number. Default: the lowest from 2001 on that nobody had.")
+    ] = None,
+    account: Annotated[
+        str | None, Option(metavar="A", help="Account that jobs are charged to. Default: the only one there is.")
+    ] = None,
+    accounts: Annotated[
+        list[str] | None, Option("--accounts", metavar="A", help="Further account to charge; may be given again.")
+    ] = None,
+    create_account: Annotated[
+        bool, Option("--create-account", help="Declare accounts that the file does not have.")
+    ] = False,
+    qos: Annotated[
+        list[str] | None, Option(metavar="Q", help="QOS that jobs may have, the default one first; may be given again.")
+    ] = None,
+    group: Annotated[
+        list[str] | None, Option("--group", metavar="G", help="Further Unix group, of `groups`; may be given again.")
+    ] = None,
+    shell: Annotated[str | None, Option(metavar="PATH", help="Login shell. Default: /bin/bash.")] = None,
+    sudo: Annotated[
+        bool | None,
+        Option("--sudo/--no-sudo", help="Whether the user becomes root by sudo. Default: as the platform has it."),
+    ] = None,
+    containers: Annotated[
+        bool | None,
+        Option(
+            "--containers/--no-containers",
+            help="Whether the user may run containers that need a right. Default: as the platform has it.",
+        ),
+    ] = None,
+    apply: _Apply = True,
     engine: options.Engine = None,
     config_file: options.ConfigFile = None,
     yes: options.Yes = False,
@@ -175,8 +165,8 @@ def add(
     Jobs are not affected. Run again with the same values, it has nothing to do, or applies what was not applied. A
     cluster that is not up stays so.
     """
-    found, wrong = read_keys(key or ())
-    given = {
+    keys, key_errors = read_keys(key or ())
+    fields = {
         "uid": uid,
         "account": account,
         "accounts": accounts,
@@ -185,19 +175,18 @@ def add(
         "shell": shell,
         "sudo": sudo,
         "containers": containers,
-        "keys": [public.line for public in found],
+        "keys": [public.line for public in keys],
     }
-    given = {field: value for field, value in given.items() if value not in (None, [])}
-    running = Running(stack, config_file)
+    running = RunningCluster(stack, config_file)
     if apply:
         running.confirm_other_edits(name, yes=yes)
     request = AddRequest(
         name=name,
-        given=given,
-        keys=found,
-        wrong=wrong,
-        before=running.config,
-        homes=running.seen().homes,
+        fields={field: value for field, value in fields.items() if value not in (None, [])},
+        keys=keys,
+        key_errors=key_errors,
+        running_config=running.config,
+        homes=running.home_owners(),
         create_account=create_account,
     )
     changed = edit_file(stack, config_file, request.change)
@@ -208,16 +197,16 @@ def add(
     if not apply or (not changed and running.has(name)):
         return
     code = running.apply(RunOptions(engine=engine, config_file=config_file, yes=yes))
-    if code == 0 and found and running.config:
+    if code == 0 and keys and running.config:
         console.line(f"{name} can log in: ./hpc ssh-config {stack} -u {name}, then ssh {stack}")
     raise Exit(code)
 
 
 def remove(
     stack: options.Stack,
-    name: Name,
+    name: _Name,
     *,
-    apply: Apply = True,
+    apply: _Apply = True,
     engine: options.Engine = None,
     config_file: options.ConfigFile = None,
     yes: options.Yes = False,
@@ -227,18 +216,23 @@ def remove(
     The home directory and the accounting records stay. The file keeps the uid under `former_users`, so that nobody else
     gets the files; somebody of the same name gets it again. A user with jobs is not removed; sessions are ended.
     """
-    running = Running(stack, config_file)
+    running = RunningCluster(stack, config_file)
     config = stack_config.parse(project.require_file(stack, config_file))
-    chosen = RunOptions(engine=engine, config_file=config_file, yes=yes)
+    run_options = RunOptions(engine=engine, config_file=config_file, yes=yes)
     if apply:
         running.confirm_other_edits(name, yes=yes)
     if apply and running.has(name) and all(user.name != name for user in config.users):
         console.note(f"{name} is not in the stack file any more.")
-        raise Exit(running.apply(chosen))
+        raise Exit(running.apply(run_options))
     user = _require_user(config, name)
     if running.has(name) and apply:
         _refuse_busy(stack, name)
-    _print_kept_data(user, was_there=running.may_have(name))
+    was_there = running.may_have(name)
+    if was_there:
+        console.note(f"Of {name} stays:")
+        console.note(f"  /home/{name}, owned by uid {user.uid}; to delete it, once the user is gone: rm -r, as root")
+        console.note(f"  uid {user.uid}, which `former_users` of the stack file keeps from everybody else")
+        console.note("  records of jobs in the accounting")
     if apply and not yes:
         question = f"Remove user {name} from stack {stack}?"
         console.confirm(question, doing=f"removing {name}", hint="--yes. Nothing was changed.")
@@ -247,14 +241,14 @@ def remove(
         current = _require_user(config, name)
         position = config.users.index(current)
         text = without_item(text, USERS, position)
-        # A number that no machine has had needs nobody's memory.
-        if running.may_have(name) and name not in {former_user.name for former_user in config.former_users}:
+        # A uid that no machine has had can be used again.
+        if was_there and name not in {former_user.name for former_user in config.former_users}:
             text = with_item(text, FORMER, {"name": name, "uid": current.uid}, after="users")
         return text, []
 
     edit_file(stack, config_file, change)
     if apply:
-        raise Exit(running.apply(chosen))
+        raise Exit(running.apply(run_options))
     console.note(f"Not applied. To apply it: {running.command}")
 
 
@@ -267,17 +261,9 @@ def _require_user(config: ClusterConfig, name: str) -> User:
     return users[name]
 
 
-def _print_kept_data(user: User, *, was_there: bool) -> None:
-    if not was_there:
-        return
-    console.note(f"Of {user.name} stays:")
-    console.note(f"  /home/{user.name}, owned by uid {user.uid}; to delete it, once the user is gone: rm -r, as root")
-    console.note(f"  uid {user.uid}, which `former_users` of the stack file keeps from everybody else")
-    console.note("  records of jobs in the accounting")
-
-
 def _refuse_busy(stack: str, name: str) -> None:
-    """Before the file is edited, what `up` would refuse; where the cluster does not answer, `up` finds out."""
+    """Raise CliError if the user has jobs, as `up` would after the file is edited. If the cluster does not answer, this
+    is left to `up`."""
     try:
         cluster = from_outputs(stack, outputs.read(stack, show_secrets=True), Capability.RUN)
         line = f"squeue --noheader --user={shlex.quote(name)} --format='%i %P %T %M %R'"

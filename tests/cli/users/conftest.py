@@ -12,7 +12,7 @@ import yaml
 from cli.access import remote
 from cli.operation import operation
 from cli.operation.run_options import RunOptions
-from cli.users import Seen
+from cli.users import ClusterUsers
 from tests.cli.conftest import STACK
 
 FILE = (
@@ -59,7 +59,7 @@ def running(file: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
         config["users"] += [{"name": "gone", "uid": 2004, "account": "research"}] if gone else []
         monkeypatch.setattr("cli.stack.outputs.read", lambda *_, **__: {**OUTPUTS, "config": json.dumps(config)})
         seen.setdefault("homes", HOMES)
-        found = Seen(**seen)
+        found = ClusterUsers(**seen)
         monkeypatch.setattr("cli.users.read_in_effect", lambda *_: found)
         monkeypatch.setattr("cli.commands.user.read_in_effect", lambda *_: found)
         done = remote.Done(code=0, out=jobs, err="")

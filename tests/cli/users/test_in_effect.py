@@ -15,7 +15,7 @@ ME = pwd.getpwuid(os.geteuid())
 KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl carol@laptop"
 
 
-def look(*names: str, start: str = "") -> users.Seen:
+def look(*names: str, start: str = "") -> users.ClusterUsers:
     asked = json.dumps({"files": dict(users._files()), "payload": {"users": list(names)}})
     _, option, code, program = run_sent("in_effect.py")
     command = [sys.executable, option, start + code, program]

@@ -11,7 +11,7 @@ import pytest
 from cli.errors import CliError
 from cli.operation import operation
 from cli.operation.run_options import RunOptions
-from cli.users import Seen
+from cli.users import ClusterUsers
 from tests.cli.conftest import Hpc
 from tests.cli.users.conftest import FILE, LINE, item
 
@@ -143,7 +143,7 @@ class TestNumbers:
     ) -> None:
         running(gone=True)
 
-        def look(*_: Any) -> Seen:
+        def look(*_: Any) -> ClusterUsers:
             raise CliError("dev-login-0: does not answer")
 
         monkeypatch.setattr("cli.users.read_in_effect", look)
