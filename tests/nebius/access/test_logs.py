@@ -164,7 +164,8 @@ class TestCommand:
             "import sys; sys.path.insert(0, sys.argv[1])\n"
             "from cli.observers import print_logs; from cluster.platforms.observer import Asked, observer_of\n"
             "from tests.nebius.access.conftest import OUTPUTS\n"
-            "sys.exit(print_logs(observer_of(OUTPUTS), 'nebius', OUTPUTS, Asked(what='slurmd', lines=5, follow=True)))\n"
+            "asked = Asked(what='slurmd', lines=5, follow=True)\n"
+            "sys.exit(print_logs(observer_of(OUTPUTS), 'nebius', OUTPUTS, asked))\n"
         )
         words = [sys.executable, "-c", program, str(Path(__file__).parents[3])]
         with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
