@@ -3,7 +3,7 @@
     stack = Workspace(Path("."), backend="file:///var/lib/pulumi").stack("dev")
     result = stack.up(print).check()
 
-It contains nothing of what the program is about, prints nothing, and imports the SDK only when a program is run.
+It does not depend on what the program deploys, prints nothing, and imports the SDK only when a program is run.
 """
 
 from engine import events

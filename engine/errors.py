@@ -4,7 +4,7 @@ from pathlib import Path
 
 
 class EngineError(Exception):
-    """Base of all errors of the engine; its text says where, what is wrong and what to do."""
+    """Base of all errors of the engine; its text has the place, the problem and what to do."""
 
 
 class PassphraseError(EngineError):
@@ -14,36 +14,36 @@ class PassphraseError(EngineError):
 class DamagedStateError(EngineError):
     """The state file can't be read. Nothing was changed. `backup` is the newest state before it that can be read."""
 
-    def __init__(self, file: Path, why: str, backup: Path | None) -> None:
+    def __init__(self, file: Path, reason: str, backup: Path | None) -> None:
         hint = (
             f"The newest state before it that can be read is {backup}: import that one to go back."
             if backup
             else "No .bak beside it and nothing in the folder backups/ can be read: put back a copy of your own."
         )
-        super().__init__(f"{file}: damaged ({why}). Nothing was changed.\n{hint}")
+        super().__init__(f"{file}: damaged ({reason}). Nothing was changed.\n{hint}")
         self.file, self.backup = file, backup
 
 
 class StateWriteError(EngineError):
-    """The state can't be written, so that no further step may begin."""
+    """The state can't be written, so no further step begins."""
 
-    def __init__(self, file: Path, why: str) -> None:
+    def __init__(self, file: Path, reason: str) -> None:
         super().__init__(
-            f"{file}: the state can't be written: {why}. No further step is begun.\n"
+            f"{file}: the state can't be written: {reason}. No further step is begun.\n"
             "Make room (or give write access) there and run the same again: it goes on from here."
         )
 
 
 class UnknownResourceError(EngineError):
-    """The stack has no resource of that URN."""
+    """The stack has no resource with that URN."""
 
     def __init__(self, urn: str) -> None:
-        quoted = " Put it between single quotes, so that no shell touches the $." if "$" not in urn else ""
-        super().__init__(f"there is no resource {urn} in this stack.{quoted} `export` shows their URNs.")
+        quoting = " Put it between single quotes, so that no shell touches the $." if "$" not in urn else ""
+        super().__init__(f"there is no resource {urn} in this stack.{quoting} `export` shows their URNs.")
 
 
 class NotRunnableError(EngineError):
-    """The program or the state holds a resource whose provider is not embedded: a preview is possible, more is not."""
+    """The program or the state has a resource whose provider is not embedded: it can be previewed, but not run."""
 
     def __init__(self, types: list[str], stack: str, kind: str = "up") -> None:
         shown = ", ".join(types[:3]) + (f" and {len(types) - 3} more" if len(types) > 3 else "")
@@ -54,4 +54,4 @@ class NotRunnableError(EngineError):
 
 
 class RunInterruptedError(EngineError):
-    """The user asked to stop: no further step is begun."""
+    """The user asked to stop, so no further step begins."""

@@ -7,14 +7,14 @@ from typing import Any, Literal, TypeAlias
 from engine.errors import EngineError
 
 Kind = Literal["preview", "up", "destroy", "refresh"]
-SECRET = "[secret]"  # noqa: S105 - what is shown instead of one
+SECRET = "[secret]"  # noqa: S105 - shown in place of a secret
 UNKNOWN = "[unknown]"
 
 
 @dataclass(frozen=True)
 class Change:
-    """A property that differs. `path` is dotted, secrets are shown as "[secret]", what is not yet known as "[unknown]".
-    `replaces` says that this change alone forces a replacement."""
+    """A property that differs. `path` is dotted; secrets are "[secret]" and values that are not known yet "[unknown]".
+    `replaces` is True if this change alone forces a replacement."""
 
     path: str
     kind: Literal["add", "delete", "update"]
@@ -25,7 +25,7 @@ class Change:
 
 @dataclass(frozen=True)
 class Started:
-    """The stack is locked, its state is read, the run begins."""
+    """The stack is locked, its state is read, and the run begins."""
 
     kind: Kind
     stack: str
@@ -34,8 +34,8 @@ class Started:
 
 @dataclass(frozen=True)
 class Planned:
-    """The plan for one resource. `op` is same, create, update, replace, delete, read or refresh; `reason` is a few
-    words on why, if that is not plain from `changes`."""
+    """The plan for one resource. `op` is same, create, update, replace, delete, read or refresh. `reason` says why in
+    a few words, where `changes` does not."""
 
     urn: str
     type: str
@@ -45,12 +45,12 @@ class Planned:
     changes: tuple[Change, ...] = ()
     reason: str = ""
     inputs: Mapping[str, Any] = field(default_factory=dict)
-    """The inputs of a resource to be created, in a preview, shown as in `Change`."""
+    """In a preview, the inputs of a resource that is to be created, with secrets and unknowns as in `Change`."""
 
 
 @dataclass(frozen=True)
 class StepStarted:
-    """A provider is at work. `op` is one of Planned's, or `delete-replaced` for what a replacement left over."""
+    """A provider began a step. `op` is one of Planned's, or `delete-replaced` for a resource that was replaced."""
 
     urn: str
     op: str
@@ -58,7 +58,7 @@ class StepStarted:
 
 @dataclass(frozen=True)
 class StepDone:
-    """The step ended well, after `seconds`."""
+    """The step succeeded, after `seconds`."""
 
     urn: str
     op: str
@@ -67,7 +67,7 @@ class StepDone:
 
 @dataclass(frozen=True)
 class StepFailed:
-    """The step failed; `op` is `skip` for a resource left alone because something that it needs had failed."""
+    """The step failed. `op` is `skip` for a resource that was skipped because a resource that it needs had failed."""
 
     urn: str
     op: str
@@ -76,9 +76,9 @@ class StepFailed:
 
 @dataclass(frozen=True)
 class Log:
-    """A line from the program, a provider or the engine. severity: info, warning or error (debug lines, of which the
-    SDK has hundreds, are not passed on). An ephemeral
-    line is progress, worth showing only while it is the latest."""
+    """A line from the program, a provider or the engine. `severity` is info, warning or error: debug lines, of which
+    the SDK writes hundreds, are not passed on. An ephemeral line is progress, to be shown only while it is the latest.
+    """
 
     severity: str
     message: str
@@ -88,9 +88,9 @@ class Log:
 
 @dataclass(frozen=True)
 class Result:
-    """The result of a run. `ok` is False if a step failed or the run was interrupted; the state is kept in any case and
-    the next run goes on from there. `counts` maps op to number of resources, `outputs` are the stack's, `foreign` are
-    the types that the engine can preview but not run. `interrupted` says that the user stopped it."""
+    """The result of a run. `ok` is False if a step failed or the run was interrupted. The state is kept in any case,
+    and the next run continues from it. `counts` maps op to number of resources, `outputs` are the stack's, `foreign`
+    are the types that the engine can preview but not run. `interrupted` is True if the user stopped the run."""
 
     kind: Kind
     ok: bool
@@ -119,7 +119,7 @@ class UpdateError(EngineError):
 
 
 class ProgramError(EngineError):
-    """The program could not be run to its end. `result` is what was done before (None if nothing was)."""
+    """The program could not be run to its end. `result` has the steps before that; None if there were none."""
 
     def __init__(self, message: str, result: Result | None = None) -> None:
         super().__init__(message)

@@ -1,4 +1,4 @@
-"""Pulumi.yaml and Pulumi.STACK.yaml: what the program is and what it is configured with."""
+"""Pulumi.yaml and Pulumi.STACK.yaml: the project and the configuration of its stacks."""
 
 import json
 import re
@@ -14,7 +14,7 @@ _SALT = re.compile(r"v1:[A-Za-z0-9+/=]+:v1(:[A-Za-z0-9+/=]+){2}")
 
 
 def read_yaml(file: Path) -> dict[str, Value]:
-    """A mapping. Raises EngineError if there is none."""
+    """Return the mapping in a YAML file. Raises EngineError if it can't be read or has something else."""
     try:
         row = yamlfile.read(file) or {}
     except FileNotFoundError:
@@ -28,9 +28,9 @@ def read_yaml(file: Path) -> dict[str, Value]:
 
 @dataclass(frozen=True)
 class StackConfig:
-    """The values that a program gets from `pulumi.Config`: texts, and which are secret.
+    """The values that a program reads with `pulumi.Config`, as texts, and the keys of those that are secret.
 
-    What is no scalar is JSON with sorted keys, as the CLI hands it on (encoding/json of Go sorts the keys of maps).
+    Lists and mappings are JSON with sorted keys, as the CLI passes them (encoding/json of Go sorts the keys of maps).
     """
 
     values: dict[str, str] = field(default_factory=dict)
@@ -48,7 +48,7 @@ class Project:
 
     @classmethod
     def read(cls, root: Path) -> "Project":
-        """Raises EngineError."""
+        """Read the project in a folder. Raises EngineError."""
         row = read_yaml(root / "Pulumi.yaml")
         if not row.get("name"):
             raise EngineError(f"{root / 'Pulumi.yaml'}: name: missing; a project needs one")
@@ -63,21 +63,23 @@ class Project:
         return cls(root, name, main if main.is_file() else main / "__main__.py", defaults)
 
     def config(self, file: Path, passphrase: Passphrase) -> StackConfig:
-        """The configuration in a stack file, over the project's defaults. Raises EngineError, PassphraseError."""
+        """Read a stack file's configuration, with the project's defaults. Raises EngineError, PassphraseError."""
         row = read_yaml(file) if file.exists() else {}
         crypter = Crypter(passphrase, _salt(file, row))
-        given = {key if ":" in key else f"{self.name}:{key}": v for key, v in _settings(file, row).items()}
+        configured = {key if ":" in key else f"{self.name}:{key}": v for key, v in _settings(file, row).items()}
         values: dict[str, str] = {}
         secrets: list[str] = []
-        for key, value in {**self.defaults, **given}.items():
-            clear, hidden = _open(value, crypter)
-            values[key] = clear if isinstance(clear, str) else json.dumps(clear, default=str, sort_keys=True)
-            secrets += [key] if hidden else []
+        for key, value in {**self.defaults, **configured}.items():
+            decrypted, is_secret = _decrypt(value, crypter)
+            values[key] = (
+                decrypted if isinstance(decrypted, str) else json.dumps(decrypted, default=str, sort_keys=True)
+            )
+            secrets += [key] if is_secret else []
         return StackConfig(values, secrets)
 
 
 def salt_of(file: Path) -> str:
-    """The `encryptionsalt` of a stack file, "" if it has none."""
+    """Return the `encryptionsalt` of a stack file, "" if it has none."""
     return _salt(file, read_yaml(file)) if file.exists() else ""
 
 
@@ -95,24 +97,24 @@ def _settings(file: Path, row: dict[str, Value]) -> dict[str, Value]:
     return settings
 
 
-def _open(value: Value, crypter: Crypter) -> tuple[Value, bool]:
-    """A configured value with its `secure:` parts decrypted, and whether there were any."""
+def _decrypt(value: Value, crypter: Crypter) -> tuple[Value, bool]:
+    """Return a configured value with its `secure:` parts decrypted, and whether it has any."""
     if isinstance(value, dict) and value.keys() == {"secure"}:
         if not isinstance(value["secure"], str):
             raise EngineError(f"secure: expected an encrypted text, found {type(value['secure']).__name__}")
         return crypter.decrypt(value["secure"]), True
     if isinstance(value, dict):
-        parts = {k: _open(v, crypter) for k, v in value.items()}
-        return {k: v for k, (v, _) in parts.items()}, any(hidden for _, hidden in parts.values())
+        parts = {k: _decrypt(v, crypter) for k, v in value.items()}
+        return {k: v for k, (v, _) in parts.items()}, any(is_secret for _, is_secret in parts.values())
     if isinstance(value, list):
-        items = [_open(v, crypter) for v in value]
-        return [v for v, _ in items], any(hidden for _, hidden in items)
+        items = [_decrypt(v, crypter) for v in value]
+        return [v for v, _ in items], any(is_secret for _, is_secret in items)
     return value, False
 
 
 @dataclass(frozen=True)
 class KubernetesTools:
-    """The programs that do the work: kubectl 1.25 or newer, Helm 3.14 or newer."""
+    """The programs that the Kubernetes provider runs: kubectl 1.25 or newer, Helm 3.14 or newer."""
 
     kubectl: Path
     helm: Path

@@ -4,7 +4,7 @@ STACK_TYPE = "pulumi:pulumi:Stack"
 
 
 def make(stack: str, project: str, parent: str, type_: str, name: str) -> str:
-    """The URN of a resource. The stack itself does not show in the types of its children."""
+    """The URN of a resource. The type of the stack is left out of the types of its children."""
     qualified = qualified_type(parent) if parent else ""
     if qualified and qualified != STACK_TYPE:
         type_ = f"{qualified}${type_}"
@@ -12,12 +12,12 @@ def make(stack: str, project: str, parent: str, type_: str, name: str) -> str:
 
 
 def root(stack: str, project: str) -> str:
-    """The URN of the stack resource, which is the parent of all that have no other."""
+    """The URN of the stack resource, the parent of all resources that have no other."""
     return make(stack, project, "", STACK_TYPE, f"{project}-{stack}")
 
 
 def qualified_type(urn: str) -> str:
-    """Return all types on the way from the stack to the resource, joined with `$`."""
+    """Return the types of the resource's parents below the stack and its own, joined with `$`."""
     return urn.split("::", 3)[2]
 
 
@@ -26,7 +26,7 @@ def type_of(urn: str) -> str:
 
 
 def name_of(urn: str) -> str:
-    """The resource's name; it may itself hold `::`."""
+    """The resource's name, which may contain `::` itself."""
     return urn.split("::", 3)[3]
 
 

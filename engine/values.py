@@ -1,10 +1,11 @@
-"""Property values. They are kept in the form in which they travel between SDK and engine: plain JSON, where secrets,
-assets, archives and references to resources are objects with a signature key, and unknowns are one magic string.
-(The constants are those of Pulumi's sdk/go/common/resource/properties.go, asset.go and archive.go.)
+"""Property values, in the form in which the SDK sends them: plain JSON, where secrets, assets, archives and references
+to resources are objects with a signature key, and unknowns are one reserved string.
+
+The constants are those of Pulumi's sdk/go/common/resource/properties.go, asset.go and archive.go.
 """
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -17,13 +18,13 @@ ARCHIVE = "0def7320c3a5731c473e5ecbe6d01bc7"
 OUTPUT = "d0e6a833031e9bbcd3f4e8bde6ca49a4"
 UNKNOWN = "04da6b54-80e4-46f7-96ec-b56ff0331ba9"
 
-# JSON as it comes: typing it any closer would have every line cast.
+# JSON of any shape: with a closer type, every line would need a cast.
 Value: TypeAlias = Any
 Props: TypeAlias = dict[str, Value]
 
 
 def kind_of(value: Value) -> str:
-    """The signature of a value, "" for plain ones."""
+    """Return the signature of a value, "" for a plain one."""
     return value.get(SIG, "") if isinstance(value, dict) else ""
 
 
@@ -36,7 +37,7 @@ def secret(value: Value) -> Value:
 
 
 def with_secrets(value: Value, change: Callable[[Value], Value]) -> Value:
-    """A copy in which each outermost secret is what `change` makes of it."""
+    """Return a copy in which each outermost secret is replaced with what `change` returns for it."""
     if is_secret(value):
         return change(value)
     if isinstance(value, dict):
@@ -45,29 +46,30 @@ def with_secrets(value: Value, change: Callable[[Value], Value]) -> Value:
 
 
 def plain(value: Value) -> Value:
-    """A copy without the secret marks, however deep they sit."""
+    """Return a copy without the marks of secrets, at any depth."""
     return with_secrets(value, lambda hidden: plain(hidden["value"]))
 
 
+def _parts(value: Value) -> Iterable[Value]:
+    """The values of an object or a list; none of a scalar."""
+    return value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+
+
 def contains_secret(value: Value) -> bool:
-    if isinstance(value, dict):
-        return is_secret(value) or any(map(contains_secret, value.values()))
-    return isinstance(value, list) and any(map(contains_secret, value))
+    return is_secret(value) or any(map(contains_secret, _parts(value)))
 
 
 def contains_unknown(value: Value) -> bool:
-    if isinstance(value, (dict, list)):
-        return any(map(contains_unknown, value.values() if isinstance(value, dict) else value))
-    return bool(value == UNKNOWN)
+    return bool(value == UNKNOWN) or any(map(contains_unknown, _parts(value)))
 
 
-def known(props: Props) -> Props:
-    """Only those properties that are wholly known."""
+def without_unknowns(props: Props) -> Props:
+    """Return the properties without those that contain an unknown."""
     return {k: v for k, v in props.items() if not contains_unknown(v)}
 
 
 def same(a: Value, b: Value) -> bool:
-    """Return whether two values mean the same. Assets are compared by content, and a secret by what it holds."""
+    """Return whether two values are equal. Assets are compared by content, secrets by their plain values."""
     if is_secret(a) or is_secret(b):
         return same(plain(a), plain(b))
     if isinstance(a, dict) and isinstance(b, dict):
@@ -80,39 +82,38 @@ def same(a: Value, b: Value) -> bool:
 
 
 def keep_secrets(outs: Props, ins: Props) -> Props:
-    """Mark what was secret in `ins` as secret in `outs` too: providers are handed plain values."""
+    """Mark what is secret in `ins` as secret in `outs` too, since providers get and return plain values."""
     result = dict(outs)
-    for key, given in ins.items():
-        got = result.get(key)
-        if got is None or is_secret(got) or not contains_secret(given):
+    for key, value in ins.items():
+        output = result.get(key)
+        if output is None or is_secret(output) or not contains_secret(value):
             continue
-        inner = given["value"] if is_secret(given) else given
-        kept = keep_secrets(got, inner) if isinstance(got, dict) and isinstance(inner, dict) else secret(got)
-        result[key] = secret(kept) if is_secret(given) else kept
+        inner = value["value"] if is_secret(value) else value
+        marked = keep_secrets(output, inner) if isinstance(output, dict) and isinstance(inner, dict) else secret(output)
+        result[key] = secret(marked) if is_secret(value) else marked
     return result
 
 
 def mask(text: str, value: Value) -> str:
-    """The text without the secrets in a value. Those under six characters stay: they turn up anywhere."""
+    """Replace the secrets of a value in a text. Those under six characters stay, since they may stand anywhere."""
     if is_secret(value):
         for word in _secret_texts(value["value"]):
             text = text.replace(word, events.SECRET)
         return text
-    for part in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+    for part in _parts(value):
         text = mask(text, part)
     return text
 
 
 def _secret_texts(value: Value) -> list[str]:
     if isinstance(value, str):
-        # Output comes by lines.
+        # A message may have single lines of it.
         return [word for word in (value, *value.splitlines()) if len(word) >= 6]
-    parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
-    return [word for part in parts for word in _secret_texts(part)]
+    return [word for part in _parts(value) for word in _secret_texts(part)]
 
 
 def show(value: Value) -> Value:
-    """The value as a person may see it."""
+    """Return the value as it may be shown to a person."""
     if is_secret(value):
         return events.SECRET
     if kind_of(value) in (ASSET, ARCHIVE):
@@ -125,13 +126,13 @@ def show(value: Value) -> Value:
 
 
 def from_struct(struct: Value) -> Props:
-    """A protobuf Struct as a dict. Whole numbers become ints again, output values what they hold, and assets get
-    the hash by which they are compared."""
+    """Convert a protobuf Struct to a dict. Whole numbers become ints, output values become the values in them, and
+    assets get the hash by which they are compared."""
     return {k: from_value(v) for k, v in struct.fields.items()}
 
 
 def to_struct(props: Props) -> Value:
-    from google.protobuf.struct_pb2 import Struct  # noqa: PLC0415 - who only reads a state does without protobuf
+    from google.protobuf.struct_pb2 import Struct  # noqa: PLC0415 - commands that only read a state don't need it
 
     struct = Struct()
     struct.update(props)
@@ -163,7 +164,7 @@ def _unwrap(value: Props) -> Value:
 
 
 def _read(asset: Props) -> bytes:
-    # A remote asset is identified by its address: the engine never fetches anything.
+    # A remote asset is identified by its address, since the engine never fetches anything.
     return Path(asset["path"]).read_bytes() if "path" in asset else str(asset.get("uri")).encode()
 
 

@@ -1,4 +1,4 @@
-"""Projects and their stacks: what the engine can be asked to do."""
+"""Projects, their stacks, and the operations on a stack."""
 
 import os
 import re
@@ -14,7 +14,7 @@ from engine.state.crypter import Passphrase
 from engine.state.stored_stack import StoredStack
 
 OnEvent = Callable[[Event], None]
-WHOLE = Scope()
+WHOLE_STACK = Scope()
 
 
 class Workspace:
@@ -24,9 +24,9 @@ class Workspace:
         self, root: Path, *, backend: str | None = None, passphrase: Passphrase | None = None,
         kubernetes: KubernetesTools | None = None,
     ) -> None:  # fmt: skip
-        """`backend` is file://DIR; default: PULUMI_BACKEND_URL. `passphrase` is asked when a secret turns up; default:
-        PULUMI_CONFIG_PASSPHRASE or PULUMI_CONFIG_PASSPHRASE_FILE. `kubernetes` allows runs on Kubernetes clusters,
-        which are only previewed without. Raises EngineError."""
+        """`backend` is file://DIR; default: PULUMI_BACKEND_URL. `passphrase` is called when a secret is first needed;
+        default: PULUMI_CONFIG_PASSPHRASE or PULUMI_CONFIG_PASSPHRASE_FILE. Without `kubernetes`, resources on
+        Kubernetes clusters can only be previewed. Raises EngineError."""
         url = backend or os.environ.get("PULUMI_BACKEND_URL", "")
         if not url.startswith("file://"):
             given = f"{url!r}" if url else "none"
@@ -37,21 +37,20 @@ class Workspace:
         self.kubernetes = kubernetes
 
     def stack(self, name: str, config_file: Path | None = None, *, message: str = "") -> "Stack":
-        """A stack, whether it exists yet or not; `message` goes into the history of its runs. Raises EngineError for
-        what is no stack's name."""
+        """Return a stack, which need not exist yet; `message` goes into the history of its runs. Raises EngineError
+        if the name is not valid."""
         if not re.fullmatch(r"[A-Za-z0-9_.-]{1,100}", name):
             raise EngineError(f"stack {name!r}: a name has up to 100 letters, digits, hyphens, underscores and dots")
         return Stack(self, name, config_file or self.project.root / f"Pulumi.{name}.yaml", message)
 
     def stacks(self) -> list[str]:
-        """The names of the project's stacks that have a state."""
+        """Return the names of the project's stacks that have a state."""
         return sorted(file.stem for file in (self.folder / "stacks" / self.project.name).glob("*.json"))
 
 
 class Stack(StoredStack):
-    """A stack. The runs return a Result whose `ok` is False if a step failed or Ctrl-C was pressed; all else that can
-    go wrong is raised: StackLockedError, PassphraseError, DamagedStateError, NotRunnableError, ProgramError,
-    EngineError."""
+    """A stack. The runs return a Result whose `ok` is False if a step failed or Ctrl-C was pressed. Other failures
+    are raised: StackLockedError, PassphraseError, DamagedStateError, NotRunnableError, ProgramError, EngineError."""
 
     def __init__(self, workspace: Workspace, name: str, config_file: Path, message: str = "") -> None:
         super().__init__(workspace.project, name, config_file, workspace.folder, workspace.passphrase)
@@ -59,29 +58,29 @@ class Stack(StoredStack):
         self._runnable = False
 
     def preview(
-        self, on_event: OnEvent, *, parallel: int | None = None, scope: Scope = WHOLE, refresh: bool = False
+        self, on_event: OnEvent, *, parallel: int | None = None, scope: Scope = WHOLE_STACK, refresh: bool = False
     ) -> Result:
         """Return what `up` would do. Nothing is changed or locked."""
         return self._run("preview", on_event, parallel, scope, dry=True, refresh=refresh)
 
     def up(
-        self, on_event: OnEvent, *, parallel: int | None = None, scope: Scope = WHOLE, refresh: bool = False
+        self, on_event: OnEvent, *, parallel: int | None = None, scope: Scope = WHOLE_STACK, refresh: bool = False
     ) -> Result:
-        """Make what is there what the program says; `parallel` steps at a time. `scope` says of which resources;
-        with `refresh`, what is really there is taken into the state first."""
+        """Create, update, replace and delete resources as the program declares them, `parallel` steps at a time.
+        `scope` limits the run to some resources. With `refresh`, the resources are read into the state first."""
         return self._run("up", on_event, parallel, scope, dry=False, refresh=refresh)
 
     def destroy(
-        self, on_event: OnEvent, *, parallel: int | None = None, dry_run: bool = False, scope: Scope = WHOLE,
+        self, on_event: OnEvent, *, parallel: int | None = None, dry_run: bool = False, scope: Scope = WHOLE_STACK,
         refresh: bool = False,
     ) -> Result:  # fmt: skip
-        """Delete all resources, by the state alone: the program is not run. With `dry_run`, only report."""
+        """Delete all resources that the state has. The program is not run. With `dry_run`, only report."""
         return self._run("destroy", on_event, parallel, scope, dry=dry_run, refresh=refresh)
 
     def refresh(
-        self, on_event: OnEvent, *, parallel: int | None = None, dry_run: bool = False, scope: Scope = WHOLE
+        self, on_event: OnEvent, *, parallel: int | None = None, dry_run: bool = False, scope: Scope = WHOLE_STACK
     ) -> Result:
-        """Take into the state what is really there. With `dry_run`, only report."""
+        """Read the resources into the state. With `dry_run`, only report."""
         return self._run("refresh", on_event, parallel, scope, dry=dry_run)
 
     def _run(
@@ -90,7 +89,7 @@ class Stack(StoredStack):
         state = self.load(salt_of(self.config_file))
         if state.salted or not dry:
             state.begin_unlock()
-        # It imports the SDK, a second that commands which only read the state do without.
+        # It imports the SDK, which takes a second. Commands that only read the state don't need it.
         from engine.core.operation import Operation  # noqa: PLC0415
 
         operation = Operation(

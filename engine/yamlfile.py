@@ -1,10 +1,10 @@
-"""YAML files that people write: read in bounded time, into values that JSON has too, or refused with line and column.
+"""Reading YAML files that people write: in bounded time, into values that JSON has too. Errors have line and column.
 
 A file can be damaged or malicious: endless nesting, a few lines of aliases that expand to billions of values (or refer
-to themselves), tags that create objects, numbers that can't be read. Each is an error here.
+to themselves), tags that create objects, numbers that can't be read. All of these are errors.
 
-Values without quotes are read as the Pulumi CLI reads them (gopkg.in/yaml.v3, resolve.go), which is mostly YAML 1.2:
-`on` and `12:30:00` are texts, `0o10` is 8 and `1e3` a number. PyYAML has the rules of YAML 1.1.
+Values without quotes are read as by the Pulumi CLI (gopkg.in/yaml.v3, resolve.go), which is mostly YAML 1.2: `on` and
+`12:30:00` are texts, `0o10` is 8 and `1e3` a number. PyYAML has the rules of YAML 1.1.
 """
 
 import re
@@ -28,7 +28,7 @@ _LONGEST = 60
 _LONGEST_PROBLEM = 300
 _LONGEST_NUMBER = 100  # characters; the time to read and write a number is quadratic
 
-# libyaml where PyYAML was built with it: ten times as fast.
+# libyaml, if PyYAML was built with it, is ten times as fast.
 _Loader: Value = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _CORE = "tag:yaml.org,2002:"
 _SCALARS = {f"{_CORE}{name}" for name in ("str", "int", "float", "bool", "null")}
@@ -50,12 +50,12 @@ _WORDS = {
 
 
 class YamlError(EngineError):
-    """A file that is not valid, or not allowed here; the text has the errors with their lines."""
+    """A file is not valid or not allowed. The text has the errors with their lines."""
 
 
 @dataclass
 class _Open:
-    """A list or mapping that is still being read."""
+    """A list or mapping whose end was not read yet."""
 
     value: Value
     anchor: str | None
@@ -63,10 +63,10 @@ class _Open:
     """Values in it so far, itself included."""
     key: Value = None
     """In a mapping: the key whose value is read next, or _NO_KEY if a key is next."""
-    seen: dict[str, int] = field(default_factory=dict)
+    lines: dict[str, int] = field(default_factory=dict)
     """Keys so far, as written in the file and in JSON, with their lines."""
     merged: list[Value] = field(default_factory=list)
-    """Mappings merged by `<<`; the keys given here win."""
+    """Mappings that are merged by `<<`. The mapping's own keys have precedence."""
 
 
 _NO_KEY = object()
@@ -75,7 +75,7 @@ _BAD_KEY = object()
 
 
 def read(file: Path) -> Value:
-    """The value in a file; None if it is empty. Raises YamlError, and OSError as `open` does."""
+    """Return the value in a file; None if it is empty. Raises YamlError, and OSError as `open` does."""
     if file.exists() and not (file.is_file() or file.is_dir()):
         raise YamlError(f"{file}: not a regular file. Correct the path.")
     with file.open("rb") as opened:
@@ -92,11 +92,10 @@ def read(file: Path) -> Value:
 
 
 def parse(text: str) -> Value:
-    """The value of a text. Raises YamlError with every duplicate key and every wrong value at once."""
-    found = _RAW_CONTROL.search(text)
-    if found:
-        line, column = text.count("\n", 0, found.start()) + 1, found.start() - text.rfind("\n", 0, found.start())
-        raise YamlError(f"line {line}, column {column}: the control character {found[0]!a}. Remove it.")
+    """Return the value of a YAML text. Raises YamlError with all duplicate keys and wrong values at once."""
+    if match := _RAW_CONTROL.search(text):
+        line, column = text.count("\n", 0, match.start()) + 1, match.start() - text.rfind("\n", 0, match.start())
+        raise YamlError(f"line {line}, column {column}: the control character {match[0]!a}. Remove it.")
     if any(line.startswith("%TAG") for line in text.split("\n")):
         raise YamlError("a line begins with %TAG: own tags are not read here. Remove it.")
     try:
@@ -104,20 +103,20 @@ def parse(text: str) -> Value:
         value = reader.document()
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        where = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
+        place = f"line {mark.line + 1}, column {mark.column + 1}: " if mark else ""
         began = f" ({error.context} that begins in line {error.context_mark.line + 1})" if error.context_mark else ""
-        raise YamlError(f"{where}{(error.problem or 'no YAML')[:_LONGEST_PROBLEM]}{began}.") from None
+        raise YamlError(f"{place}{(error.problem or 'no YAML')[:_LONGEST_PROBLEM]}{began}.") from None
     except yaml.YAMLError as error:
         raise YamlError(repr(str(error)[:_LONGEST_PROBLEM])) from None
     if reader.faults:
-        more = len(reader.faults) - _MOST_FAULTS
-        shown = reader.faults[:_MOST_FAULTS] + ([f"and {more} more"] if more > 0 else [])
-        raise YamlError("\n  ".join(shown if len(shown) == 1 else [f"{len(reader.faults)} errors:", *shown]))
+        others = len(reader.faults) - _MOST_FAULTS
+        listed = reader.faults[:_MOST_FAULTS] + ([f"and {others} more"] if others > 0 else [])
+        raise YamlError("\n  ".join(listed if len(listed) == 1 else [f"{len(reader.faults)} errors:", *listed]))
     return value
 
 
 class _Reader:
-    """Builds values from libyaml's events, with a stack of its own: no nesting can exhaust Python's."""
+    """Builds values from libyaml's events. It has a stack of its own, so that no nesting can exhaust Python's."""
 
     def __init__(self, text: str) -> None:
         self._loader = _Loader(text)
@@ -199,7 +198,7 @@ class _Reader:
         self._add(done.value, done.size, event, "")
 
     def _add(self, value: Value, size: int, event: Value, written: str) -> None:
-        """Add a value to the open list or mapping, or make it the document."""
+        """Add a value to the innermost open list or mapping; without one, it is the document."""
         if not self._open:
             self._root = value
             return
@@ -222,12 +221,12 @@ class _Reader:
             return _BAD_KEY
         line = event.start_mark.line + 1
         names = {written, "<<" if key is _MERGE else _as_json(key)}
-        first = next((within.seen[name] for name in names if name in within.seen), None)
+        first = next((within.lines[name] for name in names if name in within.lines), None)
         if first is not None:
-            # It is not clear which one was meant.
+            # It is not clear which of the two was meant.
             self._fault(event, f"the key {_quoted(written)} is given again; it stands in line {first} already")
             return _BAD_KEY
-        within.seen.update((name, line) for name in names)
+        within.lines.update((name, line) for name in names)
         return key if key is _MERGE else _as_json(key)
 
     def _merge(self, within: _Open, value: Value, event: Value) -> None:
@@ -241,8 +240,8 @@ class _Reader:
         if name is not None:
             self._anchors[name] = value, size
 
-    def _count(self, more: int, event: Value) -> None:
-        self._values += more
+    def _count(self, values: int, event: Value) -> None:
+        self._values += values
         if self._values > MOST_VALUES:
             self._refuse(event, f"more than {MOST_VALUES} values, aliases counted as what they stand for. Shorten it")
 
@@ -251,28 +250,28 @@ class _Reader:
         self.faults.append(f"line {mark.line + 1}, column {mark.column + 1}: {message}.")
 
     def _refuse(self, event: Value, message: str) -> NoReturn:
-        """Stop reading: the rest would take too long, or has no meaning."""
+        """Stop reading, because the rest would take too long or has no meaning."""
         self.faults.clear()
         raise yaml.MarkedYAMLError(None, None, message, event.start_mark)
 
 
 def _resolve(text: str) -> tuple[str, Value]:
-    """Tag and value of a scalar without quotes."""
+    """Return tag and value of a scalar without quotes."""
     if text in _WORDS:
         kind, value = _WORDS[text]
         return f"{_CORE}{kind}", value
     plain = text.replace("_", "") if len(text) <= _LONGEST_NUMBER and text[:1] in "+-.0123456789" else ""
-    if found := _INT.fullmatch(plain):
-        digits = found[2].lower()
+    if match := _INT.fullmatch(plain):
+        digits = match[2].lower()
         octal = len(digits) > 1 and digits.isdigit() and digits[0] == "0"
-        return f"{_CORE}int", int(found[1] + (f"0o{digits[1:]}" if octal else digits), 0)
+        return f"{_CORE}int", int(match[1] + (f"0o{digits[1:]}" if octal else digits), 0)
     if _FLOAT.fullmatch(plain) or _SPECIAL_FLOAT.fullmatch(text):
         return f"{_CORE}float", float(plain if _FLOAT.fullmatch(plain) else text.replace(".", ""))
     return f"{_CORE}str", text
 
 
 def _as_json(key: Value) -> str:
-    """A key as it is written in JSON, in which a program gets it: 1 and "1" are one."""
+    """Return a key as it is written in JSON, in which programs get it: 1 and "1" are the same key."""
     if key is None:
         return "null"
     return str(key).lower() if isinstance(key, bool) else str(key)

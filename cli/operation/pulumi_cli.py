@@ -21,7 +21,7 @@ from cli.stack import outputs, project, stackfile, state_dir
 from cli.stack.impact import Effects
 from cli.stack.pulumi_program import run_captured, run_on_terminal
 from cli.stack.stackfile import StackFile
-from engine.core.diff import differences, marked
+from engine.core.diff import differences, mark_replacing
 from engine.events import Change, Log, Planned, Result, Started, StepFailed
 from engine.values import SECRET, UNKNOWN
 
@@ -139,7 +139,7 @@ def _changes(was: Any, now: Any, step: Mapping[str, Any]) -> tuple[Change, ...]:
     mostly."""
     detailed = step.get("detailedDiff") or {}
     forced = [path for path, how in detailed.items() if how["diffKind"].endswith("-replace")]
-    found = marked(differences(was, now), tuple(step.get("keys") or forced), [])
+    found = mark_replacing(differences(was, now), tuple(step.get("keys") or forced), [])
     seen = {change.path for change in found}
     hidden = [path for path in detailed if not any(changed_path.startswith(path) for changed_path in seen)]
     return found + tuple(Change(path, "update", "[secret]", "[secret]", path in forced) for path in hidden)

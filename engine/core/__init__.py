@@ -1,1 +1,1 @@
-"""A run of the engine: registrations, steps, diffs, deletions."""
+"""One run of the engine: registrations, diffs, steps and deletions."""

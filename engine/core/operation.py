@@ -1,4 +1,4 @@
-"""An operation on a stack, from reading its state to archiving the new one."""
+"""An operation on a stack, from reading its state to writing the new one and the history."""
 
 import queue
 import time
@@ -11,9 +11,9 @@ from engine.core import program
 from engine.core.diff import differences
 from engine.core.program import Engine, Monitor
 from engine.core.registration import Registrar
-from engine.core.resource_step import drop_stale, undo
-from engine.core.run import Daemons, Run, StateChange, StepError, explain, with_outputs
-from engine.core.scope import Included, Scope, allowed
+from engine.core.resource_step import drop_stale, undo_creation
+from engine.core.run import DaemonExecutor, Run, StateChange, StepError, error_text, with_outputs
+from engine.core.scope import Scope, ScopeFilter, deletable
 from engine.errors import EngineError, NotRunnableError, RunInterruptedError
 from engine.events import Event, Finished, Kind, ProgramError, Result, Started, StepDone, StepStarted
 from engine.project import KubernetesTools, salt_of
@@ -40,7 +40,7 @@ class Operation:
     kubernetes: KubernetesTools | None
 
     def run(self, state: State) -> Result:
-        """Run on the stack's state, as it was read. Raises DamagedStateError, PassphraseError, NotRunnableError,
+        """Run the operation on the stack's state. Raises DamagedStateError, PassphraseError, NotRunnableError,
         ProgramError, EngineError."""
         began = int(time.time())
         stack, project = self.stack, self.stack.project
@@ -67,9 +67,9 @@ class Operation:
                 run.providers.close()
         if not self.dry:
             if run.healthy and self.kind != "refresh":
-                # Interrupted steps are dealt with, as far as they are in scope.
-                included = Included(self.scope)
-                state.pending = {key: r for key, r in state.pending.items() if not included(r)}
+                # The run has resumed or undone the pending steps of resources in scope.
+                in_scope = ScopeFilter(self.scope)
+                state.pending = {key: r for key, r in state.pending.items() if not in_scope(r)}
             state.save(finished=True)
         problem = None if run.stopped else problem
         result = run.result(outputs_in([r.to_json() for r in state.resources()]))
@@ -85,13 +85,13 @@ class Operation:
         return result
 
     def require_embedded(self, state: State, *, previewed: bool) -> None:
-        """Before the first step: raise NotRunnableError if the engine does not have the providers of all resources."""
+        """Raise NotRunnableError, before the first step, if the provider of a resource is not embedded."""
         types = state.managed_types
         providers = Providers(self.stack.project.root, {}, self.stack.project.name, self.kubernetes)
         foreign = sorted(t for t in types - {urns.STACK_TYPE} if isinstance(providers.of(t), Foreign))
         if foreign:
             raise NotRunnableError(foreign, self.stack.name, self.kind)
-        # A stack that has resources has passed this before. A resource that is new is refused when it registers.
+        # A stack that has resources has passed this before. New resources are refused when they are registered.
         if self.kind == "up" and not previewed and all(urns.is_provider(type_) for type_ in types):
             preview = replace(
                 self, kind="preview", on_event=lambda _: None, parallel=None, scope=Scope(), dry=True, refresh=False
@@ -121,17 +121,17 @@ class Operation:
         registrar = Registrar(run)
         monitor = Monitor(run, registrar, self._outputs_of)
         try:
-            program.run(run, monitor, Engine(run))
+            program.run_program(run, monitor, Engine(run))
         except BaseException:
-            run.end()
+            run.stop_steps()
             raise
         finally:
             registrar.finish(monitor.outputs)
         if run.healthy:
-            run.scope.require(registrar.known)
+            run.scope.require(registrar.urns)
 
     def _outputs_of(self, reference: str) -> Props:
-        """The outputs of another stack, named as [[ORGANIZATION/]PROJECT/]STACK."""
+        """Return the outputs of another stack, named as [[ORGANIZATION/]PROJECT/]STACK."""
         *_, project, name = (self.stack.project.name, *reference.split("/"))
         file = state_file(self.stack.folder, project, name)
         if not file.exists():
@@ -145,7 +145,7 @@ class Operation:
             self.stack.folder.joinpath("meta.yaml").write_text("version: 1\n", encoding="utf-8")
             run.state.archive(self.stack.folder, _history(result, began, self.message))
         except OSError as error:
-            # The state itself is written.
+            # A warning is enough, because the state itself is written.
             run.log("warning", f"the history of the stack misses this run: {error.filename}: {error.strerror}")
 
 
@@ -159,42 +159,43 @@ def _history(result: Result, began: int, message: str) -> dict[str, Value]:
 
 
 def refresh_all(run: Run) -> None:
-    """Read all resources whose providers can read them, side by side. What is gone is dropped; dependents stay, and the
-    next update creates it again. Before another run, only what differs is shown."""
-    gone: set[str] = set()
+    """Read all resources whose providers can read them, in parallel. Those that no longer exist are removed from the
+    state; their dependents stay, and the next update creates them again. If the refresh precedes another operation,
+    only resources that differ are shown."""
+    missing: set[str] = set()
     changed: dict[int, Resource] = {}
-    included = Included(run.scope)
-    customs = [r for r in run.state.olds if included(r) and r.custom]
-    wanted = [r for r in customs if not r.delete and run.providers.of(r.type).readable]
-    alone = run.kind == "refresh"
-    for resource in customs if alone else ():
+    in_scope = ScopeFilter(run.scope)
+    customs = [r for r in run.state.olds if in_scope(r) and r.custom]
+    readable = [r for r in customs if not r.delete and run.providers.of(r.type).readable]
+    for resource in customs if run.kind == "refresh" else ():
         if not resource.is_provider and (resource.delete or not run.providers.of(resource.type).readable):
             run.plan(resource, "same", reason="its provider can't read it")
-    pool = Daemons(run.places)
-    for reading in [pool.submit(_read, run, resource, gone, changed) for resource in wanted]:
-        reading.result()
+    pool = DaemonExecutor(run.max_steps)
+    for future in [pool.submit(_read, run, resource, missing, changed) for resource in readable]:
+        future.result()
     pool.shutdown()
-    run.state.refreshed(changed, gone)
+    run.state.apply_refresh(changed, missing)
 
 
-def _read(run: Run, resource: Resource, gone: set[str], changed: dict[int, Resource]) -> None:
+def _read(run: Run, resource: Resource, missing: set[str], changed: dict[int, Resource]) -> None:
+    """Read one resource, and add it to `missing` (by URN) or to `changed` (by `id()`)."""
     try:
         with run.slot():
             run.emit(StepStarted(resource.urn, "refresh"))
             began = time.monotonic()
             provider, ctx = run.providers.of(resource.type), run.context(resource)
-            found = provider.read(ctx, resource.id, plain(resource.inputs), plain(resource.outputs))
+            response = provider.read(ctx, resource.id, plain(resource.inputs), plain(resource.outputs))
             run.emit(StepDone(resource.urn, "refresh", time.monotonic() - began))
     except RunInterruptedError:
         return
     except Exception as error:  # noqa: BLE001 - providers are other people's code
-        run.fail(resource, "refresh", explain(error))
+        run.fail(resource, "refresh", error_text(error))
         return
-    if found is None:
+    if response is None:
         run.plan(resource, "delete", reason="it is gone")
-        gone.add(resource.urn)
+        missing.add(resource.urn)
         return
-    id_, inputs, outputs = found
+    id_, inputs, outputs = response
     new = with_outputs(resource, id_, outputs, values.keep_secrets(inputs, resource.inputs))
     drift = differences(resource.outputs, new.outputs)
     if drift or run.kind == "refresh":
@@ -204,18 +205,18 @@ def _read(run: Run, resource: Resource, gone: set[str], changed: dict[int, Resou
 
 
 def delete_all(run: Run, deleted: list[Resource]) -> None:
-    """Delete resources, as far as the run is about them and they are neither protected nor needed by one that could not
-    be deleted. They are given in the state's order: each after what it depends on. Raises EngineError."""
-    everything = run.state.resources()
-    living = {r.urn for r in everything if not r.delete}
-    deleted = allowed(run.scope, deleted, everything)
-    gone = {r.urn for r in deleted if r.delete or not r.protect}
-    included = Included(run.scope)
-    left = [r for (_, kind), r in run.state.pending.items() if kind == "creating" and included(r)]
-    for resource in (*left, *reversed(deleted)):
-        leftover = resource.delete and resource.urn in living
-        if resource.custom and not resource.is_default_provider and not leftover:
-            reason = "its creation was interrupted" if resource in left else ""
+    """Delete resources that are in scope, not protected, and not needed by one that could not be deleted. They are
+    given in the state's order, each after those that it depends on. Raises EngineError."""
+    resources = run.state.resources()
+    current = {r.urn for r in resources if not r.delete}
+    deleted = deletable(run.scope, deleted, resources)
+    deleted_urns = {r.urn for r in deleted if r.delete or not r.protect}
+    in_scope = ScopeFilter(run.scope)
+    interrupted = [r for (_, kind), r in run.state.pending.items() if kind == "creating" and in_scope(r)]
+    for resource in (*interrupted, *reversed(deleted)):
+        was_replaced = resource.delete and resource.urn in current
+        if resource.custom and not resource.is_default_provider and not was_replaced:
+            reason = "its creation was interrupted" if resource in interrupted else ""
             run.plan(resource, "delete", reason=reason)
     for resource in deleted:
         if resource.protect and not resource.delete:
@@ -223,16 +224,16 @@ def delete_all(run: Run, deleted: list[Resource]) -> None:
     if run.dry:
         return
     needed: set[str] = set()
-    for resource in left:
+    for resource in interrupted:
         try:
-            undo(run, resource)
+            undo_creation(run, resource)
         except StepError:
             needed |= resource.needs()
-    _in_order(run, _without(deleted, needed), gone)
+    _delete_in_order(run, _without_needed(deleted, needed), deleted_urns)
 
 
-def _without(deleted: list[Resource], needed: set[str]) -> list[Resource]:
-    """Return those that may go although what needs `needed`, the URNs of some of them, could not be removed."""
+def _without_needed(deleted: list[Resource], needed: set[str]) -> list[Resource]:
+    """Return the resources that are not needed, directly or not, by one that stays and needs the URNs `needed`."""
     free: list[Resource] = []
     for resource in reversed(deleted):
         if resource.urn in needed:
@@ -242,27 +243,28 @@ def _without(deleted: list[Resource], needed: set[str]) -> list[Resource]:
     return free[::-1]
 
 
-def _in_order(run: Run, deleted: list[Resource], gone: set[str]) -> None:
-    waits: list[int] = [0] * len(deleted)
-    blocked: list[set[int]] = [set() for _ in deleted]
-    places: dict[str, list[int]] = {}
+def _delete_in_order(run: Run, deleted: list[Resource], deleted_urns: set[str]) -> None:
+    """Delete each resource after its dependents, otherwise in parallel."""
+    dependents: list[int] = [0] * len(deleted)  # number of those that are not deleted yet
+    needed: list[set[int]] = [set() for _ in deleted]
+    indexes: dict[str, list[int]] = {}
     for i, resource in enumerate(deleted):
-        # Only what comes before it can be meant: of two resources with one URN, one was replaced by the other.
-        for j in {j for urn in resource.needs() for j in places.get(urn, [])}:
-            blocked[i].add(j)
-            waits[j] += 1
-        places.setdefault(resource.urn, []).append(i)
+        # It can only need resources before it: of two with one URN, one was replaced by the other.
+        for j in {j for urn in resource.needs() for j in indexes.get(urn, [])}:
+            needed[i].add(j)
+            dependents[j] += 1
+        indexes.setdefault(resource.urn, []).append(i)
     done: queue.SimpleQueue[tuple[int, BaseException | None]] = queue.SimpleQueue()
-    pool = Daemons(run.places)
+    pool = DaemonExecutor(run.max_steps)
 
     def work(i: int) -> None:
         try:
-            _delete(run, deleted[i], gone)
+            _delete(run, deleted[i], deleted_urns)
             done.put((i, None))
-        except BaseException as error:  # noqa: BLE001 - it is raised again where it is waited for
+        except BaseException as error:  # noqa: BLE001 - raised again below
             done.put((i, error))
 
-    ready, running = [i for i, count in enumerate(waits) if not count], 0
+    ready, running = [i for i, count in enumerate(dependents) if not count], 0
     try:
         while ready or running:
             for i in ready:
@@ -272,22 +274,22 @@ def _in_order(run: Run, deleted: list[Resource], gone: set[str]) -> None:
             running -= 1
             ready = []
             if error is None:
-                for j in blocked[i]:
-                    waits[j] -= 1
-                ready = [j for j in blocked[i] if not waits[j]]
+                for j in needed[i]:
+                    dependents[j] -= 1
+                ready = [j for j in needed[i] if not dependents[j]]
             elif not isinstance(error, (StepError, RunInterruptedError)):
                 raise error
     finally:
         pool.shutdown()
 
 
-def _delete(run: Run, resource: Resource, gone: set[str]) -> None:
+def _delete(run: Run, resource: Resource, deleted_urns: set[str]) -> None:
     if resource.protect and not resource.delete:
         raise StepError("protected")
     state = run.state
-    nothing = resource.external or resource.pending_replacement or resource.retain_on_delete
-    if not resource.custom or nothing or resource.is_provider or resource.deleted_with in gone:
-        # Nothing outside of the state: written with the next step, or at the end.
+    stays = resource.external or resource.pending_replacement or resource.retain_on_delete
+    if not resource.custom or stays or resource.is_provider or resource.deleted_with in deleted_urns:
+        # Only the state changes, which is written with the next step or at the end.
         state.drop(resource)
         return
 

@@ -1,8 +1,8 @@
-"""Custom resources: deciding what one needs, and doing it, also after a run that was killed. The rules are the CLI's
+"""Steps on custom resources: create, update, replace or keep, also after a run that was killed. The rules are the CLI's
 (pkg/resource/deploy).
 
-The CLI keeps pending creations forever, also after a later run created the resource. So most of them are stale, and the
-resources of the state decide.
+The CLI keeps pending creations forever, also after a later run created the resource. So most of them are stale, and
+resources in the state take precedence over them.
 """
 
 import heapq
@@ -14,8 +14,8 @@ from urllib.parse import urlparse
 
 from engine import urn as urns
 from engine import values
-from engine.core.diff import Diff, differences, keep_old, marked
-from engine.core.run import Run, StateChange, StepError, explain, with_outputs
+from engine.core.diff import Diff, differences, keep_old, mark_replacing
+from engine.core.run import Run, StateChange, StepError, error_text, with_outputs
 from engine.errors import EngineError
 from engine.events import Change
 from engine.providers.base import Context, Provider, UnfinishedStepError
@@ -25,7 +25,7 @@ from engine.values import Props, Value, from_struct, from_value, plain
 
 @dataclass
 class Goal:
-    """The resource as it shall be (without id and outputs), and what is no part of its state."""
+    """The resource that the program declares (without id and outputs), and options that the state does not keep."""
 
     new: Resource
     name: str
@@ -36,15 +36,15 @@ class Goal:
     @classmethod
     def of_registration(cls, request: Value, stack: str, project: str, root: Path) -> "Goal":
         """Create it from a RegisterResourceRequest. Raises EngineError for what is not supported."""
-        where = f"{request.type} {request.name}"
-        for wrong, what in (
+        place = f"{request.type} {request.name}"
+        for is_given, feature in (
             (request.importId, "the option import"),
             (request.remote, "a remote component"),
             (request.state_migrations, "the option state_migrations"),
             (request.packageRef, "a parameterized provider"),
         ):
-            if wrong:
-                raise EngineError(f"{where}: the embedded engine does not support {what}; use the Pulumi CLI")
+            if is_given:
+                raise EngineError(f"{place}: the embedded engine does not support {feature}; use the Pulumi CLI")
         parent = request.parent
         if not parent and request.type != urns.STACK_TYPE and not urns.is_provider(request.type):
             parent = urns.root(stack, project)
@@ -63,14 +63,14 @@ class Goal:
             property_dependencies=deps,
             additional_secret_outputs=list(request.additionalSecretOutputs),
             custom_timeouts={
-                name: _seconds(text, where)
+                name: _seconds(text, place)
                 for name in ("create", "update", "delete")
                 if (text := getattr(timeouts, name))
             },
             retain_on_delete=request.retainOnDelete,
             deleted_with=request.deletedWith,
             replace_with=list(request.replace_with),
-            source_position=_position(request.sourcePosition, root),
+            source_position=_source_position(request.sourcePosition, root),
             ignore_changes=list(request.ignoreChanges),
             replace_on_changes=list(request.replaceOnChanges),
             replacement_trigger=from_value(trigger) if request.HasField("replacement_trigger") else None,
@@ -96,20 +96,20 @@ class Goal:
         )
         return cls(new, request.name, request.version)
 
-    def old_urns(self, stack: str, project: str, parent_was: str) -> list[str]:
-        """The URNs that its aliases name, and those that it had if its parent had another (`parent_was`)."""
+    def old_urns(self, stack: str, project: str, old_parent: str) -> list[str]:
+        """Return the URNs of its aliases, and those below the URN that its parent had before (`old_parent`), if any."""
         new = self.new
-        found = [self._collapse(alias, stack, project) for alias in self.aliases]
-        if parent_was:
-            was = [(new.type, self.name), *((urns.type_of(u), urns.name_of(u)) for u in found)]
-            before, after = urns.name_of(new.parent), urns.name_of(parent_was)
-            for type_, name in was:
+        old = [self._alias_urn(alias, stack, project) for alias in self.aliases]
+        if old_parent:
+            parent_name, old_parent_name = urns.name_of(new.parent), urns.name_of(old_parent)
+            for type_, name in [(new.type, self.name), *((urns.type_of(u), urns.name_of(u)) for u in old)]:
                 # Children are named after their parents, so a parent's alias renames them too.
-                renamed = after + name[len(before) :] if name.startswith(before) else name
-                found += [urns.make(stack, project, parent_was, type_, name) for name in dict.fromkeys((renamed, name))]
-        return list(dict.fromkeys(found))
+                is_named_after = name.startswith(parent_name)
+                old_name = old_parent_name + name[len(parent_name) :] if is_named_after else name
+                old += [urns.make(stack, project, old_parent, type_, n) for n in dict.fromkeys((old_name, name))]
+        return list(dict.fromkeys(old))
 
-    def _collapse(self, alias: Value, stack: str, project: str) -> str:
+    def _alias_urn(self, alias: Value, stack: str, project: str) -> str:
         if alias.WhichOneof("alias") == "urn":
             return alias.urn
         spec = alias.spec
@@ -118,63 +118,63 @@ class Goal:
         return urns.make(*names, parent, spec.type or self.new.type, spec.name or self.name)
 
 
-def _position(position: Value, root: Path) -> str:
-    """`project:///FILE#LINE`, as the CLI writes it; nothing for files outside the project."""
+def _source_position(position: Value, root: Path) -> str:
+    """Return `project:///FILE#LINE`, as the CLI writes it; empty for files outside the project."""
     path = Path(urlparse(position.uri).path)
     if not position.uri or not path.is_relative_to(root):
         return ""
     return f"project:///{path.relative_to(root)}#{position.line}"
 
 
-def _seconds(text: str, where: str) -> float:
-    """A duration as Go writes it: 1h30m, 90s, 500ms."""
+def _seconds(text: str, place: str) -> float:
+    """Parse a duration as Go writes it: 1h30m, 90s, 500ms."""
     units = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e-6, "ns": 1e-9}
     parts = re.findall(r"([0-9.]+)(ms|us|ns|h|m|s)", text)
     if "".join(number + unit for number, unit in parts) != text:
-        raise EngineError(f"{where}: custom_timeouts: {text!r} is no duration; write 90s, 5m or 1h30m")
+        raise EngineError(f"{place}: custom_timeouts: {text!r} is no duration; write 90s, 5m or 1h30m")
     return sum(float(number) * units[unit] for number, unit in parts)
 
 
 class ResourceSteps:
-    """The custom resources of one run: what was replaced, what had to go along with it."""
+    """The steps of one run on its custom resources, with the resources that were replaced or deleted for another."""
 
-    def __init__(self, run: Run, seen: dict[str, str]) -> None:
-        """`seen` holds the URNs that were registered so far, and grows."""
-        self._run, self._state, self._seen = run, run.state, seen
+    def __init__(self, run: Run, registered: set[str]) -> None:
+        """`registered` has the URNs that were registered so far, and grows."""
+        self._run, self._state, self._registered = run, run.state, registered
         self._replaced: set[str] = set()
         self._deleted_first: dict[str, threading.Event] = {}
-        self._found = run.state.olds
-        # The places, among what was found, of all that name a resource.
-        self._named_by: dict[str, list[int]] = {}
-        for place, old in enumerate(self._found):
+        self._olds = run.state.olds
+        # For each URN, the indexes in `_olds` of the resources that refer to it.
+        self._referrers: dict[str, list[int]] = {}
+        for index, old in enumerate(self._olds):
             for urn in {*old.needs(), *old.replace_with}:
-                self._named_by.setdefault(urn, []).append(place)
+                self._referrers.setdefault(urn, []).append(index)
 
     def is_deleted_first(self, urn: str) -> bool:
-        """Return whether a resource was deleted with what it depends on, so that it must be recreated."""
+        """Return whether a resource was deleted before one that it depends on, so that it must be recreated."""
         return urn in self._deleted_first
 
     def apply(self, goal: Goal, old: Resource | None, provider: Provider) -> Resource:
-        """Create, update, replace or leave a resource. Raises StepError, after printing it; RunInterruptedError; and
-        whatever a provider's check or diff raises."""
+        """Create, update, replace or keep a resource. Raises StepError after the failure was emitted,
+        RunInterruptedError, and the exceptions of the provider's check and diff."""
         run, new, ctx = self._run, goal.new, self._run.context(goal.new)
         if event := self._deleted_first.get(new.urn):
             event.wait()
             if new.urn in run.failed:
                 run.fail(new, "skip", "left alone: its old self could not be deleted")
                 raise StepError("skipped")
-        given = new.inputs
+        declared = new.inputs
         recreate = bool(
             old and (old.pending_replacement or old.external or new.urn in self._deleted_first or not old.custom)
         )
-        before = {} if old is None or recreate else old.inputs
-        if before and new.ignore_changes:
-            given, failed = keep_old(given, before, new.ignore_changes)
+        old_inputs = {} if old is None or recreate else old.inputs
+        if old_inputs and new.ignore_changes:
+            declared, failed = keep_old(declared, old_inputs, new.ignore_changes)
             if failed:
                 run.log("info", f"ignore_changes: {', '.join(failed)}: was added or removed, not ignored", new.urn)
-        inputs = self._check(provider, ctx, before, given)
+        inputs = self._check(provider, ctx, old_inputs, declared)
         if old is None:
-            run.plan(new, "create", reason=resumed(run, new))
+            run.plan(new, "create", reason=resume_reason(run, new))
             undo_unless_resumed(run, new, inputs)
             return self._create(new, None, inputs, "create")
         changes = differences(old.inputs, inputs)
@@ -184,9 +184,9 @@ class ResourceSteps:
             self._replaced.add(new.urn)
             return self._create(new, old, inputs, "replace")
         diff, reason = self._compare(goal, old, provider, inputs)
-        changes = marked(changes, diff.replaces, new.replace_on_changes if diff.changes is None else [])
+        changes = mark_replacing(changes, diff.replaces, new.replace_on_changes if diff.changes is None else [])
         if diff.replaces or any(change.replaces for change in changes):
-            # A replacement keeps nothing of the old inputs, neither defaults nor what was to be ignored.
+            # A replacement keeps nothing of the old inputs: neither defaults nor values under ignoreChanges.
             inputs = self._check(provider, ctx, {}, new.inputs)
             undo_unless_resumed(run, new, inputs)
             changes = changes or tuple(Change(key, "update", replaces=True) for key in diff.replaces)
@@ -207,17 +207,17 @@ class ResourceSteps:
         return values.keep_secrets(provider.check(ctx, plain(olds), plain(news)), news)
 
     def _compare(self, goal: Goal, old: Resource, provider: Provider, inputs: Props) -> tuple[Diff, str]:
-        """Return what is to become of a resource, and why if that is not plain from its inputs."""
+        """Return the diff of a resource, and the reason if the changed inputs do not show it."""
         new = goal.new
         if self._run.scope.replaces(new.urn):
-            # The provider is not asked, as by the CLI: whether the old one goes first is the program's word alone.
+            # As in the CLI, the provider's diff is not called: only the program decides whether to delete first.
             return Diff(changes=True, replaces=("id",)), "its replacement was asked for"
         for cause, urn in (*(("replaceWith", u) for u in new.replace_with), ("deletedWith", new.deleted_with)):
             if urn in self._replaced:
                 return Diff(changes=True, replaces=(cause,)), f"replaced with {urns.name_of(urn)}"
-        was, trigger = old.replacement_trigger, new.replacement_trigger
-        unclear = values.contains_unknown(was) or values.contains_unknown(trigger)
-        if unclear or (was is not None and trigger is not None and not values.same(was, trigger)):
+        before, after = old.replacement_trigger, new.replacement_trigger
+        is_unknown = values.contains_unknown(before) or values.contains_unknown(after)
+        if is_unknown or (before is not None and after is not None and not values.same(before, after)):
             return Diff(changes=True, replaces=("replacementTrigger",)), "its replacement trigger changed"
         if self._half_deleted(old):
             return Diff(changes=True, replaces=("id",)), "its deletion was interrupted"
@@ -237,39 +237,40 @@ class ResourceSteps:
     def _create(
         self, new: Resource, old: Resource | None, inputs: Props, op: str, *, keep: Resource | None = None
     ) -> Resource:
-        """Create. `old` goes from the state in the same moment, `keep` is marked as to be deleted later."""
+        """Create a resource. It takes the place of `old` in the state; `keep` stays there, marked as to be deleted."""
+        created = replace(new, inputs=inputs, outputs=inputs)
 
-        def take(done: Resource) -> None:
-            self._state.put(done, old)
+        def record() -> None:
+            self._state.put(created, old)
             if keep:
                 self._state.mark(keep, delete=True)
 
-        made = [replace(new, inputs=inputs, outputs=inputs)]
-        if self._run.dry:
-            take(made[0])
-            return made[0]
-
         def work(provider: Provider, ctx: Context) -> StateChange:
+            nonlocal created
             id_, outputs = provider.create(ctx, plain(inputs))
-            made[0] = replace(with_outputs(new, id_, outputs, inputs), created=now(), modified=now())
-            return lambda: take(made[0])
+            created = replace(with_outputs(new, id_, outputs, inputs), created=now(), modified=now())
+            return record
 
-        self._run.step(op, "creating", replace(new, inputs=inputs), work)
-        return made[0]
+        if self._run.dry:
+            record()
+        else:
+            self._run.step(op, "creating", replace(new, inputs=inputs), work)
+        return created
 
     def _update(self, new: Resource, old: Resource, inputs: Props) -> Resource:
-        made = [replace(new, id=old.id, inputs=inputs, outputs=inputs)]
-        if self._run.dry:
-            self._state.put(made[0], old)
-            return made[0]
+        updated = replace(new, id=old.id, inputs=inputs, outputs=inputs)
 
         def work(provider: Provider, ctx: Context) -> StateChange:
+            nonlocal updated
             outputs = provider.update(ctx, old.id, plain(old.inputs), plain(old.outputs), plain(inputs))
-            made[0] = replace(with_outputs(new, old.id, outputs, inputs), modified=now())
-            return lambda: self._state.put(made[0], old)
+            updated = replace(with_outputs(new, old.id, outputs, inputs), modified=now())
+            return lambda: self._state.put(updated, old)
 
-        self._run.step("update", "updating", replace(new, id=old.id, inputs=inputs), work)
-        return made[0]
+        if self._run.dry:
+            self._state.put(updated, old)
+        else:
+            self._run.step("update", "updating", replace(new, id=old.id, inputs=inputs), work)
+        return updated
 
     def _replace(self, goal: Goal, old: Resource, inputs: Props, diff: Diff) -> Resource:
         new = goal.new
@@ -296,41 +297,42 @@ class ResourceSteps:
     # -- delete before replace ---------------------------------------------------------------------------------
 
     def _dependents(self, root: Resource) -> list[Resource]:
-        """Old resources that can't outlive `root` or will be replaced with it; each after what it depends on. They
-        are noted: if the program registers them again, they are recreated."""
+        """Return the old resources that must be deleted before `root`, each after those that it depends on. They are
+        recorded: if the program registers them later, they are recreated."""
         replaced, dependents = {root.urn}, []
         with self._run.lock:
-            # Who might fall are those that name one that does, in the state's order: each after what it depends on.
-            found = set(self._named_by.get(root.urn, ()))
-            left = sorted(found)
-            while left:
-                old = self._found[heapq.heappop(left)]
-                if old.delete or old.urn in self._seen or not old.custom or old.external or old is root:
+            # Candidates are the referrers of what is replaced, in the state's order: each after what it depends on.
+            candidates = set(self._referrers.get(root.urn, ()))
+            heap = sorted(candidates)
+            while heap:
+                old = self._olds[heapq.heappop(heap)]
+                if old.delete or old.urn in self._registered or not old.custom or old.external or old is root:
                     continue
-                if self._state.waits(old) and self._must_go(old, replaced):
+                if self._state.is_untouched(old) and self._is_replaced_with(old, replaced):
                     replaced.add(old.urn)
                     dependents.append(old)
                     self._deleted_first.setdefault(old.urn, threading.Event())
-                    for place in self._named_by.get(old.urn, ()):
-                        if place not in found:
-                            found.add(place)
-                            heapq.heappush(left, place)
+                    for index in self._referrers.get(old.urn, ()):
+                        if index not in candidates:
+                            candidates.add(index)
+                            heapq.heappush(heap, index)
         return dependents
 
-    def _must_go(self, old: Resource, replaced: set[str]) -> bool:
+    def _is_replaced_with(self, old: Resource, replaced: set[str]) -> bool:
+        """Return whether a resource must be replaced when the URNs `replaced` are."""
         if (
             old.provider.rsplit("::", 1)[0] in replaced
             or old.deleted_with in replaced
             or {*old.replace_with} & replaced
         ):
             return True
-        touched = [key for key, wanted in old.property_dependencies.items() if replaced & {*wanted}]
-        if not touched:
+        affected = [key for key, needed in old.property_dependencies.items() if replaced & {*needed}]
+        if not affected:
             return False
-        inputs = {**old.inputs, **{key: values.UNKNOWN for key in touched if key in old.inputs}}
+        inputs = {**old.inputs, **{key: values.UNKNOWN for key in affected if key in old.inputs}}
         diff = self._diff(old, self._run.providers.of(old.type), inputs)
         patterns = old.replace_on_changes if diff.changes is None else []
-        return any(c.replaces for c in marked(differences(old.inputs, inputs), diff.replaces, patterns))
+        return any(c.replaces for c in mark_replacing(differences(old.inputs, inputs), diff.replaces, patterns))
 
     def _delete_first(self, old: Resource, because: Resource) -> None:
         if old.pending_replacement:
@@ -352,76 +354,80 @@ class ResourceSteps:
 
 
 def drop_stale(run: Run) -> None:
-    """Remove pending operations that do not fit the resources of the state. Call this before anything reads them."""
+    """Remove pending operations that the resources of the state disprove. Call this before anything reads them."""
     state = run.state
-    held = [r for r in state.olds if r.custom and r.id and not r.delete and not r.pending_replacement]
-    for (urn, kind), note in list(state.pending.items()) if held else ():
-        mine = next((r for r in held if r.urn == urn or urn in r.aliases), None)
+    existing = [r for r in state.olds if r.custom and r.id and not r.delete and not r.pending_replacement]
+    for (urn, kind), pending in list(state.pending.items()) if existing else ():
+        resource = next((r for r in existing if r.urn == urn or urn in r.aliases), None)
         if kind == "creating":
-            stale = not _replaces(run, note, mine) if mine else any(_alike(note, r) for r in held)
+            stale = (
+                not _is_replacement(run, pending, resource)
+                if resource
+                else any(_may_be_same(pending, r) for r in existing)
+            )
         else:
-            # One that is gone, or another that took its place since.
-            stale = mine is not None and (note.id, note.created) != (mine.id, mine.created)
+            # The resource of the pending operation was deleted or replaced since.
+            stale = resource is not None and (pending.id, pending.created) != (resource.id, resource.created)
         if stale:
             del state.pending[urn, kind]
 
 
-def resumed(run: Run, new: Resource) -> str:
-    """The reason shown with a creation that resumes an interrupted one."""
+def resume_reason(run: Run, new: Resource) -> str:
+    """Return the reason to show with a creation that resumes an interrupted one."""
     return "its creation was interrupted" if (new.urn, "creating") in run.state.pending else ""
 
 
 def undo_unless_resumed(run: Run, new: Resource, inputs: Props | None) -> None:
-    """Remove what an interrupted creation left, unless a creation with the same inputs takes it over. `inputs` None
-    stands for no creation."""
-    left = run.state.pending.get((new.urn, "creating"))
-    if left is None:
+    """Remove what an interrupted creation left, unless a creation with the same `inputs` follows, which resumes it."""
+    interrupted = run.state.pending.get((new.urn, "creating"))
+    if interrupted is None:
         return
     if run.dry:
-        # In a preview, this keeps it from being shown again at the end.
+        # Otherwise the preview would show it again at the end.
         del run.state.pending[new.urn, "creating"]
-    elif inputs is None or not values.same(_own(left.inputs), _own(inputs)):
-        undo(run, left)
+    elif inputs is None or not values.same(_comparable(interrupted.inputs), _comparable(inputs)):
+        undo_creation(run, interrupted)
 
 
-def undo(run: Run, left: Resource) -> None:
-    """Remove what an interrupted creation left. One that can't be finished has left nothing: that is the rule for
-    providers (see `Provider`)."""
-
-    held = frozenset(r.id for r in run.state.resources() if r.type == left.type and not r.delete)
+def undo_creation(run: Run, interrupted: Resource) -> None:
+    """Remove what an interrupted creation left. If it can't be finished, it has left nothing: providers must keep that
+    rule (see `Provider`)."""
+    ids = frozenset(r.id for r in run.state.resources() if r.type == interrupted.type and not r.delete)
 
     def work(provider: Provider, ctx: Context) -> StateChange:
         try:
-            provider.abandon(ctx, plain(left.inputs), held)
+            provider.abandon(ctx, plain(interrupted.inputs), ids)
         except UnfinishedStepError:
             raise
         except Exception as error:  # noqa: BLE001 - providers are other people's code
-            ctx.log("warning", f"its interrupted creation could not be finished ({explain(error)}): forgotten")
+            ctx.log("warning", f"its interrupted creation could not be finished ({error_text(error)}): forgotten")
         return lambda: None
 
-    run.step("delete", "creating", left, work)
+    run.step("delete", "creating", interrupted, work)
 
 
-def _alike(note: Resource, held: Resource) -> bool:
-    """Return whether both may be one thing, that has moved to another parent or to another name."""
-    if note.type != held.type:
+def _may_be_same(pending: Resource, existing: Resource) -> bool:
+    """Return whether both may be one resource, under another parent or another name."""
+    if pending.type != existing.type:
         return False
-    return note.name == held.name or values.same(_own(note.inputs), _own(held.inputs))
+    return pending.name == existing.name or values.same(_comparable(pending.inputs), _comparable(existing.inputs))
 
 
-def _replaces(run: Run, note: Resource, held: Resource) -> bool:
-    """Return whether the note is of a creation that was to replace what the state still holds, and made another thing
-    beside it. Both engines give the new one the time when the old one was made, until it is there itself."""
-    if not note.created or note.created != held.created or values.same(_own(note.inputs), _own(held.inputs)):
+def _is_replacement(run: Run, pending: Resource, existing: Resource) -> bool:
+    """Return whether a pending creation was to replace an existing resource. Until it has ended, both engines record
+    it with the creation time of the old resource."""
+    if not pending.created or pending.created != existing.created:
         return False
-    provider, ctx = run.providers.of(held.type), run.context(held)
+    if values.same(_comparable(pending.inputs), _comparable(existing.inputs)):
+        return False
+    provider, ctx = run.providers.of(existing.type), run.context(existing)
     try:
-        diff = provider.diff(ctx, held.id, plain(held.inputs), plain(held.outputs), plain(note.inputs))
+        diff = provider.diff(ctx, existing.id, plain(existing.inputs), plain(existing.outputs), plain(pending.inputs))
     except Exception:  # noqa: BLE001 - providers are other people's code
         return False
     return bool(diff.replaces) and not diff.delete_first
 
 
-def _own(inputs: Props) -> Props:
-    # A dynamic provider's code may change between runs without changing what it made.
+def _comparable(inputs: Props) -> Props:
+    """Return the inputs without a dynamic provider's code, which may change without a change of the resource."""
     return {k: v for k, v in inputs.items() if k != "__provider"}

@@ -1,4 +1,4 @@
-"""A run over a stack: what its parts share, and how a step is done."""
+"""A run on a stack: its state, its events and its steps."""
 
 import os
 import signal
@@ -27,9 +27,9 @@ from engine.values import Props, Value
 StateChange: TypeAlias = Callable[[], None]
 """A function that writes a finished step into the state."""
 
-PARALLEL = 32  # steps at a time: most of them wait for other machines
+PARALLEL = 32  # steps at a time; most of them wait for other machines
 GRACE_SECONDS = 5.0
-"""Time for steps that run when the process is to end, by a signal that nobody sends a second time."""
+"""Time for running steps to finish after a signal that is sent only once, such as SIGTERM."""
 _STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGALRM)
 
 
@@ -60,8 +60,8 @@ class Run:
         self._began = time.monotonic()
         self._planned: dict[str, Planned] = {}
         self._failures: list[StepFailed] = []
-        self.places = self.parallel or PARALLEL
-        self._slots = threading.BoundedSemaphore(self.places)
+        self.max_steps = self.parallel or PARALLEL
+        self._slots = threading.BoundedSemaphore(self.max_steps)
         self._idle = threading.Condition()
         self._running = 0
         self._stopping = self._ended = False
@@ -69,7 +69,7 @@ class Run:
     # -- events ------------------------------------------------------------------------------------------------
 
     def emit(self, event: Event) -> None:
-        """Pass an event to the caller, one at a time."""
+        """Pass an event to the caller. Events are passed one at a time."""
         with self.lock:
             self.on_event(event)
 
@@ -77,9 +77,9 @@ class Run:
         self.emit(Log(severity, message, urn, ephemeral))
 
     def plan(self, resource: Resource, op: str, changes: tuple[Change, ...] = (), reason: str = "") -> None:
-        """Emit what is to be done with a resource."""
-        shown = resource.inputs if self.dry and op == "create" else {}
-        inputs = {key: values.show(value) for key, value in shown.items() if key != "__provider"}
+        """Emit the plan for a resource."""
+        new_inputs = resource.inputs if self.dry and op == "create" else {}
+        inputs = {key: values.show(value) for key, value in new_inputs.items() if key != "__provider"}
         planned = Planned(resource.urn, resource.type, resource.name, resource.parent, op, changes, reason, inputs)
         with self.lock:
             self._planned[resource.urn] = planned
@@ -113,18 +113,18 @@ class Run:
         """True if the user asked to stop."""
         return self._stopping
 
-    def end(self) -> None:
-        """Begin no further step: the program has failed."""
+    def stop_steps(self) -> None:
+        """Begin no further step, because the program has failed."""
         self._ended = True
 
     @property
     def healthy(self) -> bool:
-        """True if nothing has gone wrong so far."""
+        """True if nothing has failed and the run was not stopped."""
         return not (self._stopping or self._ended or self.failed)
 
     def step(self, op: str, pending: str, resource: Resource, work: Callable[[Provider, Context], StateChange]) -> None:
-        """Do one step: note it in the state, let the provider work, take in the change that `work` returns.
-        Raises StepError (after printing it), RunInterruptedError."""
+        """Run one step: record it as pending in the state, call `work`, and apply the change that `work` returns.
+        Raises StepError after the failure was emitted, and RunInterruptedError."""
         with self.slot():
             self.emit(StepStarted(resource.urn, op))
             provider = self.providers.of(resource.type)
@@ -137,13 +137,13 @@ class Run:
             except Exception as error:
                 if not isinstance(error, UnfinishedStepError):
                     self.state.end_step(pending, resource)
-                self.fail(resource, op, explain(error))
+                self.fail(resource, op, error_text(error))
                 raise StepError(str(error)) from error
             self.state.end_step(pending, resource, change, saved=not trivial)
             self.emit(StepDone(resource.urn, op, time.monotonic() - began))
 
     def context(self, resource: Resource, op: str = "") -> Context:
-        """Return the facts about a resource for its provider."""
+        """Return what a resource's provider may use of the run."""
         timeout = resource.custom_timeouts.get({"replace": "create", "delete-replaced": "delete"}.get(op, op))
 
         def log(severity: str, message: str, *, ephemeral: bool = False) -> None:
@@ -160,7 +160,7 @@ class Run:
 
     @contextmanager
     def slot(self) -> Iterator[None]:
-        """Hold one of the places for steps that run at a time. Raises RunInterruptedError."""
+        """Wait until fewer than `max_steps` steps run, and hold a slot for one more. Raises RunInterruptedError."""
         with self._slots:
             with self._idle:
                 if self._stopping or self._ended:
@@ -173,8 +173,8 @@ class Run:
                     self._running -= 1
                     self._idle.notify_all()
 
-    def refuse(self, token: str) -> None:
-        """Note a type or function whose provider is not embedded. Raises NotRunnableError unless this is a preview."""
+    def add_foreign(self, token: str) -> None:
+        """Record a type or function that is not embedded. Raises NotRunnableError unless this is a preview."""
         self.foreign.add(token)
         if not self.dry:
             raise NotRunnableError([token], self.stack, self.kind)
@@ -186,9 +186,9 @@ class Run:
 
     @contextmanager
     def interruptible(self) -> Iterator[None]:
-        """While inside: a first Ctrl-C begins no new step and lets the running ones finish, a second one raises
-        KeyboardInterrupt at once. SIGTERM and SIGHUP are sent once, so the second follows after some seconds. (Only the
-        main thread can have it so; elsewhere signals are left alone.)"""
+        """Handle signals. After the first Ctrl-C no new step begins and the running ones finish; the second raises
+        KeyboardInterrupt at once. SIGTERM and SIGHUP are sent once, so an alarm stands for the second after some
+        seconds. Only the main thread can handle signals; in other threads this does nothing."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return
@@ -202,10 +202,10 @@ class Run:
                 signal.setitimer(signal.ITIMER_REAL, GRACE_SECONDS)
                 end = f"What has not ended in {GRACE_SECONDS:g} s is cut off; the next run goes on from there."
             if number == signal.SIGHUP:
-                _leave_terminal()
+                _discard_closed_output()
             self.log("warning", f"Stopping: what has begun is finished, nothing new is begun. {end}")
 
-        # What nohup has ignored stays so.
+        # nohup ignores SIGHUP, which must stay so.
         numbers = [number for number in _STOPPING if signal.getsignal(number) is not signal.SIG_IGN]
         before = {number: signal.signal(number, stop) for number in numbers}
         try:
@@ -216,8 +216,8 @@ class Run:
                 signal.signal(number, handler)
 
 
-def _leave_terminal() -> None:
-    """Discard output where the terminal is gone: each line would be an error, which ends the run."""
+def _discard_closed_output() -> None:
+    """Discard what is written to a terminal that was closed: each line would raise an error, which ends the run."""
     for stream in (1, 2):
         try:
             os.write(stream, b"")
@@ -226,42 +226,39 @@ def _leave_terminal() -> None:
 
 
 INPUTS = "__inputs"
-"""Output in which providers of objects repeat the inputs."""
+"""Output in which providers of Kubernetes repeat the inputs."""
 
 
 def with_outputs(new: Resource, id_: str, outputs: Props, inputs: Props) -> Resource:
-    """The resource with what its provider returned, secrets marked again."""
+    """Return the resource with the id and outputs that its provider returned, and its secrets marked again."""
     outputs = values.keep_secrets(outputs, {**inputs, INPUTS: inputs})
     outputs |= {k: values.secret(outputs[k]) for k in new.additional_secret_outputs if k in outputs}
     return replace(new, id=id_, inputs=inputs, outputs=outputs)
 
 
-def explain(error: BaseException) -> str:
-    """The text of an exception, or its name if it has none."""
-    text = str(error).strip()
-    known = isinstance(error, (EngineError, RuntimeError)) or type(error) is Exception
-    return text if text and known else f"{type(error).__name__}: {text}" if text else type(error).__name__
-
-
-_Job = Callable[[], None]
+def error_text(error: BaseException) -> str:
+    """Return the text of an exception, after its class unless the text is enough, or the class if it has no text."""
+    text, kind = str(error).strip(), type(error).__name__
+    is_enough = isinstance(error, (EngineError, RuntimeError)) or type(error) is Exception
+    return text if text and is_enough else f"{kind}: {text}" if text else kind
 
 
 def resolve(future: Future[Value], fn: Callable[..., Value], *args: Value, **kwargs: Value) -> None:
-    """Give a future what a function returns or raises."""
+    """Call a function and set a future to its result or its exception."""
     try:
         future.set_result(fn(*args, **kwargs))
     except BaseException as error:  # noqa: BLE001 - raised again where the future is awaited
         future.set_exception(error)
 
 
-class Daemons(ThreadPoolExecutor):
+class DaemonExecutor(ThreadPoolExecutor):
     """An executor whose threads are daemons, so that a second Ctrl-C ends the process at once: the standard library's
-    waits for its threads. And its futures can't be cancelled: one that is, as all are after a Ctrl-C, takes no result.
-    """
+    waits for its threads. Its futures can't be cancelled, because a cancelled future accepts no result, and asyncio
+    cancels all of them after a Ctrl-C."""
 
-    def __init__(self, most: int) -> None:
-        super().__init__(1)  # for those who ask whether it is one: it starts no thread of its own
-        self._most, self._jobs = most, SimpleQueue[_Job | None]()
+    def __init__(self, max_threads: int) -> None:
+        super().__init__(1)  # asyncio requires a ThreadPoolExecutor; the base class starts no thread before `submit`
+        self._max_threads, self._jobs = max_threads, SimpleQueue[Callable[[], None] | None]()
         self._guard = threading.Lock()
         self._count = self._free = 0
 
@@ -271,14 +268,14 @@ class Daemons(ThreadPoolExecutor):
         with self._guard:
             if self._free:
                 self._free -= 1
-            elif self._count < self._most:
+            elif self._count < self._max_threads:
                 self._count += 1
                 threading.Thread(target=self._work, daemon=True).start()
             self._jobs.put(partial(resolve, future, fn, *args, **kwargs))
         return future
 
     def shutdown(self, wait: bool = False, *, cancel_futures: bool = False) -> None:  # noqa: ARG002, FBT001, FBT002
-        """Let the threads end once there is nothing left to do."""
+        """Let the threads end after the submitted calls. Does not wait for them."""
         with self._guard:
             for _ in range(self._count):
                 self._jobs.put(None)
@@ -286,6 +283,6 @@ class Daemons(ThreadPoolExecutor):
     def _work(self) -> None:
         while (job := self._jobs.get()) is not None:
             job()
-            del job  # what it holds is not kept until the next one comes
+            del job  # its arguments are not kept until the next one comes
             with self._guard:
                 self._free += 1

@@ -1,4 +1,4 @@
-"""The resources that a run is about, as the CLI's --target, --exclude and --replace have it (pkg/resource/deploy).
+"""The scope of a run: some resources only, as with the CLI's --target, --exclude and --replace (pkg/resource/deploy).
 
 stack.up(print, scope=Scope(targets=("**::n1",), dependents=True))
 """
@@ -15,12 +15,13 @@ from engine.state.resource import Resource
 
 @dataclass(frozen=True)
 class Scope:
-    """URNs; in each, `*` stands for anything but a colon and `**` for anything at all.
+    """Patterns of URNs, where `*` matches any text without a colon and `**` any text.
 
-    With `targets`, only these are created, updated, replaced, deleted or refreshed, with `excludes` all but these; at
-    most one of the two is given. What is left out keeps its state; where it has none yet, it is not made, and who needs
-    it is refused. `dependents` takes in (or leaves out) as well what depends on them. `replace` are replaced whether
-    they differ or not. Providers and the stack itself are always dealt with."""
+    With `targets`, only these resources are created, updated, replaced, deleted or refreshed; with `excludes`, all but
+    these. At most one of the two is given. Other resources keep their state. One that does not exist yet is not
+    created, and a resource in scope that depends on it is refused. With `dependents`, the resources that depend on
+    them are targets (or excluded) as well. Resources in `replace` are replaced whether they differ or not. Providers
+    and the stack itself are always in scope."""
 
     targets: tuple[str, ...] = ()
     excludes: tuple[str, ...] = ()
@@ -33,27 +34,23 @@ class Scope:
 
     @property
     def whole(self) -> bool:
-        """True if the run is about the whole stack."""
+        """True if the whole stack is in scope."""
         return not (self.targets or self.excludes)
 
-    def missing(self, known: Collection[str]) -> list[str]:
-        """Return what is named, but not known."""
-        given = dict.fromkeys((*self.targets, *self.excludes, *self.replace))
-        return [urn for urn in given if "*" not in urn and urn not in known]
-
-    def require(self, known: Collection[str]) -> None:
-        """Raises EngineError if a resource is named that is not known."""
-        if missing := self.missing(known):
-            raise UnknownResourceError(missing[0])
+    def require(self, existing: Collection[str]) -> None:
+        """Raise UnknownResourceError if a URN without a pattern is not among the existing ones."""
+        for urn in (*self.targets, *self.excludes, *self.replace):
+            if "*" not in urn and urn not in existing:
+                raise UnknownResourceError(urn)
 
     @cached_property
     def replaces(self) -> Callable[[str], bool]:
-        """True if a resource is to be replaced in any case."""
+        """True for the URN of a resource that is replaced in any case."""
         return _matcher(self.replace)
 
     @cached_property
-    def names(self) -> Callable[[str], bool]:
-        """True if a resource is itself among the targets, or the excluded."""
+    def matches(self) -> Callable[[str], bool]:
+        """True for the URN of a resource that is itself a target, or excluded."""
         return _matcher(self.targets or self.excludes)
 
 
@@ -67,51 +64,50 @@ def _regex(glob: str) -> str:
     return ".*".join("[^:]*".join(map(re.escape, part.split("*"))) for part in glob.split("**"))
 
 
-class Included:
-    """The registrations of a program that a run is about. They come each after what it depends on."""
+class ScopeFilter:
+    """Returns whether resources are in scope. Call it for each resource after those that it depends on."""
 
     def __init__(self, scope: Scope) -> None:
         self._scope = scope
-        self._follows: set[str] = set()
+        self._matched: set[str] = set()
 
-    def __call__(self, new: Resource) -> bool:
+    def __call__(self, resource: Resource) -> bool:
         scope = self._scope
-        if scope.whole or new.is_provider or new.type == urns.STACK_TYPE:
+        if scope.whole or resource.is_provider or resource.type == urns.STACK_TYPE:
             return True
-        hit = scope.names(new.urn) or (scope.dependents and bool(new.needs() & self._follows))
-        if hit:
-            self._follows.add(new.urn)
-        return hit is bool(scope.targets)
+        matched = scope.matches(resource.urn) or (scope.dependents and bool(resource.needs() & self._matched))
+        if matched:
+            self._matched.add(resource.urn)
+        return matched is bool(scope.targets)
 
 
-def allowed(scope: Scope, left: list[Resource], all_: list[Resource]) -> list[Resource]:
-    """Return those of `left` that may be deleted, of a state that holds `all_` (each after what it depends on). Raises
-    EngineError if that would take along what is no target."""
+def deletable(scope: Scope, candidates: list[Resource], resources: list[Resource]) -> list[Resource]:
+    """Return the candidates that may be deleted from a state with these resources, each after those that it depends on.
+    Raises EngineError if a dependent of a target would be deleted that is not a target itself."""
     if scope.whole:
-        return left
-    named = {r.urn for r in all_ if scope.names(r.urn)}
+        return candidates
+    matched = {r.urn for r in resources if scope.matches(r.urn)}
     if scope.excludes:
-        if scope.dependents:
-            named = _with_dependents(named, all_)
-        kept = set(named)
-        for resource in reversed(all_):
+        kept = _with_dependents(matched, resources) if scope.dependents else set(matched)
+        for resource in reversed(resources):
             if resource.urn in kept:
                 kept |= resource.needs()
-        return [r for r in left if r.urn not in kept]
-    wanted = _with_dependents(named, all_)
-    deleted = [r for r in left if r.urn in wanted]
-    unnamed = [r for r in deleted if r.urn not in named]
-    if unnamed and not scope.dependents:
+        return [r for r in candidates if r.urn not in kept]
+    with_dependents = _with_dependents(matched, resources)
+    deleted = [r for r in candidates if r.urn in with_dependents]
+    dependents = [r for r in deleted if r.urn not in matched]
+    if dependents and not scope.dependents:
         raise EngineError(
-            f"{unnamed[0].urn} would be deleted along with what it depends on, but is not among the targets: "
+            f"{dependents[0].urn} would be deleted along with what it depends on, but is not among the targets: "
             f"name it as well, or take in all dependents"
         )
     return deleted
 
 
-def _with_dependents(named: set[str], all_: list[Resource]) -> set[str]:
-    found = set(named)
-    for resource in all_:
+def _with_dependents(urns_: set[str], resources: list[Resource]) -> set[str]:
+    """Return the URNs and those of all resources that depend on them."""
+    found = set(urns_)
+    for resource in resources:
         if resource.needs() & found:
             found.add(resource.urn)
     return found

@@ -1,4 +1,4 @@
-"""The embedded providers, by the types they serve."""
+"""The embedded providers, by resource type."""
 
 from pathlib import Path
 
@@ -16,69 +16,65 @@ _NOT_OBJECTS = ("kubernetes:helm.sh/", "kubernetes:yaml", "kubernetes:kustomize"
 
 
 class Providers:
-    """Finds the provider of a type; those that are slow to import are made when first asked for."""
+    """The providers of one run. Each is created when first needed, since some are slow to import."""
 
     def __init__(
         self, root: Path, config: dict[str, Value], project: str, kubernetes: KubernetesTools | None = None
     ) -> None:
         self._sessions = Sessions()
         self._root, self._config, self._project, self._tools = root, config, project, kubernetes
-        self._made: dict[str, Provider] = {}
+        self._providers: dict[str, Provider] = {}
         self._cluster: Value = None
 
     def of(self, type_: str) -> Provider:
-        """The provider of a resource type, a Foreign one if it is not embedded."""
+        """Return the provider of a resource type, which is Foreign if it is not embedded."""
         family = type_
         if type_.startswith(("pulumi-python:dynamic", "random:")):
             family = type_.split(":", 1)[0]
         elif type_.startswith("kubernetes:") and type_ != _RELEASE:
-            # Plain objects: no patch of one, no list, no component.
+            # Patches, lists and components are not embedded, only objects.
             foreign = type_.startswith(_NOT_OBJECTS) or type_.endswith(("Patch", "List"))
             family = "foreign" if foreign else "kubernetes"
-        if family not in self._made:
-            self._made[family] = self._make(family)
-        return self._made[family]
+        if family not in self._providers:
+            self._providers[family] = self._create(family)
+        return self._providers[family]
 
     def close(self) -> None:
-        """End what providers keep open."""
+        """End processes and connections, and remove private folders."""
         process.kill_all()
         self._sessions.close()
         if self._cluster:
             self._cluster.close()
 
-    def _make(self, family: str) -> Provider:
-        made: Provider = Foreign()
+    def _create(self, family: str) -> Provider:
+        provider: Provider = Foreign()
         if urns.is_provider(family):
             package = family.split(":")[2]
             embedded = package in _PACKAGES or (package == "kubernetes" and self._tools is not None)
-            made = ProviderResource() if embedded else made
+            provider = ProviderResource() if embedded else provider
         elif family == "pulumi-python":
             from engine.providers.dynamic import Dynamic  # noqa: PLC0415
 
-            made = Dynamic(self._config, self._project)
+            provider = Dynamic(self._config, self._project)
         elif family == "random":
             from engine.providers.random import Random  # noqa: PLC0415
 
-            made = Random()
-        elif family == "tls:index/privateKey:PrivateKey":
-            from engine.providers.tls import PrivateKey  # noqa: PLC0415
+            provider = Random()
+        elif family.startswith("tls:"):
+            from engine.providers.tls import PROVIDERS  # noqa: PLC0415
 
-            made = PrivateKey()
-        elif family == "tls:index/selfSignedCert:SelfSignedCert":
-            from engine.providers.tls import SelfSignedCert  # noqa: PLC0415
-
-            made = SelfSignedCert()
+            provider = PROVIDERS.get(family, Foreign)()
         elif family in (_RELEASE, "kubernetes"):
             from engine.providers import helm, kubernetes  # noqa: PLC0415
 
             tools = self._tools or KubernetesTools(Path("kubectl"), Path("helm"))
-            self._cluster = self._cluster or kubernetes.Cluster(self._root, tools)
-            made = helm.Release(self._cluster, self._root) if family == _RELEASE else kubernetes.Object(self._cluster)
-            made = made if self._tools else Previewed(made)
+            self._cluster = cluster = self._cluster or kubernetes.Cluster(self._root, tools)
+            provider = helm.Release(cluster, self._root) if family == _RELEASE else kubernetes.Object(cluster)
+            provider = provider if self._tools else Previewed(provider)
         elif family == "command:local:Command":
-            made = LocalCommand(self._root)
+            provider = LocalCommand(self._root)
         elif family == "command:remote:Command":
-            made = RemoteCommand(self._sessions)
+            provider = RemoteCommand(self._sessions)
         elif family in ("command:remote:CopyToRemote", "command:remote:CopyFile"):
-            made = RemoteCopy(self._sessions)
-        return made
+            provider = RemoteCopy(self._sessions)
+        return provider

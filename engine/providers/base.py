@@ -1,23 +1,23 @@
-"""The base class of providers, and the provider of all that is not embedded."""
+"""The base classes of providers, and the provider of types that are not embedded."""
 
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from engine.core.diff import Diff
+from engine.core.diff import Diff, differences
 from engine.errors import EngineError
 from engine.values import Props
 
 
 class UnfinishedStepError(EngineError):
-    """A creation failed and left something. The state keeps its note, as after a kill: the next run resumes it, or
-    removes what it left."""
+    """A creation failed and left something behind. It stays pending in the state, as after a kill: the next run resumes
+    it or undoes it."""
 
 
 @contextmanager
 def unfinished(is_left: Callable[[], bool] = lambda: True) -> Iterator[None]:
-    """Raise errors of this block as UnfinishedStepError, unless it is known that nothing is left of the step."""
+    """Raise errors of this block as UnfinishedStepError, unless it is certain that the step left nothing behind."""
     try:
         yield
     except EngineError as error:
@@ -31,15 +31,15 @@ def unfinished(is_left: Callable[[], bool] = lambda: True) -> Iterator[None]:
 
 
 class InputCheckError(EngineError):
-    """The inputs of a resource are not acceptable."""
+    """The inputs of a resource are not allowed."""
 
 
 @dataclass(frozen=True)
 class Context:
-    """The facts about the resource at hand that a provider may use. `timeout` is in seconds (customTimeouts), None for
-    no limit; `log(severity, message, ephemeral=False)` shows a line beside the resource; `stopped()` says whether the
-    user has asked to stop, so that what merely waits may give up. `settings()` are the inputs of the resource's own
-    provider resource (`pulumi:providers:...`)."""
+    """The resource of a step, and what its provider may use of the run. `timeout` is in seconds (customTimeouts), None
+    for no limit. `log(severity, message, ephemeral=False)` shows a line beside the resource. `stopped()` returns
+    whether the user has asked to stop, so that a step that only waits can end. `settings()` returns the inputs of the
+    resource's own provider resource (`pulumi:providers:...`)."""
 
     urn: str
     type: str
@@ -51,19 +51,18 @@ class Context:
 
 
 class Provider:
-    """Creates, updates and deletes resources of some types. Properties come and go as plain values.
+    """Creates, updates and deletes resources of some types. Arguments and results are plain values.
 
-    The rule that keeps runs resumable: a run may be killed at any moment. So `create` takes over what an interrupted
-    `create` with the same inputs left, `delete` succeeds if there is nothing left to delete, and a `create` that
-    raises anything but UnfinishedStepError has left nothing. All but `check` and `diff` are called in updates only,
-    never in a preview.
+    A run may be killed at any moment and must be resumable. So `create` takes over what an interrupted `create` with
+    the same inputs left, `delete` succeeds if the resource does not exist, and a `create` that raises anything but
+    UnfinishedStepError must leave nothing behind. A preview calls only `check` and `diff`.
     """
 
     readable = False
     """True if `read` is implemented."""
 
     def hidden(self, inputs: Props) -> Props:
-        """The inputs whose secrets no message may show: all, unless a provider says which."""
+        """Return the inputs whose secrets are removed from messages; by default all."""
         return inputs
 
     def check(self, ctx: Context, olds: Props, news: Props) -> Props:  # noqa: ARG002
@@ -71,33 +70,32 @@ class Provider:
         return news
 
     def diff(self, ctx: Context, id_: str, olds: Props, outputs: Props, news: Props) -> Diff:  # noqa: ARG002
-        """Return what the new inputs mean for the resource. Asked in each run, also if the inputs are what they
-        were."""
+        """Return whether the new inputs update or replace the resource. Called in each run, also for equal inputs."""
         return Diff()
 
     def create(self, ctx: Context, news: Props) -> tuple[str, Props]:
-        """Create the resource: its id and outputs. The text of any exception is shown."""
+        """Create the resource. Returns its id and outputs. The text of any exception is shown."""
         raise NotImplementedError
 
     def update(self, ctx: Context, id_: str, olds: Props, outputs: Props, news: Props) -> Props:
-        """Update the resource in place: its new outputs."""
+        """Update the resource in place. Returns its new outputs."""
         raise NotImplementedError
 
     def delete(self, ctx: Context, id_: str, inputs: Props, outputs: Props) -> None:
-        """Delete the resource; by default nothing, as some resources are in the state only."""
+        """Delete the resource. By default this does nothing, as some resources are in the state only."""
 
     def trivial(self, kind: str, inputs: Props) -> bool:  # noqa: ARG002
-        """Return whether a step (creating, updating, deleting) changes nothing outside of the state. Then a run that is
-        killed may forget it, and it costs no writing of its own."""
+        """Return whether a step (creating, updating, deleting) changes nothing outside of the state. Such a step need
+        not be recorded before it begins, and is written with the next one."""
         return False
 
     def read(self, ctx: Context, id_: str, inputs: Props, outputs: Props) -> tuple[str, Props, Props] | None:
-        """Read the resource: its id, inputs and outputs as they really are, or None if it is gone."""
+        """Return the resource's actual id, inputs and outputs; None if it does not exist."""
         raise NotImplementedError
 
     def abandon(self, ctx: Context, inputs: Props, held: frozenset[str]) -> None:
         """Remove what an interrupted `create` may have left, for a resource that is no longer declared. `held` are
-        the ids of its type that the state holds: those belong to other resources and stay."""
+        the ids of this type in the state: they belong to other resources and stay."""
         id_, outputs = self.create(ctx, inputs)
         if id_ in held:
             ctx.log("warning", f"its interrupted creation left nothing of its own: {id_} belongs to another")
@@ -105,12 +103,30 @@ class Provider:
         self.delete(ctx, id_, inputs, outputs)
 
 
+class StateOnly(Provider):
+    """Base of providers whose resources are in the state only. A changed input replaces the resource."""
+
+    def diff(self, ctx: Context, id_: str, olds: Props, outputs: Props, news: Props) -> Diff:  # noqa: ARG002
+        return Diff(replaces=changed_inputs(olds, news))
+
+    def update(self, ctx: Context, id_: str, olds: Props, outputs: Props, news: Props) -> Props:  # noqa: ARG002
+        return {**outputs, **news}
+
+    def abandon(self, ctx: Context, inputs: Props, held: frozenset[str]) -> None:
+        """Do nothing: the resource is in the state only."""
+
+
+def changed_inputs(olds: Props, news: Props) -> tuple[str, ...]:
+    """Return the names of the inputs that differ."""
+    return tuple(dict.fromkeys(change.path.split(".")[0].split("[")[0] for change in differences(olds, news)))
+
+
 class Foreign(Provider):
-    """A provider that is not embedded: previewed with its outputs unknown, never run."""
+    """A provider that is not embedded: its resources are previewed with unknown outputs, and never created."""
 
 
 class Previewed(Foreign):
-    """Previews by a provider that can't run here: it checks and compares inputs as where it can."""
+    """A provider that can't run here, and only checks and compares inputs in previews."""
 
     def __init__(self, provider: Provider) -> None:
         self._provider = provider
@@ -118,7 +134,7 @@ class Previewed(Foreign):
     def check(self, ctx: Context, olds: Props, news: Props) -> Props:
         try:
             return self._provider.check(ctx, olds, news)
-        except InputCheckError:  # the Pulumi CLI may accept what this engine does not
+        except InputCheckError:  # the Pulumi CLI may support inputs that this engine does not
             return news
 
     def diff(self, ctx: Context, id_: str, olds: Props, outputs: Props, news: Props) -> Diff:
@@ -126,14 +142,14 @@ class Previewed(Foreign):
 
 
 FRAMEWORKS = {("command", "1.2.1"): "1.2.0"}
-"""Providers built on pulumi-go-provider, by package and version, with what that framework says of its own version: the
-file .version of its v1.3.0, which provider/go.mod of pulumi-command 1.2.1 names, and what the CLI writes with it."""
+"""Providers built on pulumi-go-provider, by package and version, with the version that this framework writes into the
+state. Its v1.3.0, which provider/go.mod of pulumi-command 1.2.1 requires, has 1.2.0 in the file .version."""
 _INTERNAL, _FRAMEWORK = "__internal", "__pulumi-go-provider-version"
-"""Keys of a provider resource: the engine's own, which is no output, and what the framework writes."""
+"""Keys of a provider resource: the engine's own, which is not an output, and the framework's."""
 
 
 class ProviderResource(Provider):
-    """Providers are resources too: they are recorded with their settings, and there is nothing to do for it."""
+    """The provider of provider resources, which are only recorded with their settings."""
 
     def create(self, ctx: Context, news: Props) -> tuple[str, Props]:
         return str(uuid.uuid4()), self.update(ctx, "", {}, {}, news)
@@ -142,13 +158,13 @@ class ProviderResource(Provider):
         return {key: value for key, value in news.items() if key != _INTERNAL}
 
 
-def provider_properties(package: str, version: str, settings: Props, was: Props) -> tuple[Props, Props]:
-    """Inputs and outputs of a provider resource, which had the inputs `was`: what the CLI wrote stays, since it may
-    have run another build. (pkg/resource/deploy/providers/registry.go: `__internal` comes with a version.)"""
+def provider_properties(package: str, version: str, settings: Props, old_inputs: Props) -> tuple[Props, Props]:
+    """Return inputs and outputs of a provider resource. Internal keys of `old_inputs` stay, since the CLI that wrote
+    them may have run another build (pkg/resource/deploy/providers/registry.go: `__internal` comes with a version)."""
     if not version:
         return settings, settings
     framework = FRAMEWORKS.get((package, version))
-    notes: Props = {_FRAMEWORK: framework} if framework else {}
-    notes |= {key: value for key, value in was.items() if key.startswith("__") and key != _INTERNAL}
-    outputs = {**notes, **settings, "version": version}
-    return {_INTERNAL: was.get(_INTERNAL, {}), **outputs}, outputs
+    internal: Props = {_FRAMEWORK: framework} if framework else {}
+    internal |= {key: value for key, value in old_inputs.items() if key.startswith("__") and key != _INTERNAL}
+    outputs = {**internal, **settings, "version": version}
+    return {_INTERNAL: old_inputs.get(_INTERNAL, {}), **outputs}, outputs

@@ -1,7 +1,7 @@
-"""command:local:Command and command:remote:Command, as pulumi-command 1.2 has them.
+"""command:local:Command and command:remote:Command, equal to those of pulumi-command 1.2.
 
-Changed `triggers` replace (`create` runs again, delete runs for the old one); any other changed input updates, which
-runs `update`, or `create` where there is none.
+Changed `triggers` replace the resource: `create` runs again, and `delete` of the old resource. Any other changed input
+updates it: `update` runs, or `create` if there is no `update`.
 """
 
 import io
@@ -76,24 +76,23 @@ class LocalCommand(_Command):
         return news
 
     def invoke(self, log: Value, args: Props) -> Props:
-        """command:local:run, which has no state: it runs whenever the program does, also in a preview."""
+        """Run command:local:run, which has no state: it runs in every run of the program, also in a preview."""
         ctx = Context("", "command:local:run", "run", log)
         return self._step(ctx, args.get("command"), args, {})
 
     def _run(self, ctx: Context, command: str, props: Props, before: Props) -> process.Outcome:
-        streams = process.wanted_streams(props)
         return process.run(
             [*(props.get("interpreter") or ["/bin/sh", "-c"]), command],
             stdin=props.get("stdin") or "",
             env={**os.environ, **(props.get("environment") or {}), **process.previous_output(props, before)},
             cwd=self._root / (props.get("dir") or ""),
             timeout=ctx.timeout,
-            on_line=lambda stream, line: ctx.log("info", line) if stream in streams else None,
+            on_line=process.line_logger(props, ctx.log),
         )
 
 
 class _Remote(Provider):
-    """Works over SSH, on the machine of the input `connection`."""
+    """Base of providers that work over SSH, on the machine of the input `connection`."""
 
     def __init__(self, sessions: Sessions) -> None:
         self._sessions = sessions
@@ -111,7 +110,6 @@ class RemoteCommand(_Remote, _Command):
     """Runs commands over SSH."""
 
     def _run(self, ctx: Context, command: str, props: Props, before: Props) -> process.Outcome:
-        streams = process.wanted_streams(props)
         return self._sessions.run(
             ctx,
             props["connection"],
@@ -119,15 +117,15 @@ class RemoteCommand(_Remote, _Command):
             stdin=props.get("stdin") or "",
             environment=props.get("environment") or {},
             optional_environment=process.previous_output(props, before),
-            on_line=lambda stream, line: ctx.log("info", line) if stream in streams else None,
+            on_line=process.line_logger(props, ctx.log),
         )
 
 
 class RemoteCopy(_Remote):
-    """command:remote:CopyToRemote and the older CopyFile: files, folders and texts to a machine.
+    """command:remote:CopyToRemote and the older CopyFile, which copy files, folders and texts to a machine.
 
-    As pulumi-command: into an existing folder a file goes under its own name; a folder whose path ends in `/` gives
-    its content, any other itself; missing parents are made.
+    As in pulumi-command, a file is copied into an existing folder under its own name. Of a folder whose path ends in
+    `/` the content is copied, of any other the folder itself. Missing parents are created.
     """
 
     def check(self, ctx: Context, olds: Props, news: Props) -> Props:
@@ -144,13 +142,12 @@ class RemoteCopy(_Remote):
         return secrets.token_hex(4), news
 
     def update(self, ctx: Context, id_: str, olds: Props, outputs: Props, news: Props) -> Props:  # noqa: ARG002
-        moved = any(not same(olds.get(key), news.get(key)) for key in ("source", "localPath", "remotePath"))
-        if moved:
+        if any(not same(olds.get(key), news.get(key)) for key in ("source", "localPath", "remotePath")):
             self._copy(ctx, news)
         return news
 
     def abandon(self, ctx: Context, inputs: Props, held: frozenset[str]) -> None:
-        """Files stay where they are: the provider has no delete."""
+        """Do nothing: the provider does not delete files either."""
 
     def _copy(self, ctx: Context, props: Props) -> None:
         source = props.get("source") or {"path": props["localPath"]}
@@ -161,7 +158,7 @@ class RemoteCopy(_Remote):
 
 
 def script_and_data(source: Props, target: str) -> tuple[str, bytes]:
-    """The script and its input for an asset or archive. Raises EngineError if the source can't be read."""
+    """Return the script that writes an asset or archive, and its input. Raises EngineError if it can't be read."""
     quoted = shlex.quote(target)
     if "text" in source:
         refuse = 'echo "$d is a folder: a text needs the path of a file" >&2; exit 1'
@@ -191,7 +188,7 @@ def _tar(parts: dict[str, Props]) -> bytes:
         for name, part in parts.items():
             data = part["text"].encode() if "text" in part else Path(part["path"]).read_bytes()
             info = tarfile.TarInfo(name)
-            # Modes are not carried over, as with the provider's SFTP.
+            # Modes are not copied, as with the provider's SFTP.
             info.size, info.mode = len(data), 0o666
             archive.addfile(info, io.BytesIO(data))
     return buffer.getvalue()

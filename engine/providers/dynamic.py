@@ -1,6 +1,6 @@
-"""Dynamic providers (`pulumi.dynamic`): Python objects that travel pickled in the property `__provider`.
+"""Dynamic providers (`pulumi.dynamic`): Python objects, pickled in the property `__provider`.
 
-Called as the CLI's dynamic provider plugin calls them, but in this process. Their `create` must take over what an
+They are called as by the CLI's dynamic provider plugin, but in this process. Their `create` must take over what an
 interrupted one left (see `Provider`): after a kill it is called again with the same properties.
 """
 
@@ -20,20 +20,20 @@ _KEY = "__provider"
 
 
 class Dynamic(Provider):
-    """Unpickles providers, once each, and hands calls on to them."""
+    """Unpickles each provider once, and passes calls on to it."""
 
     readable = True
 
     def __init__(self, config: dict[str, Value], project: str) -> None:
-        """`config` is the stack's: providers get it in `configure`."""
+        """`config` is the stack's, which providers get in `configure`."""
         self._config, self._project = config, project
-        self._known: dict[str, ResourceProvider] = {}
+        self._providers: dict[str, ResourceProvider] = {}
         self._lock = threading.Lock()
 
     def check(self, ctx: Context, olds: Props, news: Props) -> Props:  # noqa: ARG002
         provider = self._provider(olds, news)
         if type(provider).check is ResourceProvider.check:
-            # It takes everything as it is. To find that out by asking took a fifth of a preview.
+            # The SDK's own check returns the inputs as they are. To call it took a fifth of a preview.
             return news
         result = provider.check(_decode(olds, unknowns=True), _decode(news, unknowns=True))
         if result.failures:
@@ -41,7 +41,7 @@ class Dynamic(Provider):
         return self._encode(result.inputs, news)
 
     def diff(self, ctx: Context, id_: str, olds: Props, outputs: Props, news: Props) -> Diff:  # noqa: ARG002
-        # The old state that a dynamic provider is shown are the outputs, not the inputs.
+        # Dynamic providers get the old outputs, not the old inputs.
         provider = self._provider(outputs, news)
         result = provider.diff(id_, _decode(outputs, unknowns=True), _decode(news, unknowns=True))
         return Diff(result.changes, tuple(result.replaces or ()), bool(result.delete_before_replace))
@@ -69,8 +69,8 @@ class Dynamic(Provider):
         )
 
     def abandon(self, ctx: Context, inputs: Props, held: frozenset[str]) -> None:
-        """A provider whose `create` leaves nothing says so by `LEAVES_NOTHING`: then it is not called to find that
-        out. One that waits could wait for long."""
+        """Remove what an interrupted `create` left, except for providers with `LEAVES_NOTHING`: their `create` leaves
+        nothing, and may wait for long when called."""
         if not getattr(self._provider(inputs, inputs), "LEAVES_NOTHING", False):
             super().abandon(ctx, inputs, held)
 
@@ -80,17 +80,17 @@ class Dynamic(Provider):
         if not text:
             raise EngineError("a dynamic resource without its provider: the state was not made by Pulumi")
         with self._lock:
-            if text not in self._known:
+            if text not in self._providers:
                 provider = _serialization._deserialize(lambda: dill.loads(base64.b64decode(text)))  # noqa: S301, SLF001
                 provider.configure(ConfigureRequest(Config(self._config, self._project)))
-                self._known[text] = provider
-            return self._known[text]
+                self._providers[text] = provider
+            return self._providers[text]
 
     @staticmethod
-    def _encode(result: Value, given: Props) -> Props:
-        """Return what a provider returned, as properties."""
-        coroutine = rpc.serialize_properties({**result, _KEY: given.get(_KEY)}, {})
-        # Providers return plain values: nothing here ever waits.
+    def _encode(result: Value, props: Props) -> Props:
+        """Convert a provider's result to properties, with the pickled provider in `props`."""
+        coroutine = rpc.serialize_properties({**result, _KEY: props.get(_KEY)}, {})
+        # Providers return plain values, so the coroutine never waits.
         try:
             coroutine.send(None)
         except StopIteration as done:

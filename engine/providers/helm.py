@@ -1,4 +1,4 @@
-"""Helm releases (kubernetes:helm.sh/v3:Release of pulumi-kubernetes 4.34), by helm."""
+"""Helm releases (kubernetes:helm.sh/v3:Release of pulumi-kubernetes 4.34), with the program helm."""
 
 import hashlib
 import json
@@ -48,52 +48,59 @@ _DEFAULTS: Props = {
 """Defaults in the state of every release, from pulumi-kubernetes (provider/pkg/provider/helm_release.go, Release)."""
 _REPOSITORY_DEFAULTS: Props = dict.fromkeys(("caFile", "certFile", "keyFile", "password", "repo", "username"), "")
 _OWN = ("chart", "maxHistory", "name", "namespace", "repositoryOpts", "values")
-"""Inputs without a default there."""
+"""Inputs without a default in the state."""
 _DROPPED = ("compat", "manifest", "resourceNames", "valueYamlFiles")
-"""Inputs that the SDK sends, and the provider does not keep."""
+"""Inputs that the SDK sends and the provider does not keep."""
 
 
 def checked(inputs: Props, olds: Props, root: Path) -> Props:
-    """The inputs in the form in which pulumi-kubernetes keeps them: with all defaults, and the version of the chart.
+    """Return the inputs as pulumi-kubernetes keeps them: with all defaults, and the version of the chart.
 
-    A default that the state does not have is left out, and what else it has and the program does not give stays: other
-    versions of the provider know other inputs. Raises InputCheckError for what helm's command can't do.
+    Other versions of the provider have other inputs. So a default that the old state does not have is left out, and
+    inputs of the old state that the program does not give are kept. Raises InputCheckError for inputs that the helm
+    command does not support.
     """
-    wrong = [name for name in _UNSUPPORTED if inputs.get(name) is True]
-    # pulumi-kubernetes takes it for the hooks of upgrades, where disableWebhooks is for those of installations.
-    wrong += ["disableCRDHooks"] if inputs.get("disableCRDHooks") is True and not inputs.get("disableWebhooks") else []
-    if wrong:
-        raise InputCheckError("\n".join(f"{name}: the embedded engine does not support it" for name in wrong))
+    unsupported = [name for name in _UNSUPPORTED if inputs.get(name) is True]
+    # In pulumi-kubernetes it is for the hooks of upgrades, and disableWebhooks for those of installations.
+    if inputs.get("disableCRDHooks") is True and not inputs.get("disableWebhooks"):
+        unsupported.append("disableCRDHooks")
+    if unsupported:
+        raise InputCheckError("\n".join(f"{name}: the embedded engine does not support it" for name in unsupported))
     repository = inputs.get("repositoryOpts") or {}
     if repository != UNKNOWN and (repository.get("password") or repository.get("username")):
         raise InputCheckError(
             "repositoryOpts: helm takes a password on its command line only, which others can read. Log in with "
             "`helm registry login`, or give the chart's folder"
         )
-    given = {key: value for key, value in inputs.items() if key not in _DROPPED}
+    news = {key: value for key, value in inputs.items() if key not in _DROPPED}
     if inputs.get("valueYamlFiles"):
-        given["values"] = _values(inputs)
+        news["values"] = _merged_values(inputs)
     if isinstance(repository, dict) and repository:
-        given["repositoryOpts"] = {**_REPOSITORY_DEFAULTS, **repository}
+        news["repositoryOpts"] = {**_REPOSITORY_DEFAULTS, **repository}
     if not inputs.get("skipAwait"):
-        given.setdefault("timeout", _DEFAULT_SECONDS)
-    if (about := _local(inputs, root)) is not None:
-        given["version"] = str(yaml.safe_load((about / "Chart.yaml").read_text(encoding="utf-8"))["version"])
-    elif not given.get("version") and olds.get("version"):
-        given["version"] = olds["version"]
+        news.setdefault("timeout", _DEFAULT_SECONDS)
+    if (folder := _local_chart(inputs, root)) is not None:
+        news["version"] = str(yaml.safe_load((folder / "Chart.yaml").read_text(encoding="utf-8"))["version"])
+    elif not news.get("version") and olds.get("version"):
+        news["version"] = olds["version"]
     defaults = {key: value for key, value in _DEFAULTS.items() if not olds or key in olds}
     kept = {key: olds[key] for key in olds if key not in (*_DEFAULTS, *_OWN, *_DROPPED, "checksum")}
-    return {**defaults, **kept, **given}
+    return {**defaults, **kept, **news}
 
 
 def checksum(inputs: Props, root: Path) -> str:
-    """Hash a chart that is a folder or file here, so that a changed one is an update; nothing for others."""
+    """Return a hash of a chart that is a local folder or file, by which a changed one is an update; "" for others."""
     chart = root / str(inputs.get("chart"))
-    return _checksum(chart) if not inputs.get("repositoryOpts") and chart.exists() else ""
+    if inputs.get("repositoryOpts") or not chart.exists():
+        return ""
+    total = hashlib.sha256()
+    for file in sorted(file for file in chart.rglob("*") if file.is_file()) if chart.is_dir() else [chart]:
+        total.update(f"{file.relative_to(chart)}\0".encode() + hashlib.sha256(file.read_bytes()).digest())
+    return total.hexdigest()
 
 
-def _local(inputs: Props, root: Path) -> Path | None:
-    """The chart's folder, if it is one here."""
+def _local_chart(inputs: Props, root: Path) -> Path | None:
+    """Return the chart's folder, if the chart is a local folder."""
     chart = inputs.get("chart")
     if not isinstance(chart, str) or chart == UNKNOWN or inputs.get("repositoryOpts"):
         return None
@@ -101,36 +108,31 @@ def _local(inputs: Props, root: Path) -> Path | None:
 
 
 def arguments(inputs: Props) -> list[str]:
-    """The chart and the options of `helm upgrade --install`, without values and place."""
+    """Return the chart and the options of `helm upgrade --install`, without values and namespace."""
     repository = inputs.get("repositoryOpts") or {}
     chart, repo = str(inputs["chart"]), str(repository.get("repo") or "")
-    # A name stands for a repository that the user has added.
-    found = [f"{repo}/{chart}" if repo and "://" not in repo else chart]
-    found += [f"--repo={repo}"] if "://" in repo else []
-    found += [flag for name, flag in _SWITCHES.items() if inputs.get(name) is True]
-    found += [f"{flag}={_plain(inputs[name])}" for name, flag in _OPTIONS.items() if inputs.get(name) not in (None, "")]
-    found += [f"{flag}={repository[name]}" for name, flag in _REPOSITORY.items() if repository.get(name)]
+    # Without a scheme, it is the name of a repository that the user has added.
+    argv = [f"{repo}/{chart}" if repo and "://" not in repo else chart]
+    argv += [f"--repo={repo}"] if "://" in repo else []
+    argv += [flag for name, flag in _SWITCHES.items() if inputs.get(name) is True]
+    argv += [f"{flag}={_text(inputs[name])}" for name, flag in _OPTIONS.items() if inputs.get(name) not in (None, "")]
+    argv += [f"{flag}={repository[name]}" for name, flag in _REPOSITORY.items() if repository.get(name)]
     if not inputs.get("skipAwait"):
-        found += ["--wait", *(["--wait-for-jobs"] if inputs.get("waitForJobs") else [])]
-    return found
-
-
-def seconds(inputs: Props) -> int:
-    """helm's own limit, for each of its operations."""
-    return int(inputs.get("timeout") or _DEFAULT_SECONDS)
+        argv += ["--wait", *(["--wait-for-jobs"] if inputs.get("waitForJobs") else [])]
+    return argv
 
 
 def values(inputs: Props) -> str:
-    """Return all values as JSON. A null removes a chart's default. It is kept whatever `allowNullValues` says, as by
-    pulumi-kubernetes from 4.30 on."""
+    """Return all values as JSON. A null removes a chart's default, whatever `allowNullValues` is, as in
+    pulumi-kubernetes since 4.30."""
     return json.dumps(inputs.get("values") or {})
 
 
-def _values(inputs: Props) -> Value:
-    """The values of files, in order, with `values` over them."""
+def _merged_values(inputs: Props) -> Value:
+    """Return the values of all files in order, with `values` merged over them."""
     merged: Props = {}
     for file in inputs["valueYamlFiles"]:
-        merged.update(yaml.safe_load(_text(file)) or {})
+        merged.update(yaml.safe_load(_read(file)) or {})
     return _merge(merged, inputs.get("values") or {})
 
 
@@ -140,7 +142,7 @@ def _merge(below: Value, above: Value) -> Value:
     return above
 
 
-def _text(asset: Props) -> str:
+def _read(asset: Props) -> str:
     if "text" in asset:
         return asset["text"]
     if asset.get("path"):
@@ -150,31 +152,23 @@ def _text(asset: Props) -> str:
     )
 
 
-def _plain(value: Value) -> str:
-    # Numbers travel as floats.
+def _text(value: Value) -> str:
+    # The SDK sends numbers as floats.
     return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
 
-def _checksum(chart: Path) -> str:
-    files = sorted(file for file in chart.rglob("*") if file.is_file()) if chart.is_dir() else [chart]
-    found = hashlib.sha256()
-    for file in files:
-        found.update(f"{file.relative_to(chart)}\0".encode() + hashlib.sha256(file.read_bytes()).digest())
-    return found.hexdigest()
-
-
 _LABEL = "pulumi.com/resource"
-"""Label of a release's records that names its resource, so that what an interrupted creation left is known again."""
+"""Label of a release's records with a hash of the resource's URN. It identifies what an interrupted creation left."""
 _CHECKSUM = "__checksum"
-"""Output with the checksum of a chart that is here; pulumi-kubernetes has none, and leaves it alone."""
+"""Output with the checksum of a local chart. pulumi-kubernetes has no such output and does not change it."""
 _HEALTHY = ("deployed", "failed", "superseded")
-"""States of the latest revision that an upgrade starts from."""
+"""States of the latest revision from which an upgrade can start."""
 _LOST = ("pending-install", "uninstalling", "uninstalled")
-"""States of a first revision that has nothing to go back to."""
+"""States of a first revision, which can't be rolled back."""
 
 
 class Release(Provider):
-    """Provider of Helm releases: `helm upgrade --install`, waiting until it is ready unless `skipAwait`."""
+    """Provider of Helm releases: `helm upgrade --install`, which waits for readiness unless `skipAwait`."""
 
     readable = True
 
@@ -183,7 +177,7 @@ class Release(Provider):
 
     def check(self, ctx: Context, olds: Props, news: Props) -> Props:
         place = news.get("namespace") or namespace(ctx.settings()) or "default"
-        # As pulumi-kubernetes names it: with a suffix, and not another one in each run.
+        # As in pulumi-kubernetes, the name has a random suffix, and later runs keep it.
         name = news.get("name") or olds.get("name") or f"{ctx.name.lower()}-{secrets.token_hex(4)}"
         return checked({**news, "name": name, "namespace": place}, olds, self._root)
 
@@ -213,12 +207,12 @@ class Release(Provider):
 
     def read(self, ctx: Context, id_: str, inputs: Props, outputs: Props) -> tuple[str, Props, Props] | None:
         place, _, name = id_.rpartition("/")
-        found = {**inputs, "name": name, "namespace": place or "default"}
-        done = self._cluster.helm(ctx, "get", "metadata", name, *_place(found), "--output=json")
+        release = {**inputs, "name": name, "namespace": place or "default"}
+        done = self._cluster.helm(ctx, "get", "metadata", name, *_place(release), "--output=json")
         if done.status and "not found" in done.stderr:
             return None
-        status = _status(json.loads(succeeded(done, ctx, f"helm can't read {_name(found)}").stdout))
-        return id_, inputs, {**(outputs or found), "status": status}
+        status = _status(json.loads(succeeded(done, ctx, f"helm can't read {_name(release)}").stdout))
+        return id_, inputs, {**(outputs or release), "status": status}
 
     def abandon(self, ctx: Context, inputs: Props, held: frozenset[str]) -> None:
         with unfinished():
@@ -230,39 +224,39 @@ class Release(Provider):
         self._recover(ctx, news, revisions)
         options = ["--install", "--values=-", f"--labels={_LABEL}={_label(ctx)}", _limit(ctx, news), *_place(news)]
         chart, *rest = arguments(news)
-        done = self._cluster.helm(
-            ctx, "upgrade", news["name"], chart, *options, *rest, "--output=json", stdin=values(news)
-        )
+        arguments_ = ("upgrade", news["name"], chart, *options, *rest, "--output=json")
+        done = self._cluster.helm(ctx, *arguments_, stdin=values(news))
         release = json.loads(succeeded(done, ctx, f"helm can't install {_name(news)}").stdout)
-        chart_of = release["chart"]["metadata"]
-        found = {
+        metadata = release["chart"]["metadata"]
+        status = {
             **{key: release[key] for key in ("name", "namespace")},
-            "chart": chart_of["name"],
-            "version": chart_of["version"],
-            "appVersion": chart_of.get("appVersion", ""),
+            "chart": metadata["name"],
+            "version": metadata["version"],
+            "appVersion": metadata.get("appVersion", ""),
             "revision": release["version"],
             "status": release["info"]["status"],
         }
-        mark = checksum(news, self._root)
-        return {**news, "status": _status(found), "__inputs": secret(news), **({_CHECKSUM: mark} if mark else {})}
+        total = checksum(news, self._root)
+        return {**news, "status": _status(status), "__inputs": secret(news), **({_CHECKSUM: total} if total else {})}
 
     def _recover(self, ctx: Context, news: Props, revisions: list[Props]) -> None:
-        """Undo what a killed helm left: it refuses all work on a release that another helm seems to work on."""
+        """Repair the state that a killed helm left. Otherwise helm refuses all operations on the release, because it
+        assumes that another helm is at work."""
         state = revisions[-1]["status"] if revisions else "deployed"
         if state in _HEALTHY:
             return
-        kept = [row for row in revisions if row["status"] in ("deployed", "superseded")]
+        usable = [row for row in revisions if row["status"] in ("deployed", "superseded")]
         ctx.log("info", f"the release is in state {state}, which an interrupted run left: recovering it")
-        if kept and state not in _LOST:
-            back = ["rollback", news["name"], kept[-1]["version"], "--no-hooks"]
+        if usable and state not in _LOST:
+            command = ["rollback", news["name"], usable[-1]["version"], "--no-hooks"]
         else:
-            back = ["uninstall", news["name"], "--wait", "--ignore-not-found"]
-        done = self._cluster.helm(ctx, *back, *_place(news), _limit(ctx, news))
+            command = ["uninstall", news["name"], "--wait", "--ignore-not-found"]
+        done = self._cluster.helm(ctx, *command, *_place(news), _limit(ctx, news))
         succeeded(done, ctx, f"helm can't recover {_name(news)} from the state {state}")
 
     def _revisions(self, ctx: Context, inputs: Props) -> list[Props]:
-        """The labels of a release's records, oldest first. helm's own commands do not show labels, and `helm history`
-        reads every revision in full."""
+        """Return the labels of a release's records, oldest first. helm's own commands do not show labels, and `helm
+        history` reads every revision in full."""
         labels = '{range .items[*]}{.metadata.labels}{"\\n"}{end}'
         selector = f"--selector=owner=helm,name={inputs['name']}"
         done = self._cluster.kubectl(
@@ -277,8 +271,8 @@ def _label(ctx: Context) -> str:
 
 
 def _limit(ctx: Context, inputs: Props) -> str:
-    """helm's own limit: that of the release, or of the resource (customTimeouts) if that is less."""
-    limit = seconds(inputs)
+    """Return helm's own timeout: the release's, or the resource's (customTimeouts) if that is shorter."""
+    limit = int(inputs.get("timeout") or _DEFAULT_SECONDS)
     return f"--timeout={min(limit, int(ctx.timeout or limit))}s"
 
 
@@ -294,7 +288,7 @@ def _name(inputs: Props) -> str:
     return f"{inputs['name']} in {inputs['namespace']}"
 
 
-def _status(found: Props) -> Props:
+def _status(release: Props) -> Props:
     return {
-        key: found.get(key) for key in ("appVersion", "chart", "name", "namespace", "revision", "status", "version")
+        key: release.get(key) for key in ("appVersion", "chart", "name", "namespace", "revision", "status", "version")
     }

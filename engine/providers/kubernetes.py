@@ -1,4 +1,4 @@
-"""Plain objects of the package `kubernetes` (pulumi-kubernetes 4.34), by kubectl; and how kubectl and helm are run."""
+"""Objects of the package `kubernetes` (pulumi-kubernetes 4.34), with kubectl; and running kubectl and helm."""
 
 import base64
 import hashlib
@@ -43,28 +43,28 @@ _REPLACES: dict[str, tuple[str, ...]] = {
     "StorageClass": ("parameters", "provisioner"),
     "ResourceQuota": ("spec.scopes",),
 }
-"""Fields whose change replaces an object, besides its name and namespace: most are immutable on the server, and what
-uses a ConfigMap or Secret would not notice. From pulumi-kubernetes, provider/pkg/provider/diff.go."""
+"""Fields whose change replaces an object, besides its name and namespace: most are immutable on the server, and users
+of a ConfigMap or Secret would not notice a change. From pulumi-kubernetes, provider/pkg/provider/diff.go."""
 _MUTABLE = {"ConfigMap": "enableConfigMapMutable", "Secret": "enableSecretMutable"}
-"""Settings of the provider with which the data of these are changed in place."""
+"""Settings of the provider with which the data of these kinds are changed in place."""
 
 
 def identity(type_: str, id_: str, inputs: Props) -> Props:
-    """Return what names an object to kubectl; by its type and id where there are no inputs, as for one that is only
-    read."""
+    """Return the fields that identify an object to kubectl. Without inputs, as for one that is only read, they come
+    from its type and id."""
     _, group_version, kind = type_.split(":", 2)
     metadata = inputs.get("metadata") or {}
     namespace, _, name = id_.rpartition("/")
-    found = {"name": metadata.get("name") or name, "namespace": metadata.get("namespace") or namespace}
+    names = {"name": metadata.get("name") or name, "namespace": metadata.get("namespace") or namespace}
     return {
         "apiVersion": inputs.get("apiVersion") or group_version.removeprefix("core/"),
         "kind": inputs.get("kind") or kind,
-        "metadata": {key: value for key, value in found.items() if value},
+        "metadata": {key: value for key, value in names.items() if value},
     }
 
 
 def named(ctx: Context, olds: Props, news: Props) -> Props:
-    """The inputs with a name: their own, else that of before, else the resource's with a random suffix."""
+    """Return the inputs with a name: their own, else the old one, else the resource's name with a random suffix."""
     metadata = news.get("metadata") or {}
     if not isinstance(metadata, dict) or metadata.get("name") or metadata.get("generateName"):
         return news
@@ -76,40 +76,40 @@ def named(ctx: Context, olds: Props, news: Props) -> Props:
 
 
 def normalized(inputs: Props) -> Props:
-    """The inputs as pulumi-kubernetes keeps them: `stringData` of a Secret is in `data`, as base64, and secret."""
+    """Return the inputs as pulumi-kubernetes keeps them: a Secret's `stringData` is in `data`, as base64 and secret."""
     if inputs.get("kind") != "Secret" or contains_unknown(inputs):
         return inputs
-    found = {key: value for key, value in inputs.items() if key != "stringData"}
+    others = {key: value for key, value in inputs.items() if key != "stringData"}
     texts = inputs.get("stringData") or {}
     data = {key: base64.b64encode(str(text).encode()).decode() for key, text in texts.items()}
-    return {**found, "data": secret({**(inputs.get("data") or {}), **data})}
+    return {**others, "data": secret({**(inputs.get("data") or {}), **data})}
 
 
 def keeps_name(olds: Props, news: Props) -> bool:
-    """Return whether a replacement has the name of what it replaces."""
-    was, now = olds.get("metadata") or {}, news.get("metadata") or {}
-    automatic = (now.get("annotations") or {}).get(AUTONAMED) == "true"
-    return not automatic and all(was.get(key) == now.get(key) for key in ("name", "namespace"))
+    """Return whether a replacement has the same name as the old object."""
+    old, new = olds.get("metadata") or {}, news.get("metadata") or {}
+    automatic = (new.get("annotations") or {}).get(AUTONAMED) == "true"
+    return not automatic and all(old.get(key) == new.get(key) for key in ("name", "namespace"))
 
 
 def field_manager(ctx: Context, outputs: Props) -> str:
-    """The field manager of an object: the recorded one, else one that no other resource has, so that an object that an
-    interrupted creation left is known again."""
+    """Return the field manager of an object: the recorded one, else one that no other resource has, which identifies an
+    object that an interrupted creation left."""
     return outputs.get("__fieldManager") or f"pulumi-kubernetes-{hashlib.sha256(ctx.urn.encode()).hexdigest()[:8]}"
 
 
 def replacing(ctx: Context, olds: Props, news: Props) -> tuple[str, ...]:
-    """The changed properties that replace the object."""
+    """Return the changed properties that replace the object."""
     kind = str(news.get("kind"))
     fields = ("apiVersion.group", "kind", "metadata.name", "metadata.namespace", *_fields(ctx, kind, olds))
     patterns = [parse_path(field) for field in fields]
     changed = (change.path for change in differences(olds, news))
-    hit = [path for path in changed if any(contains(p, parse_path(path)) for p in patterns)]
-    moved = _group(olds) != _group(news)
-    return (*hit, *(("apiVersion",) if moved else ()))
+    replaces = [path for path in changed if any(contains(p, parse_path(path)) for p in patterns)]
+    return (*replaces, *(("apiVersion",) if _group(olds) != _group(news) else ()))
 
 
 def _fields(ctx: Context, kind: str, olds: Props) -> tuple[str, ...]:
+    """Return the fields of an object whose change replaces it, besides its name and namespace."""
     setting = _MUTABLE.get(kind)
     if setting and str(ctx.settings().get(setting)).lower() == "true" and not olds.get("immutable"):
         return ("type",) if kind == "Secret" else ()
@@ -121,39 +121,38 @@ def _group(inputs: Props) -> str:
 
 
 def id_of(live: Props) -> str:
-    """NAMESPACE/NAME, or NAME of what is in no namespace."""
+    """Return NAMESPACE/NAME of an object, or NAME if it is in no namespace."""
     metadata = live["metadata"]
     return f"{metadata['namespace']}/{metadata['name']}" if metadata.get("namespace") else str(metadata["name"])
 
 
 def outputs_of(inputs: Props, live: Props, field_manager: str) -> Props:
-    """Return what the state records of an object: all but what changes with every write, and the inputs."""
+    """Return the outputs of an object for the state: its inputs, and all fields that do not change with every write."""
     metadata = {k: v for k, v in live["metadata"].items() if k not in ("managedFields", "resourceVersion")}
-    notes = {"__fieldManager": field_manager, "__initialApiVersion": live["apiVersion"]}
-    hidden = {"data": secret(live["data"])} if live.get("kind") == "Secret" and "data" in live else {}
-    return {**live, "metadata": metadata, **hidden, "__inputs": inputs, **notes}
+    internal = {"__fieldManager": field_manager, "__initialApiVersion": live["apiVersion"]}
+    data = {"data": secret(live["data"])} if live.get("kind") == "Secret" and "data" in live else {}
+    return {**live, "metadata": metadata, **data, "__inputs": inputs, **internal}
 
 
-def as_found(inputs: Value, live: Value) -> Value:
-    """The inputs with the values that the object really has; what the server adds beside them is left out."""
+def actual_inputs(inputs: Value, live: Value) -> Value:
+    """Return the inputs with the object's actual values, without the fields that the server adds."""
     if isinstance(inputs, dict) and isinstance(live, dict):
-        return {key: as_found(value, live[key]) for key, value in inputs.items() if key in live}
+        return {key: actual_inputs(value, live[key]) for key, value in inputs.items() if key in live}
     if isinstance(inputs, list) and isinstance(live, list) and len(inputs) == len(live):
-        return [as_found(a, b) for a, b in zip(inputs, live, strict=True)]
+        return [actual_inputs(a, b) for a, b in zip(inputs, live, strict=True)]
     return live
 
 
-_FOREIGN = ("KUBECONFIG", "HELM_KUBE", "HELM_NAMESPACE", "HELM_DRIVER")
-"""Beginnings of variables that would choose another cluster or place than the provider resource does."""
+_CLUSTER_VARIABLES = ("KUBECONFIG", "HELM_KUBE", "HELM_NAMESPACE", "HELM_DRIVER")
+"""Beginnings of variables that would select another cluster or namespace than the provider resource does."""
 _GRACE_SECONDS = 10.0
-"""Time for kubectl and helm to end by themselves at the limit of a resource, with a message of their own."""
-_SHOWN = 8
+"""Time for kubectl and helm to end by themselves, with a message of their own, after the timeout of a resource."""
+_ERROR_LINES = 8
 """Lines of an error that are shown."""
 
 
 class Cluster:
-    """kubectl and helm, with a kubeconfig file for each provider resource in a private folder, which also has what they
-    cache of the cluster's API."""
+    """kubectl and helm, with a private folder for their caches and for a kubeconfig file of each provider resource."""
 
     def __init__(self, root: Path, tools: KubernetesTools) -> None:
         """Relative paths of charts are relative to `root`."""
@@ -169,17 +168,17 @@ class Cluster:
                 self._folder = None
 
     def kubectl(self, ctx: Context, *arguments: str, stdin: str = "", waits: bool = False) -> process.Outcome:
-        """Run kubectl to its end; `waits` says that it may be stopped at Ctrl-C."""
+        """Run kubectl to its end. With `waits`, it only waits for something and is stopped at Ctrl-C."""
         argv = [str(self._tools.kubectl), *self._flags(ctx, "--context"), *arguments]
         return self._run(ctx, argv, stdin, waits=waits)
 
     def helm(self, ctx: Context, *arguments: str, stdin: str = "") -> process.Outcome:
-        """Run helm to its end. It is stopped at Ctrl-C, and then marks its release as failed."""
+        """Run helm to its end. It is stopped at Ctrl-C, after which it marks its release as failed."""
         argv = [str(self._tools.helm), *arguments, *self._flags(ctx, "--kube-context")]
         return self._run(ctx, argv, stdin, waits=True)
 
     def file(self, text: str) -> Path:
-        """A private file with this text, for what no program reads from its standard input; until `close`."""
+        """Return the path of a private file with this text, which exists until `close`."""
         with self._lock:
             path = self._private() / hashlib.sha256(text.encode()).hexdigest()[:16]
             if not path.exists():
@@ -192,26 +191,26 @@ class Cluster:
 
     def _flags(self, ctx: Context, context_flag: str) -> list[str]:
         settings = ctx.settings()
-        given = settings.get("kubeconfig")
-        if not given or contains_unknown(given):
+        kubeconfig = settings.get("kubeconfig")
+        if not kubeconfig or contains_unknown(kubeconfig):
             raise EngineError(
                 "its provider has no kubeconfig, and the embedded engine uses no cluster of the environment: give one "
                 "to pulumi_kubernetes.Provider"
             )
-        text = _text(given)
         context = settings.get("context")
-        return [f"--kubeconfig={self.file(text)}", *([f"{context_flag}={context}"] if context else [])]
+        file = self.file(_kubeconfig_text(kubeconfig))
+        return [f"--kubeconfig={file}", *([f"{context_flag}={context}"] if context else [])]
 
     def _run(self, ctx: Context, argv: list[str], stdin: str, *, waits: bool) -> process.Outcome:
-        env = {key: value for key, value in os.environ.items() if not key.startswith(_FOREIGN)}
-        # Both keep the API's description, which changes with every CustomResourceDefinition.
+        env = {key: value for key, value in os.environ.items() if not key.startswith(_CLUSTER_VARIABLES)}
+        # Both cache the API's description, which changes with every CustomResourceDefinition.
         with self._lock:
             env["KUBECACHEDIR"] = str(self._private() / "cache")
-        # Otherwise kubectl and helm go on after a kill of this process, and nobody has seen what they did.
+        # Without this, kubectl and helm would go on after a kill of this process, and their result would be lost.
         setpriv = shutil.which("setpriv")
-        bound = [setpriv, "--pdeathsig", "KILL", "--"] if setpriv else []
+        guard = [setpriv, "--pdeathsig", "KILL", "--"] if setpriv else []
         return process.run(
-            [*bound, *argv],
+            [*guard, *argv],
             stdin=stdin,
             env=env,
             cwd=self._root,
@@ -221,30 +220,30 @@ class Cluster:
 
 
 def failure(outcome: process.Outcome, ctx: Context) -> str:
-    """The reason why kubectl or helm failed: the end of its own error, without its warnings and its general advice."""
+    """Return the reason why kubectl or helm failed: the end of its error, without warnings and general advice."""
     lines = [line.strip() for line in outcome.stderr.strip().splitlines() if line.strip()]
-    shown = [
+    errors = [
         line for line in lines if not line.startswith(("W0", "W1", "I0", "I1", "E0", "E1", "Warning:", "WARNING:"))
     ]
-    shown = list(itertools.takewhile(lambda line: not line.startswith("Please review the fields above"), shown))
-    text = "\n".join((shown or lines)[-_SHOWN:]) or f"exit status {outcome.status}, without a message"
+    errors = list(itertools.takewhile(lambda line: not line.startswith("Please review the fields above"), errors))
+    text = "\n".join((errors or lines)[-_ERROR_LINES:]) or f"exit status {outcome.status}, without a message"
     return f"stopped by Ctrl-C: {text}" if ctx.stopped() else text.removeprefix("error: ").removeprefix("Error: ")
 
 
 def succeeded(outcome: process.Outcome, ctx: Context, what: str) -> process.Outcome:
-    """The outcome of kubectl or helm. Raises EngineError: `what` failed, and why."""
+    """Return the outcome of kubectl or helm if it succeeded. Raises EngineError with `what` and the reason if not."""
     if outcome.status:
         raise EngineError(f"{what}: {failure(outcome, ctx)}")
     return outcome
 
 
 def namespace(settings: Props) -> str:
-    """The provider's namespace for what names none."""
+    """Return the provider's namespace, for objects and releases that do not name one."""
     return str(settings.get("namespace") or "")
 
 
-def _text(kubeconfig: str) -> str:
-    """The kubeconfig's text; as pulumi-kubernetes, a provider may also be given the path of a file."""
+def _kubeconfig_text(kubeconfig: str) -> str:
+    """Return the text of a kubeconfig, which may also be the path of a file, as in pulumi-kubernetes."""
     if "\n" in kubeconfig or kubeconfig.lstrip().startswith("{"):
         return kubeconfig
     try:
@@ -254,7 +253,7 @@ def _text(kubeconfig: str) -> str:
 
 
 _SECONDS = 600
-"""pulumi-kubernetes's default time for readiness and for a deletion."""
+"""Default timeout of pulumi-kubernetes for readiness and for a deletion."""
 _REQUEST = "--request-timeout=60s"
 _NO_KIND = ("no matches for kind", "the server doesn't have a resource type", "could not find the requested resource")
 _ROLLOUTS = ("Deployment", "DaemonSet", "StatefulSet")
@@ -274,15 +273,15 @@ class Object(Provider):
 
     def diff(self, ctx: Context, id_: str, olds: Props, outputs: Props, news: Props) -> Diff:  # noqa: ARG002
         replaces = replacing(ctx, olds, news)
-        # Two objects can't have one name at a time; one that was named automatically gets another name.
+        # Two objects can't have the same name; an object that was named automatically gets another name.
         first = bool(replaces) and keeps_name(olds, news)
         return Diff(replaces=replaces, delete_first=first)
 
     def create(self, ctx: Context, news: Props) -> tuple[str, Props]:
         manager = field_manager(ctx, {})
-        there = self._get(ctx, news)
+        existing = self._get(ctx, news)
         adopts = str(ctx.settings().get("upsertExistingObjects")).lower() == "true"
-        if there and not adopts and manager not in _managers(there):
+        if existing and not adopts and manager not in _managers(existing):
             raise EngineError(
                 f"{_name(news)} already exists and is not this resource's. Delete it, or set upsertExistingObjects "
                 "of the provider to take it over"
@@ -305,14 +304,14 @@ class Object(Provider):
         live = self._get(ctx, identity(ctx.type, id_, inputs))
         if live is None:
             return None
-        return id_of(live), as_found(inputs, live), outputs_of(inputs, live, field_manager(ctx, outputs))
+        return id_of(live), actual_inputs(inputs, live), outputs_of(inputs, live, field_manager(ctx, outputs))
 
     def abandon(self, ctx: Context, inputs: Props, held: frozenset[str]) -> None:
         with unfinished():
-            there = self._get(ctx, inputs)
-            # Only what this very resource has applied, and what no other resource holds.
-            if there and id_of(there) not in held and field_manager(ctx, {}) in _managers(there):
-                self.delete(ctx, id_of(there), inputs, {})
+            existing = self._get(ctx, inputs)
+            # Only if this resource applied the object, and no other resource has it.
+            if existing and id_of(existing) not in held and field_manager(ctx, {}) in _managers(existing):
+                self.delete(ctx, id_of(existing), inputs, {})
 
     def _apply(self, ctx: Context, news: Props, manager: str) -> tuple[str, Props]:
         annotations = (news.get("metadata") or {}).get("annotations") or {}
@@ -328,7 +327,7 @@ class Object(Provider):
         return id_of(live), outputs_of(news, live, manager)
 
     def _await(self, ctx: Context, live: Props, news: Props) -> Props | None:
-        """Wait for what the object is for, where its kind says when that is; the object as it is then."""
+        """Wait until an object is ready. Returns the object then; None if its kind has no such condition."""
         kind, limit = live["kind"], f"--timeout={ctx.timeout or _seconds(news):g}s"
         what = identity(ctx.type, "", live)
         if kind in _CONDITIONS:
@@ -343,19 +342,18 @@ class Object(Provider):
 
     def _get(self, ctx: Context, what: Props) -> Props | None:
         options = ["--output=json", "--ignore-not-found", "--show-managed-fields", _REQUEST]
-        named_by = identity(ctx.type, "", what)
-        done = self._kubectl(ctx, named_by, "get", "--filename=-", *options)
+        done = self._kubectl(ctx, identity(ctx.type, "", what), "get", "--filename=-", *options)
         if _is_unknown_kind(done) or not succeeded(done, ctx, _name(what)).stdout.strip():
             return None
         # With --ignore-not-found, kubectl prints a list of one.
-        found = json.loads(done.stdout)
-        return found["items"][0] if found["kind"] == "List" else found
+        live = json.loads(done.stdout)
+        return live["items"][0] if live["kind"] == "List" else live
 
     def _kubectl(self, ctx: Context, what: Props, *arguments: str, waits: bool = False) -> Outcome:
         place = (what.get("metadata") or {}).get("namespace") or namespace(ctx.settings())
-        inside = [f"--namespace={place}"] if place else []
+        options = [f"--namespace={place}"] if place else []
         manifest = json.dumps({key: value for key, value in what.items() if key != "status"})
-        return self._cluster.kubectl(ctx, *arguments, *inside, stdin=manifest, waits=waits)
+        return self._cluster.kubectl(ctx, *arguments, *options, stdin=manifest, waits=waits)
 
 
 def _managers(live: Props | None) -> set[str]:
@@ -363,7 +361,8 @@ def _managers(live: Props | None) -> set[str]:
 
 
 def _is_unknown_kind(done: Outcome) -> bool:
-    """An object whose kind is not served (any more) is not there: its CustomResourceDefinition is gone."""
+    """Return whether kubectl failed because the object's kind is not served, so that the object can't exist: its
+    CustomResourceDefinition was deleted."""
     return done.status != 0 and any(text in done.stderr for text in _NO_KIND)
 
 

@@ -1,4 +1,4 @@
-"""Running a process, its output kept and shown line by line."""
+"""Running a process. Its output is returned, and passed on line by line."""
 
 import contextlib
 import os
@@ -14,15 +14,15 @@ from typing import IO, cast
 from engine.errors import EngineError
 from engine.values import Props
 
-# Each in a session of its own: a Ctrl-C in the terminal must not reach what is to be finished.
+# Each is in a session of its own: a Ctrl-C in the terminal must not reach a step that is to be finished.
 _running: set[subprocess.Popen[bytes]] = set()
-_LOOK = 0.2
-"""Seconds between two looks whether the user asked to stop."""
+_POLL_SECONDS = 0.2
+"""Time between two calls of `stopped`."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """The end of a process: its exit status and what it wrote."""
+    """The exit status and the output of a process."""
 
     status: int
     stdout: str
@@ -39,9 +39,9 @@ def run(
     on_line: Callable[[str, str], None] = lambda _stream, _line: None,
     stopped: Callable[[], bool] | None = None,
 ) -> Outcome:
-    """Run a process to its end, calling `on_line("stdout" or "stderr", line)` as it speaks.
-    It gets a SIGTERM, once, when `stopped()` turns true. Raises EngineError after `timeout` seconds, or if it can't be
-    started."""
+    """Run a process to its end, and call `on_line("stdout" or "stderr", line)` for each line that it writes. When
+    `stopped()` becomes true, it gets one SIGTERM. Raises EngineError after `timeout` seconds, or if it does not start.
+    """
     try:
         process = subprocess.Popen(
             argv,
@@ -80,7 +80,7 @@ def run(
     finally:
         _running.discard(process)
     for thread in threads:
-        # What a background child of the command keeps open must not keep us.
+        # A background child of the command may keep its output open.
         thread.join(2)
     return Outcome(status, "".join(texts["stdout"]), "".join(texts["stderr"]))
 
@@ -88,9 +88,9 @@ def run(
 def _wait(process: subprocess.Popen[bytes], timeout: float | None, stopped: Callable[[], bool]) -> int:
     deadline = None if timeout is None else time.monotonic() + timeout
     while True:
-        left = _LOOK if deadline is None else min(_LOOK, deadline - time.monotonic())
+        seconds = _POLL_SECONDS if deadline is None else min(_POLL_SECONDS, deadline - time.monotonic())
         try:
-            return process.wait(max(left, 0))
+            return process.wait(max(seconds, 0))
         except subprocess.TimeoutExpired:
             if deadline is not None and time.monotonic() >= deadline:
                 raise
@@ -101,7 +101,7 @@ def _wait(process: subprocess.Popen[bytes], timeout: float | None, stopped: Call
 
 
 def kill_all() -> None:
-    """End all that still runs, at a second Ctrl-C."""
+    """Kill all processes that still run, as after a second Ctrl-C."""
     for process in list(_running):
         _kill(process)
 
@@ -112,14 +112,15 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
     process.wait()
 
 
-def wanted_streams(props: Props) -> tuple[str, ...]:
-    """The streams whose lines are shown, by a command's `logging`."""
+def line_logger(props: Props, log: Callable[[str, str], None]) -> Callable[[str, str], None]:
+    """Return the `on_line` that logs the lines of the streams that a command's `logging` names."""
     logging = props.get("logging") or "stdoutAndStderr"
-    return {"stdout": ("stdout",), "stderr": ("stderr",), "none": ()}.get(logging, ("stdout", "stderr"))
+    streams = {"stdout": ("stdout",), "stderr": ("stderr",), "none": ()}.get(logging, ("stdout", "stderr"))
+    return lambda stream, line: log("info", line) if stream in streams else None
 
 
 def previous_output(props: Props, outputs: Props) -> dict[str, str]:
-    """Return what the command before printed, for the environment of the next (addPreviousOutputInEnv)."""
+    """Return the output of the resource's previous command, as environment of the next (addPreviousOutputInEnv)."""
     if props.get("addPreviousOutputInEnv") is False:
         return {}
     names = {"PULUMI_COMMAND_STDOUT": "stdout", "PULUMI_COMMAND_STDERR": "stderr"}
@@ -127,10 +128,10 @@ def previous_output(props: Props, outputs: Props) -> dict[str, str]:
 
 
 def results(outcome: Outcome, command: str) -> Props:
-    """The outputs of a command that went well. Raises EngineError with all it printed if it did not."""
+    """Return the outputs of a command that succeeded. Raises EngineError with all that it printed if it failed."""
     if outcome.status:
-        shown = command if len(command) <= 200 else command[:200] + "..."
-        said = (outcome.stderr + outcome.stdout).strip() or "it printed nothing"
-        raise EngineError(f"exit status {outcome.status}: running {shown!r}:\n{said}")
-    # One newline is taken off, as pulumi-command does.
+        shortened = command if len(command) <= 200 else command[:200] + "..."
+        output = (outcome.stderr + outcome.stdout).strip() or "it printed nothing"
+        raise EngineError(f"exit status {outcome.status}: running {shortened!r}:\n{output}")
+    # One newline is removed, as by pulumi-command.
     return {name: getattr(outcome, name).removesuffix("\n") for name in ("stdout", "stderr")}

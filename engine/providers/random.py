@@ -7,12 +7,12 @@ import secrets
 import string
 import threading
 import uuid
+from collections.abc import Callable
 
-from engine.core.diff import Diff, differences
-from engine.providers.base import Context, InputCheckError, Provider
-from engine.values import Props, Value
+from engine.providers.base import Context, InputCheckError, StateOnly
+from engine.values import Props
 
-# Kinds of characters as (input that allows, input that demands a number of, which).
+# Kinds of characters: the input that allows them, the input with their least number, the characters.
 _KINDS = (
     ("upper", "minUpper", string.ascii_uppercase),
     ("lower", "minLower", string.ascii_lowercase),
@@ -27,32 +27,20 @@ _ANIMALS = (
 )
 
 
-_CRYPT = threading.Lock()  # crypt(3) answers in one buffer for all threads
+_CRYPT = threading.Lock()  # crypt(3) has one buffer for the results of all threads
 
 
-class Random(Provider):
-    """Creates the resources of pulumi-random, without its UUIDs of given versions."""
+class Random(StateOnly):
+    """Creates the resources of pulumi-random, but UUIDs of given versions."""
 
     def check(self, ctx: Context, olds: Props, news: Props) -> Props:  # noqa: ARG002
-        maker = _makers().get(ctx.type)
-        if maker is None:
-            raise InputCheckError(
-                f"{ctx.type}: not among those that the embedded engine draws ({', '.join(_makers())})"
-            )
+        if ctx.type not in _MAKERS:
+            raise InputCheckError(f"{ctx.type}: not among those that the embedded engine draws ({', '.join(_MAKERS)})")
         return news
 
-    def diff(self, ctx: Context, id_: str, olds: Props, outputs: Props, news: Props) -> Diff:  # noqa: ARG002
-        return Diff(replaces=tuple({change.path.split(".")[0].split("[")[0] for change in differences(olds, news)}))
-
     def create(self, ctx: Context, news: Props) -> tuple[str, Props]:
-        id_, outputs = _makers()[ctx.type](news)
+        id_, outputs = _MAKERS[ctx.type](news)
         return id_, {**news, **outputs}
-
-    def update(self, ctx: Context, id_: str, olds: Props, outputs: Props, news: Props) -> Props:  # noqa: ARG002
-        return {**outputs, **news}
-
-    def abandon(self, ctx: Context, inputs: Props, held: frozenset[str]) -> None:
-        """Do nothing: the resource is in the state only."""
 
 
 def _text(news: Props) -> str:
@@ -85,13 +73,13 @@ def _password(news: Props) -> tuple[str, Props]:
 
 
 def _bcrypt(text: str) -> str | None:
-    """The bcrypt hash that web servers take; None where the C library's crypt makes none."""
+    """Return the bcrypt hash that web servers accept; None where the C library's crypt has no bcrypt."""
     salt = "".join(secrets.choice(f"./{string.ascii_letters}{string.digits}") for _ in range(21)) + "e"
     with contextlib.suppress(OSError), _CRYPT:
         crypt = ctypes.CDLL("libcrypt.so.1").crypt
         crypt.restype = ctypes.c_char_p
-        made = crypt(text.encode()[:72], f"$2b$10${salt}".encode())
-        return made.decode() if made and made.startswith(b"$2b$") else None
+        hashed = crypt(text.encode()[:72], f"$2b$10${salt}".encode())
+        return hashed.decode() if hashed and hashed.startswith(b"$2b$") else None
     return None
 
 
@@ -121,11 +109,11 @@ def _pet(news: Props) -> tuple[str, Props]:
 
 
 def _shuffle(news: Props) -> tuple[str, Props]:
-    given = list(news["inputs"])
-    count = int(news.get("resultCount", len(given)))
+    inputs = list(news["inputs"])
+    count = int(news.get("resultCount", len(inputs)))
     results: list[str] = []
-    while given and len(results) < count:
-        results += secrets.SystemRandom().sample(given, len(given))
+    while inputs and len(results) < count:
+        results += secrets.SystemRandom().sample(inputs, len(inputs))
     return "-", {"results": results[:count]}
 
 
@@ -134,7 +122,11 @@ def _uuid(_news: Props) -> tuple[str, Props]:
     return text, {"result": text}
 
 
-def _makers() -> dict[str, Value]:
-    makers = (_bytes, _id, _integer, _password, _pet, _shuffle, _string, _uuid)
-    named = {maker.__name__[1:].capitalize(): maker for maker in makers}
-    return {f"random:index/random{name}:Random{name}": maker for name, maker in named.items()}
+_MAKERS: dict[str, Callable[[Props], tuple[str, Props]]] = {
+    f"random:index/random{name}:Random{name}": maker
+    for name, maker in (
+        ("Bytes", _bytes), ("Id", _id), ("Integer", _integer), ("Password", _password), ("Pet", _pet),
+        ("Shuffle", _shuffle), ("String", _string), ("Uuid", _uuid),
+    )
+}  # fmt: skip
+"""Functions that return the id and outputs of a new resource, by type."""

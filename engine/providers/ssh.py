@@ -1,13 +1,12 @@
-"""Commands on other machines, through the system's `ssh`.
+"""Commands on other machines, with the system's `ssh`.
 
-One master connection for each distinct `connection`, shared by all commands to it. Keys and known hosts lie in a
-private folder for as long as the run lasts. With a `hostKey` the machine must show exactly that key; without one,
-nothing is verified, as pulumi-command does.
+Each distinct `connection` has one master connection, which all its commands share. Keys and known hosts are in a
+private folder until the run ends. With a `hostKey`, the machine must have exactly that key; without one, the key is not
+verified, as in pulumi-command.
 """
 
 import json
 import os
-import re
 import shlex
 import subprocess
 import threading
@@ -26,11 +25,12 @@ _KEYS = ("password", "privateKey", "privateKeyPassword")
 """Secrets inside a connection (provider/pkg/provider/remote/connection.go of pulumi-command)."""
 _SESSIONS = 8  # of the ten that sshd allows on one connection (MaxSessions)
 _ALIVE = 15
-"""Seconds of silence after which a machine is asked whether it is there; ssh hangs up when it has asked three times."""
+"""Seconds of silence after which ssh sends a keepalive message (ServerAliveInterval). It ends the connection when three
+of them are not answered."""
 
 
 def with_defaults(connection: Value) -> Value:
-    """A connection as pulumi-command's Check fills it; unknown ones as they are."""
+    """Return a connection with the defaults of pulumi-command's Check. One that is unknown stays as it is."""
     if not isinstance(connection, dict):
         return connection
     filled = {**_DEFAULTS, **connection}
@@ -40,7 +40,7 @@ def with_defaults(connection: Value) -> Value:
 
 
 def with_secret_keys(value: Value) -> Value:
-    """A connection with its keys marked as secret once more inside of it, as pulumi-command's Check does."""
+    """Return a connection with its keys marked as secrets within it, as by pulumi-command's Check."""
     if is_secret(value):
         return secret(with_secret_keys(value["value"]))
     if not isinstance(value, dict):
@@ -50,7 +50,7 @@ def with_secret_keys(value: Value) -> Value:
 
 
 def only_keys(connection: Value) -> Value:
-    """A connection, secret as a whole, without what a message must show to be of use: where it leads, and as whom."""
+    """Return a connection, secret as a whole, without host, port and user, which messages must show."""
     inner = connection["value"] if is_secret(connection) else connection
     if not isinstance(inner, dict):
         return connection
@@ -64,7 +64,7 @@ class Sessions:
     def __init__(self) -> None:
         self._folder: PrivateFolder | None = None
         self._lock = threading.Lock()
-        self._links: dict[str, _Link] = {}
+        self._connections: dict[str, _Connection] = {}
 
     def run(
         self,
@@ -77,49 +77,49 @@ class Sessions:
         optional_environment: dict[str, str] | None = None,
         on_line: Callable[[str, str], None] = lambda _stream, _line: None,
     ) -> process.Outcome:
-        """Run a command there. `environment` must be accepted by the machine's sshd (AcceptEnv), the optional one
-        may be. Raises EngineError if the machine can't be reached in the attempts that the connection allows."""
-        wanted, optional = environment or {}, optional_environment or {}
-        link = self._link(with_defaults(connection))
-        with link.slots:
-            link.dial(ctx)
-            # sshd drops what AcceptEnv does not name, without a word.
-            guard = "".join(f'[ "${{{name}+x}}" ] || {{ echo {name} >&2; exit 97; }}; ' for name in wanted)
-            sent = [f"-oSendEnv={name}" for name in (*wanted, *optional)]
+        """Run a command on the machine. Its sshd must accept `environment` (AcceptEnv), and may drop the optional one.
+        Raises EngineError if the machine can't be reached in the attempts that the connection allows."""
+        required, optional = environment or {}, optional_environment or {}
+        master = self._connection_to(with_defaults(connection))
+        with master.slots:
+            master.dial(ctx)
+            # sshd silently drops variables that AcceptEnv does not name.
+            guard = "".join(f'[ "${{{name}+x}}" ] || {{ echo {name} >&2; exit 97; }}; ' for name in required)
+            send = [f"-oSendEnv={name}" for name in (*required, *optional)]
             outcome = process.run(
-                [*link.argv, *sent, "--", link.host, guard + command],
+                [*master.argv, *send, "--", master.host, guard + command],
                 stdin=stdin,
-                env={**os.environ, **link.environment, **wanted, **optional},
+                env={**os.environ, **master.environment, **required, **optional},
                 timeout=ctx.timeout,
                 on_line=on_line,
             )
-        if guard and outcome.status == 97 and outcome.stderr.strip() in wanted:
+        if guard and outcome.status == 97 and outcome.stderr.strip() in required:
             raise EngineError(
-                f"environment.{outcome.stderr.strip()}: not accepted by the sshd of {link.host}. "
+                f"environment.{outcome.stderr.strip()}: not accepted by the sshd of {master.host}. "
                 "Add it to AcceptEnv there, or write it before the command (NAME=value command)"
             )
         return outcome
 
     def close(self) -> None:
-        """End all connections, remove all keys."""
-        for link in self._links.values():
-            link.hang_up()
-        self._links.clear()
+        """End all connections and remove all keys."""
+        for master in self._connections.values():
+            master.close()
+        self._connections.clear()
         if self._folder:
             self._folder.remove()
             self._folder = None
 
-    def _link(self, connection: Props) -> "_Link":
+    def _connection_to(self, connection: Props) -> "_Connection":
         key = json.dumps(connection, sort_keys=True)
         with self._lock:
-            if key not in self._links:
+            if key not in self._connections:
                 self._folder = self._folder or PrivateFolder("pulumi-ssh")
-                self._links[key] = _Link(connection, self._folder.path / str(len(self._links)))
-            return self._links[key]
+                self._connections[key] = _Connection(connection, self._folder.path / str(len(self._connections)))
+            return self._connections[key]
 
 
-class _Link:
-    """A connection: the files it needs, its arguments, its master process."""
+class _Connection:
+    """A connection: its files, its arguments and its master process."""
 
     def __init__(self, connection: Props, folder: Path) -> None:
         folder.mkdir(mode=0o700)
@@ -136,14 +136,14 @@ class _Link:
         self.argv = ["ssh", *options, "-S", str(folder / "master")]
 
     def _options(self, c: Props, prefix: str) -> list[str]:
-        """Arguments for one hop; what must not be seen goes to files in the private folder."""
+        """Return ssh's arguments for one hop. Keys and passwords are in files of the private folder, not in them."""
         options = {
             "LogLevel": "ERROR", "ConnectTimeout": max(int(c["perDialTimeout"]), 0) or "none",
             "ServerAliveInterval": _ALIVE, "GlobalKnownHostsFile": "/dev/null", "IdentitiesOnly": "yes",
             "Port": int(c["port"]), "User": c["user"], "UserKnownHostsFile": "/dev/null", "StrictHostKeyChecking": "no",
         }  # fmt: skip
         if key := c.get("hostKey"):
-            # The alias spares us the brackets that ports other than 22 need.
+            # With an alias, known_hosts needs no brackets for ports other than 22.
             name = f"{prefix}machine"
             options |= {"HostKeyAlias": name, "StrictHostKeyChecking": "yes"}
             options["UserKnownHostsFile"] = self._file(f"{prefix}known_hosts", f"{name} {key.strip()}\n")
@@ -151,9 +151,9 @@ class _Link:
             options["IdentityFile"] = self._file(f"{prefix}key", key.rstrip("\n") + "\n")
         else:
             options["IdentitiesOnly"] = "no"
-        if word := (c.get("privateKeyPassword") if c.get("privateKey") else c.get("password")):
-            answer = self._file(f"{prefix}answer", f"{word}\n")
-            script = self._file(f"{prefix}askpass", f"#!/bin/sh\nexec cat {shlex.quote(answer)}\n", 0o700)
+        if password := (c.get("privateKeyPassword") if c.get("privateKey") else c.get("password")):
+            file = self._file(f"{prefix}answer", f"{password}\n")
+            script = self._file(f"{prefix}askpass", f"#!/bin/sh\nexec cat {shlex.quote(file)}\n", 0o700)
             self.environment |= {"SSH_ASKPASS": script, "SSH_ASKPASS_REQUIRE": "force"}
             options["NumberOfPasswordPrompts"] = 1
         else:
@@ -169,60 +169,64 @@ class _Link:
         return str(path)
 
     def dial(self, ctx: Context) -> None:
-        """Have a master connection. Tries again until dialErrorLimit (-1: for ever); who has waited that long in vain
-        is not waited for again in this run, but tried once. Raises EngineError."""
+        """Start the master connection unless it is up. Retries up to dialErrorLimit times (-1: without limit). After
+        that limit was reached once, later calls of this run try only once. Raises EngineError."""
         limit = int(self._connection["dialErrorLimit"])
-        shown = "inf" if limit < 0 else limit
+        attempts = "inf" if limit < 0 else limit
         with self._lock:
             limit = 0 if self._given_up else limit
-            if self._up and self._ask("check"):
+            if self._up and self._control("check"):
                 return
             attempt, pause = 0, 0.1
             while True:
                 attempt += 1
-                said = self._start_master()
-                if said is None:
+                message = self._start_master()
+                if message is None:
                     self._up = True
                     return
-                if "host key" in said.lower() and "verification failed" in said.lower():
-                    raise EngineError(f"{self.host} does not show the host key that connection.hostKey pins:\n{said}")
+                if "host key" in message.lower() and "verification failed" in message.lower():
+                    raise EngineError(
+                        f"{self.host} does not show the host key that connection.hostKey pins:\n{message}"
+                    )
                 if ctx.stopped():
                     raise EngineError(f"{self.host}: interrupted while waiting for an SSH connection")
                 if 0 <= limit < attempt:
                     self._given_up = True
                     tries = f"{attempt} attempt{'s' if attempt > 1 else ''}"
-                    raise EngineError(f"{self.host}: no SSH connection after {tries}: {said}")
-                ctx.log("info", f"Dial {attempt}/{shown} failed: retrying ({said.splitlines()[-1]})", ephemeral=True)
+                    raise EngineError(f"{self.host}: no SSH connection after {tries}: {message}")
+                last_line = message.splitlines()[-1]
+                ctx.log("info", f"Dial {attempt}/{attempts} failed: retrying ({last_line})", ephemeral=True)
                 time.sleep(pause)
                 pause = min(pause * 1.5, 5)
 
     def _start_master(self) -> str | None:
-        """Start a master; None if there is one now, else ssh's message."""
+        """Start the master process. Returns None if it is up, else ssh's error message."""
         log = self._folder / "log"
         log.unlink(missing_ok=True)
-        # The idle limit is for masters whose run was killed. A master must be allowed to send what its sessions send.
+        # ControlPersist ends the masters of killed runs. The master must allow the variables that its sessions send.
         options = ("ControlPersist=60", "ControlMaster=yes", "SendEnv=*")
-        keep = [*(f"-o{option}" for option in options), "-E", str(log), "-N", "-f"]
+        arguments = [*(f"-o{option}" for option in options), "-E", str(log), "-N", "-f"]
         env = {**os.environ, **self.environment}
-        # ssh itself gives up on a machine that does not answer, or does not go on speaking; this is in case it doesn't.
-        allowed = int(self._connection["perDialTimeout"])
+        # ssh ends itself when a machine does not answer, or no longer; this limit is for a machine that sends slowly.
+        seconds = int(self._connection["perDialTimeout"])
         try:
             done = subprocess.run(
-                [*self.argv, *keep, "--", self.host], env=env, check=False, stdin=subprocess.DEVNULL,
+                [*self.argv, *arguments, "--", self.host], env=env, check=False, stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
-                timeout=allowed + _ALIVE * 4 if allowed > 0 else None,
+                timeout=seconds + _ALIVE * 4 if seconds > 0 else None,
             )  # fmt: skip
         except subprocess.TimeoutExpired as error:
             return f"no login within {error.timeout:.0f} s"
         if done.returncode == 0:
             return None
         text = log.read_text(encoding="utf-8", errors="replace").strip() if log.exists() else ""
-        return re.sub(r"\r", "", text) or f"ssh ended with status {done.returncode}"
+        return text.replace("\r", "") or f"ssh ended with status {done.returncode}"
 
-    def _ask(self, what: str) -> bool:
-        argv = [*self.argv, "-O", what, "--", self.host]
+    def _control(self, command: str) -> bool:
+        """Send a control command (`ssh -O`) to the master. Returns whether it succeeded."""
+        argv = [*self.argv, "-O", command, "--", self.host]
         return subprocess.run(argv, check=False, capture_output=True).returncode == 0
 
-    def hang_up(self) -> None:
+    def close(self) -> None:
         if self._up:
-            self._ask("exit")
+            self._control("exit")

@@ -6,8 +6,8 @@ import ipaddress
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
-from engine.core.diff import Diff, differences
-from engine.providers.base import Context, InputCheckError, Provider
+from engine.core.diff import Diff
+from engine.providers.base import Context, InputCheckError, Provider, StateOnly, changed_inputs
 from engine.values import Props
 
 _CURVES = {"P224": "SECP224R1", "P256": "SECP256R1", "P384": "SECP384R1", "P521": "SECP521R1"}
@@ -18,17 +18,14 @@ _KEY_USES = (
 )
 
 
-class PrivateKey(Provider):
+class PrivateKey(StateOnly):
     """tls:PrivateKey: RSA, ECDSA or ED25519, kept in the state. A changed input replaces it."""
 
     def check(self, ctx: Context, olds: Props, news: Props) -> Props:  # noqa: ARG002
         for name, allowed in (("algorithm", {"RSA", "ECDSA", "ED25519"}), ("ecdsaCurve", {*_CURVES})):
-            if (given := news.get(name, "P224" if name == "ecdsaCurve" else None)) not in allowed:
-                raise InputCheckError(f"{name}: {given!r} is none of {', '.join(sorted(allowed))}")
+            if (value := news.get(name, "P224" if name == "ecdsaCurve" else None)) not in allowed:
+                raise InputCheckError(f"{name}: {value!r} is none of {', '.join(sorted(allowed))}")
         return news
-
-    def diff(self, ctx: Context, id_: str, olds: Props, outputs: Props, news: Props) -> Diff:  # noqa: ARG002
-        return Diff(replaces=tuple(change.path for change in differences(olds, news)))
 
     def create(self, ctx: Context, news: Props) -> tuple[str, Props]:  # noqa: ARG002
         # Slow to import, and a preview makes no key.
@@ -73,34 +70,27 @@ class PrivateKey(Provider):
             }
         return hashlib.sha1(spki, usedforsecurity=False).hexdigest(), outputs
 
-    def update(self, ctx: Context, id_: str, olds: Props, outputs: Props, news: Props) -> Props:  # noqa: ARG002
-        return {**outputs, **news}
 
-    def abandon(self, ctx: Context, inputs: Props, held: frozenset[str]) -> None:
-        """Do nothing: the resource is in the state only."""
-
-
-class SelfSignedCert(Provider):
-    """tls:SelfSignedCert of a server, with a common name alone as its subject, kept in the state. A changed input
-    replaces it, and so does time: from `earlyRenewalHours` before its end on."""
+class SelfSignedCert(StateOnly):
+    """tls:SelfSignedCert of a server, whose subject has only a common name, kept in the state. A changed input replaces
+    it, and so does a run from `earlyRenewalHours` before its end on."""
 
     def check(self, ctx: Context, olds: Props, news: Props) -> Props:  # noqa: ARG002
         inputs = "allowedUses dnsNames earlyRenewalHours ipAddresses privateKeyPem subject validityPeriodHours".split()
-        for name, given, known in (
+        for name, words, allowed in (
             ("inputs", {key for key in news if not key.startswith("__")}, inputs),
             ("allowedUses", {*news["allowedUses"]}, ["digital_signature", "server_auth"]),
             ("subject", {*news["subject"]}, ["commonName"]),
         ):
-            if more := sorted(given - {*known}):
-                raise InputCheckError(f"{name}: {more[0]!r} is none of {', '.join(known)}")
+            if others := sorted(words - {*allowed}):
+                raise InputCheckError(f"{name}: {others[0]!r} is none of {', '.join(allowed)}")
         return news
 
     def diff(self, ctx: Context, id_: str, olds: Props, outputs: Props, news: Props) -> Diff:  # noqa: ARG002
         end = datetime.fromisoformat(outputs["validityEndTime"].replace("Z", "+00:00"))
         if datetime.now(timezone.utc) >= end - timedelta(hours=news.get("earlyRenewalHours", 0)):
             return Diff(changes=True, replaces=("readyForRenewal",))
-        changed = {change.path.split(".")[0].split("[")[0] for change in differences(olds, news)}
-        return Diff(replaces=tuple(sorted(changed - {"earlyRenewalHours"})))
+        return Diff(replaces=tuple(name for name in changed_inputs(olds, news) if name != "earlyRenewalHours"))
 
     def create(self, ctx: Context, news: Props) -> tuple[str, Props]:  # noqa: ARG002
         from cryptography import x509  # noqa: PLC0415 - as above
@@ -113,28 +103,30 @@ class SelfSignedCert(Provider):
         start, number = datetime.now(timezone.utc).replace(microsecond=0), x509.random_serial_number()
         end = start + timedelta(hours=news["validityPeriodHours"])
         names = [
-            *(x509.DNSName(one) for one in news.get("dnsNames") or ()),
-            *(x509.IPAddress(ipaddress.ip_address(one)) for one in news.get("ipAddresses") or ()),
+            *(x509.DNSName(dns_name) for dns_name in news.get("dnsNames") or ()),
+            *(x509.IPAddress(ipaddress.ip_address(address)) for address in news.get("ipAddresses") or ()),
         ]
         use = dict.fromkeys(_KEY_USES, False) | {"digital_signature": "digital_signature" in news["allowedUses"]}
-        made = x509.CertificateBuilder(name, name, key.public_key(), number, start, end)
-        made = made.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-        made = made.add_extension(x509.KeyUsage(**use), critical=True)
+        builder = x509.CertificateBuilder(name, name, key.public_key(), number, start, end)
+        builder = builder.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        builder = builder.add_extension(x509.KeyUsage(**use), critical=True)
         if "server_auth" in news["allowedUses"]:
-            made = made.add_extension(x509.ExtendedKeyUsage([x509.ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
+            server = x509.ExtendedKeyUsage([x509.ExtendedKeyUsageOID.SERVER_AUTH])
+            builder = builder.add_extension(server, critical=False)
         if names:
-            made = made.add_extension(x509.SubjectAlternativeName(names), critical=False)
-        signed = made.sign(key, None if isinstance(key, Ed25519PrivateKey) else SHA256())
+            builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=False)
+        certificate = builder.sign(key, None if isinstance(key, Ed25519PrivateKey) else SHA256())
         return str(number), {
             **news,
-            "certPem": signed.public_bytes(Encoding.PEM).decode(),
+            "certPem": certificate.public_bytes(Encoding.PEM).decode(),
             "readyForRenewal": False,
             "validityStartTime": f"{start:%FT%TZ}",
             "validityEndTime": f"{end:%FT%TZ}",
         }
 
-    def update(self, ctx: Context, id_: str, olds: Props, outputs: Props, news: Props) -> Props:  # noqa: ARG002
-        return {**outputs, **news}
 
-    def abandon(self, ctx: Context, inputs: Props, held: frozenset[str]) -> None:
-        """Do nothing: the resource is in the state only."""
+PROVIDERS: dict[str, type[Provider]] = {
+    "tls:index/privateKey:PrivateKey": PrivateKey,
+    "tls:index/selfSignedCert:SelfSignedCert": SelfSignedCert,
+}
+"""Providers by resource type."""

@@ -1,7 +1,7 @@
-"""Locks: files as the CLI's file backend keeps them, in `.pulumi/locks/organization/PROJECT/STACK/`.
+"""Locks of stacks, in the format of the CLI's file backend: files in `.pulumi/locks/organization/PROJECT/STACK/`.
 
-Each run writes a file of its own, then looks for others. Unlike the CLI, a lock whose process is gone from this host
-is taken over, and two runs that start at the same moment don't refuse each other: looking and writing happen under an
+Each run writes a file of its own and checks for others. Unlike in the CLI, a lock is removed if its process on this
+host has ended, and two runs that start at the same time do not refuse each other: check and write are done under an
 flock on the folder.
 """
 
@@ -24,7 +24,7 @@ from hostfiles import write_atomically
 
 @dataclass(frozen=True)
 class Holder:
-    """The process that holds a stack, its user and host, and since when (ISO 8601)."""
+    """The process that holds a stack, its user and host, and the time since when (ISO 8601)."""
 
     pid: int
     user: str
@@ -36,10 +36,10 @@ class Holder:
         return f"{self.user}@{self.host} (pid {self.pid}) holds it since {self.since}"
 
     def alive(self) -> bool:
-        """Return whether the process may still run. Of other hosts nothing is known: theirs count as alive."""
+        """Return whether the process may still run; on other hosts, where that is not known, always True."""
         if self.host != socket.gethostname():
             return True
-        stat = _stat(self.pid)
+        stat = _process_stat(self.pid)
         if self.pid <= 0 or stat[:1] in (["Z"], ["X"]):  # ended, and its parent has not read the exit status
             return False
         try:
@@ -48,13 +48,13 @@ class Holder:
             return False
         except PermissionError:
             pass
-        # A process that started after the lock was written has the number by chance.
-        started, written = _started(stat), _epoch(self.since)
+        # A process that started after the lock was written is another one with the same number.
+        started, written = _start_time(stat), _epoch(self.since)
         return started is None or written is None or started < written + 2
 
 
 class StackLockedError(EngineError):
-    """Another run holds the stack. `holder` says who."""
+    """Another run, the `holder`, holds the stack."""
 
     def __init__(self, stack: str, holder: Holder) -> None:
         super().__init__(
@@ -72,14 +72,14 @@ class Locks:
         self._stack = stack
 
     def holders(self) -> list[Holder]:
-        """Return all who hold the stack, dead or alive."""
+        """Return the holders of all lock files, also those whose process has ended."""
         return [holder for file in sorted(self._folder.glob("*.json")) if (holder := _read(file))]
 
     @contextmanager
     def hold(self) -> Iterator[None]:
         """Hold the stack. Raises StackLockedError."""
         self._folder.mkdir(parents=True, exist_ok=True)
-        mine = self._folder / f"{uuid.uuid4()}.json"
+        file = self._folder / f"{uuid.uuid4()}.json"
         folder = os.open(self._folder, os.O_RDONLY)
         try:
             fcntl.flock(folder, fcntl.LOCK_EX)
@@ -90,7 +90,7 @@ class Locks:
             since = datetime.now(timezone.utc).isoformat()
             row = {"pid": os.getpid(), "username": _user(), "hostname": socket.gethostname(), "timestamp": since}
             try:
-                write_atomically(mine, json.dumps(row))  # a partial one would never be released
+                write_atomically(file, json.dumps(row))  # a partial one would never be released
             except OSError as error:
                 message = f"{self._folder}: no lock can be written: {error.strerror}. Nothing was changed."
                 raise EngineError(message) from error
@@ -99,10 +99,10 @@ class Locks:
         try:
             yield
         finally:
-            _remove(mine)
+            _remove(file)
 
     def break_all(self) -> list[Holder]:
-        """Remove all locks; who held them."""
+        """Remove all locks. Returns their holders."""
         holders = self.holders()
         for holder in holders:
             _remove(holder.file)
@@ -110,7 +110,7 @@ class Locks:
 
 
 def _remove(file: Path) -> None:
-    """Remove a lock, and what the CLI's file store keeps beside each file (gocloud.dev/blob/fileblob)."""
+    """Remove a lock, and the attributes that the CLI's file store keeps beside it (gocloud.dev/blob/fileblob)."""
     for path in (file, file.with_name(f"{file.name}.attrs")):
         path.unlink(missing_ok=True)
 
@@ -119,7 +119,7 @@ def _read(file: Path) -> Holder | None:
     try:
         text = file.read_text(encoding="utf-8")
         if not text.strip():
-            # Begun on a full disk, and never written.
+            # The disk was full when it was written.
             return Holder(0, "nobody", socket.gethostname(), "an unknown time", file)
         row = json.loads(text)
         return Holder(int(row["pid"]), row["username"], row["hostname"], row["timestamp"], file)
@@ -137,23 +137,23 @@ def _user() -> str:
 
 
 def _epoch(text: str) -> float | None:
-    """A time as Go or Python writes it (RFC 3339, up to nanoseconds), in whole seconds of the epoch."""
+    """Parse a time as Go or Python writes it (RFC 3339, up to nanoseconds). Returns whole seconds of the epoch."""
     match = re.fullmatch(r"(.{19})(?:\.\d+)?(Z|[+-]\d\d:\d\d)", text)
     if not match:
         return None
     return datetime.fromisoformat(match[1] + match[2].replace("Z", "+00:00")).timestamp()
 
 
-def _stat(pid: int) -> list[str]:
-    """The words of /proc/PID/stat behind the program's name, its state first; none if it can't be read."""
+def _process_stat(pid: int) -> list[str]:
+    """Return the fields of /proc/PID/stat after the program's name, the state first; none if it can't be read."""
     try:
         return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
     except OSError:
         return []
 
 
-def _started(stat: list[str]) -> float | None:
-    """Return when a process started, in seconds of the epoch; None if that is not known here."""
+def _start_time(stat: list[str]) -> float | None:
+    """Return the start time of a process in seconds of the epoch; None if it can't be read."""
     try:
         boot = next(line for line in Path("/proc/stat").read_text(encoding="utf-8").splitlines() if "btime" in line)
         return int(boot.split()[1]) + int(stat[19]) / os.sysconf("SC_CLK_TCK")

@@ -1,7 +1,6 @@
 """A resource as the state file keeps it."""
 
-import copy
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from datetime import datetime, timezone
 
 from engine import urn as urns
@@ -20,8 +19,8 @@ def _camel(name: str) -> str:
 
 @dataclass(eq=False)
 class Resource:
-    """A resource. `delete` marks one that was replaced and awaits its deletion, `pending_replacement` one that was
-    deleted and awaits its new self. Keys of the file that the engine has no use for are carried along in `others`."""
+    """A resource. `delete` marks one that was replaced and is to be deleted, `pending_replacement` one that was deleted
+    and is to be created again. Keys of the file that the engine does not use are kept in `others`."""
 
     urn: str
     type: str
@@ -64,55 +63,61 @@ class Resource:
     def is_default_provider(self) -> bool:
         return self.is_provider and self.name.startswith("default")
 
-    def copy(self) -> "Resource":
-        return copy.copy(self)
-
     def needs(self) -> set[str]:
-        """The URNs of all that must be there before this one, and go after it."""
+        """Return the URNs of the resources that must be created before this one and deleted after it."""
         provider = self.provider.rsplit("::", 1)[0]
-        wanted = {self.parent, provider, self.deleted_with, *self.dependencies}
-        wanted.update(*self.property_dependencies.values())
-        return wanted - {""}
+        needed = {self.parent, provider, self.deleted_with, *self.dependencies}
+        needed.update(*self.property_dependencies.values())
+        return needed - {""}
 
     def renamed(self, names: dict[str, str]) -> "Resource":
-        """Itself with other resources' URNs replaced (an alias gave them a new one)."""
+        """Return the resource with references to renamed resources replaced; `names` has new URNs by old ones."""
         if not names or not (self.needs() | set(self.replace_with)) & names.keys():
             return self
-        new = self.copy()
-        provider, _, provider_id = self.provider.rpartition("::")
-        new.provider = f"{names[provider]}::{provider_id}" if provider in names else self.provider
-        new.parent, new.deleted_with = (names.get(u, u) for u in (self.parent, self.deleted_with))
-        new.dependencies = [names.get(u, u) for u in self.dependencies]
-        new.replace_with = [names.get(u, u) for u in self.replace_with]
-        deps = self.property_dependencies.items()
-        new.property_dependencies = {key: [names.get(u, u) for u in wanted] for key, wanted in deps}
-        return new
 
-    def without(self, gone: set[str]) -> "Resource":
-        """Itself with no reference to resources that are gone."""
-        if not self.needs() & gone:
+        def new(urns_: list[str]) -> list[str]:
+            return [names.get(u, u) for u in urns_]
+
+        provider, _, provider_id = self.provider.rpartition("::")
+        return replace(
+            self,
+            provider=f"{names[provider]}::{provider_id}" if provider in names else self.provider,
+            parent=names.get(self.parent, self.parent),
+            deleted_with=names.get(self.deleted_with, self.deleted_with),
+            dependencies=new(self.dependencies),
+            replace_with=new(self.replace_with),
+            property_dependencies={key: new(needed) for key, needed in self.property_dependencies.items()},
+        )
+
+    def without(self, missing: set[str]) -> "Resource":
+        """Return the resource without references to the URNs in `missing`."""
+        if not self.needs() & missing:
             return self
-        new = self.copy()
-        new.dependencies = [u for u in self.dependencies if u not in gone]
-        deps = self.property_dependencies.items()
-        new.property_dependencies = {key: [u for u in wanted if u not in gone] for key, wanted in deps}
-        new.deleted_with = "" if self.deleted_with in gone else self.deleted_with
-        return new
+
+        def existing(urns_: list[str]) -> list[str]:
+            return [u for u in urns_ if u not in missing]
+
+        return replace(
+            self,
+            dependencies=existing(self.dependencies),
+            property_dependencies={key: existing(needed) for key, needed in self.property_dependencies.items()},
+            deleted_with="" if self.deleted_with in missing else self.deleted_with,
+        )
 
     def to_json(self) -> dict[str, Value]:
-        """The resource as in the file, but for secrets, which are still open. Empty fields are left out, as by the
-        CLI."""
+        """Return the resource as in the file, with secrets that are not encrypted. Empty fields are left out, as by
+        the CLI."""
         row = {json: value for name, json in _NAMES.items() if (value := getattr(self, name)) or name == "custom"}
         return {**row, **self.others}
 
     @classmethod
     def from_json(cls, row: dict[str, Value]) -> "Resource":
-        """Raises TypeError if `urn` or `type` is missing."""
-        ours = {name: row[json] for name, json in _NAMES.items() if row.get(json) is not None}
-        # The CLI writes null for a property that depends on nothing.
-        deps = ours.get("property_dependencies") or {}
-        ours["property_dependencies"] = {key: wanted or [] for key, wanted in deps.items()}
-        return cls(**ours, others={k: v for k, v in row.items() if k not in _JSON_NAMES})
+        """Read a resource of the file. Raises TypeError if `urn` or `type` is missing."""
+        values = {name: row[json] for name, json in _NAMES.items() if row.get(json) is not None}
+        # The CLI writes null for a property without dependencies.
+        deps = values.get("property_dependencies") or {}
+        values["property_dependencies"] = {key: needed or [] for key, needed in deps.items()}
+        return cls(**values, others={k: v for k, v in row.items() if k not in _JSON_NAMES})
 
 
 _NAMES = {f.name: _camel(f.name) for f in fields(Resource) if f.name != "others"}

@@ -1,9 +1,8 @@
-"""The state of a stack, in the file format of the Pulumi CLI's file backend, and how it changes during a run.
+"""The state of a stack, in the file format of the Pulumi CLI's file backend, and its changes during a run.
 
-Every change is on disk before the next step begins: written beside the file, synced, renamed over it, the one before
-kept as `.bak`; or, where it is large, added to its journal. What is about to be done stands in
-`pending_operations`, so that a run killed in the middle of a step leaves a note of it. Secrets are encrypted one by
-one.
+Every change is on disk before the next step begins: written beside the file, synced and renamed over it, with the old
+file kept as `.bak`; or appended to the journal of a large state. A step that runs is in `pending_operations`, so that a
+run that is killed leaves a record of it. Secrets are encrypted one by one.
 """
 
 import hashlib
@@ -22,17 +21,17 @@ from engine.state.resource import Resource, now
 from engine.values import Value
 from hostfiles import write_atomically
 
-# The CLI whose format this is; it is written to the manifest and decides nothing.
+# The CLI whose format this is. It is written to the manifest and has no effect.
 VERSION = "v3.272.0"
-WHOLE = 1 << 18
-"""Bytes up to which the file is written at each step: it takes milliseconds, and the file alone always shows
-everything."""
-LEAST = 1 << 16
-"""Bytes of journal from which on it is folded into the file when it is as large as that."""
+LARGE_STATE = 1 << 18
+"""Bytes from which on a state has a journal. A smaller file is written at each step, which takes milliseconds, and is
+always complete by itself."""
+LARGE_JOURNAL = 1 << 16
+"""Bytes from which on a journal is folded into the file, once it is as large as the file."""
 
 
 def salt_in(file: Path, row: dict[str, Value]) -> str:
-    """The salt in a deployment. Raises EngineError if its secrets are not encrypted with a passphrase."""
+    """Return the salt in a deployment. Raises EngineError if its secrets are not encrypted with a passphrase."""
     provider: Value = row.get("secrets_providers") or {"type": "passphrase"}
     if provider.get("type") != "passphrase":
         message = f"its secrets are kept by {provider.get('type')}; the embedded engine supports passphrases only"
@@ -40,36 +39,36 @@ def salt_in(file: Path, row: dict[str, Value]) -> str:
     return (provider.get("state") or {}).get("salt", "")
 
 
-def _meant(row: dict[str, Value]) -> dict[str, Value]:
-    """A deployment without its time, and with its resources by name: a run takes them in as they are registered."""
+def _comparable(row: dict[str, Value]) -> dict[str, Value]:
+    """Return a deployment without its time and with its resources sorted, since their order differs between runs."""
     resources = sorted(row.get("resources") or [], key=lambda r: (r["urn"], r.get("id") or ""))
     return {k: v for k, v in {**row, "resources": resources}.items() if v and k != "manifest"}
 
 
 class State:
-    """The state of a stack: `olds` is what the run found and has not come to yet; the rest it has dealt with."""
+    """The state of a stack. `olds` are the resources of the file that the run has not handled yet."""
 
     def __init__(self, file: Path, stack: str, project: str, passphrase: Passphrase, salt: str = "") -> None:
-        """`salt` is the `encryptionsalt` of the stack file, which rules if there is one. Raises DamagedStateError;
-        secrets are not decrypted yet."""
+        """`salt` is the `encryptionsalt` of the stack file, which has precedence over the state's. Secrets are not
+        decrypted yet. Raises DamagedStateError."""
         self.file = file
         self._name = f"organization/{project}/{stack}"
         self._stamp = checkpoint.stamp(file)
         self._text, self._row = checkpoint.text_and_deployment(file)
         self._journal = Journal(file)
         self._folded = checkpoint.entries(file) == []
-        # The next write is of it all; and what has happened since the last one, resources by their numbers.
-        self._whole = True
+        self._rewrite = True  # the next write is of the whole file
+        # The changes since the last write, and the numbers by which they refer to resources.
         self._ops: list[tuple[Value, ...]] = []
         self._numbers: dict[int, int] = {}
         self._next = self._done = 0
         self._io, self._lock = Lock(), RLock()
         self._version = self._saved = 0
-        kept = ((self._row.get("secrets_providers") or {}).get("state") or {}).get("salt", "")
-        self._kept, self._given = kept, salt
-        self._old_crypter = Crypter(passphrase, kept)
-        self.crypter = self._old_crypter if kept == salt or not salt else Crypter(passphrase, salt)
-        # By identity, in order: taking one out of thousands must not look at them all.
+        old_salt = ((self._row.get("secrets_providers") or {}).get("state") or {}).get("salt", "")
+        self._state_salt, self._file_salt = old_salt, salt
+        self._old_crypter = Crypter(passphrase, old_salt)
+        self.crypter = self._old_crypter if old_salt == salt or not salt else Crypter(passphrase, salt)
+        # By identity, in order: removing one of thousands must not search them all.
         self._olds: dict[int, Resource] = {}
         self._news: dict[int, Resource] = {}
         self.pending: dict[tuple[str, str], Resource] = {}
@@ -78,22 +77,22 @@ class State:
     @property
     def salted(self) -> bool:
         """True if there is a salt already, which the passphrase has to fit."""
-        return bool(self._kept or self._given)
+        return bool(self._state_salt or self._file_salt)
 
     def begin_unlock(self) -> None:
-        """Begin to make the keys that `unlock` and `load` need, and return at once."""
-        # What is wrong is raised where a key is needed.
+        """Begin to derive the keys that `unlock` and `load` need, and return at once."""
+        # Errors are raised where a key is needed.
         with suppress(Exception):
             salt_in(self.file, self._row)
             for crypter in (self._old_crypter, self.crypter):
                 crypter.begin()
 
     def unlock(self) -> None:
-        """See that what is to be written can be read again: by the salt of the state, and by that of the stack file.
-        Raises PassphraseError, which names the file, and EngineError."""
+        """Check that the passphrase fits the salt of the state and that of the stack file, so that what is written can
+        be read again. Raises PassphraseError, whose text has the file, and EngineError."""
         salt_in(self.file, self._row)
         try:
-            if self._kept:
+            if self._state_salt:
                 self._old_crypter.unlock()
         except PassphraseError as error:
             raise PassphraseError(f"{self.file}: {error}") from None
@@ -109,11 +108,12 @@ class State:
 
     @property
     def is_current(self) -> bool:
-        """True if the file, and its journal, are still what was read."""
+        """True if the file and its journal were not written since they were read."""
         return checkpoint.stamp(self.file) == self._stamp
 
     def load(self) -> None:
-        """Decrypt what the file holds. Raises PassphraseError, which names the file, DamagedStateError, EngineError."""
+        """Decrypt the resources of the file. Raises PassphraseError, whose text has the file, DamagedStateError,
+        EngineError."""
         salt_in(self.file, self._row)
         decrypt = self._old_crypter.decrypt
         try:
@@ -125,15 +125,15 @@ class State:
         except PassphraseError as error:
             raise PassphraseError(f"{self.file}: {error}") from None
         except (TypeError, KeyError, ValueError) as error:
-            why = f"a resource is incomplete: {error}"
-            raise DamagedStateError(self.file, why, checkpoint.newest_backup(self.file)) from None
+            reason = f"a resource is incomplete: {error}"
+            raise DamagedStateError(self.file, reason, checkpoint.newest_backup(self.file)) from None
         self._renumber()
-        self._whole = not self._folded or self.crypter is not self._old_crypter or not self._text
+        self._rewrite = not self._folded or self.crypter is not self._old_crypter or not self._text
 
-    # -- what a run does to it ---------------------------------------------------------------------------------
+    # -- changes of a run --------------------------------------------------------------------------------------
 
     def begin_step(self, kind: str, resource: Resource) -> None:
-        """Note that a step is about to begin. kind: creating, updating, deleting, reading."""
+        """Record that a step begins, and write that. `kind` is creating, updating, deleting or reading."""
         with self._lock:
             self.pending[resource.urn, kind] = resource
             self._ops.append(("begin", kind, resource))
@@ -143,7 +143,7 @@ class State:
     def end_step(
         self, kind: str, resource: Resource, change: Callable[[], None] | None = None, *, saved: bool = True
     ) -> None:
-        """Note that a step has ended, with what it changed; not `saved`, it is written with the next save."""
+        """Record that a step has ended, and its change. Unless `saved`, it is written with the next save."""
         with self._lock:
             if self.pending.pop((resource.urn, kind), None):
                 self._ops.append(("end", kind, resource.urn))
@@ -154,7 +154,7 @@ class State:
             self.save()
 
     def put(self, new: Resource, old: Resource | None = None) -> None:
-        """Take in a resource, instead of `old` if there is one. Written with the next save."""
+        """Add a resource, in the place of `old` if there is one. Written with the next save."""
         with self._lock:
             if old is not None and old.urn != new.urn:
                 self.renamed[old.urn] = new.urn
@@ -167,7 +167,7 @@ class State:
             self._version += 1
 
     def mark(self, resource: Resource, **changes: Value) -> None:
-        """Change what the state says of a resource. Written with the next save."""
+        """Change fields of a resource. Written with the next save."""
         with self._lock:
             for name, value in changes.items():
                 setattr(resource, name, value)
@@ -175,32 +175,34 @@ class State:
                 self._ops.append(("row", self._numbers[id(resource)], resource))
             self._version += 1
 
-    def waits(self, resource: Resource) -> bool:
-        """Return whether it was found and is not dealt with yet."""
+    def is_untouched(self, resource: Resource) -> bool:
+        """Return whether a resource is of the file and was not handled yet."""
         return id(resource) in self._olds
 
     def keep(self, resource: Resource) -> None:
-        """Take over what was found, as it is."""
+        """Keep a resource of the file as it is."""
         with self._lock:
             if self._olds.pop(id(resource), None):
                 self._news[id(resource)] = resource
                 self._ops.append(("keep", self._numbers[id(resource)]))
                 self._version += 1
 
-    def refreshed(self, changed: dict[int, Resource], gone: set[str]) -> None:
-        """Take in what was really found: other resources in the places of some (by `id()`), and URNs that are no more.
-        Written with the next save."""
+    def apply_refresh(self, changed: dict[int, Resource], missing: set[str]) -> None:
+        """Replace resources that have changed (by the `id()` of the old ones), and remove the URNs that no longer
+        exist. Written with the next save."""
         with self._lock:
-            found = (
-                changed.get(key, r).without(gone) for key, r in self._olds.items() if r.urn not in gone or r.delete
+            olds = (
+                changed.get(key, r).without(missing)
+                for key, r in self._olds.items()
+                if r.urn not in missing or r.delete
             )
-            self._olds = {id(r): r for r in found}
+            self._olds = {id(r): r for r in olds}
             self._renumber()
-            self._whole = True
+            self._rewrite = True
             self._version += 1
 
     def drop(self, resource: Resource) -> None:
-        """Forget a resource that is gone. Written with the next save."""
+        """Remove a resource. Written with the next save."""
         with self._lock:
             self._olds.pop(id(resource), None)
             self._news.pop(id(resource), None)
@@ -210,19 +212,19 @@ class State:
 
     @property
     def olds(self) -> list[Resource]:
-        """The resources that were found and are not dealt with yet, each after what it depends on."""
+        """The resources of the file that were not handled yet, each after those that it depends on."""
         with self._lock:
             return list(self._olds.values())
 
     def resources(self) -> list[Resource]:
-        """Return all there is, each after what it depends on."""
+        """Return all resources, each after those that it depends on."""
         with self._lock:
             return [*self._news.values(), *(r.renamed(self.renamed) for r in self._olds.values())]
 
     # -- on disk -----------------------------------------------------------------------------------------------
 
     def deployment(self) -> dict[str, Value]:
-        """The state as the CLI's checkpoints and exports have it, secrets encrypted."""
+        """Return the state in the form of the CLI's checkpoints and exports, with secrets encrypted."""
         with self._lock:
             resources = [r.to_json() for r in self.resources()]
             pending = [{"resource": r.to_json(), "type": kind} for (_, kind), r in self.pending.items()]
@@ -237,33 +239,32 @@ class State:
         return {**rest, **{k: v for k, v in sealed.items() if v}}
 
     def save(self, *, finished: bool = False) -> None:
-        """Write, unless another thread has written this state already. A finished run is written only if the
-        result differs from what the file holds. Raises StateWriteError."""
-        wanted = self._version
+        """Write the state, unless another thread has written this version already. The result of a finished run is
+        written only if it differs from the file. Raises StateWriteError."""
+        version = self._version
         with self._io:
-            if self._saved > wanted or (self._saved == wanted and not finished):
+            if self._saved > version or (self._saved == version and not finished):
                 return
             try:
-                whole = self._whole or len(self._text) < WHOLE
-                whole = whole or self._journal.size > max(len(self._text), LEAST)
-                if finished or whole:
+                rewrite = self._rewrite or len(self._text) < LARGE_STATE
+                if finished or rewrite or self._journal.size > max(len(self._text), LARGE_JOURNAL):
                     self._write(finished=finished)
                 else:
-                    self._add()
+                    self._append()
             except OSError as error:
-                self._whole = True
+                self._rewrite = True
                 raise StateWriteError(self.file, error.strerror or str(error)) from None
 
     def fold(self) -> None:
-        """Take what a killed run left in its journal into the file. To be called while the stack is held."""
+        """Merge the journal of a killed run into the file. Call this while the stack is held."""
         if not self._folded:
             self._journal.resume()
             self._version += 1
             self.save()
             self._folded = True
 
-    def _add(self) -> None:
-        """Write what has happened since the last write."""
+    def _append(self) -> None:
+        """Write the changes since the last write to the journal."""
         with self._lock:
             version, ops, self._ops = self._version, self._ops, []
             rows = [(*op[:2], op[2].to_json(), *op[3:]) if op[0] in ("put", "row", "begin") else op for op in ops]
@@ -278,33 +279,33 @@ class State:
             row = self.deployment()
             self._renumber()
         untouched = finished and self._folded and not self._journal.begun
-        if not (untouched and _meant(row) == _meant(self._row)):
+        if not (untouched and _comparable(row) == _comparable(self._row)):
             text = checkpoint.text_of(self._name, row)
             if self._journal.begun:
-                # Whoever finds the journal beside this text can rely on all of it being there.
+                # If a kill leaves the journal beside this file, it is known that the file has all of it.
                 self._journal.append({"folded": checkpoint.digest(text)})
             checkpoint.write_text(self.file, text)
             self._journal.remove()
             self._row, self._text = row, text
-        self._saved, self._whole = version, False
+        self._saved, self._rewrite = version, False
 
     def _renumber(self) -> None:
-        """Number the resources by their places in the file."""
-        everything = (*self._news.values(), *self._olds.values())
-        self._numbers = {id(resource): number for number, resource in enumerate(everything)}
-        self._next, self._done = len(everything), len(self._news)
+        """Number the resources by their positions in the file."""
+        resources = (*self._news.values(), *self._olds.values())
+        self._numbers = {id(resource): number for number, resource in enumerate(resources)}
+        self._next, self._done = len(resources), len(self._news)
 
     def archive(self, folder: Path, info: dict[str, Value]) -> None:
-        """Keep a run in the history and its outcome among the backups, where `pulumi stack history` looks; one that
-        changed nothing shares the copies of the one before. Raises OSError."""
+        """Write a run to the history and the state to the backups, where `pulumi stack history` reads them. A run that
+        changed nothing shares the copy of the run before. Raises OSError."""
         if not self._text:
             return
         project, stack = self._name.split("/")[1:]
         text, stamp = self._text, time.time_ns()
         history, backups = folder / "history" / project / stack, folder / "backups" / project / stack
         write_atomically(history / f"{stack}-{stamp}.history.json", json.dumps(info), mode=PRIVATE)
-        kept = checkpoint.newest_outcome(self.file)
-        if kept is None or kept.read_text(encoding="utf-8") != text:
-            kept = backups / f"{stack}.{stamp}.json"
-            write_atomically(kept, text, mode=PRIVATE)
-        checkpoint.share(kept, history / f"{stack}-{stamp}.checkpoint.json")
+        copy = checkpoint.newest_outcome(self.file)
+        if copy is None or copy.read_text(encoding="utf-8") != text:
+            copy = backups / f"{stack}.{stamp}.json"
+            write_atomically(copy, text, mode=PRIVATE)
+        checkpoint.link_or_copy(copy, history / f"{stack}-{stamp}.checkpoint.json")

@@ -1,4 +1,4 @@
-"""A stack's stored state, as far as no program is needed to deal with it."""
+"""A stack's stored state, and the operations on it that need no program."""
 
 import re
 import shutil
@@ -28,24 +28,23 @@ class StoredStack:
         self.file = state_file(folder, project.name, name)
 
     def load(self, salt: str = "") -> State:
-        """The stack's state, its secrets still encrypted. Raises DamagedStateError."""
+        """Read the stack's state, with its secrets still encrypted. Raises DamagedStateError."""
         return State(self.file, self.name, self.project.name, self.passphrase, salt)
 
     @property
     def interrupted(self) -> bool:
-        """True if a dead run left a journal, so that the state file alone is not complete."""
+        """True if a killed run left a journal, so that the state file alone is not complete."""
         return checkpoint.journal_file(self.file).exists() and not any(
             holder.alive() for holder in self._locks().holders()
         )
 
     def prepare_for_cli(self) -> None:
-        """Let the Pulumi CLI go on with the stack: see that the passphrase fits the state's salt and the stack file's,
-        and remove what a dead run of ours left behind.
-
-        Raises StackLockedError, PassphraseError, DamagedStateError."""
+        """Prepare the stack for a run of the Pulumi CLI: check that the passphrase fits the salts of the state and of
+        the stack file, merge the journal of a killed run, and remove its lock. Raises StackLockedError,
+        PassphraseError, DamagedStateError."""
         secrets = checkpoint.read(self.file).get("secrets_providers") or {}
         if secrets.get("type", "passphrase") != "passphrase":
-            return  # the CLI's own affair
+            return  # only the CLI can read them
         salt = salt_of(self.config_file)
         if not self.file.exists() and not salt:
             return
@@ -57,23 +56,23 @@ class StoredStack:
             loaded.fold()
 
     def outputs(self, *, show_secrets: bool = False, deployment: dict[str, Value] | None = None) -> dict[str, Value]:
-        """The stack's outputs, secrets as "[secret]" unless they are asked for; from a deployment that was read
-        before, where the caller has one. Raises EngineError if there is no such stack, PassphraseError,
+        """Return the stack's outputs, with secrets as "[secret]" unless `show_secrets`. `deployment` is the stack's, if
+        the caller has read it before. Raises EngineError if the stack does not exist, PassphraseError,
         DamagedStateError."""
         row = self._existing() if deployment is None else deployment
         decrypt = Crypter(self.passphrase, salt_in(self.file, row)).decrypt if show_secrets else None
         return outputs_in(row.get("resources") or [], decrypt)
 
     def export_state(self) -> dict[str, Value]:
-        """The state, as `pulumi stack export` shows it; secrets stay encrypted."""
+        """Return the state as `pulumi stack export` prints it, with secrets encrypted."""
         return {"version": 3, "deployment": self._existing()}
 
     def import_state(self, document: dict[str, Value]) -> None:
-        """Put a state in place of the stack's, as `pulumi stack import` does: an export or, other than there, a copy
-        of a state file. One in its place that can't be read is set aside. Raises EngineError."""
+        """Replace the stack's state, as `pulumi stack import` does, with an export or, unlike there, a copy of a state
+        file. An old state that can't be read is renamed. Raises EngineError."""
         document = document if isinstance(document, dict) else {}
-        copied = document.get("checkpoint")
-        deployment = copied.get("latest") if isinstance(copied, dict) else document.get("deployment")
+        checkpoint_ = document.get("checkpoint")
+        deployment = checkpoint_.get("latest") if isinstance(checkpoint_, dict) else document.get("deployment")
         if not isinstance(deployment, dict) or document.get("version") != 3:
             raise EngineError("import: no deployment of version 3, as `pulumi stack export` writes it")
         prefix = f"urn:pulumi:{self.name}::{self.project.name}::"
@@ -83,14 +82,14 @@ class StoredStack:
         others = [r["urn"] for r in rows if not r["urn"].startswith(prefix)]
         if others:
             raise EngineError(f"import: {others[0]} is not of stack {self.name} of project {self.project.name}")
-        # An export may be of long ago; what a copy of ours says was under way is for the next run to see to.
-        kept = {k: v for k, v in deployment.items() if copied or k != "pending_operations"}
+        # An export may be old, so its pending operations are dropped. Those of a copy are for the next run.
+        kept = {k: v for k, v in deployment.items() if checkpoint_ or k != "pending_operations"}
         with self.hold():
-            checkpoint.set_aside(self.file)
+            checkpoint.set_damaged_aside(self.file)
             self._write(kept)
 
     def edit(self, change: Callable[[list[dict[str, Value]]], list[dict[str, Value]]]) -> None:
-        """Put what `change` makes of the state's resources in their place, secrets encrypted on both sides. Raises
+        """Replace the state's resources with what `change` returns for them; secrets are encrypted in both. Raises
         EngineError, StackLockedError, DamagedStateError, and what `change` raises."""
         with self.hold():
             deployment = self._existing()
@@ -100,22 +99,22 @@ class StoredStack:
         checkpoint.write_state(self.file, f"organization/{self.project.name}/{self.name}", deployment)
 
     def hold(self) -> AbstractContextManager[None]:
-        """Hold the stack as a run does, so that none changes what it made meanwhile. Raises StackLockedError."""
+        """Hold the stack as a run does, so that no run changes it at the same time. Raises StackLockedError."""
         return self._locks().hold()
 
     def forget(self) -> None:
-        """Remove all that is kept of a stack that has no resources: state, copies, history. Raises EngineError,
+        """Remove all files of a stack without resources: state, copies and history. Raises EngineError,
         StackLockedError."""
         with self.hold():
             if self.file.exists() and checkpoint.read(self.file).get("resources"):
                 raise EngineError(f"stack {self.name} still has resources: destroy it first")
             for file in (self.file, self.file.with_name(self.file.name + ".bak"), checkpoint.journal_file(self.file)):
                 file.unlink(missing_ok=True)
-            for kept in ("history", "backups"):
-                shutil.rmtree(self.folder / kept / self.project.name / self.name, ignore_errors=True)
+            for folder in ("history", "backups"):
+                shutil.rmtree(self.folder / folder / self.project.name / self.name, ignore_errors=True)
 
     def unlock(self) -> list[Holder]:
-        """Remove the stack's locks, whoever holds them; who that was."""
+        """Remove the stack's locks, also those of running processes. Returns their holders."""
         return self._locks().break_all()
 
     def _existing(self) -> dict[str, Value]:
@@ -128,12 +127,12 @@ class StoredStack:
 
 
 def state_file(folder: Path, project: str, stack: str) -> Path:
-    """Return where a backend keeps the state of a stack."""
+    """Return the path at which a backend keeps the state of a stack."""
     return folder / "stacks" / project / f"{stack}.json"
 
 
 def outputs_in(rows: list[dict[str, Value]], decrypt: Callable[[str], str] | None = None) -> dict[str, Value]:
-    """The outputs of a stack whose resources these are, secrets opened with `decrypt` or shown as "[secret]"."""
+    """Return the stack outputs among resources, with secrets decrypted, or as "[secret]" without `decrypt`."""
     outputs = next((r.get("outputs") or {} for r in rows if r.get("type") == urns.STACK_TYPE), {})
     return reveal(outputs, decrypt)
 
@@ -141,56 +140,56 @@ def outputs_in(rows: list[dict[str, Value]], decrypt: Callable[[str], str] | Non
 Row = dict[str, Value]
 
 
-def unprotected(rows: Sequence[Row], wanted: Collection[str] | None) -> list[Row]:
-    """The rows with resources protected no more; None stands for all. Raises EngineError."""
-    _require(rows, wanted or ())
+def unprotected(rows: Sequence[Row], chosen: Collection[str] | None) -> list[Row]:
+    """Return the rows with the protection of some resources removed; None stands for all. Raises EngineError."""
+    _require(rows, chosen or ())
     return [
-        {key: value for key, value in row.items() if key != "protect" or not (wanted is None or row["urn"] in wanted)}
+        {key: value for key, value in row.items() if key != "protect" or not (chosen is None or row["urn"] in chosen)}
         for row in rows
     ]
 
 
-def without(rows: Sequence[Row], wanted: Collection[str], *, force: bool, dependents: bool) -> list[Row]:
-    """The rows without some, which the state forgets and which stay where they are. With `dependents`, what needs them
-    goes too; with `force`, also what is protected. Raises EngineError."""
-    _require(rows, wanted)
-    gone = set(wanted)
-    for row in rows:  # each stands after what it needs
+def without(rows: Sequence[Row], chosen: Collection[str], *, force: bool, dependents: bool) -> list[Row]:
+    """Return the rows without some resources, which are not deleted themselves. With `dependents`, the resources that
+    depend on them are removed too; with `force`, also protected ones. Raises EngineError."""
+    _require(rows, chosen)
+    removed = set(chosen)
+    for row in rows:  # each comes after those that it needs
         resource = Resource.from_json(row)
-        if row["urn"] in gone or not (needed := (resource.needs() | {*resource.replace_with}) & gone):
+        if row["urn"] in removed or not (needed := (resource.needs() | {*resource.replace_with}) & removed):
             continue
         if not dependents:
             raise EngineError(
                 f"{row['urn']} needs {min(needed)}, which can't be forgotten alone: name it as well, or take in what "
                 "depends on it with --target-dependents"
             )
-        gone.add(row["urn"])
-    if not force and (kept := [row["urn"] for row in rows if row["urn"] in gone and row.get("protect")]):
-        raise EngineError(f"{kept[0]} is protected: unprotect it first, or forget it all the same with --force")
-    return [row for row in rows if row["urn"] not in gone]
+        removed.add(row["urn"])
+    if not force and (protected := [row["urn"] for row in rows if row["urn"] in removed and row.get("protect")]):
+        raise EngineError(f"{protected[0]} is protected: unprotect it first, or forget it all the same with --force")
+    return [row for row in rows if row["urn"] not in removed]
 
 
-def renamed(rows: Sequence[Row], wanted: str, name: str) -> list[Row]:
-    """The rows with a resource by another name, also where others refer to it. Raises EngineError."""
-    _require(rows, [wanted])
+def renamed(rows: Sequence[Row], chosen: str, name: str) -> list[Row]:
+    """Return the rows with a resource and the references to it renamed. Raises EngineError."""
+    _require(rows, [chosen])
     if not re.fullmatch(r"[^\s:]+(:[^\s:]+)*", name):
         raise EngineError(f"{name!r} is no resource's name: it has no spaces and no two colons on end")
-    new = f"{wanted.rpartition('::')[0]}::{name}"
+    new = f"{chosen.rpartition('::')[0]}::{name}"
     if any(row["urn"] == new for row in rows):
         raise EngineError(f"there is a resource {new} already")
 
-    def changed(row: Row) -> Row:
-        found = Resource.from_json(row)
-        now = found.renamed({wanted: new})
-        now = replace(now, urn=new) if found.urn == wanted else now
-        return row if now is found else now.to_json()
+    def change(row: Row) -> Row:
+        old = Resource.from_json(row)
+        resource = old.renamed({chosen: new})
+        resource = replace(resource, urn=new) if old.urn == chosen else resource
+        return row if resource is old else resource.to_json()
 
-    return list(map(changed, rows))
+    return list(map(change, rows))
 
 
-def _require(rows: Sequence[Row], wanted: Collection[str]) -> None:
-    known = {row["urn"] for row in rows}
-    if missing := sorted(set(wanted) - known):
+def _require(rows: Sequence[Row], chosen: Collection[str]) -> None:
+    """Raise EngineError unless all chosen URNs are of resources that can be edited."""
+    if missing := sorted(set(chosen) - {row["urn"] for row in rows}):
         raise UnknownResourceError(missing[0])
-    if any(urns.type_of(urn) == urns.STACK_TYPE for urn in wanted):
+    if any(urns.type_of(urn) == urns.STACK_TYPE for urn in chosen):
         raise EngineError("the stack itself is no resource that can be edited")

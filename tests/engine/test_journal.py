@@ -19,16 +19,16 @@ NODES = [(f"n{i}", {"refs": [f"n{i - 1}"] if i % 3 else []}) for i in range(9)]
 @pytest.fixture(autouse=True)
 def _always(monkeypatch):
     """However small the state is."""
-    monkeypatch.setattr(state, "WHOLE", 0)
+    monkeypatch.setattr(state, "LARGE_STATE", 0)
 
 
 @pytest.fixture
 def written(monkeypatch):
     """The moments at which something came to disk: the file and the journal as they were then, and what was meant."""
     moments = []
-    real = state.State._add
+    real = state.State._append
 
-    def add(self):
+    def append(self):
         real(self)
         with self._lock:
             if self._saved == self._version:
@@ -36,7 +36,7 @@ def written(monkeypatch):
                     (checkpoint.journal_file(self.file).read_bytes(), self.file.read_bytes(), self.deployment())
                 )
 
-    monkeypatch.setattr(state.State, "_add", add)
+    monkeypatch.setattr(state.State, "_append", append)
     return moments
 
 
@@ -44,10 +44,10 @@ def meant(row):
     return {k: row.get(k) or None for k in ("resources", "pending_operations")}
 
 
-@pytest.mark.parametrize("least", [0, state.LEAST], ids=["folded on the way", "one journal"])
+@pytest.mark.parametrize("least", [0, state.LARGE_JOURNAL], ids=["folded on the way", "one journal"])
 def test_what_is_read_at_any_moment_is_what_was_written(bench, written, monkeypatch, least):
     """Creations, updates, replacements, a renaming, deletions: at each write, file and journal give the state."""
-    monkeypatch.setattr(state, "LEAST", least)
+    monkeypatch.setattr(state, "LARGE_JOURNAL", least)
     bench.up(*NODES)
     bench.up(
         ("n0", {"props": {"value": "new"}}),

@@ -195,7 +195,7 @@ def test_a_closed_terminal_does_not_end_what_was_started_with_nohup(bench):
 def test_nothing_is_printed_to_a_terminal_that_is_gone():
     ours, theirs = os.openpty()
     os.close(ours)
-    program = "from engine.core import run; run._leave_terminal(); print('x', flush=True)"
+    program = "from engine.core import run; run._discard_closed_output(); print('x', flush=True)"
     done = subprocess.run([sys.executable, "-c", program], stdout=theirs, stderr=theirs, check=False)
     os.close(theirs)
     assert done.returncode == 0
@@ -212,7 +212,7 @@ def test_a_call_that_nobody_waits_for_any_more_ends_without_a_word(monkeypatch):
         go_on.wait()
 
     loop = asyncio.new_event_loop()
-    waiting = loop.run_in_executor(run.Daemons(4), work)
+    waiting = loop.run_in_executor(run.DaemonExecutor(4), work)
     assert began.wait(PATIENCE)
     waiting.cancel()
     loop.call_soon(loop.stop)

@@ -104,7 +104,7 @@ class TestIdentity:
 def test_what_the_server_added_is_no_difference():
     inputs = {"spec": {"a": 1, "list": [{"x": 1}], "gone": 1}}
     live = {"spec": {"a": 2, "list": [{"x": 1, "default": True}], "more": 1}, "status": {}}
-    assert kubernetes.as_found(inputs, live) == {"spec": {"a": 2, "list": [{"x": 1}]}}
+    assert kubernetes.actual_inputs(inputs, live) == {"spec": {"a": 2, "list": [{"x": 1}]}}
 
 
 @pytest.mark.parametrize(

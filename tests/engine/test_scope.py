@@ -138,7 +138,7 @@ def test_the_outputs_of_a_run_that_made_only_some_are_kept_as_far_as_they_are_no
     [("**::a", True), ("**", True), ("*::a", False), (URN + "*", True), ("urn:*:dev::*::*::a", False), ("a", False)],
 )
 def test_stars_in_a_name_match_as_the_clis_do(pattern, hits):
-    assert Scope(targets=(pattern,)).names(URN + "a") is hits
+    assert Scope(targets=(pattern,)).matches(URN + "a") is hits
 
 
 def test_what_is_named_and_not_there_is_said(bench):
