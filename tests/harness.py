@@ -25,7 +25,7 @@ from google.protobuf import json_format, struct_pb2
 from pulumi.runtime import mocks, run_in_stack, settings
 from pulumi.runtime.proto import provider_pb2, provider_pb2_grpc, source_pb2
 
-from engine.core.program import Inline
+from engine.core.program import InlineExecutor
 from tests.fake_outputs import FAKE_SECRETS, FAKES, FLEX
 
 __all__ = [
@@ -203,7 +203,7 @@ def deploy(
     loop = asyncio.new_event_loop()
     asyncio.set_event_loop(loop)
     # The monitor's methods are functions of this process, which take no time.
-    loop.set_default_executor(Inline())
+    loop.set_default_executor(InlineExecutor())
     # A failed registration fails its waiters too; asyncio would print each of them again whenever it is collected.
     loop.set_exception_handler(lambda _, context: recording.logs.append(str(context.get("message"))))
     monitor, full_key = _Monitor(recording, unknown=unknown), pulumi.Config.full_key
