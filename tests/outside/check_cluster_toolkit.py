@@ -111,7 +111,8 @@ def settings(text: str) -> dict[str, str]:
 def test_networks(blueprint: Blueprint, made: Recording, outside: Recorder) -> None:
     both = Beside(outside)
     system, gpus = blueprint.modules["sysnet"], blueprint.modules["gpunets"]
-    networks = [network for network in made.all("gcp:compute/network:Network") if "-gpu-" in network.name]
+    every = sorted(made.all("gcp:compute/network:Network"), key=lambda network: network.name)
+    networks = [network for network in every if "-gpu-" in network.name]
     ranges = [made.one(f"{network.name}-subnet").inputs["ipCidrRange"] for network in networks]
     mtu = int(gpus.get("mtu") or blueprint.variable("network/multivpc", "mtu"))
     both.same("network-system-mtu", system["mtu"], made.one(f"{NAME}-network-system").inputs["mtu"])
@@ -191,11 +192,12 @@ def test_image(blueprint: Blueprint, outside: Recorder) -> None:
     branch = re.search(r"nvidia-(\d+)", base["image"])
     both.same("driver-branch", branch and branch[1], recipe["DRIVER_BRANCH"])
     packages = re.findall(r"^ +- (cuda-toolkit\S*|datacenter-gpu-manager\S*)$", blueprint.text, re.MULTILINE)
-    named = re.findall(r"datacenter-gpu-manager-4[^\s)]*", _step("gpu/24-dcgm.sh").replace('"', ""))
+    # The blueprint has no dcgm-exporter, whose packages the step names after these.
+    (names,) = re.findall(r"^names=\((.*)\)$", _step("gpu/24-dcgm.sh").replace('"', ""), re.MULTILINE)
     both.same(
         "dcgm",
         {package for package in packages if "gpu-manager" in package},
-        {package.replace("$DRIVER_CUDA", recipe["DRIVER_CUDA"]) for package in named},
+        {package.replace("$DRIVER_CUDA", recipe["DRIVER_CUDA"]) for package in names.split()},
     )
     toolkit = next(package for package in packages if package.startswith("cuda-toolkit"))
     both.same("cuda-toolkit", toolkit, "cuda-toolkit-" + "-".join(recipe["CUDA"].split(".")[:2]))
