@@ -18,7 +18,7 @@ from cluster.platforms.nebius import monitoring
 from cluster.platforms.nebius.names import MONITORING_NAMESPACE
 from cluster.platforms.nebius.node_groups import JAIL
 from cluster.platforms.nebius.releases import BACKUP_SECRET, Facts, Release, releases
-from cluster.roster import MachineSpec, elastic_names, machines
+from cluster.roster import elastic_names, machines
 from cluster.slurm.script_tree import Tree
 from components.deploy import Deployment, config_text, monitoring_secrets
 from components.nebius.chart_sources import Definitions, charts_of
@@ -28,17 +28,12 @@ from components.nebius.people import People, people, program_hash
 from components.nebius.resource import NebiusResource
 from components.nebius.waits import Wait
 
-DELETE_TIMEOUT = "20m"
-"""Time for the removal of a chart's objects: Teardown has ended what could hold them up."""
-_SLACK = 120
-"""Seconds that the engine waits longer than Helm, so that Helm's own error is shown."""
-
 
 class Charts(pulumi.ComponentResource):
     """Helm releases, each installed by `install`."""
 
     of: dict[str, HelmRelease]
-    """Charts that were installed, by the release's name."""
+    """The installed releases, by name."""
 
     def __init__(
         self,
@@ -52,21 +47,21 @@ class Charts(pulumi.ComponentResource):
         after: Sequence[pulumi.Resource],
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
-        """`secrets`: texts by key, of each Secret by namespace and name. `dashboards`: Grafana's JSON, by the name of
+        """`secrets`: texts by key, by namespace and name of the Secret. `dashboards`: Grafana's JSON, by the name of
         its ConfigMap. `after`: what everything waits for."""
         super().__init__("hpc:nebius:Charts", name, {}, opts)
         self._name, self.of = name, {}
         provider = Provider(
             f"{name}-provider",
             kubeconfig=kubeconfig,
-            # Only another cluster replaces what is in it: not another certificate or address of the same one, nor a
-            # kubeconfig that a preview does not know.
+            # Only another cluster replaces the objects in it: not another certificate or address of the same cluster,
+            # nor a kubeconfig that is unknown in a preview.
             cluster_identifier=cluster.id,
-            # A killed `up` may have created a namespace that the state does not have.
+            # A killed `up` may have created a namespace without a record in the state.
             upsert_existing_objects=True,
             opts=pulumi.ResourceOptions(parent=self),
         )
-        # What is in a cluster is deleted with it.
+        # Objects in a cluster are deleted with it.
         self._child = pulumi.ResourceOptions(parent=self, provider=provider)
         child = pulumi.ResourceOptions.merge(self._child, pulumi.ResourceOptions(deleted_with=cluster))
         self._namespaces = {
@@ -94,12 +89,13 @@ class Charts(pulumi.ComponentResource):
         self.register_outputs({})
 
     def install(self, release: Release, after: Sequence[pulumi.Resource] = ()) -> None:
-        """Install a release, after those that it needs, which are installed before."""
+        """Install a release after those that it needs, for which this was called before."""
         remote = release.repo.startswith(("https://", "http://"))
         chart = release.chart if remote else f"{release.repo.rstrip('/')}/{release.chart}"
         needs = [self.of[need] for need in release.needs if need in self.of]
-        limit = f"{release.timeout + _SLACK}s"
-        timeouts = pulumi.CustomTimeouts(create=limit, update=limit, delete=DELETE_TIMEOUT)
+        # Longer than Helm's own timeout, so that Helm's error is shown.
+        limit = f"{release.timeout + 120}s"
+        timeouts = pulumi.CustomTimeouts(create=limit, update=limit, delete="20m")
         child = pulumi.ResourceOptions.merge(self._child, pulumi.ResourceOptions(custom_timeouts=timeouts))
         self.of[release.name] = HelmRelease(
             f"{self._name}-{release.name}",
@@ -112,12 +108,12 @@ class Charts(pulumi.ComponentResource):
             # Both engines run Helm in the project's folder.
             postrender=f"./{release.post_renderer}" if release.post_renderer else None,
             timeout=release.timeout,
-            # What has come up stays for the next run, and a failed Job fails the release.
+            # The objects of a failed release stay for the next run.
             atomic=False,
             cleanup_on_fail=False,
             wait_for_jobs=True,
             disable_webhooks=not release.hooks,
-            # The one above is for installations, this one for upgrades (pulumi-kubernetes, helmUpdate).
+            # disable_webhooks is for installations, this one for upgrades (pulumi-kubernetes, helmUpdate).
             disable_crd_hooks=not release.hooks,
             opts=_after(child, [*needs, *after, *self._secrets, self._namespaces[release.namespace]]),
         )
@@ -137,7 +133,7 @@ class Slurm(pulumi.ComponentResource):
     login: pulumi.Output[dict[str, Any]]
     """`address` and `port` that users log in at."""
     ready: pulumi.Output[Any]
-    """Known when everything runs."""
+    """Known once everything runs."""
 
     def __init__(
         self, name: str, infrastructure: Infrastructure, *, opts: pulumi.ResourceOptions | None = None
@@ -160,30 +156,32 @@ class Slurm(pulumi.ComponentResource):
         )
         self._waits: dict[str, Wait] = {}
         for release in self._releases:
-            after = [resource for word in release.after for resource in self._after(word)]
+            after = [resource for condition in release.after for resource in self._after(condition)]
             if release.name == OPERATOR:
                 (chart,) = charts_of([release])
                 options = pulumi.ResourceOptions(parent=self, depends_on=[infrastructure.api])
                 access = infrastructure.cluster.access
                 after.append(Definitions(f"{name}-definitions", chart=chart, access=access, opts=options))
             self._charts.install(release, after)
-        last = self._wait("available")
-        wanted = {nodeset: section.static for nodeset, section in config.nodesets.items() if section.most}
+        replicas = {nodeset: section.static for nodeset, section in config.nodesets.items() if section.most}
         most = {nodeset: section.most for nodeset, section in config.nodesets.items() if section.elastic}
-        elastic = {nodeset: list(elastic_names(config, nodeset)) for nodeset in most}
-        replicas = {"replicas": wanted, **({"most": most} if most else {})}
-        last = self._wait("nodesets", replicas, [last, *self._installed(NODESETS)])
-        nodes = {machine.name: _gpus(machine) for machine in machines(config) if "node" in machine.roles}
-        # Stand-ins of a rehearsal have no GPUs that could be counted.
+        elastic = [name for nodeset in most for name in elastic_names(config, nodeset)]
+        nodesets = self._wait(
+            "nodesets",
+            {"replicas": replicas, **({"most": most} if most else {})},
+            [self._wait("available"), *self._installed(NODESETS)],
+        )
+        roster = [machine for machine in machines(config) if "node" in machine.roles]
         spec = {
-            "nodes": nodes,
+            "nodes": {machine.name: machine.gpu.count if machine.gpu else 0 for machine in roster},
             "nodesets": list(config.nodesets),
-            **({"elastic": [name for names in elastic.values() for name in names]} if elastic else {}),
+            **({"elastic": elastic} if most else {}),
+            # Machines of a rehearsal have no GPUs to count.
             "count_gpus": not settings.endpoint,
-            # Nodes that were recreated are waited for again, and resumed.
+            # With the shapes, so that recreated nodes are waited for again.
             "shapes": {name: row["shape"] for name, row in infrastructure.nodesets.items()},
         }
-        scheduler = self._wait("scheduler", spec, [last])
+        scheduler = self._wait("scheduler", spec, [nodesets])
         # Soperator creates the Service once the jail is populated, which may take longer than the address.
         login = self._wait(
             "login", {"type": settings.login.service}, [self._wait("available")], settings.timeouts.login
@@ -195,7 +193,7 @@ class Slurm(pulumi.ComponentResource):
 
     @cached_property
     def _people(self) -> People:
-        """Users and accounts, once there are login pods: before the checks, whose user has an account as well."""
+        """Users and accounts. They need login pods, and come before the checks, whose user has an account as well."""
         infrastructure = self._infrastructure
         return People(
             f"{self._name}-people",
@@ -207,15 +205,14 @@ class Slurm(pulumi.ComponentResource):
             opts=pulumi.ResourceOptions(parent=self, depends_on=[self._wait("available")]),
         )
 
-    def _after(self, word: str) -> Sequence[pulumi.Resource]:
+    def _after(self, condition: str) -> Sequence[pulumi.Resource]:
+        """Return the resources of a condition of `Release.after`."""
         infrastructure = self._infrastructure
-        if word == "nodes":
+        if condition == "nodes":
             return [infrastructure.nodes, infrastructure.volumes]
-        if word == "gpu":
+        if condition == "gpu":
             return [infrastructure.nodes, *infrastructure.operators.ready]
-        if word == "people":
-            return [self._people]
-        return [self._wait(word)]
+        return [self._people if condition == "people" else self._wait(condition)]
 
     def _installed(self, name: str) -> Sequence[pulumi.Resource]:
         return [self._charts.of[name]] if name in self._charts.of else []
@@ -227,7 +224,7 @@ class Slurm(pulumi.ComponentResource):
         after: Sequence[pulumi.Resource] | None = None,
         seconds: int | None = None,
     ) -> Wait:
-        """A wait for something of the cluster's, registered once."""
+        """Return the wait of a kind, which is registered once."""
         if kind not in self._waits:
             if after is None:
                 after = [self._wait("populated")] if kind == "available" else self._installed(CLUSTER)
@@ -243,68 +240,62 @@ class Slurm(pulumi.ComponentResource):
 
     def _secrets(self) -> Mapping[tuple[str, str], Mapping[str, pulumi.Input[str]]]:
         backups, config = self._infrastructure.backups, self._infrastructure.cloud.config
-        found: dict[tuple[str, str], Mapping[str, pulumi.Input[str]]] = {}
+        secrets: dict[tuple[str, str], Mapping[str, pulumi.Input[str]]] = {}
         if backups:
-            found[config.name, BACKUP_SECRET] = {
+            secrets[config.name, BACKUP_SECRET] = {
                 "aws-access-key-id": backups.key_id,
                 "aws-access-secret-key": backups.secret,
                 "backup-password": backups.password,
             }
         if alerts := monitoring_secrets(config):
             texts = {name.removeprefix("hpc:"): text for name, text in alerts.items()}
-            found[MONITORING_NAMESPACE, monitoring.SECRET] = texts
-        return found
+            secrets[MONITORING_NAMESPACE, monitoring.SECRET] = texts
+        return secrets
 
 
 def facts(infrastructure: Infrastructure) -> Facts:
-    """Return what the charts' values carry of the cloud."""
+    """Return the facts of the cloud for the charts' values."""
     backups = infrastructure.backups
-    own = infrastructure.admin.public_key_openssh.apply(str.strip)
+    stack_key = infrastructure.admin.public_key_openssh.apply(str.strip)
     return Facts(
-        root_keys=[own, *infrastructure.cloud.settings.login.root_keys],
+        root_keys=[stack_key, *infrastructure.cloud.settings.login.root_keys],
         allocation=infrastructure.address.allocation_id,
         backups={"name": backups.bucket, "endpoint": backups.endpoint} if backups else {},
     )
 
 
 def digest(releases: Sequence[Release]) -> pulumi.Output[str]:
-    """A hash of what the charts are given: whatever it changes has to come up again."""
+    """Return a hash of the releases; a change of it starts the waits again."""
     given = [{"name": release.name, "version": release.version, "values": dict(release.values)} for release in releases]
-    # Output.json_dumps would make an output of each of some thousand values, of which a few are outputs.
+    # Output.json_dumps would create an output for each of some thousand values, of which a few are outputs.
     outputs: list[pulumi.Output[Any]] = []
     json.dumps(given, sort_keys=True, default=outputs.append)
 
-    def hashed(known: Sequence[Any]) -> str:
-        rest = iter(known)
-        text = json.dumps(given, sort_keys=True, default=lambda _: next(rest))
+    def hash_of(known: Sequence[Any]) -> str:
+        values = iter(known)
+        text = json.dumps(given, sort_keys=True, default=lambda _: next(values))
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
-    return pulumi.Output.all(*outputs).apply(hashed)
-
-
-def _gpus(machine: MachineSpec) -> int:
-    return machine.gpu.count if machine.gpu else 0
+    return pulumi.Output.all(*outputs).apply(hash_of)
 
 
 def deploy(config: ClusterConfig, scripts: Tree) -> Deployment:
-    """Deploy a cluster; Soperator has prologs and epilogs of its own, so there are no `scripts`."""
+    """Deploy a cluster. `scripts` are not used: Soperator has prologs and epilogs of its own."""
     del scripts
-    monitoring_secrets(config)  # one that is missing stops the run before anything is registered
+    monitoring_secrets(config)  # a missing secret stops the run before anything is registered
     platform = NebiusPlatform(config.name, config)
     cloud, slurm = platform.infrastructure, platform.slurm
     kubernetes = cloud.cluster
-    sleeping = [name for nodeset in config.nodesets for name in elastic_names(config, nodeset)]
-    roles = ("node",)
-    elastic = {name: pod_of(name, roles).target(roles, config.name) for name in sleeping}
+    elastic = {name: ("node",) for nodeset in config.nodesets for name in elastic_names(config, nodeset)}
     return Deployment(
         login=LOGIN.name,
-        targets=targets(config),
+        targets=targets(config.name, {machine.name: machine.roles for machine in machines(config)}),
         config=slurm.ready.apply(lambda _: config_text(config)),
         outputs={
-            **({"elastic": elastic} if elastic else {}),
+            **({"elastic": targets(config.name, elastic)} if elastic else {}),
             "kubernetes": kubernetes.access,
-            "address": slurm.login.apply(lambda found: found["address"]),
-            "port": slurm.login.apply(lambda found: int(found["port"])),
+            "address": slurm.login.apply(lambda login: login["address"]),
+            "port": slurm.login.apply(lambda login: int(login["port"])),
             "ssh": slurm.login.apply(ssh_command),
             "kubeconfig": kubernetes.kubeconfig,
             "admin_key": cloud.admin.private_key_openssh,
@@ -314,26 +305,26 @@ def deploy(config: ClusterConfig, scripts: Tree) -> Deployment:
 
 
 class NebiusPlatform(pulumi.ComponentResource):
-    """A cluster on Nebius: Kubernetes with all that it needs around it, and Slurm in its pods."""
+    """A cluster on Nebius: Kubernetes with the resources that it needs, and Slurm in its pods."""
 
     infrastructure: Infrastructure
     slurm: Slurm
 
     def __init__(self, name: str, config: ClusterConfig, *, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("hpc:nebius:NebiusPlatform", name, {}, opts)
-        # Clusters that are up have both without a parent: nothing of theirs is replaced.
+        # Existing clusters have both without a parent. With the alias nothing of them is replaced.
         child = pulumi.ResourceOptions(parent=self, aliases=[pulumi.Alias(parent=pulumi.ROOT_STACK_RESOURCE)])
         self.infrastructure = Infrastructure(name, config, opts=child)
         self.slurm = Slurm(name, self.infrastructure, opts=child)
         self.register_outputs({"ready": self.slurm.ready})
 
 
-def targets(config: ClusterConfig) -> Mapping[str, Mapping[str, Any]]:
-    """Return how each pod of Slurm's is reached, by its name."""
-    return {spec.name: pod_of(spec.name, spec.roles).target(spec.roles, config.name) for spec in machines(config)}
+def targets(namespace: str, roles: Mapping[str, Sequence[str]]) -> dict[str, Mapping[str, Any]]:
+    """Return rows of the output `targets` for the pods of machines, whose `roles` are given by name."""
+    return {name: pod_of(name, its_roles).target(its_roles, namespace) for name, its_roles in roles.items()}
 
 
 def ssh_command(login: Mapping[str, Any]) -> str:
-    """The command that logs in as root, with a key of nebius.login.root_keys."""
+    """Return the command that logs in as root with a key of nebius.login.root_keys."""
     port = "" if login["port"] == 22 else f"-p {login['port']:.0f} "
     return f"ssh {port}root@{login['address']}"

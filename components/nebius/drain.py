@@ -1,7 +1,8 @@
-"""Waits for jobs before a change: drains nodes that leave or are recreated, and closes partitions that leave.
+"""Drains: nodes that leave or are recreated are drained, and partitions that leave are closed, before a change.
 
-Node groups and charts depend on these, so they are updated first. Nothing is waited for where nothing was before, and
-where the whole cluster is destroyed."""
+Node groups and charts depend on these resources, so they are updated first. Their creation and deletion do nothing:
+either there are no jobs yet, or the whole cluster is destroyed.
+"""
 
 import secrets
 from collections.abc import Callable, Mapping, Sequence
@@ -13,10 +14,7 @@ from cluster.platforms.nebius.names import CONTROLLER_POD
 from components.dynamic import Action, ActionProvider, report, without_traceback
 from components.nebius.kubectl import LOGIN, Kubectl, KubectlError
 from components.nebius.poll import Poll
-from components.nebius.waits import LEAVES, REMADE
-
-_SHOWN = 5
-_SHOWN_JOBS = 10
+from components.nebius.waits import LEAVES, RECREATED
 
 
 class DrainError(RuntimeError):
@@ -24,10 +22,7 @@ class DrainError(RuntimeError):
 
 
 class DrainProvider(ActionProvider):
-    """Drains nodes that are about to leave or to be recreated, and waits for the jobs there.
-
-    Nothing is done at a creation, when there are no nodes yet, and at a deletion: the whole cluster goes.
-    """
+    """Drains nodes that are about to leave or to be recreated, and waits for their jobs."""
 
     ID = "{access[context]}/drain"
     ACTED_ON = ("access", "nodesets")
@@ -39,7 +34,7 @@ class DrainProvider(ActionProvider):
 
 
 class Drain(Action, module="nebius", name="Drain"):
-    """The drain that a change of nodes waits for.
+    """The drain of nodes before a change of node groups.
 
     Inputs: `access`, `nodesets` (of each its `count`, `shape`, which differs when its nodes are recreated, and
     `static`, if it is elastic), `seconds` that jobs may take to end, `pace`.
@@ -49,16 +44,15 @@ class Drain(Action, module="nebius", name="Drain"):
 
 
 class PartitionsProvider(ActionProvider):
-    """Closes partitions that are about to be removed, and waits until no job is in them, as DrainProvider does."""
+    """Closes partitions that are about to be removed, and waits until no job is in them."""
 
     ID = "{access[context]}/partitions"
     ACTED_ON = ("access", "partitions")
 
     def act(self, news: Mapping[str, Any], olds: Mapping[str, Any] | None, /) -> None:
-        gone = [name for name in olds["partitions"] if name not in news["partitions"]] if olds else []
-        if olds and gone:
+        if olds and (removed := [name for name in olds["partitions"] if name not in news["partitions"]]):
             with without_traceback(DrainError), Kubectl(olds["access"]) as kubectl:
-                empty(kubectl, gone, seconds=news["seconds"], pace=news["pace"])
+                close(kubectl, removed, seconds=news["seconds"], pace=news["pace"])
 
 
 class Partitions(Action, module="nebius", name="Partitions"):
@@ -71,18 +65,18 @@ class Partitions(Action, module="nebius", name="Partitions"):
 
 
 def leaving(olds: Mapping[str, Any], news: Mapping[str, Any]) -> dict[str, str]:
-    """Nodes that have to be empty before the change, each with the reason. A pure function."""
-    found: dict[str, str] = {}
+    """Return the nodes that must have no jobs before the change, each with the reason of its drain. A pure function."""
+    reasons: dict[str, str] = {}
     for name, old in olds.items():
         new = news.get(name)
         kept = min(int(new["count"]), int(old["count"])) if new else 0
         if new and "static" in new and "static" not in old:
-            # Soperator keeps pods of the static nodes alone where a nodeset becomes elastic.
+            # If a nodeset becomes elastic, Soperator keeps the pods of its static nodes alone.
             kept = min(int(new["static"]), kept)
         if new and new["shape"] != old["shape"]:
-            found |= {f"{name}-{index}": REMADE for index in range(kept)}
-        found |= {f"{name}-{index}": LEAVES for index in range(kept, int(old["count"]))}
-    return found
+            reasons |= {f"{name}-{index}": RECREATED for index in range(kept)}
+        reasons |= {f"{name}-{index}": LEAVES for index in range(kept, int(old["count"]))}
+    return reasons
 
 
 _NODES_STAY = """\
@@ -98,18 +92,18 @@ Nothing was removed, and no new job is accepted there.
 
 
 def drain(kubectl: Kubectl, reasons: Mapping[str, str], *, seconds: float, pace: float) -> None:
-    """Let nothing new start on the nodes, and wait until no job is left there.
+    """Drain nodes, and wait until they have no jobs.
 
-    Raises DrainError after `seconds`: the nodes stay drained then, and the next `up` continues to wait.
+    Raises DrainError after `seconds`: the nodes stay drained, and the next `up` continues to wait.
     """
 
     def jobs() -> str:
-        # Without a pod that runs there is no job, and perhaps no Slurm to ask.
+        # Without a running pod there is no job, and Slurm may not answer.
         if not _running(kubectl) & reasons.keys():
             return ""
         nodes = [node for node in _nodes(kubectl) if node.name in reasons]
         for node in nodes:
-            # One that somebody has drained already keeps their reason.
+            # A node that somebody else has drained keeps its reason.
             if not node.drained:
                 words = (f"NodeName={node.name}", "State=DRAIN", f"Reason={reasons[node.name]}")
                 LOGIN.run(kubectl, "scontrol", "update", *words)
@@ -117,13 +111,13 @@ def drain(kubectl: Kubectl, reasons: Mapping[str, str], *, seconds: float, pace:
         return "; ".join(f"{job} on {node.name}" for node in nodes for job in node.busy)
 
     names = sorted(reasons)
-    _wait_for(jobs, "on", listing(names, _SHOWN), Poll(seconds, pace), f"{_NODES_STAY}{','.join(names)}")
+    _wait_until_none(jobs, "on", listing(names, 5), Poll(seconds, pace), f"{_NODES_STAY}{','.join(names)}")
 
 
-def empty(kubectl: Kubectl, names: Sequence[str], *, seconds: float, pace: float) -> None:
-    """Let nothing new into partitions, and wait until no job runs or waits there.
+def close(kubectl: Kubectl, names: Sequence[str], *, seconds: float, pace: float) -> None:
+    """Close partitions, and wait until no job runs or waits there.
 
-    Raises DrainError after `seconds`: the partitions take no jobs then, and the next `up` continues to wait.
+    Raises DrainError after `seconds`: the partitions take no jobs, and the next `up` continues to wait.
     """
     closed: list[str] = []
 
@@ -131,31 +125,31 @@ def empty(kubectl: Kubectl, names: Sequence[str], *, seconds: float, pace: float
         if CONTROLLER_POD not in _running(kubectl):
             return ""
         if not closed:
-            _close(kubectl, names)
+            _set_to_drain(kubectl, names)
             closed.extend(names)
         rows = LOGIN.run(kubectl, "squeue", "--noheader", "--all", "--format=%i %P").splitlines()
-        found = (row.split(None, 1) for row in rows if " " in row.strip())
-        # A job that waits may name several partitions.
-        mine = [job for job, partitions in found if set(partitions.strip().split(",")) & set(names)]
-        return listing(mine, _SHOWN_JOBS) if mine else ""
+        fields = (row.split(None, 1) for row in rows if " " in row.strip())
+        # A pending job may name several partitions.
+        affected = [job for job, partitions in fields if set(partitions.strip().split(",")) & set(names)]
+        return listing(affected, 10) if affected else ""
 
-    _wait_for(jobs, "in", ", ".join(names), Poll(seconds, pace), _PARTITIONS_STAY)
+    _wait_until_none(jobs, "in", ", ".join(names), Poll(seconds, pace), _PARTITIONS_STAY)
 
 
-def _wait_for(jobs: Callable[[], str], where: str, names: str, poll: Poll, ways_on: str) -> None:
-    """Wait until there are no jobs. Raises DrainError with those that are left, and the ways on."""
+def _wait_until_none(jobs: Callable[[], str], where: str, names: str, poll: Poll, todo: str) -> None:
+    """Wait until there are no jobs. Raises DrainError with the remaining jobs, and what to do."""
     while True:
         try:
             text = jobs()
         except KubectlError as error:
-            # Where Slurm can't be asked, its jobs may run: nothing is removed.
+            # While Slurm does not answer, jobs may run, so nothing is removed.
             text = f"Slurm does not answer: {error}"
         if not text:
             return
         if poll.left < 0:
             raise DrainError(
                 f"{names}: jobs are still there after {poll.seconds:.0f} s (slurm.drain_seconds), and would end:\n"
-                f"  {text}\n{ways_on}"
+                f"  {text}\n{todo}"
             )
         poll.pause(text, f"waiting for jobs {where} {names}, {poll.left:.0f} s at most: {text[:400]}")
 
@@ -170,11 +164,10 @@ def _nodes(kubectl: Kubectl) -> list[Node]:
     return [*parse_nodes(LOGIN.run(kubectl, *NODES.split()), jobs).values()]
 
 
-def _close(kubectl: Kubectl, names: Sequence[str]) -> None:
-    """Set partitions to DRAIN: jobs that are there go on and start, and no new one is accepted (scontrol(1))."""
+def _set_to_drain(kubectl: Kubectl, names: Sequence[str]) -> None:
+    """Set partitions to DRAIN: running and pending jobs go on, and no new job is accepted (scontrol(1))."""
     rows = LOGIN.run(kubectl, "scontrol", "--oneliner", "show", "partition").splitlines()
-    there = {row.partition(" ")[0].removeprefix("PartitionName=") for row in rows}
-    for name in names:
-        if name in there:
-            LOGIN.run(kubectl, "scontrol", "update", f"PartitionName={name}", "State=DRAIN")
-            report(f"closed partition {name}")
+    existing = {row.partition(" ")[0].removeprefix("PartitionName=") for row in rows}
+    for name in (name for name in names if name in existing):
+        LOGIN.run(kubectl, "scontrol", "update", f"PartitionName={name}", "State=DRAIN")
+        report(f"closed partition {name}")

@@ -1,4 +1,4 @@
-"""Resources on Nebius: subnet, file systems, Kubernetes, node groups, NVIDIA's operators, address, backups."""
+"""Resources on Nebius: subnet, address, file systems, backups, Kubernetes, node groups, GPU clusters, operators."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -15,13 +15,13 @@ from cluster.platforms.nebius.kubectl import PORTABLE_COMMAND, kubeconfig, serve
 from cluster.platforms.nebius.names import MONITORING_NAMESPACE
 from cluster.platforms.nebius.node_groups import NodeGroup, filesystems, node_groups, shape
 from cluster.platforms.nebius.releases import Facts, releases
-from cluster.platforms.nebius.section import backs_up, settings_of
+from cluster.platforms.nebius.section import Nebius, backs_up, settings_of
 from components.dynamic import Action, ActionProvider, given, without_traceback
 from components.nebius import waits
+from components.nebius.api import objects
 from components.nebius.api.client import NebiusError
 from components.nebius.chart_sources import ChartVersions, charts_of
 from components.nebius.drain import Drain, Partitions
-from components.nebius.node_groups import GpuClusters, NodeGroups, NodeGroupsArgs, Operators
 from components.nebius.preflight import Preflight
 from components.nebius.resource import Cloud, NebiusResource, shortened
 from components.nebius.teardown import Leftovers, Teardown
@@ -29,31 +29,27 @@ from components.nebius.waits import Wait
 
 
 class FirstSubnetProvider(ActionProvider):
-    """Finds a subnet once; the stack keeps its id, whatever subnets come later. Another project has others."""
+    """Looks up the project's first subnet once; the stack keeps its id, until the project is another one."""
 
     LEAVES_NOTHING = False
     PLACE = ("project",)
     ACTED_ON = ("endpoint",)
 
     def create(self, props: dict[str, Any]) -> CreateResult:
-        from components.nebius.api import objects
-
         with without_traceback(NebiusError):
             return CreateResult(objects.first_subnet(props["project"], props["endpoint"]), given(props))
 
     def read(self, id_: str, props: dict[str, Any]) -> ReadResult:
-        from components.nebius.api import objects
-
         with without_traceback(NebiusError):
-            there = objects.exists("Subnet", id_, props["endpoint"])
-        return ReadResult(id_ if there else "", given(props))
+            exists = objects.exists("Subnet", id_, props["endpoint"])
+        return ReadResult(id_ if exists else "", given(props))
 
     def delete(self, _id: str, _props: dict[str, Any]) -> None:
-        """Do nothing: the subnet was there before."""
+        """Do nothing: the stack did not create the subnet."""
 
 
 class FirstSubnet(Action, module="nebius", name="FirstSubnet"):
-    """A lookup; its id is the subnet's. Inputs: `project`, `endpoint`."""
+    """The lookup of a subnet, whose id it has. Inputs: `project`, `endpoint`."""
 
     PROVIDER = FirstSubnetProvider
 
@@ -72,7 +68,7 @@ class Network(pulumi.ComponentResource):
             subnet = cloud.resource(
                 "Subnet",
                 f"{name}-subnet",
-                # The network's own pools: private addresses that it has by default.
+                # The default private addresses of the network.
                 {"network_id": network.id, "ipv4_private_pools": {"use_network_pools": True}},
                 called=cloud.config.name,
                 opts=child,
@@ -81,18 +77,17 @@ class Network(pulumi.ComponentResource):
         elif settings.subnet:
             self.subnet_id = pulumi.Output.from_input(settings.subnet)
         else:
-            found = FirstSubnet(
+            self.subnet_id = FirstSubnet(
                 f"{name}-first",
                 project=settings.project,
                 endpoint=settings.endpoint,
                 opts=pulumi.ResourceOptions.merge(child, pulumi.ResourceOptions(depends_on=list(cloud.after))),
-            )
-            self.subnet_id = found.id
+            ).id
         self.register_outputs({"subnet_id": self.subnet_id})
 
 
 class LoginAddress(pulumi.ComponentResource):
-    """An address that stays while the Service is created again; none for a Service that is not public."""
+    """A public address that is kept while the Service is recreated; none for a Service that is not public."""
 
     allocation_id: pulumi.Output[str] | None = None
     address: pulumi.Output[str] | None = None
@@ -103,15 +98,15 @@ class LoginAddress(pulumi.ComponentResource):
         super().__init__("hpc:nebius:LoginAddress", name, {}, opts)
         login = cloud.settings.login
         if login.service == "LoadBalancer" and login.exposure == "public":
-            made = cloud.resource(
+            allocation = cloud.resource(
                 "Allocation",
                 f"{name}-allocation",
                 {"ipv4_public": {"cidr": "/32", "subnet_id": subnet_id}},
                 called=shortened(cloud.config.name, "static-ip"),
                 opts=pulumi.ResourceOptions(parent=self),
             )
-            self.allocation_id = made.id
-            self.address = made.status.apply(lambda status: status["details"]["allocated_cidr"].partition("/")[0])
+            self.allocation_id = allocation.id
+            self.address = allocation.status.apply(lambda status: status["details"]["allocated_cidr"].partition("/")[0])
         self.register_outputs({"address": self.address})
 
 
@@ -122,12 +117,12 @@ class Filesystems(pulumi.ComponentResource):
 
     def __init__(self, name: str, cloud: Cloud, *, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("hpc:nebius:Filesystems", name, {}, opts)
-        ids: dict[str, pulumi.Output[str]] = {}
+        self.ids = ids = dict[str, pulumi.Output[str]]()
         for tag, section in filesystems(cloud.settings).items():
             if section.spec is None:
                 ids[tag] = pulumi.Output.from_input(section.existing or "")
                 continue
-            made = cloud.resource(
+            ids[tag] = cloud.resource(
                 "Filesystem",
                 f"{name}-{tag}",
                 {
@@ -137,21 +132,15 @@ class Filesystems(pulumi.ComponentResource):
                 },
                 called=shortened(cloud.config.name, tag),
                 opts=pulumi.ResourceOptions(parent=self, retain_on_delete=cloud.config.deletion_protection),
-            )
-            ids[tag] = made.id
-        self.ids = ids
+            ).id
         self.register_outputs({"ids": ids})
 
 
-ROLE = "storage.object-editor"
-"""The service account's role for the bucket; it has no other."""
-
-
 class Backups(pulumi.ComponentResource):
-    """The bucket, the service account in a group of its own, and its access key."""
+    """The bucket of backups, a service account in a group of its own, and its access key."""
 
     bucket: pulumi.Output[str]
-    """The bucket's name, once it and the permission are there."""
+    """The bucket's name, known once the account may write to it."""
     endpoint: pulumi.Output[str]
     """URL of the object storage."""
     key_id: pulumi.Output[str]
@@ -162,16 +151,15 @@ class Backups(pulumi.ComponentResource):
     def __init__(self, name: str, cloud: Cloud, *, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("hpc:nebius:Backups", name, {}, opts)
         child = pulumi.ResourceOptions(parent=self)
-        kept = cloud.config.deletion_protection
-        # Names of buckets are unique among all customers of a region; and a bucket that stayed after a destroy must not
-        # be in the way of the next stack. A group of the project takes no right at the tenant.
+        # Names of buckets are unique among all customers of a region, and a bucket that a destroy keeps must not have
+        # the name of the next stack's. A group of the project needs no right at the tenant.
         called = cloud.owner.apply(lambda owner: shortened(cloud.config.name, f"backups-{owner[:8]}"))
         bucket = cloud.resource(
             "Bucket",
             f"{name}-bucket",
             {"versioning_policy": "DISABLED"},
             called=called,
-            opts=pulumi.ResourceOptions(parent=self, retain_on_delete=kept),
+            opts=pulumi.ResourceOptions(parent=self, retain_on_delete=cloud.config.deletion_protection),
         )
         account = cloud.resource(
             "ServiceAccount",
@@ -185,7 +173,11 @@ class Backups(pulumi.ComponentResource):
             "GroupMembership", f"{name}-membership", {"member_id": account.id}, parent_id=group.id, opts=child
         )
         permit = cloud.resource(
-            "AccessPermit", f"{name}-permit", {"resource_id": bucket.id, "role": ROLE}, parent_id=group.id, opts=child
+            "AccessPermit",
+            f"{name}-permit",
+            {"resource_id": bucket.id, "role": "storage.object-editor"},
+            parent_id=group.id,
+            opts=child,
         )
         key = cloud.resource(
             "AccessKey",
@@ -194,7 +186,7 @@ class Backups(pulumi.ComponentResource):
             called=called,
             opts=pulumi.ResourceOptions.merge(child, pulumi.ResourceOptions(depends_on=[member, permit])),
         )
-        self.bucket = pulumi.Output.all(called, key.id).apply(lambda found: found[0])
+        self.bucket = pulumi.Output.all(called, key.id).apply(lambda known: known[0])
         self.endpoint = bucket.status.apply(lambda status: f"https://{status['domain_name']}:443")
         self.key_id = key.status.apply(lambda status: status["aws_access_key_id"])
         self.secret = pulumi.Output.secret(key.secret.apply(lambda secret: secret or ""))
@@ -209,7 +201,8 @@ class KubernetesCluster(pulumi.ComponentResource):
     access: pulumi.Output[dict[str, Any]]
     """`server`, `certificate_authority`, `command`, `context`, `namespace`: the stack's output `kubernetes`.
 
-    The command prints a credential when kubectl or Helm asks for one; there is no token in it. None is this program."""
+    The command prints a credential when kubectl or Helm asks for one, so no token is stored; if it is empty, this
+    program is the command."""
     kubeconfig: pulumi.Output[str]
 
     def __init__(
@@ -235,13 +228,13 @@ class KubernetesCluster(pulumi.ComponentResource):
             lambda status: access(status, cloud.config.name, list(settings.token_command))
         )
         self.kubeconfig = self.access.apply(
-            lambda found: kubeconfig(**(found | {"command": found["command"] or PORTABLE_COMMAND}))
+            lambda access: kubeconfig(**(access | {"command": access["command"] or PORTABLE_COMMAND}))
         )
         self.register_outputs({"id": self.resource.id})
 
 
 def access(status: Mapping[str, Any], name: str, command: list[str]) -> dict[str, Any]:
-    """Return how a cluster is reached, from the status of its resource."""
+    """Return the output `access` of a cluster, from the status of its resource."""
     plane = status["control_plane"]
     return {
         "server": server_url(plane["endpoints"]["public_endpoint"]),
@@ -252,8 +245,186 @@ def access(status: Mapping[str, Any], name: str, command: list[str]) -> dict[str
     }
 
 
+class NodeGroups(pulumi.ComponentResource):
+    """The node groups of a cluster, by name."""
+
+    of: Mapping[str, NebiusResource]
+
+    def __init__(
+        self,
+        name: str,
+        cloud: Cloud,
+        groups: Sequence[NodeGroup],
+        *,
+        cluster_id: pulumi.Input[str],
+        subnet_id: pulumi.Input[str],
+        filesystems: Mapping[str, pulumi.Input[str]],
+        gpu_clusters: Mapping[str, pulumi.Input[str]],
+        after: Sequence[pulumi.Resource],
+        opts: pulumi.ResourceOptions | None = None,
+    ) -> None:
+        """`filesystems`: ids by mount tag. `gpu_clusters`: ids by nodeset. `after`: what each change of a group waits
+        for."""
+        super().__init__("hpc:nebius:NodeGroups", name, {}, opts)
+        self.of = {
+            group.name: cloud.resource(
+                "NodeGroup",
+                f"{name}-{group.name}",
+                node_group_spec(group, cloud.settings, subnet_id, filesystems, gpu_clusters),
+                called=group.name,
+                parent_id=cluster_id,
+                opts=pulumi.ResourceOptions(parent=self, depends_on=list(after)),
+            )
+            for group in groups
+        }
+        self.register_outputs({"ids": {group: resource.id for group, resource in self.of.items()}})
+
+
+def node_group_spec(
+    group: NodeGroup,
+    settings: Nebius,
+    subnet_id: pulumi.Input[str],
+    filesystems: Mapping[str, pulumi.Input[str]],
+    gpu_clusters: Mapping[str, pulumi.Input[str]],
+) -> dict[str, Any]:
+    """Return the spec of a group in Nebius's API (mk8s.v1, NodeGroupSpec).
+
+    The strategy is always complete, because Nebius's defaults changed in 2026.
+    """
+    login = settings.login
+    # A NodePort is reached at the address of its node.
+    public = group.role == "login" and login.service == "NodePort" and login.exposure == "public"
+    template: dict[str, Any] = {
+        "metadata": {"labels": dict(group.labels)},
+        "taints": [{"key": key, "value": value, "effect": "NO_SCHEDULE"} for key, value in group.taints.items()],
+        "resources": {"platform": group.platform, "preset": group.preset},
+        "boot_disk": {"type": "NETWORK_SSD", "size_gibibytes": group.disk_gib, "block_size_bytes": 4096},
+        "os": group.os,
+        "network_interfaces": [{"subnet_id": subnet_id, **({"public_ip_address": {}} if public else {})}],
+        "filesystems": [
+            {"attach_mode": "READ_WRITE", "mount_tag": tag, "existing_filesystem": {"id": filesystems[tag]}}
+            for tag in group.tags
+        ],
+    }
+    if group.in_gpu_cluster:
+        template["gpu_cluster"] = {"id": gpu_clusters[group.nodeset]}
+    if group.drivers_preset:
+        template["gpu_settings"] = {"drivers_preset": group.drivers_preset}
+    if group.preemptible:
+        template["preemptible"] = {}
+    if group.policy != "AUTO":
+        named = {"reservation_ids": [group.reservation]} if group.reservation else {}
+        template["reservation_policy"] = {"policy": group.policy, **named}
+    if group.max_pods is not None:
+        template["max_pods"] = group.max_pods
+    size = (
+        {"autoscaling": {"min_node_count": group.between[0], "max_node_count": group.between[1]}}
+        if group.between
+        else {"fixed_node_count": group.count}
+    )
+    return {
+        "version": settings.kubernetes.version,
+        **size,
+        "strategy": {
+            "max_unavailable": {"count": group.unavailable},
+            # Surge nodes would count against the quota.
+            "max_surge": {"count": 0},
+            # Time for a node's pods to end, which a PodDisruptionBudget may prevent.
+            "drain_timeout": "600s",
+        },
+        **({"auto_repair": {"conditions": [_repair(*repair) for repair in group.repairs]}} if group.repairs else {}),
+        "template": template,
+    }
+
+
+def _repair(condition: str, status: str, seconds: int | None) -> dict[str, Any]:
+    limit = {"disabled": True} if seconds is None else {"timeout": f"{seconds}s"}
+    return {"type": condition, "status": status, **limit}
+
+
+class GpuClusters(pulumi.ComponentResource):
+    """A GPU cluster for each fabric that nodesets name, and the existing ones that they name."""
+
+    of: Mapping[str, pulumi.Output[str]]
+    """Id of the GPU cluster of each nodeset that has one."""
+
+    def __init__(self, name: str, cloud: Cloud, *, opts: pulumi.ResourceOptions | None = None) -> None:
+        super().__init__("hpc:nebius:GpuClusters", name, {}, opts)
+        infinibands = {
+            nodeset: workers.infiniband
+            for nodeset, workers in cloud.settings.workers.items()
+            if workers.infiniband is not None and nodeset in cloud.config.nodesets
+        }
+        ids = {
+            fabric: cloud.resource(
+                "GpuCluster",
+                f"{name}-{fabric}",
+                {"infiniband_fabric": fabric},
+                called=shortened(cloud.config.name, fabric),
+                opts=pulumi.ResourceOptions(parent=self),
+            ).id
+            for fabric in dict.fromkeys(infiniband.fabric for infiniband in infinibands.values() if infiniband.fabric)
+        }
+        self.of = {
+            nodeset: ids[infiniband.fabric]
+            if infiniband.fabric
+            else pulumi.Output.from_input(infiniband.existing or "")
+            for nodeset, infiniband in infinibands.items()
+        }
+        self.register_outputs({"ids": self.of})
+
+
+NETWORK_OPERATOR = {"operator.resources.limits.cpu": "500m", "operator.resources.limits.memory": "1280Mi"}
+"""Resource limits of the network operator: on larger clusters its defaults end in OOM (nebius-solutions-library)."""
+
+
+class Operators(pulumi.ComponentResource):
+    """The network operator and the GPU operator, which install drivers; node images with drivers need neither.
+
+    Source: main.tf of nebius-solutions-library, soperator/installations/example (use_preinstalled_gpu_drivers).
+    """
+
+    ready: Sequence[pulumi.Resource] = ()
+
+    def __init__(
+        self,
+        name: str,
+        cloud: Cloud,
+        cluster_id: pulumi.Input[str],
+        *,
+        gpus: bool,
+        after: Sequence[pulumi.Resource],
+        opts: pulumi.ResourceOptions | None = None,
+    ) -> None:
+        """`gpus`: whether any node has GPUs; without GPUs there is no operator."""
+        super().__init__("hpc:nebius:Operators", name, {}, opts)
+        gpu = cloud.settings.gpu
+        driver = {
+            "driver.version": gpu.driver_version,
+            "dcgmExporter.enabled": "true",
+            "dcgmExporter.serviceMonitor.enabled": "false",
+            "mig.strategy": "none",
+        }
+        operators = {"network-operator": NETWORK_OPERATOR, "gpu-operator": driver}
+        for application, values in operators.items() if gpus and gpu.driver == "operator" else ():
+            release = cloud.resource(
+                "K8sRelease",
+                f"{name}-{application}",
+                {
+                    "cluster_id": cluster_id,
+                    "product_slug": f"nebius/nvidia-{application}",
+                    "namespace": application,
+                    "application_name": application,
+                    "set": values,
+                },
+                opts=pulumi.ResourceOptions(parent=self, depends_on=[*(self.ready or after)]),
+            )
+            self.ready = (*self.ready, release)
+        self.register_outputs({})
+
+
 class Infrastructure(pulumi.ComponentResource):
-    """A Kubernetes cluster that Soperator can be installed in, with all that it needs around it."""
+    """A Kubernetes cluster in which Soperator can be installed, with the resources that it needs."""
 
     cloud: Cloud
     admin: tls.PrivateKey
@@ -262,16 +433,16 @@ class Infrastructure(pulumi.ComponentResource):
     cluster: KubernetesCluster
     groups: Sequence[NodeGroup]
     nodesets: Mapping[str, Mapping[str, object]]
-    """`count` of each nodeset, `shape`, a hash of what its nodes are made of (another one recreates them), and
-    `static`, if it is elastic."""
+    """`count` of each nodeset, `shape`, a hash that changes when its nodes are recreated, and `static`, if it is
+    elastic."""
     address: LoginAddress
     backups: Backups | None = None
     api: Wait
-    """The API server answers."""
+    """The wait for the API server."""
     nodes: Wait
-    """Nodes are Ready and advertise their GPUs."""
+    """The wait for nodes that are Ready and advertise their GPUs."""
     volumes: Teardown
-    """Is deleted after all charts and before all nodes."""
+    """The teardown of volumes, which is deleted after all charts and before all nodes."""
     operators: Operators
 
     def __init__(self, name: str, config: ClusterConfig, *, opts: pulumi.ResourceOptions | None = None) -> None:
@@ -281,14 +452,15 @@ class Infrastructure(pulumi.ComponentResource):
         self.admin = tls.PrivateKey(f"{name}-admin", algorithm="ED25519", opts=self._child)
         owner = random.RandomId(f"{name}-owner", byte_length=8, opts=self._child)
         self.cloud = Cloud(config=config, settings=settings, owner=owner.hex)
-        # Before anything is created; what the cloud will know makes no other chart.
+        # The checks come before all other resources, so they see the charts without facts of the cloud, which only
+        # change values.
         planned = releases(
             config, Facts(root_keys=(), backups={"name": "", "endpoint": ""} if backs_up(settings) else {})
         )
-        # Charts of a rehearsal take any value.
+        # Stand-ins of charts in a rehearsal accept any value.
         rows = charts_of(planned, {} if settings.endpoint else settings.values)
         charts = ChartVersions(f"{name}-chart-versions", charts=rows, opts=self._child)
-        asked = Preflight(
+        preflight = Preflight(
             f"{name}-preflight",
             tenant=settings.tenant,
             project=settings.project,
@@ -298,7 +470,7 @@ class Infrastructure(pulumi.ComponentResource):
             endpoint=settings.endpoint,
             opts=self._child,
         )
-        self.cloud = replace(self.cloud, after=[asked, charts, self._leftovers()])
+        self.cloud = replace(self.cloud, after=[preflight, charts, self._leftovers()])
         subnet = Network(f"{name}-network", self.cloud, opts=self._child).subnet_id
         self.filesystems = Filesystems(f"{name}-fs", self.cloud, opts=self._child)
         self.address = LoginAddress(f"{name}-login", self.cloud, subnet, opts=self._child)
@@ -317,38 +489,36 @@ class Infrastructure(pulumi.ComponentResource):
         limits = {"access": self.cluster.access, "seconds": config.slurm.drain_seconds, "pace": self.cloud.pace}
         drain = Drain(f"{name}-drain", nodesets=self.nodesets, **limits, opts=self._child)
         partitions = Partitions(f"{name}-partitions", partitions=list(config.partitions), **limits, opts=self._child)
-        made = NodeGroups(
+        groups = NodeGroups(
             f"{name}-nodes",
-            NodeGroupsArgs(
-                cloud=self.cloud,
-                groups=self.groups,
-                cluster_id=self.cluster.resource.id,
-                subnet_id=subnet,
-                filesystems=self.filesystems.ids,
-                gpu_clusters=gpu_clusters.of,
-                after=[drain, partitions],
-            ),
+            self.cloud,
+            self.groups,
+            cluster_id=self.cluster.resource.id,
+            subnet_id=subnet,
+            filesystems=self.filesystems.ids,
+            gpu_clusters=gpu_clusters.of,
+            after=[drain, partitions],
             opts=self._child,
-        )
+        ).of
         self.operators = Operators(
             f"{name}-nvidia",
             self.cloud,
             self.cluster.resource.id,
             gpus=any(group.gpus for group in self.groups),
-            after=[self.api, *made.of.values()],
+            after=[self.api, *groups.values()],
             opts=self._child,
         )
-        self.volumes = self.teardown("volumes", [self.api, *made.of.values(), *self.operators.ready])
+        self.volumes = self.teardown("volumes", [self.api, *groups.values(), *self.operators.ready])
         rows = [
             {
                 "name": group.name,
-                "id": made.of[group.name].id,
+                "id": groups[group.name].id,
                 "count": request.initial_count(group),
                 "gpus": group.gpus,
             }
             for group in self.groups
         ]
-        # Nodes that were recreated are waited for again.
+        # With the shapes, so that recreated nodes are waited for again.
         shapes = {nodeset: row["shape"] for nodeset, row in self.nodesets.items()}
         self.nodes = self.wait("nodes", {"groups": rows, "shapes": shapes}, after=[self.api, self.volumes])
         if backs_up(settings):
@@ -365,7 +535,7 @@ class Infrastructure(pulumi.ComponentResource):
         seconds: int | None = None,
         parent: pulumi.Resource | None = None,
     ) -> Wait:
-        """A wait for a kind of `waits.KINDS`; done again when `spec` or `changed` differ."""
+        """Register a wait of `waits.KINDS`, which is repeated when `spec` or `changed` differ."""
         return Wait(
             f"{self._name}-wait-{kind}",
             kind=kind,
@@ -378,7 +548,7 @@ class Infrastructure(pulumi.ComponentResource):
         )
 
     def teardown(self, stage: str, after: Sequence[pulumi.Resource], parent: pulumi.Resource | None = None) -> Teardown:
-        """Return what is deleted before all of `after`."""
+        """Register the teardown of a stage, which is deleted before all of `after`."""
         return Teardown(
             f"{self._name}-teardown-{stage}",
             stage=stage,

@@ -1,4 +1,4 @@
-"""kubectl of PATH for one cluster, with a kubeconfig that no other process finds; and programs in pods."""
+"""kubectl for one cluster, with a kubeconfig that no other process can read; and programs in pods."""
 
 import json
 import os
@@ -14,9 +14,9 @@ from cluster.platforms.nebius.names import JAIL_PATH, LOGIN_POD, ROOT_PATH
 REQUEST_SECONDS = 30
 """Seconds for one request to the API server."""
 _TAIL = 12
-"""Lines of kubectl's output that an error has."""
+"""Lines of kubectl's output in an error."""
 _EVENTS = 5
-"""Number of events of an object that are shown."""
+"""Number of an object's events that an error shows."""
 
 
 class KubectlError(RuntimeError):
@@ -40,7 +40,7 @@ class Kubectl:
             access["context"],
             self.namespace,
         )
-        # In memory where the system can, so that a killed process leaves no file.
+        # In memory if the system supports it, so that a killed process leaves no file.
         self._memory = os.memfd_create("kubeconfig") if hasattr(os, "memfd_create") else None
         self._file = None if self._memory is not None else tempfile.NamedTemporaryFile("w", prefix="kubeconfig-")  # noqa: SIM115
         if self._memory is not None:
@@ -61,7 +61,7 @@ class Kubectl:
     def run(
         self, *arguments: str, stdin: str | None = None, seconds: float = REQUEST_SECONDS, all_output: bool = False
     ) -> str:
-        """Run kubectl; its standard output. Raises KubectlError with the end of what it printed."""
+        """Run kubectl and return its standard output. Raises KubectlError with the end of its output."""
         path = f"/dev/fd/{self._memory}" if self._file is None else self._file.name
         command = ["kubectl", f"--kubeconfig={path}", *arguments]
         shown = " ".join(["kubectl", *arguments[:6]])
@@ -89,13 +89,13 @@ class Kubectl:
         return done.stdout
 
     def json(self, *arguments: str, seconds: float = REQUEST_SECONDS) -> Any:  # noqa: ANN401 - any JSON value
-        """Return what `kubectl ... --output=json` prints."""
+        """Return the output of `kubectl ... --output=json`."""
         return json.loads(
             self.run(*arguments, "--output=json", f"--request-timeout={seconds:.0f}s", seconds=seconds + 5)
         )
 
     def items(self, kind: str, *arguments: str) -> list[dict[str, Any]]:
-        """Objects of a kind; none where the API server does not know the kind."""
+        """Return the objects of a kind; none if the API server has no such kind."""
         try:
             return self.json("get", kind, *arguments)["items"]
         except KubectlError as error:
@@ -104,21 +104,21 @@ class Kubectl:
             raise
 
     def object(self, kind: str, name: str, *arguments: str) -> dict[str, Any] | None:
-        """Read an object; None where there is none of that name."""
+        """Return an object; None if there is none of that name."""
         output = ("--ignore-not-found", "--output=json", f"--request-timeout={REQUEST_SECONDS}s")
-        found = self.run("get", kind, name, *arguments, *output, seconds=REQUEST_SECONDS + 5)
-        return json.loads(found) if found.strip() else None
+        text = self.run("get", kind, name, *arguments, *output, seconds=REQUEST_SECONDS + 5)
+        return json.loads(text) if text.strip() else None
 
     def execute(
         self, pod: str, container: str, command: Sequence[str], *, stdin: str | None = None, seconds: float = 60
     ) -> str:
-        """Output of a command in a container of a pod in the cluster's namespace."""
+        """Run a command in a container of a pod in the cluster's namespace, and return its output."""
         interactive = ["--stdin"] if stdin is not None else []
         where = [f"--namespace={self.namespace}", pod, f"--container={container}", "--"]
         return self.run("exec", *interactive, *where, *command, stdin=stdin, seconds=seconds, all_output=True)
 
     def events(self, kind: str, name: str, *arguments: str) -> list[str]:
-        """The last events of an object, oldest first: reason and message."""
+        """Return reason and message of the last events of an object, oldest first."""
         try:
             return last_lines(self.items("events", selector(kind, name), *arguments), _EVENTS)
         except KubectlError:
@@ -127,24 +127,24 @@ class Kubectl:
 
 @dataclass(frozen=True, kw_only=True)
 class Pod:
-    """A pod that programs run in."""
+    """A pod in which this program runs commands."""
 
     name: str
     container: str
     jail: str = JAIL_PATH
-    """Folder that is the root of what runs there; empty for the container's own."""
+    """Folder that is the root of the commands; empty for the container's own."""
 
     def run(self, kubectl: Kubectl, *command: str, stdin: str | None = None, seconds: float = 60) -> str:
-        """Output of a command. Raises KubectlError with the end of what it printed."""
+        """Run a command and return its output. Raises KubectlError with the end of its output."""
         return kubectl.execute(self.name, self.container, self.rooted(command), stdin=stdin, seconds=seconds)
 
     def rooted(self, command: Sequence[str]) -> list[str]:
-        """The command, in the jail, with the environment that root has there and not the container's."""
+        """Return the words that run a command in the jail, with root's environment in place of the container's."""
         jail = ["chroot", self.jail] if self.jail else []
         return [*jail, "env", "-i", "HOME=/root", f"PATH={ROOT_PATH}", *command]
 
     def target(self, roles: Sequence[str], namespace: str) -> Mapping[str, object]:
-        """The row of the output `targets`."""
+        """Return the row of the output `targets`."""
         return {
             "method": "kubectl",
             "roles": list(roles),
@@ -156,11 +156,11 @@ class Pod:
 
 
 LOGIN = Pod(name=LOGIN_POD, container="sshd")
-"""The container where accounts are created and Slurm's commands run: it has them, and the jail."""
+"""The container in which accounts are created and Slurm's commands run: it has the jail and Slurm's programs."""
 
 
 def pod_of(name: str, roles: Sequence[str]) -> Pod:
-    """The pod of a machine of the roster."""
+    """Return the pod of a machine of the roster."""
     if "controller" in roles:
         return Pod(name=name, container="slurmctld", jail="")
     return Pod(name=name, container="sshd" if "login" in roles else "slurmd")

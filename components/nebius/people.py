@@ -1,4 +1,4 @@
-"""Users and accounts of a cluster: a program that creates them in the jail, and the resource that runs it there."""
+"""Users and accounts of a cluster: the resource that runs a program in the jail, which creates them."""
 
 import hashlib
 import json
@@ -18,28 +18,28 @@ from components.slurm import payload
 
 _FOLDER = Path(__file__).parents[2] / "scripts" / "nebius"
 _PROGRAMS = ("people.py", "key_pair.py")
-_NEEDED = ("interface.py", "accounting/", "containers/", "jobs/", "rights/", "slurm/", "system/")
+_MODULES = ("interface.py", "accounting/", "containers/", "jobs/", "rights/", "slurm/", "system/")
 """Modules of the node set-up that people.py imports."""
 COMMAND = tuple(payload.run_sent(_PROGRAMS[0]))
 """The command that runs people.py in the login pod."""
 
 
 def program_hash() -> str:
-    """A hash of the program and of the modules that it imports."""
+    """Return a hash of the program and of the modules that it imports."""
     return hashlib.sha256(json.dumps(files(), sort_keys=True).encode()).hexdigest()[:16]
 
 
 @cache
 def files() -> Mapping[str, str]:
-    """Source of the program and of the modules that it imports, by path."""
+    """Return the source of the program and of the modules that it imports, by path."""
     modules = {
-        name: text for name, text in payload.setup_files().items() if name.startswith(_NEEDED) and name.endswith(".py")
+        name: text for name, text in payload.setup_files().items() if name.startswith(_MODULES) and name.endswith(".py")
     }
     return {**modules, **{name: (_FOLDER / name).read_text() for name in _PROGRAMS}}
 
 
 def people(config: ClusterConfig) -> dict[str, Any]:
-    """Input of the program: users, groups, their accounts and QOS in Slurm's database, and env.sh of their jobs."""
+    """Return the input of the program: users, groups, accounts, QOS, and the lines of env.sh of jobs."""
     return {
         "users": payload.users(config),
         "groups": payload.groups(config),
@@ -50,9 +50,9 @@ def people(config: ClusterConfig) -> dict[str, Any]:
 
 
 SECONDS = 600
-"""Time for a login pod to answer, and the program to end."""
+"""Deadline for a login pod to answer, and for the program to end."""
 RUN_SECONDS = 300
-"""Time for one run: sacctmgr takes half a second a command."""
+"""Timeout of one run: sacctmgr takes half a second for each command."""
 
 
 class PeopleError(RuntimeError):
@@ -60,9 +60,9 @@ class PeopleError(RuntimeError):
 
 
 class PeopleProvider(ActionProvider):
-    """Runs a program in a login pod that changes what differs. The next run completes an interrupted one.
+    """Runs a program in a login pod, which changes what differs. The next run completes an interrupted one.
 
-    A deletion does nothing: users are in the jail, which is deleted with the cluster, or kept as it is.
+    A deletion does nothing: users are in the jail, which is deleted with the cluster, or kept.
     """
 
     ID = "{access[context]}/people"
@@ -70,31 +70,27 @@ class PeopleProvider(ActionProvider):
 
     def act(self, news: Mapping[str, Any], _olds: Mapping[str, Any] | None, /) -> None:
         """Create users and accounts; remove those that the stack file no longer names."""
+        text = json.dumps({"files": dict(files()), "payload": whole(news["people"])})
         with without_traceback(PeopleError), Kubectl(news["access"]) as kubectl:
-            _converge(kubectl, news)
+            lines = [line for line in _run(kubectl, text, news["pace"]).splitlines() if line.strip()]
+            for line in lines[:-1]:
+                report(line)
+            if error := json.loads(lines[-1]).get("error") if lines else "the program printed nothing":
+                raise PeopleError(f"users and accounts: {error}")
 
 
 class People(Action, module="nebius", name="People"):
     """Users, groups, accounts and QOS of a cluster.
 
-    Inputs: `access`, `people` (what the program takes), `program` (its hash), `pace`, and `after`, which changes when
-    the jail is another.
+    Inputs: `access`, `people` (the program's input), `program` (its hash), `pace`, and `after`, which changes with the
+    jail.
     """
 
     PROVIDER = PeopleProvider
 
 
-def _converge(kubectl: Kubectl, props: Mapping[str, Any]) -> None:
-    output = _run(kubectl, json.dumps({"files": dict(files()), "payload": whole(props["people"])}), props["pace"])
-    lines = [line for line in output.splitlines() if line.strip()]
-    for line in lines[:-1]:
-        report(line)
-    if error := json.loads(lines[-1]).get("error") if lines else "the program printed nothing":
-        raise PeopleError(f"users and accounts: {error}")
-
-
 def _run(kubectl: Kubectl, text: str, pace: float) -> str:
-    """Run the program; its output. If the pod is not there, or the connection ends, it retries until SECONDS."""
+    """Run the program and return its output; retry until SECONDS if the pod does not run or the connection ends."""
     poll = Poll(SECONDS, pace)
     while True:
         try:

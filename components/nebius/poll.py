@@ -4,10 +4,12 @@ import time
 
 from components.dynamic import report
 
+PACE = 5.0
+"""Seconds between two polls of an object of Nebius's API."""
 REPEAT_SECONDS = 60
 """Seconds after which an unchanged state is reported again."""
 _SLOWEST = 5.0
-"""Seconds between two attempts at most, where `pace` is less."""
+"""The most seconds between two attempts, if `pace` is less."""
 
 
 class Poll:
@@ -16,11 +18,11 @@ class Poll:
     def __init__(self, seconds: float, pace: float) -> None:
         self.seconds, self.pace = seconds, pace
         self._start = time.monotonic()
-        self._shown, self._again = "", 0.0
+        self._reported, self._repeat_at = "", 0.0
 
     @property
     def passed(self) -> float:
-        """Seconds since it began."""
+        """Seconds since the start of the wait."""
         return time.monotonic() - self._start
 
     @property
@@ -29,10 +31,10 @@ class Poll:
         return self.seconds - self.passed
 
     def pause(self, state: str = "", line: str = "") -> None:
-        """Sleep until the next attempt. Reports `line` first, if `state` has changed or was reported a minute ago."""
+        """Report `line`, if `state` has changed or was reported a minute ago, and sleep until the next attempt."""
         now = time.monotonic()
-        if line and (state != self._shown or now > self._again):
-            self._shown, self._again = state, now + REPEAT_SECONDS
+        if line and (state != self._reported or now > self._repeat_at):
+            self._reported, self._repeat_at = state, now + REPEAT_SECONDS
             report(line)
         # Each attempt is a process of kubectl: where the first ones follow each other closely, later ones do not.
         time.sleep(min(max(self.pace, min(self.passed / 10, _SLOWEST)), max(self.left, 0.01)))

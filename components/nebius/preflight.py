@@ -1,41 +1,43 @@
-"""Checks before the first resource is created: programs, a credential, Nebius's versions, quotas and room.
+"""Checks before the first resource is created: programs, a credential, Nebius's versions, quotas and capacity.
 
-A cluster whose version is refused, whose quota is full, or that nobody can talk to would be found half an hour and some
-paid resources later.
+Without them `up` would find a refused version, a full quota or a missing program half an hour and some paid resources
+later.
 """
 
 import json
 import os
 import shutil
 import subprocess
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from cluster.platforms.nebius.kubectl import EXEC_API, INSTALL_KUBECTL, credential_command
 from components.dynamic import Action, ActionProvider, report, without_traceback
+from components.nebius.api import client, objects
 from components.nebius.api.client import MORE_QUOTA, NebiusError, nebius_error
 
 CREDENTIAL_SECONDS = 120
-"""Time for the credential command, which may open a browser."""
+"""Timeout of the credential command, which may open a browser."""
 FATAL = frozenset({"UNAUTHENTICATED", ""})
-"""Errors that every later call would end with too. After all others the answer is not known, and a run goes on."""
+"""Codes of errors that every further call would return as well. After other errors a check is left out."""
 _TIB = 1 << 40
 
 
 class PreflightProvider(ActionProvider):
-    """Asks, and changes nothing."""
+    """Compares what the stack requests with what Nebius offers, and changes nothing."""
 
     ID = "{project}/preflight"
     ACTED_ON = ("request",)
 
     def act(self, news: Mapping[str, Any], olds: Mapping[str, Any] | None, /) -> None:
-        """Ask for everything, or for what is new or more than before. Fails with all that is missing."""
+        """Check the whole request, or what is new or more than before. Raises NebiusError with all that is missing."""
         with without_traceback(NebiusError):
             _check(news, olds["request"] if olds else {})
 
 
 class Preflight(Action, module="nebius", name="Preflight"):
-    """Everything else waits for it.
+    """The checks that every other resource waits for.
 
     Inputs: `tenant`, `project`, `region`, `request` (of cluster.platforms.nebius.request), `command` (the credential
     command), `endpoint`.
@@ -45,9 +47,7 @@ class Preflight(Action, module="nebius", name="Preflight"):
 
 
 def _check(props: Mapping[str, Any], before: Mapping[str, Any]) -> None:
-    """Raises NebiusError with every reason why the stack can't be brought up."""
-    from components.nebius.api import client
-
+    """Raise NebiusError with every reason why the stack can't be brought up."""
     client.sdk(props["endpoint"])
     versions = list(_versions(props, before))
     reasons = [
@@ -56,20 +56,21 @@ def _check(props: Mapping[str, Any], before: Mapping[str, Any]) -> None:
         *_quotas(props, before),
     ]
     if reasons:
-        todo = "correct each of these, then run `up` again; nothing was created"
-        raise nebius_error("start", reasons, todo if not before else "correct each of these, then run `up` again")
-    _room(props, before)
+        todo = f"correct each of these, then run `up` again{'' if before else '; nothing was created'}"
+        raise nebius_error("start", reasons, todo)
+    _report_capacity(props, before)
 
 
 def _programs(command: Sequence[str]) -> Iterator[str]:
+    """Yield why kubectl or the credential command can't be used."""
     if shutil.which("kubectl") is None:
         yield f"kubectl is not on PATH, which `up` talks to the cluster with: install it ({INSTALL_KUBECTL})"
     words = credential_command(command)
     if shutil.which(words[0]) is None:
         yield f"{words[0]} is not on PATH, which gives kubectl and Helm their credential (nebius.token_command)"
         return
-    asked = {"apiVersion": EXEC_API, "kind": "ExecCredential", "spec": {"interactive": False}}
-    environ = {**os.environ, "KUBERNETES_EXEC_INFO": json.dumps(asked)}
+    request = {"apiVersion": EXEC_API, "kind": "ExecCredential", "spec": {"interactive": False}}
+    environ = {**os.environ, "KUBERNETES_EXEC_INFO": json.dumps(request)}
     shown = f"the credential command `{' '.join(words)}`"
     try:
         done = subprocess.run(
@@ -87,44 +88,44 @@ def _programs(command: Sequence[str]) -> Iterator[str]:
         return
     try:
         answer = json.loads(done.stdout)
-        right = (answer["kind"], answer["apiVersion"]) == ("ExecCredential", EXEC_API) and bool(answer["status"])
+        is_credential = (answer["kind"], answer["apiVersion"]) == ("ExecCredential", EXEC_API) and answer["status"]
     except (ValueError, KeyError, TypeError):
-        right = False
+        is_credential = False
     if done.returncode:
         yield f"{shown} failed with exit code {done.returncode}: {' '.join(done.stderr.split())[-500:]}"
-    elif not right:
+    elif not is_credential:
         yield f"{shown} does not print an ExecCredential of {EXEC_API}, which kubectl and Helm expect of it"
 
 
 def _versions(props: Mapping[str, Any], before: Mapping[str, Any]) -> Iterator[str]:
+    """Yield why Nebius creates no cluster of the requested version of Kubernetes."""
     version = props["request"]["kubernetes"]
     if version == before.get("kubernetes"):
         return
-    from components.nebius.api import objects
-
-    rows = {row["version"]: row for row in _answered("versions of Kubernetes", objects.kubernetes_versions, props)}
+    answer = _answered("versions of Kubernetes", lambda: objects.kubernetes_versions(props["endpoint"]))
+    rows = {row["version"]: row for row in answer}
     if not rows:
         return
-    found = rows.get(version)
+    row = rows.get(version)
     offered = [name for name, row in rows.items() if not row.get("deprecated") and not row.get("restricted")]
     # A cluster that is up may go to a version that no new one is created of.
-    if found is None or found.get("restricted") or (found.get("deprecated") and not before):
-        why = "has no such version" if found is None else "creates no clusters of it"
-        ends = f" (end of life: {str(found['end_of_life'])[:10]})" if found and found.get("end_of_life") else ""
+    if row is None or row.get("restricted") or (row.get("deprecated") and not before):
+        why = "has no such version" if row is None else "creates no clusters of it"
+        ends = f" (end of life: {str(row['end_of_life'])[:10]})" if row and row.get("end_of_life") else ""
         yield f"nebius.kubernetes.version: {version}: Nebius {why}{ends}; it has {', '.join(sorted(offered))}"
 
 
 def _images(props: Mapping[str, Any], before: Mapping[str, Any]) -> Iterator[str]:
+    """Yield which of the requested node images Nebius does not have."""
     request = props["request"]
     version = request["kubernetes"]
-    known = before.get("images", ()) if version == before.get("kubernetes") else ()
-    from components.nebius.api import objects
-
-    for image in request["images"]:
-        if image in known:
-            continue
+    checked = before.get("images", ()) if version == before.get("kubernetes") else ()
+    for image in (image for image in request["images"] if image not in checked):
         platform, preset = image["platform"], image["drivers_preset"]
-        rows = _answered(f"node images of {platform}", objects.node_images, props, version, platform)
+        rows = _answered(
+            f"node images of {platform}",
+            partial(objects.node_images, version, platform, props["endpoint"]),
+        )
         if not rows or any(row["os"] == image["os"] and row["drivers_preset"] == preset for row in rows):
             continue
         offered = sorted(f"{row['os']} with {row['drivers_preset'] or 'no driver'}" for row in rows)
@@ -135,15 +136,13 @@ def _images(props: Mapping[str, Any], before: Mapping[str, Any]) -> Iterator[str
 
 
 def _quotas(props: Mapping[str, Any], before: Mapping[str, Any]) -> Iterator[str]:
-    from components.nebius.api import objects
-
-    had, asked = before.get("quotas", {}), props["request"]
-    now = _more(asked["quotas"], had)
-    # Nodes that Slurm asks for later count against quotas then.
-    more = {**now, **_more(asked.get("most", {}), before.get("most", had))}
-    rows = _answered("quotas", lambda: objects.quotas(props["tenant"], props["endpoint"])) if more else []
+    """Yield which quotas have no room for the request; report those that elastic nodes may exceed later."""
+    old, request = before.get("quotas", {}), props["request"]
+    now = _more(request["quotas"], old)
+    at_most = {**now, **_more(request.get("most", {}), before.get("most", old))}
+    rows = _answered("quotas", lambda: objects.quotas(props["tenant"], props["endpoint"])) if at_most else []
     for row in rows:
-        needed = more.get(row.name, 0)
+        needed = at_most.get(row.name, 0)
         if row.region not in ("", props["region"]) or needed <= row.free:
             continue
         if ".size." in row.name and row.unit != "byte":
@@ -158,23 +157,24 @@ def _quotas(props: Mapping[str, Any], before: Mapping[str, Any]) -> Iterator[str
             report(f"not all elastic nodes can come: {text}")
 
 
-def _more(asked: Mapping[str, Any], had: Mapping[str, Any]) -> dict[str, int]:
-    found = {name: int(count - had.get(name, 0)) for name, count in asked.items()}
-    return {name: count for name, count in found.items() if count > 0}
+def _more(new: Mapping[Any, Any], old: Mapping[Any, Any]) -> dict[Any, int]:
+    """Return by how much each count of `new` exceeds that of `old`, if it does."""
+    differences = {name: int(count - old.get(name, 0)) for name, count in new.items()}
+    return {name: count for name, count in differences.items() if count > 0}
 
 
-def _room(props: Mapping[str, Any], before: Mapping[str, Any]) -> None:
-    """Report where Nebius has fewer nodes at present than the stack asks for: their node groups would wait."""
-    from components.nebius.api import objects
+def _report_capacity(props: Mapping[str, Any], before: Mapping[str, Any]) -> None:
+    """Report where Nebius has fewer free nodes than the stack requests, because their node groups would wait."""
 
     def key(node: Mapping[str, Any]) -> tuple[str, ...]:
         return tuple(str(node[name]) for name in ("platform", "preset", "fabric", "ways"))
 
-    had = {key(node): node["count"] for node in before.get("nodes", ())}
-    counts = {key(node): int(node["count"] - had.get(key(node), 0)) for node in props["request"]["nodes"]}
-    wanted = {node: count for node, count in counts.items() if count > 0}
-    advice = _answered("room", lambda: objects.rooms(props["tenant"], props["endpoint"])) if wanted else []
-    for (platform, preset, fabric, ways), count in wanted.items():
+    old, new = (
+        {key(node): node["count"] for node in nodes} for nodes in (before.get("nodes", ()), props["request"]["nodes"])
+    )
+    more = _more(new, old)
+    advice = _answered("room", lambda: objects.capacities(props["tenant"], props["endpoint"])) if more else []
+    for (platform, preset, fabric, ways), count in more.items():
         place = (props["region"], platform, preset)
         fitting = [row for row in advice if (row.region, row.platform, row.preset) == place]
         here = [row for row in fitting if fabric in ("", row.fabric)]
@@ -189,10 +189,10 @@ def _room(props: Mapping[str, Any], before: Mapping[str, Any]) -> None:
         )
 
 
-def _answered(what: str, ask: Any, props: Mapping[str, Any] | None = None, *more: str) -> list[Any]:  # noqa: ANN401
-    """The rows of an answer; none, and a line that says why, where Nebius does not give them."""
+def _answered(what: str, call: Callable[[], list[Any]]) -> list[Any]:
+    """Return the rows of an answer; if Nebius does not return them, report why and return none."""
     try:
-        return list(ask() if props is None else ask(*more, endpoint=props["endpoint"]))
+        return call()
     except NebiusError as error:
         if error.code in FATAL:
             raise

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from types import ModuleType
 from typing import Any
 
 import pulumi
@@ -11,32 +10,27 @@ from pulumi.dynamic import CreateResult, DiffResult, ReadResult, ResourceProvide
 from cluster.config import ClusterConfig
 from cluster.platforms.nebius.section import Nebius
 from components.dynamic import DynamicResource, changed, given, without_traceback
+from components.nebius.api import lifecycle
 from components.nebius.api.client import NebiusError
 from components.nebius.api.kinds import kind_of
 from components.nebius.api.specs import differing, same
-
-DELIVERED = "secret"
-"""The output of an AccessKey that holds its secret."""
-SECRET_KINDS = frozenset({"AccessKey"})
-"""Kinds that have it."""
-IN_PLACE = ("labels", "owner")
-"""Inputs whose change is an update, beside the name and the spec."""
+from components.nebius.poll import PACE
 
 
 class NebiusProvider(ResourceProvider):
-    """Creates, updates, finds again and deletes a resource.
+    """Creates, updates, reads and deletes a resource.
 
-    A run that was killed left nothing that is not found again: what it created has the stack's owner label, and the
-    idempotency key of a creation is the same in the next run.
+    The next run finds what a killed one created: it has the stack's owner label, and the idempotency key of a creation
+    is the same in each run.
     """
 
     def create(self, props: dict[str, Any]) -> CreateResult:
         with without_traceback(NebiusError):
-            found = _lifecycle().create(given(props))
-        return CreateResult(found.id, _outputs(props, found))
+            result = lifecycle.create(given(props))
+        return CreateResult(result.id, _outputs(props, result))
 
     def diff(self, _id: str, _olds: dict[str, Any], _news: dict[str, Any]) -> DiffResult:
-        """Immutable fields replace it; the old one is deleted first where both would have one name."""
+        """Replace the resource if an immutable field changes; delete the old one first if both would have one name."""
         kind = kind_of(_news["kind"])
         replaces = changed(_olds, _news, ("kind", "parent_id"))
         if differing(_olds.get("spec"), _news.get("spec"), kind.immutable):
@@ -45,7 +39,7 @@ class NebiusProvider(ResourceProvider):
         if renamed and not kind.renamable:
             replaces.append("resource_name")
         spec = not same(_olds.get("spec"), _news.get("spec"))
-        other = any(not same(_olds.get(name), _news.get(name)) for name in IN_PLACE)
+        other = any(not same(_olds.get(name), _news.get(name)) for name in ("labels", "owner"))
         moved = _olds.get("endpoint", "") != _news.get("endpoint", "")
         if not kind.updatable and (spec or renamed) and not replaces:
             replaces.append("spec")
@@ -59,33 +53,26 @@ class NebiusProvider(ResourceProvider):
 
     def update(self, _id: str, _olds: dict[str, Any], _news: dict[str, Any]) -> UpdateResult:
         with without_traceback(NebiusError):
-            found = _lifecycle().update(_id, given(_olds), given(_news))
-        return UpdateResult(_outputs(_news, found))
+            result = lifecycle.update(_id, given(_olds), given(_news))
+        return UpdateResult(_outputs(_news, result))
 
     def read(self, id_: str, props: dict[str, Any]) -> ReadResult:
-        """Return what it is now, by its id, else by its name; no id when it is gone."""
+        """Return the resource by its id, else by its name; no id if it is gone."""
         with without_traceback(NebiusError):
-            found = _lifecycle().read(id_, given(props))
-        if found is None:
+            result = lifecycle.read(id_, given(props))
+        if result is None:
             return ReadResult("", given(props))
-        return ReadResult(found.id, _outputs({**given(props), **found.inputs}, found))
+        return ReadResult(result.id, _outputs({**given(props), **result.inputs}, result))
 
     def delete(self, _id: str, _props: dict[str, Any]) -> None:
         """Delete it, and wait until it is gone. One that is gone already is no error."""
         with without_traceback(NebiusError):
-            _lifecycle().delete(_id, given(_props))
+            lifecycle.delete(_id, given(_props))
 
 
-def _lifecycle() -> ModuleType:
-    # The SDK takes a third of a second to import, and a preview does not need it: imported where Nebius is called.
-    from components.nebius.api import lifecycle
-
-    return lifecycle
-
-
-def _outputs(props: Mapping[str, Any], found: Any) -> dict[str, Any]:  # noqa: ANN401
-    secret = {DELIVERED: found.secret} if props["kind"] in SECRET_KINDS else {}
-    return {**given(props), "status": found.status, **secret}
+def _outputs(props: Mapping[str, Any], result: lifecycle.Result) -> dict[str, Any]:
+    secret = {"secret": result.secret} if props["kind"] == "AccessKey" else {}
+    return {**given(props), "status": result.status, **secret}
 
 
 class NebiusResource(DynamicResource, module="nebius", name="Resource"):
@@ -119,17 +106,15 @@ class NebiusResource(DynamicResource, module="nebius", name="Resource"):
             **inputs,
             "status": None,
         }
-        if kind in SECRET_KINDS:
-            props[DELIVERED] = None
-            opts = pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(additional_secret_outputs=[DELIVERED]))
+        if kind == "AccessKey":
+            props["secret"] = None
+            opts = pulumi.ResourceOptions.merge(opts, pulumi.ResourceOptions(additional_secret_outputs=["secret"]))
         super().__init__(NebiusProvider(), name, props, opts)
 
 
 CLUSTER_LABEL = "hpc-cluster"
 NAME_LIMIT = 63
 """Characters of a resource's name in Nebius."""
-PACE, REHEARSAL_PACE = 5.0, 0.3
-"""Seconds between two looks at what is waited for; a rehearsal's stand-ins are fast."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -145,8 +130,8 @@ class Cloud:
 
     @property
     def pace(self) -> float:
-        """Seconds between two looks at what is waited for."""
-        return REHEARSAL_PACE if self.settings.endpoint else PACE
+        """Seconds between two polls; a rehearsal's stand-ins are fast."""
+        return 0.3 if self.settings.endpoint else PACE
 
     def resource(
         self,
@@ -158,9 +143,9 @@ class Cloud:
         parent_id: pulumi.Input[str] = "",
         opts: pulumi.ResourceOptions | None = None,
     ) -> NebiusResource:
-        """A resource of a kind, in the project unless `parent_id` says otherwise.
+        """Register a resource of a kind, in the project unless `parent_id` names another parent.
 
-        `name` is its name in the stack, `called` that in Nebius; the stack's name of it by default.
+        `name` is its name in the stack, `called` its name in Nebius, which is the same by default.
         """
         return NebiusResource(
             kind,
@@ -177,9 +162,7 @@ class Cloud:
 
 
 def shortened(name: str, suffix: str = "") -> str:
-    """A name of at most 63 characters that keeps its `suffix`."""
-    text = f"{name}-{suffix}" if suffix else name
-    if len(text) <= NAME_LIMIT:
-        return text
-    kept = NAME_LIMIT - len(suffix) - 1 if suffix else NAME_LIMIT
-    return f"{name[:kept].rstrip('-')}-{suffix}" if suffix else name[:kept].rstrip("-")
+    """Return a name of at most 63 characters that ends in `suffix`."""
+    end = f"-{suffix}" if suffix else ""
+    text = name + end
+    return text if len(text) <= NAME_LIMIT else name[: NAME_LIMIT - len(end)].rstrip("-") + end

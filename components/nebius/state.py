@@ -1,4 +1,4 @@
-"""State buckets in Nebius Object Storage, and who may write to them.
+"""State buckets in Nebius Object Storage, with the service account and the access key that write to them.
 
 Source of the steps: the recipe for Soperator (nebius/nebius-solutions-library, soperator/installations/example/.envrc).
 """
@@ -9,7 +9,7 @@ import re
 import secrets
 import uuid
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -20,13 +20,12 @@ from components import state_bucket
 from components.nebius.api import client
 from components.nebius.api.client import NebiusError, nebius_error
 from components.nebius.api.kinds import KINDS, Kind
-from components.nebius.api.lifecycle import Wait, retried, until_ended, until_ready
-from components.nebius.api.objects import Wanted, find, get, list_all, start_create, start_delete, state_of
+from components.nebius.api.lifecycle import Wait
+from components.nebius.api.objects import Desired, find, get, list_all, start_create, start_delete, state_of
 from components.state_bucket import Backend, Done, Environment, Key, Record, StateBucketError, Step, Version, now
 
 EDITORS = "editors"
 """The tenant's group whose members may change everything in its projects, buckets among it."""
-_TAKEN = "ALREADY_EXISTS"
 _PACE = 1.0
 """Seconds between polls: these operations take seconds."""
 
@@ -34,158 +33,105 @@ _ACCOUNT, _BUCKET = KINDS["ServiceAccount"], KINDS["Bucket"]
 _KEY, _GROUP, _MEMBERSHIP = KINDS["AccessKey"], KINDS["Group"], KINDS["GroupMembership"]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Bucket:
-    """A bucket of the project."""
-
-    id: str
-    versioned: bool
-    usable: bool
-    """True if it is not deleted, or about to be."""
-    purged: str
-    """The time when a deleted one is purged; empty for all others."""
-    region: str
-    """Its region; empty if Nebius does not name it."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class AccessKey:
-    """An access key of a service account, without its secret."""
-
-    id: str
-    name: str
-    state: str
-    """ACTIVE, INACTIVE, EXPIRED, DELETING or DELETED."""
-
-
 class StateBucket:
-    """The calls for one project. All raise NebiusError."""
+    """Calls of Nebius's API for one project. All raise NebiusError."""
 
     def __init__(self, project: str, endpoint: str = "") -> None:
-        """Raises NebiusError: there is no credential, or Nebius does not accept it."""
+        """Log in. Raises NebiusError: there is no credential, or Nebius does not accept it."""
         self.project, self.endpoint = project, endpoint
         self._has_new_account = False
         client.sdk(endpoint)
 
-    def bucket(self, name: str) -> Bucket | None:
-        found = find(self._wanted(_BUCKET, self.project, name, {}))
-        if found is None:
-            return None
-        return Bucket(
-            id=found.metadata.id,
-            versioned=found.spec.versioning_policy.name == "ENABLED",
-            usable=state_of(found) not in _BUCKET.deleting,
-            purged=found.status.purge_at.isoformat() if found.status and found.status.purge_at else "",
-            region=found.status.region if found.status else "",
-        )
+    def find(self, kind: Kind, name: str, *, parent: str = "", spec: Mapping[str, Any] | None = None) -> Any:  # noqa: ANN401
+        """Return the object of that name, or with the identity of that spec; None if there is none."""
+        return find(self._desired(kind, name, parent, spec or {}))
 
-    def create_bucket(self, name: str) -> bool:
-        """Create a versioned bucket; False if the name is taken."""
-        return self._created(self._wanted(_BUCKET, self.project, name, {"versioning_policy": "ENABLED"})) is not None
+    def create(self, kind: Kind, name: str, spec: Mapping[str, Any], *, parent: str = "", key: str = "") -> str | None:
+        """Create an object and return its id, once it can be used; None if there is one of that name already. A second
+        request with the same `key` creates nothing."""
+        desired, used = self._desired(kind, name, parent, spec), key or str(uuid.uuid4())
+        self._has_new_account = self._has_new_account or kind is _ACCOUNT
+        fresh = kind.fresh_seconds if self._has_new_account else 0
+        action = f"create {desired.title}"
+        try:
+            operation = self._wait(kind, action).start(lambda: start_create(desired, used), fresh_seconds=fresh)
+        except NebiusError as error:
+            if error.code == "ALREADY_EXISTS" or "resource_already_exists" in error.details:
+                return None
+            raise
+        self._wait(kind, action).until_ended(kind, operation)
+        self._wait(kind, action).until_ready(kind, operation.resource_id)
+        return operation.resource_id
 
-    def account(self, name: str) -> str | None:
-        """Id of the service account of that name."""
-        found = find(self._wanted(_ACCOUNT, self.project, name, {}))
-        return found.metadata.id if found else None
-
-    def create_account(self, name: str) -> str | None:
-        """Create a service account; its id, or None if somebody else created it meanwhile."""
-        spec = {"description": "Writes the state of Pulumi stacks"}
-        self._has_new_account = True
-        return self._created(self._wanted(_ACCOUNT, self.project, name, spec))
-
-    def group(self, tenant: str, name: str = EDITORS) -> str:
-        """Id of a group of the tenant."""
-        found = find(self._wanted(_GROUP, tenant, name, {}))
-        if found is None:
+    def editors(self, tenant: str) -> str:
+        """Return the id of the tenant's group EDITORS."""
+        group = self.find(_GROUP, EDITORS, parent=tenant)
+        if group is None:
             todo = "check the id of the tenant: nebius iam tenant list"
-            raise nebius_error(f"find the group {name}", [f"{tenant} has no such group that you may see"], todo)
-        return found.metadata.id
+            raise nebius_error(f"find the group {EDITORS}", [f"{tenant} has no such group that you may see"], todo)
+        return group.metadata.id
 
-    def is_member(self, group: str, account: str) -> bool:
-        return find(self._wanted(_MEMBERSHIP, group, "", {"member_id": account})) is not None
+    def keys(self, account: str) -> list[Any]:
+        """Return the access keys of a service account."""
 
-    def add_member(self, group: str, account: str) -> None:
-        """Make an account a member of a group, unless it is one."""
-        self._created(self._wanted(_MEMBERSHIP, group, "", {"member_id": account}))
-
-    def keys(self, account: str) -> Iterator[AccessKey]:
-        for row in list_all(_KEY, self.project, self.endpoint):
+        def is_own(row: Any) -> bool:  # noqa: ANN401 - a message of the SDK
             owner = row.spec.account.service_account if row.spec.account else None
-            if owner is not None and owner.id == account:
-                yield AccessKey(id=row.metadata.id, name=row.metadata.name, state=state_of(row))
+            return owner is not None and owner.id == account
+
+        return [row for row in list_all(_KEY, self.project, self.endpoint) if is_own(row)]
 
     def create_key(self, account: str, name: str, expires: datetime) -> str:
-        """Create an access key; its id. A second call with the same name gives the same key."""
+        """Create an access key and return its id. A second call with the same name returns the same key."""
         spec = {
             "account": {"service_account": {"id": account}},
             "expires_at": expires.isoformat().replace("+00:00", "Z"),
             "description": "State of Pulumi stacks",
             "secret_delivery_mode": "INLINE",
         }
-        # Names of keys are used once, so a run that follows a killed one gets what that one created.
-        found = self._created(self._wanted(_KEY, self.project, name, spec), f"hpc-state-{account}-{name}")
-        if found is None:
+        # Names of keys are used once, so a run that follows a killed one gets the key of the killed one.
+        id_ = self.create(_KEY, name, spec, key=f"hpc-state-{account}-{name}")
+        if id_ is None:
             raise nebius_error(f"create the access key {name}", ["the name is taken"], "run it again")
-        return found
+        return id_
 
     def secret(self, key: str) -> tuple[str, str]:
-        """AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY of a key; the secret is empty if it is not shown any more."""
-        found = get(_KEY, key, self.endpoint)
-        if found is None or found.status is None:
+        """Return AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY of a key; the secret is empty if it is not shown any
+        more."""
+        message = get(_KEY, key, self.endpoint)
+        if message is None or message.status is None:
             return "", ""
-        return found.status.aws_access_key_id, found.status.secret
+        return message.status.aws_access_key_id, message.status.secret
 
     def delete_key(self, key: str) -> None:
         """Delete a key; one that is gone is no error."""
         operation = start_delete(_KEY, key, self.endpoint)
         if operation is not None:
-            self._end(_KEY, f"delete the access key {key}", operation)
+            self._wait(_KEY, f"delete the access key {key}").until_ended(_KEY, operation)
 
-    def _wanted(self, kind: Kind, parent: str, name: str, spec: Mapping[str, Any]) -> Wanted:
-        return Wanted(kind=kind, parent_id=parent, name=name, spec=spec, endpoint=self.endpoint)
+    def _desired(self, kind: Kind, name: str, parent: str, spec: Mapping[str, Any]) -> Desired:
+        return Desired(kind=kind, parent_id=parent or self.project, name=name, spec=spec, endpoint=self.endpoint)
 
-    def _created(self, wanted: Wanted, key: str = "") -> str | None:
-        """Id of the object, once it can be used; None if there is one of that name already. A second request with the
-        same `key` creates nothing."""
-        doing, used = f"create {wanted.title}", key or str(uuid.uuid4())
-        fresh = wanted.kind.fresh_seconds if self._has_new_account else 0
-        try:
-            operation = retried(self._wait(wanted.kind, doing), lambda: start_create(wanted, used), fresh_seconds=fresh)
-        except NebiusError as error:
-            if error.code == _TAKEN or "resource_already_exists" in error.details:
-                return None
-            raise
-        self._end(wanted.kind, doing, operation)
-        until_ready(self._wait(wanted.kind, doing), wanted.kind, operation.resource_id, self.endpoint)
-        return operation.resource_id
-
-    def _end(self, kind: Kind, doing: str, operation: Any) -> None:  # noqa: ANN401 - the SDK's own
-        until_ended(self._wait(kind, doing), kind, operation, self.endpoint)
-
-    @staticmethod
-    def _wait(kind: Kind, doing: str) -> Wait:
-        return Wait(doing, kind.create_seconds, _PACE)
+    def _wait(self, kind: Kind, action: str) -> Wait:
+        return Wait(self.endpoint, action, kind.create_seconds, _PACE)
 
 
 PREFIX = "pulumi-slurm-"
-"""Begins the default name. The recipe's `tfstate-slurm-k8s-` is for Terraform's state; --name takes such a name too."""
+"""Prefix of the default name. The recipe's `tfstate-slurm-k8s-` is for Terraform's state; --name takes it too."""
 NAME = re.compile(r"[a-z0-9]([a-z0-9-]{1,61})[a-z0-9]")
-REGION = "eu-north1"
 
 
 def default_name(tenant: str, project: str) -> str:
-    """The name of a project's bucket: the recipe's hash of both ids, so that it is the same on every machine."""
+    """Return the name of a project's bucket: the recipe's hash of both ids, so that it is the same on every machine."""
     return PREFIX + hashlib.md5(f"{tenant}-{project}".encode(), usedforsecurity=False).hexdigest()
 
 
 def endpoint(region: str) -> str:
-    """Address of a region's Object Storage."""
+    """Return the address of a region's Object Storage."""
     return f"https://storage.{region}.nebius.cloud:443"
 
 
 def backend_url(bucket: str, region: str, cli: Version) -> str:
-    """The URL for PULUMI_BACKEND_URL, as that version of the Pulumi CLI reads it."""
+    """Return the URL for PULUMI_BACKEND_URL, as that version of the Pulumi CLI reads it."""
     return state_bucket.backend_url(bucket, region, endpoint(region), cli)
 
 
@@ -200,23 +146,23 @@ def record(
     lifetime: timedelta,
     known: Callable[[str], Record | None],
 ) -> Record:
-    """The record of a bucket that may not exist yet; what is not given is the stack's own. The key of the
-    record that is `known` by the bucket's name is used again.
+    """Return the record of a bucket that may not exist yet; what is not given is taken from the stack. The key of the
+    record that `known` returns for the bucket's name is used again.
 
-    Raises StateBucketError: an id is missing or none, or the name can't be a bucket's.
+    Raises StateBucketError: an id is missing or not valid, or the name can't be a bucket's.
     """
-    where = config.section(Nebius) if config else None
-    tenant = _id("--tenant", TenantId, tenant or (where.tenant if where else None))
-    project = _id("--project", ProjectId, project or (where.project if where else None))
+    section = config.section(Nebius) if config else None
+    tenant = _id("--tenant", TenantId, tenant or (section.tenant if section else None))
+    project = _id("--project", ProjectId, project or (section.project if section else None))
     name = name or default_name(tenant, project)
     if not NAME.fullmatch(name):
         raise StateBucketError(f"--name\n  given: {name!r}\n  allowed: 3 to 63 of a-z, 0-9 and -, no - first or last")
     settings = {
         "tenant": tenant,
-        "region": region or (where.region if where else REGION),
+        "region": region or (section.region if section else "eu-north1"),
         "account": account,
         "lifetime_hours": str(int(lifetime / timedelta(hours=1))),
-        "endpoint": where.endpoint if where else "",
+        "endpoint": section.endpoint if section else "",
     }
     before = known(name)
     key = before.key if before and (before.kind, before.project) == ("nebius", project) else None
@@ -240,19 +186,18 @@ class ObjectStorage(Backend):
     title = "Nebius Object Storage"
 
     def prepare(self, *, dry_run: bool) -> Iterator[Step]:
-        """The bucket first: if it can't be had, no account and no key is created."""
+        """Find or create the bucket first: if that fails, no account and no key is created."""
         api = StateBucket(self.record.project, self.record.settings["endpoint"])
         yield self._bucket(api, dry_run=dry_run)
         account, step = self._account(api, dry_run=dry_run)
         yield step
         yield self._membership(api, account, dry_run=dry_run)
-        keys = list(api.keys(account)) if account else []
-        for key in keys:
-            if key.state == "EXPIRED":
-                if not dry_run:
-                    api.delete_key(key.id)
-                done = Done.TO_DELETE if dry_run else Done.DELETED
-                yield Step(what=f"access key {key.name or key.id}", done=done, detail="it had expired")
+        keys = api.keys(account) if account else []
+        for key in (key for key in keys if state_of(key) == "EXPIRED"):
+            if not dry_run:
+                api.delete_key(key.metadata.id)
+            done = Done.TO_DELETE if dry_run else Done.DELETED
+            yield Step(what=f"access key {key.metadata.name or key.metadata.id}", done=done, detail="it had expired")
         yield self._key(api, account, keys, dry_run=dry_run)
 
     def renew(self) -> str:
@@ -263,78 +208,81 @@ class ObjectStorage(Backend):
         return "; ".join(f"{step.done.value} {step.what} ({step.detail})" for step in steps if step.changes)
 
     def environment(self, cli: Version) -> Environment:
-        """URL, key, and how checksums are sent."""
+        """Return the variables of the URL, the key and the checksums."""
         url = backend_url(self.record.bucket, self.record.settings["region"], cli)
         variables = {"PULUMI_BACKEND_URL": url, **state_bucket.variables(cli)}
         if (key := self.record.key) and key.complete:
             variables |= {"AWS_ACCESS_KEY_ID": key.access_key_id, "AWS_SECRET_ACCESS_KEY": key.secret}
         session = "AWS_SESSION_TOKEN"
-        notes = [state_bucket.defect(cli), f"{session} is set, and Nebius does not know it: unset {session}"]
-        notes = notes if os.environ.get(session) else notes[:1]
+        notes = [state_bucket.defect(cli)]
+        if os.environ.get(session):
+            notes.append(f"{session} is set, and Nebius does not know it: unset {session}")
         secret = frozenset({"AWS_SECRET_ACCESS_KEY"} & variables.keys())
         return Environment(variables=variables, secret=secret, notes=[note for note in notes if note])
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of the bucket and of its key."""
+        """Names of the variables of the bucket and of its key."""
         return (*super().names, *state_bucket.VARIABLES, "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
 
     def _bucket(self, api: StateBucket, *, dry_run: bool) -> Step:
         name, what, done = self.record.bucket, f"bucket {self.record.bucket}", Done.FOUND
-        found = api.bucket(name)
-        if found is None and dry_run:
+        bucket = api.find(_BUCKET, name)
+        if bucket is None and dry_run:
             return Step(what=what, done=Done.TO_CREATE, detail="with versioning")
-        if found is None:
-            done = Done.CREATED if api.create_bucket(name) else Done.FOUND
-            found = api.bucket(name)  # another run may have created it meanwhile
-        if found is None:
+        if bucket is None:
+            done = Done.CREATED if api.create(_BUCKET, name, {"versioning_policy": "ENABLED"}) else Done.FOUND
+            bucket = api.find(_BUCKET, name)  # another run may have created it meanwhile
+        if bucket is None:
             raise StateBucketError(
                 f"the bucket {name} belongs to another project, or was deleted there and is not purged yet.\n"
                 "  to do: choose another name with --name"
             )
-        if not found.usable:
+        id_, status = bucket.metadata.id, bucket.status
+        if state_of(bucket) in _BUCKET.deleting:
+            purged = status.purge_at.isoformat() if status and status.purge_at else "a time not known"
             raise StateBucketError(
-                f"the bucket {name} ({found.id}) was deleted; it is purged at {found.purged or 'a time not known'}.\n"
-                f"  to do: nebius storage bucket undelete --id {found.id}, or choose another name with --name"
+                f"the bucket {name} ({id_}) was deleted; it is purged at {purged}.\n"
+                f"  to do: nebius storage bucket undelete --id {id_}, or choose another name with --name"
             )
-        if not found.versioned:
+        if bucket.spec.versioning_policy.name != "ENABLED":
             raise StateBucketError(
-                f"the bucket {name} ({found.id}) exists without versioning, which a bucket with state must have. "
+                f"the bucket {name} ({id_}) exists without versioning, which a bucket with state must have. "
                 "It was left as it is.\n"
-                f"  to do: nebius storage bucket update --id {found.id} --versioning-policy enabled, then run again"
+                f"  to do: nebius storage bucket update --id {id_} --versioning-policy enabled, then run again"
             )
-        region = found.region or self.record.settings["region"]
-        self.record = self.record.with_settings(region=region)  # what Nebius says is right, whatever was given
+        region = (status.region if status else "") or self.record.settings["region"]
+        self.record = self.record.with_settings(region=region)  # the region of an existing bucket can't be chosen
         return Step(what=what, done=done, detail=f"with versioning, in {region}")
 
     def _account(self, api: StateBucket, *, dry_run: bool) -> tuple[str, Step]:
-        """The service account's id, empty if it is still to be created."""
+        """Return the service account's id, which is empty if a run that is not dry would create it."""
         name = self.record.settings["account"]
-        what, found = f"service account {name}", api.account(name)
-        if found is not None:
-            return found, Step(what=what, done=Done.FOUND, detail=found)
-        if dry_run:
+        what, created, account = f"service account {name}", None, api.find(_ACCOUNT, name)
+        if account is None and dry_run:
             return "", Step(what=what, done=Done.TO_CREATE)
-        created = api.create_account(name)
-        account = created or api.account(name)
         if account is None:
+            created = api.create(_ACCOUNT, name, {"description": "Writes the state of Pulumi stacks"})
+            account = None if created else api.find(_ACCOUNT, name)  # another run may have created it meanwhile
+        id_ = created or (account.metadata.id if account else "")
+        if not id_:
             raise StateBucketError(f"the service account {name} was deleted while it was created. Run again.")
-        return account, Step(what=what, done=Done.CREATED if created else Done.FOUND, detail=account)
+        return id_, Step(what=what, done=Done.CREATED if created else Done.FOUND, detail=id_)
 
     def _membership(self, api: StateBucket, account: str, *, dry_run: bool) -> Step:
-        group = api.group(self.record.settings["tenant"])
-        what = f"membership in the group {EDITORS}"
-        if account and api.is_member(group, account):
+        group = api.editors(self.record.settings["tenant"])
+        what, spec = f"membership in the group {EDITORS}", {"member_id": account}
+        if account and api.find(_MEMBERSHIP, "", parent=group, spec=spec) is not None:
             return Step(what=what, done=Done.FOUND, detail=group)
         if dry_run:
             return Step(what=what, done=Done.TO_CREATE, detail=group)
-        api.add_member(group, account)
+        api.create(_MEMBERSHIP, "", spec, parent=group)
         return Step(what=what, done=Done.CREATED, detail=group)
 
-    def _key(self, api: StateBucket, account: str, keys: list[AccessKey], *, dry_run: bool) -> Step:
-        """The kept key if it can be used; else a new one, since the API shows the secret of a key only once."""
-        kept, active = self.record.key, {key.id: key for key in keys if key.state == "ACTIVE"}
-        if kept and kept.id in active and kept.usable(now()):
+    def _key(self, api: StateBucket, account: str, keys: list[Any], *, dry_run: bool) -> Step:
+        """Use the kept key if it is valid, else create one, because the API shows the secret of a key only once."""
+        kept, active = self.record.key, [key.metadata for key in keys if state_of(key) == "ACTIVE"]
+        if kept and kept.id in {key.id for key in active} and kept.usable(now()):
             if not dry_run:
                 self.save(self.record)
             return Step(what=f"access key {kept.name}", done=Done.FOUND, detail=self._until(kept))
@@ -352,7 +300,7 @@ class ObjectStorage(Backend):
                 expires=expires,
             )
         self._keep(pending)
-        id_ = next((key.id for key in active.values() if key.name == pending.name), "")
+        id_ = next((key.id for key in active if key.name == pending.name), "")
         id_ = id_ or api.create_key(account, pending.name, pending.expires)
         access_key_id, secret = api.secret(id_)
         if not secret:

@@ -1,8 +1,8 @@
-"""Ends what Kubernetes holds in the cloud, before charts, nodes and the cluster are deleted.
+"""Teardown of a cluster: what Kubernetes created in the cloud is deleted before charts, nodes and the cluster.
 
 Soperator would create again what is deleted, PodDisruptionBudgets would keep nodes from being drained, and a load
-balancer or a volume's disk outlives the cluster that ordered it. Nothing here may stop a destroy: what does not end in
-time is reported, and looked for again afterwards.
+balancer or a volume's disk outlives its cluster. Nothing here may stop a destroy: what is not deleted in time is
+reported, and LeftoversProvider looks for it again.
 """
 
 import json
@@ -12,23 +12,25 @@ from typing import Any
 
 from cluster.platforms.nebius.names import ACTIVE_CHECKS, OPERATOR_NAMESPACE
 from components.dynamic import Action, ActionProvider, report, without_traceback
+from components.nebius.api import lifecycle, objects
 from components.nebius.api.client import NebiusError
 from components.nebius.api.kinds import KINDS, Kind
+from components.nebius.api.objects import OWNER_LABEL
 from components.nebius.kubectl import Kubectl, KubectlError
 from components.nebius.poll import Poll
 
 REACH_SECONDS = 60
 OPERATOR_SECONDS = 120
 BALANCER_SECONDS = 300
-"""Time in Nebius's own recipe."""
+"""As in Nebius's own recipe."""
 VOLUME_SECONDS = 120
 REHEARSAL_SECONDS = 20
-"""Time limit in place of each of these, where stand-ins do what is waited for."""
+"""The limit of each of these in a rehearsal, whose stand-ins are fast."""
 CSI_DRIVER = "compute.csi.nebius.com"
 
 
 class TeardownProvider(ActionProvider):
-    """Creates nothing: what it ends is ordered by Kubernetes."""
+    """Creates nothing; its deletion removes what Kubernetes created in the cloud."""
 
     ID = "{cluster_id}/{stage}"
     ACTED_ON = ("access", "cluster_id", "endpoint")
@@ -36,19 +38,17 @@ class TeardownProvider(ActionProvider):
     """False: the deletion is the resource's purpose, also after a creation that was interrupted."""
 
     def delete(self, _id: str, _props: dict[str, Any]) -> None:
-        """End it, as far as the API server answers; nothing where the cluster is gone."""
-        from components.nebius.api import objects  # the SDK takes a third of a second to import
-
+        """Remove it, as far as the API server answers; do nothing if the cluster is gone."""
         with without_traceback(NebiusError):
-            there = objects.exists("Cluster", _props["cluster_id"], _props["endpoint"])
-        if there:
+            exists = objects.exists("Cluster", _props["cluster_id"], _props["endpoint"])
+        if exists:
             with Kubectl(_props["access"]) as kubectl:
                 most = REHEARSAL_SECONDS if _props["endpoint"] else BALANCER_SECONDS
-                Ending(kubectl=kubectl, pace=_props["pace"], most=most).run(_props["stage"])
+                TeardownSteps(kubectl=kubectl, pace=_props["pace"], most=most).run(_props["stage"])
 
 
 class Teardown(Action, module="nebius", name="Teardown"):
-    """The end of what Kubernetes ordered; the resource depends on what is deleted after it.
+    """The removal of what Kubernetes created in the cloud; it depends on the resources that are deleted after it.
 
     Inputs: `stage` (`charts` is deleted before the charts are, `volumes` after them and before the nodes), `access`,
     `cluster_id`, `endpoint`, `pace`.
@@ -58,8 +58,8 @@ class Teardown(Action, module="nebius", name="Teardown"):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Ending:
-    """The steps, in their order. None raises: what is left is reported."""
+class TeardownSteps:
+    """The steps of a teardown. None of them raises: what is not removed is reported."""
 
     kubectl: Kubectl
     pace: float
@@ -67,8 +67,8 @@ class Ending:
     """Seconds that any step may wait."""
 
     def run(self, stage: str) -> None:
-        """Run the steps of a stage."""
-        if not self._within(REACH_SECONDS, self._answers):
+        """Run the steps of a stage in their order."""
+        if not self._wait_until(self._api_answers, REACH_SECONDS):
             report(
                 "Kubernetes' API server does not answer: load balancers and volumes are not removed by it. What is "
                 "left of volumes is deleted after the cluster; look for load balancers in Nebius's console"
@@ -76,7 +76,7 @@ class Ending:
             return
         steps: dict[str, Callable[[], None]] = {
             "the operator": self._stop_operator,
-            "finalizers of active checks": self._free_checks,
+            "finalizers of active checks": self._remove_finalizers,
             "PodDisruptionBudgets": lambda: self._delete("poddisruptionbudgets"),
             "load balancers": self._delete_balancers,
         }
@@ -88,7 +88,7 @@ class Ending:
             except KubectlError as error:
                 report(f"{what} could not be removed, and the destroy goes on: {error}")
 
-    def _answers(self) -> bool:
+    def _api_answers(self) -> bool:
         try:
             self.kubectl.run("version", "--output=json", "--request-timeout=5s", seconds=15)
         except KubectlError:
@@ -96,36 +96,38 @@ class Ending:
         return True
 
     def _stop_operator(self) -> None:
-        where = f"--namespace={OPERATOR_NAMESPACE}"
-        if self.kubectl.items("deployments", where):
-            self.kubectl.run("scale", "deployment", "--all", "--replicas=0", where)
-            if not self._within(OPERATOR_SECONDS, lambda: not self._replicas(where)):
+        namespace = f"--namespace={OPERATOR_NAMESPACE}"
+
+        def has_no_pods() -> bool:
+            deployments = self.kubectl.items("deployments", namespace)
+            return not any(deployment.get("status", {}).get("replicas") for deployment in deployments)
+
+        if self.kubectl.items("deployments", namespace):
+            self.kubectl.run("scale", "deployment", "--all", "--replicas=0", namespace)
+            if not self._wait_until(has_no_pods, OPERATOR_SECONDS):
                 report(f"Soperator's pods did not end within {OPERATOR_SECONDS} s; the destroy goes on")
 
-    def _replicas(self, where: str) -> int:
-        deployments = self.kubectl.items("deployments", where)
-        return sum(deployment.get("status", {}).get("replicas") or 0 for deployment in deployments)
-
-    def _free_checks(self) -> None:
-        """Remove Soperator's finalizer: it would hold them, and the removal of their chart, for ever, as
-        what removes it has been stopped."""
-        freed = json.dumps({"metadata": {"finalizers": None}})
+    def _remove_finalizers(self) -> None:
+        """Remove Soperator's finalizers of active checks: the stopped operator would never do so, and the removal of
+        their chart would wait for it."""
+        patch = json.dumps({"metadata": {"finalizers": None}})
         for check in self.kubectl.items(ACTIVE_CHECKS):
             if check["metadata"].get("finalizers"):
-                self.kubectl.run("patch", ACTIVE_CHECKS, check["metadata"]["name"], "--type=merge", f"--patch={freed}")
+                self.kubectl.run("patch", ACTIVE_CHECKS, check["metadata"]["name"], "--type=merge", f"--patch={patch}")
 
-    def _delete(self, kind: str, *which: str) -> None:
-        self.kubectl.run("delete", kind, *(which or ("--all",)), "--ignore-not-found", "--wait=false")
+    def _delete(self, kind: str, *names: str) -> None:
+        """Start the deletion of objects; of all of the kind without names."""
+        self.kubectl.run("delete", kind, *(names or ("--all",)), "--ignore-not-found", "--wait=false")
 
     def _balancers(self) -> list[str]:
         services = self.kubectl.items("services")
         return [row["metadata"]["name"] for row in services if row["spec"].get("type") == "LoadBalancer"]
 
     def _delete_balancers(self) -> None:
-        """A Service of type LoadBalancer is only gone when its load balancer is: a finalizer holds it until then."""
+        """Delete Services of type LoadBalancer; a finalizer keeps each until its load balancer is deleted."""
         if names := self._balancers():
             self._delete("service", *names)
-            if not self._within(BALANCER_SECONDS, lambda: not self._balancers()):
+            if not self._wait_until(lambda: not self._balancers(), BALANCER_SECONDS):
                 report(
                     f"the load balancer of {', '.join(self._balancers())} is still there after {BALANCER_SECONDS} s; "
                     "the destroy goes on: look for it in Nebius's console"
@@ -141,12 +143,13 @@ class Ending:
         ]
 
     def _delete_volumes(self) -> None:
-        """Claims of the cluster's namespace, so that the CSI driver deletes their disks while it runs."""
+        """Delete claims of the cluster's namespace, so that the CSI driver deletes their disks while it runs."""
         self._delete("persistentvolumeclaims")
-        if not self._within(VOLUME_SECONDS, lambda: not self._volumes()):
+        if not self._wait_until(lambda: not self._volumes(), VOLUME_SECONDS):
             report(f"volumes {', '.join(self._volumes())} are still there; their disks are deleted after the cluster")
 
-    def _within(self, seconds: float, test: Callable[[], bool]) -> bool:
+    def _wait_until(self, test: Callable[[], bool], seconds: float) -> bool:
+        """Wait until the test is true; return False after `seconds`."""
         poll = Poll(min(seconds, self.most), self.pace)
         while not test():
             if poll.left < 0:
@@ -155,15 +158,8 @@ class Ending:
         return True
 
 
-OWNER_LABEL = "hpc-owner"
-VOLUME = "pvc-"
-"""Prefix that the CSI driver puts before a volume's id in the name of its disk."""
-NAMESPACE_LABEL = "kubernetes.io/created-for/pvc/namespace"
-"""The label that the CSI driver gives to a disk: the namespace of its claim."""
-
-
 class LeftoversProvider(ActionProvider):
-    """Creates nothing: what it removes is created by other resources, and by Kubernetes."""
+    """Creates nothing; its deletion removes what killed runs and Kubernetes have left."""
 
     ID = "{project}/{cluster}"
     ACTED_ON = ("namespaces", "keep", "existing", "endpoint")
@@ -171,7 +167,7 @@ class LeftoversProvider(ActionProvider):
     """False: the deletion is the resource's purpose, also after a creation that was interrupted."""
 
     def delete(self, _id: str, _props: dict[str, Any]) -> None:
-        """Delete what is left, and report what stays."""
+        """Delete leftovers, and report what is kept."""
         with without_traceback(NebiusError):
             _delete_owned(_props)
             _delete_disks(_props)
@@ -180,7 +176,7 @@ class LeftoversProvider(ActionProvider):
 
 
 class Leftovers(Action, module="nebius", name="Leftovers"):
-    """Registered before everything else of the cluster.
+    """The leftovers of a cluster; registered before, and so deleted after, all its other resources.
 
     Inputs: `tenant`, `project`, `cluster`, `owner`, `namespaces`, `endpoint`; `keep`: whether file systems and buckets
     stay; `existing`: ids by field of file systems of the user's own.
@@ -190,10 +186,7 @@ class Leftovers(Action, module="nebius", name="Leftovers"):
 
 
 def _delete_owned(props: Mapping[str, Any]) -> None:
-    """Delete what has this state's label: created by a run that was killed before it could record it.
-
-    Those in clusters and groups first, whose kinds have lower numbers.
-    """
+    """Delete objects with this state's label, which a run created that was killed before it could record them."""
     for kind in sorted(KINDS.values(), key=lambda kind: kind.order):
         for row in () if props["keep"] and kind.holds_data else _owned(kind, props):
             report(f"deleting {kind.name} {row['metadata'].get('name', '')}, which an interrupted run left")
@@ -201,9 +194,7 @@ def _delete_owned(props: Mapping[str, Any]) -> None:
 
 
 def _owned(kind: Kind, props: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
-    """Objects of this state, of the project, the tenant, or its own clusters and groups."""
-    from components.nebius.api import objects  # the SDK takes a third of a second to import
-
+    """Yield this state's objects of a kind in the project, the tenant, or its own clusters and groups."""
     parents = {"Project": [props["project"]], "Tenant": [props["tenant"]]}.get(kind.parent)
     if parents is None:
         parents = [row["metadata"]["id"] for row in _owned(KINDS[kind.parent], props)]
@@ -214,22 +205,22 @@ def _owned(kind: Kind, props: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
 
 
 def _delete_disks(props: Mapping[str, Any]) -> None:
-    """Disks of volumes that no machine has attached.
+    """Delete disks of volumes that no machine has attached.
 
-    A disk does not say which cluster it was created for: with another cluster in the project they are only listed.
+    A disk has no label of its cluster, so with another cluster in the project disks are only reported. The CSI driver
+    names a disk after its volume, and labels it with the namespace of the claim.
     """
-    from components.nebius.api import objects  # the SDK takes a third of a second to import
-
-    found = [
+    label = "kubernetes.io/created-for/pvc/namespace"
+    disks = [
         row
         for row in objects.objects_of("Disk", props["project"], props["endpoint"])
-        if row["metadata"]["name"].startswith(VOLUME)
-        and (row["metadata"].get("labels") or {}).get(NAMESPACE_LABEL) in props["namespaces"]
+        if row["metadata"]["name"].startswith("pvc-")
+        and (row["metadata"].get("labels") or {}).get(label) in props["namespaces"]
         and not (row.get("status") or {}).get("read_write_attachment")
         and not (row.get("status") or {}).get("read_only_attachments")
     ]
-    others = objects.objects_of("Cluster", props["project"], props["endpoint"]) if found else []
-    for row in found:
+    others = objects.objects_of("Cluster", props["project"], props["endpoint"]) if disks else []
+    for row in disks:
         name, id_ = row["metadata"]["name"], row["metadata"]["id"]
         if others:
             report(
@@ -242,17 +233,15 @@ def _delete_disks(props: Mapping[str, Any]) -> None:
 
 
 def _delete(kind: str, row: Mapping[str, Any], props: Mapping[str, Any]) -> None:
-    """Delete one object; its owner may be this state or nobody."""
-    from components.nebius.api import lifecycle  # the SDK takes a third of a second to import
-
+    """Delete one object, which has this state's label of the owner or none."""
     metadata = row["metadata"]
     name, owner = metadata["name"], (metadata.get("labels") or {}).get(OWNER_LABEL, props["owner"])
-    found = {"kind": kind, "name": name, "resource_name": name, "parent_id": metadata.get("parent_id", "")}
-    lifecycle.delete(metadata["id"], {**found, "owner": owner, "endpoint": props["endpoint"]})
+    given = {"kind": kind, "name": name, "resource_name": name, "parent_id": metadata.get("parent_id", "")}
+    lifecycle.delete(metadata["id"], {**given, "owner": owner, "endpoint": props["endpoint"]})
 
 
 def _kept(props: Mapping[str, Any]) -> Iterator[str]:
-    """Yield what stays, how it can be used again, and how it is deleted."""
+    """Yield a line for each object that is kept: how to use it again, and how to delete it."""
     if props["keep"]:
         for kind in (kind for kind in KINDS.values() if kind.holds_data):
             for row in _owned(kind, props):

@@ -16,7 +16,7 @@ from cluster.platforms.nebius.machine_types import MUNGE, NEBIUS_DISKS, PLATFORM
 from cluster.platforms.nebius.names import GPU, GROUP, JAIL_LABEL, NODESET_LABEL
 from cluster.platforms.nebius.section import AccountingGroup, SystemGroup
 from cluster.platforms.nebius.versions import KUBERNETES_VERSIONS
-from components.nebius.node_groups import NETWORK_OPERATOR
+from components.nebius.infrastructure import NETWORK_OPERATOR
 from tests.harness import ROOT
 from tests.outside.recorder import Recorder
 

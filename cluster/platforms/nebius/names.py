@@ -1,7 +1,13 @@
-"""Names that Soperator gives in Kubernetes: kinds, labels, pods, services, paths.
+"""Names of Soperator's objects in Kubernetes (kinds, labels, pods, services, paths), and environment variables.
 
 Source, where no other is given: internal/consts and internal/naming of nebius/soperator, 4.1.7.
 """
+
+# What the SDK reads (nebius 0.6: nebius.sdk.SDK, nebius.aio.token.static.EnvBearer).
+TOKEN_VARIABLE = "NEBIUS_IAM_TOKEN"  # noqa: S105 - the name of the variable
+"""Holds an IAM token, which expires after hours."""
+CREDENTIALS_VARIABLE = "NEBIUS_CREDENTIALS_FILE"
+"""Holds the path of a service account's credentials file, which does not expire; this program passes it to the SDK."""
 
 GROUP = "slurm.nebius.ai"
 """API group of Soperator's kinds, and prefix of its labels."""

@@ -9,6 +9,7 @@ from cluster.config.cluster import ClusterConfig
 from cluster.config.machines import Controller, Login, Nodeset
 from cluster.config.slurm import SlurmSettings
 from cluster.platforms.base import Capability, Credentials, Limit, Platform, later
+from cluster.platforms.nebius.names import CREDENTIALS_VARIABLE, TOKEN_VARIABLE
 
 CIDR = "10.80.0.0/20"
 """Stands in `network.cidr`, which nothing on Nebius follows: nodes have addresses of their subnet."""
@@ -27,25 +28,15 @@ MACHINE_TYPES: Mapping[str, str] = {
 }
 """Default machine types by role."""
 
-# What the SDK takes (nebius 0.6: nebius.sdk.SDK, nebius.aio.cli_config.Config, nebius.aio.token.static.EnvBearer).
-TOKEN = "NEBIUS_IAM_TOKEN"  # noqa: S105 - the name of the variable
-SERVICE_ACCOUNT = "NEBIUS_CREDENTIALS_FILE"
-"""Path of a service account's credentials file, which this program passes to the SDK."""
-PROFILES = Path(".nebius") / "config.yaml"
-"""The Nebius CLI's profiles, in the home folder."""
 
-
-def credentials(_: Mapping[str, Any]) -> bool:
+def has_credentials(_: Mapping[str, Any]) -> bool:
     """Return whether there is a token, a service account's file, or a profile of the Nebius CLI."""
-    if os.environ.get(TOKEN):
+    if os.environ.get(TOKEN_VARIABLE):
         return True
-    if path := os.environ.get(SERVICE_ACCOUNT):
+    if path := os.environ.get(CREDENTIALS_VARIABLE):
         return Path(path).expanduser().is_file()
-    return (Path.home() / PROFILES).is_file()
-
-
-NODES = 1024
-"""MaxNodeCount of the slurm.conf that Soperator writes (internal/render/common/configmap.go)."""
+    # Where nebius.aio.cli_config.Config of the SDK looks for profiles.
+    return (Path.home() / ".nebius" / "config.yaml").is_file()
 
 
 PLATFORM = Platform(
@@ -55,7 +46,8 @@ PLATFORM = Platform(
     machine_types=MACHINE_TYPES,
     images=("soperator",),
     elastic=True,
-    limit=Limit(machines=NODES, of="Soperator's slurm.conf (MaxNodeCount)"),
+    # internal/render/common/configmap.go of nebius/soperator.
+    limit=Limit(machines=1024, of="Soperator's slurm.conf (MaxNodeCount)"),
     sections={"nebius": "cluster.platforms.nebius.section:Nebius"},
     fields={
         ClusterConfig: frozenset({"host_names", "monitoring"}),
@@ -94,7 +86,7 @@ PLATFORM = Platform(
     places=later("cluster.platforms.nebius.request:places"),
     dashboards=later("cluster.platforms.nebius.monitoring:dashboards"),
     job_programs=lambda _: {"pyxis"},
-    credentials=Credentials(title="Nebius", found=credentials, todo="nebius profile create"),
+    credentials=Credentials(title="Nebius", found=has_credentials, todo="nebius profile create"),
     observer="cluster.platforms.nebius.observer",
     deploy="components.nebius.deploy",
     rehearsal="lab.nebius_rehearsal",

@@ -6,48 +6,52 @@ import os
 import threading
 import warnings
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from cluster.platforms.nebius.names import CREDENTIALS_VARIABLE, TOKEN_VARIABLE
+
 NOT_FOUND = "NOT_FOUND"
 MORE_QUOTA = "ask for more at https://console.nebius.com (Administration, Limits)"
 """The advice where a quota is full."""
-LATER = frozenset({"operation_conflict", "operation_aborted", "too_many_requests"})
-"""Details that say that the same call can succeed a little later."""
 
 
 class NebiusError(RuntimeError):
-    """A call or an operation failed, or did not end in time; the text says what, why and what to do."""
+    """A failure or timeout of a call or an operation; the text says what failed, why, and what to do."""
 
     code: str = ""
-    """gRPC's name of the status, such as "NOT_FOUND"; empty if it is no answer of the API."""
+    """gRPC's name of the status, such as "NOT_FOUND"; empty if the API did not answer."""
     details: tuple[str, ...] = ()
     """Names of the API's details, such as "quota_failure"."""
 
     @property
-    def later(self) -> bool:
+    def is_temporary(self) -> bool:
         """True if the same call can succeed a little later."""
-        return bool(LATER & {*self.details}) or (not self.details and self.code in ("ABORTED", "UNAVAILABLE"))
+        if self.details:
+            return bool({"operation_conflict", "operation_aborted", "too_many_requests"} & {*self.details})
+        return self.code in ("ABORTED", "UNAVAILABLE")
 
 
-def explain(doing: str, error: Exception) -> NebiusError:
-    """An exception of the SDK in words; `doing` is what failed, such as `create Filesystem jail`."""
+def explain(action: str, error: Exception) -> NebiusError:
+    """Return the NebiusError for an exception of the SDK; `action` is what failed: `create Filesystem jail`."""
     status = getattr(error, "status", None)
     code = getattr(getattr(status, "code", None), "name", "")
     if not code:
         text = " ".join(str(error).split())
-        late = isinstance(error, TimeoutError) or "deadline" in text.lower() or type(error).__name__ == "TimeoutError"
-        reason = "Nebius did not answer in time" if late else f"{type(error).__name__}: {text}".rstrip(": ")
-        return nebius_error(doing, [reason], "check the network and the credential, and run it again")
-    return of_status(doing, status)
+        # asyncio has a TimeoutError of its own in Python 3.10.
+        timed_out = "deadline" in text.lower() or any(base.__name__ == "TimeoutError" for base in type(error).__mro__)
+        reason = "Nebius did not answer in time" if timed_out else f"{type(error).__name__}: {text}".rstrip(": ")
+        return nebius_error(action, [reason], "check the network and the credential, and run it again")
+    return status_error(action, status)
 
 
-def of_status(doing: str, status: Any) -> NebiusError:  # noqa: ANN401
-    """A status of the API (`RequestStatusExtended`, of a call or an operation) in words."""
+def status_error(action: str, status: Any) -> NebiusError:  # noqa: ANN401
+    """Return the NebiusError for a status of a call or an operation (`RequestStatusExtended`)."""
     code = status.code.name
-    given = list(getattr(status, "service_errors", ()))
-    details = [(error.details.field, error.details.value) for error in given if error.details is not None]
+    errors = getattr(status, "service_errors", ())
+    details = [(error.details.field, error.details.value) for error in errors if error.details is not None]
     reasons = [line for name, value in details for line in _reasons(name, value)]
     message = " ".join((status.message or "").split())
     if not reasons or not details:
@@ -57,18 +61,19 @@ def of_status(doing: str, status: Any) -> NebiusError:  # noqa: ANN401
     todos = [_DETAILS[name][1] for name, _ in details if name in _DETAILS] or [_ADVICE_OF_CODE.get(code, "")]
     if request := getattr(status, "request_id", ""):
         reasons.append(f"request id {request}, for Nebius's support")
-    error = nebius_error(doing, reasons, todos[0])
+    error = nebius_error(action, reasons, todos[0])
     error.code, error.details = code, tuple(name for name, _ in details)
     return error
 
 
-def nebius_error(doing: str, reasons: Iterable[str], todo: str = "") -> NebiusError:
-    """An error: what failed, the reasons, and what to do."""
-    lines = [f"could not {doing}:", *(f"    {reason}" for reason in reasons)]
+def nebius_error(action: str, reasons: Iterable[str], todo: str) -> NebiusError:
+    """Return an error that says what failed, the reasons, and what to do, if anything."""
+    lines = [f"could not {action}:", *(f"    {reason}" for reason in reasons)]
     return NebiusError("\n".join([*lines, f"  to do: {todo}"] if todo else lines))
 
 
 def _reasons(name: str, value: Any) -> list[str]:  # noqa: ANN401
+    """Return a line for a detail, or for each of its violations."""
     if name not in _DETAILS:
         return [f"{name}: {' '.join(repr(value).split())}"]
     text, _ = _DETAILS[name]
@@ -128,7 +133,7 @@ _DETAILS: Mapping[str, tuple[str, str]] = {
         "run it again; if it stays, report the request id to Nebius's support",
     ),
 }
-"""Details of a ServiceError (nebius.common.v1): a line for it, or for each of its violations, and what to do."""
+"""By the name of a ServiceError's detail (nebius.common.v1): the line that describes it, and what to do."""
 _ADVICE_OF_CODE: Mapping[str, str] = {
     "UNAUTHENTICATED": (
         "the credential was not accepted or has expired: log in again, or use a service account's credentials file, "
@@ -144,114 +149,100 @@ _ADVICE_OF_CODE: Mapping[str, str] = {
 }
 
 
-TOKEN_VARIABLE = "NEBIUS_IAM_TOKEN"  # noqa: S105 - the name of the variable
-"""Holds an IAM token, which expires after hours; the variable is the SDK's and the CLI's."""
-CREDENTIALS_VARIABLE = "NEBIUS_CREDENTIALS_FILE"
-"""Names a service account's credentials file, which never expires while a run lasts."""
-STAND_IN_TOKEN = "rehearsal"  # noqa: S105 - what a stand-in is sent, in place of a credential
-USER_AGENT = "hpc/1.0"
 LOGIN_SECONDS = 30.0
-"""Time that a credential may take: the SDK's own limit is 15 minutes, and it retries a wrong key all that time."""
-CALL_SECONDS = 60.0
-LIMITS: Mapping[str, float] = {"timeout": CALL_SECONDS, "auth_timeout": LOGIN_SECONDS}
+"""Timeout for a credential: the SDK's own is 15 minutes, during which it retries with a wrong key."""
+LIMITS: Mapping[str, float] = {"timeout": 60.0, "auth_timeout": LOGIN_SECONDS}
 """Options of every call."""
-LOG_IN = (
-    "export NEBIUS_IAM_TOKEN=$(nebius iam get-access-token), or name a service account's credentials file in "
-    f"{CREDENTIALS_VARIABLE} (it does not expire), or run `nebius profile create`"
-)
 
 _lock = threading.Lock()
-_open: dict[tuple[int, str], Any] = {}
+_sdks: dict[tuple[int, str], Any] = {}
+"""The SDKs of this process, by its pid and the endpoint."""
 
 
 def sdk(endpoint: str = "") -> Any:  # noqa: ANN401
-    """The SDK of this process, whose credential was accepted; `endpoint` is a stand-in's TOKEN@HOST:PORT, without TLS.
+    """Return the SDK of this process after its login; `endpoint` is a stand-in's TOKEN@HOST:PORT, without TLS.
 
     Raises NebiusError if there is no credential, or Nebius does not accept it within LOGIN_SECONDS.
     """
     # An SDK has a thread of its own, so a forked process can't use its parent's.
     key = (os.getpid(), endpoint)
     with _lock:
-        if key not in _open:
-            made = _make(endpoint)
+        if key not in _sdks:
+            created = _create_sdk(endpoint)
             try:
-                log_in(made)
+                # A first call, so that a wrong credential fails before anything is done.
+                call("log in to Nebius", created.whoami, auth_options=_synchronous_renewal(), timeout=LOGIN_SECONDS)
             except BaseException:
-                _close(made)
+                _close(created)
                 raise
-            if not _open:
+            if not _sdks:
                 atexit.register(close)
-            _open[key] = made
-        return _open[key]
+            _sdks[key] = created
+        return _sdks[key]
 
 
-def expires(endpoint: str = "") -> bool:
-    """Return whether the credential is a bare token, which can't be renewed."""
+def has_bare_token(endpoint: str = "") -> bool:
+    """Return whether the credential is an IAM token of the environment, which can't be renewed."""
     return not endpoint and bool(os.environ.get(TOKEN_VARIABLE, "").strip())
 
 
 def close() -> None:
+    """Close the SDKs of this process."""
     with _lock:
-        mine = [key for key in _open if key[0] == os.getpid()]
-        for made in [_open.pop(key) for key in mine]:
-            _close(made)
+        for key in [key for key in _sdks if key[0] == os.getpid()]:
+            _close(_sdks.pop(key))
 
 
-def log_in(made: Any) -> Any:  # noqa: ANN401
-    """Return who the credential is of (`GetProfileResponse`): the first call, which fails early."""
-    return call("log in to Nebius", made.whoami, auth_options=_at_once(), timeout=LOGIN_SECONDS)
-
-
-def _at_once() -> dict[str, str]:
-    """Options without which the SDK renews a credential in the background, and only logs that it can't."""
+def _synchronous_renewal() -> dict[str, str]:
+    """Return options without which the SDK renews a credential in the background, and only logs a failure."""
     from nebius.aio.token.options import OPTION_RENEW_REQUIRED, OPTION_RENEW_SYNCHRONOUS, OPTION_REPORT_ERROR
 
     return dict.fromkeys((OPTION_RENEW_REQUIRED, OPTION_RENEW_SYNCHRONOUS, OPTION_REPORT_ERROR), "1")
 
 
 def token(endpoint: str = "") -> tuple[str, datetime | None]:
-    """A token for Kubernetes' API, and when it expires. Raises NebiusError.
+    """Return a token for Kubernetes' API and its time of expiry. Raises NebiusError.
 
-    Without a call of Nebius's API: kubectl waits for it at each of its starts.
+    It does not call Nebius's API, because kubectl waits for it at each of its starts.
     """
-    if expires(endpoint):
+    if has_bare_token(endpoint):
         # The SDK would return it as it is, after half a second of imports.
         return os.environ[TOKEN_VARIABLE].strip(), None
-    made = _make(endpoint)
+    created = _create_sdk(endpoint)
     try:
-        found = made.get_token_sync(LOGIN_SECONDS, _at_once())
+        answer = created.get_token_sync(LOGIN_SECONDS, _synchronous_renewal())
     except Exception as error:
         raise explain("get a token for Kubernetes", error) from error
     finally:
-        _close(made)
-    return found.token, found.expiration
+        _close(created)
+    return answer.token, answer.expiration
 
 
-def call(doing: str, method: Callable[..., Any], *args: Any, **options: Any) -> Any:  # noqa: ANN401
-    """The answer of a call; NebiusError, which starts with `doing`, when there is none."""
+def call(action: str, method: Callable[..., Any], *args: Any, **options: Any) -> Any:  # noqa: ANN401
+    """Call a method of the SDK and return its answer. Raises NebiusError, whose text starts with `action`."""
     try:
         return method(*args, **{**LIMITS, **options}).wait()
     except NebiusError:
         raise
     except Exception as error:
-        raise explain(doing, error) from error
+        raise explain(action, error) from error
 
 
-def _make(endpoint: str) -> Any:  # noqa: ANN401
+def _create_sdk(endpoint: str) -> Any:  # noqa: ANN401
     from nebius.base.options import INSECURE
     from nebius.base.resolver import Constant
     from nebius.sdk import SDK
 
-    # It logs every attempt that failed, with a traceback; the error that ends the call says the same in words.
+    # The SDK logs each failed attempt with a traceback; the error that ends the call says the same in words.
     logging.getLogger("nebius").addHandler(logging.NullHandler())
-    common: dict[str, Any] = {"user_agent_prefix": USER_AGENT}
+    common: dict[str, Any] = {"user_agent_prefix": "hpc/1.0"}
     if endpoint:
-        # Never the user's own token: it goes over loopback without encryption.
-        own, _, address = endpoint.rpartition("@")
-        credential = own or STAND_IN_TOKEN
+        # The user's own token is never sent: the connection, over loopback, is not encrypted.
+        own_token, _, address = endpoint.rpartition("@")
+        credential = own_token or "rehearsal"
         return SDK(credentials=credential, resolver=Constant(address), options=[(INSECURE, True)], **common)
     try:
-        if expires():
+        if has_bare_token():
             return SDK(**common)
         if file := os.environ.get(CREDENTIALS_VARIABLE, "").strip():
             return SDK(credentials_file_name=str(Path(file).expanduser()), **common)
@@ -260,14 +251,15 @@ def _make(endpoint: str) -> Any:  # noqa: ANN401
         return SDK(config_reader=Config(), **common)
     except Exception as error:
         reason = " ".join(str(error).split()) or type(error).__name__
-        raise NebiusError(f"no credential for Nebius: {reason}\n  to do: {LOG_IN}") from error
+        raise NebiusError(
+            f"no credential for Nebius: {reason}\n"
+            f"  to do: export {TOKEN_VARIABLE}=$(nebius iam get-access-token), or name a service account's credentials "
+            f"file in {CREDENTIALS_VARIABLE} (it does not expire), or run `nebius profile create`"
+        ) from error
 
 
-def _close(made: Any) -> None:  # noqa: ANN401
+def _close(created: Any) -> None:  # noqa: ANN401
     # A connection that does not close in time is closed with the process.
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), suppress(Exception):
         warnings.simplefilter("ignore")
-        try:
-            made.sync_close(timeout=5)
-        except Exception:  # noqa: BLE001 - nothing depends on it any more
-            return
+        created.sync_close(timeout=5)

@@ -1,23 +1,22 @@
-"""Calls of the API for one object of any kind: get, list, find, and the starts of operations."""
+"""Calls of the API: get, list, find, create, update and delete objects of any kind; quotas, versions and capacity."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from components.nebius.api import client
-from components.nebius.api.client import NOT_FOUND, NebiusError, nebius_error, of_status
+from components.nebius.api.client import NOT_FOUND, NebiusError, nebius_error, status_error
 from components.nebius.api.kinds import Kind, kind_of
-from components.nebius.api.specs import Message, message_class, plain, same, spec_message, value_at
+from components.nebius.api.specs import Message, differing, message_class, plain, spec_message
 
 OWNER_LABEL = "hpc-owner"
 """Holds the id of the state that created the object."""
-IDEMPOTENCY_KEY = "x-idempotency-key"
-"""Header: the API answers a second request with the same key as it answered the first."""
 PAGE = 1000
+"""Objects of one page of a list."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Wanted:
+class Desired:
     """An object as the stack describes it."""
 
     kind: Kind
@@ -25,28 +24,29 @@ class Wanted:
     name: str
     spec: Mapping[str, Any]
     labels: Mapping[str, str] = field(default_factory=dict)
-    """Labels, with the owner's."""
+    """Labels, the owner's included."""
     endpoint: str = ""
 
     @property
     def title(self) -> str:
-        """The kind and the name, for messages."""
+        """Kind and name, for messages."""
         return title(self.kind, self.name)
 
 
 def title(kind: Kind, name: str) -> str:
-    """The kind and a name or an id, for messages."""
+    """Return the kind and a name or an id, for messages."""
     return f"{kind.name} {name}".rstrip()
 
 
-def service(kind: Kind, endpoint: str) -> Message:
-    """The client of a kind."""
+def _service(kind: Kind, endpoint: str) -> Message:
+    """Return the SDK's client of a kind."""
     return message_class(kind, f"{kind.name}ServiceClient")(client.sdk(endpoint))
 
 
-def _unless_gone(doing: str, method: Message, request: Message) -> Message | None:
+def _call_unless_gone(action: str, method: Message, request: Message) -> Message | None:
+    """Call a method and return its answer; None if there is no such object."""
     try:
-        return client.call(doing, method, request)
+        return client.call(action, method, request)
     except NebiusError as error:
         if error.code == NOT_FOUND:
             return None
@@ -54,114 +54,111 @@ def _unless_gone(doing: str, method: Message, request: Message) -> Message | Non
 
 
 def get(kind: Kind, id_: str, endpoint: str) -> Message | None:
-    """The object's message, or None if there is none."""
+    """Return the object's message; None if there is no such object."""
     request = message_class(kind, f"Get{kind.name}Request")(id=id_)
-    return _unless_gone(f"read {title(kind, id_)}", service(kind, endpoint).get, request)
+    return _call_unless_gone(f"read {title(kind, id_)}", _service(kind, endpoint).get, request)
 
 
 def list_all(kind: Kind, parent_id: str, endpoint: str) -> Iterator[Any]:
-    """Messages of all objects of a parent; none if there is no such parent."""
-    method = getattr(service(kind, endpoint), kind.list_method)
+    """Yield the messages of all objects of a parent; none if there is no such parent."""
+    method, request = getattr(_service(kind, endpoint), kind.list_method), message_class(kind, kind.listing)
+    try:
+        yield from _pages(f"list each {kind.name} of {parent_id}", method, request, parent_id, kind.items)
+    except NebiusError as error:
+        if error.code != NOT_FOUND:
+            raise
+
+
+def _pages(action: str, method: Message, request: Message, parent_id: str, items: str = "items") -> Iterator[Message]:
+    """Yield the rows of a list, from the field `items` of all its pages."""
     token = ""
     while True:
-        request = message_class(kind, kind.listing)(parent_id=parent_id, page_size=PAGE, page_token=token)
-        try:
-            answer = client.call(f"list each {kind.name} of {parent_id}", method, request)
-        except NebiusError as error:
-            if error.code == NOT_FOUND:
-                return
-            raise
-        yield from getattr(answer, kind.items)
+        answer = client.call(action, method, request(parent_id=parent_id, page_size=PAGE, page_token=token))
+        yield from getattr(answer, items)
         token = answer.next_page_token
         if not token:
             return
 
 
-def find(wanted: Wanted) -> Message | None:
-    """The object of that name; of a kind without unique names, the one whose spec has the same identity."""
-    rows = list_all(wanted.kind, wanted.parent_id, wanted.endpoint)
-    if wanted.kind.unique:
-        return next((row for row in rows if row.metadata.name == wanted.name), None)
-    paths = wanted.kind.identity
-    return next(
-        (
-            row
-            for row in rows
-            if all(same(value_at(plain(row.spec), path), value_at(wanted.spec, path)) for path in paths)
-            and state_of(row) not in wanted.kind.deleting
-        ),
-        None,
-    )
+def find(desired: Desired) -> Message | None:
+    """Return the object of that name; of a kind without unique names, the one whose spec has the same identity."""
+    kind, rows = desired.kind, list_all(desired.kind, desired.parent_id, desired.endpoint)
+    if kind.unique:
+        return next((row for row in rows if row.metadata.name == desired.name), None)
+    for row in rows:
+        spec = plain(row.spec)
+        if state_of(row) not in kind.deleting and not differing(spec, desired.spec, kind.identity):
+            return row
+    return None
 
 
-def start_create(wanted: Wanted, key: str) -> Message:
-    """Start the creation; the same key starts it once."""
+def start_create(desired: Desired, key: str) -> Message:
+    """Start the creation and return its operation. The API answers a second request with the same key as the first."""
     from nebius.api.nebius.common.v1 import ResourceMetadata
 
+    kind = desired.kind
     # A membership, a permit and a release are identified by their specs, and have no name.
-    name = wanted.name if wanted.kind.unique else ""
-    request = message_class(wanted.kind, f"Create{wanted.kind.name}Request")(
-        metadata=ResourceMetadata(parent_id=wanted.parent_id, name=name, labels=dict(wanted.labels)),
-        spec=spec_message(wanted.kind, wanted.spec),
+    name = desired.name if kind.unique else ""
+    request = message_class(kind, f"Create{kind.name}Request")(
+        metadata=ResourceMetadata(parent_id=desired.parent_id, name=name, labels=dict(desired.labels)),
+        spec=spec_message(kind, desired.spec),
     )
-    method = service(wanted.kind, wanted.endpoint).create
-    return client.call(f"create {wanted.title}", method, request, metadata=[(IDEMPOTENCY_KEY, key)])
+    method = _service(kind, desired.endpoint).create
+    return client.call(f"create {desired.title}", method, request, metadata=[("x-idempotency-key", key)])
 
 
 def start_update(kind: Kind, metadata: Message, spec: Message, endpoint: str) -> Message:
-    """Start an update from metadata and a spec that were fetched and changed."""
+    """Start an update from metadata and a spec that were fetched and changed; return its operation."""
     request = message_class(kind, f"Update{kind.name}Request")(metadata=metadata, spec=spec)
-    return client.call(f"update {title(kind, metadata.name or metadata.id)}", service(kind, endpoint).update, request)
+    return client.call(f"update {title(kind, metadata.name or metadata.id)}", _service(kind, endpoint).update, request)
 
 
 def start_delete(kind: Kind, id_: str, endpoint: str) -> Message | None:
-    """Start the deletion; None if there is nothing to delete."""
+    """Start the deletion and return its operation; None if there is no such object."""
     request = message_class(kind, f"Delete{kind.name}Request")(id=id_)
-    return _unless_gone(f"delete {title(kind, id_)}", service(kind, endpoint).delete, request)
+    return _call_unless_gone(f"delete {title(kind, id_)}", _service(kind, endpoint).delete, request)
 
 
 def start_undelete(kind: Kind, id_: str, endpoint: str) -> Message:
-    """Start to restore an object that is kept after its deletion."""
+    """Start to restore an object that the API keeps after its deletion; return the operation."""
     request = message_class(kind, f"Undelete{kind.name}Request")(id=id_)
-    return client.call(f"undelete {title(kind, id_)}", service(kind, endpoint).undelete, request)
+    return client.call(f"undelete {title(kind, id_)}", _service(kind, endpoint).undelete, request)
 
 
 def last_operation(kind: Kind, id_: str, endpoint: str) -> Message | None:
-    """The newest operation on an object, which an interrupted run may have left under way."""
+    """Return the newest operation on an object, which an interrupted run may have left under way."""
     from nebius.aio.operation import Operation
     from nebius.aio.route import Route
     from nebius.api.nebius.common.v1 import ListOperationsRequest
 
-    made = service(kind, endpoint)
-    method = made.operation_service().list
-    answer = client.call(
-        f"list operations of {title(kind, id_)}", method, ListOperationsRequest(resource_id=id_, page_size=PAGE)
-    )
+    service = _service(kind, endpoint)
+    request = ListOperationsRequest(resource_id=id_, page_size=PAGE)
+    answer = client.call(f"list operations of {title(kind, id_)}", service.operation_service().list, request)
     newest = max(answer.operations, key=lambda operation: operation.created_at, default=None)
     if newest is None:
         return None
-    # The service that started it has its operations as well.
-    route = Route(made.__service_name__, "Create", made.__api_service_name__, made.__registry__)
+    # The service that started the operation can poll it as well.
+    route = Route(service.__service_name__, "Create", service.__api_service_name__, service.__registry__)
     return Operation(route, client.sdk(endpoint), newest)
 
 
 def state_of(message: Message) -> str:
-    """The name of its `status.state`; empty for kinds without one."""
+    """Return the name of `status.state`; an empty text for kinds without a state."""
     return getattr(getattr(getattr(message, "status", None), "state", None), "name", "")
 
 
 def owner_of(message: Message) -> str:
-    """The state that created it, or nothing."""
+    """Return the id of the state that created the object; an empty text if it has no such label."""
     return dict(message.metadata.labels).get(OWNER_LABEL, "")
 
 
-def failure(doing: str, operation: Message) -> NebiusError | None:
-    """The error of an operation that has ended without success."""
+def failure(action: str, operation: Message) -> NebiusError | None:
+    """Return the error of an operation that has ended without success."""
     from nebius.aio.operation import OperationError
 
     if not operation.done() or operation.successful():
         return None
-    return of_status(doing, OperationError(operation).status)
+    return status_error(action, OperationError(operation).status)
 
 
 @dataclass(frozen=True)
@@ -176,7 +173,7 @@ class Quota:
 
 
 @dataclass(frozen=True)
-class Room:
+class Capacity:
     """The number of nodes of a preset that a fabric has free at present (capacity.v1, ResourceAdvice)."""
 
     region: str
@@ -184,15 +181,15 @@ class Room:
     platform: str
     preset: str
     counts: Mapping[str, int]
-    """Numbers by availability: reserved, on_demand, preemptible; only those whose figures are fresh."""
+    """Numbers by availability (reserved, on_demand, preemptible), where the API says that they are fresh."""
 
     def available(self, ways: Iterable[str]) -> int:
-        """Return how many can be had of some of them."""
+        """Return the sum of the numbers of some availabilities."""
         return sum(self.counts.get(way, 0) for way in ways)
 
 
-def first_subnet(project_id: str, endpoint: str = "") -> str:
-    """The id of a project's first subnet, as Nebius's own recipe for Soperator takes it."""
+def first_subnet(project_id: str, endpoint: str) -> str:
+    """Return the id of a project's first subnet, which Nebius's own recipe for Soperator uses as well."""
     row = next(list_all(kind_of("Subnet"), project_id, endpoint), None)
     if row is None:
         raise nebius_error(
@@ -203,34 +200,35 @@ def first_subnet(project_id: str, endpoint: str = "") -> str:
     return row.metadata.id
 
 
-def exists(kind: str, id_: str, endpoint: str = "") -> bool:
+def exists(kind: str, id_: str, endpoint: str) -> bool:
+    """Return whether there is an object of that id."""
     return get(kind_of(kind), id_, endpoint) is not None
 
 
-def objects_of(kind: str, parent_id: str, endpoint: str = "") -> list[dict[str, Any]]:
+def objects_of(kind: str, parent_id: str, endpoint: str) -> list[dict[str, Any]]:
     """Return all objects of a parent, as JSON."""
     return [plain(message) for message in list_all(kind_of(kind), parent_id, endpoint)]
 
 
-def quotas(parent_id: str, endpoint: str = "") -> list[Quota]:
-    """The quotas of a tenant or a project."""
+def quotas(parent_id: str, endpoint: str) -> list[Quota]:
+    """Return the quotas of a tenant or a project that have a limit."""
     from nebius.api.nebius.quotas.v1 import ListQuotaAllowancesRequest, QuotaAllowanceServiceClient
 
     service = QuotaAllowanceServiceClient(client.sdk(endpoint))
-    rows = _pages(f"list quotas of {parent_id}", service.list, ListQuotaAllowancesRequest, parent_id=parent_id)
-    # One without a limit has none at this level, which is not a limit of 0.
+    rows = _pages(f"list quotas of {parent_id}", service.list, ListQuotaAllowancesRequest, parent_id)
+    # A quota without a limit has none at this level, which is not a limit of 0.
     return [_quota(row) for row in rows if row.check_presence("spec") and row.spec.check_presence("limit")]
 
 
 def _quota(row: Message) -> Quota:
     limit = int(row.spec.limit or 0)
-    # The API may leave the usage out and give its share alone.
+    # The API may return the usage as a percentage alone.
     used = int(row.status.usage or 0) or round(float(row.status.usage_percentage or 0) * limit)
     return Quota(row.metadata.name, row.spec.region, row.status.unit, limit, max(0, limit - used))
 
 
-def kubernetes_versions(endpoint: str = "") -> list[dict[str, Any]]:
-    """Versions of Kubernetes (mk8s.v1, ClusterControlPlaneVersion), as JSON."""
+def kubernetes_versions(endpoint: str) -> list[dict[str, Any]]:
+    """Return the versions of Kubernetes (mk8s.v1, ClusterControlPlaneVersion), as JSON."""
     from nebius.api.nebius.mk8s.v1 import ClusterServiceClient, ListClusterControlPlaneVersionsRequest
 
     method = ClusterServiceClient(client.sdk(endpoint)).list_control_plane_versions
@@ -238,9 +236,9 @@ def kubernetes_versions(endpoint: str = "") -> list[dict[str, Any]]:
     return [plain(item) for item in answer.items]
 
 
-def node_images(version: str, platform: str, endpoint: str = "") -> list[dict[str, str]]:
-    """Operating system and preset of drivers of each image that nodes of a platform can have, with a version of
-    Kubernetes (mk8s.v1, NodeGroupCompatibilityMatrix). Node groups here have the cluster's version."""
+def node_images(version: str, platform: str, endpoint: str) -> list[dict[str, str]]:
+    """Return `os` and `drivers_preset` of each image that nodes of a platform can have with a version of Kubernetes
+    (mk8s.v1, NodeGroupCompatibilityMatrix). Node groups have the cluster's version."""
     from nebius.api.nebius.mk8s.v1 import GetNodeGroupCompatibilityMatrixRequest, NodeGroupServiceClient
 
     method = NodeGroupServiceClient(client.sdk(endpoint)).get_compatibility_matrix
@@ -255,21 +253,21 @@ def node_images(version: str, platform: str, endpoint: str = "") -> list[dict[st
     ]
 
 
-def rooms(tenant_id: str, endpoint: str = "") -> list[Room]:
+def capacities(tenant_id: str, endpoint: str) -> list[Capacity]:
     """Return how many nodes of each preset a tenant can have at present, by region and fabric (ResourceAdvice)."""
     from nebius.api.nebius.capacity.v1 import ListResourceAdviceRequest, ResourceAdviceServiceClient
 
-    service, doing = ResourceAdviceServiceClient(client.sdk(endpoint)), f"read capacity advice of {tenant_id}"
+    service, action = ResourceAdviceServiceClient(client.sdk(endpoint)), f"read capacity advice of {tenant_id}"
     try:
-        rows = [plain(row) for row in _pages(doing, service.list, ListResourceAdviceRequest, parent_id=tenant_id)]
+        rows = [plain(row) for row in _pages(action, service.list, ListResourceAdviceRequest, tenant_id)]
     except NebiusError as error:
         if error.code in (NOT_FOUND, "UNIMPLEMENTED"):
             return []  # not every region gives advice
         raise
-    return [room for row in rows if (room := _room(row.get("spec", {}), row.get("status", {}))).counts]
+    return [found for row in rows if (found := _capacity(row.get("spec", {}), row.get("status", {}))).counts]
 
 
-def _room(spec: Mapping[str, Any], status: Mapping[str, Any]) -> Room:
+def _capacity(spec: Mapping[str, Any], status: Mapping[str, Any]) -> Capacity:
     machine = spec.get("compute_instance", {})
     fresh = {
         way: int(count.get("available", 0))
@@ -277,14 +275,4 @@ def _room(spec: Mapping[str, Any], status: Mapping[str, Any]) -> Room:
         if str(count.get("data_state", "")).endswith("FRESH")
     }
     preset = machine.get("preset", {}).get("name", "")
-    return Room(spec.get("region", ""), spec.get("fabric", ""), machine.get("platform", ""), preset, fresh)
-
-
-def _pages(doing: str, method: Message, request: Message, **fields: str) -> Iterator[Message]:
-    token = ""
-    while True:
-        answer = client.call(doing, method, request(page_size=PAGE, page_token=token, **fields))
-        yield from answer.items
-        token = answer.next_page_token
-        if not token:
-            return
+    return Capacity(spec.get("region", ""), spec.get("fabric", ""), machine.get("platform", ""), preset, fresh)

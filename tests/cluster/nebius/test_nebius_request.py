@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from cluster.platforms.nebius import platform
+from cluster.platforms.nebius.names import CREDENTIALS_VARIABLE, TOKEN_VARIABLE
+from cluster.platforms.nebius.platform import has_credentials
 from cluster.platforms.nebius.request import describe_request
 from tests.cluster.nebius.clusters import FABRIC, gpus, nebius
 from tests.cluster.stacks import config
@@ -33,22 +34,22 @@ def test_1000_nodes_take_no_more_lines_than_2() -> None:
 class TestCredentials:
     @pytest.fixture(autouse=True)
     def _nothing(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-        for name in (platform.TOKEN, platform.SERVICE_ACCOUNT):
+        for name in (TOKEN_VARIABLE, CREDENTIALS_VARIABLE):
             monkeypatch.delenv(name, raising=False)
         monkeypatch.setattr(Path, "home", lambda: tmp_path)
 
     def test_they_are_a_token_or_a_service_accounts_file_that_is_there_or_a_profile(
         self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     ) -> None:
-        assert not platform.credentials({})
+        assert not has_credentials({})
         with monkeypatch.context() as patch:
-            patch.setenv(platform.TOKEN, "t")
-            assert platform.credentials({})
-            patch.delenv(platform.TOKEN)
-            patch.setenv(platform.SERVICE_ACCOUNT, str(tmp_path / "key.json"))
-            assert not platform.credentials({})
+            patch.setenv(TOKEN_VARIABLE, "t")
+            assert has_credentials({})
+            patch.delenv(TOKEN_VARIABLE)
+            patch.setenv(CREDENTIALS_VARIABLE, str(tmp_path / "key.json"))
+            assert not has_credentials({})
             (tmp_path / "key.json").write_text("{}")
-            assert platform.credentials({})
-        (tmp_path / platform.PROFILES.parent).mkdir()
-        (tmp_path / platform.PROFILES).write_text("profiles: {}\n")
-        assert platform.credentials({})
+            assert has_credentials({})
+        (tmp_path / ".nebius").mkdir()
+        (tmp_path / ".nebius/config.yaml").write_text("profiles: {}\n")
+        assert has_credentials({})

@@ -20,7 +20,7 @@ def props(api: NebiusServer, kind: str = "GpuCluster", **changes: Any) -> dict[s
     }  # fmt: skip
 
 
-def created(api: NebiusServer, kind: str = "GpuCluster", **changes: Any) -> lifecycle.Found:
+def created(api: NebiusServer, kind: str = "GpuCluster", **changes: Any) -> lifecycle.Result:
     return lifecycle.create(props(api, kind, **changes))
 
 
@@ -255,7 +255,7 @@ class TestLookUps:
         with pytest.raises(NebiusError, match="the project has none\n  to do: set `subnet: create`"):
             objects.first_subnet(PROJECT_ID, api.endpoint)
         assert not objects.exists("Filesystem", "computefilesystem-1", api.endpoint)
-        assert objects.rooms(PROJECT_ID, api.endpoint) == []
+        assert objects.capacities(PROJECT_ID, api.endpoint) == []
 
     def test_all_pages_are_read(self, api: NebiusServer, monkeypatch: pytest.MonkeyPatch) -> None:
         for number in range(25):

@@ -77,7 +77,7 @@ def test_specs_that_the_api_refuses(api: NebiusServer, kind: str, spec: dict[str
     assert said in str(raised.value.detail)
 
 
-def made(api: NebiusServer, kind: str, spec: Mapping[str, Any], name: str = "n1") -> lifecycle.Found:
+def made(api: NebiusServer, kind: str, spec: Mapping[str, Any], name: str = "n1") -> lifecycle.Result:
     return lifecycle.create(
         {
             "kind": kind, "name": name, "resource_name": name, "parent_id": PROJECT_ID, "owner": OWNER, "spec": spec,
@@ -86,8 +86,8 @@ def made(api: NebiusServer, kind: str, spec: Mapping[str, Any], name: str = "n1"
     )  # fmt: skip
 
 
-def wanted(api: NebiusServer, kind: str, spec: Mapping[str, Any]) -> objects.Wanted:
-    return objects.Wanted(kind=KINDS[kind], parent_id=PROJECT_ID, name="n1", spec=spec, endpoint=api.endpoint)
+def wanted(api: NebiusServer, kind: str, spec: Mapping[str, Any]) -> objects.Desired:
+    return objects.Desired(kind=KINDS[kind], parent_id=PROJECT_ID, name="n1", spec=spec, endpoint=api.endpoint)
 
 
 class TestRules:

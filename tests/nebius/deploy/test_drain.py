@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from components.nebius.drain import DrainError, PartitionsProvider, empty, leaving
+from components.nebius.drain import DrainError, PartitionsProvider, close, leaving
 from components.nebius.kubectl import KubectlError
-from components.nebius.waits import LEAVES, REMADE
+from components.nebius.waits import LEAVES, RECREATED
 
 THREE, ONE = {"count": 3, "shape": "a"}, {"count": 1, "shape": "a"}
 ELASTIC = {"count": 8, "shape": "a", "static": 1}
@@ -19,8 +19,10 @@ ELASTIC = {"count": 8, "shape": "a", "static": 1}
         pytest.param(THREE, {"count": 5, "shape": "a"}, {}, id="nodes are added"),
         pytest.param(THREE, ONE, {1: LEAVES, 2: LEAVES}, id="the last ones leave"),
         pytest.param(ONE, None, {0: LEAVES}, id="a nodeset leaves"),
-        pytest.param(THREE, {"count": 2, "shape": "b"}, {0: REMADE, 1: REMADE, 2: LEAVES}, id="all are recreated"),
-        pytest.param(ONE, {"count": 5, "shape": "b"}, {0: REMADE}, id="one is recreated, others are added"),
+        pytest.param(
+            THREE, {"count": 2, "shape": "b"}, {0: RECREATED, 1: RECREATED, 2: LEAVES}, id="all recreated"
+        ),
+        pytest.param(ONE, {"count": 5, "shape": "b"}, {0: RECREATED}, id="one is recreated, others are added"),
         pytest.param(THREE, ELASTIC, {1: LEAVES, 2: LEAVES}, id="only static nodes keep their pods"),
         pytest.param(ELASTIC, {**ELASTIC, "static": 0}, {}, id="it was elastic before"),
         pytest.param(ELASTIC, {"count": 7, "shape": "a"}, {7: LEAVES}, id="it is no longer elastic"),
@@ -63,7 +65,7 @@ class Slurm:
 
 
 def wait(slurm: Slurm, *names: str, seconds: float = 5) -> None:
-    empty(slurm, list(names), seconds=seconds, pace=0.01)  # pyrefly: ignore[bad-argument-type]
+    close(slurm, list(names), seconds=seconds, pace=0.01)  # pyrefly: ignore[bad-argument-type]
 
 
 def test_a_partition_is_closed_before_its_jobs_are_waited_for() -> None:

@@ -42,7 +42,7 @@ def cluster() -> Cluster:
 
 def torn(found: Cluster, stage: str) -> list[str]:
     """Return what was done, in its order."""
-    teardown.Ending(kubectl=cast("Kubectl", found), pace=0.01, most=0.05).run(stage)
+    teardown.TeardownSteps(kubectl=cast("Kubectl", found), pace=0.01, most=0.05).run(stage)
     return [f"{words[0]} {words[1]}" for words in found.ran if words[0] in ("scale", "delete")]
 
 

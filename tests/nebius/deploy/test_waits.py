@@ -13,7 +13,7 @@ from cluster.observe.nodes import parse_nodes
 from components.nebius import waits
 from components.nebius.kubectl import Kubectl, KubectlError
 from components.nebius.poll import Poll
-from components.nebius.waits import Awaited, Look, WaitError, wait_for
+from components.nebius.waits import Goal, Progress, WaitError, wait_for
 from tests.nebius.deploy.kubectl_stand_in import Cluster, row
 from tests.waiting import PATIENCE
 
@@ -34,7 +34,7 @@ def failed(kind: str, kubectl: Cluster, /, **spec: Any) -> str:
 
 class TestAnyWait:
     def test_it_ends_with_what_was_missing_and_what_to_do(self) -> None:
-        awaited = Awaited("a thing", lambda: Look("half of it"), "look", lambda: "  an event", "nebius.timeouts.login")
+        awaited = Goal("a thing", lambda: Progress("half of it"), "look", lambda: "  an event", "nebius.timeouts.login")
         with pytest.raises(WaitError) as error:
             wait_for(awaited, seconds=0.02, pace=0.01)
         assert str(error.value).splitlines() == [
@@ -42,23 +42,23 @@ class TestAnyWait:
         ]  # fmt: skip
 
     def test_it_does_not_wait_for_what_can_not_come(self) -> None:
-        def look() -> Look:
+        def look() -> Progress:
             raise KubectlError("`kubectl get` failed: getting credentials: exec: executable nebius not found")
 
         with pytest.raises(WaitError, match=r"nebius.token_command"):
-            wait_for(Awaited("a thing", look), seconds=60, pace=10)
+            wait_for(Goal("a thing", look), seconds=60, pace=10)
         with pytest.raises(WaitError, match="a thing failed: BackoffLimitExceeded"):
-            wait_for(Awaited("a thing", lambda: Look("BackoffLimitExceeded", failed=True)), seconds=60, pace=10)
+            wait_for(Goal("a thing", lambda: Progress("BackoffLimitExceeded", failed=True)), seconds=60, pace=10)
 
     def test_an_api_server_that_does_not_answer_is_asked_again(self) -> None:
-        answers = iter([KubectlError("connection refused"), Look(done=True, facts={"a": 1})])
+        answers = iter([KubectlError("connection refused"), Progress(done=True, facts={"a": 1})])
 
-        def look() -> Look:
+        def look() -> Progress:
             if isinstance(found := next(answers), Exception):
                 raise found
             return found
 
-        assert wait_for(Awaited("a thing", look), seconds=PATIENCE, pace=0.01) == {"a": 1}
+        assert wait_for(Goal("a thing", look), seconds=PATIENCE, pace=0.01) == {"a": 1}
 
     def test_what_takes_long_is_asked_for_less_often(self, monkeypatch: pytest.MonkeyPatch) -> None:
         now, slept = [100.0], list[float]()
@@ -186,7 +186,7 @@ def test_each_node_set_has_as_many_pods_as_it_should_and_an_elastic_one_may_have
     has: int | None, asked: int, most: dict[str, int], text: str
 ) -> None:
     found = [{"metadata": {"name": "gpu"}, "status": {"replicas": has}, "spec": {"replicas": asked}}]
-    look = waits.nodesets_state({"gpu": 2}, [] if has is None else found, most)
+    look = waits.nodesets_progress({"gpu": 2}, [] if has is None else found, most)
     assert (look.done, look.text) == (not text, text)
 
 
@@ -249,7 +249,7 @@ class TestSlurmsNodes:
     def test_they_take_jobs_with_their_gpus(self, states: tuple[str, ...], gres: dict[str, str], text: str) -> None:
         text_of = "\n".join(f"NodeName=gpu-{index} State={state}" for index, state in enumerate(states))
         given = {"gpu-0": "gpu:nvidia_h100_80gb_hbm3:8(S:0-1)", "gpu-1": "gpu:h100:8", **gres}
-        found = waits.scheduler_state({"gpu-0": 8, "gpu-1": 8}, parse_nodes(text_of), given)
+        found = waits.slurm_progress({"gpu-0": 8, "gpu-1": 8}, parse_nodes(text_of), given)
         assert found.done is not bool(text)
         assert text in found.text
 
@@ -283,7 +283,7 @@ class TestSlurmsNodes:
         cluster = slurm(
             "NodeName=worker-0 State=IDLE+CLOUD",
             f"NodeName=worker-1 State=IDLE+CLOUD+DRAIN Reason={waits.LEAVES} {at}",
-            f"NodeName=worker-2 State=IDLE+CLOUD+DRAIN Reason={waits.REMADE} {at}",
+            f"NodeName=worker-2 State=IDLE+CLOUD+DRAIN Reason={waits.RECREATED} {at}",
             f"NodeName=worker-3 State=IDLE+CLOUD+DRAIN Reason=cable {at}",
         )
         elastic = ["worker-1", "worker-2", "worker-3"]
