@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from scripts.node.health.kinds import kinds
+from scripts.node.health.kinds import kinds_of_reason
 from scripts.node.slurm.hostlist import expand
 from scripts.node.slurm.output import CLOUD, JOURNAL, gpus, json_rows, marked, signed, texts, tres
 
@@ -481,7 +481,7 @@ def fault_of(state: str, reason: str) -> str:
     """The kind of fault for which Slurm did not use a node; empty where a person, an upgrade or the set-up has drained
     it."""
     text = signed(reason)[0]
-    if named := kinds(text):
+    if named := kinds_of_reason(text):
         return named[0]
     if text in CLOUD:
         return "cloud"

@@ -22,7 +22,7 @@ from datetime import datetime, timezone
 from typing import Any
 
 sys.path.insert(0, "/usr/local/lib/hpc/node")
-from health.drain import apply_action, node_seen
+from health.drain import apply_action, read_node_state
 from slurm import reservations, scheduler
 from slurm.output import CLOUD, MAINTENANCE, PREEMPTED
 from system.google_api import FLAVOR, METADATA, answer
@@ -72,7 +72,7 @@ class HostEvents:
             return
         name = f"{PREFIX}{self.node}"
         reservations.keep({name: (self.node, *window)} if window else {}, lambda there: there == name)
-        state = node_seen(self.node)
+        state = read_node_state(self.node)
         drained = "DRAIN" in state["states"]
         if reason is None and drained and state["reason"] in CLOUD:
             scheduler.resume_nodes([self.node])

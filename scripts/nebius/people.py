@@ -43,7 +43,7 @@ def converge(payload: dict[str, Any]) -> None:
     # Nodes have users as soon as the jail has.
     accounts.join.wait_for_config_version = lambda *, seconds: None  # noqa: ARG005 - as its caller names it
     wanted = [_with_groups(user) for user in payload["users"]]
-    drain.refuse_busy(users.leaving(wanted))
+    drain.refuse_busy(users.removed_names(wanted))
     # Only who is made here: what others have in their home is their own.
     new = {*read_json(KEY_PAIRS, []), *(user["name"] for user in wanted if not has_user(user["name"]))}
     if new:

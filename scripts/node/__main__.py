@@ -52,7 +52,7 @@ def of(module: str, function: str) -> Callable[..., Any]:
 def restore_last_success(_: dict[str, Any]) -> None:
     """After an `up` that succeeded: run the phases again that failed in an earlier one, with their last good input."""
     for phase in phase_state.unfinished():
-        payload = phase_state.last(phase)
+        payload = phase_state.last_input(phase)
         if payload is not None:
             log(f"{phase}: the last run failed; running it again with the input of the one before")
             perform(phase, payload)

@@ -51,7 +51,7 @@ def units_of(roles: list[str]) -> list[str]:
     """The units that a machine of these roles runs."""
     # A machine whose set-up has not ended is nothing yet.
     found = dict.fromkeys([*(unit for role in roles for unit in UNITS[role]), "munge", "ssh"])
-    payload = phase_state.last("configure") if "controller" in roles else None
+    payload = phase_state.last_input("configure") if "controller" in roles else None
     if (payload or {}).get("slurmrestd"):
         found["slurmrestd"] = None
     if (payload or {}).get("reconcile"):
@@ -130,9 +130,9 @@ def user_keys() -> dict[str, str]:
     found: dict[str, str] = {}
     for name in read_json(users.MANAGED, {}).get("users", ()):
         try:
-            lines = text_block.block(authorized_keys.text(str(homes.HOMES / name)))
+            lines = text_block.lines_in_block(authorized_keys.text(str(homes.HOMES / name)))
             found[name] = _hash("\n".join(lines).encode(errors="surrogateescape"))
-        except (authorized_keys.StrangeError, OSError) as error:
+        except (authorized_keys.UnexpectedFileError, OSError) as error:
             found[name] = str(error)
     return found
 
@@ -211,7 +211,7 @@ def parts(mine: list[str]) -> dict[str, Part]:
         found["reconcile"] = service.status
         if topology.REFUSED.exists():
             found["topology"] = topology.refused
-        if watch := (phase_state.last("configure") or {}).get("watch"):
+        if watch := (phase_state.last_input("configure") or {}).get("watch"):
             found["failover"] = lambda: _failover(watch)
         found["scripts"] = prologs.observe
         found |= {f"slurm {name}": part for name, part in scheduler.PARTS.items()}
@@ -261,7 +261,7 @@ def _cluster_state(*, controls: bool) -> dict[str, Any]:
     read, wrong = read_json(cluster_state.CONFIG, None), ""
     config: dict[str, Any] = read if isinstance(read, dict) else {}
     report = cluster_state.REPORTS / f"{socket.gethostname()}.json"
-    mine = cluster_state.given(report)
+    mine = cluster_state.read_object(report)
     hashed = {name: value for name, value in config.items() if name != "digest"}
     published = cluster_state.CLIENT / "slurm.conf"
     if not (_exists(cluster_state.CONFIG) or mine):

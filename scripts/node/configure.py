@@ -19,15 +19,15 @@ NODE = Path("/etc/hpc/node.json")
 
 def configure(payload: dict[str, Any]) -> None:
     """Controller and login machines, alone or in one, nodes that share one with either, the machine of Prometheus."""
-    installation.wait_for()
+    installation.wait_until_installed()
     reload_units()  # what a set-up that was killed has written
     roles = payload["roles"]
     # Only there: a login machine would compile it as well.
     control: Any = import_module("control") if "controller" in roles else None
-    wanted = payload["mounts"] if control else mounts.of_image(payload["mounts"])
+    wanted = payload["mounts"] if control else mounts.without_new_clients(payload["mounts"])
     shared = {mount["target"] for mount in wanted}
     if control:
-        control.drain.refuse_busy(users.leaving(payload["users"]))
+        control.drain.refuse_busy(users.removed_names(payload["users"]))
     # First all that systemd reads, since that takes it long.
     enable("munge.service")
     mounts.write_fstab(wanted)
@@ -44,7 +44,7 @@ def configure(payload: dict[str, Any]) -> None:
     containers.converge(
         payload["users"], data=payload.get("containers", ""), login="login" in roles, node="node" in roles
     )
-    login.admit(users="login" in roles)
+    login.allow_logins(users="login" in roles)
     protected_files.restore_modes()
     munge.start()
     slurmd.link_pmix()
@@ -57,9 +57,9 @@ def configure(payload: dict[str, Any]) -> None:
     if control is None:
         login.configure(payload.get("files", {}))
     if "monitoring" in roles:
-        monitoring.control(payload["monitoring"])
+        monitoring.converge(payload["monitoring"])
     if "node" in roles:
-        program.keep(config.get("health"))
+        program.converge(config.get("health"))
         monitoring.export_gpus(config.get("gpu_exporter"))
         slurmd.start_slurmd(payload["conf_server"], config["slurmd"], at_boot=True)
     monitoring.export(payload.get("node_exporter", ""), required=control is not None)
@@ -74,19 +74,19 @@ def boot() -> None:
         # First all that systemd reads, since that takes it long.
         enable("munge.service")
         slurmd.write_settings(node["conf_server"])
-        mounts.mount_all(mounts.of_image(node["mounts"]), controller=node["conf_server"])
+        mounts.mount_all(mounts.without_new_clients(node["mounts"]), controller=node["conf_server"])
         if not login.SSHD.exists():
-            login.admit(users=False)
+            login.allow_logins(users=False)
         protected_files.restore_modes()
         slurmd.link_pmix()
         config = cluster_state.wait_for_config()
         munge.start(config["munge"])
-        login.let_in(jobs=config.get("adopt", False))
+        login.allow_logins_of_jobs(allowed=config.get("adopt", False))
         shared = {mount["target"] for mount in node["mounts"]}
         users.converge(config["users"], config["groups"], with_homes="/home" not in shared)
         containers.converge(config["users"], data=config.get("containers", ""))
         slurmd.stop_controller_daemons()
-        program.keep(config.get("health"))
+        program.converge(config.get("health"))
         monitoring.export(config.get("node_exporter", ""), required=False)
         monitoring.export_gpus(config.get("gpu_exporter"))
         slurmd.start_slurmd(node["conf_server"], config["slurmd"], at_boot=False)

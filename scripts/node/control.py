@@ -14,7 +14,7 @@ from system import cluster_state, munge, state_disk
 def begin(payload: dict[str, Any]) -> None:
     """Mount the state disk, create what the daemons do not make themselves, and start the database, which takes a
     while."""
-    state_disk.keep(payload.get("state"))
+    state_disk.converge(payload.get("state"))
     slurmctld.prepare()
     database.configure()  # only asked for: it comes up while the rest is done
 
@@ -68,6 +68,6 @@ def control(payload: dict[str, Any]) -> None:
     }
     config["munge"] = munge.fingerprint(munge.KEY.read_bytes())
     cluster_state.publish({**config, "slurmd": conf_changes.slurmd_epoch(files)}, {"slurm.conf": files["slurm.conf"]})
-    monitoring.control(payload.get("monitoring"))
-    measure.keep_measuring(payload.get("measure"))
+    monitoring.converge(payload.get("monitoring"))
+    measure.converge(payload.get("measure"))
     prologs.keep_environment(payload.get("environment", []))

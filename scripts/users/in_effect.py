@@ -56,7 +56,7 @@ def _keys(home: str) -> list[str]:
     """The lines of authorized_keys, read as root, who follows no link of the user's."""
     try:
         text = authorized_keys.text(home)
-    except (authorized_keys.StrangeError, OSError):
+    except (authorized_keys.UnexpectedFileError, OSError):
         return []
     return [line for line in text.splitlines() if line.strip() and not line.startswith("#")]
 

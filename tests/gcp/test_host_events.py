@@ -140,7 +140,7 @@ class TestAct:
     def test_what_does_not_change_asks_slurmctld_nothing(self, slurm: Slurm, monkeypatch: pytest.MonkeyPatch) -> None:
         events = HostEvents(NODE)
         events.act({"maintenanceEvent": host_events.STOPS})
-        monkeypatch.setattr(host_events, "node_seen", None)
+        monkeypatch.setattr(host_events, "read_node_state", None)
         events.act({"maintenanceEvent": host_events.STOPS, "attributes": {"other": "1"}})
 
     def test_a_refusal_is_tried_again(self, slurm: Slurm) -> None:

@@ -25,12 +25,12 @@ def run(*command, **more):
     return real(*(("mount", "--fstab", str(fstab), command[1]) if command[0] == "mount" else command), **more)
 system.UNREAD = root / "unread-units"
 system.run = run
-state.run, state.MOUNT_POINT, state.OURS = run, root / "srv", str(root / "ours")
+state.run, state.MOUNT_POINT, state.SETUP_FOLDER = run, root / "srv", str(root / "ours")
 state.DAEMONS = {str(root / "db"): ("", "games", 0o700)}
 told = {"source": device, "fs_type": "ext4", "options": "defaults", "folders": [str(root / "db"), str(root / "home")]}
 for turn in range(int(sys.argv[4])):
     print("--", turn)
-    state.keep(told)
+    state.converge(told)
 print("--", sorted(p.name for p in (root / "db").iterdir()), (root / "db").owner())
 (root / "db" / sys.argv[5]).touch()
 """

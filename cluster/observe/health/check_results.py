@@ -6,7 +6,7 @@ from typing import Any
 
 from cluster.findings import Actor, ClusterFinding
 from cluster.observe.nodes import Node
-from scripts.node.health.kinds import KINDS, RESUMES, may_resume, parts
+from scripts.node.health.kinds import KINDS, RESUMES, may_resume, parse_reason
 from scripts.node.slurm.output import moment
 
 PHASE = "health-results"
@@ -70,7 +70,7 @@ ADVICE: Mapping[str, Advice] = {
 
 def advice(reason: str) -> Advice | None:
     """Advice about a node with this reason, by the worst of its faults; None where no health check drained it."""
-    named = [kind for kind in KINDS if kind in parts(reason)]
+    named = [kind for kind in KINDS if kind in parse_reason(reason)]
     return ADVICE[next((kind for kind in named if kind not in RESUMES), named[0])] if named else None
 
 
@@ -79,7 +79,7 @@ def drained(stack: str, node: str, reason: str) -> ClusterFinding | None:
     found = advice(reason)
     if found is None:
         return None
-    figures = "; ".join(f"{kind}: {text}" for kind, text in parts(reason).items())
+    figures = "; ".join(f"{kind}: {text}" for kind, text in parse_reason(reason).items())
     after = (
         "The health check resumes the node when it passes again"
         if may_resume(reason)

@@ -55,10 +55,10 @@ def converge(desired: dict[str, Any]) -> None:
     if {row["name"] for row in desired["users"]} - {row["name"] for row in before["users"]}:
         # A job of somebody whom its node does not know yet would drain the node.
         join.wait_for_config_version(seconds=NODES_SECONDS)
-    before = both(before, desired)
+    before = merged(before, desired)
     # Ours from here on, however far this run comes: the next one takes back what is too much.
     write(MANAGED, json.dumps(before, indent=1) + "\n", quiet=True)
-    commands = plan(desired, before, existing(), mend=mend)
+    commands = plan(desired, before, read_database(), mend=mend)
     failed: list[Command] = []
     while commands:
         command = commands[0]
@@ -66,7 +66,7 @@ def converge(desired: dict[str, Any]) -> None:
             _modify(command)
         except SetupError:
             # A run that was killed may have left its sacctmgr running: what counts is what the database holds now.
-            commands = plan(desired, before, existing(), mend=mend)
+            commands = plan(desired, before, read_database(), mend=mend)
             if command in commands or command in failed:
                 raise
             failed.append(command)
@@ -76,7 +76,7 @@ def converge(desired: dict[str, Any]) -> None:
     write(MANAGED, json.dumps(desired, indent=1) + "\n")
 
 
-def both(before: dict[str, Any], desired: dict[str, Any]) -> dict[str, Any]:
+def merged(before: dict[str, Any], desired: dict[str, Any]) -> dict[str, Any]:
     """Return what is ours while `before` becomes `desired`: all rows of both, with all that they say. A pure
     function."""
     found: dict[str, Any] = dict(desired)
@@ -135,7 +135,7 @@ def _cached_associations() -> set[tuple[str, str]]:
     return set(_CACHED.findall(run("scontrol", "--oneliner", "show", "assoc_mgr", "flags=assoc")))
 
 
-def existing() -> dict[str, Any]:
+def read_database() -> dict[str, Any]:
     """Return what the database holds, as sacctmgr prints it."""
     return {name: read(seconds=READ_SECONDS) for name, read in PARTS.items()}
 

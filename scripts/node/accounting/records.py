@@ -46,21 +46,21 @@ def observe_records() -> dict[str, Any]:
     running = query(
         f"SELECT id_job FROM {table} WHERE time_end = 0 AND deleted = 0 AND time_start > 0 AND time_start < {old};"
     )
-    absent, here = _absent(TAIL), known()
+    absent, here = _absent(TAIL), jobs_of_slurmctld()
     return {
         "runaway": sorted({row[0] for row in running} - here, key=int),
         "unrecorded": sorted({str(job["job_id"]) for job in absent} - here, key=int),
     }
 
 
-def known() -> set[str]:
+def jobs_of_slurmctld() -> set[str]:
     """Numbers of the jobs that slurmctld has: the records of these may wait in its queue."""
     return set(run("squeue", "--all", "--noheader", "--states=all", "--format=%A", timeout=3).split())
 
 
 def unrecorded() -> list[Job]:
     """The ended jobs that neither the database nor slurmctld has."""
-    absent, here = _absent(), known()
+    absent, here = _absent(), jobs_of_slurmctld()
     return [job for job in absent if str(job["job_id"]) not in here]
 
 

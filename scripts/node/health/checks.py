@@ -15,7 +15,7 @@ from typing import Any
 
 from health import gpu
 from health import outcome as record
-from health.outcome import BUSY, Outcome, ask, failed, in_container, ok, once, skipped, unsure
+from health.outcome import BUSY, Outcome, failed, in_container, ok, run_program, skipped, unless_running, unsure
 from system import mounts
 from system.host import SetupError, side_by_side
 
@@ -50,14 +50,16 @@ def all_checks(settings: dict[str, Any]) -> Outcomes:
         parts |= {
             f"mount {path}": (lambda path=path: file_system_answers(path))
             for path in mounts.shared_targets()
-            if mounts.mounted(path)
+            if mounts.is_mounted(path)
         }
     if "clock" not in settings["skip"]:
         parts["clock"] = lambda: clock(limits["clock_seconds"])
     if settings["mine"]["gpus"]:
         parts["gpus"] = lambda: _gpus(settings)
         parts["dcgm"] = _diag
-    answers = side_by_side({name: once(name, check, seconds=seconds) for name, check in parts.items()}, seconds=seconds)
+    answers = side_by_side(
+        {name: unless_running(name, check, seconds=seconds) for name, check in parts.items()}, seconds=seconds
+    )
     mounted = answers.get("mount", {})
     wrong = {path: a for path, a in mounted.items() if a.get("state") != "ok" and a.get("error") != BUSY}
     if wrong and found["mount"]["state"] != "failed":
@@ -78,7 +80,7 @@ def after_job(settings: dict[str, Any], job: str) -> Outcomes:
     if not settings["mine"]["gpus"] or gpu.why_no_driver():
         return {}
     seconds = settings["seconds"]
-    driver = once("gpus", lambda: _gpus(settings), seconds=seconds)
+    driver = unless_running("gpus", lambda: _gpus(settings), seconds=seconds)
     parts = {"gpus": driver, "gpu-processes": lambda: gpu.leftovers(job)}
     answers = side_by_side(parts, seconds=seconds)
     found = {"gpu-xid": _xids(), **_driver(answers["gpus"], seconds)}
@@ -107,7 +109,7 @@ def _diag() -> Outcome:
     last, place = record.last_record().get("checks", {}).get("gpu-diag"), _place("gpu-diag")
     if last and time.time() - place.get("time", 0) < DIAG_SECONDS:
         return last
-    found = gpu.diag(*ask("dcgmi", "diag", "-r", "1", "-j"))
+    found = gpu.diag(*run_program("dcgmi", "diag", "-r", "1", "-j"))
     found["place"] = {"time": time.time()}
     return found
 
@@ -225,7 +227,7 @@ LOCAL = ("/", "/var", "/var/log", "/var/spool/slurmd", "/tmp", str(LOCAL_SSDS)) 
 def shared_mounts() -> Outcome:
     """Return whether everything is mounted that fstab has in our block, by the kernel's table: no server is asked."""
     wanted = mounts.shared_targets()
-    missing = [path for path in wanted if not mounts.mounted(path)]
+    missing = [path for path in wanted if not mounts.is_mounted(path)]
     if missing:
         return failed(", ".join(f"{path} is not mounted" for path in missing))
     return ok(f"{len(wanted)} file systems mounted") if wanted else skipped("no shared file systems")
@@ -270,7 +272,7 @@ def local_ssd(wanted: int) -> Outcome:
         return skipped("no local SSDs on this machine type")
     if in_container():
         return skipped("a container has no local SSDs")
-    if not mounts.mounted(str(LOCAL_SSDS)):
+    if not mounts.is_mounted(str(LOCAL_SSDS)):
         return failed(f"{LOCAL_SSDS} is not mounted: {wanted} local SSDs")
     mode = stat.S_IMODE(LOCAL_SSDS.stat().st_mode)
     return ok(f"{wanted} local SSDs") if mode == 0o1777 else failed(f"{LOCAL_SSDS} has mode {mode:04o}, not 1777")
@@ -283,7 +285,7 @@ _ASKED = re.compile(r"^Configuration data as of (\S+)$", re.MULTILINE)
 def clock(most: int) -> Outcome:
     """Compare the clocks, within the second that slurmctld prints. Raises SetupError: slurmctld does not answer."""
     before = time.time()
-    code, said = ask("scontrol", "show", "config")
+    code, said = run_program("scontrol", "show", "config")
     after = time.time()
     found = _ASKED.search(said)
     if code or not found:

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from health import outcome
-from health.kinds import MACHINE, RESUMES, kinds, may_resume, parts, reason
+from health.kinds import MACHINE, RESUMES, kinds_of_reason, may_resume, parse_reason, reason
 from health.outcome import Outcome
 from slurm import scheduler
 from system import cluster_state
@@ -22,7 +22,9 @@ SCONTROL_SECONDS = 10
 CONFIRM_SECONDS = 300
 
 
-def settle(name: str, mode: str, wanted: dict[str, Any], found: dict[str, Outcome], *, began: float) -> dict[str, Any]:
+def apply_results(
+    name: str, mode: str, wanted: dict[str, Any], found: dict[str, Outcome], *, began: float
+) -> dict[str, Any]:
     """Drain or resume a node as the results of its checks require, and record them."""
     bad = {kind: result["text"] for kind, result in found.items() if result["state"] == "failed"}
     before = outcome.last_record()
@@ -40,7 +42,7 @@ def settle(name: str, mode: str, wanted: dict[str, Any], found: dict[str, Outcom
     kept["boot"] = cluster_state.boot_id()
     here = before if before.get("boot") == kept["boot"] else {}
     kept["passes"] = 0 if bad else here.get("passes", 0) + 1
-    kept |= judge_repair(here if here.get("held") else {}, found, now=began)
+    kept |= update_repairs(here if here.get("held") else {}, found, now=began)
     kept |= {"held": bool(before.get("held", True)), "places": {**before.get("places", {}), **places}}
     # Of which job processes are left on GPUs: until a whole run has seen that they are gone.
     if "gpu-processes" in bad and mode == "epilog":
@@ -50,7 +52,7 @@ def settle(name: str, mode: str, wanted: dict[str, Any], found: dict[str, Outcom
     # slurmctld is not asked at every interval of every node: only where something failed, or a node may be held.
     if wanted["drain"] and (sure or kept["held"]):
         try:
-            seen = node_seen(name)
+            seen = read_node_state(name)
             passes, enough = kept["passes"], wanted["resume_after"]
             todo = decide(seen["states"], seen["reason"], sure, passes=passes, resume_after=enough)
             if todo.name != "none":
@@ -58,11 +60,11 @@ def settle(name: str, mode: str, wanted: dict[str, Any], found: dict[str, Outcom
                 kept["done"] = todo.name
                 if wanted["requeue"] and any(found[kind].get("certain") for kind in sure):
                     scheduler.requeue_jobs(name, todo.reason)
-            ours = bool(parts(seen["reason"])) and "DRAIN" in seen["states"]
+            ours = bool(parse_reason(seen["reason"])) and "DRAIN" in seen["states"]
             kept["held"] = todo.name in ("drain", "reason") or (ours and todo.name != "resume")
             if not kept["held"]:
                 # Somebody has resumed the node: what it was drained for is theirs to judge.
-                kept |= judge_repair({}, found, now=began)
+                kept |= update_repairs({}, found, now=began)
         except SetupError as error:
             kept["why"] = printable(str(error))
     outcome.keep_record(kept)
@@ -88,20 +90,20 @@ def decide(states: set[str], given: str, failed: dict[str, str], *, passes: int,
     """
     if "DRAIN" not in states:
         return Action("drain", reason(failed)) if failed else NO_ACTION
-    before = parts(given)
+    before = parse_reason(given)
     if not before:
         return NO_ACTION
     if failed:
         stays = {kind: text for kind, text in before.items() if kind not in RESUMES and kind not in failed}
         wanted = {**stays, **failed}
         # Figures change at every run: a new text for the same faults is not worth a write of slurmctld's state.
-        return Action("reason", reason(wanted)) if set(wanted) != set(kinds(given)) else NO_ACTION
+        return Action("reason", reason(wanted)) if set(wanted) != set(kinds_of_reason(given)) else NO_ACTION
     if may_resume(given) and passes >= resume_after and not states & {"DOWN", "NOT_RESPONDING", "REBOOT_ISSUED"}:
         return Action("resume")
     return NO_ACTION
 
 
-def node_seen(name: str) -> scheduler.State:
+def read_node_state(name: str) -> scheduler.State:
     """The node's state. Raises SetupError: slurmctld does not answer, or has no such node."""
     found = scheduler.parse_nodes(run("scontrol", "--oneliner", "show", "node", name, timeout=SCONTROL_SECONDS))
     if name not in found:
@@ -119,7 +121,7 @@ def apply_action(name: str, action: str, reason: str) -> None:
     run("scontrol", "update", f"NodeName={name}", *words, timeout=SCONTROL_SECONDS)
 
 
-def judge_repair(before: Mapping[str, Any], found: Mapping[str, Outcome], *, now: float) -> dict[str, Any]:
+def update_repairs(before: Mapping[str, Any], found: Mapping[str, Outcome], *, now: float) -> dict[str, Any]:
     """Return what a run's record says of repair. `before` is the last record of this boot, where the node was held,
     `found` what this run has found. A pure function.
 

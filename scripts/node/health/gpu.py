@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from health.kinds import smi_exit
-from health.outcome import Outcome, ask, certain, failed, in_container, ok, skipped, unsure, warned
+from health.outcome import Outcome, certain, failed, in_container, ok, run_program, skipped, unsure, warned
 
 REMAPPED_MOST = 511
 """DCGM_LIMIT_MAX_ROW_REMAP_UNCORRECTABLE is 512: no row is left to remap to."""
@@ -230,7 +230,7 @@ def why_no_driver() -> str:
 
 def nvidia_smi(*arguments: str) -> tuple[int, str]:
     """Exit code and output of nvidia-smi."""
-    return ask("nvidia-smi", *arguments)
+    return run_program("nvidia-smi", *arguments)
 
 
 def gpus(

@@ -39,7 +39,7 @@ def reason(failed: dict[str, str]) -> str:
     return PREFIX + "; ".join(parts)
 
 
-def parts(text: str) -> dict[str, str]:
+def parse_reason(text: str) -> dict[str, str]:
     """Return the figures of each fault that a reason names, by kind; empty where it is no reason of a health check."""
     if not text.startswith(PREFIX):
         return {}
@@ -47,14 +47,14 @@ def parts(text: str) -> dict[str, str]:
     return {kind.strip(): figures.strip() for kind, _, figures in found if kind.strip() in KINDS}
 
 
-def kinds(text: str) -> tuple[str, ...]:
+def kinds_of_reason(text: str) -> tuple[str, ...]:
     """Return the kinds that a reason names."""
-    return tuple(parts(text))
+    return tuple(parse_reason(text))
 
 
 def may_resume(text: str) -> bool:
     """Return whether a node with this reason may be resumed once its checks pass."""
-    named = kinds(text)
+    named = kinds_of_reason(text)
     return bool(named) and set(named) <= RESUMES
 
 

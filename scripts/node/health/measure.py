@@ -209,7 +209,7 @@ def _run_pairs(part: Mapping[str, Any], seconds: int, todo: list[Pair]) -> dict[
         words[first, second] = [*tasks, *_wrapped(line)]
     found: dict[Pair, float] = {}
     for job, pair in run_jobs("network", part, NETWORK_MINUTES, words).items():
-        last = cluster_state.given_text(LOGS / f"{job}.out").strip().splitlines()[-1:]
+        last = cluster_state.read_text(LOGS / f"{job}.out").strip().splitlines()[-1:]
         try:
             both = json.loads(last[0]) if last else {}
             found[pair] = min(float(both["there"]), float(both["back"]))
@@ -222,7 +222,7 @@ def _nccl(part: dict[str, Any], due: list[str], _: list[str], wanted: dict[str, 
     """Run the NCCL test of each node, side by side, as the user who has built it; act on its average."""
     found: Results = {}
     for name in due:
-        driver = outcome.check_of(cluster_state.given(outcome.RESULTS / f"{name}.json"), "gpu-driver")
+        driver = outcome.check_of(cluster_state.read_object(outcome.RESULTS / f"{name}.json"), "gpu-driver")
         if driver.get("state") != "ok":
             found[name] = ("skipped", str(driver.get("text") or "the driver was not checked yet"))
     sound = {name: name for name in due if name not in found}
@@ -241,7 +241,7 @@ def _diag(part: dict[str, Any], due: list[str], _: list[str], wanted: dict[str, 
     words = {name: [f"--nodelist={name}", *_wrapped(f"dcgmi diag -r {wanted['level']} -j")] for name in due}
     found: Results = {}
     for job, name in run_jobs("diag", part, wanted["minutes"], words).items():
-        result = gpu.diag(0, cluster_state.given_text(LOGS / f"{job}.out"))
+        result = gpu.diag(0, cluster_state.read_text(LOGS / f"{job}.out"))
         found[name] = ("ok" if result["state"] == "warning" else result["state"], result["text"])
     _record_and_drain("diag", part["nodes"], found)
 
@@ -287,7 +287,7 @@ def _record_and_drain(kind: str, nodes: list[str], found: Results) -> None:
         if _most_are_slow(kind, [node for node in nodes if node != name]):
             doubt = "so are most nodes, which are not drained: is the limit right?"
             note_result(name, kind, state, f"{text}; {doubt}", common=True)
-        elif "DRAIN" not in drain.node_seen(name)["states"]:
+        elif "DRAIN" not in drain.read_node_state(name)["states"]:
             drain.apply_action(name, "drain", reason({kind: text}))
 
 
@@ -407,7 +407,7 @@ def next_pairs(nodes: Iterable[str], measured: Measured) -> list[Pair]:
     return found
 
 
-def keep_measuring(wanted: dict[str, Any] | None) -> None:
+def converge(wanted: dict[str, Any] | None) -> None:
     """Have the timer running with these settings, or nothing of it."""
     files = [PROGRAM, SETTINGS, UNITS / f"{NAME}.service", UNITS / f"{NAME}.timer"]
     if not wanted:

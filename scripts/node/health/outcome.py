@@ -70,7 +70,7 @@ def in_container() -> bool:
     return CONTAINER.exists()
 
 
-def once(name: str, check: Callable[[], Any], *, seconds: float) -> Callable[[], Any]:
+def unless_running(name: str, check: Callable[[], Any], *, seconds: float) -> Callable[[], Any]:
     """The check, unless an earlier run of it has not ended: a process that waits for a dead device or file server can't
     be killed, and one more at every interval would fill the machine.
 
@@ -99,7 +99,7 @@ def _since(lock: int) -> float:
         return time.monotonic()
 
 
-def ask(*command: str) -> tuple[int, str]:
+def run_program(*command: str) -> tuple[int, str]:
     """Exit code and output of a program, errors included; whoever calls bounds the time. It holds the lock of `once`
     for as long as it lives."""
     try:
@@ -135,7 +135,7 @@ def keep_record(record: dict[str, Any]) -> None:
 def _publish(record: dict[str, Any], text: str) -> bool:
     # Where /opt/apps is not mounted there is no such folder.
     if RESULTS.is_dir():
-        cluster_state.give(RESULTS / f"{record['node']}.json", text)
+        cluster_state.write_as_slurm(RESULTS / f"{record['node']}.json", text)
         add_to_history(record)
     return True
 
@@ -151,7 +151,7 @@ def _is_common(name: str, kind: str) -> bool:
     # Times of the files, which are one file server's: nodes' own clocks may be what is wrong.
     files = {path: path.lstat().st_mtime for path in RESULTS.glob("*.json") if path.stem != name}
     newest = max(files.values(), default=0.0)
-    recent = [cluster_state.given(path) for path, time in files.items() if time > newest - RECENT]
+    recent = [cluster_state.read_object(path) for path, time in files.items() if time > newest - RECENT]
     failing = [result for result in recent if check_of(result, kind).get("state") == "failed"]
     return len(failing) * 2 > len(recent)
 
@@ -167,7 +167,7 @@ def results() -> dict[str, Any]:
     """Every node's last result and last measurements, by name, for phase `health-results`."""
     found: dict[str, Any] = {}
     for path in sorted(RESULTS.glob("*.json")) if RESULTS.is_dir() else ():
-        found[path.stem] = cluster_state.given(path)
+        found[path.stem] = cluster_state.read_object(path)
     for path in sorted(MEASURED.glob("*.json")) if MEASURED.is_dir() else ():
         found.setdefault(path.stem, {})["measured"] = read_json(path, {})
     return found
@@ -221,10 +221,10 @@ def appended(text: str, line: Mapping[str, Any]) -> str:
 def add_to_history(record: Mapping[str, Any]) -> None:
     """Add a run's record to the node's history, if it says anything new. Raises SetupError: it can't be written."""
     path = RESULTS / f"{record['node']}.jsonl"
-    text = cluster_state.given_text(path)
+    text = cluster_state.read_text(path)
     line = line_of(record)
     if is_due(line, last_of(text)):
-        cluster_state.give(path, appended(text, line))
+        cluster_state.write_as_slurm(path, appended(text, line))
 
 
 def last_of(text: str) -> dict[str, Any]:
@@ -242,7 +242,7 @@ def show_history(folder: Path = RESULTS) -> None:
     """Print the lines of every node, one JSON object each, that are not older than the time on standard input."""
     since = float(sys.stdin.readline().strip() or 0)
     for path in sorted(folder.glob("*.jsonl")) if folder.is_dir() else ():
-        rows = parsed(cluster_state.given_text(path))
+        rows = parsed(cluster_state.read_text(path))
         # A file is of the node that it is named after, whatever it says.
         for row in rows:
             if row["node"] == path.stem and row["time"] >= since:

@@ -84,13 +84,13 @@ def _run(mode: str, wanted: dict[str, Any]) -> int:
             sys.stderr.write(printable(f"hpc-health: {kind}: {text}\n"))
         # Quick checks before a job that pass leave no trace: they cost no write and no lock.
         if mode in ("periodic", "now") or (bad and take_lock(lock, seconds=KEPT_SECONDS)):
-            kept = drain.settle(name, mode, wanted, found, began=began)
+            kept = drain.apply_results(name, mode, wanted, found, began=began)
             if mode == "now":
                 sys.stdout.write(json.dumps(kept) + "\n")
     return 1 if mode == "prolog" and bad and wanted["drain"] else 0
 
 
-def keep(health: dict[str, Any] | None) -> None:
+def converge(health: dict[str, Any] | None) -> None:
     """Have the program and its settings here on a node of a cluster with health checks, else neither."""
     mine = node_settings(health, socket.gethostname()) if health else None
     if mine is None:

@@ -124,7 +124,7 @@ def _asked(jobs: list[Job]) -> dict[str, set[str]]:
             return alive()
         try:
             script = f"systemctl is-active --quiet slurmd && {PROGRAM} jobs"
-            text = remote_node.run_there(node, rows[node].get("NodeAddr", ""), script)
+            text = remote_node.run_on_node(node, rows[node].get("NodeAddr", ""), script)
         except (SetupError, KeyError):
             return None
         *numbers, end = text.split() or [""]

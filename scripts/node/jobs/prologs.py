@@ -125,8 +125,8 @@ def stage(payload: dict[str, Any]) -> None:
     Everything is obtained and looked at before anything is replaced. Raises SetupError for a script that is not what
     it should be, and for files of others in the places of ours.
     """
-    installation.wait_for()
-    state_disk.keep(payload.get("state"))
+    installation.wait_until_installed()
+    state_disk.converge(payload.get("state"))
     mounts.mount_all(payload["mounts"])
     conf = (
         "# Written by the cluster's set-up.\n"

@@ -120,7 +120,7 @@ def _resume_joined(nodes: Mapping[str, State]) -> None:
     config = read_json(cluster_state.CONFIG, {}) if kept else {}
     found: list[str] = []
     for name, key in kept.items():
-        report = cluster_state.given(cluster_state.REPORTS / f"{name}.json")
+        report = cluster_state.read_object(cluster_state.REPORTS / f"{name}.json")
         if not key or report.get("host_key", key) == key:
             continue
         version, munge = config.get("digest", ""), config.get("munge", "")
@@ -138,7 +138,7 @@ def describe(name: str, under_way: frozenset[tuple[str, str]]) -> str:
     names = sorted(one for one, _ in under_way)
     if not names:
         return f"{name} waits for its turn: idle nodes go first"
-    reports = {one: cluster_state.given(cluster_state.REPORTS / f"{one}.json") for one in names[:5]}
+    reports = {one: cluster_state.read_object(cluster_state.REPORTS / f"{one}.json") for one in names[:5]}
     failed = {
         one: str(report.get("message", ""))[:200] for one, report in reports.items() if report.get("state") == "failed"
     }
@@ -165,5 +165,5 @@ def _part() -> float:
 
 def _remember(name: str) -> None:
     """Keep which machine a node has now: another host key is that of the next one."""
-    key = cluster_state.given(cluster_state.REPORTS / f"{name}.json").get("host_key", "")
+    key = cluster_state.read_object(cluster_state.REPORTS / f"{name}.json").get("host_key", "")
     write(LEFT, json.dumps({**read_json(LEFT, {}), name: key}) + "\n", quiet=True)

@@ -22,7 +22,7 @@ from accounting import backup
 from health import outcome
 from health.kinds import KINDS
 from monitoring import gpu_use, prometheus, slurm_metrics
-from monitoring.service import SETTINGS, TEXTFILES, opened
+from monitoring.service import SETTINGS, TEXTFILES, has_web_listener
 from monitoring.slurm_metrics import Sample, render
 from reconcile import service as reconcile
 from slurm import hostlist, scheduler, slurmctld
@@ -47,7 +47,7 @@ def main() -> None:
         began = time.monotonic()
         if gives:
             _give(settings["idle"])
-            if opened():
+            if has_web_listener():
                 write(FILE, collect({"certificate": _certificate}), quiet=True)
             else:
                 remove(FILE)
@@ -227,7 +227,7 @@ def parts() -> dict[str, Callable[[], Iterable[Sample]]]:
     if idle := settings.get("idle"):
         read = gpu_use.given if settings.get("prometheus_on") else lambda: gpu_use.now(idle)
         found |= {"gpu_jobs": _gpu_jobs, "gpu_use": lambda: gpu_use.collect(read())}
-    if opened():
+    if has_web_listener():
         found["certificate"] = _certificate
     for path in mounts.shared_targets():
         found[f"mount:{path.replace(' ', '_')}"] = lambda path=path: _shared(path)

@@ -54,12 +54,12 @@ def now(idle: str) -> dict[str, dict[str, float]]:
 
 def give(idle: str) -> None:
     """Give the figures of now to the controller: nothing but this machine reaches Prometheus."""
-    cluster_state.give(GIVEN, json.dumps({"time": time.time(), **now(idle)}) + "\n")
+    cluster_state.write_as_slurm(GIVEN, json.dumps({"time": time.time(), **now(idle)}) + "\n")
 
 
 def given() -> dict[str, dict[str, float]]:
     """The figures that Prometheus' own machine has given. Raises SetupError: there are none of now."""
-    found = cluster_state.given(GIVEN)
+    found = cluster_state.read_object(GIVEN)
     try:
         age = time.time() - float(found.get("time", 0))
         # Root of any machine may write there, and numbers of jobs become arguments of commands.

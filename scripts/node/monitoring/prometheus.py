@@ -42,7 +42,7 @@ def data(path: str) -> dict[str, Any]:
     from http.client import HTTPConnection, HTTPException, HTTPSConnection  # slow to import, and phases do without
 
     connection, headers = HTTPConnection("127.0.0.1", PORT, timeout=3), dict[str, str]()
-    if service.opened():
+    if service.has_web_listener():
         user = next(iter(json.loads((service.ETC / service.WEB).read_text())["basic_auth_users"]))
         login = f"{user}:{(service.ETC / service.PASSWORD).read_text().strip()}"
         headers["Authorization"] = f"Basic {b64encode(login.encode()).decode()}"

@@ -117,7 +117,7 @@ def export_gpus(wanted: GpuExporter | None) -> None:
     service(GPU_EXPORTER, settings=text + fields, block=False)
 
 
-def control(wanted: Monitoring | None) -> None:
+def converge(wanted: Monitoring | None) -> None:
     """Run what is wanted here of Prometheus, Alertmanager and the exporter. Remove the others, with their data."""
     if wanted is None:
         _remove()
@@ -182,7 +182,7 @@ def _ops_agent(wanted: OpsAgent | None) -> None:
         remove(AGENT)
 
 
-def opened() -> bool:
+def has_web_listener() -> bool:
     """Return whether Prometheus listens for others than this machine, with TLS and a password."""
     return (ETC / WEB).exists()
 
@@ -190,7 +190,7 @@ def opened() -> bool:
 def _web(web: Web) -> dict[str, str]:
     """Return the texts of OPEN. A password that has not changed keeps its hash, whose salt is random."""
     password, pem = Path(web["password"]).read_text().strip(), Path(web["certificate"]).read_text()
-    before = json.loads((ETC / WEB).read_text())["basic_auth_users"].get(web["user"], "") if opened() else ""
+    before = json.loads((ETC / WEB).read_text())["basic_auth_users"].get(web["user"], "") if has_web_listener() else ""
     hashed = before if before and _crypt(password, before) == before else _crypt(password, f"$2b$10${_salt()}")
     import ssl  # slow to import, and other machines do without
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from health import acceptance, outcome
-from health.kinds import kinds
+from health.kinds import kinds_of_reason
 from reconcile import decision
 from reconcile.decision import Health, Node, World
 from slurm import hostlist, output, reservations, scheduler
@@ -93,7 +93,7 @@ def last_checks(nodes: Mapping[str, Node]) -> dict[str, Health]:
         if "DRAIN" not in node.states or not node.reason.startswith((decision.HEALTH, decision.NEW)):
             continue
         path = cluster_state.HEALTH / f"{name}.json"
-        record = cluster_state.given(path)
+        record = cluster_state.read_object(path)
         try:
             at, passes = output.moment(record.get("time")), int(record.get("passes", 0))
             seconds = min(max(output.moment(record.get("seconds")) or 0.0, 0.0), MAX_CHECK_SECONDS)
@@ -113,6 +113,6 @@ def last_checks(nodes: Mapping[str, Node]) -> dict[str, Health]:
         since = min(faults) + began - at if faults else 0.0
         checks[name] = Health(began, failed, passes, bool(record.get("repair")), since, slow)
         pair = measured.get("fabric", {})
-        if pair.get("state") == "skipped" and "fabric" in kinds(node.reason):
+        if pair.get("state") == "skipped" and "fabric" in kinds_of_reason(node.reason):
             checks[name] = replace(checks[name], unmeasured=float(pair["time"]))
     return checks

@@ -121,7 +121,7 @@ def tail(node: Node) -> str:
         f"tail -n {LOG_LINES} /var/log/slurm/slurmd.log 2>/dev/null; true"
     )
     try:
-        text = remote_node.run_there(node["name"], node["address"], script, host_key=node["host_key"])
+        text = remote_node.run_on_node(node["name"], node["address"], script, host_key=node["host_key"])
     except SetupError as error:
         text = f"({error})"
     return "\n".join(text.strip().splitlines()[-2 * LOG_LINES :]) or "(its logs are empty)"

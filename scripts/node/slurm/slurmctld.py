@@ -111,7 +111,7 @@ def applied() -> dict[str, str]:
         return {}
     except ValueError:
         # Damaged: the files of the last set-up that succeeded.
-        payload = phase_state.last("configure") or {"files": {}}
+        payload = phase_state.last_input("configure") or {"files": {}}
         return {n: "\n".join(lines) + "\n" for n, lines in payload["files"].items() if n != "slurmdbd.conf"}
 
 

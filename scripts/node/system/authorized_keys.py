@@ -1,8 +1,8 @@
-"""A user's ~/.ssh/authorized_keys: our lines in a folder that is the user's, not ours.
+"""The set-up's lines in a user's ~/.ssh/authorized_keys.
 
-What stands there may be a link to any file, a pipe that nobody writes to, a folder, or change while it is looked at. So
-every step goes through the descriptor of the folder before it, follows no link and waits for nothing; and what changes
-something runs as the user (homes.py), who can be led nowhere that was not open to them.
+The user owns the folder: the file may be a link to any file, a pipe without a writer or a folder, and may change at any
+time. So every step uses the descriptor of the folder before it, follows no link and waits for nothing. What changes a
+file runs as the user (homes.py), so that a link leads only to what the user can change anyway.
 """
 
 import contextlib
@@ -27,14 +27,14 @@ _KINDS = {
 }
 
 
-class StrangeError(Exception):
-    """A path is not what may be there; the text says what, of which path."""
+class UnexpectedFileError(Exception):
+    """A path is neither the file nor the folder that is expected there; the text has the path and what it is."""
 
 
 def text(home: str) -> str:
-    """The file's text; empty where there is none. Bytes that are no UTF-8 come as surrogates.
+    """Return the file's text, empty without a file; bytes that are not UTF-8 are surrogates.
 
-    Raises StrangeError.
+    Raises UnexpectedFileError.
     """
     folder = _folder(home)
     if folder is None:
@@ -45,17 +45,17 @@ def text(home: str) -> str:
         os.close(folder)
 
 
-def right(home: str, keys: list[str]) -> bool:
-    """Return whether the file has these lines of ours, and it and its folder the modes that sshd requires.
+def is_current(home: str, keys: list[str]) -> bool:
+    """Return whether the file has exactly these keys in its block, and file and folder the modes that sshd requires.
 
-    Raises StrangeError.
+    Raises UnexpectedFileError.
     """
     folder = _folder(home)
     if folder is None:
         return not keys
     try:
-        found = _read(folder, home)
-        if with_block(found, keys) != found:
+        current = _read(folder, home)
+        if with_block(current, keys) != current:
             return False
         return not keys or (
             stat.S_IMODE(os.fstat(folder).st_mode) == 0o700
@@ -65,28 +65,27 @@ def right(home: str, keys: list[str]) -> bool:
         os.close(folder)
 
 
-def put(home: str, keys: list[str]) -> bool:
-    """Have these lines of ours in the file, and all others kept; True when anything had to change.
+def update(home: str, keys: list[str]) -> bool:
+    """Write these keys to the block in the file, and keep all other lines; return whether anything changed.
 
-    To be called as the user. Raises StrangeError, and OSError where the user can't write there.
+    Call it as the user. Raises UnexpectedFileError, and OSError if the user can't write there.
     """
-    if right(home, keys):
+    if is_current(home, keys):
         return False
     folder = _folder(home, make=True)
     if folder is None:
-        raise StrangeError(f"{home}/{FOLDER} went away while it was looked at")
+        raise UnexpectedFileError(f"{home}/{FOLDER} went away while it was looked at")
     try:
-        found = _read(folder, home)
-        wanted = with_block(found, keys)
+        text = with_block(_read(folder, home), keys)
         os.fchmod(folder, 0o700)
-        _write(folder, wanted.encode(errors="surrogateescape"))
+        _write(folder, text.encode(errors="surrogateescape"))
     finally:
         os.close(folder)
     return True
 
 
 def _folder(home: str, *, make: bool = False) -> int | None:
-    """A descriptor of ~/.ssh, made where it is missing and asked for."""
+    """Open ~/.ssh, which `make` creates if it is missing; return its descriptor, None if it is missing."""
     try:
         above = os.open(home, os.O_RDONLY | os.O_DIRECTORY)
     except FileNotFoundError:
@@ -104,7 +103,7 @@ def _folder(home: str, *, make: bool = False) -> int | None:
         except OSError as error:
             if error.errno not in (errno.ELOOP, errno.ENOTDIR):
                 raise
-            raise StrangeError(f"{home}/{FOLDER} is {_kind(FOLDER, above)}, where a folder has to be") from None
+            raise UnexpectedFileError(f"{home}/{FOLDER} is {_kind(FOLDER, above)}, where a folder has to be") from None
     finally:
         os.close(above)
 
@@ -119,15 +118,15 @@ def _read(folder: int, home: str) -> str:
     except OSError as error:
         if error.errno not in (errno.ELOOP, errno.ENXIO):
             raise
-        raise StrangeError(f"{path} is {_kind(FILE, folder)}, where a file has to be") from None
+        raise UnexpectedFileError(f"{path} is {_kind(FILE, folder)}, where a file has to be") from None
     kind = stat.S_IFMT(os.fstat(file).st_mode)
     if kind != stat.S_IFREG:
         os.close(file)
-        raise StrangeError(f"{path} is {_KINDS.get(kind, 'no file')}, where a file has to be")
+        raise UnexpectedFileError(f"{path} is {_KINDS.get(kind, 'no file')}, where a file has to be")
     with os.fdopen(file, "rb") as opened:
         data = opened.read(LONGEST + 1)
         if len(data) > LONGEST:
-            raise StrangeError(f"{path} has more than {LONGEST >> 20} MiB")
+            raise UnexpectedFileError(f"{path} has more than {LONGEST >> 20} MiB")
     return data.decode(errors="surrogateescape")
 
 
@@ -138,7 +137,7 @@ def _kind(name: str, folder: int) -> str:
 
 def _write(folder: int, data: bytes) -> None:
     with contextlib.suppress(FileNotFoundError):
-        os.unlink(PART, dir_fd=folder)  # of a run that was killed
+        os.unlink(PART, dir_fd=folder)  # left by a killed run
     file = os.open(PART, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600, dir_fd=folder)
     with os.fdopen(file, "wb") as opened:
         opened.write(data)
@@ -147,13 +146,13 @@ def _write(folder: int, data: bytes) -> None:
 
 
 def main() -> int:
-    """Run as the user: {home, keys} on standard input; what is in the way on standard output."""
+    """Update the file as the user: {home, keys} on standard input, the reason of a failure on standard output."""
     os.umask(0o077)
-    asked = json.load(sys.stdin)
+    request = json.load(sys.stdin)
     try:
-        return CHANGED if put(asked["home"], asked["keys"]) else SAME
-    except StrangeError as error:
+        return CHANGED if update(request["home"], request["keys"]) else SAME
+    except UnexpectedFileError as error:
         sys.stdout.write(str(error))
     except OSError as error:
-        sys.stdout.write(f"{asked['home']}/{FOLDER}/{FILE} can't be written as that user: {error.strerror}")
+        sys.stdout.write(f"{request['home']}/{FOLDER}/{FILE} can't be written as that user: {error.strerror}")
     return REFUSED

@@ -1,7 +1,7 @@
-"""Change a machine only where it differs, and say what was changed.
+"""Functions that change a machine only where it differs, and log each change.
 
-Every step of the set-up goes through these few functions, so that a second run changes nothing, a killed run is
-completed by the next, and the log reads as a list of what happened."""
+Every step of the set-up uses them. So a second run changes nothing, the next run completes a killed one, and the log is
+a list of the changes."""
 
 import contextlib
 import errno
@@ -27,13 +27,12 @@ from typing import IO, Any, BinaryIO, TypeVar
 HIDDEN = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ud800-\udfff]"
 )
-STARTED = Path("/etc/hpc/started")  # for each unit of ours, a hash of what it was started with
-ENABLED = ("enabled", "enabled-runtime", "static", "alias", "indirect", "generated")  # as `systemctl is-enabled` has it
-RUNNING = ("active", "reloading")  # as `systemctl is-active` has it
+STARTED = Path("/etc/hpc/started")  # a file per unit that the set-up started, with a hash of the unit's settings
+ENABLED = ("enabled", "enabled-runtime", "static", "alias", "indirect", "generated")  # `systemctl is-enabled` prints it
+RUNNING = ("active", "reloading")  # `systemctl is-active` prints it
 WANTED = Path("/etc/systemd/system/multi-user.target.wants")
-UNREAD = Path("/run/hpc-unread-units")  # there while systemd has not read what was written; a boot reads everything
-LINKED = Path("/run/hpc-linked-units")  # there while it has not read which units are enabled
-
+UNREAD = Path("/run/hpc-unread-units")  # exists while systemd has not read changed unit files; a boot reads them all
+LINKED = Path("/run/hpc-linked-units")  # exists while systemd has not read which units are enabled
 
 _AGAIN = "then run this again: nothing is half written"
 _DISK = {
@@ -46,36 +45,36 @@ _DISK = {
 
 
 class SetupError(Exception):
-    """A step that cannot go on; the text says what is wrong and what to do."""
+    """A step can't go on; the text says what is wrong and what to do."""
 
 
 def describe_os_error(error: OSError) -> str:
-    """Return what is wrong with a file system that can't be written, and what to do; nothing of any other error."""
+    """Return what is wrong with a file system that can't be written, and what to do; an empty text for other errors."""
     if error.errno not in _DISK:
         return ""
     return f"{f'{error.filename}: ' if error.filename else ''}{error.strerror}; {_DISK[error.errno]}"
 
 
 def log(text: str) -> None:
-    """Print one line at once: the operator watches this over SSH or on the serial console."""
+    """Print one line without delay: the operator follows the log over SSH or on the serial console."""
     sys.stdout.write(printable(text) + "\n")
     sys.stdout.flush()
 
 
 def printable(text: str) -> str:
-    r"""`text` with what a terminal would act on written as \x1b or \u2028: names of users' files are printed, too."""
-    return HIDDEN.sub(lambda found: f"\\u{ord(found[0]):04x}" if found[0] > "\xff" else f"\\x{ord(found[0]):02x}", text)
+    r"""Return `text` with characters that control a terminal as \x1b or \u2028: it may hold names of users' files."""
+    return HIDDEN.sub(lambda match: f"\\u{ord(match[0]):04x}" if match[0] > "\xff" else f"\\x{ord(match[0]):02x}", text)
 
 
 def run(*command: str, stdin: str | None = None, timeout: float = 120, accept: tuple[int, ...] = (0,)) -> str:
-    """Run `command` and return its output.
+    """Run `command` and return its standard output.
 
-    Raises SetupError with the end of its output when it takes longer than `timeout` seconds, or ends with an exit code
-    that is not among those to `accept`.
+    Raises SetupError if it is missing or takes longer than `timeout` seconds, and with the end of its output if its
+    exit code is not in `accept`.
     """
     timeout *= timeout_factor()
     try:
-        # errors: names of users' jobs may be no text.
+        # errors="replace": names of users' jobs need not be valid UTF-8.
         done = subprocess.run(
             command, input=stdin, capture_output=True, text=True, errors="replace", timeout=timeout, check=False
         )
@@ -90,12 +89,12 @@ def run(*command: str, stdin: str | None = None, timeout: float = 120, accept: t
 
 
 def timeout_factor() -> float:
-    """The factor of timeouts from HPC_TIMEOUT_FACTOR, which `./hpc status` sets for a busy host."""
+    """Return the factor of all timeouts (HPC_TIMEOUT_FACTOR), which `./hpc status` sets for a busy host."""
     return float(os.environ.get("HPC_TIMEOUT_FACTOR", "1"))
 
 
 def which(name: str, path: str = "") -> str:
-    """The file of a program, as shutil.which finds it on PATH or on `path`; empty where there is none."""
+    """Return the path of a program on PATH or on `path`, empty if there is none. Importing shutil would take longer."""
     for folder in (path or os.environ.get("PATH", os.defpath)).split(":"):
         file = f"{folder}/{name}"
         if os.access(file, os.X_OK) and Path(file).is_file():
@@ -114,17 +113,17 @@ def succeeds(*command: str, timeout: float = 30) -> bool:
 def write(
     path: str | Path, content: str | bytes, *, mode: int = 0o644, owner: str = "root", quiet: bool = False
 ) -> bool:
-    """Make `path` hold `content` with `mode` and `owner` (user and its own group); True when anything had to change.
+    """Write `content` to `path` with `mode` and `owner` (the user and its group); return whether anything changed.
 
-    A new content replaces the file by rename, so that no reader ever sees half of it, and a secret is never readable by
-    others in between: the new file is made 0600 and gets its mode last.
+    A rename replaces the file, so that no reader sees half of it. The new file has mode 0600 until it is complete, so
+    that nobody else can read a secret in between.
     """
     path = Path(path)
     data = content.encode() if isinstance(content, str) else content
     account = pwd.getpwnam(owner)
     changed = not path.is_file() or path.is_symlink() or path.read_bytes() != data
     if changed:
-        import tempfile  # as slow as shutil, and what changes nothing does without
+        import tempfile  # slow to import, and a run that changes nothing does not need it
 
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
@@ -139,12 +138,13 @@ def write(
             raise
         if not quiet:
             log(f"wrote {path}")
-    return own(path, mode=mode, owner=owner) or changed
+    return set_access(path, mode=mode, owner=owner) or changed
 
 
 def open_regular(path: Path) -> BinaryIO:
-    """Open a regular file for reading in whose place others may have put anything. A link is not followed, a pipe not
-    waited for, a device not activated. Raises OSError for all of these.
+    """Open a regular file for reading at a path where others may have put anything.
+
+    Raises OSError for anything else, without following a link, waiting for a pipe or activating a device.
     """
     handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
     if not stat.S_ISREG(os.fstat(handle).st_mode):
@@ -154,7 +154,7 @@ def open_regular(path: Path) -> BinaryIO:
 
 
 def take_lock(lock: IO[Any] | int, *, shared: bool = False, seconds: float = 0) -> bool:
-    """Take the lock of an open file (flock(2)), trying for some seconds; False where another process holds it."""
+    """Lock an open file (flock(2)); False if another process still holds the lock after `seconds`."""
     kind, end = fcntl.LOCK_SH if shared else fcntl.LOCK_EX, time.monotonic() + seconds
     while True:
         try:
@@ -167,22 +167,22 @@ def take_lock(lock: IO[Any] | int, *, shared: bool = False, seconds: float = 0) 
             return True
 
 
-def own(path: str | Path, *, mode: int, owner: str = "root") -> bool:
-    """Give an existing file or folder its mode and owner; True when either had to change."""
+def set_access(path: str | Path, *, mode: int, owner: str = "root") -> bool:
+    """Set the mode and the owner of an existing file or folder; return whether either changed."""
     path = Path(path)
     account = pwd.getpwnam(owner)
-    found = path.stat()
-    changed = (found.st_uid, found.st_gid) != (account.pw_uid, account.pw_gid)
+    status = path.stat()
+    changed = (status.st_uid, status.st_gid) != (account.pw_uid, account.pw_gid)
     if changed:
         os.chown(path, account.pw_uid, account.pw_gid)
-    if found.st_mode & 0o7777 != mode:
+    if status.st_mode & 0o7777 != mode:
         path.chmod(mode)
         changed = True
     return changed
 
 
 def remove(path: str | Path) -> bool:
-    """Remove a file; True when there was one."""
+    """Remove a file; return whether it existed."""
     path = Path(path)
     if not path.exists():
         return False
@@ -200,17 +200,17 @@ def has_user(name: str) -> bool:
 
 
 def folder(path: str | Path, *, mode: int = 0o755, owner: str = "root") -> bool:
-    """Make a folder with `mode` and `owner`; True when anything had to change."""
+    """Create a folder with `mode` and `owner` unless it exists so; return whether anything changed."""
     path = Path(path)
-    made = not path.is_dir()
-    if made:
+    created = not path.is_dir()
+    if created:
         path.mkdir(parents=True)
         log(f"made {path}")
-    return own(path, mode=mode, owner=owner) or made
+    return set_access(path, mode=mode, owner=owner) or created
 
 
 def read_json(path: Path, nothing: Any) -> Any:  # noqa: ANN401 - any JSON value
-    """The JSON value at `path`; `nothing` where there is no such file, or where it can't be parsed."""
+    """Return the JSON value in the file `path`, or `nothing` if there is no such file or it can't be parsed."""
     try:
         return json.loads(path.read_text())
     except (FileNotFoundError, NotADirectoryError, ValueError):
@@ -218,7 +218,7 @@ def read_json(path: Path, nothing: Any) -> Any:  # noqa: ANN401 - any JSON value
 
 
 def link(path: str | Path, target: str) -> bool:
-    """Make `path` a symbolic link to `target`; a file or an empty folder in its place gives way."""
+    """Make `path` a symbolic link to `target`, in place of a file or an empty folder; return whether it changed."""
     path = Path(path)
     if path.is_symlink() and str(path.readlink()) == target:
         return False
@@ -233,10 +233,10 @@ def link(path: str | Path, target: str) -> bool:
 
 
 def write_unit(path: str | Path, content: str) -> bool:
-    """`write` a file that systemd reads; True when it differed.
+    """Write a file that systemd reads; return whether it changed.
 
-    systemd reads it before the next unit is started: once for all files, since that takes a tenth of a second and more,
-    and also where this set-up is killed in between.
+    `reload_units` makes systemd read it before the next unit is started: once for all files, since that takes a tenth
+    of a second and more. UNREAD is created first, so that the next run does it if this one is killed.
     """
     path = Path(path)
     if not path.is_file() or path.read_text() != content:
@@ -245,14 +245,14 @@ def write_unit(path: str | Path, content: str) -> bool:
 
 
 def unread_units() -> None:
-    """Note that systemd has to read its files again."""
+    """Record that systemd must read its files again."""
     UNREAD.touch()
 
 
 def reload_units(*, links: bool = False) -> None:
-    """Have systemd read the files that were written since it last did, /etc/fstab among them.
+    """Make systemd read the files that have changed since its last reload, /etc/fstab among them.
 
-    With `links` also where units were only enabled: no start needs that, but systemctl warns of it.
+    With `links` also if units were only enabled: no start needs that, but systemctl warns about it.
     """
     if UNREAD.exists() or (links and LINKED.exists()):
         run("systemctl", "daemon-reload")
@@ -261,54 +261,54 @@ def reload_units(*, links: bool = False) -> None:
 
 
 def enable(*units: str) -> None:
-    """Have systemd start the units at each boot. It is asked for those alone that have no link yet."""
+    """Enable the units that have no link in WANTED yet, so that systemd starts them at each boot."""
     if missing := [unit for unit in units if not (WANTED / unit).is_symlink()]:
         LINKED.touch()
         run("systemctl", "enable", "--quiet", "--no-reload", *missing)
 
 
 def service(name: str, *, settings: str, block: bool = True, enabled: bool = True) -> bool:
-    """Have the unit `name` enabled and running with `settings`, the text of all that it reads at its start.
+    """Enable the unit `name`, and start or restart it unless it runs with `settings`; return whether it was.
 
-    True when it was (re)started. What it was last started with is remembered as a hash, after the start: a set-up that
-    was killed between writing a file and restarting its daemon restarts it the next time. With `block=False` the start
-    is only asked for, so that slow daemons come up side by side. `enabled=False` is for a unit that systemd is not to
-    start by itself at a boot: who calls this does.
+    `settings` is the text of all that the unit reads at its start. Its hash is stored after the start: if the set-up is
+    killed between writing a file and restarting the daemon, the next run restarts it. With `block=False` it does not
+    wait for the start, so that slow daemons start in parallel. `enabled=False` is for a unit that systemd must not
+    start at a boot, because the caller does.
     """
     reload_units()
-    wanted = hashlib.sha256(settings.encode()).hexdigest()
-    known = STARTED / name
+    digest = hashlib.sha256(settings.encode()).hexdigest()
+    stored = STARTED / name
     (state,) = _unit_states(name)
     if (state["UnitFileState"] in ENABLED) != enabled:
         LINKED.touch()
         run("systemctl", "enable" if enabled else "disable", "--quiet", "--no-reload", name)
     active = state["ActiveState"] in RUNNING
-    if active and known.exists() and known.read_text() == wanted:
+    if active and stored.exists() and stored.read_text() == digest:
         return False
     if state["ActiveState"] in ("failed", "activating"):
-        run("systemctl", "reset-failed", name)  # and its count of restarts
-    # One that systemd is just starting, at a boot, may have read its files before we wrote them: a `start` would only
-    # wait for that one.
-    again = active or state["ActiveState"] == "activating"
-    run("systemctl", "restart" if again else "start", *([] if block else ["--no-block"]), name)
-    write(known, wanted, quiet=True)
+        run("systemctl", "reset-failed", name)  # also resets its count of restarts
+    # A unit that systemd is starting, as at a boot, may have read its files before the set-up wrote them. `start` would
+    # only wait for that start.
+    verb = "restart" if active or state["ActiveState"] == "activating" else "start"
+    run("systemctl", verb, *([] if block else ["--no-block"]), name)
+    write(stored, digest, quiet=True)
     log(f"{'restarted' if active else 'started'} {name}")
     return True
 
 
 def restarts(name: str) -> int:
-    """Number of automatic restarts of the unit `name` since its last manual start (NRestarts)."""
-    said = run("systemctl", "show", "--property=NRestarts", "--value", name).strip()
-    return int(said) if said.isdigit() else 0
+    """Return the number of automatic restarts of the unit `name` since its last manual start (NRestarts)."""
+    count = run("systemctl", "show", "--property=NRestarts", "--value", name).strip()
+    return int(count) if count.isdigit() else 0
 
 
 def forget(name: str) -> None:
-    """Have the next `service` restart the unit `name`, whatever it runs with now."""
+    """Make the next call of `service` restart the unit `name`, even if its settings are the same."""
     (STARTED / name).unlink(missing_ok=True)
 
 
 def stop_services(*names: str) -> None:
-    """Have these units neither enabled nor running; units that are not installed are fine."""
+    """Disable and stop these units. Units that are not installed are ignored."""
     for name, state in zip(names, _unit_states(*names), strict=True):
         if state["UnitFileState"] in ENABLED or state["ActiveState"] in RUNNING:
             run("systemctl", "disable", "--now", "--quiet", name)
@@ -316,7 +316,7 @@ def stop_services(*names: str) -> None:
 
 
 def _unit_states(*names: str) -> list[dict[str, str]]:
-    """ActiveState and UnitFileState of each unit, by one call of systemctl."""
+    """Return ActiveState and UnitFileState of each unit, from one call of systemctl."""
     text = run("systemctl", "show", "--property=ActiveState,UnitFileState", *names)
     return [dict(line.split("=", 1) for line in block.splitlines()) for block in text.strip().split("\n\n")]
 
@@ -326,8 +326,8 @@ def wait(
 ) -> None:
     """Wait until `test()` is true.
 
-    Raises SetupError naming `what` after `seconds`; `hint` says where to look then, and the last lines of the journal
-    of `unit` are added.
+    Raises SetupError after `seconds`. Its text has `what`, `hint` (where to look then), and the last lines of the
+    journal of `unit`.
     """
     end = time.monotonic() + seconds
     while not test():
@@ -338,7 +338,7 @@ def wait(
 
 
 def listens(port: int) -> bool:
-    """Return whether something on this machine listens on a TCP port; far cheaper than asking with a client."""
+    """Return whether a program on this machine listens on a TCP port. It takes far less time than a client command."""
     try:
         socket.create_connection((socket.gethostname(), port), timeout=1).close()
     except OSError:
@@ -347,7 +347,7 @@ def listens(port: int) -> bool:
 
 
 def journal(unit: str, lines: int = 10, *, timeout: float = 20) -> str:
-    """The last lines that a unit wrote to the journal; why they can't be read, where they can't."""
+    """Return the last lines that a unit wrote to the journal, or the reason why they can't be read."""
     try:
         command = ("journalctl", "--no-pager", "--quiet", "--output=cat", f"--lines={lines}", f"--unit={unit}")
         return run(*command, timeout=timeout).strip()
@@ -359,10 +359,10 @@ SHARED = Path("/opt/apps")
 
 
 def protect_shared(path: Path) -> None:
-    """See to it that nobody but root can put something else in the place of a folder below SHARED.
+    """Ensure that only root can replace a folder below SHARED.
 
-    The shared folder itself may be open to others: with the sticky bit they can't move what is root's. Raises
-    SetupError where what is there already is not root's alone.
+    Others may be allowed to write to SHARED itself: its sticky bit then keeps them from moving root's files. Raises
+    SetupError if a folder on the way to `path` is not root's alone.
     """
     require_root_only(path)
     mode = stat.S_IMODE(SHARED.stat().st_mode)
@@ -372,20 +372,20 @@ def protect_shared(path: Path) -> None:
 
 
 def require_root_only(path: Path) -> None:
-    """Raises SetupError unless every folder from SHARED down to `path`, as far as there are any, is root's alone."""
+    """Raise SetupError if one of the existing folders from SHARED down to `path` is not root's alone."""
     below = path.relative_to(SHARED)
     for part in [SHARED / parent for parent in [*reversed(below.parents), below] if parent != Path()]:
         try:
-            found = part.lstat()
+            status = part.lstat()
         except (FileNotFoundError, NotADirectoryError):
             return
         why = ""
-        if stat.S_ISLNK(found.st_mode):
+        if stat.S_ISLNK(status.st_mode):
             why = f"is a symbolic link to {part.readlink()}"
-        elif found.st_uid != 0:
-            why = f"belongs to uid {found.st_uid}"
-        elif found.st_mode & 0o022:
-            why = f"may be written by others (mode {stat.S_IMODE(found.st_mode):04o})"
+        elif status.st_uid != 0:
+            why = f"belongs to uid {status.st_uid}"
+        elif status.st_mode & 0o022:
+            why = f"may be written by others (mode {stat.S_IMODE(status.st_mode):04o})"
         if why:
             raise SetupError(
                 f"{part} {why}, and root of every machine applies what is in it. Look at what is there; if it "
@@ -398,8 +398,8 @@ Result = TypeVar("Result")
 
 
 def in_parallel(function: Callable[[Item], Result], items: Iterable[Item], *, at_once: int) -> list[Result]:
-    """Return the function's result for each item, in their order; threads call it, `at_once` of them."""
-    from concurrent.futures import ThreadPoolExecutor  # slow to import, and most phases do without
+    """Return the function's result for each item, in the order of the items, called in `at_once` threads."""
+    from concurrent.futures import ThreadPoolExecutor  # slow to import, and most phases do not need it
 
     with ThreadPoolExecutor(at_once) as pool:
         return list(pool.map(function, items))
@@ -409,7 +409,7 @@ Part = Callable[[], Any]
 
 
 class _Reader:
-    """A process that reads parts one after the other, and sends each as a line of JSON."""
+    """A child process that reads parts one after the other, and sends each answer as a line of JSON."""
 
     def __init__(self, parts: dict[str, Part]) -> None:
         self.names, self.data, self.relieved = list(parts), bytearray(), False
@@ -418,29 +418,29 @@ class _Reader:
         if self.pid:
             os.close(writing)
         else:
-            _send(list(parts.values()), writing)
+            _run_reader(list(parts.values()), writing)
 
     def answers(self) -> dict[str, bytes]:
-        """The answers that came whole, by part."""
+        """Return the complete answers, by part."""
         return dict(zip(self.names, bytes(self.data).split(b"\n")[:-1], strict=False))
 
-    def has_ended(self) -> bool:
-        """Take what has come; return whether no more is awaited."""
-        more = os.read(self.pipe, 1 << 16)
-        self.data.extend(more)
-        return not more or len(self.answers()) == len(self.names)
+    def receive(self) -> bool:
+        """Read from the pipe; return whether the reader has ended or all of its answers are complete."""
+        data = os.read(self.pipe, 1 << 16)
+        self.data.extend(data)
+        return not data or len(self.answers()) == len(self.names)
 
-    def leave_rest(self) -> list[str]:
-        """Return the parts behind the one that it is at, which are no longer awaited of it."""
-        at = len(self.answers()) + 1
-        rest, self.names = self.names[at:], self.names[:at]
+    def give_up_rest(self) -> list[str]:
+        """Return the parts behind the one that it is reading, and expect no answers for them any more."""
+        expected = len(self.answers()) + 1
+        rest, self.names = self.names[expected:], self.names[:expected]
         self.relieved = self.relieved or bool(rest)
         return rest
 
     def end(self, *, at_work: bool) -> None:
-        """Wait for its end; one that is at work is killed, with what it has started."""
+        """Wait for the end of the process; if it is at work, kill it and the processes that it has started."""
         if at_work:
-            # It may end before this, or be its own leader a moment later.
+            # It may end before this, or may not lead its process group yet.
             for kill in (os.killpg, os.kill):
                 with contextlib.suppress(ProcessLookupError):
                     kill(self.pid, signal.SIGKILL)
@@ -449,16 +449,17 @@ class _Reader:
 
 
 def side_by_side(
-    wanted: dict[str, Part], *, seconds: float, together: Collection[str] = (), stuck: float = 1.0
+    parts: dict[str, Part], *, seconds: float, together: Collection[str] = (), stuck: float = 1.0
 ) -> dict[str, Any]:
-    """Return what each part returns, or {"error": why}; after `seconds`, whoever has not answered is left behind.
+    """Return what each part returns, or {"error": why} for one that fails or has no answer after `seconds`.
 
-    Processes, not threads: one that waits for a dead file server can't be ended, and would keep this one from ending.
-    A process takes longer than most parts. Those that usually wait for nobody may be read `together`, by one: once it
-    has been at one of them for the seconds of `stuck`, processes of their own read those behind it.
+    Child processes read the parts: a thread that waits for a dead file server can't be ended, and would keep this
+    process from ending. Starting a process takes longer than most parts, so that one process reads the parts in
+    `together`, which usually wait for nothing. If it is at one of them for `stuck` seconds, a process each reads the
+    parts behind it.
     """
-    alone = [[name] for name in wanted if name not in together]
-    readers = [_Reader({name: wanted[name] for name in row}) for row in ([together, *alone] if together else alone)]
+    alone = [[name] for name in parts if name not in together]
+    readers = [_Reader({name: parts[name] for name in row}) for row in ([together, *alone] if together else alone)]
     first, moved = readers[0], time.monotonic()
     end = moved + seconds
     with selectors.DefaultSelector() as waiting:
@@ -467,14 +468,14 @@ def side_by_side(
         while waiting.get_map() and (now := time.monotonic()) < end:
             shared = len(first.names) - len(first.answers()) > 1
             for key, _ in waiting.select(max(0.0, min(end, moved + stuck if shared else end) - now)):
-                reader, ended = key.data, key.data.has_ended()
+                reader, ended = key.data, key.data.receive()
                 if ended:
                     waiting.unregister(reader.pipe)
                 if reader is first:
                     moved = -math.inf if ended else time.monotonic()
             if time.monotonic() >= moved + stuck:
-                for name in first.leave_rest():
-                    readers.append(_Reader({name: wanted[name]}))
+                for name in first.give_up_rest():
+                    readers.append(_Reader({name: parts[name]}))
                     waiting.register(readers[-1].pipe, selectors.EVENT_READ, readers[-1])
         late = {key.data for key in waiting.get_map().values()}
     found: dict[str, Any] = {}
@@ -489,14 +490,14 @@ def side_by_side(
     return found
 
 
-def _send(parts: list[Part], pipe: int) -> None:
-    """Be a reader, which ends here."""
+def _run_reader(parts: list[Part], pipe: int) -> None:
+    """Answer each part in the child process of a _Reader, and end the process."""
     os.setsid()
-    # Whoever hangs must not hold the connection of the one who asked.
+    # A part that hangs must not keep the SSH connection of the caller open.
     null = os.open(os.devnull, os.O_RDWR)
     for stream in (0, 1, 2):
         os.dup2(null, stream)
-    os.environ["TZ"] = "UTC"  # Slurm prints local times and does not say of which zone
+    os.environ["TZ"] = "UTC"  # Slurm prints local times without their zone
     try:
         for part in parts:
             line = f"{_answer(part)}\n".encode()
@@ -511,5 +512,5 @@ def _answer(part: Part) -> str:
         return json.dumps(part())
     except (SetupError, OSError, ValueError, KeyError) as error:
         return json.dumps({"error": str(error)})
-    except BaseException as error:  # noqa: BLE001 - its process ends after it, and must never return into the caller
+    except BaseException as error:  # noqa: BLE001 - the child process must never return into the caller's code
         return json.dumps({"error": f"{type(error).__name__}: {error}"})

@@ -1,4 +1,4 @@
-"""Wait for a machine's first boot, where that installs what no image brought."""
+"""Packages that a machine without a baked image installs at its first boot, and the image of a machine."""
 
 import json
 import time
@@ -9,47 +9,47 @@ from system.host import SetupError, log
 
 STATE = Path("/var/lib/hpc/install/state")  # running NAME, failed NAME, done
 LOG = Path("/var/log/hpc-install.log")
-BOOT = Path("/var/lib/hpc/boot/state")  # of the start-up script: running, failed: WHY, done
+BOOT = Path("/var/lib/hpc/boot/state")  # written by the start-up script: running, failed: WHY, done
 LOG_LINES = 20
-IMAGE = Path("/etc/hpc/image.json")  # what scripts/image/finish/92-image.sh writes
+IMAGE = Path("/etc/hpc/image.json")  # written by scripts/image/finish/92-image.sh
 
 
-def wait_for(*, seconds: float = 5400, interval: float = 1) -> None:
-    """Wait until everything is installed, saying which step is at work; nothing on a machine that installs nothing.
+def wait_until_installed(*, seconds: float = 5400, interval: float = 1) -> None:
+    """Wait until the first boot has installed everything, and log each step; return at once if it installs nothing.
 
-    Raises SetupError with the end of the log for a step that failed, and after `seconds`.
+    Raises SetupError with the end of the log if a step fails, and after `seconds`.
     """
     end = time.monotonic() + seconds
-    shown = ""
+    logged = ""
     while True:
-        word, _, step = _read(STATE).partition(" ")
-        if word in ("", "done"):
+        state, _, step = _read(STATE).partition(" ")
+        if state in ("", "done"):
             return
-        if word == "failed":
+        if state == "failed":
             raise SetupError(
                 f"this machine's first boot failed to install {step}. Log in, mend it, and start it again with "
-                f"`systemctl restart hpc-install`; {LOG} ends:\n{tail()}"
+                f"`systemctl restart hpc-install`; {LOG} ends:\n{_log_tail()}"
             )
-        words = f"the machine is being installed: {step}"
+        message = f"the machine is being installed: {step}"
         if _read(BOOT).startswith("failed"):
-            words += f"; its start-up script says: {_read(BOOT)}"
-        if words != shown:
-            shown = words
-            log(words)
+            message += f"; its start-up script says: {_read(BOOT)}"
+        if message != logged:
+            logged = message
+            log(message)
         if time.monotonic() > end:
             raise SetupError(
-                f"this machine's first boot is still at `{step}` after {seconds:.0f} s; {LOG} ends:\n{tail()}"
+                f"this machine's first boot is still at `{step}` after {seconds:.0f} s; {LOG} ends:\n{_log_tail()}"
             )
         time.sleep(interval)
 
 
 def image() -> dict[str, Any]:
-    """The machine's image: recipe, snapshot (of Ubuntu's archive), made (seconds), baked; empty without an image."""
+    """Return facts of the machine's image, empty without one: recipe, snapshot (of Ubuntu's archive), kernel, made
+    (seconds since the epoch), baked."""
     return json.loads(_read(IMAGE) or "{}")
 
 
-def tail() -> str:
-    """The last lines of the log."""
+def _log_tail() -> str:
     lines = LOG.read_text(errors="replace").splitlines() if LOG.exists() else ["(there is none)"]
     return "\n".join(lines[-LOG_LINES:])
 

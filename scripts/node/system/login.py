@@ -1,7 +1,7 @@
-"""Log-ins to a machine, and what users find on a login machine, which has client tools and no daemon of Slurm's.
+"""Who may log in to a machine, and what a login machine has: Slurm's commands, and none of its daemons.
 
-pam_slurm_adopt lets users log in by SSH to the nodes of their jobs. It puts what they start there into the job, within
-its cores, memory and GPUs, and ends it with the job.
+pam_slurm_adopt lets users log in by SSH to the nodes of their jobs. It moves their processes into the job, with its
+limits of cores, memory and GPUs, and Slurm ends them with the job.
 """
 
 from pathlib import Path
@@ -11,7 +11,7 @@ from system.host import SetupError, run, stop_services, write, write_unit
 SSHD = Path("/etc/ssh/sshd_config.d/hpc.conf")
 PROFILE = """\
 # Written by the cluster's set-up.
-# sacct's own columns leave out whose job it was and how long it took. Not for scripts and jobs, which count columns.
+# sacct's own columns leave out the user and the elapsed time. Only in interactive shells, since scripts count columns.
 case $- in *i*)
     sacct() {
         SACCT_FORMAT="${SACCT_FORMAT:-jobid,jobname%20,user,account,partition,alloccpus,elapsed,state,exitcode}" \\
@@ -21,9 +21,8 @@ case $- in *i*)
 esac
 """
 
-
-# What one user may take of a machine that all log in to, where systemd-logind gives each a slice of their own. Twice
-# what a build with a hundred compilers takes; memory is given back under pressure before anything is ended.
+# The limits of one user on a machine that all log in to; systemd-logind gives each user a slice. TasksMax is twice what
+# a build with a hundred compilers needs. At MemoryHigh the kernel reclaims memory, at MemoryMax it kills.
 SLICE = """\
 # Written by the cluster's set-up.
 [Slice]
@@ -45,72 +44,73 @@ sys.exit(main(sys.argv[1:]))
 
 
 def prepare_for_users() -> None:
-    """Have what users' shells start with, the command hpc-job, and a limit on what one user may take of the machine."""
+    """Write the profile of users' shells, the command hpc-job, and the limits of one user."""
     write("/etc/profile.d/hpc.sh", PROFILE)
     write(JOB_REPORT, JOB_REPORT_STARTER, mode=0o755)
     write_unit("/etc/systemd/system/user-.slice.d/hpc.conf", SLICE)
 
 
 def configure(files: dict[str, list[str]]) -> None:
-    """Keep Slurm's files for commands, as the stack sent them; and none of its daemons.
+    """Write Slurm's files for its commands, and stop its daemons.
 
-    Not those of the shared file system: root of every node may write there, and slurm.conf names what commands load.
+    The files come from the stack, not from the shared file system: root of every node may write there, and slurm.conf
+    names plugins that the commands load.
     """
     for name, lines in files.items():
         write(Path("/etc/slurm") / name, "\n".join(lines) + "\n")
     stop_services("slurmd", "slurmctld", "slurmdbd", "mariadb")
 
 
-def admit(*, users: bool) -> None:
-    """Users may log in on login machines only, root by key everywhere. sshd reads it without losing a connection."""
+def allow_logins(*, users: bool) -> None:
+    """Let root log in by key and, with `users`, everybody. sshd reads the change without ending a connection."""
     if write(SSHD, sshd_settings(users=users)):
-        # Where a socket starts sshd it may not run yet, and reads them when it does.
+        # If a socket starts sshd, it may not run yet, and reads the file when it starts.
         run("systemctl", "try-reload-or-restart", "ssh")
 
 
-def let_in(*, jobs: bool) -> None:
-    """Let users with a job on this node log in, where the stack says so; at no time without the module's check."""
-    if jobs:
-        keep_pam_slurm_adopt(wanted=True)
-        admit(users=True)
+def allow_logins_of_jobs(*, allowed: bool) -> None:
+    """Let users with a job on this node log in, or nobody but root. sshd never admits users without the PAM module."""
+    if allowed:
+        set_pam_slurm_adopt(enabled=True)
+        allow_logins(users=True)
     else:
-        admit(users=False)
-        keep_pam_slurm_adopt(wanted=False)
+        allow_logins(users=False)
+        set_pam_slurm_adopt(enabled=False)
 
 
 def sshd_settings(*, users: bool) -> str:
-    """The sshd settings of a machine: users come in on login machines only, root by key everywhere."""
+    """Return the settings of sshd: root logs in by key, users only if `users` is set."""
     lines = ["# Written by the cluster's set-up.", "PasswordAuthentication no", "PermitRootLogin prohibit-password"]
-    # The scheduler hands out the other machines; a shell beside it would use what somebody else was given.
+    # slurmctld allocates nodes: a shell that is not part of a job would use the resources of another user's job.
     return "\n".join([*lines, *([] if users else ["AllowUsers root"])]) + "\n"
 
 
 PAM = Path("/etc/pam.d/sshd")
-PAM_KEPT = Path("/etc/hpc/pam-sshd")  # the distribution's, to be put back
+PAM_ORIGINAL = Path("/etc/hpc/pam-sshd")  # the distribution's file, to be restored
 PAM_MODULES = ("usr/lib/*/security/pam_slurm_adopt.so", "usr/lib/security/pam_slurm_adopt.so")
 
 
-def keep_pam_slurm_adopt(*, wanted: bool, root: Path = Path("/")) -> bool:
-    """Have sshd ask the module, or no longer; True when that changed. Raises SetupError where there is no module."""
-    pam, kept = root / PAM.relative_to("/"), root / PAM_KEPT.relative_to("/")
-    if not wanted:
-        if not kept.exists():
+def set_pam_slurm_adopt(*, enabled: bool, root: Path = Path("/")) -> bool:
+    """Add the module to sshd's PAM stack, or remove it; return whether it changed. Raises SetupError without it."""
+    pam, original = root / PAM.relative_to("/"), root / PAM_ORIGINAL.relative_to("/")
+    if not enabled:
+        if not original.exists():
             return False
-        write(pam, kept.read_text())
-        kept.unlink()
+        write(pam, original.read_text())
+        original.unlink()
         return True
     if not any(path for pattern in PAM_MODULES for path in root.glob(pattern)):
         raise SetupError("slurm.pam_slurm_adopt: there is no pam_slurm_adopt.so on this machine")
-    if not kept.exists():
-        write(kept, pam.read_text(), quiet=True)
-    return write(pam, adopting(kept.read_text()))
+    if not original.exists():
+        write(original, pam.read_text(), quiet=True)
+    return write(pam, add_pam_slurm_adopt(original.read_text()))
 
 
-def adopting(text: str) -> str:
-    """sshd's PAM stack with the module last of its account part (root passes it), and without common-session.
+def add_pam_slurm_adopt(text: str) -> str:
+    """Return sshd's PAM stack with the module as the last account module (root passes it), without common-session.
 
-    That has pam_systemd, which would take the processes out of the job again (SchedMD's page on pam_slurm_adopt).
-    Raises SetupError for a stack that has no common-account. A pure function.
+    common-session has pam_systemd, which would move the processes out of the job again (SchedMD's page on
+    pam_slurm_adopt). Raises SetupError for a stack without common-account. A pure function.
     """
     lines: list[str] = []
     for line in text.splitlines():

@@ -1,7 +1,6 @@
-"""The machine's file systems: lines in /etc/fstab, marked as ours, and mounted.
+"""The machine's file systems, as a block of lines in /etc/fstab.
 
-fstab rather than a mount of our own: the machine mounts them again at every boot, and an operator finds them where they
-are looked for.
+With fstab the machine mounts them again at every boot, and an operator finds them in the usual place.
 """
 
 import os
@@ -16,118 +15,120 @@ from system.host import SetupError, enable, log, reload_units, run, succeeds, wa
 
 FSTAB = Path("/etc/fstab")
 HELPERS = {"nfs": "nfs-common", "gcsfuse": "gcsfuse", "lustre": "lustre-client-utils"}
-"""Kinds of file systems that need a program of their own, /sbin/mount.KIND, and the package that has it."""
-CONTROLLER_SECONDS = 900  # it shares folders when it is set up, which begins at the same time
+"""Types of file systems that need a program /sbin/mount.TYPE, and the package that contains it."""
+CONTROLLER_SECONDS = 900  # the controller exports its folders at the end of its set-up, which begins at the same time
 PORTS = {"nfs": 2049, "lustre": 988}
 
 
 def mount_all(mounts: list[Mount], *, seconds: float = 120, controller: str = "") -> bool:
-    """Have every mount in fstab and mounted; True when anything had to change.
+    """Write every mount to fstab and mount it; return whether anything changed.
 
-    A server that is not there yet is waited for, up to `seconds` each; the `controller` (HOST:PORT) for as long as its
-    own set-up may take. Raises SetupError for one that does not come, with the mount's own message and what can be seen
-    of the server from here, and for a kind of file system that this machine can't mount.
+    It waits up to `seconds` for each server, and for the `controller` (HOST:PORT) as long as its set-up may take.
+    Raises SetupError if a mount fails, with the message of mount(8) and the state of the server as seen from here, and
+    for a type of file system that this machine can't mount.
     """
     changed = write_fstab(mounts)
     reload_units()
-    # A parent before what lies inside it: /opt before /opt/apps.
-    for mount in sorted(mounts, key=lambda m: m["target"].count("/")):
+    # Parents first: /opt before /opt/apps.
+    for mount in sorted(mounts, key=lambda mount: mount["target"].count("/")):
         target = mount["target"]
-        if mounted(target):
+        if is_mounted(target):
             continue
         Path(target).mkdir(parents=True, exist_ok=True)
-        if not mount_one(target):
+        if not try_mount(target):
             try:
-                theirs = bool(controller) and mount["source"].startswith(controller.partition(":")[0] + ":")
-                if theirs:
+                on_controller = bool(controller) and mount["source"].startswith(controller.partition(":")[0] + ":")
+                if on_controller:
                     log(f"waiting for the controller to share {target}")
-                timeout = max(seconds, CONTROLLER_SECONDS) if theirs else seconds
-                wait(f"the mount of {target}", lambda t=target: mount_one(t), seconds=timeout, interval=1)
+                timeout = max(seconds, CONTROLLER_SECONDS) if on_controller else seconds
+                wait(f"the mount of {target}", lambda t=target: try_mount(t), seconds=timeout, interval=1)
             except SetupError:
                 try:
-                    run("mount", target)  # once more, for its own words
+                    run("mount", target)  # again, for its error message
                 except SetupError as error:
-                    raise SetupError(f"{error}{seen(mount)}") from None
+                    raise SetupError(f"{error}{describe_server(mount)}") from None
         log(f"mounted {mount['source']} on {target}")
         changed = True
     return changed
 
 
 def write_fstab(mounts: list[Mount]) -> bool:
-    """Have every mount in fstab; True when it changed. Raises SetupError for what this machine can't mount."""
-    refuse_unknown(mounts)
-    # Minimal images leave this target off, and with it every network file system at the next boot.
+    """Write every mount to fstab; return whether it changed. Raises SetupError for a type that can't be mounted."""
+    require_mount_programs(mounts)
+    # Minimal images do not enable this target, and without it no network file system is mounted at a boot.
     if mounts:
         enable("remote-fs.target")
     return write_block(fstab_lines(mounts))
 
 
 def write_block(lines: list[str], *, mark: str = text_block.MARK) -> bool:
-    """Have these lines of ours in fstab, and no others under this mark; True when it changed."""
+    """Replace the block of lines under this mark in fstab; return whether it changed."""
     return write_unit(FSTAB, text_block.with_block(FSTAB.read_text() if FSTAB.exists() else "", lines, mark=mark))
 
 
-def mount_one(target: str) -> bool:
-    """Return whether fstab's line for `target` is mounted now.
+def try_mount(target: str) -> bool:
+    """Mount `target` as fstab says; return whether it is mounted now.
 
-    Either may mount it: the machine may be booting, and where systemd was first the kernel refuses this one.
+    While the machine boots, systemd may mount it first. The kernel then refuses the second mount.
     """
-    return succeeds("mount", target) or mounted(target)
+    return succeeds("mount", target) or is_mounted(target)
 
 
-def mounted(target: str) -> bool:
-    """Return whether something is mounted there, also a folder of the same disk; asks no server that may be gone."""
-    point = target.replace(" ", "\\040")  # as proc(5) writes it
+def is_mounted(target: str) -> bool:
+    """Return whether something is mounted there, also a bind mount, by the kernel's table: no server is contacted."""
+    point = target.replace(" ", "\\040")  # as in proc(5)
     return any(line.split()[4] == point for line in Path("/proc/self/mountinfo").read_text().splitlines())
 
 
 def fstab_lines(mounts: list[Mount]) -> list[str]:
-    """The fstab lines of `mounts`; a blank in a path is written as fstab(5) requires.
+    """Return the fstab lines of `mounts`, with blanks in paths escaped as in fstab(5).
 
-    Root of any machine may write there: nobody becomes root of another one by a file of theirs.
+    nosuid and nodev: root of any machine may write to a shared file system, and must not become root of another one.
     """
     return [
         " ".join(
             field.replace(" ", "\\040")
-            for field in (m["source"], m["target"], m["fs_type"], f"{m['options'] or 'defaults'},nosuid,nodev")
+            for field in (row["source"], row["target"], row["fs_type"], f"{row['options'] or 'defaults'},nosuid,nodev")
         )
         + " 0 0"
-        for m in mounts
+        for row in mounts
     ]
 
 
-def refuse_unknown(mounts: list[Mount]) -> None:
-    """Raises SetupError where a mount needs a program that is not installed, which no waiting would bring."""
-    for kind in {m["fs_type"] for m in mounts} & set(HELPERS):
+def require_mount_programs(mounts: list[Mount]) -> None:
+    """Raise SetupError if a mount needs a program that is not installed."""
+    for kind in {mount["fs_type"] for mount in mounts} & set(HELPERS):
         if not _has_helper(kind):
-            targets = ", ".join(sorted(m["target"] for m in mounts if m["fs_type"] == kind))
+            targets = ", ".join(sorted(mount["target"] for mount in mounts if mount["fs_type"] == kind))
             raise SetupError(
                 f"{targets} can't be mounted: this machine has no mount.{kind}; install the package {HELPERS[kind]}, "
                 "or make the machine with an image that has it"
             )
 
 
-def of_image(mounts: list[Mount]) -> list[Mount]:
-    """The mounts without new ones whose client comes with an image that this machine has not got yet: the controller
-    gets it first, and is refused where it has no client.
+def without_new_clients(mounts: list[Mount]) -> list[Mount]:
+    """Return `mounts` without new ones whose client program comes with an image that this machine does not have yet.
 
-    What the machine has mounted before is not left out, nor is anything where it mounts for the first time: then its
-    own image lacks the client, and it must not run jobs without its file systems.
+    The controller is recreated with that image first, and does not leave out any. Mounts that are in fstab already are
+    kept. On a machine without any mount yet all are kept: the client is missing from its own image, and it must not run
+    jobs without its file systems.
     """
-    had = _options()
-    late = {kind for kind in ("gcsfuse", "lustre") if not _has_helper(kind)}
-    left = [one["target"] for one in mounts if had and one["fs_type"] in late and one["target"] not in had]
-    if left:
-        log(f"not mounted before this machine is recreated with another image: {', '.join(left)}")
-    return [mount for mount in mounts if mount["target"] not in left]
+    before = _options()
+    missing = {kind for kind in ("gcsfuse", "lustre") if not _has_helper(kind)}
+    postponed = [
+        mount["target"] for mount in mounts if before and mount["fs_type"] in missing and mount["target"] not in before
+    ]
+    if postponed:
+        log(f"not mounted before this machine is recreated with another image: {', '.join(postponed)}")
+    return [mount for mount in mounts if mount["target"] not in postponed]
 
 
 def _has_helper(kind: str) -> bool:
     return bool(which(f"mount.{kind}", "/sbin:/usr/sbin:/bin:/usr/bin"))
 
 
-def seen(mount: Mount) -> str:
-    """Return what can be seen of a mount's server from this machine, as a line to add; nothing where it has none."""
+def describe_server(mount: Mount) -> str:
+    """Return whether the server of a mount answers, as a line for an error message; empty for one without a server."""
     port = PORTS.get(mount["fs_type"])
     host = re.split("[@:]", mount["source"])[0]
     if port is None or not host:
@@ -144,46 +145,46 @@ SPOOLS = {"controller": "/var/spool/slurmctld", "node": "/var/spool/slurmd"}
 
 
 def local_paths(roles: list[str]) -> list[str]:
-    """Paths on this machine whose filling up stops a daemon."""
+    """Return the paths of this machine whose file system stops a daemon when it is full."""
     paths = ["/", "/var/log", "/var/log/slurm", *(SPOOLS[role] for role in roles if role in SPOOLS), "/var/lib/mysql"]
-    return [path for path in paths if os.path.isdir(path)]  # noqa: PTH112 - as the rest here
+    return [path for path in paths if os.path.isdir(path)]  # noqa: PTH112 - Path.is_dir raises where a disk has an error
 
 
 def shared_targets() -> list[str]:
-    """Return where fstab says, in our block, that shared file systems are mounted."""
+    """Return the mount points of the shared file systems: those in the set-up's block of fstab."""
     return list(_options())
 
 
 def shared_usage(path: str) -> dict[str, Any]:
-    """`usage` of a shared file system; only {"mounted": False} where it is not mounted.
+    """Return the `disk_usage` of a shared file system, without any figures if it is not mounted.
 
-    The kernel's table is asked for that, because asking the path itself waits for a server that may be gone. One that
-    is meant to be read only does not count as one that refuses writes.
+    The kernel's table says whether it is: a call on the path itself would wait for a server that is gone. `read_only`
+    is False for one whose fstab line has the option `ro`.
     """
-    if not mounted(path):
+    if not is_mounted(path):
         return {"mounted": False, "shared": True}
-    found = {"mounted": True, "shared": True, **disk_usage(path)}
-    return {**found, "read_only": found["read_only"] and "ro" not in _options().get(path, [])}
+    usage = {"mounted": True, "shared": True, **disk_usage(path)}
+    return {**usage, "read_only": usage["read_only"] and "ro" not in _options().get(path, [])}
 
 
 def _options() -> dict[str, list[str]]:
-    """Options of each mount in our block of fstab, by where it is mounted."""
-    rows = [line.split() for line in (text_block.block(FSTAB.read_text()) if FSTAB.exists() else [])]
+    """Return the options of each mount in the set-up's block of fstab, by mount point."""
+    rows = [line.split() for line in (text_block.lines_in_block(FSTAB.read_text()) if FSTAB.exists() else [])]
     return {row[1].replace("\\040", " "): row[3].split(",") if len(row) > 3 else [] for row in rows if len(row) > 1}
 
 
 def disk_usage(path: str) -> dict[str, Any]:
-    """Bytes and inodes of the file system that `path` lies on; which one that is, by its device number.
+    """Return bytes, inodes and the device number of the file system of `path`. The caller bounds the time.
 
-    `free` is what is left for everybody but root; 0 inodes: the file system does not count them.
+    `free` is for everybody but root. A file system that does not count inodes has 0.
     """
-    found = os.statvfs(path)
+    status = os.statvfs(path)
     return {
-        "device": os.stat(path).st_dev,  # noqa: PTH116 - a plain system call, bounded by the caller
-        "size": found.f_blocks * found.f_frsize,
-        "used": (found.f_blocks - found.f_bfree) * found.f_frsize,
-        "free": found.f_bavail * found.f_frsize,
-        "inodes": found.f_files,
-        "inodes_free": found.f_favail,
-        "read_only": bool(found.f_flag & os.ST_RDONLY),
+        "device": Path(path).stat().st_dev,
+        "size": status.f_blocks * status.f_frsize,
+        "used": (status.f_blocks - status.f_bfree) * status.f_frsize,
+        "free": status.f_bavail * status.f_frsize,
+        "inodes": status.f_files,
+        "inodes_free": status.f_favail,
+        "read_only": bool(status.f_flag & os.ST_RDONLY),
     }

@@ -1,4 +1,4 @@
-"""MUNGE: the key that makes a machine a member, and the daemon that authenticates with it."""
+"""MUNGE: the cluster's key, and the daemon that authenticates with it."""
 
 import hashlib
 import time
@@ -7,32 +7,32 @@ from typing import Any
 
 from system.host import SetupError, folder, forget, log, run, service, write
 
-DELIVERED = Path("/etc/hpc/munge.key")  # put here by the platform's own secret channel, root only
+DELIVERED = Path("/etc/hpc/munge.key")  # from the platform's secret channel, for root only
 KEY = Path("/etc/munge/munge.key")
 
 
 def start(wanted: str | None = None) -> bool:
-    """Install the delivered key, 0400 and munge's own, and have munged run with it; True when it was (re)started.
+    """Install the delivered key and run munged with it; return whether munged was started or restarted.
 
     `wanted` is the fingerprint of the controller's key, from the config version: a node keeps its key until the
     controller has changed to the delivered one, so that both change within seconds.
 
-    A munged that does not authenticate is restarted. Raises SetupError when no key was delivered, or when munged does
-    not accept its own credential after that either.
+    A munged that does not authenticate is restarted. Raises SetupError if no key was delivered, or if munged does not
+    accept its own credential after its restart.
     """
     if not DELIVERED.exists():
         raise SetupError(f"no MUNGE key was delivered: {DELIVERED} is missing, so this machine cannot join the cluster")
     key = DELIVERED.read_bytes()
-    had = KEY.read_bytes() if KEY.exists() else b""
-    if wanted is not None and fingerprint(key) != wanted == fingerprint(had):
+    before = KEY.read_bytes() if KEY.exists() else b""
+    if wanted is not None and fingerprint(key) != wanted == fingerprint(before):
         log("the controller has not changed to the MUNGE key that was delivered: kept the one before")
-        key = had
+        key = before
     folder(KEY.parent, mode=0o700, owner="munge")
-    if had != key:
-        # Whoever put another key there may have started munged with it; forgotten first, lest a kill comes between.
+    if before != key:
+        # munged may run with the other key. `forget` comes first, so that a kill in between does not skip the restart.
         forget("munge")
     write(KEY, key, mode=0o400, owner="munge")
-    # munged refuses to log into a folder that others can write to, and takes no key from one.
+    # munged refuses a log or a key in a folder that others can write to.
     folder("/var/log/munge", mode=0o700, owner="munge")
     started = service("munge", settings=key.hex())
     if not started and not authenticates():
@@ -45,7 +45,7 @@ def start(wanted: str | None = None) -> bool:
 
 
 def authenticates() -> bool:
-    """Return whether munged makes a credential and accepts it; it is given ten seconds, since a machine may be busy."""
+    """Return whether munged creates a credential and accepts it within ten seconds; the machine may be busy."""
     try:
         _test_credential(10)
     except SetupError:
@@ -58,24 +58,24 @@ def _test_credential(seconds: float) -> str:
 
 
 def fingerprint(key: bytes) -> str:
-    """A short hash that identifies a key; components/slurm/keys.py has the same."""
+    """Return a short hash that identifies a key, the same as in components/slurm/keys.py."""
     return hashlib.sha256(key).hexdigest()[:12]
 
 
 def check() -> dict[str, Any]:
-    """Return whether munged accepts its own credential, and a fingerprint of its key: no machine accepts another key.
+    """Return whether munged accepts its own credential, and fingerprints of its key and of the delivered one.
 
-    `ahead`: by how many whole seconds munged's clock differs from this machine's.
+    `ahead`: the whole seconds by which munged's clock differs from this machine's.
     """
-    found: dict[str, Any] = {"works": False, "key": "", "delivered": ""}
+    status: dict[str, Any] = {"works": False, "key": "", "delivered": ""}
     for name, file in (("key", KEY), ("delivered", DELIVERED)):
         if file.exists():
-            found[name] = fingerprint(file.read_bytes())
+            status[name] = fingerprint(file.read_bytes())
     try:
-        said = _test_credential(2)
+        printed = _test_credential(2)
     except SetupError as error:
-        return {**found, "why": str(error)}
-    encoded = next((line for line in said.splitlines() if line.startswith("ENCODE_TIME:")), "")
+        return {**status, "why": str(error)}
+    encoded = next((line for line in printed.splitlines() if line.startswith("ENCODE_TIME:")), "")
     ahead = int(encoded.rpartition("(")[2].rstrip(")")) - time.time() if encoded else 0.0
-    # MUNGE counts whole seconds, and this line comes a moment after its own.
-    return {**found, "works": True, "ahead": round(ahead) if abs(ahead) > 2 else 0}
+    # MUNGE counts whole seconds, and this line runs a moment later.
+    return {**status, "works": True, "ahead": round(ahead) if abs(ahead) > 2 else 0}

@@ -30,8 +30,8 @@ from typing import NoReturn
 # https://github.com/NVIDIA/enroot/blob/v3.5.0/doc/cmd/import.md: NGC needs both, with this login, each on one line.
 MACHINES = ("nvcr.io", "authn.nvidia.com")
 LOGIN = "$oauthtoken"
-# Personal keys are nvapi- and 64 more, keys of the older kind 84 in base64. A `$` in front would have enroot run the
-# rest as a command (common::evalnetrc in src/common.sh).
+# Personal keys are nvapi- and 64 characters more, keys of the older kind 84 characters in base64. A `$` is not allowed:
+# enroot runs what follows it as a command (common::evalnetrc in src/common.sh).
 KEY = re.compile(r"[A-Za-z0-9_./+=-]{32,512}")
 ENROOT = "/etc/enroot/enroot.conf"
 
@@ -42,9 +42,9 @@ class RefusedError(Exception):
 
 @contextlib.contextmanager
 def private_folder(path: Path, *, make: bool) -> Iterator[int | None]:
-    """A folder of the user's own, in their home, as a file descriptor; None where there is none and none is made.
+    """Open a folder in the user's home, and yield its descriptor; None if it does not exist and `make` is not set.
 
-    No link is followed below the home. Raises RefusedError for a folder that belongs to, or can be written by, others.
+    It follows no link below the home. Raises RefusedError for a folder that others own or can write to.
     """
     home = Path(os.environ.get("HOME") or "/nonexistent")
     try:
@@ -56,43 +56,47 @@ def private_folder(path: Path, *, make: bool) -> Iterator[int | None]:
     if ".." in parts:
         raise RefusedError(f"{path} leaves your home: unset the variable that says so, and try again")
     try:
-        here = os.open(home, os.O_RDONLY | os.O_DIRECTORY)
+        folder = os.open(home, os.O_RDONLY | os.O_DIRECTORY)
     except OSError as error:
         raise RefusedError(f"your home, {home}, can't be opened: {error.strerror}") from None
     try:
-        _own(here, home)
+        path = home
+        _require_private(folder, path)
         for part in parts:
             if make:
                 with contextlib.suppress(FileExistsError):
-                    os.mkdir(part, 0o700, dir_fd=here)
-            home = home / part
+                    os.mkdir(part, 0o700, dir_fd=folder)
+            path = path / part
             try:
-                there = os.open(part, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=here)
+                inner = os.open(part, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=folder)
             except FileNotFoundError:
                 yield None
                 return
             except OSError:
-                raise RefusedError(f"{home} is a link or no folder: move it away, and try again") from None
-            os.close(here)
-            here = there
-            _own(here, home)
-        yield here
+                raise RefusedError(f"{path} is a link or no folder: move it away, and try again") from None
+            os.close(folder)
+            folder = inner
+            _require_private(folder, path)
+        yield folder
     finally:
-        os.close(here)
+        os.close(folder)
 
 
-def _own(folder: int, path: Path) -> None:
-    found = os.fstat(folder)
-    if found.st_uid != os.getuid():
-        raise RefusedError(f"{path} belongs to uid {found.st_uid}, not to you (uid {os.getuid()}): log in as its owner")
-    if found.st_mode & 0o022:
+def _require_private(folder: int, path: Path) -> None:
+    """Raise RefusedError if others own the folder or can write to it."""
+    status = os.fstat(folder)
+    if status.st_uid != os.getuid():
+        raise RefusedError(
+            f"{path} belongs to uid {status.st_uid}, not to you (uid {os.getuid()}): log in as its owner"
+        )
+    if status.st_mode & 0o022:
         raise RefusedError(f"others can write to {path}: run `chmod go-w {path}`, and try again")
 
 
 def read(folder: int, path: Path) -> str | None:
-    """The text of the user's file; None where there is none. Others lose the right to read it.
+    """Return the text of the user's file, None if it does not exist, and make it unreadable for others.
 
-    Raises RefusedError for a link, a file of somebody else, and one that is no text.
+    Raises RefusedError for a link, a file of another user, and a file that is not UTF-8.
     """
     try:
         file = os.open(path.name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
@@ -103,12 +107,12 @@ def read(folder: int, path: Path) -> str | None:
             f"{path} is a link or can't be read ({error.strerror}): move it away, and try again"
         ) from None
     with os.fdopen(file, "rb") as opened:
-        found = os.fstat(file)
-        if not stat.S_ISREG(found.st_mode) or found.st_uid != os.getuid() or found.st_nlink != 1:
+        status = os.fstat(file)
+        if not stat.S_ISREG(status.st_mode) or status.st_uid != os.getuid() or status.st_nlink != 1:
             raise RefusedError(f"{path} is not a file of yours with one name: move it away, and try again")
-        if found.st_mode & 0o077:
+        if status.st_mode & 0o077:
             os.fchmod(file, 0o600)
-            say(f"others could read {path}; now only you can. If it had keys, create new ones")
+            print(f"others could read {path}; now only you can. If it had keys, create new ones")
         try:
             return opened.read().decode()
         except UnicodeDecodeError:
@@ -116,7 +120,7 @@ def read(folder: int, path: Path) -> str | None:
 
 
 def replace(folder: int, name: str, text: str) -> None:
-    """Have `text` in the file, readable by the user only; completely, or not at all if this is stopped."""
+    """Write `text` to the file atomically, readable by the user only; delete the file if `text` is empty."""
     if not text:
         os.unlink(name, dir_fd=folder)
         return
@@ -134,35 +138,35 @@ def replace(folder: int, name: str, text: str) -> None:
 
 
 def netrc(text: str, key: str | None) -> str:
-    """A file of credentials with `key` for NGC, or with none, and everything else as it was. A pure function.
+    """Return a credentials file with `key` as the only key of NGC, or without one, and all other lines kept.
 
-    The first line of a machine counts, so NGC's come first.
+    The entries of NGC come first, because enroot takes the first one of a machine. A pure function.
     """
-    kept: list[str] = []
-    lacks = 0  # words of an entry of NGC, which may go over several lines
+    others: list[str] = []
+    remaining = 0  # words that follow of an entry of NGC, which may span several lines
     for line in text.splitlines(keepends=True):
         words = line.split()
         if not words or words[0] in ("machine", "default", "macdef") or words[0].startswith("#"):
-            lacks = 6 if words[:1] == ["machine"] and set(words[1:2]) & set(MACHINES) else 0
-        if lacks > 0:
-            lacks -= len(words)
+            remaining = 6 if words[:1] == ["machine"] and set(words[1:2]) & set(MACHINES) else 0
+        if remaining > 0:
+            remaining -= len(words)
         else:
-            kept.append(line)
-    lines = [f"machine {machine} login {LOGIN} password {key}\n" for machine in MACHINES] if key else []
-    return "".join(lines + kept)
+            others.append(line)
+    entries = [f"machine {machine} login {LOGIN} password {key}\n" for machine in MACHINES] if key else []
+    return "".join(entries + others)
 
 
 def netrc_key(text: str) -> str | None:
-    """The key of NGC that enroot would use; None if there is none for both machines."""
+    """Return the key of NGC that enroot would use; None unless both machines have one."""
     entry = re.compile(rf"(?m)^machine[ \t]+(\S+)[ \t]+login[ \t]+{re.escape(LOGIN)}[ \t]+password[ \t]+(\S+)[ \t]*$")
-    found = dict(reversed(entry.findall(text)))
-    return found.get(MACHINES[0]) if set(MACHINES) <= set(found) else None
+    keys = dict(reversed(entry.findall(text)))
+    return keys.get(MACHINES[0]) if set(MACHINES) <= set(keys) else None
 
 
 def logins(text: str, key: str | None) -> str:
-    """A docker-config.json with `key` for NGC, or with none, and everything else as it was. A pure function.
+    """Return a docker-config.json with `key` as the only key of NGC, or without one, and everything else kept.
 
-    Raises ValueError for what is no such file.
+    Raises ValueError if `text` is not such a file. A pure function.
     """
     config = json.loads(text) if text.strip() else {}
     if not isinstance(config, dict) or not isinstance(config.get("auths", {}), dict):
@@ -175,15 +179,15 @@ def logins(text: str, key: str | None) -> str:
 
 
 def credentials() -> Path:
-    """Return where enroot looks for credentials: as its settings say, the first of which counts (config::load,
+    """Return the path of enroot's credentials, from its settings: the first file that has one counts (config::load in
     enroot.in)."""
     home = os.environ.get("HOME", "")
     names = {"UID": str(os.getuid()), "XDG_CONFIG_HOME": f"{home}/.config", **os.environ}
     value = os.environ.get("ENROOT_CONFIG_PATH", "")
     for file in (ENROOT, *sorted(glob.glob(f"{ENROOT}.d/*.conf"))):  # noqa: PTH207 - the shell's own order of names
         if not value and os.path.exists(file):  # noqa: PTH110
-            found = re.search(r"(?m)^[ \t]*ENROOT_CONFIG_PATH[ \t=]+(.*?)[ \t]*$", Path(file).read_text())
-            value = found[1] if found else ""
+            setting = re.search(r"(?m)^[ \t]*ENROOT_CONFIG_PATH[ \t=]+(.*?)[ \t]*$", Path(file).read_text())
+            value = setting[1] if setting else ""
     try:
         folder = string.Template(value.strip("\"'") or "${XDG_CONFIG_HOME}/enroot").substitute(names)
     except (KeyError, ValueError):
@@ -192,13 +196,13 @@ def credentials() -> Path:
 
 
 def docker_config() -> Path:
-    """Return where apptainer looks for logins of registries (https://apptainer.org/docs/user/main/docker_and_oci.html)."""
+    """Return the path of apptainer's registry logins (https://apptainer.org/docs/user/main/docker_and_oci.html)."""
     folder = os.environ.get("APPTAINER_CONFIGDIR") or f"{os.environ.get('HOME', '')}/.apptainer"
     return Path(folder) / "docker-config.json"
 
 
-def ask() -> str:
-    """The key, from the terminal without echo, or the only line of standard input."""
+def read_key() -> str:
+    """Read the key from the terminal without echo, or from standard input. Raises RefusedError if it can't be a key."""
     if sys.stdin.isatty():
         key = getpass.getpass("API key of NGC (not shown): ").strip()
     else:
@@ -210,10 +214,9 @@ def ask() -> str:
 
 
 def store(key: str | None) -> list[Path]:
-    """Have `key`, or none, in both files; those that had to change. Both are checked before any is written."""
-    changed: list[Path] = []
+    """Write `key` to both files, or remove the stored one; return the changed files. Checks both before it writes."""
     with contextlib.ExitStack() as open_folders:
-        steps: list[tuple[int, Path, str]] = []
+        changes: list[tuple[int, Path, str]] = []
         for path, edit in ((credentials(), netrc), (docker_config(), logins)):
             folder = open_folders.enter_context(private_folder(path.parent, make=key is not None))
             if folder is None:
@@ -224,30 +227,25 @@ def store(key: str | None) -> list[Path]:
             except ValueError:
                 raise RefusedError(f"{path} is no JSON of logins: mend it or move it away, and try again") from None
             if after != (before or ""):
-                steps.append((folder, path, after))
-        for folder, path, after in steps:
+                changes.append((folder, path, after))
+        for folder, path, after in changes:
             replace(folder, path.name, after)
-            changed.append(path)
-    return changed
+    return [path for _, path, _ in changes]
 
 
 def check() -> int:
-    """Print whether a key is stored."""
-    found = credentials()
-    with private_folder(found.parent, make=False) as folder:
-        text = None if folder is None else read(folder, found)
+    """Print whether a key is stored; return the exit code."""
+    path = credentials()
+    with private_folder(path.parent, make=False) as folder:
+        text = None if folder is None else read(folder, path)
     key = netrc_key(text or "")
-    say(f"a key of NGC is stored in {found}" if key else "no key of NGC is stored: run nvcrlogin")
+    print(f"a key of NGC is stored in {path}" if key else "no key of NGC is stored: run nvcrlogin")
     return 0 if key else 1
-
-
-def say(text: str) -> None:
-    sys.stdout.write(text + "\n")
 
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
-        del message  # which has the argument, and that may be the key
+        del message  # it contains the argument, which may be the key
         sys.stderr.write(
             "nvcrlogin: it takes --check, --remove, --help or nothing, and asks for the key.\n"
             "If you typed the key: your shell's history has it now. Delete the line there, or create a new key.\n"
@@ -256,32 +254,31 @@ class _Parser(argparse.ArgumentParser):
 
 
 def main(arguments: list[str]) -> int:
-    """Do as the arguments say: 0 done, 1 refused or no key, 2 wrong arguments, 130 stopped."""
+    """Run the command; return the exit code: 0 done, 1 refused or no key, 2 wrong arguments, 130 interrupted."""
     form, usage = argparse.RawDescriptionHelpFormatter, "nvcrlogin [--check | --remove]"
     parser = _Parser("nvcrlogin", usage=usage, description=__doc__, allow_abbrev=False, formatter_class=form)
     for name in ("--check", "--remove"):
         parser.add_argument(name, action="store_true", help=argparse.SUPPRESS)
-    asked = parser.parse_args(arguments)
-    if asked.check and asked.remove:
+    options = parser.parse_args(arguments)
+    if options.check and options.remove:
         parser.error("")
     try:
-        if asked.check:
+        if options.check:
             return check()
-        changed = store(None if asked.remove else ask())
+        changed = store(None if options.remove else read_key())
     except RefusedError as error:
         sys.stderr.write(f"nvcrlogin: {error}\n")
         return 1
-    except OSError as error:  # a full disk or quota
+    except OSError as error:  # for example a full disk or quota
         sys.stderr.write(f"nvcrlogin: {error.strerror}; what was not reported as written is as it was\n")
         return 1
     except (KeyboardInterrupt, EOFError):
         sys.stderr.write("\nnvcrlogin: stopped; nothing was changed\n")
         return 130
-    word = "removed from" if asked.remove else "stored in"
     for path in changed:
-        say(f"key {word} {path}")
+        print(f"key {'removed from' if options.remove else 'stored in'} {path}")
     if not changed:
-        say("no key of NGC was stored" if asked.remove else "this key is stored already")
+        print("no key of NGC was stored" if options.remove else "this key is stored already")
     return 0
 
 

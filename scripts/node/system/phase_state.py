@@ -1,7 +1,8 @@
-"""The last successful input of each phase, and whether the phase ended: so that a failed edit can be taken back.
+"""The input of the last successful run of each phase, and whether a later run failed.
 
-The stack's state keeps a command's input of its last success. Where an edit fails and is taken back, both
-are the same again and no step is left to do, but the machine has half of the edit. Here is what it has to do again.
+The stack's state has only the input of a command's last success. If an edit fails and is reverted, the program's input
+equals that again: Pulumi has no step to do, but the machine has half of the edit. The records here say which phases
+must run again, and with which input.
 """
 
 import json
@@ -19,29 +20,29 @@ PHASES = ("prologs", "rxdm", "configure", "accounting")
 
 @contextmanager
 def attempt(phase: str, payload: Any) -> Generator[None]:  # noqa: ANN401 - any JSON value
-    """Note that `phase` has begun; and, where nothing is raised inside, that it ended well, and its input."""
+    """Record that `phase` has begun and, if nothing is raised inside, that it succeeded with this input."""
     if phase not in PHASES:
         yield
         return
     write(_begun(phase), "", mode=0o600, quiet=True)
     yield
-    # Root's alone: a stack's own scripts may hold anything.
+    # Only root may read it: the scripts of a stack may contain secrets.
     write(_input(phase), json.dumps(payload), mode=0o600, quiet=True)
     _begun(phase).unlink(missing_ok=True)
 
 
 def unfinished() -> list[str]:
-    """The phases that have begun since they last ended well."""
+    """Return the phases that have begun and not succeeded since."""
     return [phase for phase in PHASES if _begun(phase).exists()]
 
 
-def last(phase: str) -> Any:  # noqa: ANN401 - any JSON value
-    """The input of the last success of `phase`; None without any, or if it can't be read any more."""
+def last_input(phase: str) -> Any:  # noqa: ANN401 - any JSON value
+    """Return the input of the last success of `phase`; None if there was none or it can't be read."""
     return read_json(_input(phase), None)
 
 
 def forget(phase: str) -> None:
-    """The work of `phase` was undone, or there is nothing to go back to."""
+    """Remove the records of `phase`: its work was undone, or it has never succeeded."""
     for path in (_input(phase), _begun(phase)):
         path.unlink(missing_ok=True)
 

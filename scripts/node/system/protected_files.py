@@ -1,4 +1,4 @@
-"""Access to secrets and log-ins here: facts of the machine, and what the set-up makes of them."""
+"""Modes and owners of the files with secrets, and the keys that may log in as root."""
 
 import base64
 import hashlib
@@ -9,13 +9,13 @@ from typing import Any
 
 from slurm import slurmd
 from system import mounts, munge, remote_node
-from system.host import log, own
+from system.host import log, set_access
 
 ROOT_KEYS = (Path("/root/.ssh/authorized_keys"), Path("/root/.ssh/authorized_keys2"))
 DATABASE_PASSWORD = Path("/etc/hpc/database-password")
-TOKEN_KEY_DELIVERED = Path("/etc/hpc/jwt.key")  # put here by the stack, root only
-TOKEN_KEY = slurmd.ETC / "jwt.key"  # as rendered (AuthAltParameters)
-# Mode and owner that the set-up gives. Missing files are other differences.
+TOKEN_KEY_DELIVERED = Path("/etc/hpc/jwt.key")  # written by the stack, for root only
+TOKEN_KEY = slurmd.ETC / "jwt.key"  # as in slurm.conf (AuthAltParameters)
+# The mode and the owner that each file must have. Other checks report missing files.
 MODES = {
     munge.KEY: (0o400, "munge"),
     munge.KEY.parent: (0o700, "munge"),
@@ -30,71 +30,72 @@ MODES = {
 }
 
 
-def modes() -> dict[str, dict[str, str]]:
-    """Files with another mode or owner than the set-up gives: `wanted` and `there`, as "0400 munge"."""
-    found = {}
+def wrong_modes() -> dict[str, dict[str, str]]:
+    """Return the files of MODES with another mode or owner, by path: `wanted` and `there`, for example "0400 munge"."""
+    wrong = {}
     for path, (mode, owner) in MODES.items():
         try:
-            there = path.lstat()
+            status = path.lstat()
         except OSError:
             continue
-        said, wanted = f"{stat.S_IMODE(there.st_mode):04o} {_name(there.st_uid)}", f"{mode:04o} {owner}"
-        if stat.S_ISLNK(there.st_mode):
-            said = f"a link to {path.readlink()}"
-        if said != wanted:
-            found[str(path)] = {"wanted": wanted, "there": said}
-    return found
+        actual, wanted = f"{stat.S_IMODE(status.st_mode):04o} {_user_name(status.st_uid)}", f"{mode:04o} {owner}"
+        if stat.S_ISLNK(status.st_mode):
+            actual = f"a link to {path.readlink()}"
+        if actual != wanted:
+            wrong[str(path)] = {"wanted": wanted, "there": actual}
+    return wrong
 
 
 def restore_modes() -> None:
-    """Give back to what is there the mode and owner that the set-up gives; where a hand has put a link, nothing."""
-    wrong = modes()
+    """Set mode and owner of the files of MODES that have others. Links, which somebody has made, are left alone."""
+    wrong = wrong_modes()
     for path, (mode, owner) in MODES.items():
-        if str(path) in wrong and not path.is_symlink() and own(path, mode=mode, owner=owner):
+        if str(path) in wrong and not path.is_symlink() and set_access(path, mode=mode, owner=owner):
             log(f"{path}: {owner}'s alone again ({mode:04o})" if not mode & 0o077 else f"{path}: {owner}'s again")
 
 
 def root_keys() -> dict[str, str]:
-    """Return who may log in as root: for each key a hash of it, with its comment."""
-    found = {}
+    """Return the comment of each SSH key that may log in as root, by a hash of the key."""
+    comments = {}
     for path in ROOT_KEYS:
         for line in path.read_text(errors="replace").splitlines() if path.is_file() else ():
             words = line.split()
-            # Options may stand before the type, and hold blanks.
-            place = next((n for n, word in enumerate(words) if word.startswith(("ssh-", "ecdsa-", "sk-"))), None)
-            if place is not None and not line.startswith("#") and len(words) > place + 1:
-                found[key_id(words[place + 1])] = " ".join(words[place + 2 :]) or path.name
-    return found
+            # Options may precede the type of the key, and may contain blanks.
+            at = next((n for n, word in enumerate(words) if word.startswith(("ssh-", "ecdsa-", "sk-"))), None)
+            if at is not None and not line.startswith("#") and len(words) > at + 1:
+                comments[key_id(words[at + 1])] = " ".join(words[at + 2 :]) or path.name
+    return comments
 
 
 def cluster_key() -> str:
-    """The hash of the controller's own key to the nodes; empty on machines that have none."""
+    """Return the hash of the key by which the controller logs in to nodes; empty on machines without that key."""
     if not remote_node.KEY.exists():
         return ""
     lines = remote_node.KEY.read_text().splitlines()[1:-1]
     rest = base64.b64decode("".join(lines))[len("openssh-key-v1\0") :]
-    # PROTOCOL.key of OpenSSH: cipher, kdf, its options, the number of keys, and the public one, in clear.
+    # PROTOCOL.key of OpenSSH: cipher, kdf, its options, the number of keys, then the public key, not encrypted.
     for _ in range(3):
-        rest = _field(rest)[1]
-    return key_id(base64.b64encode(_field(rest[4:])[0]).decode())
+        rest = _split_field(rest)[1]
+    return key_id(base64.b64encode(_split_field(rest[4:])[0]).decode())
 
 
 def key_id(blob: str) -> str:
-    """A short hash of a public key in base64, as authorized_keys has it."""
+    """Return a short hash of a public key, given in base64 as in authorized_keys."""
     return hashlib.sha256(blob.encode()).hexdigest()[:16]
 
 
 def observe() -> dict[str, Any]:
-    """Wrong modes, keys of root and the controller's key."""
-    return {"modes": modes(), "root": root_keys(), "cluster_key": cluster_key()}
+    """Return wrong modes, the keys of root and the controller's key."""
+    return {"modes": wrong_modes(), "root": root_keys(), "cluster_key": cluster_key()}
 
 
-def _field(data: bytes) -> tuple[bytes, bytes]:
+def _split_field(data: bytes) -> tuple[bytes, bytes]:
+    """Return the first field of a key file, and the rest."""
     size = int.from_bytes(data[:4], "big")
     return data[4 : 4 + size], data[4 + size :]
 
 
-def _name(uid: int) -> str:
+def _user_name(uid: int) -> str:
     try:
         return pwd.getpwuid(uid).pw_name
     except KeyError:

@@ -1,4 +1,4 @@
-"""Another machine of the cluster, as the controller's root reaches it: by SSH, with its pinned host key."""
+"""Commands of the controller's root on other machines of the cluster: over SSH, with the pinned host key."""
 
 import subprocess
 from pathlib import Path
@@ -10,11 +10,11 @@ KEY = Path("/root/.ssh/hpc_cluster")
 SECONDS = 15
 
 
-def run_there(name: str, address: str, script: str, *, host_key: str = "") -> str:
-    """Return what a shell script prints that root runs on a machine.
+def run_on_node(name: str, address: str, script: str, *, host_key: str = "") -> str:
+    """Run a shell script as root on a machine, and return its output.
 
-    `host_key` is the machine's public one, if it is not the one that the machine reported. Raises SetupError, with the
-    reason, where there is no answer, or the script fails.
+    `host_key` is the machine's public host key if it has not reported it itself. Raises SetupError, with the reason, if
+    the machine does not answer or the script fails.
     """
     host_key = host_key or cluster_state.host_keys().get(name, "")
     if not host_key or not KEY.exists():

@@ -1,47 +1,47 @@
-"""Lines of ours inside a file that others write to as well, between two marks."""
+"""The set-up's lines in a file that others write to as well: a block between two marker lines."""
 
-MARK = "hpc"  # a file may have a second block of ours, under another mark
+MARK = "hpc"  # a file may have a second block, under another mark
 
 
-def _ends(mark: str) -> tuple[str, str]:
+def _markers(mark: str) -> tuple[str, str]:
     return f"# {mark}: begin", f"# {mark}: end"
 
 
-BEGIN, END = _ends(MARK)
+BEGIN, END = _markers(MARK)
 
 
 def with_block(text: str, lines: list[str], *, mark: str = MARK) -> str:
-    """`text` with our marked block replaced by `lines`, everything else kept; no lines, no block.
+    """Return `text` with its block replaced by `lines`, and all other lines kept. Without lines there is no block.
 
-    Applying it twice is applying it once. A block whose end mark was lost reaches to the end of the file.
+    Applying it twice equals applying it once. A block without an end marker reaches to the end of the file.
     """
-    begin, end = _ends(mark)
+    begin, end = _markers(mark)
     kept: list[str] = []
-    ours, at = False, None
+    in_block, at = False, None
     for line in _lines(text):
         if line == begin:
-            ours, at = True, len(kept) if at is None else at
+            in_block, at = True, len(kept) if at is None else at
         elif line == end:
-            ours = False
-        elif not ours:
+            in_block = False
+        elif not in_block:
             kept.append(line)
-    # Where it stood: two blocks that each went to the end would take turns for ever.
+    # The block stays where it was. If two blocks each moved to the end, every run would exchange them.
     at = len(kept) if at is None else at
     return "".join(line + "\n" for line in [*kept[:at], *([begin, *lines, end] if lines else []), *kept[at:]])
 
 
 def _lines(text: str) -> list[str]:
-    """The lines; str.splitlines takes characters for line ends that no reader of such files does."""
+    """Return the lines. str.splitlines would split at characters that no reader of such files takes for a line end."""
     return text.removesuffix("\n").split("\n") if text else []
 
 
-def block(text: str) -> list[str]:
-    """The lines of our block in `text`."""
-    ours = False
-    found: list[str] = []
+def lines_in_block(text: str) -> list[str]:
+    """Return the lines of the block under MARK."""
+    in_block = False
+    lines: list[str] = []
     for line in _lines(text):
         if line in (BEGIN, END):
-            ours = line == BEGIN
-        elif ours:
-            found.append(line)
-    return found
+            in_block = line == BEGIN
+        elif in_block:
+            lines.append(line)
+    return lines

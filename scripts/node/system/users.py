@@ -1,7 +1,7 @@
-"""The cluster's users and groups, the same uid and gid on every machine.
+"""The cluster's users and groups, with the same uid and gid on every machine.
 
 MUNGE authenticates a uid, not a name: a user with another uid on one node would run jobs as somebody else there.
-Users that we made and that the stack no longer names lose their account; their home and its files stay.
+Users that the set-up made and that the stack no longer has lose their account; their home and its files stay.
 """
 
 import contextlib
@@ -18,30 +18,30 @@ from interface import Group, User
 from system import homes
 from system.host import SetupError, has_user, log, read_json, run, which, write
 
-MANAGED = Path("/etc/hpc/users.json")  # what we made, so that we only ever remove that
+MANAGED = Path("/etc/hpc/users.json")  # users and groups that the set-up made: it removes no others
 PROC = Path("/proc")
 SHADOW = Path("/etc/shadow")
 EXPIRED = "1"  # days since 1970 (shadow(5))
-SIGNAL_SECONDS = {signal.SIGTERM: 3.0, signal.SIGKILL: 5.0}  # for processes to end by each, in this order
+SIGNAL_SECONDS = {signal.SIGTERM: 3.0, signal.SIGKILL: 5.0}  # signals in order, with the time to wait after each
 # sudo reads the files of this folder whose names have no dot (sudoers(5), includedir).
 SUDOERS = Path("/etc/sudoers.d/hpc-users")
 SUDOERS_HEAD = "# Written by the cluster's set-up: users with `sudo: true` in the stack file.\n"
-SUBORDINATE_IDS = {"u": Path("/etc/subuid"), "g": Path("/etc/subgid")}  # by the letter in usermod's options
+SUBORDINATE_IDS = {"u": Path("/etc/subuid"), "g": Path("/etc/subgid")}  # by the letter of usermod's options
 FIRST_SUBORDINATE_ID, SUBORDINATE_ID_COUNT = 100_000, 65_536  # as in Debian's login.defs (SUB_UID_MIN, SUB_UID_COUNT)
 
 
 def converge(users: list[User], groups: list[Group], *, with_homes: bool) -> bool:
-    """Create, change and remove users and groups of ours until they are exactly these; True when anything changed.
+    """Make the users and groups of the set-up exactly these; return whether anything changed.
 
-    `with_homes`: make home folders and authorized_keys too (where /home is shared, one machine does it for all).
-    Raises SetupError when a name or number is taken by something that is not ours.
+    `with_homes`: also create home folders and authorized_keys (where /home is shared, one machine does it for all).
+    Raises SetupError if somebody else's user or group has the name or the number.
     """
     managed = _managed()
-    # First of all: somebody who loses the right loses it also where a later step fails.
+    # First, so that a user loses sudo even if a later step fails.
     changed = [converge_sudoers(users)]
-    changed += [_group(group) for group in groups]
-    changed += [_user(user) for user in users]
-    wanted = {"users": sorted(u["name"] for u in users), "groups": sorted(g["name"] for g in groups)}
+    changed += [_converge_group(group) for group in groups]
+    changed += [_converge_user(user) for user in users]
+    wanted = {"users": sorted(user["name"] for user in users), "groups": sorted(group["name"] for group in groups)}
     for name in sorted(filter(has_user, managed["users"].difference(wanted["users"]))):
         end_processes(name, pwd.getpwnam(name).pw_uid)
         run("userdel", name)
@@ -58,17 +58,17 @@ def converge(users: list[User], groups: list[Group], *, with_homes: bool) -> boo
     return any(changed)
 
 
-def leaving(users: list[User]) -> set[str]:
-    """Return the names of users that the set-up has made and that are not among `users`."""
+def removed_names(users: list[User]) -> set[str]:
+    """Return the names of the users that the set-up made and that are not in `users`."""
     return _managed()["users"] - {user["name"] for user in users}
 
 
 def _managed() -> dict[str, set[str]]:
-    found = read_json(MANAGED, {})
-    return {"users": set(found.get("users", [])), "groups": set(found.get("groups", []))}
+    names = read_json(MANAGED, {})
+    return {"users": set(names.get("users", [])), "groups": set(names.get("groups", []))}
 
 
-def _group(group: Group) -> bool:
+def _converge_group(group: Group) -> bool:
     name, gid = group["name"], group["gid"]
     if _has_group(name):
         if grp.getgrnam(name).gr_gid != gid:
@@ -82,26 +82,26 @@ def _group(group: Group) -> bool:
     return True
 
 
-def _user(user: User) -> bool:
+def _converge_user(user: User) -> bool:
     name, uid, gid = user["name"], user["uid"], user["gid"]
-    wanted = set(user["groups"])
+    groups = set(user["groups"])
     if not has_user(name):
-        more = ("--shell", user["shell"], "--home-dir", f"/home/{name}", "--no-create-home")
-        run("useradd", "--uid", str(uid), "--gid", str(gid), "--groups", ",".join(sorted(wanted)), *more, name)
+        options = ("--shell", user["shell"], "--home-dir", f"/home/{name}", "--no-create-home")
+        run("useradd", "--uid", str(uid), "--gid", str(gid), "--groups", ",".join(sorted(groups)), *options, name)
         log(f"made user {name} ({uid})")
         return True
-    found = pwd.getpwnam(name)
-    if found.pw_uid != uid:
+    account = pwd.getpwnam(name)
+    if account.pw_uid != uid:
         raise SetupError(
-            f"user {name} has uid {found.pw_uid} on this machine, the stack says {uid}. "
+            f"user {name} has uid {account.pw_uid} on this machine, the stack says {uid}. "
             "Files and running jobs belong to the number: keep it, or remove the user first and move the files."
         )
-    has = {g.gr_name for g in grp.getgrall() if name in g.gr_mem}
-    # A removal that was stopped before its end, and then taken back, would let nobody log in for ever.
-    back = ["--expiredate", ""] if is_closed(name) else []
-    if found.pw_gid == gid and found.pw_shell == user["shell"] and has == wanted and not back:
+    member_of = {group.gr_name for group in grp.getgrall() if name in group.gr_mem}
+    # If a removal was interrupted and then reverted, the account is still closed.
+    reopen = ["--expiredate", ""] if is_closed(name) else []
+    if account.pw_gid == gid and account.pw_shell == user["shell"] and member_of == groups and not reopen:
         return False
-    run("usermod", "--gid", str(gid), "--groups", ",".join(sorted(wanted)), "--shell", user["shell"], *back, name)
+    run("usermod", "--gid", str(gid), "--groups", ",".join(sorted(groups)), "--shell", user["shell"], *reopen, name)
     log(f"changed user {name}")
     return True
 
@@ -115,7 +115,7 @@ def _has_group(name: str) -> bool:
 
 
 def end_processes(name: str, uid: int) -> None:
-    """Close the account, and end all processes of the user; at last by SIGKILL."""
+    """Close the account, and end all processes of the user, with SIGKILL if SIGTERM is not enough."""
     if not any(processes(uid)):
         return
     run("usermod", "--expiredate", EXPIRED, name)  # sshd refuses an account that has expired
@@ -129,7 +129,7 @@ def end_processes(name: str, uid: int) -> None:
 
 
 def is_closed(name: str) -> bool:
-    """Return whether `end_processes` has closed this account, and it is still there."""
+    """Return whether `end_processes` has closed this account."""
     try:
         rows = [line.split(":") for line in SHADOW.read_text().splitlines()]
     except FileNotFoundError:
@@ -138,14 +138,14 @@ def is_closed(name: str) -> bool:
 
 
 def processes(uid: int) -> Iterator[int]:
-    """Yield the ids of processes that run as this user, really or effectively."""
+    """Yield the ids of the processes whose real, effective or saved uid is this one."""
     for folder in PROC.iterdir():
         if folder.name.isdigit() and _runs_as(int(folder.name), uid):
             yield int(folder.name)
 
 
 def _send_signal(pid: int, uid: int, number: signal.Signals) -> None:
-    """Send a signal to a process, if it is still the user's: by a descriptor, since another one may get its id."""
+    """Send a signal to a process if it is still the user's, by a pidfd, since another process may get the same id."""
     try:
         descriptor = os.pidfd_open(pid)
     except ProcessLookupError:
@@ -164,14 +164,14 @@ def _runs_as(pid: int, uid: int) -> bool:
     except (FileNotFoundError, ProcessLookupError):
         return False
     fields = dict(line.split(":", 1) for line in lines if ":" in line)
-    # A process that has ended, and for which its parent has not waited yet (Z), counts for nothing.
+    # A zombie (Z) has ended, and its parent has not waited for it yet.
     return str(uid) in fields["Uid"].split() and not fields["State"].strip().startswith("Z")
 
 
 def converge_sudoers(users: list[User]) -> bool:
-    """Have exactly these users of ours in sudoers, those with `sudo`; True when anything changed.
+    """Write the users with `sudo` to SUDOERS, without a file if there are none; return whether anything changed.
 
-    A machine without sudo is left without the file. Raises SetupError: visudo refuses the file, which is not installed.
+    A machine without sudo gets no file. Raises SetupError, and installs nothing, if visudo refuses the file.
     """
     names = sorted(user["name"] for user in users if user.get("sudo"))
     if names and not has_sudo():
@@ -187,7 +187,7 @@ def converge_sudoers(users: list[User]) -> bool:
     text = SUDOERS_HEAD + "".join(f"{name} ALL=(ALL:ALL) NOPASSWD: ALL\n" for name in names)
     import tempfile
 
-    # A file with an error in it would keep everybody from using sudo.
+    # An invalid file would stop sudo for everybody.
     with tempfile.NamedTemporaryFile("w", prefix="hpc-sudoers-") as file:
         file.write(text)
         file.flush()
@@ -202,7 +202,7 @@ def converge_sudoers(users: list[User]) -> bool:
 
 
 def sudo_users() -> set[str] | None:
-    """Return the users whom our file names; None on a machine without sudo."""
+    """Return the users in SUDOERS; None on a machine without sudo."""
     if not has_sudo():
         return None
     try:
@@ -213,30 +213,30 @@ def sudo_users() -> set[str] | None:
 
 
 def has_sudo() -> bool:
-    """Return whether this machine has sudo, and visudo, which checks its files."""
+    """Return whether this machine has sudo, and visudo to check its files."""
     return all(which(name, "/usr/sbin:/usr/bin:/sbin:/bin") for name in ("sudo", "visudo"))
 
 
 def converge_subordinate_ids(users: list[User]) -> bool:
-    """Have a range for users with `containers: true`, and none for those with false; True when anything changed.
+    """Give users with `containers: true` a range, and remove those of users with false; return whether any changed.
 
-    Others keep what useradd gave them. Users must exist.
+    Users without the key keep the range of useradd. The users must exist.
     """
     changed = False
     for user in users:
-        wanted = user.get("containers")
-        if wanted is None:
+        allowed = user.get("containers")
+        if allowed is None:
             continue
         name = user["name"]
         for letter, file in SUBORDINATE_IDS.items():
             ranges = _ranges(file)
-            mine = [(first, count) for owner, first, count in ranges if owner in (name, str(user["uid"]))]
-            if wanted and not mine:
+            own = [(first, count) for owner, first, count in ranges if owner in (name, str(user["uid"]))]
+            if allowed and not own:
                 first = max([FIRST_SUBORDINATE_ID, *(first + count for _, first, count in ranges)])
                 run("usermod", f"--add-sub{letter}ids", f"{first}-{first + SUBORDINATE_ID_COUNT - 1}", name)
                 log(f"{name}: sub{letter}ids {first} to {first + SUBORDINATE_ID_COUNT - 1}")
                 changed = True
-            for first, count in [] if wanted else mine:
+            for first, count in [] if allowed else own:
                 run("usermod", f"--del-sub{letter}ids", f"{first}-{first + count - 1}", name)
                 log(f"{name}: no sub{letter}ids any more")
                 changed = True
@@ -244,7 +244,7 @@ def converge_subordinate_ids(users: list[User]) -> bool:
 
 
 def subordinate_id_owners() -> set[str]:
-    """Return the names, or uids as text, of users who have a range of uids."""
+    """Return the names, or the uids as text, of the users who have a range of uids."""
     return {owner for owner, _, _ in _ranges(SUBORDINATE_IDS["u"])}
 
 

@@ -10,7 +10,7 @@ from cluster.observe.nodes import Node
 from cluster.slurm.files import render
 from cluster.slurm.health import health, measurements
 from cluster.slurm.script_tree import expected, has_scripts, links
-from scripts.node.health.kinds import KINDS, LONGEST, PREFIX, kinds, may_resume, parts, reason
+from scripts.node.health.kinds import KINDS, LONGEST, PREFIX, kinds_of_reason, may_resume, parse_reason, reason
 from scripts.node.slurm import scheduler
 from tests.cluster.stacks import STACKS, load
 
@@ -34,7 +34,7 @@ class TestVocabulary:
     def test_a_reason_names_its_kinds_whatever_the_figures_say(self):
         failed = {kind: f'it\'s; "bad": gpu-ecc: \u2028{kind * 40}' for kind in KINDS}
         text = reason(failed)
-        assert kinds(text) == KINDS
+        assert kinds_of_reason(text) == KINDS
         assert text.isascii()
         assert text.isprintable()
         assert not {"'", '"'} & set(text)
@@ -42,11 +42,11 @@ class TestVocabulary:
 
     def test_one_is_read_as_it_was_written(self):
         found = {"gpu-count": "7 of 8 GPUs: no device nvidia3", "mount": "/home is not mounted"}
-        assert parts(reason(found)) == found
+        assert parse_reason(reason(found)) == found
 
     @pytest.mark.parametrize("text", ["", "Kill task failed", "new driver", "hpc: leaves the cluster", PREFIX])
     def test_reasons_of_others_are_none_of_ours(self, text):
-        assert kinds(text) == ()
+        assert kinds_of_reason(text) == ()
         assert not may_resume(text)
         assert advice(text) is None
 

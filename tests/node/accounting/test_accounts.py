@@ -166,7 +166,7 @@ def test_an_edit_tells_what_differs_and_nothing_else(database, new, told):
     del database.told[:]
     converge(new)
     assert sorted(database.told) == sorted(told)
-    assert accounts.plan(new, accounts.both(DESIRED, new), accounts.existing()) == []
+    assert accounts.plan(new, accounts.merged(DESIRED, new), accounts.read_database()) == []
 
 
 @pytest.mark.parametrize("lost", [True, False])
@@ -193,7 +193,7 @@ def test_a_run_that_is_killed_at_any_command_is_made_good_by_the_next_whichever_
             converge(new)
         database.kill_at = float("inf")
         converge(goal)
-        assert accounts.plan(goal, accounts.both(new, old), accounts.existing(), mend=True) == []
+        assert accounts.plan(goal, accounts.merged(new, old), accounts.read_database(), mend=True) == []
         assert json.loads(accounts.MANAGED.read_text()) == goal
         if goal == old and NONE not in (old, new):
             assert (database.accounts, database.places, database.users) == there
@@ -220,7 +220,7 @@ def test_what_a_killed_runs_sacctmgr_does_while_this_one_has_planned_is_no_failu
     monkeypatch.setattr(accounts, "run", run)
     converge(DESIRED)
     assert once
-    assert accounts.plan(DESIRED, DESIRED, accounts.existing()) == []
+    assert accounts.plan(DESIRED, DESIRED, accounts.read_database()) == []
 
 
 def test_a_refusal_is_one(database, monkeypatch):

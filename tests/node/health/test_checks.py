@@ -53,16 +53,16 @@ class TestTime:
     def test_one_that_cannot_be_ended_is_not_started_again(self):
         release, held = os.pipe(), os.pipe()
         if not (pid := os.fork()):
-            outcome.once("gpus", lambda: (os.write(held[1], b"x"), os.read(release[0], 1)), seconds=1)()
+            outcome.unless_running("gpus", lambda: (os.write(held[1], b"x"), os.read(release[0], 1)), seconds=1)()
             os._exit(0)
         os.read(held[0], 1)
         with pytest.raises(SetupError, match="just now"):
-            outcome.once("gpus", lambda: None, seconds=1)()
+            outcome.unless_running("gpus", lambda: None, seconds=1)()
         with pytest.raises(SetupError, match="still waits"):
-            outcome.once("gpus", lambda: None, seconds=-outcome.ENDING - 1)()
+            outcome.unless_running("gpus", lambda: None, seconds=-outcome.ENDING - 1)()
         os.write(release[1], b"x")
         os.waitpid(pid, 0)
-        assert outcome.once("gpus", lambda: 7, seconds=300)() == 7
+        assert outcome.unless_running("gpus", lambda: 7, seconds=300)() == 7
 
     def test_two_jobs_that_end_at_once_do_not_fail_each_other(self, tmp_path, monkeypatch):
         smi = f"""mkdir {tmp_path}/asked.$$; case "$*" in

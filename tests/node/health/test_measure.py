@@ -107,7 +107,7 @@ def slurm(monkeypatch: pytest.MonkeyPatch, tmp_path) -> Slurm:
     for module, name, place in ((outcome, "RESULTS", ""), (outcome, "MEASURED", "measured"), (measure, "LOGS", "jobs")):
         (tmp_path / place).mkdir(exist_ok=True)
         monkeypatch.setattr(module, name, tmp_path / place)
-    monkeypatch.setattr(drain, "node_seen", lambda _: {"states": {"IDLE"}, "reason": ""})
+    monkeypatch.setattr(drain, "read_node_state", lambda _: {"states": {"IDLE"}, "reason": ""})
     monkeypatch.setattr(drain, "apply_action", lambda name, _, why: found.drained.update({name: why}))
     monkeypatch.setattr(
         measure.pwd, "getpwnam", lambda name: SimpleNamespace(pw_name=name, pw_dir="/home/x", pw_shell="/bin/bash")

@@ -79,7 +79,7 @@ class TestProgram:
             seen["states"] = seen["states"] - {"DRAIN"} | ({"DRAIN"} if name != "resume" else set())
             seen["reason"] = text
 
-        monkeypatch.setattr(drain, "node_seen", look)
+        monkeypatch.setattr(drain, "read_node_state", look)
         monkeypatch.setattr(drain, "apply_action", apply)
         monkeypatch.setattr(drain.cluster_state, "boot_id", lambda: "boot")
         monkeypatch.setattr(outcome, "LAST", tmp_path / "last.json")
@@ -163,11 +163,11 @@ class TestProgram:
         assert outcome.last_record()["checks"]["mount"]["state"] == "failed"
 
     def test_a_silent_slurmctld_is_asked_again(self, slurmctld, monkeypatch):
-        look = drain.node_seen
-        monkeypatch.setattr(drain, "node_seen", lambda _: (_ for _ in ()).throw(SetupError("no answer")))
+        look = drain.read_node_state
+        monkeypatch.setattr(drain, "read_node_state", lambda _: (_ for _ in ()).throw(SetupError("no answer")))
         assert self.run(monkeypatch, mount=outcome.failed("x")) == 0
         assert outcome.last_record()["why"] == "no answer"
-        monkeypatch.setattr(drain, "node_seen", look)
+        monkeypatch.setattr(drain, "read_node_state", look)
         self.run(monkeypatch, mount=outcome.failed("x"))
         assert "DRAIN" in slurmctld["states"]
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from health import checks, drain, gpu, outcome
-from health.drain import CONFIRM_SECONDS, judge_repair
+from health.drain import CONFIRM_SECONDS, update_repairs
 from health.kinds import KINDS, MACHINE, RESUMES
 from health.outcome import Outcome, certain, failed, ok
 from hypothesis import given
@@ -36,23 +36,23 @@ def outcomes(states: dict[str, str]) -> dict[str, Outcome]:
 
 class TestJudge:
     def test_a_certain_fault_is_enough_and_stays_when_it_is_logged_once(self):
-        first = judge_repair({}, {"gpu-xid": certain("Xid 79")}, now=0)
+        first = update_repairs({}, {"gpu-xid": certain("Xid 79")}, now=0)
         assert first["repair"] == ["gpu-xid"]
-        assert judge_repair(first, {"gpu-xid": ok()}, now=300)["repair"] == ["gpu-xid"]
+        assert update_repairs(first, {"gpu-xid": ok()}, now=300)["repair"] == ["gpu-xid"]
 
     def test_another_one_is_found_twice_five_minutes_apart(self):
         found = {"gpu-count": failed("7 of 8")}
-        first = judge_repair({}, found, now=0)
-        soon = judge_repair(first, found, now=CONFIRM_SECONDS - 1)
+        first = update_repairs({}, found, now=0)
+        soon = update_repairs(first, found, now=CONFIRM_SECONDS - 1)
         assert (first["repair"], soon["repair"]) == ([], [])
-        assert judge_repair(soon, found, now=CONFIRM_SECONDS)["repair"] == ["gpu-count"]
+        assert update_repairs(soon, found, now=CONFIRM_SECONDS)["repair"] == ["gpu-count"]
 
     def test_what_mends_itself_calls_for_nothing(self):
-        first = judge_repair({}, {"nic": failed("eth1 is missing")}, now=0)
-        assert judge_repair(first, {"nic": ok()}, now=1) == {"faults": {}, "repair": []}
-        again = judge_repair(first, {"nic": failed("eth1 is missing")}, now=CONFIRM_SECONDS)
+        first = update_repairs({}, {"nic": failed("eth1 is missing")}, now=0)
+        assert update_repairs(first, {"nic": ok()}, now=1) == {"faults": {}, "repair": []}
+        again = update_repairs(first, {"nic": failed("eth1 is missing")}, now=CONFIRM_SECONDS)
         assert again["repair"] == ["nic"]
-        assert judge_repair(again, {"nic": ok()}, now=999)["repair"] == []
+        assert update_repairs(again, {"nic": ok()}, now=999)["repair"] == []
 
     @given(RUNS)
     def test_only_faults_of_the_machine_and_none_that_was_found_once(self, runs):
@@ -61,7 +61,7 @@ class TestJudge:
         for states, seconds in runs:
             now += seconds
             found = outcomes(states)
-            record = judge_repair(record, found, now=now)
+            record = update_repairs(record, found, now=now)
             seen.update(kind for kind, one in found.items() if one["state"] == "failed")
             sure |= {kind for kind, one in found.items() if one.get("certain")}
             for kind in record["repair"]:
@@ -150,7 +150,7 @@ class TestSoundMachines:
         monkeypatch.setattr(outcome, "keep_record", lambda record: self.kept.update({self.node: record}))
         monkeypatch.setattr(outcome, "is_common", lambda *_: False)
         monkeypatch.setattr(drain.cluster_state, "boot_id", lambda: "boot")
-        monkeypatch.setattr(drain, "node_seen", lambda _: {"states": {"IDLE"}, "reason": ""})
+        monkeypatch.setattr(drain, "read_node_state", lambda _: {"states": {"IDLE"}, "reason": ""})
         monkeypatch.setattr(drain, "apply_action", lambda _, action, reason: self.asked.update([f"{action}: {reason}"]))
 
     def test_of_ten_thousand_checks_none_drains(self, tmp_path: Path):
@@ -165,7 +165,7 @@ class TestSoundMachines:
                 found = machine.found(mode, now)
                 warned += any(one["state"] == "warning" for one in found.values())
                 failures += any(one["state"] == "failed" for one in found.values())
-                record = drain.settle(self.node, mode, wanted, found, began=now)
+                record = drain.apply_results(self.node, mode, wanted, found, began=now)
                 assert record["repair"] == [], found
         assert self.asked == {}
         assert min(warned, failures) > 1000, "the noise is not there"
@@ -176,7 +176,7 @@ class TestSoundMachines:
             found = machine.found("periodic", 300.0 * turn)
             if turn == 12:
                 found["gpu-xid"] = certain("Xid 79 (the GPU has fallen off the bus) of GPU 0000:04:00")
-            record = drain.settle(
+            record = drain.apply_results(
                 "n", "periodic", {"drain": True, "requeue": False, "resume_after": 3}, found, began=300.0 * turn
             )
             assert bool(self.asked) == (turn >= 12)
@@ -205,7 +205,7 @@ class TestRequeue:
         monkeypatch.setattr(drain, "run", run)
         monkeypatch.setattr(drain.scheduler, "run", run)
         monkeypatch.setattr(drain.scheduler, "requeued_text", lambda node, why: f"hpc: {node}, {why}")
-        monkeypatch.setattr(drain, "node_seen", lambda _: {"states": {"ALLOCATED"}, "reason": ""})
+        monkeypatch.setattr(drain, "read_node_state", lambda _: {"states": {"ALLOCATED"}, "reason": ""})
         monkeypatch.setattr(drain.cluster_state, "boot_id", lambda: "boot")
         monkeypatch.setattr(outcome, "last_record", dict)
         monkeypatch.setattr(outcome, "keep_record", lambda _: None)
@@ -213,7 +213,7 @@ class TestRequeue:
 
     def settle(self, found: Outcome, *, requeue: bool = True) -> None:
         wanted = {"drain": True, "requeue": requeue, "resume_after": 3}
-        drain.settle("n", "periodic", wanted, {"gpu-lost": found}, began=0.0)
+        drain.apply_results("n", "periodic", wanted, {"gpu-lost": found}, began=0.0)
 
     def test_they_are_requeued_after_the_drain_and_say_why(self, said: list[str]):
         self.settle(certain("GPU 1 is lost"))

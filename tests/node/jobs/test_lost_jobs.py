@@ -60,7 +60,7 @@ def cluster(monkeypatch):
     monkeypatch.setattr(lost_jobs, "run", found.run)
     monkeypatch.setattr(lost_jobs, "succeeds", found.succeeds)
     monkeypatch.setattr(lost_jobs.time, "sleep", found.sleep)
-    monkeypatch.setattr(remote_node, "run_there", found.answer)
+    monkeypatch.setattr(remote_node, "run_on_node", found.answer)
     return found
 
 

@@ -167,7 +167,7 @@ class TestVersionsThatFollowEachOther:
 
     @pytest.fixture
     def stack(self, monkeypatch):
-        monkeypatch.setattr(installation, "wait_for", lambda: None)
+        monkeypatch.setattr(installation, "wait_until_installed", lambda: None)
         monkeypatch.setattr(state_disk, "keep", lambda _: None)
         monkeypatch.setattr(mounts, "mount_all", lambda _: None)
         return Stack()

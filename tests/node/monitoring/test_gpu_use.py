@@ -91,7 +91,7 @@ QUERIES = {**gpu_use.QUERIES, "idle": "the idle ones"}
 def handed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The file by which the machine of Prometheus gives the controller what it has."""
     monkeypatch.setattr(gpu_use, "GIVEN", tmp_path / "gpus.json")
-    monkeypatch.setattr(cluster_state, "give", lambda path, text: path.write_text(text))
+    monkeypatch.setattr(cluster_state, "write_as_slurm", lambda path, text: path.write_text(text))
     return tmp_path / "gpus.json"
 
 

@@ -61,7 +61,7 @@ def test_a_secret_goes_in_the_place_of_its_mark_and_nobody_else_reads_it(tmp_pat
     secret = tmp_path / "secrets" / "webhookUrl"
     secret.write_text("https://example.org/it's\n")
     (tmp_path / "secrets" / "slackUrl").write_text("of a receiver that has gone\n")
-    service.control({**WANTED, "secrets": {"@webhookUrl@": str(secret)}})
+    service.converge({**WANTED, "secrets": {"@webhookUrl@": str(secret)}})
     file = tmp_path / "etc" / "alertmanager.yml"
     assert yaml.safe_load(file.read_text()) == {"url": "https://example.org/it's"}
     assert file.stat().st_mode & 0o777 == 0o600
@@ -85,28 +85,28 @@ def opened(tmp_path: Path, started: list[str]) -> Monitoring:
 
 
 def test_prometheus_takes_the_password_whose_hash_stays_until_it_changes(tmp_path: Path, opened: Monitoring):
-    service.control(opened)
+    service.converge(opened)
     listener, made = tmp_path / "etc" / "web.yml", (tmp_path / "etc" / "web.yml").read_text()
     hashed = yaml.safe_load(made)["basic_auth_users"]["grafana"]
     assert re.fullmatch(r"\$2b\$10\$[./A-Za-z0-9]{53}", hashed)
-    service.control(opened)
+    service.converge(opened)
     assert listener.read_text() == made
     (tmp_path / "secrets" / "password").write_text("another\n")
-    service.control(opened)
+    service.converge(opened)
     assert yaml.safe_load(listener.read_text())["basic_auth_users"]["grafana"] != hashed
     assert {(tmp_path / "etc" / name).stat().st_mode & 0o777 for name in service.OPEN} == {0o600}
-    service.control(WANTED)
-    assert not service.opened()
+    service.converge(WANTED)
+    assert not service.has_web_listener()
     assert [name for name in service.OPEN if (tmp_path / "etc" / name).exists()] == []
 
 
 def test_a_certificate_of_another_key_is_refused_before_prometheus_gets_it(tmp_path: Path, opened: Monitoring):
-    service.control(opened)
+    service.converge(opened)
     before = (tmp_path / "etc" / service.CERTIFICATE).read_text()
     other = before.replace("PRIVATE KEY-----\nM", "PRIVATE KEY-----\nN")
     (tmp_path / "secrets" / "pem").write_text(other)
     with pytest.raises(SetupError, match="can't be used"):
-        service.control(opened)
+        service.converge(opened)
     assert (tmp_path / "etc" / service.CERTIFICATE).read_text() == before
 
 
@@ -129,7 +129,7 @@ def test_what_asks_on_the_machine_has_password_and_certificate(
     tmp_path: Path, opened: Monitoring, monkeypatch: pytest.MonkeyPatch
 ):
     (tmp_path / "secrets" / "password").write_text("ü\n")
-    service.control(opened)
+    service.converge(opened)
     server = HTTPServer(("127.0.0.1", 0), Served)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(tmp_path / "etc" / service.CERTIFICATE)
@@ -161,30 +161,30 @@ def test_the_ops_agent_gets_its_configuration_and_the_images_back(
     monkeypatch.setattr(service, "run", lambda *command: ran.append(command))
     wanted: Monitoring = {**WANTED, "ops_agent": {"unit": "agent", "file": str(file), "lines": ["metrics: {}"]}}
     with pytest.raises(SetupError, match=r"monitoring\.ops_agent"):
-        service.control(wanted)
+        service.converge(wanted)
     file.parent.mkdir()
     file.write_text("of the image\n")
     for _ in range(2):
-        service.control(wanted)
+        service.converge(wanted)
         assert file.read_text() == "metrics: {}\n"
     assert "agent" in started
-    service.control(WANTED)
+    service.converge(WANTED)
     assert (file.read_text(), [path.name for path in file.parent.iterdir()]) == ("of the image\n", ["config.yaml"])
-    service.control(WANTED)
+    service.converge(WANTED)
     assert ran == [("systemctl", "restart", "--no-block", "agent")]
 
 
 def test_what_was_started_is_removed_and_nothing_of_others(tmp_path: Path, started: list[str]):
-    service.control(None)
+    service.converge(None)
     service.export("")
     assert started == []
-    service.control(WANTED)
+    service.converge(WANTED)
     service.export("--web.listen-address=:9100")
     (tmp_path / "etc" / "rules" / "ours.yml").write_text("groups: []\n")
     (tmp_path / "data" / "metrics2").mkdir()
     assert service.units() == [service.PROMETHEUS, service.ALERTMANAGER, service.EXPORTER, service.NODE_EXPORTER]
     started.clear()
-    service.control(None)
+    service.converge(None)
     service.export("")
     names = [service.EXPORTER, service.PROMETHEUS, service.ALERTMANAGER, service.NODE_EXPORTER]
     assert started == [f"-{name}" for name in names]
@@ -199,7 +199,7 @@ def test_of_prometheus_nothing_stays_on_the_controller_when_it_gets_its_own_mach
 ):
     secret = tmp_path / "secrets" / "webhookUrl"
     secret.write_text("https://example.org\n")
-    service.control({**WANTED, "secrets": {"@webhookUrl@": str(secret)}})
+    service.converge({**WANTED, "secrets": {"@webhookUrl@": str(secret)}})
     (tmp_path / "data" / "metrics2").mkdir()
     exporter: Monitoring = {"interval_seconds": 30, "leave_out": [], "idle": "", "prometheus_on": "dev-monitoring"}
 
@@ -209,16 +209,16 @@ def test_of_prometheus_nothing_stays_on_the_controller_when_it_gets_its_own_mach
     with monkeypatch.context() as patch:
         patch.setattr("shutil.rmtree", killed)
         with pytest.raises(KeyboardInterrupt):
-            service.control(exporter)
+            service.converge(exporter)
     started.clear()
-    service.control(exporter)
+    service.converge(exporter)
     assert service.units() == [service.EXPORTER]
     assert started == [service.EXPORTER]
     left = {path.name for folder in ("etc", "secrets", "data") for path in (tmp_path / folder).rglob("*.*")}
     assert left == {"prometheus.yml"}
     assert not (tmp_path / "data" / "metrics2").exists()
     assert json.loads(service.SETTINGS.read_text())["prometheus_on"] == "dev-monitoring"
-    service.control(WANTED)
+    service.converge(WANTED)
     assert service.units() == [service.PROMETHEUS, service.ALERTMANAGER, service.EXPORTER]
     assert json.loads(service.SETTINGS.read_text())["prometheus_on"] == ""
 

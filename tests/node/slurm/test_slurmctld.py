@@ -112,7 +112,7 @@ class TestBack:
 
 def test_a_damaged_record_is_what_the_set_up_was_told_last(controller, monkeypatch):
     told = {"files": {"slurm.conf": ["ClusterName=dev"], "slurmdbd.conf": ["DbdHost=x"]}}
-    monkeypatch.setattr(slurmctld.phase_state, "last", lambda _: told)
+    monkeypatch.setattr(slurmctld.phase_state, "last_input", lambda _: told)
     slurmctld.APPLIED.write_text('{"slurm.conf": "Clus')
     assert slurmctld.applied() == {"slurm.conf": "ClusterName=dev\n"}
 

@@ -46,14 +46,14 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, 
     assert setting
     (tmp_path / "enroot/10-hpc.conf").write_text(setting[1] + "\n")
     monkeypatch.setattr(containers, "run", lambda *command: called.append(command))
-    monkeypatch.setattr(mounts, "mounted", lambda _: False)
+    monkeypatch.setattr(mounts, "is_mounted", lambda _: False)
     return called
 
 
 def give_ssd(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     step = (ROOT / "scripts/image/storage/50-localssd.sh").read_text()
     (folder / "50-localssd.conf").write_text(step.split("<<'CONF'\n")[1].split("CONF\n")[0])
-    monkeypatch.setattr(mounts, "mounted", lambda path: path == "/mnt/localssd")
+    monkeypatch.setattr(mounts, "is_mounted", lambda path: path == "/mnt/localssd")
 
 
 def seen(folder: Path, **variables: str) -> dict[str, str]:

@@ -192,7 +192,7 @@ class TestMischief:
     def test_what_her_process_says_is_bounded_and_does_nothing_to_a_terminal(
         self, alice: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
     ):
-        monkeypatch.setattr(homes, "_START", "import sys; sys.stdout.write('\\x1b[2J\\n' * 99999); sys.exit(4)")
+        monkeypatch.setattr(homes, "_PROGRAM", "import sys; sys.stdout.write('\\x1b[2J\\n' * 99999); sys.exit(4)")
         converge(["ssh-ed25519 BBBB"])
         said = capsys.readouterr().out
         assert "\x1b" not in said
@@ -200,7 +200,7 @@ class TestMischief:
 
     def test_a_process_that_she_stops_is_not_waited_for(self, alice: Path, monkeypatch: pytest.MonkeyPatch):
         monkeypatch.setattr(homes, "SECONDS", 0.2)
-        monkeypatch.setattr(homes, "_START", "import time; time.sleep(60)")
+        monkeypatch.setattr(homes, "_PROGRAM", "import time; time.sleep(60)")
         assert not converge(["ssh-ed25519 BBBB"])
 
     def test_it_runs_as_her_and_inherits_nothing(self, place: Path, alice: Path, monkeypatch: pytest.MonkeyPatch):
@@ -213,7 +213,7 @@ class TestMischief:
             "said = os.getresuid(), os.getresgid(), os.getgroups(), 'SECRET' in os.environ, os.getcwd(), fds; "
             f"open({str(told)!r}, 'w').write(repr(said))"
         )
-        monkeypatch.setattr(homes, "_START", program)
+        monkeypatch.setattr(homes, "_PROGRAM", program)
         converge(["ssh-ed25519 BBBB"])
         assert told.read_text() == repr(
             ((ALICE,) * 3, (ALICE,) * 3, [], False, "/", 4)
@@ -223,5 +223,5 @@ class TestMischief:
 def test_a_look_reads_no_further_than_the_file(alice: Path, place: Path):
     assert authorized_keys.text(str(alice)) == OURS
     as_alice(f"ln -sf {place}/secret .ssh/authorized_keys", alice)
-    with pytest.raises(authorized_keys.StrangeError, match="is a symbolic link"):
+    with pytest.raises(authorized_keys.UnexpectedFileError, match="is a symbolic link"):
         authorized_keys.text(str(alice))

@@ -261,9 +261,9 @@ def test_reports_are_written_by_slurm_and_lead_nowhere(reports: Path, monkeypatc
     link = reports / "n.json"
     link.symlink_to(precious)
     with pytest.raises(SetupError, match="can't be written by nobody"):
-        cluster_state.give(link, "{}")
-    cluster_state._folder_of_slurm(reports)
-    cluster_state.give(link, '{"state": "configured"}')
+        cluster_state.write_as_slurm(link, "{}")
+    cluster_state._make_folder_of_slurm(reports)
+    cluster_state.write_as_slurm(link, '{"state": "configured"}')
     assert precious.read_text() == "x"
     assert not link.is_symlink()
     assert (link.owner(), link.stat().st_mode & 0o7777) == ("nobody", 0o644)

@@ -18,7 +18,7 @@ def machine(tmp_path, monkeypatch):
 
 
 def test_a_machine_from_an_image_is_not_waited_for(machine):
-    installation.wait_for(seconds=0)
+    installation.wait_until_installed(seconds=0)
 
 
 def test_it_is_waited_for_and_each_step_told_once(machine, monkeypatch, capsys):
@@ -29,7 +29,7 @@ def test_it_is_waited_for_and_each_step_told_once(machine, monkeypatch, capsys):
 
     monkeypatch.setattr(installation.time, "sleep", pause)
     pause(0)
-    installation.wait_for(seconds=300)
+    installation.wait_until_installed(seconds=300)
     assert capsys.readouterr().out.splitlines() == [
         "the machine is being installed: 10-a",
         "the machine is being installed: 20-b",
@@ -40,7 +40,7 @@ def test_a_step_that_failed_is_named_with_the_end_of_the_log(machine):
     (machine / "state").write_text("failed 20-b\n")
     (machine / "log").write_text("".join(f"line {n}\n" for n in range(50)))
     with pytest.raises(SetupError, match="failed to install 20-b") as told:
-        installation.wait_for()
+        installation.wait_until_installed()
     assert str(told.value).endswith("line 49")
     assert "line 29\n" not in str(told.value)
 
@@ -49,7 +49,7 @@ def test_one_that_cannot_even_begin_says_why(machine, capsys):
     (machine / "state").write_text("running boot\n")
     (machine / "boot").write_text("failed: no key\n")
     with pytest.raises(SetupError, match="still at `boot` after 0 s"):
-        installation.wait_for(seconds=0, interval=0.01)
+        installation.wait_until_installed(seconds=0, interval=0.01)
     assert "its start-up script says: failed: no key" in capsys.readouterr().out
 
 

@@ -54,21 +54,21 @@ def module(root: Path) -> None:
 
 def test_it_comes_once_and_goes_without_a_trace(root: Path):
     module(root)
-    assert login.keep_pam_slurm_adopt(wanted=True, root=root)
+    assert login.set_pam_slurm_adopt(enabled=True, root=root)
     lines = (root / "etc/pam.d/sshd").read_text().splitlines()
     assert [line.split()[-1] for line in lines if line.split()[0] == "account"] == [
         "pam_nologin.so", "pam_slurm_adopt.so",
     ]  # fmt: skip
     assert "@include common-session" not in lines
-    assert not login.keep_pam_slurm_adopt(wanted=True, root=root)
-    assert login.keep_pam_slurm_adopt(wanted=False, root=root)
+    assert not login.set_pam_slurm_adopt(enabled=True, root=root)
+    assert login.set_pam_slurm_adopt(enabled=False, root=root)
     assert (root / "etc/pam.d/sshd").read_text() == STACK
-    assert not login.keep_pam_slurm_adopt(wanted=False, root=root)
+    assert not login.set_pam_slurm_adopt(enabled=False, root=root)
 
 
 def test_nothing_changes_where_there_is_no_module(root: Path):
     with pytest.raises(SetupError, match="there is no pam_slurm_adopt"):
-        login.keep_pam_slurm_adopt(wanted=True, root=root)
+        login.set_pam_slurm_adopt(enabled=True, root=root)
     assert (root / "etc/pam.d/sshd").read_text() == STACK
 
 
@@ -76,7 +76,7 @@ def test_a_stack_that_is_not_understood_is_left_alone(root: Path):
     module(root)
     (root / "etc/pam.d/sshd").write_text("account required pam_permit.so\n")
     with pytest.raises(SetupError, match="does not include common-account"):
-        login.keep_pam_slurm_adopt(wanted=True, root=root)
+        login.set_pam_slurm_adopt(enabled=True, root=root)
     assert (root / "etc/pam.d/sshd").read_text() == "account required pam_permit.so\n"
 
 

@@ -15,14 +15,14 @@ def mount(source: str, kind: str = "lustre") -> Mount:
 
 
 def test_a_server_that_is_not_there():
-    seen = mounts.seen(mount("127.0.0.1@tcp:/fs"))
+    seen = mounts.describe_server(mount("127.0.0.1@tcp:/fs"))
     assert seen.startswith("\n127.0.0.1:988 can't be reached ([Errno 111] Connection refused): is the server up")
 
 
 def test_a_server_that_answers(monkeypatch):
     with socket.create_server(("127.0.0.1", 0)) as server:
         monkeypatch.setitem(mounts.PORTS, "nfs", server.getsockname()[1])
-        assert "answers: the server is up, but does not give" in mounts.seen(mount("127.0.0.1:/home", "nfs"))
+        assert "answers: the server is up, but does not give" in mounts.describe_server(mount("127.0.0.1:/home", "nfs"))
 
 
 def test_a_server_that_does_not_answer_and_a_bucket_which_has_none(monkeypatch):
@@ -30,8 +30,8 @@ def test_a_server_that_does_not_answer_and_a_bucket_which_has_none(monkeypatch):
         raise TimeoutError
 
     monkeypatch.setattr(mounts.socket, "create_connection", never)
-    assert "10.9.9.9:2049 does not answer: is the server up" in mounts.seen(mount("10.9.9.9:/home", "nfs"))
-    assert mounts.seen(mount("my-bucket", "gcsfuse")) == ""
+    assert "10.9.9.9:2049 does not answer: is the server up" in mounts.describe_server(mount("10.9.9.9:/home", "nfs"))
+    assert mounts.describe_server(mount("my-bucket", "gcsfuse")) == ""
 
 
 @pytest.fixture(autouse=True)
@@ -42,7 +42,7 @@ def fstab(tmp_path, monkeypatch):
 @pytest.fixture
 def refusing(monkeypatch):
     """A machine whose kernel refuses every mount, as one that is there already (EBUSY, mount(2))."""
-    monkeypatch.setattr(mounts, "refuse_unknown", lambda _: None)
+    monkeypatch.setattr(mounts, "require_mount_programs", lambda _: None)
     monkeypatch.setattr(mounts, "write_unit", lambda *_: False)
     monkeypatch.setattr(mounts, "succeeds", lambda *command, **_: command[0] != "mount")
     monkeypatch.setattr(mounts.Path, "mkdir", lambda *_, **__: None)
@@ -65,7 +65,7 @@ def test_a_mount_that_never_comes_names_its_server(refusing, monkeypatch):
 
 def test_one_that_systemd_mounts_meanwhile_is_there(refusing, monkeypatch):
     seen = iter([False, True])
-    monkeypatch.setattr(mounts, "mounted", lambda _: next(seen))
+    monkeypatch.setattr(mounts, "is_mounted", lambda _: next(seen))
     assert mounts.mount_all([mount("127.0.0.1@tcp:/fs")], seconds=0)
 
 
@@ -86,9 +86,9 @@ def test_what_another_image_brings_is_left_out_until_the_machine_has_it(monkeypa
     monkeypatch.setattr(mounts, "which", lambda name, _: "" if name == "mount.gcsfuse" else "/sbin/" + name)
     rows = [mount("my-bucket", "gcsfuse"), Mount(source="a@tcp:/fs", target="/fs", fs_type="lustre", options="")]
     mounts.FSTAB.write_text("UUID=1 / ext4 defaults 0 1\n")
-    assert mounts.of_image(rows) == rows, "a new machine without the client is refused"
+    assert mounts.without_new_clients(rows) == rows, "a new machine without the client is refused"
     mounts.FSTAB.write_text(with_block("", mounts.fstab_lines(rows[1:])))
-    assert mounts.of_image(rows) == rows[1:]
+    assert mounts.without_new_clients(rows) == rows[1:]
     monkeypatch.setattr(mounts, "which", lambda *_: "")
-    assert mounts.of_image(rows) == rows[1:], "what it had mounted is waited for"
-    assert mounts.of_image([mount("c:/home", "nfs")]) == [mount("c:/home", "nfs")], "refused, as before"
+    assert mounts.without_new_clients(rows) == rows[1:], "what it had mounted is waited for"
+    assert mounts.without_new_clients([mount("c:/home", "nfs")]) == [mount("c:/home", "nfs")], "refused, as before"

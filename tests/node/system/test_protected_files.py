@@ -47,11 +47,11 @@ def test_modes_that_differ_are_reported_and_given_back(tmp_path, monkeypatch):
     key.write_text("secret")
     key.chmod(0o600)
     monkeypatch.setattr(protected_files, "MODES", {key: (0o600, ME), tmp_path / "none": (0o600, ME)})
-    assert protected_files.modes() == {}
+    assert protected_files.wrong_modes() == {}
     key.chmod(0o644)
-    assert protected_files.modes() == {str(key): {"wanted": f"0600 {ME}", "there": f"0644 {ME}"}}
+    assert protected_files.wrong_modes() == {str(key): {"wanted": f"0600 {ME}", "there": f"0644 {ME}"}}
     protected_files.restore_modes()
-    assert protected_files.modes() == {}
+    assert protected_files.wrong_modes() == {}
     key.rename(tmp_path / "moved")
     key.symlink_to("moved")
-    assert protected_files.modes()[str(key)]["there"] == "a link to moved"
+    assert protected_files.wrong_modes()[str(key)]["there"] == "a link to moved"

@@ -26,10 +26,10 @@ def kind(disk: Path) -> str:
 
 class TestPrepare:
     def test_an_empty_disk_gets_a_file_system_once(self, disk, capsys):
-        state_disk.prepare(str(disk))
+        state_disk.format_if_empty(str(disk))
         assert kind(disk) == "ext4"
         before = disk.read_bytes()
-        state_disk.prepare(str(disk))
+        state_disk.format_if_empty(str(disk))
         assert disk.read_bytes() == before
         assert capsys.readouterr().out.splitlines() == [f"made an ext4 file system on {disk}"]
 
@@ -38,7 +38,7 @@ class TestPrepare:
         subprocess.run([*make, str(disk)], check=True, capture_output=True)
         before = disk.read_bytes()
         with pytest.raises(SetupError, match=r"holds (ext3|swap), not an ext4 file system of ours, and is left alone"):
-            state_disk.prepare(str(disk))
+            state_disk.format_if_empty(str(disk))
         assert disk.read_bytes() == before
 
     def test_partitions_stay(self, disk):
@@ -47,12 +47,12 @@ class TestPrepare:
         with disk.open("r+b") as file:
             file.write(bytes(446) + entry + bytes(48) + b"\x55\xaa")
         with pytest.raises(SetupError, match="holds dos partitions"):
-            state_disk.prepare(str(disk))
+            state_disk.format_if_empty(str(disk))
 
     def test_a_disk_that_is_not_attached_is_told(self, tmp_path, monkeypatch):
         monkeypatch.setattr(state_disk, "wait", lambda what, *_, **__: (_ for _ in ()).throw(SetupError(what)))
         with pytest.raises(SetupError, match="the state disk /dev/none"):
-            state_disk.prepare("/dev/none")
+            state_disk.format_if_empty("/dev/none")
 
 
 @pytest.mark.parametrize(("blocks", "grown"), [((100, 100), False), ((100, 300), True)])
@@ -61,7 +61,7 @@ def test_it_grows_with_its_disk(monkeypatch, capsys, blocks, grown):
     monkeypatch.setattr(state_disk.os, "statvfs", lambda _: SimpleNamespace(f_blocks=next(sizes)))
     asked: list[tuple[str, ...]] = []
     monkeypatch.setattr(state_disk, "run", lambda *command, **_: asked.append(command))
-    state_disk.grow("/dev/x")
+    state_disk.grow_file_system("/dev/x")
     assert asked == [("resize2fs", "/dev/x")]
     assert ("grown" in capsys.readouterr().out) == grown
 
@@ -85,7 +85,7 @@ def test_the_machine_boots_without_it_and_its_folders_come_with_it(source, kind,
 
 def test_nothing_happens_without_one(tmp_path, monkeypatch):
     monkeypatch.setattr(mounts, "FSTAB", tmp_path / "fstab")
-    state_disk.keep(None)
+    state_disk.converge(None)
     assert list(tmp_path.iterdir()) == []
 
 

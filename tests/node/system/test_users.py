@@ -32,7 +32,7 @@ def test_only_an_account_that_a_removal_closed_is_opened(monkeypatch, tmp_path, 
         pwd, "getpwnam", lambda _: SimpleNamespace(pw_uid=2001, pw_gid=2001, pw_shell="/bin/bash", pw_name="alice")
     )
     monkeypatch.setattr(grp, "getgrall", list)
-    assert users._user(ALICE) is changed
+    assert users._converge_user(ALICE) is changed
     assert [words[-3:] for words in calls] == ([("--expiredate", "", "alice")] if changed else [])
 
 
