@@ -168,7 +168,7 @@ class TestVersionsThatFollowEachOther:
     @pytest.fixture
     def stack(self, monkeypatch):
         monkeypatch.setattr(installation, "wait_until_installed", lambda: None)
-        monkeypatch.setattr(state_disk, "keep", lambda _: None)
+        monkeypatch.setattr(state_disk, "converge", lambda _: None)
         monkeypatch.setattr(mounts, "mount_all", lambda _: None)
         return Stack()
 
