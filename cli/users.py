@@ -20,8 +20,8 @@ from cli.stack.edits import line_of_item, with_item
 from cli.stack.stackfile import StackFile
 from cluster import people
 from cluster.config import ClusterConfig
-from cluster.config.validators.formats import REGULAR_UIDS
-from cluster.config.validators.ssh_key import KEY_TYPES, SshKey, read_key
+from cluster.config.ssh_key import KEY_TYPES, SshKey, read_key
+from cluster.config.validators import REGULAR_UIDS
 from cluster.findings import ROOT as SECTION
 from cluster.findings import ConfigError, Finding, RefusedError, listing, show
 from cluster.impact.table import effects

@@ -7,7 +7,7 @@ from cluster import people, roster
 from cluster.catalog import IMAGES, MACHINE_TYPES
 from cluster.config.cluster import ClusterConfig
 from cluster.config.partitions import Partition
-from cluster.config.validators.settings import minutes
+from cluster.config.validators import minutes
 from cluster.findings import Finding, Location, listing, nearest, repeated, unknown, unknown_name
 from cluster.platforms import registry
 

@@ -8,7 +8,7 @@ from typing_extensions import Self
 
 from cluster.config.section import Section
 from cluster.config.types import Positive, SlurmTime, text_schema
-from cluster.config.validators.formats import CLOUD_NAME, cloud_resource, is_utc_time, matching
+from cluster.config.validators import CLOUD_NAME, cloud_resource, is_utc_time, matching
 from cluster.findings import RefusedError, suggest
 
 WAYS = ("on_demand", "spot", "reservation", "flex", "calendar")

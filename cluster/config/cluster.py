@@ -19,7 +19,7 @@ from cluster.config.slurm import SlurmSettings
 from cluster.config.storage import Storage
 from cluster.config.types import ClusterName, Flag, GroupName, NodesetName, PartitionName, RegularId
 from cluster.config.users import Containers, FormerUser, User
-from cluster.config.validators.formats import matching
+from cluster.config.validators import matching
 
 S = TypeVar("S", bound=Section)
 

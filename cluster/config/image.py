@@ -19,7 +19,7 @@ from cluster.config.types import (
     SystemName,
     text_schema,
 )
-from cluster.config.validators.formats import cloud_resource, is_utc_time
+from cluster.config.validators import cloud_resource, is_utc_time
 from cluster.findings import RefusedError
 
 NEXT = NoEffect("holds when the next image is made")

@@ -24,7 +24,7 @@ from cluster.config.types import (
     Positive,
     ZoneName,
 )
-from cluster.config.validators.settings import duration_seconds
+from cluster.config.validators import duration_seconds
 from cluster.findings import RefusedError
 
 

@@ -9,7 +9,7 @@ from cluster.config.impact import ByRule, NoEffect
 from cluster.config.machines import Disk
 from cluster.config.section import Section
 from cluster.config.types import Flag, MachineTypeName, Positive, SourceCidr
-from cluster.config.validators.formats import matching
+from cluster.config.validators import matching
 
 SERVICE = NoEffect("Prometheus restarts; Slurm and jobs are not affected")
 ALERTING = NoEffect("Alertmanager restarts; Slurm and jobs are not affected")

@@ -7,7 +7,7 @@ from pydantic import AfterValidator, Field
 from cluster.config.impact import NoEffect, Refuse
 from cluster.config.section import Section
 from cluster.config.types import Cidr, ClusterCidr, Flag, PublicCidr
-from cluster.config.validators.formats import cloud_resource
+from cluster.config.validators import cloud_resource
 
 RANGES = Refuse("machines and file systems are known by their addresses in it")
 

@@ -17,7 +17,7 @@ from cluster.config.types import (
     Whole,
     text_schema,
 )
-from cluster.config.validators.formats import CLOUD_NAME, CLOUD_PROJECT, matching, no_list
+from cluster.config.validators import CLOUD_NAME, CLOUD_PROJECT, matching, no_list
 
 DELETES = Refuse("the file system would be deleted with every file in it, and created again: put it back")
 DELETES_DISKS = Refuse("the disks would be deleted with every file on them: put it back")

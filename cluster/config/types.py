@@ -7,7 +7,7 @@ from pydantic import AfterValidator, BeforeValidator, Field, Strict, WithJsonSch
 
 from cluster.catalog import DISK_TYPES, IMAGES, MACHINE_TYPES, SYSTEMS, bounds
 from cluster.catalog.recipes import VERSIONS
-from cluster.config.validators import formats, settings, ssh_key
+from cluster.config import ssh_key, validators
 
 # YAML has numbers and truth values: a quoted "2" or a yes/no that became text is a mistake worth hearing about.
 Flag = Annotated[bool, Strict()]
@@ -38,81 +38,83 @@ _LOGIN = text_schema(pattern="^[a-z_][-a-z0-9_]*$", maxLength=32)
 _PATH = text_schema(pattern="^(/[A-Za-z0-9._-]+)+$")
 _CIDR = text_schema(pattern="^[0-9.]+/[0-9]+$", examples=["10.77.0.0/20"])
 
-ClusterName = Annotated[str, AfterValidator(formats.cluster_name), _host_part(formats.LONGEST_CLUSTER_NAME)]
-NodesetName = Annotated[str, AfterValidator(formats.nodeset_name), _host_part(formats.LONGEST_NODESET_NAME)]
-MachineTypeName = Annotated[str, AfterValidator(formats.machine_type), text_schema(enum=list(MACHINE_TYPES))]
-ImageName = Annotated[str, AfterValidator(formats.base_image), text_schema(enum=list(IMAGES))]
-RecipeVersion = Annotated[str, AfterValidator(formats.recipe), text_schema(enum=list(VERSIONS))]
+ClusterName = Annotated[str, AfterValidator(validators.cluster_name), _host_part(validators.LONGEST_CLUSTER_NAME)]
+NodesetName = Annotated[str, AfterValidator(validators.nodeset_name), _host_part(validators.LONGEST_NODESET_NAME)]
+MachineTypeName = Annotated[str, AfterValidator(validators.machine_type), text_schema(enum=list(MACHINE_TYPES))]
+ImageName = Annotated[str, AfterValidator(validators.base_image), text_schema(enum=list(IMAGES))]
+RecipeVersion = Annotated[str, AfterValidator(validators.recipe), text_schema(enum=list(VERSIONS))]
 NodeCount = Annotated[
     int,
     Strict(),
-    AfterValidator(settings.node_count),
+    AfterValidator(validators.node_count),
     WithJsonSchema({"type": "integer", "minimum": 1, "maximum": bounds.MOST_NODES, "examples": [2]}),
 ]
 Duration = Annotated[
     str,
-    BeforeValidator(settings.duration),
+    BeforeValidator(validators.duration),
     text_schema(pattern="^[1-9][0-9]*[smhd]$", examples=["10m"]),
 ]
 """A time as systemd writes it: 90s, 10m, 2h, 1d."""
-PartitionName = Annotated[str, AfterValidator(formats.partition_name), text_schema(pattern="^[A-Za-z][-_A-Za-z0-9]*$")]
-AccountName = Annotated[str, AfterValidator(formats.slurm_name), _LOWER]
-QosName = Annotated[str, AfterValidator(formats.slurm_name), _LOWER]
-PackageName = Annotated[
-    str, AfterValidator(formats.package_name), text_schema(pattern="^[a-z0-9][a-z0-9+.-]*[a-z0-9+.]$", maxLength=100)
+PartitionName = Annotated[
+    str, AfterValidator(validators.partition_name), text_schema(pattern="^[A-Za-z][-_A-Za-z0-9]*$")
 ]
-UserName = Annotated[str, AfterValidator(formats.unix_name), _LOGIN]
-GroupName = Annotated[str, AfterValidator(formats.unix_name), _LOGIN]
+AccountName = Annotated[str, AfterValidator(validators.slurm_name), _LOWER]
+QosName = Annotated[str, AfterValidator(validators.slurm_name), _LOWER]
+PackageName = Annotated[
+    str, AfterValidator(validators.package_name), text_schema(pattern="^[a-z0-9][a-z0-9+.-]*[a-z0-9+.]$", maxLength=100)
+]
+UserName = Annotated[str, AfterValidator(validators.unix_name), _LOGIN]
+GroupName = Annotated[str, AfterValidator(validators.unix_name), _LOGIN]
 RegularId = Annotated[
     int,
     Strict(),
-    AfterValidator(formats.regular_id),
+    AfterValidator(validators.regular_id),
     WithJsonSchema(
-        {"type": "integer", "anyOf": [{"minimum": low, "maximum": high} for low, high in formats.REGULAR_UIDS]}
+        {"type": "integer", "anyOf": [{"minimum": low, "maximum": high} for low, high in validators.REGULAR_UIDS]}
     ),
 ]
 PublicKey = Annotated[
     str, AfterValidator(ssh_key.public_key), text_schema(pattern="^(ssh|ecdsa|sk)-", examples=["ssh-ed25519 AAAAC3..."])
 ]
-Cidr = Annotated[str, AfterValidator(formats.private_network), _CIDR]
-ClusterCidr = Annotated[str, AfterValidator(formats.cluster_cidr), _CIDR]
-MountPoint = Annotated[str, AfterValidator(formats.mount_point), _PATH]
-Program = Annotated[str, AfterValidator(formats.absolute_path), _PATH]
-Words = Annotated[str, AfterValidator(formats.one_line_text), text_schema(maxLength=formats.LONGEST_WORDS)]
-Feature = Annotated[str, AfterValidator(formats.feature)]
+Cidr = Annotated[str, AfterValidator(validators.private_network), _CIDR]
+ClusterCidr = Annotated[str, AfterValidator(validators.cluster_cidr), _CIDR]
+MountPoint = Annotated[str, AfterValidator(validators.mount_point), _PATH]
+Program = Annotated[str, AfterValidator(validators.absolute_path), _PATH]
+Words = Annotated[str, AfterValidator(validators.one_line_text), text_schema(maxLength=validators.LONGEST_WORDS)]
+Feature = Annotated[str, AfterValidator(validators.feature)]
 ScriptName = Annotated[
-    str, AfterValidator(settings.script_name), text_schema(pattern="^[a-z0-9][a-z0-9_-]*$", maxLength=63)
+    str, AfterValidator(validators.script_name), text_schema(pattern="^[a-z0-9][a-z0-9_-]*$", maxLength=63)
 ]
-ScriptFile = Annotated[str, AfterValidator(settings.script_file), text_schema(examples=["scripts/gpu-check.sh"])]
-ScriptUrl = Annotated[str, AfterValidator(settings.script_url), text_schema(pattern="^https://")]
-ScriptText = Annotated[str, AfterValidator(settings.script_text), text_schema(pattern="^#!/")]
+ScriptFile = Annotated[str, AfterValidator(validators.script_file), text_schema(examples=["scripts/gpu-check.sh"])]
+ScriptUrl = Annotated[str, AfterValidator(validators.script_url), text_schema(pattern="^https://")]
+ScriptText = Annotated[str, AfterValidator(validators.script_text), text_schema(pattern="^#!/")]
 LuaText = Annotated[
     str,
-    AfterValidator(settings.lua_text),
+    AfterValidator(validators.lua_text),
     text_schema(examples=["function slurm_job_submit(job, partitions, uid) ..."]),
 ]
 ContainerImage = Annotated[
-    str, AfterValidator(formats.container_image), text_schema(examples=["nvcr.io/nvidia/pytorch:24.04-py3"])
+    str, AfterValidator(validators.container_image), text_schema(examples=["nvcr.io/nvidia/pytorch:24.04-py3"])
 ]
-Sha256 = Annotated[str, AfterValidator(settings.sha256), text_schema(pattern="^[0-9a-f]{64}$")]
-SystemName = Annotated[str, AfterValidator(formats.system), text_schema(enum=list(SYSTEMS))]
-DiskTypeName = Annotated[str, AfterValidator(formats.disk_type), text_schema(enum=list(DISK_TYPES))]
-ZoneName = Annotated[str, AfterValidator(formats.zone), text_schema(pattern=f"^{formats.ZONE}$")]
-ServerAddress = Annotated[str, AfterValidator(formats.server_address), text_schema(examples=["10.128.0.3"])]
-FsName = Annotated[str, AfterValidator(formats.lustre_name), text_schema(pattern="^[A-Za-z0-9]{1,8}$")]
-SourceCidr = Annotated[str, AfterValidator(formats.source_network), _CIDR]
-PublicCidr = Annotated[str, AfterValidator(formats.public_network), _CIDR]
-TresName = Annotated[str, AfterValidator(settings.tres_name), text_schema(examples=["cpu", "gres/gpu"])]
+Sha256 = Annotated[str, AfterValidator(validators.sha256), text_schema(pattern="^[0-9a-f]{64}$")]
+SystemName = Annotated[str, AfterValidator(validators.system), text_schema(enum=list(SYSTEMS))]
+DiskTypeName = Annotated[str, AfterValidator(validators.disk_type), text_schema(enum=list(DISK_TYPES))]
+ZoneName = Annotated[str, AfterValidator(validators.zone), text_schema(pattern=f"^{validators.ZONE}$")]
+ServerAddress = Annotated[str, AfterValidator(validators.server_address), text_schema(examples=["10.128.0.3"])]
+FsName = Annotated[str, AfterValidator(validators.lustre_name), text_schema(pattern="^[A-Za-z0-9]{1,8}$")]
+SourceCidr = Annotated[str, AfterValidator(validators.source_network), _CIDR]
+PublicCidr = Annotated[str, AfterValidator(validators.public_network), _CIDR]
+TresName = Annotated[str, AfterValidator(validators.tres_name), text_schema(examples=["cpu", "gres/gpu"])]
 
 
 SlurmTime = Annotated[
     str,
-    BeforeValidator(settings.quoted),
-    AfterValidator(settings.slurm_time),
+    BeforeValidator(validators.quoted),
+    AfterValidator(validators.slurm_time),
     WithJsonSchema({"type": "string", "examples": ["12:00:00", "7-00:00:00", "INFINITE"]}),
 ]
-Scalar = Annotated[Any, AfterValidator(settings.scalar), WithJsonSchema({"type": ["string", "integer", "boolean"]})]
+Scalar = Annotated[Any, AfterValidator(validators.scalar), WithJsonSchema({"type": ["string", "integer", "boolean"]})]
 """Types of a setting of slurm.conf: str, int or bool."""
 Settings = Mapping[str, Scalar]
 """Parameters of slurm.conf by name."""
-NodeSettings = Annotated[Settings, AfterValidator(settings.node_conf)]
+NodeSettings = Annotated[Settings, AfterValidator(validators.node_conf)]

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from cluster.config.cluster import ClusterConfig
-from cluster.config.validators.settings import minutes
+from cluster.config.validators import minutes
 from cluster.jobs.nccl import LOGS, NcclRun, run_script, way
 from cluster.jobs.partition_facts import PartitionFacts, partition_facts
 from cluster.jobs.script import BODIES, ENV, FOLDER, JobScript, Option, environment, source

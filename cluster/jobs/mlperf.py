@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from cluster.catalog import mlperf as catalog
 from cluster.catalog.mlperf import GPT3, GPUS, STABLE_DIFFUSION, DiffusionConfig, Gpt3Setting
 from cluster.config.cluster import ClusterConfig
-from cluster.config.validators.settings import minutes
+from cluster.config.validators import minutes
 from cluster.findings import Finding, Level, listing, suggest
 from cluster.jobs.partition_facts import PartitionFacts, partition_facts
 from cluster.jobs.script import ENV, JobScript, Option, source

@@ -13,7 +13,7 @@ from typing import Literal
 from cluster.catalog import IMAGES
 from cluster.catalog.nccl import NCCL_TESTS, ContainerImage
 from cluster.config.cluster import ClusterConfig
-from cluster.config.validators.settings import minutes
+from cluster.config.validators import minutes
 from cluster.jobs.partition_facts import PartitionFacts
 from cluster.jobs.script import ENV, JobScript, Option, source
 from cluster.slurm.paths import SPOOL

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from cluster.config.validators.settings import minutes
+from cluster.config.validators import minutes
 from cluster.jobs.partition_facts import PartitionFacts
 from cluster.observe.nodes import Node
 from scripts.node.health.kinds import smi_exit

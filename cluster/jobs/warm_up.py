@@ -6,7 +6,7 @@ from typing import TypedDict
 
 from cluster.config.cluster import ClusterConfig
 from cluster.config.slurm import WarmUp
-from cluster.config.validators.settings import minutes
+from cluster.config.validators import minutes
 from cluster.jobs.partition_facts import PartitionFacts, partition_facts
 from cluster.people import admits_root
 

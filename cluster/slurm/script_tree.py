@@ -9,7 +9,7 @@ from typing import Any
 from cluster.checks.scripts import interpreter, places
 from cluster.config.cluster import ClusterConfig
 from cluster.config.slurm import Rxdm, Script
-from cluster.config.validators.settings import GPU_JOBS, HEALTH, HEALTH_LAST, RXDM, is_script
+from cluster.config.validators import GPU_JOBS, HEALTH, HEALTH_LAST, RXDM, is_script
 from cluster.findings import ConfigError, Finding, Location
 from cluster.platforms import registry
 from cluster.regular_file import refuse_special

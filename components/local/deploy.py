@@ -11,7 +11,7 @@ import pulumi_random as random
 
 from cluster.catalog import SYSTEMS
 from cluster.config import ClusterConfig
-from cluster.config.validators.settings import minutes
+from cluster.config.validators import minutes
 from cluster.platforms.local.address_plan import CLOUD_PORT, plan
 from cluster.roster import (
     MachineSpec,

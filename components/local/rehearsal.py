@@ -8,7 +8,7 @@ from itertools import chain
 from typing import Any
 
 from cluster.config import ClusterConfig
-from cluster.config.validators.formats import cluster_cidr
+from cluster.config.validators import cluster_cidr
 from cluster.findings import ConfigError, RefusedError
 from cluster.load import parse
 from cluster.platforms.local.rehearsal import COUNT, candidates, differences, rehearsed, room, stood_in

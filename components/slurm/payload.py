@@ -17,7 +17,7 @@ from cluster.catalog.prologs import ACTIONS
 from cluster.catalog.slurm_releases import UPGRADES
 from cluster.config import ClusterConfig
 from cluster.config.partitions import Partition
-from cluster.config.validators.settings import minutes
+from cluster.config.validators import minutes
 from cluster.jobs.script import environment
 from cluster.people import NORMAL, default_account, unix_groups
 from cluster.platforms import registry

@@ -150,7 +150,7 @@ ALLOWED: dict[str, dict[str, int]] = {
         "cluster/config/cluster.py": 3,
         "cluster/config/image.py": 1,
         "cluster/config/storage.py": 1,
-        "cluster/config/validators/formats.py": 2,
+        "cluster/config/validators.py": 2,
         "cluster/findings.py": 1,
         "cluster/observe/health/machines.py": 3,
         "cluster/observe/health/nodes.py": 1,

@@ -129,7 +129,7 @@ def share_key() -> None:
 
     def make(self: crypter.Crypter, passphrase: crypter.Passphrase, salt: str = "") -> None:
         made(self, passphrase, salt)
-        self._new = SALT
+        self._new_salt = SALT
 
     crypter.Crypter.__init__ = make
     crypter.derive(PASSPHRASE, SALT, crypter.ROUNDS).wait()

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from cluster.catalog.base_system import INTERPRETERS, LOGIN_SHELLS, missing_interpreter, of_the_system
-from cluster.config.validators.formats import REGULAR_UIDS
+from cluster.config.validators import REGULAR_UIDS
 from components.local.host import images as base_images
 from components.local.host.paths import HostError
 from components.local.host.process import Process

@@ -14,9 +14,9 @@ from cli.cluster.cluster import Cluster
 from cli.cluster.scheduler import Scheduler
 from cli.commands.jobs.job_cluster import connected
 from cli.errors import CliError
+from cluster.config import validators
 from cluster.config.cluster import ClusterConfig
 from cluster.config.slurm import WarmUp
-from cluster.config.validators import formats
 from cluster.findings import RefusedError
 from cluster.jobs import warm_up as payload
 from cluster.jobs.script import FOLDER
@@ -73,7 +73,7 @@ def _wanted(config: ClusterConfig, images: list[str], seconds: int | None) -> Wa
     changes: dict[str, object] = {"seconds": seconds} if seconds else {}
     for image in images:
         try:
-            formats.container_image(image)
+            validators.container_image(image)
         except RefusedError as error:
             raise CliError(f"--image {image!r}: allowed is {error.allowed}. To do: {error.todo}.") from None
     if images:

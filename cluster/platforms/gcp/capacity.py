@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from cluster.config.capacity import BasicCapacity, Capacity
-from cluster.config.validators.settings import minutes
+from cluster.config.validators import minutes
 
 RESERVATION_KEY = "compute.googleapis.com/reservation-name"
 """Key by which a machine names its reservation (cloud.google.com/compute/docs/instances/reservations-consume)."""

@@ -9,7 +9,7 @@ from cluster.config.capacity import Capacity
 from cluster.config.cluster import ClusterConfig
 from cluster.config.fields import shown
 from cluster.config.machines import Controller, Login, Nodeset
-from cluster.config.validators.settings import minutes
+from cluster.config.validators import minutes
 from cluster.findings import Finding, Level, Location, listing
 from cluster.platforms.gcp.address_plan import fabric_of
 from cluster.platforms.gcp.image import installs

@@ -14,7 +14,7 @@ from cluster.checks import machines
 from cluster.config.cluster import ClusterConfig
 from cluster.config.fields import given, shown
 from cluster.config.machines import Disk
-from cluster.config.validators.formats import is_within
+from cluster.config.validators import is_within
 from cluster.findings import OLDEST_KERNEL, Finding, Level, Location, dotted, listing
 from cluster.platforms.gcp import address_plan, capacity_checks, disks
 from cluster.platforms.gcp.address_plan import fabric_of

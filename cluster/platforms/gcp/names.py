@@ -8,7 +8,7 @@ from pydantic import AfterValidator, Field
 from cluster.config.cluster import ClusterConfig
 from cluster.config.section import Section
 from cluster.config.types import ZoneName
-from cluster.config.validators.formats import CLOUD_PROJECT, matching
+from cluster.config.validators import CLOUD_PROJECT, matching
 
 _project_id = matching(
     CLOUD_PROJECT,

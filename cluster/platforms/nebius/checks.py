@@ -8,7 +8,7 @@ from cluster.catalog import MACHINE_TYPES
 from cluster.config.cluster import ClusterConfig
 from cluster.config.fields import shown
 from cluster.config.machines import Disk
-from cluster.config.validators.formats import is_within
+from cluster.config.validators import is_within
 from cluster.findings import Finding, Level, Location, listing, nearest, show, suggest
 from cluster.platforms.nebius import versions
 from cluster.platforms.nebius.machine_types import FABRICS, PLATFORMS, fabrics_of, preset_of

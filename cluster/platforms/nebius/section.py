@@ -10,7 +10,7 @@ from cluster.config.cluster import ClusterConfig
 from cluster.config.impact import ByRule, Members, NoEffect, Refuse, Replace
 from cluster.config.section import Section
 from cluster.config.types import Flag, MachineTypeName, MountPoint, Positive, PublicKey, Seconds
-from cluster.config.validators.formats import matching, one_of
+from cluster.config.validators import matching, one_of
 from cluster.findings import RefusedError
 from cluster.platforms.nebius import versions
 from cluster.platforms.nebius.machine_types import NEBIUS_DISKS, REGIONS

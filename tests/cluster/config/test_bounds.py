@@ -13,7 +13,7 @@ import pytest
 from cluster.catalog import bounds
 from cluster.catalog.base_system import SYSTEM, missing_interpreter
 from cluster.catalog.slurm_releases import CONF, NODE, PARTITION
-from cluster.config.validators.settings import NODE_SIZES
+from cluster.config.validators import NODE_SIZES
 from cluster.findings import ConfigError
 from cluster.load import parse
 from cluster.reference import json_schema

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster.config.validators.ssh_key import read_key
+from cluster.config.ssh_key import read_key
 from cluster.findings import RefusedError
 
 KINDS = {

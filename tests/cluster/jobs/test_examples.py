@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cluster.config.validators.settings import minutes
+from cluster.config.validators import minutes
 from cluster.jobs.examples import (
     EXAMPLES,
     KINDS,

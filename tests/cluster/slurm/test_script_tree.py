@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from cluster.catalog.prologs import ACTIONS, NEWEST, RXDM_VERSIONS
 from cluster.config import ClusterConfig
-from cluster.config.validators.settings import sha256
+from cluster.config.validators import sha256
 from cluster.findings import ConfigError
 from cluster.slurm.files import render
 from cluster.slurm.script_tree import Tree, has_scripts, tree
