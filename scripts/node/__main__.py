@@ -127,7 +127,7 @@ UNDOES = {"no-prologs": "prologs", "no-rxdm": "rxdm", "no-ends": "ends"}
 
 
 def take(lock: IO[str], phase: str) -> None:
-    """Take the lock of a phase. Another set-up may hold it that only waits for jobs: it ends when WANTED is touched.
+    """Take the lock of a phase. Another set-up may hold it that only waits for jobs: it ends when INTERRUPT is touched.
 
     Only an `up` does so, as its stack file is newer.
     """
@@ -135,11 +135,11 @@ def take(lock: IO[str], phase: str) -> None:
     if take_lock(lock, shared=shared):
         return
     if phase in ("configure", "settle"):
-        from jobs.drain import WANTED  # as by `of`
+        from jobs.drain import INTERRUPT  # as by `of`
 
         log("another set-up is at work on this machine: waiting for it")
-        write(WANTED, "", quiet=True)
-        WANTED.touch()
+        write(INTERRUPT, "", quiet=True)
+        INTERRUPT.touch()
     take_lock(lock, shared=shared, seconds=math.inf)
 
 

@@ -1,104 +1,123 @@
-"""Drains what leaves the cluster: no new jobs start there, and running jobs finish.
+"""Drains nodes and partitions that leave the cluster: no new jobs start there, and running jobs finish.
 
-A node that leaves, or whose sockets, cores or GPUs change, is drained before slurm.conf changes (`configure`); where
-its machine is recreated, before that is deleted (`leave`). The node's reason says so; exactly these nodes are resumed:
-when the node is back, or the edit was reverted. After a kill or a timeout, the next `up` continues to wait.
+A node that leaves, or whose sockets, cores or GPUs change, is drained before slurm.conf changes (`configure`); a node
+whose machine is recreated, before the machine is deleted (`leave`). The node's reason says so. Exactly these nodes are
+resumed, when the node is back or the edit was reverted. After a kill or a timeout, the next `up` continues to wait.
+
+Machines are recreated a part of each partition at a time, those of idle nodes first. An `up` starts phase `leave` for
+many nodes at once, and these processes agree by Slurm's own state: a node that is drained with the reason REMADE has
+its turn, until it is resumed with its next machine. The processes that wait resume such a node as soon as it has
+joined, since an `up` itself waits for its nodes only when the last machine exists.
 """
 
 import json
+import math
 import select
 import sys
 import time
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from jobs import turns
-from slurm import conf_changes, reservations, scheduler
-from slurm.scheduler import ENDED, Job, everywhere, jobs_left
-from system.host import SetupError, log, read_json, run, succeeds, write
+from slurm import conf_changes, join, reservations, scheduler
+from slurm.scheduler import ENDED, Job, State, all_jobs, jobs_left
+from system import cluster_state
+from system.host import SetupError, log, read_json, run, succeeds, take_lock, write
 
-TIMEOUT = Path("/etc/hpc/drain-seconds")  # `slurm.drain_seconds`, which phase `leave` is not given
-PARTITIONS = Path("/etc/hpc/partitions-drained.json")  # a partition's state has no reason: these are ours
-DEFAULT_SECONDS = 3600
-WANTED = Path("/run/hpc/setup-wanted")  # touched by an `up` that finds another one's set-up at work
-OFF_SECONDS = 600  # longer than SuspendTimeout (cluster/slurm/power_saving.py), after which Slurm has a node off
-REPEAT_SECONDS = 60  # how often a wait says that it still waits for the same jobs
+TIMEOUT = Path("/etc/hpc/drain-seconds")  # `slurm.drain_seconds`, which the input of phase `leave` does not have
+DEFAULT_TIMEOUT = 3600
+CLOSED = Path("/etc/hpc/partitions-drained.json")  # a partition's state has no reason: these were closed here
+INTERRUPT = Path("/run/hpc/setup-wanted")  # touched by an `up` that waits for the set-up of another one
+OFF_SECONDS = 600  # longer than SuspendTimeout (cluster/slurm/power_saving.py), after which Slurm shows a node as off
+LOG_SECONDS = 60  # between two lines of the log about the same wait
+PART = Path("/etc/hpc/drain-part")  # slurm.reconcile.max_unavailable
+DEFAULT_PART = 0.25
+FOLDER = Path("/run/hpc/leave")  # a file for each process of `leave`, locked while it runs
+LEFT = Path("/etc/hpc/nodes-left.json")  # by node, the SSH host key of the machine that it leaves
+FAILED = Path("/run/hpc/leave-failed")  # touched when a node's jobs did not end: its turn does not end either
+JOIN_SECONDS = 900  # for a machine to be recreated and to join; added to the time that jobs have to end
+IDLE_FIRST_SECONDS = 10  # in which the processes of idle nodes start that belong to the same `up`
+BUSY = {"ALLOCATED", "MIXED", "COMPLETING"}
 
 
 def drain_removed(old: str, new: str, *, seconds: float, part: float) -> None:
-    """Empty what the slurm.conf `new` takes away or reshapes of the one slurmctld runs with, `old`; bring back what was
-    drained for an edit that was taken back.
+    """Drain the nodes and partitions that the slurm.conf `new` removes or reshapes, and wait for their jobs. `old` is
+    the one that slurmctld runs with. Resume what was drained for an edit that was taken back.
 
-    Raises SetupError after `seconds`, naming the jobs; then nothing is changed but that nothing new starts there.
+    Raises SetupError after `seconds`, naming the jobs. Nothing is changed then, but no new job starts there.
     """
     write(TIMEOUT, f"{seconds:.0f}\n", quiet=True)
-    write(turns.PART, f"{part}\n", quiet=True)
+    write(PART, f"{part}\n", quiet=True)
     had, has = conf_changes.partitions(old), conf_changes.partitions(new)
-    why, parts = leaving(old, new), had - has
-    if not (why or parts):
-        # Where slurmctld does not answer, the new files may be what it needs.
+    reasons, partitions = nodes_to_drain(old, new), had - has
+    if not (reasons or partitions):
+        # Where slurmctld does not answer, it may need the new files first.
         if old and succeeds("scontrol", "ping"):
-            resume_if(set(conf_changes.nodes(new)), had, (scheduler.LEAVES,))
+            resume(set(conf_changes.nodes(new)), had, (scheduler.LEAVES,))
         return
-    _answer()
-    resume_if(set(conf_changes.nodes(new)) - set(why), had & has, (scheduler.LEAVES,))
-    _close(parts)
-    scheduler.drain_nodes(why)
-    _wait(set(why), parts, seconds)
-    _power_down(why)
+    _ensure_slurmctld()
+    resume(set(conf_changes.nodes(new)) - set(reasons), had & has, (scheduler.LEAVES,))
+    _close(partitions)
+    scheduler.drain_nodes(reasons)
+    _wait_for_jobs(set(reasons), partitions, seconds)
+    _power_down(reasons)
 
 
 def leave(name: str) -> None:
-    """Empty one node whose machine goes when it is its turn, and set it down, so that its next machine has to register
-    first; one that is elastic from now on is powered down, so that Slurm asks for its next machine.
+    """Drain one node whose machine is to be deleted, when it is the node's turn, and wait for its jobs. Then set it
+    down, so that its next machine has to register first. A node that is elastic from now on is powered down, so that
+    Slurm requests its next machine.
 
-    A node that slurm.conf does not have any more was emptied before. Raises SetupError at the stack's limit.
+    A node that slurm.conf does not have any more was drained before. Raises SetupError at the stack's limit.
     """
-    _answer()
+    _ensure_slurmctld()
     if name not in scheduler.states():
         return
-    seconds = float(TIMEOUT.read_text()) if TIMEOUT.exists() else DEFAULT_SECONDS
-    with turns.present(name):
-        _wait_for_turn(name, seconds + turns.JOIN_SECONDS)
-        _wait({name}, set(), seconds, meanwhile=turns.resume_joined)
-    found = scheduler.states().get(name)
-    if not found or found["reason"] not in scheduler.OURS:
+    seconds = _number(TIMEOUT, DEFAULT_TIMEOUT)
+    with announce(name):
+        _wait_for_turn(name, seconds + JOIN_SECONDS)
+        _wait_for_jobs({name}, set(), seconds, meanwhile=resume_joined)
+    node = scheduler.states().get(name)
+    if not node or node["reason"] not in scheduler.DRAIN_REASONS:
         return
-    if scheduler.ELASTIC in found["states"]:
+    if scheduler.ELASTIC in node["states"]:
         _power_down({name: ""})
     else:
         run("scontrol", "update", f"NodeName={name}", "State=DOWN", f"Reason={scheduler.REMADE}")
 
 
 def vacate(names: list[str]) -> None:
-    """Empty elastic nodes that are about to be static, and have their machines deleted: the static ones have the same
-    names. They stay drained until these have joined.
+    """Drain elastic nodes that are about to be static, wait for their jobs, and let their machines be deleted, as the
+    static ones have the same names. The nodes stay drained until these have joined.
 
-    Raises SetupError at the stack's limit; then nothing new starts there, and the next `up` goes on.
+    Raises SetupError at the stack's limit. Then no new job starts there, and the next `up` goes on.
     """
-    _answer()
-    found = scheduler.states()
-    why = {name: scheduler.REMADE for name in names if name in found and scheduler.ELASTIC in found[name]["states"]}
-    if why:
-        scheduler.drain_nodes(why)
-        _wait(set(why), set(), float(TIMEOUT.read_text()) if TIMEOUT.exists() else DEFAULT_SECONDS)
-        _power_down(why)
+    _ensure_slurmctld()
+    nodes = scheduler.states()
+    reasons = {name: scheduler.REMADE for name in names if name in nodes and scheduler.ELASTIC in nodes[name]["states"]}
+    if reasons:
+        scheduler.drain_nodes(reasons)
+        _wait_for_jobs(set(reasons), set(), _number(TIMEOUT, DEFAULT_TIMEOUT))
+        _power_down(reasons)
+
+
+def _number(file: Path, default: float) -> float:
+    return float(file.read_text()) if file.exists() else default
 
 
 def refuse_busy(users: set[str]) -> None:
-    """Return if no user who leaves has jobs: sacctmgr would refuse, and nodes could not remove the account.
-
-    Raises SetupError naming the jobs, before anything is changed.
-    """
+    """Raise SetupError, naming the jobs, if a user who leaves has jobs: sacctmgr would refuse to delete the user, and
+    nodes could not remove the account. Nothing is changed before."""
     if not users or not succeeds("scontrol", "ping"):
         return
-    busy = [job for job in everywhere() if job.user in users and job.state not in ENDED]
-    if busy:
-        names = ",".join(sorted({job.user for job in busy}))
+    jobs = [job for job in all_jobs() if job.user in users and job.state not in ENDED]
+    if jobs:
+        names = ",".join(sorted({job.user for job in jobs}))
         lines = [
             f"{names} leaves the cluster and has jobs:",
-            *(f"  {job}" for job in busy),
+            *(f"  {job}" for job in jobs),
             "Nothing was changed.",
             f"  to end them:      scancel --user={names} (on the controller), then `up`",
             "  to let them be:   put the user back, and take the user away when they have ended",
@@ -107,161 +126,125 @@ def refuse_busy(users: set[str]) -> None:
 
 
 def resume_drained(conf: str) -> None:
-    """After an `up` that brought everything in order: resume whatever an earlier, unfinished one had drained."""
-    resume_if(set(conf_changes.nodes(conf)), conf_changes.partitions(conf), scheduler.OURS)
+    """Resume everything that an earlier, unfinished `up` had drained, after an `up` that succeeded."""
+    resume(set(conf_changes.nodes(conf)), conf_changes.partitions(conf), scheduler.DRAIN_REASONS)
 
 
-def leaving(old: str, new: str) -> dict[str, str]:
-    """Return the nodes to be emptied before `new` takes the place of `old`, each with the reason. A pure function."""
-    was, now = conf_changes.nodes(old), conf_changes.nodes(new)
+def nodes_to_drain(old: str, new: str) -> dict[str, str]:
+    """Return the nodes to drain before `new` replaces `old`, each with the reason. A pure function."""
+    before, after = conf_changes.nodes(old), conf_changes.nodes(new)
     return {
-        name: scheduler.LEAVES if name not in now else scheduler.RESHAPED
-        for name, shape in was.items()
-        if now.get(name) != shape
+        name: scheduler.LEAVES if name not in after else scheduler.RESHAPED
+        for name, shape in before.items()
+        if after.get(name) != shape
     }
 
 
-def resume_if(nodes: set[str], partitions: set[str], reasons: tuple[str, ...]) -> None:
+def resume(nodes: set[str], partitions: set[str], reasons: tuple[str, ...]) -> None:
     """Resume the nodes that were drained here for any of the reasons, and open partitions that were closed here."""
-    found = {name: state for name, state in scheduler.states().items() if name in nodes and state["reason"] in reasons}
-    scheduler.resume_nodes(sorted(name for name, state in found.items() if state["states"] & {"DRAIN", "DOWN"}))
-    closed = _closed()
+    drained = {name: node for name, node in scheduler.states().items() if name in nodes and node["reason"] in reasons}
+    scheduler.resume_nodes(sorted(name for name, node in drained.items() if node["states"] & {"DRAIN", "DOWN"}))
+    closed = set(read_json(CLOSED, []))
     for name in sorted(closed & partitions):
         run("scontrol", "update", f"PartitionName={name}", "State=UP")
         log(f"partition {name} takes jobs again")
     if closed:
-        # What is not there any more has left: of that name, another one may come.
-        write(PARTITIONS, "[]\n", quiet=True)
+        # Partitions that do not exist any more are forgotten too: another one may get the name.
+        write(CLOSED, "[]\n", quiet=True)
 
 
-def _closed() -> set[str]:
-    return set(read_json(PARTITIONS, []))
-
-
-def _answer() -> None:
-    """Wait until slurmctld answers. One that was stopped is started, with the files that it had."""
+def _ensure_slurmctld() -> None:
+    """Wait until slurmctld answers. If it was stopped, start it with the files that it had."""
     if not succeeds("scontrol", "ping"):
         run("systemctl", "start", "slurmctld")
         hint = "something leaves, and only slurmctld can list the jobs there: put it back to mend slurmctld first"
         scheduler.wait_until_answers(hint=hint)
 
 
-def _power_down(why: dict[str, str]) -> None:
+def _power_down(reasons: dict[str, str]) -> None:
     """Power down the elastic nodes among these, so that their machines are deleted. Slurm takes DRAIN off a node that
-    it powers down: a node with a reason is drained again as soon as it is off.
+    it powers down, so a node with a reason is drained again as soon as it is off.
 
-    Without one, Slurm has it for jobs after SuspendTimeout: a drain that is lifted while the node is off would leave
-    it with NOT_RESPONDING, and slurmctld gives such a node no job after its next restart (24.11). Raises SetupError
-    after OFF_SECONDS.
+    A node without a reason is not drained again: Slurm gives it to jobs after SuspendTimeout. If it were drained, and
+    resumed while it is off, it would have NOT_RESPONDING, and slurmctld gives such a node no job after its next restart
+    (24.11). Raises SetupError after OFF_SECONDS.
     """
-    asked: set[str] = set()
+    requested: set[str] = set()
     end = time.monotonic() + OFF_SECONDS
     while True:
-        every = {name: state["states"] for name, state in scheduler.states().items() if name in why}
-        found = {name: states for name, states in every.items() if scheduler.ELASTIC in states}
-        on = {name for name, states in found.items() if not states & scheduler.OFF}
-        asked &= on
-        for name in sorted(on - asked):
-            # A boot is not ended by POWER_DOWN alone, which waits for its end.
-            boots = found[name] & scheduler.BOOTING
-            run("scontrol", "update", f"NodeName={name}", f"State=POWER_DOWN{'_FORCE' if boots else ''}")
+        nodes = {name: node["states"] for name, node in scheduler.states().items() if name in reasons}
+        elastic = {name: states for name, states in nodes.items() if scheduler.ELASTIC in states}
+        on = {name for name, states in elastic.items() if not states & scheduler.OFF}
+        requested &= on
+        for name in sorted(on - requested):
+            # POWER_DOWN alone waits for the end of a boot.
+            force = "_FORCE" if elastic[name] & scheduler.BOOTING else ""
+            run("scontrol", "update", f"NodeName={name}", f"State=POWER_DOWN{force}")
             log(f"powered down {name}: its machine is deleted")
-        asked |= on
-        off = {name for name, states in found.items() if "POWERED_DOWN" in states}
-        scheduler.drain_nodes({name: why[name] for name in off if why[name]})
-        left = on | {name for name in found if why[name] and not (name in off and "DRAIN" in found[name])}
-        if not left:
+        requested |= on
+        off = {name for name, states in elastic.items() if "POWERED_DOWN" in states}
+        scheduler.drain_nodes({name: reasons[name] for name in off if reasons[name]})
+        waiting = on | {name for name in elastic if reasons[name] and not (name in off and "DRAIN" in elastic[name])}
+        if not waiting:
             return
         if time.monotonic() > end:
             raise SetupError(
-                f"{', '.join(sorted(left))}: not powered down after {OFF_SECONDS} s; the machines may still be there. "
-                "`journalctl -u hpc-reconcile` on the controller says why; then run `up` again"
+                f"{', '.join(sorted(waiting))}: not powered down after {OFF_SECONDS} s; the machines may still be "
+                "there. `journalctl -u hpc-reconcile` on the controller says why; then run `up` again"
             )
         time.sleep(1)
 
 
 def _close(partitions: set[str]) -> None:
-    """Let nothing new be submitted to partitions; remembered before, so that a kill in between is harmless."""
+    """Let no new job start in partitions. They are recorded before, so that a kill in between does no harm."""
     if partitions:
-        write(PARTITIONS, json.dumps(sorted(_closed() | partitions)) + "\n", quiet=True)
+        write(CLOSED, json.dumps(sorted(set(read_json(CLOSED, [])) | partitions)) + "\n", quiet=True)
     for name in sorted(partitions):
         run("scontrol", "update", f"PartitionName={name}", "State=DRAIN")
         log(f"partition {name} takes no new jobs")
 
 
-def _wait_for_turn(name: str, seconds: float) -> None:
-    """Wait until a node may be drained. Raises SetupError when nothing has come of other nodes for `seconds`."""
-    interrupted, began = interruption(), time.time()
-    before, end, again = None, 0.0, 0.0
-    while True:
-        asked = time.monotonic()
-        try:
-            taken, under_way = turns.take(name, began=began)
-        except SetupError:
-            if succeeds("scontrol", "ping"):
-                raise
-            scheduler.wait_until_answers()  # the same `up` may restart it
-            continue
-        if taken:
-            return
-        if asked > again:
-            # Also so that no firewall on the way ends a connection that is idle for long.
-            log(turns.describe(name, under_way))
-            again = asked + REPEAT_SECONDS
-        if under_way != before:
-            before, end = under_way, time.monotonic() + seconds
-        if time.monotonic() > end:
-            names = ", ".join(sorted(node for node, _ in under_way))
-            raise SetupError(
-                f"{name} was not drained: for {seconds:.0f} s, nothing has come of {names}, whose machines are "
-                "recreated before it. `./hpc status` says what they lack; then run `up` again"
-            )
-        if interrupted():
-            raise SetupError(f"interrupted: {name} was not drained, and the next `up` goes on")
-        time.sleep(max(2, 5 * (time.monotonic() - asked)))
-
-
-def interruption() -> Callable[[], bool]:
-    """Return a function that returns whether the `up` that started this is gone, or the next one is here, perhaps with
-    the edit taken back."""
+def interruption_check() -> Callable[[], bool]:
+    """Return a function that returns whether the `up` that started this process is gone, or the next one is here,
+    perhaps with the edit taken back."""
     began = time.time()
-    # Where nobody reads the output any more, the connection has ended with whoever started this.
+    # If nobody reads the output any more, the connection has ended with the `up`.
     reader = select.poll()
     reader.register(sys.stdout.fileno(), 0)
 
-    def interrupted() -> bool:
+    def is_interrupted() -> bool:
         ended = any(event & (select.POLLERR | select.POLLHUP) for _, event in reader.poll(0))
-        return ended or (WANTED.exists() and WANTED.stat().st_mtime > began)
+        return ended or (INTERRUPT.exists() and INTERRUPT.stat().st_mtime > began)
 
-    return interrupted
+    return is_interrupted
 
 
-def _wait(
+def _wait_for_jobs(
     nodes: set[str], partitions: set[str], seconds: float, *, meanwhile: Callable[[], None] = lambda: None
 ) -> None:
-    """Wait until no job is left there, telling which. Raises SetupError after `seconds`."""
-    end, again = time.monotonic() + seconds, 0.0
-    named: set[str] = set()
-    interrupted = interruption()
+    """Wait until no job is left there, and log which ones are waited for. Raises SetupError after `seconds`."""
+    end, next_log = time.monotonic() + seconds, 0.0
+    logged: set[str] = set()
+    is_interrupted = interruption_check()
     while True:
-        jobs = jobs_left(everywhere(), nodes, partitions)
+        jobs = jobs_left(all_jobs(), nodes, partitions)
         if not jobs:
             # Jobs may have begun on a node that somebody resumed meanwhile.
-            found = scheduler.states()
-            resumed = sorted(name for name in nodes if name in found and "DRAIN" not in found[name]["states"])
+            states = scheduler.states()
+            resumed = sorted(name for name in nodes if name in states and "DRAIN" not in states[name]["states"])
             if resumed:
                 raise SetupError(f"{', '.join(resumed)} was resumed while its jobs were waited for: run `up` again")
             return
         now = time.monotonic()
         if now > end:
             raise SetupError(timeout_error(jobs, nodes, partitions, seconds))
-        if {job.number for job in jobs} != named or now > again:
-            named, again = {job.number for job in jobs}, now + REPEAT_SECONDS
+        if {job.number for job in jobs} != logged or now > next_log:
+            logged, next_log = {job.number for job in jobs}, now + LOG_SECONDS
             span = f"{end - now:.0f} s" if end - now < 120 else f"{(end - now) / 60:.0f} min"
             more = f"; and {len(jobs) - 5} more" if len(jobs) > 5 else ""
-            some = "; ".join(map(str, jobs[:5])) + more
-            log(f"waiting for {len(jobs)} job{'' if len(jobs) == 1 else 's'}, {span} at most: {some}")
-        if interrupted():
+            listed = "; ".join(map(str, jobs[:5])) + more
+            log(f"waiting for {len(jobs)} job{'' if len(jobs) == 1 else 's'}, {span} at most: {listed}")
+        if is_interrupted():
             raise SetupError("interrupted: what is drained stays so, and the next `up` goes on waiting")
         meanwhile()
         time.sleep(0.5 if seconds - (end - now) < 20 else 2)
@@ -284,13 +267,188 @@ def timeout_error(jobs: list[Job], nodes: set[str], partitions: set[str], second
     return "\n".join(lines)
 
 
+# -- turns of nodes whose machines are recreated ---------------------------------------------------------------------
+
+
+def has_turn(node: State) -> bool:
+    """Return whether a node is out of service because its machine is recreated."""
+    return node["reason"] == scheduler.REMADE and bool(node["states"] & {"DRAIN", "DOWN"})
+
+
+def next_turns(waiting: set[str], nodes: Mapping[str, State], part: float) -> list[str]:
+    """Return the waiting nodes that may be drained now, idle ones first. A pure function.
+
+    At most `part` of each partition, and at least one node, has its turn at a time. A node that takes no jobs anyway
+    does not count.
+    """
+    sizes: Counter[str] = Counter()
+    out: Counter[str] = Counter()
+    for node in nodes.values():
+        sizes.update(node["partitions"])
+        out.update(node["partitions"] if has_turn(node) else ())
+    turns: list[str] = []
+    for name in sorted(waiting & set(nodes), key=lambda name: (bool(nodes[name]["states"] & BUSY), name)):
+        node = nodes[name]
+        if not node["states"] & scheduler.BROKEN:
+            if any(out[partition] >= max(1, int(part * sizes[partition])) for partition in node["partitions"]):
+                continue
+            out.update(node["partitions"])
+        turns.append(name)
+    return turns
+
+
+def lets_idle_nodes_first(name: str, nodes: Mapping[str, State]) -> bool:
+    """Return whether a node has jobs while others of its partitions are idle. If its turn came first, the idle ones
+    would wait until its jobs end. A pure function."""
+    if name not in nodes or has_turn(nodes[name]) or not nodes[name]["states"] & BUSY:
+        return False
+    return any(
+        set(node["partitions"]) & set(nodes[name]["partitions"]) and not node["states"] & (BUSY | scheduler.BROKEN)
+        for node in nodes.values()
+    )
+
+
+@contextmanager
+def announce(name: str) -> Generator[None]:
+    """Show the other processes in this context that the node waits for its turn, and then whether it failed."""
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    with (FOLDER / name).open("w") as file:
+        take_lock(file, seconds=60)  # a process whose `up` is gone holds it until it notices that
+        try:
+            yield
+        except SetupError:
+            FAILED.touch()
+            raise
+        finally:
+            (FOLDER / name).unlink(missing_ok=True)
+
+
+def take_turn(name: str, *, began: float) -> tuple[bool, frozenset[tuple[str, str]]]:
+    """Drain the node if it is its turn. Return whether it was, and the nodes that have their turn with their states: if
+    these change, there is progress.
+
+    Raises SetupError when the jobs of another node did not end since `began`.
+    """
+    with _lock():
+        _resume_joined()
+        nodes = scheduler.states()
+        early = time.time() < began + IDLE_FIRST_SECONDS and lets_idle_nodes_first(name, nodes)
+        turn = not early and name in next_turns(_waiting() | {name}, nodes, _number(PART, DEFAULT_PART))
+        if name not in nodes or has_turn(nodes[name]) or turn:
+            # The next machine has another host key than this one.
+            key = cluster_state.read_object(cluster_state.REPORTS / f"{name}.json").get("host_key", "")
+            write(LEFT, json.dumps({**read_json(LEFT, {}), name: key}) + "\n", quiet=True)
+            scheduler.drain_nodes({name: scheduler.REMADE})
+            return True, frozenset()
+    if FAILED.exists() and FAILED.stat().st_mtime > began:
+        raise SetupError(f"{name} was not drained: jobs of another node that leaves did not end. Run `up` again")
+    return False, frozenset(
+        (other, "+".join(sorted(node["states"]))) for other, node in nodes.items() if has_turn(node)
+    )
+
+
+def resume_joined() -> None:
+    """Resume nodes whose next machine has joined, so that jobs run there while other nodes leave."""
+    if LEFT.exists():
+        with _lock():
+            _resume_joined()
+
+
+@contextmanager
+def _lock() -> Generator[None]:
+    with (FOLDER / ".lock").open("w") as lock:
+        take_lock(lock, seconds=math.inf)
+        yield
+
+
+def _resume_joined() -> None:
+    nodes = scheduler.states()
+    left: dict[str, str] = read_json(LEFT, {})
+    keys = {name: key for name, key in left.items() if name in nodes and has_turn(nodes[name])}
+    config = read_json(cluster_state.CONFIG, {}) if keys else {}
+    joined: list[str] = []
+    for name, key in keys.items():
+        report = cluster_state.read_object(cluster_state.REPORTS / f"{name}.json")
+        if not key or report.get("host_key", key) == key:
+            continue
+        version, munge = config.get("digest", ""), config.get("munge", "")
+        why = join.missing([name], {name: nodes[name]}, {name: report}, version, key=munge)
+        if why.get(name, "").startswith("down: "):
+            joined.append(name)
+    scheduler.resume_nodes(joined)
+    if left != (keys := {name: key for name, key in keys.items() if name not in joined}):
+        write(LEFT, json.dumps(keys) + "\n", quiet=True)
+
+
+def _waiting() -> set[str]:
+    """Return the nodes with a process of `leave`. The file of a killed process is not locked, and is deleted."""
+    names: set[str] = set()
+    for path in FOLDER.glob("[!.]*"):
+        with suppress(FileNotFoundError), path.open() as file:
+            if take_lock(file):
+                path.unlink(missing_ok=True)
+            else:
+                names.add(path.name)
+    return names
+
+
+def _wait_for_turn(name: str, seconds: float) -> None:
+    """Wait until a node may be drained. Raises SetupError when other nodes have made no progress for `seconds`."""
+    is_interrupted, began = interruption_check(), time.time()
+    before, end, next_log = None, 0.0, 0.0
+    while True:
+        now = time.monotonic()
+        try:
+            taken, under_way = take_turn(name, began=began)
+        except SetupError:
+            if succeeds("scontrol", "ping"):
+                raise
+            scheduler.wait_until_answers()  # the same `up` may restart it
+            continue
+        if taken:
+            return
+        if now > next_log:
+            # Also so that no firewall ends a connection that is idle for long.
+            log(describe_wait(name, under_way))
+            next_log = now + LOG_SECONDS
+        if under_way != before:
+            before, end = under_way, time.monotonic() + seconds
+        if time.monotonic() > end:
+            names = ", ".join(sorted(node for node, _ in under_way))
+            raise SetupError(
+                f"{name} was not drained: for {seconds:.0f} s, nothing has come of {names}, whose machines are "
+                "recreated before it. `./hpc status` says what they lack; then run `up` again"
+            )
+        if is_interrupted():
+            raise SetupError(f"interrupted: {name} was not drained, and the next `up` goes on")
+        # Where many processes wait, asking slurmctld takes long.
+        time.sleep(max(2, 5 * (time.monotonic() - now)))
+
+
+def describe_wait(name: str, under_way: frozenset[tuple[str, str]]) -> str:
+    """Return in a line why a node waits for its turn. For a machine whose set-up fails, as with a broken image, the
+    line has the reason."""
+    names = sorted(node for node, _ in under_way)
+    if not names:
+        return f"{name} waits for its turn: idle nodes go first"
+    rows: list[str] = []
+    for node in names[:5]:
+        report = cluster_state.read_object(cluster_state.REPORTS / f"{node}.json")
+        failed = report.get("state") == "failed"
+        rows.append(f"{node} (its set-up fails: {str(report.get('message', ''))[:200]})" if failed else node)
+    more = f" and {len(names) - 5} more" if len(names) > 5 else ""
+    return f"{name} waits for its turn: {', '.join(rows)}{more} being recreated"
+
+
+# -- machines with an end --------------------------------------------------------------------------------------------
+
 RESERVATION_PREFIX = "hpc-end-"
-RESERVATION_MINUTES = 60  # of the reservation: the machine is gone by then, and the reservation ends by itself
+RESERVATION_MINUTES = 60  # by then the machine is deleted, and the reservation ends by itself
 
 
 def reserve_ends(payload: dict[str, Any]) -> None:
-    """Reserve each node from its end on, and no other; no reservation is made for an end that is not known (0) or
-    over."""
+    """Reserve each node from the end of its machine on, and delete the reservations of other ends. For an end that is
+    unknown (0) or over, no reservation is created."""
     wanted = {
         f"{RESERVATION_PREFIX}{node}": (node, end, RESERVATION_MINUTES)
         for node, end in payload["ends"].items()

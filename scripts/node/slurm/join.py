@@ -1,4 +1,4 @@
-"""Wait until every node of the cluster is there and idle, or name those that are not, with the end of their logs."""
+"""Waits until every node of the cluster has joined, or names the missing ones with the end of their logs."""
 
 import time
 from collections.abc import Mapping
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from interface import Node
 from jobs import lost_jobs
 from slurm import topology
-from slurm.scheduler import BROKEN, OURS, WORKING, State, resume_nodes, states, wait_until_answers
+from slurm.scheduler import BROKEN, DRAIN_REASONS, WORKING, State, resume_nodes, states, wait_until_answers
 from system import cluster_state, remote_node
 from system.host import SetupError, in_parallel, log, wait
 
@@ -16,11 +16,11 @@ LOG_LINES = 15
 def wait_for(nodes: list[Node], *, seconds: float) -> None:
     """Wait until all of `nodes` have applied the config version and can take jobs.
 
-    A node that an operator drained counts as there, one that was drained here is resumed. Raises SetupError naming the
-    others after `seconds`.
+    A node that an operator drained counts as joined. A node that this set-up drained is resumed. Raises SetupError
+    after `seconds`, naming the missing ones.
     """
     end = time.monotonic() + seconds
-    # After a boot of this machine it is not there at once.
+    # After a boot of this machine, slurmctld does not answer at once.
     wait_until_answers()
     config = cluster_state.wait_for_config()
     pending = {node["name"]: node for node in nodes}
@@ -36,7 +36,7 @@ def wait_for(nodes: list[Node], *, seconds: float) -> None:
             waiting = len(pending)
             log(f"nodes: {len(nodes) - waiting} of {len(nodes)} are there")
         if pending:
-            # Where many machines start at once, asking takes long, and keeps them from it.
+            # While many machines start, these commands take long and slow the machines down.
             time.sleep(max(0.2, 5 * (time.monotonic() - began)))
     lost_jobs.end_lost_jobs()
     try:
@@ -46,39 +46,38 @@ def wait_for(nodes: list[Node], *, seconds: float) -> None:
 
 
 def wait_for_config_version(*, seconds: float) -> None:
-    """Wait until every node that can take jobs has applied the config version; failed ones are left out.
+    """Wait until every node that can take jobs has applied the config version, except nodes whose set-up failed.
 
     Raises SetupError after `seconds`.
     """
     version = cluster_state.wait_for_config()["digest"]
 
-    def all_do() -> bool:
+    def have_applied() -> bool:
         reports = {name: report for name, report in cluster_state.reports().items() if report.get("state") != "failed"}
-        working = {
-            name for name, state in states().items() if state["states"] & WORKING and not state["states"] & BROKEN
-        }
+        working = {name for name, node in states().items() if node["states"] & WORKING and not node["states"] & BROKEN}
         return all(reports[name].get("digest") == version for name in working & set(reports))
 
-    wait("the config version on all nodes", all_do, seconds=seconds, interval=0.3)
+    wait("the config version on all nodes", have_applied, seconds=seconds, interval=0.3)
 
 
 def missing(
     names: list[str],
-    found: dict[str, State],
+    nodes: dict[str, State],
     reports: Mapping[str, Mapping[str, object]],
     version: str,
     *,
     key: str = "",
 ) -> dict[str, str]:
-    """Return why each of `names` has not joined; those that have are left out. A pure function.
+    """Return why each of `names` that has not joined has not. A pure function.
 
-    `key` is the fingerprint of the controller's MUNGE key. slurmctld may not have noticed yet that a node has another.
+    `key` is the fingerprint of the controller's MUNGE key. slurmctld may not have noticed yet that a node has another
+    key.
     """
     why: dict[str, str] = {}
-    # A drain always has a reason, which slurmctld loses of a node that was off and is static after its restart.
-    ours = (*OURS, "")
+    # slurmctld loses the reason of a drained node that was off and is static after its restart.
+    drain_reasons = (*DRAIN_REASONS, "")
     for name in names:
-        state = found.get(name)
+        state = nodes.get(name)
         report = reports.get(name)
         if state is None:
             why[name] = "slurmctld does not know it"
@@ -89,12 +88,12 @@ def missing(
         elif report.get("munge", key) != key:
             why[name] = "it runs with another MUNGE key than the controller, and changes to it when it gets it"
         elif "REBOOT_ISSUED" in state["states"]:
-            # To resume it would have slurmctld forget that it waits for a boot.
+            # If it were resumed, slurmctld would forget that it waits for a boot.
             why[name] = f"it reboots: {state['reason']}"
-        elif "DRAIN" in state["states"] and "DOWN" not in state["states"] and state["reason"] not in ours:
+        elif "DRAIN" in state["states"] and "DOWN" not in state["states"] and state["reason"] not in drain_reasons:
             continue
-        elif ("DRAIN" in state["states"] and "NOT_RESPONDING" not in state["states"] and state["reason"] in ours) or (
-            "DOWN" in state["states"] and "NOT_RESPONDING" not in state["states"]
+        elif "NOT_RESPONDING" not in state["states"] and (
+            "DOWN" in state["states"] or ("DRAIN" in state["states"] and state["reason"] in drain_reasons)
         ):
             why[name] = f"down: {state['reason'] or 'no reason given'}"
         elif not state["states"] & WORKING or state["states"] & BROKEN:
@@ -103,7 +102,7 @@ def missing(
 
 
 def timeout_error(pending: dict[str, Node], why: dict[str, str], seconds: float) -> str:
-    """The error: every missing node with its reason and the end of its logs, fetched side by side."""
+    """Return the error: every missing node with its reason, the first ones with the end of their logs."""
     shown = list(pending.values())[:8]
     logs = in_parallel(tail, shown, at_once=8)
     parts = [f"{len(pending)} of the cluster's nodes did not come within {seconds:.0f} s: {', '.join(sorted(pending))}"]
@@ -115,7 +114,7 @@ def timeout_error(pending: dict[str, Node], why: dict[str, str], seconds: float)
 
 
 def tail(node: Node) -> str:
-    """The last lines of the node's set-up and of slurmd, over SSH with its pinned or its reported host key."""
+    """Return the last lines of the logs of a node's set-up and slurmd, by SSH with its pinned or reported host key."""
     script = (
         f"journalctl --no-pager -o cat -n {LOG_LINES} -u hpc-node -u hpc-watch -u slurmd; "
         f"tail -n {LOG_LINES} /var/log/slurm/slurmd.log 2>/dev/null; true"

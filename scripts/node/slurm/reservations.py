@@ -1,6 +1,6 @@
-"""Reservations that keep jobs away from nodes: those that run when one begins go on.
+"""Reservations that keep jobs away from nodes. Jobs that run when a reservation begins go on.
 
-Slurm keeps reservations in its state, so nothing is remembered here: each call compares them with what is wanted.
+Slurm keeps reservations in its state, so no other record is kept: each call compares them with the wanted ones.
 """
 
 import time
@@ -17,21 +17,22 @@ OUT = frozenset({"DOWN", "DRAIN", "FAIL"})
 
 
 def keep(wanted: Mapping[str, tuple[str, float, int]], owned: Callable[[str], bool]) -> None:
-    """Have these reservations, and no other one whose name is `owned`: by name the node, the start in seconds of the
-    epoch, the minutes. One that would begin in the past is not made. Raises SetupError."""
+    """Create these reservations, and delete any other one whose name is `owned`. `wanted` has by name the node, the
+    start in seconds of the epoch, and the minutes. A reservation that would begin in the past is not created. Raises
+    SetupError."""
     # Slurm prints times in the machine's own zone.
     starts = {
         name: time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(start))
         for name, (_, start, _) in wanted.items()
         if start > time.time()
     }
-    there = _starts()
-    for name in sorted(there):
-        if (owned(name) and name not in wanted) or (name in starts and there[name] != starts[name]):
+    existing = _starts()
+    for name in sorted(existing):
+        if (owned(name) and name not in wanted) or (name in starts and existing[name] != starts[name]):
             delete(name)
             log(f"deleted the reservation {name}")
     for name, start in sorted(starts.items()):
-        if there.get(name) != start:
+        if existing.get(name) != start:
             node, _, minutes = wanted[name]
             _create(name, start, minutes, [node])
             log(f"{node} is reserved from {start} on: jobs that would run longer do not start there")
@@ -39,7 +40,7 @@ def keep(wanted: Mapping[str, tuple[str, float, int]], owned: Callable[[str], bo
 
 @contextmanager
 def while_open(name: str, nodes: Iterable[str], *, minutes: int, users: Iterable[str]) -> Generator[None]:
-    """Reserve nodes for these users until the context ends; if this process is killed, Slurm ends it after `minutes`.
+    """Reserve nodes for these users in this context. If this process is killed, the reservation ends after `minutes`.
     Raises SetupError."""
     delete(name, accept=(0, 1))
     _create(name, "now", minutes, nodes, users)
@@ -50,8 +51,8 @@ def while_open(name: str, nodes: Iterable[str], *, minutes: int, users: Iterable
 
 
 def keep_spares(wanted: Mapping[str, Spares], states: Mapping[str, Collection[str]]) -> None:
-    """Hold back as many nodes as each nodeset has spares, less those that are out of service; no others. Each node has
-    a reservation of its own without an end. Raises SetupError."""
+    """Hold back as many nodes as each nodeset has spares, less the nodes that are out of service, and no others. Each
+    spare node has a reservation of its own without an end. Raises SetupError."""
     held = {name.removeprefix(SPARE) for name in _starts() if name.startswith(SPARE)}
     chosen: set[str] = set()
     for row in wanted.values():
@@ -61,7 +62,7 @@ def keep_spares(wanted: Mapping[str, Spares], states: Mapping[str, Collection[st
         delete(f"{SPARE}{name}")
         log(f"{name} is not held back as a spare any more: jobs may have it")
     for name in sorted(chosen - held):
-        # Without MAINT it counts as sound, and the reconcile loop looks after it.
+        # Without the flag MAINT, the reconcile loop repairs the node as any other.
         span = ("StartTime=now", "Duration=UNLIMITED")
         run("scontrol", "create", "reservation", f"ReservationName={SPARE}{name}", *span, "Users=root",
             f"Nodes={name}", "Flags=IGNORE_JOBS")  # fmt: skip
@@ -69,10 +70,11 @@ def keep_spares(wanted: Mapping[str, Spares], states: Mapping[str, Collection[st
 
 
 def choose_spares(nodes: Mapping[str, Collection[str]], held: Collection[str], count: int) -> set[str]:
-    """Return the nodes of a nodeset, given in their order with their states, that are held back now. A pure function.
+    """Return the nodes of a nodeset that are to be held back. `nodes` has their states, in their order. A pure
+    function.
 
-    Nodes that are off come first, as a reservation keeps others from being powered down; then those that are held
-    already, then idle ones, and of equal ones the last.
+    Nodes that are off come first, because a reserved node that is on is not powered down; then nodes that are held
+    already, then idle ones, and among equal ones the last.
     """
     position = {name: number for number, name in enumerate(nodes)}
 
@@ -88,16 +90,16 @@ def choose_spares(nodes: Mapping[str, Collection[str]], held: Collection[str], c
 
 
 def _starts() -> dict[str, str]:
-    """Every reservation's start as Slurm prints it, by name."""
+    """Return every reservation's start as Slurm prints it, by name."""
     rows = output.rows(run("scontrol", "--oneliner", "show", "reservation"))
     return {row["ReservationName"]: row.get("StartTime", "") for row in rows if "ReservationName" in row}
 
 
 def _create(name: str, start: str, minutes: int, nodes: Iterable[str], users: Iterable[str] = ("root",)) -> None:
-    # As slurm-gcp's dws-eol: jobs that run go on until the machine is gone.
-    whom = (f"Users={','.join(sorted(users))}", f"Nodes={','.join(nodes)}", "Flags=MAINT,IGNORE_JOBS")
+    # The flags of slurm-gcp's dws-eol: jobs that run go on until the machine is deleted.
+    users_and_nodes = (f"Users={','.join(sorted(users))}", f"Nodes={','.join(nodes)}", "Flags=MAINT,IGNORE_JOBS")
     span = (f"StartTime={start}", f"Duration={minutes}")
-    run("scontrol", "create", "reservation", f"ReservationName={name}", *span, *whom)
+    run("scontrol", "create", "reservation", f"ReservationName={name}", *span, *users_and_nodes)
 
 
 def delete(name: str, *, accept: tuple[int, ...] = (0,)) -> None:

@@ -1,9 +1,9 @@
-"""Another release of Slurm takes over what the one before left: with a copy of it, and a way back.
+"""Change of the release of Slurm: state and accounting database are copied first, and restored if it fails.
 
 slurmdbd and slurmctld convert database and state when they first start on them, and no release reads what a newer one
-has written. So both are copied before that, to the state disk, and put back where the new daemons do not come up. A
-record says which release wrote them last, and which one is about to take over: a run that was killed in between is
-undone by the next, whichever release that has.
+has written. So both are copied before that, to the state disk, and restored if the new daemons do not come up. A record
+has the release that wrote them last, and the one that is about to take over: the next run undoes one that was killed in
+between, whichever release that has.
 """
 
 import json
@@ -25,9 +25,9 @@ FOLDER = Path("/var/lib/hpc/controller/upgrade")  # on the state disk
 RECORD = FOLDER / "release.json"  # {"release": of the state, "taking": the one that is taking over}
 DUMP = FOLDER / "accounting.sql.gz"
 STATE = FOLDER / "slurmctld"
-UNKNOWN = "of an unknown release"  # of a controller that was last set up before there was a record
+UNKNOWN = "of an unknown release"  # if the controller was last set up before there was a record
 DAEMONS = ("slurmctld", "slurmdbd")
-REPEAT_SECONDS = 60  # how often a conversion says that it goes on
+LOG_SECONDS = 60  # between two lines of the log about the same wait
 
 
 def installed() -> str:
@@ -36,38 +36,40 @@ def installed() -> str:
 
 
 def release_of(version: str) -> str:
-    """Return the release of a version: 26.05 of 26.05.5; empty where there is none."""
+    """Return the release of a version: 26.05 for 26.05.5; empty where there is none."""
     return ".".join(version.split(".")[:2]) if version[:1].isdigit() else ""
 
 
 def check_nodes(release: Release | None, *, seconds: float = 0) -> None:
-    """Return if no node runs a slurmd of a release before those that Slurm's files are made for: it would not read
-    them. Elastic nodes are waited for, which the reconcile loop powers down when their jobs have ended.
+    """Raise SetupError, naming the nodes, if a slurmd is of a release before those that Slurm's files are made for, as
+    it would not read them. Nothing is changed before.
 
-    Raises SetupError naming the others, or after `seconds`, before anything is changed.
+    Elastic nodes are waited for, for `seconds`: the reconcile loop powers them down when their jobs have ended.
     """
     if not release:
         return
-    oldest, interrupted = release["nodes"], drain.interruption()
-    end, again = time.monotonic() + seconds, 0.0
+    oldest, is_interrupted = release["nodes"], drain.interruption_check()
+    end, next_log = time.monotonic() + seconds, 0.0
     while True:
-        late, elastic = _late(oldest)
-        if not late:
+        old_nodes, elastic = _nodes_before(oldest)
+        if not old_nodes:
             return
-        if set(late) - elastic or time.monotonic() > end or interrupted():
+        names = ", ".join(f"{name} ({release})" for name, release in sorted(old_nodes.items())[:8])
+        names += f", and {len(old_nodes) - 8} more" if len(old_nodes) > 8 else ""
+        if set(old_nodes) - elastic or time.monotonic() > end or is_interrupted():
             break
-        if time.monotonic() > again:
-            log(f"waiting for elastic nodes with a Slurm before {oldest}, {seconds:.0f} s at most: {_named(late)}")
-            again = time.monotonic() + REPEAT_SECONDS
+        if time.monotonic() > next_log:
+            log(f"waiting for elastic nodes with a Slurm before {oldest}, {seconds:.0f} s at most: {names}")
+            next_log = time.monotonic() + LOG_SECONDS
         time.sleep(2)
     raise SetupError(
-        f"these nodes run a Slurm before {oldest}, which would not read Slurm's files: {_named(late)}. Nothing was "
+        f"these nodes run a Slurm before {oldest}, which would not read Slurm's files: {names}. Nothing was "
         "changed. Let their machines be recreated, elastic ones by `scontrol power down asap NODES`, then run `up`"
     )
 
 
-def _late(oldest: str) -> tuple[dict[str, str], set[str]]:
-    """Return the nodes with a release before `oldest`, and which of them are elastic."""
+def _nodes_before(oldest: str) -> tuple[dict[str, str], set[str]]:
+    """Return the release of each node with one before `oldest`, and which of these nodes are elastic."""
     if not (slurmctld.applied() and listens(slurmctld.SLURMCTLD_PORT)):
         return {}, set()
     if oldest > installed():
@@ -76,28 +78,23 @@ def _late(oldest: str) -> tuple[dict[str, str], set[str]]:
     # A node that is off has the version of its last machine; the next one is of the new image.
     on = {name: row for name, row in nodes.items() if "POWERED_DOWN" not in row.get("State", "")}
     releases = {name: release_of(row.get("Version", "")) for name, row in on.items()}
-    late = {name: release for name, release in releases.items() if release and release < oldest}
-    return late, {name for name in late if scheduler.ELASTIC in on[name].get("State", "")}
-
-
-def _named(late: dict[str, str]) -> str:
-    named = ", ".join(f"{name} ({release})" for name, release in sorted(late.items())[:8])
-    return named + (f", and {len(late) - 8} more" if len(late) > 8 else "")
+    old_nodes = {name: release for name, release in releases.items() if release and release < oldest}
+    return old_nodes, {name for name in old_nodes if scheduler.ELASTIC in on[name].get("State", "")}
 
 
 @contextmanager
 def take_over(release: Release | None) -> Generator[Callable[[], None]]:
-    """Let the daemons that the caller starts take over what the release before left. The caller calls the function that
-    it gets, after it has written Slurm's files and before it starts slurmdbd.
+    """Let the daemons that are started in this context take over state and database of the release before. The caller
+    calls the function that it gets after it has written Slurm's files, and before it starts slurmdbd.
 
-    Raises SetupError for a release that can't, with nothing changed; and for one that did not come up, with everything
-    put back.
+    Raises SetupError for a release that can't take over, with nothing changed; and for one that did not come up, with
+    everything restored.
     """
     new = installed()
-    old = _found(new)
+    old = _previous_release(new)
     if old in ("", new):
         yield lambda: None
-        _note(new)
+        _write_record(new)
         return
     if release and old != UNKNOWN and old not in release["takes_over"]:
         raise SetupError(
@@ -107,34 +104,34 @@ def take_over(release: Release | None) -> Generator[Callable[[], None]]:
         )
 
     def before_slurmdbd() -> None:
-        _keep(old, new)
+        _copy(old, new)
         _convert(new)
 
     try:
         yield before_slurmdbd
     except (SetupError, OSError) as error:
         if _record().get("taking") != new:
-            raise  # nothing of Slurm's has run
-        put_back(old)
+            raise  # no daemon of the new release has run
+        restore(old)
         raise SetupError(
             f"{error}\nSlurm {new} did not take over: state and accounting database are again as Slurm {old} left "
             f"them, and jobs on other machines run on. To go on with Slurm {old}: put it back in the stack file "
             "(`slurm.version` or `image`), and run `up`, which recreates the controller's machine with it. To try "
             "again: run `up`"
         ) from None
-    _note(new)
+    _write_record(new)
     log(f"Slurm {new} has taken over from Slurm {old}, whose state and database are kept in {FOLDER}")
 
 
-def _found(new: str) -> str:
-    """Return the release that wrote state and database; empty on a new controller. What a killed run left half
-    converted is put back first, or noted as done where that run came to its end."""
+def _previous_release(new: str) -> str:
+    """Return the release that wrote state and database; empty on a new controller. If a run was killed during the
+    conversion, both are restored first, or its end is recorded if slurmctld came up."""
     record = _record()
     if record.get("taking"):
         if record["taking"] != new or not succeeds("scontrol", "ping"):
-            put_back(record["release"])
+            restore(record["release"])
             return record["release"]
-        _note(new)
+        _write_record(new)
         return new
     if record:
         return record["release"]
@@ -147,36 +144,36 @@ def _record() -> dict[str, str]:
     return read_json(RECORD, {})
 
 
-def _note(release: str, *, taking: str = "") -> None:
+def _write_record(release: str, *, taking: str = "") -> None:
     folder(FOLDER, mode=0o700)
     write(RECORD, json.dumps({"release": release, **({"taking": taking} if taking else {})}) + "\n", quiet=True)
 
 
-def _keep(old: str, new: str) -> None:
+def _copy(old: str, new: str) -> None:
     """Stop the daemons, and copy state and database. Both copies are complete before the record names them."""
     run("systemctl", "stop", *DAEMONS)
     folder(FOLDER, mode=0o700)
-    part, half = DUMP.with_suffix(".part"), STATE.with_suffix(".half")
-    with part.open("wb") as out:
-        part.chmod(0o600)
+    partial_dump, partial_state = DUMP.with_suffix(".part"), STATE.with_suffix(".half")
+    with partial_dump.open("wb") as out:
+        partial_dump.chmod(0o600)
         backup.write_backup(out)
-    part.replace(DUMP)
-    shutil.rmtree(half, ignore_errors=True)
-    run("cp", "--archive", str(slurmctld.STATE), str(half), timeout=3600)
+    partial_dump.replace(DUMP)
+    shutil.rmtree(partial_state, ignore_errors=True)
+    run("cp", "--archive", str(slurmctld.STATE), str(partial_state), timeout=3600)
     shutil.rmtree(STATE, ignore_errors=True)
-    half.replace(STATE)
-    _note(old, taking=new)
+    partial_state.replace(STATE)
+    _write_record(old, taking=new)
     log(f"kept the accounting database and the state as Slurm {old} left them: {DUMP}, {STATE}")
 
 
 def _convert(new: str) -> None:
-    """Run slurmdbd until it has converted the database. It is no unit of systemd's, which would start one that fails
-    again and again.
+    """Run slurmdbd until it has converted the database. It does not run as systemd's unit, as systemd would restart a
+    failing one again and again.
 
-    Raises SetupError with its last errors where it ends, and after START_SECONDS.
+    Raises SetupError with its last errors if it ends, and after START_SECONDS.
     """
     log(f"slurmdbd {new} converts the accounting database")
-    began = said = time.monotonic()
+    began = logged = time.monotonic()
     with tempfile.TemporaryFile() as errors:
         command = ["setpriv", "--reuid=slurm", "--regid=slurm", "--init-groups", "slurmdbd", "-D"]
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=errors)
@@ -189,9 +186,9 @@ def _convert(new: str) -> None:
                     raise SetupError("\n".join([f"slurmdbd {new} ends as soon as it has started:", *why[-5:]]))
                 if time.monotonic() - began > backup.START_SECONDS:
                     raise SetupError(f"slurmdbd {new} did not come up within {backup.START_SECONDS:.0f} s")
-                if time.monotonic() - said > REPEAT_SECONDS:
-                    said = time.monotonic()
-                    log(f"slurmdbd still converts, for {(said - began) / 60:.0f} min")
+                if time.monotonic() - logged > LOG_SECONDS:
+                    logged = time.monotonic()
+                    log(f"slurmdbd still converts, for {(logged - began) / 60:.0f} min")
                 time.sleep(0.2)
         finally:
             process.terminate()
@@ -199,16 +196,17 @@ def _convert(new: str) -> None:
     log(f"converted the accounting database in {time.monotonic() - began:.0f} s")
 
 
-def put_back(old: str) -> None:
-    """Put state and database back as they were kept. Another run completes an interrupted one: copies stay."""
+def restore(old: str) -> None:
+    """Restore state and database from their copies. The copies stay, so that the next run completes an interrupted
+    one."""
     stop_services(*DAEMONS)
     database.prepare()
     backup.load(DUMP, backup.FRESH)
     backup.swap_tables()
     database.query(f"DROP DATABASE IF EXISTS {backup.REPLACED}; DROP DATABASE IF EXISTS {backup.FRESH};")
-    # What is there is mounted, so its content changes places and not the folder.
+    # The folder may be a mount point, so only its content is replaced.
     for path in slurmctld.STATE.iterdir():
         shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
     run("cp", "--archive", f"{STATE}/.", str(slurmctld.STATE), timeout=3600)
-    _note(old)
+    _write_record(old)
     log(f"state and accounting database are again as Slurm {old} left them")

@@ -1,12 +1,21 @@
-"""What leaves is emptied first: which nodes that is, which jobs are waited for; and nodes whose machines end."""
+"""Nodes and partitions that leave are drained and their jobs waited for; machines are recreated a part of each
+partition at a time, idle nodes first; nodes are reserved from the end of their machines on."""
 
+import json
+import os
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from jobs import drain, turns
+from hypothesis import given
+from hypothesis import strategies as st
+from jobs import drain
 from slurm import conf_changes, reservations, scheduler
+from slurm.scheduler import REMADE, State
+from system import cluster_state
+from system.host import SetupError
 
 CONF = (
     "# a comment\nClusterName=dev\nTaskPlugin=task/cgroup\n"
@@ -23,66 +32,61 @@ SQUEUE = (
     "22|carol|0:00|10:00|SPECIAL_EXIT|cpu|dev-cpu-0\n"
     "slurm_load_jobs error: something\n"
 )
+JOBS = scheduler.parse_jobs(SQUEUE)
 
 
-class TestLeaving:
-    """Which nodes have to be empty before a new slurm.conf, and why."""
+@pytest.mark.parametrize(
+    ("old", "new", "drained"),
+    [
+        # Changes that running jobs do not notice.
+        *((old, new, {}) for old, new in (
+            ("MaxTime=INFINITE", "MaxTime=60"), ("Feature=fast", "Feature=slow"), ("[0-2]", "[0-3]"),
+            ("RealMemory=2048", "RealMemory=4096"), ("# a comment\n", ""),
+        )),
+        ("dev-cpu-[0-2]", "dev-cpu-0", dict.fromkeys(("dev-cpu-1", "dev-cpu-2"), scheduler.LEAVES)),
+        # Jobs are tied to GPUs, sockets and cores.
+        ("Gres=gpu:standin:2", "Gres=gpu:standin:1", {"dev-gpu-0": scheduler.RESHAPED}),
+        ("CPUs=2 Sockets=1 Gres", "CPUs=4 Sockets=2 Gres", {"dev-gpu-0": scheduler.RESHAPED}),
+    ],
+)  # fmt: skip
+def test_removed_and_reshaped_nodes_are_drained_and_no_others(old, new, drained):
+    assert old in CONF
+    assert drain.nodes_to_drain(CONF, CONF.replace(old, new)) == drained
 
-    def test_nobody_by_what_jobs_do_not_notice(self):
-        for old, new in (("MaxTime=INFINITE", "MaxTime=60"), ("Feature=fast", "Feature=slow"), ("[0-2]", "[0-3]"),
-                         ("RealMemory=2048", "RealMemory=4096"), ("# a comment\n", "")):  # fmt: skip
-            assert old in CONF
-            assert drain.leaving(CONF, CONF.replace(old, new)) == {}
 
-    def test_those_that_are_gone(self):
-        after = CONF.replace("dev-cpu-[0-2]", "dev-cpu-0")
-        assert drain.leaving(CONF, after) == {"dev-cpu-1": scheduler.LEAVES, "dev-cpu-2": scheduler.LEAVES}
-
-    @pytest.mark.parametrize(
-        ("old", "new"),
-        [("Gres=gpu:standin:2", "Gres=gpu:standin:1"), ("CPUs=2 Sockets=1 Gres", "CPUs=4 Sockets=2 Gres")],
-    )
-    def test_those_whose_jobs_are_tied_to_what_changes(self, old, new):
-        assert drain.leaving(CONF, CONF.replace(old, new)) == {"dev-gpu-0": scheduler.RESHAPED}
-
-    def test_nobody_of_a_first_start(self):
-        assert drain.leaving("", CONF) == {}
+def test_a_first_start_drains_no_node():
+    assert drain.nodes_to_drain("", CONF) == {}
 
 
 class TestJobs:
-    def test_that_hold_a_node_or_are_in_a_partition_are_waited_for(self):
-        found = scheduler.parse_jobs(SQUEUE)
-        assert [job.number for job in scheduler.jobs_left(found, {"dev-cpu-2"}, set())] == ["17"]
-        assert [job.number for job in scheduler.jobs_left(found, {"dev-gpu-0"}, set())] == ["20"]
-        assert [job.number for job in scheduler.jobs_left(found, set(), {"gpu"})] == ["18", "20"]
-
-    def test_that_are_to_run_again_hold_nothing_of_what_squeue_still_names(self):
-        """They could never start: the node is drained, and it would be waited for until somebody cancels them."""
-        found = scheduler.parse_jobs(SQUEUE)
-        assert scheduler.jobs_left(found, {"dev-cpu-0"}, set()) == []
-        assert [job.number for job in scheduler.jobs_left(found, set(), {"cpu"})] == ["17", "18", "21", "22"]
-        assert str(found[4]) == "job 21 of carol waiting"
+    @pytest.mark.parametrize(
+        ("nodes", "partitions", "numbers"),
+        [
+            ({"dev-cpu-2"}, set(), ["17"]),
+            ({"dev-gpu-0"}, set(), ["20"]),
+            (set(), {"gpu"}, ["18", "20"]),
+            # squeue names nodes of jobs that wait to run again: these would never end, as the node is drained.
+            ({"dev-cpu-0"}, set(), []),
+            (set(), {"cpu"}, ["17", "18", "21", "22"]),
+        ],
+    )
+    def test_jobs_that_hold_a_node_or_are_in_a_partition_are_waited_for(self, nodes, partitions, numbers):
+        assert [job.number for job in scheduler.jobs_left(JOBS, nodes, partitions)] == numbers
 
     @pytest.mark.parametrize("state", ["RUNNING", "CONFIGURING", "SUSPENDED", "STOPPED", "STAGE_OUT", "NEW_IN_27_05"])
-    def test_in_any_other_state_hold_their_nodes(self, state):
+    def test_jobs_in_any_other_state_hold_their_nodes(self, state):
         jobs = scheduler.parse_jobs(f"23|bob|1:00|10:00|{state}|gpu|dev-gpu-0\n")
         assert scheduler.jobs_left(jobs, {"dev-gpu-0"}, set())
 
-    def test_are_named_with_user_place_and_time(self):
-        running, waiting, *_ = scheduler.parse_jobs(SQUEUE)
-        assert str(running) == "job 17 of alice on dev-cpu-1,dev-cpu-2, 1:02 of 10:00"
-        assert str(waiting) == "job 18 of bob waiting"
-
-    def test_that_stay_too_long_end_the_wait_with_every_way_on(self):
-        found = scheduler.jobs_left(scheduler.parse_jobs(SQUEUE), {"dev-cpu-2"}, {"gpu"})
-        text = drain.timeout_error(found, {"dev-cpu-2"}, {"gpu"}, 60)
-        assert "after 60 s (slurm.drain_seconds)" in text
-        assert "job 17 of alice on dev-cpu-1,dev-cpu-2, 1:02 of 10:00" in text
-        for way in (
-            "run `up` again", "scancel 17 18 20", "put the old value back", "NodeName=dev-cpu-2 State=RESUME",
-            "PartitionName=gpu State=UP",
+    def test_the_error_at_the_timeout_names_the_jobs_and_every_remedy(self):
+        jobs = scheduler.jobs_left(JOBS, {"dev-cpu-2"}, {"gpu"})
+        text = drain.timeout_error(jobs, {"dev-cpu-2"}, {"gpu"}, 60)
+        for part in (
+            "after 60 s (slurm.drain_seconds)", "job 17 of alice on dev-cpu-1,dev-cpu-2, 1:02 of 10:00",
+            "job 18 of bob waiting", "run `up` again", "scancel 17 18 20", "put the old value back",
+            "NodeName=dev-cpu-2 State=RESUME", "PartitionName=gpu State=UP",
         ):  # fmt: skip
-            assert way in text
+            assert part in text
 
 
 def test_the_clusters_name_and_partitions_are_read():
@@ -90,33 +94,34 @@ def test_the_clusters_name_and_partitions_are_read():
     assert conf_changes.partitions(CONF) == {"cpu", "gpu"}
 
 
-class TestUsersWhoLeave:
-    """One with jobs is told of before anything is changed: neither the database nor a node could let go of him."""
+def test_users_who_leave_are_refused_while_they_have_jobs(monkeypatch):
+    """sacctmgr would not delete them, and nodes could not remove the account."""
+    monkeypatch.setattr(drain, "succeeds", lambda *_: True)
+    monkeypatch.setattr(drain, "all_jobs", lambda: JOBS)
+    with pytest.raises(SetupError, match=r"(?s)alice leaves.*job 17 of alice on .*scancel --user=alice"):
+        drain.refuse_busy({"alice", "dave"})
+    drain.refuse_busy({"dave"})
+    drain.refuse_busy(set())
 
-    @pytest.fixture(autouse=True)
-    def _slurmctld(self, monkeypatch):
-        monkeypatch.setattr(drain, "succeeds", lambda *_: True)
-        monkeypatch.setattr(drain, "everywhere", lambda: scheduler.parse_jobs(SQUEUE))
 
-    def test_are_refused_while_they_have_jobs(self):
-        with pytest.raises(drain.SetupError, match=r"(?s)alice leaves.*job 17 of alice on .*scancel --user=alice"):
-            drain.refuse_busy({"alice", "dave"})
-
-    def test_may_go_without(self):
-        drain.refuse_busy({"dave"})
-        drain.refuse_busy(set())
+@pytest.fixture
+def files(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """The files of `drain` in a temporary folder."""
+    for name in ("TIMEOUT", "PART", "FOLDER", "LEFT", "FAILED"):
+        monkeypatch.setattr(drain, name, tmp_path / name)
+    return tmp_path
 
 
 class Cloud:
-    """slurmctld's power saving: a node goes from on to powering down to off, one step at each question, and loses its
-    drain on the way, as by idle_on_node_suspend."""
+    """slurmctld's power saving: a node goes from on to powering down to off, one step at each call of `states`, and
+    loses its drain on the way, as with idle_on_node_suspend."""
 
     def __init__(self, **nodes: str) -> None:
         self.nodes = {name: set(states.split("+")) for name, states in nodes.items()}
         self.reasons = dict.fromkeys(nodes, "")
-        self.asked: list[str] = []
+        self.updates: list[str] = []
 
-    def states(self) -> dict[str, scheduler.State]:
+    def states(self) -> dict[str, State]:
         for states in self.nodes.values():
             if "POWERING_DOWN" in states:
                 states ^= {"POWERING_DOWN", "POWERED_DOWN"}
@@ -124,86 +129,201 @@ class Cloud:
                 states -= {"POWER_DOWN", "DRAIN", "POWERING_UP"}
                 states.add("POWERING_DOWN")
         return {
-            name: scheduler.State(states=set(states), reason=self.reasons[name], partitions=["p"])
+            name: State(states=set(states), reason=self.reasons[name], partitions=["p"])
             for name, states in self.nodes.items()
         }
 
     def run(self, *command: str) -> str:
         words = dict(word.split("=", 1) for word in command[2:])
         name, state = words["NodeName"], words["State"]
-        self.asked.append(f"{name} {state}")
+        self.updates.append(f"{name} {state}")
         self.reasons[name] = words.get("Reason", self.reasons[name])
-        if state == "UNDRAIN":
-            self.nodes[name].discard("DRAIN")
-        else:
-            self.nodes[name].add(state.removesuffix("_FORCE"))
+        self.nodes[name].add(state.removesuffix("_FORCE"))
         return ""
 
 
 class TestElasticNodes:
-    """A node that leaves takes its machine along, and takes no job on the way; a static one that becomes elastic has
-    its next machine created by Slurm."""
+    """A node that leaves takes its machine along, and takes no job on the way. For a static node that becomes elastic,
+    Slurm requests the next machine."""
 
     @pytest.fixture
-    def cloud(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Cloud:
-        found = Cloud(a="IDLE", b="IDLE+CLOUD", c="IDLE+CLOUD+POWERED_DOWN", d="ALLOCATED+CLOUD+POWERING_UP")
-        monkeypatch.setattr(scheduler, "states", found.states)
-        monkeypatch.setattr(drain, "run", found.run)
-        monkeypatch.setattr(scheduler, "run", found.run)
+    def cloud(self, monkeypatch: pytest.MonkeyPatch, files: Path) -> Cloud:
+        cloud = Cloud(a="IDLE", b="IDLE+CLOUD", c="IDLE+CLOUD+POWERED_DOWN", d="ALLOCATED+CLOUD+POWERING_UP")
+        monkeypatch.setattr(scheduler, "states", cloud.states)
+        monkeypatch.setattr(drain, "run", cloud.run)
+        monkeypatch.setattr(scheduler, "run", cloud.run)
         monkeypatch.setattr(drain, "succeeds", lambda *_: True)
-        monkeypatch.setattr(drain, "everywhere", list)
-        monkeypatch.setattr(drain, "TIMEOUT", tmp_path / "seconds")
-        for name in ("PART", "FOLDER", "LEFT", "FAILED"):
-            monkeypatch.setattr(turns, name, tmp_path / name)
+        monkeypatch.setattr(drain, "all_jobs", list)
         monkeypatch.setattr(drain.time, "sleep", lambda _: None)
-        return found
+        return cloud
 
-    def test_that_leave_are_off_and_drained_before_slurm_conf_changes(self, cloud):
+    def test_nodes_that_leave_are_off_and_drained_before_slurm_conf_changes(self, cloud):
         drain.drain_removed("".join(f"NodeName={name} CPUs=2\n" for name in "abcd"), "", seconds=60, part=0.25)
         assert cloud.nodes["a"] == {"IDLE", "DRAIN"}
         for name in "bcd":
             assert {"POWERED_DOWN", "DRAIN"} <= cloud.nodes[name]
         assert set(cloud.reasons.values()) == {scheduler.LEAVES}
-        assert [one for one in cloud.asked if "POWER" in one] == ["b POWER_DOWN", "d POWER_DOWN_FORCE"]
+        assert [update for update in cloud.updates if "POWER" in update] == ["b POWER_DOWN", "d POWER_DOWN_FORCE"]
 
-    def test_that_a_job_wakes_on_the_way_are_powered_down_again(self, cloud, monkeypatch):
-        states, woken = cloud.states, []
+    def test_a_node_that_a_job_powers_up_on_the_way_is_powered_down_again(self, cloud, monkeypatch):
+        states, powered_up = cloud.states, []
 
-        def wake() -> dict[str, scheduler.State]:
-            found = states()
-            if "POWERED_DOWN" in cloud.nodes["b"] and not woken:
-                woken.append("b")
+        def power_up() -> dict[str, State]:
+            nodes = states()
+            if "POWERED_DOWN" in cloud.nodes["b"] and not powered_up:
+                powered_up.append("b")
                 cloud.nodes["b"] = {"ALLOCATED", "CLOUD", "POWERING_UP"}
-            return found
+            return nodes
 
-        monkeypatch.setattr(scheduler, "states", wake)
+        monkeypatch.setattr(scheduler, "states", power_up)
         drain.drain_removed("NodeName=b CPUs=2\n", "", seconds=60, part=0.25)
         assert {"POWERED_DOWN", "DRAIN"} <= cloud.nodes["b"]
-        assert [one for one in cloud.asked if "POWER" in one] == ["b POWER_DOWN", "b POWER_DOWN_FORCE"]
+        assert [update for update in cloud.updates if "POWER" in update] == ["b POWER_DOWN", "b POWER_DOWN_FORCE"]
 
-    def test_that_become_static_are_off_and_drained_until_their_machine_has_joined(self, cloud):
+    def test_nodes_that_become_static_are_off_and_drained_until_their_machine_has_joined(self, cloud):
         drain.vacate(["a", "b", "c", "d", "new"])
         assert cloud.nodes["a"] == {"IDLE"}, "it is static already, after an `up` that did not reach its end"
         for name in "bcd":
             assert {"POWERED_DOWN", "DRAIN"} <= cloud.nodes[name]
-        assert {cloud.reasons[name] for name in "bcd"} == {scheduler.REMADE}
-        assert scheduler.REMADE in scheduler.OURS, "the set-up resumes them"
+        assert {cloud.reasons[name] for name in "bcd"} == {REMADE}
+        assert REMADE in scheduler.DRAIN_REASONS, "the set-up resumes them"
 
-    def test_that_were_static_are_off_and_not_drained(self, cloud):
+    def test_a_node_that_becomes_elastic_is_off_and_not_drained(self, cloud):
         drain.leave("b")
-        assert cloud.asked[-1] == "b POWER_DOWN"
+        assert cloud.updates[-1] == "b POWER_DOWN"
         assert cloud.nodes["b"] & scheduler.OFF
         assert "DRAIN" not in cloud.nodes["b"]
 
-    def test_a_static_one_waits_for_its_next_machine(self, cloud):
+    def test_a_static_node_waits_drained_and_down_for_its_next_machine(self, cloud):
         drain.leave("a")
         assert cloud.nodes["a"] >= {"DRAIN", "DOWN"}
-        assert cloud.reasons["a"] == scheduler.REMADE
+        assert cloud.reasons["a"] == REMADE
 
     def test_a_machine_that_is_not_deleted_stops_the_change(self, cloud, monkeypatch):
         monkeypatch.setattr(drain, "OFF_SECONDS", -1)
-        with pytest.raises(drain.SetupError, match=r"b: not powered down .*journalctl -u hpc-reconcile"):
+        with pytest.raises(SetupError, match=r"b: not powered down .*journalctl -u hpc-reconcile"):
             drain.leave("b")
+
+
+PARTITIONS = "pqr"
+partitions_of_nodes = st.lists(
+    st.tuples(
+        st.sampled_from(["IDLE", "MIXED", "ALLOCATED", "DOWN", "IDLE+DRAIN"]), st.sets(st.sampled_from(PARTITIONS))
+    ),
+    min_size=1,
+    max_size=12,
+)
+
+
+def node(states: str, *partitions: str, reason: str = "") -> State:
+    return State(states=set(states.split("+")), reason=reason, partitions=list(partitions))
+
+
+@given(partitions_of_nodes, st.floats(0.01, 1), st.randoms())
+def test_every_node_has_its_turn_and_no_partition_loses_more_than_its_part(rows, part, random) -> None:
+    nodes = {f"n{index}": node(states, *sorted(partitions)) for index, (states, partitions) in enumerate(rows)}
+    sizes = {partition: sum(partition in row["partitions"] for row in nodes.values()) for partition in PARTITIONS}
+    waiting = set(nodes)
+    while waiting:
+        for name in drain.next_turns(waiting, nodes, part):
+            if nodes[name]["states"] & scheduler.BROKEN:
+                waiting.discard(name)
+                continue
+            idle = {other for other in waiting if nodes[other]["states"] == {"IDLE"}}
+            if nodes[name]["states"] & drain.BUSY:
+                # No idle node could have the turn.
+                assert not {other for other in drain.next_turns(idle, nodes, part) if nodes[other]["partitions"]}
+            nodes[name] = {**nodes[name], "states": nodes[name]["states"] | {"DRAIN"}, "reason": REMADE}
+            for partition in PARTITIONS:
+                out = sum(drain.has_turn(row) and partition in row["partitions"] for row in nodes.values())
+                assert out <= max(1, int(part * sizes[partition]))
+        back = random.choice(sorted(name for name in nodes if drain.has_turn(nodes[name])) or [""])
+        if back:
+            nodes[back] = {**nodes[back], "states": {"IDLE"}, "reason": ""}
+            waiting.discard(back)
+
+
+class TestTurns:
+    @pytest.fixture
+    def nodes(self, monkeypatch: pytest.MonkeyPatch, files: Path) -> dict[str, State]:
+        """The nodes of a slurmctld, whose machines have joined."""
+        nodes = {"a": node("ALLOCATED", "p"), "b": node("IDLE", "p"), "c": node("IDLE", "p"), "d": node("IDLE", "q")}
+
+        def run(*command: str) -> str:
+            words = dict(word.split("=", 1) for word in command[2:])
+            row = nodes[words["NodeName"]]
+            row["reason"] = words.get("Reason", "")
+            row["states"] = {"IDLE"} if words["State"] == "RESUME" else {*row["states"], words["State"]}
+            return ""
+
+        monkeypatch.setattr(scheduler, "states", lambda: nodes)
+        monkeypatch.setattr(scheduler, "run", run)
+        monkeypatch.setattr(cluster_state, "REPORTS", files)
+        monkeypatch.setattr(cluster_state, "CONFIG", files / "cluster.json")
+        (files / "cluster.json").write_text('{"digest": "v2"}')
+        for name in nodes:
+            self.join(name, "old")
+        return nodes
+
+    def join(self, name: str, key: str) -> None:
+        """Report that a machine with this host key has joined."""
+        report = {"state": "configured", "digest": "v2", "host_key": f"{key} {name}"}
+        (cluster_state.REPORTS / f"{name}.json").write_text(json.dumps(report))
+
+    def take(self, name: str) -> bool:
+        """Take a node's turn, when the processes of all nodes have had time to start."""
+        return drain.take_turn(name, began=time.time() - 60)[0]
+
+    def test_a_busy_node_waits_for_idle_ones_and_is_resumed_when_its_next_machine_has_joined(self, nodes) -> None:
+        with drain.announce("a"), drain.announce("d"):
+            with drain.announce("b"):
+                assert not self.take("a")
+                assert self.take("b")
+                assert self.take("b"), "the next `up` goes on"
+            assert self.take("d"), "of another partition"
+            assert not self.take("a")
+            nodes["b"]["states"].add("DOWN")
+            assert not self.take("a"), "the old machine may still run"
+            self.join("b", "new")
+            assert self.take("a")
+        assert nodes["b"] == node("IDLE", "p")
+        assert nodes["a"]["reason"] == nodes["d"]["reason"] == REMADE
+        assert set(json.loads(drain.LEFT.read_text())) == {"a", "d"}
+        self.join("a", "new")
+        drain.resume_joined()
+        assert nodes["a"] == node("IDLE", "p")
+
+    def test_a_busy_node_whose_process_starts_first_waits_for_those_of_idle_ones(self, nodes) -> None:
+        with drain.announce("a"):
+            assert drain.take_turn("a", began=time.time()) == (False, frozenset())
+            for name in ("b", "c"):
+                nodes[name]["states"] = {"ALLOCATED"}
+            assert drain.take_turn("a", began=time.time())[0], "no node is idle"
+        with drain.announce("d"):
+            assert drain.take_turn("d", began=time.time())[0]
+
+    def test_a_process_that_was_killed_is_not_waited_for(self, nodes) -> None:
+        drain.FOLDER.mkdir()
+        (drain.FOLDER / "b").touch()
+        with drain.announce("a"):
+            assert self.take("a")
+        assert [path.name for path in drain.FOLDER.glob("[!.]*")] == []
+
+    def test_waiting_processes_end_when_the_jobs_of_a_node_before_them_did_not(self, nodes) -> None:
+        with drain.announce("a"):
+            with suppress(SetupError), drain.announce("b"):
+                assert self.take("b")
+                raise SetupError("jobs are still there")
+            later = time.time() + 60
+            os.utime(drain.FAILED, (later, later))
+            with pytest.raises(SetupError, match="a was not drained: jobs of another node"):
+                self.take("a")
+
+    def test_a_machine_whose_set_up_fails_is_named_with_the_reason(self, nodes) -> None:
+        (cluster_state.REPORTS / "b.json").write_text('{"state": "failed", "message": "no package"}')
+        text = drain.describe_wait("a", frozenset({("b", "DOWN"), ("c", "DRAIN")}))
+        assert text == "a waits for its turn: b (its set-up fails: no package), c being recreated"
+        assert drain.describe_wait("a", frozenset()) == "a waits for its turn: idle nodes go first"
 
 
 NOW = time.time()
@@ -216,27 +336,27 @@ def local(end: float) -> str:
 
 
 @pytest.fixture
-def told(monkeypatch: pytest.MonkeyPatch) -> Reserve:
-    """What is sent to scontrol where these reservations are there, but for the question."""
+def reserve(monkeypatch: pytest.MonkeyPatch) -> Reserve:
+    """Reserve ends where Slurm has these reservations; return the commands that change them."""
 
-    def ask(wanted: dict[str, float], there: str) -> list[str]:
-        sent: list[str] = []
+    def reserve_ends(ends: dict[str, float], existing: str) -> list[str]:
+        commands: list[str] = []
 
         def run(*command: str, **_: object) -> str:
             if command[1:3] == ("--oneliner", "show"):
-                return there
-            sent.append(" ".join(command))
+                return existing
+            commands.append(" ".join(command))
             return ""
 
         monkeypatch.setattr(reservations, "run", run)
-        drain.reserve_ends({"ends": wanted})
-        return sent
+        drain.reserve_ends({"ends": ends})
+        return commands
 
-    return ask
+    return reserve_ends
 
 
 def row(node: str, end: float) -> str:
-    """As scontrol of 24.11 prints it."""
+    """A reservation as scontrol of 24.11 prints it."""
     return (
         f"ReservationName=hpc-end-{node} StartTime={local(end)} EndTime={local(end + 3600)} Duration=01:00:00 "
         f"Nodes={node} NodeCnt=1 CoreCnt=208 Features=(null) PartitionName=(null) Flags=MAINT,IGNORE_JOBS,SPEC_NODES "
@@ -245,25 +365,19 @@ def row(node: str, end: float) -> str:
 
 
 OTHER = row("x", END).replace("hpc-end-x", "maintenance")
-NONE = "No reservations in the system\n"
 
 
-def test_each_node_that_ends_is_reserved_from_then_on(told: Reserve) -> None:
-    (command,) = told({"a3-0": END, "a3-1": 0, "a3-2": NOW - 60}, NONE)
+def test_each_node_whose_machine_ends_is_reserved_from_then_on(reserve: Reserve) -> None:
+    (command,) = reserve({"a3-0": END, "a3-1": 0, "a3-2": NOW - 60}, "No reservations in the system\n")
     assert command == (
         f"scontrol create reservation ReservationName=hpc-end-a3-0 StartTime={local(END)} Duration=60 Users=root "
         "Nodes=a3-0 Flags=MAINT,IGNORE_JOBS"
     )
+    assert reserve({"a3-0": END}, row("a3-0", END) + OTHER) == [], "a second time"
 
 
-def test_a_second_time_changes_nothing(told: Reserve) -> None:
-    assert told({"a3-0": END}, row("a3-0", END) + OTHER) == []
-
-
-def test_another_end_replaces_it_and_one_that_is_gone_takes_it_along(
-    told: Reserve,
-) -> None:
-    sent = told({"a3-0": END + 60}, row("a3-0", END) + row("a3-1", END) + OTHER)
-    assert [command.split(" ")[1] for command in sent] == ["delete", "delete", "create"]
-    assert sent[:2] == [f"scontrol delete ReservationName=hpc-end-{node}" for node in ("a3-0", "a3-1")]
-    assert told({}, row("a3-0", END) + OTHER) == ["scontrol delete ReservationName=hpc-end-a3-0"]
+def test_a_reservation_is_replaced_for_another_end_and_deleted_without_one(reserve: Reserve) -> None:
+    commands = reserve({"a3-0": END + 60}, row("a3-0", END) + row("a3-1", END) + OTHER)
+    assert [command.split(" ")[1] for command in commands] == ["delete", "delete", "create"]
+    assert commands[:2] == [f"scontrol delete ReservationName=hpc-end-{node}" for node in ("a3-0", "a3-1")]
+    assert reserve({}, row("a3-0", END) + OTHER) == ["scontrol delete ReservationName=hpc-end-a3-0"]

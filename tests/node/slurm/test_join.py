@@ -50,7 +50,7 @@ class TestMissing:
             *(
                 (f"{state} Reason={reason} [root@2026]", CONFIGURED, f"down: {reason}")
                 for state in ("IDLE+DRAIN", "DOWN+DRAIN")
-                for reason in scheduler.OURS  # it is resumed as soon as it answers
+                for reason in scheduler.DRAIN_REASONS  # it is resumed as soon as it answers
             ),
             (
                 f"DOWN*+DRAIN Reason={scheduler.LEAVES} [root@2026]",

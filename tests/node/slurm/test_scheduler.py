@@ -55,7 +55,7 @@ def test_a_slurmctld_that_restarts_is_asked_again(monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setattr(scheduler, "run", squeue)
     monkeypatch.setattr(scheduler.time, "sleep", lambda _: None)
-    assert [job.number for job in scheduler.everywhere()] == ["7"]
+    assert [job.number for job in scheduler.all_jobs()] == ["7"]
 
 
 def test_a_requeued_job_begins_when_nothing_of_it_is_left_and_no_other_is_changed(monkeypatch: pytest.MonkeyPatch):
@@ -82,4 +82,4 @@ def test_one_that_does_not_come_back_is_an_error(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(scheduler, "run", squeue)
     monkeypatch.setattr(scheduler, "RESTART_SECONDS", seconds)
     with pytest.raises(SetupError, match=text):
-        scheduler.everywhere()
+        scheduler.all_jobs()
