@@ -3,9 +3,10 @@
 import secrets
 import shlex
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from enum import Enum
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,10 +19,9 @@ from cli.access.remote import follow
 from cli.access.ssh import shell_line
 from cli.cluster.jobs import Jobs, JobState
 from cli.cluster.scheduler import Scheduler
-from cli.commands.jobs.job_cluster import JobCluster, connected
-from cli.commands.jobs.nccl_build import is_built, read_log
+from cli.commands.jobs.job_cluster import JobCluster, read_cluster
+from cli.commands.jobs.nccl import is_built, read_log
 from cli.errors import CliError
-from cluster.config.cluster import ClusterConfig
 from cluster.jobs.nccl import LOGS, RUN_MINUTES, NcclRun, run_script, way
 from cluster.jobs.partition_facts import PartitionFacts, partition_facts
 from cluster.jobs.quickcheck import (
@@ -33,7 +33,6 @@ from cluster.jobs.quickcheck import (
     CheckReport,
     CheckResult,
     Event,
-    NotChecked,
     Options,
     parse_events,
     parse_rooms,
@@ -51,23 +50,23 @@ from scripts.node.slurm.hostlist import compress, expand
 
 _ORDER = ("hello", "home", "shared", "memory", "gpus", "confined", "container", "nccl", "accounting")
 """Order of the table's columns."""
-_LINES = 20
+_OUTPUT_LINES = 20
 """Last lines of a failing node's output that are printed."""
 _PIPE_SECONDS = 5.0
-"""Between two lines of progress in a pipe."""
+"""Shortest time between two lines of progress in a pipe."""
 
 
 class Progress:
-    """Shows on standard error what is done now: on a terminal one line, in a pipe a line for each change that lasts."""
+    """Prints the current step on standard error: on a terminal one line that changes, in a pipe a line now and then."""
 
     def __init__(self, *, quiet: bool = False) -> None:
-        """`quiet`: show nothing but on a terminal."""
+        """`quiet`: print only on a terminal."""
         self._quiet, self._began, self._last = quiet, time.monotonic(), 0.0
         self._status: Status | None = None
 
     @property
     def elapsed(self) -> float:
-        """Seconds since it was made."""
+        """Seconds since the object was created."""
         return time.monotonic() - self._began
 
     def show(self, text: str) -> None:
@@ -90,14 +89,14 @@ class Progress:
 
 
 def print_report(report: CheckReport, *, stack: str, user: str, seconds: float) -> None:
-    of_nodes = [result for result in report.results if result.node]
-    checks = sorted({node_result.check for node_result in of_nodes}, key=_ORDER.index)
-    rows: dict[str, dict[str, CheckResult]] = {}
-    for node_result in of_nodes:
-        rows.setdefault(node_result.node, {})[node_result.check] = node_result
-    if rows:
+    checks = sorted({result.check for result in report.results if result.node}, key=_ORDER.index)
+    by_node: dict[str, dict[str, CheckResult]] = {}
+    for result in report.results:
+        if result.node:
+            by_node.setdefault(result.node, {})[result.check] = result
+    if by_node:
         table = [("NODE", "PARTITION", *(check.upper() for check in checks))]
-        for node, found in rows.items():
+        for node, found in by_node.items():
             partition = next(iter(found.values())).partition
             table.append((node, partition, *(_word(found.get(check)) for check in checks)))
         console.table(table)
@@ -106,8 +105,19 @@ def print_report(report: CheckReport, *, stack: str, user: str, seconds: float) 
             where = f" (partition {result.partition})" if result.partition else ""
             console.line(f"{result.check}{where}: {_word(result)}{f', {result.text}' if result.text else ''}")
     _print_failures([result for result in report.results if result.status == FAIL], stack)
-    _print_skipped([node_result for node_result in of_nodes if node_result.status == SKIP])
-    _print_not_checked(report.not_checked, stack)
+    skipped: dict[tuple[str, str], list[str]] = {}
+    for result in report.results:
+        if result.node and result.status == SKIP:
+            skipped.setdefault((result.check, result.text), []).append(result.node)
+    if skipped:
+        console.line()
+    for (check, text), nodes in skipped.items():
+        console.line(f"skipped: {check} on {compress(nodes)}: {text}")
+    if report.not_checked:
+        console.line()
+    for row in report.not_checked:
+        todo = f" To do: {row.todo.replace('STACK', stack)}." if row.todo else ""
+        console.line(f"not checked: {row.node} ({row.partition}): {row.why}.{todo}")
     console.line()
     counts = {word: sum(result.status == word for result in report.results) for word in (PASS, FAIL, SKIP)}
     text = f"{counts[PASS]} passed, {counts[FAIL]} failed, {counts[SKIP]} skipped"
@@ -121,54 +131,26 @@ def _word(result: CheckResult | None) -> str:
 
 
 def _print_failures(results: list[CheckResult], stack: str) -> None:
-    """Print failures; of those that are the same, with the output of the first node."""
-    alike: dict[tuple[str, str, str], list[CheckResult]] = {}
+    """Print failures. Nodes with the same failure are printed together, with the output of the first."""
+    groups: dict[tuple[str, str, str], list[CheckResult]] = {}
     for result in results:
-        alike.setdefault((result.check, result.text, "" if result.node else result.partition), []).append(result)
-    for (check, text, partition), found in alike.items():
-        first, nodes = found[0], [result.node for result in found if result.node]
+        groups.setdefault((result.check, result.text, "" if result.node else result.partition), []).append(result)
+    for (check, text, partition), group in groups.items():
+        first, nodes = group[0], [result.node for result in group if result.node]
         console.line()
         console.line(f"{compress(nodes) or partition or 'cluster'}: {check} failed: {text}", style="bold")
         lines = first.output.splitlines()
         if lines and len(nodes) > 1:
             console.line(f"  output of {first.node} (--json has those of all nodes):")
-        for line in lines[-_LINES:]:
+        for line in lines[-_OUTPUT_LINES:]:
             console.line(f"  | {line}")
-        if len(lines) > _LINES:
-            console.line(f"  (the last {_LINES} of {len(lines)} lines)")
+        if len(lines) > _OUTPUT_LINES:
+            console.line(f"  (the last {_OUTPUT_LINES} of {len(lines)} lines)")
         if first.todo:
             console.line(f"  to do: {first.todo.replace('STACK', stack)}")
 
 
-def _print_skipped(results: list[CheckResult]) -> None:
-    reasons: dict[tuple[str, str], list[str]] = {}
-    for result in results:
-        reasons.setdefault((result.check, result.text), []).append(result.node)
-    if reasons:
-        console.line()
-    for (check, text), nodes in reasons.items():
-        console.line(f"skipped: {check} on {compress(nodes)}: {text}")
-
-
-def _print_not_checked(missing: tuple[NotChecked, ...], stack: str) -> None:
-    if missing:
-        console.line()
-    for row in missing:
-        todo = f" To do: {row.todo.replace('STACK', stack)}." if row.todo else ""
-        console.line(f"not checked: {row.node} ({row.partition}): {row.why}.{todo}")
-
-
-def report_document(report: CheckReport, *, user: str, seconds: float) -> dict[str, Any]:
-    return {
-        "passed": report.passed,
-        "user": user,
-        "seconds": round(seconds, 2),
-        "results": [asdict(result) for result in report.results],
-        "not_checked": [asdict(row) for row in report.not_checked],
-    }
-
-
-IMAGE = "redhat/ubi9-minimal"
+_IMAGE = "redhat/ubi9-minimal"
 """The image that pyxis and enroot start without --image: the small one of Soperator's own quickcheck
 (nebius-solutions-library, soperator/test/quickcheck/containers.sh)."""
 
@@ -227,15 +209,19 @@ def jobs(
     job of anybody is disturbed. Ctrl-C cancels all that was submitted. Exit code 0: something passed, nothing failed
     and no node is out of service; a check that is skipped has not passed, and its reason is printed.
     """
-    on = connected(stack, user, Capability.NODES)
-    config, who, scheduler = on.config, on.jobs.user, Scheduler(on.jobs.cluster, stack)
+    cluster = read_cluster(stack, user, Capability.NODES)
+    config, user_jobs, scheduler = cluster.config, cluster.jobs, Scheduler(cluster.jobs.cluster, stack)
+    user = user_jobs.user
     with Progress(quiet=json) as progress:
         progress.show("reading the nodes' states")
-        facts = _facts(config, partition or [])
+        if unknown := [name for name in partition or () if name not in config.partitions]:
+            names = ", ".join(config.partitions)
+            raise CliError(f"--partition {', '.join(unknown)}: cluster {config.name} has the partitions {names}.")
+        facts = tuple(row for row in partition_facts(config) if not partition or row.name in partition)
         only = frozenset(node.name for node in scheduler.pick(expand(nodes))) if nodes else None
         rooms = parse_rooms(scheduler.ask(NODES))
         suites = frozenset({"hello", "container"} if suite in (Suite.CONTAINER, Suite.ALL) else {"hello"})
-        pyxis = "container" in suites and "--container-image" in on.jobs.run("srun --help 2>&1 || true")
+        pyxis = "container" in suites and "--container-image" in user_jobs.run("srun --help 2>&1 || true")
         chosen = Options(
             run=secrets.token_hex(4),
             suites=suites,
@@ -243,59 +229,55 @@ def jobs(
             exclusive=exclusive,
             seconds=seconds,
             pyxis=pyxis,
-            image=_image(image) or (IMAGE if pyxis else ""),
-            mail=who != "root",
-            shared_home=who != "root",
+            image=_image(image) or (_IMAGE if pyxis else ""),
+            mail=user != "root",
+            shared_home=user != "root",
             most_nodes={name: row.max_nodes for name, row in config.partitions.items() if row.max_nodes},
             # The prolog of A3 Mega nodes pulls containers for the first job on several nodes.
             prolog_seconds=dict.fromkeys(
                 config.slurm.rxdm.partitions if config.slurm.rxdm else (), config.slurm.timers.prolog_epilog
             ),
-            rehearsed=on.is_rehearsal,
+            rehearsed=cluster.is_rehearsal,
         )
         planned = plan(facts, scheduler.nodes(), rooms, chosen, only=only)
         events: list[Event] = []
         mail = None
         if planned.expected:
             progress.show("copying the checks to the cluster")
-            put_programs(on.jobs)
-            events = run_plan(on.jobs, planned, _watch(planned, progress))
+            programs = sorted(_PROGRAMS.glob("*.py"))
+            user_jobs.put({f"{_FOLDER}/{path.name}": path.read_text(encoding="utf-8") for path in programs})
+            events = run_plan(user_jobs, planned, _event_printer(planned, progress))
             first = [next(iter(planned.expected))]
             ended = [event for event in events if event["event"] == "end" and event["key"] == NODE]
             if chosen.mail and any(event["nodes"] == first and event["code"] == 0 for event in ended):
                 progress.show("waiting for mail")
-                mail = mail_result(scheduler, who, chosen.run)
-        test = NcclCheck(cluster=on, facts=facts, planned=planned, binaries=binaries)
-        measured = test.of_suite(suite, progress.show)
-        lost = any(event["event"] == "end" and event["code"] for event in events)
+                mail = mail_result(scheduler, user, chosen.run)
+        nccl = NcclCheck(cluster=cluster, facts=facts, planned=planned, binaries=binaries)
+        measured = nccl.of_suite(suite, progress.show)
+        failed = any(event["event"] == "end" and event["code"] for event in events)
         report = results(
-            planned, events, more=(*measured, *([mail] if mail else [])), now=scheduler.nodes() if lost else None
+            planned, events, more=(*measured, *([mail] if mail else [])), now=scheduler.nodes() if failed else None
         )
         elapsed = progress.elapsed
     if json:
-        console.json(report_document(report, user=who, seconds=elapsed))
+        document = {"passed": report.passed, "user": user, "seconds": round(elapsed, 2)}
+        rows = {"results": [asdict(result) for result in report.results]}
+        console.json({**document, **rows, "not_checked": [asdict(row) for row in report.not_checked]})
     else:
-        print_report(report, stack=stack, user=who, seconds=elapsed)
+        print_report(report, stack=stack, user=user, seconds=elapsed)
     if not report.passed:
         raise Exit(1)
 
 
-def _image(given: str) -> str:
-    """An image as enroot and pyxis name it, with # behind the registry; a path as it is."""
-    first, slash, rest = given.partition("/")
+def _image(image: str) -> str:
+    """Return an image as enroot and pyxis name it, with # after the registry; a path stays as it is."""
+    first, slash, rest = image.partition("/")
     registry = "." in first or ":" in first or first == "localhost"
-    return f"{first}#{rest}" if slash and registry and not given.startswith("/") and "#" not in given else given
+    return f"{first}#{rest}" if slash and registry and not image.startswith("/") and "#" not in image else image
 
 
-def _facts(config: ClusterConfig, partitions: Sequence[str]) -> tuple[PartitionFacts, ...]:
-    if unknown := [name for name in partitions if name not in config.partitions]:
-        there = ", ".join(config.partitions)
-        raise CliError(f"--partition {', '.join(unknown)}: cluster {config.name} has the partitions {there}.")
-    return tuple(row for row in partition_facts(config) if not partitions or row.name in partitions)
-
-
-def _watch(planned: CheckPlan, progress: Progress) -> Callable[[Mapping[str, Any]], None]:
-    """Shows what the events of the checks mean for the nodes that are waited for."""
+def _event_printer(planned: CheckPlan, progress: Progress) -> Callable[[Mapping[str, Any]], None]:
+    """Return a function that prints the progress which an event of the checks means."""
     pending = list(planned.expected)
 
     def on_event(event: Mapping[str, Any]) -> None:
@@ -305,10 +287,10 @@ def _watch(planned: CheckPlan, progress: Progress) -> Callable[[Mapping[str, Any
             progress.show("waiting for accounting, which records in rounds of five seconds")
         elif event["event"] == "end" and event["key"] == NODE:
             pending[:] = [node for node in pending if node not in event["nodes"]]
-            missing = f", waiting for {', '.join(pending[:4])}" if pending else ", all nodes together"
+            waiting = f", waiting for {', '.join(pending[:4])}" if pending else ", all nodes together"
             more = " ..." if len(pending) > 4 else ""
             count = len(planned.expected)
-            progress.show(f"{count - len(pending)} of {count} nodes answered{missing}{more}")
+            progress.show(f"{count - len(pending)} of {count} nodes answered{waiting}{more}")
 
     return on_event
 
@@ -320,23 +302,23 @@ class NcclCheck:
     cluster: JobCluster
     facts: tuple[PartitionFacts, ...]
     planned: CheckPlan
-    binaries: str = ""
-    """Folder with programs of nccl-tests on the cluster, as for `nccl run`."""
+    binaries: str
+    """Folder with programs of nccl-tests on the cluster, as for `nccl run`; may be empty."""
 
     def of_suite(self, suite: Suite, show: Callable[[str], None]) -> list[CheckResult]:
-        """The results that a suite asks for: the test needs whole nodes."""
-        having = [row for row in self.facts if row.gpu]
-        if suite not in (Suite.NCCL, Suite.ALL) or not having or not self.planned.expected:
+        """Return the results that a suite includes. The test takes whole nodes, so it may be left out of `all`."""
+        with_gpus = [row for row in self.facts if row.gpu]
+        if suite not in (Suite.NCCL, Suite.ALL) or not with_gpus or not self.planned.expected:
             return []
         if suite is Suite.ALL and not self.planned.options.exclusive and not self.cluster.is_rehearsal:
             why = "it takes whole nodes for minutes: ask for it with --suite nccl, or with --exclusive"
-            return [CheckResult(check="nccl", status=SKIP, partition=row.name, text=why) for row in having]
+            return [CheckResult(check="nccl", status=SKIP, partition=row.name, text=why) for row in with_gpus]
         if not self.cluster.is_rehearsal or self.binaries:
             self.cluster.prepare(LOGS)
         return self.results(show)
 
     def results(self, show: Callable[[str], None]) -> list[CheckResult]:
-        """Run the tests, and compare each with its reference. Ctrl-C cancels them; `show` gets what is waited for.
+        """Run the tests, and compare each with its reference. Ctrl-C cancels them. `show` prints progress.
 
         Raises:
             CliError: sbatch refused a job, or the login machine does not answer.
@@ -346,43 +328,43 @@ class NcclCheck:
         try:
             for row in self.facts:
                 if row.gpu:
-                    skipped, wanted = self._wanted(row)
+                    skipped, runs = self._runs(row)
                     found += skipped
-                    before: list[str] = []
-                    for nodes in wanted:
-                        before.append(self._submit(row, nodes, before))
-                        submitted[before[-1]] = (row, nodes)
+                    earlier: list[str] = []
+                    for nodes in runs:
+                        earlier.append(self._submit(row, nodes, earlier))
+                        submitted[earlier[-1]] = (row, nodes)
             states = self._wait(submitted, show) if submitted else {}
         except BaseException:
             self.cluster.jobs.cancel(submitted)
             raise
-        return [*found, *(self._result(*ran, job, states.get(job)) for job, ran in submitted.items())]
+        return [*found, *(self._result(row, nodes, job, states.get(job)) for job, (row, nodes) in submitted.items())]
 
-    def _wanted(self, row: PartitionFacts) -> tuple[list[CheckResult], list[tuple[str, ...]]]:
-        """The skipped checks of a partition, and the nodes of each job: each node alone, then all of them."""
+    def _runs(self, row: PartitionFacts) -> tuple[list[CheckResult], list[tuple[str, ...]]]:
+        """Return the skipped checks of a partition, and the nodes of each job: each node alone, then all of them."""
 
         def skip(text: str, node: str = "") -> CheckResult:
             return CheckResult(check="nccl", status=SKIP, node=node, partition=row.name, text=text)
 
-        mine = [
+        expected = [
             node for node in self.planned.expected.values() if node.partition == row.name and node.node in row.nodes
         ]
-        if not mine:
+        if not expected:
             return [], []
         if self.cluster.is_rehearsal and not self.binaries:
             return [skip("GPUs of a rehearsal are device files, which compute nothing")], []
         if way(self.cluster.config, self.binaries) != "installed" and not is_built(self.cluster, row):
             user, stack = self.cluster.jobs.user, self.cluster.jobs.stack
             return [skip(f"{user} has no NCCL test yet: ./hpc nccl build {stack} --as {user}")], []
-        busy = [skip(why, node.node) for node in mine if (why := node.all_gpus or node.shared)]
-        free = [node.node for node in mine if not (node.all_gpus or node.shared)]
-        wanted: list[tuple[str, ...]] = [(node,) for node in free]
+        busy = [skip(why, node.node) for node in expected if (why := node.all_gpus or node.shared)]
+        free = [node.node for node in expected if not (node.all_gpus or node.shared)]
+        runs: list[tuple[str, ...]] = [(node,) for node in free]
         most = self.planned.options.most_nodes.get(row.name, len(free))
         if len(free[:most]) > 1:
-            wanted.append(tuple(free[:most]))
-        return busy, wanted
+            runs.append(tuple(free[:most]))
+        return busy, runs
 
-    def _submit(self, row: PartitionFacts, nodes: tuple[str, ...], before: list[str]) -> str:
+    def _submit(self, row: PartitionFacts, nodes: tuple[str, ...], earlier: list[str]) -> str:
         run = NcclRun(
             partition=row,
             nodes=len(nodes),
@@ -391,9 +373,9 @@ class NcclCheck:
             binaries=self.binaries,
         )
         options = {"job-name": f"hpc-check-{self.planned.options.run}"}
-        if len(nodes) > 1 and before:
-            # They would wait for these nodes anyway, and hold others back meanwhile.
-            options["dependency"] = f"afterany:{':'.join(before)}"
+        if len(nodes) > 1 and earlier:
+            # The job would wait for these nodes anyway, and would delay jobs of others meanwhile.
+            options["dependency"] = f"afterany:{':'.join(earlier)}"
         return self.cluster.jobs.submit(run_script(self.cluster.config, run).text(), options=options)
 
     def _wait(
@@ -411,15 +393,16 @@ class NcclCheck:
     def _result(self, row: PartitionFacts, nodes: tuple[str, ...], job: str, state: JobState | None) -> CheckResult:
         text = read_log(self.cluster.jobs, job)
         node, name = (nodes[0], "nccl") if len(nodes) == 1 else ("", f"nccl over {len(nodes)} nodes")
-        status, found = _compared(text, job, state)
+        status, summary = _outcome(text, job, state)
         todo = f"./hpc nccl report {job} --stack {self.cluster.jobs.stack}" if status == FAIL else ""
         output = "\n".join(text.splitlines()[-40:]) if status == FAIL else ""
         return CheckResult(
-            check=name, status=status, node=node, partition=row.name, text=found, output=output, todo=todo
+            check=name, status=status, node=node, partition=row.name, text=summary, output=output, todo=todo
         )
 
 
-def _compared(text: str, job: str, state: JobState | None) -> tuple[str, str]:
+def _outcome(text: str, job: str, state: JobState | None) -> tuple[str, str]:
+    """Return the status of a run by its log, with a summary."""
     if state is None or not state.ended:
         return FAIL, f"job {job} did not end in time"
     if not state.completed:
@@ -438,12 +421,12 @@ def _compared(text: str, job: str, state: JobState | None) -> tuple[str, str]:
 
 
 _PROGRAMS = Path(__file__).parents[3] / "scripts" / "jobs" / "quickcheck"
-PLACE = f"{FOLDER}/checks"
+_FOLDER = f"{FOLDER}/checks"
 _MAIL_SECONDS = 20
-"""Time for mail to be delivered on the controller: slurmctld starts the mailer when the job has ended."""
+"""Time limit for mail to be delivered on the controller: slurmctld starts the mailer when the job has ended."""
 
 
-# The mailbox is the user's own file, so it is read as the user. $1: user, $2: what its subject has.
+# The mailbox is the user's own file, so it is read as the user. $1: the user, $2: a part of the subject.
 _MAIL = """\
 mailer=$(scontrol show config | sed -n 's/^MailProg *= *//p')
 [ -n "$mailer" ] && [ -x "$mailer" ] && [ -d /var/mail ] || { echo none; exit; }
@@ -453,37 +436,26 @@ if runuser -u "$1" -- grep -qs -- "$2" "/var/mail/$1"; then echo came; else echo
 """
 
 
-def put_programs(jobs: Jobs) -> None:
-    """Write the programs of the checks to the cluster's shared folder."""
-    jobs.put({f"{PLACE}/{path.name}": path.read_text(encoding="utf-8") for path in sorted(_PROGRAMS.glob("*.py"))})
-
-
 def run_plan(jobs: Jobs, plan: CheckPlan, on_event: Callable[[Event], None]) -> list[Event]:
-    """Run the plan; all events, each of which `on_event` gets as it comes. Whatever ends this, Ctrl-C among it, cancels
-    every job of it.
-
-    Raises:
-        CliError: the driver did not come to its end.
-    """
+    """Run the plan, and return all events; `on_event` is called with each as it arrives. An error or Ctrl-C cancels
+    every job of the plan. Raises CliError: the driver on the login machine did not complete."""
     events: list[Event] = []
     errors: list[str] = []
 
     def show(lines: Mapping[str, list[str]]) -> None:
-        for event in parse_events(line for some in lines.values() for line in some):
+        for event in parse_events(chain.from_iterable(lines.values())):
             events.append(event)
             on_event(event)
 
-    target, words = jobs.cluster.target(None), ["python3", f"{PLACE}/driver.py", plan.spec()]
+    target, words = jobs.cluster.target(None), ["python3", f"{_FOLDER}/driver.py", plan.spec()]
     line = shell_line(jobs.user, words, terminal=False)
     done = False
+
+    def note(lines: Mapping[str, list[str]]) -> None:
+        errors.extend(chain.from_iterable(lines.values()))
+
     try:
-        follow(
-            [target],
-            jobs.cluster.admin_key,
-            lambda _: line,
-            show=show,
-            note=lambda lines: errors.extend(line for some in lines.values() for line in some),
-        )
+        follow([target], jobs.cluster.admin_key, lambda _: line, show=show, note=note)
         done = any(event["event"] in ("done", "failed") for event in events)
     finally:
         if not done:
@@ -495,15 +467,15 @@ def run_plan(jobs: Jobs, plan: CheckPlan, on_event: Callable[[Event], None]) -> 
 
 
 def mail_result(scheduler: Scheduler, user: str, run: str) -> CheckResult:
-    """Return whether mail about the end of a job of this run is in the user's mailbox on the controller."""
+    """Check that mail about the end of a job of this run is in the user's mailbox on the controller."""
     line = shlex.join(["bash", "-c", _MAIL, "mail", user, f"Name=hpc-check-{run} "])
-    end = time.monotonic() + _MAIL_SECONDS
-    while (found := scheduler.ask(line).strip()) == "missing" and time.monotonic() < end:
+    deadline = time.monotonic() + _MAIL_SECONDS
+    while (state := scheduler.ask(line).strip()) == "missing" and time.monotonic() < deadline:
         time.sleep(0.5)
     status, text = {
         "came": (PASS, f"in /var/mail/{user}"),
         "none": (SKIP, "the controller has no mailer that delivers on the cluster"),
         "sent": (SKIP, f"{user} has mail sent on by ~/.forward"),
-    }.get(found, (FAIL, f"not in /var/mail/{user} on the controller after {_MAIL_SECONDS} s"))
+    }.get(state, (FAIL, f"not in /var/mail/{user} on the controller after {_MAIL_SECONDS} s"))
     todo = "./hpc ssh STACK controller -- mailq; ./hpc logs STACK slurmctld" if status == FAIL else ""
     return CheckResult(check="mail", status=status, text=text, todo=todo)

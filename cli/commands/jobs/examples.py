@@ -2,7 +2,7 @@
 
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Annotated
 
@@ -25,7 +25,7 @@ _RECORD = f"{EXAMPLES}/{RECORD}"
 
 @dataclass(frozen=True)
 class Written:
-    """The files that a run changed: names, or paths of those beside the folder."""
+    """The files that a run changed: names in the folder EXAMPLES, or paths of other files."""
 
     new: list[str] = field(default_factory=list)
     changed: list[str] = field(default_factory=list)
@@ -33,54 +33,47 @@ class Written:
     kept: list[str] = field(default_factory=list)
     """Files of an earlier version that somebody changed since."""
 
-    def counts(self) -> list[tuple[str, list[str]]]:
-        return [("new", self.new), ("changed", self.changed), ("removed", self.removed)]
-
-    def document(self) -> dict[str, list[str]]:
-        """Return the same as data for JSON."""
-        return {**dict(self.counts()), "kept": self.kept}
-
 
 def write(jobs: Jobs, files: Mapping[str, str]) -> Written:
-    """Have these files on the cluster, by absolute path, and none that an earlier version wrote into EXAMPLES.
+    """Write these files, by absolute path, to the cluster, and remove files that an earlier version wrote into
+    EXAMPLES.
 
-    The record has, at every moment, at least the files of ours that are there: a run that is stopped leaves none
-    behind that the next one does not know.
+    A record lists the files in EXAMPLES that were written. It is written before them, so that a run that was stopped
+    leaves no file behind that the next run does not find in the record.
 
     Raises:
         CliError: the login machine does not answer, or the folder is not root's alone.
     """
-    ours = {path.removeprefix(f"{EXAMPLES}/"): text for path, text in files.items() if path.startswith(f"{EXAMPLES}/")}
-    there = parse_record(jobs.run(f"cat {_RECORD} 2>/dev/null || true"))
-    wanted = record(ours)
-    old = {name: found for name, found in there.items() if name not in ours}
-    if old or there.keys() != ours.keys():
-        jobs.put({_RECORD: "".join(sorted([*wanted.splitlines(keepends=True), *_lines(old)]))})
-    put = [path.removeprefix(f"{EXAMPLES}/") for path in jobs.put(files)]
-    removed, kept = _remove(jobs, old)
-    jobs.put({_RECORD: wanted})
+    examples = {
+        path.removeprefix(f"{EXAMPLES}/"): text for path, text in files.items() if path.startswith(f"{EXAMPLES}/")
+    }
+    recorded = parse_record(jobs.run(f"cat {_RECORD} 2>/dev/null || true"))
+    new_record = record(examples)
+    old = {name: digest for name, digest in recorded.items() if name not in examples}
+    if old or recorded.keys() != examples.keys():
+        old_lines = [f"{digest}  {name}\n" for name, digest in old.items()]
+        jobs.put({_RECORD: "".join(sorted([*new_record.splitlines(keepends=True), *old_lines]))})
+    changed = [path.removeprefix(f"{EXAMPLES}/") for path in jobs.put(files)]
+    removed, kept = _remove_unchanged(jobs, old)
+    jobs.put({_RECORD: new_record})
     return Written(
-        new=[name for name in put if name in ours and name not in there],
-        changed=[name for name in put if name not in ours or name in there],
+        new=[name for name in changed if name in examples and name not in recorded],
+        changed=[name for name in changed if name not in examples or name in recorded],
         removed=removed,
         kept=kept,
     )
 
 
-def _remove(jobs: Jobs, old: Mapping[str, str]) -> tuple[list[str], list[str]]:
-    """Remove files that are as they were written; also those that somebody changed since, which stay."""
-    if not old:
+def _remove_unchanged(jobs: Jobs, files: Mapping[str, str]) -> tuple[list[str], list[str]]:
+    """Remove files, given with their digests, that nobody has changed. Returns the removed and the changed ones."""
+    if not files:
         return [], []
-    names = shlex.join(sorted(old))
-    sums = parse_record(jobs.run(f"cd {EXAMPLES} && sha256sum -- {names} 2>/dev/null || true"))
-    same = sorted(name for name, found in sums.items() if old.get(name) == found)
-    if same:
-        jobs.run(f"cd {EXAMPLES} && rm -f -- {shlex.join(same)}")
-    return same, sorted(set(sums) - set(same))
-
-
-def _lines(found: Mapping[str, str]) -> list[str]:
-    return [f"{digest}  {name}\n" for name, digest in found.items()]
+    names = shlex.join(sorted(files))
+    digests = parse_record(jobs.run(f"cd {EXAMPLES} && sha256sum -- {names} 2>/dev/null || true"))
+    unchanged = sorted(name for name, digest in digests.items() if files.get(name) == digest)
+    if unchanged:
+        jobs.run(f"cd {EXAMPLES} && rm -f -- {shlex.join(unchanged)}")
+    return unchanged, sorted(set(digests) - set(unchanged))
 
 
 def examples(
@@ -106,28 +99,28 @@ def examples(
     if list_ + dry_run + (copy_to is not None) > 1:
         raise CliError("--list, --dry-run and --copy-to do different things: give one of them.")
     config, cluster = _cluster(stack, config_file, needed=not (list_ or dry_run or copy_to))
-    found = examples_of(config)
+    chosen = examples_of(config)
     if list_:
-        return _list(found, json=json)
-    files = on_cluster(config, found)
+        return _print_list(chosen, json=json)
+    files = on_cluster(config, chosen)
     if dry_run and json:
-        return console.json({"files": list(files), "left_out": found.left_out})
+        return console.json({"files": list(files), "left_out": chosen.left_out})
     if dry_run:
         console.lines(files)
-        return _left_out(found)
+        return _print_left_out(chosen)
     if copy_to is not None:
-        return _copy(copy_to, {"env.sh": files[ENV], **example_files(config, found)}, found, json=json)
+        return _copy(copy_to, {"env.sh": files[ENV], **example_files(config, chosen)}, chosen, json=json)
     if cluster is None:
         raise CliError(f"stack {stack} is not up. Bring it up with: ./hpc up {stack}")
     written = write(Jobs(cluster, stack, "root"), files)
     if json:
-        return console.json({**written.document(), "files": list(files), "left_out": found.left_out})
-    return _say(stack, cluster, written, files, found)
+        return console.json({**asdict(written), "files": list(files), "left_out": chosen.left_out})
+    return _print_written(stack, cluster, written, files, chosen)
 
 
 def _cluster(stack: str, config_file: Path | None, *, needed: bool) -> tuple[ClusterConfig, Cluster | None]:
-    """The configuration of the cluster that is up, and how it is reached; where it is not needed, a stack that is not
-    up is described by its file."""
+    """Return the configuration of the cluster that is up, and its connection. Unless the cluster is `needed`, a stack
+    that is not up has the configuration of its file."""
     if config_file is None:
         try:
             values = outputs.read(stack, show_secrets=True)
@@ -143,18 +136,18 @@ def _cluster(stack: str, config_file: Path | None, *, needed: bool) -> tuple[Clu
     return stack_config.parse(project.require_file(stack, config_file)), None
 
 
-def _list(found: Examples, *, json: bool) -> None:
+def _print_list(chosen: Examples, *, json: bool) -> None:
     if json:
-        rows = [{"name": row.name, "title": row.title, "options": dict(row.options)} for row in found.scripts]
-        console.json({"examples": rows, "left_out": found.left_out})
+        rows = [{"name": row.name, "title": row.title, "options": dict(row.options)} for row in chosen.scripts]
+        console.json({"examples": rows, "left_out": chosen.left_out})
         return
-    rows = [(script.name, needs(script), script.title) for script in found.scripts]
+    rows = [(script.name, needs(script), script.title) for script in chosen.scripts]
     console.table([("EXAMPLE", "NEEDS", "WHAT IT DOES"), *rows])
-    _left_out(found)
+    _print_left_out(chosen)
 
 
-def _copy(folder: Path, files: dict[str, str], found: Examples, *, json: bool) -> None:
-    """Write what differs into a folder."""
+def _copy(folder: Path, files: dict[str, str], chosen: Examples, *, json: bool) -> None:
+    """Write the files that differ into a folder of this machine."""
     changed: list[str] = []
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -168,32 +161,33 @@ def _copy(folder: Path, files: dict[str, str], found: Examples, *, json: bool) -
     except OSError as error:
         raise CliError(f"can't write to {error.filename or folder}: {error.strerror or error}.") from None
     if json:
-        return console.json({"folder": str(folder), "changed": changed, "left_out": found.left_out})
+        return console.json({"folder": str(folder), "changed": changed, "left_out": chosen.left_out})
     console.line(f"{len(files)} files in {folder}, {len(changed)} of them new or changed.")
     console.line(f"The scripts expect {ENV} on the cluster, and programs in {EXAMPLES}.")
-    return _left_out(found)
+    return _print_left_out(chosen)
 
 
-def _say(stack: str, cluster: Cluster, written: Written, files: dict[str, str], found: Examples) -> None:
-    changes = [(sum(name != ENV for name in names), what) for what, names in written.counts()]
-    counts = [f"{count} {what}" for count, what in changes if count]
+def _print_written(stack: str, cluster: Cluster, written: Written, files: dict[str, str], chosen: Examples) -> None:
+    lists = {"new": written.new, "changed": written.changed, "removed": written.removed}
+    examples = {what: sum(name != ENV for name in names) for what, names in lists.items()}
+    counts = [f"{count} {what}" for what, count in examples.items() if count]
     console.line(f"{len(files) - 1} files in {EXAMPLES}: {', '.join(counts) or 'nothing to change'}.")
     if ENV in written.changed:
         console.line(f"Wrote {ENV}, which they source.")
     for name in written.kept:
         console.note(f"{EXAMPLES}/{name}: no example any more, but somebody changed it, so it stays.")
-    _left_out(found)
-    if not found.scripts:
+    _print_left_out(chosen)
+    if not chosen.scripts:
         return
     who = f" --as {cluster.users[0]}" if cluster.users else " --as USER"
-    first = found.scripts[0]
+    first = chosen.scripts[0]
     console.line("Run first:")
     console.line(f"  ./hpc run {stack}{who} -- sbatch --wait {EXAMPLES}/{first.name}")
     console.line(f"  ./hpc run {stack}{who} -- sh -c 'cat {first.options['job-name']}-*.out'")
     console.line(f"All of them: ./hpc run {stack} -- cat {EXAMPLES}/README")
 
 
-def _left_out(found: Examples) -> None:
-    if found.left_out:
+def _print_left_out(chosen: Examples) -> None:
+    if chosen.left_out:
         console.line("Left out, because they do not fit this cluster:")
-        console.table([(f"  {name}", reason) for name, reason in found.left_out.items()])
+        console.table([(f"  {name}", reason) for name, reason in chosen.left_out.items()])

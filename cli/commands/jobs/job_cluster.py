@@ -1,4 +1,4 @@
-"""The cluster that commands on jobs run on, their options, and how they print scripts and save plots."""
+"""What commands that run jobs share: the cluster, options, and how they print job scripts and save plots."""
 
 import shlex
 from collections.abc import Sequence
@@ -27,7 +27,7 @@ NodeNames = Annotated[str, Option(metavar="NODES", help="Only these: cpu-0, cpu-
 
 @dataclass(frozen=True, kw_only=True)
 class JobCluster:
-    """A cluster that is up, for jobs of one user."""
+    """A cluster that is up, and the jobs of one user on it."""
 
     jobs: Jobs
     config: ClusterConfig
@@ -39,14 +39,14 @@ class JobCluster:
         return registry.get(self.config.platform).on_this_host or bool(rehearsals.of(rehearsals.file(stack)))
 
     def prepare(self, *folders: str) -> None:
-        """Write the environment of jobs, and create the folders of their logs and results."""
+        """Write the file with the environment of jobs, and create folders for their logs and results."""
         self.jobs.put({ENV: environment(self.config)})
         self.jobs.run(shlex.join(["mkdir", "-p", *folders]))
 
 
-def connected(stack: str, user: str | None, *needed: Capability) -> JobCluster:
-    """The cluster of a stack, which must have these capabilities besides RUN. Raises CliError: it is not up, or has no
-    such user."""
+def read_cluster(stack: str, user: str | None, *needed: Capability) -> JobCluster:
+    """Return the cluster of a stack, which must have these capabilities besides RUN. Raises CliError: it is not up, or
+    has no such user."""
     values = outputs.read(stack, show_secrets=True)
     cluster = from_outputs(stack, values, Capability.RUN, *needed)
     if not values.get("config"):
@@ -54,15 +54,15 @@ def connected(stack: str, user: str | None, *needed: Capability) -> JobCluster:
     return JobCluster(jobs=Jobs(cluster, stack, cluster.user(user)), config=parse_output(values["config"]))
 
 
-def described(stack: str) -> ClusterConfig:
-    """The cluster of a stack by its file, or by its outputs where it has no file here: for a dry run. Raises
-    CliError."""
+def read_config(stack: str) -> ClusterConfig:
+    """Return the configuration of a stack for a dry run: from its file, or from its outputs if it has no file here.
+    Raises CliError: it has neither, or the file has errors."""
     file = stackfile.read(project.ROOT, stack)
-    return connected(stack, "root").config if file.settings is None else stack_config.parse(file)
+    return read_cluster(stack, "root").config if file.settings is None else stack_config.parse(file)
 
 
 def print_scripts(scripts: Sequence[JobScript]) -> None:
-    """Print job scripts, each with its name where there are several."""
+    """Print job scripts, each with its name if there are several."""
     for number, script in enumerate(scripts):
         if len(scripts) > 1:
             console.line(f"{'' if number == 0 else chr(10)}===== {script.name}")
@@ -70,7 +70,8 @@ def print_scripts(scripts: Sequence[JobScript]) -> None:
 
 
 def save_plot(curves: Sequence[Curve], png: Path, **axes: Any) -> None:  # noqa: ANN401 - as save_png has them
-    """Write a plot as a picture. Raises CliError: the file can't be written; ValueError: there is nothing to plot."""
+    """Write a plot as a picture. Raises CliError: the file can't be written. Raises ValueError: there is nothing to
+    plot."""
     try:
         save_png(curves, png, **axes)
     except OSError as error:

@@ -20,37 +20,24 @@ from cluster.regular_file import refuse_special
 from cluster.report.mlperf_log import PATTERNS, NotAnMlperfLogError
 from cluster.report.mlperf_report import MlperfReport, UnknownSetupError, report_of
 
-_MOST = 200_000_000
-"""Bytes of lines that are brought here: those of 400,000 intervals."""
-_BEGINNING = 300
-"""Bytes of the first line that are brought here: they show what a file is that is no log."""
+_LOG_BYTES = 200_000_000
+"""Bytes of lines that are read from a cluster: those of 400,000 intervals."""
+_FIRST_LINE_BYTES = 300
+"""Bytes of the first line that are read from a cluster: they show what a file is that is no log."""
 _NUMBERED = re.compile(rb"([0-9]{1,12}):(.*)", re.DOTALL)
-Setup = Annotated[
-    str,
-    Option(
-        "-g",
-        "--target",
-        metavar="SETUP",
-        help="Compare with this set-up: 1xH100, 2xH100, 8xH100. Default: the one that the log shows.",
-    ),
-]
-Png = Annotated[Path | None, Option("--png", metavar="FILE", help="Write a plot as a picture.")]
-Plot = Annotated[bool, Option("--plot", help="Print a plot too.")]
 
 
-def find_log(jobs: Jobs, number: str, data: str) -> str:
-    """The log of a job, or the path itself of one that is there.
-
-    Raises CliError: there is none; slurmctld does not have the job any more, and it is in none of the data folders.
-    """
-    path = number if number.startswith("/") else _of_job(jobs, number, data)
+def find_log(jobs: Jobs, log: str, data: str) -> str:
+    """Return the path of a log, which is given as a path or as the number of its job. Raises CliError: there is no such
+    file; or slurmctld does not have the job any more, and no data folder has its log."""
+    path = log if log.startswith("/") else _log_of_job(jobs, log, data)
     file = shlex.quote(path)
     if not jobs.run(f"if [ -f {file} ] && [ -r {file} ]; then echo there; fi").strip():
         raise CliError(f"{path} is no file on the cluster that {jobs.user} can read.")
     return path
 
 
-def _of_job(jobs: Jobs, number: str, data: str) -> str:
+def _log_of_job(jobs: Jobs, number: str, data: str) -> str:
     if not number.isascii() or not number.isdigit():
         raise CliError(f"{number!r} is no job: with --stack, name the number of one, or the path of a log there.")
     folders = [data] if data else [storage.path for storage in STORAGE.values()]
@@ -59,33 +46,33 @@ def _of_job(jobs: Jobs, number: str, data: str) -> str:
         f"scontrol --oneliner show job {number} 2>/dev/null | sed -n 's/.* StdOut=\\([^ ]*\\).*/\\1/p'; "
         f"ls -1 -- {places} 2>/dev/null || true"
     )
-    found = [path for path in jobs.run(line).splitlines() if path.startswith("/")]
-    if not found:
+    paths = [path for path in jobs.run(line).splitlines() if path.startswith("/")]
+    if not paths:
         raise CliError(
             f"no log of job {number} is in {' or '.join(f'{folder}/logs' for folder in folders)}, and slurmctld does "
             "not know it any more. Name its data folder with --data, or the log's path instead of the job."
         )
-    return found[0]
+    return paths[0]
 
 
 @contextmanager
 def fetched_log(jobs: Jobs, path: str) -> Iterator[BinaryIO]:
-    """A copy of a log: its beginning, the lines that a report needs at their own places, and empty lines for others. It
-    is empty if the log is not there yet."""
+    """Open a copy of a log with its beginning and the lines that a report needs; all other lines are empty. The copy is
+    empty if the log does not exist yet."""
     pattern = "|".join(re.escape(words.decode()).replace(r"\ ", " ") for words in PATTERNS)
     file = shlex.quote(path)
-    first = f"head -c {_BEGINNING} {file} | head -n 1 | awk '{{ print \"1:\" $0 }}'"
-    wanted = f"grep -anE -- {shlex.quote(pattern)} {file}"
-    text = jobs.run(f"{{ {first} ; {wanted} ; }} 2>/dev/null | head -c {_MOST} || true", seconds=600)
+    first = f"head -c {_FIRST_LINE_BYTES} {file} | head -n 1 | awk '{{ print \"1:\" $0 }}'"
+    lines = f"grep -anE -- {shlex.quote(pattern)} {file}"
+    text = jobs.run(f"{{ {first} ; {lines} ; }} 2>/dev/null | head -c {_LOG_BYTES} || true", seconds=600)
     rows = text.encode("utf-8", "replace").split(b"\n")
     if rows[1:] and rows[1].startswith(b"1:"):
         del rows[0]  # the first line is one that a report needs
     with tempfile.TemporaryFile() as copy:
         last = 0
         for row in rows:
-            if found := _NUMBERED.fullmatch(row):
-                number = int(found[1])
-                copy.write(b"\n" * max(0, number - last - 1) + found[2] + b"\n")
+            if match := _NUMBERED.fullmatch(row):
+                number = int(match[1])
+                copy.write(b"\n" * max(0, number - last - 1) + match[2] + b"\n")
                 last = number
         copy.seek(0)
         yield copy
@@ -96,9 +83,17 @@ def report(
         str, Argument(metavar="FILE|JOB", help="The log; `-` is standard input. With --stack: a job, or a path.")
     ],
     *,
-    target: Setup = "",
-    png: Png = None,
-    plot: Plot = False,
+    target: Annotated[
+        str,
+        Option(
+            "-g",
+            "--target",
+            metavar="SETUP",
+            help="Compare with this set-up: 1xH100, 2xH100, 8xH100. Default: the one that the log shows.",
+        ),
+    ] = "",
+    png: Annotated[Path | None, Option("--png", metavar="FILE", help="Write a plot as a picture.")] = None,
+    plot: Annotated[bool, Option("--plot", help="Print a plot too.")] = False,
     json: options.Json = False,
     stack: Annotated[str, Option("--stack", metavar="STACK", help="Read the log on this cluster.")] = "",
     data: Annotated[str, Option(metavar="FOLDER", help="With --stack: the benchmark's data folder.")] = "",
@@ -109,14 +104,13 @@ def report(
     The log is the output of a job of Stable Diffusion or GPT-3, with other lines between. Each run in it is reported.
     The exit code is 1 if the last one is slower than the target, or has no training steps.
     """
-    with _on_cluster(stack, user, log, data) if stack else _opened(log) as (name, file):
-        found = of_log(file, name, target)
-        log = name
-    show(found, log, png=png, plot=plot, json=json)
+    with _open_on_cluster(stack, user, log, data) if stack else _open(log) as (name, file):
+        result = of_log(file, name, target)
+    show(result, name, png=png, plot=plot, json=json)
 
 
 def of_log(file: BinaryIO, name: str, target: str) -> MlperfReport:
-    """Report an open log. Raises CliError: it is none, or there is no such target."""
+    """Report an open log. Raises CliError: it is no log of MLPerf, or there is no such target."""
     try:
         return report_of(file, target)
     except NotAnMlperfLogError as error:
@@ -125,29 +119,29 @@ def of_log(file: BinaryIO, name: str, target: str) -> MlperfReport:
         raise CliError(f"-g: {error}.") from None
 
 
-def show(found: MlperfReport, name: str, *, png: Path | None, plot: bool, json: bool) -> None:
-    """Print a report; ends the command with exit code 1 if the last run is too slow or has no training steps."""
+def show(report: MlperfReport, name: str, *, png: Path | None, plot: bool, json: bool) -> None:
+    """Print a report. Ends the command with exit code 1 if the last run is too slow or has no training steps."""
     if json:
-        console.json({"file": name, **found.document()})
+        console.json({"file": name, **report.document()})
     else:
-        console.lines(found.lines())
-        for note in found.notes():
+        console.lines(report.lines())
+        for note in report.notes():
             console.note(f"note: {note}.")
     if png or (plot and not json):
-        _plot(found, name, png, printed=plot and not json)
-    if found.result in ("fail", "empty"):
+        _plot(report, name, png, printed=plot and not json)
+    if report.result in ("fail", "empty"):
         raise Exit(1)
 
 
-def _plot(found: MlperfReport, name: str, png: Path | None, *, printed: bool) -> None:
+def _plot(report: MlperfReport, name: str, png: Path | None, *, printed: bool) -> None:
     from cli.commands.jobs.job_cluster import save_plot
     from cluster.report.plot import print_plot
 
-    curves, x_label, y_label = found.curves()
+    curves, x_label, y_label = report.curves()
     if not curves:
         console.note("There is nothing to plot: no run has training steps.")
         return
-    title = f"{found.log.runs[-1].title}: {Path(name).name}"
+    title = f"{report.log.runs[-1].title}: {Path(name).name}"
     if printed:
         width = min(120, shutil.get_terminal_size((80, 24)).columns)
         drawn = print_plot(curves, title=title, x_label=x_label, y_label=y_label, y_from_zero=False, width=width)
@@ -157,17 +151,18 @@ def _plot(found: MlperfReport, name: str, png: Path | None, *, printed: bool) ->
 
 
 @contextmanager
-def _on_cluster(stack: str, user: str | None, log: str, data: str) -> Iterator[tuple[str, BinaryIO]]:
-    from cli.commands.jobs import job_cluster  # a log here needs no models of stack files
+def _open_on_cluster(stack: str, user: str | None, log: str, data: str) -> Iterator[tuple[str, BinaryIO]]:
+    # A log on this machine does not need the models of stack files, which this imports.
+    from cli.commands.jobs import job_cluster
 
-    jobs = job_cluster.connected(stack, user).jobs
+    jobs = job_cluster.read_cluster(stack, user).jobs
     path = find_log(jobs, log, data)
     with fetched_log(jobs, path) as file:
         yield path, file
 
 
 @contextmanager
-def _opened(log: str) -> Iterator[tuple[str, BinaryIO]]:
+def _open(log: str) -> Iterator[tuple[str, BinaryIO]]:
     path = Path(log)
     try:
         if path.is_dir():

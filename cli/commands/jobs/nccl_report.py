@@ -3,7 +3,7 @@
 import shutil
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from rich.text import Text
 from typer import Argument, Exit, Option
@@ -21,40 +21,35 @@ from cluster.report.nccl.result import Given, NcclResult, Outcome, check
 from cluster.report.nccl.run import COLLECTIVES, NcclLog, collective_of
 from cluster.report.nccl.table import X_LABEL, Y_LABEL, curves_of, document_of, lines_of, lines_of_finding
 
-_LARGEST = 100_000_000
+_LOG_BYTES = 100_000_000
 """Bytes of a job's log that are read from a cluster."""
-_WIDEST = 120
 
-Log_ = Annotated[
-    str,
-    Argument(
-        metavar="FILE|FOLDER|JOB",
-        help="A log, a folder of logs, or with --stack the number of a job. `-` is standard input.",
-    ),
-]
-Stack = Annotated[str, Option("--stack", metavar="STACK", help="Read the log of a job from this cluster.")]
-MachineType = Annotated[
-    str, Option("--machine-type", metavar="TYPE", help="Machine type of the nodes. Default: the log's.")
-]
-Nodes = Annotated[int | None, Option("--nodes", metavar="N", min=1, help="Number of nodes. Default: the log's.")]
-Collective = Annotated[
-    str, Option("--collective", metavar="NAME", help="all_gather, all_reduce ... Default: the log's.")
-]
 Against = Annotated[
     Path | None, Option("--against", metavar="FILE|FOLDER", help="Compare with earlier runs: their logs.")
 ]
-Png = Annotated[Path | None, Option("--png", metavar="FILE", help="Write the plot as a picture.")]
 
 
 def report(
-    log: Log_,
+    log: Annotated[
+        str,
+        Argument(
+            metavar="FILE|FOLDER|JOB",
+            help="A log, a folder of logs, or with --stack the number of a job. `-` is standard input.",
+        ),
+    ],
     *,
-    stack: Stack = "",
-    machine_type: MachineType = "",
-    nodes: Nodes = None,
-    collective: Collective = "",
+    stack: Annotated[str, Option("--stack", metavar="STACK", help="Read the log of a job from this cluster.")] = "",
+    machine_type: Annotated[
+        str, Option("--machine-type", metavar="TYPE", help="Machine type of the nodes. Default: the log's.")
+    ] = "",
+    nodes: Annotated[
+        int | None, Option("--nodes", metavar="N", min=1, help="Number of nodes. Default: the log's.")
+    ] = None,
+    collective: Annotated[
+        str, Option("--collective", metavar="NAME", help="all_gather, all_reduce ... Default: the log's.")
+    ] = "",
     against: Against = None,
-    png: Png = None,
+    png: Annotated[Path | None, Option("--png", metavar="FILE", help="Write the plot as a picture.")] = None,
     json: options.Json = False,
 ) -> None:
     """Show what an NCCL test measured, compare it with the reference of the machine type, and say what it means.
@@ -69,32 +64,32 @@ def report(
             f"There are: {', '.join(COLLECTIVES)}."
         )
     given = Given(machine_type=machine_type, nodes=nodes, collective=collective)
-    if _is_folder(Path(log)):
+    try:
+        is_folder = Path(log).is_dir()
+    except OSError as error:  # the name is too long, or a folder above can't be searched
+        raise CliError(f"can't read {Path(log)}: {error.strerror}.") from None
+    if is_folder:
         if against or png:
             raise CliError("--against and --png are for one log; name a file of the folder.")
-        _folder(Path(log), given, json=json)
-        return
-    found = _read(log, stack)
-    result = check(found, given)
-    earlier = _compared(found, result, against, given) if against else None
-    if json:
-        document = document_of(found, result)
-        console.json({**document, "against": earlier.document()} if earlier else document)
+        outcome = _report_folder(Path(log), given, json=json)
     else:
-        _print(found, result, given, earlier)
-    if png:
-        _save(result, earlier, png)
-    _end(result.outcome)
+        read = _read_log(log, stack)
+        result = check(read, given)
+        outcome = result.outcome
+        earlier = _compare(read, result, against, given) if against else None
+        if json:
+            document = document_of(read, result)
+            console.json({**document, "against": earlier.document()} if earlier else document)
+        else:
+            _print(read, result, given, earlier)
+        if png:
+            _save_plot(result, earlier, png)
+    if outcome is Outcome.FAIL:
+        raise Exit(1)
 
 
-def _is_folder(path: Path) -> bool:
-    try:
-        return path.is_dir()
-    except OSError as error:  # one on the way to it can't be searched, or the name is too long
-        raise CliError(f"can't read {path}: {error.strerror}.") from None
-
-
-def _read(name: str, stack: str) -> NcclLog:
+def _read_log(name: str, stack: str) -> NcclLog:
+    """Read a log: standard input, a job's on a cluster, or a file."""
     path = Path(name)
     try:
         if name == "-":
@@ -103,7 +98,7 @@ def _read(name: str, stack: str) -> NcclLog:
             if not stack:
                 raise CliError(f"{name} is no file. If it is the number of a job, name its cluster: --stack STACK.")
             cluster = from_outputs(stack, outputs.read(stack, show_secrets=True), Capability.RUN)
-            place, text = read_job_log(cluster, stack, name, _LARGEST)
+            place, text = read_job_log(cluster, stack, name, _LOG_BYTES)
             return read_text(text, place)
         if stack:
             raise CliError(f"--stack goes with the number of a job, and {name} is a file.")
@@ -115,11 +110,12 @@ def _read(name: str, stack: str) -> NcclLog:
         raise CliError(f"can't read {name}: {error.strerror or error}.") from None
 
 
-def _compared(log: NcclLog, result: NcclResult, against: Path, given: Given) -> Comparison:
+def _compare(log: NcclLog, result: NcclResult, against: Path, given: Given) -> Comparison:
+    """Compare a result with the logs at `against`, without the log itself."""
     if not against.exists():
         raise CliError(f"--against: {against} does not exist.")
-    itself = Path(log.name).resolve()
-    others = dated_logs(path for path in logs_of(against) if path.resolve() != itself)
+    own_path = Path(log.name).resolve()
+    others = dated_logs(path for path in logs_of(against) if path.resolve() != own_path)
     return compare(result.run, result.subject, others, given)
 
 
@@ -134,7 +130,7 @@ def _print(log: NcclLog, result: NcclResult, given: Given, earlier: Comparison |
         from cluster.report.plot import print_plot
 
         screen = console.stdout()
-        width = min(_WIDEST, shutil.get_terminal_size((80, 24)).columns)
+        width = min(120, shutil.get_terminal_size((80, 24)).columns)
         drawn = print_plot(
             curves,
             title="",
@@ -149,7 +145,7 @@ def _print(log: NcclLog, result: NcclResult, given: Given, earlier: Comparison |
         screen.print(Text.from_ansi(drawn), soft_wrap=True)
 
 
-def _save(result: NcclResult, earlier: Comparison | None, png: Path) -> None:
+def _save_plot(result: NcclResult, earlier: Comparison | None, png: Path) -> None:
     from cli.commands.jobs.job_cluster import save_plot
 
     curves, ticks = curves_of(result, earlier.curves() if earlier else ())
@@ -160,24 +156,19 @@ def _save(result: NcclResult, earlier: Comparison | None, png: Path) -> None:
         console.note("There is nothing to plot: the log has no rows.")
 
 
-def _folder(path: Path, given: Given, *, json: bool) -> None:
+def _report_folder(path: Path, given: Given, *, json: bool) -> Outcome:
+    """Print a line for each log of a folder, and return the outcome of all."""
     paths = logs_of(path)
     if not paths:
         raise CliError(f"{path} has no files.")
-    found = folder_of(paths, given)
-    if not found.entries and not json:
-        raise CliError("\n\n".join(map(str, found.unread[:3])))
+    folder = folder_of(paths, given)
     if json:
-        document: dict[str, Any] = found.document()
-        console.json(document)
+        console.json(folder.document())
+    elif not folder.entries:
+        raise CliError("\n\n".join(map(str, folder.unread[:3])))
     else:
-        console.lines(found.lines())
-        for finding in found.findings():
+        console.lines(folder.lines())
+        for finding in folder.findings():
             console.lines(["", *lines_of_finding(finding)])
-        console.lines(["", f"Result: {found.outcome.value}"])
-    _end(found.outcome)
-
-
-def _end(word: Outcome) -> None:
-    if word is Outcome.FAIL:
-        raise Exit(1)
+        console.lines(["", f"Result: {folder.outcome.value}"])
+    return folder.outcome

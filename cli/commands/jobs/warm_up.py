@@ -3,6 +3,7 @@
 import json
 import shlex
 from collections.abc import Mapping
+from itertools import chain
 from pathlib import Path
 from typing import Annotated
 
@@ -12,7 +13,7 @@ from cli import console, options
 from cli.access.remote import driver_of, follow
 from cli.cluster.cluster import Cluster
 from cli.cluster.scheduler import Scheduler
-from cli.commands.jobs.job_cluster import connected
+from cli.commands.jobs.job_cluster import read_cluster
 from cli.errors import CliError
 from cluster.config import validators
 from cluster.config.cluster import ClusterConfig
@@ -23,9 +24,8 @@ from cluster.jobs.script import FOLDER
 from cluster.platforms.capability import Capability
 from scripts.node.slurm.hostlist import expand
 
-_NODE = Path(__file__).parents[3] / "scripts" / "node"
-_PROGRAMS = ("jobs/warm_up.py", "jobs/warm_up.sh")
-_PLACE = f"{FOLDER}/warm_up"
+_NODE_SCRIPTS = Path(__file__).parents[3] / "scripts" / "node"
+_FOLDER = f"{FOLDER}/warm_up"
 
 
 def warm_up(
@@ -54,22 +54,24 @@ def warm_up(
     A small job of the lowest priority does it on each node that takes jobs. A node that is busy is waited for a minute.
     What a node has is not downloaded again. Ctrl-C cancels these jobs. Exit code 1: some nodes are not warm.
     """
-    place = connected(stack, "root", Capability.NODES)
-    wanted = _wanted(place.config, image or [], seconds)
-    only = {node.name for node in Scheduler(place.jobs.cluster, stack).pick(expand(nodes))} if nodes else None
-    asked = payload.warm_up(place.config, wanted, only=only)
-    if not asked["images"] and not any(part["rxdm"] for part in asked["partitions"]):
+    cluster = read_cluster(stack, "root", Capability.NODES)
+    settings = _settings(cluster.config, image or [], seconds)
+    only = {node.name for node in Scheduler(cluster.jobs.cluster, stack).pick(expand(nodes))} if nodes else None
+    request = payload.warm_up(cluster.config, settings, only=only)
+    if not request["images"] and not any(partition["rxdm"] for partition in request["partitions"]):
         raise CliError(
             f"stack {stack}: there is nothing to download: rxdm runs in none of these partitions, and no image is "
             "named. Name one with --image, or under slurm.warm_up.containers in the stack file."
         )
-    place.jobs.put({f"{_PLACE}/{Path(name).name}": (_NODE / name).read_text(encoding="utf-8") for name in _PROGRAMS})
-    if _run(place.jobs.cluster, json.dumps(asked)):
+    programs = [_NODE_SCRIPTS / "jobs" / name for name in ("warm_up.py", "warm_up.sh")]
+    cluster.jobs.put({f"{_FOLDER}/{program.name}": program.read_text(encoding="utf-8") for program in programs})
+    if _run(cluster.jobs.cluster, json.dumps(request)):
         raise Exit(1)
 
 
-def _wanted(config: ClusterConfig, images: list[str], seconds: int | None) -> WarmUp:
-    """The images of the command line, else of the stack file."""
+def _settings(config: ClusterConfig, images: list[str], seconds: int | None) -> WarmUp:
+    """Return the settings of the stack file, with the command line's in their place. Raises CliError: an image has a
+    wrong name."""
     changes: dict[str, object] = {"seconds": seconds} if seconds else {}
     for image in images:
         try:
@@ -81,19 +83,19 @@ def _wanted(config: ClusterConfig, images: list[str], seconds: int | None) -> Wa
     return (config.slurm.warm_up or WarmUp()).model_copy(update=changes)
 
 
-def _run(cluster: Cluster, text: str) -> int:
-    """Run it on the login machine; its exit code."""
+def _run(cluster: Cluster, request: str) -> int:
+    """Run the program on the login machine, and return its exit code."""
     target = cluster.target(None)
     own = driver_of(target).own
 
     def show(lines: Mapping[str, list[str]]) -> None:
-        console.lines(line for some in lines.values() for line in some)
+        console.lines(chain.from_iterable(lines.values()))
 
     def note(lines: Mapping[str, list[str]]) -> None:
-        for line in (line for some in lines.values() for line in some):
-            # kubectl prints the exit code, which is this command's own.
+        for line in chain.from_iterable(lines.values()):
+            # kubectl prints the program's exit code, which this command returns.
             if not (own and own.match(line)):
                 console.note(line)
 
-    line = shlex.join(["python3", f"{_PLACE}/warm_up.py", text])
+    line = shlex.join(["python3", f"{_FOLDER}/warm_up.py", request])
     return follow([target], cluster.admin_key, lambda _: line, show=show, note=note)[target.name]

@@ -3,6 +3,7 @@
 import json
 import subprocess
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -56,7 +57,7 @@ class TestOnACluster:
     def test_twice_changes_nothing(self, jobs: FolderJobs):
         first, again = write(jobs, files(a="1", b="2")), write(jobs, files(a="1", b="2"))
         assert first.new == ["a.sh", "b.sh"]
-        assert again.document() == {"new": [], "changed": [], "removed": [], "kept": []}
+        assert asdict(again) == {"new": [], "changed": [], "removed": [], "kept": []}
 
     def test_what_is_no_example_any_more_is_removed_and_nothing_else(self, jobs: FolderJobs):
         write(jobs, files(a="1", b="2", old="3"))

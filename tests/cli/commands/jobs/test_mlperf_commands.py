@@ -14,9 +14,8 @@ from cli.cluster import jobs as job_progress
 from cli.cluster.jobs import JobState
 from cli.commands.jobs import job_cluster
 from cli.commands.jobs.job_cluster import JobCluster
-from cli.commands.jobs.mlperf_prepare import Benchmark, prepare
+from cli.commands.jobs.mlperf import Benchmark, prepare, run
 from cli.commands.jobs.mlperf_report import report
-from cli.commands.jobs.mlperf_run import run
 from cli.errors import CliError
 from cluster.jobs.mlperf import NEEDED_FILES
 from tests.cluster.report.mlperf_logs import blocks, event, preamble, reference, text
@@ -103,7 +102,7 @@ class StandIn:
 def jobs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> StandIn:
     made = StandIn(tmp_path)
     place = JobCluster(jobs=made, config=config("nebius"))  # type: ignore[arg-type]
-    monkeypatch.setattr(job_cluster, "connected", lambda _stack, _user: place)
+    monkeypatch.setattr(job_cluster, "read_cluster", lambda _stack, _user: place)
     return made
 
 

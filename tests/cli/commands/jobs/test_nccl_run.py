@@ -349,7 +349,7 @@ def pairs_site(root: Path, monkeypatch: pytest.MonkeyPatch) -> PairsSite:
     settings["hpc:cluster"]["nodesets"]["a3mega"]["count"] = 6
     stand_for_state(monkeypatch, outputs(parse_stack(settings)))
     found = PairsSite()
-    monkeypatch.setattr("cli.commands.jobs.nccl_run.is_built", lambda *_: True)
+    monkeypatch.setattr("cli.commands.jobs.nccl.is_built", lambda *_: True)
     monkeypatch.setattr("cli.commands.jobs.job_cluster.JobCluster.prepare", lambda *_: None)
     monkeypatch.setattr(
         Scheduler,

@@ -1,7 +1,8 @@
-"""`./hpc nccl run`: one measurement, or pairs of nodes that show which node is slow."""
+"""`./hpc nccl build` and `nccl run`: one measurement, or pairs of nodes that show which node is slow."""
 
 import os
 import re
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from enum import Enum
@@ -11,31 +12,145 @@ from typing import Annotated, Any
 from typer import Exit, Option
 
 from cli import console, options
-from cli.cluster.jobs import JobState, Progress, retry_while_unreachable
+from cli.cluster.jobs import Jobs, JobState, Progress, retry_while_unreachable
 from cli.cluster.scheduler import Scheduler
-from cli.commands.jobs import nccl_build, nccl_report
-from cli.commands.jobs.job_cluster import As, DryRun, JobCluster, described, print_scripts
-from cli.commands.jobs.nccl_build import is_built, read_log
+from cli.commands.jobs import nccl_report
+from cli.commands.jobs.job_cluster import As, DryRun, JobCluster, print_scripts, read_cluster, read_config
 from cli.errors import CliError, hint
 from cluster.catalog.nccl import NCCL_TESTS
 from cluster.config.cluster import ClusterConfig
 from cluster.findings import Level
-from cluster.jobs.nccl import LOGS, Measured, NcclRun, Pair, Pairs, run_script, way
-from cluster.jobs.partition_facts import PartitionFacts
+from cluster.jobs.nccl import (
+    BUILD_NAME,
+    LOGS,
+    Measured,
+    NcclRun,
+    Pair,
+    Pairs,
+    build_script,
+    image_file,
+    run_script,
+    tests_folder,
+    way,
+)
+from cluster.jobs.partition_facts import PartitionFacts, partition_facts
 from cluster.report.nccl.compare import level
 from cluster.report.nccl.log import NotALogError, read_text
 from cluster.report.nccl.result import NcclResult, Outcome, check
 from scripts.node.slurm.hostlist import compress, expand
 
+_Partition = Annotated[
+    str | None,
+    Option("--partition", metavar="NAME", help="Default: the first one with GPUs.", autocompletion=options.partitions),
+]
+_STEPS = "^==> "
+"""Lines of a log in which our scripts print their progress (a regular expression of grep)."""
+_LAST_LINES = 40
+"""Lines of the log of a failed job that are printed."""
+
+
+def build(stack: options.Stack, *, partition: _Partition = None, user: As = None, dry_run: DryRun = False) -> None:
+    """Build the NCCL test: import a container image and compile nccl-tests in it, as a job.
+
+    The image (NVIDIA's PyTorch, 18 GB) and the programs go to ~/nccl of the user, on the shared file system. It takes
+    about 15 minutes on one node. A second run finds what is there; a run beside another one waits for the same job.
+    Ctrl-C cancels the job. Where the nodes have nccl-tests already, there is nothing to build.
+    """
+    installed = f"The nodes have nccl-tests: there is nothing to build. Next: ./hpc nccl run {stack}"
+    if dry_run:
+        config = read_config(stack)
+        facts = _gpu_partition(stack, config, partition)
+        if way(config) == "installed":
+            console.note(installed)
+        else:
+            print_scripts([build_script(config, facts)])
+        return
+    cluster, facts = _gpu_cluster(stack, partition, user)
+    if way(cluster.config) == "installed":
+        console.line(installed)
+        return
+    jobs, container = cluster.jobs, facts.fabric.container
+    folder, image = tests_folder(container), image_file(way(cluster.config), container)
+    title = f"nccl-tests {NCCL_TESTS.version} in {container.name}:{container.tag}"
+    if is_built(cluster, facts):
+        console.line(f"{image} and {folder} are there: {title}.")
+        console.line(f"Next: ./hpc nccl run {stack}")
+        return
+    cluster.prepare(LOGS)
+    earlier = jobs.run(f'squeue --noheader --user="$(id -un)" --name={BUILD_NAME} --format=%A').split()
+    if earlier:
+        console.note(f"Job {earlier[0]} of an earlier command is building; waiting for it.")
+    number = earlier[0] if earlier else jobs.submit(build_script(cluster.config, facts).text())
+    log = f"{LOGS}/{number}-build.log"
+    command = f"./hpc nccl build {stack} --as {jobs.user}"
+    state = Progress(jobs, number, log, _STEPS, command, lambda line: line.removeprefix("==> ")).wait()
+    if not state.completed:
+        end = jobs.run(f"tail -n {_LAST_LINES} {shlex.quote(log)} 2>/dev/null || true").rstrip()
+        raise CliError(
+            f"job {number} ended as {state.state} (exit code {state.exit_code}) on {state.nodes or 'no node'}. "
+            f"The end of {log}, in the home of {jobs.user}:\n{end or '(empty)'}\n"
+            f"What was imported stays. To go on: {command}"
+        )
+    console.line(f"Built {title}, in {folder} of {jobs.user}.")
+    console.line(f"Next: ./hpc nccl run {stack}")
+
+
+def read_log(jobs: Jobs, job: str, most: int = 5_000_000) -> str:
+    """Return the beginning of the log of a run; empty if there is none."""
+    return jobs.run(f"head -c {most} {LOGS}/{job}.log 2>/dev/null || true", seconds=300)
+
+
+def _gpu_cluster(
+    stack: str, partition: str | None, user: str | None, *, rehearsal: bool = False
+) -> tuple[JobCluster, PartitionFacts]:
+    """Return a cluster that is up, and its partition with GPUs. Raises CliError: it is not up, has no GPUs, or is a
+    rehearsal and `rehearsal` is not set."""
+    cluster = read_cluster(stack, user)
+    facts = _gpu_partition(stack, cluster.config, partition)
+    if cluster.is_rehearsal and not rehearsal:
+        raise CliError(
+            f"stack {stack} is a rehearsal: its GPUs are device files, which compute nothing, so there is nothing to "
+            f"measure. To see the job: --dry-run. To have its slurmctld check it: "
+            f"./hpc nccl run {stack} --dry-run | ./hpc run {stack} -- sbatch --test-only"
+        )
+    return cluster, facts
+
+
+def _gpu_partition(stack: str, config: ClusterConfig, name: str | None) -> PartitionFacts:
+    """Return the nodes with GPUs of the named partition, else of the first that has some. Raises CliError: there is no
+    such partition."""
+    if name is not None and name not in config.partitions:
+        raise CliError(
+            f"stack {stack} has no partition {name!r}.{hint(name, tuple(config.partitions))} "
+            f"There are: {', '.join(config.partitions)}."
+        )
+    with_gpus = [row for row in partition_facts(config) if row.gpu]
+    for row in with_gpus:
+        if name in (None, row.name):
+            return row
+    where = f"partition {name} of stack {stack}" if name else f"stack {stack}"
+    names = ", ".join(dict.fromkeys(row.name for row in with_gpus))
+    others = f" These have some: {names}." if names else ""
+    raise CliError(f"{where} has no GPUs, and NCCL moves data between GPUs.{others}")
+
+
+def is_built(cluster: JobCluster, partition: PartitionFacts) -> bool:
+    """Return whether the user has the container image and the programs."""
+    container = partition.fabric.container
+    paths = [image_file(way(cluster.config), container), f"{tests_folder(container)}/build/all_reduce_perf"]
+    test = " && ".join(f"test -s {shlex.quote(path)}" for path in paths)
+    return cluster.jobs.run(f"{{ {test}; }} && echo built || echo missing").strip() == "built"
+
+
 _SIZE = re.compile(r"([0-9]{1,12})([KMG]?)")
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 _FOLDER = re.compile(r"/[A-Za-z0-9_./+-]*")
-_SHOWN = "^==> |^ +[0-9]+ +[0-9]+ +[a-z]"
-"""Progress of the script, and rows of nccl-tests: size, count, type, redop, root, time, algbw, busbw ..."""
+_STEPS_AND_ROWS = f"{_STEPS}|^ +[0-9]+ +[0-9]+ +[a-z]"
+"""Lines of progress, and rows of nccl-tests: size, count, type, redop, root, time, algbw, busbw ..."""
 _BUSBW = 7
-"""Column of such a row: the bus bandwidth in GB/s, out of place."""
+"""Column of such a row with the bus bandwidth in GB/s, out of place."""
 _ROUND_SECONDS = 60.0
-"""Between two lines on the pairs of a round, if nothing changes."""
+"""Seconds between two lines on the pairs of a round, if nothing changes."""
 
 
 class Over(str, Enum):
@@ -48,7 +163,7 @@ class Over(str, Enum):
 def run(
     stack: options.Stack,
     *,
-    partition: nccl_build.PartitionName = None,
+    partition: _Partition = None,
     nodes: Annotated[int | None, Option(min=1, max=10_000, metavar="N", help="Default: 2, where there are 2.")] = None,
     nodelist: Annotated[str, Option(metavar="NODES", help="Use these, such as a3mega-[0-1].")] = "",
     pairs: Annotated[
@@ -107,7 +222,7 @@ def run(
     On nodes with GPUDirect-TCPXO: all_gather from 8 MiB to 8 GiB with 200 iterations, in the container of `nccl build`.
     On Nebius: all_reduce from 512 MiB on, with the programs of the nodes' image.
     """
-    given = {
+    values = {
         "nodes": nodes,
         "nodelist": nodelist,
         "collective": collective,
@@ -118,16 +233,16 @@ def run(
         "over": over.value if over else None,
         "binaries": binaries,
     }
-    about_one_run = {"nodes": nodes, "over": over, "output": output, "against": against}
-    if pairs and (wrong := [f"--{name}" for name, value in about_one_run.items() if value is not None]):
+    without_pairs = {"nodes": nodes, "over": over, "output": output, "against": against}
+    if pairs and (wrong := [f"--{name}" for name, value in without_pairs.items() if value is not None]):
         raise CliError(f"--pairs goes without {', '.join(wrong)}. --nodelist names the nodes to pair.")
     if dry_run:
-        config = described(stack)
-        wanted = _checked(config, nccl_build.gpu_partition(stack, config, partition), given)
-        print_scripts([run_script(config, _on(wanted, _nodes(wanted)[:2]) if pairs else wanted)])
+        config = read_config(stack)
+        request = _request(config, _gpu_partition(stack, config, partition), values)
+        print_scripts([run_script(config, _on(request, _nodes(request)[:2]) if pairs else request)])
         return
-    cluster, facts = nccl_build.gpu_cluster(stack, partition, user, stand_ins=bool(binaries))
-    wanted = _checked(cluster.config, facts, given)
+    cluster, facts = _gpu_cluster(stack, partition, user, rehearsal=bool(binaries))
+    request = _request(cluster.config, facts, values)
     if against and not against.exists():
         raise CliError(f"--against: {against} does not exist.")
     if output and output.exists():
@@ -137,17 +252,20 @@ def run(
             f"the log can't be saved: {folder.absolute()} is no folder that you can write to. Name another "
             "file with --output."
         )
-    if way(cluster.config, wanted.binaries) != "installed" and not is_built(cluster, facts):
+    if way(cluster.config, request.binaries) != "installed" and not is_built(cluster, facts):
         user = cluster.jobs.user
         raise CliError(f"{user} has no NCCL test yet. Build it with: ./hpc nccl build {stack} --as {user}")
     cluster.prepare(LOGS)
     if pairs:
-        found = _PairsRun(cluster, wanted).measure()
-        console.json(_pairs_document(found)) if json else console.lines(_pairs_lines(found, stack))
-        if not found.passed:
+        measured = _PairsRun(cluster, request).measure()
+        if json:
+            console.json(_pairs_document(measured))
+        else:
+            console.lines(_pairs_lines(measured, stack))
+        if not measured.passed:
             raise Exit(1)
         return
-    file, failure = _measure(cluster, wanted, output)
+    file, failure = _measure(cluster, request, output)
     (console.note if json else console.line)(f"Saved {file}")
     if failure:
         console.error(failure)
@@ -156,31 +274,31 @@ def run(
         raise Exit(1)
 
 
-def _checked(config: ClusterConfig, partition: PartitionFacts, given: Mapping[str, Any]) -> NcclRun:
-    """Make a run of the options, which are fields of NcclRun. Raises CliError: options are wrong for the partition; all
-    of them at once."""
-    names, problems = _listed_nodes(config, partition, given["nodelist"])
+def _request(config: ClusterConfig, partition: PartitionFacts, values: Mapping[str, Any]) -> NcclRun:
+    """Return a run with the values of the options, which are fields of NcclRun. Raises CliError with all errors at
+    once: options are wrong for the partition."""
+    names, problems = _listed_nodes(config, partition, values["nodelist"])
     defaults: dict[str, Any] = {
         "partition": partition,
-        "nodes": given["nodes"] or len(names) or min(2, len(partition.nodes)),
+        "nodes": values["nodes"] or len(names) or min(2, len(partition.nodes)),
         "nodelist": compress(names),
-        "collective": given["collective"] or partition.fabric.collective,
+        "collective": values["collective"] or partition.fabric.collective,
     }
-    wanted = NcclRun(**{**given, **defaults})
-    if problems := [*problems, *_problems(wanted, len(names))]:
+    request = NcclRun(**{**values, **defaults})
+    if problems := [*problems, *_problems(request, len(names))]:
         raise CliError("\n".join(problems))
-    return replace(wanted, binaries=wanted.binaries.rstrip("/"))
+    return replace(request, binaries=request.binaries.rstrip("/"))
 
 
 def _listed_nodes(config: ClusterConfig, partition: PartitionFacts, nodelist: str) -> tuple[list[str], list[str]]:
-    """Parse --nodelist: its nodes, and its errors."""
+    """Parse --nodelist. Returns its nodes, and its errors."""
     try:
-        given = expand(nodelist) if nodelist else []
+        listed = expand(nodelist) if nodelist else []
     except ValueError as error:
         return [], [f"--nodelist {nodelist}: {error}"]
     names: dict[str, None] = {}
     problems: list[str] = []
-    for node in given:
+    for node in listed:
         if name := next((name for name in (node, f"{config.name}-{node}") if name in partition.nodes), None):
             names[name] = None
         else:
@@ -191,64 +309,65 @@ def _listed_nodes(config: ClusterConfig, partition: PartitionFacts, nodelist: st
     return list(names), problems
 
 
-def _problems(wanted: NcclRun, listed: int) -> Iterator[str]:
-    """Check options; `listed` is the number of nodes in --nodelist."""
-    nodes, partition = wanted.nodes, wanted.partition
+def _problems(request: NcclRun, listed: int) -> Iterator[str]:
+    """Yield what is wrong with the options; `listed` is the number of nodes in --nodelist."""
+    nodes, partition = request.nodes, request.partition
     if nodes > len(partition.nodes):
         yield f"--nodes {nodes}: partition {partition.name} has {len(partition.nodes)} with GPUs."
     if listed and nodes < listed:
         yield f"--nodes {nodes}: --nodelist names {listed}. Leave one of the two out."
-    if wanted.collective not in NCCL_TESTS.collectives:
+    if request.collective not in NCCL_TESTS.collectives:
         yield (
-            f"--collective {wanted.collective!r}: nccl-tests has none of that name."
-            f"{hint(wanted.collective, NCCL_TESTS.collectives)} There are: {', '.join(NCCL_TESTS.collectives)}."
+            f"--collective {request.collective!r}: nccl-tests has none of that name."
+            f"{hint(request.collective, NCCL_TESTS.collectives)} There are: {', '.join(NCCL_TESTS.collectives)}."
         )
-    low, high = _bytes(wanted.smallest or "0"), _bytes(wanted.largest)
-    for option, text, size in (("--min", wanted.smallest, low), ("--max", wanted.largest, high)):
+    low, high = _bytes(request.smallest or "0"), _bytes(request.largest)
+    for option, text, size in (("--min", request.smallest, low), ("--max", request.largest, high)):
         if size is None:
             yield f"{option} {text!r}: a number of bytes is expected, with K, M or G for their 1024s: 8M."
     if low and high and low > high:
-        yield f"--min {wanted.smallest} is more than --max {wanted.largest}."
-    if wanted.over and nodes > 1:
-        yield f"--over {wanted.over}: on {nodes} nodes NCCL needs both; it is for --nodes 1."
-    elif wanted.over == "fabric" and (why := partition.fabric.one_node):
+        yield f"--min {request.smallest} is more than --max {request.largest}."
+    if request.over and nodes > 1:
+        yield f"--over {request.over}: on {nodes} nodes NCCL needs both; it is for --nodes 1."
+    elif request.over == "fabric" and (why := partition.fabric.one_node):
         yield f"--over fabric: needs InfiniBand. {partition.fabric.name} {why}."
-    if wanted.binaries and not _FOLDER.fullmatch(wanted.binaries):
-        yield f"--binaries {wanted.binaries!r}: an absolute path of letters, digits, . _ + - is expected"
+    if request.binaries and not _FOLDER.fullmatch(request.binaries):
+        yield f"--binaries {request.binaries!r}: an absolute path of letters, digits, . _ + - is expected"
 
 
 def _bytes(text: str) -> int | None:
-    found = _SIZE.fullmatch(text)
-    return int(found[1]) * _UNITS[found[2]] if found else None
+    size = _SIZE.fullmatch(text)
+    return int(size[1]) * _UNITS[size[2]] if size else None
 
 
-def _measure(cluster: JobCluster, wanted: NcclRun, output: Path | None) -> tuple[Path, str]:
-    """Run the job; the file here that has its log, and how the job failed, if it did. Raises CliError: it failed before
-    it measured anything."""
+def _measure(cluster: JobCluster, request: NcclRun, output: Path | None) -> tuple[Path, str]:
+    """Run the job. Returns the file on this machine with its log, and how the job failed, if it did. Raises CliError:
+    it failed before it measured anything."""
     jobs = cluster.jobs
-    number = jobs.submit(run_script(cluster.config, wanted).text())
+    number = jobs.submit(run_script(cluster.config, request).text())
     console.note(
-        f"Job {number} of {jobs.user}: {wanted.collective} on {wanted.nodes} {wanted.partition.machine_type.name}, "
-        f"partition {wanted.partition.name}"
+        f"Job {number} of {jobs.user}: {request.collective} on {request.nodes} {request.partition.machine_type.name}, "
+        f"partition {request.partition.name}"
     )
-    afterwards = f"./hpc nccl report {number} --stack {jobs.stack}"
-    state = Progress(jobs, number, f"{LOGS}/{number}.log", _SHOWN, afterwards, _progress).wait()
+    report_command = f"./hpc nccl report {number} --stack {jobs.stack}"
+    state = Progress(jobs, number, f"{LOGS}/{number}.log", _STEPS_AND_ROWS, report_command, _progress).wait()
     text = read_log(jobs, number, 20_000_000)
-    file = output or Path(f"nccl-{jobs.stack}-{wanted.collective}-{number}.log")
+    file = output or Path(f"nccl-{jobs.stack}-{request.collective}-{number}.log")
     if text:
         try:
             with file.open("x", encoding="utf-8", newline="") as out:
                 out.write(text)
         except OSError as error:
-            how = f"To read it on the cluster: {afterwards}"
-            raise CliError(f"{file}: can't be written: {error.strerror}. {how}") from None
+            raise CliError(
+                f"{file}: can't be written: {error.strerror}. To read it on the cluster: {report_command}"
+            ) from None
     if state.completed:
         return file, ""
     failure = f"job {number} ended as {state.state} (exit code {state.exit_code}) on {state.nodes or 'no node'}"
     # nccl-tests ends with exit code 1 after wrong results too, and a job that is out of time has some rows.
     if (result := _result(text, str(file))) and result.run.rows:
         return file, f"{failure}. What it measured until then:"
-    end = "\n".join(text.splitlines()[-40:])
+    end = "\n".join(text.splitlines()[-_LAST_LINES:])
     raise CliError(failure + (f". Its log is {file}, which ends so:\n{end}" if text else ", without a log."))
 
 
@@ -260,7 +379,7 @@ def _result(text: str, name: str) -> NcclResult | None:
 
 
 def _progress(line: str) -> str:
-    """A line of the log as progress: sizes in MiB, bandwidth in GB/s."""
+    """Return a line of the log as it is printed: sizes in MiB, bandwidth in GB/s."""
     if line.startswith("==> "):
         return line.removeprefix("==> ")
     cells = line.split()
@@ -270,45 +389,45 @@ def _progress(line: str) -> str:
 
 @dataclass(frozen=True)
 class _PairsRun:
-    """Measures pairs of the nodes of `wanted`, those of its partition where it names none."""
+    """Measures pairs of the nodes of a request, or of its partition if the request names no nodes."""
 
     cluster: JobCluster
-    wanted: NcclRun
+    request: NcclRun
 
     def measure(self) -> Pairs:
-        """Run rounds until every node is known. Ctrl-C cancels the jobs that have not ended.
+        """Run rounds until each node is found sound or slow, if possible. Ctrl-C cancels the jobs that have not ended.
 
         Raises:
             CliError: fewer than two nodes are in service, sbatch refused a job, or the login machine does not answer.
         """
-        found = Pairs(self._in_service())
+        found = Pairs(self._nodes_in_service())
         while pairs := found.next():
-            found.measured += self._round(found.rounds + 1, pairs, found)
+            found.measured += self._round(found.rounds + 1, pairs, len(found.nodes))
         return found
 
-    def _in_service(self) -> list[str]:
-        jobs, names = self.cluster.jobs, _nodes(self.wanted)
-        known = Scheduler(jobs.cluster, jobs.stack).nodes()
-        # A pair that waits for a machine would hold up its round; a job of its own has the machine started.
-        fine = [name for name in names if name in known and known[name].ready]
+    def _nodes_in_service(self) -> list[str]:
+        jobs, names = self.cluster.jobs, _nodes(self.request)
+        nodes = Scheduler(jobs.cluster, jobs.stack).nodes()
+        # A pair that waits for a machine to be created would delay its round.
+        ready = [name for name in names if name in nodes and nodes[name].ready]
         for name in names:
-            if name not in fine:
-                console.note(f"{name} is left out: {known[name].word if name in known else 'unknown to slurmctld'}.")
-        if len(fine) < 2:
+            if name not in ready:
+                console.note(f"{name} is left out: {nodes[name].word if name in nodes else 'unknown to slurmctld'}.")
+        if len(ready) < 2:
             raise CliError(
-                f"--pairs: {len(fine)} of {len(names)} nodes are in service, and a pair takes two.\n"
+                f"--pairs: {len(ready)} of {len(names)} nodes are in service, and a pair takes two.\n"
                 f"to do: ./hpc status {jobs.stack}"
             )
-        return fine
+        return ready
 
-    def _round(self, number: int, pairs: list[Pair], before: Pairs) -> list[Measured]:
+    def _round(self, number: int, pairs: list[Pair], nodes: int) -> list[Measured]:
         jobs = self.cluster.jobs
         submitted: dict[str, Pair] = {}
         try:
             for pair in pairs:
-                submitted[jobs.submit(run_script(self.cluster.config, _on(self.wanted, pair)).text())] = pair
+                submitted[jobs.submit(run_script(self.cluster.config, _on(self.request, pair)).text())] = pair
             count = f"{len(pairs)} pair{'s' if len(pairs) > 1 else ''}"
-            what = f"{self.wanted.collective} on {count} of {len(before.nodes)} nodes"
+            what = f"{self.request.collective} on {count} of {nodes} nodes"
             console.note(f"round {number}: {what}, jobs {', '.join(submitted)} of {jobs.user}")
             states = self._wait(number, submitted)
         except BaseException as error:
@@ -360,7 +479,7 @@ def _failure(result: NcclResult | None) -> str:
 
 
 def _pairs_lines(found: Pairs, stack: str) -> Iterator[str]:
-    """Each pair, then each slow node with its figures and what to do."""
+    """Yield each pair, then each slow node with its figures and what to do."""
     widest = max(len(", ".join(pair.nodes)) for pair in found.measured)
     yield f"round  {'pair':{widest}}    GB/s  of the fastest  job"
     for pair in found.measured:
@@ -397,9 +516,9 @@ def _pairs_document(found: Pairs) -> dict[str, Any]:
     }
 
 
-def _nodes(wanted: NcclRun) -> list[str]:
-    return expand(wanted.nodelist) if wanted.nodelist else list(wanted.partition.nodes)
+def _nodes(request: NcclRun) -> list[str]:
+    return expand(request.nodelist) if request.nodelist else list(request.partition.nodes)
 
 
-def _on(wanted: NcclRun, nodes: Sequence[str]) -> NcclRun:
-    return replace(wanted, nodes=len(nodes), nodelist=compress(sorted(nodes)))
+def _on(request: NcclRun, nodes: Sequence[str]) -> NcclRun:
+    return replace(request, nodes=len(nodes), nodelist=compress(sorted(nodes)))
