@@ -218,7 +218,7 @@ def deploy(
         settings.ROOT.set(None)  # set_mocks made an empty one; the program gets one of its own
         # A stack trace for each resource is a fifth of the time, and nobody looks at it.
         with (
-            mock.patch("components.gcp.access.opened", recording.opened),
+            mock.patch("components.gcp.access.open_tunnel", recording.opened),
             mock.patch("pulumi.runtime.resource._get_stack_trace", source_pb2.StackTrace),
             mock.patch("pulumi.Config.full_key", noted),
         ):

@@ -59,7 +59,7 @@ def route(target: Target) -> dict[str, str]:
         options["ProxyJump"] = checked(target.jump.name)
     elif target.method == IAP:
         # ssh gives the line to a shell, after it has replaced what begins with %.
-        options["ProxyCommand"] = shlex.join(["gcloud", *instance(target).piped()]).replace("%", "%%")
+        options["ProxyCommand"] = shlex.join(["gcloud", *instance(target).pipe_arguments()]).replace("%", "%%")
     return options
 
 

@@ -24,9 +24,9 @@ from cluster.roster import MachineSpec, controller_name
 from components.machine import Proxy, Reach
 
 BOOT_SECONDS = 900.0
-"""Time for a machine to listen to SSH after it was made. A first boot takes one to three minutes."""
+"""Time for a machine's SSH server to answer after the machine was created. A first boot takes one to three minutes."""
 _OPEN_SECONDS = 60.0
-"""Time for gcloud to listen or to print an error, once it was started."""
+"""Time for gcloud to listen or to print an error, after its start."""
 _PAUSE_SECONDS = 5.0
 _GUARD = Path(__file__).with_name("process_guard.py")
 
@@ -34,8 +34,8 @@ _lock = threading.Lock()
 _tunnels: dict[int, "_Tunnel"] = {}
 
 
-async def opened(instance: iap.Instance, port: int) -> None:
-    """`keep_open` in a thread. Raises RunError."""
+async def open_tunnel(instance: iap.Instance, port: int) -> None:
+    """Run `keep_open` in a thread, and wait until the tunnel is open. Raises RunError."""
     loop = asyncio.get_running_loop()
     done: asyncio.Future[None] = loop.create_future()
 
@@ -48,20 +48,20 @@ async def opened(instance: iap.Instance, port: int) -> None:
         error = None
         try:
             keep_open(instance, port)
-        except Exception as raised:  # noqa: BLE001 - raised again where it is waited for
+        except Exception as raised:  # noqa: BLE001 - raised again by `await done`
             error = raised
-        with suppress(RuntimeError):  # the loop is closed: nothing waits any more
+        with suppress(RuntimeError):  # the loop is closed: nothing waits for the result
             loop.call_soon_threadsafe(set_result, error)
 
-    # A thread of no pool: Python would wait for a pool's at the program's end, and a boot may take minutes.
+    # Not a pool: at its end Python would wait for the pool's threads, and a boot may take minutes.
     threading.Thread(target=work, daemon=True).start()
     await done
 
 
 def keep_open(instance: iap.Instance, port: int, *, seconds: float = BOOT_SECONDS) -> None:
-    """Have a tunnel from a port of this host to a machine's SSH server, and open it again should it end.
+    """Open a tunnel from a port of this host to a machine's SSH server, and open it again whenever it ends.
 
-    Raises RunError, which the engine shows without a traceback, when there is none after `seconds`, or sooner where
+    Raises RunError, which the engine shows without a traceback, if there is no tunnel after `seconds`, or sooner if
     waiting does not help.
     """
     with _lock:
@@ -75,30 +75,30 @@ def keep_open(instance: iap.Instance, port: int, *, seconds: float = BOOT_SECOND
 
 def end_all() -> None:
     with _lock:
-        ending = list(_tunnels.values())
+        tunnels = list(_tunnels.values())
         _tunnels.clear()
-    for tunnel in ending:
+    for tunnel in tunnels:
         tunnel.end()
 
 
 class _Tunnel:
-    """A tunnel: the gcloud that holds it, and its output."""
+    """A tunnel: the process of gcloud that holds it, and its output."""
 
     def __init__(self, instance: iap.Instance, port: int) -> None:
         self.instance, self._port = instance, port
         self._lock = threading.Lock()
         self._process: subprocess.Popen[bytes] | None = None
         self._log: IO[bytes] | None = None
-        self._watched = self._ended = False
+        self._is_watched = self._ended = False
 
     def open(self, seconds: float) -> None:
-        """Open it, unless it is. Raises RunError."""
+        """Open the tunnel if it is not open. Raises RunError."""
         with self._lock:
             if self._process is None or self._process.poll() is not None:
                 self._open(seconds)
-            if not self._watched:
-                self._watched = True
-                threading.Thread(target=self._watch, daemon=True).start()
+            if not self._is_watched:
+                self._is_watched = True
+                threading.Thread(target=self._reopen_when_ended, daemon=True).start()
 
     def end(self) -> None:
         self._ended = True
@@ -109,33 +109,33 @@ class _Tunnel:
         gcloud = shutil.which("gcloud")
         if not gcloud:
             raise pulumi.RunError(f"{self.instance.name}: {iap.missing()}")
-        _refuse_taken(self._port, self.instance)
-        limit = time.monotonic() + seconds
+        _require_free(self._port, self.instance)
+        deadline = time.monotonic() + seconds
         while True:
             process = self._start(gcloud)
-            if self._listens(process):
+            if self._wait_until_listening(process):
                 return
             output = self._output()
-            if self._ended or not iap.being_made(output) or time.monotonic() > limit:
+            if self._ended or not iap.is_booting(output) or time.monotonic() > deadline:
                 _end(process)
                 raise pulumi.RunError(f"{self.instance.name}: {iap.explain(output, self.instance)}")
-            time.sleep(min(_PAUSE_SECONDS, max(0.0, limit - time.monotonic())))
+            time.sleep(min(_PAUSE_SECONDS, max(0.0, deadline - time.monotonic())))
 
     def _start(self, gcloud: str) -> "subprocess.Popen[bytes]":
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 - read when gcloud has ended
-        # Isolated: the folder of a script is the first that it imports from, and ours has modules of common names.
-        command = [sys.executable, "-I", str(_GUARD), gcloud, *self.instance.listening(self._port)]
-        # In a session of its own: a terminal's Ctrl-C lets running steps finish, which need their tunnel.
+        # -I: a script imports from its own folder first, which has modules with common names.
+        command = [sys.executable, "-I", str(_GUARD), gcloud, *self.instance.listen_arguments(self._port)]
+        # In a session of its own: after Ctrl-C running steps finish, which need their tunnel.
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=self._log, stderr=self._log, start_new_session=True
         )
         return self._process
 
-    def _listens(self, process: "subprocess.Popen[bytes]") -> bool:
-        """Return whether gcloud listens; waits until it does, or has ended. It tries to reach the machine before."""
-        limit = time.monotonic() + _OPEN_SECONDS
+    def _wait_until_listening(self, process: "subprocess.Popen[bytes]") -> bool:
+        """Wait until gcloud listens or ends, and return whether it listens. gcloud connects to the machine first."""
+        deadline = time.monotonic() + _OPEN_SECONDS
         while process.poll() is None and not self._ended:
-            if time.monotonic() > limit:
+            if time.monotonic() > deadline:
                 return False
             if _answers(self._port):
                 return True
@@ -148,8 +148,8 @@ class _Tunnel:
         self._log.seek(0)
         return self._log.read().decode(errors="replace")
 
-    def _watch(self) -> None:
-        """Open it again when gcloud ends while it is needed: the next try of a command then gets through."""
+    def _reopen_when_ended(self) -> None:
+        """Open the tunnel again when gcloud ends while it is needed, so that the next try of a command connects."""
         while self._process is not None:
             self._process.wait()
             if self._ended:
@@ -169,10 +169,10 @@ class _Tunnel:
                     return
 
 
-def _refuse_taken(port: int, instance: iap.Instance) -> None:
+def _require_free(port: int, instance: iap.Instance) -> None:
     """Raise RunError if another program has the port: connections would reach that program."""
     with socket.socket() as probe:
-        # As gcloud does: what a tunnel of an earlier run left in TIME_WAIT is free.
+        # As gcloud does: a port that an earlier tunnel left in TIME_WAIT is free.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind(("127.0.0.1", port))
@@ -192,7 +192,7 @@ def _answers(port: int) -> bool:
 
 
 def _end(process: "subprocess.Popen[bytes]") -> None:
-    """Let the process guard end it, and wait until it has."""
+    """Make the process guard end its command, and wait until both have ended."""
     if process.stdin:
         with suppress(OSError):
             process.stdin.close()
@@ -201,28 +201,28 @@ def _end(process: "subprocess.Popen[bytes]") -> None:
 
 
 def _print(text: str) -> None:
-    """The engine shows what a program writes to standard error."""
+    """Print to standard error, which engines show."""
     print(text, file=sys.stderr, flush=True)
 
 
 DIAL_ERROR_LIMIT = 120
-"""The provider waits 5 s after a refusal, so this outlasts ten minutes of a machine's first boot."""
+"""Tries. The provider waits 5 s after a refused connection, so this is longer than ten minutes of a first boot."""
 PER_DIAL_TIMEOUT = 10
-"""Seconds. One that never answers is given up after half an hour."""
+"""Seconds. A machine that never answers is given up after half an hour."""
 _LOOPBACK = "127.0.0.1"
 
 
 class Access:
     """The connections to the machines of a cluster.
 
-    With `login.public`, login machines are reached at their public addresses and all others through the first of
-    them; else controller and login machines by a tunnel through Identity-Aware Proxy. The program logs in to no node:
-    users reach nodes through the controller.
+    With `login.public`, login machines are reached at their public addresses, and all others with the first login
+    machine as jump host. Otherwise controller and login machines are reached by a tunnel through Identity-Aware Proxy.
+    The program logs in to no node: users reach nodes through the controller.
     """
 
     def __init__(self, config: ClusterConfig) -> None:
         self._config, self._place = config, place(config)
-        self._entrances: dict[int, tuple[str, Proxy]] = {}
+        self._jump_hosts: dict[int, tuple[str, Proxy]] = {}
         self._controller: Proxy | None = None
 
     def reach(
@@ -236,50 +236,51 @@ class Access:
         zone: pulumi.Output[str] | None = None,
         host_key: pulumi.Input[str],
     ) -> Reach:
-        """Return how to reach a machine; `address` is its private address, `name` the instance's, `public` its public
-        address where it has one, `zone` its zone where that is not the stack's.
+        """Return the connection to a machine. `address` is its private address, `name` the instance's name, `public`
+        its public address if it has one, `zone` its zone if that is not the stack's.
 
-        May be asked of machines in any order: the jump host is looked up when all are known.
+        Machines may come in any order: the jump host is looked up when all are known.
         """
         if spec.roles == ("node",):
-            return Reach(host=None, via=self._through_controller)
+            return Reach(host=None, via=self._via_controller)
         if "controller" in spec.roles:
             self._controller = Proxy(host=address, host_key=host_key)
-        patient = partial(Reach, dial_error_limit=DIAL_ERROR_LIMIT, per_dial_timeout=PER_DIAL_TIMEOUT)
+        reach = partial(Reach, dial_error_limit=DIAL_ERROR_LIMIT, per_dial_timeout=PER_DIAL_TIMEOUT)
         if self._config.login.public and "login" in spec.roles:
             if public is None:
                 raise ValueError(f"{spec.name}: login.public, and it has no public address")
-            self._entrances[spec.index] = (spec.name, Proxy(host=public, host_key=host_key))
-            return patient(host=public)
+            self._jump_hosts[spec.index] = (spec.name, Proxy(host=public, host_key=host_key))
+            return reach(host=public)
         if self._config.login.public:
-            return patient(host=address, proxy=lambda: self._entrance()[1], via=self._through_entrance)
-        project, where = self._place.project, zone or self._place.zone
+            return reach(host=address, proxy=lambda: self._jump_host()[1], via=self._via_jump_host)
+        project, machine_zone = self._place.project, zone or self._place.zone
         cluster = f"{project}/{self._place.zone}/{self._config.name}"
         login = spec.index + 1
         index = {"controller": 0, "monitoring": iap.LAST}.get(spec.roles[0], login + (login >= iap.LAST))
         port = iap.port(cluster, index)
 
-        async def tunnelled(found: list[str]) -> str:
-            await opened(iap.Instance(name=name, project=project, zone=found[1]), port)
+        async def tunnel(values: list[str]) -> str:
+            await open_tunnel(iap.Instance(name=name, project=project, zone=values[1]), port)
             return _LOOPBACK
 
         # Host and port are the same in every run: another connection would run every command again.
-        return patient(
-            host=_LOOPBACK if pulumi.runtime.is_dry_run() else pulumi.Output.all(instance_id, where).apply(tunnelled),
+        dry_run = pulumi.runtime.is_dry_run()
+        return reach(
+            host=_LOOPBACK if dry_run else pulumi.Output.all(instance_id, machine_zone).apply(tunnel),
             port=port,
-            via=lambda: {"iap": {"instance": name, "project": project, "zone": where}},
+            via=lambda: {"iap": {"instance": name, "project": project, "zone": machine_zone}},
         )
 
-    def _entrance(self) -> tuple[str, Proxy]:
-        if not self._entrances:
+    def _jump_host(self) -> tuple[str, Proxy]:
+        if not self._jump_hosts:
             raise ValueError("login.public, and no login machine is known: the others can't be reached")
-        return self._entrances[min(self._entrances)]
+        return self._jump_hosts[min(self._jump_hosts)]
 
-    def _through_entrance(self) -> Mapping[str, Any]:
-        name, proxy = self._entrance()
+    def _via_jump_host(self) -> Mapping[str, Any]:
+        name, proxy = self._jump_host()
         return {"jump": {"name": name, "address": proxy.host, "host_key": proxy.host_key}}
 
-    def _through_controller(self) -> Mapping[str, Any]:
+    def _via_controller(self) -> Mapping[str, Any]:
         if self._controller is None:
             raise ValueError("no controller is known: the nodes can't be reached")
         name = controller_name(self._config)

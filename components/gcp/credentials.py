@@ -10,24 +10,23 @@ import google.auth.credentials
 import google.auth.exceptions
 import google.oauth2.credentials
 
-from components.gcp.bake.design import LOG_IN, bake_error
+from components.gcp.bake_design import LOG_IN, cloud_error
 
 SCOPES = ("https://www.googleapis.com/auth/cloud-platform",)
-
-
 KEYS = ("GOOGLE_CREDENTIALS", "GOOGLE_CLOUD_KEYFILE_JSON", "GCLOUD_KEYFILE_JSON")
 """Variables in which the provider takes credentials, as text or as a path (pulumi-gcp, installation)."""
 
 
 def host(endpoint: str) -> str:
-    """Scheme and host of an endpoint, without the path that the provider's setting has and the client adds itself.
+    """Return scheme and host of an endpoint, without the path that the provider's setting has and the client adds
+    itself.
 
-    Raises BakeError for one to which credentials would travel in the clear.
+    Raises GoogleCloudError for an endpoint to which credentials would travel unencrypted.
     """
     parts = urllib.parse.urlsplit(endpoint)
     if parts.scheme == "https" or _is_loopback(endpoint):
         return f"{parts.scheme}://{parts.netloc}"
-    raise bake_error(
+    raise cloud_error(
         f"gcp:computeCustomEndpoint is {endpoint}, which would get credentials unencrypted",
         "write an endpoint that begins with https://, or remove it for Google's own",
     )
@@ -39,9 +38,9 @@ def _is_loopback(endpoint: str) -> bool:
 
 
 def credentials(endpoint: str) -> google.auth.credentials.Credentials:
-    """Credentials for that endpoint; none at all for one on this machine.
+    """Return the credentials for an endpoint; anonymous ones for an endpoint on this machine.
 
-    Raises BakeError where there are none to be found.
+    Raises GoogleCloudError where there are none.
     """
     if endpoint and _is_loopback(endpoint):
         return google.auth.credentials.AnonymousCredentials()
@@ -49,17 +48,17 @@ def credentials(endpoint: str) -> google.auth.credentials.Credentials:
         return google.oauth2.credentials.Credentials(token=token)
     try:
         for key in KEYS:
-            if given := os.environ.get(key):
-                return _given(key, given)
+            if value := os.environ.get(key):
+                return _load_key(key, value)
         return google.auth.default(scopes=SCOPES)[0]
     except google.auth.exceptions.GoogleAuthError as error:
-        raise bake_error(f"no credentials for Google Cloud: {' '.join(str(error).split())}", LOG_IN) from error
+        raise cloud_error(f"no credentials for Google Cloud: {' '.join(str(error).split())}", LOG_IN) from error
 
 
-def _given(key: str, given: str) -> google.auth.credentials.Credentials:
+def _load_key(variable: str, value: str) -> google.auth.credentials.Credentials:
     try:
-        text = given if given.lstrip().startswith("{") else Path(given).expanduser().read_text(encoding="utf-8")
+        text = value if value.lstrip().startswith("{") else Path(value).expanduser().read_text(encoding="utf-8")
         info = json.loads(text)
     except (OSError, ValueError):
-        raise bake_error(f"{key} is neither a key nor the path of one", LOG_IN) from None
+        raise cloud_error(f"{variable} is neither a key nor the path of one", LOG_IN) from None
     return google.auth.load_credentials_from_dict(info, scopes=SCOPES)[0]

@@ -1,4 +1,4 @@
-"""The stack file's changes to resources (customize), checked by the inputs that pulumi_gcp declares."""
+"""Changes of resources by the stack file (`customize`), checked against the inputs that pulumi_gcp declares."""
 
 import re
 import sys
@@ -29,9 +29,9 @@ class Inputs:
     def hints(self) -> Mapping[str, Any]:
         return _hints(self.owner)
 
-    def check(self, given: Mapping[str, Any], at: Location) -> Iterator[Finding]:
-        """Names that there are not, and values that an input can't have."""
-        for name, value in given.items():
+    def check(self, change: Mapping[str, Any], at: Location) -> Iterator[Finding]:
+        """Yield unknown names, and values of another type than the input's."""
+        for name, value in change.items():
             if name not in self.hints:
                 near = nearest(name, list(self.hints))
                 yield Finding(
@@ -43,23 +43,22 @@ class Inputs:
                     missing=name,
                 )
             else:
-                yield from _wrong(value, self.hints[name], (*at, name))
+                yield from _type_errors(value, self.hints[name], (*at, name))
 
     def merge(self, old: Mapping[str, Any], change: Mapping[str, Any]) -> dict[str, Any]:
-        """Inputs with a change, in which parts that have a class of their own are of that class again."""
-        return {**old, **{name: _merge(old.get(name), value, self.hints[name]) for name, value in change.items()}}
+        """Return inputs with a change. Parts that have an argument class are of that class again."""
+        return {**old, **{name: _merge_typed(old.get(name), value, self.hints[name]) for name, value in change.items()}}
 
 
 @cache
 def inputs_of(token: str) -> Inputs | Finding:
-    """The inputs of a type such as gcp:compute/instance:Instance; a finding, without its place, for an unknown type."""
+    """Return the inputs of a type such as gcp:compute/instance:Instance; for an unknown type a finding without its
+    location."""
     module, _, rest = token.removeprefix("gcp:").partition("/")
-    found = _resources(module)
-    if token in found:
-        return Inputs(found[token])
-    other = nearest(token, list(found)) or nearest(
-        rest.partition(":")[2], [known.rpartition(":")[2] for known in found]
-    )
+    types = _argument_classes(module)
+    if token in types:
+        return Inputs(types[token])
+    other = nearest(token, list(types)) or nearest(rest.partition(":")[2], [name.rpartition(":")[2] for name in types])
     return Finding(
         id="customize-type",
         at=(),
@@ -71,44 +70,46 @@ def inputs_of(token: str) -> Inputs | Finding:
 
 
 @cache
-def _resources(module: str) -> Mapping[str, type]:
-    """Argument class of every type of resource in a module of pulumi_gcp, such as compute; empty for another name."""
+def _argument_classes(module: str) -> Mapping[str, type]:
+    """Return the argument class of every type of resource in a module of pulumi_gcp, such as compute; empty for an
+    unknown module."""
     if not re.fullmatch("[a-z]+", module):
         return {}
     try:
         loaded = import_module(f"pulumi_gcp.{module}")
     except ModuleNotFoundError:
         return {}
-    found: dict[str, type] = {}
+    classes: dict[str, type] = {}
     for name in getattr(loaded, "__all__", None) or dir(loaded):
         kind = getattr(loaded, name)
         token = getattr(kind, "pulumi_type", None)
         if token and issubclass(kind, pulumi.CustomResource):
-            own = sys.modules[kind.__module__]
-            found[token] = next(getattr(own, args) for args in own.__all__ if args.endswith("Args"))
-    return found
+            source = sys.modules[kind.__module__]
+            classes[token] = next(getattr(source, args) for args in source.__all__ if args.endswith("Args"))
+    return classes
 
 
 @cache
 def _hints(owner: type) -> Mapping[str, Any]:
-    # pulumi.Input names Output and its own type variable in a string, wherever it is used.
+    # pulumi.Input refers to Output and to its type variable by name, which every caller has to resolve.
     names = {"Output": pulumi.Output, "T": Any}
     hints = get_type_hints(owner.__init__, vars(sys.modules[owner.__module__]), names)
     return {name: hint for name, hint in hints.items() if name != "return"}
 
 
 def _choices(hint: Any) -> list[Any]:  # noqa: ANN401 - annotations are of any type
-    """Return what a value may be, of a union: without outputs, and without the dictionaries that stand for classes."""
+    """Return the types that a hint allows for a value: without outputs, and without the typed dictionaries that stand
+    for argument classes."""
     if get_origin(hint) not in _UNIONS:
         return [] if get_origin(hint) in (Awaitable, pulumi.Output) or is_typeddict(hint) else [hint]
     return [choice for arg in get_args(hint) for choice in _choices(arg)]
 
 
-def _wrong(value: Any, hint: Any, at: Location) -> Iterator[Finding]:  # noqa: ANN401 - values and types of all kinds
+def _type_errors(value: Any, hint: Any, at: Location) -> Iterator[Finding]:  # noqa: ANN401 - values and types of all kinds
     choices = _choices(hint)
     if value is None:
         if type(None) not in choices:
-            yield _finding(value, "a value, since the provider requires one", "write one, or remove the key", at)
+            yield _value_error(value, "a value, since the provider requires one", "write one, or remove the key", at)
         return
     for choice in choices:
         origin, members = get_origin(choice), get_args(choice)
@@ -117,21 +118,21 @@ def _wrong(value: Any, hint: Any, at: Location) -> Iterator[Finding]:  # noqa: A
         if origin is not None and issubclass(origin, Mapping) and isinstance(value, Mapping):
             for key, inner in value.items():
                 # null removes a key
-                yield from () if inner is None else _wrong(inner, members[1], (*at, key))
+                yield from () if inner is None else _type_errors(inner, members[1], (*at, key))
             return
         if origin is not None and issubclass(origin, Sequence) and isinstance(value, list | tuple):
             for index, inner in enumerate(value):
-                yield from _wrong(inner, members[0], (*at, index))
+                yield from _type_errors(inner, members[0], (*at, index))
             return
         if origin is None and _is_part(choice) and isinstance(value, Mapping):
             yield from Inputs(choice).check(value, at)
             return
     allowed = " or ".join(dict.fromkeys(_name(choice) for choice in choices if choice is not type(None)))
     quoted = f', e.g. "{value}"' if str in choices and not isinstance(value, Mapping | Sequence) else ""
-    yield _finding(value, allowed + quoted, "write it so", at)
+    yield _value_error(value, allowed + quoted, "write it so", at)
 
 
-def _finding(value: Any, allowed: str, todo: str, at: Location) -> Finding:  # noqa: ANN401 - anything may be given
+def _value_error(value: Any, allowed: str, todo: str, at: Location) -> Finding:  # noqa: ANN401 - anything may be given
     return Finding(id="customize-value", at=at, given=show(value), allowed=allowed, todo=todo)
 
 
@@ -147,9 +148,9 @@ def _name(choice: Any) -> str:  # noqa: ANN401 - annotations are of any type
 
 
 def merge(old: Any, change: Any) -> Any:  # noqa: ANN401 - inputs are of any type
-    """Return what is there with a change: mappings merge, key by key; lists and single values replace; null removes."""
+    """Return a value with a change: mappings merge key by key, lists and single values replace, null removes."""
     if isinstance(old, pulumi.Output):
-        return old.apply(lambda known: merge(known, change))
+        return old.apply(lambda value: merge(value, change))
     if not isinstance(change, Mapping):
         return change
     kept = old if isinstance(old, Mapping) else {}
@@ -157,7 +158,7 @@ def merge(old: Any, change: Any) -> Any:  # noqa: ANN401 - inputs are of any typ
     return {key: value for key, value in merged.items() if value is not None or key not in change}
 
 
-def _merge(old: Any, change: Any, hint: Any) -> Any:  # noqa: ANN401 - inputs are of any type
+def _merge_typed(old: Any, change: Any, hint: Any) -> Any:  # noqa: ANN401 - inputs are of any type
     part = next((choice for choice in _choices(hint) if _is_part(choice)), None)
     if part is None or not isinstance(change, Mapping):
         return merge(old, change)
@@ -166,10 +167,10 @@ def _merge(old: Any, change: Any, hint: Any) -> Any:  # noqa: ANN401 - inputs ar
 
 
 class Customizer:
-    """The entries of a stack's `customize`, and what each has matched."""
+    """The entries of a stack's `customize`, with the number of resources that each has matched."""
 
     def __init__(self, config: ClusterConfig) -> None:
-        """Raises pulumi.RunError with every input that the provider's classes do not have, or not of this type."""
+        """Raises pulumi.RunError with every unknown input, and every value of another type than the input's."""
         self._entries = config.customize
         self._inputs: dict[str, Inputs] = {}
         self._matched = [0] * len(self._entries)
@@ -186,11 +187,11 @@ class Customizer:
             raise pulumi.RunError(str(ConfigError(findings)))
 
     def options(self) -> pulumi.ResourceOptions:
-        """Options for the component that all resources are below; none without entries."""
+        """Return options for the component that is the parent of all resources; none without entries."""
         return pulumi.ResourceOptions(transformations=[self._transform] if self._entries else None)
 
     def report(self) -> None:
-        """Warn of entries that no resource matched, once all are constructed."""
+        """Warn of entries that matched no resource. Call it once all resources are constructed."""
         for index, entry in enumerate(self._entries):
             if self._matched[index]:
                 continue

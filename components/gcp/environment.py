@@ -1,4 +1,4 @@
-"""Variables of Google Cloud: where programs work by default (pulumi-gcp, its settings' variables)."""
+"""Environment variables of Google Cloud: default project, region and zone (pulumi-gcp's settings)."""
 
 from cluster.config import ClusterConfig
 from cluster.platforms.gcp.names import place
@@ -8,11 +8,11 @@ VARIABLES = ("GOOGLE_PROJECT", "GOOGLE_REGION", "GOOGLE_ZONE")
 
 
 def environment(config: ClusterConfig) -> Environment:
-    """Project, region and zone. Credentials stay where Google's programs find them."""
+    """Return project, region and zone. Google's programs find credentials on their own."""
     where = place(config)
     return Environment(variables=dict(zip(VARIABLES, (where.project, where.region, where.zone), strict=True)))
 
 
 def project(config: ClusterConfig) -> str:
-    """Id of the project, without asking anybody."""
+    """Return the project's id, from the stack file."""
     return place(config).project

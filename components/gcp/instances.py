@@ -1,5 +1,5 @@
-"""Instances that the program itself creates or deletes at Compute Engine: nodes of flex start, a controller in two
-zones, and elastic nodes when their nodeset ends. Imported only where Google is called."""
+"""Calls for the instances that this program itself creates or deletes: nodes of flex start, a controller in two zones,
+and elastic nodes when their nodeset is deleted. It is imported only where Google is called."""
 
 import copy
 import json
@@ -13,52 +13,52 @@ from google.cloud import compute_v1
 
 from cluster.findings import listing
 from cluster.platforms.gcp.names import MADE_BY_LABEL, NODESET_LABEL, RECONCILE
-from components.gcp.bake.compute import Compute, all_pages, of_operation, once
-from components.gcp.bake.design import (
+from components.gcp.bake_design import (
     CLUSTER_LABEL,
     LOG_IN,
     TEMPLATE_KEY,
     Bake,
-    BakeError,
-    Complaint,
+    ErrorRow,
+    GoogleCloudError,
     Pace,
     advice,
-    bake_error,
-    mark_of,
+    cloud_error,
     pace_of,
     refusal,
+    template_mark,
 )
+from components.gcp.compute_engine import Compute, all_pages, operation_error_rows, request_id
 
 WAIT_SECONDS = 7200
 """Time for which Google queues a machine: 90 s to two hours, by `params.requestValidForDuration`; without, it does not
 wait at all (cloud.google.com/compute/docs/instances/about-flex-start-vms, .../instance-lifecycle: PENDING)."""
 MARGIN_SECONDS = 1800.0
-"""Time for its start, and for what Google takes longer than it was asked to."""
+"""Time for the start of a machine, and for a queue that takes longer than requested."""
 POLL_SECONDS = 15.0
 """Between two reads of a node: one call each, of 1500 reads a minute that a project has."""
 RUNNING, PENDING = "RUNNING", "PENDING"
 COMING = frozenset({PENDING, "PROVISIONING", "STAGING", RUNNING})
 """States of a machine that runs, or will."""
-SHOWN = 8
-"""Names that a message lists; the rest is a number."""
+SHOWN_NAMES = 8
+"""Names that a message lists; the others are counted."""
 
 Report = Callable[[str], None]
 
 
 class _InstanceCompute(Compute):
-    """The calls for instances of a zone. All raise BakeError where Google refuses or does not answer."""
+    """The calls for instances of a zone. All raise GoogleCloudError where Google refuses or does not answer."""
 
     ADVICE: ClassVar[Mapping[tuple[str, ...], str]]
-    """Advice on Google's errors, by words that they contain. `bake` has project and zone."""
+    """What to do about Google's errors, by words that they contain. `bake` has project and zone."""
     name = ""
 
     def __init__(self, props: Mapping[str, Any], pace: Pace) -> None:
-        """Raises BakeError where there are no credentials."""
+        """Raises GoogleCloudError where there are no credentials."""
         where = {name: props[name] for name in ("project", "zone", "endpoint")}
         super().__init__(Bake(**where, image="", pace=pace))
 
-    def _refused(self, doing: str, complaints: Sequence[Complaint]) -> BakeError:
-        return refusal(doing, complaints, advice(self.ADVICE, complaints).format(bake=self.bake, name=self.name))
+    def _refusal(self, doing: str, errors: Sequence[ErrorRow]) -> GoogleCloudError:
+        return refusal(doing, errors, advice(self.ADVICE, errors).format(bake=self.bake, name=self.name))
 
 
 class FlexCompute(_InstanceCompute):
@@ -80,11 +80,11 @@ class FlexCompute(_InstanceCompute):
     }
 
     def __init__(self, props: Mapping[str, Any]) -> None:
-        """Raises BakeError where there are no credentials."""
+        """Raises GoogleCloudError where there are no credentials."""
         super().__init__(props, pace_of(props) if props.get("pace") else Pace(poll=POLL_SECONDS))
         self.name, self.cluster = props["name"], props["cluster"]
         self._template = props.get("template") or ""
-        self.mark = mark_of(self._template)
+        self.mark = template_mark(self._template)
         self._labels = dict(props.get("labels") or {})
         self._items = {**(props.get("metadata") or {}), TEMPLATE_KEY: self.mark}
 
@@ -92,17 +92,17 @@ class FlexCompute(_InstanceCompute):
     def _node(self) -> dict[str, str]:
         return {**self._zone, "instance": self.name}
 
-    def another(self, name: str) -> "FlexCompute":
-        """The calls for another node with the same inputs, by the same connections."""
+    def for_node(self, name: str) -> "FlexCompute":
+        """Return the calls for another node with the same inputs, by the same connections."""
         other = copy.copy(self)
         other.name = name
         return other
 
     def node(self) -> compute_v1.Instance | None:
-        return self._found(f"look for {self.name}", self._instances.get, self._node)
+        return self._ask_or_none(f"look for {self.name}", self._instances.get, self._node)
 
-    def ask(self) -> compute_v1.Operation | None:
-        """Ask for the machine, without waiting. None where Google has been asked already."""
+    def insert(self) -> compute_v1.Operation | None:
+        """Ask for the machine, without waiting. Returns None if an instance of its name exists already."""
         instance = compute_v1.Instance(
             name=self.name,
             labels=self._labels,
@@ -112,32 +112,32 @@ class FlexCompute(_InstanceCompute):
         return self._insert(instance, source_instance_template=self._template)
 
     def _insert(self, instance: compute_v1.Instance, **more: str) -> compute_v1.Operation | None:
-        request = {**self._zone, "instance_resource": instance, **more, **once()}
+        request = {**self._zone, "instance_resource": instance, **more, **request_id()}
         return self._ask(self._doing, self._instances.insert_unary, request, none_for=HTTPStatus.CONFLICT)
 
-    def look(self, operation: compute_v1.Operation) -> compute_v1.Operation:
-        """Read an operation again. Raises BakeError if it has failed."""
-        found = self._poll(self._doing, operation)
-        if found.status == compute_v1.Operation.Status.DONE and found.error.errors:
-            raise self._refused(self._doing, of_operation(found.error))
-        return found
+    def refresh(self, operation: compute_v1.Operation) -> compute_v1.Operation:
+        """Return the operation as it is now. Raises GoogleCloudError if it has failed."""
+        operation = self._read_operation(self._doing, operation)
+        if operation.status == compute_v1.Operation.Status.DONE and operation.error.errors:
+            raise self._refusal(self._doing, operation_error_rows(operation.error))
+        return operation
 
     def delete(self) -> None:
         """Delete the machine with its disk, and wait until it is gone; none is fine."""
         self._delete(f"delete {self.name}", self._instances.delete_unary, self._node)
 
     def set_metadata(self, instance: compute_v1.Instance) -> None:
-        """Give a machine that is there the metadata and the labels that it should have."""
+        """Set the metadata and the labels of an existing machine, where they differ."""
         if {item.key: item.value for item in instance.metadata.items} != self._items:
             doing, resource = f"set the metadata of {self.name}", self._metadata(instance.metadata.fingerprint)
-            self._do(doing, self._instances.set_metadata_unary, {**self._node, "metadata_resource": resource})
-        # Google and others have labels of their own there.
+            self._operate(doing, self._instances.set_metadata_unary, {**self._node, "metadata_resource": resource})
+        # Google and others add labels of their own.
         labelled = {**instance.labels, **self._labels}
         if dict(instance.labels) != labelled:
             doing = f"set the labels of {self.name}"
             labels = compute_v1.InstancesSetLabelsRequest(labels=labelled, label_fingerprint=instance.label_fingerprint)
             request = {**self._node, "instances_set_labels_request_resource": labels}
-            self._do(doing, self._instances.set_labels_unary, request)
+            self._operate(doing, self._instances.set_labels_unary, request)
 
     @property
     def _doing(self) -> str:
@@ -149,120 +149,113 @@ class FlexCompute(_InstanceCompute):
 
 
 def start(compute: FlexCompute, report: Report) -> compute_v1.Instance:
-    """Have the node run. One that an interrupted run asked for is taken over: its name is the node's own, and Google
-    makes no second one of that name.
+    """Create the node if it does not exist, and wait until it runs. A node that an interrupted run asked for is taken
+    over: its name is the node's own, and Google creates no second instance of that name.
 
-    Raises BakeError where that can't be done; what was asked for is then either gone or taken over by the next run.
+    Raises GoogleCloudError where that can't be done. A request that is still pending is taken over by the next run.
     """
-    found, operation = compute.node(), None
-    if found is not None:
-        _ours(compute, found)
-        if found.status not in COMING or _mark(found) != compute.mark:
+    instance, operation = compute.node(), None
+    if instance is not None:
+        _require_own(compute, instance)
+        if instance.status not in COMING or _mark(instance) != compute.mark:
             report(f"{compute.name}: deleting the instance that there is, which has stopped or is another")
             compute.delete()
-            found = None
-    if found is None:
-        operation = compute.ask()
-    running = _wait(compute, operation, report)
-    compute.set_metadata(running)
-    return running
+            instance = None
+    if instance is None:
+        operation = compute.insert()
+    instance = _wait_until_running(compute, operation, report)
+    compute.set_metadata(instance)
+    return instance
 
 
 def ask_all(props: Mapping[str, Any], report: Report) -> None:
-    """Ask for each node that is not there, and wait for none: Google queues all of them at the same time.
+    """Ask for each missing node, and wait for none: Google queues all of them at the same time.
 
-    Raises BakeError for the first that Google refuses; those before it are taken over by the next run.
+    Raises GoogleCloudError for the first that Google refuses; those before it are taken over by the next run.
     """
-    asked = [(node, node.ask()) for node in _missing(props)]
-    if asked:
-        report(f"{props['cluster']}: asked for {len(asked)} nodes of flex start at once")
-    for node, operation in asked:
+    requests = [(node, node.insert()) for node in missing_nodes(props)]
+    if requests:
+        report(f"{props['cluster']}: asked for {len(requests)} nodes of flex start at once")
+    for node, operation in requests:
         if operation is not None:
-            _seen(node, operation)
+            _wait_until_listed(node, operation)
 
 
-def _missing(props: Mapping[str, Any]) -> list[FlexCompute]:
-    """The nodes of a queue that are not there."""
+def missing_nodes(props: Mapping[str, Any]) -> list[FlexCompute]:
+    """Return the nodes of a queue that do not exist."""
     first = FlexCompute({**props, "name": props["names"][0]})
-    return [node for node in map(first.another, props["names"]) if node.node() is None]
+    return [node for node in map(first.for_node, props["names"]) if node.node() is None]
 
 
-def _seen(compute: FlexCompute, operation: compute_v1.Operation) -> None:
-    """Wait until Google lists the machine that was asked for. Raises BakeError where there will be none."""
-    ends = time.monotonic() + compute.bake.pace.operation
-    while time.monotonic() < ends and operation.status != compute_v1.Operation.Status.DONE and compute.node() is None:
+def _wait_until_listed(compute: FlexCompute, operation: compute_v1.Operation) -> None:
+    """Wait until Google lists the requested machine. Raises GoogleCloudError if the request fails."""
+    done, deadline = compute_v1.Operation.Status.DONE, time.monotonic() + compute.bake.pace.operation
+    while time.monotonic() < deadline and operation.status != done and compute.node() is None:
         time.sleep(compute.bake.pace.poll)
-        operation = compute.look(operation)
+        operation = compute.refresh(operation)
 
 
-def missing(props: Mapping[str, Any]) -> bool:
-    """Return whether one of a queue's nodes is not there."""
-    return bool(_missing(props))
+def end_time(instance: compute_v1.Instance) -> int:
+    """Return when Google deletes the instance, in seconds since 1970; 0 where that is unknown."""
+    start, seconds = instance.last_start_timestamp or instance.creation_timestamp, instance.scheduling.max_run_duration
+    return int(datetime.fromisoformat(start).timestamp()) + int(seconds.seconds) if start and seconds.seconds else 0
 
 
-def ends(found: compute_v1.Instance) -> int:
-    """Return when Google deletes it, in seconds since 1970; 0 where that is unknown."""
-    began, seconds = found.last_start_timestamp or found.creation_timestamp, found.scheduling.max_run_duration.seconds
-    return int(datetime.fromisoformat(began).timestamp()) + int(seconds) if began and seconds else 0
-
-
-def remove(compute: FlexCompute) -> None:
-    """Delete the node, if it is there and flex start's: a node with another kind of capacity may have replaced it."""
-    found = compute.node()
-    if found is not None and found.labels.get(CLUSTER_LABEL) == compute.cluster and _mark(found):
+def delete_node(compute: FlexCompute) -> None:
+    """Delete the node if it exists and has flex start's mark: a node with other capacity may have replaced it."""
+    instance = compute.node()
+    if instance is not None and instance.labels.get(CLUSTER_LABEL) == compute.cluster and _mark(instance):
         compute.delete()
 
 
-def _wait(compute: FlexCompute, operation: compute_v1.Operation | None, report: Report) -> compute_v1.Instance:
-    """Look until it runs. Google may end the operation at once or when the machine has started; and deletes a machine
-    that it found nothing for. The machine alone is asked after while it is there: many are waited for at a time."""
+def _wait_until_running(
+    compute: FlexCompute, operation: compute_v1.Operation | None, report: Report
+) -> compute_v1.Instance:
+    """Poll until the node runs. Google may end the operation at once or when the machine has started, and deletes a
+    machine for which it found no capacity. While the machine exists only the machine is read, not the operation: a run
+    waits for many machines at a time."""
     name, done = compute.name, compute_v1.Operation.Status.DONE
-    ends, last = time.monotonic() + WAIT_SECONDS + MARGIN_SECONDS, ""
+    deadline, last = time.monotonic() + WAIT_SECONDS + MARGIN_SECONDS, ""
     while True:
-        found = compute.node()
-        if found is None:
+        instance = compute.node()
+        if instance is None:
             if operation is not None and operation.status != done:
-                operation = compute.look(operation)
-            # What is not there when that is done will not come; but it may have come since the last look.
-            if (operation is None or operation.status == done) and (found := compute.node()) is None:
-                raise bake_error(
+                operation = compute.refresh(operation)
+            # A machine that is missing when its operation is done will not come. It may have come since the read above.
+            if (operation is None or operation.status == done) and (instance := compute.node()) is None:
+                raise cloud_error(
                     f"{name} is gone: Google found no capacity for it in {WAIT_SECONDS // 60} minutes, or it was "
                     "deleted manually",
                     "run again to retry, or choose another zone or another `capacity`",
                 )
-        if found is not None:
-            _ours(compute, found)
-            if found.status == RUNNING:
-                return found
-            if found.status not in COMING:
-                raise bake_error(f"{name} has stopped before it ran ({found.status})", "run again to retry")
-            if found.status != last:
-                last = found.status
-                report(f"{name}: {_progress(last)}")
-        if time.monotonic() > ends:
-            raise bake_error(f"{name} is still {last or 'not there'}", "run again later to continue waiting")
+        if instance is not None:
+            _require_own(compute, instance)
+            if instance.status == RUNNING:
+                return instance
+            if instance.status not in COMING:
+                raise cloud_error(f"{name} has stopped before it ran ({instance.status})", "run again to retry")
+            if instance.status != last:
+                last = instance.status
+                waiting = f"waiting for capacity (flex start), for up to {WAIT_SECONDS // 60} minutes"
+                report(f"{name}: {waiting if last == PENDING else 'there is capacity, and it starts'}")
+        if time.monotonic() > deadline:
+            raise cloud_error(f"{name} is still {last or 'not there'}", "run again later to continue waiting")
         time.sleep(compute.bake.pace.poll)
 
 
-def _progress(status: str) -> str:
-    if status == PENDING:
-        return f"waiting for capacity (flex start), for up to {WAIT_SECONDS // 60} minutes"
-    return "there is capacity, and it starts"
-
-
-def _ours(compute: FlexCompute, found: compute_v1.Instance) -> None:
-    """Refuse to touch a machine of this name that the stack did not ask for."""
-    if found.labels.get(CLUSTER_LABEL) != compute.cluster or not _mark(found):
-        raise bake_error(
+def _require_own(compute: FlexCompute, instance: compute_v1.Instance) -> None:
+    """Raise GoogleCloudError if the stack did not request the machine of this name."""
+    if instance.labels.get(CLUSTER_LABEL) != compute.cluster or not _mark(instance):
+        raise cloud_error(
             f"{compute.bake.project} has a machine called {compute.name}, which this stack did not ask for "
-            f"(label {CLUSTER_LABEL}: {found.labels.get(CLUSTER_LABEL) or 'none'}, metadata {TEMPLATE_KEY}: "
-            f"{_mark(found) or 'none'})",
+            f"(label {CLUSTER_LABEL}: {instance.labels.get(CLUSTER_LABEL) or 'none'}, metadata {TEMPLATE_KEY}: "
+            f"{_mark(instance) or 'none'})",
             "rename or delete it, or give the cluster or the nodeset another name",
         )
 
 
-def _mark(found: compute_v1.Instance) -> str:
-    return next((item.value for item in found.metadata.items if item.key == TEMPLATE_KEY), "")
+def _mark(instance: compute_v1.Instance) -> str:
+    return next((item.value for item in instance.metadata.items if item.key == TEMPLATE_KEY), "")
 
 
 class ControllerCompute(FlexCompute):
@@ -282,15 +275,15 @@ class ControllerCompute(FlexCompute):
     }
 
     def __init__(self, props: Mapping[str, Any], zone: str) -> None:
-        """Raises BakeError where there are no credentials."""
+        """Raises GoogleCloudError where there are no credentials."""
         super().__init__({**props, "zone": zone})
         self.zone = zone
         self._body: str = props["body"]
 
-    def ask(self) -> compute_v1.Operation | None:
-        """Ask for the machine on its disks, without waiting. None where there is one of its name.
+    def insert(self) -> compute_v1.Operation | None:
+        """Ask for the machine on its disks, without waiting. Returns None if an instance of its name exists already.
 
-        The disks are not taken from another instance: one that has them is the controller.
+        The disks are not taken from another instance: an instance that has them is the controller.
         """
         body = json.loads(self._body.replace("{zone}", self.zone))
         for disk in body["disks"]:
@@ -301,20 +294,22 @@ class ControllerCompute(FlexCompute):
 
 
 def controller(props: Mapping[str, Any]) -> ControllerCompute:
-    """The calls for the zone in which the controller is; where there is none, for its first zone. Raises BakeError
-    where there are two."""
+    """Return the calls for the zone in which the controller is; where there is none, for its first zone.
+
+    Raises GoogleCloudError where there are two.
+    """
     zones = controllers(props)
-    found = [compute for compute in zones if compute.node() is not None]
-    if len(found) > 1:
-        raise bake_error(
-            f"there are machines called {props['name']} in {' and '.join(compute.zone for compute in found)}",
+    existing = [compute for compute in zones if compute.node() is not None]
+    if len(existing) > 1:
+        raise cloud_error(
+            f"there are machines called {props['name']} in {' and '.join(compute.zone for compute in existing)}",
             "delete the one that does not have the controller's disks (Compute Engine shows them), then run again",
         )
-    return (found or zones)[0]
+    return (existing or zones)[0]
 
 
 def controllers(props: Mapping[str, Any]) -> list[ControllerCompute]:
-    """The calls for each zone in which the controller may be."""
+    """Return the calls for each zone in which the controller may be."""
     return [ControllerCompute(props, zone) for zone in props["zones"]]
 
 
@@ -331,25 +326,25 @@ class ElasticCompute(_InstanceCompute):
     }
 
     def __init__(self, props: Mapping[str, Any]) -> None:
-        """Raises BakeError where there are no credentials."""
+        """Raises GoogleCloudError where there are no credentials."""
         super().__init__(props, pace_of(props))
         self._cluster, self._nodeset = props["cluster"], props["nodeset"]
-        self._groups = compute_v1.InstanceGroupManagersClient(**self._given)
+        self._groups = compute_v1.InstanceGroupManagersClient(**self._client_args)
 
     def instances(self) -> list[str]:
-        """Names of the instances that the reconcile loop created for the nodeset, whatever their status."""
+        """Return the names of the instances that the reconcile loop created for the nodeset, whatever their status."""
         return sorted(machine.name for machine in self.instances_of(self._cluster) if self._owns(machine))
 
     def groups(self) -> list[str]:
-        """Names of the nodeset's groups of flex start, which have no labels, but a description."""
+        """Return the names of the nodeset's groups of flex start, which have no labels, but a description."""
         list_all = all_pages(self._groups.list)
-        found = self._ask(f"look for instance groups in {self.bake.zone}", list_all, dict(self._zone))
-        return sorted(group.name for group in found if self._owns_group(group))
+        groups = self._ask(f"look for instance groups in {self.bake.zone}", list_all, dict(self._zone))
+        return sorted(group.name for group in groups if self._owns_group(group))
 
     def begin_delete_group(self, name: str) -> compute_v1.Operation | None:
-        """Begin to delete a group with its resize request and its instances; None where there is none any more."""
-        request = {**self._zone, "instance_group_manager": name, **once()}
-        return self._found(f"delete {name}", self._groups.delete_unary, request)
+        """Begin to delete a group with its resize request and its instances. Returns None if it is gone."""
+        request = {**self._zone, "instance_group_manager": name, **request_id()}
+        return self._ask_or_none(f"delete {name}", self._groups.delete_unary, request)
 
     def _owns_group(self, group: compute_v1.InstanceGroupManager) -> bool:
         try:
@@ -359,46 +354,47 @@ class ElasticCompute(_InstanceCompute):
             return False
 
     def begin_delete(self, name: str) -> compute_v1.Operation | None:
-        """Begin to delete an instance with its disk. None where there is none of that name any more, or where what has
-        the name now is not the nodeset's."""
-        instance = {**self._zone, "instance": name}
-        found = self._found(f"look for {name}", self._instances.get, instance)
-        if found is None or not self._owns(found):
+        """Begin to delete an instance with its disk. Returns None if it is gone, or if the instance that has the name
+        now is not the nodeset's."""
+        path = {**self._zone, "instance": name}
+        instance = self._ask_or_none(f"look for {name}", self._instances.get, path)
+        if instance is None or not self._owns(instance):
             return None
-        return self._found(f"delete {name}", self._instances.delete_unary, {**instance, **once()})
+        return self._ask_or_none(f"delete {name}", self._instances.delete_unary, {**path, **request_id()})
 
     def finish_delete(self, name: str, operation: compute_v1.Operation) -> None:
-        """Wait until an instance is deleted."""
-        self._finish(f"delete {name}", operation)
+        """Wait until an instance or a group is deleted."""
+        self._wait_for(f"delete {name}", operation)
 
-    def _owns(self, found: compute_v1.Instance) -> bool:
-        wanted = {CLUSTER_LABEL: self._cluster, NODESET_LABEL: self._nodeset, MADE_BY_LABEL: RECONCILE}
-        return all(found.labels.get(key) == value for key, value in wanted.items())
+    def _owns(self, instance: compute_v1.Instance) -> bool:
+        labels = {CLUSTER_LABEL: self._cluster, NODESET_LABEL: self._nodeset, MADE_BY_LABEL: RECONCILE}
+        return all(instance.labels.get(key) == value for key, value in labels.items())
 
 
 def delete_instances(props: Mapping[str, Any], report: Report) -> None:
-    """Delete the elastic instances of a nodeset, all at the same time, until Google lists none: first the groups of
-    flex start, whose queued machines would come, and whose instances go with them.
+    """Delete the elastic instances of a nodeset, all at the same time, until Google lists none.
 
-    Raises BakeError where that can't be done, or where new ones keep coming.
+    The groups of flex start are deleted first, with their instances: their queued machines would come otherwise.
+
+    Raises GoogleCloudError where that can't be done, or where new instances keep coming.
     """
     compute = ElasticCompute(props)
-    ends = time.monotonic() + compute.bake.pace.operation
+    deadline = time.monotonic() + compute.bake.pace.operation
     while True:
         begin = compute.begin_delete_group
-        if not (found := compute.groups()):
-            begin, found = compute.begin_delete, compute.instances()
-        if not found:
+        if not (names := compute.groups()):
+            begin, names = compute.begin_delete, compute.instances()
+        if not names:
             return
-        if time.monotonic() > ends:
-            raise bake_error(
+        if time.monotonic() > deadline:
+            raise cloud_error(
                 f"nodeset {props['nodeset']} of {props['cluster']} still has instances for its elastic nodes: "
-                f"{listing(found, SHOWN)}",
+                f"{listing(names, SHOWN_NAMES)}",
                 "something creates them again: stop the service hpc-reconcile on the controller, then run again",
             )
-        report(f"deleting the elastic nodes of nodeset {props['nodeset']}: {listing(found, SHOWN)}")
-        begun = [(name, begin(name)) for name in found]
-        for name, operation in begun:
+        report(f"deleting the elastic nodes of nodeset {props['nodeset']}: {listing(names, SHOWN_NAMES)}")
+        operations = [(name, begin(name)) for name in names]
+        for name, operation in operations:
             if operation is not None:
                 compute.finish_delete(name, operation)
         time.sleep(compute.bake.pace.poll)

@@ -14,10 +14,10 @@ from cluster.platforms.gcp.address_plan import NAT_ADDRESSES, Plan, fabric_of, p
 from cluster.platforms.gcp.filesystems.registry import file_systems
 from cluster.platforms.gcp.names import labels, place
 from cluster.roster import monitoring_machine
-from components.gcp.services import Barrier
+from components.gcp.dynamic_resources import Barrier
 
 LNET_PORT = 988
-"""Lustre's own."""
+"""Port of Lustre's network."""
 EVERYTHING: Mapping[str, list[str] | None] = {"tcp": ["0-65535"], "udp": ["0-65535"], "icmp": None}
 SSH: Mapping[str, list[str] | None] = {"tcp": ["22"]}
 
@@ -25,9 +25,9 @@ SSH: Mapping[str, list[str] | None] = {"tcp": ["22"]}
 def firewalls(
     name: str, config: ClusterConfig, ranges: Plan, network: pulumi.Input[str], *, opts: pulumi.ResourceOptions
 ) -> list[pulumi.Resource]:
-    """The rules of the system network.
+    """Create the firewall rules of the system network.
 
-    In an existing network every rule is for machines with the stack's tag alone.
+    In an existing network every rule applies only to machines with the stack's tag.
     """
     tag, project = [config.name] if config.network.existing else None, host_project(config)
 
@@ -50,17 +50,17 @@ def firewalls(
 
 
 def host_project(config: ClusterConfig) -> str | None:
-    """Project of a network that another project shares: its rules are made there (cloud.google.com/vpc/docs/shared-vpc,
-    firewalls); None where it is the stack's."""
-    given = config.network.existing.network if config.network.existing else ""
-    project = given.split("/")[1] if "/" in given else None
+    """Return the project of a network that another project shares; None where it is the stack's. Firewall rules are
+    created there (cloud.google.com/vpc/docs/shared-vpc, firewalls)."""
+    network = config.network.existing.network if config.network.existing else ""
+    project = network.split("/")[1] if "/" in network else None
     return project if project != place(config).project else None
 
 
 def callback_ports(config: ClusterConfig) -> list[str] | None:
-    """Ports of the machines that servers run by Google connect to; None for all of them."""
-    wanted = [file_system.callback_ports for file_system in file_systems(config)]
-    return None if None in wanted else sorted({port for ports in wanted for port in ports or ()})
+    """Return the ports of the machines that servers run by Google connect to; None for all ports."""
+    needed = [file_system.callback_ports for file_system in file_systems(config)]
+    return None if None in needed else sorted({port for ports in needed for port in ports or ()})
 
 
 def allow(
@@ -74,7 +74,8 @@ def allow(
     project: str | None = None,
     opts: pulumi.ResourceOptions,
 ) -> compute.Firewall:
-    """A firewall rule that allows protocols on ports (None: all) to machines with one of the `tags` (None: all)."""
+    """Create a firewall rule that allows protocols on ports (None: all) to machines with one of the `tags` (None:
+    all)."""
     return compute.Firewall(
         name,
         name=called,
@@ -89,11 +90,11 @@ def allow(
 
 
 LEAST_PORTS, MOST_PORTS = 64, 4096
-"""Ports of one machine: pulling a container opens many connections to the same registry."""
+"""Ports of Cloud NAT for one machine: pulling a container opens many connections to the same registry."""
 
 
 class Nat(pulumi.ComponentResource):
-    """A router with address translation. Its addresses stay the same, so that others can let them in."""
+    """A router with Cloud NAT. Its addresses stay the same, so that others can allow them in their firewalls."""
 
     ready: pulumi.Resource
 
@@ -132,7 +133,7 @@ class Nat(pulumi.ComponentResource):
             nat_ips=[address.self_link for address in public],
             source_subnetwork_ip_ranges_to_nat="ALL_SUBNETWORKS_ALL_IP_RANGES",
             enable_dynamic_port_allocation=True,
-            # The two can't be had together.
+            # Google refuses it together with dynamic port allocation.
             enable_endpoint_independent_mapping=False,
             min_ports_per_vm=LEAST_PORTS,
             max_ports_per_vm=MOST_PORTS,
@@ -142,22 +143,22 @@ class Nat(pulumi.ComponentResource):
 
 
 class Peering(pulumi.ComponentResource):
-    """A range set aside for Google's services, and the connection to them."""
+    """A range reserved for Google's services, and the connection to them."""
 
     connection: servicenetworking.Connection
 
     def __init__(
-        self, name: str, config: ClusterConfig, network: pulumi.Input[str], given: str, *, opts: pulumi.ResourceOptions
+        self, name: str, config: ClusterConfig, network: pulumi.Input[str], cidr: str, *, opts: pulumi.ResourceOptions
     ) -> None:
-        """`given` is the range that Google may take addresses from."""
+        """`cidr` is the range that Google may take addresses from."""
         super().__init__("hpc:gcp:Peering", name, {}, opts)
-        cidr = ipaddress.IPv4Network(given)
+        block = ipaddress.IPv4Network(cidr)
         child = pulumi.ResourceOptions(parent=self)
         reserved = compute.GlobalAddress(
             f"{name}-range",
             name=f"{config.name}-services",
-            address=str(cidr.network_address),
-            prefix_length=cidr.prefixlen,
+            address=str(block.network_address),
+            prefix_length=block.prefixlen,
             address_type="INTERNAL",
             purpose="VPC_PEERING",
             network=network,
@@ -169,10 +170,10 @@ class Peering(pulumi.ComponentResource):
             network=network,
             service="servicenetworking.googleapis.com",
             reserved_peering_ranges=[reserved.name],
-            # Google keeps its side for days after the last instance is gone, and refuses to end the connection until
-            # then; without the peering the network can go, and with ABANDON it could not.
+            # Google keeps its side for days after the last instance is deleted, and refuses to delete the connection
+            # until then. Without the peering the network can be deleted; with ABANDON it could not.
             deletion_policy="REMOVE_PEERING",
-            # For the same reason a stack that is recreated may find the old connection.
+            # For the same reason the old connection may still exist when a stack is created again.
             update_on_creation_fail=True,
             opts=child,
         )
@@ -182,8 +183,8 @@ class Peering(pulumi.ComponentResource):
 class Network(pulumi.ComponentResource):
     """The networks, and their firewall rules.
 
-    In place of the system network the stack file may name one that is there already; then only its firewall rules and
-    reserved addresses are made in it.
+    The stack file may name an existing network as system network. Then only firewall rules and reserved addresses are
+    created in it.
     """
 
     system: pulumi.Output[str]
@@ -199,13 +200,13 @@ class Network(pulumi.ComponentResource):
     tag: str
     """Network tag of every machine of the stack."""
     login_tag: str
-    """Network tag, besides, of those that people log in to from outside."""
+    """Additional network tag of the machines that people log in to from outside."""
     services: pulumi.Resource | None
-    """The peering with what Google runs for the stack; None where nothing needs it, or the network is not ours."""
+    """The peering with services that Google runs; None where none is needed, and in an existing network."""
     built: list[pulumi.Resource]
-    """Dependencies of a machine with a fixed address: without them, it can't reach anything."""
+    """Dependencies of a machine with a fixed address: without them it has no network."""
     ready: pulumi.Resource
-    """Dependencies of all others: without them they take an address that another is to have."""
+    """Dependency of all other machines: before it Google could give them an address that is reserved for another."""
 
     def __init__(
         self,
@@ -215,7 +216,7 @@ class Network(pulumi.ComponentResource):
         *,
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
-        """`after` has what has to be there before: the services that are used."""
+        """`after` are resources that must exist first: the services of Google Cloud."""
         super().__init__("hpc:gcp:Network", name, {}, opts)
         self._name, self._config, self._after = name, config, list(after)
         ranges = plan(config)
@@ -236,7 +237,7 @@ class Network(pulumi.ComponentResource):
             self.gpu = [self._internal_network(f"gpu-{index}", cidr, mtu=mtu) for index, cidr in enumerate(ranges.gpu)]
         self.addresses = {machine: self._address(machine, ranges.of.get(machine)) for machine in reserved(config)}
         if config.monitoring and config.monitoring.web and config.monitoring.web.cidrs:
-            self.built.append(self._to_prometheus(list(config.monitoring.web.cidrs)))
+            self.built.append(self._prometheus_firewall(list(config.monitoring.web.cidrs)))
         self.ready = Barrier(f"{name}-ready", [*self.built, *self._reserved], parent=self)
         self.register_outputs(
             {
@@ -248,13 +249,13 @@ class Network(pulumi.ComponentResource):
         )
 
     def role_tag(self, role: str) -> str:
-        """Network tag, besides, of the one machine with this role."""
+        """Return the additional network tag of the one machine with this role."""
         return f"{self.tag}-{role}"
 
     def _child(self) -> pulumi.ResourceOptions:
         return pulumi.ResourceOptions(parent=self, depends_on=self._after)
 
-    def _to_prometheus(self, sources: list[str]) -> compute.Firewall:
+    def _prometheus_firewall(self, sources: list[str]) -> compute.Firewall:
         config = self._config
         return allow(
             f"{self._name}-fw-prometheus",
@@ -267,15 +268,14 @@ class Network(pulumi.ComponentResource):
             opts=self._child(),
         )
 
-    def _use_existing_network(self, given: ExistingNetwork) -> None:
-        where = place(self._config)
-        network, subnetwork = given.network, given.subnetwork
+    def _use_existing_network(self, existing: ExistingNetwork) -> None:
+        network, subnetwork = existing.network, existing.subnetwork
         if "/" not in network:
-            network = f"projects/{where.project}/global/networks/{network}"
+            network = f"projects/{place(self._config).project}/global/networks/{network}"
         if "/" not in subnetwork:
             # A shared network's subnetworks are in its own project.
             project = network.split("/")[1]
-            subnetwork = f"projects/{project}/regions/{where.region}/subnetworks/{subnetwork}"
+            subnetwork = f"projects/{project}/regions/{place(self._config).region}/subnetworks/{subnetwork}"
         self.system_network, self.system = pulumi.Output.from_input(network), pulumi.Output.from_input(subnetwork)
 
     def _create_system_network(self, ranges: Plan) -> None:
@@ -292,7 +292,7 @@ class Network(pulumi.ComponentResource):
     def _internal_network(
         self, part: str, cidr: str, *, mtu: int | None
     ) -> tuple[pulumi.Output[str], pulumi.Output[str]]:
-        """Create a network in which nodes connect to each other, and nobody else does."""
+        """Create a network in which only the nodes can connect to each other."""
         network, subnetwork = self._vpc(part, cidr, mtu=mtu, routing="REGIONAL")
         called = f"{self._config.name}-{part}-internal"
         rule = allow(f"{self._name}-{part}-fw", called, network.id, [cidr], allows=EVERYTHING, opts=self._child())
@@ -300,8 +300,8 @@ class Network(pulumi.ComponentResource):
         return network.id, subnetwork.id
 
     def _profile_network(self, ranges: Sequence[str]) -> list[tuple[pulumi.Output[str], pulumi.Output[str]]]:
-        """Create a network with the fabric's profile, and a subnetwork for each NIC. No firewall rules: the profile
-        allows all traffic in it, and takes none (cloud.google.com/vpc/docs/rdma-network-profiles)."""
+        """Create a network with the fabric's profile, and a subnetwork for each NIC. It has no firewall rules: the
+        profile allows all traffic in it, and accepts none (cloud.google.com/vpc/docs/rdma-network-profiles)."""
         where = place(self._config)
         profile = f"projects/{where.project}/global/networkProfiles/{where.zone}-{self._fabric.profile}"
         network = self._network("gpu", mtu=self._fabric.mtu, routing="REGIONAL", profile=profile)

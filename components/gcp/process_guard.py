@@ -1,8 +1,8 @@
-"""Runs a command for as long as its parent lives: standard input ends when the parent does, however it ends.
+"""Run a command, and end it when the parent process ends. Standard input ends with the parent, however that ends.
 
     python3 process_guard.py COMMAND...
 
-Started in a session of its own, and a program of its own, since nothing in a killed one could clean up after it.
+It is a program of its own, started in a session of its own, since a killed parent can't clean up.
 """
 
 import os
@@ -16,14 +16,14 @@ GRACE_SECONDS = 2.0
 
 
 def main(command: list[str]) -> int:
-    """Run it; its exit code."""
+    """Run the command and return its exit code."""
     process = subprocess.Popen(command, stdin=subprocess.DEVNULL)
-    # Not before it has started, or it would have the same.
+    # Set after the command was started, so that the command does not inherit it.
     signal.signal(signal.SIGTERM, lambda _number, _frame: None)
     ending = threading.Event()
 
     def end() -> None:
-        """End the command and all that it started, this program among it, once nobody holds our standard input."""
+        """End the whole process group, this program included, once standard input ends."""
         sys.stdin.buffer.read()
         ending.set()
         os.killpg(0, signal.SIGTERM)

@@ -14,7 +14,7 @@ from google.auth.transport.requests import AuthorizedSession
 
 from cluster.config import ClusterConfig
 from cluster.platforms.gcp.names import GoogleCloud
-from components.gcp.bake.design import LOG_IN, BakeError
+from components.gcp.bake_design import LOG_IN, GoogleCloudError
 from components.gcp.credentials import credentials
 from components.state_bucket import Backend, Done, Environment, Record, StateBucketError, Step, Version
 
@@ -51,13 +51,13 @@ class Storage:
         emulator = os.environ.get(_EMULATOR, "")
         self._base = f"{(emulator if '://' in emulator else f'http://{emulator}') if emulator else _HOST}/storage/v1/b"
         try:
-            found = AnonymousCredentials() if emulator else credentials("")
-        except BakeError as error:
+            identity = AnonymousCredentials() if emulator else credentials("")
+        except GoogleCloudError as error:
             raise StateBucketError(str(error)) from None
-        self._session = AuthorizedSession(found)
+        self._session = AuthorizedSession(identity)
 
     def find(self, bucket: str) -> Mapping[str, Any] | None:
-        """The bucket of that name, if it is one of the project's."""
+        """Return the bucket of that name if it belongs to the project, else None."""
         query = {"project": self.project, "prefix": bucket, "maxResults": "1000"}
         while True:
             page = self._ask(f"look for the bucket {bucket}", "GET", query)
@@ -68,20 +68,14 @@ class Storage:
             query = {**query, "pageToken": page["nextPageToken"]}
 
     def create(self, bucket: str, body: Mapping[str, Any]) -> bool:
-        """Create a bucket; False if the name is taken, by whomever."""
+        """Create a bucket. Returns False if a bucket of that name exists, in any project."""
         doing = f"create the bucket {bucket}"
-        return bool(self._ask(doing, "POST", {"project": self.project}, {"name": bucket, **body}, taken={}))
+        return bool(self._ask(doing, "POST", {"project": self.project}, {"name": bucket, **body}))
 
     def _ask(
-        self,
-        doing: str,
-        method: str,
-        query: Mapping[str, str],
-        body: Mapping[str, Any] | None = None,
-        *,
-        taken: dict[str, Any] | None = None,
+        self, doing: str, method: str, query: Mapping[str, str], body: Mapping[str, Any] | None = None
     ) -> dict[str, Any]:
-        """Google's answer; `taken` in place of a 409."""
+        """Return Google's answer; empty where the name in `body` is taken (409)."""
         for pause in (*_PAUSES, None):
             try:
                 answer = self._session.request(method, self._base, params=query, json=body, timeout=_SECONDS)
@@ -92,24 +86,24 @@ class Storage:
                     what = f"could not {doing}: {self._base} does not answer ({type(error).__name__})"
                     raise _error(what, "check the network, then run again") from None
             else:
-                if answer.status_code == HTTPStatus.CONFLICT and taken is not None:
-                    return taken
+                if answer.status_code == HTTPStatus.CONFLICT and body is not None:
+                    return {}
                 if answer.ok:
                     return answer.json()
                 if answer.status_code not in _LATER or pause is None:
-                    raise self._refused(doing, answer)
+                    raise self._refusal(doing, answer)
             time.sleep(pause)
         raise AssertionError("the last attempt returns or raises")
 
-    def _refused(self, doing: str, answer: Any) -> StateBucketError:  # noqa: ANN401 - the HTTP library's own
+    def _refusal(self, doing: str, answer: Any) -> StateBucketError:  # noqa: ANN401 - the HTTP library's own
         try:
             row = answer.json()["error"]
             reasons = [str(error.get("reason", "")) for error in row.get("errors", ())]
             message = " ".join(str(row.get("message", "")).split())
         except (ValueError, KeyError, TypeError, AttributeError):
             reasons, message = [], answer.reason or "no reason given"
-        said = " ".join([*reasons, message]).lower()
-        todo = next((text for marks, text in _ADVICE.items() if any(mark in said for mark in marks)), "run again later")
+        text = " ".join([*reasons, message]).lower()
+        todo = next((todo for words, todo in _ADVICE.items() if any(word in text for word in words)), "run again later")
         return _error(
             f"could not {doing} in project {self.project}: Google answers {answer.status_code}: {message}",
             todo.format(project=self.project),
@@ -129,19 +123,19 @@ _UNDELETE_SECONDS = 7 * 24 * 3600
 
 
 def default_name(project: str) -> str:
-    """The name of a project's bucket: the same on every machine, and nobody else's."""
+    """Return the default name of a project's bucket, which is the same on every machine and unique to the project."""
     return f"pulumi-slurm-{hashlib.md5(project.encode(), usedforsecurity=False).hexdigest()}"
 
 
 def record(
     config: ClusterConfig | None, *, project: str | None, bucket: str | None, location: str | None, keep: int
 ) -> Record:
-    """The record of a bucket that may not exist yet; what is not given is the stack's own.
+    """Return the record of a bucket, which may not exist yet. Defaults come from the stack.
 
-    Raises StateBucketError: no project is known, or the name can't be a bucket's.
+    Raises StateBucketError if no project is known, or if the name is not allowed for a bucket.
     """
-    where = config.section(GoogleCloud) if config else None
-    project = project or (where.project if where else "")
+    place = config.section(GoogleCloud) if config else None
+    project = project or (place.project if place else "")
     if not project:
         raise StateBucketError("--project is missing, and no stack on Google Cloud is given that has one (--stack).")
     name = bucket or default_name(project)
@@ -150,7 +144,7 @@ def record(
             f"--bucket\n  given: {name!r}\n  allowed: 3 to 63 of a-z, 0-9, - and _, a letter or digit first and "
             "last, no `goog` in front, no `google` anywhere"
         )
-    location = location or (where.region if where else "US")
+    location = location or (place.region if place else "US")
     return Record(kind="gcs", bucket=name, project=project, settings={"location": location, "keep": str(keep)})
 
 
@@ -164,20 +158,21 @@ class CloudStorage(Backend):
         """Find or create the bucket."""
         name, location = self.record.bucket, self.record.settings["location"]
         storage = Storage(self.record.project)
-        found, done = storage.find(name), Done.FOUND
-        if found is None and dry_run:
+        existing, done = storage.find(name), Done.FOUND
+        if existing is None and dry_run:
             yield Step(what=f"bucket {name}", done=Done.TO_CREATE, detail=f"in {location}, {self._kept}")
             return
-        if found is None:
+        if existing is None:
             done = Done.CREATED if storage.create(name, self._body) else Done.FOUND
-            found = storage.find(name)  # another run may have created it meanwhile
-        if found is None:
+            existing = storage.find(name)  # another run may have created it meanwhile
+        if existing is None:
             raise StateBucketError(
                 f"the bucket {name} belongs to another project: names are unique in all of Google Cloud.\n"
                 "  to do: choose another --bucket"
             )
-        _require_safe(found)
-        detail = f"in {found.get('location', location)}, {self._kept if done is Done.CREATED else _versions(found)}"
+        _require_safe(existing)
+        kept = self._kept if done is Done.CREATED else _versions(existing)
+        detail = f"in {existing.get('location', location)}, {kept}"
         if not dry_run:
             self.save(self.record)
         yield Step(what=f"bucket {name}", done=done, detail=detail)
@@ -215,14 +210,14 @@ BACKEND = CloudStorage
 
 
 def _require_safe(bucket: Mapping[str, Any]) -> None:
-    """Raises StateBucketError: a bucket that was there before lacks something without which it may not hold state."""
+    """Raise StateBucketError if an existing bucket lacks a setting that a bucket with state must have."""
     access = bucket.get("iamConfiguration") or {}
-    wanted = {
+    settings = {
         "--versioning": (bucket.get("versioning") or {}).get("enabled"),
         "--uniform-bucket-level-access": (access.get("uniformBucketLevelAccess") or {}).get("enabled"),
         "--public-access-prevention": access.get("publicAccessPrevention") == "enforced",
     }
-    missing = [flag for flag, there in wanted.items() if not there]
+    missing = [flag for flag, is_set in settings.items() if not is_set]
     if missing:
         raise StateBucketError(
             f"the bucket {bucket['name']} exists without {', '.join(flag[2:].replace('-', ' ') for flag in missing)}, "
@@ -232,6 +227,7 @@ def _require_safe(bucket: Mapping[str, Any]) -> None:
 
 
 def _versions(bucket: Mapping[str, Any]) -> str:
+    """Return how many versions of each file an existing bucket keeps, in words."""
     rules = (bucket.get("lifecycle") or {}).get("rule") or ()
     limits = [number for rule in rules if (number := (rule.get("condition") or {}).get("numNewerVersions"))]
     return f"the last {min(limits) - 1} versions are kept" if limits else "all versions are kept"

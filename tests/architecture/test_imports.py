@@ -15,7 +15,7 @@ OURS = {"bench", "cli", "cluster", "components", "engine", "hostfiles", "lab", "
 
 PLACES = {
     "google": "gcp",
-    "requests": "gcp/bake",
+    "requests": "gcp",
     "pulumi_gcp": "gcp",
     "cryptography": "local/host",
     "nebius": "nebius",
@@ -121,7 +121,7 @@ def test_heavy_packages_are_loaded_only_when_used() -> None:
         "import cli.app",
         "import cluster.report.plot",
         "from tests.harness import deploy; deploy('dev', preview=True)",
-        "import components.gcp.bake.resource, components.gcp.flex.node, components.dynamic",
+        "import components.gcp.dynamic_resources, components.dynamic",
         "import components.nebius.resource, components.nebius.api.kinds",
     )
     clouds = {"pulumi_gcp", "pulumi_kubernetes", "google.cloud", "google.auth", "requests", "nebius"}

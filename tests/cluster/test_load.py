@@ -15,7 +15,7 @@ from cluster.findings import ConfigError, Finding
 from cluster.impact.table import effects
 from cluster.load import parse, parse_output
 from cluster.platforms.gcp.address_plan import plan
-from cluster.platforms.gcp.capacity import of_nodes
+from cluster.platforms.gcp.capacity import node_scheduling
 from cluster.platforms.gcp.disks import boot_disk, state_disk
 from cluster.platforms.gcp.filesystems.lustre import LustreKind
 from cluster.platforms.gcp.filesystems.registry import file_systems, mounts
@@ -165,7 +165,7 @@ def worked_out(config: ClusterConfig) -> None:
         assert boot_disk(config, spec)[1] >= 10
         assert all(mount.target for mount in mounts(config, spec))
     assert state_disk(config)[1] >= 10
-    assert all(of_nodes(way, migrates=True) for section in config.nodesets.values() for way in section.ways)
+    assert all(node_scheduling(way, migrates=True) for section in config.nodesets.values() for way in section.ways)
     for kind in file_systems(config):
         if isinstance(kind, LustreKind):
             assert kind.expected(kind.section).read_mbps > 0

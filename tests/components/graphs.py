@@ -13,8 +13,8 @@ import pulumi
 
 from cluster.config import ClusterConfig
 from cluster.roster import MachineSpec
-from components.gcp.machines.identity import Identity
-from components.gcp.machines.machines import MachineArgs, Machines
+from components.gcp.identity import Identity
+from components.gcp.machines import MachineArgs, Machines
 from components.gcp.network import Network
 from components.slurm.keys import ClusterKeys
 from tests.harness import Recording, Registered

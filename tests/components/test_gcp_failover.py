@@ -12,7 +12,7 @@ import pytest
 from cluster.config import ClusterConfig
 from cluster.platforms.gcp.permissions import failover_condition, failover_permissions, roles
 from components.gcp.access import Access
-from components.gcp.bake.design import TEMPLATE_KEY
+from components.gcp.bake_design import TEMPLATE_KEY
 from tests.clouds import google
 from tests.components.graphs import google_machines, graph
 from tests.harness import Recording, deploy

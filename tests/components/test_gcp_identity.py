@@ -9,8 +9,8 @@ import pytest
 
 from cluster.platforms.gcp.image import bake_script
 from cluster.roster import machines
-from components.gcp.machines.boot import HOST_KEY, archive
-from components.gcp.machines.identity import Identity
+from components.gcp.boot import HOST_KEY, archive
+from components.gcp.identity import Identity
 from components.slurm.keys import ClusterKeys
 from tests.clouds import google
 from tests.harness import Recording, deploy

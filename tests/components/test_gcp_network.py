@@ -5,8 +5,8 @@ from typing import Any
 import pulumi
 import pytest
 
+from components.gcp.deploy import Services
 from components.gcp.network import Network
-from components.gcp.services import Services
 from tests.clouds import A3, EXASCALER, MANAGED, google, settings
 from tests.components.graphs import graph, hold
 from tests.harness import Recording, deploy

@@ -17,8 +17,8 @@ from cluster.platforms.gcp.filesystems.lustre import ExistingLustre
 from cluster.platforms.gcp.filesystems.registry import lustre_client
 from cluster.platforms.gcp.permissions import services
 from cluster.roster import machines
+from components.gcp.filesystems import Storage, share_name
 from components.gcp.network import Network
-from components.gcp.storage.filesystems import Storage, share_name
 from tests.clouds import EXASCALER, MANAGED, google
 from tests.components.graphs import graph, hold
 from tests.harness import Recording, deploy

@@ -23,7 +23,7 @@ from cluster.config.impact import Effect
 from cluster.impact.table import FieldChange, effects, worst
 from cluster.load import parse
 from components.gcp.deploy import GcpPlatform
-from components.gcp.machines.identity import SETUP
+from components.gcp.identity import SETUP
 from components.slurm.keys import ClusterKeys
 from tests.cluster import samples_google as google
 from tests.cluster import stacks

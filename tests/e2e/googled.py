@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from components.gcp.machines.boot import HOST_KEY, archive, startup_script
+from components.gcp.boot import HOST_KEY, archive, startup_script
 from components.local.host import machine
 from components.local.host.layer import File
 from lab.google.metadata import ADDRESS, FakeGoogle, Listener

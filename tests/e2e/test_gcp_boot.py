@@ -10,7 +10,7 @@ import pytest
 from slurm.output import MAINTENANCE, PREEMPTED
 from slurm.scheduler import parse_nodes
 
-from components.gcp.machines.boot import archive
+from components.gcp.boot import archive
 from tests.e2e.cluster import Cluster, eventually
 from tests.e2e.googled import MUNGE, SECRETS, CloudNode
 

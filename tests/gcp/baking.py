@@ -11,10 +11,10 @@ from typing import Any
 
 from pulumi.dynamic import ResourceProvider
 
-from components.gcp.bake.bake import bake
-from components.gcp.bake.compute import Compute
-from components.gcp.bake.design import bake_of
-from components.gcp.bake.resource import BakeProvider
+from components.gcp.bake import bake
+from components.gcp.bake_design import bake_of
+from components.gcp.compute_engine import Compute
+from components.gcp.dynamic_resources import BakeProvider
 from lab.google.compute import FakeCompute
 from lab.google.http import Call
 from tests.waiting import PATIENCE
@@ -99,8 +99,8 @@ _FORKS.set_forkserver_preload(
     [
         "google.cloud.compute_v1",
         "google.auth.credentials",
-        "components.gcp.bake.resource",
-        "components.gcp.flex.node",
+        "components.gcp.dynamic_resources",
+        "components.gcp.dynamic_resources",
         "components.gcp.instances",
     ]
 )

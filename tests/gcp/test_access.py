@@ -185,7 +185,7 @@ class TestWords:
         assert "(gcloud." not in words
 
     def test_only_a_machine_that_boots_is_waited_for(self) -> None:
-        assert [mood for mood, words in WORDS.items() if iap.being_made(words)] == ["booting"]
+        assert [mood for mood, words in WORDS.items() if iap.is_booting(words)] == ["booting"]
 
     def test_what_nobody_foresaw_is_passed_on(self) -> None:
         assert iap.explain("ERROR: (gcloud.x) A new one.\n", INSTANCE) == "gcloud opened no tunnel: A new one."

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from components.gcp.bake import bake
-from components.gcp.bake.design import BakeError
-from components.gcp.bake.resource import BakeProvider, LeftoversProvider
+from components.gcp import bake
+from components.gcp.bake_design import GoogleCloudError
+from components.gcp.dynamic_resources import BakeProvider, LeftoversProvider
 from lab.google.compute import QUOTA, STEPS, STOCK_OUT, FakeCompute, Fault, Machine
 from lab.google.http import Call, DroppedConnectionError, RefusalError
 from tests.gcp.baking import (
@@ -169,7 +169,7 @@ class TestFailure:
         given, expected = FAILURES[name]
         fake.steps, fake.console = given.get("steps", STEPS), given.get("console", "")
         fake.faults = dict([given["fault"]]) if "fault" in given else {}
-        with pytest.raises(BakeError) as raised:
+        with pytest.raises(GoogleCloudError) as raised:
             make(fake, minutes=given.get("minutes", 1.0), pace=given.get("pace", PATIENT))
         told = str(raised.value)
         assert [part for part in expected if part not in told] == []
@@ -179,7 +179,7 @@ class TestFailure:
 
     def test_the_end_of_the_log_is_shown_and_no_more(self, fake: FakeCompute) -> None:
         fake.steps, fake.console = FAILED_STEP, CONSOLE
-        with pytest.raises(BakeError) as raised:
+        with pytest.raises(GoogleCloudError) as raised:
             make(fake)
         told = str(raised.value)
         assert "line 461 of" in told
@@ -190,7 +190,9 @@ class TestFailure:
     @pytest.mark.parametrize("kind", ["images.insert", "instances.delete"])
     def test_what_google_does_not_finish_is_named_and_ends_by_itself(self, fake: FakeCompute, kind: str) -> None:
         fake.faults = {kind: Fault(never=True)}
-        with pytest.raises(BakeError, match=r"was not done in.*[\s\S]*perhaps left over: a3mega-0123456789ab-builder"):
+        with pytest.raises(
+            GoogleCloudError, match=r"was not done in.*[\s\S]*perhaps left over: a3mega-0123456789ab-builder"
+        ):
             make(fake, pace=HASTY)
         what_is_left_ends_by_itself(fake)
         fake.faults = {}
@@ -226,7 +228,7 @@ class TestFailure:
                 raise refusal
 
         fake.before = refuse
-        with pytest.raises(BakeError) as raised:
+        with pytest.raises(GoogleCloudError) as raised:
             make(fake)
         assert expected in str(raised.value)
         assert len([call for call in fake.calls if call.method == "POST"]) == 1
@@ -236,7 +238,7 @@ class TestFailure:
         make(fake, digest="ffffffffffff") if kind == "image" else make_and_be_killed(fake, 4)
         for machine in fake.world.machines.values():
             machine.resource["labels"] = {}
-        with pytest.raises(BakeError, match="which this stack did not make"):
+        with pytest.raises(GoogleCloudError, match="which this stack did not make"):
             make(fake)
         assert {"machine": fake.world.machines, "image": fake.world.images}[kind]
 
@@ -281,7 +283,7 @@ class TestTrouble:
                 raise RefusalError(500, "backendError", "Internal error")
 
         brief.before = out
-        with pytest.raises(BakeError, match="backendError: Internal error"):
+        with pytest.raises(GoogleCloudError, match="backendError: Internal error"):
             make(brief, pace={**PATIENT, "retry_seconds": 0.01})
         what_is_left_ends_by_itself(brief)
         brief.before = lambda _number, _call: None
@@ -296,7 +298,7 @@ class TestTrouble:
                 raise RefusalError(400, "invalid", "no")
 
         brief.before = fail
-        with pytest.raises(BakeError, match="invalid: no"):
+        with pytest.raises(GoogleCloudError, match="invalid: no"):
             make(brief)
         no_machine_is_left(brief)
         assert {image["status"] for image in brief.world.images.values()} <= {"READY"}
@@ -318,7 +320,7 @@ class TestTrial:
 
     def test_an_image_that_does_not_boot_well_is_not_kept(self, fake: FakeCompute) -> None:
         fake.trial_steps, fake.console = (None, "step 1 of 2: smoke", "failed: boot"), "hpc: wrong: ssh.service\n"
-        with pytest.raises(BakeError) as raised:
+        with pytest.raises(GoogleCloudError) as raised:
             make(fake)
         told = str(raised.value)
         assert "the trial boot of a3mega-0123456789ab failed at: boot" in told
@@ -328,7 +330,7 @@ class TestTrial:
 
     def test_one_that_never_says_anything_is_not_kept(self, fake: FakeCompute, pauses: None) -> None:
         fake.trial_steps = (None,)
-        with pytest.raises(BakeError, match=r"trial boot of .* was not done within 0\.05 minutes"):
+        with pytest.raises(GoogleCloudError, match=r"trial boot of .* was not done within 0\.05 minutes"):
             make(fake, minutes=0.05, pace={**PATIENT, "poll": 0.1})
         assert fake.world.images == {}
 
@@ -340,7 +342,7 @@ class TestTrial:
                 raise RefusalError(403, "quotaExceeded", "Quota 'CPUS' exceeded. Limit: 24.0")
 
         fake.before = full
-        with pytest.raises(BakeError, match="quotaExceeded"):
+        with pytest.raises(GoogleCloudError, match="quotaExceeded"):
             make(fake)
         no_machine_is_left(fake)
         the_image_is_whole(fake)
@@ -422,7 +424,7 @@ class TestDestroyed:
                 raise RefusalError(400, "invalid", "no")
 
         brief.before = cut_off
-        with contextlib.suppress(BakeError):
+        with contextlib.suppress(GoogleCloudError):
             make(brief)
         brief.before = lambda _number, _call: None
         LeftoversProvider().delete("", {**self.GIVEN, "endpoint": brief.endpoint})

@@ -6,7 +6,7 @@ from pathlib import Path
 import google.auth.credentials
 import pytest
 
-from components.gcp.bake.design import BakeError
+from components.gcp.bake_design import GoogleCloudError
 from components.gcp.credentials import KEYS, credentials, host
 
 USER = {"type": "authorized_user", "client_id": "id", "client_secret": "secret", "refresh_token": "token"}
@@ -24,7 +24,7 @@ def nobody(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 class TestWho:
     def test_nobody_is_told_how_to_log_in(self) -> None:
         with pytest.raises(
-            BakeError, match=r"no credentials for Google Cloud.*\n.*gcloud auth application-default login"
+            GoogleCloudError, match=r"no credentials for Google Cloud.*\n.*gcloud auth application-default login"
         ):
             credentials("")
 
@@ -41,7 +41,7 @@ class TestWho:
     @pytest.mark.parametrize("given", ["nonsense", "{", "[]", "{}", '{"type": "authorized_user"}'])
     def test_a_key_that_is_none_is_named(self, monkeypatch: pytest.MonkeyPatch, given: str) -> None:
         monkeypatch.setenv("GOOGLE_CREDENTIALS", given)
-        with pytest.raises(BakeError, match="application-default login"):
+        with pytest.raises(GoogleCloudError, match="application-default login"):
             credentials("")
 
     def test_the_users_own(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -57,7 +57,7 @@ class TestWhere:
 
     @pytest.mark.parametrize("endpoint", ["http://compute.example.com", "http://192.0.2.1:80", "ftp://127.0.0.1", "x"])
     def test_none_travel_in_the_clear(self, endpoint: str) -> None:
-        with pytest.raises(BakeError, match="unencrypted"):
+        with pytest.raises(GoogleCloudError, match="unencrypted"):
             host(endpoint)
 
     def test_an_endpoint_as_the_provider_takes_it(self) -> None:

@@ -8,7 +8,7 @@ import pytest
 from cluster.config import ClusterConfig
 from cluster.load import parse
 from cluster.roster import MachineSpec, machines
-from components.gcp.machines.boot import FIXED, BootArgs, StoredObject, archive, metadata
+from components.gcp.boot import FIXED, BootArgs, StoredObject, archive, metadata
 from components.slurm import payload
 from components.slurm.keys import ClusterKeys
 from tests.harness import FAKE_SECRETS, deploy

@@ -13,8 +13,8 @@ from interface import ReconcileCloud
 from reconcile.compute_engine import ComputeEngine
 
 from cluster.platforms.gcp.permissions import FLEX, RECONCILE
-from components.gcp.bake.design import BakeError
-from components.gcp.elastic.instances import ElasticInstancesProvider
+from components.gcp.bake_design import GoogleCloudError
+from components.gcp.dynamic_resources import ElasticInstancesProvider
 from engine import Workspace, events
 from lab.google.compute import FakeElastic, Fault, Machine
 from lab.google.http import Call, RefusalError
@@ -178,7 +178,9 @@ class TestSweep:
                 raise RefusalError(412, "conditionNotMet", "The instance resource has deletion protection enabled.")
 
         fake.before = refuse
-        with pytest.raises(BakeError, match=r"(?s)could not delete a3-gpu-0.*--no-deletion-protection.*us-central1-a"):
+        with pytest.raises(
+            GoogleCloudError, match=r"(?s)could not delete a3-gpu-0.*--no-deletion-protection.*us-central1-a"
+        ):
             delete(fake)
 
     def test_one_that_is_created_again_and_again_is_an_error_that_names_what_creates_it(
@@ -193,7 +195,9 @@ class TestSweep:
             fake.world.machines[f"{FOLDER}/a3-gpu-0"] = machine
 
         fake.after = again
-        with pytest.raises(BakeError, match=r"(?s)still has instances.*a3-gpu-0.*stop the service hpc-reconcile"):
+        with pytest.raises(
+            GoogleCloudError, match=r"(?s)still has instances.*a3-gpu-0.*stop the service hpc-reconcile"
+        ):
             delete(fake, pace=HASTY)
 
     @pytest.mark.parametrize("number", [1, 3, 5, 8])
@@ -210,7 +214,7 @@ class TestResource:
     PROGRAM = """
 import json, pathlib, pulumi
 from pulumi_command import local
-from components.gcp.elastic.instances import ElasticInstances
+from components.gcp.dynamic_resources import ElasticInstances
 given = json.loads(pathlib.Path("inputs.json").read_text())
 made = []
 for nodeset in given["nodesets"]:

@@ -15,8 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cluster.platforms.gcp.permissions import FAILOVER
-from components.gcp.bake.design import BakeError
-from components.gcp.failover.controller import ControllerProvider, whole_body
+from components.gcp.bake_design import GoogleCloudError
+from components.gcp.dynamic_resources import ControllerProvider, whole_body
 from lab.google.compute import FakeController, Fault
 from tests.gcp.baking import PATIENT
 
@@ -367,7 +367,7 @@ class TestUp:
             f"projects/p/zones/{A}/instances/a3-controller"
         )
         fake.holders = dict.fromkeys(fake.holders, f"projects/p/zones/{A}/instances/other")
-        with pytest.raises(BakeError, match="another instance has its disks or its address"):
+        with pytest.raises(GoogleCloudError, match="another instance has its disks or its address"):
             ControllerProvider().create(props(fake))
 
     def test_destroy_deletes_what_the_watch_made(self, host: Host, fake: FakeController):
@@ -380,7 +380,7 @@ class TestUp:
         del host
         first = fake.world.machines[f"projects/p/zones/{A}/instances/a3-controller"]
         fake.world.machines[f"projects/p/zones/{B}/instances/a3-controller"] = first
-        with pytest.raises(BakeError, match=f"in {A} and {B}"):
+        with pytest.raises(GoogleCloudError, match=f"in {A} and {B}"):
             ControllerProvider().update("id", {}, props(fake))
 
 

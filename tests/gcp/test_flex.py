@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from components.gcp.bake.design import BakeError
-from components.gcp.flex.node import FlexNodeProvider, FlexQueueProvider, FlexRequestProvider
+from components.gcp.bake_design import GoogleCloudError
+from components.gcp.dynamic_resources import FlexNodeProvider, FlexQueueProvider, FlexRequestProvider
 from components.gcp.instances import FlexCompute, start
 from engine import Workspace, events
 from lab.google.compute import QUOTA, FakeFlex, Fault, Machine
@@ -91,7 +91,7 @@ class TestWaiting:
 
     def test_no_capacity_in_time_is_told_with_what_to_do(self, fake: FakeFlex):
         fake.capacity_after = 50
-        with pytest.raises(BakeError, match=r"(?s)found no(ne| capacity).*run again.*another zone"):
+        with pytest.raises(GoogleCloudError, match=r"(?s)found no(ne| capacity).*run again.*another zone"):
             make(fake)
         assert status(fake) == {}
         fake.capacity_after = 4
@@ -99,12 +99,12 @@ class TestWaiting:
         assert status(fake) == {NODE: "RUNNING"}
 
     def test_a_template_that_is_no_flex_start_is_refused_in_googles_words(self, fake: FakeFlex):
-        with pytest.raises(BakeError, match="requestValidForDuration"):
+        with pytest.raises(GoogleCloudError, match="requestValidForDuration"):
             make(fake, template=TEMPLATE.replace("t-1", "plain"))
 
     def test_a_quota_is_told_with_whose_it_is(self, fake: FakeFlex):
         fake.faults = {"instances.insert": Fault(errors=[QUOTA])}
-        with pytest.raises(BakeError, match=r"(?s)could not make a3-gpu-0.*C2_CPUS.*quota of preemptible GPUs"):
+        with pytest.raises(GoogleCloudError, match=r"(?s)could not make a3-gpu-0.*C2_CPUS.*quota of preemptible GPUs"):
             make(fake)
         assert status(fake) == {}
 
@@ -114,13 +114,13 @@ class TestWaiting:
                 machine.resource["status"] = "TERMINATED"
 
         fake.after = stop
-        with pytest.raises(BakeError, match=r"has stopped before it ran \(TERMINATED\)"):
+        with pytest.raises(GoogleCloudError, match=r"has stopped before it ran \(TERMINATED\)"):
             make(fake)
 
     def test_what_has_the_name_and_is_something_else_is_left_alone(self, fake: FakeFlex):
         row = {"name": "a3-gpu-0", "labels": {"hpc-cluster": "a3"}, "status": "RUNNING", "metadata": {"items": []}}
         fake.world.machines[NODE] = Machine(row, [])
-        with pytest.raises(BakeError, match=r"a machine called a3-gpu-0, which this stack did not ask for"):
+        with pytest.raises(GoogleCloudError, match=r"a machine called a3-gpu-0, which this stack did not ask for"):
             make(fake)
         # A node that is asked for in another way has come in the place of one of flex start.
         given_up(fake)
@@ -169,7 +169,7 @@ class TestResource:
 
     PROGRAM = """
 import json, pathlib, pulumi
-from components.gcp.flex.node import flex_nodes
+from components.gcp.dynamic_resources import flex_nodes
 names, where, own = json.loads(pathlib.Path("inputs.json").read_text())
 nodes = flex_nodes("gpu", names, where, own)
 pulumi.export("address", nodes[0].address)

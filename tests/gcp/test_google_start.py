@@ -9,7 +9,7 @@ import pytest
 import start
 from google_apis import BootError, Cloud
 
-from components.gcp.machines.boot import HOST_KEY, startup_script
+from components.gcp.boot import HOST_KEY, startup_script
 
 SHIELD = Path(__file__).parents[2] / "scripts/gcp/shield.sh"
 

@@ -5,7 +5,7 @@ import json
 from pathlib import Path
 
 from cluster.platforms.gcp.permissions import FAILOVER, FLEX, PLACED, PUBLIC, RECONCILE, roles
-from components.gcp.machines.identity import PROJECT_ROLES
+from components.gcp.identity import PROJECT_ROLES
 from tests.cluster import stacks
 from tests.outside.recorder import Recorder
 

@@ -41,12 +41,14 @@ class Scheduling:
     """The end of a future reservation, YYYYMMDDTHHMMSSZ, where that is known; its machines end with it."""
 
 
-def of_machine(capacity: BasicCapacity | None, *, migrates: bool) -> Scheduling:
+def machine_scheduling(capacity: BasicCapacity | None, *, migrates: bool) -> Scheduling:
     """Return how the controller or a login machine is asked for."""
-    return of_nodes(Capacity.model_validate("spot" if capacity and capacity.spot else "on_demand"), migrates=migrates)
+    return node_scheduling(
+        Capacity.model_validate("spot" if capacity and capacity.spot else "on_demand"), migrates=migrates
+    )
 
 
-def of_nodes(capacity: Capacity, *, migrates: bool, elastic: bool = False, bound: bool = False) -> Scheduling:
+def node_scheduling(capacity: Capacity, *, migrates: bool, elastic: bool = False, bound: bool = False) -> Scheduling:
     """Return how the nodes of a nodeset are asked for. `migrates`: whether a running machine can move to another host;
     `bound`: whether machines of their family end with their reservation.
 

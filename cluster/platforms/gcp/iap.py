@@ -1,6 +1,6 @@
-"""Identity-Aware Proxy: the way to machines that have no public address, through Google's own servers.
+"""Identity-Aware Proxy: connections to machines without a public address, through Google's servers.
 
-Errors of `gcloud` are recognized by their text (Google Cloud SDK 528): it has no exit codes of its own for these cases.
+Errors of `gcloud` are identified by their text (Google Cloud SDK 528), since it has no exit codes for these cases.
 """
 
 import hashlib
@@ -15,12 +15,12 @@ INSTALL = "https://cloud.google.com/sdk/docs/install"
 _FIRST_PORT = 20000
 _PORTS = 10000
 _BLOCK = 20
-"""Ports of one cluster. All lie below those that systems give to outgoing connections (32768 on Linux)."""
+"""Ports of one cluster. All are below those that systems use for outgoing connections (32768 on Linux)."""
 LAST = _BLOCK - 1
-"""Index of the last of these."""
+"""Index of a cluster's last port."""
 
-_BEING_MADE = re.compile(r"\[4003|\[4047|Unexpected error while connecting")
-"""4003: nothing listens there yet. 4047: the machine is not known yet, as right after it was made."""
+_BOOTING = re.compile(r"\[4003|\[4047|Unexpected error while connecting")
+"""4003: nothing listens yet. 4047: the instance is not known yet, as right after its creation."""
 _NOT_ALLOWED = re.compile(r"\[4033|not authorized|PERMISSION_DENIED|Required '[\w.]+' permission|status 40[13]")
 _NOT_LOGGED_IN = re.compile(r"gcloud auth login|Reauthentication|invalid_grant|refreshing your current auth tokens")
 _NOT_FOUND = re.compile(r"was not found|notFound")
@@ -28,7 +28,7 @@ _NOT_FOUND = re.compile(r"was not found|notFound")
 
 @dataclass(frozen=True, kw_only=True)
 class Instance:
-    """A machine by its names in Google Cloud."""
+    """An instance of Compute Engine, by its names."""
 
     name: str
     project: str
@@ -38,21 +38,22 @@ class Instance:
     def _flags(self) -> list[str]:
         return ["--project", self.project, "--zone", self.zone]
 
-    def listening(self, port: int) -> list[str]:
-        """Arguments of gcloud for a tunnel from a port of this host to the machine's SSH server."""
+    def listen_arguments(self, port: int) -> list[str]:
+        """Return gcloud's arguments for a tunnel from a port of this host to the machine's SSH server."""
         return ["compute", "start-iap-tunnel", self.name, "22", *self._flags, f"--local-host-port=127.0.0.1:{port}"]
 
-    def piped(self) -> list[str]:
-        """Arguments of gcloud for one connection to the machine's SSH server, on standard input and output."""
+    def pipe_arguments(self) -> list[str]:
+        """Return gcloud's arguments for a connection to the SSH server on standard input and output."""
         return ["compute", "start-iap-tunnel", self.name, "22", *self._flags, "--listen-on-stdin", "--verbosity=error"]
 
-    def starting(self) -> str:
-        """The command that starts the machine."""
+    def start_command(self) -> str:
+        """Return the command that starts the machine."""
         return " ".join(["gcloud", "compute", "instances", "start", self.name, *self._flags])
 
 
 def port(cluster: str, index: int) -> int:
-    """Port of this host for a tunnel to a machine; the same in every run, so that connections never differ.
+    """Return the port of this host for a tunnel to a machine. It is the same in every run, so that connections never
+    differ.
 
     `cluster` is PROJECT/ZONE/NAME.
     """
@@ -60,13 +61,13 @@ def port(cluster: str, index: int) -> int:
     return _FIRST_PORT + (block * _BLOCK + index) % _PORTS
 
 
-def being_made(said: str) -> bool:
-    """Return whether what gcloud said may be otherwise in a minute: the machine boots."""
-    return bool(_BEING_MADE.search(said)) and not (_NOT_ALLOWED.search(said) or _NOT_FOUND.search(said))
+def is_booting(output: str) -> bool:
+    """Return whether gcloud's output means that the machine is still booting, so that a retry may help."""
+    return bool(_BOOTING.search(output)) and not (_NOT_ALLOWED.search(output) or _NOT_FOUND.search(output))
 
 
 def missing() -> str:
-    """Return the message for a machine without gcloud, and what to do."""
+    """Return the message for a host without gcloud, with what to do."""
     return (
         "there is no gcloud here, which opens the way through Identity-Aware Proxy. Install the Google Cloud CLI "
         f"({INSTALL}), then: gcloud auth login. Or give the login machine a public address: login.public, "
@@ -74,31 +75,31 @@ def missing() -> str:
     )
 
 
-def explain(said: str, instance: Instance) -> str:
-    """Return what gcloud said when it opened no tunnel, and what to do, on one line."""
-    words = last_error(said)
-    if _NOT_LOGGED_IN.search(said):
+def explain(output: str, instance: Instance) -> str:
+    """Return the reason why gcloud opened no tunnel, and what to do, on one line."""
+    reason = last_error(output)
+    if _NOT_LOGGED_IN.search(output):
         return "gcloud is not logged in, or no longer. Log in with: gcloud auth login"
-    if _NOT_FOUND.search(said):
+    if _NOT_FOUND.search(output):
         return (
             f"project {instance.project} has no machine {instance.name} in {instance.zone}. If it is gone, "
-            f"update the state with: pulumi refresh. gcloud said: {words}"
+            f"update the state with: pulumi refresh. gcloud said: {reason}"
         )
-    if _NOT_ALLOWED.search(said):
+    if _NOT_ALLOWED.search(output):
         return (
             f"you may not tunnel to it. Needed in project {instance.project}: {ROLE}, and compute.instances.get "
-            f"(roles/compute.viewer has it). gcloud said: {words}"
+            f"(roles/compute.viewer has it). gcloud said: {reason}"
         )
-    if _BEING_MADE.search(said):
+    if _BOOTING.search(output):
         return (
             "Identity-Aware Proxy does not reach its SSH server. Either it does not run (start it with: "
-            f"{instance.starting()}), or a firewall does not let {SOURCES} in at tcp:22. gcloud said: {words}"
+            f"{instance.start_command()}), or a firewall does not let {SOURCES} in at tcp:22. gcloud said: {reason}"
         )
-    return f"gcloud opened no tunnel: {words or 'it said nothing'}"
+    return f"gcloud opened no tunnel: {reason or 'it said nothing'}"
 
 
-def last_error(said: str) -> str:
-    """gcloud's error, without its progress and its warnings, on one line."""
-    text = said[said.rfind("ERROR:") :] if "ERROR:" in said else said
+def last_error(output: str) -> str:
+    """Return gcloud's last error on one line, without progress and warnings."""
+    text = output[output.rfind("ERROR:") :] if "ERROR:" in output else output
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     return re.sub(r"^ERROR: (\(gcloud[\w.-]*\) )?", "", " ".join(lines[:4]))

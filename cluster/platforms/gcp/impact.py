@@ -22,7 +22,7 @@ from cluster.impact.rules import (
     unless_moved,
 )
 from cluster.platforms.gcp import disks
-from cluster.platforms.gcp.capacity import of_machine, of_nodes
+from cluster.platforms.gcp.capacity import machine_scheduling, node_scheduling
 from cluster.platforms.gcp.filesystems.registry import EXPORTS, servers
 from cluster.platforms.gcp.image import bakes, boots_from, parts
 
@@ -84,7 +84,7 @@ def node_machine(edit: Edit) -> Impact:
         )
     was, now = roster.nodeset_type(edit.before, old), roster.nodeset_type(edit.after, new)
     same = disks.boot(old.disk, "node", was) == disks.boot(new.disk, "node", now)
-    if same and len({of_nodes(section.ways[0], migrates=True) for section in (old, new)}) == 1:
+    if same and len({node_scheduling(section.ways[0], migrates=True) for section in (old, new)}) == 1:
         return _SAME if old.ways == new.ways else NoEffect("elastic nodes are asked for in these ways from then on")
     return recreate_nodes(edit)
 
@@ -99,7 +99,7 @@ def role_machine(edit: Edit) -> Impact:
     """Capacity or boot disk of the controller or of the login machines."""
     role = edit.path[0]
     boots = {_boot(config, role) for config in (edit.before, edit.after)}
-    ways = {of_machine(getattr(config, role).capacity, migrates=True) for config in (edit.before, edit.after)}
+    ways = {machine_scheduling(getattr(config, role).capacity, migrates=True) for config in (edit.before, edit.after)}
     if len(boots) == len(ways) == 1:
         return _SAME
     if role == "controller":

@@ -92,7 +92,7 @@ class FileSystem(ABC):
     key: ClassVar[str]
     """The key in the stack's outputs and in names of resources, and the kind of its mounts."""
     component: ClassVar[str]
-    """The Pulumi component, `module:class`, which is made with FileSystemArgs (components/gcp/storage)."""
+    """The Pulumi component, `module:class`, which is made with FileSystemArgs (components/gcp/filesystems.py)."""
     needs: ClassVar[Mapping[str, Need]] = {}
     """Needs of the resources that only this kind has, by the beginning of a resource's type."""
     client: str | None = None

@@ -18,7 +18,7 @@ class Buckets(FileSystem):
     """Buckets that are there before the stack, and stay after it."""
 
     key = "buckets"
-    component = "components.gcp.storage.filesystems:Buckets"
+    component = "components.gcp.filesystems:Buckets"
 
     @classmethod
     def used(cls, config: ClusterConfig) -> bool:

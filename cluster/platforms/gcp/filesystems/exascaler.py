@@ -50,7 +50,7 @@ class Exascaler(LustreKind):
     """DDN EXAScaler, on machines of the stack."""
 
     name = client = "exascaler"
-    component = "components.gcp.storage.exascaler:ExascalerLustre"
+    component = "components.gcp.exascaler:ExascalerLustre"
     needs: ClassVar[Mapping[str, Need]] = {
         "gcp:runtimeconfig/": Need(services=("runtimeconfig",), roles=("roles/runtimeconfig.admin",)),
         "gcp:projects/iAMCustomRole:": Need(services=("iam",), roles=("roles/iam.roleAdmin",)),

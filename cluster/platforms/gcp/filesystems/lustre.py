@@ -121,7 +121,7 @@ class Managed(LustreKind):
     """Lustre whose servers Google runs."""
 
     name = client = "managed"
-    component = "components.gcp.storage.filesystems:ManagedLustre"
+    component = "components.gcp.filesystems:ManagedLustre"
     needs: ClassVar[Mapping[str, Need]] = {"gcp:lustre/": Need(services=("lustre",), roles=("roles/lustre.admin",))}
     keys = ("size_gib", "throughput")
     ready_seconds = 300  # Google's servers are up when they are made
@@ -165,7 +165,7 @@ class ExistingLustre(LustreKind):
 
     name = "existing"
     keys = ()
-    component = "components.gcp.storage.filesystems:ExistingLustre"
+    component = "components.gcp.filesystems:ExistingLustre"
     ready_seconds = 300  # it is there
     callback_ports = ("988",)
 

@@ -19,7 +19,7 @@ class Filestore(FileSystem):
     """A Filestore instance with one share."""
 
     key = "filestore"
-    component = "components.gcp.storage.filesystems:FilestoreShare"
+    component = "components.gcp.filesystems:FilestoreShare"
     needs: ClassVar[Mapping[str, Need]] = {"gcp:filestore/": Need(services=("file",), roles=("roles/file.editor",))}
     callback_ports = None  # NFS 3 reports released locks on a port that the client chose
 
@@ -67,7 +67,7 @@ class Nfs(FileSystem):
     """Directories of NFS servers."""
 
     key = "nfs"
-    component = "components.gcp.storage.filesystems:NfsDirectories"
+    component = "components.gcp.filesystems:NfsDirectories"
     callback_ports = None  # NFS 3 reports released locks on a port that the client chose
 
     @classmethod

@@ -1,4 +1,4 @@
-"""The start of a machine: its metadata, its secrets and the set-up's bucket."""
+"""The boot of machines: their metadata, their secrets, and the bucket that they fetch the set-up from."""
 
 import hashlib
 import json
@@ -26,9 +26,9 @@ VIEWER = "roles/storage.objectViewer"
 
 @cache
 def archive() -> tuple[bytes, str]:
-    """The set-up, {name: [lines]} as JSON, and its SHA-256.
+    """Return the set-up, {name: [lines]} as JSON, and its SHA-256.
 
-    Not compressed: the bytes of a gzip differ between versions of zlib, and with them every machine's metadata.
+    It is not compressed: the bytes of a gzip differ between versions of zlib, so that every machine's metadata would.
     """
     content = payload.packed_setup().encode()
     return content, hashlib.sha256(content).hexdigest()
@@ -39,15 +39,15 @@ class StoredObject:
     """An object that a machine can fetch, and its hash."""
 
     url: pulumi.Output[str]
-    """gs://BUCKET/NAME; the name carries the hash, so that what a URL means never changes."""
+    """gs://BUCKET/NAME; the name contains the hash, so that the content of a URL never changes."""
     sha256: str
 
 
 class SetupBucket(pulumi.ComponentResource):
-    """A private bucket with the set-up; nothing in it is secret, and nothing in it is data."""
+    """A private bucket with the set-up. It holds no secrets and no data."""
 
     objects: Mapping[str, StoredObject]
-    """The stored files, by the name that they were given with."""
+    """The stored files, by their name in `files`."""
 
     def __init__(
         self,
@@ -64,12 +64,12 @@ class SetupBucket(pulumi.ComponentResource):
         child = pulumi.ResourceOptions(parent=self, depends_on=list(after))
         bucket = storage.Bucket(
             f"{name}-bucket",
-            # Names are the whole world's, as a project's id is.
+            # Names of buckets are unique in all of Google Cloud, as the project's id is.
             name=f"{place(config).project}-{config.name}-setup",
             location=place(config).region,
             uniform_bucket_level_access=True,
             public_access_prevention="enforced",
-            # The next `up` creates all of it again.
+            # The next `up` stores all objects again.
             force_destroy=True,
             # Replaced versions are not needed.
             soft_delete_policy=storage.BucketSoftDeletePolicyArgs(retention_duration_seconds=0),
@@ -77,8 +77,8 @@ class SetupBucket(pulumi.ComponentResource):
             opts=child,
         )
         self.objects = {
-            file: _store(f"{name}-{file.partition('.')[0]}", bucket, file, *held, opts=child)
-            for file, held in files.items()
+            file: _store(f"{name}-{file.partition('.')[0]}", bucket, file, *content, opts=child)
+            for file, content in files.items()
         }
         self._readers = {
             role: storage.BucketIAMMember(f"{name}-{role}", bucket=bucket.name, role=VIEWER, member=member, opts=child)
@@ -87,7 +87,7 @@ class SetupBucket(pulumi.ComponentResource):
         self.register_outputs({"bucket": bucket.name})
 
     def reader(self, role: str) -> pulumi.Resource:
-        """The grant that a machine of this role can't boot without."""
+        """Return the grant that a machine of this role can't boot without."""
         return self._readers[role]
 
 
@@ -105,22 +105,22 @@ def _store(
     return StoredObject(url=pulumi.Output.concat("gs://", stored.bucket, "/", stored.output_name), sha256=sha256)
 
 
-SCRIPTS = Path(__file__).parents[3] / "scripts" / "gcp"
+SCRIPTS = Path(__file__).parents[2] / "scripts" / "gcp"
 HOST_KEY = "/etc/ssh/hpc_host_key"
-"""A machine's file of the SSH host key that the stack gives it; scripts/gcp/start.py has sshd use it alone."""
+"""File of a machine with the SSH host key of the stack; scripts/gcp/start.py makes sshd use this key alone."""
 STATE_DEVICE = "hpc-state"
 """Device name of the controller's state disk."""
 STATE_DISK = f"/dev/disk/by-id/google-{STATE_DEVICE}"
 """The disk's path on the controller (Google's udev rules make the link)."""
 
 FIXED: Mapping[str, str] = {
-    # Users come from the stack file, the same on every platform, and root by the stack's own key alone.
+    # Users are the stack file's, as on every platform, and root logs in with the stack's key alone.
     "enable-oslogin": "FALSE",
     "block-project-ssh-keys": "TRUE",
-    # The start-up script's state can be read without logging in, and its console outlives the machine.
+    # The start-up script's state can be read without logging in, and the console is kept after the machine is deleted.
     "enable-guest-attributes": "TRUE",
     "serial-port-logging-enable": "TRUE",
-    # Machines find each other by short names, in projects that were made with global DNS as well.
+    # Machines find each other by short names, also in projects that were created with global DNS.
     "VmDnsSetting": "ZonalPreferred",
 }
 """Metadata that Google's own agents read, the same on every machine (cloud.google.com/compute/docs/metadata)."""
@@ -128,7 +128,7 @@ FIXED: Mapping[str, str] = {
 
 @dataclass(frozen=True, kw_only=True)
 class BootArgs:
-    """The arguments with which a machine becomes a member of its cluster."""
+    """The inputs of a machine's metadata."""
 
     admin_key: pulumi.Input[str]
     """Public half (OpenSSH) of the operator's key: root everywhere."""
@@ -137,9 +137,9 @@ class BootArgs:
     secrets: Mapping[str, pulumi.Input[str]]
     """Version of a secret (projects/P/secrets/S/versions/V), by the file that the machine keeps it in."""
     setup: StoredObject
-    """The set-up; compute nodes run it themselves, the others are brought it over SSH."""
+    """The set-up; compute nodes fetch it and run it, the other machines are set up over SSH."""
     install: StoredObject | None
-    """The program that a machine runs at its first boot where no image brings it."""
+    """The installation that a machine runs at its first boot; None for a baked image."""
     mounts: Sequence[Mapping[str, pulumi.Input[str]]]
     """Shared file systems of this machine: source, target, fs_type, options."""
 
@@ -163,7 +163,7 @@ def boot_attribute(config: ClusterConfig, spec: MachineSpec, args: BootArgs) -> 
         )
         if node
         else None,
-        # Only where there are some: another attribute would be a change of every machine.
+        # Left out where there are none, so that machines of other stacks are not changed.
         **({"domains": domains} if (domains := search_domains(config)) else {}),
         "files": {
             "/root/.ssh/authorized_keys": {
@@ -177,23 +177,23 @@ def boot_attribute(config: ClusterConfig, spec: MachineSpec, args: BootArgs) -> 
 
 @cache
 def startup_script() -> str:
-    """The files of scripts/gcp as one program: metadata carries one text."""
-    own = program("start.py")
+    """Return the files of scripts/gcp as one program, since the metadata attribute is one text."""
+    script = program("start.py")
     for name, file in (("SHIELD", "shield.sh"), ("HOST_EVENTS", "host_events.py")):
         text = (SCRIPTS / file).read_text()
         # A function as replacement: backslashes in the text are no escapes.
-        own = re.sub(rf'^{name} = "".*$', lambda _: f"{name} = {text!r}", own, count=1, flags=re.MULTILINE)  # noqa: B023
-    return own
+        script = re.sub(rf'^{name} = "".*$', lambda _: f"{name} = {text!r}", script, count=1, flags=re.MULTILINE)  # noqa: B023
+    return script
 
 
 def program(name: str) -> str:
-    """A program of scripts/gcp with the modules in it that it imports."""
-    own = (SCRIPTS / name).read_text()
+    """Return a program of scripts/gcp that contains the modules that it imports."""
+    script = (SCRIPTS / name).read_text()
     for module, path in (("google_apis", SCRIPTS), ("system.google_api", SCRIPTS.parent / "node/system")):
         text = (path / f"{module.rpartition('.')[2]}.py").read_text()
         text = text.partition('"""\n')[2].strip("\n") + "\n"  # without its docstring
-        own = re.sub(rf"^from {module} import .*\n", lambda _: text, own, count=1, flags=re.MULTILINE)  # noqa: B023
-    return own
+        script = re.sub(rf"^from {module} import .*\n", lambda _: text, script, count=1, flags=re.MULTILINE)  # noqa: B023
+    return script
 
 
 def _object(stored: StoredObject | None) -> dict[str, pulumi.Input[str]] | None:
@@ -206,12 +206,12 @@ ACCESSOR = "roles/secretmanager.secretAccessor"
 class Secrets(pulumi.ComponentResource):
     """The MUNGE key, the database's password, and SSH host keys of the machines that are set up over SSH.
 
-    Machines fetch them at boot, as the service account that they run with: nothing secret is in their metadata.
+    Machines fetch them at boot with their service account, so that their metadata contains no secret.
     """
 
     host_keys: dict[str, tls.PrivateKey]
-    """SSH host key of each machine that is set up over SSH, by name: known before the machine is, so that there is
-    no trust on first use."""
+    """SSH host key of each machine that is set up over SSH, by name. It exists before the machine, so that there is no
+    trust on first use."""
 
     def __init__(
         self,
@@ -227,31 +227,32 @@ class Secrets(pulumi.ComponentResource):
         super().__init__("hpc:gcp:Secrets", name, {}, opts)
         self._name, self._config, self._members, self._after = name, config, members, list(after)
         self._readers: dict[str, list[pulumi.Resource]] = {role: [] for role in members}
-        known = [role for role in ROLES if role in members]
+        roles = [role for role in ROLES if role in members]
         password = keys.database_password
-        self._munge = self._secret("munge", f"{config.name}-munge", keys.munge, roles=known)
+        self._munge = self._secret("munge", f"{config.name}-munge", keys.munge, roles=roles)
         self._database = self._secret("database", f"{config.name}-database", password, roles=["controller"])
         child = pulumi.ResourceOptions(parent=self)
-        self.host_keys, self._own = {}, {}
+        self.host_keys, self._host_key_versions = {}, {}
         for spec in machines(config):
             if spec.roles != ("node",):
                 key = tls.PrivateKey(f"{name}-{spec.name}", algorithm="ED25519", opts=child)
                 secret = f"{spec.name}-host-key"
-                self._own[spec.name] = self._secret(secret, secret, key.private_key_openssh, roles=[spec.roles[0]])
+                version = self._secret(secret, secret, key.private_key_openssh, roles=[spec.roles[0]])
+                self._host_key_versions[spec.name] = version
                 self.host_keys[spec.name] = key
         self.register_outputs({"host_keys": {name: key.public_key_openssh for name, key in self.host_keys.items()}})
 
     def versions(self, spec: MachineSpec) -> dict[str, pulumi.Output[str]]:
-        """Return what a machine fetches: resource name of each secret's version, by the path that it is kept at."""
-        found = {MUNGE_KEY: self._munge}
+        """Return the secrets of a machine: resource name of each secret's version, by the file that it is kept in."""
+        versions = {MUNGE_KEY: self._munge}
         if "controller" in spec.roles:
-            found[DATABASE_PASSWORD] = self._database
-        if spec.name in self._own:
-            found[HOST_KEY] = self._own[spec.name]
-        return found
+            versions[DATABASE_PASSWORD] = self._database
+        if spec.name in self._host_key_versions:
+            versions[HOST_KEY] = self._host_key_versions[spec.name]
+        return versions
 
     def readers(self, role: str) -> list[pulumi.Resource]:
-        """The grants that a machine of this role can't boot without."""
+        """Return the grants that a machine of this role can't boot without."""
         return self._readers[role]
 
     def _secret(
@@ -268,7 +269,7 @@ class Secrets(pulumi.ComponentResource):
         version = secretmanager.SecretVersion(
             f"{self._name}-{name}-version",
             secret=secret.id,
-            # The line end is part of the MUNGE key: each machine hashes the file as a whole.
+            # The line end is part of the MUNGE key, which is the whole file.
             secret_data=pulumi.Output.secret(value).apply(lambda text: text.rstrip("\n") + "\n"),
             opts=child,
         )

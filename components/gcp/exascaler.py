@@ -1,6 +1,7 @@
 """DDN EXAScaler: a Lustre file system on machines of the stack."""
 
 from collections.abc import Mapping, Sequence
+from itertools import chain
 
 import pulumi
 from pulumi_gcp import compute, projects, runtimeconfig, serviceaccount
@@ -8,18 +9,19 @@ from pulumi_gcp import compute, projects, runtimeconfig, serviceaccount
 from cluster.platforms.gcp.filesystems.base import Server, TargetDisk
 from cluster.platforms.gcp.filesystems.exascaler import PERMISSIONS, TARGET_OF, Exascaler, http_tag, startup_script
 from cluster.platforms.gcp.names import account_id, labels, place
-from components.gcp.machines.identity import role_id
+from components.gcp.dynamic_resources import Barrier
+from components.gcp.filesystems import LustreComponent
+from components.gcp.identity import role_id
 from components.gcp.network import LNET_PORT, Network, allow, host_project
-from components.gcp.services import Barrier
-from components.gcp.storage.filesystems import LustreComponent
 
 BOOT_DISK = "pd-standard"
 
 
 class ExascalerServer(pulumi.ComponentResource):
-    """A server with names, labels and tags by which EXAScaler finds its parts.
+    """A server, with the names, labels and tags by which EXAScaler finds its parts.
 
-    All its disks are protected, the boot disk too: what a server with a new one would do to its targets is not known.
+    All its disks are protected, the boot disk too: it is not known what a server with a new boot disk does to its
+    targets.
     """
 
     instance: compute.Instance
@@ -37,8 +39,8 @@ class ExascalerServer(pulumi.ComponentResource):
         servers: Sequence[pulumi.Resource],
         opts: pulumi.ResourceOptions,
     ) -> None:
-        """The server runs `script` at each start, as the service account with the email `account`. Its disks come after
-        `after`, the server itself after the `servers` that it registers with.
+        """The server runs `script` at each start, as the service account with the email `account`. Its disks are
+        created after `after`, the server itself after the `servers` that it registers with.
         """
         super().__init__("hpc:gcp:ExascalerServer", name, {}, opts)
         config, address = kind.config, network.addresses[server.name]
@@ -73,10 +75,10 @@ class ExascalerServer(pulumi.ComponentResource):
     def _labels(self) -> Mapping[str, str]:
         return {**labels(self._config, "lustre"), "deployment": self._config.name}
 
-    def _boot_disk(self, called: str, image: str) -> compute.Disk:
+    def _boot_disk(self, disk: str, image: str) -> compute.Disk:
         return compute.Disk(
             f"{self._name}-boot-disk",
-            name=called,
+            name=disk,
             zone=place(self._config).zone,
             type=BOOT_DISK,
             image=image,
@@ -85,7 +87,7 @@ class ExascalerServer(pulumi.ComponentResource):
                 parent=self,
                 protect=self._config.deletion_protection,
                 depends_on=self._after,
-                # A family's next image is not to replace a server that runs.
+                # A running server is not replaced when a new image of its family appears.
                 ignore_changes=["image"],
             ),
         )
@@ -112,24 +114,24 @@ class ExascalerServer(pulumi.ComponentResource):
 
 
 TABLES = ("fs-config", "startup-config")
-"""Configs of the Runtime Configurator in which the servers keep what they must know of each other."""
+"""Configs of the Runtime Configurator in which the servers exchange their names and states."""
 
 
 class ExascalerLustre(LustreComponent[Exascaler]):
-    """Management, metadata and object storage servers, each started after those that it registers with.
+    """Management, metadata and object storage servers, each created after those that it registers with.
 
-    They are made; whether the file system is up, a command on the controller asks (`probe`).
+    Created servers are not yet a file system that is up: a command on the controller waits for that (`probe`).
     """
 
     TYPE = "hpc:gcp:ExascalerLustre"
 
-    def make(self) -> None:
+    def create(self) -> None:
         name, args, config = self.name, self.args, self.args.config
-        email, allowed = self._account()
-        before = [*args.network.built, *allowed, *self._tables(), *self._firewalls()]
+        email, grant = self._account()
+        before = [*args.network.built, grant, *self._tables(), *self._firewalls()]
         script = startup_script(args.kind)
-        made: dict[str, list[pulumi.Resource]] = {"mgs": [], "mds": [], "oss": []}
-        earlier = {"mgs": [], "mds": made["mgs"], "oss": made["mds"]}
+        instances: dict[str, list[pulumi.Resource]] = {"mgs": [], "mds": [], "oss": []}
+        registered_with = {"mgs": [], "mds": instances["mgs"], "oss": instances["mds"]}
         for server in args.kind.servers():
             component = ExascalerServer(
                 f"{name}-{server.kind}{server.index}",
@@ -139,11 +141,11 @@ class ExascalerLustre(LustreComponent[Exascaler]):
                 account=email,
                 network=args.network,
                 after=before,
-                servers=earlier[server.kind],
+                servers=registered_with[server.kind],
                 opts=pulumi.ResourceOptions(parent=self),
             )
-            made[server.kind].append(component.instance)
-        self.ready = [Barrier(f"{name}-servers", [*made["mgs"], *made["mds"], *made["oss"]], parent=self)]
+            instances[server.kind].append(component.instance)
+        self.ready = [Barrier(f"{name}-servers", list(chain(*instances.values())), parent=self)]
         address = args.network.addresses[f"{config.name}-mgs0"]
         self.finish(address, pulumi.Output.format("{0}@tcp:/{1}", address, args.kind.section.fsname))
 
@@ -155,8 +157,9 @@ class ExascalerLustre(LustreComponent[Exascaler]):
     def _child(self) -> pulumi.ResourceOptions:
         return pulumi.ResourceOptions(parent=self, depends_on=self.args.network.built)
 
-    def _account(self) -> tuple[pulumi.Output[str], list[pulumi.Resource]]:
-        """The servers' own account, with what loci needs: finding disks and servers, and the two configs."""
+    def _account(self) -> tuple[pulumi.Output[str], pulumi.Resource]:
+        """Create the servers' service account with the permissions that loci needs: to find disks and servers, and to
+        use the two configs. Returns its email and the grant."""
         config = self.args.config
         child = self._child()
         account = serviceaccount.Account(
@@ -180,7 +183,7 @@ class ExascalerLustre(LustreComponent[Exascaler]):
             member=pulumi.Output.concat("serviceAccount:", account.email),
             opts=child,
         )
-        return account.email, [member]
+        return account.email, member
 
     def _tables(self) -> list[pulumi.Resource]:
         name = self.args.config.name
@@ -195,7 +198,8 @@ class ExascalerLustre(LustreComponent[Exascaler]):
         ]
 
     def _firewalls(self) -> list[pulumi.Resource]:
-        """Lustre itself between all machines, which servers connect back to; the clients' packages from MGS."""
+        """Create the rules for Lustre between all machines, since servers connect back to clients, and for the
+        clients' packages on MGS."""
         config, network = self.args.config, self.args.network
         rules = (("lnet", str(LNET_PORT), network.tag), ("repo", "80", http_tag(config.name)))
         return [

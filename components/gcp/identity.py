@@ -1,4 +1,4 @@
-"""The identity of the machines of a cluster on Google Cloud: service accounts, their roles, and what they may fetch."""
+"""The identity of machines on Google Cloud: service accounts, their roles, and the secrets and files they may read."""
 
 import hashlib
 from collections.abc import Mapping, Sequence
@@ -20,7 +20,7 @@ from cluster.platforms.gcp.permissions import (
 )
 from cluster.roster import MachineSpec, machines
 from cluster.slurm.power_saving import elastic_nodesets, repaired_nodesets
-from components.gcp.machines.boot import Secrets, SetupBucket, StoredObject, archive
+from components.gcp.boot import Secrets, SetupBucket, StoredObject, archive
 from components.slurm.keys import ClusterKeys
 
 PROJECT_ROLES = ("roles/logging.logWriter", "roles/monitoring.metricWriter")
@@ -28,18 +28,18 @@ PROJECT_ROLES = ("roles/logging.logWriter", "roles/monitoring.metricWriter")
 ACT_AS = "roles/iam.serviceAccountUser"
 """Role on a service account: create machines that act as it."""
 SCOPES = ("https://www.googleapis.com/auth/cloud-platform",)
-"""Access scopes of every machine. They are the older way to limit it; roles do, and a narrower scope would only hide
-what a role gives (cloud.google.com/compute/docs/access/service-accounts#scopes_best_practice)."""
+"""Access scopes of every machine. Roles limit what a machine may do; a narrower scope would only take away from them
+(cloud.google.com/compute/docs/access/service-accounts#scopes_best_practice)."""
 
 BUILDER, WATCH = "builder", "watch"
 NO_MEMBERS = (BUILDER, WATCH)
-"""Roles of machines that are no members of the cluster: they read no secrets, files and buckets of it."""
+"""Roles of machines that are no members of the cluster: they may read none of its secrets, files and buckets."""
 SETUP, INSTALL = "setup.json", "install.sh"
-"""Names of the stored files: the set-up, and what machines run at their first boot where nothing is baked."""
+"""Names of the stored files: the set-up, and the installation of machines without a baked image."""
 
 
 class Identity(pulumi.ComponentResource):
-    """A service account for each role, with the least roles; the secrets and files that it can read."""
+    """A service account for each role of machines, with its roles, and the secrets and files that it may read."""
 
     objects: dict[str, StoredObject]
     """Objects for machines in the set-up bucket, by name: setup.json, and install.sh where nothing is baked."""
@@ -53,17 +53,17 @@ class Identity(pulumi.ComponentResource):
         *,
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
-        """`after` has what everything waits for: the services of Google Cloud that it uses."""
+        """`after` are resources that must exist first: the services of Google Cloud."""
         super().__init__("hpc:gcp:Identity", name, {}, opts)
         self._name, self._config = name, config
         self._accounts = {role: self._account(role, after=after) for role in roles(config)}
-        self._grants = {role: self._grant(role) for role in self._accounts}
+        self._grants = {role: self._grant_project_roles(role) for role in self._accounts}
         if elastic_nodesets(config):
-            self._grants["controller"] += self._reconcile(after)
+            self._grants["controller"] += self._reconcile_grants(after)
         if repaired_nodesets(config):
-            self._grants["controller"] += self._repair(after)
+            self._grants["controller"] += self._repair_grants(after)
         if config.controller.failover:
-            self._grants[WATCH] += self._failover(after)
+            self._grants[WATCH] += self._failover_grants(after)
         members = {role: account.member for role, account in self._accounts.items() if role not in NO_MEMBERS}
         child = pulumi.ResourceOptions(parent=self)
         self._secrets = Secrets(f"{name}-secrets", config, keys, members, after, opts=child)
@@ -72,19 +72,19 @@ class Identity(pulumi.ComponentResource):
         self.register_outputs({"emails": {role: account.email for role, account in self._accounts.items()}})
 
     def email(self, role: str) -> pulumi.Output[str]:
-        """Address of a role's service account; a machine's role is its first."""
+        """Return the email of a role's service account; a machine's role is its first."""
         return self._accounts[role].email
 
     def versions(self, spec: MachineSpec) -> dict[str, pulumi.Output[str]]:
-        """Return all that a machine fetches from Secret Manager, by the path that it is kept at."""
+        """Return the secrets that a machine fetches: the version of each, by the file that it is kept in."""
         return self._secrets.versions(spec)
 
     def host_key(self, machine: str) -> tls.PrivateKey:
-        """SSH host key of a machine that is set up over SSH, by its name."""
+        """Return the SSH host key of a machine that is set up over SSH."""
         return self._secrets.host_keys[machine]
 
     def ready(self, role: str) -> list[pulumi.Resource]:
-        """The grants that a machine of this role waits for: it could fetch nothing without."""
+        """Return the grants that a machine of this role waits for: without them it could fetch nothing."""
         if role in NO_MEMBERS:
             return self._grants[role]
         return [*self._grants[role], *self._secrets.readers(role), self._bucket.reader(role)]
@@ -97,10 +97,10 @@ class Identity(pulumi.ComponentResource):
             opts=pulumi.ResourceOptions(parent=self, depends_on=list(after)),
         )
 
-    def _reconcile(self, after: Sequence[pulumi.Resource]) -> list[pulumi.Resource]:
-        """Return the rights by which the controller creates and deletes machines of elastic nodes, and no others."""
+    def _reconcile_grants(self, after: Sequence[pulumi.Resource]) -> list[pulumi.Resource]:
+        """Allow the controller to create and delete machines of elastic nodes, and no others."""
         config = self._config
-        return self._may(
+        return self._grant_custom_role(
             "reconcile",
             "controller",
             acts_as="node",
@@ -114,10 +114,10 @@ class Identity(pulumi.ComponentResource):
             after=after,
         )
 
-    def _repair(self, after: Sequence[pulumi.Resource]) -> list[pulumi.Resource]:
-        """Return the rights by which the controller repairs machines of nodesets without elastic nodes."""
+    def _repair_grants(self, after: Sequence[pulumi.Resource]) -> list[pulumi.Resource]:
+        """Allow the controller to repair machines of nodesets without elastic nodes."""
         config = self._config
-        return self._may(
+        return self._grant_custom_role(
             "repair",
             "controller",
             title=f"Static nodes of the cluster {config.name}",
@@ -130,10 +130,10 @@ class Identity(pulumi.ComponentResource):
             after=after,
         )
 
-    def _failover(self, after: Sequence[pulumi.Resource]) -> list[pulumi.Resource]:
-        """Return the rights by which the machine that watches the controller creates it in its other zone."""
+    def _failover_grants(self, after: Sequence[pulumi.Resource]) -> list[pulumi.Resource]:
+        """Allow the machine that watches the controller to create it in its other zone."""
         config = self._config
-        return self._may(
+        return self._grant_custom_role(
             "failover",
             WATCH,
             acts_as="controller",
@@ -144,10 +144,10 @@ class Identity(pulumi.ComponentResource):
             after=after,
         )
 
-    def _may(
+    def _grant_custom_role(
         self,
         part: str,
-        whose: str,
+        machine_role: str,
         *,
         acts_as: str = "",
         title: str,
@@ -156,9 +156,9 @@ class Identity(pulumi.ComponentResource):
         conditions: Mapping[str, tuple[str, str]],
         after: Sequence[pulumi.Resource],
     ) -> list[pulumi.Resource]:
-        """Give the machines of the role `whose` a custom role, bound once for each condition; with `acts_as` they may
-        create machines of that role."""
-        name, config, account = f"{self._name}-{part}", self._config, self._accounts[whose]
+        """Grant a custom role to the machines of `machine_role`, once for each condition. With `acts_as` they may also
+        create machines of that role. Returns the grants."""
+        name, config, account = f"{self._name}-{part}", self._config, self._accounts[machine_role]
         child = pulumi.ResourceOptions(parent=self, depends_on=list(after))
         role = projects.IAMCustomRole(
             f"{name}-role",
@@ -176,12 +176,12 @@ class Identity(pulumi.ComponentResource):
                 member=account.member,
                 condition=projects.IAMMemberConditionArgs(
                     title=f"{config.name}-{key}",
-                    description=f"Instances and disks of {what} of {config.name}",
+                    description=f"Instances and disks of {subject} of {config.name}",
                     expression=expression,
                 ),
                 opts=child,
             )
-            for key, (what, expression) in conditions.items()
+            for key, (subject, expression) in conditions.items()
         ]
         if not acts_as:
             return grants
@@ -194,7 +194,7 @@ class Identity(pulumi.ComponentResource):
         )
         return [*grants, acting]
 
-    def _grant(self, role: str) -> list[pulumi.Resource]:
+    def _grant_project_roles(self, role: str) -> list[pulumi.Resource]:
         return [
             projects.IAMMember(
                 f"{self._name}-{role}-{granted.rpartition('.')[2]}",
@@ -208,23 +208,22 @@ class Identity(pulumi.ComponentResource):
 
 
 def role_id(name: str, config: ClusterConfig, part: str, *, parent: pulumi.Resource) -> pulumi.Output[str]:
-    """The id of a custom role of the stack. That of a deleted one stays taken for 37 days, so each creation has its
-    own."""
-    end = random.RandomId(name, byte_length=4, opts=pulumi.ResourceOptions(parent=parent))
-    return pulumi.Output.concat(f"{config.name.replace('-', '_')}_{part}_", end.hex)
+    """Return a new id for a custom role of the stack: the id of a deleted role can't be used again for 37 days."""
+    suffix = random.RandomId(name, byte_length=4, opts=pulumi.ResourceOptions(parent=parent))
+    return pulumi.Output.concat(f"{config.name.replace('-', '_')}_{part}_", suffix.hex)
 
 
 def roles(config: ClusterConfig) -> list[str]:
-    """The roles that this cluster has machines of, the image's builder included; a machine's role is its first."""
-    found = list(dict.fromkeys(spec.roles[0] for spec in machines(config)))
-    if elastic_nodesets(config) and "node" not in found:
-        found.append("node")
-    return [*found, *([WATCH] if config.controller.failover else []), *([BUILDER] if bakes(config) else [])]
+    """Return the roles of the cluster's machines, with that of the image's builder; a machine's role is its first."""
+    machine_roles = list(dict.fromkeys(spec.roles[0] for spec in machines(config)))
+    if elastic_nodesets(config) and "node" not in machine_roles:
+        machine_roles.append("node")
+    return [*machine_roles, *([WATCH] if config.controller.failover else []), *([BUILDER] if bakes(config) else [])]
 
 
 def _files(config: ClusterConfig) -> dict[str, tuple[bytes, str]]:
-    found = {SETUP: archive()}
+    files = {SETUP: archive()}
     if installs(config):
         program = bake_script(config).encode()
-        found[INSTALL] = program, hashlib.sha256(program).hexdigest()
-    return found
+        files[INSTALL] = program, hashlib.sha256(program).hexdigest()
+    return files

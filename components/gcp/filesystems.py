@@ -1,4 +1,4 @@
-"""File systems of a cluster as components."""
+"""The file systems of a cluster on Google Cloud, one component for each kind."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -35,27 +35,27 @@ class FileSystemArgs(Generic[Kind]):
 
 
 class FileSystemComponent(pulumi.ComponentResource, ABC, Generic[Kind]):
-    """A file system, with the facts that machines and people need."""
+    """The base of the components: a file system, with its source for mounts and its entry in the stack's outputs."""
 
     TYPE: ClassVar[str]
     """Type of the resource."""
     source: pulumi.Output[str] | None = None
-    """The source of the mount, such as ADDRESS:/SHARE, where that is known only once it is made."""
+    """The source of the mount, such as ADDRESS:/SHARE, where that is known only once the file system exists."""
     facts: Any
     """The entry in the stack's outputs."""
     ready: list[pulumi.Resource]
     """Dependencies of machines that mount it."""
     probe: pulumi.Output[str] | None = None
-    """A shell command that waits until it answers; None where it does as soon as it is made."""
+    """A shell command that waits until the file system answers; None if it answers as soon as it is created."""
 
     def __init__(self, name: str, args: FileSystemArgs[Kind], *, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__(self.TYPE, name, {}, opts)
         self.name, self.args = name, args
-        self.make()
+        self.create()
 
     @abstractmethod
-    def make(self) -> None:
-        """Make its resources, set the above, and register outputs."""
+    def create(self) -> None:
+        """Create the resources, set the attributes above, and register outputs."""
 
 
 class Storage(pulumi.ComponentResource):
@@ -66,7 +66,7 @@ class Storage(pulumi.ComponentResource):
     ready: list[pulumi.Resource]
     """Dependencies of machines that mount any of it."""
     probe: pulumi.Output[str] | None
-    """A shell command that waits until the file systems answer that do not as soon as they are made."""
+    """A shell command that waits for a file system that does not answer as soon as it is created; None without one."""
 
     def __init__(
         self,
@@ -80,22 +80,22 @@ class Storage(pulumi.ComponentResource):
         """`accounts` has the email of each role's service account."""
         super().__init__("hpc:gcp:Storage", name, {}, opts)
         self._config = config
-        made: dict[str, FileSystemComponent[Any]] = {}
+        components: dict[str, FileSystemComponent[Any]] = {}
         for kind in file_systems(config):
             module, _, component = kind.component.partition(":")
-            made[kind.key] = getattr(import_module(module), component)(
+            components[kind.key] = getattr(import_module(module), component)(
                 f"{name}-{kind.key}",
                 FileSystemArgs(config=config, kind=kind, network=network, accounts=accounts),
                 opts=pulumi.ResourceOptions(parent=self),
             )
-        self._sources = {key: system.source for key, system in made.items() if system.source is not None}
-        self.facts = {key: system.facts for key, system in made.items()}
-        self.ready = [resource for system in made.values() for resource in system.ready]
-        self.probe = next((system.probe for system in made.values() if system.probe is not None), None)
+        self._sources = {key: system.source for key, system in components.items() if system.source is not None}
+        self.facts = {key: system.facts for key, system in components.items()}
+        self.ready = [resource for system in components.values() for resource in system.ready]
+        self.probe = next((system.probe for system in components.values() if system.probe is not None), None)
         self.register_outputs({"facts": self.facts, "sources": self._sources})
 
     def mounts(self, spec: MachineSpec) -> list[dict[str, pulumi.Input[str]]]:
-        """Return what a machine mounts, parents first, as its set-up takes it: source, target, fs_type, options."""
+        """Return a machine's mounts, parents first, as its set-up takes them: source, target, fs_type, options."""
         return [
             {
                 "source": mount.source or self._sources[mount.kind],
@@ -115,8 +115,8 @@ class Buckets(FileSystemComponent[BucketsKind]):
 
     TYPE = "hpc:gcp:Buckets"
 
-    def make(self) -> None:
-        given = self.args.config.storage.buckets
+    def create(self) -> None:
+        buckets = self.args.config.storage.buckets
         self.ready = [
             storage.BucketIAMMember(
                 f"{self.name}-{bucket.name}-{role}",
@@ -125,11 +125,11 @@ class Buckets(FileSystemComponent[BucketsKind]):
                 member=pulumi.Output.concat("serviceAccount:", email),
                 opts=pulumi.ResourceOptions(parent=self),
             )
-            for bucket in given
+            for bucket in buckets
             for role, email in self.args.accounts.items()
         ]
-        self.facts = {bucket.name: bucket.mount for bucket in given}
-        self.register_outputs({"buckets": [bucket.name for bucket in given]})
+        self.facts = {bucket.name: bucket.mount for bucket in buckets}
+        self.register_outputs({"buckets": [bucket.name for bucket in buckets]})
 
 
 class ExistingLustre(FileSystemComponent[lustre.ExistingLustre]):
@@ -137,16 +137,16 @@ class ExistingLustre(FileSystemComponent[lustre.ExistingLustre]):
 
     TYPE = "hpc:gcp:ExistingLustre"
 
-    def make(self) -> None:
-        kind, given = self.args.kind, self.args.kind.section
+    def create(self) -> None:
+        kind, section = self.args.kind, self.args.kind.section
         self.ready = []
-        self.probe = pulumi.Output.from_input(kind.probe(str(given.existing)))
+        self.probe = pulumi.Output.from_input(kind.probe(str(section.existing)))
         self.facts = {
             "kind": kind.name,
-            "fsname": given.fsname,
-            "mount": given.mount,
+            "fsname": section.fsname,
+            "mount": section.mount,
             "source": kind.source,
-            "server_ip": given.existing,
+            "server_ip": section.existing,
         }
         self.register_outputs({"source": kind.source})
 
@@ -156,7 +156,7 @@ class NfsDirectories(FileSystemComponent[nfs.Nfs]):
 
     TYPE = "hpc:gcp:NfsDirectories"
 
-    def make(self) -> None:
+    def create(self) -> None:
         self.ready = []
         self.facts = [
             {"mount": section.mount, "source": f"{section.server}:{section.path}"}
@@ -170,16 +170,16 @@ class FilestoreShare(FileSystemComponent[nfs.Filestore]):
 
     TYPE = "hpc:gcp:FilestoreShare"
 
-    def make(self) -> None:
-        config, given, network = self.args.config, self.args.kind.section, self.args.network
-        share = share_name(given.mount)
+    def create(self) -> None:
+        config, section, network = self.args.config, self.args.kind.section, self.args.network
+        share = share_name(section.mount)
         direct = plan(config).filestore
         instance = filestore.Instance(
             f"{self.name}-instance",
             name=f"{config.name}-filestore",
-            location=place(config).region if given.tier == "REGIONAL" else place(config).zone,
-            tier=given.tier,
-            file_shares=filestore.InstanceFileSharesArgs(name=share, capacity_gb=given.size_gb),
+            location=place(config).region if section.tier == "REGIONAL" else place(config).zone,
+            tier=section.tier,
+            file_shares=filestore.InstanceFileSharesArgs(name=share, capacity_gb=section.size_gb),
             networks=[
                 filestore.InstanceNetworkArgs(
                     network=network.system_network,
@@ -198,18 +198,19 @@ class FilestoreShare(FileSystemComponent[nfs.Filestore]):
         address = instance.networks.apply(_address)
         self.source = pulumi.Output.format("{0}:/{1}", address, share)
         self.facts = {
-            "tier": given.tier,
-            "mount": given.mount,
+            "tier": section.tier,
+            "mount": section.mount,
             "source": self.source,
             "server_ip": address,
-            "capacity_gib": given.size_gb,
+            "capacity_gib": section.size_gb,
         }
         self.ready = [instance]
         self.register_outputs({"source": self.source})
 
 
 def share_name(mount: str) -> str:
-    """Name of the share: never that of the directory that it is mounted at, which exportfs would stumble over."""
+    """Return the name of the share. It differs from the mount point's last part, since exportfs fails on equal
+    names."""
     return "shared" if mount.rpartition("/")[2] != "shared" else "files"
 
 
@@ -218,20 +219,20 @@ def _address(networks: Sequence[InstanceNetwork]) -> str:
 
 
 class LustreComponent(FileSystemComponent[Lustre]):
-    """The base of the two kinds of Lustre."""
+    """The base of the two kinds of Lustre that a stack creates."""
 
     address: pulumi.Output[str]
     """Address of its management server."""
 
     def finish(self, address: pulumi.Output[str], source: pulumi.Output[str]) -> None:
-        """Report where it is, how large, and how fast it can be at best. `source` is ADDRESS@tcp:/FSNAME."""
-        kind, given = self.args.kind, self.args.kind.section
-        figures = kind.expected(given)
+        """Set source, probe and facts: address, capacity, largest bandwidth. `source` is ADDRESS@tcp:/FSNAME."""
+        kind, section = self.args.kind, self.args.kind.section
+        figures = kind.expected(section)
         self.address, self.source, self.probe = address, source, address.apply(kind.probe)
         self.facts = {
             "kind": kind.name,
-            "fsname": given.fsname,
-            "mount": given.mount,
+            "fsname": section.fsname,
+            "mount": section.mount,
             "source": source,
             "server_ip": address,
             "capacity_gib": figures.capacity_gib,
@@ -249,21 +250,21 @@ class ManagedLustre(LustreComponent[lustre.Managed]):
 
     TYPE = "hpc:gcp:ManagedLustre"
 
-    def make(self) -> None:
-        config, given, network = self.args.config, self.args.kind.section, self.args.network
+    def create(self) -> None:
+        config, section, network = self.args.config, self.args.kind.section, self.args.network
         instance = managed_lustre.Instance(
             f"{self.name}-instance",
             instance_id=f"{config.name}-lustre",
             location=place(config).zone,
-            filesystem=given.fsname,
-            capacity_gib=str(given.size_gib),
-            per_unit_storage_throughput=str(given.throughput),
+            filesystem=section.fsname,
+            capacity_gib=str(section.size_gib),
+            per_unit_storage_throughput=str(section.throughput),
             network=network.system_network,
             labels=labels(config, "lustre"),
             opts=pulumi.ResourceOptions(
                 parent=self,
                 protect=config.deletion_protection,
-                # An existing network has its own peering, which is not in the stack.
+                # The peering of an existing network is not in the stack.
                 depends_on=[network.services or network.ready],
             ),
         )

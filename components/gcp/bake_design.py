@@ -1,4 +1,4 @@
-"""The design of a bake: the image, and the machine that it is made on."""
+"""The design of a bake, and the errors of calls to Google: all that is needed of them without Google's client."""
 
 import hashlib
 import json
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 DIGEST_LABEL = "hpc-digest"
-"""Label of image and builder: the digest of all that went in, by which they are recognized."""
+"""Label of image and builder: the digest of all inputs of the bake, by which a bake identifies its own."""
 CLUSTER_LABEL = "hpc-cluster"
 """Label of everything that a cluster has (cluster.platforms.gcp.names.labels)."""
 BOOTED_LABEL = "hpc-booted"
@@ -16,7 +16,7 @@ OWNER_LABEL = "hpc-owner"
 """Label of an image: which resource of the state has it. A forced replacement takes over the existing image,
 which the old resource must not delete then."""
 TEMPLATE_KEY = "hpc-template"
-"""Metadata key of an instance with the template that it was made from: one of another template is recreated."""
+"""Metadata key of an instance with the template that it was created from: one of another template is recreated."""
 BUILDER_ENDING, TRIAL_ENDING = "-builder", "-trial"
 TRIAL_TYPE = "e2-standard-2"
 """Machine type of a trial: the smallest that boots as fast as those of a cluster, and takes the same network driver."""
@@ -43,10 +43,12 @@ class Pace:
 
 @dataclass(frozen=True, kw_only=True)
 class Bake:
+    """The inputs of a bake. `project`, `zone` and `image` suffice to delete image and builder."""
+
     project: str
     zone: str
     image: str
-    """Name of the image; the builder's is made from it. This, project and zone suffice to remove both."""
+    """Name of the image; the builder's name is derived from it."""
     digest: str = ""
     labels: Mapping[str, str] = field(default_factory=dict)
     """Labels of the image."""
@@ -86,8 +88,9 @@ class Bake:
         """The image, as every other resource takes it."""
         return image_link(self.project, self.image)
 
-    def of_trial(self) -> "Bake":
-        """The machine that boots the image, which is created, watched and removed like a builder."""
+    def trial_bake(self) -> "Bake":
+        """Return the inputs of the machine that boots the image, which is created, watched and deleted like a
+        builder."""
         return replace(
             self,
             ending=TRIAL_ENDING,
@@ -107,17 +110,21 @@ class Bake:
 
 
 def image_link(project: str, image: str) -> str:
-    """An image of a project, as every resource of Google's takes it."""
+    """Return the path of a project's image, as every resource of Google's takes it."""
     return f"projects/{project}/global/images/{image}"
 
 
-def mark_of(template: str) -> str:
-    """A hash of a template's name, which is unique to each template: the value of TEMPLATE_KEY."""
+def image_labels(bake: Bake) -> dict[str, str]:
+    return {**bake.labels, DIGEST_LABEL: bake.digest}
+
+
+def template_mark(template: str) -> str:
+    """Return the value of TEMPLATE_KEY: a hash of the template's name, which is unique to each template."""
     return hashlib.sha256(template.rpartition("/")[2].encode()).hexdigest()[:16]
 
 
 def bake_of(props: Mapping[str, Any]) -> Bake:
-    """The bake that a resource's inputs describe; numbers come as Pulumi's floats."""
+    """Return the bake that a resource's inputs describe. Numbers come as Pulumi's floats."""
     return Bake(
         **{name: props[name] for name in TEXTS},
         labels=dict(props["labels"]),
@@ -132,7 +139,7 @@ def bake_of(props: Mapping[str, Any]) -> Bake:
 
 
 def pace_of(props: Mapping[str, Any]) -> Pace:
-    """The pace that a resource's inputs ask for; the usual one, if they don't."""
+    """Return the pace that a resource's inputs ask for, by default the usual one."""
     return Pace(**{name: float(value) for name, value in (props.get("pace") or {}).items()})
 
 
@@ -142,23 +149,24 @@ TEXTS = (
 )
 """Names of the fields of `Bake` that are texts, and always given."""
 
+# -- errors ----------------------------------------------------------------------------------------------------------
+
 LATER = frozenset({"rateLimitExceeded", "userRateLimitExceeded", "resourceNotReady"})
 """Reasons of a 403 or 400 that is worth a retry: too many requests, or another operation is under way."""
-
-
 LOG_IN = "run `gcloud auth application-default login`, or name a key file in GOOGLE_APPLICATION_CREDENTIALS"
 
 
-class BakeError(RuntimeError):
-    """The image could not be made; its text is for the person who ran the command."""
+class GoogleCloudError(RuntimeError):
+    """Google refused a request or did not answer, or the result is not usable. The text is for the person who ran the
+    command."""
 
 
-class UnwellError(BakeError):
-    """The machine ran, and what it had to do failed on it or did not end."""
+class BuilderError(GoogleCloudError):
+    """The builder ran, and its program failed or did not end."""
 
 
-class Complaint(NamedTuple):
-    """An error of Google's."""
+class ErrorRow(NamedTuple):
+    """An error in an answer or in an operation of Google's."""
 
     code: str
     """QUOTA_EXCEEDED of an operation, quotaExceeded of an answer."""
@@ -167,8 +175,10 @@ class Complaint(NamedTuple):
     """A quota's limit, where Google's answer has it."""
 
 
-def bake_error(what: str, todo: str = "", *, log: Sequence[str] = (), kind: type[BakeError] = BakeError) -> BakeError:
-    """An error: what happened, what to do about it, and the end of the builder's console."""
+def cloud_error(
+    what: str, todo: str, *, log: Sequence[str] = (), kind: type[GoogleCloudError] = GoogleCloudError
+) -> GoogleCloudError:
+    """Return an error with what happened, what to do about it, and the end of the builder's console."""
     lines = [what]
     if log:
         lines += [f"  its console ended with ({len(log)} lines):", *(f"    {line}" for line in log)]
@@ -177,38 +187,37 @@ def bake_error(what: str, todo: str = "", *, log: Sequence[str] = (), kind: type
     return kind("\n".join(lines))
 
 
-def of_answer(error: Exception) -> list[Complaint]:
-    """The complaints of a request that was answered with an error, or with nothing."""
-    listed = getattr(error, "errors", ())
-    rows = [row for row in listed if isinstance(row, dict)]
+def error_rows(error: Exception) -> list[ErrorRow]:
+    """Return the errors in the answer to a request, or the exception's own text where there was no answer."""
+    rows = [row for row in getattr(error, "errors", ()) if isinstance(row, dict)]
     if rows:
-        return [Complaint(str(row.get("reason", "")), str(row.get("message", ""))) for row in rows]
-    return [Complaint("", str(getattr(error, "message", "")) or str(error) or type(error).__name__)]
+        return [ErrorRow(str(row.get("reason", "")), str(row.get("message", ""))) for row in rows]
+    return [ErrorRow("", str(getattr(error, "message", "")) or str(error) or type(error).__name__)]
 
 
-def refused(bake: Bake, doing: str, complaints: Sequence[Complaint]) -> BakeError:
-    """Google refused `doing`, such as `make the builder x`."""
+def bake_refusal(bake: Bake, doing: str, errors: Sequence[ErrorRow]) -> GoogleCloudError:
+    """Return the error for a request of a bake that Google refused. `doing` is such as `make the builder x`."""
     other = "c2-standard-8" if bake.machine_type.startswith("e2-") else "e2-standard-8"
-    todo = advice(_ADVICE, complaints)
+    todo = advice(_ADVICE, errors)
     return refusal(
-        doing, complaints, todo.format(bake=bake, other=other, account=bake.service_account or "its service account")
+        doing, errors, todo.format(bake=bake, other=other, account=bake.service_account or "its service account")
     )
 
 
-def advice(table: Mapping[tuple[str, ...], str], complaints: Sequence[Complaint]) -> str:
+def advice(table: Mapping[tuple[str, ...], str], errors: Sequence[ErrorRow]) -> str:
     """Return what to do, from the first row with a word of Google's code or message in lower case; else nothing."""
-    messages = [f"{row.code} {row.message}".lower() for row in complaints]
-    fitting = (todo for message in messages for marks, todo in table.items() if any(mark in message for mark in marks))
+    messages = [f"{row.code} {row.message}".lower() for row in errors]
+    fitting = (todo for message in messages for words, todo in table.items() if any(word in message for word in words))
     return next(fitting, "")
 
 
-def refusal(doing: str, complaints: Sequence[Complaint], todo: str) -> BakeError:
+def refusal(doing: str, errors: Sequence[ErrorRow], todo: str) -> GoogleCloudError:
     """Return Google's errors as one, with what to do about them."""
-    rows = "\n".join(f"    {_sentence(row)}" for row in complaints)
-    return bake_error(f"could not {doing}:\n{rows}", todo)
+    rows = "\n".join(f"    {_sentence(row)}" for row in errors)
+    return cloud_error(f"could not {doing}:\n{rows}", todo)
 
 
-def _sentence(row: Complaint) -> str:
+def _sentence(row: ErrorRow) -> str:
     text = " ".join(row.message.split())
     return ": ".join(part for part in (row.code, text) if part) + (f" ({row.limit})" if row.limit else "")
 
@@ -239,7 +248,3 @@ _ADVICE: Mapping[tuple[str, ...], str] = {
         "image.name to an image you have"
     ),
 }
-
-
-def image_labels(bake: Bake) -> dict[str, str]:
-    return {**bake.labels, DIGEST_LABEL: bake.digest}

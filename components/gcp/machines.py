@@ -1,4 +1,4 @@
-"""Machines on Google Cloud: what all have in common, the controller, login machines, that of Prometheus, nodes."""
+"""Machines on Google Cloud: the controller, login machines, the machine of Prometheus, nodesets."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,50 +12,45 @@ from cluster.catalog.machine_families import ACCELERATORS
 from cluster.config import ClusterConfig
 from cluster.config.machines import BasicCapacity
 from cluster.impact.upgrade import TEMPLATE
-from cluster.platforms.gcp.capacity import RESERVATION_KEY, Scheduling, of_machine, of_nodes
+from cluster.platforms.gcp.capacity import RESERVATION_KEY, Scheduling, machine_scheduling, node_scheduling
 from cluster.platforms.gcp.disks import WATCH_DISK, WATCH_GB, WATCH_TYPE, boot_disk, state_disk
 from cluster.platforms.gcp.image import recipe, secure_boot
 from cluster.platforms.gcp.names import WATCH_PORT, elastic_labels, labels, place, watch_name
 from cluster.roster import MachineSpec, elastic_machine, machines
-from components.gcp.elastic.instances import ElasticInstances
-from components.gcp.failover.controller import FailoverController, whole_body
-from components.gcp.flex.node import TYPE as FLEX
-from components.gcp.flex.node import flex_nodes
-from components.gcp.machines.boot import FIXED, STATE_DEVICE, program
-from components.gcp.machines.identity import SCOPES, WATCH, Identity
+from components.gcp.boot import FIXED, STATE_DEVICE, program
+from components.gcp.dynamic_resources import FLEX_NODE, ElasticInstances, FailoverController, flex_nodes, whole_body
+from components.gcp.identity import SCOPES, WATCH, Identity
 from components.gcp.network import Network
 from components.machine import Machine
 
 NIC_TYPE = "GVNIC"
-"""Google's virtual NIC: what fast machine types need, and every image of the catalog has a driver for."""
-
-Metadata = Callable[[MachineSpec], Mapping[str, pulumi.Input[str]]]
+"""Google's virtual NIC: fast machine types require it, and every image of the catalog has its driver."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class MachineArgs:
-    """The arguments for all machines."""
+    """The inputs that all machines have in common."""
 
     config: ClusterConfig
     network: Network
     identity: Identity
     image: pulumi.Input[str]
     """Path of the image that they boot."""
-    metadata: Metadata
-    """Metadata of a machine; one nodeset's machines have the same."""
+    metadata: Callable[[MachineSpec], Mapping[str, pulumi.Input[str]]]
+    """Returns the metadata of a machine. All machines of a nodeset have the same."""
     after: Sequence[pulumi.Resource] = ()
-    """Resources that everything waits for: the services of Google Cloud that it uses."""
+    """Resources that must exist first: the services of Google Cloud."""
     mounted: Sequence[pulumi.Resource] = ()
-    """Resources that machines wait for besides: file systems that they mount."""
+    """File systems that machines mount, which must exist before the machines."""
 
-    def waits(self, spec: MachineSpec) -> list[pulumi.Resource]:
-        """Return all that must be there before a machine is."""
+    def dependencies(self, spec: MachineSpec) -> list[pulumi.Resource]:
+        """Return the resources that must exist before a machine is created."""
         return [self.network.ready, *self.identity.ready(spec.roles[0]), *self.after, *self.mounted]
 
     def tags(self, spec: MachineSpec) -> list[str]:
-        """Network tags, by which firewall rules know a machine."""
-        found = [self.network.tag, *([self.network.login_tag] if "login" in spec.roles else [])]
-        return [*found, *(self.network.role_tag(role) for role in ("controller", "monitoring") if role in spec.roles)]
+        """Return a machine's network tags, by which firewall rules select it."""
+        tags = [self.network.tag, *([self.network.login_tag] if "login" in spec.roles else [])]
+        return [*tags, *(self.network.role_tag(role) for role in ("controller", "monitoring") if role in spec.roles)]
 
 
 def ssh_machine(
@@ -68,10 +63,10 @@ def ssh_machine(
     after: Sequence[pulumi.Resource] = (),
     parent: pulumi.Resource,
 ) -> Machine:
-    """A machine with a fixed address, which is set up over SSH, by the host key that the stack gave it.
+    """Create a machine that is set up over SSH: with a fixed address, and the host key of the stack.
 
-    It is stopped and started to change its type, and recreated for another image or boot disk: the old one is deleted
-    first, since it has name and address.
+    A change of its type stops and starts it. Another image or boot disk recreates it: the old machine is deleted first,
+    since it has the name and the address.
     """
     config, (disk_type, size) = args.config, boot_disk(args.config, spec)
     address = args.network.addresses[spec.name]
@@ -81,8 +76,8 @@ def ssh_machine(
         nic_type=NIC_TYPE,
         access_configs=[] if public is None else [compute.InstanceNetworkInterfaceAccessConfigArgs(nat_ip=public)],
     )
-    marks, scheduling = labels(config, spec.roles[0]), of_machine(capacity, migrates=spec.gpu is None)
-    made = compute.Instance(
+    own_labels, scheduling = labels(config, spec.roles[0]), machine_scheduling(capacity, migrates=spec.gpu is None)
+    instance = compute.Instance(
         spec.name,
         name=spec.name,
         machine_type=spec.machine_type.name,
@@ -90,7 +85,7 @@ def ssh_machine(
         boot_disk=compute.InstanceBootDiskArgs(
             auto_delete=True,
             initialize_params=compute.InstanceBootDiskInitializeParamsArgs(
-                image=args.image, type=disk_type, size=size, labels=marks
+                image=args.image, type=disk_type, size=size, labels=own_labels
             ),
         ),
         attached_disks=list(attached),
@@ -103,26 +98,28 @@ def ssh_machine(
             enable_secure_boot=secure_boot(config, spec), enable_vtpm=True, enable_integrity_monitoring=True
         ),
         metadata=args.metadata(spec),
-        labels=marks,
+        labels=own_labels,
         tags=args.tags(spec),
         allow_stopping_for_update=True,
         # A machine that was stopped, manually or by a preemption, is started by `pulumi up --refresh`.
         desired_status="RUNNING",
-        opts=pulumi.ResourceOptions(parent=parent, depends_on=[*args.waits(spec), *after], delete_before_replace=True),
+        opts=pulumi.ResourceOptions(
+            parent=parent, depends_on=[*args.dependencies(spec), *after], delete_before_replace=True
+        ),
     )
     return Machine(
         spec=spec,
         address=address,
-        instance_id=made.instance_id,
-        # New at each start that the program makes: of a new machine, and of one that was stopped to change its type.
-        boot_id=made.instance_id.apply(lambda id_: f"{id_}/{spec.machine_type.name}"),
-        resource=made,
+        instance_id=instance.instance_id,
+        # It changes at each start by this program: of a new machine, and of one that was stopped to change its type.
+        boot_id=instance.instance_id.apply(lambda id_: f"{id_}/{spec.machine_type.name}"),
+        resource=instance,
         host_key=args.identity.host_key(spec.name).public_key_openssh,
     )
 
 
 def affinity(scheduling: Scheduling) -> compute.InstanceTemplateReservationAffinityArgs | None:
-    """The reservation that machines take their capacity from, as a template takes it."""
+    """Return the reservation that machines take their capacity from, as a template names it."""
     if scheduling.affinity is None:
         return None
     kind, values = scheduling.affinity.type, list(scheduling.affinity.values)
@@ -132,7 +129,7 @@ def affinity(scheduling: Scheduling) -> compute.InstanceTemplateReservationAffin
 
 TIER = "PREMIUM"
 """Network tier of public addresses: every region has it, and traffic enters Google's network near the caller. STANDARD
-is cheaper by the GB that leaves, of which SSH makes few."""
+is cheaper for each GB that leaves, but SSH sends little."""
 
 
 class Login(pulumi.ComponentResource):
@@ -146,8 +143,8 @@ class Login(pulumi.ComponentResource):
         self, name: str, args: MachineArgs, specs: Sequence[MachineSpec], *, opts: pulumi.ResourceOptions | None = None
     ) -> None:
         super().__init__("hpc:gcp:Login", name, {}, opts)
-        found = {spec.name: public_address(args, spec, parent=self) for spec in specs}
-        self.public = {machine: address for machine, address in found.items() if address is not None}
+        addresses = {spec.name: public_address(args, spec, parent=self) for spec in specs}
+        self.public = {machine: address for machine, address in addresses.items() if address is not None}
         capacity = args.config.login.capacity
         self.machines = [
             ssh_machine(args, spec, capacity, public=self.public.get(spec.name), parent=self) for spec in specs
@@ -156,7 +153,8 @@ class Login(pulumi.ComponentResource):
 
 
 def public_address(args: MachineArgs, spec: MachineSpec, *, parent: pulumi.Resource) -> pulumi.Output[str] | None:
-    """A public address that a machine keeps, if it is one to log in to and the stack file asks for it."""
+    """Create a lasting public address for a machine that people log in to; None if the stack file does not ask for
+    one."""
     config = args.config
     if not config.login.public or "login" not in spec.roles:
         return None
@@ -196,7 +194,7 @@ class Controller(pulumi.ComponentResource):
             self.register_outputs({"address": self.machine.address, "state_disk": f"{spec.name}-state"})
             return
         disk_type, size = state_disk(config)
-        # Not part of the machine: it is there before it and after it, and no change of the machine reaches it.
+        # A resource of its own: it outlives the machine, and no change of the machine affects it.
         disk = compute.Disk(
             f"{spec.name}-state",
             name=f"{spec.name}-state",
@@ -213,21 +211,27 @@ class Controller(pulumi.ComponentResource):
         self.register_outputs({"address": self.machine.address, "state_disk": disk.name})
 
     def _in_two_zones(self, args: MachineArgs, spec: MachineSpec, after: Sequence[pulumi.Resource]) -> Machine:
-        """The machine on regional disks, and the one in the other zone that brings it back there."""
+        """Create the machine on regional disks, and the machine in the other zone that brings it back there."""
         config, where, address = args.config, place(args.config), args.network.addresses[spec.name]
-        zones, marks = [where.zone, config.controller.failover_zone or ""], labels(config, "controller")
+        zones, own_labels = [where.zone, config.controller.failover_zone or ""], labels(config, "controller")
 
-        def disk(part: str, kind: tuple[str, int], *, protect: bool = False, **own: Any) -> compute.RegionDisk:  # noqa: ANN401
-            waits = pulumi.ResourceOptions(parent=self, depends_on=list(args.after), protect=protect)
-            name, (type_, size) = f"{spec.name}-{part}", kind
+        def disk(part: str, kind: tuple[str, int], *, protect: bool = False, **more: Any) -> compute.RegionDisk:  # noqa: ANN401
+            opts = pulumi.ResourceOptions(parent=self, depends_on=list(args.after), protect=protect)
             return compute.RegionDisk(
-                name, type=type_, size=size, region=where.region, replica_zones=zones, labels=marks, opts=waits, **own
+                f"{spec.name}-{part}",
+                type=kind[0],
+                size=kind[1],
+                region=where.region,
+                replica_zones=zones,
+                labels=own_labels,
+                opts=opts,
+                **more,
             )
 
-        # No name: another image is another disk beside the old one, and then the machine moves to it.
+        # No name: for another image a second disk is created beside the old one, and the machine then moves to it.
         boot = disk("boot", boot_disk(config, spec), image=args.image)
         kept = disk("state", state_disk(config), protect=config.deletion_protection, name=f"{spec.name}-state")
-        scheduling = of_machine(config.controller.capacity, migrates=spec.gpu is None)
+        scheduling = machine_scheduling(config.controller.capacity, migrates=spec.gpu is None)
         nic: dict[str, Any] = {"subnetwork": args.network.system, "networkIP": address, "nicType": NIC_TYPE}
         if self.public is not None:
             public = {"type": "ONE_TO_ONE_NAT", "name": "External NAT", "natIP": self.public, "networkTier": TIER}
@@ -258,32 +262,33 @@ class Controller(pulumi.ComponentResource):
             sort_keys=True,
         )  # fmt: skip
         metadata = pulumi.Output.from_input(dict(args.metadata(spec)))
-        at = {"project": where.project, "zones": zones, "cluster": config.name, "endpoint": endpoint()}
-        made = FailoverController(
+        inputs = {"project": where.project, "zones": zones, "cluster": config.name, "endpoint": endpoint()}
+        controller = FailoverController(
             spec.name,
-            {**at, "body": body, "labels": marks, "metadata": metadata},
-            pulumi.ResourceOptions(parent=self, depends_on=[*args.waits(spec), *after], delete_before_replace=True),
+            {**inputs, "body": body, "labels": own_labels, "metadata": metadata},
+            pulumi.ResourceOptions(
+                parent=self, depends_on=[*args.dependencies(spec), *after], delete_before_replace=True
+            ),
         )
-        whole = pulumi.Output.all(body, metadata).apply(lambda found: whole_body(found[0], marks, found[1]))
-        self._watch(args, {**at, "name": spec.name, "address": address, "body": whole}, zones[1], made)
+        whole = pulumi.Output.all(body, metadata).apply(lambda values: whole_body(values[0], own_labels, values[1]))
+        self._watch(args, {**inputs, "name": spec.name, "address": address, "body": whole}, zones[1], controller)
         return Machine(
             spec=spec,
             address=address,
-            # Its root file system, in which a move changes nothing; what waits for it waits for the instance too.
-            instance_id=pulumi.Output.all(boot.disk_id, made.boot_id).apply(lambda ids: ids[0]),
+            # The boot disk identifies the machine, since a move keeps it. Dependents also wait for the instance.
+            instance_id=pulumi.Output.all(boot.disk_id, controller.boot_id).apply(lambda ids: ids[0]),
             boot_id=pulumi.Output.concat(boot.disk_id, f"/{spec.machine_type.name}"),
-            resource=made,
+            resource=controller,
             host_key=args.identity.host_key(spec.name).public_key_openssh,
-            zone=made.zone,
+            zone=controller.zone,
         )
 
     def _watch(
         self, args: MachineArgs, settings: Mapping[str, pulumi.Input[Any]], zone: str, controller: pulumi.Resource
     ) -> None:
-        """The machine that watches the controller: nobody can log in to it, and it is no member of the cluster."""
+        """Create the machine that watches the controller. Nobody can log in to it, and it is no cluster member."""
         config, name = args.config, watch_name(args.config)
-        own = {"mode": config.controller.failover_mode, "port": WATCH_PORT}
-        settings_text = pulumi.Output.json_dumps({**settings, **own}, sort_keys=True)
+        settings = {**settings, "mode": config.controller.failover_mode, "port": WATCH_PORT}
         keys = ("enable-oslogin", "block-project-ssh-keys", "enable-guest-attributes", "serial-port-logging-enable")
         compute.Instance(
             name,
@@ -303,12 +308,12 @@ class Controller(pulumi.ComponentResource):
             metadata={
                 **{key: FIXED[key] for key in keys},
                 "startup-script": program("failover.py"),
-                "hpc-watch": settings_text,
+                "hpc-watch": pulumi.Output.json_dumps(settings, sort_keys=True),
             },
             labels=labels(config, "watch"),
             tags=[args.network.tag],
             desired_status="RUNNING",
-            # Deleted before the controller, and after it has its own grants.
+            # It is created after its grants and after the controller, and deleted before both.
             opts=pulumi.ResourceOptions(
                 parent=self,
                 depends_on=[args.network.ready, *args.identity.ready(WATCH), *args.after, controller],
@@ -318,7 +323,7 @@ class Controller(pulumi.ComponentResource):
 
 
 class Monitoring(pulumi.ComponentResource):
-    """The machine of Prometheus, where it has one of its own."""
+    """The machine of Prometheus, if the stack has one."""
 
     machine: Machine
 
@@ -338,13 +343,13 @@ class Machines(pulumi.ComponentResource):
     public: dict[str, pulumi.Output[str]]
     """Public addresses, by the name of the machine that has one."""
     templates: Mapping[str, Sequence[Mapping[str, pulumi.Input[Any]]]]
-    """Of each elastic nodeset: see Nodeset."""
+    """The templates of each elastic nodeset, as Nodeset has them."""
 
     def __init__(self, name: str, args: MachineArgs, *, opts: pulumi.ResourceOptions | None = None) -> None:
         super().__init__("hpc:gcp:Machines", name, {}, opts)
         config, child = args.config, pulumi.ResourceOptions(parent=self)
         specs = machines(config)
-        # Before the controller, which is deleted before what it creates.
+        # Created before the controller, so that the controller is deleted before the instances that it creates.
         nodesets = {
             nodeset: Nodeset(
                 f"{config.name}-{nodeset}",
@@ -356,38 +361,38 @@ class Machines(pulumi.ComponentResource):
             for nodeset, section in config.nodesets.items()
             if not section.on
         }
-        self.templates = {nodeset: made.templates for nodeset, made in nodesets.items() if made.instances}
-        created = [made.instances for made in nodesets.values() if made.instances]
-        controller = Controller(config.name, args, specs[0], created, opts=child)
-        found, self.public = [controller.machine], {}
+        self.templates = {name: nodeset.templates for name, nodeset in nodesets.items() if nodeset.instances}
+        elastic = [nodeset.instances for nodeset in nodesets.values() if nodeset.instances]
+        controller = Controller(config.name, args, specs[0], elastic, opts=child)
+        all_machines, self.public = [controller.machine], {}
         if controller.public is not None:
             self.public[specs[0].name] = controller.public
         if logins := [spec for spec in specs if spec.roles == ("login",)]:
             login = Login(f"{config.name}-login", args, logins, opts=child)
-            found += login.machines
+            all_machines += login.machines
             self.public |= login.public
-        if own := next((spec for spec in specs if spec.roles == ("monitoring",)), None):
-            found.append(Monitoring(config.name, args, own, opts=child).machine)
-        found += [machine for made in nodesets.values() for machine in made.machines]
-        self.machines = tuple(found)
-        self.register_outputs({"machines": len(found)})
+        if monitoring := next((spec for spec in specs if spec.roles == ("monitoring",)), None):
+            all_machines.append(Monitoring(config.name, args, monitoring, opts=child).machine)
+        all_machines += [machine for nodeset in nodesets.values() for machine in nodeset.machines]
+        self.machines = tuple(all_machines)
+        self.register_outputs({"machines": len(all_machines)})
 
 
 class Nodeset(pulumi.ComponentResource):
     """The machines of one nodeset. They configure themselves, and the program logs in to none of them.
 
-    Type, disk, image and capacity are the template's: another template recreates all static machines, each after it was
-    drained. Their configuration is in each machine's metadata, which changes in place.
+    Type, disk, image and capacity are in the template: another template recreates all static machines, each after it
+    was drained. Their configuration is in each machine's metadata, which changes in place.
 
-    Elastic machines have templates of their own, one for each way in which they are asked for: the configuration is in
-    these, since nothing but the template is there before the machine. In the template of static machines it would
-    recreate all of them at each change.
+    Elastic machines have templates of their own, one for each kind of capacity that is tried. These contain the
+    configuration, since only the template exists before the machine. In the template of static machines the
+    configuration would recreate all of them at each change.
     """
 
     machines: Sequence[Machine]
     templates: Sequence[Mapping[str, pulumi.Input[Any]]] = ()
-    """`way` and `template` (self link) of elastic machines, in the order in which they are tried; of flex start
-    `run_seconds` too, and `policy` (self link) where machines can be close to each other."""
+    """`way` and `template` (self link) of elastic machines, in the order in which they are tried. Flex start also has
+    `run_seconds`, and `policy` (self link) where machines can be close to each other."""
     instances: ElasticInstances | None = None
     """The elastic machines; None where there are none."""
 
@@ -403,34 +408,31 @@ class Nodeset(pulumi.ComponentResource):
         super().__init__("hpc:gcp:Nodeset", name, {}, opts)
         self._name, self._args, self._section = name, args, args.config.nodesets[nodeset]
         self._policies: dict[int, pulumi.Output[str]] = {}
-        self.machines = self._static(specs) if specs else []
+        self.machines = self._create_static(specs) if specs else []
         elastic = elastic_machine(args.config, nodeset)
         if elastic is not None:
-            self._elastic(elastic, nodeset)
+            self._create_elastic(elastic, nodeset)
         self.register_outputs({"templates": list(self.templates), "nodes": len(specs)})
 
-    def _static(self, specs: Sequence[MachineSpec]) -> list[Machine]:
+    def _create_static(self, specs: Sequence[MachineSpec]) -> list[Machine]:
         name, args, first = self._name, self._args, specs[0]
+        own_labels, zone = labels(args.config, "node"), place(args.config).zone
         bound = first.machine_type.family.reservation_bound
-        asked = of_nodes(self._section.ways[0], migrates=first.gpu is None, bound=bound)
-        template = self._template(f"{name}-{TEMPLATE}", first, asked, labels(args.config, "node"))
+        scheduling = node_scheduling(self._section.ways[0], migrates=first.gpu is None, bound=bound)
+        template = self._template(f"{name}-{TEMPLATE}", first, scheduling, own_labels)
         # Computed once, not for each of 256 nodes. The template waits for networks and grants, and machines for it.
         source = template.self_link
         metadata = pulumi.Output.from_input(dict(args.metadata(first)))
-        marks, zone = labels(args.config, "node"), place(args.config).zone
-        # The node generates it, and reports it in the cluster state.
-        host_key = pulumi.Output.from_input("")
-        if asked.model == "FLEX_START":
+        if scheduling.model == "FLEX_START":
             child = pulumi.ResourceOptions(parent=self, depends_on=[template])
-            where = {"project": place(args.config).project, "zone": zone, "cluster": args.config.name}
-            where["endpoint"] = endpoint()
-            own = {"template": source, "labels": marks, "metadata": metadata}
-            made = flex_nodes(name, [spec.name for spec in specs], where, own, child)
-            addresses = [node.address for node in made]
-            ends = [node.ends for node in made]
+            own = {"template": source, "labels": own_labels, "metadata": metadata}
+            nodes = flex_nodes(name, [spec.name for spec in specs], self._location(), own, child)
+            addresses = [node.address for node in nodes]
+            ends = [node.ends for node in nodes]
         else:
-            child = pulumi.ResourceOptions(parent=self, delete_before_replace=True, aliases=[pulumi.Alias(type_=FLEX)])
-            made = [
+            aliases = [pulumi.Alias(type_=FLEX_NODE)]
+            child = pulumi.ResourceOptions(parent=self, delete_before_replace=True, aliases=aliases)
+            nodes = [
                 # A spot node that was preempted is started by `pulumi up --refresh` (desired_status).
                 compute.InstanceFromTemplate(
                     spec.name,
@@ -438,14 +440,14 @@ class Nodeset(pulumi.ComponentResource):
                     zone=zone,
                     source_instance_template=source,
                     metadata=metadata,
-                    labels=marks,
+                    labels=own_labels,
                     desired_status="RUNNING",
                     opts=child,
                 )
                 for spec in specs
             ]
-            addresses = [node.network_interfaces.apply(lambda nics: nics[0].network_ip or "") for node in made]
-            ends = [_ends(asked.ends)] * len(made)
+            addresses = [node.network_interfaces.apply(lambda nics: nics[0].network_ip or "") for node in nodes]
+            ends = [_end_time(scheduling.ends)] * len(nodes)
         return [
             Machine(
                 spec=spec,
@@ -453,37 +455,42 @@ class Nodeset(pulumi.ComponentResource):
                 instance_id=node.instance_id,
                 boot_id=node.instance_id,
                 resource=node,
-                host_key=host_key,
+                # The node generates its host key, and reports it in the cluster state.
+                host_key=pulumi.Output.from_input(""),
                 ends=end,
             )
-            for spec, node, address, end in zip(specs, made, addresses, ends, strict=True)
+            for spec, node, address, end in zip(specs, nodes, addresses, ends, strict=True)
         ]
 
-    def _elastic(self, spec: MachineSpec, nodeset: str) -> None:
-        args, marks = self._args, elastic_labels(self._args.config, nodeset)
+    def _location(self) -> dict[str, str]:
+        config = self._args.config
+        where = place(config)
+        return {"project": where.project, "zone": where.zone, "cluster": config.name, "endpoint": endpoint()}
+
+    def _create_elastic(self, spec: MachineSpec, nodeset: str) -> None:
+        args, family = self._args, spec.machine_type.family
         metadata = pulumi.Output.from_input(dict(args.metadata(spec)))
-        ways, made, rows = self._section.ways, {}, []
+        ways, templates, rows = self._section.ways, [], []
         for index, way in enumerate(ways):
             before = sum(other.way == way.way for other in ways[:index])
-            # A name of its own: the loop keeps by it which ways have no machines at the time.
-            name = way.way + (f"-{before + 1}" if before else "")
-            called, bound = f"{self._name}-{name.replace('_', '-')}", spec.machine_type.family.reservation_bound
-            asked = of_nodes(way, migrates=spec.gpu is None, elastic=True, bound=bound)
-            template = made[name] = self._template(called, spec, asked, marks, metadata)
-            row: dict[str, pulumi.Input[Any]] = {"way": name, "template": template.self_link}
-            if asked.seconds:
-                row["run_seconds"] = asked.seconds
-                if spec.machine_type.family.flex_placement:
-                    row["policy"] = self._workload_policy(called)
+            # A unique name: by it the reconcile loop keeps which kinds of capacity have no machines at the time.
+            way_name = way.way + (f"-{before + 1}" if before else "")
+            name = f"{self._name}-{way_name.replace('_', '-')}"
+            scheduling = node_scheduling(way, migrates=spec.gpu is None, elastic=True, bound=family.reservation_bound)
+            template = self._template(name, spec, scheduling, elastic_labels(args.config, nodeset), metadata)
+            row: dict[str, pulumi.Input[Any]] = {"way": way_name, "template": template.self_link}
+            if scheduling.seconds:
+                row["run_seconds"] = scheduling.seconds
+                if family.flex_placement:
+                    row["policy"] = self._workload_policy(name)
+            templates.append(template)
             rows.append(row)
         self.templates = rows
-        where = {"project": place(args.config).project, "zone": place(args.config).zone, "cluster": args.config.name}
         self.instances = ElasticInstances(
             f"{self._name}-elastic",
-            **where,
+            **self._location(),
             nodeset=nodeset,
-            endpoint=endpoint(),
-            opts=pulumi.ResourceOptions(parent=self, depends_on=list(made.values())),
+            opts=pulumi.ResourceOptions(parent=self, depends_on=templates),
         )
 
     def _template(
@@ -491,25 +498,30 @@ class Nodeset(pulumi.ComponentResource):
         name: str,
         spec: MachineSpec,
         scheduling: Scheduling,
-        marks: Mapping[str, str],
+        own_labels: Mapping[str, str],
         metadata: pulumi.Input[Mapping[str, pulumi.Input[str]]] | None = None,
     ) -> compute.InstanceTemplate:
         args, config = self._args, self._args.config
         disk_type, size = boot_disk(config, spec)
         disk = compute.InstanceTemplateDiskArgs(
-            boot=True, auto_delete=True, source_image=args.image, disk_type=disk_type, disk_size_gb=size, labels=marks
+            boot=True,
+            auto_delete=True,
+            source_image=args.image,
+            disk_type=disk_type,
+            disk_size_gb=size,
+            labels=own_labels,
         )
         accelerators = None
         if gpus := self._section.gpus:
             kind = ACCELERATORS[gpus.type].name
             accelerators = [compute.InstanceTemplateGuestAcceleratorArgs(type=kind, count=gpus.count)]
-        # No name: a template can't change, so the next one needs another name beside the old one's.
+        # No name: a template can't change, so the next template needs a name of its own beside the old one's.
         return compute.InstanceTemplate(
             name,
             description=f"hpc: nodeset {spec.nodeset} of {config.name}",
             machine_type=spec.machine_type.name,
             disks=[disk],
-            # Local SSDs come with the machine types that have some, and are not listed.
+            # Local SSDs are part of the machine type, and are not listed.
             network_interfaces=self._nics(spec),
             guest_accelerators=accelerators,
             service_account=compute.InstanceTemplateServiceAccountArgs(
@@ -527,14 +539,14 @@ class Nodeset(pulumi.ComponentResource):
                 enable_secure_boot=secure_boot(config, spec), enable_vtpm=True, enable_integrity_monitoring=True
             ),
             metadata=metadata,
-            labels=marks,
+            labels=own_labels,
             tags=args.tags(spec),
-            opts=pulumi.ResourceOptions(parent=self, depends_on=args.waits(spec)),
+            opts=pulumi.ResourceOptions(parent=self, depends_on=args.dependencies(spec)),
         )
 
     def _nics(self, spec: MachineSpec) -> list[compute.InstanceTemplateNetworkInterfaceArgs]:
-        """The system network's and others of the host, then those of the fabric, in their order; none has a public
-        address."""
+        """Return the NICs of the system network and of the host's other networks, then those of the fabric, in their
+        order. None has a public address."""
         network, fabric = self._args.network, spec.machine_type.family.fabric
         hosts = [(subnetwork, NIC_TYPE) for subnetwork in network.hosts[: len(fabric.host_nics)]]
         gpus = [(subnetwork, fabric.nic_type) for _, subnetwork in network.gpu[: fabric.nics]]
@@ -543,17 +555,19 @@ class Nodeset(pulumi.ComponentResource):
             for subnetwork, kind in (*hosts, *gpus)
         ]
 
-    def _placement(self, asked: Scheduling) -> pulumi.Input[str] | None:
-        """A policy that keeps the nodes close to each other: the reservation's, or one of the stack's own."""
-        distance = asked.max_distance
+    def _placement(self, scheduling: Scheduling) -> pulumi.Input[str] | None:
+        """Return the policy that places nodes close to each other: the reservation's, or one that the stack creates."""
+        distance, policy, where = scheduling.max_distance, scheduling.policy, place(self._args.config)
+        if distance is None and policy and "/" not in policy:
+            return f"projects/{where.project}/regions/{where.region}/resourcePolicies/{policy}"
         if distance is None:
-            return policy_path(self._args.config, asked.policy) if asked.policy else None
-        # One for all ways with the same distance: static and elastic nodes are to be close to each other as well.
+            return policy
+        # One policy for each distance, so that static and elastic nodes are close to each other as well.
         if distance not in self._policies:
-            # No name, as with the template: one that is in use can't change.
+            # No name, for the same reason as a template: a policy in use can't change.
             self._policies[distance] = compute.ResourcePolicy(
                 f"{self._name}-placement" + (f"-{distance}" if self._policies else ""),
-                region=place(self._args.config).region,
+                region=where.region,
                 group_placement_policy=compute.ResourcePolicyGroupPlacementPolicyArgs(
                     collocation="COLLOCATED", max_distance=distance
                 ),
@@ -562,7 +576,7 @@ class Nodeset(pulumi.ComponentResource):
         return self._policies[distance]
 
     def _workload_policy(self, name: str) -> pulumi.Input[str]:
-        """A policy of the groups of flex start: the machines of each are close to each other."""
+        """Create a policy for groups of flex start that places the machines of each group close to each other."""
         return compute.ResourcePolicy(
             f"{name}-placement",
             region=place(self._args.config).region,
@@ -574,20 +588,14 @@ class Nodeset(pulumi.ComponentResource):
 
 
 def endpoint() -> str:
-    """The endpoint of the Compute Engine API that the stack names; empty for Google's own."""
+    """Return the endpoint of the Compute Engine API that the stack sets; empty for Google's own."""
     return pulumi.Config("gcp").get("computeCustomEndpoint") or ""
 
 
-def _ends(text: str | None) -> pulumi.Output[int] | None:
+def _end_time(text: str | None) -> pulumi.Output[int] | None:
     if text is None:
         return None
     return pulumi.Output.from_input(int(datetime.strptime(f"{text}+0000", "%Y%m%dT%H%M%SZ%z").timestamp()))
-
-
-def policy_path(config: ClusterConfig, policy: str) -> str:
-    """A placement policy as a template takes it; one that is only named is in the stack's project and region."""
-    where = place(config)
-    return policy if "/" in policy else f"projects/{where.project}/regions/{where.region}/resourcePolicies/{policy}"
 
 
 def _scheduling(scheduling: Scheduling) -> dict[str, Any]:

@@ -1,1 +1,0 @@
-"""A controller in two zones on Google Cloud: its machine, and the machine that watches it."""

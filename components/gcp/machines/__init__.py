@@ -1,1 +1,0 @@
-"""Machines on Google Cloud: controller, login, nodesets, and what they boot with."""

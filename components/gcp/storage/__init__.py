@@ -1,1 +1,0 @@
-"""File systems on Google Cloud, one component for each kind."""
