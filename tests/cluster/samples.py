@@ -259,5 +259,43 @@ GROWING_SAMPLES: list[Sample] = [
     ("nodesets.*.count", at("nodesets", "cpu", count=3), Effect.DRAIN),
     ("nodesets.*.count", at("nodesets", "cpu", count={"min": 4, "max": 8}), Effect.DRAIN),
 ]
+CHECKED: Cluster = {**LAB, "slurm": {**LAB["slurm"], "health": {"nccl": {}, "diag": {}, "fabric": {}, "network": {}}}}
+"""A cluster with all health checks."""
+_NOTHING = {
+    "drain": False, "resume_after": 5, "skip": ["clock"], "timeout_seconds": 10,
+    "disk_free_percent": 10, "clock_seconds": 20, "ecc_errors": 1, "nvlink_errors": 1, "nic_mbps": 1000,
+}  # fmt: skip
+_RECONFIGURE = {"interval_seconds": 60, "requeue": True, "prolog": False, "epilog": False}
+
+
+def _field(*path: str, **values: object) -> str:
+    return ".".join(("slurm", "health", *path, *values))
+
+
+CHECKED_SAMPLES: list[Sample] = [
+    ("slurm.health", gone("slurm", "health"), Effect.RECONFIGURE),
+    *((_field(key), at("slurm", "health", **{key: value}), Effect.NOTHING) for key, value in _NOTHING.items()),
+    *((_field(key), at("slurm", "health", **{key: value}), Effect.RECONFIGURE) for key, value in _RECONFIGURE.items()),
+    *((_field(one), gone("slurm", "health", one), Effect.NOTHING) for one in ("nccl", "diag", "fabric", "network")),
+    *(
+        (_field(one, key), at("slurm", "health", one, **{key: {"user": "bob", "level": 3}.get(key, 7)}), Effect.NOTHING)
+        for one, keys in {
+            "nccl": ("every_hours", "min_busbw_gbps", "minutes", "user"),
+            "fabric": ("every_hours", "min_busbw_gbps", "minutes", "user"),
+            "diag": ("every_hours", "level", "minutes"),
+            "network": ("every_hours", "min_mbps", "seconds"),
+        }.items()
+        for key in keys
+    ),
+]
+WARMED: Cluster = {**LAB, "slurm": {**LAB["slurm"], "warm_up": {"containers": ["alpine:3.20"]}}}
+"""A cluster that has a warm-up."""
+_WARM_UP = ("slurm", "warm_up")
+WARMED_SAMPLES: list[Sample] = [
+    ("slurm.warm_up", gone(*_WARM_UP), Effect.NOTHING),
+    ("slurm.warm_up.partitions", at(*_WARM_UP, partitions=["gpu"]), Effect.NOTHING),
+    ("slurm.warm_up.containers", at(*_WARM_UP, containers=["nvcr.io/nvidia/pytorch:24.04-py3"]), Effect.NOTHING),
+    ("slurm.warm_up.seconds", at(*_WARM_UP, seconds=600), Effect.NOTHING),
+]
 ONE_CHOICE = {one for one in editable() if one.startswith("slurm.rxdm")}
 """The prolog of machines that a rehearsal is no such."""

@@ -18,11 +18,11 @@ from cluster.platforms import registry
 from cluster.platforms.local.address_plan import plan
 from cluster.slurm.files import render
 from tests.cluster import samples_google as google
-from tests.cluster import samples_health as health
-from tests.cluster import samples_warm_up as warm_up
 from tests.cluster.samples import (
     APART,
     APART_SAMPLES,
+    CHECKED,
+    CHECKED_SAMPLES,
     GROWING,
     GROWING_SAMPLES,
     LAB,
@@ -30,11 +30,12 @@ from tests.cluster.samples import (
     MONITORED_SAMPLES,
     ONE_CHOICE,
     SAMPLES,
+    WARMED,
+    WARMED_SAMPLES,
     Cluster,
     at,
     gone,
 )
-from tests.cluster.samples_health import CHECKED
 
 ALL = [
     (base, *sample)
@@ -44,8 +45,8 @@ ALL = [
         (MONITORED, MONITORED_SAMPLES),
         (APART, APART_SAMPLES),
         (google.APART, google.APART_SAMPLES),
-        (CHECKED, health.SAMPLES),
-        (warm_up.WARMED, warm_up.SAMPLES),
+        (CHECKED, CHECKED_SAMPLES),
+        (WARMED, WARMED_SAMPLES),
         (google.CLOUD, google.SAMPLES),
         (google.MANAGED, google.MANAGED_SAMPLES),
     )
