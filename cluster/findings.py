@@ -233,7 +233,7 @@ class ClusterFinding:
     """Seconds since the epoch; None if unknown."""
 
 
-def together(found: list[ClusterFinding]) -> list[ClusterFinding]:
+def merge_alike(found: list[ClusterFinding]) -> list[ClusterFinding]:
     """Merge findings that are the same on many machines into one, with the command for the first of them."""
     groups: dict[tuple[str, str], list[ClusterFinding]] = {}
     for one in found:

@@ -15,7 +15,7 @@ from pydantic_core import ErrorDetails
 from cluster.catalog.bounds import MOST_NODES
 from cluster.checks import elastic, machines, scripts, settings, users
 from cluster.config.cluster import ClusterConfig
-from cluster.config.fields import description, given, section_at, shown
+from cluster.config.fields import as_written, description, explicit, section_at
 from cluster.config.monitoring import SECRETS
 from cluster.config.section import OTHER, PLAIN, Section
 from cluster.findings import (
@@ -500,12 +500,12 @@ def _platform_fields(config: ClusterConfig) -> Iterator[Finding]:
         own = [(owner, _own_fields(owner, section)) for owner in everyone]
         for key in type(section).model_fields:
             owners = [owner for owner, keys in own if key in keys]
-            if not owners or platform in owners or (value := given(section, key)) is None:
+            if not owners or platform in owners or (value := explicit(section, key)) is None:
                 continue
             yield Finding(
                 id="platform-field",
                 at=(*at, key),
-                given=shown(value),
+                given=as_written(value),
                 allowed=f"nothing on {platform.name}: {key} is for {' and '.join(owner.title for owner in owners)}",
                 todo=platform.instead.get(key, "remove it here"),
             )

@@ -62,7 +62,7 @@ def elastic_names(config: ClusterConfig, nodeset: str) -> tuple[str, ...]:
     return node_names(config, nodeset)[config.nodesets[nodeset].static :]
 
 
-def turned_static(before: ClusterConfig, after: ClusterConfig, nodeset: str) -> list[str]:
+def newly_static(before: ClusterConfig, after: ClusterConfig, nodeset: str) -> list[str]:
     """Names of the nodes that were elastic and are to stay."""
     was = elastic_names(before, nodeset) if nodeset in before.nodesets else ()
     return [name for name in static_names(after, nodeset) if name in was]

@@ -80,7 +80,7 @@ def of(stack: str, now: ClusterConfig, pulumi: str | None) -> Effects | None:
     if was is None:
         return None
     machines = not registry.get(now.platform).observer  # else there are pods, which have no state here
-    static = [node for name in now.nodesets if machines for node in roster.turned_static(was, now, name)]
+    static = [node for name in now.nodesets if machines for node in roster.newly_static(was, now, name)]
     return Effects(stack=stack, changes=tuple(effects(was, now, stack)), static=tuple(static))
 
 

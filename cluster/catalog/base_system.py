@@ -39,7 +39,7 @@ SYSTEM = frozenset(f"{_BASE} {_SYSTEMD} {_PACKAGES} {_UBUNTU}".split()) | PRIVIL
 """Users and groups that belong to the operating system or to daemons."""
 
 
-def of_the_system(name: str) -> bool:
+def is_system_name(name: str) -> bool:
     """Return whether a name is the operating system's."""
     return name in SYSTEM or name.startswith("systemd-")
 

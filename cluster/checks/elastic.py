@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from cluster.catalog.slurm_releases import CONF
 from cluster.config.cluster import ClusterConfig
-from cluster.config.fields import shown
+from cluster.config.fields import as_written
 from cluster.config.machines import Elastic
 from cluster.findings import Finding, Level, Location, listing
 from cluster.platforms import registry
@@ -34,7 +34,7 @@ def _nodesets(config: ClusterConfig) -> Iterator[Finding]:
             yield Finding(
                 id="elastic-platform",
                 at=(*at, "count"),
-                given=shown(section.count),
+                given=as_written(section.count),
                 allowed=f"a number on {config.platform}{elsewhere}",
                 todo=f"write `count: {section.count.max}`, or the number of nodes that are to stay",
             )
@@ -50,7 +50,7 @@ def _nodesets(config: ClusterConfig) -> Iterator[Finding]:
             yield Finding(
                 id="elastic-capacity",
                 at=(*at, "capacity"),
-                given=shown(section.capacity),
+                given=as_written(section.capacity),
                 allowed="one way: only an elastic nodeset has its machines asked for in other ways, at run time",
                 todo="keep one of them, or make the nodeset elastic, e.g. count: {min: 2, max: 16}",
             )
@@ -67,7 +67,7 @@ def _nodesets(config: ClusterConfig) -> Iterator[Finding]:
                 yield Finding(
                     id="elastic-capacity-twice",
                     at=(*at, "capacity", position),
-                    given=shown(way),
+                    given=as_written(way),
                     allowed="each way once",
                     todo="remove the second one",
                 )
@@ -84,7 +84,7 @@ def _parameters(config: ClusterConfig) -> Iterator[Finding]:
                 yield Finding(
                     id="elastic-private-data",
                     at=("slurm", "extra", key),
-                    given=shown(value),
+                    given=as_written(value),
                     allowed=f"with elastic nodesets on Slurm {config.slurm_version} a list with cloud in it",
                     todo=f"write `{key}: {','.join(['cloud', *words])}`, or nobody sees powered-down nodes",
                 )

@@ -13,7 +13,7 @@ from cluster.people import admits_root
 _WARM_UP = ("slurm", "warm_up")
 
 
-def places(config: ClusterConfig) -> Iterator[tuple[Location, Script]]:
+def placed_scripts(config: ClusterConfig) -> Iterator[tuple[Location, Script]]:
     """Every script with its place in the file, but for the one of `slurm.rxdm`."""
     lists: list[tuple[Location, tuple[Script, ...]]] = [(("slurm", "scripts"), config.slurm.scripts)]
     lists += [(("partitions", name, "scripts"), one.scripts) for name, one in config.partitions.items()]
@@ -38,7 +38,7 @@ def find_errors(config: ClusterConfig) -> Iterator[Finding]:
 
 
 def _owned(config: ClusterConfig) -> Iterator[Finding]:
-    if config.slurm.rxdm is None and not any(places(config)):
+    if config.slurm.rxdm is None and not any(placed_scripts(config)):
         return
     for key in config.slurm.extra:
         if CONF.canonical(key) in ("Prolog", "Epilog"):
@@ -94,7 +94,7 @@ def find_warm_up_warnings(config: ClusterConfig) -> Iterator[Finding]:
 
 def _names(config: ClusterConfig) -> Iterator[Finding]:
     first: dict[str, tuple[Location, Script]] = {}
-    for at, script in places(config):
+    for at, script in placed_scripts(config):
         before, same = first.setdefault(script.name, (at, script))
         if before == at:
             continue
@@ -117,7 +117,7 @@ def _names(config: ClusterConfig) -> Iterator[Finding]:
 
 
 def _interpreters(config: ClusterConfig) -> Iterator[Finding]:
-    for at, script in places(config):
+    for at, script in placed_scripts(config):
         if script.text is not None and (found := interpreter(config, (*at, "text"), script.text)):
             yield found
 

@@ -116,19 +116,19 @@ def _member(annotation: Any) -> Any:  # noqa: ANN401 - annotations are of any ty
     return unwrap(arguments[1] if is_mapping else arguments[0])
 
 
-def given(section: Section, key: str) -> Any:  # noqa: ANN401 - a field may be anything
+def explicit(section: Section, key: str) -> Any:  # noqa: ANN401 - a field may be anything
     """The value of a field, unless it is the default; None otherwise."""
     value = getattr(section, key)
     default = type(section).model_fields[key].get_default(call_default_factory=True, validated_data={})
     return None if value == default else value
 
 
-def shown(value: Any) -> str:  # noqa: ANN401 - a field may be anything
+def as_written(value: Any) -> str:  # noqa: ANN401 - a field may be anything
     """A value as the file has it."""
     if isinstance(value, Section):
         value = value.model_dump(exclude_none=True, exclude_defaults=True)
     if isinstance(value, tuple):
-        return "[" + ", ".join(map(shown, value)) + "]"
+        return "[" + ", ".join(map(as_written, value)) + "]"
     return flow(value)
 
 

@@ -180,7 +180,7 @@ def unix_name(value: str) -> str:
             "a name of people who do not become root by it, e.g. alice or ml",
             f"choose another name: the members of group {value} become root, or read what is root's, on some system",
         )
-    if base_system.of_the_system(value):
+    if base_system.is_system_name(value):
         raise RefusedError(
             "a name that no system user or daemon has, e.g. alice",
             f"choose another name: {value} belongs to the operating system",

@@ -33,7 +33,7 @@ def count(edit: Edit) -> Impact:
         return _leave(roster.node_names(edit.before, edit.name))
     old, new = (roster.node_names(config, edit.name) for config in (edit.before, edit.after))
     was, now = (roster.elastic_names(config, edit.name) for config in (edit.before, edit.after))
-    if fixed := roster.turned_static(edit.before, edit.after, edit.name):
+    if fixed := roster.newly_static(edit.before, edit.after, edit.name):
         return Drain(
             f"{names(fixed)} becomes static: no new jobs start there, `./hpc up` waits for those that run, has the "
             "machine that Slurm asked for deleted, and creates one that stays",

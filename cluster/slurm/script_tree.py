@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cluster.checks.scripts import interpreter, places
+from cluster.checks.scripts import interpreter, placed_scripts
 from cluster.config.cluster import ClusterConfig
 from cluster.config.slurm import Rxdm, Script
 from cluster.config.validators import GPU_JOBS, HEALTH, HEALTH_LAST, RXDM, is_script
@@ -55,7 +55,7 @@ def has_scripts(config: ClusterConfig) -> bool:
 
 def _all(config: ClusterConfig) -> Iterator[tuple[Location, Script]]:
     """Every script of the stack, the health check before and after jobs, and what notes the jobs of GPUs."""
-    yield from places(config)
+    yield from placed_scripts(config)
     wanted = config.slurm.health
     kinds = [kind for kind in _KINDS if wanted and getattr(wanted, kind)]
     if kinds:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from cluster.catalog.base_system import INTERPRETERS, LOGIN_SHELLS, missing_interpreter, of_the_system
+from cluster.catalog.base_system import INTERPRETERS, LOGIN_SHELLS, is_system_name, missing_interpreter
 from cluster.config.validators import REGULAR_UIDS
 from components.local.host import images as base_images
 from components.local.host.paths import HostError
@@ -104,7 +104,7 @@ def image(real_images: Path, digest: str) -> Path:
 def test_every_name_of_the_image_is_refused_to_people(image: Path, table: str) -> None:
     rows = [line.split(":") for line in (image / "etc" / table).read_text().splitlines()]
     assert len(rows) > 20
-    assert [row[0] for row in rows if not of_the_system(row[0])] == []
+    assert [row[0] for row in rows if not is_system_name(row[0])] == []
     assert [row[0] for row in rows if any(low <= int(row[2]) <= high for low, high in REGULAR_UIDS)] == []
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable
 
-from cluster.findings import ClusterFinding, together
+from cluster.findings import ClusterFinding, merge_alike
 from cluster.observe.health import daemons, machines, nodes
 from cluster.observe.observation import ClusterObservation
 
@@ -40,4 +40,4 @@ CHECKS: tuple[Callable[[ClusterObservation], Iterable[ClusterFinding]], ...] = (
 
 def findings(seen: ClusterObservation) -> list[ClusterFinding]:
     """List every finding; empty when all is well. A pure function."""
-    return together([found for check in CHECKS for found in check(seen)])
+    return merge_alike([found for check in CHECKS for found in check(seen)])

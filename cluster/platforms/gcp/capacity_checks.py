@@ -7,7 +7,7 @@ from cluster.catalog import MACHINE_TYPES, MachineType
 from cluster.catalog.machine_families import ACCELERATORS, FAMILIES
 from cluster.config.capacity import Capacity
 from cluster.config.cluster import ClusterConfig
-from cluster.config.fields import shown
+from cluster.config.fields import as_written
 from cluster.config.machines import Controller, Login, Nodeset
 from cluster.config.validators import minutes
 from cluster.findings import Finding, Level, Location, listing
@@ -68,7 +68,7 @@ def _elastic_errors(at: Location, capacity: Capacity, section: Nodeset) -> Itera
         yield Finding(
             id="elastic-flex",
             at=at,
-            given=shown(capacity),
+            given=as_written(capacity),
             allowed="flex as the last way: its requests wait in Google's queue, so ways after it are never tried",
             todo="move it to the end, e.g. capacity: [{reservation: my-reservation}, spot, flex]",
         )
@@ -76,7 +76,7 @@ def _elastic_errors(at: Location, capacity: Capacity, section: Nodeset) -> Itera
         yield Finding(
             id="elastic-calendar",
             at=(*at, "calendar"),
-            given=shown(capacity),
+            given=as_written(capacity),
             allowed=f"{allowed}: the machines of {capacity.calendar.name} are paid for until it ends, whether they run "
             "or not",
             todo=f"write `count: {section.most}`",

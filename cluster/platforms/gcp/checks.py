@@ -12,7 +12,7 @@ from cluster.catalog.prologs import RXDM_VERSIONS, branch, fitting
 from cluster.catalog.recipes import NEWEST
 from cluster.checks import machines
 from cluster.config.cluster import ClusterConfig
-from cluster.config.fields import given, shown
+from cluster.config.fields import as_written, explicit
 from cluster.config.machines import Disk
 from cluster.config.validators import is_within
 from cluster.findings import OLDEST_KERNEL, Finding, Level, Location, dotted, listing
@@ -249,13 +249,13 @@ def _image_errors(config: ClusterConfig) -> Iterator[Finding]:
     image = config.image
     if image.name:
         for key in ("bake", "snapshot", "provision", "packages", "builder"):
-            value = given(image, key)
+            value = explicit(image, key)
             if value is None or (key == "bake" and value is False):
                 continue
             yield Finding(
                 id="image-name-alone",
                 at=("image", key),
-                given=shown(value),
+                given=as_written(value),
                 allowed=f"nothing beside image.name: {image.name} is used as it is",
                 todo=f"remove it, or remove `name` and let the stack bake an image with {key}",
             )
@@ -277,11 +277,11 @@ def _image_errors(config: ClusterConfig) -> Iterator[Finding]:
             todo="write `bake: false`: machines install them at their first boot",
         )
     if not bakes(config):
-        if (value := given(image, "builder")) is not None:
+        if (value := explicit(image, "builder")) is not None:
             yield Finding(
                 id="image-builder-unused",
                 at=("image", "builder"),
-                given=shown(value),
+                given=as_written(value),
                 allowed="nothing where no image is made",
                 todo="remove it, or write `bake: true`",
             )

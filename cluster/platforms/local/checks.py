@@ -7,7 +7,7 @@ from itertools import combinations
 from cluster.checks import machines
 from cluster.config.capacity import Capacity
 from cluster.config.cluster import ClusterConfig
-from cluster.config.fields import shown
+from cluster.config.fields import as_written
 from cluster.findings import Finding, unknown
 from cluster.platforms.local import address_plan
 from cluster.roster import monitoring_machine
@@ -32,7 +32,7 @@ def find_errors(config: ClusterConfig) -> Iterator[Finding]:
             yield Finding(
                 id="local-capacity",
                 at=("nodesets", name, "capacity"),
-                given=shown(section.capacity),
+                given=as_written(section.capacity),
                 allowed="nothing on local, but for elastic nodes: all machines are of this host",
                 todo="remove it here",
             )

@@ -11,7 +11,7 @@ from cluster.catalog import IMAGES, SYSTEMS
 from cluster.catalog.base_system import LOGIN_SHELLS, missing_interpreter
 from cluster.catalog.fabrics import ROCE
 from cluster.catalog.slurm_releases import CONF, NODE, PARTITION, Table
-from cluster.checks.scripts import places
+from cluster.checks.scripts import placed_scripts
 from cluster.config.cluster import ClusterConfig
 from cluster.config.machines import Nodeset
 from cluster.config.slurm import Script
@@ -327,7 +327,7 @@ def stood_in(
 
 
 def _scripts(config: ClusterConfig) -> list[Script]:
-    return [script for _, script in places(config)]
+    return [script for _, script in placed_scripts(config)]
 
 
 def _counts(config: ClusterConfig, nodes: int | None, *, elastic: bool) -> dict[str, int]:

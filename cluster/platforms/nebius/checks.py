@@ -6,7 +6,7 @@ from typing import Any
 
 from cluster.catalog import MACHINE_TYPES
 from cluster.config.cluster import ClusterConfig
-from cluster.config.fields import shown
+from cluster.config.fields import as_written
 from cluster.config.machines import Disk
 from cluster.config.validators import is_within
 from cluster.findings import Finding, Level, Location, listing, nearest, show, suggest
@@ -257,7 +257,7 @@ def _capacity_errors(config: ClusterConfig) -> Iterator[Finding]:
             yield Finding(
                 id="nebius-capacity-list",
                 at=at,
-                given=shown(section.capacity),
+                given=as_written(section.capacity),
                 allowed="one way: a node group asks Nebius in one, and Soperator tries no other",
                 todo="keep one of them, or make a nodeset for each and name both in the partition",
             )

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from cluster.findings import Actor, ClusterFinding, together
+from cluster.findings import Actor, ClusterFinding, merge_alike
 from cluster.observe.health.nodes import held
 from cluster.observe.nodes import Node
 from cluster.observe.observation import ClusterObservation
@@ -183,12 +183,12 @@ def findings(seen: ClusterObservation, view: View, *, now: float) -> list[Cluste
         *_checks(seen, view),
         *held(seen),
     ]
-    return together(found)
+    return merge_alike(found)
 
 
 def health_findings(seen: ClusterObservation, view: View, *, now: float) -> list[ClusterFinding]:
     """Return what health checks of Soperator and Nebius found: hosts, nodes that are drained, checks that failed."""
-    return together([*_unread(seen, view), *_hosts(seen, view), *_nodes(seen, view, now), *_checks(seen, view)])
+    return merge_alike([*_unread(seen, view), *_hosts(seen, view), *_nodes(seen, view, now), *_checks(seen, view)])
 
 
 def _unread(seen: ClusterObservation, view: View) -> Iterator[ClusterFinding]:

@@ -19,9 +19,7 @@ ELASTIC = {"count": 8, "shape": "a", "static": 1}
         pytest.param(THREE, {"count": 5, "shape": "a"}, {}, id="nodes are added"),
         pytest.param(THREE, ONE, {1: LEAVES, 2: LEAVES}, id="the last ones leave"),
         pytest.param(ONE, None, {0: LEAVES}, id="a nodeset leaves"),
-        pytest.param(
-            THREE, {"count": 2, "shape": "b"}, {0: RECREATED, 1: RECREATED, 2: LEAVES}, id="all recreated"
-        ),
+        pytest.param(THREE, {"count": 2, "shape": "b"}, {0: RECREATED, 1: RECREATED, 2: LEAVES}, id="all recreated"),
         pytest.param(ONE, {"count": 5, "shape": "b"}, {0: RECREATED}, id="one is recreated, others are added"),
         pytest.param(THREE, ELASTIC, {1: LEAVES, 2: LEAVES}, id="only static nodes keep their pods"),
         pytest.param(ELASTIC, {**ELASTIC, "static": 0}, {}, id="it was elastic before"),

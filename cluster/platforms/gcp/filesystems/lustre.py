@@ -9,7 +9,7 @@ from typing import ClassVar
 from cluster.catalog.recipes import RECIPES
 from cluster.catalog.storage import MANAGED
 from cluster.config.cluster import ClusterConfig
-from cluster.config.fields import given, shown
+from cluster.config.fields import as_written, explicit
 from cluster.config.storage import Lustre
 from cluster.findings import Finding, listing
 from cluster.platforms.gcp.filesystems.base import FileSystem, Mount, Need, Place
@@ -97,11 +97,11 @@ class LustreKind(FileSystem):
         """Yield keys of another kind of Lustre, and a base image without a client."""
         for other in LustreKind.__subclasses__():
             for key in other.keys if other.name != self.name else ():
-                if (value := given(self.section, key)) is not None:
+                if (value := explicit(self.section, key)) is not None:
                     yield Finding(
                         id="lustre-kind-field",
                         at=("storage", "lustre", key),
-                        given=shown(value),
+                        given=as_written(value),
                         allowed=f"nothing with {self.title}; {key} is for kind: {other.name}",
                         todo="remove it" + (f", or write `kind: {other.name}`" if self.keys else ""),
                     )

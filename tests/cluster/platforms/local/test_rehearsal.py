@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from cluster.catalog.slurm_releases import CONF
-from cluster.checks.scripts import places
+from cluster.checks.scripts import placed_scripts
 from cluster.config import ClusterConfig
 from cluster.findings import ConfigError
 from cluster.load import parse
@@ -94,8 +94,8 @@ def check(production: ClusterConfig, rehearsal: ClusterConfig) -> None:
     assert desired(rehearsal) == desired(production)
     assert accounts(rehearsal) == accounts(production)
     assert set(rehearsal.storage.shared) == {*targets(production), "/var/mail"}
-    assert [s.name for _, s in places(rehearsal)] == [s.name for _, s in places(production)]
-    assert not any(script.url for _, script in places(rehearsal))
+    assert [s.name for _, s in placed_scripts(rehearsal)] == [s.name for _, s in placed_scripts(production)]
+    assert not any(script.url for _, script in placed_scripts(rehearsal))
     assert not rehearsal.deletion_protection
     kinds = [
         {(m.nodeset, m.roles, m.machine_type.name, m.gpu) for m in (*machines(config), *elastic_machines(config))}
@@ -246,7 +246,7 @@ def test_what_an_image_of_ones_own_brings_is_stood_in_for():
 def test_a_script_by_url_does_nothing_and_keeps_its_place():
     url = {"name": "site", "on": ["prolog", "epilog"], "url": "https://example.org/site.sh", "sha256": "0" * 64}
     production = cloud(slurm={"scripts": [url]}, nodesets={**SMALL["nodesets"], "cpu": {"scripts": [url]}})
-    (first, second) = [script for _, script in places(local(production))]
+    (first, second) = [script for _, script in placed_scripts(local(production))]
     assert first == second
     assert first.on == ("prolog", "epilog")
     assert (
