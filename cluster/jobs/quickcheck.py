@@ -15,7 +15,7 @@ from cluster.jobs.partition_facts import PartitionFacts
 from cluster.observe.nodes import Node
 from scripts.node.health.kinds import smi_exit
 from scripts.node.slurm.hostlist import compress
-from scripts.node.slurm.output import rows
+from scripts.node.slurm.output import parse_rows
 
 NODE, GPUS, CONTAINER, TOGETHER = "node", "gpus", "container", "together"
 """Keys of jobs: what they check."""
@@ -287,7 +287,7 @@ def _jobs_of_all(
 
 def parse_rooms(text: str) -> dict[str, Room]:
     """Return what `scontrol --oneliner show node` prints, by the node's name."""
-    return {row["NodeName"]: _room(row) for row in rows(text) if "NodeName" in row}
+    return {row["NodeName"]: _room(row) for row in parse_rows(text) if "NodeName" in row}
 
 
 def _room(row: Mapping[str, str]) -> Room:

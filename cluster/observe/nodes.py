@@ -8,7 +8,7 @@ from enum import Flag, auto
 
 from cluster.printable import one_line
 from scripts.node.slurm.hostlist import expand
-from scripts.node.slurm.output import rows, signed
+from scripts.node.slurm.output import parse_rows, split_reason
 
 
 class Means(Flag):
@@ -207,7 +207,7 @@ class Node(InStates):
     @classmethod
     def of(cls, name: str, row: Mapping[str, str]) -> "Node":
         """A node from its fields as scontrol prints them."""
-        reason, by, since = signed(row.get("Reason", ""))
+        reason, by, since = split_reason(row.get("Reason", ""))
         return cls(
             name=name,
             states=parse(row.get("State", "UNKNOWN")),
@@ -262,7 +262,7 @@ def parse_jobs(text: str, mark: str) -> list[Job]:
 
 def parse_nodes(text: str, jobs: Sequence[Job] = ()) -> dict[str, Node]:
     """Parse the output of NODES, by name and in slurmctld's order, with the jobs on each."""
-    found = (Node.of(row["NodeName"], row) for row in rows(text) if "NodeName" in row)
+    found = (Node.of(row["NodeName"], row) for row in parse_rows(text) if "NodeName" in row)
     return {node.name: replace(node, jobs=tuple(job for job in jobs if node.name in job.nodes)) for node in found}
 
 

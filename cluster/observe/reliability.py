@@ -15,7 +15,16 @@ from typing import Any
 
 from scripts.node.health.kinds import kinds_of_reason
 from scripts.node.slurm.hostlist import expand
-from scripts.node.slurm.output import CLOUD, JOURNAL, gpus, json_rows, marked, signed, texts, tres
+from scripts.node.slurm.output import (
+    CLOUD_REASONS,
+    JOURNAL,
+    count_gpus,
+    parse_json_lines,
+    parse_sacct,
+    parse_tres,
+    split_reason,
+    text_values,
+)
 
 FIELDS = tuple(
     "JobIDRaw JobID State Eligible Start End NodeList AllocTRES TRESUsageInTot".split()
@@ -392,20 +401,20 @@ def read(text: str, mark: str, *, since: float, until: float) -> Facts:
     records, alive, events, history, journal = (text.split(f"{mark}-\n") + [""] * 4)[:5]
     inside = _Window(since, until)
     registered, outages = _read_events(events, inside)
-    unit = "gpu" if any(gpus(held) for *_, held in registered) else "cpu"
+    unit = "gpu" if any(count_gpus(held) for *_, held in registered) else "cpu"
 
     # Few of the host lists and resources of many runs differ.
-    nodes_of, held_by = functools.lru_cache(None)(expand), functools.lru_cache(None)(tres)
+    nodes_of, held_by = functools.lru_cache(None)(expand), functools.lru_cache(None)(parse_tres)
 
     def units(held: dict[str, float]) -> int:
-        return gpus(held) if unit == "gpu" else int(held.get("cpu", 0))
+        return count_gpus(held) if unit == "gpu" else int(held.get("cpu", 0))
 
     rows: list[dict[str, str]] = []
     used: dict[int, float] = {}
-    for row in marked(records, FIELDS, mark):
+    for row in parse_sacct(records, FIELDS, mark):
         if "." not in row["JobID"]:
             rows.append(row)
-        elif rows and (percent := tres(row["TRESUsageInTot"]).get("gres/gpuutil")) is not None:
+        elif rows and (percent := parse_tres(row["TRESUsageInTot"]).get("gres/gpuutil")) is not None:
             used[len(rows) - 1] = max(used.get(len(rows) - 1, 0.0), percent / 100)
     running, measured = set(alive.split()), any(used.values())
     runs: list[Run] = []
@@ -426,7 +435,7 @@ def read(text: str, mark: str, *, since: float, until: float) -> Facts:
                 nodes=tuple(nodes_of(row["NodeList"])),
                 units=units(held),
                 ended=bool(end and end <= until),
-                busy=min(1.0, used.get(at, 0.0) / max(gpus(held), 1)) if measured and gpus(held) else None,
+                busy=min(1.0, used.get(at, 0.0) / max(count_gpus(held), 1)) if measured and count_gpus(held) else None,
             )
         )
     return Facts(
@@ -470,20 +479,20 @@ def _read_events(text: str, inside: _Window) -> tuple[list[_Registered], list[_O
             continue
         node, _, end, state, held, nodes, reason = cells
         if not node:
-            registered.append((span, tuple(expand(nodes)), tres(held)))
+            registered.append((span, tuple(expand(nodes)), parse_tres(held)))
         else:
             ended = bool(_number(end)) and _number(end) <= inside.until
-            outages.append((node, span, fault_of(state, reason), tres(held), "POWER" in state.upper(), ended))
+            outages.append((node, span, fault_of(state, reason), parse_tres(held), "POWER" in state.upper(), ended))
     return registered, outages
 
 
 def fault_of(state: str, reason: str) -> str:
     """The kind of fault for which Slurm did not use a node; empty where a person, an upgrade or the set-up has drained
     it."""
-    text = signed(reason)[0]
+    text = split_reason(reason)[0]
     if named := kinds_of_reason(text):
         return named[0]
-    if text in CLOUD:
+    if text in CLOUD_REASONS:
         return "cloud"
     low = text.lower()
     for begin, kind in (
@@ -501,13 +510,13 @@ def fault_of(state: str, reason: str) -> str:
 def _read_history(text: str) -> list[Trouble]:
     found: list[Trouble] = []
     last: dict[str, dict[str, Any]] = {}
-    for row in json_rows(text):
+    for row in parse_json_lines(text):
         node, time = row.get("node"), row.get("time")
         if not isinstance(node, str) or not isinstance(time, (int, float)):
             continue
         for state in ("failed", "warning"):
             # A line of the next day, or of another check, has again what was there before.
-            bad, before = texts(row.get(state)), texts(last.get(node, {}).get(state))
+            bad, before = text_values(row.get(state)), text_values(last.get(node, {}).get(state))
             new = [kind for kind in bad if kind not in before or (kind == "gpu-xid" and bad[kind] != before[kind])]
             found += [Trouble(node=node, time=time, kind=kind, failed=state == "failed") for kind in new]
         last[node] = row
@@ -517,7 +526,7 @@ def _read_history(text: str) -> list[Trouble]:
 def _read_journal(text: str) -> list[tuple[str, float, str]]:
     return [
         (str(node), float(row["time"]), str(row["action"]))
-        for row in json_rows(text)
+        for row in parse_json_lines(text)
         if row.get("mode") == "act" and isinstance(row.get("time"), (int, float)) and isinstance(row.get("nodes"), list)
         for node in row["nodes"]
         if row.get("action") in ("reset", "report", "replace")

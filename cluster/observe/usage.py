@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from scripts.node.slurm.output import cpu_seconds, gpus, tres
+from scripts.node.slurm.output import count_gpus, cpu_seconds, parse_tres
 
 FIELDS = tuple(
     "JobID User Account Partition ElapsedRaw AllocTRES JobIDRaw State Start End TotalCPU TRESUsageInTot".split()
@@ -105,12 +105,12 @@ def records(text: str, since: str = "", until: str = "9") -> Found:
         job, user, account, partition, elapsed, allocated, raw, state, start, end, used, measured = cells
         if "." in job:
             # A step stands behind its run. Slurm measures GPUs as percent of one, and only where slurmd has NVML.
-            percent = tres(measured).get("gres/gpuutil")
+            percent = parse_tres(measured).get("gres/gpuutil")
             if percent and held and found and found[-1].gpus:
                 busy = max(found[-1].gpu_busy or 0.0, min(1.0, percent / 100 / found[-1].gpus))
                 found[-1] = replace(found[-1], gpu_busy=busy)
             continue
-        held = tres(allocated)
+        held = parse_tres(allocated)
         if "all" in alive and state in UNENDED and raw not in alive:
             runaways.add(job)
             held = {}
@@ -118,7 +118,7 @@ def records(text: str, since: str = "", until: str = "9") -> Found:
             whole = since < start and end < until and state not in UNENDED
             found.append(Record(
                 job=job, user=user, account=account, partition=partition, seconds=int(elapsed or 0),
-                cpus=int(held.get("cpu", 0)), gpus=gpus(held), cpu_used=cpu_seconds(used) if whole else None,
+                cpus=int(held.get("cpu", 0)), gpus=count_gpus(held), cpu_used=cpu_seconds(used) if whole else None,
             ))  # fmt: skip
         else:
             held = {}

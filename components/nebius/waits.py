@@ -30,7 +30,7 @@ from cluster.platforms.nebius.observation import conditions, pods
 from components.dynamic import Action, ActionProvider, report, without_traceback
 from components.nebius.kubectl import LOGIN, Kubectl, KubectlError, pod_of
 from components.nebius.poll import Poll
-from scripts.node.slurm.output import rows
+from scripts.node.slurm.output import parse_rows
 
 API_SECONDS = 900
 GPU_SECONDS = 600
@@ -364,7 +364,7 @@ def slurm_nodes(kubectl: Kubectl, spec: Spec) -> Goal:
                 state = "POWER_DOWN" if sleeps else "RESUME"
                 LOGIN.run(kubectl, "scontrol", "update", f"NodeName={name}", f"State={state}")
                 report(f"powered down {name}" if sleeps else f"resumed {name}")
-        gres = {row["NodeName"]: row.get("Gres", "") for row in rows(text) if "NodeName" in row}
+        gres = {row["NodeName"]: row.get("Gres", "") for row in parse_rows(text) if "NodeName" in row}
         progress = slurm_progress(expected, nodes, gres)
         for line in progress.facts["drained"] if progress.done else ():
             report(line)

@@ -24,7 +24,7 @@ from typing import Any
 sys.path.insert(0, "/usr/local/lib/hpc/node")
 from health.drain import apply_action, read_node_state
 from slurm import reservations, scheduler
-from slurm.output import CLOUD, MAINTENANCE, PREEMPTED
+from slurm.output import CLOUD_REASONS, MAINTENANCE, PREEMPTED
 from system.google_api import FLAVOR, METADATA, answer
 from system.host import SetupError, log, run
 
@@ -74,7 +74,7 @@ class HostEvents:
         reservations.keep({name: (self.node, *window)} if window else {}, lambda there: there == name)
         state = read_node_state(self.node)
         drained = "DRAIN" in state["states"]
-        if reason is None and drained and state["reason"] in CLOUD:
+        if reason is None and drained and state["reason"] in CLOUD_REASONS:
             scheduler.resume_nodes([self.node])
         elif reason and not drained:
             apply_action(self.node, "drain", reason)

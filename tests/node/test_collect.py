@@ -143,7 +143,7 @@ def test_rows_of_scontrol_keep_what_a_person_typed():
         "NodeName=a OS=Linux 6.1 #1 SMP State=IDLE+DRAIN Partitions=cpu  "
         "Reason=disk = bad, see x=1 [root@2026-11-21T06:00:00]\n"
     )
-    (row,) = output.rows(text)
+    (row,) = output.parse_rows(text)
     assert row["OS"] == "Linux 6.1 #1 SMP"
     assert row["State"] == "IDLE+DRAIN"
     assert row["Reason"] == "disk = bad, see x=1 [root@2026-11-21T06:00:00]"
@@ -153,7 +153,7 @@ def test_rows_of_scontrol_keep_what_a_person_typed():
     ("number", "count"), [("7", 1), ("7_2", 1), ("7_[3-20]", 18), ("7_[1-5,9%2]", 6), ("7_[0-10:5]", 3), ("7+1", 1)]
 )
 def test_tasks_of_an_array_are_counted(number: str, count: int):
-    assert output.tasks(number) == count
+    assert output.count_tasks(number) == count
 
 
 @pytest.mark.parametrize(
@@ -259,7 +259,7 @@ class TestClusterState:
 def test_a_jobs_name_is_a_name_whatever_it_holds(names: list[str]):
     mark = "0f1e2d3c4b5a6978"
     rows = [("7", "7", "alice", "RUNNING", "1:02", "1:00", "n-0", "1", "cpu", "None", name) for name in names]
-    found = output.table("".join("".join(f"{cell}{mark}" for cell in row) + "\n" for row in rows), mark)
+    found = output.parse_squeue("".join("".join(f"{cell}{mark}" for cell in row) + "\n" for row in rows), mark)
     assert [row["name"] for row in found] == names
     assert {row["id"] for row in found} <= {"7"}
 

@@ -7,7 +7,7 @@ from typing import Any
 from cluster.findings import Actor, ClusterFinding
 from cluster.observe.nodes import Node
 from scripts.node.health.kinds import KINDS, RESUMES, may_resume, parse_reason
-from scripts.node.slurm.output import moment
+from scripts.node.slurm.output import valid_time
 
 PHASE = "health-results"
 """Phase of the node set-up, on the controller: prints the last results of all nodes."""
@@ -149,7 +149,7 @@ def results(
 
 def _health(name: str, node: Node | None, stored: object, now: float, interval: int) -> NodeHealth:
     found: dict[str, Any] = stored if isinstance(stored, dict) else {}
-    time = moment(found.get("time"))
+    time = valid_time(found.get("time"))
     age = max(now - time, 0.0) if time is not None else None
     old = age is None or age > LATE * interval + 60
     checks, measured = _outcomes(found.get("checks")), _outcomes(found.get("measured"))

@@ -11,7 +11,7 @@ from cluster.observe.health.machines import failure, joining
 from cluster.observe.nodes import Node
 from cluster.observe.observation import ClusterObservation, MachineObservation
 from scripts.node.slurm.hostlist import expand
-from scripts.node.slurm.output import CLOUD, seconds_of
+from scripts.node.slurm.output import CLOUD_REASONS, seconds_of
 
 LOGS = "/var/log/slurm"
 STARTED_SECONDS = 60
@@ -149,7 +149,7 @@ def drained(seen: ClusterObservation) -> Iterator[ClusterFinding]:
         if found := check_results.drained(seen.stack, name, said.reason):
             yield replace(found, since=said.since_utc)
             continue
-        if said.reason in CLOUD:
+        if said.reason in CLOUD_REASONS:
             yield ClusterFinding(
                 id="node-drained",
                 where=(name,),

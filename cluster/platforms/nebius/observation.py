@@ -13,7 +13,7 @@ from typing import Any
 
 from cluster.platforms.nebius.kubectl import last_lines
 from cluster.platforms.nebius.names import AVAILABLE
-from scripts.node.slurm.output import columns, node_rows, partition_rows, summary, table
+from scripts.node.slurm.output import node_rows, parse_squeue, partition_rows, squeue_format, summarize_jobs
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -293,7 +293,7 @@ ACCOUNTING: Mapping[str, str] = {
 def script(mark: str, *, more: Mapping[str, str] | None = None) -> str:
     """The line for root's shell; `mark` is one that nobody who gave a job its name could know. `more` are commands
     besides, by the name of their part."""
-    jobs = ["squeue", "--noheader", "--sort=-t,-p", f"--format={columns(mark)}"]
+    jobs = ["squeue", "--noheader", "--sort=-t,-p", f"--format={squeue_format(mark)}"]
     commands = {
         "nodes": "scontrol --oneliner --all show node",
         "partitions": "scontrol --oneliner --all show partition",
@@ -334,7 +334,7 @@ def _slurm_part(name: str, body: str, mark: str) -> Any:  # noqa: ANN401 - any J
     if name == "partitions":
         return partition_rows(body)
     if name == "jobs":
-        return summary(table(body, mark))
+        return summarize_jobs(parse_squeue(body, mark))
     return [line.split("|") for line in body.splitlines() if line]
 
 

@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 
 from health import drain, gpu, outcome, program
 from health.kinds import reason
-from slurm.output import rows
+from slurm.output import parse_rows
 from system import cluster_state
 from system.host import (
     SetupError,
@@ -130,7 +130,7 @@ def _measure(wanted: dict[str, Any], names: list[str]) -> None:
 
 def idle(names: list[str]) -> list[str]:
     # An elastic node whose machine is off has a further flag: nothing starts it for a measurement.
-    found = rows(run("scontrol", "--oneliner", "show", "node"))
+    found = parse_rows(run("scontrol", "--oneliner", "show", "node"))
     return [row["NodeName"] for row in found if row.get("NodeName") in names and row.get("State") in IDLE]
 
 

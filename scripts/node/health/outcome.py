@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypedDict
 
-from slurm.output import json_rows, moment
+from slurm.output import parse_json_lines, valid_time
 from system import cluster_state
 from system.host import SetupError, read_json, side_by_side, take_lock, write
 
@@ -234,8 +234,8 @@ def last_of(text: str) -> dict[str, Any]:
 
 def parsed(text: str) -> list[dict[str, Any]]:
     """The lines that are of a history: root of any node may have written others."""
-    rows = json_rows(text)
-    return [row for row in rows if moment(row.get("time")) is not None and isinstance(row.get("node"), str)]
+    rows = parse_json_lines(text)
+    return [row for row in rows if valid_time(row.get("time")) is not None and isinstance(row.get("node"), str)]
 
 
 def show_history(folder: Path = RESULTS) -> None:

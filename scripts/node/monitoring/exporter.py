@@ -26,7 +26,7 @@ from monitoring.service import SETTINGS, TEXTFILES, has_web_listener
 from monitoring.slurm_metrics import Sample, render
 from reconcile import service as reconcile
 from slurm import hostlist, scheduler, slurmctld
-from slurm.output import moment
+from slurm.output import valid_time
 from system import cluster_state, installation, mounts, munge
 from system.host import Part, SetupError, listens, log, read_json, remove, run, side_by_side, succeeds, write
 from system.protected_files import TOKEN_KEY
@@ -171,7 +171,7 @@ def _health() -> Iterator[Sample]:
     # Root of a node writes there what it likes: also a result of no node, whose name would stand in an alert's command.
     for name in found.keys() & set(_named("NodeName")):
         if found[name].keys() - {"measured"}:
-            age = time.time() - (moment(found[name].get("time")) or 0)
+            age = time.time() - (valid_time(found[name].get("time")) or 0)
             yield Sample("hpc_health_age_seconds", max(age, 0), {"node": name})
         parts = [part for key in ("checks", "measured") if isinstance(part := found[name].get(key), dict)]
         for kind in KINDS:

@@ -77,7 +77,9 @@ def given() -> dict[str, dict[str, float]]:
 def collect(found: Figures) -> Iterator[Sample]:
     """Sum up what jobs use now, and write to users whose GPUs have become idle. It has no metrics of its own."""
     before = (
-        {str(job["job"]): job for job in output.json_rows(FILE.read_text()) if "job" in job} if FILE.exists() else {}
+        {str(job["job"]): job for job in output.parse_json_lines(FILE.read_text()) if "job" in job}
+        if FILE.exists()
+        else {}
     )
     jobs, named = add(before, found, time.time())
     if jobs:

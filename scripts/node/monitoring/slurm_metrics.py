@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from slurm.output import WAITING, is_held, node_states, rows, signed, tasks
+from slurm.output import WAITING, count_tasks, is_held, node_states, parse_rows, split_reason
 from system.host import printable
 
 LONGEST = 128  # characters of a label's value
@@ -126,7 +126,7 @@ def node_metrics(text: str, now: float) -> Iterator[Sample]:
     nodes.update(dict.fromkeys(("drain", "drained", "draining", "unknown"), 0))
     partitions: Counter[tuple[str, str]] = Counter()
     free: Counter[str] = Counter()
-    for row in rows(text):
+    for row in parse_rows(text):
         name, states = row.get("NodeName"), node_states(row)
         if not name:
             continue
@@ -154,7 +154,9 @@ def node_metrics(text: str, now: float) -> Iterator[Sample]:
         if {"DOWN", "DRAIN", "FAIL"} & states and not {"POWERED_DOWN", "POWERING_DOWN"} & states:
             state = "down" if "DOWN" in states else "drained"
             yield Sample(
-                "hpc_node_unavailable_seconds", _age(signed(row.get("Reason", ""))[2], now), {**node, "state": state}
+                "hpc_node_unavailable_seconds",
+                _age(split_reason(row.get("Reason", ""))[2], now),
+                {**node, "state": state},
             )
     yield Sample("slurm_nodes", sum(nodes[kind] for kind in (*_BASE.values(), "unknown")))
     yield from (Sample(f"slurm_nodes_{kind}", count) for kind, count in nodes.items())
@@ -200,7 +202,7 @@ def job_metrics(text: str, partitions: Iterable[str], now: float) -> Iterator[Sa
         if len(cells) != 9:
             continue
         number, state, names, user, account, nodes, cpus, reason, submitted = cells
-        many = tasks(number)
+        many = count_tasks(number)
         count += many
         waiting = state in WAITING
         found = ["pending"] if waiting else [_JOBS[state]] if state in _JOBS else []

@@ -17,7 +17,7 @@ from typing import NamedTuple
 from health.kinds import PREFIX as HEALTH
 from interface import ReconcileNodeset, ReconcileTemplate
 from reconcile.compute_engine import TEMPLATE_LABEL, Instance
-from slurm.output import CLOUD
+from slurm.output import CLOUD_REASONS
 
 # Reasons that the loop gives nodes. A node's reason is compared by its beginning.
 GONE = "hpc: its machine is gone"
@@ -32,7 +32,7 @@ FAULTY = "hpc: the cloud has found a fault of its host"
 DUPLICATE = "Duplicate jobid"
 """A reason that Slurm gives (DSH_DUP_JOBID, src/slurmctld/agent.c): a slurmctld that was killed starts a job on a node
 that runs it already, and drains the node."""
-LOOP_REASONS = (GONE, ENDS, NO_CAPACITY, NO_MACHINE, NO_BOOT, REPLACED, MAINTAINED, FAULTY, *CLOUD)
+LOOP_REASONS = (GONE, ENDS, NO_CAPACITY, NO_MACHINE, NO_BOOT, REPLACED, MAINTAINED, FAULTY, *CLOUD_REASONS)
 """Reasons of nodes that the loop resumes, or powers down, without a person."""
 
 ORPHAN_SECONDS = 90  # until an instance of a powered-down node is deleted: as slurm-gcp waits (slurmsync.py)

@@ -35,7 +35,7 @@ class Slurm:
 
     def nodes(self) -> tuple[dict[str, dict[str, str]], dict[str, tuple[str, ...]]]:
         """Return the rows of all nodes by name, and the jobs that hold each."""
-        rows = output.rows(run("scontrol", "--oneliner", "--all", "show", "node"))
+        rows = output.parse_rows(run("scontrol", "--oneliner", "--all", "show", "node"))
         fields = f"--Format=JobID:|,NodeList:|,{scheduler.COMMENT}"
         text = run("squeue", "--noheader", "--all", f"--states={scheduler.RUNS}", fields)
         jobs: dict[str, tuple[str, ...]] = {}
@@ -72,7 +72,7 @@ class Slurm:
 
 def node_of(name: str, nodeset: str, elastic: bool, row: Mapping[str, str], jobs: tuple[str, ...]) -> Node:  # noqa: FBT001
     """Return a node from its row of `scontrol show node`."""
-    reason, by, _ = output.signed(row.get("Reason", ""))
+    reason, by, _ = output.split_reason(row.get("Reason", ""))
     return Node(name, nodeset, elastic, frozenset(output.node_states(row)), reason, by, jobs)
 
 
@@ -95,13 +95,13 @@ def last_checks(nodes: Mapping[str, Node]) -> dict[str, Health]:
         path = cluster_state.HEALTH / f"{name}.json"
         record = cluster_state.read_object(path)
         try:
-            at, passes = output.moment(record.get("time")), int(record.get("passes", 0))
-            seconds = min(max(output.moment(record.get("seconds")) or 0.0, 0.0), MAX_CHECK_SECONDS)
+            at, passes = output.valid_time(record.get("time")), int(record.get("passes", 0))
+            seconds = min(max(output.valid_time(record.get("seconds")) or 0.0, 0.0), MAX_CHECK_SECONDS)
             # The file server's clock counts. If a node's clock is fast, a check before a reboot would count as one
             # after it, and the machine would be replaced at once; if it is slow, no check would ever count.
             began = path.lstat().st_mtime - seconds
             failed = any(check.get("state") == "failed" for check in record.get("checks", {}).values())
-            found = [output.moment(value) for value in record.get("faults", {}).values()]
+            found = [output.valid_time(value) for value in record.get("faults", {}).values()]
             faults = [moment for moment in found if moment is not None]
         except (AttributeError, OSError, OverflowError, TypeError, ValueError):
             continue  # root of the node may have written anything

@@ -18,7 +18,17 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from .hostlist import expand
-from .output import JOURNAL, cpu_seconds, gpus, json_rows, marked, signed, tasks, texts, tres
+from .output import (
+    JOURNAL,
+    count_gpus,
+    count_tasks,
+    cpu_seconds,
+    parse_json_lines,
+    parse_sacct,
+    parse_tres,
+    split_reason,
+    text_values,
+)
 from .pending_reasons import explain
 
 Ask = Callable[[str], str]
@@ -60,7 +70,7 @@ def report(given: str, ask: Ask, *, now: float | None = None) -> dict[str, Any]:
     notes: list[str] = []
     rows: list[dict[str, str]] = []
     try:
-        rows = marked(records, FIELDS, mark)
+        rows = parse_sacct(records, FIELDS, mark)
     except ValueError:
         last = records.replace(mark, " ").strip().splitlines() or ["no answer"]
         notes.append(f"the accounting database gives no answer, so what is known is slurmctld's: {last[-1]}")
@@ -69,7 +79,7 @@ def report(given: str, ask: Ask, *, now: float | None = None) -> dict[str, Any]:
         why = f" ({'; '.join(notes)})" if notes else ""
         raise JobError(f"neither slurmctld nor the database has a job {given}, or it is not for you to see{why}")
     jobs = _jobs(rows, waiting, moment)
-    live = {job: tres(used) for job, _, used in (line.partition("|") for line in running.splitlines())}
+    live = {job: parse_tres(used) for job, _, used in (line.partition("|") for line in running.splitlines())}
     comments = dict(line.split(maxsplit=1) for line in more.splitlines() if len(line.split(maxsplit=1)) == 2)
     document: dict[str, Any] = {"job": given, "notes": notes, "jobs": jobs}
     for job in jobs:
@@ -110,7 +120,7 @@ def _parts(text: str, mark: str, count: int) -> list[str]:
 def _queue(text: str, mark: str) -> list[dict[str, str]]:
     names = tuple(field.partition(":")[0] for field in WAITING)
     try:
-        return marked(text, names, mark)
+        return parse_sacct(text, names, mark)
     except ValueError:
         return []  # an error of squeue's: an ended job, or no slurmctld
 
@@ -144,7 +154,7 @@ def _job(number: str, runs: list[dict[str, Any]], waiting: dict[str, str] | None
     # The database has who cancelled it, and may be behind.
     if waiting and waiting["state"] != state.partition(" ")[0]:
         state = waiting["state"]
-    asked, held = tres(row["ReqTRES"]), tres(row["AllocTRES"])
+    asked, held = parse_tres(row["ReqTRES"]), parse_tres(row["AllocTRES"])
     cpu = sum(step["cpu_seconds"] for step in steps) or cpu_seconds(row["TotalCPU"])
     elapsed = int(row["ElapsedRaw"] or 0)
     job: dict[str, Any] = {
@@ -220,7 +230,7 @@ def _waits(row: dict[str, str]) -> dict[str, Any]:
 
 
 def _step(name: str, row: dict[str, str]) -> dict[str, Any]:
-    used = tres(row["TRESUsageInTot"])
+    used = parse_tres(row["TRESUsageInTot"])
     return {
         "step": name,
         "name": row["JobName"],
@@ -229,7 +239,7 @@ def _step(name: str, row: dict[str, str]) -> dict[str, Any]:
         "elapsed_seconds": int(row["ElapsedRaw"] or 0),
         "cpu_seconds": cpu_seconds(row["TotalCPU"]),
         "memory_bytes": round(used.get("mem", 0)),
-        "gpus": gpus(tres(row["AllocTRES"])),
+        "gpus": count_gpus(parse_tres(row["AllocTRES"])),
         "gpu_percent": used.get("gres/gpuutil"),
         "gpu_memory_bytes": used.get("gres/gpumem"),
     }
@@ -259,7 +269,7 @@ def _run(row: dict[str, str]) -> dict[str, Any]:
 
 def _resources(found: dict[str, float]) -> dict[str, int]:
     named = {"nodes": found.get("node", 0), "cpus": found.get("cpu", 0), "memory_bytes": found.get("mem", 0)}
-    return {name: round(count) for name, count in {**named, "gpus": gpus(found)}.items() if count}
+    return {name: round(count) for name, count in {**named, "gpus": count_gpus(found)}.items() if count}
 
 
 def _add_live(job: dict[str, Any], live: dict[str, dict[str, float]]) -> None:
@@ -300,7 +310,7 @@ def _array(jobs: list[dict[str, Any]]) -> dict[str, Any]:
     held = sum(job["elapsed_seconds"] * job["allocated"].get("cpus", 0) for job in ended)
     states: Counter[str] = Counter()
     for job in jobs:
-        states[job["state"].partition(" ")[0]] += tasks(job["id"])
+        states[job["state"].partition(" ")[0]] += count_tasks(job["id"])
     return {
         "tasks": [{key: job[key] for key in ("id", "state", "elapsed_seconds", "nodes")} for job in jobs],
         "states": dict(states),
@@ -336,7 +346,7 @@ echo {mark}-; [ -z {shlex.quote(partition)} ] || timeout 20 squeue --noheader --
 echo {mark}-; [ -r {GPU_USE} ] && grep -E '^\\{{"job": "({"|".join(numbers)})",' {GPU_USE}
 :"""
     events, history, journal, queue, gpu_use = _parts(ask(script), mark, 5)
-    measured = {str(row["job"]): row for row in json_rows(gpu_use) if "job" in row}
+    measured = {str(row["job"]): row for row in parse_json_lines(gpu_use) if "job" in row}
     happened = sorted([*_events(events), *_checks(history), *_repairs(journal, names)], key=lambda one: one["time"])
     for job in jobs:
         _add_gpu_metrics(job, measured.get(job["number"], {}))
@@ -362,7 +372,7 @@ def _events(text: str) -> list[dict[str, Any]]:
         cells = line.split("|", 4)
         if len(cells) == 5 and cells[0] and (start := _moment(cells[1])):
             node, _, end, state, reason = cells
-            why = signed(reason)[0] or "no reason given"
+            why = split_reason(reason)[0] or "no reason given"
             until = _moment(end)
             if end or (node, why) not in known:
                 found.append({"time": start, "until": until, "node": node, "what": f"{state.upper()}: {why}"})
@@ -374,8 +384,8 @@ def _events(text: str) -> list[dict[str, Any]]:
 def _checks(text: str) -> list[dict[str, Any]]:
     """Health checks that failed or warned, by the kept history."""
     found: list[dict[str, Any]] = []
-    for row in json_rows(text):
-        bad = {**texts(row.get("warning")), **texts(row.get("failed"))}
+    for row in parse_json_lines(text):
+        bad = {**text_values(row.get("warning")), **text_values(row.get("failed"))}
         what = "; ".join(f"{kind}: {said}" for kind, said in bad.items())
         if what and isinstance(row.get("time"), (int, float)):
             found.append({"time": row["time"], "until": None, "node": str(row.get("node")), "what": f"health {what}"})
@@ -385,7 +395,7 @@ def _checks(text: str) -> list[dict[str, Any]]:
 def _repairs(text: str, names: set[str]) -> list[dict[str, Any]]:
     """Return what the reconcile loop did with the nodes."""
     found: list[dict[str, Any]] = []
-    for row in json_rows(text):
+    for row in parse_json_lines(text):
         nodes = row.get("nodes")
         if row.get("mode") == "act" and row.get("action") and isinstance(nodes, list):
             what = f"reconcile {row['action']}: {row.get('reason') or row.get('rule')}"

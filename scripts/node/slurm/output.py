@@ -1,5 +1,5 @@
-"""Output of Slurm's commands, as rows, and limits of QOS as sacctmgr takes and prints them. Pure functions, which the
-stack's side uses too."""
+"""Parsers of what Slurm's commands print, and limits of QOS as sacctmgr takes and prints them. Pure functions, which
+`./hpc` uses too."""
 
 import json
 import re
@@ -7,28 +7,28 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-KEPT = (
+NODE_FIELDS = (
     "State Reason CPUTot CPUAlloc RealMemory AllocMem Gres GresUsed Version NodeAddr BootTime SlurmdStartTime "
     "LastBusyTime Partitions ReservationName"
 ).split()
-PARTITION = (
+PARTITION_FIELDS = (
     "Default MaxTime DefaultTime State Nodes TotalCPUs TotalNodes AllowAccounts AllowQos AllowGroups PriorityTier "
     "OverSubscribe"
 ).split()
-# A Reason runs on to the end of its line, or to what later releases print behind it.
+# A Reason extends to the end of its line, or to fields that later releases print behind it.
 _REASON = re.compile(r" Reason=(?P<reason>.*?)(?: (?:Comment|Extra|InstanceId|InstanceType)=.*)?$")
 _SIGNED = re.compile(r"^(?P<text>.*?)(?:(?:^| )\[(?P<by>\S+?)@(?P<at>\S+?)\])?$")
 
 
-def rows(text: str) -> list[dict[str, str]]:
-    """Lines of `scontrol --oneliner show node` or `partition`, NAME=VALUE words; a Reason is whole.
+def parse_rows(text: str) -> list[dict[str, str]]:
+    """Return the fields of each line of `scontrol --oneliner show node`, `partition` or `reservation`.
 
-    Not of `show job`: there a Reason stands in the middle, after the job's name.
+    It can't parse `show job`, where the Reason and the job's name, which may contain anything, stand in the middle.
     """
     found: list[dict[str, str]] = []
     for line in text.split("\n"):
         row: dict[str, str] = {}
-        # Nothing of what a person typed as a Reason is a name.
+        # What a person typed as a Reason may look like a field, and is none.
         reason = _REASON.search(line.rstrip())
         name = ""
         for word in line[: reason.start() if reason else len(line)].split(" "):
@@ -49,25 +49,27 @@ def node_states(row: Mapping[str, str]) -> set[str]:
     return set(row.get("State", "UNKNOWN").replace("*", "+NOT_RESPONDING").split("+"))
 
 
-def signed(reason: str) -> tuple[str, str, str]:
-    """A Reason's own text, who gave it and when, in local time; the last two are empty where it is not signed."""
-    found = _SIGNED.match(reason)
-    return (found["text"].strip(), found["by"] or "", found["at"] or "") if found else (reason, "", "")
+def split_reason(reason: str) -> tuple[str, str, str]:
+    """Return a Reason's text, who gave it and when, in local time. The last two are empty where Slurm has none."""
+    match = _SIGNED.match(reason)
+    return (match["text"].strip(), match["by"] or "", match["at"] or "") if match else (reason, "", "")
 
 
 def node_rows(text: str) -> dict[str, dict[str, str]]:
-    """Every node, by name, with the fields of KEPT that `show node` has."""
-    return {row["NodeName"]: {k: row[k] for k in KEPT if k in row} for row in rows(text) if "NodeName" in row}
+    """Return the NODE_FIELDS of every node, by name."""
+    return {
+        row["NodeName"]: {k: row[k] for k in NODE_FIELDS if k in row} for row in parse_rows(text) if "NodeName" in row
+    }
 
 
 def partition_rows(text: str) -> dict[str, dict[str, str]]:
-    """Every partition, by name, with the fields of PARTITION."""
-    named = [row for row in rows(text) if "PartitionName" in row]
-    return {row["PartitionName"]: {k: row[k] for k in PARTITION if k in row} for row in named}
+    """Return the PARTITION_FIELDS of every partition, by name."""
+    named = [row for row in parse_rows(text) if "PartitionName" in row]
+    return {row["PartitionName"]: {k: row[k] for k in PARTITION_FIELDS if k in row} for row in named}
 
 
 def parameters(text: str) -> dict[str, str]:
-    """Values by parameter, as `show config` prints them."""
+    """Return the values of `scontrol show config` by parameter."""
     found: dict[str, str] = {}
     for line in text.splitlines():
         name, equals, value = line.partition("=")
@@ -76,31 +78,31 @@ def parameters(text: str) -> dict[str, str]:
     return found
 
 
-JOBS = 50  # as many are reported each by itself; the others are counted
+MAX_JOBS = 50  # listed one by one; the others are counted
 COLUMNS = {
     column[:-2]: column[-1]
     for column in "id:i number:A user:u state:T seconds:M limit:l nodes:N count:D partition:P reason:r name:j".split()
 }
 """Letters of squeue(1)'s format, by column. The `id` of an array's task is 7_2; its processes have the `number`."""
-# Of these, squeue may still name the nodes of their last run (job_state_string of src/common; %T of squeue(1)). A state
-# that is not known here counts as one that holds its nodes.
+# States of jobs that hold no node, though squeue may print the nodes of their last run (job_state_string of src/common;
+# %T of squeue(1)). A job in a state that is not in the list counts as one that holds its nodes.
 WAITING = {"PENDING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "RESV_DEL_HOLD", "SPECIAL_EXIT"}
-
-
 PREEMPTED = "hpc: the cloud takes the machine back"
 MAINTENANCE = "hpc: the cloud stops the machine to maintain its host"
-# Why a node was drained that is resumed by itself when its machine is back.
-CLOUD = (PREEMPTED, MAINTENANCE)
+CLOUD_REASONS = (PREEMPTED, MAINTENANCE)
+"""Reasons of drained nodes that are resumed without a person when their machine is back."""
+JOURNAL = "/var/lib/hpc/controller/reconcile/journal.jsonl"
+"""Journal of the reconcile loop (reconcile/loop.py) on controllers, for root alone. The one before it ends in `.1`."""
 
 
-def columns(mark: str) -> str:
-    """The `--format` that `table` reads. `mark` is one that nobody who gave a job its name could know: a name may hold
+def squeue_format(mark: str) -> str:
+    """Return the `--format` of squeue that `parse_squeue` reads. `mark` is a random separator: a job's name may contain
     anything, whole rows of other jobs too."""
     return "".join(f"%{column}{mark}" for column in COLUMNS.values())
 
 
-def table(text: str, mark: str) -> list[dict[str, str]]:
-    """Return what squeue printed, by COLUMNS, with `mark` behind every field. A pure function."""
+def parse_squeue(text: str, mark: str) -> list[dict[str, str]]:
+    """Return squeue's rows by COLUMNS; `mark` follows every field. A pure function."""
     cells, width = text.split(mark)[:-1], len(COLUMNS)
     rows = [cells[at : at + width] for at in range(0, len(cells) - width + 1, width)]
     return [dict(zip(COLUMNS, [row[0].lstrip("\n"), *row[1:]], strict=True)) for row in rows]
@@ -110,7 +112,8 @@ def is_held(row: dict[str, str]) -> bool:
     """Return whether a waiting job starts only when an operator releases it. A pure function.
 
     The words are those of job_state_reason_string (JobHeldAdmin, JobHoldMaxRequeue) and of src/slurmctld/job_mgr.c
-    ("launch failed requeued held", "job requeued in held state"), from 22.05 to 26.05. JobHeldUser: its user's wish.
+    ("launch failed requeued held", "job requeued in held state"), from 22.05 to 26.05. A job with the reason
+    JobHeldUser is held by its user, who can release it.
     """
     return (
         row["state"] in WAITING
@@ -119,8 +122,9 @@ def is_held(row: dict[str, str]) -> bool:
     )
 
 
-def tasks(number: str) -> int:
-    """Return how many jobs squeue shows by one number: `7`, `7_2` are one, `7_[1-5,9%2]` is six. A pure function."""
+def count_tasks(number: str) -> int:
+    """Return the number of jobs that an id of squeue stands for: 1 for `7` or `7_2`, 6 for `7_[1-5,9%2]`. A pure
+    function."""
     count = 0
     for part in number.partition("[")[2].rstrip("]").partition("%")[0].split(","):
         first, _, last = part.partition(":")[0].partition("-")
@@ -130,14 +134,18 @@ def tasks(number: str) -> int:
     return count or 1
 
 
-def summary(found: list[dict[str, str]]) -> dict[str, Any]:
-    """Return how many jobs are in each state, the first JOBS of them, and those that Slurm or an operator holds."""
+def summarize_jobs(found: list[dict[str, str]]) -> dict[str, Any]:
+    """Return how many jobs are in each state, the first MAX_JOBS of them, and those that Slurm or an operator holds."""
     states: Counter[str] = Counter()
     for row in found:
-        states[row["state"]] += tasks(row["id"])
+        states[row["state"]] += count_tasks(row["id"])
         if row["state"] in WAITING:
-            row["nodes"] = ""  # those of its last run, until it runs again
-    return {"states": dict(states), "first": found[:JOBS], "held": [row for row in found if is_held(row)][:JOBS]}
+            row["nodes"] = ""  # squeue prints the nodes of its last run
+    return {
+        "states": dict(states),
+        "first": found[:MAX_JOBS],
+        "held": [row for row in found if is_held(row)][:MAX_JOBS],
+    }
 
 
 TRES_LIMITS = {"MaxTRESPerJob", "MaxTRESPerUser", "GrpTRES"}
@@ -145,40 +153,42 @@ LIST_LIMITS = {"Preempt", "Flags"}
 _SPAN = re.compile(r"^(?:(?P<d>[0-9]+)-)?(?P<a>[0-9]+)(?::(?P<b>[0-9]+))?(?::(?P<c>[0-9]+))?$")
 
 
-def same_limit(key: str, said: str, there: str) -> bool:
-    """Return whether sacctmgr prints `there` for a limit that was set to `said`; empty texts are no limit."""
+def same_limit(key: str, value: str, current: str) -> bool:
+    """Return whether sacctmgr prints `current` for a limit that was set to `value`. An empty text is no limit."""
     if key == "Priority":
-        return int(said or 0) == int(there or 0)
+        return int(value or 0) == int(current or 0)
     if key in TRES_LIMITS or key in LIST_LIMITS:
-        return set(filter(None, said.lower().split(","))) == set(filter(None, there.lower().split(",")))
-    if key == "MaxWall" and said and there:
+        return set(filter(None, value.lower().split(","))) == set(filter(None, current.lower().split(",")))
+    if key == "MaxWall" and value and current:
         # A lone number is minutes here, as everywhere in sacctmgr.
-        return _minutes(said) == _minutes(there)
-    return said.lower() == there.lower()
+        return _minutes(value) == _minutes(current)
+    return value.lower() == current.lower()
 
 
-def limit_value(key: str, said: str, there: str) -> str:
-    """The value with which sacctmgr changes `there` to `said`.
+def limit_value(key: str, value: str, current: str) -> str:
+    """Return the value with which sacctmgr changes `current` to `value`.
 
-    It keeps resources that are not named, so each that goes is set to -1; -1 alone is no resource, and no QOS either.
+    sacctmgr keeps resources that are not named, so each that is removed is set to -1. As the value of another limit, -1
+    removes it.
     """
     if key in TRES_LIMITS:
-        kept = {word.partition("=")[0] for word in said.split(",")}
-        gone = [name for word in there.split(",") if (name := word.partition("=")[0]) and name not in kept]
-        return ",".join([*filter(None, [said]), *(f"{name}=-1" for name in gone)])
+        kept = {word.partition("=")[0] for word in value.split(",")}
+        removed = [name for word in current.split(",") if (name := word.partition("=")[0]) and name not in kept]
+        return ",".join([*filter(None, [value]), *(f"{name}=-1" for name in removed)])
     if key == "Preempt":
-        return said
+        return value
     if key == "Priority":
-        return said or "0"
-    return said or "-1"
+        return value or "0"
+    return value or "-1"
 
 
 def seconds_of(text: str) -> int | None:
-    """Seconds of a number or a time as Slurm writes it ([days-]hours:minutes:seconds); None where it is neither."""
+    """Return the seconds of a number or a time as Slurm writes it ([days-]hours:minutes:seconds); None for other
+    texts."""
     match = _SPAN.match(text)
     if not match:
         return None
-    days, a, b, c = (int(limit_value) if limit_value else 0 for limit_value in match.groups())
+    days, a, b, c = (int(digits or 0) for digits in match.groups())
     if match["d"] is not None:
         return ((days * 24 + a) * 60 + b) * 60 + c
     if match["c"] is not None:
@@ -190,21 +200,17 @@ _UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40, "P": 1 << 50}
 _CLOCK = re.compile(r"(?:(?P<d>[0-9]+)-)?(?:(?P<h>[0-9]+):)?(?P<m>[0-9]+):(?P<s>[0-9]+(?:\.[0-9]+)?)")
 
 
-JOURNAL = "/var/lib/hpc/controller/reconcile/journal.jsonl"
-"""Journal of the reconcile loop (reconcile/loop.py) on controllers, for root alone. The one before it ends in `.1`."""
-
-
 def cpu_seconds(text: str) -> float:
-    """Seconds of a processor's time as sacct prints it: `1-02:03:04`, `02:03:04`, `00:04.005`; 0 for no time."""
-    found = _CLOCK.fullmatch(text.strip())
-    if not found:
+    """Return the seconds of a CPU time as sacct prints it: `1-02:03:04`, `02:03:04`, `00:04.005`; 0 for other texts."""
+    match = _CLOCK.fullmatch(text.strip())
+    if not match:
         return 0.0
-    return (int(found["d"] or 0) * 24 + int(found["h"] or 0)) * 3600 + int(found["m"]) * 60 + float(found["s"])
+    return (int(match["d"] or 0) * 24 + int(match["h"] or 0)) * 3600 + int(match["m"]) * 60 + float(match["s"])
 
 
-def tres(text: str) -> dict[str, float]:
-    """Slurm's list of resources, `cpu=2,gres/gpu:a100=1,mem=2048M`: counts, sizes in bytes, times in seconds. What is
-    none of these is left out."""
+def parse_tres(text: str) -> dict[str, float]:
+    """Return Slurm's list of resources, such as `cpu=2,gres/gpu:a100=1,mem=2048M`, by name: counts, sizes in bytes,
+    times in seconds. Other values are left out."""
     found: dict[str, float] = {}
     for name, _, value in (part.rpartition("=") for part in text.split(",") if part):
         if ":" in value:
@@ -214,17 +220,17 @@ def tres(text: str) -> dict[str, float]:
     return found
 
 
-def gpus(held: dict[str, float]) -> int:
-    """GPUs among resources: `gres/gpu` counts all of them, those of each type stand beside it again."""
+def count_gpus(held: dict[str, float]) -> int:
+    """Return the number of GPUs among resources. `gres/gpu` counts all of them, `gres/gpu:TYPE` those of a type."""
     named = (count for name, count in held.items() if name.startswith("gres/gpu:"))
     return int(held.get("gres/gpu", 0) or sum(named))
 
 
-def marked(text: str, fields: tuple[str, ...], mark: str) -> list[dict[str, str]]:
-    """Rows of `sacct --parsable --delimiter=MARK`, by field. `mark` is one that nobody who gave a job its name could
-    have: a name may hold anything, whole rows of other jobs too.
+def parse_sacct(text: str, fields: tuple[str, ...], mark: str) -> list[dict[str, str]]:
+    """Return the rows of `sacct --parsable --delimiter=MARK`, by field. `mark` is a random separator, as for
+    `squeue_format`.
 
-    Raises ValueError where the text is not of whole rows.
+    Raises ValueError if the text does not consist of whole rows.
     """
     *cells, rest = text.split(mark)
     if len(cells) % len(fields) or rest.strip():
@@ -233,8 +239,9 @@ def marked(text: str, fields: tuple[str, ...], mark: str) -> list[dict[str, str]
     return [dict(zip(fields, [row[0].lstrip("\n"), *row[1:]], strict=True)) for row in rows]
 
 
-def json_rows(text: str) -> list[dict[str, Any]]:
-    """JSON objects, one a line; what is none is left out: a line that was cut off, or that somebody else wrote."""
+def parse_json_lines(text: str) -> list[dict[str, Any]]:
+    """Return the JSON objects of a text, one a line. Other lines are left out: one may be cut off, or written by
+    somebody else."""
     found: list[dict[str, Any]] = []
     for line in text.splitlines():
         try:
@@ -246,13 +253,13 @@ def json_rows(text: str) -> list[dict[str, Any]]:
     return found
 
 
-def moment(value: object) -> float | None:
-    """Seconds since the epoch, of a file that root of any node may have written; None for what is no time."""
+def valid_time(value: object) -> float | None:
+    """Return a value as seconds since the epoch; None if it is no time. Root of any node may have written it."""
     return float(value) if isinstance(value, (int, float)) and 0 <= value < 1e11 else None
 
 
-def texts(value: object) -> dict[str, str]:
-    """A JSON object as texts by name; empty for what is none."""
+def text_values(value: object) -> dict[str, str]:
+    """Return a JSON object with its values as texts; an empty one for any other value."""
     return {str(name): str(text) for name, text in value.items()} if isinstance(value, dict) else {}
 
 

@@ -91,7 +91,7 @@ def choose_spares(nodes: Mapping[str, Collection[str]], held: Collection[str], c
 
 def _starts() -> dict[str, str]:
     """Return every reservation's start as Slurm prints it, by name."""
-    rows = output.rows(run("scontrol", "--oneliner", "show", "reservation"))
+    rows = output.parse_rows(run("scontrol", "--oneliner", "show", "reservation"))
     return {row["ReservationName"]: row.get("StartTime", "") for row in rows if "ReservationName" in row}
 
 

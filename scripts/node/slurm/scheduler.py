@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, TypedDict
 
 from accounting.database import sacctmgr_show
 from slurm import hostlist, output, slurmctld
-from slurm.output import WAITING, columns, rows, signed, summary, table
+from slurm.output import WAITING, parse_rows, parse_squeue, split_reason, squeue_format, summarize_jobs
 from system.host import SetupError, listens, log, run, succeeds, wait
 
 STATUS_SECONDS = 3
@@ -26,8 +26,8 @@ def job_summary() -> dict[str, Any]:
     os.environ["SLURM_BITSTR_LEN"] = "0"  # the numbers of a long array in full
     # A job's name may contain anything, whole rows of other jobs too, but nobody can guess this mark.
     mark = os.urandom(8).hex()
-    text = _read("squeue", "--noheader", "--sort=-t,-p", f"--format={columns(mark)}")
-    return summary(table(text, mark))
+    text = _read("squeue", "--noheader", "--sort=-t,-p", f"--format={squeue_format(mark)}")
+    return summarize_jobs(parse_squeue(text, mark))
 
 
 def ping() -> dict[str, Any]:
@@ -110,10 +110,10 @@ def parse_nodes(text: str) -> dict[str, State]:
     return {
         row["NodeName"]: State(
             states=output.node_states(row),
-            reason=signed(row.get("Reason", ""))[0],
+            reason=split_reason(row.get("Reason", ""))[0],
             partitions=row["Partitions"].split(",") if row.get("Partitions") else [],
         )
-        for row in rows(text)
+        for row in parse_rows(text)
         if "NodeName" in row
     }
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cluster.observe.usage import EACH, Record, records, table, total
-from scripts.node.slurm.output import gpus, tres
+from scripts.node.slurm.output import count_gpus, parse_tres
 
 NAME = st.sampled_from(["alice", "bob", "ml", "cpu"])
 RECORD = st.builds(
@@ -76,7 +76,7 @@ def test_their_order_means_nothing(both: tuple[list[Record], list[Record]]):
 def test_gpus_of_all_types_are_counted_once(types: dict[str, int], with_total: bool):
     parts = [f"gres/gpu:{kind}={count}" for kind, count in types.items()]
     parts += [f"gres/gpu={sum(types.values())}"] if with_total else []
-    assert gpus(tres(",".join(["cpu=4", *parts, "mem=1M"]))) == sum(types.values())
+    assert count_gpus(parse_tres(",".join(["cpu=4", *parts, "mem=1M"]))) == sum(types.values())
 
 
 @pytest.mark.parametrize("line", ["1|alice", "sacct: error: nothing|", "1|2|3|4|5|6|7|8|9"])
