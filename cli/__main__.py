@@ -7,21 +7,21 @@ import sys
 from pathlib import Path
 
 if __name__ == "__main__":
-    # Nearly all that a command makes, imported packages before all, is held until its end: looking for garbage among it
-    # at Python's own pace (700 objects) is a fifth of a preview.
+    # Nearly all objects of a command, above all imported packages, exist until its end. With Python's own threshold of
+    # 700 objects, garbage collection takes a fifth of a preview.
     gc.set_threshold(200_000)
-    # Python puts this folder first, where `display` and `commands` would pass for top-level modules; the packages are
-    # the folders of the repository.
+    # Python puts this folder first on its path, where `display` and `commands` would be top-level modules. The packages
+    # are the folders of the repository.
     root = Path(__file__).resolve().parent.parent
     sys.path[0] = str(root)
-    # Kubeconfigs in states name this program by it (cluster/platforms/nebius/kubectl.py).
+    # Kubeconfigs in states run this program by that variable (cluster/platforms/nebius/kubectl.py).
     os.environ["HPC_PROGRAM"] = str(root / "hpc")
     from cli.app import main
 
     try:
         main()
     finally:
-        # The exit code is settled: an impatient Ctrl-C while the interpreter winds up must not change it.
+        # A further Ctrl-C while the interpreter ends must not change the exit code.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
-        # Nor is there anything to be had from a last look, which the interpreter takes as it ends.
+        # The garbage collection at the interpreter's end would free nothing that matters.
         gc.freeze()

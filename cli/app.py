@@ -1,10 +1,10 @@
-"""The command line: which commands there are, and how their help is arranged."""
+"""The command line: all commands with their examples, and the sections of the help."""
 
 import ast
 import functools
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Final, cast
@@ -19,7 +19,7 @@ _FOLDER = Path(__file__).parent / "commands"
 
 
 class LazyCommand(TyperCommand):
-    """A function of a module in cli/commands, whose docstring is the command's help."""
+    """A command that is a function of a module in cli/commands. The function's docstring is the command's help."""
 
     def __init__(self, name: str, target: str, panel: str | None, *examples: str, hidden: bool = False) -> None:
         """`target` is MODULE:FUNCTION, `panel` the section of the help that lists it."""
@@ -27,32 +27,39 @@ class LazyCommand(TyperCommand):
         self.module, _, self.function = target.partition(":")
         self.examples = examples
 
-    def make_context(self, info_name: str | None, args: list[str], *more: Any, **extra: Any) -> Any:  # noqa: ANN401
+    def make_context(self, info_name: str | None, args: list[str], *rest: Any, **extra: Any) -> Any:  # noqa: ANN401
         """Import the module, and parse the command line with the parameters of its function."""
         if args and not args[0].startswith("-"):
-            from cli.stack import project  # completion and --help do without
+            from cli.stack import project  # completion and --help do not need it
 
             project.begin_unlock(args[0])
-        return self.load().make_context(info_name, args, *more, **extra)
+        return self.load().make_context(info_name, args, *rest, **extra)
 
     def load(self) -> TyperCommand:
-        """Import the module, and make a command of its function."""
+        """Import the module, and create a command from its function."""
         with error_handler.shown():
             function = getattr(import_module(f"cli.commands.{self.module}"), self.function)
+
+        @functools.wraps(function)
+        def run(*args: Any, **kwargs: Any) -> None:  # noqa: ANN401 - the function's own
+            with error_handler.shown():
+                function(*args, **kwargs)
+
         epilog = "\n\n".join(["Examples:", *self.examples]) if self.examples else None
         app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-        app.command(self.name, epilog=epilog)(_with_error_handler(function))
+        app.command(self.name, epilog=epilog)(run)
         return cast(TyperCommand, typer.main.get_command(app))
 
 
 class LazyGroup(TyperGroup):
-    """A group of lazy commands, and of such groups."""
+    """A group of lazy commands and of further groups."""
 
-    def __init__(self, name: str, summary: str, *commands: LazyCommand | TyperGroup, **more: Any) -> None:  # noqa: ANN401
-        super().__init__(name=name, help=summary, commands=commands, no_args_is_help=True, **more)
+    def __init__(self, name: str, summary: str, *commands: LazyCommand | TyperGroup, **extra: Any) -> None:  # noqa: ANN401
+        super().__init__(name=name, help=summary, commands=commands, no_args_is_help=True, **extra)
 
     def list_commands(self, ctx: Any) -> list[str]:  # noqa: ANN401 - typer's own click
-        """Names of the commands; reads their help from the modules' source, since importing all takes a second."""
+        """Return the names of the commands. Their help is read from the source, since importing all modules takes a
+        second."""
         for command in self.commands.values():
             if isinstance(command, LazyCommand):
                 command.help = _docstrings(command.module).get(command.function)
@@ -61,18 +68,9 @@ class LazyGroup(TyperGroup):
 
 @functools.cache
 def _docstrings(module: str) -> dict[str, str | None]:
-    """The docstring of each function of a module in cli/commands."""
+    """Return the docstring of each function of a module in cli/commands."""
     tree = ast.parse((_FOLDER / f"{module.replace('.', '/')}.py").read_text(encoding="utf-8"))
     return {node.name: ast.get_docstring(node) for node in tree.body if isinstance(node, ast.FunctionDef)}
-
-
-def _with_error_handler(function: Callable[..., None]) -> Callable[..., None]:
-    @functools.wraps(function)
-    def command(*args: Any, **kwargs: Any) -> None:  # noqa: ANN401 - whatever the command takes
-        with error_handler.shown():
-            function(*args, **kwargs)
-
-    return command
 
 
 _HELP = """\
@@ -226,13 +224,13 @@ app = LazyGroup("./hpc", _HELP,
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the command line, which ends the process with the exit code. Without a command, show the help."""
-    given = list(sys.argv[1:] if arguments is None else arguments)
-    if given[:1] == ["ssh"] and "--" in given:
-        given.insert(given.index("--") + 1, COMMAND_FOLLOWS)
-    given = ["version"] if given == ["--version"] else given
+    """Run a command line, and end the process with its exit code. Without a command, print the help."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    if words[:1] == ["ssh"] and "--" in words:
+        words.insert(words.index("--") + 1, COMMAND_FOLLOWS)
+    words = ["version"] if words == ["--version"] else words
     if COMPLETE in os.environ:
-        from typer._completion_classes import completion_init  # no command waits for it
+        from typer._completion_classes import completion_init  # commands do not need it
 
         completion_init()
-    app(given or ["--help"], prog_name="./hpc", complete_var=COMPLETE)
+    app(words or ["--help"], prog_name="./hpc", complete_var=COMPLETE)

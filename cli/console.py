@@ -1,8 +1,8 @@
 """The two streams: results on standard output, everything else on standard error.
 
-Colour and motion only on a terminal (NO_COLOR and TERM=dumb are respected); in a pipe, lines are never wrapped.
-All that the commands print goes through here, since much of it was written by others: what a terminal would act on is
-escaped (cluster.printable), in a pipe as well, since its end may be one.
+Colours and movement are for terminals only (NO_COLOR and TERM=dumb are respected); in a pipe, lines are never wrapped.
+Everything that commands print goes through this module. Much of it is text of others, so control sequences are escaped
+(cluster.printable), in a pipe as well, since a terminal may be at its end.
 """
 
 import sys
@@ -18,21 +18,17 @@ from cluster.printable import document, one_line, printable
 
 _GAP = "  "
 _NARROWEST = 4
-"""Characters that a column keeps in a table that is too wide for the terminal."""
+"""Fewest characters of a column in a table that is too wide for the terminal."""
 
 
 @cache
 def stdout() -> Console:
-    return _console(stderr=False)
+    return Console(highlight=False, markup=False, emoji=False)
 
 
 @cache
 def stderr() -> Console:
-    return _console(stderr=True)
-
-
-def _console(*, stderr: bool) -> Console:
-    return Console(stderr=stderr, highlight=False, markup=False, emoji=False)
+    return Console(stderr=True, highlight=False, markup=False, emoji=False)
 
 
 def line(text: str = "", *, style: str = "") -> None:
@@ -40,7 +36,7 @@ def line(text: str = "", *, style: str = "") -> None:
 
 
 def lines(texts: Iterable[str]) -> None:
-    """Print lines unwrapped and without colours, as those of a log; each stays one line."""
+    """Print lines of a log or a file, unwrapped and without colours; each stays one line."""
     sys.stdout.write("".join(f"{printable(text)}\n" for text in texts))
     sys.stdout.flush()
 
@@ -50,18 +46,18 @@ def json(value: object) -> None:
 
 
 def table(rows: Sequence[Sequence[str]], *, right: Collection[int] = ()) -> None:
-    """Print rows in columns, the first as a heading; columns whose number is in `right` are aligned there.
+    """Print rows in columns, the first row as a heading. Columns whose number is in `right` are right-aligned.
 
-    On a terminal that is too narrow the cells of the widest columns are folded.
+    On a terminal that is too narrow the cells of the widest columns are wrapped.
     """
-    shown = [[one_line(cell) for cell in row] for row in rows]
-    widths = [max(map(len, cells)) for cells in zip(*shown, strict=True)]
+    texts = [[one_line(cell) for cell in row] for row in rows]
+    widths = [max(map(len, cells)) for cells in zip(*texts, strict=True)]
     room = stdout().width - len(_GAP) * (len(widths) - 1) if stdout().is_terminal else sum(widths)
     while sum(widths) > room and max(widths) > _NARROWEST:
         widths[widths.index(max(widths))] -= 1
-    for number, row in enumerate(shown):
-        folded = [wrap(cell, width) if len(cell) > width else [cell] for cell, width in zip(row, widths, strict=True)]
-        for cells in zip_longest(*folded, fillvalue=""):
+    for number, row in enumerate(texts):
+        wrapped = [wrap(cell, width) if len(cell) > width else [cell] for cell, width in zip(row, widths, strict=True)]
+        for cells in zip_longest(*wrapped, fillvalue=""):
             parts = [
                 cell.rjust(width) if column in right else cell.ljust(width)
                 for column, (cell, width) in enumerate(zip(cells, widths, strict=True))
@@ -87,18 +83,18 @@ def error(text: str) -> None:
 
 
 def interactive() -> bool:
-    """Return whether a person can be asked: both ends are a terminal."""
+    """Return whether questions can be asked: standard input and standard error are a terminal."""
     return sys.stdin.isatty() and sys.stderr.isatty()
 
 
 def ask(question: str) -> bool:
-    """Ask for yes or no on standard error; anything but yes, and the end of input, is no."""
+    """Ask for yes or no on standard error. Any other answer, and the end of input, is no."""
     return answer(f"{question} [y/N] ").lower() in ("y", "yes")
 
 
 def confirm(question: str, *, doing: str, no: str = "nothing was changed.", hint: str = "--yes.") -> None:
-    """Ask for a yes. Raises CliError: the answer is no, which `no` explains; or there is no terminal, where `doing` is
-    what needs the option in `hint`."""
+    """Ask for confirmation. Raises CliError: the answer is no, and the message is `no`; or there is no terminal, and
+    the message is that `doing` needs the option in `hint`."""
     if not interactive():
         raise CliError(f"{doing} without a terminal needs {hint}")
     if not ask(question):
@@ -106,14 +102,14 @@ def confirm(question: str, *, doing: str, no: str = "nothing was changed.", hint
 
 
 def answer(question: str) -> str:
-    """Ask on standard error for a line; the end of input is an empty one."""
+    """Ask on standard error for a line; at the end of input it is empty."""
     sys.stderr.write(printable(question))
     sys.stderr.flush()
     text = ""
     try:
         text = sys.stdin.readline()
     finally:
-        # At the end of input and after Ctrl-C, what comes next would stand beside the question.
+        # At the end of input and after Ctrl-C the cursor is still after the question.
         if not text.endswith("\n"):
             note("")
     return text.strip()

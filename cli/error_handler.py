@@ -19,7 +19,7 @@ from cli import console, interrupts
 from cli.errors import CliError
 from cli.stack import state_dir
 
-# By module. The modules are not imported for this: one that is not loaded has raised nothing.
+# Exceptions with a message for people, by their module. A module that is not imported has raised nothing.
 _EXPECTED = {
     "engine.errors": "EngineError",
     "cluster.findings": "ConfigError",
@@ -37,7 +37,7 @@ _DISK = {
 
 @contextmanager
 def shown() -> Generator[None]:
-    """Turn what a command raises into its text on standard error and an exit code."""
+    """Turn what a command raises into a message on standard error and an exit code."""
     try:
         yield
     except Exit:
@@ -46,33 +46,27 @@ def shown() -> Generator[None]:
         console.note("Interrupted.")
         raise Exit(interrupts.INTERRUPTED) from None
     except BrokenPipeError:
-        # Whoever read our output has seen enough. Python would complain again when it flushes at exit.
+        # The reader of the output has ended. Python would report that again when it flushes the stream at exit.
         with suppress(OSError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         raise Exit(128 + signal.SIGPIPE) from None
-    except Exception as error:  # noqa: BLE001 - the last one before the user
-        loaded = ((sys.modules.get(module), name) for module, name in _EXPECTED.items())
-        kinds = [kind for module, name in loaded if isinstance(kind := getattr(module, name, None), type)]
-        if isinstance(error, (CliError, *kinds)):
+    except Exception as error:  # noqa: BLE001 - nothing catches it after this
+        imported = ((sys.modules.get(module), name) for module, name in _EXPECTED.items())
+        expected = [kind for module, name in imported if isinstance(kind := getattr(module, name, None), type)]
+        if isinstance(error, (CliError, *expected)):
             console.error(message(error))
-        elif full := _disk_message(error):
-            console.error(full)
+        elif isinstance(error, OSError) and error.errno in _DISK:
+            where = f"{error.filename}: " if error.filename else ""
+            todo = f"{_DISK[error.errno]}, and repeat the command: it goes on from what was written."
+            console.error(f"{where}{error.strerror}. {todo}")
         else:
-            _report(error)
+            _report_defect(error)
         raise Exit(1) from None
 
 
-def _disk_message(error: BaseException) -> str:
-    """The text of an error of a disk that can't be written, with what to do; empty for any other error."""
-    todo = _DISK.get(error.errno or 0) if isinstance(error, OSError) else None
-    if not isinstance(error, OSError) or todo is None:
-        return ""
-    where = f"{error.filename}: " if error.filename else ""
-    return f"{where}{error.strerror}. {todo}, and repeat the command: it goes on from what was written."
-
-
 def message(error: BaseException) -> str:
-    """The text of an expected error, with the command that helps: the engine has none."""
+    """Return the text of an expected error. Errors of the engine name no commands, so the command that helps is
+    added."""
     hint = ""
     if "engine.errors" in sys.modules:
         from engine import DamagedStateError, PassphraseError, StackLockedError  # imported already
@@ -90,17 +84,17 @@ def message(error: BaseException) -> str:
     return f"{error}\n{hint}".rstrip()
 
 
-def _report(error: Exception) -> None:
-    """Write the traceback to a file and name it."""
+def _report_defect(error: Exception) -> None:
+    """Write the traceback to a file, and print a message with the file's name."""
     where = f"{time.strftime('%Y-%m-%dT%H:%M:%S%z')} {platform.platform()} Python {platform.python_version()}"
     text = "\n".join([where, f"arguments: {sys.argv[1:]}", "".join(traceback.format_exception(error))])
     file = state_dir.directory() / "logs" / f"crash-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}.log"
     end = f"This is a defect: please report it with {file}"
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        # Arguments and messages of other people's exceptions may hold anything.
+        # Arguments and messages may have secrets.
         file.touch(mode=0o600)
         file.write_text(text, encoding="utf-8")
-    except OSError as refused:
-        end = f"This is a defect. Its traceback could not be kept ({refused}):\n{text}"
+    except OSError as failure:
+        end = f"This is a defect. Its traceback could not be kept ({failure}):\n{text}"
     console.error(f"Unexpected error: {type(error).__name__}: {error}".strip().splitlines()[0] + f"\n{end}")

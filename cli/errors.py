@@ -9,6 +9,6 @@ class CliError(Exception):
 
 
 def hint(given: str, known: Iterable[str]) -> str:
-    """`Did you mean ...?`, with a blank before it, where a known name is near."""
+    """Return ` Did you mean ...?` if a known name is similar, else an empty text."""
     near = difflib.get_close_matches(given, known, n=1)
     return f" Did you mean {near[0]}?" if near else ""

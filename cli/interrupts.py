@@ -12,7 +12,7 @@ INTERRUPTED = 128 + signal.SIGINT
 
 
 class Terminated(BaseException):
-    """SIGTERM or SIGHUP arrived: unwind, so that what is private gets removed."""
+    """SIGTERM or SIGHUP arrived. An exception, so that private files are removed on the way out."""
 
     def __init__(self, number: int) -> None:
         super().__init__(number)
@@ -21,8 +21,8 @@ class Terminated(BaseException):
 
 @contextmanager
 def _handled(handler: Callable[[int, FrameType | None], object], *numbers: signal.Signals) -> Generator[None]:
-    """Have a handler for these signals inside the block. In another thread than the main one, which alone can have
-    handlers, the main thread's hold."""
+    """Set a handler for these signals inside the block. Only the main thread can do so: in another thread this does
+    nothing, and the main thread's handlers stay."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -36,24 +36,18 @@ def _handled(handler: Callable[[int, FrameType | None], object], *numbers: signa
 
 @contextmanager
 def left_to_child() -> Generator[list[int]]:
-    """Leave Ctrl-C to the child, which gets it from the terminal as well; yields the list of signals that came.
+    """Leave Ctrl-C to the child, which receives it from the terminal as well. Yields the list of received signals.
 
-    A handler rather than SIG_IGN: an ignored signal would stay ignored in the child.
+    A handler rather than SIG_IGN: the child would inherit that.
     """
-    came: list[int] = []
-    with _handled(lambda number, _frame: came.append(number), signal.SIGINT):
-        yield came
+    received: list[int] = []
+    with _handled(lambda number, _frame: received.append(number), signal.SIGINT):
+        yield received
 
 
 @contextmanager
 def unwound() -> Generator[None]:
-    """Raise Terminated on SIGTERM and SIGHUP, which would end the process without any cleaning up.
-
-    Signals are the main thread's: in another one this does nothing.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
+    """Raise Terminated on SIGTERM and SIGHUP, which would otherwise end the process without any cleaning up."""
 
     def stop(number: int, _frame: FrameType | None) -> None:
         raise Terminated(number)
@@ -67,20 +61,20 @@ def unwound() -> Generator[None]:
 
 @contextmanager
 def held() -> Generator[None]:
-    """Let SIGTERM and SIGHUP wait for the end of this block, in which something begins that has to be ended."""
-    waiting: list[int] = []
+    """Delay SIGTERM and SIGHUP until the end of this block, which starts something that has to be ended."""
+    received: list[int] = []
     try:
-        with _handled(lambda number, _frame: waiting.append(number), signal.SIGTERM, signal.SIGHUP):
+        with _handled(lambda number, _frame: received.append(number), signal.SIGTERM, signal.SIGHUP):
             yield
     finally:
-        if waiting:
-            signal.raise_signal(waiting[0])
+        if received:
+            signal.raise_signal(received[0])
 
 
 @contextmanager
 def child(command: Sequence[str], *, stderr: int | None = None) -> Generator["subprocess.Popen[bytes]"]:
-    """A child on this process's own streams, or with another standard error. It ends before this block does: it gets
-    SIGTERM when we do."""
+    """Run a child with this process's own streams, or with another standard error. The child ends before the block: if
+    this process is ended, it gets SIGTERM."""
     process: subprocess.Popen[bytes] | None = None
     try:
         with held():

@@ -23,7 +23,7 @@ from cli.operation import localhost
 from cli.stack import project
 
 CLUSTERS = "tests/e2e"
-"""Whole clusters, through the command."""
+"""Tests of whole clusters, through the command."""
 LANES = {
     "edits": ("changes", "faults"),
     "elastic": ("elastic",),
@@ -32,58 +32,59 @@ LANES = {
     "machines": ("confinement", "failure", "operators_jobs", "prolog", "rehearse"),
     "upgrades": ("elastic_edits", "upgrade"),
 }
-"""Files of CLUSTERS by the process that runs them; all others, those of the fixture `pair`, are in a process of their
-own. Files that share a cluster are in one. Each waits for machines as much as it works."""
+"""Files of CLUSTERS by the process that runs them; another process runs all other files, which use the fixture `pair`.
+Files that share a cluster are in one process. Each process waits for machines about half of its time."""
 HOST = "tests/local"
-"""Machines of this host one by one, which wait as well: after the lane `upgrades`, the shortest."""
+"""Tests of single machines of this host, which wait as well. They run after the shortest lane, `upgrades`."""
 PODS = "tests/nebius"
-"""Kubernetes' API servers and charts, which wait as much as they work."""
+"""Tests with Kubernetes' API servers and charts, which wait about half of their time."""
 ENGINE = "tests/engine"
-"""The embedded engine: in the process of PODS, before those, whose threads its forks would lock up with."""
+"""Tests of the embedded engine. They run in the process of PODS, and before those: a fork beside their threads could
+deadlock."""
 STACKS = (f"{PODS}/api", f"{PODS}/state", "tests/cluster", "tests/components", "tests/contract", "tests/node")
-"""Stack files and what becomes of them, Nebius's API, and the set-up of machines: about half the work of all tests
-without machines and without Kubernetes."""
+"""Tests of stack files and what is made of them, Nebius's API, and the set-up of machines: about half the work of all
+tests without machines and without Kubernetes."""
 SLOW = "tests/slow.txt"
-"""Folders, files and tests that a fast run leaves out, by measured cost: nine tenths of the time of all tests."""
+"""A list of the folders, files and tests that a fast run leaves out, by measured cost: nine tenths of the time."""
 OUTSIDE = "tests/outside"
-"""Checks against artifacts of others, `check_NAME.py`: run by name alone, with the artifact."""
+"""Checks against artifacts of others, in files `check_NAME.py`. Each runs only by its name, with its artifact."""
 NAMES = ("format", "lint", "shell", "schema", "types", "tests")
 _SHELLS = (b"sh", b"bash", b"dash")
 _BUILD_FIRST = """
 setpriv --pdeathsig KILL nice -n 5 "$0" -c "from lab.kubernetes import binaries; binaries.ensure(print)" &
 exec "$0" "$@"
 """
-"""Builds etcd, kube-apiserver and Helm where neither PATH nor the cache has them, beside tests that need none of them:
-nine minutes of a processor. Tests that need one wait for its lock; they come last in their process. It ends with
-pytest."""
+"""A script that builds etcd, kube-apiserver and Helm, unless PATH or the cache has them, while it runs tests that need
+none of them: this takes nine minutes of a processor. Tests that need one wait for its lock; they are last in their
+process. The build ends with pytest."""
 _PYTEST = (sys.executable, "-m", "pytest")
-_GRACE = 120.0
-"""Seconds that an interrupted check has for cleaning up; end-to-end tests remove their machines in them."""
-_POLL = 0.1
+_STOP_SECONDS = 120.0
+"""Time limit for an interrupted check to clean up: end-to-end tests remove their machines."""
+_POLL_SECONDS = 0.1
 
 
 @dataclass(frozen=True, kw_only=True)
 class Part:
-    """A part of the suite: a command that is run in the project's folder."""
+    """A part of the suite: a command that runs in the project's folder."""
 
     name: str
     command: Sequence[str]
 
 
 def linters(only: Sequence[str], *, fast: bool = False) -> list[Part]:
-    """Everything but the tests.
+    """Return all parts but the tests.
 
-    A fast run checks the types and the shell scripts among the files that differ from the last commit alone: all of
-    them take 20 and 9 seconds.
+    A fast run checks types and shell scripts only of files that differ from the last commit: of all files they take 20
+    and 9 seconds.
     """
     python, tools = sys.executable, Path(sys.executable).parent
-    changed = _changed(project.ROOT) if fast else []
+    changed = _changed_files(project.ROOT) if fast else []
     modules = [file for file in changed if file.suffix == ".py"]
     scripts = [file for file in shell_scripts(project.ROOT) if not fast or file in changed]
     commands = {
         "format": [tools / "ruff", "format", "--check"],
         "lint": [tools / "ruff", "check"],
-        # With the library that the image's steps source: they lie in folders beside it.
+        # The image's steps source a library that is in another folder.
         "shell": [tools / "shellcheck", "-x", "-P", "scripts/image", *scripts] if scripts else [],
         "schema": [python, "cli", "schema", "--check"],
         "types": [tools / "pyrefly", "check", "--summary=none", *modules] if modules or not fast else [],
@@ -94,37 +95,41 @@ def linters(only: Sequence[str], *, fast: bool = False) -> list[Part]:
 
 
 def tests(arguments: Sequence[str], *, fast: bool) -> list[Part]:
-    """Pytest, with the user's arguments last so that they win.
+    """Return the processes of pytest, with the user's arguments last, so that they override others.
 
-    A fast run leaves out whole clusters and what is SLOW. Whole clusters wait for machines as much as they work: they
-    run in seven processes, pods in one, and all else at a lower priority beside them in two, which have both cores to
-    themselves in the end; unless the arguments choose some. They are no workers of pytest-xdist, which get no Ctrl-C:
-    their machines would stay.
+    A fast run leaves out whole clusters and SLOW. A run without arguments has seven processes for whole clusters and
+    one for pods, which wait about half of their time, and beside them two of lower priority for all other tests. They
+    are not workers of pytest-xdist: these get no Ctrl-C, so that machines would stay.
     """
     colour = console.stdout().is_terminal and "NO_COLOR" not in os.environ
     pytest = [*_PYTEST, f"--color={'yes' if colour else 'no'}"]
     if fast:
         slow = [] if arguments else (project.ROOT / SLOW).read_text(encoding="utf-8").split()
-        left_out = [f"--{'deselect' if '::' in name else 'ignore'}={name}" for name in slow]
-        pytest += ["-m", "not e2e and not slow", "-n", "2", "--dist", "worksteal", *left_out]
+        exclusions = [f"--{'deselect' if '::' in name else 'ignore'}={name}" for name in slow]
+        pytest += ["-m", "not e2e and not slow", "-n", "2", "--dist", "worksteal", *exclusions]
     if fast or arguments:
         return [Part(name="tests", command=[*pytest, *arguments])]
     pytest.append("--durations=20")
     files = {name: [f"{CLUSTERS}/test_{file}.py" for file in lane] for name, lane in LANES.items()}
     ignored = [f"--ignore={file}" for lane in files.values() for file in lane]
-    after = ["nice", "-n", "10"]
+    low_priority = ["nice", "-n", "10"]
     runs = {
         "clusters": [*pytest, CLUSTERS, *ignored],
         **{name: [*pytest, *lane, *([HOST] if name == "upgrades" else [])] for name, lane in files.items()},
         "pods": ["sh", "-c", _BUILD_FIRST, *pytest, ENGINE, PODS, *(f"--ignore={s}" for s in STACKS if PODS in s)],
-        "stacks": [*after, *pytest, *STACKS],
-        "tests": [*after, *pytest, *(f"--ignore={folder}" for folder in (CLUSTERS, HOST, PODS, ENGINE, *STACKS))],
+        "stacks": [*low_priority, *pytest, *STACKS],
+        "tests": [
+            *low_priority,
+            *pytest,
+            *(f"--ignore={folder}" for folder in (CLUSTERS, HOST, PODS, ENGINE, *STACKS)),
+        ],
     }
     return [Part(name=name, command=command) for name, command in runs.items()]
 
 
 def outside_checks(pairs: Sequence[str], arguments: Sequence[str]) -> Part:
-    """The checks NAME=PATH against outside artifacts, and nothing else. Raises CliError for what is not there."""
+    """Return a part with the checks NAME=PATH against outside artifacts. Raises CliError: there is no such check, file
+    or folder."""
     files = {
         file.stem.removeprefix("check_").replace("_", "-"): f"{OUTSIDE}/{file.name}"
         for file in project.ROOT.glob(f"{OUTSIDE}/check_*.py")
@@ -149,26 +154,26 @@ def outside_checks(pairs: Sequence[str], arguments: Sequence[str]) -> Part:
 
 
 def shell_scripts(root: Path) -> list[Path]:
-    """Files of the project that begin with the name of a shell: those that git tracks or would, else all there are."""
+    """Return the files whose first line names a shell: of those that git does not ignore, or of all without git."""
     listed = _git(root, "ls-files", "--cached", "--others", "--exclude-standard")
     files = [path for path in root.rglob("*") if ".venv" not in path.parts] if listed is None else listed
-    return sorted({path.relative_to(root) for path in files if path.is_file() and _is_shell(path)})
+    return sorted({path.relative_to(root) for path in files if path.is_file() and _is_shell_script(path)})
 
 
-def _changed(root: Path) -> list[Path]:
-    """Files that differ from the last commit, or that are not in git yet."""
+def _changed_files(root: Path) -> list[Path]:
+    """Return the files that differ from the last commit, and those that git does not track yet."""
     new = _git(root, "ls-files", "--others", "--exclude-standard") or []
     changed = _git(root, "diff", "--name-only", "HEAD") or []
     return sorted({path.relative_to(root) for path in (*new, *changed) if path.is_file()})
 
 
 def _git(root: Path, command: str, *options: str) -> list[Path] | None:
-    """The files that git lists; None where this is no repository."""
+    """Return the files that git lists; None if the folder is no repository."""
     done = subprocess.run(["git", command, "-z", *options], cwd=root, capture_output=True, check=False)
     return None if done.returncode else [root / os.fsdecode(name) for name in done.stdout.split(b"\0") if name]
 
 
-def _is_shell(path: Path) -> bool:
+def _is_shell_script(path: Path) -> bool:
     with path.open("rb") as file:
         first = file.readline(200)
     words = first[2:].split() if first.startswith(b"#!") else []
@@ -177,10 +182,10 @@ def _is_shell(path: Path) -> bool:
 
 
 def run(folder: Path, checks: Sequence[Part], tests: Sequence[Part]) -> list[str]:
-    """Run checks and tests side by side; the names of those that failed.
+    """Run checks and tests at the same time, and return the names of those that failed.
 
-    A check is printed when it has ended, its output only if it failed. The tests' output comes last, one run after the
-    other, so that it ends with pytest's own summary.
+    A check is printed when it has ended, with its output only if it failed. The output of the tests is last, one
+    process after the other, so that it ends with pytest's own summary.
     """
     started: list[_Running] = []
     failed: list[str] = []
@@ -213,32 +218,32 @@ def run(folder: Path, checks: Sequence[Part], tests: Sequence[Part]) -> list[str
 
 
 class _Running:
-    """A part at work, with both its outputs in one file and nothing on its standard input."""
+    """The process of a part, with standard output and standard error in one file."""
 
     def __init__(self, part: Part, folder: Path) -> None:
         self.name, self.began = part.name, time.monotonic()
         self.output = tempfile.TemporaryFile()  # noqa: SIM115 - closed with all others
         self._showing, self._shown = False, 0
-        # Checks start Python a thousand times: what it compiles is kept, also where the environment says otherwise.
+        # Checks start Python a thousand times: it stores what it compiles, also if the environment turns that off.
         env = os.environ | {"PYTHONDONTWRITEBYTECODE": ""}
         self.process = subprocess.Popen(
             part.command, cwd=folder, env=env, stdin=subprocess.DEVNULL, stdout=self.output, stderr=self.output
         )
 
     def show(self) -> int:
-        """Print what it has printed and, until its end, what it prints; its exit code."""
+        """Print its output until it ends, and return its exit code."""
         self._showing, ended = True, False
         while not ended:
             ended = self.process.poll() is not None
             if not self._print() and not ended:
-                time.sleep(_POLL)
+                time.sleep(_POLL_SECONDS)
         return self.process.wait()
 
     def stop(self) -> None:
-        """Wait for the end of what was interrupted, and print the rest of it if it is shown; kill it where that takes
-        too long."""
+        """Wait until the interrupted process has ended, or kill it if that takes too long. Print the rest of its output
+        if it was being printed."""
         try:
-            self.process.wait(_GRACE)
+            self.process.wait(_STOP_SECONDS)
         except subprocess.TimeoutExpired:
             self.process.kill()
         if self._showing:
@@ -261,14 +266,14 @@ _BROWSER = {
     "chromium-headless-shell": "chromium-headless-shell",
     "fonts-dejavu-core": "/usr/share/fonts/truetype/dejavu/DejaVuSans.ttf",
 }
-"""Packages with which tests look at pages, and a command or a file of each."""
+"""Packages with which tests open pages, and a command or a file of each."""
 _INSTALL = ("install", "--yes", "--quiet", "--no-install-recommends")
 _POLICY = Path("/usr/sbin/policy-rc.d")
 
 
 def prepare() -> None:
-    """See that all tests can run; installs what is missing, after saying so. Raises CliError: not root, or a package
-    can't be installed; HostError: machines can't be made here."""
+    """Install what tests need and this host does not have, after a message. Raises CliError: this is not root, or sshd
+    can't be installed. Raises HostError: machines can't be created on this host."""
     if os.geteuid() != 0:
         raise CliError(
             "end-to-end tests make machines, bridges and mounts: run as root (sudo ./hpc test), "
@@ -282,44 +287,45 @@ def prepare() -> None:
 
 
 def _install_sshd() -> None:
-    """Install openssh-server for its sshd. The tests start it themselves; the host's own service must stay off."""
+    """Install openssh-server for its sshd. Tests start sshd themselves; the service of the host stays off."""
     apt = shutil.which("apt-get", path=_PATH)
     if not apt:
         raise CliError(
             "the tests need an sshd, and there is no apt-get here. Install OpenSSH's server and run this again."
         )
     console.note("Installing openssh-server for the tests; its service stays off ...")
-    with _no_service():
-        _ran([apt, "update", "--quiet"])  # old lists name versions that the archive no longer has
-        if not _ran([apt, *_INSTALL, "openssh-server"]):
+    with _services_off():
+        _run_apt([apt, "update", "--quiet"])  # old lists name versions that the archive no longer has
+        if not _run_apt([apt, *_INSTALL, "openssh-server"]):
             raise CliError("openssh-server could not be installed; see above. Install it and run this again.")
-        # Installed while masked, systemd's units are not enabled; the older init scripts are always.
+        # systemd's units that are installed while masked are not enabled, but init scripts always are.
         if shutil.which("update-rc.d", path=_PATH):
-            _ran(["update-rc.d", "ssh", "disable"])
+            _run_apt(["update-rc.d", "ssh", "disable"])
 
 
-def _install_missing(packages: Mapping[str, str], of: str) -> None:
-    """Install what is missing of these packages. Where it can't be had, the tests that need it are skipped."""
-    missing = [package for package, there in packages.items() if not (Path(there).exists() or _on_path(there))]
-    apt = _on_path("apt-get")
+def _install_missing(packages: Mapping[str, str], tests_of: str) -> None:
+    """Install the missing ones of these packages, which are given with a file or a command of each. Tests are skipped
+    if what they need can't be installed."""
+    missing = [
+        package
+        for package, needed in packages.items()
+        if not (Path(needed).exists() or shutil.which(needed, path=_PATH))
+    ]
+    apt = shutil.which("apt-get", path=_PATH)
     if not missing or not apt:
         return
     console.note(f"Installing {', '.join(missing)} for the tests ...")
     install = [apt, *_INSTALL, *missing]
-    if not _ran(install) and not (_ran([apt, "update", "--quiet"]) and _ran(install)):
-        console.note(f"{', '.join(missing)} could not be installed; see above. The tests of {of} are left out.")
-
-
-def _on_path(program: str) -> str | None:
-    return shutil.which(program, path=_PATH)
+    if not _run_apt(install) and not (_run_apt([apt, "update", "--quiet"]) and _run_apt(install)):
+        console.note(f"{', '.join(missing)} could not be installed; see above. The tests of {tests_of} are left out.")
 
 
 @contextmanager
-def _no_service() -> Generator[None]:
-    """Keep Debian's packages from starting the service now (policy-rc.d) or, if this is killed, ever (masked units)."""
-    masks = [Path("/etc/systemd/system") / unit for unit in _UNITS]
-    made = [mask for mask in masks if not os.path.lexists(mask)]
-    for mask in made:
+def _services_off() -> Generator[None]:
+    """Prevent Debian's packages from starting the service: by policy-rc.d now, and by masked units also later if this
+    process is killed."""
+    masks = [mask for unit in _UNITS if not os.path.lexists(mask := Path("/etc/systemd/system") / unit)]
+    for mask in masks:
         mask.parent.mkdir(parents=True, exist_ok=True)
         mask.symlink_to(os.devnull)
     own_policy = not _POLICY.exists()
@@ -331,12 +337,12 @@ def _no_service() -> Generator[None]:
     finally:
         if own_policy:
             _POLICY.unlink(missing_ok=True)
-        for mask in made:
+        for mask in masks:
             if mask.is_symlink() and str(mask.readlink()) == os.devnull:
                 mask.unlink()
 
 
-def _ran(command: list[str]) -> bool:
+def _run_apt(command: list[str]) -> bool:
     env = os.environ | {"DEBIAN_FRONTEND": "noninteractive", "PATH": _PATH}
     done = subprocess.run(command, env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
     if done.returncode:
