@@ -18,7 +18,7 @@ from cli.errors import CliError
 from cli.interrupts import unwound
 from cluster.observe.logs import Clock
 from cluster.observe.moment import at
-from cluster.platforms.observer import Access, Asked, Ended, Observer, StatusReport, Table
+from cluster.platforms.observer import Access, LogRequest, ControllerResult, Observer, StatusReport, Table
 from scripts.node.slurm.hostlist import compress
 
 _SECONDS = 20.0
@@ -37,9 +37,9 @@ def open_access(stack: str, outputs: Mapping[str, Any], seconds: float | None = 
     cluster = from_outputs(stack, outputs)
     limit = seconds or _SECONDS
 
-    def run(line: str) -> Ended:
+    def run(line: str) -> ControllerResult:
         done = remote.capture(cluster.controller, cluster.admin_key, line, seconds=limit)
-        return Ended(reached=done.reached, out=done.out, err=done.err, asked=done.asked, answered=done.answered)
+        return ControllerResult(reached=done.reached, out=done.out, err=done.err, asked=done.asked, answered=done.answered)
 
     with unwound(), ExitStack() as files:
         api = KubeApi(files, Kubernetes.of(outputs.get("kubernetes")), limit)
@@ -109,7 +109,7 @@ class LogPrinter:
                 console.note(f"{name}: {text}")
 
 
-def print_logs(observer: Observer, stack: str, outputs: Mapping[str, Any], asked: Asked) -> int:
+def print_logs(observer: Observer, stack: str, outputs: Mapping[str, Any], asked: LogRequest) -> int:
     """Print logs, those of several pods merged by their times, and return the exit code: 1 if none could be read.
     Raises CliError: there is no such log, or the cluster does not answer."""
 

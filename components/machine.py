@@ -41,7 +41,7 @@ class Proxy:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Reach:
+class MachineAccess:
     """The connection to a machine that does not answer here at its own address."""
 
     host: pulumi.Input[str] | None
@@ -75,7 +75,7 @@ class Machine:
     """Its zone, if that is not the stack's own."""
     ends: pulumi.Output[int] | None = None
     """The time when the platform deletes it, in seconds since 1970, 0 where that is not known; None: it stays."""
-    reach: Reach | None = None
+    access: MachineAccess | None = None
     """The connection; None: it answers here at its address."""
 
     def connection(self, private_key: pulumi.Input[str]) -> remote.ConnectionArgs:
@@ -83,20 +83,20 @@ class Machine:
 
         Raises ValueError for a machine that the program does not log in to.
         """
-        reach = self.reach or Reach(host=self.address)
-        if reach.host is None:
+        access = self.access or MachineAccess(host=self.address)
+        if access.host is None:
             raise ValueError(f"{self.spec.name}: the program does not log in to it")
         limits: dict[str, Any]
-        limits = {"dial_error_limit": reach.dial_error_limit, "per_dial_timeout": reach.per_dial_timeout}
+        limits = {"dial_error_limit": access.dial_error_limit, "per_dial_timeout": access.per_dial_timeout}
         proxy = None
-        if reach.proxy is not None:
-            jump = reach.proxy()
+        if access.proxy is not None:
+            jump = access.proxy()
             proxy = remote.ProxyConnectionArgs(
                 host=jump.host, user="root", private_key=private_key, host_key=jump.host_key, **limits
             )
         return remote.ConnectionArgs(
-            host=reach.host,
-            port=reach.port,
+            host=access.host,
+            port=access.port,
             user="root",
             private_key=private_key,
             host_key=self.host_key,
@@ -107,21 +107,21 @@ class Machine:
     @property
     def summary(self) -> Mapping[str, Any]:
         """The machine's row of the stack's output `machines`."""
-        if self.reach is None:
+        if self.access is None:
             return self._row
-        if self.reach.via is None:
-            return {**self._row, "address": self.reach.host, "internal": self.address}
-        return {**self._row, "via": self.reach.via()}
+        if self.access.via is None:
+            return {**self._row, "address": self.access.host, "internal": self.address}
+        return {**self._row, "via": self.access.via()}
 
     @property
     def target(self) -> Mapping[str, Any]:
         """The machine's row of the stack's output `targets`: how it is reached."""
-        via = self.reach.via() if self.reach and self.reach.via else {}
+        via = self.access.via() if self.access and self.access.via else {}
         if "iap" in via:
             return {**self._row, "method": "iap", **via["iap"]}
         if "jump" in via:
             return {**self._row, "method": "ssh", "jump": via["jump"]["name"]}
-        return {**self.summary, "method": "ssh", **({} if self.reach else {"here": True})}
+        return {**self.summary, "method": "ssh", **({} if self.access else {"here": True})}
 
     @property
     def _row(self) -> dict[str, Any]:

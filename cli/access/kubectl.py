@@ -17,7 +17,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from cli.access.ssh import READY, held_open, shell_line
+from cli.access.ssh import READY, hold_open, shell_line
 from cli.access.target import UNREACHED, Driver, Target
 from cli.errors import CliError
 from cli.interrupts import unwound
@@ -32,7 +32,7 @@ from cluster.platforms.nebius.kubectl import (
     why_no_login_address,
 )
 from cluster.platforms.nebius.names import MONITORING_NAMESPACE, ROOT_PATH, VMSINGLE, login_service
-from cluster.platforms.observer import Answer
+from cluster.platforms.observer import KubectlResult
 from hostfiles import PrivateFolder
 
 _FAILED = 1
@@ -106,7 +106,7 @@ class KubeApi:
     def argv(self, *words: str) -> list[str]:
         return [*self._start, *words]
 
-    def ask(self, *words: str, stdin: str = "", seconds: float | None = None) -> Answer:
+    def ask(self, *words: str, stdin: str = "", seconds: float | None = None) -> KubectlResult:
         """Run it, for so long at most."""
         seconds = seconds or self._seconds
         try:
@@ -121,9 +121,9 @@ class KubeApi:
             )
         except subprocess.TimeoutExpired:
             why = f"no answer within {seconds:.0f} s from {self.kubernetes.server}"
-            return Answer(code=_FAILED, out="", err=why, why=why)
+            return KubectlResult(code=_FAILED, out="", err=why, why=why)
         why = self.why(done.stderr) if done.returncode else ""
-        return Answer(code=done.returncode, out=done.stdout, err=done.stderr, why=why)
+        return KubectlResult(code=done.returncode, out=done.stdout, err=done.stderr, why=why)
 
     def why(self, stderr: str) -> str:
         """Return why kubectl failed, on one line, from what it printed."""
@@ -139,7 +139,7 @@ class Kubectl(Driver):
     last = _ENDED
 
     @contextmanager
-    def connected(self, targets: Sequence[Target], admin_key: str, *, seconds: float) -> Generator["_Session"]:
+    def connect(self, targets: Sequence[Target], admin_key: str, *, seconds: float) -> Generator["_Session"]:
         """Open a session, where each command connects by itself, so `seconds` are its caller's to keep. Raises
         CliError: there is no kubectl here, or an output is not complete."""
         del admin_key, seconds
@@ -162,7 +162,7 @@ class Kubectl(Driver):
                 "--reject-methods=^(POST|PUT|PATCH|DELETE)$",
             )
             proxy = ["/bin/sh", "-c", _PROXY, path, *api.argv("proxy", *options)]
-            error = stack.enter_context(held_open(proxy, _START_SECONDS))
+            error = stack.enter_context(hold_open(proxy, _START_SECONDS))
             if error is not None:
                 raise CliError(f"{VMSINGLE} does not answer: {api.why(error) or 'kubectl proxy did not start'}")
             yield Path(path), f"{root}/"

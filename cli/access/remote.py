@@ -99,7 +99,6 @@ def _print(text: bytes) -> None:
         text = text[os.write(2, text) :]
 
 
-__all__ = ["UNREACHED", "Done", "capture", "connected", "gather", "log_in", "on_terminal", "run"]
 _AT_ONCE = 128
 """Targets that are asked side by side: each costs a process."""
 _HERE_AT_ONCE = 4 * (os.cpu_count() or 1)
@@ -145,7 +144,7 @@ def log_in(target: Target, admin_key: str, user: str, key: Path, command: Sequen
 
 
 @dataclass(frozen=True, kw_only=True)
-class Done:
+class CommandResult:
     """A command that ended on a target, or did not get there."""
 
     code: int
@@ -164,7 +163,7 @@ class Done:
         return self.code != UNREACHED
 
 
-def capture(target: Target, admin_key: str, line: str, *, stdin: str = "", seconds: float = 30) -> Done:
+def capture(target: Target, admin_key: str, line: str, *, stdin: str = "", seconds: float = 30) -> CommandResult:
     """Run one line as root, and return what it prints; bounded, also where the target stops answering half-way. Raises
     CliError: the program that reaches the target is not here."""
     return gather([target], admin_key, line, stdin=stdin, seconds=seconds)[target.name]
@@ -187,17 +186,18 @@ def gather(
     *,
     stdin: str = "",
     seconds: float = 30,
-    connect: float = CONNECT_SECONDS,
-) -> dict[str, Done]:
-    """Run one line as root on all of these targets, side by side; what each printed, by its name.
+    connect_seconds: float = CONNECT_SECONDS,
+) -> dict[str, CommandResult]:
+    """Run one line as root on all of these targets in parallel. Returns the results by the target's name.
 
-    A target has `connect` of the `seconds` to let us in. Raises CliError: a program that reaches them is not here.
+    `connect_seconds` is the part of `seconds` in which a target must accept the connection. Raises CliError: a program
+    that reaches them is not here.
     """
     every = list(targets)
     room = threading.Semaphore(_HERE_AT_ONCE if all(target.here for target in every) else _AT_ONCE)
-    with connected(every, admin_key, seconds=min(connect, seconds)) as argv:
+    with connect(every, admin_key, seconds=min(connect_seconds, seconds)) as argv:
 
-        def ask(target: Target) -> Done:
+        def ask(target: Target) -> CommandResult:
             driver = driver_of(target)
             allowed = seconds + driver.extra_seconds(target)
             with ExitStack() as held:
@@ -213,7 +213,7 @@ def gather(
             code, err = driver.outcome(done.returncode, done.stderr)
             if code == UNREACHED and not target.direct:
                 err = driver.explain(target, err)
-            return Done(code=code, out=done.stdout, err=err, asked=asked, answered=time.time())
+            return CommandResult(code=code, out=done.stdout, err=err, asked=asked, answered=time.time())
 
         with ThreadPoolExecutor(max_workers=_AT_ONCE) as pool:
             return dict(zip((target.name for target in every), pool.map(ask, every), strict=True))
@@ -238,7 +238,7 @@ def _capture(
 
 
 @contextmanager
-def connected(
+def connect(
     targets: Iterable[Target], admin_key: str, *, seconds: float = CONNECT_SECONDS
 ) -> Generator[Callable[[Target, str], list[str]]]:
     """The command that runs a line as root on one of these targets, while their connections are there.
@@ -257,7 +257,7 @@ def _sessions(targets: Iterable[Target], admin_key: str, seconds: float) -> Gene
         by_driver.setdefault(driver_of(target), []).append(target)
     with ExitStack() as stack:
         sessions = {
-            driver: stack.enter_context(driver.connected(theirs, admin_key, seconds=seconds))
+            driver: stack.enter_context(driver.connect(theirs, admin_key, seconds=seconds))
             for driver, theirs in by_driver.items()
         }
 
@@ -272,14 +272,14 @@ def prometheus(target: Target, admin_key: str, port: int) -> AbstractContextMana
     return driver_of(target).prometheus(target, admin_key, port)
 
 
-def _late(target: Target, seconds: float, *, let_in: bool) -> Done:
+def _late(target: Target, seconds: float, *, let_in: bool) -> CommandResult:
     """A command that did not end in time, with how far it came."""
     # The kernel accepts connections for sshd, however busy the machine is. Behind a jump host only ssh can connect.
     late = let_in or (target.direct and _answers(target.address, target.port))
     why = f"no answer within {seconds:.0f} s"
     if late:
         why += ", although SSH let us in" if let_in else f" from SSH, although port {target.port} accepts connections"
-    return Done(code=UNREACHED, out="", err=why, late=late)
+    return CommandResult(code=UNREACHED, out="", err=why, late=late)
 
 
 def _why_unreached(target: Target, admin_key: str) -> str:
@@ -319,7 +319,7 @@ def follow(
     error. Whatever ends this, Ctrl-C among it, ends every line first.
     """
     every = list(targets)
-    with connected(every, admin_key) as argv:
+    with connect(every, admin_key) as argv:
         commands = {target.name: argv(target, line(target)) for target in every}
         return follow_commands(commands, show=show, note=note)
 

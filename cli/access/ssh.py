@@ -152,7 +152,7 @@ class Ssh(Driver):
     needs_admin_key = True
 
     @contextmanager
-    def connected(self, targets: Sequence[Target], admin_key: str, *, seconds: float) -> Generator["_Session"]:
+    def connect(self, targets: Sequence[Target], admin_key: str, *, seconds: float) -> Generator["_Session"]:
         """Open a session. For a target that can't be reached the argv prints the reason and ends like ssh. Raises
         CliError: there is no ssh here, or an output of the stack is no name, address or key."""
         with ExitStack() as stack:
@@ -162,8 +162,8 @@ class Ssh(Driver):
 
     @contextmanager
     def logged_in(self, target: Target, admin_key: str, user: str, key: Path) -> Generator["_Session"]:
-        """Open a session like `connected`, for one target that is logged in to as `user` with a private key of the
-        user's own. Raises CliError: as for `connected`, or the key can't be read."""
+        """Open a session like `connect`, for one target that is logged in to as `user` with a private key of the
+        user's own. Raises CliError: as for `connect`, or the key can't be read."""
         if not os.access(key, os.R_OK) or not key.is_file():
             raise CliError(f"{key}: there is no private key that can be read.")
         with ExitStack() as stack:
@@ -173,7 +173,7 @@ class Ssh(Driver):
 
     @contextmanager
     def prometheus(self, target: Target, admin_key: str, port: int) -> Generator[tuple[Path, str]]:
-        """A port of the target's loopback address, where it answers at the root. Raises CliError: as for `connected`,
+        """A port of the target's loopback address, where it answers at the root. Raises CliError: as for `connect`,
         or the target does not answer."""
         with ExitStack() as stack:
             session = _Session(stack, admin_key, [target], CONNECT_SECONDS)
@@ -182,8 +182,8 @@ class Ssh(Driver):
 
     def host_keys(self, targets: Sequence[Target], admin_key: str) -> tuple[dict[str, str], dict[str, str]]:
         """The host keys of targets that published them to their jump hosts, and why the others' are not known. Raises
-        CliError: as for `connected`."""
-        with self.connected(targets, admin_key, seconds=CONNECT_SECONDS) as session:
+        CliError: as for `connect`."""
+        with self.connect(targets, admin_key, seconds=CONNECT_SECONDS) as session:
             names = [target.name for target in targets]
             keys = {name: session.keys[name] for name in names if session.keys[name]}
             return keys, {name: session.lost[name] for name in names if name in session.lost}
@@ -372,12 +372,12 @@ def _provide_key(stack: ExitStack, path: Path, key: str) -> None:
 def _held_open(ssh: Sequence[str], name: str, seconds: float) -> Generator[str | None]:
     """Hold a connection open, which others share by its ControlPath, or which forwards a port. Yields None, or ssh's
     error."""
-    with held_open([*ssh, "-T", name, f"echo {READY}; exec cat >/dev/null"], seconds) as error:
+    with hold_open([*ssh, "-T", name, f"echo {READY}; exec cat >/dev/null"], seconds) as error:
         yield error
 
 
 @contextmanager
-def held_open(command: Sequence[str], seconds: float) -> Generator[str | None]:
+def hold_open(command: Sequence[str], seconds: float) -> Generator[str | None]:
     """Hold a program that prints READY, and ends with its standard input: so with this process, however that ends.
     Yields None, or the program's error."""
     with (

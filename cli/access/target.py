@@ -84,7 +84,7 @@ class Driver(ABC):
     break."""
 
     @abstractmethod
-    def connected(self, targets: Sequence[Target], admin_key: str, *, seconds: float) -> AbstractContextManager[Argv]:
+    def connect(self, targets: Sequence[Target], admin_key: str, *, seconds: float) -> AbstractContextManager[Argv]:
         """Return what gives the argv for these targets, while their connections are open; CliError if it can't be used
         here.
 

@@ -141,7 +141,7 @@ def fetch(cluster: Cluster, stack: str, file: Path) -> Backup:
 
 def _dump(cluster: Cluster, stack: str, out: int) -> None:
     controller = cluster.controller
-    with remote.connected([controller], cluster.admin_key) as argv:
+    with remote.connect([controller], cluster.admin_key) as argv:
         command = argv(controller, f"printf '{{}}' | {payload.phase_command('backup')}")
         with subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.PIPE, text=True, errors="replace"
@@ -216,7 +216,7 @@ def _put(cluster: Cluster, content: IO[bytes], target: str) -> None:
     """Upload a file to the controller atomically, for root only. Raises CliError: that failed."""
     controller = cluster.controller
     keep = f"umask 077 && mkdir -p {UPLOADED} && cat >{target}.part && mv {target}.part {target}"
-    with remote.connected([controller], cluster.admin_key) as argv:
+    with remote.connect([controller], cluster.admin_key) as argv:
         done = subprocess.run(
             argv(controller, keep), stdin=content, capture_output=True, text=True, errors="replace", check=False
         )

@@ -43,14 +43,14 @@ class Cluster:
     @property
     def controller(self) -> Target:
         """The target that runs slurmctld, slurmdbd and the database."""
-        return self.having("controller")[0]
+        return self.with_role("controller")[0]
 
     @property
     def monitoring(self) -> Target:
         """The target that runs Prometheus, where the stack has it."""
-        return next(iter(self.having("monitoring")), self.controller)
+        return next(iter(self.with_role("monitoring")), self.controller)
 
-    def having(self, role: str) -> tuple[Target, ...]:
+    def with_role(self, role: str) -> tuple[Target, ...]:
         return tuple(target for target in self.targets.values() if role in target.roles)
 
     def user(self, given: str | None) -> str:

@@ -235,7 +235,7 @@ def _wait_until_idle(
     if busy and not force:
         # They began between the query and the drain. Idle nodes may be rebooting already.
         if pending := [node.name for node in busy if "REBOOT_REQUESTED" in node.states]:
-            scheduler.ask(f"scontrol cancel_reboot {compress(pending)}")
+            scheduler.run(f"scontrol cancel_reboot {compress(pending)}")
         if still := [node.name for node in scheduler.nodes().values() if node.name in undrained and node.drained]:
             scheduler.resume(still)
         refuse_busy(busy, how)
@@ -285,7 +285,7 @@ def _wait_for_boot(
         asked = [machines[name] for name in names if name not in booted]
         answers = remote.gather(asked, scheduler.cluster.admin_key, _BOOTED, seconds=_ASK_SECONDS) if asked else {}
         booted |= {name for name, done in answers.items() if done.code == 0}
-        nodes = scheduler.nodes_patiently()
+        nodes = scheduler.nodes_with_retries()
         # It has registered again, but slurmctld does not accept its boot time: in a rehearsal it may be the host's.
         issued = [name for name in names if name in nodes and "REBOOT_ISSUED" in nodes[name].states]
         doubted = [name for name in issued if nodes[name].started != before.get(name)]

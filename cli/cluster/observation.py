@@ -23,7 +23,7 @@ _NO_PROGRAM = ("can't open file", "can't find '__main__'")
 OLD, GONE = "its set-up is of an earlier version", "its set-up is gone"
 
 
-def ask(stack: str, outputs: Mapping[str, Any], *, seconds: float | None = None) -> ClusterObservation:
+def observe(stack: str, outputs: Mapping[str, Any], *, seconds: float | None = None) -> ClusterObservation:
     """The observations of all machines of a stack, also of those that do not answer. Each is given `seconds`; if none
     are given, machines that are late are asked once more, with a longer deadline. Raises CliError: the stack is not
     up."""
@@ -38,7 +38,9 @@ def ask(stack: str, outputs: Mapping[str, Any], *, seconds: float | None = None)
 
 def _ask(cluster: Cluster, names: Iterable[str], seconds: float, *, factor: float) -> dict[str, MachineObservation]:
     targets = [cluster.targets[name] for name in names]
-    answers = remote.gather(targets, cluster.admin_key, LOOK.format(factor=factor), seconds=seconds, connect=seconds)
+    answers = remote.gather(
+        targets, cluster.admin_key, LOOK.format(factor=factor), seconds=seconds, connect_seconds=seconds
+    )
     return {name: _observation(name, cluster.targets[name].roles, done) for name, done in answers.items()}
 
 
@@ -53,7 +55,7 @@ def timeout(machines: int) -> float:
     return max(SECONDS, EACH * machines)
 
 
-def _observation(name: str, roles: tuple[str, ...], done: remote.Done) -> MachineObservation:
+def _observation(name: str, roles: tuple[str, ...], done: remote.CommandResult) -> MachineObservation:
     facts: Observation = {}
     why = ""
     if not done.reached:
@@ -78,7 +80,7 @@ def _observation(name: str, roles: tuple[str, ...], done: remote.Done) -> Machin
     )
 
 
-def _failure(done: remote.Done) -> str:
+def _failure(done: remote.CommandResult) -> str:
     """Return why a machine that was reached returned no observation."""
     # Python ends with the same code where it finds no program at all.
     if done.code == _NO_SUCH_PHASE and not any(words in done.err for words in _NO_PROGRAM):

@@ -37,10 +37,10 @@ class Scheduler:
             CliError: slurmctld does not answer.
         """
         mark = secrets.token_hex(8)
-        nodes, _, jobs = self.ask(f"{NODES} && echo {mark} && {jobs_asked(mark)}").partition(f"{mark}\n")
+        nodes, _, jobs = self.run(f"{NODES} && echo {mark} && {jobs_asked(mark)}").partition(f"{mark}\n")
         return parse_nodes(nodes, parse_jobs(jobs, mark))
 
-    def nodes_patiently(self) -> dict[str, Node]:
+    def nodes_with_retries(self) -> dict[str, Node]:
         """Return what `nodes` does, while something is waited for: a controller that gives no answer is asked again.
 
         Raises:
@@ -58,7 +58,7 @@ class Scheduler:
                     console.note(f"{shown}; asking again ...")
             time.sleep(_PAUSE)
 
-    def pick(self, given: Sequence[str]) -> list[Node]:
+    def find_nodes(self, given: Sequence[str]) -> list[Node]:
         """The nodes that host lists name, with or without the cluster's name in front.
 
         Raises:
@@ -82,7 +82,7 @@ class Scheduler:
         """
         names = compress(node if isinstance(node, str) else node.name for node in nodes)
         words = ["scontrol", "update", f"NodeName={names}", f"State={state}", *([f"Reason={reason}"] if reason else [])]
-        self.ask(shlex.join(words))
+        self.run(shlex.join(words))
 
     def resume(self, names: Sequence[str]) -> None:
         """Resume nodes; those that slurmctld has resumed by itself meanwhile are skipped.
@@ -105,7 +105,7 @@ class Scheduler:
         Raises:
             CliError: slurmctld does not answer.
         """
-        found = re.search(r"^RebootProgram\s*= *(.*)$", self.ask("scontrol show config"), re.MULTILINE)
+        found = re.search(r"^RebootProgram\s*= *(.*)$", self.run("scontrol show config"), re.MULTILINE)
         return found is not None and found[1].startswith("/")
 
     def reboot(self, names: Sequence[str], reason: str = "") -> None:
@@ -117,15 +117,15 @@ class Scheduler:
             CliError: slurmctld refused; with its error.
         """
         asap = ["ASAP", "nextstate=RESUME", f"reason={reason}"] if reason else []
-        self.ask(shlex.join(["scontrol", "reboot", *asap, compress(names)]))
+        self.run(shlex.join(["scontrol", "reboot", *asap, compress(names)]))
 
     def end(self, jobs: Iterable[Job]) -> None:
         """Requeue jobs; cancel those that can't be requeued."""
         for job in jobs:
             number = shlex.quote(job.number)
-            self.ask(f"scontrol requeue {number} 2>/dev/null || scancel {number}")
+            self.run(f"scontrol requeue {number} 2>/dev/null || scancel {number}")
 
-    def ask(self, line: str, *, seconds: float = _SECONDS) -> str:
+    def run(self, line: str, *, seconds: float = _SECONDS) -> str:
         """Run a line as root on the controller; its standard output.
 
         Raises:
@@ -148,7 +148,7 @@ class Scheduler:
         wanted = list(names)
         start, shown, pause = time.monotonic(), "", _PAUSE
         while True:
-            nodes = self.nodes_patiently()
+            nodes = self.nodes_with_retries()
             # A node that slurmctld does not know any more is not waited for.
             pending = [nodes[name] for name in wanted if name in nodes and not done(nodes[name])]
             passed = time.monotonic() - start

@@ -78,7 +78,7 @@ def restore(
         )
     from cli.cluster.scheduler import Scheduler
 
-    release = Scheduler(cluster, stack).ask("slurmctld -V").split()[-1]
+    release = Scheduler(cluster, stack).run("slurmctld -V").split()[-1]
     if not readable(header.slurm, release):
         raise CliError(
             f"{file}: was made with Slurm {header.slurm}, whose tables the cluster's {release} can't read. Nothing was "

@@ -106,7 +106,7 @@ def _job_document(stack: str, cluster: Cluster, prometheus: Any, number: str) ->
 
     scheduler = Scheduler(cluster, stack)
     try:
-        jobs = report(number, lambda script: scheduler.ask(script, seconds=_SECONDS))["jobs"]
+        jobs = report(number, lambda script: scheduler.run(script, seconds=_SECONDS))["jobs"]
     except JobError as error:
         raise CliError(f"{error}.") from None
     if len(jobs) != 1:

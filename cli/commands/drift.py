@@ -12,7 +12,7 @@ from typer import Exit, Option
 from cli import console, observers, options
 from cli.access import remote
 from cli.cluster.cluster import Cluster, from_outputs, require_capabilities
-from cli.cluster.observation import ask
+from cli.cluster.observation import observe
 from cli.display import status_screen
 from cli.errors import CliError
 from cli.stack import outputs, project
@@ -66,7 +66,7 @@ def drift(
                     raise CliError(str(error)) from None
             _print(stack, found, not_compared, json=json, advice=observer.advice)
             raise Exit(1 if found or not_compared else 0)
-        seen = ask(stack, values, seconds=timeout)
+        seen = observe(stack, values, seconds=timeout)
         config = _config_of_last_up(stack, values)
         found = differences(_expected_state(config, values, seen), seen)
         if mend:
@@ -202,12 +202,12 @@ def _observe_after_mending(stack: str, values: Mapping[str, Any], timeout: float
     """Observe the cluster once nothing starts there any more, at most for _SECONDS: a daemon that is starting would be
     a difference. Nodes join again by themselves when the controller publishes its configuration again."""
     deadline = time.monotonic() + _SECONDS
-    seen = ask(stack, values, seconds=timeout)
+    seen = observe(stack, values, seconds=timeout)
     if names := starting(seen):
         console.note(f"{compress(names)}: waiting for what starts there")
     while starting(seen) and time.monotonic() < deadline:
         time.sleep(1)
-        seen = ask(stack, values, seconds=timeout)
+        seen = observe(stack, values, seconds=timeout)
     return seen
 
 

@@ -74,7 +74,7 @@ def health(
             f"./hpc up {stack}"
         )
     scheduler = Scheduler(cluster, stack)
-    chosen = scheduler.pick(names) if names else list(scheduler.nodes().values())
+    chosen = scheduler.find_nodes(names) if names else list(scheduler.nodes().values())
     if off := [node.name for node in chosen if node.asleep or node.booting]:
         # Their last results are of machines that no longer exist.
         console.note(f"left out, as their machines are off: {compress(off)}")

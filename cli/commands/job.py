@@ -35,7 +35,7 @@ def job(
     """
     scheduler = Scheduler(from_outputs(stack, outputs.read(stack, show_secrets=True), Capability.USAGE), stack)
     try:
-        document = report(number, lambda script: scheduler.ask(script, seconds=_SECONDS))
+        document = report(number, lambda script: scheduler.run(script, seconds=_SECONDS))
     except JobError as error:
         raise CliError(f"{error}.") from None
     if json:
@@ -66,7 +66,7 @@ def topology(
     cluster = from_outputs(stack, outputs.read(stack, show_secrets=True), Capability.NODES)
     mark = secrets.token_hex(12)
     try:
-        tree = read(Scheduler(cluster, stack).ask(script(mark, job)), mark, job)
+        tree = read(Scheduler(cluster, stack).run(script(mark, job)), mark, job)
     except TopologyError as error:
         raise CliError(f"{cluster.name}: {error}.") from None
     if json:

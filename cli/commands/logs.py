@@ -56,14 +56,14 @@ def logs(
     from cli import observers
     from cluster.observe.logs import DEFAULT_LINES, LOG, script
     from cluster.observe.moment import on_machine
-    from cluster.platforms.observer import Asked, observer_of
+    from cluster.platforms.observer import LogRequest, observer_of
 
     values = outputs.read(stack, show_secrets=True)
     cluster = from_outputs(stack, values, Capability.LOGS)
     if lines is None and not since:
         lines = DEFAULT_LINES
     if observer := observer_of(values):
-        asked = Asked(what=what, on=on or (), lines=lines, since=since or "", follow=follow)
+        asked = LogRequest(what=what, on=on or (), lines=lines, since=since or "", follow=follow)
         raise Exit(observers.print_logs(observer, stack, values, asked))
     log, machines = _choose(cluster, what, on or [])
     begin = options.read_time("--since", since, on_machine) if since else ""

@@ -65,7 +65,7 @@ def nodes(
         _list(every, actors, json=json)
         return
     _check_options(action, names or [], reason, wait=wait, json=json)
-    chosen = scheduler.pick(names or [])
+    chosen = scheduler.find_nodes(names or [])
     if action is Action.DRAIN:
         drain(scheduler, chosen, reason=reason, force=force, wait=wait)
     elif action is Action.RESUME:

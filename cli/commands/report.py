@@ -16,7 +16,7 @@ from typer import Option
 from cli import console, observers, options
 from cli.cluster.cluster import Cluster, from_outputs
 from cli.cluster.jobs import Jobs
-from cli.cluster.observation import ask
+from cli.cluster.observation import observe
 from cli.cluster.scheduler import Scheduler
 from cli.commands import health, usage
 from cli.commands.installation import program_version
@@ -152,7 +152,7 @@ def _status(stack: str, values: Mapping[str, Any], observer: Observer | None) ->
         tables = {_COMMON_TABLES.get(rows[0][0], rows[0][0]): rows for rows in observers.tables(status, now)}
         others = [rows for name, rows in tables.items() if name not in _COMMON_TABLES.values()]
         return Status(seen=status.seen, findings=status.findings, tables=tables, others=others)
-    seen = ask(stack, values)
+    seen = observe(stack, values)
     return Status(seen=seen, findings=findings(seen), tables=status_screen.tables(seen, now))
 
 
@@ -196,7 +196,7 @@ def _runs(scheduler: Scheduler, begin: str) -> list[_Run]:
         f'--starttime="$(date --date="{begin}" +%Y-%m-%dT%H:%M:%S)" --format=JobIDRaw,User,Start,JobName) || exit; '
         f"printf '%s\\n' \"$rows\" | grep -E {shlex.quote(names)} | tail -n 500"
     )
-    rows = [_RUN_ROW.fullmatch(row) for row in scheduler.ask(line, seconds=600).splitlines()]
+    rows = [_RUN_ROW.fullmatch(row) for row in scheduler.run(line, seconds=600).splitlines()]
     runs = [_Run(job=row[1], user=row[2], started=float(row[3]), name=row[4]) for row in rows if row]
     return sorted(runs, key=lambda run: -run.started)
 

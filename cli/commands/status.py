@@ -7,7 +7,7 @@ from typer import Exit
 
 from cli import console, observers, options
 from cli.cluster.cluster import require_capabilities
-from cli.cluster.observation import ask
+from cli.cluster.observation import observe
 from cli.display import status_screen
 from cli.stack import outputs
 from cluster.findings import ClusterFinding
@@ -33,7 +33,7 @@ def status(stack: options.Stack, *, timeout: options.Timeout = None, json: optio
         with observers.open_access(stack, values, timeout) as access:
             report = observer.status(access)
         raise Exit(observers.print_report(report, json=json))
-    seen = ask(stack, values, seconds=timeout)
+    seen = observe(stack, values, seconds=timeout)
     problems = findings(seen)
     if json:
         console.json(_document(seen, problems))

@@ -94,7 +94,7 @@ def read_usage(cluster: Cluster, stack: str, since: str, until: str) -> tuple[st
         '[ "$start" \\< "$end" ] || { echo "--since ($start) is not before --until ($end)" >&2; exit 2; }; '
         'echo "$start $end" && ' + used.command('"$start"', '"$end"')
     )
-    first, _, text = Scheduler(cluster, stack).ask(line, seconds=_SECONDS).partition("\n")
+    first, _, text = Scheduler(cluster, stack).run(line, seconds=_SECONDS).partition("\n")
     try:
         start, end = first.split()
         return start, end, used.records(text, start, end)
@@ -169,7 +169,7 @@ def read_faults(cluster: Cluster, stack: str, since: str, until: str) -> measure
     mark = secrets.token_hex(12)
     moments = "; ".join(f'{name}="$(date --date="{at}" +%s)"' for name, at in (("since", since), ("until", until)))
     line = f'{moments}; echo "$since $until"\n{measured.command(mark)}'
-    first, _, text = Scheduler(cluster, stack).ask(line, seconds=_SECONDS).partition("\n")
+    first, _, text = Scheduler(cluster, stack).run(line, seconds=_SECONDS).partition("\n")
     try:
         start, end = map(int, first.split())
         if start >= end:

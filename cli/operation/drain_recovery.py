@@ -51,7 +51,7 @@ def recover(stack: str, outputs: Mapping[str, Any], *, quiet: bool) -> None:
     reached = from_outputs(stack, outputs)
     complete = True
     # The controller first: the others wait for what it says.
-    others = (target for role in ("login", "monitoring") for target in reached.having(role))
+    others = (target for role in ("login", "monitoring") for target in reached.with_role(role))
     for machine in {target.name: target for target in (reached.controller, *others)}.values():
         done = remote.capture(machine, reached.admin_key, phase_command("settle"), stdin="{}", seconds=SECONDS)
         for text in done.out.splitlines():

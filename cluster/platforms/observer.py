@@ -13,7 +13,7 @@ from cluster.observe.observation import ClusterObservation, Difference
 
 
 @dataclass(frozen=True, kw_only=True)
-class Answer:
+class KubectlResult:
     """The exit code and output of kubectl."""
 
     code: int
@@ -33,7 +33,7 @@ class Answer:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Ended:
+class ControllerResult:
     """A command that ended on the controller, or did not get there."""
 
     reached: bool
@@ -57,9 +57,9 @@ class Access:
     """The roles of every target, by its name."""
     pods: Mapping[str, str]
     """Its pods, by the target's name."""
-    kubectl: Callable[..., Answer]
+    kubectl: Callable[..., KubectlResult]
     """kubectl(*words, stdin="")."""
-    run: Callable[[str], Ended]
+    run: Callable[[str], ControllerResult]
     """Runs a line as root on the controller, from the thread that handles signals."""
 
 
@@ -87,7 +87,7 @@ class StatusReport:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asked:
+class LogRequest:
     """The logs that `logs` is asked for."""
 
     what: str
@@ -121,7 +121,7 @@ class Observer(Protocol):
         """Return what differs from the stack, by its output `config`, and what could not be compared, and why."""
         ...
 
-    def logs(self, asked: Asked, pods: Sequence[Mapping[str, Any]], namespace: str) -> Mapping[str, list[str]]:
+    def logs(self, asked: LogRequest, pods: Sequence[Mapping[str, Any]], namespace: str) -> Mapping[str, list[str]]:
         """Arguments of kubectl for each log, by what stands in front of its lines. `since` is in RFC 3339. Raises
         LookupError, with a message for people: nothing is called so."""
         ...

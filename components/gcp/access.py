@@ -21,7 +21,7 @@ from cluster.config import ClusterConfig
 from cluster.platforms.gcp import iap
 from cluster.platforms.gcp.names import place
 from cluster.roster import MachineSpec, controller_name
-from components.machine import Proxy, Reach
+from components.machine import Proxy, MachineAccess
 
 BOOT_SECONDS = 900.0
 """Time for a machine's SSH server to answer after the machine was created. A first boot takes one to three minutes."""
@@ -235,17 +235,17 @@ class Access:
         name: str,
         zone: pulumi.Output[str] | None = None,
         host_key: pulumi.Input[str],
-    ) -> Reach:
+    ) -> MachineAccess:
         """Return the connection to a machine. `address` is its private address, `name` the instance's name, `public`
         its public address if it has one, `zone` its zone if that is not the stack's.
 
         Machines may come in any order: the jump host is looked up when all are known.
         """
         if spec.roles == ("node",):
-            return Reach(host=None, via=self._via_controller)
+            return MachineAccess(host=None, via=self._via_controller)
         if "controller" in spec.roles:
             self._controller = Proxy(host=address, host_key=host_key)
-        reach = partial(Reach, dial_error_limit=DIAL_ERROR_LIMIT, per_dial_timeout=PER_DIAL_TIMEOUT)
+        reach = partial(MachineAccess, dial_error_limit=DIAL_ERROR_LIMIT, per_dial_timeout=PER_DIAL_TIMEOUT)
         if self._config.login.public and "login" in spec.roles:
             if public is None:
                 raise ValueError(f"{spec.name}: login.public, and it has no public address")

@@ -282,7 +282,7 @@ def _with_reach(access: Access, machine: Machine, public: Mapping[str, pulumi.Ou
         zone=machine.zone,
         host_key=machine.host_key,
     )
-    return replace(machine, reach=reach)
+    return replace(machine, access=reach)
 
 
 CONSOLE = "https://console.cloud.google.com"

@@ -48,7 +48,7 @@ def reached(of: ClusterConfig) -> list[Machine]:
         made.append(
             Machine(
                 spec=spec, address=address, instance_id=identity, boot_id=identity, resource=resource, host_key=key,
-                reach=way,
+                access=way,
             )
         )  # fmt: skip
     return made

@@ -59,7 +59,7 @@ def found(door: SshServer) -> dict[str, Any]:
 def ask(cluster: Cluster, *names: str, line: str = "echo $SSHD") -> dict[str, tuple[int, str]]:
     """Exit code and words of a line on these machines."""
     asked = [cluster.targets[f"small-{name}"] for name in names]
-    answers = remote.gather(asked, cluster.admin_key, line, seconds=PATIENCE, connect=PATIENCE)
+    answers = remote.gather(asked, cluster.admin_key, line, seconds=PATIENCE, connect_seconds=PATIENCE)
     return {name.removeprefix("small-"): (done.code, done.out + done.err) for name, done in answers.items()}
 
 
@@ -103,7 +103,7 @@ class TestThroughALoginMachine:
     def test_one_connection_serves_many_and_none_is_left(self, entered: Callable[..., Cluster]) -> None:
         cluster = entered()
         machine = cluster.targets["small-controller"]
-        with remote.connected([machine], cluster.admin_key) as argv:
+        with remote.connect([machine], cluster.admin_key) as argv:
             came = [
                 subprocess.Popen(
                     argv(machine, "echo $SSHD; exec cat"), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
@@ -121,7 +121,7 @@ class TestThroughALoginMachine:
         reading, writing = os.pipe()
         pid = os.fork()
         if not pid:
-            with remote.connected([cluster.targets["small-controller"]], cluster.admin_key):
+            with remote.connect([cluster.targets["small-controller"]], cluster.admin_key):
                 os.write(writing, b"open")
                 signal.pause()
         os.close(writing)

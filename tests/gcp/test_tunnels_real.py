@@ -37,7 +37,7 @@ reach = access.reach(
     spec, address="172.16.0.2", public=None, instance_id=identity, name=spec.name, host_key=key,
 )
 machine = Machine(
-    spec=spec, address="172.16.0.2", instance_id=identity, boot_id=identity, resource=None, host_key=key, reach=reach,
+    spec=spec, address="172.16.0.2", instance_id=identity, boot_id=identity, resource=None, host_key=key, access=reach,
 )
 done = remote.Command("c", connection=machine.connection(KEY), create="echo $SSHD >>LOG; tail -n 1 LOG")
 pulumi.export("out", done.stdout)

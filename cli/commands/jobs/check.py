@@ -218,8 +218,8 @@ def jobs(
             names = ", ".join(config.partitions)
             raise CliError(f"--partition {', '.join(unknown)}: cluster {config.name} has the partitions {names}.")
         facts = tuple(row for row in partition_facts(config) if not partition or row.name in partition)
-        only = frozenset(node.name for node in scheduler.pick(expand(nodes))) if nodes else None
-        rooms = parse_rooms(scheduler.ask(NODES))
+        only = frozenset(node.name for node in scheduler.find_nodes(expand(nodes))) if nodes else None
+        rooms = parse_rooms(scheduler.run(NODES))
         suites = frozenset({"hello", "container"} if suite in (Suite.CONTAINER, Suite.ALL) else {"hello"})
         pyxis = "container" in suites and "--container-image" in user_jobs.run("srun --help 2>&1 || true")
         chosen = Options(
@@ -470,7 +470,7 @@ def mail_result(scheduler: Scheduler, user: str, run: str) -> CheckResult:
     """Check that mail about the end of a job of this run is in the user's mailbox on the controller."""
     line = shlex.join(["bash", "-c", _MAIL, "mail", user, f"Name=hpc-check-{run} "])
     deadline = time.monotonic() + _MAIL_SECONDS
-    while (state := scheduler.ask(line).strip()) == "missing" and time.monotonic() < deadline:
+    while (state := scheduler.run(line).strip()) == "missing" and time.monotonic() < deadline:
         time.sleep(0.5)
     status, text = {
         "came": (PASS, f"in /var/mail/{user}"),

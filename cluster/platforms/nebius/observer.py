@@ -29,7 +29,7 @@ from cluster.platforms.nebius.names import (
 )
 from cluster.platforms.nebius.observation import Pod, View
 from cluster.platforms.nebius.section import Nebius
-from cluster.platforms.observer import Access, Answer, Asked, Ended, StatusReport, Table
+from cluster.platforms.observer import Access, ControllerResult, KubectlResult, LogRequest, StatusReport, Table
 
 _CRASHES = 6
 """Number of crashed containers whose last lines `status` reads."""
@@ -165,7 +165,7 @@ class Soperator:
         return drift.differences(config, wanted, live), drift.unseen(live, unread)
 
     @staticmethod
-    def logs(asked: Asked, pods: Sequence[Mapping[str, Any]], namespace: str) -> dict[str, list[str]]:
+    def logs(asked: LogRequest, pods: Sequence[Mapping[str, Any]], namespace: str) -> dict[str, list[str]]:
         """Arguments of kubectl, by the names of pods, those of other namespaces with these."""
         sources = chosen(asked.what, asked.on, pods, namespace)
         return {
@@ -197,7 +197,7 @@ OBSERVER = Soperator()
 
 def _read(
     access: Access, more: Mapping[str, str] | None = None
-) -> tuple[ClusterObservation, View, Mapping[str, Answer]]:
+) -> tuple[ClusterObservation, View, Mapping[str, KubectlResult]]:
     """Return what is seen of a cluster, also of one that does not answer; with the parts that `more` has slurm's
     commands for, and what kubectl answered to each question."""
     mark = secrets.token_hex(8)
@@ -210,7 +210,7 @@ def _read(
     return _observation(access, view, facts, mark, observation.alerts(answers["alerts"].out)), view, answers
 
 
-def _view(access: Access, found: Mapping[str, Answer]) -> View:
+def _view(access: Access, found: Mapping[str, KubectlResult]) -> View:
     objects: dict[str, list[dict[str, Any]]] = {}
     for item in found["pods"].items:
         objects.setdefault(item["kind"], []).append(item)
@@ -248,7 +248,7 @@ def _crash_logs(access: Access, pods: Sequence[Pod]) -> dict[str, str]:
 
 
 def _observation(
-    access: Access, view: View, done: Ended, mark: str, alerts: Sequence[dict[str, str]]
+    access: Access, view: View, done: ControllerResult, mark: str, alerts: Sequence[dict[str, str]]
 ) -> ClusterObservation:
     """The cluster's targets as machines: reached if their pod is ready, the controller's with slurmctld's view."""
     pods = {pod.name: pod for pod in view.pods if pod.namespace == view.namespace}
@@ -322,7 +322,9 @@ def _documents(manifest: str) -> list[dict[str, Any]]:
     return [item for item in found if isinstance(item, dict) and "kind" in item]
 
 
-def applied(kubectl: Callable[..., Answer], namespace: str, manifest: Iterable[Mapping[str, Any]]) -> Answer:
+def applied(
+    kubectl: Callable[..., KubectlResult], namespace: str, manifest: Iterable[Mapping[str, Any]]
+) -> KubectlResult:
     """The objects of a release as they are now; those that are not there are left out."""
     # Not by --namespace: kubectl refuses objects that name another one, which charts may have.
     given = [
@@ -334,7 +336,7 @@ def applied(kubectl: Callable[..., Answer], namespace: str, manifest: Iterable[M
         for one in manifest
     ]
     words = ("get", "--filename=-", "--ignore-not-found", "--output=json")
-    return kubectl(*words, stdin="\n".join(map(json.dumps, given))) if given else Answer(code=0, out="", err="")
+    return kubectl(*words, stdin="\n".join(map(json.dumps, given))) if given else KubectlResult(code=0, out="", err="")
 
 
 def _report(seen: ClusterObservation, view: View, found: list[ClusterFinding], shown: Sequence[str]) -> StatusReport:

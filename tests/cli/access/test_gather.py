@@ -95,7 +95,7 @@ def test_ssh_itself_before_a_server_that_stops_half_way(banner: bytes, seconds: 
         thread.start()
         target = replace(CLUSTER.target(None), address="127.0.0.1", port=server.getsockname()[1])
         began = time.monotonic()
-        answer = gather([target], "key", "true", seconds=seconds, connect=1)[target.name]
+        answer = gather([target], "key", "true", seconds=seconds, connect_seconds=1)[target.name]
         done.set()
         thread.join()
     assert time.monotonic() - began < 300, "ssh ends by itself where it waits for a banner"

@@ -27,7 +27,7 @@ class ToyDriver(Driver):
     """Runs commands on this host, as nobody else."""
 
     @contextmanager
-    def connected(self, targets: Sequence[Target], admin_key: str, *, seconds: float) -> Generator[Callable]:
+    def connect(self, targets: Sequence[Target], admin_key: str, *, seconds: float) -> Generator[Callable]:
         yield lambda target, user, command, **_: ["echo", target.row["pod"], user, *command]
 
     @staticmethod

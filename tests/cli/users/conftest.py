@@ -62,7 +62,7 @@ def running(file: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
         found = ClusterUsers(**seen)
         monkeypatch.setattr("cli.users.read_in_effect", lambda *_: found)
         monkeypatch.setattr("cli.commands.user.read_in_effect", lambda *_: found)
-        done = remote.Done(code=0, out=jobs, err="")
+        done = remote.CommandResult(code=0, out=jobs, err="")
         monkeypatch.setattr(remote, "capture", lambda *_, **__: done)
 
     return start

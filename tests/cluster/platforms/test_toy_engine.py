@@ -27,7 +27,7 @@ class ToyDriver(Driver):
     """Runs commands in a pod: in its directory, its programs before this host's."""
 
     @contextmanager
-    def connected(self, targets: Sequence[Target], admin_key: str, *, seconds: float) -> Generator[Argv]:
+    def connect(self, targets: Sequence[Target], admin_key: str, *, seconds: float) -> Generator[Argv]:
         yield self._argv
 
     def _argv(self, target: Target, user: str, command: Sequence[str], *, terminal: bool = False) -> list[str]:

@@ -162,9 +162,9 @@ class TestCommand:
         kubectl(f'case "$*" in logs*--follow) {followed};; esac\n{World().script()}')
         program = (
             "import sys; sys.path.insert(0, sys.argv[1])\n"
-            "from cli.observers import print_logs; from cluster.platforms.observer import Asked, observer_of\n"
+            "from cli.observers import print_logs; from cluster.platforms.observer import LogRequest, observer_of\n"
             "from tests.nebius.access.conftest import OUTPUTS\n"
-            "asked = Asked(what='slurmd', lines=5, follow=True)\n"
+            "asked = LogRequest(what='slurmd', lines=5, follow=True)\n"
             "sys.exit(print_logs(observer_of(OUTPUTS), 'nebius', OUTPUTS, asked))\n"
         )
         words = [sys.executable, "-c", program, str(Path(__file__).parents[3])]

@@ -65,7 +65,7 @@ def up(root: object, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
             on_event(event)
         return events
 
-    monkeypatch.setattr(Scheduler, "ask", ask)
+    monkeypatch.setattr(Scheduler, "run", ask)
     monkeypatch.setattr(Scheduler, "nodes", lambda _: parse_nodes(asked["nodes"]))
     monkeypatch.setattr(Jobs, "put", lambda _, files: asked.__setitem__("files", files))
     monkeypatch.setattr(Jobs, "run", lambda *_, **__: "")

@@ -66,7 +66,7 @@ def test_what_ends_the_driver_early_cancels_its_jobs(
 def test_mail_is_looked_for_as_the_user(root: object, monkeypatch: pytest.MonkeyPatch, said: str, status: str):
     lines: list[str] = []
     monkeypatch.setattr(check, "_MAIL_SECONDS", 0)
-    monkeypatch.setattr(Scheduler, "ask", lambda _, line: lines.append(line) or said)
+    monkeypatch.setattr(Scheduler, "run", lambda _, line: lines.append(line) or said)
     found = check.mail_result(Scheduler(jobs().cluster, "dev"), "alice", "ab12")
     assert found.status == status
     assert "runuser -u" in lines[0]
