@@ -36,10 +36,10 @@ from cluster.platforms.observer import KubectlResult
 from hostfiles import PrivateFolder
 
 _FAILED = 1
-"""Exit code of kubectl itself, whatever failed (DefaultErrorExitCode of k8s.io/kubectl). A command's own 1 is
-followed by a line that says so."""
+"""Exit code of kubectl itself for every failure (DefaultErrorExitCode of k8s.io/kubectl). After a command's own exit
+code 1 kubectl prints a line that names it."""
 _START_SECONDS = 30
-"""More than other drivers need: kubectl asks the API server for its kinds, and runs the credential command."""
+"""Longer than other drivers need: kubectl asks the API server for its kinds, and runs the credential command."""
 _ENDED = re.compile(r"command terminated with exit code (?P<code>[0-9]+)\n?\Z")
 _PROXY = (
     '"$@" >&2 </dev/null & until [ -S "$0" ]; do kill -0 $! || exit 1; sleep 0.05; done; '
@@ -51,21 +51,21 @@ _TERM = re.compile(r"[A-Za-z0-9._+-]+")
 
 @dataclass(frozen=True, kw_only=True)
 class Kubernetes:
-    """The output `kubernetes` of a stack: where the API server is, and what gives a credential for it."""
+    """The output `kubernetes` of a stack: the API server's address, and the command that prints a credential for it."""
 
     server: str
     certificate_authority: str
     """PEM text."""
     command: tuple[str, ...]
-    """Prints an ExecCredential; empty where this program does."""
+    """Prints an ExecCredential. If it is empty, this program does."""
     context: str
     namespace: str
     """The cluster's own."""
 
     @classmethod
-    def of(cls, given: object) -> "Kubernetes":
+    def of(cls, output: object) -> "Kubernetes":
         """Read the output. Raises CliError: it is not complete."""
-        row = given if isinstance(given, Mapping) else {}
+        row = output if isinstance(output, Mapping) else {}
         texts = {key: row.get(key) for key in ("server", "certificate_authority", "context", "namespace")}
         command = row.get("command")
         missing = [key for key, value in texts.items() if not isinstance(value, str) or not value]
@@ -78,17 +78,12 @@ class Kubernetes:
             )
         return cls(command=tuple(map(str, command or ())), **{key: str(value) for key, value in texts.items()})
 
-    @property
-    def file(self) -> str:
-        """The text of its kubeconfig."""
-        return kubeconfig(self.server, self.certificate_authority, self.command, self.context, self.namespace)
-
 
 class KubeApi:
-    """Runs kubectl against one cluster, until the stack of its caller is closed."""
+    """Runs kubectl against one cluster. Its files are removed when the caller's ExitStack is closed."""
 
     def __init__(self, stack: ExitStack, kubernetes: Kubernetes, seconds: float = 60) -> None:
-        """Write the kubeconfig; each question is given `seconds`. Raises CliError: there is no kubectl here."""
+        """Write the kubeconfig. `seconds` is the time limit of each request. Raises CliError: there is no kubectl."""
         program = shutil.which("kubectl")
         if not program:
             raise CliError(
@@ -98,16 +93,23 @@ class KubeApi:
         stack.callback(folder.remove)
         file = Path(folder.path) / "config"
         file.touch(mode=0o600)
-        file.write_text(kubernetes.file, encoding="utf-8")
+        text = kubeconfig(
+            kubernetes.server,
+            kubernetes.certificate_authority,
+            kubernetes.command,
+            kubernetes.context,
+            kubernetes.namespace,
+        )
+        file.write_text(text, encoding="utf-8")
         self.kubernetes, self._seconds = kubernetes, seconds
-        # What kubectl has cached of other clusters at this address, such as an earlier rehearsal's, is left out.
+        # kubectl's usual cache may have entries of another cluster at this address, such as an earlier rehearsal's.
         self._start = [program, "--kubeconfig", str(file), "--cache-dir", f"{folder.path}/cache"]
 
     def argv(self, *words: str) -> list[str]:
         return [*self._start, *words]
 
     def ask(self, *words: str, stdin: str = "", seconds: float | None = None) -> KubectlResult:
-        """Run it, for so long at most."""
+        """Run kubectl with these arguments and return its result, after so many seconds at most."""
         seconds = seconds or self._seconds
         try:
             done = subprocess.run(
@@ -133,22 +135,22 @@ class KubeApi:
 class Kubectl(Driver):
     """Runs commands in containers, as root, over the kubectl on PATH."""
 
-    own = re.compile(
+    own_line = re.compile(
         r"command terminated|[Ee]rror: |Error from server|Unable to connect|The connection to|[EWI][0-9]{4} "
     )
-    last = _ENDED
+    last_line = _ENDED
 
     @contextmanager
     def connect(self, targets: Sequence[Target], admin_key: str, *, seconds: float) -> Generator["_Session"]:
-        """Open a session, where each command connects by itself, so `seconds` are its caller's to keep. Raises
-        CliError: there is no kubectl here, or an output is not complete."""
+        """Open a session, in which each command connects by itself: `seconds` is not used. Raises CliError: there is no
+        kubectl here, or an output is not complete."""
         del admin_key, seconds
         with ExitStack() as stack:
             yield _Session(stack, targets)
 
     @contextmanager
     def prometheus(self, target: Target, admin_key: str, port: int) -> Generator[tuple[Path, str]]:
-        """VictoriaMetrics' Service, through the API server and `kubectl proxy`: no port of this machine listens."""
+        """Reach VictoriaMetrics' Service through the API server and `kubectl proxy`, without a port on this machine."""
         del admin_key, port
         root = f"api/v1/namespaces/{MONITORING_NAMESPACE}/services/{VMSINGLE}/proxy"
         with ExitStack() as stack:
@@ -184,38 +186,38 @@ class Kubectl(Driver):
         return (UNREACHED if code == _FAILED else code), stderr
 
     @staticmethod
-    def over_ssh(target: Target, seconds: float) -> Target:
-        """A login target as SSH reaches it: the Service's address as it is now, and the host key of its pod.
+    def ssh_target(target: Target, seconds: float) -> Target:
+        """Return a login target for SSH, with the present address of its Service and the host key of its pod.
 
         Raises CliError: the cluster does not answer, or the Service has no address; the message has its last events.
         """
         kubernetes = Kubernetes.of(target.row.get("kubernetes"))
         namespace = str(target.row.get("namespace") or kubernetes.namespace)
-        name, inside = login_service(namespace), ("--namespace", namespace)
+        name, in_namespace = login_service(namespace), ("--namespace", namespace)
         with unwound(), ExitStack() as stack:
             api = KubeApi(stack, kubernetes)
-            service = api.ask("get", "service", name, *inside, "--output=json", seconds=seconds)
-            if service.code:
-                raise CliError(f"service {name}: {service.why}")
-            found = json.loads(service.out)
-            balanced = found["spec"].get("type") == "LoadBalancer"
+            result = api.ask("get", "service", name, *in_namespace, "--output=json", seconds=seconds)
+            if result.code:
+                raise CliError(f"service {name}: {result.why}")
+            service = json.loads(result.out)
+            balanced = service["spec"].get("type") == "LoadBalancer"
             nodes = [] if balanced else api.ask("get", "nodes", *LOGIN_NODES, seconds=seconds).items
-            where = login_address(found, nodes)
-            if where is None:
+            address = login_address(service, nodes)
+            if address is None:
                 about = selector("Service", name)
-                events = api.ask("get", "events", *inside, about, "--output=json", seconds=seconds)
-                why = why_no_login_address(found, events.items)
+                events = api.ask("get", "events", *in_namespace, about, "--output=json", seconds=seconds)
+                why = why_no_login_address(service, events.items)
                 raise CliError(f"{why} Without it: ./hpc ssh STACK {target.name} goes in by kubectl exec.")
-            pod = [str(target.row["pod"]), *inside, "--container", str(target.row["container"])]
+            pod = [str(target.row["pod"]), *in_namespace, "--container", str(target.row["container"])]
             key = api.ask("exec", *pod, "--", "/bin/sh", "-c", HOST_KEY, seconds=seconds)
             if key.code or not key.out.strip():
                 raise CliError(f"{target.name}: its host key can't be read: {key.why or 'there is none'}")
-        words = key.out.split()
-        return replace(target, method="ssh", address=where[0], port=where[1], host_key=" ".join(words[:2]), jump=None)
+        host, port = address
+        return replace(target, method="ssh", address=host, port=port, host_key=" ".join(key.out.split()[:2]), jump=None)
 
 
 class _Session:
-    """kubectl, for the clusters of some targets."""
+    """Returns the commands that run kubectl against the clusters of some targets."""
 
     def __init__(self, stack: ExitStack, targets: Sequence[Target]) -> None:
         self._apis: dict[Kubernetes, KubeApi] = {}
@@ -225,17 +227,19 @@ class _Session:
                 self._apis[kubernetes] = KubeApi(stack, kubernetes)
 
     def __call__(self, target: Target, user: str, command: Sequence[str], *, terminal: bool = False) -> list[str]:
-        """The program and arguments that run a command as a user on a target."""
+        """Return the program and arguments that run a command as a user on a target."""
         row = target.row
         api = self._apis[Kubernetes.of(row.get("kubernetes"))]
         namespace = str(row.get("namespace") or api.kubernetes.namespace)
         pod = [str(row["pod"]), "--namespace", namespace, "--container", str(row["container"])]
-        inside = entered(str(row.get("jail") or ""), shell_line(user, command, terminal=terminal), terminal=terminal)
-        return api.argv("exec", *pod, "--stdin", *(["--tty"] if terminal else []), "--", *inside)
+        line = shell_line(user, command, terminal=terminal)
+        in_container = jail_command(str(row.get("jail") or ""), line, terminal=terminal)
+        return api.argv("exec", *pod, "--stdin", *(["--tty"] if terminal else []), "--", *in_container)
 
 
-def entered(jail: str, line: str, *, terminal: bool) -> list[str]:
-    """The words that run root's line in a container as sshd would: in the jail, at home, with root's environment."""
+def jail_command(jail: str, line: str, *, terminal: bool) -> list[str]:
+    """Return the command that runs root's line in a container as sshd would: in the jail, at home, with root's
+    environment."""
     term = os.environ.get("TERM", "")
     variables = ["HOME=/root", "USER=root", "LOGNAME=root", "SHELL=/bin/bash", f"PATH={ROOT_PATH}"]
     if terminal and _TERM.fullmatch(term):

@@ -10,7 +10,7 @@ import threading
 import time
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -23,7 +23,7 @@ from cli.errors import CliError
 from cli.interrupts import child, left_to_child, unwound
 
 LOOK_UP_SECONDS = 20
-"""Time limit of each question to a cluster that a target's address is asked of."""
+"""Time limit of each request to a cluster for a target's address."""
 
 _SSH = Ssh()
 
@@ -40,8 +40,8 @@ DRIVERS: Mapping[str, Callable[[], Driver]] = {"ssh": lambda: _SSH, IAP: lambda:
 
 
 def driver_of(target: Target) -> Driver:
-    """The driver of a target's method. Raises CliError: this version has none, as when a newer one brought the stack
-    up."""
+    """Return the driver of a target's method. Raises CliError: this version has none, as when a newer one brought the
+    stack up."""
     if target.method not in DRIVERS:
         raise CliError(
             f"{target.name} is reached by {target.method!r}, and this version can use {', '.join(DRIVERS)} only. "
@@ -53,78 +53,80 @@ def driver_of(target: Target) -> Driver:
 _CHUNK = 65536
 
 
-def _relayed(command: Sequence[str], driver: Driver, own: re.Pattern[str], last: re.Pattern[str]) -> int:
-    """Run the command; the exit code that the driver makes of its own and of its last lines on standard error.
+def _relay(command: Sequence[str], driver: Driver, own_line: re.Pattern[str], last_line: re.Pattern[str]) -> int:
+    """Run the command and relay its standard error. Returns the exit code that the driver makes of the program's own
+    exit code and last lines.
 
-    Lines that begin as `own` says are held back until others come or the command ends, since they may be the program's
-    own, and so is what `last` finds at the end of a line: the driver returns what is to be printed of them. Nothing is
-    where the command was not reached: the caller explains.
+    Lines that match `own_line`, and what matches `last_line` at the end of a line, may be the program's own messages.
+    They are held back until other lines follow or the command ends; then the driver returns the part of them to print.
+    Nothing is printed if the target was not reached: the caller prints the reason.
     """
     with left_to_child(), child(command, stderr=subprocess.PIPE) as process:
         held: list[str] = []
         assert process.stderr  # noqa: S101 - a pipe
-        reader = threading.Thread(target=_pass_on, args=(process.stderr.fileno(), held, own, last), daemon=True)
+        arguments = (process.stderr.fileno(), held, own_line, last_line)
+        reader = threading.Thread(target=_relay_lines, args=arguments, daemon=True)
         reader.start()
         code = process.wait()
-        # A process that outlives it may have its standard error; it is not waited for.
+        # A process that the command left behind may keep its standard error open; it is not waited for.
         reader.join(1.0)
-        status, left = driver.outcome(code, "".join(held))
+        status, remaining = driver.outcome(code, "".join(held))
         if status != UNREACHED or code == UNREACHED:
-            _print(left.encode(errors="surrogateescape"))
+            _print(remaining)
     return status
 
 
-def _pass_on(descriptor: int, held: list[str], own: re.Pattern[str], last: re.Pattern[str]) -> None:
-    """Print what comes, but for lines that may be the program's own and that nothing follows."""
-    begun = True
+def _relay_lines(descriptor: int, held: list[str], own_line: re.Pattern[str], last_line: re.Pattern[str]) -> None:
+    """Print lines as they arrive. Lines that may be the program's own stay in `held` until another line follows."""
+    at_line_start = True
     while data := os.read(descriptor, _CHUNK):
         for line in data.decode(errors="surrogateescape").splitlines(keepends=True):
-            ended = last.search(line)
-            if ended and (ended.start() or not begun):
-                # The command's last line had no break.
-                _print("".join([*held, line[: ended.start()]]).encode(errors="surrogateescape"))
-                held[:] = [line[ended.start() :]]
+            last = last_line.search(line)
+            if last and (last.start() or not at_line_start):
+                # The command's last line had no line break.
+                _print("".join([*held, line[: last.start()]]))
+                held[:] = [line[last.start() :]]
             # A message may have more lines, which are indented or empty.
-            elif (begun and own.match(line)) or (held and (not begun or line[0].isspace())):
+            elif (at_line_start and own_line.match(line)) or (held and (not at_line_start or line[0].isspace())):
                 held.append(line)
             else:
-                _print("".join([*held, line]).encode(errors="surrogateescape"))
+                _print("".join([*held, line]))
                 held.clear()
-            begun = line.endswith("\n")
+            at_line_start = line.endswith("\n")
 
 
-def _print(text: bytes) -> None:
-    # To the descriptor itself, where the program would have written.
-    while text:
-        text = text[os.write(2, text) :]
+def _print(text: str) -> None:
+    # The program would have written to this descriptor, too.
+    data = text.encode(errors="surrogateescape")
+    while data:
+        data = data[os.write(2, data) :]
 
 
-_AT_ONCE = 128
-"""Targets that are asked side by side: each costs a process."""
-_HERE_AT_ONCE = 4 * (os.cpu_count() or 1)
-"""Machines of this host that are: they share its processors, and with all of them at work none is done in time."""
-_HELD_SECONDS = 2.0
-"""Seconds for which one that does not answer keeps another from being asked."""
+_PARALLEL = 128
+"""Number of targets on which a line runs in parallel: each takes a process."""
+_PARALLEL_ON_THIS_HOST = 4 * (os.cpu_count() or 1)
+"""The same for machines of this host: they share its processors, and too many at work all miss their deadline."""
+_SLOT_SECONDS = 2.0
+"""Seconds for which a target that does not answer keeps another one waiting."""
 _TIMED_OUT = "Connection timed out"
 """ssh's message if its ConnectTimeout is over before a connection, or the server's banner; it has none after that."""
 
 
 def on_terminal() -> bool:
-    """Return whether both ends are a terminal: with one of them a pipe, a remote terminal would garble what goes
-    through."""
+    """Return whether standard input and output are both terminals: a remote terminal would garble a pipe's data."""
     return sys.stdin.isatty() and sys.stdout.isatty()
 
 
 def run(target: Target, admin_key: str, user: str, command: Sequence[str]) -> int:
-    """Run the command on this process's own streams; its exit code, or UNREACHED. Raises CliError: the program that
-    reaches the target is not here."""
+    """Run the command on this process's own streams. Returns its exit code, or UNREACHED. Raises CliError: the program
+    that reaches the target is not here."""
     driver = driver_of(target)
     with unwound(), _sessions([target], admin_key, CONNECT_SECONDS) as argv:
-        there = argv(target, user, command, terminal=on_terminal())
-        if driver.own and driver.last:
-            code = _relayed(there, driver, driver.own, driver.last)
+        remote_command = argv(target, user, command, terminal=on_terminal())
+        if driver.own_line and driver.last_line:
+            code = _relay(remote_command, driver, driver.own_line, driver.last_line)
         else:
-            with left_to_child(), child(there) as process:
+            with left_to_child(), child(remote_command) as process:
                 code = process.wait()
     if code == UNREACHED and (reason := _why_unreached(target, admin_key)):
         console.note(reason)
@@ -137,34 +139,34 @@ def log_in(target: Target, admin_key: str, user: str, key: Path, command: Sequen
     driver = driver_of(target)
     if not isinstance(driver, Ssh):
         raise CliError(f"{target.name} is reached by {target.method}, not by ssh, so no key lets anybody in there.")
-    with unwound(), driver.logged_in(target, admin_key, user, key) as argv:
-        there = argv(target, user, command, terminal=on_terminal())
-        with left_to_child(), child(there) as process:
+    with unwound(), driver.log_in(target, admin_key, user, key) as argv:
+        remote_command = argv(target, user, command, terminal=on_terminal())
+        with left_to_child(), child(remote_command) as process:
             return process.wait()
 
 
 @dataclass(frozen=True, kw_only=True)
 class CommandResult:
-    """A command that ended on a target, or did not get there."""
+    """The result of a command on a target, or of the attempt to reach the target."""
 
     code: int
     """The command's exit code; UNREACHED also where the target did not answer."""
     out: str
     err: str
     late: bool = False
-    """True if something answers there, but the command did not end in time: nothing is known of the target."""
+    """True if the target accepts connections, but the command did not end in time."""
     asked: float = 0.0
     answered: float = 0.0
     """The time by this machine's clock, in seconds since the epoch."""
 
     @property
     def reached(self) -> bool:
-        """True if the target let us in."""
+        """True if the target accepted the connection."""
         return self.code != UNREACHED
 
 
 def capture(target: Target, admin_key: str, line: str, *, stdin: str = "", seconds: float = 30) -> CommandResult:
-    """Run one line as root, and return what it prints; bounded, also where the target stops answering half-way. Raises
+    """Run one line as root within so many seconds, even if the target stops answering, and return its result. Raises
     CliError: the program that reaches the target is not here."""
     return gather([target], admin_key, line, stdin=stdin, seconds=seconds)[target.name]
 
@@ -193,44 +195,44 @@ def gather(
     `connect_seconds` is the part of `seconds` in which a target must accept the connection. Raises CliError: a program
     that reaches them is not here.
     """
-    every = list(targets)
-    room = threading.Semaphore(_HERE_AT_ONCE if all(target.here for target in every) else _AT_ONCE)
-    with connect(every, admin_key, seconds=min(connect_seconds, seconds)) as argv:
+    targets = list(targets)
+    slots = threading.Semaphore(_PARALLEL_ON_THIS_HOST if all(target.here for target in targets) else _PARALLEL)
+    with connect(targets, admin_key, seconds=min(connect_seconds, seconds)) as argv:
 
-        def ask(target: Target) -> CommandResult:
+        def run_on(target: Target) -> CommandResult:
             driver = driver_of(target)
             allowed = seconds + driver.extra_seconds(target)
-            with ExitStack() as held:
-                held.enter_context(room)
+            with ExitStack() as slot:
+                slot.enter_context(slots)
                 asked = time.time()
                 try:
-                    done = _capture(argv(target, line), stdin, allowed, after_a_while=held.close)
+                    done = _capture(argv(target, line), stdin, allowed, release_slot=slot.close)
                 except subprocess.TimeoutExpired as expired:
-                    # Whatever it printed came from there.
-                    return _late(target, allowed, let_in=bool(expired.stdout))
+                    # Output can only come from the target, so it accepted the connection.
+                    return _timed_out(target, allowed, connected=bool(expired.stdout))
             if done.returncode == UNREACHED and target.direct and _TIMED_OUT in done.stderr and not done.stdout:
-                return _late(target, allowed, let_in=False)
+                return _timed_out(target, allowed, connected=False)
             code, err = driver.outcome(done.returncode, done.stderr)
             if code == UNREACHED and not target.direct:
                 err = driver.explain(target, err)
             return CommandResult(code=code, out=done.stdout, err=err, asked=asked, answered=time.time())
 
-        with ThreadPoolExecutor(max_workers=_AT_ONCE) as pool:
-            return dict(zip((target.name for target in every), pool.map(ask, every), strict=True))
+        with ThreadPoolExecutor(max_workers=_PARALLEL) as pool:
+            return dict(zip((target.name for target in targets), pool.map(run_on, targets), strict=True))
 
 
 def _capture(
-    command: Sequence[str], stdin: str, seconds: float, *, after_a_while: Callable[[], None]
+    command: Sequence[str], stdin: str, seconds: float, *, release_slot: Callable[[], None]
 ) -> subprocess.CompletedProcess[str]:
-    """Run a command like subprocess.run; call `after_a_while` if it takes longer than _HELD_SECONDS."""
+    """Run a command like subprocess.run; call `release_slot` if it takes longer than _SLOT_SECONDS."""
     pipe = subprocess.PIPE
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True, errors="replace") as process:
         try:
             try:
-                out, err = process.communicate(stdin, timeout=min(_HELD_SECONDS, seconds))
+                out, err = process.communicate(stdin, timeout=min(_SLOT_SECONDS, seconds))
             except subprocess.TimeoutExpired:
-                after_a_while()
-                out, err = process.communicate(timeout=max(0.0, seconds - _HELD_SECONDS))
+                release_slot()
+                out, err = process.communicate(timeout=max(0.0, seconds - _SLOT_SECONDS))
         except BaseException:
             process.kill()
             raise
@@ -241,10 +243,10 @@ def _capture(
 def connect(
     targets: Iterable[Target], admin_key: str, *, seconds: float = CONNECT_SECONDS
 ) -> Generator[Callable[[Target, str], list[str]]]:
-    """The command that runs a line as root on one of these targets, while their connections are there.
+    """Open connections to these targets. Yields a function that returns the command which runs a line as root on one.
 
-    A target that does not answer within `seconds`, and what its method needs, is given up. Raises CliError: a program
-    that reaches them is not here."""
+    A target that does not answer within `seconds`, and what its method needs beyond that, is given up. Raises CliError:
+    a program that reaches them is not here."""
     with unwound(), _sessions(targets, admin_key, seconds) as argv:
         yield lambda target, line: argv(target, "root", [line])
 
@@ -257,8 +259,8 @@ def _sessions(targets: Iterable[Target], admin_key: str, seconds: float) -> Gene
         by_driver.setdefault(driver_of(target), []).append(target)
     with ExitStack() as stack:
         sessions = {
-            driver: stack.enter_context(driver.connect(theirs, admin_key, seconds=seconds))
-            for driver, theirs in by_driver.items()
+            driver: stack.enter_context(driver.connect(its_targets, admin_key, seconds=seconds))
+            for driver, its_targets in by_driver.items()
         }
 
         def argv(target: Target, user: str, command: Sequence[str], *, terminal: bool = False) -> list[str]:
@@ -267,23 +269,20 @@ def _sessions(targets: Iterable[Target], admin_key: str, seconds: float) -> Gene
         yield argv
 
 
-def prometheus(target: Target, admin_key: str, port: int) -> AbstractContextManager[tuple[Path, str]]:
-    """Return what the driver has for its queries."""
-    return driver_of(target).prometheus(target, admin_key, port)
-
-
-def _late(target: Target, seconds: float, *, let_in: bool) -> CommandResult:
-    """A command that did not end in time, with how far it came."""
+def _timed_out(target: Target, seconds: float, *, connected: bool) -> CommandResult:
+    """Return the result of a command that did not end in time, with whether the target accepts connections."""
     # The kernel accepts connections for sshd, however busy the machine is. Behind a jump host only ssh can connect.
-    late = let_in or (target.direct and _answers(target.address, target.port))
+    late = connected or (target.direct and _answers(target.address, target.port))
     why = f"no answer within {seconds:.0f} s"
-    if late:
-        why += ", although SSH let us in" if let_in else f" from SSH, although port {target.port} accepts connections"
+    if connected:
+        why += ", although SSH let us in"
+    elif late:
+        why += f" from SSH, although port {target.port} accepts connections"
     return CommandResult(code=UNREACHED, out="", err=why, late=late)
 
 
 def _why_unreached(target: Target, admin_key: str) -> str:
-    """Return why a target does not answer, and what to do; empty if it does: the exit code is the command's own."""
+    """Return why a target does not answer, and what to do. Empty if it answers: the exit code is the command's own."""
     if target.direct:
         if _answers(target.address, target.port):
             return ""
@@ -301,9 +300,9 @@ def _answers(address: str, port: int) -> bool:
 
 
 _ROUND_SECONDS = 0.25
-"""Lines that come within one round are put in the order of their times."""
+"""Lines that arrive within one round are passed on together, for the caller to order by time."""
 _END_SECONDS = 3.0
-"""Time for a command on a machine to end by itself, once its input has ended."""
+"""Time for a command on a machine to end by itself once its input has ended."""
 
 Show = Callable[[Mapping[str, list[str]]], None]
 
@@ -311,23 +310,21 @@ Show = Callable[[Mapping[str, list[str]]], None]
 def follow(
     targets: Iterable[Target], admin_key: str, line: Callable[[Target], str], *, show: Show, note: Show
 ) -> dict[str, int]:
-    """Run each target's line as root, until all have ended; they have to end when their standard input does.
+    """Run each target's line as root until all have ended. A line must end when its standard input does.
 
-    Returns their exit codes, by the target's name.
-
-    `show` gets what came on standard output since the last time, by the target's name, `note` the same of standard
-    error. Whatever ends this, Ctrl-C among it, ends every line first.
+    Returns the exit codes by the target's name. `show` gets new lines of standard output by the target's name, `note`
+    those of standard error. If this is interrupted, by Ctrl-C for example, it ends every line first.
     """
-    every = list(targets)
-    with connect(every, admin_key) as argv:
-        commands = {target.name: argv(target, line(target)) for target in every}
+    targets = list(targets)
+    with connect(targets, admin_key) as argv:
+        commands = {target.name: argv(target, line(target)) for target in targets}
         return follow_commands(commands, show=show, note=note)
 
 
 def follow_commands(
     commands: Mapping[str, list[str]], *, show: Show, note: Show, ends_with_input: bool = True
 ) -> dict[str, int]:
-    """Follow programs of this machine, by their names. Those that do not end with their input get SIGTERM."""
+    """Run programs on this machine, by name, as `follow` does. Without `ends_with_input` SIGTERM ends them."""
     lines: queue.SimpleQueue[tuple[str, bool, str]] = queue.SimpleQueue()
 
     def read(name: str, stream: IO[str] | None, *, error: bool) -> None:
@@ -345,7 +342,7 @@ def follow_commands(
                 stderr=subprocess.PIPE,
                 text=True,
                 errors="replace",
-                # A terminal's Ctrl-C is for this process, which then ends them in order.
+                # A terminal's Ctrl-C goes to this process only, which then ends them.
                 start_new_session=True,
             )
             running[name] = process
@@ -373,17 +370,17 @@ def _report(lines: "queue.SimpleQueue[tuple[str, bool, str]]", show: Show, note:
 
 
 def _end(processes: Iterable["subprocess.Popen[str]"], *, ends_with_input: bool) -> None:
-    """End the lines on the targets by ending their input; kill what does not end by itself."""
-    every = list(processes)
-    for process in every:
+    """End the processes by closing their input; kill those that do not end by themselves."""
+    processes = list(processes)
+    for process in processes:
         if process.stdin:
             process.stdin.close()
         if not ends_with_input:
             process.terminate()
-    end = time.monotonic() + _END_SECONDS
-    for process in every:
+    deadline = time.monotonic() + _END_SECONDS
+    for process in processes:
         try:
-            process.wait(max(0.0, end - time.monotonic()))
+            process.wait(max(0.0, deadline - time.monotonic()))
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()

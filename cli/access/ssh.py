@@ -45,26 +45,26 @@ class Host:
     options: Mapping[str, str]
 
 
-def instance(target: Target) -> iap.Instance:
-    """The project, zone and name by which Identity-Aware Proxy finds a target."""
+def iap_instance(target: Target) -> iap.Instance:
+    """Return the project, zone and name by which Identity-Aware Proxy finds a target."""
     name, project, zone = (checked(target.row.get(key)) for key in ("instance", "project", "zone"))
     return iap.Instance(name=name, project=project, zone=zone)
 
 
-def route(target: Target) -> dict[str, str]:
-    """The options that say where a target is and what leads to it."""
+def route_options(target: Target) -> dict[str, str]:
+    """Return the ssh_config options for a target's address and for the jump host or proxy in front of it."""
     # By name: a recreated machine may get an address that another one had.
     options = {"HostName": checked(target.address), "Port": str(target.port), "HostKeyAlias": checked(target.name)}
     if target.jump:
         options["ProxyJump"] = checked(target.jump.name)
     elif target.method == IAP:
         # ssh gives the line to a shell, after it has replaced what begins with %.
-        options["ProxyCommand"] = shlex.join(["gcloud", *instance(target).pipe_arguments()]).replace("%", "%%")
+        options["ProxyCommand"] = shlex.join(["gcloud", *iap_instance(target).pipe_arguments()]).replace("%", "%%")
     return options
 
 
 def render(hosts: Iterable[Host]) -> str:
-    """The file's text. Values stand as given: `quoted` is for paths."""
+    """Return the text of an ssh_config. Values are not quoted: `quoted` does that for paths."""
     blocks = [
         "\n".join([f"Host {' '.join(host.names)}", *(f"  {name} {value}" for name, value in host.options.items())])
         for host in hosts
@@ -73,12 +73,12 @@ def render(hosts: Iterable[Host]) -> str:
 
 
 def known_hosts(keys: Mapping[str, str]) -> str:
-    """The lines of a known_hosts, by the names of targets; targets without a key have none."""
+    """Return the lines of a known_hosts for keys by the target's name; targets without a key have no line."""
     return "".join(f"{checked(name)} {_checked_key(name, key)}\n" for name, key in keys.items() if key)
 
 
 def quoted(path: Path) -> str:
-    """A path as a value of an ssh_config. Raises CliError: an ssh_config can't name it."""
+    """Return a path as a value of an ssh_config. Raises CliError: an ssh_config can't name it."""
     text = str(path)
     if re.search(r'["\\\x00-\x1f]|\$\{', text):
         raise CliError(f"{text!r}: a path in an ssh_config can hold no quote, backslash, line break or ${{...}}.")
@@ -86,7 +86,7 @@ def quoted(path: Path) -> str:
 
 
 def checked(word: object) -> str:
-    """A name or an address, which goes into the file as it is. Raises CliError: it is more than one plain word."""
+    """Return a name or an address, which ssh_config has without quotes. Raises CliError: it is not one plain word."""
     if not isinstance(word, str) or not _WORD.fullmatch(word):
         raise CliError(f"the stack's outputs name {word!r}, which is no name or address of a machine.")
     return word
@@ -94,15 +94,15 @@ def checked(word: object) -> str:
 
 def _checked_key(name: str, key: str) -> str:
     # What follows the key itself is a comment.
-    found = _KEY.match(key)
-    if not found or "\n" in key or not key.isprintable():
+    match = _KEY.match(key)
+    if not match or "\n" in key or not key.isprintable():
         raise CliError(f"{name}: {key[:60]!r} is no public SSH host key.")
-    return found[0]
+    return match[0]
 
 
 _LINE = re.compile(r"[\s|&;<>()$`*?]")
 """Characters by which a word is more than a word to a shell."""
-_RECORDED = (
+_WAIT_UNTIL_RECORDED = (
     'last=$(squeue --noheader --states=all --user="$(id -un)" --format=%A --sort=-i | head -n 1); '
     "for _ in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do "
     '[ -z "$last" ] || sacct --noheader --allocations --format=jobid | grep -qw "$last" && break; sleep 0.3; done; '
@@ -114,15 +114,15 @@ slurmctld sends new jobs to slurmdbd in rounds of five seconds: a `sacct` right 
 
 
 def shell_line(user: str, command: Sequence[str], *, terminal: bool) -> str:
-    """The line for root's shell.
+    """Return the line that root's shell runs to run a command as a user.
 
-    One single word that could not be a program's name, such as "squeue | wc -l", is a line for the user's shell, as
-    ssh(1) takes it. Otherwise two shells read it, root's and the user's login shell, so the words are quoted twice.
-    Without a command it is the login shell itself; for root it is then empty, since ssh has logged root in already.
+    A command of one word that can't be a program's name, such as "squeue | wc -l", is a line for the user's shell, as
+    in ssh(1). Otherwise two shells read the words, root's and the user's login shell, so they are quoted twice.
+    No command means the login shell. For root the line is then empty, since ssh has already logged root in.
     """
     words = command[0] if len(command) == 1 and _LINE.search(command[0]) else shlex.join(command)
     if command and command[0].split(maxsplit=1)[:1] == ["sacct"]:
-        words = _RECORDED + words
+        words = _WAIT_UNTIL_RECORDED + words
     if user == "root":
         return words
     if not command:
@@ -147,7 +147,7 @@ _NO_REASON = re.compile(
 
 
 class Ssh(Driver):
-    """Runs commands over the system's ssh, which logs in as root."""
+    """Runs commands with the system's ssh, which logs in as root."""
 
     needs_admin_key = True
 
@@ -156,37 +156,31 @@ class Ssh(Driver):
         """Open a session. For a target that can't be reached the argv prints the reason and ends like ssh. Raises
         CliError: there is no ssh here, or an output of the stack is no name, address or key."""
         with ExitStack() as stack:
-            session = _Session(stack, admin_key, targets, seconds)
-            session.open()
-            yield session
+            yield _Session(stack, admin_key, targets, seconds)
 
     @contextmanager
-    def logged_in(self, target: Target, admin_key: str, user: str, key: Path) -> Generator["_Session"]:
-        """Open a session like `connect`, for one target that is logged in to as `user` with a private key of the
-        user's own. Raises CliError: as for `connect`, or the key can't be read."""
+    def log_in(self, target: Target, admin_key: str, user: str, key: Path) -> Generator["_Session"]:
+        """Open a session like `connect`, for one target, as `user` with that user's own private key. Raises CliError:
+        as for `connect`, or the key can't be read."""
         if not os.access(key, os.R_OK) or not key.is_file():
             raise CliError(f"{key}: there is no private key that can be read.")
         with ExitStack() as stack:
-            session = _Session(stack, admin_key, [target], CONNECT_SECONDS, Login(user, key))
-            session.open()
-            yield session
+            yield _Session(stack, admin_key, [target], CONNECT_SECONDS, Login(user, key))
 
     @contextmanager
     def prometheus(self, target: Target, admin_key: str, port: int) -> Generator[tuple[Path, str]]:
-        """A port of the target's loopback address, where it answers at the root. Raises CliError: as for `connect`,
-        or the target does not answer."""
+        """Forward a port of the target's loopback address, where Prometheus answers at the root. Raises CliError: as
+        for `connect`, or the target does not answer."""
         with ExitStack() as stack:
-            session = _Session(stack, admin_key, [target], CONNECT_SECONDS)
-            session.open()
-            yield session.forward(target, port), ""
+            yield _Session(stack, admin_key, [target], CONNECT_SECONDS).forward(target, port), ""
 
     def host_keys(self, targets: Sequence[Target], admin_key: str) -> tuple[dict[str, str], dict[str, str]]:
-        """The host keys of targets that published them to their jump hosts, and why the others' are not known. Raises
-        CliError: as for `connect`."""
+        """Return the host keys that targets published to their jump hosts, and for each other target the reason why
+        its key is not known. Raises CliError: as for `connect`."""
         with self.connect(targets, admin_key, seconds=CONNECT_SECONDS) as session:
             names = [target.name for target in targets]
             keys = {name: session.keys[name] for name in names if session.keys[name]}
-            return keys, {name: session.lost[name] for name in names if name in session.lost}
+            return keys, {name: session.unreachable[name] for name in names if name in session.unreachable}
 
     @staticmethod
     def extra_seconds(target: Target) -> float:
@@ -194,9 +188,9 @@ class Ssh(Driver):
 
     @staticmethod
     def explain(target: Target, stderr: str) -> str:
-        """The last line of what ssh printed that has a reason."""
+        """Return the last line of ssh's output that has a reason."""
         if target.method == IAP and "ERROR: (gcloud" in stderr:
-            return iap.explain(stderr, instance(target))
+            return iap.explain(stderr, iap_instance(target))
         if target.jump and "Session open refused" in stderr:
             return f"{target.jump.name} gets no connection to it at {target.address}"
         lines = [line.strip() for line in stderr.splitlines() if line.strip()]
@@ -224,76 +218,74 @@ class _Session:
         stack.callback(folder.remove)
         self._stack, self._seconds, self._folder = stack, seconds, Path(folder.path)
         self._ssh = [ssh, "-F", f"{self._folder}/config"]
-        self._login, self._asked = login, {target.name for target in targets}
-        # With the jump hosts, each before what is behind it.
+        self._login, self._requested = login, {target.name for target in targets}
+        # Each jump host comes before the targets behind it.
         self._targets = {host.name: host for target in targets for host in reversed(_chain(target))}
         self._jumps = list(dict.fromkeys(target.jump.name for target in self._targets.values() if target.jump))
-        self._closed: dict[str, str] = {}
-        """The reason why a jump host leads nowhere, by its name."""
-        self.lost: dict[str, str] = {}
+        self.unreachable: dict[str, str] = {}
         """The reason why a target can't be reached, by its name."""
         self.keys = {name: target.host_key for name, target in self._targets.items()}
         self._write("known_hosts", known_hosts(self.keys))
         self._write("config", render([*map(self._host, self._targets.values()), self._defaults()]))
-        _provide_key(stack, self._folder / "key", admin_key)
+        _write_key(stack, self._folder / "key", admin_key)
+        self._connect_jump_hosts()
 
-    def open(self) -> None:
-        """Connect to the jump hosts, and ask them for the host keys that only they know."""
+    def _connect_jump_hosts(self) -> None:
+        """Connect to the jump hosts, and read from them the host keys that the stack's outputs lack."""
+        broken_jumps: dict[str, str] = {}
         for name, target in self._targets.items():
             if target.method == IAP and not shutil.which("gcloud"):
-                self.lost[name] = iap.missing()
-            elif target.jump and target.jump.name in self._closed:
-                self.lost[name] = self._closed[target.jump.name]
+                self.unreachable[name] = iap.missing()
+            elif target.jump and target.jump.name in broken_jumps:
+                self.unreachable[name] = broken_jumps[target.jump.name]
             elif not self.keys[name]:
-                self.lost[name] = "its host key is not known: it has not published one, so it has not joined"
-            if name in self._jumps:
-                self._open_jump(target)
+                self.unreachable[name] = "its host key is not known: it has not published one, so it has not joined"
+            if name in self._jumps and (reason := self._connect_jump_host(target)):
+                broken_jumps[name] = reason
 
     def __call__(self, target: Target, user: str, command: Sequence[str], *, terminal: bool = False) -> list[str]:
-        """The program and arguments that run a command as a user on a target."""
-        if reason := self.lost.get(target.name):
+        """Return the program and arguments that run a command as a user on a target."""
+        if reason := self.unreachable.get(target.name):
             return ["sh", "-c", f'printf "%s\\n" "$1" >&2; exit {UNREACHED}', "sh", reason]
-        # Who has logged in needs no other user's shell.
+        # A user who has logged in with an own key needs no other user's shell.
         line = shell_line("root" if self._login else user, command, terminal=terminal)
         # Not over a shared connection: a server limits the sessions of one (MaxSessions).
         return [*self._ssh, "-S", "none", "-t" if terminal else "-T", target.name, *([line] if line else [])]
 
     def forward(self, target: Target, port: int) -> Path:
-        """The path of a socket that leads to a port of the target's loopback address, until the session ends. Raises
-        CliError: the target does not answer."""
-        path, seconds = self._folder / "forwarded", self._seconds + Ssh.extra_seconds(target)
-        reason = self.lost.get(target.name, "")
-        if not reason:
-            options = ("-S", "none", "-o", "ExitOnForwardFailure=yes", "-L", f"{path}:127.0.0.1:{port}")
-            stderr = self._stack.enter_context(_held_open([*self._ssh, *options], target.name, seconds))
-            if stderr is None:
-                return path
-            reason = Ssh.explain(target, stderr) or f"no answer within {seconds:.0f} s"
-        raise CliError(f"{target.name} does not answer: {reason}")
+        """Forward a port of the target's loopback address until the session ends. Returns the path of the local socket.
+        Raises CliError: the target does not answer."""
+        path = self._folder / "forwarded"
+        options = ("-S", "none", "-o", "ExitOnForwardFailure=yes", "-L", f"{path}:127.0.0.1:{port}")
+        if reason := self.unreachable.get(target.name) or self._hold_connection(target, *options):
+            raise CliError(f"{target.name} does not answer: {reason}")
+        return path
 
-    def _open_jump(self, jump: Target) -> None:
-        """Connect to a jump host, unless nothing leads to it."""
-        reason = self.lost.get(jump.name, "")
-        if not reason:
-            seconds = self._seconds + Ssh.extra_seconds(jump)
-            stderr = self._stack.enter_context(_held_open([*self._ssh, "-o", "ControlMaster=yes"], jump.name, seconds))
-            if stderr is not None:
-                reason = f"jump host {jump.name}: {Ssh.explain(jump, stderr) or f'no answer within {seconds:.0f} s'}"
-        if not reason:
-            reason = self._learn_keys(jump)
-        if reason:
-            self._closed[jump.name] = reason
+    def _connect_jump_host(self, jump: Target) -> str:
+        """Connect to a jump host and fetch host keys from it. Returns why that failed, else ""."""
+        if reason := self.unreachable.get(jump.name):
+            return reason
+        if reason := self._hold_connection(jump, "-o", "ControlMaster=yes"):
+            return f"jump host {jump.name}: {reason}"
+        return self._fetch_host_keys(jump)
 
-    def _learn_keys(self, jump: Target) -> str:
-        """Ask a jump host for the host keys that machines behind it have published; why that failed, else ""."""
+    def _hold_connection(self, target: Target, *options: str) -> str:
+        """Hold a connection open until the session ends. Other connections share it by its ControlPath, or it forwards
+        a port. Returns why that failed, else ""."""
+        seconds = self._seconds + Ssh.extra_seconds(target)
+        command = [*self._ssh, *options, "-T", target.name, f"echo {READY}; exec cat >/dev/null"]
+        stderr = self._stack.enter_context(hold_open(command, seconds))
+        return "" if stderr is None else Ssh.explain(target, stderr) or f"no answer within {seconds:.0f} s"
+
+    def _fetch_host_keys(self, jump: Target) -> str:
+        """Read from a jump host the keys that machines behind it have published. Returns why that failed, else ""."""
         behind = [target.name for target in self._targets.values() if target.jump and target.jump.name == jump.name]
         unknown = [name for name in behind if not self.keys[name]]
         if not unknown:
             return ""
-        command = [*self._ssh, "-T", jump.name, _HOST_KEYS]
         try:
             done = subprocess.run(
-                command,
+                [*self._ssh, "-T", jump.name, _HOST_KEYS],
                 stdin=subprocess.DEVNULL,
                 capture_output=True,
                 text=True,
@@ -304,28 +296,28 @@ class _Session:
         except subprocess.TimeoutExpired:
             return f"{jump.name} returned no host keys within {_HOST_KEYS_SECONDS:.0f} s"
         if done.returncode:
-            return (
-                f"{jump.name} returned no host keys: {Ssh.explain(jump, done.stderr) or f'exit code {done.returncode}'}"
-            )
+            reason = Ssh.explain(jump, done.stderr) or f"exit code {done.returncode}"
+            return f"{jump.name} returned no host keys: {reason}"
         published = json.loads(done.stdout)
         self.keys |= {name: published[name].strip() for name in unknown if published.get(name)}
         self._write("known_hosts", known_hosts(self.keys))
         return ""
 
     def _host(self, target: Target) -> Host:
-        connect = self._seconds + Ssh.extra_seconds(target)
-        options = {**route(target), "ConnectTimeout": f"{connect:.0f}"}
+        seconds = self._seconds + Ssh.extra_seconds(target)
+        options = {**route_options(target), "ConnectTimeout": f"{seconds:.0f}"}
         if target.here:
-            # What the machine has (components/local/host/machine.py): it takes least of the processors that both share.
+            # The machine has only this one (components/local/host/machine.py): it needs the least processor time.
             options["KexAlgorithms"] = "^ecdh-sha2-nistp256"
         if target.name in self._jumps:
             options["ControlPath"] = f"{self._folder}/{self._jumps.index(target.name)}"
-        if self._login:
-            mine = target.name in self._asked
-            options["User"] = checked(self._login.user) if mine else "root"
-            options["IdentityFile"] = quoted(self._login.key) if mine else f"{self._folder}/key"
-            # A key of a person's may have a passphrase, which ssh asks for.
-            options |= {"BatchMode": "no"} if mine else {}
+        if self._login and target.name in self._requested:
+            options["User"] = checked(self._login.user)
+            options["IdentityFile"] = quoted(self._login.key)
+            # A person's key may have a passphrase, which ssh asks for.
+            options["BatchMode"] = "no"
+        elif self._login:
+            options |= {"User": "root", "IdentityFile": f"{self._folder}/key"}
         return Host(names=[target.name], options=options)
 
     def _defaults(self) -> Host:
@@ -348,13 +340,13 @@ class _Session:
 
 
 def _chain(target: Target) -> list[Target]:
-    """A target and the jump hosts that lead to it, the nearest first."""
+    """Return a target and its jump hosts, the nearest to the target first."""
     return [target, *(_chain(target.jump) if target.jump else [])]
 
 
-def _provide_key(stack: ExitStack, path: Path, key: str) -> None:
-    """Have a private key at a path. Where the system can, it is in memory alone: gone with this process, however that
-    ends."""
+def _write_key(stack: ExitStack, path: Path, key: str) -> None:
+    """Write a private key to a path. Where the system has memfd_create the key is only in memory, so it is gone
+    however this process ends."""
     text = (key if key.endswith("\n") else f"{key}\n").encode()
     if hasattr(os, "memfd_create"):
         descriptor = os.memfd_create("hpc")
@@ -369,17 +361,9 @@ def _provide_key(stack: ExitStack, path: Path, key: str) -> None:
 
 
 @contextmanager
-def _held_open(ssh: Sequence[str], name: str, seconds: float) -> Generator[str | None]:
-    """Hold a connection open, which others share by its ControlPath, or which forwards a port. Yields None, or ssh's
-    error."""
-    with hold_open([*ssh, "-T", name, f"echo {READY}; exec cat >/dev/null"], seconds) as error:
-        yield error
-
-
-@contextmanager
 def hold_open(command: Sequence[str], seconds: float) -> Generator[str | None]:
-    """Hold a program that prints READY, and ends with its standard input: so with this process, however that ends.
-    Yields None, or the program's error."""
+    """Run a program that prints READY and ends with its standard input, so that it ends however this process ends.
+    Yields None once the program is ready, or its error output."""
     with (
         tempfile.TemporaryFile() as errors,
         subprocess.Popen(
@@ -393,7 +377,7 @@ def hold_open(command: Sequence[str], seconds: float) -> Generator[str | None]:
     ):
         assert process.stdin  # noqa: S101 - a pipe
         try:
-            if _is_ready(process, seconds):
+            if _wait_until_ready(process, seconds):
                 yield None
             else:
                 errors.seek(0)
@@ -407,11 +391,12 @@ def hold_open(command: Sequence[str], seconds: float) -> Generator[str | None]:
                 process.kill()
 
 
-def _is_ready(process: "subprocess.Popen[bytes]", seconds: float) -> bool:
+def _wait_until_ready(process: "subprocess.Popen[bytes]", seconds: float) -> bool:
+    """Return whether the program prints READY within so many seconds."""
     assert process.stdout  # noqa: S101 - a pipe
     deadline, output = time.monotonic() + seconds, b""
-    while (left := deadline - time.monotonic()) > 0:
-        if select.select([process.stdout], [], [], left)[0]:
+    while (remaining := deadline - time.monotonic()) > 0:
+        if select.select([process.stdout], [], [], remaining)[0]:
             data = os.read(process.stdout.fileno(), 4096)
             output += data
             if READY.encode() in output:

@@ -1,4 +1,4 @@
-"""A target: one machine or pod of a cluster, as the stack's outputs describe it, and what every driver has."""
+"""A target (one machine or pod of a cluster, as the stack's outputs describe it) and the interface of drivers."""
 
 import re
 from abc import ABC, abstractmethod
@@ -31,22 +31,22 @@ class Target:
     jump: "Target | None" = None
     """The jump host, if it does not answer here."""
     here: bool = False
-    """True if it is a machine of this host, so that what goes there does not leave it."""
+    """True if it is a machine on this host, so that its connections do not leave the host."""
     row: Mapping[str, Any] = field(default_factory=dict, hash=False)
     """The outputs' whole row of the target, for the driver of its method."""
 
     @property
     def direct(self) -> bool:
-        """True if its SSH server answers here, with nothing in between."""
+        """True if its SSH server can be reached from here without a jump host or proxy."""
         return self.method == "ssh" and not self.jump
 
 
 def read_targets(outputs: Mapping[str, Any]) -> dict[str, Target]:
-    """The targets of a stack's outputs, by name."""
+    """Return the targets of a stack's outputs, by name."""
     rows = outputs.get("targets") or {}
-    if shared := outputs.get("kubernetes"):
-        # One for all of them, and each driver sees its target's row only.
-        rows = {name: {**row, "kubernetes": shared} for name, row in rows.items()}
+    if kubernetes := outputs.get("kubernetes"):
+        # All targets share this output, but a driver only gets the row of its target.
+        rows = {name: {**row, "kubernetes": kubernetes} for name, row in rows.items()}
     return {name: _target(name, rows) for name in rows}
 
 
@@ -66,40 +66,40 @@ def _target(name: str, rows: Mapping[str, Any]) -> Target:
 
 
 Argv = Callable[..., list[str]]
-"""argv(target, user, command, terminal=False): the program and arguments that run a command as a user on a target.
-
-No command is the user's login shell. One single word that could not be a program's name is a line for a shell."""
+"""argv(target, user, command, terminal=False) returns the program and arguments that run a command as a user on a
+target. An empty command is the user's login shell. A command of one word that can't be a program's name is a line for a
+shell."""
 
 
 class Driver(ABC):
-    """Reaches the targets of one method. What its program ends with if a target is not reached is UNREACHED."""
+    """Reaches the targets of one method. The exit code UNREACHED means that a target was not reached."""
 
     needs_admin_key = False
     """True if the driver logs in with the stack's admin key."""
-    own: re.Pattern[str] | None = None
-    """Beginnings of lines that the program itself prints on standard error, where it has messages and exit codes of its
-    own beside the command's."""
-    last: re.Pattern[str] | None = None
-    """The program's last line once the command has failed; behind the command's own last words, if those had no line
-    break."""
+    own_line: re.Pattern[str] | None = None
+    """Matches the beginning of lines that the program itself prints on standard error, if it has messages and exit
+    codes of its own beside the command's."""
+    last_line: re.Pattern[str] | None = None
+    """Matches the program's last line after a command that failed. The command's own last line is in front of it if
+    that had no line break."""
 
     @abstractmethod
     def connect(self, targets: Sequence[Target], admin_key: str, *, seconds: float) -> AbstractContextManager[Argv]:
-        """Return what gives the argv for these targets, while their connections are open; CliError if it can't be used
-        here.
+        """Open connections to these targets. Yields the function that returns the argv for one. Raises CliError: the
+        driver can't be used here.
 
         A target that does not answer within `seconds` is given up.
         """
 
     def prometheus(self, target: Target, admin_key: str, port: int) -> AbstractContextManager[tuple[Path, str]]:
-        """Have what answers queries as Prometheus does, by default on this port of the target, as a socket of this
-        user's alone: its path, and the path of the API behind it. Raises CliError: it can't be reached."""
+        """Forward a socket, which only this user can open, to what answers Prometheus' queries, by default this port of
+        the target. Yields the socket's path and the path of the API behind it. Raises CliError: it can't be reached."""
         del admin_key, port
         raise CliError(f"Prometheus is not reached by the connection method of {target.name}, {target.method}")
 
     @staticmethod
     def extra_seconds(target: Target) -> float:  # noqa: ARG004
-        """Return how much longer this target may take to reach than one that answers here."""
+        """Return how many seconds longer this target may take to reach than one without a jump host or proxy."""
         return 0
 
     @staticmethod
@@ -109,10 +109,10 @@ class Driver(ABC):
 
     @classmethod
     def outcome(cls, code: int, stderr: str) -> tuple[int, str]:
-        """The command's own exit code and standard error; UNREACHED where the program failed itself."""
+        """Return the command's own exit code and standard error; UNREACHED if the program itself failed."""
         return code, stderr
 
     @staticmethod
-    def over_ssh(target: Target, seconds: float) -> Target:  # noqa: ARG004
-        """A login target as SSH reaches it from here, looked up now. Raises CliError: it has no address."""
+    def ssh_target(target: Target, seconds: float) -> Target:  # noqa: ARG004
+        """Return a login target with its present SSH address. Raises CliError: it has no address."""
         return target

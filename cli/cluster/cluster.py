@@ -23,22 +23,22 @@ class Cluster:
     admin_key: str = ""
     """Private key for root on every machine, in OpenSSH's format; empty where no driver needs it."""
     prometheus: Mapping[str, str] = field(default_factory=dict)
-    """User, password and certificate of Prometheus, where it asks for them; else empty."""
+    """User, password and certificate of Prometheus if it requires them, else empty."""
     elastic: Callable[[], Mapping[str, Target]] = dict
-    """Returns the elastic nodes, by name: whether one has a machine now, Slurm alone can say."""
+    """Returns the elastic nodes by name. Only Slurm has the information whether one has a machine now."""
 
-    def target(self, given: str | None) -> Target:
-        """The target of a name, with or without the cluster's in front; the login machine if none is given. Raises
-        CliError: there is none of that name."""
-        wanted = given or self.login
-        names = (wanted, f"{self.name}-{wanted}", f"{self.name}-{wanted}-0", f"{wanted}-0")
-        for there in (lambda: self.targets, self.elastic):
-            known = there()
-            if found := next((known[name] for name in names if name in known), None):
-                return found
-        near = difflib.get_close_matches(wanted, self.targets, n=1)
+    def target(self, name: str | None) -> Target:
+        """Return the target with this name, which may lack the cluster's name in front; without a name the login
+        machine. Raises CliError: there is no such target."""
+        name = name or self.login
+        candidates = (name, f"{self.name}-{name}", f"{self.name}-{name}-0", f"{name}-0")
+        for read in (lambda: self.targets, self.elastic):
+            targets = read()
+            if match := next((targets[candidate] for candidate in candidates if candidate in targets), None):
+                return match
+        near = difflib.get_close_matches(name, self.targets, n=1)
         hint = f" Did you mean {near[0]}?" if near else ""
-        raise CliError(f"cluster {self.name} has no machine {wanted!r}.{hint} There are: {', '.join(self.targets)}.")
+        raise CliError(f"cluster {self.name} has no machine {name!r}.{hint} There are: {', '.join(self.targets)}.")
 
     @property
     def controller(self) -> Target:
@@ -47,34 +47,34 @@ class Cluster:
 
     @property
     def monitoring(self) -> Target:
-        """The target that runs Prometheus, where the stack has it."""
+        """The target that runs Prometheus, if the stack has it."""
         return next(iter(self.with_role("monitoring")), self.controller)
 
     def with_role(self, role: str) -> tuple[Target, ...]:
         return tuple(target for target in self.targets.values() if role in target.roles)
 
-    def user(self, given: str | None) -> str:
-        """The user to be: the one given, else the first one configured. Raises CliError: there is none of that name, or
-        none at all."""
-        if given == "root" or given in self.users:
-            return str(given)
-        if given is None and self.users:
+    def user(self, name: str | None) -> str:
+        """Return the user with this name, without a name the first one of the stack. Raises CliError: there is no such
+        user, or no user at all."""
+        if name == "root" or name in self.users:
+            return str(name)
+        if name is None and self.users:
             return self.users[0]
-        there = f"There are: {', '.join(self.users)}, root." if self.users else "It has none but root: use --as root."
-        what = f"no user {given!r}" if given else "no users"
-        raise CliError(f"cluster {self.name} has {what}. {there}")
+        hint = f"There are: {', '.join(self.users)}, root." if self.users else "It has none but root: use --as root."
+        what = f"no user {name!r}" if name else "no users"
+        raise CliError(f"cluster {self.name} has {what}. {hint}")
 
 
 def require_capabilities(stack: str, outputs: Mapping[str, Any], *needed: Capability) -> None:
-    """Return if the stack's platform has these capabilities; one that does not say which it has, has all of them.
-    Raises CliError: one is missing; the message says which there are."""
+    """Raise CliError if the stack's platform lacks one of these capabilities. Outputs that do not list any mean that it
+    has all of them."""
     platform = outputs.get("platform") or {}
-    there = platform.get("capabilities", [capability.value for capability in Capability])
-    missing = [capability.value for capability in needed if capability.value not in there]
+    available = platform.get("capabilities", [capability.value for capability in Capability])
+    missing = [capability.value for capability in needed if capability.value not in available]
     if missing:
         raise CliError(
             f"stack {stack} is on {platform['title']}, a platform without the capability {', '.join(missing)}. "
-            f"It has: {', '.join(there) or 'none'}."
+            f"It has: {', '.join(available) or 'none'}."
         )
 
 
@@ -85,9 +85,10 @@ def from_outputs(stack: str, outputs: Mapping[str, Any], *needed: Capability) ->
         raise CliError(f"stack {stack} is not up. Bring it up with: ./hpc up {stack}")
     require_capabilities(stack, outputs, *needed)
     targets = read_targets(outputs)
-    keyed = not targets or any(driver_of(target).needs_admin_key for target in targets.values())
-    given = {"targets": targets, "admin_key": outputs.get("admin_key") or not keyed, "login": outputs.get("login")}
-    missing = [key for key, value in given.items() if not value]
+    needs_key = not targets or any(driver_of(target).needs_admin_key for target in targets.values())
+    key = outputs.get("admin_key") or not needs_key
+    required = {"targets": targets, "admin_key": key, "login": outputs.get("login")}
+    missing = [name for name, value in required.items() if not value]
     if missing:
         raise CliError(
             f"stack {stack} has no output {', '.join(missing)}, so you can't log in to its machines from here. "
@@ -105,8 +106,8 @@ def from_outputs(stack: str, outputs: Mapping[str, Any], *needed: Capability) ->
 
 
 def _elastic(outputs: Mapping[str, Any], targets: Mapping[str, Target]) -> dict[str, Target]:
-    """The elastic nodes of a stack: as its outputs have them, else behind the jump host of its other nodes, else behind
-    the controller."""
+    """Return the elastic nodes of a stack. If its outputs do not list them, they are behind the jump host of its other
+    nodes, else behind the controller."""
     if rows := outputs.get("elastic"):
         return read_targets({**outputs, "targets": rows})
     if "config" not in outputs:

@@ -1,8 +1,8 @@
-"""The page of `./hpc dashboard`: a server on this machine's loopback address that shows the cluster's dashboards, and
-passes their queries on to Prometheus on its machine, through SSH, or to VictoriaMetrics in Kubernetes, by kubectl.
+"""The server of `./hpc dashboard` on this machine's loopback address. It serves the page with the cluster's dashboards,
+and forwards their queries to Prometheus on its machine over SSH, or to VictoriaMetrics in Kubernetes with kubectl.
 
-Who has the address with its token can read; all else is refused: other methods, other hosts' names (a page elsewhere
-can't reach it through one that it lets resolve to this machine), other paths of Prometheus' API.
+Everyone who has the address with its token can read. Everything else is refused: other methods, other paths of
+Prometheus' API, and other host names (a page elsewhere could use a name that resolves to this machine).
 """
 
 import hmac
@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from cli import console
-from cli.access import remote
+from cli.access.remote import driver_of
 from cli.cluster.cluster import Cluster
 from cli.errors import CliError
 from cluster.monitoring.files import PROMETHEUS_PORT
@@ -32,16 +32,16 @@ from cluster.monitoring.page import Page
 from scripts.node.monitoring.tls import pinned
 
 PATHS = ("api/v1/query", "api/v1/query_range")
-"""Of Prometheus' API: what the page asks."""
+"""Paths of Prometheus' API that the page queries."""
 _ARGUMENTS = frozenset(("query", "time", "start", "end", "step"))
 _SECONDS = 30.0
-"""Time for an answer of Prometheus."""
+"""Time limit of a request to Prometheus."""
 _PAUSE = 3.0
 """Seconds between two attempts to connect."""
 
 
-class Answer(NamedTuple):
-    """What Prometheus answers, as it comes."""
+class Response(NamedTuple):
+    """A response of Prometheus, forwarded without a change."""
 
     status: int
     headers: Mapping[str, str]
@@ -49,7 +49,7 @@ class Answer(NamedTuple):
 
 
 class Prometheus:
-    """Prometheus of a cluster, over a connection of SSH that is opened again when it has broken."""
+    """Prometheus of a cluster. Its connection is opened again after it broke."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._target, self._key = cluster.monitoring, cluster.admin_key
@@ -61,34 +61,34 @@ class Prometheus:
             self._context = pinned(login["certificate"])
         self._path: Path | None = None
         self._root = ""
-        self._refused, self._tried = "", 0.0
+        self._error, self._last_attempt = "", 0.0
 
-    def ask(self, path: str, *, compressed: bool = False) -> Answer:
-        """The answer to a request below the root. Raises CliError: there is none."""
-        for again in (True, False):
+    def ask(self, path: str, *, compressed: bool = False) -> Response:
+        """Send a request for a path below the root and return the response. Raises CliError: there is none."""
+        for retry in (True, False):
             connection = _Connection(self._socket(), self._context)
             try:
                 connection.connect()
             except SSLError as error:
-                self._forget(connection.path)
+                self._disconnect(connection.path)
                 raise CliError(f"{self.name} has another certificate than that of the last `up`: {error}") from None
             except OSError:
-                # ssh has ended: the machine there has restarted, or this machine has slept.
-                self._forget(connection.path)
-                if again:
+                # ssh has ended: the machine was restarted, or this machine was suspended.
+                self._disconnect(connection.path)
+                if retry:
                     continue
                 raise CliError(f"{self._target.name} does not answer") from None
             try:
                 headers = {**self._headers, **({"Accept-Encoding": "gzip"} if compressed else {})}
                 connection.request("GET", f"/{self._root}{path}", headers=headers)
-                found = connection.getresponse()
-                if found.status == HTTPStatus.SERVICE_UNAVAILABLE:
+                response = connection.getresponse()
+                if response.status == HTTPStatus.SERVICE_UNAVAILABLE:
                     raise CliError(f"{self.name} is starting")
-                if found.status == HTTPStatus.UNAUTHORIZED:
+                if response.status == HTTPStatus.UNAUTHORIZED:
                     raise CliError(f"{self.name} refuses the password of the last `up`: run `up` again")
                 names = ("Content-Type", "Content-Encoding")
-                headers = {name: value for name in names if (value := found.getheader(name))}
-                return Answer(found.status, headers, found.read())
+                headers = {name: value for name in names if (value := response.getheader(name))}
+                return Response(response.status, headers, response.read())
             except (OSError, HTTPException):
                 raise CliError(f"{self.name} does not answer") from None
             finally:
@@ -97,7 +97,7 @@ class Prometheus:
 
     @property
     def name(self) -> str:
-        """What it is called."""
+        """The name in messages."""
         return "VictoriaMetrics" if self._root else f"Prometheus on {self._target.name}"
 
     def close(self) -> None:
@@ -109,19 +109,20 @@ class Prometheus:
         with self._lock:
             if self._path:
                 return self._path
-            if time.monotonic() - self._tried < _PAUSE and self._refused:
-                raise CliError(self._refused)
+            if time.monotonic() - self._last_attempt < _PAUSE and self._error:
+                raise CliError(self._error)
             try:
-                there = remote.prometheus(self._target, self._key, PROMETHEUS_PORT)
-                self._path, self._root = self._stack.enter_context(there)
+                forwarded = driver_of(self._target).prometheus(self._target, self._key, PROMETHEUS_PORT)
+                self._path, self._root = self._stack.enter_context(forwarded)
             except CliError as error:
-                self._refused = str(error)
+                self._error = str(error)
                 raise
             finally:
-                self._tried = time.monotonic()
+                self._last_attempt = time.monotonic()
             return self._path
 
-    def _forget(self, path: Path) -> None:
+    def _disconnect(self, path: Path) -> None:
+        """Close the connection over this socket, unless another request has already replaced it."""
         with self._lock:
             if self._path == path:
                 self._stack.close()
@@ -143,8 +144,8 @@ class _Connection(HTTPConnection):
             self.sock = self._context.wrap_socket(self.sock)
 
 
-Find = Callable[[str], Mapping[str, Any]]
-"""Finds a job by its number: {nodes, started, ended ...}. Raises CliError: there is none."""
+FindJob = Callable[[str], Mapping[str, Any]]
+"""Returns the job with a number: {nodes, started, ended ...}. Raises CliError: there is none."""
 
 
 class Server(ThreadingHTTPServer):
@@ -152,24 +153,24 @@ class Server(ThreadingHTTPServer):
 
     daemon_threads = True
 
-    def __init__(self, port: int, page: Page, prometheus: Prometheus, find: Find) -> None:
-        """Listen on the loopback address, on any free port if it is 0. Raises CliError: the port is taken."""
+    def __init__(self, port: int, page: Page, prometheus: Prometheus, find_job: FindJob) -> None:
+        """Listen on a port of the loopback address, 0 for any free one. Raises CliError: the port is taken."""
         try:
             super().__init__(("127.0.0.1", port), _Handler)
         except OSError as error:
             raise CliError(f"--port {port}: {error.strerror}. Leave it out for a free one.") from None
-        self.page, self.prometheus, self.find = page, prometheus, find
+        self.page, self.prometheus, self.find_job = page, prometheus, find_job
         self.token = secrets.token_urlsafe(24)
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """Print why a request failed, unless its browser did not wait for the answer."""
+        """Print why a request failed, unless the browser closed the connection."""
         del request, client_address
         if not isinstance(error := sys.exc_info()[1], ConnectionError):
             console.note(f"A request of the page failed: {type(error).__name__}: {error}")
 
     @property
     def url(self) -> str:
-        """The page's address, which lets in whoever has it."""
+        """The page's address. Everyone who has it can read the dashboards."""
         return f"http://127.0.0.1:{self.server_port}/{self.token}/"
 
 
@@ -184,33 +185,33 @@ class _Handler(BaseHTTPRequestHandler):
         url = urlsplit(self.path)
         token, _, path = url.path.removeprefix("/").partition("/")
         port = self.server.server_port
-        known = self.headers.get("Host") in (f"127.0.0.1:{port}", f"localhost:{port}")
-        if not known or not hmac.compare_digest(token.encode(), self.server.token.encode()):
+        is_loopback = self.headers.get("Host") in (f"127.0.0.1:{port}", f"localhost:{port}")
+        if not is_loopback or not hmac.compare_digest(token.encode(), self.server.token.encode()):
             self._refuse(404, "Nothing here: open the address that ./hpc dashboard has printed.")
         elif path == "":
             page = self.server.page
             self._send(200, {"Content-Type": "text/html; charset=utf-8", **page.headers}, page.text.encode())
         elif path in PATHS:
-            given = [(key, value) for key, value in parse_qsl(url.query) if key in _ARGUMENTS]
-            self._pass_on(f"{path}?{urlencode(given)}")
+            arguments = [(key, value) for key, value in parse_qsl(url.query) if key in _ARGUMENTS]
+            self._forward(f"{path}?{urlencode(arguments)}")
         elif path == "job":
-            self._job(dict(parse_qsl(url.query)).get("id", ""))
+            self._send_job(dict(parse_qsl(url.query)).get("id", ""))
         else:
             self._refuse(404, f"Only these are answered: {', '.join((*PATHS, 'job'))}")
 
-    def _pass_on(self, path: str) -> None:
+    def _forward(self, path: str) -> None:
         try:
             self._send(*self.server.prometheus.ask(path, compressed="gzip" in self.headers.get("Accept-Encoding", "")))
         except CliError as error:
             self._refuse(502, str(error))
 
-    def _job(self, number: str) -> None:
+    def _send_job(self, number: str) -> None:
         try:
-            found = self.server.find(number)
+            job = self.server.find_job(number)
         except CliError as error:
             self._refuse(404, str(error))
         else:
-            self._send(200, {"Content-Type": "application/json"}, json.dumps(found).encode())
+            self._send(200, {"Content-Type": "application/json"}, json.dumps(job).encode())
 
     def _refuse(self, status: int, why: str) -> None:
         text = json.dumps({"status": "error", "error": why})

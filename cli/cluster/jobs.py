@@ -27,24 +27,24 @@ _ENDED = frozenset(
 )
 """squeue(1), JOB STATE CODES: the states of a job that will not run again."""
 _ORDER = ("RUNNING", "COMPLETING", "SUSPENDED", "PENDING")
-"""Kinds of states in order: the task of an array whose state comes first stands for the array."""
+"""States in this order: an array has the state of the task whose state comes first."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class JobState:
-    """A job, or a whole array of them, at one time."""
+    """The state of a job, or of a whole job array."""
 
     id: str
     state: str
     """The state that squeue(1) shows: PENDING, RUNNING, COMPLETED."""
     reason: str = ""
-    """The reason why it waits; empty or None if it does not."""
+    """The reason why it is pending; empty or None if it is not."""
     nodes: str = ""
     """A host list."""
     exit_code: str = ""
-    """CODE:SIGNAL once it has ended."""
+    """CODE:SIGNAL after its end."""
     elapsed: str = ""
-    """The time for which it has run: [days-]hours:minutes:seconds."""
+    """Its run time: [days-]hours:minutes:seconds."""
 
     @property
     def ended(self) -> bool:
@@ -58,7 +58,7 @@ class JobState:
 
 
 def squeue_line() -> str:
-    """The line that asks slurmctld for all jobs of the user who runs it, also those that have just ended."""
+    """Return the line that lists all jobs of the user who runs it, those that have just ended included."""
     columns = ",".join(f"{name}:{width}" for name, width in _COLUMNS.items())
     return f'squeue --noheader --states=all --user="$(id -un)" --Format={columns}'
 
@@ -72,19 +72,15 @@ def parse_squeue(text: str, ids: Iterable[str]) -> dict[str, JobState]:
             cells.append(line[at : at + width].strip())
             at += width
         number, state, code, elapsed, reason, nodes = cells
-        rows.append(
-            JobState(id=number, state=state, exit_code=_exit_code(code), elapsed=elapsed, reason=reason, nodes=nodes)
-        )
-    return _merged(rows, ids)
-
-
-def _exit_code(text: str) -> str:
-    """CODE:SIGNAL, which squeue of 22.05 prints as wait(2) has it, in one number."""
-    return f"{int(text) >> 8}:{int(text) & 0x7F}" if text.isdigit() else text
+        if code.isdigit():
+            # squeue of Slurm 22.05 prints the status of wait(2), one number, in place of CODE:SIGNAL.
+            code = f"{int(code) >> 8}:{int(code) & 0x7F}"
+        rows.append(JobState(id=number, state=state, exit_code=code, elapsed=elapsed, reason=reason, nodes=nodes))
+    return _merge_tasks(rows, ids)
 
 
 def sacct_line(ids: Iterable[str]) -> str:
-    """The line that asks the accounting database for jobs; `ids` are numbers."""
+    """Return the line that lists jobs of the accounting database; `ids` are numbers."""
     return f"sacct --noheader --parsable2 --allocations --jobs={','.join(ids)} --format={','.join(_FIELDS)}"
 
 
@@ -95,19 +91,19 @@ def parse_sacct(text: str, ids: Iterable[str]) -> dict[str, JobState]:
         cells = line.split("|")
         if len(cells) == len(_FIELDS):
             number, state, code, elapsed, nodes = cells
-            # CANCELLED is followed by who did it, an array's task by its index.
+            # CANCELLED is followed by the user who did it, the number of an array's task by its index.
             state, number = state.partition(" ")[0], number.partition("_")[0]
             rows.append(JobState(id=number, state=state, exit_code=code, elapsed=elapsed, nodes=nodes))
-    return _merged(rows, ids)
+    return _merge_tasks(rows, ids)
 
 
-def _merged(rows: Iterable[JobState], ids: Iterable[str]) -> dict[str, JobState]:
+def _merge_tasks(rows: Iterable[JobState], ids: Iterable[str]) -> dict[str, JobState]:
     """Return one state for each job: of an array, the state of a task that has not ended, else of one that failed."""
-    wanted: Mapping[str, list[JobState]] = {id_: [] for id_ in ids}
+    tasks: Mapping[str, list[JobState]] = {job: [] for job in ids}
     for row in rows:
-        if row.id in wanted:
-            wanted[row.id].append(row)
-    return {one: min(found, key=_rank) for one, found in wanted.items() if found}
+        if row.id in tasks:
+            tasks[row.id].append(row)
+    return {job: min(states, key=_rank) for job, states in tasks.items() if states}
 
 
 def _rank(row: JobState) -> int:
@@ -126,7 +122,7 @@ _SUBMITTED = re.compile(r"([0-9]+)(;.*)?")
 
 @dataclass(frozen=True)
 class Jobs:
-    """Jobs of one user, submitted on the login machine."""
+    """Submits and follows jobs of one user on the login machine."""
 
     cluster: Cluster
     stack: str
@@ -135,17 +131,18 @@ class Jobs:
     """A user of the cluster, or root."""
 
     def put(self, files: Mapping[str, str], mode: int = 0o644) -> list[str]:
-        """Write files below FOLDER, as root, each atomically, and only those that differ. On the controller: root of
-        other machines is nobody to its NFS server; with pods on the login pod, which has the jail.
+        """Write files below FOLDER as root, each atomically, if they differ. Returns the paths of the files written.
 
-        `files`: absolute path to text. Files named *.sh get mode 0755, others `mode`. Returns the paths that changed.
+        They are written on the controller, whose NFS server maps root of other machines to nobody, or in a cluster of
+        pods on the login pod, which has the jail. `files` is text by absolute path. Files named *.sh get mode 0755,
+        others `mode`.
 
         Raises:
-            CliError: a folder on the way is not root's alone, or the machine does not answer.
+            CliError: others than root can write to a parent folder, or the machine does not answer.
         """
-        strange = [path for path in files if not path.startswith(f"{FOLDER}/") or ".." in path.split("/")]
-        if strange:
-            raise ValueError(f"not below {FOLDER}: {', '.join(strange)}")
+        outside = [path for path in files if not path.startswith(f"{FOLDER}/") or ".." in path.split("/")]
+        if outside:
+            raise ValueError(f"not below {FOLDER}: {', '.join(outside)}")
         rows = {path: [text, 0o755 if path.endswith(".sh") else mode] for path, text in files.items()}
         program = (BODIES / "put.py").read_text(encoding="utf-8")
         call = f"\n\nput({FOLDER!r}, json.loads({json.dumps(rows)!r}))\n"
@@ -157,8 +154,8 @@ class Jobs:
     def submit(self, script: str, *arguments: str, options: Mapping[str, Option] | None = None) -> str:
         """Submit a batch script and return the job's id.
 
-        `script`: absolute path on the cluster, or the script's text, which begins with #!. `arguments` are the
-        script's own, `options` sbatch's long options, which win over the script's own.
+        `script` is an absolute path on the cluster, or the script's text, which begins with #!. `arguments` are for
+        the script, `options` are long options of sbatch, which override those in the script.
 
         Raises:
             CliError: sbatch refused it; with its message.
@@ -166,22 +163,22 @@ class Jobs:
         text = script if script.startswith("#!") else ""
         if text and arguments:
             raise ValueError("arguments need a script that is a file")
-        given = ["sbatch", "--parsable", *words(options or {}), *([] if text else [script, *arguments])]
-        printed = self.run(shlex.join(given), stdin=text)
-        found = _SUBMITTED.fullmatch(printed.strip().rpartition("\n")[2])
-        if not found:
+        command = ["sbatch", "--parsable", *words(options or {}), *([] if text else [script, *arguments])]
+        printed = self.run(shlex.join(command), stdin=text)
+        match = _SUBMITTED.fullmatch(printed.strip().rpartition("\n")[2])
+        if not match:
             raise CliError(
                 f"sbatch on {self._login.name} printed no job id: {printable(printed.strip()) or '(nothing)'}"
             )
-        return found[1]
+        return match[1]
 
     def states(self, ids: Iterable[str]) -> dict[str, JobState]:
-        """The state of jobs of this user; those that neither slurmctld nor the database has (yet) are left out."""
-        wanted = list(ids)
-        found = parse_squeue(self.run(squeue_line()), wanted)
-        if missing := [job for job in wanted if job not in found]:
-            found |= parse_sacct(self.run(sacct_line(missing)), missing)
-        return found
+        """Return the states of this user's jobs, without those that neither slurmctld nor the database has yet."""
+        ids = list(ids)
+        states = parse_squeue(self.run(squeue_line()), ids)
+        if missing := [job for job in ids if job not in states]:
+            states |= parse_sacct(self.run(sacct_line(missing)), missing)
+        return states
 
     def wait(
         self,
@@ -189,41 +186,41 @@ class Jobs:
         on_change: Callable[[Mapping[str, JobState]], None] | None = None,
         seconds: float | None = None,
     ) -> Mapping[str, JobState]:
-        """Wait until jobs have ended; the last states of all, also if they have not after `seconds`.
+        """Wait until jobs have ended, or for so many seconds, and return their last states.
 
-        `on_change` is called with all states whenever a state, a reason or nodes change. Ctrl-C raises through: the
-        jobs go on, and the caller says how to see them or cancels them.
+        `on_change` is called with all states whenever a state, a reason or nodes change. Ctrl-C is not handled here:
+        the jobs go on, and the caller cancels them or prints how to follow them.
 
         Raises:
             CliError: the login machine does not answer, or a job is unknown there.
         """
-        wanted = list(ids)
-        start, pause, shown, unknown_since = time.monotonic(), 0.5, None, None
+        ids = list(ids)
+        start, pause, last, unknown_since = time.monotonic(), 0.5, None, None
         while True:
-            found = self.states(wanted)
-            seen = {job: (row.state, row.reason, row.nodes) for job, row in found.items()}
-            if seen != shown and on_change:
-                on_change(found)
+            states = self.states(ids)
+            current = {job: (row.state, row.reason, row.nodes) for job, row in states.items()}
+            if current != last and on_change:
+                on_change(states)
             now = time.monotonic()
-            missing = [job for job in wanted if job not in found]
+            missing = [job for job in ids if job not in states]
             unknown_since = (unknown_since or now) if missing else None
             if unknown_since and now - unknown_since > _RECORD_SECONDS:
                 raise CliError(f"job {', '.join(missing)}: slurmctld and the accounting database do not know it.")
-            if not missing and all(row.ended for row in found.values()):
-                return found
+            if not missing and all(row.ended for row in states.values()):
+                return states
             if not missing and seconds is not None and now - start > seconds:
-                return found
-            pause = 0.5 if seen != shown else min(_LONGEST_PAUSE, pause * 1.3)
-            shown = seen
+                return states
+            pause = 0.5 if current != last else min(_LONGEST_PAUSE, pause * 1.3)
+            last = current
             time.sleep(pause)
 
     def cancel(self, ids: Iterable[str]) -> None:
-        """Cancel jobs; those that have ended are left as they are."""
-        if wanted := list(ids):
-            self.run(shlex.join(["scancel", "--quiet", *wanted]))
+        """Cancel jobs. Jobs that have ended are not changed."""
+        if ids := list(ids):
+            self.run(shlex.join(["scancel", "--quiet", *ids]))
 
     def read(self, path: str, most: int = 20_000_000) -> str:
-        """The first `most` bytes of a file, as the user.
+        """Return the first `most` bytes of a file, read as the user.
 
         Raises:
             CliError: the user can't read it.
@@ -231,7 +228,7 @@ class Jobs:
         return self.run(f"head -c {most} -- {shlex.quote(path)}", seconds=300)
 
     def run(self, line: str, *, stdin: str = "", seconds: float = _SECONDS) -> str:
-        """Run a line of the user's login shell on the login machine; its standard output.
+        """Run a line in the user's login shell on the login machine, and return its standard output.
 
         Raises:
             CliError: it failed, or the machine does not answer.
@@ -249,22 +246,22 @@ _OUTPUT = re.compile(r"^ +StdOut=(/.+)$", re.MULTILINE)
 
 
 def read_job_log(cluster: Cluster, stack: str, job: str, most: int) -> tuple[str, str]:
-    """Return where the log of a job is, and its first `most` bytes, read as the user whose job it is.
+    """Return the path of a job's log and its first `most` bytes, read as the job's user.
 
-    slurmctld has a job's output for some minutes after its end (MinJobAge). Of older jobs the accounting database
-    has the user, and the place is the one of `./hpc nccl run`.
+    slurmctld has the path for some minutes after the job's end (MinJobAge). For older jobs the accounting database has
+    the user, and the path is that of `./hpc nccl run`.
 
     Raises:
         CliError: neither has the job, or its user can't read the log.
     """
     root, number = Jobs(cluster, stack, "root"), shlex.quote(job)
-    # Not by `scontrol show job`: a job's name stands before its user there, and may say that it is another's.
+    # Not from `scontrol show job`: there the job's name comes before its user, and may contain another user's name.
     user = _first_line(root, f"squeue --noheader --states=all --jobs={number} --format=%u 2>/dev/null || true")
     if _USER.fullmatch(user):
         jobs = Jobs(cluster, stack, user)
-        found = _OUTPUT.findall(jobs.run(f"scontrol show job {number} 2>/dev/null || true"))
-        if found:
-            return found[-1], jobs.read(found[-1], most)
+        paths = _OUTPUT.findall(jobs.run(f"scontrol show job {number} 2>/dev/null || true"))
+        if paths:
+            return paths[-1], jobs.read(paths[-1], most)
     user = _first_line(root, f"sacct --noheader --parsable2 --allocations --jobs={number} --format=User")
     if not _USER.fullmatch(user):
         raise CliError(f"job {job}: neither slurmctld nor the accounting database of {stack} has it.")
@@ -281,12 +278,12 @@ def _first_line(jobs: Jobs, line: str) -> str:
     return jobs.run(line).strip().partition("\n")[0].strip()
 
 
-Seen = TypeVar("Seen")
+T = TypeVar("T")
 _POLL_SECONDS = 3.0
 _SILENCE_SECONDS = 60.0
-"""Without news for so long, the last line is shown again, with the time."""
+"""After so many seconds without a new line the last one is printed again, with the time."""
 _LOST_SECONDS = 120.0
-"""Time for which the login machine may not answer before the job is left to itself."""
+"""Time for which the login machine may be unreachable before the command gives up following the job."""
 _REASONS = {
     "Resources": "waits for nodes that other jobs have",
     "Priority": "waits for jobs with a higher priority",
@@ -305,35 +302,35 @@ _REASONS = {
 
 @dataclass
 class Progress:
-    """A job that is waited for."""
+    """Waits for a job and prints its progress."""
 
     jobs: Jobs
     id: str
     log: str
     """The job's log on the cluster, below the user's home."""
     shown: str
-    """An extended regular expression of grep for lines of the log that are progress."""
+    """An extended regular expression for grep that selects the lines of the log which show progress."""
     afterwards: str
-    """The command that goes on once the job has ended, should this one be cut off."""
+    """The command that continues after the job's end if this one is interrupted."""
     text: Callable[[str], str] = field(default=lambda line: line)
-    """Such a line, for a person; an empty text is not shown."""
+    """Converts such a line to the text that is printed; an empty text is not printed."""
     _lines: int = field(default=0, init=False)
     _state: str = field(default="", init=False)
     _last: str = field(default="", init=False)
-    _noted: float = field(default=0.0, init=False)
+    _last_time: float = field(default=0.0, init=False)
     _start: float = field(default=0.0, init=False)
 
     def wait(self) -> JobState:
-        """Wait until the job has ended; its last state. Ctrl-C cancels it.
+        """Wait until the job has ended, and return its last state. Ctrl-C cancels it.
 
         Raises:
             CliError: the login machine does not answer any more; the job goes on.
         """
-        self._start = self._noted = time.monotonic()
+        self._start = self._last_time = time.monotonic()
         try:
             while not (state := retry_while_unreachable(self._poll)).ended:
-                if time.monotonic() - self._noted > _SILENCE_SECONDS:
-                    self._note(self._last)
+                if time.monotonic() - self._last_time > _SILENCE_SECONDS:
+                    self._print(self._last)
             return state
         except CliError as error:
             raise CliError(f"{error}\nJob {self.id} goes on by itself. When it has ended: {self.afterwards}") from None
@@ -347,36 +344,33 @@ class Progress:
             raise
 
     def _poll(self) -> JobState:
-        state = self.jobs.wait([self.id], self._note_state, _POLL_SECONDS)[self.id]
-        self._note_log()
+        state = self.jobs.wait([self.id], self._print_state, _POLL_SECONDS)[self.id]
+        command = f"grep -aE {shlex.quote(self.shown)} {shlex.quote(self.log)} 2>/dev/null | tail -n +{self._lines + 1}"
+        for line in self.jobs.run(command).splitlines():
+            self._lines += 1
+            if text := self.text(line):
+                self._print(text)
         return state
 
-    def _note_state(self, states: Mapping[str, JobState]) -> None:
+    def _print_state(self, states: Mapping[str, JobState]) -> None:
         if state := states.get(self.id):
             text = _describe(state)
             if text != self._state and not state.ended:
                 self._state = text
-                self._note(text)
+                self._print(text)
 
-    def _note_log(self) -> None:
-        line = f"grep -aE {shlex.quote(self.shown)} {shlex.quote(self.log)} 2>/dev/null | tail -n +{self._lines + 1}"
-        for found in self.jobs.run(line).splitlines():
-            self._lines += 1
-            if text := self.text(found):
-                self._note(text)
-
-    def _note(self, text: str) -> None:
+    def _print(self, text: str) -> None:
         now = time.monotonic()
         minutes, seconds = divmod(int(now - self._start), 60)
         console.note(f"[{minutes}:{seconds:02}] {text}")
-        self._last, self._noted = text, now
+        self._last, self._last_time = text, now
 
 
-def retry_while_unreachable(poll: Callable[[], Seen]) -> Seen:
-    """Call `poll`, again while the login machine does not answer: a laptop may sleep, a network change.
+def retry_while_unreachable(poll: Callable[[], T]) -> T:
+    """Call `poll` until it succeeds, for _LOST_SECONDS at most: a laptop may be suspended or change its network.
 
     Raises:
-        CliError: it was, for _LOST_SECONDS and every time that it was asked.
+        CliError: the last error of `poll` after that time.
     """
     since, announced = time.monotonic(), False
     while True:

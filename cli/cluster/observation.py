@@ -1,4 +1,4 @@
-"""Asks every machine of a cluster how it is, side by side."""
+"""Reads an observation from every machine of a cluster, in parallel."""
 
 import json
 import re
@@ -11,47 +11,49 @@ from cluster.observe.observation import ClusterObservation, MachineObservation, 
 from scripts.node.interface import ROLES
 
 SECONDS = 8.0
-"""Time limit of one machine's answer: twice its own (scripts/node/collect.py), for the connection's sake."""
+"""Time limit of one machine: twice its own limit (scripts/node/collect.py), to leave time for the connection."""
 EACH = 0.2
-"""Seconds of two cores that one machine of a rehearsal needs: many on one host wait for each other."""
+"""Seconds that each machine of a rehearsal adds to the limit: they share the processors of one host."""
 LONGER = 3
-"""Times as long for machines that were late: on a busy host they answer at a second try."""
-LOOK = "echo; HPC_TIMEOUT_FACTOR={factor:.3g} exec python3 /usr/local/lib/hpc/node look"
-"""The line feed says that the machine let us in."""
+"""Factor of the limit for a second try of machines that were late, as they are on a busy host."""
+OBSERVE = "echo; HPC_TIMEOUT_FACTOR={factor:.3g} exec python3 /usr/local/lib/hpc/node look"
+"""The line feed shows that the machine accepted the connection."""
 _NO_SUCH_PHASE = 2
 _NO_PROGRAM = ("can't open file", "can't find '__main__'")
 OLD, GONE = "its set-up is of an earlier version", "its set-up is gone"
 
 
 def observe(stack: str, outputs: Mapping[str, Any], *, seconds: float | None = None) -> ClusterObservation:
-    """The observations of all machines of a stack, also of those that do not answer. Each is given `seconds`; if none
-    are given, machines that are late are asked once more, with a longer deadline. Raises CliError: the stack is not
-    up."""
+    """Return the observations of all machines of a stack, those that do not answer included.
+
+    `seconds` is the time limit of each machine. Without it, machines that are late get a second try with a longer
+    limit. Raises CliError: the stack is not up."""
     cluster = from_outputs(stack, outputs)
     usual = timeout(len(cluster.targets))
-    seen = _ask(cluster, cluster.targets, seconds or usual, factor=(seconds or usual) / usual)
-    if not seconds and (again := [name for name, machine in seen.items() if machine.deserves_longer]):
-        for name, machine in _ask(cluster, again, LONGER * usual, factor=LONGER).items():
-            seen[name] = machine if machine.has_facts or not seen[name].has_facts else seen[name]
-    return ClusterObservation(stack=stack, machines=tuple(sorted(seen.values(), key=_rank)))
+    machines = _observe(cluster, cluster.targets, seconds or usual, factor=(seconds or usual) / usual)
+    if not seconds and (late := [name for name, machine in machines.items() if machine.deserves_longer]):
+        for name, machine in _observe(cluster, late, LONGER * usual, factor=LONGER).items():
+            if machine.has_facts or not machines[name].has_facts:
+                machines[name] = machine
+    return ClusterObservation(stack=stack, machines=tuple(sorted(machines.values(), key=_rank)))
 
 
-def _ask(cluster: Cluster, names: Iterable[str], seconds: float, *, factor: float) -> dict[str, MachineObservation]:
+def _observe(cluster: Cluster, names: Iterable[str], seconds: float, *, factor: float) -> dict[str, MachineObservation]:
     targets = [cluster.targets[name] for name in names]
     answers = remote.gather(
-        targets, cluster.admin_key, LOOK.format(factor=factor), seconds=seconds, connect_seconds=seconds
+        targets, cluster.admin_key, OBSERVE.format(factor=factor), seconds=seconds, connect_seconds=seconds
     )
     return {name: _observation(name, cluster.targets[name].roles, done) for name, done in answers.items()}
 
 
 def _rank(machine: MachineObservation) -> tuple[int, list[tuple[str, int]]]:
-    """In the order of roles; cpu-9 before cpu-10, so that host lists are short."""
+    """Return the sort key of a machine: by its role, and cpu-9 before cpu-10, so that host lists are short."""
     rank = min(ROLES.index(role) for role in ROLES if role in machine.roles)
     return rank, [(text, int(digits or 0)) for text, digits in re.findall(r"([^0-9]*)([0-9]*)", machine.name)]
 
 
 def timeout(machines: int) -> float:
-    """Seconds that each of so many machines is given."""
+    """Return the time limit of each machine of a cluster with so many."""
     return max(SECONDS, EACH * machines)
 
 

@@ -1,4 +1,4 @@
-"""The ssh_config of a stack that stays in the state dir, for ssh, scp, rsync and editors of the user."""
+"""Writes the ssh_config of a stack into the state dir, for the user's ssh, scp, rsync and editors."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -33,7 +33,7 @@ class Files:
 
     @property
     def key(self) -> Path:
-        """The admin key, if it was asked for."""
+        """The admin key, which only `--admin` writes."""
         return self._file("key")
 
     def remove(self) -> None:
@@ -45,22 +45,23 @@ class Files:
 
 
 def render(cluster: Cluster, files: Files, *, user: str, admin: bool, nodes: bool) -> tuple[str, dict[str, str]]:
-    """The text of the ssh_config, and why machines are not in it. Writes its known_hosts, and with `admin` the key.
+    """Return the text of the ssh_config, and for each machine that is missing in it the reason. Writes its known_hosts,
+    and with `admin` the key.
 
     A user gets the login machines, and with `nodes` the nodes through them. `admin` gets every machine, as root. Raises
-    CliError: no target is reached by ssh, or nothing can be written there."""
+    CliError: no target is reached by ssh, or a file can't be written."""
     login = cluster.target(None)
-    login = driver_of(login).over_ssh(login, LOOK_UP_SECONDS)
-    reached = {**cluster.targets, login.name: login}
-    targets = [target for target in reached.values() if isinstance(driver_of(target), Ssh)]
+    login = driver_of(login).ssh_target(login, LOOK_UP_SECONDS)
+    by_name = {**cluster.targets, login.name: login}
+    targets = [target for target in by_name.values() if isinstance(driver_of(target), Ssh)]
     if not admin:
-        # Other machines let users in that way only: the controller is root's.
-        mine = [target for target in targets if "login" in target.roles or (nodes and "node" in target.roles)]
-        direct = {target.name for target in mine if target.direct or "login" in target.roles}
-        targets = [target if target.name in direct else replace(target, jump=login) for target in mine]
+        # Users reach nodes through the login machine only; on the controller only root can log in.
+        allowed = [target for target in targets if "login" in target.roles or (nodes and "node" in target.roles)]
+        direct = {target.name for target in allowed if target.direct or "login" in target.roles}
+        targets = [target if target.name in direct else replace(target, jump=login) for target in allowed]
     if login not in targets:
         raise CliError(f"{login.name} is not reached by ssh, so there is no ssh_config for it. Use: ./hpc run")
-    keys, left_out = _host_keys(cluster, [reached[target.name] for target in targets])
+    keys, missing = _host_keys(cluster, [by_name[target.name] for target in targets])
     write(files.known_hosts, ssh.known_hosts(keys))
     files.key.unlink(missing_ok=True)
     shared = {**ssh.PINNED, "User": user, "UserKnownHostsFile": ssh.quoted(files.known_hosts)}
@@ -70,16 +71,17 @@ def render(cluster: Cluster, files: Files, *, user: str, admin: bool, nodes: boo
     hosts = [
         Host(
             names=[*([files.stack] if target.name == login.name else []), target.name],
-            options={**ssh.route(target), **shared, **(_sharing(files) if target.direct else {})},
+            options={**ssh.route_options(target), **shared, **(_shared_connection(files) if target.direct else {})},
         )
         for target in targets
         if target.name in keys
     ]
-    return ssh.render(hosts), left_out
+    return ssh.render(hosts), missing
 
 
-def _sharing(files: Files) -> dict[str, str]:
-    """Options that share one connection to a host. Only where none leads to it: ssh would hide that one's errors."""
+def _shared_connection(files: Files) -> dict[str, str]:
+    """Return the options that share one connection to a host. Not for a host behind a jump host: ssh would hide the
+    jump host's errors."""
     folder = files.config.parent
     if len(str(folder)) > _LONGEST_SOCKET:
         return {}
@@ -87,17 +89,17 @@ def _sharing(files: Files) -> dict[str, str]:
 
 
 def _host_keys(cluster: Cluster, targets: list[Target]) -> tuple[dict[str, str], dict[str, str]]:
-    """The host keys of targets, asked of jump hosts where only those know them; and why some are not known."""
+    """Return the host keys of targets, read from jump hosts if the outputs lack them, and why others are unknown."""
     keys = {target.name: target.host_key for target in targets if target.host_key}
     unknown = [target for target in targets if not target.host_key]
     if not unknown:
         return keys, {}
-    found, left_out = Ssh().host_keys(unknown, cluster.admin_key)
-    return {**keys, **found}, left_out
+    published, missing = Ssh().host_keys(unknown, cluster.admin_key)
+    return {**keys, **published}, missing
 
 
 def write(path: Path, text: str) -> None:
-    """Write a file of the stack's. Raises CliError: it can't be written."""
+    """Write a file of the stack. Raises CliError: it can't be written."""
     try:
         state_dir.write_file(path, text)
     except OSError as error:

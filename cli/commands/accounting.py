@@ -61,7 +61,7 @@ def restore(
     over, and accounts, users and QOS are made to match the stack again. The cluster may have been recreated since the
     backup, but must have the same name. Safe to repeat, also after it was cut off.
     """
-    from cli.cluster.backup import BackupError, bring_back, read_backup, readable, uploaded_name
+    from cli.cluster.backup import BackupError, can_read, read_backup, restore_backup, uploaded_name
 
     file = file if file.exists() or file.name != str(file) else state_dir.backups() / file
     try:
@@ -79,7 +79,7 @@ def restore(
     from cli.cluster.scheduler import Scheduler
 
     release = Scheduler(cluster, stack).run("slurmctld -V").split()[-1]
-    if not readable(header.slurm, release):
+    if not can_read(release, header.slurm):
         raise CliError(
             f"{file}: was made with Slurm {header.slurm}, whose tables the cluster's {release} can't read. Nothing was "
             "changed."
@@ -94,7 +94,7 @@ def restore(
     if "config" not in values:
         raise CliError(f"stack {stack} was brought up by an older version of this program. First: ./hpc up {stack}")
     request = restore_request(uploaded_name(header), header.sha256, parse_output(values["config"]))
-    bring_back(cluster, stack, file, header, request)
+    restore_backup(cluster, stack, file, header, request)
     console.note(f"Try: ./hpc usage {stack}")
 
 

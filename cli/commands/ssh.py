@@ -127,8 +127,8 @@ def _target(cluster: Cluster, name: str | None, key: Path | None) -> Target:
     CliError: there is no such target."""
     target = cluster.target(name)
     driver = driver_of(target)
-    if driver.own is None or (name and not key) or "login" not in target.roles:
+    if driver.own_line is None or (name and not key) or "login" not in target.roles:
         return target
     if not key and not cluster.admin_key:
         raise CliError("the stack has no output admin_key. Give a key of your own: -k KEY, with -u USER.")
-    return driver.over_ssh(target, LOOK_UP_SECONDS)
+    return driver.ssh_target(target, LOOK_UP_SECONDS)

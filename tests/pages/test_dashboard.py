@@ -13,7 +13,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from cli.cluster.dashboard import PATHS, Answer, Server
+from cli.cluster.dashboard import PATHS, Response, Server
 from cli.errors import CliError
 from cluster.monitoring.dashboards import DASHBOARDS, Panel
 from cluster.monitoring.page import page as render
@@ -37,7 +37,7 @@ class Synthetic:
     def close(self) -> None:
         """As the real one."""
 
-    def ask(self, path: str, *, compressed: bool = False) -> Answer:
+    def ask(self, path: str, *, compressed: bool = False) -> Response:
         if self.away:
             raise CliError(self.away)
         url = urlsplit(path)
@@ -54,7 +54,7 @@ class Synthetic:
         rows = [self._row(panel, metric, number, given) for number, metric in enumerate(self._series(legend))]
         body = json.dumps({"status": "success", "data": {"result": rows}}).encode()
         headers = {"Content-Type": "application/json", "Content-Encoding": "gzip"} if compressed else {}
-        return Answer(200, headers, gzip.compress(body) if compressed else body)
+        return Response(200, headers, gzip.compress(body) if compressed else body)
 
     def _series(self, legend: str) -> list[dict[str, str]]:
         labels = re.findall(r"\{\{(\w+)\}\}", legend)

@@ -86,7 +86,7 @@ def _settings(config: ClusterConfig, images: list[str], seconds: int | None) -> 
 def _run(cluster: Cluster, request: str) -> int:
     """Run the program on the login machine, and return its exit code."""
     target = cluster.target(None)
-    own = driver_of(target).own
+    own = driver_of(target).own_line
 
     def show(lines: Mapping[str, list[str]]) -> None:
         console.lines(chain.from_iterable(lines.values()))

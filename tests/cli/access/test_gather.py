@@ -42,7 +42,7 @@ def test_one_that_hangs_is_given_up_and_the_others_are_heard(tool: Callable[[str
 def test_machines_of_this_host_are_asked_a_few_at_a_time(
     tool: Callable[[str, str], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(remote, "_HERE_AT_ONCE", 2)
+    monkeypatch.setattr(remote, "_PARALLEL_ON_THIS_HOST", 2)
     tool("ssh", f"cd {tmp_path}; echo $$ >$$.asked; ls *.asked | wc -l; sleep 0.2; rm $$.asked")
     targets = [replace(CLUSTER.target(None), name=f"dev-{number}", here=True) for number in range(8)]
     answers = gather(targets, CLUSTER.admin_key, "true", seconds=300)
@@ -52,8 +52,8 @@ def test_machines_of_this_host_are_asked_a_few_at_a_time(
 def test_one_of_this_host_that_does_not_answer_keeps_no_other_from_being_asked(
     tool: Callable[[str, str], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(remote, "_HERE_AT_ONCE", 1)
-    monkeypatch.setattr(remote, "_HELD_SECONDS", 0.05)
+    monkeypatch.setattr(remote, "_PARALLEL_ON_THIS_HOST", 1)
+    monkeypatch.setattr(remote, "_SLOT_SECONDS", 0.05)
     there = tmp_path / "there"
     tool("ssh", f'case "$*" in *dev-7*) touch {there} ;; esac; until [ -e {there} ]; do sleep 0.05; done')
     targets = [replace(CLUSTER.target(None), name=f"dev-{number}", here=True) for number in range(8)]

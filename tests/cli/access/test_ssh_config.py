@@ -168,7 +168,7 @@ class TestHostileOutputs:
 
     def test_so_is_a_name(self) -> None:
         with pytest.raises(CliError, match="no name"):
-            ssh.route(Target(name="x\nHost *", method="ssh", address="10.0.0.1"))
+            ssh.route_options(Target(name="x\nHost *", method="ssh", address="10.0.0.1"))
 
     def test_a_state_dir_of_any_name_is_quoted(
         self, hpc: Hpc, up: dict, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from cli.cluster.backup import FIRST, LAST, BackupError, read_backup, readable
+from cli.cluster.backup import FIRST, LAST, BackupError, can_read, read_backup
 
 NOTE = {"cluster": "dev", "slurm": "22.05.8", "date": "2026-11-21T05:30:00+0000", "jobs": 3, "managed": None}
 
@@ -86,4 +86,4 @@ def test_what_is_wrong_is_said(file: Path, content: bytes, words: str):
     ],
 )
 def test_a_backup_is_read_by_releases_that_take_over_from_its_own(made: str, release: str, result: bool):
-    assert readable(made, release) is result
+    assert can_read(release, made) is result

@@ -20,7 +20,7 @@ def test_one_that_answers_again_is_waited_for(
     scheduler: Scheduler, tool: Tool, tmp_path: object, capsys: pytest.CaptureFixture[str]
 ):
     tool("ssh", f"[ -e {tmp_path}/asked ] || {{ touch {tmp_path}/asked; exit 255; }}; echo '{NODES}'")
-    assert scheduler.wait(["dev-cpu-0"], lambda node: node.fine, say=str, seconds=60) == []
+    assert scheduler.wait(["dev-cpu-0"], lambda node: node.fine, describe=str, seconds=60) == []
     assert "does not answer: exit code 255; asking again ..." in capsys.readouterr().err
 
 
@@ -30,5 +30,5 @@ def test_one_that_never_answers_again_ends_the_wait(
     tool("ssh", "exit 255")
     monkeypatch.setattr(module, "_ABSENT_SECONDS", 0.5)
     with pytest.raises(CliError, match="does not answer: exit code 255"):
-        scheduler.wait(["dev-cpu-0"], lambda node: node.fine, say=str, seconds=60)
+        scheduler.wait(["dev-cpu-0"], lambda node: node.fine, describe=str, seconds=60)
     assert capsys.readouterr().err.count("asking again") == 1

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 
-from cli.access.kubectl import Kubectl, entered
+from cli.access.kubectl import Kubectl, jail_command
 from cli.access.remote import UNREACHED, gather
 from cli.access.ssh import shell_line
 from cli.cluster.cluster import from_outputs
@@ -190,7 +190,7 @@ def test_an_expired_login_names_the_command_that_logs_in() -> None:
 @given(words=WORDS)
 def test_words_arrive_as_given_through_the_container(machine: Path, user: str, words: list[str]) -> None:
     line = shell_line(user, ["words", *words], terminal=False)
-    command = entered("", line, terminal=False)
+    command = jail_command("", line, terminal=False)
     command[command.index("/bin/bash") - 1] = f"PATH={machine}:{os.defpath}"
     done = subprocess.run(command, capture_output=True, check=True)
     assert done.stdout.split(b"\0")[:-1] == [os.fsencode(word) for word in words]
@@ -198,7 +198,7 @@ def test_words_arrive_as_given_through_the_container(machine: Path, user: str, w
 
 def test_only_a_terminal_has_a_kind(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "xterm-256color")
-    assert "TERM=xterm-256color" in entered("", "", terminal=True)
-    assert not any(word.startswith("TERM") for word in entered("", "", terminal=False))
+    assert "TERM=xterm-256color" in jail_command("", "", terminal=True)
+    assert not any(word.startswith("TERM") for word in jail_command("", "", terminal=False))
     monkeypatch.setenv("TERM", "x; rm -rf /")
-    assert not any(word.startswith("TERM") for word in entered("", "", terminal=True))
+    assert not any(word.startswith("TERM") for word in jail_command("", "", terminal=True))
