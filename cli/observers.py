@@ -18,7 +18,7 @@ from cli.errors import CliError
 from cli.interrupts import unwound
 from cluster.observe.logs import Clock
 from cluster.observe.moment import at
-from cluster.platforms.observer import Access, LogRequest, ControllerResult, Observer, StatusReport, Table
+from cluster.platforms.observer import Access, ControllerResult, LogRequest, Observer, StatusReport, Table
 from scripts.node.slurm.hostlist import compress
 
 _SECONDS = 20.0
@@ -39,7 +39,9 @@ def open_access(stack: str, outputs: Mapping[str, Any], seconds: float | None = 
 
     def run(line: str) -> ControllerResult:
         done = remote.capture(cluster.controller, cluster.admin_key, line, seconds=limit)
-        return ControllerResult(reached=done.reached, out=done.out, err=done.err, asked=done.asked, answered=done.answered)
+        return ControllerResult(
+            reached=done.reached, out=done.out, err=done.err, asked=done.asked, answered=done.answered
+        )
 
     with unwound(), ExitStack() as files:
         api = KubeApi(files, Kubernetes.of(outputs.get("kubernetes")), limit)

@@ -21,7 +21,7 @@ from cluster.config import ClusterConfig
 from cluster.platforms.gcp import iap
 from cluster.platforms.gcp.names import place
 from cluster.roster import MachineSpec, controller_name
-from components.machine import Proxy, MachineAccess
+from components.machine import MachineAccess, Proxy
 
 BOOT_SECONDS = 900.0
 """Time for a machine's SSH server to answer after the machine was created. A first boot takes one to three minutes."""
