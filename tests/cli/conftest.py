@@ -1,4 +1,5 @@
-"""A project of its own for each test: stack files, a home for the state, and nobody's environment."""
+"""A project of its own for each test, with stack files, a folder for the state and no settings of the user; the outputs
+of a cluster that is up; and a stand-in for ssh that records how it is called."""
 
 import json
 from collections.abc import Callable
@@ -13,6 +14,36 @@ from cli.app import main
 from cli.stack import project, state_dir
 from engine.state.crypter import Crypter
 
+Tool = Callable[[str, str], Path]
+KEY = "-----BEGIN OPENSSH PRIVATE KEY-----\nsecret\n-----END OPENSSH PRIVATE KEY-----\n"
+MACHINES = {
+    "controller": ("10.77.0.2", "controller"),
+    "login-0": ("10.77.0.3", "login"),
+    "cpu-0": ("10.77.2.0", "node"),
+    "cpu-1": ("10.77.2.1", "node"),
+}
+OUTPUTS: dict[str, Any] = {
+    "cluster": "dev",
+    "targets": {
+        f"dev-{name}": {"method": "ssh", "address": address, "roles": [role], "host_key": f"ssh-ed25519 AAA{number}\n"}
+        for number, (name, (address, role)) in enumerate(MACHINES.items(), 1)
+    },
+    "admin_key": KEY,
+    "users": ["alice", "bob"],
+    "login": "dev-login-0",
+}
+FAKE_SSH = """\
+{
+    printf 'word %s\\n' "$@"
+    sed 's/^ */option /' "$2"
+    key=$(sed -n 's/^ *IdentityFile //p' "$2")
+    printf 'mode %s\\n' "$(stat -Lc %a "$key")" "$(stat -c %a "${2%/*}")"
+    sed 's/^/key /' "$key"
+    sed 's/^/known /' "$(sed -n 's/^ *UserKnownHostsFile //p' "$2")"
+    sed 's/^/input /'
+} >"$LOG"
+exit 7
+"""
 PULUMI_YAML = "name: hpc\nruntime: python\n"
 STACK = """\
 config:
@@ -52,7 +83,12 @@ class Ended:
 Hpc = Callable[..., Ended]
 
 
-def stand_for_state(monkeypatch: pytest.MonkeyPatch, outputs: dict[str, Any]) -> None:
+def recorded(log: Path, kind: str) -> list[str]:
+    """Return what FAKE_SSH kept of a kind: word, option, mode, key, known, input."""
+    return [line.removeprefix(f"{kind} ") for line in log.read_text().splitlines() if line.startswith(f"{kind} ")]
+
+
+def patch_outputs(monkeypatch: pytest.MonkeyPatch, outputs: dict[str, Any]) -> None:
     """Let every stack have these outputs, as one that is up; who enters machines must ask for the secrets."""
 
     def read(_stack: str, *, show_secrets: bool) -> dict[str, Any]:
@@ -62,7 +98,7 @@ def stand_for_state(monkeypatch: pytest.MonkeyPatch, outputs: dict[str, Any]) ->
     monkeypatch.setattr("cli.stack.outputs.read", read)
 
 
-def made(stack: str = "dev", *types: str) -> Path:
+def write_state(stack: str = "dev", *types: str) -> Path:
     """Give a stack a state with a resource of each type, as another engine left it; the state's file."""
     file = project.workspace().stack(stack).file
     file.parent.mkdir(parents=True, exist_ok=True)

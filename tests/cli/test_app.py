@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 
 from cli.stack import project
-from tests.cli.clusters import OUTPUTS
-from tests.cli.conftest import Hpc
+from tests.cli.conftest import OUTPUTS, Hpc
 
 ROOT = Path(__file__).parents[2]
 COMMANDS = ["up", "ssh", "state", "state export", "install-pulumi", "test", "check jobs", "nccl run"]

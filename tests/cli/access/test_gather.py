@@ -12,7 +12,7 @@ import pytest
 from cli.access import remote
 from cli.access.remote import UNREACHED, capture, gather
 from cli.cluster.cluster import from_outputs
-from tests.cli.clusters import OUTPUTS
+from tests.cli.conftest import OUTPUTS
 from tests.waiting import PATIENCE
 
 CLUSTER = from_outputs("dev", OUTPUTS)

@@ -10,7 +10,7 @@ import pytest
 from cli.access import ssh
 from cli.access.target import Target
 from cli.errors import CliError
-from tests.cli.conftest import Hpc, stand_for_state
+from tests.cli.conftest import Hpc, patch_outputs
 
 KEY = "-----BEGIN OPENSSH PRIVATE KEY-----\nsecret\n-----END OPENSSH PRIVATE KEY-----\n"
 STACK: dict[str, Any] = {
@@ -55,7 +55,7 @@ OUTPUTS: dict[str, Any] = {
 def up(root: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """Stack `dev` is up with these outputs."""
     outputs = {**OUTPUTS, "targets": {name: dict(row) for name, row in OUTPUTS["targets"].items()}}
-    stand_for_state(monkeypatch, outputs)
+    patch_outputs(monkeypatch, outputs)
     return outputs
 
 

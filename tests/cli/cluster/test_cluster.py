@@ -11,8 +11,7 @@ from cli.access import remote
 from cli.access.target import Driver, Target
 from cli.cluster.cluster import from_outputs
 from cli.errors import CliError
-from tests.cli.clusters import OUTPUTS
-from tests.cli.conftest import Hpc, stand_for_state
+from tests.cli.conftest import OUTPUTS, Hpc, patch_outputs
 
 TOY = {
     "cluster": "toy",
@@ -38,7 +37,7 @@ class ToyDriver(Driver):
 @pytest.fixture
 def up(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A stack of a platform that has two capabilities and a driver of its own is up."""
-    stand_for_state(monkeypatch, TOY)
+    patch_outputs(monkeypatch, TOY)
     monkeypatch.setattr(remote, "DRIVERS", {"toy": cache(ToyDriver)})
 
 

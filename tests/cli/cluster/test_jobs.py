@@ -8,7 +8,7 @@ from cli.cluster import jobs as module
 from cli.cluster.cluster import from_outputs
 from cli.cluster.jobs import Jobs, JobState, parse_sacct, parse_squeue
 from cli.errors import CliError
-from tests.cli.clusters import OUTPUTS, Tool
+from tests.cli.conftest import OUTPUTS, Tool
 
 SQUEUE_WIDTHS = (16, 20, 12, 20, 60, 4000)
 

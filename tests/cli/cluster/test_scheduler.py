@@ -6,8 +6,8 @@ from cli.cluster import scheduler as module
 from cli.cluster.cluster import from_outputs
 from cli.cluster.scheduler import Scheduler
 from cli.errors import CliError
-from tests.cli.clusters import OUTPUTS, Tool
 from tests.cli.commands.jobs.test_check import NODES
+from tests.cli.conftest import OUTPUTS, Tool
 
 
 @pytest.fixture

@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.clusters import OUTPUTS, Tool
-from tests.cli.conftest import stand_for_state
+from tests.cli.conftest import OUTPUTS, Tool, patch_outputs
 
 NODES = """\
 NodeName=dev-cpu-0 State=MIXED SlurmdStartTime=2026-11-21T05:43:27
@@ -33,7 +32,7 @@ esac
 @pytest.fixture
 def up(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Stack `dev` is up, as far as its outputs tell."""
-    stand_for_state(monkeypatch, OUTPUTS)
+    patch_outputs(monkeypatch, OUTPUTS)
 
 
 @pytest.fixture

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from cli.cluster.backup import FIRST, LAST
-from tests.cli.clusters import Tool
-from tests.cli.conftest import Hpc
+from tests.cli.conftest import Hpc, Tool
 
 pytestmark = pytest.mark.usefixtures("up")
 ROW = ["7", "alice", "research", "cpu", "FAILED", "2026-11-21T05:43:58", "2026-11-21T05:44:58"]

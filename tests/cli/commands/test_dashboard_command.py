@@ -12,8 +12,7 @@ import yaml
 from cli.cluster.cluster import from_outputs
 from cli.cluster.dashboard import Prometheus
 from cli.errors import CliError
-from tests.cli.clusters import OUTPUTS, Tool
-from tests.cli.conftest import STACK, Hpc, stand_for_state
+from tests.cli.conftest import OUTPUTS, STACK, Hpc, Tool, patch_outputs
 from tests.waiting import lives, wait_for
 
 FORWARDS = """\
@@ -47,7 +46,7 @@ def config(**sections: object) -> str:
 
 
 def stack(monkeypatch: pytest.MonkeyPatch, **sections: object) -> None:
-    stand_for_state(monkeypatch, {**OUTPUTS, "config": config(**sections)})
+    patch_outputs(monkeypatch, {**OUTPUTS, "config": config(**sections)})
 
 
 def test_a_stack_without_monitoring_says_what_to_add(hpc: Hpc, monkeypatch: pytest.MonkeyPatch):

@@ -10,8 +10,7 @@ import pytest
 
 from cluster.load import parse
 from components.deploy import config_text
-from tests.cli.clusters import OUTPUTS
-from tests.cli.conftest import Hpc, stand_for_state
+from tests.cli.conftest import OUTPUTS, Hpc, patch_outputs
 from tests.cluster.stacks import load
 
 Lab = Callable[..., None]
@@ -28,7 +27,7 @@ def lab(asked: Callable[[], list[str]], tmp_path: Path, monkeypatch: pytest.Monk
     def make(results: object, checks: dict[str, Any] | None) -> None:
         values = load("dev")
         values["hpc:cluster"]["slurm"] = {"health": checks} if checks is not None else {}
-        stand_for_state(monkeypatch, {**OUTPUTS, "config": config_text(parse(values))})
+        patch_outputs(monkeypatch, {**OUTPUTS, "config": config_text(parse(values))})
         (tmp_path / "RESULTS").write_text(f"{time.time()}\n{json.dumps(results)}\n")
 
     return make

@@ -7,8 +7,7 @@ import pytest
 
 from cluster.observe import reliability
 from scripts.node.slurm import job_report
-from tests.cli.clusters import Tool
-from tests.cli.conftest import Hpc
+from tests.cli.conftest import Hpc, Tool
 
 SINCE, UNTIL = 1_790_000_000, 1_792_419_200
 ROW = {

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.clusters import OUTPUTS, Tool
-from tests.cli.conftest import Hpc
+from tests.cli.conftest import OUTPUTS, Hpc, Tool
 from tests.waiting import PATIENCE
 
 pytestmark = pytest.mark.usefixtures("up")

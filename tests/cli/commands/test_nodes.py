@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.clusters import Tool
 from tests.cli.commands.conftest import NODES
-from tests.cli.conftest import Hpc
+from tests.cli.conftest import Hpc, Tool
 
 Asked = Callable[[], list[str]]
 

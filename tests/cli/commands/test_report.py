@@ -8,9 +8,8 @@ import pytest
 
 from cluster.observe import reliability
 from cluster.report.html import MARK
-from tests.cli.clusters import KEY, Tool
 from tests.cli.commands.test_status import STACK
-from tests.cli.conftest import Hpc, stand_for_state
+from tests.cli.conftest import KEY, Hpc, Tool, patch_outputs
 from tests.cluster.observe.observations import NOW, healthy
 from tests.cluster.report import mlperf_logs, nccl_logs
 
@@ -52,7 +51,7 @@ def kept(root: Path, tool: Tool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         rows[machine.name] = {"method": "ssh", "address": f"10.83.0.{number + 2}", "roles": list(machine.roles),
                               "host_key": f"ssh-ed25519 A{number}"}  # fmt: skip
     found = {"cluster": "hc", "targets": rows, "admin_key": KEY, "login": "hc-login-0", "users": ["alice"]}
-    stand_for_state(
+    patch_outputs(
         monkeypatch,
         {**found, "config": {**STACK, "slurm": {"health": {}}}, "platform": {"name": "local", "title": "this machine"}},
     )

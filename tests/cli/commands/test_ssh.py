@@ -15,8 +15,7 @@ from cli import interrupts
 from cli.access.remote import run as run_remote
 from cli.cluster.cluster import from_outputs
 from cli.errors import CliError
-from tests.cli.clusters import FAKE_SSH, KEY, OUTPUTS, Tool, said
-from tests.cli.conftest import Hpc
+from tests.cli.conftest import FAKE_SSH, KEY, OUTPUTS, Hpc, Tool, recorded
 from tests.waiting import PATIENCE, wait_for
 
 
@@ -34,7 +33,7 @@ class TestCommands:
     def test_run_is_the_first_user_on_the_login_machine(self, hpc: Hpc, log: Path) -> None:
         ended = hpc("run", "dev", "--", "srun", "-N2", "-l", "echo", "a b")
         assert ended.code == 7
-        words = said(log, "word")
+        words = recorded(log, "word")
         assert words[-2:] == ["dev-login-0", """exec runuser -l alice -c 'srun -N2 -l echo '"'"'a b'"'"''"""]
         assert "-T" in words
 
@@ -52,15 +51,15 @@ class TestCommands:
         self, hpc: Hpc, log: Path, line: str, words: list[str]
     ) -> None:
         hpc(*shlex.split(line))
-        assert said(log, "word")[-len(words) :] == words
+        assert recorded(log, "word")[-len(words) :] == words
 
     def test_the_host_key_is_pinned_and_the_private_key_private(self, hpc: Hpc, log: Path) -> None:
         hpc("ssh", "dev", "controller")
-        options = said(log, "option")
+        options = recorded(log, "option")
         assert {"StrictHostKeyChecking yes", "HostKeyAlias dev-controller", "HostName 10.77.0.2"} <= set(options)
-        assert said(log, "known") == ["dev-controller ssh-ed25519 AAA1"]
-        assert "\n".join(said(log, "key")) + "\n" == KEY
-        assert said(log, "mode") == ["600", "700"]
+        assert recorded(log, "known") == ["dev-controller ssh-ed25519 AAA1"]
+        assert "\n".join(recorded(log, "key")) + "\n" == KEY
+        assert recorded(log, "mode") == ["600", "700"]
 
     def test_a_machine_that_does_not_answer_is_named(
         self, hpc: Hpc, tool: Tool, monkeypatch: pytest.MonkeyPatch
@@ -87,8 +86,8 @@ class TestCommands:
         monkeypatch.setattr("hostfiles.PARENT", tmp_path)
         before = set(tmp_path.iterdir())
         hpc("ssh", "dev", "controller")
-        assert "\n".join(said(log, "key")) + "\n" == KEY
-        assert said(log, "mode") == ["600", "700"]
+        assert "\n".join(recorded(log, "key")) + "\n" == KEY
+        assert recorded(log, "mode") == ["600", "700"]
         assert set(tmp_path.iterdir()) - before == {log}
 
 
@@ -97,7 +96,7 @@ class TestStreams:
         with child("dev-login-0", stdin=subprocess.PIPE) as process:
             process.communicate(b"#!/bin/sh\nsrun hostname\n", timeout=300)
             assert process.returncode == 7
-        assert said(log, "input") == ["#!/bin/sh", "srun hostname"]
+        assert recorded(log, "input") == ["#!/bin/sh", "srun hostname"]
 
     def test_termination_ends_ssh_too(self, tool: Tool, tmp_path: Path) -> None:
         pid = tmp_path / "pid"

@@ -17,8 +17,7 @@ from cli.stack import project
 from cluster.observe.health.findings import findings
 from cluster.observe.observation import ClusterObservation, MachineObservation
 from components.slurm import payload
-from tests.cli.clusters import KEY, Tool
-from tests.cli.conftest import Hpc, stand_for_state
+from tests.cli.conftest import KEY, Hpc, Tool, patch_outputs
 from tests.cluster.observe.observations import facts, healthy
 
 STACK = {
@@ -61,7 +60,7 @@ def tell(root: Path, tool: Tool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         mounts = {machine.name: [] for machine in seen.machines}
         place = {"addresses": {}, "mounts": mounts, "state": None, "exports": None}
         found = {"cluster": "hc", "targets": rows, "admin_key": KEY, "login": "hc-login-0", "users": []}
-        stand_for_state(monkeypatch, {**found, "config": STACK, "place": place})
+        patch_outputs(monkeypatch, {**found, "config": STACK, "place": place})
         file = project.workspace().stack("dev").file
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text("{}")

@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.clusters import Tool
-from tests.cli.conftest import Hpc
+from tests.cli.conftest import Hpc, Tool
 
 SACCT = """\
 2026-10-22T00:00:00 2026-11-21T00:00:00

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from cli.operation import drain_recovery
-from tests.cli.clusters import OUTPUTS
+from tests.cli.conftest import OUTPUTS
 
 
 def test_one_machine_of_two_roles_is_asked_once(

@@ -11,7 +11,7 @@ from cli.errors import CliError
 from cli.operation import operation
 from cli.options import EngineName
 from cli.stack import pulumi_program, stackfile
-from tests.cli.conftest import CLOUD, Hpc, made
+from tests.cli.conftest import CLOUD, Hpc, write_state
 
 Tool = Callable[[str, str], Path]
 NETWORK = "gcp:compute/network:Network"
@@ -36,7 +36,7 @@ class TestChoice:
 
     @pytest.mark.parametrize("kind", ["up", "destroy", "refresh"])
     def test_where_the_cli_is_needed_and_missing_it_says_how_to_get_it(self, root: Path, kind: str) -> None:
-        made("x", NETWORK)
+        write_state("x", NETWORK)
         version = pulumi_program.pulumi_version()
         with pytest.raises(CliError) as error:
             operation.choose(None, stack(root, "gcp"), kind)
@@ -55,7 +55,7 @@ class TestChoice:
         self, root: Path, hpc: Hpc, kind: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setenv("PULUMI_CONFIG_PASSPHRASE", "mine")
-        file = made("x", NETWORK)
+        file = write_state("x", NETWORK)
         before = file.read_text()
         (root / "Pulumi.x.yaml").write_text(CLOUD)
         ended = hpc(kind, "x", "--engine", "embedded", *(["--yes"] if kind == "destroy" else []))

@@ -10,7 +10,7 @@ import pytest
 from cli.operation.pulumi_cli import RunEvents
 from cli.stack import project, stackfile
 from engine.state.crypter import Crypter
-from tests.cli.conftest import STACK, Hpc, made
+from tests.cli.conftest import STACK, Hpc, write_state
 
 Tool = Callable[[str, str], Path]
 HERE = Path(__file__).parent
@@ -46,7 +46,7 @@ class TestStackFile:
         assert preview == "preview --stack dev"
 
     def test_of_a_state_without_one_gets_the_states(self, hpc: Hpc, root: Path, log: Path) -> None:
-        file = made()
+        file = write_state()
         (root / "Pulumi.dev.yaml").write_text(COMMENTED)
         kept = json.loads(file.read_text())["checkpoint"]["latest"]["secrets_providers"]["state"]["salt"]
         for kind in ("preview", "refresh"):
@@ -79,7 +79,7 @@ class TestRun:
     ) -> None:
         monkeypatch.delenv("PULUMI_CONFIG_PASSPHRASE")
         tool("pulumi", f"""echo "$PWD $PULUMI_BACKEND_URL $PULUMI_CONFIG_PASSPHRASE_FILE" >>{log}; exit 5""")
-        made()
+        write_state()
         home = root.parent / "home"
         (home / "passphrase").write_text("mine\n")
         assert hpc("up", "dev").code == 5
@@ -89,7 +89,7 @@ class TestRun:
     def test_is_not_begun_with_a_passphrase_that_does_not_fit(self, hpc: Hpc, log: Path, root: Path, kind: str) -> None:
         salt = Crypter(lambda: "another").salt
         (root / "Pulumi.dev.yaml").write_text(f"encryptionsalt: {salt}\n{STACK}")
-        made()
+        write_state()
         ended = hpc(kind, "dev", "--engine", "pulumi", *(["--yes"] if kind == "destroy" else []))
         assert ended.code == 1
         assert "the passphrase does not fit" in ended.err
@@ -97,7 +97,7 @@ class TestRun:
         assert not log.exists()
 
     def test_does_not_find_the_lock_of_a_dead_run_of_ours(self, hpc: Hpc, log: Path) -> None:
-        lock = made().parents[2] / "locks/organization/hpc/dev/left.json"
+        lock = write_state().parents[2] / "locks/organization/hpc/dev/left.json"
         lock.parent.mkdir(parents=True)
         row = {"pid": 2**22 + 1, "username": "u", "hostname": socket.gethostname(), "timestamp": "2026-01-01T00:00:00Z"}
         lock.write_text(json.dumps(row))
@@ -133,13 +133,13 @@ class TestRun:
         tool("pulumi", "echo 'error: no such bucket' >&2; exit 255")
         ended = hpc("up", "dev")
         assert (ended.code, ended.err.splitlines()[-1]) == (1, "error: stack init failed: no such bucket")
-        made()
+        write_state()
         ended = hpc("up", "dev", "--json")
         document = json.loads(ended.out)
         assert (ended.code, document["ok"], document["error"]) == (255, False, "no such bucket")
 
     def test_nobody_is_asked_and_nothing_worked_out_to_be_asked_about(self, hpc: Hpc, log: Path) -> None:
-        made()
+        write_state()
         hpc("up", "dev")
         hpc("refresh", "dev")
         hpc("destroy", "dev")
@@ -150,7 +150,7 @@ class TestRun:
         ]
 
     def test_options_are_the_clis_own(self, hpc: Hpc, log: Path) -> None:
-        made()
+        write_state()
         given = ["--target=urn:a", "--target=urn:b", "--replace=urn:c", "--refresh", "--diff", "--expect-no-changes"]
         hpc("up", "dev", *given, "--target-dependents", "-m", "why not")
         told = log.read_text().splitlines()[-1].split("--")
@@ -175,7 +175,7 @@ class TestRun:
         assert "there is no stack 'nowhere'" in hpc(kind, "nowhere", "--engine", engine).err
 
     def test_ctrl_c_is_130_whatever_the_cli_makes_of_it(self, hpc: Hpc, log: Path, tool: Tool) -> None:
-        made()
+        write_state()
         tool("pulumi", "kill -INT $PPID; sleep 0.1; echo stopped; exit 255")
         assert hpc("up", "dev").code == 130
         ended = hpc("up", "dev", "--json")
@@ -185,7 +185,7 @@ class TestRun:
 
 
 def test_an_import_is_the_clis(hpc: Hpc, log: Path) -> None:
-    made()
+    write_state()
     assert hpc("import", "dev", "--", "a:b:C", "name", "id", "--parent", "p=urn").code == 0
     told = "import --stack dev --generate-code=false --protect=false a:b:C name id --parent p=urn"
     assert log.read_text().splitlines() == [told]
@@ -195,7 +195,7 @@ class TestJson:
     """The events are what the CLI 3.260 printed for a small program of command and random, less the SDK's debugging."""
 
     def test_is_the_document_of_the_embedded_engine(self, hpc: Hpc, log: Path, tool: Tool) -> None:
-        made()
+        write_state()
         tool("pulumi", f'echo "$PULUMI_ENABLE_STREAMING_JSON_PREVIEW" >&2; cat {HERE}/pulumi/preview.ndjson')
         ended = hpc("preview", "dev", "--json")
         assert ended.err.endswith("\ntrue\n")
@@ -215,7 +215,7 @@ class TestJson:
         ]
 
     def test_names_what_failed(self, hpc: Hpc, log: Path, tool: Tool) -> None:
-        made()
+        write_state()
         tool("pulumi", f"cat {HERE}/pulumi/up.ndjson; exit 1")
         ended = hpc("up", "dev", "--json")
         document = json.loads(ended.out)

@@ -12,7 +12,7 @@ from cli.errors import CliError
 from cli.stack import project, rehearsals, state_dir
 from cluster.platforms.gcp import platform as google_platform
 from engine.state.crypter import Crypter, derive
-from tests.cli.conftest import CLOUD, Hpc, made
+from tests.cli.conftest import CLOUD, Hpc, write_state
 
 pytestmark = pytest.mark.usefixtures("root")
 Tool = Callable[[str, str], Path]
@@ -207,7 +207,7 @@ class TestKeyOfSecrets:
     @pytest.fixture(autouse=True)
     def state(self, root: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         monkeypatch.setenv("PULUMI_CONFIG_PASSPHRASE", "mine")
-        file = made()
+        file = write_state()
         derive.cache_clear()
         return file
 

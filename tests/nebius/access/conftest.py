@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli.conftest import Hpc, hpc, root, stand_for_state, tool
+from tests.cli.conftest import Hpc, hpc, patch_outputs, root, tool
 
 __all__ = ["Hpc", "hpc", "root", "tool"]
 CAPABILITIES = ["drift", "logs", "nodes", "run", "ssh", "status", "usage"]
@@ -46,7 +46,7 @@ OUTPUTS: dict[str, Any] = {
 def up(root: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """Every stack is up with these outputs, which a test may change."""
     outputs = deepcopy(OUTPUTS)
-    stand_for_state(monkeypatch, outputs)
+    patch_outputs(monkeypatch, outputs)
     return outputs
 
 

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from cluster.platforms.nebius.kubectl import login_address, why_no_login_address
-from tests.cli.clusters import FAKE_SSH, OUTPUTS, said
-from tests.cli.conftest import stand_for_state
+from tests.cli.conftest import FAKE_SSH, OUTPUTS, patch_outputs, recorded
 from tests.nebius.access.conftest import Hpc, calls
 
 Made = Callable[[str], Path]
@@ -92,27 +91,27 @@ class TestSsh:
     def test_it_is_root_with_the_stacks_key_at_the_services_address(self, hpc: Hpc, kubectl: Made, log: Path) -> None:
         asked = kubectl(answers(service()))
         assert hpc("ssh", "nebius").code == 7
-        options = set(said(log, "option"))
+        options = set(recorded(log, "option"))
         assert {"HostName 203.0.113.9", "Port 22", "User root", "StrictHostKeyChecking yes"} <= options
-        assert said(log, "known") == ["login-0 ssh-ed25519 AAAhost"]
-        assert "secret" in said(log, "key")
+        assert recorded(log, "known") == ["login-0 ssh-ed25519 AAAhost"]
+        assert "secret" in recorded(log, "key")
         assert calls(asked)[0][:5] == ["get", "service", "soperator-login-svc", "--namespace", "soperator"]
         # Found anew each time: the Service's address may change.
         kubectl(answers(service(balancer={"ingress": [{"ip": "203.0.113.10"}]})))
         hpc("ssh", "nebius")
-        assert "HostName 203.0.113.10" in said(log, "option")
+        assert "HostName 203.0.113.10" in recorded(log, "option")
 
     def test_a_node_port_is_at_a_login_node(self, hpc: Hpc, kubectl: Made, log: Path) -> None:
         asked = kubectl(answers(service("NodePort"), nodes=[node(("ExternalIP", "203.0.113.11"))]))
         assert hpc("ssh", "nebius", "--", "hostname").code == 7
-        assert {"HostName 203.0.113.11", "Port 30022"} <= set(said(log, "option"))
-        assert said(log, "word")[-2:] == ["login-0", "hostname"]
+        assert {"HostName 203.0.113.11", "Port 30022"} <= set(recorded(log, "option"))
+        assert recorded(log, "word")[-2:] == ["login-0", "hostname"]
         assert "--selector=slurm.nebius.ai/nodeset=login" in calls(asked)[1]
 
     def test_u_is_as(self, hpc: Hpc, kubectl: Made, log: Path) -> None:
         kubectl(answers(service()))
         hpc("ssh", "nebius", "-u", "bob", "--", "id")
-        assert said(log, "word")[-1] == "exec runuser -l bob -c id"
+        assert recorded(log, "word")[-1] == "exec runuser -l bob -c id"
 
     def test_a_key_of_ones_own_logs_in_as_its_user(
         self, hpc: Hpc, kubectl: Made, log: Path, tmp_path: Path, up: dict
@@ -123,12 +122,12 @@ class TestSsh:
         key.write_text("mine\n")
         # A user whom the jail has, and the stack file does not.
         assert hpc("ssh", "nebius", "-u", "carol", "-k", str(key), "--", "id", "-u").code == 7
-        options = said(log, "option")
+        options = recorded(log, "option")
         assert "User carol" in options
         assert [one for one in options if one.startswith("IdentityFile")] == [f'IdentityFile "{key}"']
         assert options.index("User carol") < options.index("User root")
         assert options.index("BatchMode no") < options.index("BatchMode yes")
-        assert said(log, "word")[-1] == "id -u"
+        assert recorded(log, "word")[-1] == "id -u"
 
     def test_a_key_that_is_not_there_is_named(self, hpc: Hpc, kubectl: Made, tmp_path: Path) -> None:
         kubectl(answers(service()))
@@ -184,11 +183,11 @@ def test_a_key_of_ones_own_is_for_machines_too(
     hpc: Hpc, root: Path, log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """On platforms whose targets are reached by ssh: the jump host, if any, keeps the stack's key."""
-    stand_for_state(monkeypatch, OUTPUTS)
+    patch_outputs(monkeypatch, OUTPUTS)
     key = tmp_path / "key"
     key.write_text("mine\n")
     assert hpc("ssh", "dev", "-u", "dave", "-k", str(key), "--", "id").code == 7
-    options = said(log, "option")
+    options = recorded(log, "option")
     assert [one for one in options if one.startswith("IdentityFile")] == [f'IdentityFile "{key}"']
     assert "User dave" in options
-    assert said(log, "word")[-2:] == ["dev-login-0", "id"]
+    assert recorded(log, "word")[-2:] == ["dev-login-0", "id"]

@@ -13,8 +13,8 @@ from cluster.jobs.quickcheck import MARK, CheckPlan, Event
 from cluster.observe.nodes import parse_nodes
 from components.deploy import config_text
 from scripts.node.slurm.hostlist import expand
-from tests.cli import clusters
-from tests.cli.conftest import Hpc, stand_for_state
+from tests.cli import conftest
+from tests.cli.conftest import Hpc, patch_outputs
 from tests.cluster.stacks import cluster
 
 CONFIG = cluster(
@@ -26,7 +26,7 @@ NodeName=dev-cpu-0 CPUAlloc=0 CPUTot=2 RealMemory=2048 AllocMem=0 State=IDLE
 NodeName=dev-cpu-1 CPUAlloc=2 CPUTot=2 RealMemory=2048 AllocMem=0 State=ALLOCATED
 NodeName=dev-gpu-0 CPUAlloc=0 CPUTot=2 RealMemory=2048 AllocMem=0 State=IDLE+DRAIN Reason=fan [root@2026-11-21T05:43:58]
 """
-OUTPUTS = {**clusters.OUTPUTS, "config": config_text(CONFIG)}
+OUTPUTS = {**conftest.OUTPUTS, "config": config_text(CONFIG)}
 
 
 def answers(spec: Mapping[str, Any]) -> Iterator[Event]:
@@ -51,7 +51,7 @@ def answers(spec: Mapping[str, Any]) -> Iterator[Event]:
 def up(root: object, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """Stack `dev` is up; what was asked of its cluster, by a name."""
     asked: dict[str, Any] = {"nodes": NODES, "lines": [], "answers": answers}
-    stand_for_state(monkeypatch, OUTPUTS)
+    patch_outputs(monkeypatch, OUTPUTS)
 
     def ask(_: Scheduler, line: str, *, seconds: float = 0) -> str:
         del seconds

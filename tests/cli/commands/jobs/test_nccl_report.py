@@ -13,8 +13,7 @@ from cluster.printable import printable
 from cluster.report.nccl.log import read_text
 from cluster.report.nccl.result import check
 from cluster.report.nccl.table import lines_of
-from tests.cli.clusters import OUTPUTS, Tool
-from tests.cli.conftest import Hpc, stand_for_state
+from tests.cli.conftest import OUTPUTS, Hpc, Tool, patch_outputs
 from tests.cluster.report.nccl_logs import A3_MEGA, GUIDE, log, measured
 
 GOLDEN = Path(__file__).parents[3] / "golden" / "report"
@@ -141,7 +140,7 @@ class TestJobs:
 
     @pytest.fixture
     def cluster(self, tool: Tool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Tool:
-        stand_for_state(monkeypatch, OUTPUTS)
+        patch_outputs(monkeypatch, OUTPUTS)
         tool("ssh", 'for word; do last=$word; done; exec bash -c "$last"')
         tool("runuser", f'echo "$2" >>{tmp_path}/as; exec bash -c "$4"')
         return tool

@@ -18,8 +18,7 @@ from cluster.load import parse as parse_stack
 from cluster.observe.nodes import Node, parse
 from components.deploy import config_text
 from tests.cli.cluster.test_jobs import row
-from tests.cli.clusters import OUTPUTS
-from tests.cli.conftest import Ended, Hpc, stand_for_state
+from tests.cli.conftest import OUTPUTS, Ended, Hpc, patch_outputs
 from tests.cluster.report.nccl_logs import GIB, log, measured
 from tests.cluster.stacks import ROOT, config, load
 
@@ -93,7 +92,7 @@ class Site:
 @pytest.fixture
 def site(root: Path, tool: Tool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Site:
     """The stack a3mega is up."""
-    stand_for_state(monkeypatch, outputs(config("a3mega")))
+    patch_outputs(monkeypatch, outputs(config("a3mega")))
     monkeypatch.setattr(jobs, "FOLDER", str(tmp_path / "apps"))
     monkeypatch.setattr("cli.commands.jobs.job_cluster.ENV", str(tmp_path / "apps/env.sh"))
     monkeypatch.setattr("time.sleep", lambda _seconds: None)
@@ -134,7 +133,7 @@ class TestBuild:
         self, hpc: Hpc, site: Site, monkeypatch: pytest.MonkeyPatch, stack: str, said: str
     ):
         site.built()
-        stand_for_state(monkeypatch, outputs(config(stack)))
+        patch_outputs(monkeypatch, outputs(config(stack)))
         ended = hpc("nccl", "build", stack)
         assert (ended.code, said in ended.out, site.submitted) == (0, True, False)
 
@@ -260,7 +259,7 @@ class TestDryRun:
         assert (ended.code, ended.out, ended.err) == (0, golden, "")
 
     def test_a_rehearsal_measures_nothing(self, hpc: Hpc, root: Path, monkeypatch: pytest.MonkeyPatch):
-        stand_for_state(monkeypatch, outputs(config("dev")))
+        patch_outputs(monkeypatch, outputs(config("dev")))
         for command in ("build", "run"):
             ended = hpc("nccl", command, "dev")
             assert "stack dev is a rehearsal: its GPUs are device files, which compute nothing" in ended.error
@@ -347,7 +346,7 @@ class PairsSite:
 def pairs_site(root: Path, monkeypatch: pytest.MonkeyPatch) -> PairsSite:
     settings = load("a3mega")
     settings["hpc:cluster"]["nodesets"]["a3mega"]["count"] = 6
-    stand_for_state(monkeypatch, outputs(parse_stack(settings)))
+    patch_outputs(monkeypatch, outputs(parse_stack(settings)))
     found = PairsSite()
     monkeypatch.setattr("cli.commands.jobs.nccl.is_built", lambda *_: True)
     monkeypatch.setattr("cli.commands.jobs.job_cluster.JobCluster.prepare", lambda *_: None)

@@ -10,14 +10,14 @@ from cli.cluster.scheduler import Scheduler
 from cli.commands.jobs import warm_up
 from cluster.observe.nodes import parse_nodes
 from tests.cli.commands.jobs.test_check import NODES, OUTPUTS
-from tests.cli.conftest import Hpc, stand_for_state
+from tests.cli.conftest import Hpc, patch_outputs
 
 
 @pytest.fixture
 def ran(root: object, monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     """What the nodes of stack `dev`, which is up, were asked to download."""
     asked: list[dict[str, Any]] = []
-    stand_for_state(monkeypatch, OUTPUTS)
+    patch_outputs(monkeypatch, OUTPUTS)
     monkeypatch.setattr(Scheduler, "nodes", lambda _: parse_nodes(NODES))
     monkeypatch.setattr(Jobs, "put", lambda _, files: asked.append({"files": set(files)}))
     monkeypatch.setattr(warm_up, "_run", lambda _, text: asked.append(json.loads(text)) or 0)
